@@ -1,0 +1,19 @@
+# The libraries that carry the commodity. All come from Debian packages; scripts/setup installs them.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
+pkg_check_modules(CAIRO REQUIRED IMPORTED_TARGET cairo)
+
+find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h REQUIRED)
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+
+set(library_dependencies PkgConfig::YAML PkgConfig::JANSSON PkgConfig::XXHASH PkgConfig::SQLITE
+                         PkgConfig::CAIRO ${DNNL_LIBRARY} Threads::Threads m)
+
+# OpenMP is the one thread pool of the kernels, because oneDNN uses it too. Debian's oneDNN links
+# GNU's runtime; clang's own runtime answers the same symbols, so either compiler ends with one pool.
+find_package(OpenMP REQUIRED COMPONENTS C)
+list(APPEND library_dependencies OpenMP::OpenMP_C)

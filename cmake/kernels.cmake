@@ -1,0 +1,26 @@
+# Own CPU kernels: each source in src/device/cpu/kernels is compiled once per instruction-set level;
+# BY_ISA names the level and is the suffix of every symbol. Level selection happens at run time.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(kernel_levels baseline avx2 avx512)
+  set(kernel_flags_baseline "")
+  set(kernel_flags_avx2 -march=x86-64-v3)
+  set(kernel_flags_avx512 -march=x86-64-v4 -mavx512bf16 -mprefer-vector-width=512)
+else()
+  set(kernel_levels baseline)
+  set(kernel_flags_baseline "")
+endif()
+
+file(GLOB kernel_sources CONFIGURE_DEPENDS src/device/cpu/kernels/*.c)
+set(kernel_objects "")
+if(kernel_sources)
+  foreach(level ${kernel_levels})
+    add_library(kernels_${level} OBJECT ${kernel_sources})
+    target_include_directories(kernels_${level} PRIVATE include src)
+    target_compile_definitions(kernels_${level} PRIVATE BY_ISA=${level})
+    # Kernels are built with optimisation at every build type: a debug run stays usable.
+    target_compile_options(kernels_${level} PRIVATE ${kernel_flags_${level}} -O3 -ffp-contract=fast
+                           -fno-signed-zeros -Wno-psabi)
+    target_link_libraries(kernels_${level} PRIVATE OpenMP::OpenMP_C)
+    list(APPEND kernel_objects $<TARGET_OBJECTS:kernels_${level}>)
+  endforeach()
+endif()

@@ -1,0 +1,46 @@
+#include "banyan/dtype.h"
+
+#include <string.h>
+
+#include "base/base.h"
+
+static const struct {
+    const char *name;
+    size_t size;
+    bool is_float;
+} dtypes[BY_DTYPE_COUNT] = {
+    [BY_F32] = {"f32", 4, true},  [BY_BF16] = {"bf16", 2, true}, [BY_F16] = {"f16", 2, true},
+    [BY_I32] = {"i32", 4, false}, [BY_U8] = {"u8", 1, false},    [BY_BOOL] = {"bool", 1, false},
+};
+
+static bool valid(by_dtype dtype)
+{
+    return (unsigned)dtype < BY_DTYPE_COUNT;
+}
+
+size_t by_dtype_size(by_dtype dtype)
+{
+    return valid(dtype) ? dtypes[dtype].size : 0;
+}
+
+const char *by_dtype_name(by_dtype dtype)
+{
+    return valid(dtype) ? dtypes[dtype].name : "?";
+}
+
+bool by_dtype_is_float(by_dtype dtype)
+{
+    return valid(dtype) && dtypes[dtype].is_float;
+}
+
+by_status by_dtype_parse(by_dtype *out, const char *name, by_error *error)
+{
+    for (int i = 0; i < BY_DTYPE_COUNT; i++) {
+        if (strcmp(name, dtypes[i].name) == 0) {
+            *out = (by_dtype)i;
+            return BY_OK;
+        }
+    }
+    return by_error_set(error, BY_EARG, "unknown dtype '%s'; one of f32, bf16, f16, i32, u8, bool",
+                        name);
+}

@@ -1,0 +1,266 @@
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+static by_status system_error(by_error *error, const char *verb, const char *path)
+{
+    return by_error_set(error, BY_EIO, "cannot %s %s: %s", verb, path, strerror(errno));
+}
+
+by_status by__map_open(by__map *out, const char *path, by_error *error)
+{
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return system_error(error, "open", path);
+    }
+    by_status status = BY_OK;
+    by__map map = {0};
+    if (fstat(fd, &info) != 0) {
+        status = system_error(error, "stat", path);
+    } else if (!S_ISREG(info.st_mode)) {
+        status = by_error_set(error, BY_EIO, "cannot read %s: it is not a regular file", path);
+    } else if (info.st_size > 0) {
+        map.size = (size_t)info.st_size;
+        void *p = mmap(NULL, map.size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED) {
+            status = system_error(error, "map", path);
+        } else {
+            map.data = p;
+        }
+    }
+    (void)close(fd);
+    if (status == BY_OK) {
+        *out = map;
+    }
+    return status;
+}
+
+void by__map_close(by__map *map)
+{
+    if (map->data != NULL) {
+        (void)munmap((void *)(uintptr_t)map->data, map->size);
+    }
+    *map = (by__map){0};
+}
+
+by_status by__file_read(char **out, size_t *length, const char *path, size_t max, by_error *error)
+{
+    by__map map;
+    BY_TRY(by__map_open(&map, path, error));
+    by_status status = BY_OK;
+    if (map.size > max) {
+        status = by_error_set(error, BY_EFORMAT, "%s: %zu bytes is more than the limit of %zu", path,
+                              map.size, max);
+    } else {
+        char *copy = by__strndup(map.size > 0 ? (const char *)map.data : "", map.size);
+        if (copy == NULL) {
+            status = by_error_set(error, BY_EMEMORY, "out of memory: %zu bytes of %s", map.size, path);
+        } else {
+            *out = copy;
+            *length = map.size;
+        }
+    }
+    by__map_close(&map);
+    return status;
+}
+
+by_status by__sync_dir(const char *path, by_error *error)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return system_error(error, "open directory", path);
+    }
+    by_status status = BY_OK;
+    /* Some file systems cannot sync a directory and say EINVAL; they order renames by themselves. */
+    if (fsync(fd) != 0 && errno != EINVAL) {
+        status = system_error(error, "sync directory", path);
+    }
+    (void)close(fd);
+    return status;
+}
+
+static by_status write_all(int fd, const char *path, const char *data, size_t length,
+                           by_error *error)
+{
+    while (length > 0) {
+        ssize_t n = write(fd, data, length);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return system_error(error, "write", path);
+        }
+        data += n;
+        length -= (size_t)n;
+    }
+    return fsync(fd) == 0 ? BY_OK : system_error(error, "sync", path);
+}
+
+by_status by__file_write(const char *path, const void *data, size_t length, by_error *error)
+{
+    by__text temporary = {0};
+    char *temporary_path;
+    by__text_format(&temporary, "%s.tmp", path);
+    BY_TRY(by__text_take(&temporary, &temporary_path, error));
+    by_status status;
+    int fd = open(temporary_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        status = system_error(error, "create", temporary_path);
+        goto free_path;
+    }
+    status = write_all(fd, temporary_path, data, length, error);
+    if (close(fd) != 0 && status == BY_OK) {
+        status = system_error(error, "close", temporary_path);
+    }
+    if (status == BY_OK && rename(temporary_path, path) != 0) {
+        status = system_error(error, "rename to", path);
+    }
+    if (status != BY_OK) {
+        (void)unlink(temporary_path);
+        goto free_path;
+    }
+    const char *slash = strrchr(path, '/');
+    char *directory = slash == NULL ? by__strdup(".")
+                                    : by__strndup(path, slash == path ? 1 : (size_t)(slash - path));
+    if (directory == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: path");
+        goto free_path;
+    }
+    status = by__sync_dir(directory, error);
+    free(directory);
+free_path:
+    free(temporary_path);
+    return status;
+}
+
+by_status by__make_dirs(const char *path, by_error *error)
+{
+    char *partial = by__strdup(path);
+    if (partial == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    by_status status = BY_OK;
+    for (char *p = partial + 1; status == BY_OK; p++) {
+        if (*p == '/' || *p == '\0') {
+            char kept = *p;
+            *p = '\0';
+            if (mkdir(partial, 0777) != 0 && errno != EEXIST) {
+                status = system_error(error, "create directory", partial);
+            }
+            *p = kept;
+            if (kept == '\0') {
+                break;
+            }
+        }
+    }
+    free(partial);
+    if (status == BY_OK && !by__path_is_dir(path)) {
+        status = by_error_set(error, BY_EIO, "cannot create directory %s: a file of that name exists",
+                              path);
+    }
+    return status;
+}
+
+bool by__path_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+bool by__path_is_dir(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+char *by__path_join(const char *a, const char *b)
+{
+    by__text text = {0};
+    char *joined = NULL;
+    by__text_add(&text, a);
+    if (text.length > 0 && text.data[text.length - 1] != '/') {
+        by__text_add(&text, "/");
+    }
+    by__text_add(&text, b);
+    return by__text_take(&text, &joined, NULL) == BY_OK ? joined : NULL;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+by_status by__list_dir(char ***names, size_t *count, const char *path, by_error *error)
+{
+    char **list = NULL;
+    size_t length = 0;
+    size_t capacity = 0;
+    by_status status = BY_OK;
+    DIR *dir = opendir(path);
+    if (dir == NULL) {
+        return system_error(error, "list", path);
+    }
+    for (struct dirent *entry; status == BY_OK && (entry = readdir(dir)) != NULL;) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
+            continue;
+        }
+        status = by__reserve((void **)&list, &capacity, length + 1, sizeof *list, error);
+        if (status == BY_OK && (list[length] = by__strdup(entry->d_name)) == NULL) {
+            status = by_error_set(error, BY_EMEMORY, "out of memory: listing %s", path);
+        } else if (status == BY_OK) {
+            length++;
+        }
+    }
+    (void)closedir(dir);
+    if (status != BY_OK) {
+        by__names_free(list, length);
+        return status;
+    }
+    if (length > 0) {
+        qsort(list, length, sizeof *list, compare_names);
+    }
+    *names = list;
+    *count = length;
+    return BY_OK;
+}
+
+void by__names_free(char **names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(names[i]);
+    }
+    free(names);
+}
+
+by_status by__remove_tree(const char *path, by_error *error)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0) {
+        return errno == ENOENT ? BY_OK : system_error(error, "stat", path);
+    }
+    if (!S_ISDIR(info.st_mode)) {
+        return unlink(path) == 0 ? BY_OK : system_error(error, "remove", path);
+    }
+    char **names;
+    size_t count;
+    BY_TRY(by__list_dir(&names, &count, path, error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        char *child = by__path_join(path, names[i]);
+        status = child == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
+                               : by__remove_tree(child, error);
+        free(child);
+    }
+    by__names_free(names, count);
+    if (status == BY_OK && rmdir(path) != 0) {
+        status = system_error(error, "remove directory", path);
+    }
+    return status;
+}

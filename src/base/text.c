@@ -1,0 +1,164 @@
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+/* Makes room for n more bytes and the NUL. */
+static bool grow(by__text *text, size_t n)
+{
+    size_t need;
+    if (text->failed || !by__size_add(text->length, n, &need) || !by__size_add(need, 1, &need) ||
+        by__reserve((void **)&text->data, &text->capacity, need, 1, NULL) != BY_OK) {
+        text->failed = true;
+        return false;
+    }
+    return true;
+}
+
+void by__text_add_bytes(by__text *text, const void *bytes, size_t n)
+{
+    if (grow(text, n)) {
+        if (n > 0) {
+            memcpy(text->data + text->length, bytes, n);
+        }
+        text->length += n;
+        text->data[text->length] = '\0';
+    }
+}
+
+void by__text_add(by__text *text, const char *s)
+{
+    by__text_add_bytes(text, s, strlen(s));
+}
+
+void by__text_format(by__text *text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (n < 0 || !grow(text, (size_t)n)) {
+        text->failed = true;
+        return;
+    }
+    va_start(args, format);
+    (void)vsnprintf(text->data + text->length, (size_t)n + 1, format, args);
+    va_end(args);
+    text->length += (size_t)n;
+}
+
+/* Length of the valid UTF-8 sequence at s (n bytes left), 0 when there is none. */
+static size_t utf8_length(const unsigned char *s, size_t n)
+{
+    size_t length = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3
+                    : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
+    if (length == 0 || length > n) {
+        return 0;
+    }
+    for (size_t i = 1; i < length; i++) {
+        if ((s[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    bool overlong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);
+    bool surrogate = s[0] == 0xed && s[1] >= 0xa0;
+    bool too_large = s[0] == 0xf4 && s[1] >= 0x90;
+    return overlong || surrogate || too_large ? 0 : length;
+}
+
+void by__text_json(by__text *text, const char *s, size_t n)
+{
+    const unsigned char *bytes = (const unsigned char *)s;
+    by__text_add(text, "\"");
+    for (size_t i = 0; i < n;) {
+        unsigned char c = bytes[i];
+        size_t length = utf8_length(bytes + i, n - i);
+        if (c == '"' || c == '\\') {
+            by__text_format(text, "\\%c", c);
+        } else if (c == '\n') {
+            by__text_add(text, "\\n");
+        } else if (c < 0x20 || c == 0x7f) {
+            by__text_format(text, "\\u%04x", c);
+        } else if (length == 0) {
+            by__text_add(text, "\xef\xbf\xbd");
+        } else {
+            by__text_add_bytes(text, bytes + i, length);
+        }
+        i += length == 0 ? 1 : length;
+    }
+    by__text_add(text, "\"");
+}
+
+void by__text_free(by__text *text)
+{
+    free(text->data);
+    *text = (by__text){0};
+}
+
+by_status by__text_take(by__text *text, char **out, by_error *error)
+{
+    by__text_add(text, "");
+    if (text->failed) {
+        by__text_free(text);
+        return by_error_set(error, BY_EMEMORY, "out of memory: text");
+    }
+    *out = text->data;
+    *text = (by__text){0};
+    return BY_OK;
+}
+
+size_t by__edit_distance(const char *a, const char *b)
+{
+    size_t la = strlen(a);
+    size_t lb = strlen(b);
+    size_t row[64];
+    if (la > 63 || lb > 63) {
+        return 64;
+    }
+    for (size_t j = 0; j <= lb; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 1; i <= la; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= lb; j++) {
+            size_t change = diagonal + (a[i - 1] != b[j - 1]);
+            size_t drop = row[j] + 1;
+            size_t insert = row[j - 1] + 1;
+            diagonal = row[j];
+            row[j] = change < drop ? change : drop;
+            row[j] = insert < row[j] ? insert : row[j];
+        }
+    }
+    return row[lb];
+}
+
+const char *by__nearest_name(const char *name, const char *const *names, size_t count)
+{
+    size_t limit = strlen(name) / 3;
+    const char *best = NULL;
+    size_t best_distance = (limit < 2 ? 2 : limit) + 1;
+    for (size_t i = 0; i < count; i++) {
+        size_t distance = by__edit_distance(name, names[i]);
+        if (distance < best_distance) {
+            best = names[i];
+            best_distance = distance;
+        }
+    }
+    return best;
+}
+
+const char *by__format_bytes(char buffer[32], uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    while (value >= 1024.0 && unit + 1 < BY_ARRAY_LENGTH(units)) {
+        value /= 1024.0;
+        unit++;
+    }
+    (void)snprintf(buffer, 32, unit == 0 || value >= 99.5 ? "%.0f %s" : "%.1f %s", value,
+                   units[unit]);
+    return buffer;
+}
