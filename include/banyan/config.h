@@ -1,0 +1,137 @@
+/* The configuration of a run: one YAML file, `base:` inheritance, `section.key=value` overrides.
+ *
+ * by_config is plain data: every key of the file is a field here, in a section of the same name,
+ * and one table in src/config/schema.c ties the two together (type, default, range, choices, help).
+ * The parser, the printer, the hash and docs/config.md are all made from that table.
+ */
+#ifndef BANYAN_CONFIG_H
+#define BANYAN_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "banyan/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A list of strings, owned by the config. */
+typedef struct by_string_list {
+    char **items;
+    size_t count;
+} by_string_list;
+
+typedef struct by_model_config {
+    char *kind;            /* "gpt2", "llama": a row of the model table */
+    int64_t layers;        /* transformer blocks */
+    int64_t heads;         /* query heads */
+    int64_t kv_heads;      /* key and value heads (grouped-query attention); -1: equal to heads */
+    int64_t width;         /* embedding width; heads divides it */
+    int64_t mlp_width;     /* hidden width of the MLP; -1: 4 x width (gpt2), 8/3 x width rounded up to 64 (llama) */
+    int64_t context;       /* positions of a sequence, in tokens */
+    int64_t vocab;         /* rows of the embedding; -1: the tokenizer's size */
+    int64_t pad_vocab_to;  /* the embedding is padded up to a multiple of this; 1: not padded */
+    bool tied;             /* the output head shares the token embedding */
+    double rope_theta;     /* base of the rotary frequencies (llama) */
+    double norm_eps;       /* epsilon of layer norm or RMS norm */
+    double dropout;        /* probability, on embeddings, attention output and MLP output */
+    double init_std;       /* standard deviation of initial weights */
+    char *from;            /* directory in Hugging Face form to start from; "" for none */
+} by_model_config;
+
+typedef struct by_data_config {
+    by_string_list text;   /* raw text files or directories: packed on first use, cached by content */
+    char *tokenizer;       /* "char", "bpe", or a path: tokenizer.json, or a directory that holds one,
+                              or one with encoder.json + vocab.bpe */
+    int64_t tokenizer_vocab; /* size of a BPE that is trained here (tokenizer: bpe) */
+    char *field;           /* field of JSON lines that holds the text */
+    double valid_fraction; /* last part of the text that is held out */
+    char *train;           /* packed directory to train on (instead of text); "" for none */
+    char *valid;           /* packed directory to evaluate on; "" for none */
+    char *cache;           /* where packed text is kept */
+} by_data_config;
+
+typedef struct by_train_config {
+    int64_t steps;
+    int64_t batch;         /* sequences a step, over all ranks and micro-batches */
+    int64_t micro_batch;   /* sequences a micro-batch; divides batch; -1: batch */
+    int64_t eval_every;    /* steps between evaluations; 0: only at the end */
+    int64_t eval_batches;  /* micro-batches of an evaluation; -1 ("all"): the whole held-out set */
+    int64_t log_every;     /* steps between log lines */
+    int64_t threads;       /* compute threads; -1: one a core that this process may use */
+} by_train_config;
+
+typedef struct by_optimizer_config {
+    char *kind;            /* "adamw" */
+    double lr;             /* peak learning rate */
+    double min_lr;         /* final learning rate of cosine and linear decay and of wsd; -1: lr / 10 */
+    char *schedule;        /* "cosine", "linear", "constant", "wsd" */
+    int64_t warmup;        /* steps of linear warm-up */
+    int64_t decay;         /* wsd: steps of the final decay; -1: a tenth of the steps */
+    double beta1;          /* betas: [beta1, beta2] in the file */
+    double beta2;
+    double eps;
+    double weight_decay;   /* on matrices only */
+    double clip;           /* bound of the global gradient norm; 0: none */
+} by_optimizer_config;
+
+typedef struct by_precision_config {
+    char *compute;         /* "f32" or "bf16" (f32 master weights, gradients and optimizer state) */
+} by_precision_config;
+
+typedef struct by_memory_config {
+    char *recompute;       /* "none" or "block": recompute a block's activations in the backward pass */
+} by_memory_config;
+
+typedef struct by_checkpoint_config {
+    int64_t every;         /* steps between checkpoints; 0: only at the end */
+    int64_t keep;          /* newest checkpoints kept, beside the best; at least 1 */
+} by_checkpoint_config;
+
+typedef struct by_run_config {
+    char *dir;             /* where the run directory is made: DIR/NAME unless DIR/NAME would clash */
+} by_run_config;
+
+typedef struct by_config {
+    char *name;
+    uint64_t seed;
+    by_model_config model;
+    by_data_config data;
+    by_train_config train;
+    by_optimizer_config optimizer;
+    by_precision_config precision;
+    by_memory_config memory;
+    by_checkpoint_config checkpoint;
+    by_run_config run;
+} by_config;
+
+/* Reads a file, its chain of `base:` files (paths relative to the file that names them) and then
+ * `overrides` ("section.key=value", `count` of them), checks every key, type and range, and returns
+ * a config that the caller closes. Derived values (-1) stay as written; by_config_resolve fills them.
+ * BY_ECONFIG names file, line, key, value and the nearest valid name. */
+BY_API by_status by_config_open(by_config **out, const char *path, const char *const *overrides,
+                                size_t count, by_error *error);
+/* The same from memory; `name` stands for the file in messages and base paths are relative to it. */
+BY_API by_status by_config_parse(by_config **out, const char *name, const char *text, size_t length,
+                                 const char *const *overrides, size_t count, by_error *error);
+/* All defaults, no file. */
+BY_API by_status by_config_default(by_config **out, by_error *error);
+/* Applies one "section.key=value" to an open config. */
+BY_API by_status by_config_set(by_config *config, const char *assignment, by_error *error);
+/* Fills every derived value that does not depend on data and checks what several keys must agree on
+ * (micro_batch divides batch, heads divides width, kv_heads divides heads, ...). */
+BY_API by_status by_config_resolve(by_config *config, by_error *error);
+/* The config as YAML text that by_config_parse reads back to the same values. Freed with free(). */
+BY_API by_status by_config_print(const by_config *config, char **out, by_error *error);
+/* 32 hex digits over the printed text without `run` and `name`: equal for equal work. */
+BY_API by_status by_config_hash(const by_config *config, char out[33], by_error *error);
+/* docs/config.md: every key with type, default, range and meaning. Freed with free(). */
+BY_API by_status by_config_reference(char **out, by_error *error);
+BY_API void by_config_close(by_config **config);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
