@@ -1,0 +1,155 @@
+/* Operations: the vocabulary that graphs are written in and kernels implement.
+ *
+ * Notation: [..., C] is a tensor whose leading axes are flattened to R rows. B batch, T sequence
+ * length, H query heads, K key/value heads, D head width, V vocabulary. "act" is f32 or bf16. An
+ * optional input that is absent has value BY_NONE (in kernels: data NULL).
+ *
+ *   op                inputs                                    outputs
+ *   MATMUL            a, b, bias?[N], add?                      y = op(a) op(b) + bias + add
+ *     a and b are flattened to 2-D [rows, last]; trans_a / trans_b transpose them. y is
+ *     [lead(a)..., N], or [M, N] when trans_a. bias f32 or act; add has y's shape and dtype.
+ *     y's dtype is attrs.dtype.
+ *   SUM_ROWS          x [..., C]                                y [C] f32: sum over rows (bias gradient)
+ *   ADD, SUB, MUL     a, b (b: a's shape, or a suffix of it     y like a
+ *                     that repeats over the leading axes)
+ *   SCALE             x, s [1] f32                              y = x * s, like x
+ *   CAST              x                                         y, dtype attrs.dtype
+ *   UNARY             x                                         y = f(x), f = attrs.function
+ *   UNARY_GRAD        x, dy                                     dx = dy * f'(x)
+ *   SWIGLU            gate, up                                  y = silu(gate) * up
+ *   SWIGLU_GRAD       gate, up, dy                              dgate, dup
+ *   LAYER_NORM        x [..., C], w [C] f32, b [C] f32          y like x, mean [R] f32, rstd [R] f32
+ *   LAYER_NORM_GRAD   x, w, mean, rstd, dy, add?                dx (+ add), dw [C] f32, db [C] f32
+ *   RMS_NORM          x [..., C], w [C] f32                     y like x, rstd [R] f32
+ *   RMS_NORM_GRAD     x, w, rstd, dy, add?                      dx (+ add), dw [C] f32
+ *   EMBEDDING         ids i32 [...], table [V, C]               y [..., C] like table
+ *   EMBEDDING_GRAD    ids, dy [..., C], base? [V, C] f32        dtable [V, C] f32 = base + scattered dy
+ *   POSITION          x [B, T, C], table [T', C], T <= T'       y = x + table[t], like x
+ *   POSITION_GRAD     dy [B, T, C]                              dtable [T', C] f32 (T' = attrs.rows)
+ *   ROPE              x [B, T, H*D], position i32 [1]?          y: rotate-half rotary embedding at
+ *                     positions position + t; attrs.inverse     base attrs.theta, heads attrs.heads
+ *                     turns back (that is its gradient)
+ *   ATTENTION         qkv [B, T, (H + 2K) * D]  (packed), or    y [B, T, H*D], lse [B, H, T] f32
+ *                     q [B, T, H*D], k, v [B, T, K*D]           causal, scale 1/sqrt(D); query head h
+ *                                                               reads key head h / (H / K)
+ *   ATTENTION_GRAD    (qkv | q, k, v), y, lse, dy               dqkv | dq, dk, dv
+ *   CACHED_ATTENTION  (qkv | q, k, v), k_cache*, v_cache*       y [B, T, H*D]; writes k and v of the T
+ *                     [B, K, S, D], position i32 [1]            new tokens into the caches at position
+ *                                                               .. position + T, then attends over all
+ *   DROPOUT           x [B, ...], rng i32 [4]                   y = mask * x / (1 - p); p = attrs.p.
+ *     rng = {seed low, seed high, step, index of the first sample}. The mask of an element is a
+ *     function of (seed, attrs.stream, step, sample, place in the sample) alone; the gradient is the
+ *     same op on dy.
+ *   LINEAR_CROSS_ENTROPY        x [..., C], w [V, C], targets i32 [...]   loss [1] f32, lse [R] f32
+ *     sum over rows with target >= 0 of logsumexp(x w^T) - (x w^T)[target]; the logits exist only
+ *     for a chunk of rows at a time.
+ *   LINEAR_CROSS_ENTROPY_GRAD   x, w, targets, lse, dloss [1] f32         dx like x, dw [V, C] f32
+ *   LINEAR_CROSS_ENTROPY_TRAIN  x, w, targets, dloss [1] f32              loss, dx, dw: both in one pass
+ *   SUM_SQUARES       x f32 (any shape)                         y [1] f32
+ *   CLIP_SCALE        squares [1] (any number of inputs)        norm [1], scale [1] =
+ *                                                               min(1, attrs.clip / (norm + 1e-6));
+ *                                                               1 when attrs.clip is 0
+ *   ADAMW             p* f32, g f32, m* f32, v* f32,            copy? bf16: p rounded, written when the
+ *                     hyper f32 [4], scale f32 [1]              output exists
+ *     hyper = {lr, 1 - beta1^t, 1 - beta2^t, 0}; g is multiplied by scale first; attrs beta1, beta2,
+ *     eps, decay (decoupled: p -= lr * decay * p before the update; Loshchilov & Hutter 2019).
+ *
+ * Inputs marked * are updated in place; they must be graph inputs, parameters or state.
+ */
+#ifndef BANYAN_OP_H
+#define BANYAN_OP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "banyan/dtype.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BY_MAX_RANK 6
+#define BY_MAX_OUTPUTS 3
+
+/* Extents of a tensor, slowest axis first, densely packed in that order. */
+typedef struct by_shape {
+    int rank;
+    int64_t dim[BY_MAX_RANK];
+} by_shape;
+
+typedef enum by_op {
+    BY_OP_MATMUL = 0,
+    BY_OP_SUM_ROWS,
+    BY_OP_ADD,
+    BY_OP_SUB,
+    BY_OP_MUL,
+    BY_OP_SCALE,
+    BY_OP_CAST,
+    BY_OP_UNARY,
+    BY_OP_UNARY_GRAD,
+    BY_OP_SWIGLU,
+    BY_OP_SWIGLU_GRAD,
+    BY_OP_LAYER_NORM,
+    BY_OP_LAYER_NORM_GRAD,
+    BY_OP_RMS_NORM,
+    BY_OP_RMS_NORM_GRAD,
+    BY_OP_EMBEDDING,
+    BY_OP_EMBEDDING_GRAD,
+    BY_OP_POSITION,
+    BY_OP_POSITION_GRAD,
+    BY_OP_ROPE,
+    BY_OP_ATTENTION,
+    BY_OP_ATTENTION_GRAD,
+    BY_OP_CACHED_ATTENTION,
+    BY_OP_DROPOUT,
+    BY_OP_LINEAR_CROSS_ENTROPY,
+    BY_OP_LINEAR_CROSS_ENTROPY_GRAD,
+    BY_OP_LINEAR_CROSS_ENTROPY_TRAIN,
+    BY_OP_SUM_SQUARES,
+    BY_OP_CLIP_SCALE,
+    BY_OP_ADAMW,
+    BY_OP_COUNT
+} by_op;
+
+typedef enum by_function {
+    BY_FN_GELU = 0, /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), GPT-2's */
+    BY_FN_SILU,     /* x * sigmoid(x) */
+    BY_FN_RELU,
+    BY_FN_TANH,
+    BY_FN_SIGMOID,
+    BY_FN_COUNT
+} by_function;
+
+/* Attributes of a node. An op reads the fields that the table above names and ignores the rest. */
+typedef struct by_attrs {
+    bool trans_a;
+    bool trans_b;
+    bool inverse;
+    by_dtype dtype;
+    by_function function;
+    int64_t heads;
+    int64_t kv_heads;
+    int64_t rows;
+    uint32_t stream;
+    float eps;
+    float p;
+    float theta;
+    float clip;
+    float beta1;
+    float beta2;
+    float decay;
+} by_attrs;
+
+/* "matmul", "layer_norm_grad", ...; "?" for an invalid value. */
+BY_API const char *by_op_name(by_op op);
+BY_API const char *by_function_name(by_function function);
+/* Number of elements; 1 for rank 0; 0 if any extent is 0. The extents are valid (their product fits). */
+BY_API int64_t by_shape_count(const by_shape *shape);
+/* "[4, 1024, 768]" into buffer (returned). */
+BY_API const char *by_shape_print(const by_shape *shape, char buffer[128]);
+BY_API bool by_shape_equal(const by_shape *a, const by_shape *b);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
