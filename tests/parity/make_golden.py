@@ -1,0 +1,350 @@
+#!/usr/bin/python3
+"""Golden files for the parity tests: small models in plain PyTorch, independent of banyan.
+
+    make_golden.py DIR            writes DIR/{gpt2,llama_tied,llama_gqa}.safetensors
+    make_golden.py --check DIR    computes them anew and compares with the files in DIR
+
+Runs with Debian's python3-torch (1.13) and anything newer. Everything is computed in float32; the
+same in float64 gives the reference's own rounding error, which goes into the file's metadata.
+
+Tensors (f32 unless said otherwise; NAME is the Hugging Face name, for gpt2 without "transformer."):
+    weights.NAME            initial weights; gpt2's c_attn, c_proj and c_fc are [in, out] (Conv1D),
+                            llama's projections [out, in] (Linear); a tied head has no tensor
+    tokens, targets  i32    [B, T]; target -1 is ignored
+    logits                  [B, T, V] of `tokens` with the initial weights
+    loss                    [] mean cross-entropy over the valid targets
+    grad.NAME               gradient of `loss`, not clipped
+    steps.tokens, steps.targets  i32  [S, B, T]: the batch of each of S = 20 optimizer steps
+    losses, norms           [S]: loss and global gradient norm (before clipping) of each step, from
+                            the initial weights on, each taken before that step's update
+    final.NAME              weights after step S
+A step: gradient of the mean loss; clipped by min(1, 1 / (norm + 1e-6)); AdamW, lr 1e-3 constant,
+betas 0.9 and 0.99, eps 1e-8, decay 0.1 on tensors of two or more dimensions only.
+
+Metadata (all strings): kind, layers, heads, kv_heads, width, mlp_width, context, vocab, tied (0/1),
+norm_eps, rope_theta, batch, steps, torch; and error.NAME, the relative distance |f32 - f64| / |f64|
+(Euclidean norms) of logits, loss, losses, norms, the worst gradient (grad) and the worst final weight (final).
+
+The key part of gpt2's attention bias, h.N.attn.c_attn.bias[C:2C], has a gradient of exactly zero
+(softmax does not change when a constant is added to a row), so what rounding leaves there is noise
+that AdamW then scales to full steps: compare its gradient within the whole bias, and its final
+value not at all. `error.final` leaves it out, as --check does.
+"""
+import argparse
+import json
+import math
+import os
+import random
+import struct
+import sys
+
+import torch
+import torch.nn.functional as F
+
+STEPS = 20
+BATCH = 3
+CASES = {
+    "gpt2": dict(kind="gpt2", layers=2, heads=4, kv_heads=4, width=32, mlp_width=128, context=16,
+                 vocab=67, tied=1, norm_eps=1e-5, rope_theta=0.0, seed=101),
+    "llama_tied": dict(kind="llama", layers=2, heads=4, kv_heads=4, width=32, mlp_width=88,
+                       context=16, vocab=67, tied=1, norm_eps=1e-5, rope_theta=10000.0, seed=102),
+    "llama_gqa": dict(kind="llama", layers=2, heads=4, kv_heads=2, width=32, mlp_width=88,
+                      context=16, vocab=67, tied=0, norm_eps=1e-6, rope_theta=500000.0, seed=103),
+}
+
+
+# ---- the models, as functions of a dictionary of weights ----
+
+def gpt2_shapes(c):
+    width, mlp = c["width"], c["mlp_width"]
+    shapes = {"wte.weight": (c["vocab"], width), "wpe.weight": (c["context"], width)}
+    for i in range(c["layers"]):
+        for name, shape in (("ln_1", None), ("attn.c_attn", (width, 3 * width)),
+                            ("attn.c_proj", (width, width)), ("ln_2", None),
+                            ("mlp.c_fc", (width, mlp)), ("mlp.c_proj", (mlp, width))):
+            shapes[f"h.{i}.{name}.weight"] = shape or (width,)
+            shapes[f"h.{i}.{name}.bias"] = (shape or (width, width))[1:]
+    shapes["ln_f.weight"] = shapes["ln_f.bias"] = (width,)
+    return shapes
+
+
+def gpt2_forward(c, w, tokens):
+    batch, length = tokens.shape
+    width, heads = c["width"], c["heads"]
+
+    def norm(x, name):
+        mean = x.mean(-1, keepdim=True)
+        variance = ((x - mean) ** 2).mean(-1, keepdim=True)
+        return (x - mean) / torch.sqrt(variance + c["norm_eps"]) * w[name + ".weight"] + w[name + ".bias"]
+
+    def linear(x, name):
+        return x @ w[name + ".weight"] + w[name + ".bias"]
+
+    def gelu(x):
+        return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
+
+    x = w["wte.weight"][tokens] + w["wpe.weight"][:length]
+    for i in range(c["layers"]):
+        block = f"h.{i}."
+        q, k, v = linear(norm(x, block + "ln_1"), block + "attn.c_attn").split(width, dim=-1)
+        q, k, v = (t.view(batch, length, heads, width // heads).transpose(1, 2) for t in (q, k, v))
+        y = causal_attention(q, k, v).transpose(1, 2).reshape(batch, length, width)
+        x = x + linear(y, block + "attn.c_proj")
+        x = x + linear(gelu(linear(norm(x, block + "ln_2"), block + "mlp.c_fc")), block + "mlp.c_proj")
+    return norm(x, "ln_f") @ w["wte.weight"].t()
+
+
+def llama_shapes(c):
+    width, mlp = c["width"], c["mlp_width"]
+    kv = width // c["heads"] * c["kv_heads"]
+    shapes = {"model.embed_tokens.weight": (c["vocab"], width)}
+    for i in range(c["layers"]):
+        for name, shape in (("input_layernorm", (width,)), ("self_attn.q_proj", (width, width)),
+                            ("self_attn.k_proj", (kv, width)), ("self_attn.v_proj", (kv, width)),
+                            ("self_attn.o_proj", (width, width)),
+                            ("post_attention_layernorm", (width,)), ("mlp.gate_proj", (mlp, width)),
+                            ("mlp.up_proj", (mlp, width)), ("mlp.down_proj", (width, mlp))):
+            shapes[f"model.layers.{i}.{name}.weight"] = shape
+    shapes["model.norm.weight"] = (width,)
+    if not c["tied"]:
+        shapes["lm_head.weight"] = (c["vocab"], width)
+    return shapes
+
+
+def llama_forward(c, w, tokens):
+    batch, length = tokens.shape
+    width, heads, kv_heads = c["width"], c["heads"], c["kv_heads"]
+    size = width // heads
+
+    def norm(x, name):
+        return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + c["norm_eps"]) * w[name + ".weight"]
+
+    x = w["model.embed_tokens.weight"][tokens]
+    # Rotary position embedding in Hugging Face's pairing: i with i + size / 2. The angles are made
+    # in double precision, since what is under test is the model, not the rounding of cos.
+    frequency = c["rope_theta"] ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    angle = torch.outer(torch.arange(length, dtype=torch.float64), frequency)
+    cos, sin = (torch.cat((t, t), -1).to(x.dtype) for t in (angle.cos(), angle.sin()))
+
+    def rotate(t):
+        a, b = t[..., :size // 2], t[..., size // 2:]
+        return t * cos + torch.cat((-b, a), -1) * sin
+
+    for i in range(c["layers"]):
+        block = f"model.layers.{i}."
+        y = norm(x, block + "input_layernorm")
+        q, k, v = ((y @ w[f"{block}self_attn.{n}_proj.weight"].t()).view(batch, length, -1, size)
+                   .transpose(1, 2) for n in "qkv")
+        k, v = (t.repeat_interleave(heads // kv_heads, dim=1) for t in (rotate(k), v))
+        y = causal_attention(rotate(q), k, v).transpose(1, 2).reshape(batch, length, width)
+        x = x + y @ w[block + "self_attn.o_proj.weight"].t()
+        y = norm(x, block + "post_attention_layernorm")
+        gate, up = (y @ w[f"{block}mlp.{n}_proj.weight"].t() for n in ("gate", "up"))
+        x = x + (gate * torch.sigmoid(gate) * up) @ w[block + "mlp.down_proj.weight"].t()
+    head = "model.embed_tokens.weight" if c["tied"] else "lm_head.weight"
+    return norm(x, "model.norm") @ w[head].t()
+
+
+def causal_attention(q, k, v):
+    length = q.shape[-2]
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    future = torch.ones(length, length, dtype=torch.bool).triu(1)
+    return scores.masked_fill(future, float("-inf")).softmax(-1) @ v
+
+
+MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_forward)}
+
+
+# ---- inputs: short binary fractions from Mersenne Twister integers, exact on every machine ----
+
+def make_inputs(c):
+    rng = random.Random(c["seed"])
+
+    def uniform(shape, low, high):
+        values = [low + (high - low) * (rng.getrandbits(16) / 65536) for _ in range(math.prod(shape))]
+        return torch.tensor(values, dtype=torch.float64).to(torch.float32).view(shape)
+
+    weights = {}
+    for name, shape in MODELS[c["kind"]][0](c).items():
+        if len(shape) == 2:
+            # Standard deviation 0.25, about 1.4 / sqrt(width): attention, gates and GELU leave their
+            # linear range, and no gradient is tiny.
+            weights[name] = uniform(shape, -0.4375, 0.4375)
+        elif name.endswith(".weight"):
+            weights[name] = uniform(shape, 0.5, 1.5)
+        else:
+            weights[name] = uniform(shape, -0.25, 0.25)
+
+    def batch():
+        tokens = [rng.randrange(c["vocab"]) for _ in range(BATCH * c["context"])]
+        targets = [rng.randrange(c["vocab"]) if rng.randrange(8) else -1 for _ in tokens]
+        return (torch.tensor(t, dtype=torch.int32).view(BATCH, c["context"]) for t in (tokens, targets))
+
+    batches = [tuple(batch()) for _ in range(STEPS + 1)]
+    return weights, batches[0], batches[1:]
+
+
+# ---- one case ----
+
+def run_case(c, dtype):
+    """The outputs of the head comment, as a dictionary."""
+    forward = MODELS[c["kind"]][1]
+    initial, (tokens, targets), steps = make_inputs(c)
+    weights = {n: t.to(dtype).requires_grad_() for n, t in initial.items()}
+
+    def loss_of(tokens, targets):
+        logits = forward(c, weights, tokens.long())
+        flat = logits.view(-1, c["vocab"])
+        return logits, F.cross_entropy(flat, targets.view(-1).long(), ignore_index=-1)
+
+    logits, loss = loss_of(tokens, targets)
+    loss.backward()
+    out = {"logits": logits.detach(), "loss": loss.detach()}
+    out.update({"grad." + n: t.grad.clone() for n, t in weights.items()})
+
+    optimizer = torch.optim.AdamW(
+        [{"params": [t for t in weights.values() if t.dim() >= 2], "weight_decay": 0.1},
+         {"params": [t for t in weights.values() if t.dim() < 2], "weight_decay": 0.0}],
+        lr=1e-3, betas=(0.9, 0.99), eps=1e-8)
+    losses, norms = [], []
+    for batch in steps:
+        optimizer.zero_grad()
+        _, loss = loss_of(*batch)
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(list(weights.values()), 1.0))
+        optimizer.step()
+        losses.append(loss.detach())
+    out["losses"], out["norms"] = torch.stack(losses), torch.stack(norms).to(dtype)
+    out.update({"final." + n: t.detach() for n, t in weights.items()})
+    return out
+
+
+def relative(a, b):
+    """|a - b| / |b|, Euclidean, in double precision."""
+    a, b = a.double(), b.double()
+    return ((a - b).norm() / b.norm().clamp_min(1e-300)).item()
+
+
+def comparable(c, name, tensor):
+    """What of a tensor is determined: final.*.c_attn.bias without its key part."""
+    if name.startswith("final.") and name.endswith("attn.c_attn.bias"):
+        return torch.cat((tensor[:c["width"]], tensor[2 * c["width"]:]))
+    return tensor
+
+
+def make_case(c):
+    weights, (tokens, targets), steps = make_inputs(c)
+    single, double = run_case(c, torch.float32), run_case(c, torch.float64)
+    errors = {}
+    for name, value in single.items():
+        group = name.split(".")[0]
+        error = relative(comparable(c, name, value), comparable(c, name, double[name]))
+        errors[group] = max(errors.get(group, 0.0), error)
+    tensors = {"weights." + n: t for n, t in weights.items()}
+    tensors.update({"tokens": tokens, "targets": targets})
+    tensors.update({"steps." + n: torch.stack([s[i] for s in steps])
+                    for i, n in enumerate(("tokens", "targets"))})
+    tensors.update(single)
+    metadata = {k: str(v) for k, v in c.items() if k != "seed"}
+    metadata.update(batch=str(BATCH), steps=str(STEPS), torch=torch.__version__)
+    metadata.update({"error." + k: f"{v:.2e}" for k, v in errors.items()})
+    return tensors, metadata
+
+
+# ---- safetensors: u64 header length, JSON header padded to 8 bytes, raw data ----
+
+DTYPES = {"F32": torch.float32, "I32": torch.int32}
+
+
+def write_safetensors(path, tensors, metadata):
+    header, offset, blobs = {"__metadata__": metadata}, 0, []
+    names = {v: k for k, v in DTYPES.items()}
+    for name, tensor in sorted(tensors.items()):
+        blob = tensor.contiguous().numpy().tobytes()
+        header[name] = {"dtype": names[tensor.dtype], "shape": list(tensor.shape),
+                        "data_offsets": [offset, offset + len(blob)]}
+        offset += len(blob)
+        blobs.append(blob)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + b"".join(blobs))
+
+
+def read_safetensors(path):
+    with open(path, "rb") as f:
+        data = f.read()
+    (length,) = struct.unpack_from("<Q", data)
+    header = json.loads(data[8:8 + length])
+    metadata = header.pop("__metadata__", {})
+    tensors = {}
+    for name, info in header.items():
+        begin, end = info["data_offsets"]
+        blob = bytearray(data[8 + length + begin:8 + length + end])
+        tensors[name] = torch.frombuffer(blob, dtype=DTYPES[info["dtype"]]).view(info["shape"])
+    return tensors, metadata
+
+
+# ---- check ----
+
+def check_case(path, name, tensors, metadata):
+    """Compares a fresh computation with a committed file; returns the number of differences.
+
+    Inputs must be equal bit for bit. Outputs may differ by what another BLAS, instruction set or
+    PyTorch rounds differently: of the size of the reference's own error against float64, so 8 times
+    that error (two computations, and rounding that varies by case), and never less than 1e-6 relative,
+    about 8 float32 epsilons.
+    """
+    committed, said = read_safetensors(path)
+    failures = 0
+    if set(committed) != set(tensors):
+        print(f"{path}: other tensors: {sorted(set(committed) ^ set(tensors))}")
+        failures += 1
+    for key, value in metadata.items():
+        if key != "torch" and not key.startswith("error.") and said.get(key) != value:
+            print(f"{path}: metadata {key}: {said.get(key)!r}, expected {value!r}")
+            failures += 1
+    worst = {}
+    for key in sorted(set(committed) & set(tensors)):
+        old, new, group = committed[key], tensors[key], key.split(".")[0]
+        if old.dtype != new.dtype or old.shape != new.shape:
+            print(f"{path}: {key}: {old.dtype} {tuple(old.shape)}, expected {new.dtype} {tuple(new.shape)}")
+            failures += 1
+            continue
+        if group in ("weights", "tokens", "targets", "steps"):
+            limit, distance = 0.0, float((old != new).sum())
+        else:
+            limit = max(1e-6, 8 * float(metadata["error." + group]))
+            distance = relative(comparable(CASES[name], key, old), comparable(CASES[name], key, new))
+        worst[group] = max(worst.get(group, 0.0), distance)
+        if not distance <= limit:
+            print(f"{path}: {key}: differs by {distance:.2e}, limit {limit:.2e}")
+            failures += 1
+    print(f"{path}: " + ", ".join(f"{k} {v:.1e}" for k, v in worst.items()))
+    return failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description="golden files for the parity tests")
+    parser.add_argument("--check", action="store_true", help="compare with DIR instead of writing it")
+    parser.add_argument("directory", metavar="DIR")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    failures = 0
+    for name, c in CASES.items():
+        path = os.path.join(arguments.directory, name + ".safetensors")
+        tensors, metadata = make_case(c)
+        if arguments.check:
+            failures += check_case(path, name, tensors, metadata)
+        else:
+            os.makedirs(arguments.directory, exist_ok=True)
+            write_safetensors(path, tensors, metadata)
+            print(f"{path}: {os.path.getsize(path)} bytes, loss {tensors['loss'].item():.4f}, "
+                  f"losses {tensors['losses'][0].item():.4f} .. {tensors['losses'][-1].item():.4f}, "
+                  f"norms {tensors['norms'].min().item():.2f} .. {tensors['norms'].max().item():.2f}, "
+                  + ", ".join(f"{k} {v}" for k, v in metadata.items() if k.startswith("error.")))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
