@@ -1,0 +1,96 @@
+/* graph: values, nodes, verification and printing. The one form in which banyan holds a model, its
+ * backward pass, its optimizer step and its inference step.
+ *
+ * A graph owns two arrays. `values` hold what a tensor is (dtype, shape, role, name); `nodes` hold
+ * operations in an order in which they can run: every operand is defined by an earlier node or comes
+ * from outside. A by_value is an index into `values` and stays valid for the life of the graph; nodes
+ * may be reordered, rewritten or dropped by passes, values are never removed (an unused one costs
+ * nothing).
+ *
+ * The graph does not know what an op means: shape rules, gradients and costs are the ops room's, and
+ * by__graph_append takes the inferred outputs from it.
+ *
+ * Never put here: op semantics, devices, buffers, anything of a particular model.
+ */
+#ifndef BY_GRAPH_GRAPH_H
+#define BY_GRAPH_GRAPH_H
+
+#include "banyan/graph.h"
+#include "base/base.h"
+
+typedef enum by__phase { BY__FORWARD = 0, BY__BACKWARD, BY__UPDATE } by__phase;
+
+typedef struct by__value {
+    char *name; /* NULL when unnamed */
+    char *axes; /* NULL when unknown */
+    by_dtype dtype;
+    by_shape shape;
+    by_role role;
+    by_init init;
+    int producer; /* node index; -1 from outside. Kept true by by__graph_reindex. */
+    int block;
+} by__value;
+
+typedef struct by__node {
+    by_op op;
+    by_attrs attrs;
+    int input_count;
+    int output_count;
+    by_value *in; /* owned; BY_NONE for an absent optional input */
+    by_value out[BY_MAX_OUTPUTS]; /* BY_NONE for an absent optional output */
+    by__phase phase;
+    int block;
+    bool dead; /* marked by a pass, dropped by by__graph_compact */
+} by__node;
+
+struct by_graph {
+    by__value *values;
+    by__node *nodes;
+    size_t value_count;
+    size_t value_capacity;
+    size_t node_count;
+    size_t node_capacity;
+    int block;       /* of nodes that are added now */
+    by__phase phase; /* of nodes that are added now */
+    by_error error;  /* first error of building */
+};
+
+/* Type of one output, as an op's shape rule tells it. */
+typedef struct by__type {
+    by_dtype dtype;
+    by_shape shape;
+} by__type;
+
+/* True when `value` names a value of the graph. */
+static inline bool by__graph_has(const by_graph *graph, by_value value)
+{
+    return value >= 0 && (size_t)value < graph->value_count;
+}
+
+/* Keeps the first error of building. */
+void by__graph_fail(by_graph *graph, by_status status, const char *format, ...) BY_PRINTF(3, 4);
+/* Appends a value. name and axes (copied) may be NULL. BY_NONE after an error. */
+by_value by__graph_add_value(by_graph *graph, by_role role, const char *name, const char *axes,
+                             by__type type);
+/* Appends a node with fresh outputs of the given types (an output whose rank is -1 is absent). Returns
+ * the node's index, -1 after an error. */
+int by__graph_append(by_graph *graph, by_op op, const by_attrs *attrs, const by_value *in,
+                     int input_count, const by__type *types, int output_count);
+/* Number of times each value is read by a live node; an array of value_count, freed with free(). */
+by_status by__graph_uses(const by_graph *graph, int **uses, by_error *error);
+/* Replaces `from` by `to` in the inputs of nodes first .. node_count - 1. */
+void by__graph_replace(by_graph *graph, size_t first, by_value from, by_value to);
+/* Drops nodes marked dead and sets every value's producer anew. */
+void by__graph_compact(by_graph *graph);
+/* Puts nodes into an order in which they can run, each as near to its place as its operands allow.
+ * BY_ESTATE on a cycle. */
+by_status by__graph_sort(by_graph *graph, by_error *error);
+/* True when the memory of this role is bound from outside. */
+static inline bool by__role_is_external(by_role role)
+{
+    return role != BY_ROLE_ACTIVATION;
+}
+/* Bytes of a value, overflow-checked when it was made. */
+size_t by__value_bytes(const by__value *value);
+
+#endif

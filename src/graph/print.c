@@ -1,0 +1,111 @@
+#include "graph/graph.h"
+
+static const char *const role_names[] = {"activation", "input",    "parameter",
+                                         "state",      "gradient", "output"};
+
+static void print_value(by__text *text, const by_graph *graph, by_value value)
+{
+    if (value == BY_NONE) {
+        by__text_add(text, "-");
+    } else if (graph->values[value].name != NULL && graph->values[value].producer < 0) {
+        by__text_format(text, "%s", graph->values[value].name);
+    } else {
+        by__text_format(text, "%%%d", (int)value);
+    }
+}
+
+static void print_attrs(by__text *text, const by__node *node)
+{
+    const by_attrs *a = &node->attrs;
+    switch (node->op) {
+    case BY_OP_MATMUL:
+        by__text_add(text, a->trans_a ? " trans_a" : "");
+        by__text_add(text, a->trans_b ? " trans_b" : "");
+        break;
+    case BY_OP_UNARY:
+    case BY_OP_UNARY_GRAD:
+        by__text_format(text, " %s", by_function_name(a->function));
+        break;
+    case BY_OP_LAYER_NORM:
+    case BY_OP_RMS_NORM:
+        by__text_format(text, " eps %g", (double)a->eps);
+        break;
+    case BY_OP_ROPE:
+        by__text_format(text, " heads %lld theta %g%s", (long long)a->heads, (double)a->theta,
+                        a->inverse ? " inverse" : "");
+        break;
+    case BY_OP_ATTENTION:
+    case BY_OP_ATTENTION_GRAD:
+    case BY_OP_CACHED_ATTENTION:
+        by__text_format(text, " heads %lld kv_heads %lld", (long long)a->heads,
+                        (long long)a->kv_heads);
+        break;
+    case BY_OP_DROPOUT:
+        by__text_format(text, " p %g stream %u", (double)a->p, a->stream);
+        break;
+    case BY_OP_CLIP_SCALE:
+        by__text_format(text, " clip %g", (double)a->clip);
+        break;
+    case BY_OP_ADAMW:
+        by__text_format(text, " betas %g %g eps %g decay %g", (double)a->beta1, (double)a->beta2,
+                        (double)a->eps, (double)a->decay);
+        break;
+    default:
+        break;
+    }
+}
+
+static void print_node(by__text *text, const by_graph *graph, const by__node *node)
+{
+    char shape[128];
+    for (int i = 0; i < node->output_count; i++) {
+        if (node->out[i] != BY_NONE) {
+            by__text_format(text, "%s%%%d", i == 0 ? "" : ", ", (int)node->out[i]);
+        }
+    }
+    by__text_format(text, "%s%s(", node->output_count > 0 && node->out[0] != BY_NONE ? " = " : "",
+                    by_op_name(node->op));
+    for (int i = 0; i < node->input_count; i++) {
+        by__text_add(text, i == 0 ? "" : ", ");
+        print_value(text, graph, node->in[i]);
+    }
+    by__text_add(text, ")");
+    print_attrs(text, node);
+    const char *separator = " : ";
+    for (int i = 0; i < node->output_count; i++) {
+        if (node->out[i] == BY_NONE) {
+            continue;
+        }
+        const by__value *value = &graph->values[node->out[i]];
+        by__text_format(text, "%s%s %s", separator, by_dtype_name(value->dtype),
+                        by_shape_print(&value->shape, shape));
+        if (value->name != NULL) {
+            by__text_format(text, " %s '%s'", role_names[value->role], value->name);
+        }
+        separator = ", ";
+    }
+    if (node->block >= 0) {
+        by__text_format(text, "  # block %d", node->block);
+    }
+    by__text_add(text, "\n");
+}
+
+by_status by_graph_print(const by_graph *graph, char **out, by_error *error)
+{
+    by__text text = {0};
+    char shape[128];
+    BY_TRY(by_graph_check(graph, error));
+    for (size_t v = 0; v < graph->value_count; v++) {
+        const by__value *value = &graph->values[v];
+        if (value->producer < 0 && by__role_is_external(value->role)) {
+            by__text_format(&text, "%s %s : %s %s", role_names[value->role],
+                            value->name == NULL ? "?" : value->name, by_dtype_name(value->dtype),
+                            by_shape_print(&value->shape, shape));
+            by__text_format(&text, value->axes != NULL ? "  # %s\n" : "\n", value->axes);
+        }
+    }
+    for (size_t n = 0; n < graph->node_count; n++) {
+        print_node(&text, graph, &graph->nodes[n]);
+    }
+    return by__text_take(&text, out, error);
+}

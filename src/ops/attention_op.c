@@ -1,0 +1,170 @@
+/* Causal scaled-dot-product attention with grouped key/value heads (Vaswani et al. 2017; Shazeer 2019;
+ * Ainslie et al. 2023). Only the log-sum-exp of each row is kept for the backward pass, which
+ * recomputes the probabilities (FlashAttention, Dao et al. 2022). */
+#include "ops/ops.h"
+
+/* What the operands say: batch, time, head width; false when they do not fit. */
+typedef struct extents {
+    int64_t batch;
+    int64_t time;
+    int64_t width;
+    by_dtype dtype;
+    bool packed;
+} extents;
+
+/* `count` operands from in[0] on: one is packed qkv, three are q, k, v. */
+static bool read_extents(const by__signature *s, int count, extents *out)
+{
+    const by__type *q = &s->in[0];
+    int64_t h = s->attrs->heads;
+    int64_t k = s->attrs->kv_heads;
+    if (h < 1 || k < 1 || h % k != 0 || q->shape.rank != 3 || !by__is_act(q->dtype)) {
+        return false;
+    }
+    *out = (extents){.batch = q->shape.dim[0], .time = q->shape.dim[1], .dtype = q->dtype,
+                     .packed = count == 1 || by__absent(&s->in[1])};
+    int64_t parts = out->packed ? h + 2 * k : h;
+    if (q->shape.dim[2] % parts != 0) {
+        return false;
+    }
+    out->width = q->shape.dim[2] / parts;
+    for (int i = 1; i < 3 && !out->packed; i++) {
+        by__type wanted = {q->dtype, BY_SHAPE(out->batch, out->time, k * out->width)};
+        if (!by__type_equal(&s->in[i], &wanted)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static const char not_heads[] =
+    "q must be [batch, time, heads x width], k and v [batch, time, kv_heads x width] or all packed "
+    "in one tensor, and kv_heads must divide heads";
+
+static by_status infer_attention(const by__signature *s, by__type *out, by_error *error)
+{
+    extents e;
+    if (s->input_count == 2 || !read_extents(s, s->input_count, &e)) {
+        return by__op_refuse(s, error, not_heads);
+    }
+    out[0] = (by__type){e.dtype, BY_SHAPE(e.batch, e.time, s->attrs->heads * e.width)};
+    out[1] = (by__type){BY_F32, BY_SHAPE(e.batch, s->attrs->heads, e.time)};
+    return BY_OK;
+}
+
+static void gradient_attention(by_graph *graph, const by__node *node, const by_value *dout,
+                               by_value *din)
+{
+    by_value in[6];
+    by_value outs[BY_MAX_OUTPUTS];
+    int count = 0;
+    for (int i = 0; i < node->input_count; i++) {
+        in[count++] = node->in[i];
+    }
+    in[count++] = node->out[0];
+    in[count++] = node->out[1];
+    in[count++] = dout[0];
+    (void)by__op_add_node(graph, BY_OP_ATTENTION_GRAD, &node->attrs, in, count, outs);
+    for (int i = 0; i < node->input_count; i++) {
+        din[i] = outs[i];
+    }
+}
+
+static by_status infer_attention_grad(const by__signature *s, by__type *out, by_error *error)
+{
+    extents e;
+    int operands = s->input_count - 3;
+    if ((operands != 1 && operands != 3) || !read_extents(s, operands, &e)) {
+        return by__op_refuse(s, error, not_heads);
+    }
+    by__type y = {e.dtype, BY_SHAPE(e.batch, e.time, s->attrs->heads * e.width)};
+    if (!by__type_equal(&s->in[operands], &y) || !by__type_equal(&s->in[operands + 2], &y)) {
+        return by__op_refuse(s, error, "y and dy must be [batch, time, heads x width]");
+    }
+    for (int i = 0; i < operands; i++) {
+        out[i] = s->in[i];
+    }
+    return BY_OK;
+}
+
+static by_status infer_cached(const by__signature *s, by__type *out, by_error *error)
+{
+    extents e;
+    if (!read_extents(s, 3, &e)) {
+        return by__op_refuse(s, error, not_heads);
+    }
+    const by__type *cache = &s->in[3];
+    by__type wanted = {e.dtype, BY_SHAPE(e.batch, s->attrs->kv_heads,
+                                              cache->shape.rank == 4 ? cache->shape.dim[2] : 0,
+                                              e.width)};
+    if (!by__type_equal(cache, &wanted) || !by__type_equal(&s->in[4], &wanted) ||
+        wanted.shape.dim[2] < e.time || s->in[5].dtype != BY_I32 ||
+        by_shape_count(&s->in[5].shape) != 1) {
+        return by__op_refuse(s, error,
+                             "caches must be [batch, kv_heads, positions >= time, width], position "
+                             "one i32");
+    }
+    out[0] = (by__type){e.dtype, BY_SHAPE(e.batch, e.time, s->attrs->heads * e.width)};
+    return BY_OK;
+}
+
+/* Two products of [T, D] x [D, T] a head, of which the causal half is needed. */
+static double forward_flops(const by__type *y)
+{
+    return 2.0 * (double)by_shape_count(&y->shape) * (double)y->shape.dim[1];
+}
+
+static void cost_attention(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(s);
+    cost->flops = forward_flops(&out[0]);
+}
+
+/* Five products instead of two: the scores again, dv, dp, dq and dk. */
+static void cost_attention_grad(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(out);
+    cost->flops = 2.5 * forward_flops(&s->in[s->input_count - 1]);
+}
+
+/* Counted at a full cache: every key and value is read once, each new row written. */
+static void cost_cached(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    double row = 4.0 * (double)by_shape_count(&out[0].shape);
+    double cache = (double)by_shape_count(&s->in[3].shape) * (double)by_dtype_size(s->in[3].dtype);
+    cost->flops = row * (double)s->in[3].shape.dim[2];
+    cost->bytes_written -= 2.0 * cache * (1.0 - (double)out[0].shape.dim[1] /
+                                                    (double)s->in[3].shape.dim[2]);
+}
+
+const by__op_row by__op_attention = {.min_inputs = 1, .max_inputs = 3, .outputs = 2,
+                                     .infer = infer_attention, .gradient = gradient_attention,
+                                     .cost = cost_attention};
+const by__op_row by__op_attention_grad = {.min_inputs = 4, .max_inputs = 6, .outputs = 3,
+                                          .infer = infer_attention_grad,
+                                          .cost = cost_attention_grad};
+const by__op_row by__op_cached_attention = {.min_inputs = 6, .max_inputs = 6, .outputs = 1,
+                                            .infer = infer_cached, .cost = cost_cached,
+                                            .mutates = 1u << 3 | 1u << 4};
+
+by_value by_attention_packed(by_graph *graph, by_value qkv, int64_t heads, int64_t kv_heads)
+{
+    by_attrs attrs = {.heads = heads, .kv_heads = kv_heads};
+    return by__op_add_node(graph, BY_OP_ATTENTION, &attrs, &qkv, 1, NULL);
+}
+
+by_value by_attention(by_graph *graph, by_value q, by_value k, by_value v, int64_t heads,
+                      int64_t kv_heads)
+{
+    by_attrs attrs = {.heads = heads, .kv_heads = kv_heads};
+    by_value in[3] = {q, k, v};
+    return by__op_add_node(graph, BY_OP_ATTENTION, &attrs, in, 3, NULL);
+}
+
+by_value by_attention_cached(by_graph *graph, by_value q, by_value k, by_value v, by_value k_cache,
+                             by_value v_cache, by_value position, int64_t heads, int64_t kv_heads)
+{
+    by_attrs attrs = {.heads = heads, .kv_heads = kv_heads};
+    by_value in[6] = {q, k, v, k_cache, v_cache, position};
+    return by__op_add_node(graph, BY_OP_CACHED_ATTENTION, &attrs, in, 6, NULL);
+}

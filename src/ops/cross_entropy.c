@@ -1,0 +1,91 @@
+/* The language-model head and its loss in one op, so that the logits of a batch (rows x vocabulary, the
+ * largest tensor of a small model by far) never exist: a kernel makes them for a chunk of rows at a
+ * time. The training form also makes both gradients in that pass, because the gradient of a sum of
+ * losses is known but for a scalar factor, which saves computing the logits a second time. */
+#include "ops/ops.h"
+
+static by_status check_operands(const by__signature *s, by_error *error)
+{
+    const by__type *x = &s->in[0];
+    const by__type *w = &s->in[1];
+    const by__type *targets = &s->in[2];
+    if (!by__is_act(x->dtype) || x->dtype != w->dtype || x->shape.rank < 1 || w->shape.rank != 2 ||
+        w->shape.dim[1] != by__last_dim(&x->shape)) {
+        return by__op_refuse(s, error, "x must be [..., width] and the weight [vocabulary, width]");
+    }
+    if (targets->dtype != BY_I32 || by_shape_count(&targets->shape) != by__rows(&x->shape)) {
+        return by__op_refuse(s, error, "there must be one i32 target for each row of x");
+    }
+    return BY_OK;
+}
+
+static by_status infer_forward(const by__signature *s, by__type *out, by_error *error)
+{
+    BY_TRY(check_operands(s, error));
+    out[0] = (by__type){BY_F32, BY_SHAPE(1)};
+    out[1] = (by__type){BY_F32, BY_SHAPE(by__rows(&s->in[0].shape))};
+    return BY_OK;
+}
+
+static bool is_scalar(const by__type *type)
+{
+    return type->dtype == BY_F32 && by_shape_count(&type->shape) == 1;
+}
+
+static by_status infer_backward(const by__signature *s, by__type *out, by_error *error)
+{
+    BY_TRY(check_operands(s, error));
+    if (!is_scalar(&s->in[4])) {
+        return by__op_refuse(s, error, "the gradient of the loss must be one f32");
+    }
+    out[0] = s->in[0];
+    out[1] = (by__type){BY_F32, s->in[1].shape};
+    return BY_OK;
+}
+
+static by_status infer_train(const by__signature *s, by__type *out, by_error *error)
+{
+    BY_TRY(check_operands(s, error));
+    if (!is_scalar(&s->in[3])) {
+        return by__op_refuse(s, error, "the gradient of the loss must be one f32");
+    }
+    out[0] = (by__type){BY_F32, BY_SHAPE(1)};
+    out[1] = s->in[0];
+    out[2] = (by__type){BY_F32, s->in[1].shape};
+    return BY_OK;
+}
+
+static void gradient_forward(by_graph *graph, const by__node *node, const by_value *dout,
+                             by_value *din)
+{
+    by_value in[5] = {node->in[0], node->in[1], node->in[2], node->out[1], dout[0]};
+    by_value outs[BY_MAX_OUTPUTS];
+    (void)by__op_add_node(graph, BY_OP_LINEAR_CROSS_ENTROPY_GRAD, &node->attrs, in, 5, outs);
+    din[0] = outs[0];
+    din[1] = outs[1];
+    din[2] = BY_NONE;
+}
+
+/* One product x w^T forward; the gradient repeats it and adds dlogits w and dlogits^T x. */
+static void cost_head(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    double product =
+        2.0 * (double)by_shape_count(&s->in[0].shape) * (double)s->in[1].shape.dim[0];
+    BY_UNUSED(out);
+    cost->flops = s->op == BY_OP_LINEAR_CROSS_ENTROPY ? product : 3.0 * product;
+}
+
+const by__op_row by__op_linear_cross_entropy = {.min_inputs = 3, .max_inputs = 3, .outputs = 2,
+                                                .infer = infer_forward,
+                                                .gradient = gradient_forward, .cost = cost_head};
+const by__op_row by__op_linear_cross_entropy_grad = {.min_inputs = 5, .max_inputs = 5, .outputs = 2,
+                                                     .infer = infer_backward, .cost = cost_head};
+const by__op_row by__op_linear_cross_entropy_train = {.min_inputs = 4, .max_inputs = 4,
+                                                      .outputs = 3, .infer = infer_train,
+                                                      .cost = cost_head};
+
+by_value by_linear_cross_entropy(by_graph *graph, by_value x, by_value weight, by_value targets)
+{
+    by_value in[3] = {x, weight, targets};
+    return by__op_add_node(graph, BY_OP_LINEAR_CROSS_ENTROPY, &(by_attrs){0}, in, 3, NULL);
+}

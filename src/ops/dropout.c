@@ -1,0 +1,36 @@
+/* Dropout (Srivastava et al. 2014), scaled by 1 / (1 - p). The mask is a function of the sample and the
+ * place in it, so the backward pass makes it anew instead of storing it, and a sample is masked alike
+ * whatever micro-batch or rank it falls in. */
+#include "ops/ops.h"
+
+static by_status infer_dropout(const by__signature *s, by__type *out, by_error *error)
+{
+    if (!by__is_act(s->in[0].dtype) || s->in[0].shape.rank < 2 || s->in[1].dtype != BY_I32 ||
+        by_shape_count(&s->in[1].shape) != 4) {
+        return by__op_refuse(s, error, "x must be [batch, ...] f32 or bf16 and rng i32 [4]");
+    }
+    if (!(s->attrs->p >= 0.0f && s->attrs->p < 1.0f)) {
+        return by__op_refuse(s, error, "the probability must be in [0, 1)");
+    }
+    out[0] = s->in[0];
+    return BY_OK;
+}
+
+static void gradient_dropout(by_graph *graph, const by__node *node, const by_value *dout,
+                             by_value *din)
+{
+    by_value in[2] = {dout[0], node->in[1]};
+    din[0] = by__op_add_node(graph, BY_OP_DROPOUT, &node->attrs, in, 2, NULL);
+    din[1] = BY_NONE;
+}
+
+const by__op_row by__op_dropout = {.min_inputs = 2, .max_inputs = 2, .outputs = 1,
+                                   .infer = infer_dropout, .gradient = gradient_dropout,
+                                   .overlay = {1u << 0}};
+
+by_value by_dropout(by_graph *graph, by_value x, by_value rng, float p, uint32_t stream)
+{
+    by_attrs attrs = {.p = p, .stream = stream};
+    by_value in[2] = {x, rng};
+    return p == 0.0f ? x : by__op_add_node(graph, BY_OP_DROPOUT, &attrs, in, 2, NULL);
+}

@@ -1,0 +1,222 @@
+/* Element-wise operations: arithmetic, activation functions, gated units, casts. */
+#include "ops/ops.h"
+
+/* b has a's shape, or repeats over a's leading axes. */
+static bool is_suffix(const by_shape *b, const by_shape *a)
+{
+    if (b->rank > a->rank) {
+        return false;
+    }
+    for (int i = 0; i < b->rank; i++) {
+        if (b->dim[b->rank - 1 - i] != a->dim[a->rank - 1 - i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static by_status infer_binary(const by__signature *s, by__type *out, by_error *error)
+{
+    if (!by__is_act(s->in[0].dtype) || !by__is_act(s->in[1].dtype) ||
+        (s->in[0].dtype != s->in[1].dtype && s->in[1].dtype != BY_F32)) {
+        return by__op_refuse(s, error, "operands must be f32 or bf16 of one dtype");
+    }
+    if (!is_suffix(&s->in[1].shape, &s->in[0].shape)) {
+        return by__op_refuse(s, error, "the second shape is neither the first nor a suffix of it");
+    }
+    out[0] = s->in[0];
+    return BY_OK;
+}
+
+/* The gradient of a second operand that was repeated over leading axes: its sum over them. */
+static by_value reduce_to(by_graph *graph, by_value gradient, by_value operand)
+{
+    const by__value *from = &graph->values[gradient];
+    const by__value *to = &graph->values[operand];
+    if (by_shape_equal(&from->shape, &to->shape)) {
+        return gradient;
+    }
+    if (to->shape.rank != 1) {
+        by__graph_fail(graph, BY_EARG,
+                       "the gradient of an operand repeated over leading axes needs it to be rank 1");
+        return BY_NONE;
+    }
+    by_dtype wanted = to->role == BY_ROLE_PARAMETER ? BY_F32 : to->dtype;
+    by_value sum = by__sum_rows(graph, gradient);
+    return wanted == BY_F32 ? sum : by_cast(graph, sum, wanted);
+}
+
+static void gradient_add(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
+{
+    din[0] = dout[0];
+    din[1] = reduce_to(graph, dout[0], node->in[1]);
+}
+
+static void gradient_sub(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
+{
+    /* -dy as (dy - dy) - dy keeps the vocabulary small; subtraction is rare in models. */
+    by_value zero = by_sub(graph, dout[0], dout[0]);
+    din[0] = dout[0];
+    din[1] = reduce_to(graph, by_sub(graph, zero, dout[0]), node->in[1]);
+}
+
+static void gradient_mul(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
+{
+    din[0] = by_mul(graph, dout[0], node->in[1]);
+    din[1] = reduce_to(graph, by_mul(graph, dout[0], node->in[0]), node->in[1]);
+}
+
+static by_status infer_scale(const by__signature *s, by__type *out, by_error *error)
+{
+    const by__type *factor = &s->in[1];
+    if (!by__is_act(s->in[0].dtype) || factor->dtype != BY_F32 ||
+        by_shape_count(&factor->shape) != 1) {
+        return by__op_refuse(s, error, "the factor must be one f32");
+    }
+    out[0] = s->in[0];
+    return BY_OK;
+}
+
+static void gradient_scale(by_graph *graph, const by__node *node, const by_value *dout,
+                           by_value *din)
+{
+    din[0] = by_scale(graph, dout[0], node->in[1]);
+    din[1] = BY_NONE; /* factors are inputs, not trained */
+}
+
+static by_status infer_cast(const by__signature *s, by__type *out, by_error *error)
+{
+    if (!by_dtype_is_float(s->in[0].dtype) || !by_dtype_is_float(s->attrs->dtype)) {
+        return by__op_refuse(s, error, "only f32, bf16 and f16 can be cast");
+    }
+    out[0] = (by__type){s->attrs->dtype, s->in[0].shape};
+    return BY_OK;
+}
+
+static void gradient_cast(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
+{
+    const by__value *x = &graph->values[node->in[0]];
+    by_dtype wanted = x->role == BY_ROLE_PARAMETER ? BY_F32 : x->dtype;
+    din[0] = graph->values[dout[0]].dtype == wanted ? dout[0] : by_cast(graph, dout[0], wanted);
+}
+
+static by_status infer_unary(const by__signature *s, by__type *out, by_error *error)
+{
+    if (!by__is_act(s->in[0].dtype)) {
+        return by__op_refuse(s, error, "the operand must be f32 or bf16");
+    }
+    if ((unsigned)s->attrs->function >= BY_FN_COUNT) {
+        return by__op_refuse(s, error, "unknown function");
+    }
+    if (s->input_count == 2 && !by__type_equal(&s->in[0], &s->in[1])) {
+        return by__op_refuse(s, error, "x and dy must agree");
+    }
+    out[0] = s->in[0];
+    return BY_OK;
+}
+
+static void gradient_unary(by_graph *graph, const by__node *node, const by_value *dout,
+                           by_value *din)
+{
+    by_value in[2] = {node->in[0], dout[0]};
+    din[0] = by__op_add_node(graph, BY_OP_UNARY_GRAD, &node->attrs, in, 2, NULL);
+}
+
+/* Counted as elementary operations of the tanh form; roofs of these ops are memory anyway. */
+static void cost_unary(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(s);
+    cost->flops = 12.0 * (double)by_shape_count(&out[0].shape);
+}
+
+static by_status infer_swiglu(const by__signature *s, by__type *out, by_error *error)
+{
+    for (int i = 0; i < s->input_count; i++) {
+        if (!by__is_act(s->in[i].dtype) || !by__type_equal(&s->in[0], &s->in[i])) {
+            return by__op_refuse(s, error, "operands must be f32 or bf16 and agree in shape and dtype");
+        }
+    }
+    out[0] = s->in[0];
+    if (s->op == BY_OP_SWIGLU_GRAD) {
+        out[1] = s->in[0];
+    }
+    return BY_OK;
+}
+
+static void gradient_swiglu(by_graph *graph, const by__node *node, const by_value *dout,
+                            by_value *din)
+{
+    by_value in[3] = {node->in[0], node->in[1], dout[0]};
+    by_value outs[BY_MAX_OUTPUTS];
+    (void)by__op_add_node(graph, BY_OP_SWIGLU_GRAD, &node->attrs, in, 3, outs);
+    din[0] = outs[0];
+    din[1] = outs[1];
+}
+
+#define BINARY(gradient_of)                                                              \
+    {                                                                                    \
+        .min_inputs = 2, .max_inputs = 2, .outputs = 1, .infer = infer_binary,           \
+        .gradient = gradient_of, .overlay = {1u << 0 | 1u << 1}                          \
+    }
+const by__op_row by__op_add = BINARY(gradient_add);
+const by__op_row by__op_sub = BINARY(gradient_sub);
+const by__op_row by__op_mul = BINARY(gradient_mul);
+const by__op_row by__op_scale = {.min_inputs = 2, .max_inputs = 2, .outputs = 1,
+                                 .infer = infer_scale, .gradient = gradient_scale,
+                                 .overlay = {1u << 0}};
+const by__op_row by__op_cast = {.min_inputs = 1, .max_inputs = 1, .outputs = 1,
+                                .infer = infer_cast, .gradient = gradient_cast};
+const by__op_row by__op_unary = {.min_inputs = 1, .max_inputs = 1, .outputs = 1,
+                                 .infer = infer_unary, .gradient = gradient_unary,
+                                 .cost = cost_unary, .overlay = {1u << 0}};
+const by__op_row by__op_unary_grad = {.min_inputs = 2, .max_inputs = 2, .outputs = 1,
+                                      .infer = infer_unary, .cost = cost_unary,
+                                      .overlay = {1u << 0 | 1u << 1}};
+const by__op_row by__op_swiglu = {.min_inputs = 2, .max_inputs = 2, .outputs = 1,
+                                  .infer = infer_swiglu, .gradient = gradient_swiglu,
+                                  .cost = cost_unary, .overlay = {1u << 0 | 1u << 1}};
+const by__op_row by__op_swiglu_grad = {.min_inputs = 3, .max_inputs = 3, .outputs = 2,
+                                       .infer = infer_swiglu, .cost = cost_unary,
+                                       .overlay = {1u << 0, 1u << 1}};
+
+by_value by_add(by_graph *graph, by_value a, by_value b)
+{
+    by_value in[2] = {a, b};
+    return by__op_add_node(graph, BY_OP_ADD, &(by_attrs){0}, in, 2, NULL);
+}
+
+by_value by_sub(by_graph *graph, by_value a, by_value b)
+{
+    by_value in[2] = {a, b};
+    return by__op_add_node(graph, BY_OP_SUB, &(by_attrs){0}, in, 2, NULL);
+}
+
+by_value by_mul(by_graph *graph, by_value a, by_value b)
+{
+    by_value in[2] = {a, b};
+    return by__op_add_node(graph, BY_OP_MUL, &(by_attrs){0}, in, 2, NULL);
+}
+
+by_value by_scale(by_graph *graph, by_value x, by_value factor)
+{
+    by_value in[2] = {x, factor};
+    return by__op_add_node(graph, BY_OP_SCALE, &(by_attrs){0}, in, 2, NULL);
+}
+
+by_value by_cast(by_graph *graph, by_value x, by_dtype dtype)
+{
+    by_attrs attrs = {.dtype = dtype};
+    return by__op_add_node(graph, BY_OP_CAST, &attrs, &x, 1, NULL);
+}
+
+by_value by_unary(by_graph *graph, by_value x, by_function function)
+{
+    by_attrs attrs = {.function = function};
+    return by__op_add_node(graph, BY_OP_UNARY, &attrs, &x, 1, NULL);
+}
+
+by_value by_swiglu(by_graph *graph, by_value gate, by_value up)
+{
+    by_value in[2] = {gate, up};
+    return by__op_add_node(graph, BY_OP_SWIGLU, &(by_attrs){0}, in, 2, NULL);
+}

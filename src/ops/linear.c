@@ -1,0 +1,127 @@
+/* Matrix products and the reduction that is a bias's gradient. */
+#include "ops/ops.h"
+
+static by_status infer_matmul(const by__signature *s, by__type *out, by_error *error)
+{
+    const by__type *a = &s->in[0];
+    const by__type *b = &s->in[1];
+    bool ta = s->attrs->trans_a;
+    bool tb = s->attrs->trans_b;
+    by__type y = {.dtype = s->attrs->dtype};
+    if (!by__is_act(a->dtype) || a->dtype != b->dtype || !by__is_act(y.dtype) ||
+        a->shape.rank < 1 || b->shape.rank < 1) {
+        return by__op_refuse(s, error, "operands must be f32 or bf16 tensors of one dtype");
+    }
+    int64_t inner_a = ta ? by__rows(&a->shape) : by__last_dim(&a->shape);
+    int64_t inner_b = tb ? by__last_dim(&b->shape) : by__rows(&b->shape);
+    int64_t n = tb ? by__rows(&b->shape) : by__last_dim(&b->shape);
+    if (inner_a != inner_b) {
+        return by__op_refuse(s, error, "inner sizes differ");
+    }
+    if (ta) {
+        y.shape = BY_SHAPE(by__last_dim(&a->shape), n);
+    } else {
+        y.shape = a->shape;
+        y.shape.dim[y.shape.rank - 1] = n;
+    }
+    if (s->input_count > 2 && !by__absent(&s->in[2])) {
+        const by__type *bias = &s->in[2];
+        if (bias->shape.rank != 1 || bias->shape.dim[0] != n || !by__is_act(bias->dtype)) {
+            return by__op_refuse(s, error, "the bias must be [columns of the product]");
+        }
+    }
+    if (s->input_count > 3 && !by__absent(&s->in[3]) && !by__type_equal(&s->in[3], &y)) {
+        return by__op_refuse(s, error, "the added tensor must have the product's shape and dtype");
+    }
+    out[0] = y;
+    return BY_OK;
+}
+
+/* dtype of the gradient of a value: parameters accumulate in f32. */
+static by_dtype gradient_dtype(const by_graph *graph, by_value value)
+{
+    return graph->values[value].role == BY_ROLE_PARAMETER ? BY_F32 : graph->values[value].dtype;
+}
+
+/* y = op(a) op(b) + bias + add. With A = op(a), B = op(b): dA = dy B^T and dB = A^T dy, each written so
+ * that no operand has to be transposed in memory. */
+static void gradient_matmul(by_graph *graph, const by__node *node, const by_value *dout,
+                            by_value *din)
+{
+    by_value a = node->in[0];
+    by_value b = node->in[1];
+    by_value dy = dout[0];
+    bool ta = node->attrs.trans_a;
+    bool tb = node->attrs.trans_b;
+    by_dtype da_type = gradient_dtype(graph, a);
+    by_dtype db_type = gradient_dtype(graph, b);
+    if (graph->values[dy].dtype != graph->values[a].dtype) {
+        dy = by_cast(graph, dy, graph->values[a].dtype);
+    }
+    din[0] = ta ? by__matmul_full(graph, b, dy, BY_NONE, BY_NONE, tb, true, da_type)
+                : by__matmul_full(graph, dy, b, BY_NONE, BY_NONE, false, !tb, da_type);
+    din[1] = tb ? by__matmul_full(graph, dy, a, BY_NONE, BY_NONE, true, ta, db_type)
+                : by__matmul_full(graph, a, dy, BY_NONE, BY_NONE, !ta, false, db_type);
+    if (node->input_count > 2 && node->in[2] != BY_NONE) {
+        din[2] = by__sum_rows(graph, dout[0]);
+    }
+    if (node->input_count > 3 && node->in[3] != BY_NONE) {
+        din[3] = dout[0];
+    }
+}
+
+static void cost_matmul(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    int64_t inner = s->attrs->trans_a ? by__rows(&s->in[0].shape) : by__last_dim(&s->in[0].shape);
+    cost->flops = 2.0 * (double)by_shape_count(&out[0].shape) * (double)inner;
+}
+
+static by_status infer_sum_rows(const by__signature *s, by__type *out, by_error *error)
+{
+    if (!by__is_act(s->in[0].dtype) || s->in[0].shape.rank < 1) {
+        return by__op_refuse(s, error, "the operand must be an f32 or bf16 tensor of rank 1 or more");
+    }
+    out[0] = (by__type){BY_F32, BY_SHAPE(by__last_dim(&s->in[0].shape))};
+    return BY_OK;
+}
+
+static void cost_sum_rows(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(out);
+    cost->flops = (double)by_shape_count(&s->in[0].shape);
+}
+
+const by__op_row by__op_matmul = {.min_inputs = 2, .max_inputs = 4, .outputs = 1,
+                                  .infer = infer_matmul, .gradient = gradient_matmul,
+                                  .cost = cost_matmul};
+const by__op_row by__op_sum_rows = {.min_inputs = 1, .max_inputs = 1, .outputs = 1,
+                                    .infer = infer_sum_rows, .cost = cost_sum_rows};
+
+by_value by__matmul_full(by_graph *graph, by_value a, by_value b, by_value bias, by_value add,
+                         bool trans_a, bool trans_b, by_dtype dtype)
+{
+    by_attrs attrs = {.trans_a = trans_a, .trans_b = trans_b, .dtype = dtype};
+    by_value in[4] = {a, b, bias, add};
+    int count = add != BY_NONE ? 4 : bias != BY_NONE ? 3 : 2;
+    return by__op_add_node(graph, BY_OP_MATMUL, &attrs, in, count, NULL);
+}
+
+static by_dtype dtype_of(const by_graph *graph, by_value value)
+{
+    return by__graph_has(graph, value) ? graph->values[value].dtype : BY_F32;
+}
+
+by_value by_matmul(by_graph *graph, by_value a, by_value b, bool trans_a, bool trans_b)
+{
+    return by__matmul_full(graph, a, b, BY_NONE, BY_NONE, trans_a, trans_b, dtype_of(graph, a));
+}
+
+by_value by_linear(by_graph *graph, by_value x, by_value weight, by_value bias, bool out_in)
+{
+    return by__matmul_full(graph, x, weight, bias, BY_NONE, false, out_in, dtype_of(graph, x));
+}
+
+by_value by__sum_rows(by_graph *graph, by_value x)
+{
+    return by__op_add_node(graph, BY_OP_SUM_ROWS, &(by_attrs){0}, &x, 1, NULL);
+}

@@ -1,0 +1,107 @@
+/* Layer norm (Ba, Kiros, Hinton 2016) and RMS norm (Zhang, Sennrich 2019) over the last axis. */
+#include "ops/ops.h"
+
+static by__type vector_of(int64_t n)
+{
+    return (by__type){BY_F32, BY_SHAPE(n)};
+}
+
+static bool is_f32_vector(const by__type *type, int64_t n)
+{
+    return type->dtype == BY_F32 && type->shape.rank == 1 && type->shape.dim[0] == n;
+}
+
+/* Both forward ops: x, then one or two weight vectors; y, then one or two row statistics. */
+static by_status infer_forward(const by__signature *s, by__type *out, by_error *error)
+{
+    const by__type *x = &s->in[0];
+    if (!by__is_act(x->dtype) || x->shape.rank < 1) {
+        return by__op_refuse(s, error, "the operand must be an f32 or bf16 tensor of rank 1 or more");
+    }
+    for (int i = 1; i < s->input_count; i++) {
+        if (!is_f32_vector(&s->in[i], by__last_dim(&x->shape))) {
+            return by__op_refuse(s, error, "weights must be f32 vectors as long as the last axis");
+        }
+    }
+    out[0] = *x;
+    out[1] = vector_of(by__rows(&x->shape));
+    if (s->op == BY_OP_LAYER_NORM) {
+        out[2] = out[1];
+    }
+    return BY_OK;
+}
+
+/* Both gradients: x, w, statistics, dy, and optionally a tensor that is added to dx. */
+static by_status infer_gradient(const by__signature *s, by__type *out, by_error *error)
+{
+    int statistics = s->op == BY_OP_LAYER_NORM_GRAD ? 2 : 1;
+    const by__type *x = &s->in[0];
+    int64_t width = by__last_dim(&x->shape);
+    bool ok = by__is_act(x->dtype) && is_f32_vector(&s->in[1], width) &&
+              by__type_equal(x, &s->in[2 + statistics]);
+    for (int i = 0; i < statistics; i++) {
+        ok = ok && is_f32_vector(&s->in[2 + i], by__rows(&x->shape));
+    }
+    if (s->input_count > 3 + statistics && !by__absent(&s->in[3 + statistics])) {
+        ok = ok && by__type_equal(x, &s->in[3 + statistics]);
+    }
+    if (!ok) {
+        return by__op_refuse(s, error, "x, dy and the added tensor must agree, statistics be f32 [rows]");
+    }
+    out[0] = *x;
+    out[1] = vector_of(width);
+    if (s->op == BY_OP_LAYER_NORM_GRAD) {
+        out[2] = out[1];
+    }
+    return BY_OK;
+}
+
+static void gradient_layer_norm(by_graph *graph, const by__node *node, const by_value *dout,
+                                by_value *din)
+{
+    by_value in[5] = {node->in[0], node->in[1], node->out[1], node->out[2], dout[0]};
+    (void)by__op_add_node(graph, BY_OP_LAYER_NORM_GRAD, &node->attrs, in, 5, din);
+}
+
+static void gradient_rms_norm(by_graph *graph, const by__node *node, const by_value *dout,
+                              by_value *din)
+{
+    by_value in[4] = {node->in[0], node->in[1], node->out[1], dout[0]};
+    by_value outs[BY_MAX_OUTPUTS];
+    (void)by__op_add_node(graph, BY_OP_RMS_NORM_GRAD, &node->attrs, in, 4, outs);
+    din[0] = outs[0];
+    din[1] = outs[1];
+}
+
+static void cost_norm(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(out);
+    cost->flops = 8.0 * (double)by_shape_count(&s->in[0].shape);
+}
+
+const by__op_row by__op_layer_norm = {.min_inputs = 3, .max_inputs = 3, .outputs = 3,
+                                      .infer = infer_forward, .gradient = gradient_layer_norm,
+                                      .cost = cost_norm};
+const by__op_row by__op_layer_norm_grad = {.min_inputs = 5, .max_inputs = 6, .outputs = 3,
+                                           .infer = infer_gradient, .cost = cost_norm,
+                                           .overlay = {1u << 4 | 1u << 5}};
+const by__op_row by__op_rms_norm = {.min_inputs = 2, .max_inputs = 2, .outputs = 2,
+                                    .infer = infer_forward, .gradient = gradient_rms_norm,
+                                    .cost = cost_norm};
+const by__op_row by__op_rms_norm_grad = {.min_inputs = 4, .max_inputs = 5, .outputs = 2,
+                                         .infer = infer_gradient, .cost = cost_norm,
+                                         .overlay = {1u << 3 | 1u << 4}};
+
+by_value by_layer_norm(by_graph *graph, by_value x, by_value weight, by_value bias, float eps)
+{
+    by_attrs attrs = {.eps = eps};
+    by_value in[3] = {x, weight, bias};
+    return by__op_add_node(graph, BY_OP_LAYER_NORM, &attrs, in, 3, NULL);
+}
+
+by_value by_rms_norm(by_graph *graph, by_value x, by_value weight, float eps)
+{
+    by_attrs attrs = {.eps = eps};
+    by_value in[2] = {x, weight};
+    return by__op_add_node(graph, BY_OP_RMS_NORM, &attrs, in, 2, NULL);
+}

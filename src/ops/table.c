@@ -1,0 +1,186 @@
+#include <stdlib.h>
+
+#include "ops/ops.h"
+
+static const by__op_row *const rows[BY_OP_COUNT] = {
+    [BY_OP_MATMUL] = &by__op_matmul,
+    [BY_OP_SUM_ROWS] = &by__op_sum_rows,
+    [BY_OP_ADD] = &by__op_add,
+    [BY_OP_SUB] = &by__op_sub,
+    [BY_OP_MUL] = &by__op_mul,
+    [BY_OP_SCALE] = &by__op_scale,
+    [BY_OP_CAST] = &by__op_cast,
+    [BY_OP_UNARY] = &by__op_unary,
+    [BY_OP_UNARY_GRAD] = &by__op_unary_grad,
+    [BY_OP_SWIGLU] = &by__op_swiglu,
+    [BY_OP_SWIGLU_GRAD] = &by__op_swiglu_grad,
+    [BY_OP_LAYER_NORM] = &by__op_layer_norm,
+    [BY_OP_LAYER_NORM_GRAD] = &by__op_layer_norm_grad,
+    [BY_OP_RMS_NORM] = &by__op_rms_norm,
+    [BY_OP_RMS_NORM_GRAD] = &by__op_rms_norm_grad,
+    [BY_OP_EMBEDDING] = &by__op_embedding,
+    [BY_OP_EMBEDDING_GRAD] = &by__op_embedding_grad,
+    [BY_OP_POSITION] = &by__op_position,
+    [BY_OP_POSITION_GRAD] = &by__op_position_grad,
+    [BY_OP_ROPE] = &by__op_rope,
+    [BY_OP_ATTENTION] = &by__op_attention,
+    [BY_OP_ATTENTION_GRAD] = &by__op_attention_grad,
+    [BY_OP_CACHED_ATTENTION] = &by__op_cached_attention,
+    [BY_OP_DROPOUT] = &by__op_dropout,
+    [BY_OP_LINEAR_CROSS_ENTROPY] = &by__op_linear_cross_entropy,
+    [BY_OP_LINEAR_CROSS_ENTROPY_GRAD] = &by__op_linear_cross_entropy_grad,
+    [BY_OP_LINEAR_CROSS_ENTROPY_TRAIN] = &by__op_linear_cross_entropy_train,
+    [BY_OP_SUM_SQUARES] = &by__op_sum_squares,
+    [BY_OP_CLIP_SCALE] = &by__op_clip_scale,
+    [BY_OP_ADAMW] = &by__op_adamw,
+};
+
+const by__op_row *by__op_row_of(by_op op)
+{
+    return (unsigned)op < BY_OP_COUNT ? rows[op] : NULL;
+}
+
+int64_t by__last_dim(const by_shape *shape)
+{
+    return shape->rank > 0 ? shape->dim[shape->rank - 1] : 1;
+}
+
+int64_t by__rows(const by_shape *shape)
+{
+    return by_shape_count(shape) / by__last_dim(shape);
+}
+
+bool by__is_act(by_dtype dtype)
+{
+    return dtype == BY_F32 || dtype == BY_BF16;
+}
+
+bool by__type_equal(const by__type *a, const by__type *b)
+{
+    return a->dtype == b->dtype && by_shape_equal(&a->shape, &b->shape);
+}
+
+by_status by__op_refuse(const by__signature *s, by_error *error, const char *why)
+{
+    by__text text = {0};
+    char *operands = NULL;
+    for (int i = 0; i < s->input_count && i < 6; i++) {
+        char shape[128];
+        by__text_add(&text, i == 0 ? "" : ", ");
+        if (by__absent(&s->in[i])) {
+            by__text_add(&text, "-");
+        } else {
+            by__text_format(&text, "%s %s", by_dtype_name(s->in[i].dtype),
+                            by_shape_print(&s->in[i].shape, shape));
+        }
+    }
+    BY_TRY(by__text_take(&text, &operands, error));
+    by_status status = by_error_set(error, BY_EARG, "%s: %s; operands: %s", by_op_name(s->op), why,
+                                    operands);
+    free(operands);
+    return status;
+}
+
+by_status by__op_infer(const by__signature *s, by__type out[BY_MAX_OUTPUTS], by_error *error)
+{
+    const by__op_row *row = by__op_row_of(s->op);
+    if (row == NULL) {
+        return by_error_set(error, BY_EARG, "no operation has number %d", (int)s->op);
+    }
+    if (s->input_count < row->min_inputs ||
+        (row->max_inputs >= 0 && s->input_count > row->max_inputs)) {
+        return by__op_refuse(s, error, "wrong number of operands");
+    }
+    for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
+        out[i].shape.rank = -1;
+    }
+    return row->infer(s, out, error);
+}
+
+void by__node_types(const by_graph *graph, const by__node *node, by__type *in)
+{
+    for (int i = 0; i < node->input_count; i++) {
+        in[i].dtype = BY_F32;
+        in[i].shape.rank = -1;
+        if (node->in[i] != BY_NONE) {
+            in[i].dtype = graph->values[node->in[i]].dtype;
+            in[i].shape = graph->values[node->in[i]].shape;
+        }
+    }
+}
+
+by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const by_value *in,
+                         int input_count, by_value outs[BY_MAX_OUTPUTS])
+{
+    by__type *types = NULL;
+    by__type out[BY_MAX_OUTPUTS];
+    by__node probe = {.in = (by_value *)(uintptr_t)in, .input_count = input_count};
+    by_value result = BY_NONE;
+    if (graph->error.status != BY_OK) {
+        return BY_NONE;
+    }
+    for (int i = 0; i < input_count; i++) {
+        if (in[i] != BY_NONE && !by__graph_has(graph, in[i])) {
+            by__graph_fail(graph, BY_EARG, "%s: operand %d is not a value of this graph",
+                           by_op_name(op), i);
+            return BY_NONE;
+        }
+    }
+    if (by__alloc((void **)&types, (size_t)input_count, sizeof *types, "types", &graph->error) !=
+        BY_OK) {
+        return BY_NONE;
+    }
+    by__node_types(graph, &probe, types);
+    by__signature s = {op, attrs, types, input_count};
+    if (by__op_infer(&s, out, &graph->error) == BY_OK) {
+        int node = by__graph_append(graph, op, attrs, in, input_count, out,
+                                    by__op_row_of(op)->outputs);
+        if (node >= 0) {
+            result = graph->nodes[node].out[0];
+            for (int i = 0; i < BY_MAX_OUTPUTS && outs != NULL; i++) {
+                outs[i] = i < graph->nodes[node].output_count ? graph->nodes[node].out[i] : BY_NONE;
+            }
+        }
+    }
+    free(types);
+    return result;
+}
+
+static double type_bytes(const by__type *type)
+{
+    return by__absent(type) ? 0.0
+                            : (double)by_shape_count(&type->shape) *
+                                  (double)by_dtype_size(type->dtype);
+}
+
+by_status by__node_cost(const by_graph *graph, size_t n, by__cost *out, by_error *error)
+{
+    const by__node *node = &graph->nodes[n];
+    const by__op_row *row = by__op_row_of(node->op);
+    by__type *in;
+    by__type types[BY_MAX_OUTPUTS];
+    by__cost cost = {0};
+    BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
+    by__node_types(graph, node, in);
+    for (int i = 0; i < node->input_count; i++) {
+        cost.bytes_read += type_bytes(&in[i]);
+        cost.bytes_written += (row->mutates >> i & 1u) != 0 ? type_bytes(&in[i]) : 0.0;
+    }
+    for (int i = 0; i < node->output_count; i++) {
+        types[i].shape.rank = -1;
+        if (node->out[i] != BY_NONE) {
+            types[i] = (by__type){graph->values[node->out[i]].dtype,
+                                  graph->values[node->out[i]].shape};
+        }
+        cost.bytes_written += type_bytes(&types[i]);
+    }
+    const by__type *main_type = node->output_count > 0 && !by__absent(&types[0]) ? &types[0] : &in[0];
+    cost.flops = (double)by_shape_count(&main_type->shape);
+    if (row->cost != NULL) {
+        by__signature s = {node->op, &node->attrs, in, node->input_count};
+        row->cost(&s, types, &cost);
+    }
+    free(in);
+    *out = cost;
+    return BY_OK;
+}

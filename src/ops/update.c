@@ -1,0 +1,88 @@
+/* The optimizer step as operations: gradient norm, clipping, AdamW. */
+#include "ops/ops.h"
+
+static by__type scalar(void)
+{
+    return (by__type){BY_F32, BY_SHAPE(1)};
+}
+
+static by_status infer_sum_squares(const by__signature *s, by__type *out, by_error *error)
+{
+    if (s->in[0].dtype != BY_F32) {
+        return by__op_refuse(s, error, "the operand must be f32");
+    }
+    out[0] = scalar();
+    return BY_OK;
+}
+
+static void cost_sum_squares(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(out);
+    cost->flops = 2.0 * (double)by_shape_count(&s->in[0].shape);
+}
+
+static by_status infer_clip_scale(const by__signature *s, by__type *out, by_error *error)
+{
+    for (int i = 0; i < s->input_count; i++) {
+        if (s->in[i].dtype != BY_F32 || by_shape_count(&s->in[i].shape) != 1) {
+            return by__op_refuse(s, error, "operands must be single f32 values");
+        }
+    }
+    out[0] = scalar();
+    out[1] = scalar();
+    return BY_OK;
+}
+
+static by_status infer_adamw(const by__signature *s, by__type *out, by_error *error)
+{
+    for (int i = 0; i < 4; i++) {
+        if (s->in[i].dtype != BY_F32 || !by_shape_equal(&s->in[0].shape, &s->in[i].shape)) {
+            return by__op_refuse(s, error, "p, g, m and v must be f32 of one shape");
+        }
+    }
+    if (s->in[4].dtype != BY_F32 || by_shape_count(&s->in[4].shape) != 4 ||
+        s->in[5].dtype != BY_F32 || by_shape_count(&s->in[5].shape) != 1) {
+        return by__op_refuse(s, error, "hyper must be f32 [4] and scale one f32");
+    }
+    if (s->attrs->dtype == BY_BF16) {
+        out[0] = (by__type){BY_BF16, s->in[0].shape};
+    }
+    return BY_OK;
+}
+
+static void cost_adamw(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(out);
+    cost->flops = 14.0 * (double)by_shape_count(&s->in[0].shape);
+}
+
+const by__op_row by__op_sum_squares = {.min_inputs = 1, .max_inputs = 1, .outputs = 1,
+                                       .infer = infer_sum_squares, .cost = cost_sum_squares};
+const by__op_row by__op_clip_scale = {.min_inputs = 1, .max_inputs = -1, .outputs = 2,
+                                      .infer = infer_clip_scale};
+const by__op_row by__op_adamw = {.min_inputs = 6, .max_inputs = 6, .outputs = 1,
+                                 .infer = infer_adamw, .cost = cost_adamw,
+                                 .mutates = 1u << 0 | 1u << 2 | 1u << 3};
+
+by_value by__sum_squares(by_graph *graph, by_value x)
+{
+    return by__op_add_node(graph, BY_OP_SUM_SQUARES, &(by_attrs){0}, &x, 1, NULL);
+}
+
+void by__clip_scale(by_graph *graph, const by_value *squares, int count, float clip,
+                    by_value *norm, by_value *scale)
+{
+    by_attrs attrs = {.clip = clip};
+    by_value outs[BY_MAX_OUTPUTS];
+    *norm = by__op_add_node(graph, BY_OP_CLIP_SCALE, &attrs, squares, count, outs);
+    *scale = *norm == BY_NONE ? BY_NONE : outs[1];
+}
+
+by_value by__adamw(by_graph *graph, by_value p, by_value g, by_value m, by_value v, by_value hyper,
+                   by_value scale, const by_attrs *attrs, bool copy)
+{
+    by_attrs full = *attrs;
+    by_value in[6] = {p, g, m, v, hyper, scale};
+    full.dtype = copy ? BY_BF16 : BY_F32;
+    return by__op_add_node(graph, BY_OP_ADAMW, &full, in, 6, NULL);
+}
