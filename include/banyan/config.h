@@ -7,7 +7,6 @@
 #ifndef BANYAN_CONFIG_H
 #define BANYAN_CONFIG_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,7 +32,8 @@ typedef struct by_model_config {
     int64_t context;       /* positions of a sequence, in tokens */
     int64_t vocab;         /* rows of the embedding; -1: the tokenizer's size */
     int64_t pad_vocab_to;  /* the embedding is padded up to a multiple of this; 1: not padded */
-    bool tied;             /* the output head shares the token embedding */
+    int64_t tied;          /* 1: the output head shares the token embedding; 0: it does not; -1: 1
+                              for gpt2, 0 for llama */
     double rope_theta;     /* base of the rotary frequencies (llama) */
     double norm_eps;       /* epsilon of layer norm or RMS norm */
     double dropout;        /* probability, on embeddings, attention output and MLP output */
@@ -68,7 +68,7 @@ typedef struct by_optimizer_config {
     double lr;             /* peak learning rate */
     double min_lr;         /* final learning rate of cosine and linear decay and of wsd; -1: lr / 10 */
     char *schedule;        /* "cosine", "linear", "constant", "wsd" */
-    int64_t warmup;        /* steps of linear warm-up */
+    int64_t warmup;        /* steps of linear warm-up; -1: 100, or a tenth of the steps if fewer */
     int64_t decay;         /* wsd: steps of the final decay; -1: a tenth of the steps */
     double beta1;          /* betas: [beta1, beta2] in the file */
     double beta2;
@@ -109,8 +109,14 @@ typedef struct by_config {
 
 /* Reads a file, its chain of `base:` files (paths relative to the file that names them) and then
  * `overrides` ("section.key=value", `count` of them), checks every key, type and range, and returns
- * a config that the caller closes. Derived values (-1) stay as written; by_config_resolve fills them.
- * BY_ECONFIG names file, line, key, value and the nearest valid name. */
+ * a config that the caller closes. A file's key replaces its base's, lists whole. Derived values
+ * (-1) stay as written; by_config_resolve fills them. BY_ECONFIG names file, line, key, value and
+ * the nearest valid name; BY_EIO a file that cannot be read.
+ *
+ * The file is YAML: sections of keys, comments, quoting, lists in either form. Whole numbers may be
+ * written 1_000 or 1e3. Refused: duplicate keys, anchors, aliases, tags, several documents, files
+ * over 1 MiB, base chains over 16 files. Paths in values are relative to the working directory.
+ * An override's value is taken literally unless it starts with [, " or ', which is read as YAML. */
 BY_API by_status by_config_open(by_config **out, const char *path, const char *const *overrides,
                                 size_t count, by_error *error);
 /* The same from memory; `name` stands for the file in messages and base paths are relative to it. */
@@ -120,12 +126,16 @@ BY_API by_status by_config_parse(by_config **out, const char *name, const char *
 BY_API by_status by_config_default(by_config **out, by_error *error);
 /* Applies one "section.key=value" to an open config. */
 BY_API by_status by_config_set(by_config *config, const char *assignment, by_error *error);
-/* Fills every derived value that does not depend on data and checks what several keys must agree on
- * (micro_batch divides batch, heads divides width, kv_heads divides heads, ...). */
+/* Fills every derived value but those that depend on the data (model.vocab) or on the machine
+ * (train.threads, train.eval_batches), and checks every range again (a program may have written the
+ * fields) and what several keys must agree on (micro_batch divides batch, heads divides width,
+ * kv_heads divides heads, ...). `config` comes from one of the calls above. The same values after a
+ * second call. */
 BY_API by_status by_config_resolve(by_config *config, by_error *error);
 /* The config as YAML text that by_config_parse reads back to the same values. Freed with free(). */
 BY_API by_status by_config_print(const by_config *config, char **out, by_error *error);
-/* 32 hex digits over the printed text without `run` and `name`: equal for equal work. */
+/* 32 hex digits over the printed text without `run` and `name`: equal for equal work, if both
+ * configs are resolved. */
 BY_API by_status by_config_hash(const by_config *config, char out[33], by_error *error);
 /* docs/config.md: every key with type, default, range and meaning. Freed with free(). */
 BY_API by_status by_config_reference(char **out, by_error *error);

@@ -1,0 +1,344 @@
+/* One YAML text into a config, through libyaml's events: a mapping of sections, each a mapping of
+ * keys to scalars or lists of scalars. Nothing deeper is accepted, so nothing here recurses. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <yaml.h>
+
+#include "config/schema.h"
+
+typedef struct reader {
+    yaml_parser_t parser;
+    yaml_event_t event; /* the current one */
+    bool has_event;
+    const char *file;
+    bool has_lines;  /* not so for the value of an override */
+    char where[300]; /* "FILE:LINE" of the current event */
+    by_error *error;
+} reader;
+
+/* Where a key or section stood first in this file; 0: not yet. */
+typedef struct seen_lines {
+    size_t *keys;
+    size_t *sections;
+    size_t base;
+} seen_lines;
+
+static void drop_event(reader *r)
+{
+    if (r->has_event) {
+        yaml_event_delete(&r->event);
+        r->has_event = false;
+    }
+}
+
+static by_status fail(const reader *r, const char *what)
+{
+    return by_error_set(r->error, BY_ECONFIG, "%s: %s", r->where, what);
+}
+
+static void set_where(reader *r, size_t line)
+{
+    if (!r->has_lines) {
+        (void)snprintf(r->where, sizeof r->where, "%.250s", r->file);
+    } else {
+        (void)snprintf(r->where, sizeof r->where, "%.250s:%zu", r->file, line);
+    }
+}
+
+static size_t line_of(const reader *r)
+{
+    return r->event.start_mark.line + 1;
+}
+
+/* Moves to the next event; refuses what a config has no use for. */
+static by_status next(reader *r)
+{
+    drop_event(r);
+    if (yaml_parser_parse(&r->parser, &r->event) == 0) {
+        const yaml_parser_t *p = &r->parser;
+        if (p->error == YAML_MEMORY_ERROR) {
+            return by_error_set(r->error, BY_EMEMORY, "out of memory: reading %s", r->file);
+        }
+        if (p->error == YAML_READER_ERROR) {
+            return by_error_set(r->error, BY_ECONFIG, "%s: not YAML text: %s at byte %zu", r->file,
+                                p->problem == NULL ? "bad byte" : p->problem, p->problem_offset);
+        }
+        set_where(r, p->problem_mark.line + 1);
+        return by_error_set(r->error, BY_ECONFIG, "%s: not valid YAML: %s%s%s", r->where,
+                            p->problem == NULL ? "syntax error" : p->problem,
+                            p->context == NULL ? "" : " ", p->context == NULL ? "" : p->context);
+    }
+    r->has_event = true;
+    set_where(r, line_of(r));
+    const void *anchor = NULL;
+    const void *tag = NULL;
+    switch (r->event.type) {
+    case YAML_ALIAS_EVENT:
+        anchor = r->event.data.alias.anchor;
+        break;
+    case YAML_SCALAR_EVENT:
+        anchor = r->event.data.scalar.anchor;
+        tag = r->event.data.scalar.tag;
+        break;
+    case YAML_SEQUENCE_START_EVENT:
+        anchor = r->event.data.sequence_start.anchor;
+        tag = r->event.data.sequence_start.tag;
+        break;
+    case YAML_MAPPING_START_EVENT:
+        anchor = r->event.data.mapping_start.anchor;
+        tag = r->event.data.mapping_start.tag;
+        break;
+    default:
+        break;
+    }
+    if (anchor != NULL) {
+        return fail(r, "anchors and aliases are not supported; share keys with \"base:\"");
+    }
+    return tag == NULL ? BY_OK : fail(r, "tags (!name) are not supported");
+}
+
+static const char *scalar_text(const reader *r)
+{
+    return (const char *)r->event.data.scalar.value;
+}
+
+static by_status add_scalar(reader *r, by__node *node)
+{
+    const char *text = scalar_text(r);
+    size_t length = r->event.data.scalar.length;
+    if (strlen(text) != length) {
+        return fail(r, "a value holds a NUL byte");
+    }
+    return by__node_add(node, text, length,
+                        r->event.data.scalar.style != YAML_PLAIN_SCALAR_STYLE, r->error);
+}
+
+/* The current event as a value: a scalar, or a list of scalars up to its end. */
+static by_status read_node(reader *r, by__node *node)
+{
+    if (r->event.type == YAML_SCALAR_EVENT) {
+        return add_scalar(r, node);
+    }
+    if (r->event.type != YAML_SEQUENCE_START_EVENT) {
+        return fail(r, "a mapping where a value is expected");
+    }
+    node->is_list = true;
+    for (;;) {
+        BY_TRY(next(r));
+        if (r->event.type == YAML_SEQUENCE_END_EVENT) {
+            return BY_OK;
+        }
+        if (r->event.type != YAML_SCALAR_EVENT) {
+            return fail(r, "a list holds values only, no lists or mappings");
+        }
+        BY_TRY(add_scalar(r, node));
+    }
+}
+
+static bool is_empty_value(const reader *r)
+{
+    if (r->event.type != YAML_SCALAR_EVENT ||
+        r->event.data.scalar.style != YAML_PLAIN_SCALAR_STYLE) {
+        return false;
+    }
+    const char *text = scalar_text(r);
+    return text[0] == '\0' || strcmp(text, "~") == 0 || strcmp(text, "null") == 0;
+}
+
+static by_status once(const reader *r, size_t *line, const char *section, const char *name)
+{
+    if (*line != 0) {
+        return by_error_set(r->error, BY_ECONFIG, "%s: duplicate key \"%s%s%s\"; it is on line %zu too",
+                            r->where, section, section[0] == '\0' ? "" : ".", name, *line);
+    }
+    *line = line_of(r);
+    return BY_OK;
+}
+
+/* Reads the value of a known key and stores it unless a more derived file has set the key. */
+static by_status read_value(reader *r, by__config *config, const by__key *key)
+{
+    char where[sizeof r->where];
+    by__node node = {0};
+    char **origin = &config->origin[key - by__keys];
+    memcpy(where, r->where, sizeof where); /* the key's line, not the value's last */
+    by_status status = next(r);
+    if (status == BY_OK) {
+        status = read_node(r, &node);
+    }
+    if (status == BY_OK && *origin != NULL) {
+        status = by__value_check(key, &node, where, r->error);
+    } else if (status == BY_OK) {
+        status = by__value_set(&config->config, key, &node, where, r->error);
+        if (status == BY_OK && (*origin = by__strdup(where)) == NULL) {
+            status = by_error_set(r->error, BY_EMEMORY, "out of memory: reading %s", r->file);
+        }
+    }
+    by__node_free(&node);
+    return status;
+}
+
+/* One key of a section, or of the top when it is a plain key there. The current event is the key. */
+static by_status read_key(reader *r, by__config *config, const char *section, seen_lines *seen)
+{
+    if (r->event.type != YAML_SCALAR_EVENT) {
+        return fail(r, "a key must be a word");
+    }
+    const by__key *key = by__key_find(section, scalar_text(r));
+    if (key == NULL) {
+        return by__key_unknown(r->where, section, scalar_text(r), r->error);
+    }
+    BY_TRY(once(r, &seen->keys[key - by__keys], section, key->name));
+    return read_value(r, config, key);
+}
+
+/* The keys of a section. The current event is the section's name. */
+static by_status read_section(reader *r, by__config *config, const by__section *section, seen_lines *seen)
+{
+    BY_TRY(once(r, &seen->sections[section - by__sections], "", section->name));
+    BY_TRY(next(r));
+    if (is_empty_value(r)) {
+        return BY_OK;
+    }
+    if (r->event.type != YAML_MAPPING_START_EVENT) {
+        return by_error_set(r->error, BY_ECONFIG,
+                            "%s: \"%s\" is a section; its keys follow below it, indented", r->where,
+                            section->name);
+    }
+    for (;;) {
+        BY_TRY(next(r));
+        if (r->event.type == YAML_MAPPING_END_EVENT) {
+            return BY_OK;
+        }
+        BY_TRY(read_key(r, config, section->name, seen));
+    }
+}
+
+static by_status read_base(reader *r, char **base, char **base_where, seen_lines *seen)
+{
+    BY_TRY(once(r, &seen->base, "", "base"));
+    BY_TRY(next(r));
+    if (r->event.type != YAML_SCALAR_EVENT || is_empty_value(r) ||
+        r->event.data.scalar.length == 0 ||
+        strlen(scalar_text(r)) != r->event.data.scalar.length) {
+        return fail(r, "base takes the path of one config file");
+    }
+    *base = by__strdup(scalar_text(r));
+    *base_where = by__strdup(r->where);
+    if (*base == NULL || *base_where == NULL) {
+        return by_error_set(r->error, BY_EMEMORY, "out of memory: reading %s", r->file);
+    }
+    return BY_OK;
+}
+
+/* One entry at the top. The current event is its key. */
+static by_status read_top(reader *r, by__config *config, seen_lines *seen, char **base, char **base_where)
+{
+    if (r->event.type == YAML_SCALAR_EVENT) {
+        if (strcmp(scalar_text(r), "base") == 0) {
+            return read_base(r, base, base_where, seen);
+        }
+        for (size_t i = 1; i < by__section_count; i++) {
+            if (strcmp(scalar_text(r), by__sections[i].name) == 0) {
+                return read_section(r, config, &by__sections[i], seen);
+            }
+        }
+    }
+    return read_key(r, config, "", seen);
+}
+
+static by_status read_document(reader *r, by__config *config, seen_lines *seen, char **base,
+                               char **base_where)
+{
+    BY_TRY(next(r)); /* the start of the stream */
+    BY_TRY(next(r));
+    if (r->event.type == YAML_STREAM_END_EVENT) {
+        return BY_OK;
+    }
+    BY_TRY(next(r)); /* behind the start of the document */
+    if (!is_empty_value(r)) {
+        if (r->event.type != YAML_MAPPING_START_EVENT) {
+            return fail(r, "a config is a mapping of sections to their keys");
+        }
+        BY_TRY(next(r));
+        while (r->event.type != YAML_MAPPING_END_EVENT) {
+            BY_TRY(read_top(r, config, seen, base, base_where));
+            BY_TRY(next(r));
+        }
+    }
+    BY_TRY(next(r)); /* the end of the document */
+    BY_TRY(next(r));
+    return r->event.type == YAML_STREAM_END_EVENT ? BY_OK
+                                                  : fail(r, "a config is one YAML document");
+}
+
+static by_status open_reader(reader *r, const char *file, bool has_lines, const char *text,
+                             size_t length, by_error *error)
+{
+    *r = (reader){.file = file, .has_lines = has_lines, .error = error};
+    if (yaml_parser_initialize(&r->parser) == 0) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: reading %s", file);
+    }
+    yaml_parser_set_input_string(&r->parser, (const unsigned char *)text, length);
+    return BY_OK;
+}
+
+static void close_reader(reader *r)
+{
+    drop_event(r);
+    yaml_parser_delete(&r->parser);
+}
+
+by_status by__config_read(by__config *config, const char *file, const char *text, size_t length,
+                          char **base, char **base_where, by_error *error)
+{
+    reader r;
+    seen_lines seen = {0};
+    char *found_base = NULL;
+    char *found_where = NULL;
+    by_status status;
+    BY_TRY(by__alloc((void **)&seen.keys, by__key_count + by__section_count, sizeof *seen.keys,
+                     "config keys", error));
+    seen.sections = seen.keys + by__key_count;
+    status = open_reader(&r, file, true, text, length, error);
+    if (status == BY_OK) {
+        status = read_document(&r, config, &seen, &found_base, &found_where);
+        close_reader(&r);
+    }
+    free(seen.keys);
+    if (status != BY_OK) {
+        free(found_base);
+        free(found_where);
+        return status;
+    }
+    *base = found_base;
+    *base_where = found_where;
+    return BY_OK;
+}
+
+by_status by__config_read_value(by__node *node, const char *text, const char *where,
+                                by_error *error)
+{
+    if (text[0] == '\0' || strchr("[\"'", text[0]) == NULL) {
+        /* `data.train=` clears a text; no other type accepts an empty one. */
+        return by__node_add(node, text, strlen(text), text[0] == '\0', error);
+    }
+    reader r;
+    BY_TRY(open_reader(&r, where, false, text, strlen(text), error));
+    by_status status = BY_OK;
+    for (int i = 0; i < 3 && status == BY_OK; i++) {
+        status = next(&r); /* the starts of stream and document, then the value */
+    }
+    if (status == BY_OK) {
+        status = read_node(&r, node);
+    }
+    for (int i = 0; i < 2 && status == BY_OK; i++) {
+        status = next(&r);
+    }
+    if (status == BY_OK && r.event.type != YAML_STREAM_END_EVENT) {
+        status = fail(&r, "one value is expected");
+    }
+    close_reader(&r);
+    return status;
+}

@@ -1,0 +1,255 @@
+/* A config's life: defaults, the chain of files, overrides. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/schema.h"
+
+#define FILE_LIMIT ((size_t)1 << 20)
+#define CHAIN_LIMIT 16
+
+/* The files read so far, from the most derived to the base. */
+typedef struct file_chain {
+    char *shown[CHAIN_LIMIT]; /* as the user wrote them */
+    char *real[CHAIN_LIMIT];  /* without links and dots, to see a file that comes again */
+    size_t count;
+} file_chain;
+
+by_status by_config_default(by_config **out, by_error *error)
+{
+    by__config *made;
+    by_config *config;
+    BY_TRY(by__alloc((void **)&made, 1, sizeof *made, "a config", error));
+    config = &made->config;
+    by_status status = by__alloc((void **)&made->origin, by__key_count, sizeof *made->origin,
+                                 "a config", error);
+    for (size_t i = 0; i < by__key_count && status == BY_OK; i++) {
+        by__node node = {0};
+        status = by__config_read_value(&node, by__keys[i].fallback, "default", error);
+        if (status == BY_OK) {
+            status = by__value_set(config, &by__keys[i], &node, "default", error);
+        }
+        by__node_free(&node);
+    }
+    if (status != BY_OK) {
+        by_config_close(&config);
+        return status;
+    }
+    *out = config;
+    return BY_OK;
+}
+
+void by_config_close(by_config **config)
+{
+    if (config == NULL || *config == NULL) {
+        return;
+    }
+    by__config *whole = (by__config *)*config;
+    for (size_t i = 0; i < by__key_count; i++) {
+        by__value_free(*config, &by__keys[i]);
+        if (whole->origin != NULL) {
+            free(whole->origin[i]);
+        }
+    }
+    free(whole->origin);
+    free(whole);
+    *config = NULL;
+}
+
+/* ---- overrides ---- */
+
+/* Splits "section.key=value"; the row of the key. */
+static by_status find_assigned(const by__key **out, const char **value, const char *where,
+                               const char *assignment, by_error *error)
+{
+    char path[64];
+    const char *equals = strchr(assignment, '=');
+    if (equals == NULL) {
+        return by_error_set(error, BY_ECONFIG, "%s: write it as section.key=value", where);
+    }
+    size_t length = (size_t)(equals - assignment);
+    if (length >= sizeof path) {
+        return by_error_set(error, BY_ECONFIG, "%s: unknown key", where);
+    }
+    memcpy(path, assignment, length);
+    path[length] = '\0';
+    char *dot = strchr(path, '.');
+    const char *section = dot == NULL ? "" : path;
+    const char *name = dot == NULL ? path : dot + 1;
+    if (dot != NULL) {
+        *dot = '\0';
+        if (!by__section_exists(section)) {
+            return by__key_unknown(where, "", section, error);
+        }
+    }
+    if (dot == NULL && by__section_exists(name)) {
+        return by_error_set(error, BY_ECONFIG, "%s: \"%s\" is a section; write it as %s.key=value",
+                            where, name, name);
+    }
+    if (dot == NULL && strcmp(name, "base") == 0) {
+        return by_error_set(error, BY_ECONFIG, "%s: base can be set in a file only", where);
+    }
+    *out = by__key_find(section, name);
+    *value = equals + 1;
+    return *out == NULL ? by__key_unknown(where, section, name, error) : BY_OK;
+}
+
+by_status by_config_set(by_config *config, const char *assignment, by_error *error)
+{
+    by__config *whole = (by__config *)config;
+    const by__key *key;
+    const char *value;
+    char *where;
+    by__node node = {0};
+    by__text text = {0};
+    by__text_format(&text, "override \"%.100s%s\"", assignment,
+                    strlen(assignment) > 100 ? "..." : "");
+    BY_TRY(by__text_take(&text, &where, error));
+    by_status status = find_assigned(&key, &value, where, assignment, error);
+    if (status == BY_OK) {
+        status = by__config_read_value(&node, value, where, error);
+    }
+    if (status == BY_OK) {
+        status = by__value_set(config, key, &node, where, error);
+    }
+    by__node_free(&node);
+    if (status != BY_OK) {
+        free(where);
+        return status;
+    }
+    free(whole->origin[key - by__keys]);
+    whole->origin[key - by__keys] = where;
+    return BY_OK;
+}
+
+/* ---- the chain of files ---- */
+
+/* Adds a file (taking `path`); refuses one that is in the chain already. `where` names it. */
+static by_status enter(file_chain *chain, char *path, const char *where, by_error *error)
+{
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    if (chain->count == CHAIN_LIMIT) {
+        free(path);
+        return by_error_set(error, BY_ECONFIG, "%s: base: a chain of more than %d files", where,
+                            CHAIN_LIMIT);
+    }
+    char *real = realpath(path, NULL);
+    if (real == NULL) {
+        real = by__strdup(path); /* a name in memory, or a file whose opening will say what is wrong */
+    }
+    size_t at = chain->count++;
+    chain->shown[at] = path;
+    chain->real[at] = real;
+    if (real == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    for (size_t i = 0; i < at; i++) {
+        if (strcmp(chain->real[i], real) == 0) {
+            by__text names = {0};
+            for (size_t k = i; k <= at; k++) {
+                by__text_format(&names, "%s%s", k == i ? "" : " -> ", chain->shown[k]);
+            }
+            by_status status = by_error_set(error, BY_ECONFIG, "%s: base: a cycle: %s", where,
+                                            names.failed ? real : names.data);
+            by__text_free(&names);
+            return status;
+        }
+    }
+    return BY_OK;
+}
+
+static void leave(file_chain *chain)
+{
+    for (size_t i = 0; i < chain->count; i++) {
+        free(chain->shown[i]);
+        free(chain->real[i]);
+    }
+}
+
+/* `base` as seen from the folder of `file`. */
+static char *beside(const char *file, const char *base)
+{
+    const char *slash = strrchr(file, '/');
+    if (base[0] == '/' || slash == NULL) {
+        return by__strdup(base);
+    }
+    char *folder = by__strndup(file, (size_t)(slash - file) + 1);
+    char *joined = folder == NULL ? NULL : by__path_join(folder, base);
+    free(folder);
+    return joined;
+}
+
+/* Reads the base that `where` names into *text. */
+static by_status load_base(char **text, size_t *length, file_chain *chain, const char *base,
+                           const char *where, by_error *error)
+{
+    const char *file = chain->shown[chain->count - 1];
+    BY_TRY(enter(chain, beside(file, base), where, error));
+    by_status status =
+        by__file_read(text, length, chain->shown[chain->count - 1], FILE_LIMIT, error);
+    return status == BY_OK ? BY_OK : by_error_prefix(error, status, "%s: base", where);
+}
+
+/* Reads the text of the last file of the chain and then its bases, one after the other. */
+static by_status read_chain(by__config *config, file_chain *chain, const char *text, size_t length,
+                            by_error *error)
+{
+    char *loaded = NULL; /* owned; `text` itself belongs to the caller */
+    char *base;
+    char *where;
+    by_status status;
+    for (;;) {
+        status = by__config_read(config, chain->shown[chain->count - 1], text, length, &base,
+                                 &where, error);
+        free(loaded);
+        loaded = NULL;
+        if (status != BY_OK || base == NULL) {
+            return status;
+        }
+        status = load_base(&loaded, &length, chain, base, where, error);
+        free(base);
+        free(where);
+        if (status != BY_OK) {
+            return status;
+        }
+        text = loaded;
+    }
+}
+
+by_status by_config_parse(by_config **out, const char *name, const char *text, size_t length,
+                          const char *const *overrides, size_t count, by_error *error)
+{
+    by_config *config;
+    file_chain chain = {0};
+    if (length > FILE_LIMIT) {
+        return by_error_set(error, BY_ECONFIG, "%s: %zu bytes is more than the limit of %zu", name,
+                            length, FILE_LIMIT);
+    }
+    BY_TRY(by_config_default(&config, error));
+    by_status status = enter(&chain, by__strdup(name), name, error);
+    if (status == BY_OK) {
+        status = read_chain((by__config *)config, &chain, text, length, error);
+    }
+    leave(&chain);
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        status = by_config_set(config, overrides[i], error);
+    }
+    if (status != BY_OK) {
+        by_config_close(&config);
+        return status;
+    }
+    *out = config;
+    return BY_OK;
+}
+
+by_status by_config_open(by_config **out, const char *path, const char *const *overrides,
+                         size_t count, by_error *error)
+{
+    char *text;
+    size_t length;
+    BY_TRY(by__file_read(&text, &length, path, FILE_LIMIT, error));
+    by_status status = by_config_parse(out, path, text, length, overrides, count, error);
+    free(text);
+    return status;
+}

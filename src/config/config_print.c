@@ -1,0 +1,233 @@
+/* A config as YAML text, its hash, and the reference of all keys. */
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/schema.h"
+
+/* The fewest digits that read back to the same value. */
+static void add_real(by__text *out, double value)
+{
+    char text[40] = "";
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    locale_t old = uselocale(c);
+    for (int digits = 1; digits <= 17; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) {
+            break;
+        }
+    }
+    if (strstr(text, "e+0") != NULL) { /* 10000 and not 1e+04 */
+        (void)snprintf(text, sizeof text, "%.17g", value);
+    }
+    (void)uselocale(old);
+    if (c != (locale_t)0) {
+        freelocale(c);
+    }
+    by__text_add(out, text);
+}
+
+/* A plain scalar without any special meaning: a word or a simple path. */
+static bool is_plain(const char *s)
+{
+    if (!((*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || *s == '/' || *s == '_')) {
+        return false;
+    }
+    for (const char *p = s; *p != '\0'; p++) {
+        bool word = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9');
+        if (!word && strchr("_-./+", *p) == NULL) {
+            return false;
+        }
+    }
+    return strcmp(s, "null") != 0;
+}
+
+/* Code points that YAML does not allow in a file, or reads as a line break. */
+static bool needs_escape(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 ||
+           code == 0xfeff || code == 0xfffe || code == 0xffff;
+}
+
+/* `s` is UTF-8 (checked when it was set). */
+static void add_string(by__text *out, const char *s)
+{
+    if (is_plain(s)) {
+        by__text_add(out, s);
+        return;
+    }
+    by__text_add(out, "\"");
+    for (const unsigned char *p = (const unsigned char *)s; *p != '\0';) {
+        size_t length = *p < 0x80 ? 1 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : 4;
+        uint32_t code = length == 1 ? *p : *p & (0x7fu >> length);
+        for (size_t i = 1; i < length; i++) {
+            code = code << 6 | (p[i] & 0x3fu);
+        }
+        if (code == '"' || code == '\\') {
+            by__text_format(out, "\\%c", (int)code);
+        } else if (code == '\n') {
+            by__text_add(out, "\\n");
+        } else if (code == '\t') {
+            by__text_add(out, "\\t");
+        } else if (needs_escape(code)) {
+            by__text_format(out, "\\u%04x", code);
+        } else {
+            by__text_add_bytes(out, p, length);
+        }
+        p += length;
+    }
+    by__text_add(out, "\"");
+}
+
+void by__value_print(by__text *out, const by_config *config, const by__key *key)
+{
+    const void *at = by__key_field(config, key);
+    const by_string_list *list = at;
+    const int64_t *whole = at;
+    const double *real = at;
+    switch (key->type) {
+    case BY__KEY_INT:
+        if (key->word != NULL && *whole == -1) {
+            by__text_add(out, key->word);
+        } else {
+            by__text_format(out, "%lld", (long long)*whole);
+        }
+        break;
+    case BY__KEY_SWITCH:
+        if (*whole == 0 || *whole == 1) {
+            by__text_add(out, *whole == 1 ? "true" : "false");
+        } else {
+            by__text_format(out, "%lld", (long long)*whole);
+        }
+        break;
+    case BY__KEY_SEED:
+        by__text_format(out, "%llu", (unsigned long long)*(const uint64_t *)at);
+        break;
+    case BY__KEY_REAL:
+        add_real(out, *real);
+        break;
+    case BY__KEY_PAIR:
+        by__text_add(out, "[");
+        add_real(out, real[0]);
+        by__text_add(out, ", ");
+        add_real(out, real[1]);
+        by__text_add(out, "]");
+        break;
+    case BY__KEY_TEXT:
+        add_string(out, *(char *const *)at);
+        break;
+    case BY__KEY_TEXTS:
+        by__text_add(out, "[");
+        for (size_t i = 0; i < list->count; i++) {
+            by__text_add(out, i == 0 ? "" : ", ");
+            add_string(out, list->items[i]);
+        }
+        by__text_add(out, "]");
+        break;
+    }
+}
+
+/* ---- the whole config ---- */
+
+/* All sections as YAML; without `name` and `run` when hashing. */
+static by_status print(char **out, const by_config *config, bool hashing, by_error *error)
+{
+    by__text text = {0};
+    for (size_t s = 0; s < by__section_count; s++) {
+        const char *section = by__sections[s].name;
+        if (hashing && strcmp(section, "run") == 0) {
+            continue;
+        }
+        if (section[0] != '\0') {
+            by__text_format(&text, "%s:\n", section);
+        }
+        for (size_t i = 0; i < by__key_count; i++) {
+            const by__key *key = &by__keys[i];
+            if (strcmp(key->section, section) != 0 ||
+                (hashing && key->offset == offsetof(by_config, name))) {
+                continue;
+            }
+            by_status status = by__value_verify(config, key, "config", error);
+            if (status != BY_OK) {
+                by__text_free(&text);
+                return status;
+            }
+            by__text_format(&text, "%s%s: ", section[0] == '\0' ? "" : "  ", key->name);
+            by__value_print(&text, config, key);
+            by__text_add(&text, "\n");
+        }
+    }
+    return by__text_take(&text, out, error);
+}
+
+by_status by_config_print(const by_config *config, char **out, by_error *error)
+{
+    return print(out, config, false, error);
+}
+
+by_status by_config_hash(const by_config *config, char out[33], by_error *error)
+{
+    char *text;
+    BY_TRY(print(&text, config, true, error));
+    by__hash128_hex(out, text, strlen(text));
+    free(text);
+    return BY_OK;
+}
+
+/* A table cell: `|` would end it. */
+static void add_cell(by__text *out, const char *s)
+{
+    for (; *s != '\0'; s++) {
+        by__text_add_bytes(out, *s == '|' ? "\\|" : s, *s == '|' ? 2 : 1);
+    }
+}
+
+static const char reference_head[] =
+    "# Configuration\n\n"
+    "A run is described by one YAML file. `base: other.yaml` (a path relative to the file that\n"
+    "names it) takes every key from that file first; a key given here replaces the base's, lists\n"
+    "as a whole. On the command line `--set section.key=value` replaces a key of the file; its\n"
+    "value is taken literally unless it starts with `[`, `\"` or `'`, which is read as YAML. The\n"
+    "resolved config is printed, hashed and kept with the run.\n\n"
+    "An unknown key, a key given twice, a value of the wrong type or out of its range is an error\n"
+    "that names file and line. Whole numbers may be written `1_000` or `1e3`; a list of one may be\n"
+    "written without brackets. Where -1 is accepted, the value is derived as the table says.\n\n"
+    "<!-- Made from the table in src/config/schema.c; make it anew with\n"
+    "     `build/debug/tests/test_config --write`. -->\n";
+
+by_status by_config_reference(char **out, by_error *error)
+{
+    by_config *defaults;
+    by__text text = {0};
+    BY_TRY(by_config_default(&defaults, error));
+    by__text_add(&text, reference_head);
+    for (size_t s = 0; s < by__section_count; s++) {
+        const by__section *section = &by__sections[s];
+        by__text_format(&text, "\n## %s\n\n%s\n\n| key | default | accepts | meaning |\n"
+                               "|---|---|---|---|\n",
+                        section->name[0] == '\0' ? "Top" : section->name, section->help);
+        if (section->name[0] == '\0') {
+            by__text_add(&text, "| `base` | | path of a YAML file | file whose keys this one starts "
+                                "from |\n");
+        }
+        for (size_t i = 0; i < by__key_count; i++) {
+            const by__key *key = &by__keys[i];
+            if (strcmp(key->section, section->name) != 0) {
+                continue;
+            }
+            by__text_format(&text, "| `%s` | `", key->name);
+            by__value_print(&text, defaults, key);
+            by__text_add(&text, "` | ");
+            by__key_accepts(&text, key);
+            by__text_add(&text, " | ");
+            add_cell(&text, key->help);
+            if (key->derived != NULL) {
+                by__text_format(&text, "; %s: ", key->word != NULL ? key->word : "-1");
+                add_cell(&text, key->derived);
+            }
+            by__text_add(&text, " |\n");
+        }
+    }
+    by_config_close(&defaults);
+    return by__text_take(&text, out, error);
+}

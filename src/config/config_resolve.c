@@ -1,0 +1,162 @@
+/* Derived values, and what several keys must agree on. */
+#include <string.h>
+
+#include "config/schema.h"
+
+typedef struct resolver {
+    const by__config *config;
+    by_error *error;
+} resolver;
+
+/* Where one of two keys was set: of the first, else of the second, else "config" (both defaults). */
+static const char *where(const resolver *r, const by__key *first, const by__key *second)
+{
+    const char *a = r->config->origin[first - by__keys];
+    const char *b = r->config->origin[second - by__keys];
+    return a != NULL ? a : b != NULL ? b : "config";
+}
+
+/* The divisors of `whole` next to `part` on either side, as "10, 20". */
+static const char *near_divisors(char buffer[64], int64_t part, int64_t whole)
+{
+    int64_t below = part < whole ? part : whole;
+    while (below > 1 && whole % below != 0) {
+        below--;
+    }
+    int64_t above = part;
+    while (above < whole && whole % above != 0) {
+        above++;
+    }
+    if (above > whole || above == below) {
+        (void)snprintf(buffer, 64, "%lld", (long long)below);
+    } else {
+        (void)snprintf(buffer, 64, "%lld, %lld", (long long)below, (long long)above);
+    }
+    return buffer;
+}
+
+/* "train.yaml:14: micro_batch 12 does not divide batch 100; nearest: 10, 20". */
+static by_status divides(const resolver *r, const by__key *part_key, int64_t part,
+                         const by__key *whole_key, int64_t whole)
+{
+    char nearest[64];
+    if (whole % part == 0) {
+        return BY_OK;
+    }
+    return by_error_set(r->error, BY_ECONFIG, "%s: %s %lld does not divide %s %lld; nearest: %s",
+                        where(r, part_key, whole_key), part_key->name, (long long)part,
+                        whole_key->name, (long long)whole, near_divisors(nearest, part, whole));
+}
+
+static by_status at_most(const resolver *r, const by__key *low_key, int64_t low,
+                         const by__key *high_key, int64_t high)
+{
+    if (low <= high) {
+        return BY_OK;
+    }
+    return by_error_set(r->error, BY_ECONFIG, "%s: %s %lld is more than %s %lld",
+                        where(r, low_key, high_key), low_key->name, (long long)low, high_key->name,
+                        (long long)high);
+}
+
+static by_status resolve_model(const resolver *r, by_model_config *model)
+{
+    bool is_llama = strcmp(model->kind, "llama") == 0;
+    if (model->kv_heads == -1) {
+        model->kv_heads = model->heads;
+    }
+    if (model->tied == -1) {
+        model->tied = !is_llama;
+    }
+    BY_TRY(divides(r, BY__KEY(model.heads), model->heads, BY__KEY(model.width), model->width));
+    BY_TRY(divides(r, BY__KEY(model.kv_heads), model->kv_heads, BY__KEY(model.heads),
+                   model->heads));
+    if (model->mlp_width == -1) {
+        int64_t two_thirds = (8 * model->width + 2) / 3; /* 2/3 of 4 x width: three matrices, not two */
+        model->mlp_width = is_llama ? (two_thirds + 63) / 64 * 64 : 4 * model->width;
+    }
+    if (!is_llama && model->kv_heads != model->heads) {
+        return by_error_set(r->error, BY_ECONFIG,
+                            "%s: kv_heads %lld differs from heads %lld, which gpt2 does not have; "
+                            "set model.kind to llama or leave kv_heads out",
+                            where(r, BY__KEY(model.kv_heads), BY__KEY(model.heads)),
+                            (long long)model->kv_heads, (long long)model->heads);
+    }
+    if (is_llama && model->width / model->heads % 2 != 0) {
+        return by_error_set(r->error, BY_ECONFIG,
+                            "%s: heads %lld gives heads of width %lld (width %lld / heads); rotary "
+                            "embeddings need an even one",
+                            where(r, BY__KEY(model.heads), BY__KEY(model.width)),
+                            (long long)model->heads, (long long)(model->width / model->heads),
+                            (long long)model->width);
+    }
+    return BY_OK;
+}
+
+static by_status resolve_training(const resolver *r, by_train_config *train,
+                                  by_optimizer_config *optimizer)
+{
+    if (train->micro_batch == -1) {
+        train->micro_batch = train->batch;
+    }
+    BY_TRY(divides(r, BY__KEY(train.micro_batch), train->micro_batch, BY__KEY(train.batch),
+                   train->batch));
+    int64_t tenth = train->steps / 10;
+    if (optimizer->warmup == -1) {
+        optimizer->warmup = tenth < 100 ? tenth : 100;
+    }
+    if (optimizer->decay == -1) {
+        optimizer->decay = tenth < 1 ? 1 : tenth;
+    }
+    if (optimizer->min_lr == -1.0) {
+        optimizer->min_lr = optimizer->lr / 10.0;
+    }
+    BY_TRY(at_most(r, BY__KEY(optimizer.warmup), optimizer->warmup, BY__KEY(train.steps),
+                   train->steps));
+    if (strcmp(optimizer->schedule, "wsd") == 0 &&
+        optimizer->decay > train->steps - optimizer->warmup) {
+        return by_error_set(r->error, BY_ECONFIG,
+                            "%s: decay %lld and warmup %lld together are more than steps %lld",
+                            where(r, BY__KEY(optimizer.decay), BY__KEY(optimizer.warmup)),
+                            (long long)optimizer->decay, (long long)optimizer->warmup,
+                            (long long)train->steps);
+    }
+    if (optimizer->min_lr > optimizer->lr) {
+        return by_error_set(r->error, BY_ECONFIG, "%s: min_lr %g is more than lr %g",
+                            where(r, BY__KEY(optimizer.min_lr), BY__KEY(optimizer.lr)),
+                            optimizer->min_lr, optimizer->lr);
+    }
+    return BY_OK;
+}
+
+static by_status check_names(const resolver *r, const by_config *config)
+{
+    const by__key *name = BY__KEY(name);
+    const by__key *train = BY__KEY(data.train);
+    if (strchr(config->name, '/') != NULL || config->name[0] == '.') {
+        return by_error_set(r->error, BY_ECONFIG,
+                            "%s: name \"%.60s\" names a directory: it holds no \"/\" and does not "
+                            "start with \".\"",
+                            where(r, name, name), config->name);
+    }
+    if (config->data.text.count > 0 && config->data.train[0] != '\0') {
+        return by_error_set(r->error, BY_ECONFIG,
+                            "%s: data.train and data.text are both set; leave one out, or clear it "
+                            "(text: [] or train: \"\")",
+                            where(r, train, BY__KEY(data.text)));
+    }
+    return BY_OK;
+}
+
+by_status by_config_resolve(by_config *config, by_error *error)
+{
+    const by__config *whole = (const by__config *)config;
+    resolver r = {whole, error};
+    for (size_t i = 0; i < by__key_count; i++) {
+        const char *origin = whole->origin[i];
+        BY_TRY(by__value_verify(config, &by__keys[i], origin == NULL ? "config" : origin, error));
+    }
+    BY_TRY(check_names(&r, config));
+    BY_TRY(resolve_model(&r, &config->model));
+    return resolve_training(&r, &config->train, &config->optimizer);
+}

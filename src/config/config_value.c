@@ -1,0 +1,475 @@
+/* One value: read, checked against its row, stored. */
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/schema.h"
+
+/* Longest number that is read; 1_000_000.000_001e-300 and more fit. */
+#define NUMBER_LIMIT 64
+
+/* A checked value of any type but text. */
+typedef struct number {
+    int64_t whole;
+    uint64_t seed;
+    double real[2];
+} number;
+
+bool by__is_utf8(const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    while (*s != '\0') {
+        uint32_t code = *s;
+        int more = code < 0x80 ? 0 : code >= 0xc2 && code < 0xe0 ? 1 : (code & 0xf0) == 0xe0 ? 2
+                   : code >= 0xf0 && code < 0xf5 ? 3 : -1;
+        if (more < 0) {
+            return false;
+        }
+        code &= more == 0 ? 0x7fu : 0x3fu >> more;
+        for (int i = 1; i <= more; i++) {
+            if ((s[i] & 0xc0) != 0x80) {
+                return false;
+            }
+            code = code << 6 | (s[i] & 0x3fu);
+        }
+        if ((more == 2 && code < 0x800) || (more == 3 && code < 0x10000) || code > 0x10ffff ||
+            (code >= 0xd800 && code < 0xe000)) {
+            return false;
+        }
+        s += more + 1;
+    }
+    return true;
+}
+
+by_status by__node_add(by__node *node, const char *text, size_t length, bool quoted,
+                       by_error *error)
+{
+    BY_TRY(by__reserve((void **)&node->items, &node->capacity, node->count + 1,
+                       sizeof *node->items, error));
+    char *copy = by__strndup(text, length);
+    if (copy == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a config value");
+    }
+    node->items[node->count++] = (by__scalar){copy, quoted};
+    return BY_OK;
+}
+
+void by__node_free(by__node *node)
+{
+    for (size_t i = 0; i < node->count; i++) {
+        free(node->items[i].text);
+    }
+    free(node->items);
+    *node = (by__node){0};
+}
+
+/* ---- numbers ---- */
+
+/* Numbers in files have a point, whatever locale the program has set. */
+static double real_from_text(const char *s)
+{
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    double value = c == (locale_t)0 ? strtod(s, NULL) : strtod_l(s, NULL, c);
+    if (c != (locale_t)0) {
+        freelocale(c);
+    }
+    return value;
+}
+
+/* Copies digits without the underscores between them; returns how many characters were read. */
+static size_t copy_digits(char *out, size_t *length, const char *s)
+{
+    size_t i = 0;
+    for (; (s[i] >= '0' && s[i] <= '9') ||
+           (s[i] == '_' && i > 0 && s[i - 1] != '_' && s[i + 1] >= '0' && s[i + 1] <= '9');
+         i++) {
+        if (s[i] != '_') {
+            out[(*length)++] = s[i];
+        }
+    }
+    return i;
+}
+
+/* Splits a decimal number into `out` (no underscores). *is_whole: digits only; *has_exponent. */
+static bool scan_number(char out[NUMBER_LIMIT + 1], const char *s, bool *is_whole,
+                        bool *has_exponent)
+{
+    size_t length = 0;
+    if (strlen(s) > NUMBER_LIMIT) {
+        return false;
+    }
+    if (*s == '-' || *s == '+') {
+        out[length++] = *s++;
+    }
+    const char *first = s;
+    size_t before = copy_digits(out, &length, s);
+    size_t after = 0;
+    s += before;
+    *is_whole = *s == '\0';
+    *has_exponent = false;
+    if (*s == '.') {
+        out[length++] = *s++;
+        after = copy_digits(out, &length, s);
+        s += after;
+    }
+    /* 010 is 8 to some YAML readers and 10 to others. */
+    if (before + after == 0 || (before > 1 && first[0] == '0')) {
+        return false;
+    }
+    if (*s == 'e' || *s == 'E') {
+        *has_exponent = true;
+        out[length++] = *s++;
+        if (*s == '-' || *s == '+') {
+            out[length++] = *s++;
+        }
+        size_t exponent = copy_digits(out, &length, s);
+        s += exponent;
+        if (exponent == 0) {
+            return false;
+        }
+    }
+    out[length] = '\0';
+    return *s == '\0';
+}
+
+static bool parse_real(double *out, const char *s)
+{
+    char digits[NUMBER_LIMIT + 1];
+    bool is_whole;
+    bool has_exponent;
+    if (!scan_number(digits, s, &is_whole, &has_exponent)) {
+        return false;
+    }
+    *out = real_from_text(digits);
+    return isfinite(*out);
+}
+
+/* A whole number as sign and magnitude: 12, 1_000, 1e3, 2.5e3; not 12.0. */
+static bool parse_whole(uint64_t *magnitude, bool *negative, const char *s)
+{
+    char digits[NUMBER_LIMIT + 1];
+    bool is_whole;
+    bool has_exponent;
+    if (!scan_number(digits, s, &is_whole, &has_exponent) || (!is_whole && !has_exponent)) {
+        return false;
+    }
+    *negative = digits[0] == '-';
+    if (has_exponent) {
+        /* Up to 2^53 a double holds every whole number. */
+        double value = fabs(real_from_text(digits));
+        if (!(value <= 9007199254740992.0) || value != floor(value)) {
+            return false;
+        }
+        *magnitude = (uint64_t)value;
+        return true;
+    }
+    uint64_t sum = 0;
+    for (const char *p = digits + (digits[0] == '-' || digits[0] == '+'); *p != '\0'; p++) {
+        if (__builtin_mul_overflow(sum, (uint64_t)10, &sum) ||
+            __builtin_add_overflow(sum, (uint64_t)(*p - '0'), &sum)) {
+            return false;
+        }
+    }
+    *magnitude = sum;
+    return true;
+}
+
+static bool parse_int(int64_t *out, const char *s)
+{
+    uint64_t magnitude;
+    bool negative;
+    if (!parse_whole(&magnitude, &negative, s) || magnitude > INT64_MAX) {
+        return false;
+    }
+    *out = negative ? -(int64_t)magnitude : (int64_t)magnitude;
+    return true;
+}
+
+/* ---- ranges ---- */
+
+static bool real_in_range(const by__key *key, double value)
+{
+    if (key->derived != NULL && value == -1.0) {
+        return true;
+    }
+    bool low = (key->open & BY__ABOVE_MIN) != 0 ? value > key->min : value >= key->min;
+    bool high = (key->open & BY__BELOW_MAX) != 0 ? value < key->max : value <= key->max;
+    return low && high;
+}
+
+static bool int_in_range(const by__key *key, int64_t value)
+{
+    if (key->derived != NULL && value == -1) {
+        return true;
+    }
+    if (key->type == BY__KEY_SWITCH) {
+        return value == 0 || value == 1;
+    }
+    /* All bounds are whole and below 2^53, so the comparison is exact. */
+    return value >= (int64_t)key->min && value <= (int64_t)key->max;
+}
+
+static bool text_is_accepted(const by__key *key, const char *text)
+{
+    if (key->choices == NULL) {
+        return (double)strlen(text) >= key->min && by__is_utf8(text);
+    }
+    size_t length = strlen(text);
+    for (const char *p = key->choices; p != NULL; p = strchr(p, '|')) {
+        p += *p == '|';
+        if (strncmp(p, text, length) == 0 && (p[length] == '|' || p[length] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- errors ---- */
+
+static const char *nearest_choice(char buffer[64], const by__key *key, const char *text)
+{
+    const char *names[16];
+    size_t count = 0;
+    (void)snprintf(buffer, 64, "%s", key->choices);
+    for (char *p = buffer; p != NULL && count < BY_ARRAY_LENGTH(names);) {
+        char *bar = strchr(p, '|');
+        names[count++] = p;
+        if (bar != NULL) {
+            *bar++ = '\0';
+        }
+        p = bar;
+    }
+    return by__nearest_name(text, names, count);
+}
+
+/* "train.yaml:4: model.layers: "four" is not a whole number from 1 to 10000". */
+static by_status refuse(const by__key *key, const char *shown, const char *where, by_error *error)
+{
+    char path[64];
+    char choices[64];
+    by__text accepts = {0};
+    by__key_accepts(&accepts, key);
+    const char *near = key->choices == NULL ? NULL : nearest_choice(choices, key, shown);
+    by_status status = by_error_set(
+        error, BY_ECONFIG, "%s: %s: \"%.60s%s\" is not %s%s%s%s", where, by__key_path(path, key),
+        shown, strlen(shown) > 60 ? "..." : "", accepts.failed ? "accepted" : accepts.data,
+        near == NULL ? "" : "; did you mean \"", near == NULL ? "" : near, near == NULL ? "" : "\"?");
+    by__text_free(&accepts);
+    return status;
+}
+
+static by_status refuse_shape(const by__key *key, const char *what, const char *where,
+                              by_error *error)
+{
+    char path[64];
+    by__text accepts = {0};
+    by__key_accepts(&accepts, key);
+    by_status status =
+        by_error_set(error, BY_ECONFIG, "%s: %s: %s; it takes %s", where, by__key_path(path, key),
+                     what, accepts.failed ? "another value" : accepts.data);
+    by__text_free(&accepts);
+    return status;
+}
+
+/* ---- nodes to values ---- */
+
+static bool is_null(const by__scalar *item)
+{
+    return !item->quoted && (item->text[0] == '\0' || strcmp(item->text, "~") == 0 ||
+                             strcmp(item->text, "null") == 0);
+}
+
+static bool parse_switch(int64_t *out, const by__scalar *item, bool derivable)
+{
+    static const char *const words[] = {"false", "False", "FALSE", "true", "True", "TRUE"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(words); i++) {
+        if (strcmp(item->text, words[i]) == 0) {
+            *out = i >= 3;
+            return true;
+        }
+    }
+    *out = -1;
+    return derivable && strcmp(item->text, "-1") == 0;
+}
+
+/* One scalar against the row. Quoted text is never a number. */
+static bool convert(number *out, size_t index, const by__key *key, const by__scalar *item)
+{
+    bool negative = false;
+    if (key->type == BY__KEY_TEXT || key->type == BY__KEY_TEXTS) {
+        return text_is_accepted(key, item->text);
+    }
+    if (key->word != NULL && strcmp(item->text, key->word) == 0) {
+        out->whole = -1;
+        return true;
+    }
+    if (item->quoted) {
+        return false;
+    }
+    switch (key->type) {
+    case BY__KEY_INT:
+        return parse_int(&out->whole, item->text) && int_in_range(key, out->whole);
+    case BY__KEY_SEED:
+        return parse_whole(&out->seed, &negative, item->text) && !negative;
+    case BY__KEY_SWITCH:
+        return parse_switch(&out->whole, item, key->derived != NULL);
+    case BY__KEY_REAL:
+    case BY__KEY_PAIR:
+        return parse_real(&out->real[index], item->text) && real_in_range(key, out->real[index]);
+    case BY__KEY_TEXT:
+    case BY__KEY_TEXTS:
+        break;
+    }
+    return false;
+}
+
+static by_status check(number *out, const by__key *key, const by__node *node, const char *where,
+                       by_error *error)
+{
+    size_t expected = key->type == BY__KEY_PAIR ? 2 : 1;
+    if (key->type == BY__KEY_PAIR && !node->is_list) {
+        return refuse_shape(key, "a single value", where, error);
+    }
+    if (key->type != BY__KEY_TEXTS && key->type != BY__KEY_PAIR && node->is_list) {
+        return refuse_shape(key, "a list", where, error);
+    }
+    if (key->type != BY__KEY_TEXTS && node->count != expected) {
+        char text[40];
+        (void)snprintf(text, sizeof text, "a list of %zu", node->count);
+        return refuse_shape(key, text, where, error);
+    }
+    for (size_t i = 0; i < node->count; i++) {
+        if (is_null(&node->items[i])) {
+            return refuse_shape(key, "no value", where, error);
+        }
+        if (!convert(out, i, key, &node->items[i])) {
+            return refuse(key, node->items[i].text, where, error);
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__value_check(const by__key *key, const by__node *node, const char *where,
+                          by_error *error)
+{
+    number ignored = {0};
+    return check(&ignored, key, node, where, error);
+}
+
+static by_status copy_list(by_string_list *out, const by__node *node, by_error *error)
+{
+    by_string_list list = {0};
+    if (node->count > 0) {
+        BY_TRY(by__alloc((void **)&list.items, node->count, sizeof *list.items, "a list", error));
+    }
+    for (size_t i = 0; i < node->count; i++) {
+        list.items[i] = by__strdup(node->items[i].text);
+        if (list.items[i] == NULL) {
+            by__names_free(list.items, i);
+            return by_error_set(error, BY_EMEMORY, "out of memory: a config value");
+        }
+    }
+    list.count = node->count;
+    *out = list;
+    return BY_OK;
+}
+
+by_status by__value_set(by_config *config, const by__key *key, const by__node *node,
+                        const char *where, by_error *error)
+{
+    number value = {0};
+    by_string_list list = {0};
+    char *text = NULL;
+    BY_TRY(check(&value, key, node, where, error));
+    void *at = by__key_field(config, key);
+    switch (key->type) {
+    case BY__KEY_INT:
+    case BY__KEY_SWITCH:
+        memcpy(at, &value.whole, sizeof value.whole);
+        break;
+    case BY__KEY_SEED:
+        memcpy(at, &value.seed, sizeof value.seed);
+        break;
+    case BY__KEY_REAL:
+        memcpy(at, &value.real[0], sizeof value.real[0]);
+        break;
+    case BY__KEY_PAIR:
+        memcpy(at, value.real, sizeof value.real);
+        break;
+    case BY__KEY_TEXT:
+        text = by__strdup(node->items[0].text);
+        if (text == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: a config value");
+        }
+        by__value_free(config, key);
+        memcpy(at, &text, sizeof text);
+        break;
+    case BY__KEY_TEXTS:
+        BY_TRY(copy_list(&list, node, error));
+        by__value_free(config, key);
+        memcpy(at, &list, sizeof list);
+        break;
+    }
+    return BY_OK;
+}
+
+by_status by__value_verify(const by_config *config, const by__key *key, const char *where,
+                           by_error *error)
+{
+    const void *at = by__key_field(config, key);
+    const by_string_list *list = at;
+    const double *reals = at;
+    char *const *text = at;
+    bool good = true;
+    switch (key->type) {
+    case BY__KEY_INT:
+    case BY__KEY_SWITCH:
+        good = int_in_range(key, *(const int64_t *)at);
+        break;
+    case BY__KEY_SEED:
+        break;
+    case BY__KEY_REAL:
+        good = real_in_range(key, reals[0]);
+        break;
+    case BY__KEY_PAIR:
+        good = real_in_range(key, reals[0]) && real_in_range(key, reals[1]);
+        break;
+    case BY__KEY_TEXT:
+        good = *text != NULL && text_is_accepted(key, *text);
+        break;
+    case BY__KEY_TEXTS:
+        for (size_t i = 0; i < list->count && good; i++) {
+            good = list->items[i] != NULL && text_is_accepted(key, list->items[i]);
+        }
+        break;
+    }
+    if (good) {
+        return BY_OK;
+    }
+    by__text shown = {0};
+    if (key->type == BY__KEY_TEXT) {
+        by__text_add(&shown, *text == NULL ? "NULL" : *text);
+    } else if (key->type == BY__KEY_TEXTS) {
+        by__text_add(&shown, "list with a NULL or bytes that are not UTF-8");
+    } else {
+        by__value_print(&shown, config, key);
+    }
+    by_status status = refuse(key, shown.failed ? "?" : shown.data, where, error);
+    by__text_free(&shown);
+    return status;
+}
+
+void by__value_free(by_config *config, const by__key *key)
+{
+    void *at = by__key_field(config, key);
+    if (key->type == BY__KEY_TEXT) {
+        char **text = at;
+        free(*text);
+        *text = NULL;
+    } else if (key->type == BY__KEY_TEXTS) {
+        by_string_list *list = at;
+        by__names_free(list->items, list->count);
+        *list = (by_string_list){0};
+    }
+}

@@ -1,0 +1,682 @@
+/* The config room: every class of error with its exact message, inheritance, overrides, derived
+ * values, and that what is printed reads back.
+ *
+ * `test_config --write` makes docs/config.md anew from the table. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "config/schema.h"
+
+#define DOCS BY_SOURCE_DIR "/docs/config.md"
+
+static by_status parse(by_config **out, const char *text, by_error *error)
+{
+    return by_config_parse(out, "train.yaml", text, strlen(text), NULL, 0, error);
+}
+
+/* The config of a text that is right. */
+static by_config *good(const char *text)
+{
+    by_config *config;
+    by_error error = {0};
+    if (parse(&config, text, &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    return config;
+}
+
+static char *printed(const by_config *config)
+{
+    char *text;
+    by_error error = {0};
+    if (by_config_print(config, &text, &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    return text;
+}
+
+static void refused(const char *text, const char *message)
+{
+    by_config *config = NULL;
+    by_error error = {0};
+    assert_int_equal(parse(&config, text, &error), BY_ECONFIG);
+    assert_string_equal(error.message, message);
+    assert_int_equal(error.status, BY_ECONFIG);
+    assert_null(config);
+}
+
+static void unresolved(const char *text, const char *message)
+{
+    by_error error = {0};
+    by_config *config = good(text);
+    assert_int_equal(by_config_resolve(config, &error), BY_ECONFIG);
+    assert_string_equal(error.message, message);
+    by_config_close(&config);
+    assert_null(config);
+}
+
+static void test_defaults(void **state)
+{
+    BY_UNUSED(state);
+    by_config *config;
+    assert_int_equal(by_config_default(&config, NULL), BY_OK);
+    assert_string_equal(config->name, "run");
+    assert_true(config->seed == 1337);
+    assert_string_equal(config->model.kind, "gpt2");
+    assert_int_equal(config->model.width, 128);
+    assert_int_equal(config->model.tied, -1);
+    assert_int_equal(config->train.eval_batches, -1);
+    assert_true(config->optimizer.lr == 1e-3);
+    assert_true(config->optimizer.beta1 == 0.9 && config->optimizer.beta2 == 0.99);
+    assert_int_equal(config->data.text.count, 0);
+    assert_string_equal(config->data.train, "");
+    by_config_close(&config);
+    by_config_close(&config);
+    by_config_close(NULL);
+    /* An empty file, an empty section and a file of comments are the defaults too. */
+    static const char *const texts[] = {"", "# nothing\n", "---\n", "model:\ntrain: ~\n", "{}"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(texts); i++) {
+        config = good(texts[i]);
+        assert_int_equal(config->train.steps, 2000);
+        by_config_close(&config);
+    }
+}
+
+static void test_reads_the_example(void **state)
+{
+    BY_UNUSED(state);
+    by_config *config = good(
+        "name: shakespeare-char\n"
+        "seed: 18446744073709551615\n"
+        "model:      {kind: gpt2, layers: 4, heads: 4, width: 128, context: 64, dropout: 0.0}\n"
+        "data:       {text: [tinyshakespeare.txt], tokenizer: char, valid_fraction: 0.1}\n"
+        "train:      {steps: 2_000, batch: 12, micro_batch: 12, eval_every: 250, eval_batches: all}\n"
+        "optimizer:  {kind: adamw, lr: 1e-3, min_lr: 1e-4, schedule: cosine, warmup: 1e2, "
+        "betas: [0.8, 0.95], weight_decay: 0.1, clip: 1.0}\n"
+        "precision:  {compute: bf16}\n"
+        "memory:     {recompute: none}\n"
+        "checkpoint: {every: 500, keep: 3}\n"
+        "run:        {dir: runs}\n");
+    assert_string_equal(config->name, "shakespeare-char");
+    assert_true(config->seed == UINT64_MAX);
+    assert_int_equal(config->data.text.count, 1);
+    assert_string_equal(config->data.text.items[0], "tinyshakespeare.txt");
+    assert_int_equal(config->train.steps, 2000);
+    assert_int_equal(config->optimizer.warmup, 100);
+    assert_true(config->optimizer.beta1 == 0.8 && config->optimizer.beta2 == 0.95);
+    assert_string_equal(config->precision.compute, "bf16");
+    by_config_close(&config);
+
+    config = good("data:\n  text: one.txt # a list of one\n  train: \"a: #b\"\n  valid: 007\n"
+                  "model:\n  tied: false\n");
+    assert_int_equal(config->data.text.count, 1);
+    assert_string_equal(config->data.text.items[0], "one.txt");
+    assert_string_equal(config->data.train, "a: #b");
+    assert_string_equal(config->data.valid, "007");
+    assert_int_equal(config->model.tied, 0);
+    by_config_close(&config);
+}
+
+static void test_unknown_keys(void **state)
+{
+    BY_UNUSED(state);
+    refused("train:\n  batch: 3\n  step: 5\n",
+            "train.yaml:3: unknown key \"step\" in section train; did you mean \"steps\"?");
+    refused("trian:\n  batch: 3\n", "train.yaml:1: unknown key \"trian\"; did you mean \"train\"?");
+    refused("layers: 3\n",
+            "train.yaml:1: unknown key \"layers\"; did you mean \"layers\" in section model?");
+    refused("\n\ntrain.steps: 3\n",
+            "train.yaml:3: unknown key \"train.steps\"; did you mean \"steps\" in section train?");
+    refused("memory: {offload_everything: true}\n",
+            "train.yaml:1: unknown key \"offload_everything\" in section memory; keys here are "
+            "recompute");
+}
+
+static void test_duplicates(void **state)
+{
+    BY_UNUSED(state);
+    refused("train:\n  steps: 1\n  batch: 2\n  steps: 1\n",
+            "train.yaml:4: duplicate key \"train.steps\"; it is on line 2 too");
+    refused("seed: 1\nseed: 1\n", "train.yaml:2: duplicate key \"seed\"; it is on line 1 too");
+    refused("run: {dir: a}\nmodel:\nrun: {dir: b}\n",
+            "train.yaml:3: duplicate key \"run\"; it is on line 1 too");
+    refused("base: a.yaml\nbase: b.yaml\n",
+            "train.yaml:2: duplicate key \"base\"; it is on line 1 too");
+}
+
+static void test_types(void **state)
+{
+    BY_UNUSED(state);
+    refused("model:\n  layers: four\n",
+            "train.yaml:2: model.layers: \"four\" is not a whole number from 1 to 10000");
+    static const char *const not_whole[] = {"\"4\"", "4.0", "4.5", "04",   "0x4", "4_",
+                                            "4__0",  "1e",  "+",   "1e-3", ".",   "4 4", "true"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(not_whole); i++) {
+        char text[64];
+        by_config *config = NULL;
+        (void)snprintf(text, sizeof text, "model: {layers: %s}", not_whole[i]);
+        assert_int_equal(parse(&config, text, NULL), BY_ECONFIG);
+    }
+    refused("model: {layers: [1, 2]}",
+            "train.yaml:1: model.layers: a list; it takes a whole number from 1 to 10000");
+    refused("model: {layers: {a: 1}}", "train.yaml:1: a mapping where a value is expected");
+    refused("model: {layers: }", "train.yaml:1: model.layers: no value; it takes a whole number "
+                                 "from 1 to 10000");
+    refused("model: {tied: yes}",
+            "train.yaml:1: model.tied: \"yes\" is not -1 or true or false");
+    refused("model: {dropout: \"0.1\"}",
+            "train.yaml:1: model.dropout: \"0.1\" is not a number at least 0 and below 1");
+    refused("model: {dropout: .nan}",
+            "train.yaml:1: model.dropout: \".nan\" is not a number at least 0 and below 1");
+    refused("optimizer: {betas: 0.9}", "train.yaml:1: optimizer.betas: a single value; it takes a "
+                                       "list of two numbers, each at least 0 and below 1");
+    refused("optimizer: {betas: [0.9]}", "train.yaml:1: optimizer.betas: a list of 1; it takes a "
+                                         "list of two numbers, each at least 0 and below 1");
+    refused("optimizer: {betas: [0.9, 1]}", "train.yaml:1: optimizer.betas: \"1\" is not a list of "
+                                            "two numbers, each at least 0 and below 1");
+    refused("train: {eval_batches: some}", "train.yaml:1: train.eval_batches: \"some\" is not all "
+                                           "or a whole number from 1 to 1e+15");
+    refused("data: {text: [a, [b]]}",
+            "train.yaml:1: a list holds values only, no lists or mappings");
+    refused("data: {text: [a, ~]}",
+            "train.yaml:1: data.text: no value; it takes UTF-8 text or a list of them");
+    refused("seed: -1",
+            "train.yaml:1: seed: \"-1\" is not a whole number from 0 to 18446744073709551615");
+    refused("seed: 18446744073709551616", "train.yaml:1: seed: \"18446744073709551616\" is not a "
+                                          "whole number from 0 to 18446744073709551615");
+}
+
+static void test_ranges_and_choices(void **state)
+{
+    BY_UNUSED(state);
+    refused("model:\n  width: 1e18\n",
+            "train.yaml:2: model.width: \"1e18\" is not a whole number from 1 to 1048576");
+    refused("model:\n  width: 99999999999999999999\n", "train.yaml:2: model.width: "
+            "\"99999999999999999999\" is not a whole number from 1 to 1048576");
+    refused("model: {layers: 0}",
+            "train.yaml:1: model.layers: \"0\" is not a whole number from 1 to 10000");
+    refused("model: {kv_heads: -2}",
+            "train.yaml:1: model.kv_heads: \"-2\" is not -1 or a whole number from 1 to 65536");
+    refused("model: {dropout: 1}",
+            "train.yaml:1: model.dropout: \"1\" is not a number at least 0 and below 1");
+    refused("optimizer: {lr: 0}",
+            "train.yaml:1: optimizer.lr: \"0\" is not a number above 0 and at most 1000");
+    refused("model: {kind: gpt3}", "train.yaml:1: model.kind: \"gpt3\" is not one of gpt2, llama; "
+                                   "did you mean \"gpt2\"?");
+    refused("model: {kind: gpt}", "train.yaml:1: model.kind: \"gpt\" is not one of gpt2, llama; "
+                                  "did you mean \"gpt2\"?");
+    refused("precision: {compute: \"\"}",
+            "train.yaml:1: precision.compute: \"\" is not one of f32, bf16");
+    refused("run: {dir: \"\"}",
+            "train.yaml:1: run.dir: \"\" is not non-empty UTF-8 text");
+    refused("model: {kind: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx}",
+            "train.yaml:1: model.kind: \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+            "...\" is not one of gpt2, llama");
+}
+
+static void test_yaml_errors(void **state)
+{
+    BY_UNUSED(state);
+    refused("model: {kind: gpt2\n",
+            "train.yaml:2: not valid YAML: did not find expected ',' or '}' while parsing a flow "
+            "mapping");
+    refused("model:\n\tlayers: 3\n", "train.yaml:2: not valid YAML: found character that cannot "
+                                     "start any token while scanning for the next token");
+    refused("- a\n- b\n", "train.yaml:1: a config is a mapping of sections to their keys");
+    refused("just text", "train.yaml:1: a config is a mapping of sections to their keys");
+    refused("seed: 1\n---\nseed: 2\n", "train.yaml:2: a config is one YAML document");
+    refused("model: 4\n",
+            "train.yaml:1: \"model\" is a section; its keys follow below it, indented");
+    refused("model: &m {layers: 3}\n", "train.yaml:1: anchors and aliases are not supported; share "
+                                       "keys with \"base:\"");
+    refused("model: *m\n", "train.yaml:1: anchors and aliases are not supported; share keys with "
+                           "\"base:\"");
+    refused("seed: !!int 3\n", "train.yaml:1: tags (!name) are not supported");
+    refused("? [a]\n: b\n", "train.yaml:1: a key must be a word");
+    refused("name: \"a\\0b\"\n", "train.yaml:1: a value holds a NUL byte");
+    refused("name: \xff\xfe\xfd\n",
+            "train.yaml: not YAML text: invalid leading UTF-8 octet at byte 6");
+    refused("base: [a]\n", "train.yaml:1: base takes the path of one config file");
+
+    by_config *config = NULL;
+    by_error error;
+    size_t length = ((size_t)1 << 20) + 1;
+    char *huge = malloc(length);
+    assert_non_null(huge);
+    memset(huge, '\n', length);
+    assert_int_equal(by_config_parse(&config, "big.yaml", huge, length, NULL, 0, &error),
+                     BY_ECONFIG);
+    assert_string_equal(error.message, "big.yaml: 1048577 bytes is more than the limit of 1048576");
+    memset(huge, '[', length - 1);
+    assert_int_equal(by_config_parse(&config, "deep.yaml", huge, length - 1, NULL, 0, &error),
+                     BY_ECONFIG);
+    free(huge);
+}
+
+static void test_overrides(void **state)
+{
+    BY_UNUSED(state);
+    by_config *config;
+    by_error error = {0};
+    static const char *const right[] = {
+        "train.steps=5", "name=a b #c", "data.text=[x.txt, \"y z.txt\"]", "data.train=",
+        "optimizer.betas=[0.5, 0.6]", "train.eval_batches=all", "data.valid=\"q\\u00e9\"",
+        "data.field=a=b", "train.steps=1e3"};
+    const char *text = "train: {steps: 4, eval_batches: 3}\ndata: {train: somewhere}\n";
+    assert_int_equal(by_config_parse(&config, "train.yaml", text, strlen(text), right,
+                                     BY_ARRAY_LENGTH(right), &error), BY_OK);
+    assert_int_equal(config->train.steps, 1000);
+    assert_string_equal(config->name, "a b #c");
+    assert_int_equal(config->data.text.count, 2);
+    assert_string_equal(config->data.text.items[1], "y z.txt");
+    assert_string_equal(config->data.train, "");
+    assert_true(config->optimizer.beta1 == 0.5 && config->optimizer.beta2 == 0.6);
+    assert_int_equal(config->train.eval_batches, -1);
+    assert_string_equal(config->data.valid, "q\xc3\xa9");
+    assert_string_equal(config->data.field, "a=b");
+
+    static const char *const wrong[][2] = {
+        {"train.step=5", "override \"train.step=5\": unknown key \"step\" in section train; did you "
+                         "mean \"steps\"?"},
+        {"trian.steps=5", "override \"trian.steps=5\": unknown key \"trian\"; did you mean "
+                          "\"train\"?"},
+        {"steps=5", "override \"steps=5\": unknown key \"steps\"; did you mean \"steps\" in section "
+                    "train?"},
+        {"train.steps", "override \"train.steps\": write it as section.key=value"},
+        {"train=5", "override \"train=5\": \"train\" is a section; write it as train.key=value"},
+        {"base=x", "override \"base=x\": base can be set in a file only"},
+        {"train.steps=x", "override \"train.steps=x\": train.steps: \"x\" is not a whole number "
+                          "from 1 to 1e+15"},
+        {"train.steps=", "override \"train.steps=\": train.steps: \"\" is not a whole number from 1 "
+                         "to 1e+15"},
+        {"data.text=[a", "override \"data.text=[a\": not valid YAML: did not find expected ',' or "
+                         "']' while parsing a flow sequence"},
+        {"name=\xff", "override \"name=\xff\": name: \"\xff\" is not non-empty UTF-8 text"},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(wrong); i++) {
+        assert_int_equal(by_config_set(config, wrong[i][0], &error), BY_ECONFIG);
+        assert_string_equal(error.message, wrong[i][1]);
+    }
+    assert_int_equal(config->train.steps, 1000); /* a refused override changes nothing */
+    assert_int_equal(by_config_set(config, "train.micro_batch=5", &error), BY_OK);
+    assert_int_equal(by_config_resolve(config, &error), BY_ECONFIG);
+    assert_string_equal(error.message, "override \"train.micro_batch=5\": micro_batch 5 does not "
+                                       "divide batch 12; nearest: 4, 6");
+    by_config_close(&config);
+}
+
+static void test_cross_checks(void **state)
+{
+    BY_UNUSED(state);
+    unresolved("train:\n  batch: 100\n  micro_batch: 12\n",
+               "train.yaml:3: micro_batch 12 does not divide batch 100; nearest: 10, 20");
+    unresolved("train:\n  micro_batch: 13\n",
+               "train.yaml:2: micro_batch 13 does not divide batch 12; nearest: 12");
+    unresolved("model:\n  heads: 5\n",
+               "train.yaml:2: heads 5 does not divide width 128; nearest: 4, 8");
+    unresolved("model: {kind: llama, kv_heads: 3}",
+               "train.yaml:1: kv_heads 3 does not divide heads 4; nearest: 2, 4");
+    unresolved("model:\n  kv_heads: 2\n",
+               "train.yaml:2: kv_heads 2 differs from heads 4, which gpt2 does not have; set "
+               "model.kind to llama or leave kv_heads out");
+    unresolved("model:\n  kind: llama\n  width: 12\n",
+               "train.yaml:3: heads 4 gives heads of width 3 (width 12 / heads); rotary embeddings "
+               "need an even one");
+    unresolved("train: {steps: 50}\noptimizer:\n  warmup: 100\n",
+               "train.yaml:3: warmup 100 is more than steps 50");
+    unresolved("train:\n  steps: 50\noptimizer: {schedule: wsd, warmup: 30, decay: 21}\n",
+               "train.yaml:3: decay 21 and warmup 30 together are more than steps 50");
+    unresolved("optimizer:\n  lr: 1e-4\n  min_lr: 1e-3\n",
+               "train.yaml:3: min_lr 0.001 is more than lr 0.0001");
+    unresolved("data: {text: a, train: b}",
+               "train.yaml:1: data.train and data.text are both set; leave one out, or clear it "
+               "(text: [] or train: \"\")");
+    unresolved("name: a/b", "train.yaml:1: name \"a/b\" names a directory: it holds no \"/\" and "
+                            "does not start with \".\"");
+    /* Values that a program wrote into the fields. */
+    by_error error;
+    by_config *config = good("");
+    config->model.width = INT64_MAX;
+    assert_int_equal(by_config_resolve(config, &error), BY_ECONFIG);
+    assert_string_equal(error.message, "config: model.width: \"9223372036854775807\" is not a whole "
+                                       "number from 1 to 1048576");
+    assert_int_equal(by_config_print(config, &(char *){NULL}, &error), BY_ECONFIG);
+    by_config_close(&config);
+}
+
+static void test_derived(void **state)
+{
+    BY_UNUSED(state);
+    by_config *config = good("train: {steps: 50}");
+    assert_int_equal(by_config_resolve(config, NULL), BY_OK);
+    assert_int_equal(config->model.kv_heads, 4);
+    assert_int_equal(config->model.mlp_width, 512);
+    assert_int_equal(config->model.tied, 1);
+    assert_int_equal(config->model.vocab, -1);
+    assert_int_equal(config->train.micro_batch, 12);
+    assert_int_equal(config->train.threads, -1);
+    assert_int_equal(config->train.eval_batches, -1);
+    assert_int_equal(config->optimizer.warmup, 5);
+    assert_int_equal(config->optimizer.decay, 5);
+    assert_true(config->optimizer.min_lr == 1e-3 / 10);
+    char *first = printed(config);
+    assert_int_equal(by_config_resolve(config, NULL), BY_OK);
+    char *second = printed(config);
+    assert_string_equal(first, second);
+    free(first);
+    free(second);
+    by_config_close(&config);
+
+    config = good("model: {kind: llama, width: 768, heads: 12}\ntrain: {steps: 1}");
+    assert_int_equal(by_config_resolve(config, NULL), BY_OK);
+    assert_int_equal(config->model.mlp_width, 2048);
+    assert_int_equal(config->model.tied, 0);
+    assert_int_equal(config->optimizer.warmup, 0);
+    assert_int_equal(config->optimizer.decay, 1);
+    by_config_close(&config);
+    config = good("model: {kind: llama, width: 100, heads: 2}");
+    assert_int_equal(by_config_resolve(config, NULL), BY_OK);
+    assert_int_equal(config->model.mlp_width, 320); /* 800 / 3 = 266.7, up to 5 x 64 */
+    by_config_close(&config);
+}
+
+/* ---- printing ---- */
+
+/* Gives every field a value that is not its default, through the fields themselves. */
+static void change_all(by_config *config)
+{
+    for (size_t i = 0; i < by__key_count; i++) {
+        const by__key *key = &by__keys[i];
+        void *at = by__key_field(config, key);
+        double span = key->max - key->min;
+        const char *bar = key->choices == NULL ? NULL : strrchr(key->choices, '|');
+        by__value_free(config, key);
+        switch (key->type) {
+        case BY__KEY_INT:
+            *(int64_t *)at = (int64_t)(key->min + (double)(1 + i % 7)) + 9000 * (key->max > 1e5);
+            break;
+        case BY__KEY_SWITCH:
+            *(int64_t *)at = 1;
+            break;
+        case BY__KEY_SEED:
+            *(uint64_t *)at = UINT64_MAX - 4;
+            break;
+        case BY__KEY_REAL:
+        case BY__KEY_PAIR:
+            ((double *)at)[0] = key->min + span / 3.0;
+            if (key->type == BY__KEY_PAIR) {
+                ((double *)at)[1] = key->min + span * 0.1234567890123456789;
+            }
+            break;
+        case BY__KEY_TEXT:
+            *(char **)at = by__strdup(key->choices != NULL
+                                          ? (bar == NULL ? key->choices : bar + 1)
+                                          : "x\xc3\xa9 \"q\" \\ #: \t\n\r\x01\x7f\xc2\x85\xe2\x80\xa8\xef\xbb\xbf\xf0\x9f\x8c\xb3");
+            break;
+        case BY__KEY_TEXTS:
+            ((by_string_list *)at)->items = calloc(4, sizeof(char *));
+            ((by_string_list *)at)->count = 4;
+            ((by_string_list *)at)->items[0] = by__strdup("plain/path-1.txt");
+            ((by_string_list *)at)->items[1] = by__strdup("null");
+            ((by_string_list *)at)->items[2] = by__strdup("- [a, b]: {c}");
+            ((by_string_list *)at)->items[3] = by__strdup("");
+            break;
+        }
+    }
+}
+
+static bool same_value(const by_config *a, const by_config *b, const by__key *key)
+{
+    const by_string_list *left = by__key_field(a, key);
+    const by_string_list *right = by__key_field(b, key);
+    if (key->type == BY__KEY_TEXT) {
+        return strcmp(*(char **)by__key_field(a, key), *(char **)by__key_field(b, key)) == 0;
+    }
+    if (key->type == BY__KEY_TEXTS) {
+        bool same = left->count == right->count;
+        for (size_t i = 0; i < left->count && same; i++) {
+            same = strcmp(left->items[i], right->items[i]) == 0;
+        }
+        return same;
+    }
+    return memcmp(left, right, key->type == BY__KEY_PAIR ? 16 : 8) == 0;
+}
+
+static void test_round_trip(void **state)
+{
+    BY_UNUSED(state);
+    by_config *config = good("");
+    by_config *defaults = good("");
+    change_all(config);
+    char *text = printed(config);
+    by_config *again = good(text);
+    for (size_t i = 0; i < by__key_count; i++) {
+        bool one_choice = by__keys[i].choices != NULL && strchr(by__keys[i].choices, '|') == NULL;
+        if (!one_choice && same_value(config, defaults, &by__keys[i])) {
+            fail_msg("%s.%s was not changed", by__keys[i].section, by__keys[i].name);
+        }
+        if (!same_value(config, again, &by__keys[i])) {
+            fail_msg("%s.%s reads back differently:\n%s", by__keys[i].section, by__keys[i].name,
+                     text);
+        }
+    }
+    char *second = printed(again);
+    assert_string_equal(text, second);
+    free(text);
+    free(second);
+    by_config_close(&again);
+    by_config_close(&config);
+    by_config_close(&defaults);
+}
+
+static void test_hash(void **state)
+{
+    BY_UNUSED(state);
+    static const struct {
+        const char *text;
+        bool equal;
+    } cases[] = {
+        {"train: {steps: 77, batch: 3}\nmodel: {layers: 2}\n", true},
+        {"# other order, other form\nmodel:\n  layers: 2\ntrain:\n  batch: 3\n  steps: 7.7e1\n", true},
+        {"name: other\nrun: {dir: elsewhere}\ntrain: {steps: 77, batch: 3}\nmodel: {layers: 2}\n",
+         true},
+        {"train: {steps: 78, batch: 3}\nmodel: {layers: 2}\n", false},
+        {"train: {steps: 77, batch: 3}\nmodel: {layers: 2}\nseed: 1\n", false},
+        {"train: {steps: 77, batch: 3}\nmodel: {layers: 2}\nmemory: {recompute: block}\n", false},
+    };
+    char first[33] = "";
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        char hash[33];
+        by_config *config = good(cases[i].text);
+        assert_int_equal(by_config_hash(config, hash, NULL), BY_OK);
+        by_config_close(&config);
+        assert_int_equal(strlen(hash), 32);
+        if (i == 0) {
+            memcpy(first, hash, sizeof first);
+        }
+        assert_true((strcmp(first, hash) == 0) == cases[i].equal);
+    }
+}
+
+/* ---- files ---- */
+
+typedef struct folder {
+    char path[64];
+} folder;
+
+static int make_folder(void **state)
+{
+    static folder made;
+    (void)snprintf(made.path, sizeof made.path, "/tmp/banyan-config-XXXXXX");
+    *state = &made;
+    return mkdtemp(made.path) == NULL ? -1 : 0;
+}
+
+static int drop_folder(void **state)
+{
+    return by__remove_tree(((folder *)*state)->path, NULL) == BY_OK ? 0 : -1;
+}
+
+static const char *put(void **state, char path[128], const char *name, const char *text)
+{
+    (void)snprintf(path, 128, "%s/%s", ((folder *)*state)->path, name);
+    assert_int_equal(by__file_write(path, text, strlen(text), NULL), BY_OK);
+    return path;
+}
+
+static void test_base_chain(void **state)
+{
+    char path[128];
+    char directory[128];
+    by_config *config;
+    by_error error = {0};
+    (void)snprintf(directory, sizeof directory, "%s/shared", ((folder *)*state)->path);
+    assert_int_equal(mkdir(directory, 0777), 0);
+    put(state, path, "shared/root.yaml",
+        "seed: 1\ntrain: {steps: 10, batch: 20}\ndata: {text: [a, b, c]}\n");
+    put(state, path, "shared/middle.yaml",
+        "base: root.yaml\ntrain:\n  steps: 30\n  micro_batch: 6\noptimizer: {lr: 0.5}\n");
+    put(state, path, "child.yaml",
+        "data: {text: [z]}\nbase: shared/middle.yaml\noptimizer: {lr: 0.25}\n");
+    const char *override = "seed=9";
+    assert_int_equal(by_config_open(&config, path, &override, 1, &error), BY_OK);
+    assert_true(config->seed == 9);
+    assert_int_equal(config->train.steps, 30);
+    assert_int_equal(config->train.batch, 20);
+    assert_true(config->optimizer.lr == 0.25);
+    assert_int_equal(config->data.text.count, 1); /* a list replaces the base's list */
+    assert_string_equal(config->data.text.items[0], "z");
+    /* A check over two files names the one that set the key. */
+    char expected[300];
+    (void)snprintf(expected, sizeof expected,
+                   "%s/shared/middle.yaml:4: micro_batch 6 does not divide batch 20; nearest: 5, 10",
+                   ((folder *)*state)->path);
+    assert_int_equal(by_config_resolve(config, &error), BY_ECONFIG);
+    assert_string_equal(error.message, expected);
+    by_config_close(&config);
+}
+
+static void test_base_errors(void **state)
+{
+    char path[128];
+    char expected[400];
+    const char *root = ((folder *)*state)->path;
+    by_config *config = NULL;
+    by_error error = {0};
+    put(state, path, "b.yaml", "base: c.yaml\n");
+    put(state, path, "c.yaml", "seed: 1\nbase: ./a.yaml\n");
+    put(state, path, "a.yaml", "\nbase: b.yaml\n");
+    assert_int_equal(by_config_open(&config, path, NULL, 0, &error), BY_ECONFIG);
+    (void)snprintf(expected, sizeof expected,
+                   "%s/c.yaml:2: base: a cycle: %s/a.yaml -> %s/b.yaml -> %s/c.yaml -> %s/./a.yaml",
+                   root, root, root, root, root);
+    assert_string_equal(error.message, expected);
+
+    put(state, path, "lost.yaml", "seed: 1\nbase: gone.yaml\n");
+    assert_int_equal(by_config_open(&config, path, NULL, 0, &error), BY_EIO);
+    (void)snprintf(expected, sizeof expected,
+                   "%s/lost.yaml:2: base: cannot open %s/gone.yaml: No such file or directory", root,
+                   root);
+    assert_string_equal(error.message, expected);
+
+    /* A wrong value in a base is an error though the child replaces it. */
+    put(state, path, "wrong.yaml", "train:\n  steps: none\n");
+    put(state, path, "over.yaml", "base: wrong.yaml\ntrain: {steps: 3}\n");
+    assert_int_equal(by_config_open(&config, path, NULL, 0, &error), BY_ECONFIG);
+    (void)snprintf(expected, sizeof expected, "%s/wrong.yaml:2: train.steps: \"none\" is not a whole "
+                                              "number from 1 to 1e+15", root);
+    assert_string_equal(error.message, expected);
+
+    for (int i = 0; i < 20; i++) {
+        char name[32];
+        char text[64];
+        (void)snprintf(name, sizeof name, "long%d.yaml", 19 - i);
+        (void)snprintf(text, sizeof text, "base: long%d.yaml\n", 20 - i);
+        put(state, path, name, text);
+    }
+    assert_int_equal(by_config_open(&config, path, NULL, 0, &error), BY_ECONFIG);
+    (void)snprintf(expected, sizeof expected,
+                   "%s/long15.yaml:1: base: a chain of more than 16 files", root);
+    assert_string_equal(error.message, expected);
+    assert_int_equal(by_config_open(&config, "/nowhere/x.yaml", NULL, 0, &error), BY_EIO);
+    assert_string_equal(error.message, "cannot open /nowhere/x.yaml: No such file or directory");
+    assert_null(config);
+}
+
+/* ---- the table and its document ---- */
+
+static void test_table(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t i = 0; i < by__key_count; i++) {
+        const by__key *key = &by__keys[i];
+        assert_ptr_equal(by__key_find(key->section, key->name), key);
+        assert_ptr_equal(by__key_at(key->offset), key);
+        assert_true(key->section[0] == '\0' || by__section_exists(key->section));
+        assert_true(key->help != NULL && key->help[0] != '\0');
+    }
+}
+
+static void test_reference_is_current(void **state)
+{
+    BY_UNUSED(state);
+    char *expected;
+    char *actual;
+    size_t length;
+    assert_int_equal(by_config_reference(&expected, NULL), BY_OK);
+    if (by__file_read(&actual, &length, DOCS, 1 << 20, NULL) != BY_OK ||
+        strcmp(actual, expected) != 0) {
+        fail_msg("docs/config.md is not what the table says; run test_config --write");
+    }
+    free(actual);
+    free(expected);
+}
+
+static int write_reference(void)
+{
+    char *text;
+    by_error error = {0};
+    by_status status = by_config_reference(&text, &error);
+    if (status == BY_OK) {
+        status = by__file_write(DOCS, text, strlen(text), &error);
+        free(text);
+    }
+    if (status != BY_OK) {
+        fprintf(stderr, "%s\n", error.message);
+    }
+    return status == BY_OK ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "--write") == 0) {
+        return write_reference();
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_reads_the_example),
+        cmocka_unit_test(test_unknown_keys),
+        cmocka_unit_test(test_duplicates),
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_ranges_and_choices),
+        cmocka_unit_test(test_yaml_errors),
+        cmocka_unit_test(test_overrides),
+        cmocka_unit_test(test_cross_checks),
+        cmocka_unit_test(test_derived),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_hash),
+        cmocka_unit_test_setup_teardown(test_base_chain, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_base_errors, make_folder, drop_folder),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_reference_is_current),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
