@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Checkpoints of banyan and of Hugging Face transformers read each other.
+
+    check_transformers.py check DIR LOGITS   loads the checkpoint directory DIR with transformers and compares
+                                             its logits with those in LOGITS, which banyan wrote
+    check_transformers.py make DIR           makes small random models with transformers: DIR/NAME/ as
+                                             save_pretrained writes it, and the logits that transformers
+                                             computes beside it, DIR/NAME.logits.safetensors
+    check_transformers.py golden DIR         compares transformers with the golden files in DIR
+
+LOGITS is what `banyan eval RUN --logits-out LOGITS` writes, a safetensors file with
+    tokens  i32 [B, T]       logits  f32 [B, T, V], row t after the tokens 0..t
+DIR holds config.json and model*.safetensors. From banyan to transformers:
+    banyan eval RUN --logits-out l.safetensors; check_transformers.py check RUN/<checkpoint> l.safetensors
+From transformers to banyan: make, then evaluate DIR/NAME with banyan and compare with
+DIR/NAME.logits.safetensors (or hand what it wrote to `check`). scripts/python-env makes the environment.
+"""
+import argparse
+import os
+import sys
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import torch
+import transformers
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel,
+                          LlamaConfig, LlamaForCausalLM)
+
+transformers.utils.logging.disable_progress_bar()
+
+TOLERANCE = 1e-4
+
+MODELS = {
+    "gpt2": (GPT2LMHeadModel, GPT2Config(
+        n_layer=2, n_head=4, n_embd=48, n_positions=32, vocab_size=101, initializer_range=0.2,
+        bos_token_id=0, eos_token_id=0)),
+    "llama_tied": (LlamaForCausalLM, LlamaConfig(
+        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4, hidden_size=48,
+        intermediate_size=100, max_position_embeddings=32, vocab_size=101, initializer_range=0.2,
+        tie_word_embeddings=True, bos_token_id=0, eos_token_id=0)),
+    "llama_gqa": (LlamaForCausalLM, LlamaConfig(
+        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, hidden_size=48,
+        intermediate_size=100, max_position_embeddings=32, vocab_size=101, initializer_range=0.2,
+        tie_word_embeddings=False, rms_norm_eps=1e-5, bos_token_id=0, eos_token_id=0)),
+}
+
+
+def fail(message):
+    print(f"check_transformers: {message}", file=sys.stderr)
+    sys.exit(1)
+
+
+def load(directory):
+    """The model of a directory, in float32. A parameter that the files lack, or have beyond what the model
+    has, or in another shape, is a failure: transformers itself would fill it with noise and warn."""
+    model, info = AutoModelForCausalLM.from_pretrained(
+        directory, dtype=torch.float32, local_files_only=True, output_loading_info=True)
+    for kind, names in info.items():
+        if names:
+            fail(f"{directory}: {kind}: {names}")
+    return model.eval()
+
+
+@torch.no_grad()
+def logits_of(model, tokens):
+    return model(tokens.long(), use_cache=False).logits.float()
+
+
+def compare(what, got, expected):
+    if got.shape != expected.shape:
+        fail(f"{what}: shape {tuple(got.shape)}, transformers has {tuple(expected.shape)}")
+    distance = (got - expected).abs().max().item()
+    print(f"{what}: largest difference {distance:.2e} (logits up to {expected.abs().max().item():.1f}), "
+          f"limit {TOLERANCE:.0e}")
+    if not distance <= TOLERANCE:
+        fail(f"{what}: differs by {distance:.2e}")
+
+
+def check(directory, path):
+    model = load(directory)
+    file = load_file(path)
+    for name, dtype in (("tokens", torch.int32), ("logits", torch.float32)):
+        if name not in file or file[name].dtype != dtype:
+            fail(f"{path}: no tensor '{name}' of {dtype}")
+    if os.path.exists(os.path.join(directory, "tokenizer.json")):
+        tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+        if len(tokenizer) > model.config.vocab_size:
+            fail(f"{directory}: tokenizer.json has {len(tokenizer)} tokens, the model {model.config.vocab_size}")
+    compare(directory, file["logits"], logits_of(model, file["tokens"]))
+
+
+def make(directory):
+    for i, (name, (model_class, config)) in enumerate(MODELS.items()):
+        torch.manual_seed(200 + i)
+        model = model_class(config).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                # Norms and biases start as ones and zeros, which would hide one that is not loaded.
+                if parameter.dim() == 1:
+                    parameter.add_(0.2 * torch.randn_like(parameter))
+        path = os.path.join(directory, name)
+        model.save_pretrained(path)
+        tokens = torch.randint(config.vocab_size, (2, 24), dtype=torch.int32)
+        logits = logits_of(model, tokens)
+        save_file({"tokens": tokens, "logits": logits.contiguous()}, path + ".logits.safetensors")
+        compare(path, logits, logits_of(load(path), tokens))
+
+
+def golden(directory):
+    for name in MODELS:
+        path = os.path.join(directory, name + ".safetensors")
+        with safe_open(path, "pt") as f:
+            said = f.metadata()
+            tensors = {key: f.get_tensor(key) for key in f.keys()}
+        sizes = {key: int(said[key]) for key in
+                 ("layers", "heads", "kv_heads", "width", "mlp_width", "context", "vocab", "tied")}
+        if said["kind"] == "gpt2":
+            model = GPT2LMHeadModel(GPT2Config(
+                n_layer=sizes["layers"], n_head=sizes["heads"], n_embd=sizes["width"],
+                n_positions=sizes["context"], vocab_size=sizes["vocab"], resid_pdrop=0, embd_pdrop=0,
+                attn_pdrop=0, layer_norm_epsilon=float(said["norm_eps"]), bos_token_id=0, eos_token_id=0))
+            prefix = "transformer."
+        else:
+            model = LlamaForCausalLM(LlamaConfig(
+                num_hidden_layers=sizes["layers"], num_attention_heads=sizes["heads"],
+                num_key_value_heads=sizes["kv_heads"], hidden_size=sizes["width"],
+                intermediate_size=sizes["mlp_width"], max_position_embeddings=sizes["context"],
+                vocab_size=sizes["vocab"], tie_word_embeddings=bool(sizes["tied"]),
+                rms_norm_eps=float(said["norm_eps"]), bos_token_id=0, eos_token_id=0,
+                rope_parameters={"rope_type": "default", "rope_theta": float(said["rope_theta"])}))
+            prefix = ""
+        weights = {prefix + key[len("weights."):]: tensor for key, tensor in tensors.items()
+                   if key.startswith("weights.")}
+        parameters = dict(model.named_parameters())
+        if set(parameters) != set(weights):
+            fail(f"{path}: other parameters than transformers: {sorted(set(parameters) ^ set(weights))}")
+        with torch.no_grad():
+            for key, parameter in parameters.items():
+                parameter.copy_(weights[key])
+        logits = model(tensors["tokens"].long(), use_cache=False).logits
+        compare(path, tensors["logits"], logits.detach())
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tensors["targets"].flatten().long(),
+                                                 ignore_index=-1)
+        loss.backward()
+        for key, parameter in parameters.items():
+            expected = tensors["grad." + key[len(prefix):]]
+            distance = ((parameter.grad - expected).norm() / expected.norm()).item()
+            if not distance <= TOLERANCE:
+                fail(f"{path}: gradient of {key} differs by {distance:.2e}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="checkpoints of banyan and transformers read each other")
+    commands = parser.add_subparsers(dest="command", required=True)
+    sub = commands.add_parser("check")
+    sub.add_argument("directory", metavar="DIR")
+    sub.add_argument("logits", metavar="LOGITS")
+    for command in ("make", "golden"):
+        commands.add_parser(command).add_argument("directory", metavar="DIR")
+    arguments = parser.parse_args()
+    if arguments.command == "check":
+        check(arguments.directory, arguments.logits)
+    elif arguments.command == "make":
+        make(arguments.directory)
+    else:
+        golden(arguments.directory)
+
+
+if __name__ == "__main__":
+    main()
