@@ -1,0 +1,156 @@
+#include "device/cpu/cpu.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Declares the kernels of table.inc, then lists them. */
+#define BY__REFERENCE(name) extern const by__kernel by__kernel_##name##_reference;
+#define BY__EVERY(name)     extern const by__kernel by__kernel_##name;
+#if defined(__x86_64__)
+#define BY__LEVELS(name)                                                                           \
+    extern const by__kernel by__kernel_##name##_baseline;                                          \
+    extern const by__kernel by__kernel_##name##_avx2;                                              \
+    extern const by__kernel by__kernel_##name##_avx512;
+#else
+#define BY__LEVELS(name) extern const by__kernel by__kernel_##name##_baseline;
+#endif
+#include "device/cpu/table.inc"
+#undef BY__REFERENCE
+#undef BY__EVERY
+#undef BY__LEVELS
+
+typedef struct table_row {
+    by__isa lowest;
+    by__isa highest;
+    const by__kernel *kernel;
+} table_row;
+
+#define BY__REFERENCE(name) {BY__ISA_REFERENCE, BY__ISA_REFERENCE, &by__kernel_##name##_reference},
+#define BY__EVERY(name)     {BY__ISA_BASELINE, BY__ISA_AVX512, &by__kernel_##name},
+#if defined(__x86_64__)
+#define BY__LEVELS(name)                                                                           \
+    {BY__ISA_BASELINE, BY__ISA_BASELINE, &by__kernel_##name##_baseline},                           \
+        {BY__ISA_AVX2, BY__ISA_AVX2, &by__kernel_##name##_avx2},                                   \
+        {BY__ISA_AVX512, BY__ISA_AVX512, &by__kernel_##name##_avx512},
+#else
+#define BY__LEVELS(name) {BY__ISA_BASELINE, BY__ISA_BASELINE, &by__kernel_##name##_baseline},
+#endif
+static const table_row table[] = {
+#include "device/cpu/table.inc"
+};
+
+static const char *const isa_names[BY__ISA_COUNT] = {"reference", "baseline", "avx2", "avx512"};
+
+const char *by__isa_name(by__isa isa)
+{
+    return (unsigned)isa < BY__ISA_COUNT ? isa_names[isa] : "?";
+}
+
+/* The features must cover the flags in cmake/kernels.cmake. Every processor that has these has the
+ * rest of x86-64-v3 and v4 too. The builtin also asks whether the system saves the wide registers.
+ */
+by__isa by__cpu_best_isa(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+        !__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("bmi2")) {
+        return BY__ISA_BASELINE;
+    }
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl") ||
+        !__builtin_cpu_supports("avx512cd") || !__builtin_cpu_supports("avx512bf16")) {
+        return BY__ISA_AVX2;
+    }
+    return BY__ISA_AVX512;
+#else
+    return BY__ISA_BASELINE;
+#endif
+}
+
+by_status by__cpu_isa(by__isa *out, by_error *error)
+{
+    by__isa best = by__cpu_best_isa();
+    const char *cap = getenv("BANYAN_ISA");
+    if (cap == NULL || cap[0] == '\0' || strcmp(cap, "native") == 0) {
+        *out = best;
+        return BY_OK;
+    }
+    for (int i = 0; i < BY__ISA_COUNT; i++) {
+        if (strcmp(cap, isa_names[i]) == 0) {
+            *out = (by__isa)i < best ? (by__isa)i : best;
+            return BY_OK;
+        }
+    }
+    return by_error_set(error, BY_EARG,
+                        "BANYAN_ISA is '%s'; one of reference, baseline, avx2, avx512, native",
+                        cap);
+}
+
+const by__kernel *by__cpu_kernel_at(const by__call *call, by__isa isa)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(table); i++) {
+        const by__kernel *kernel = table[i].kernel;
+        if (kernel->op == call->op && isa >= table[i].lowest && isa <= table[i].highest &&
+            (kernel->supports == NULL || kernel->supports(call))) {
+            return kernel;
+        }
+    }
+    return NULL;
+}
+
+by_status by__cpu_kernel(const by__kernel **out, const by__call *call, by__isa isa, by_error *error)
+{
+    for (int level = (int)isa; level >= BY__ISA_REFERENCE; level--) {
+        const by__kernel *kernel = by__cpu_kernel_at(call, (by__isa)level);
+        if (kernel != NULL) {
+            *out = kernel;
+            return BY_OK;
+        }
+    }
+    char dtypes[64] = "";
+    size_t used = 0;
+    for (int i = 0; i < call->input_count && used + 8 < sizeof dtypes; i++) {
+        used +=
+            (size_t)snprintf(dtypes + used, sizeof dtypes - used, "%s%s", i == 0 ? "" : ", ",
+                             by__present(&call->in[i]) ? by_dtype_name(call->in[i].dtype) : "-");
+    }
+    return by_error_set(error, BY_EDEVICE, "the CPU has no kernel for %s on (%s)",
+                        by_op_name(call->op), dtypes);
+}
+
+/* Waking the team costs about as much as one core needs for this many elements. */
+#define SERIAL_ELEMENTS 32768
+
+void by__parallel(const by__call *call, int64_t count, int64_t grain, int64_t elements,
+                  by__range_fn *fn)
+{
+    int64_t ranges = by__ceil_div(count, grain);
+    if (call->threads <= 1 || ranges <= 1 || elements < SERIAL_ELEMENTS) {
+        for (int64_t i = 0; i < ranges; i++) {
+            fn(call, i * grain, by__min_i64(count, (i + 1) * grain));
+        }
+        return;
+    }
+#pragma omp parallel for schedule(static) num_threads(call->threads)
+    for (int64_t i = 0; i < ranges; i++) {
+        fn(call, i * grain, by__min_i64(count, (i + 1) * grain));
+    }
+}
+
+float by__rope_frequency(float theta, int64_t i, int64_t width)
+{
+    return 1.0f / powf(theta, (float)(2 * i) / (float)width);
+}
+
+by__dropout by__dropout_setup(const by__call *call)
+{
+    uint32_t rng[4];
+    memcpy(rng, call->in[1].data, sizeof rng);
+    by__dropout dropout = {.step = rng[2], .first_sample = rng[3]};
+    by__philox_key(dropout.key, (uint64_t)rng[1] << 32 | rng[0], call->attrs.stream);
+    dropout.threshold = (uint32_t)ceilf(call->attrs.p * 16777216.0f);
+    dropout.scale = call->attrs.p < 1.0f ? 1.0f / (1.0f - call->attrs.p) : 0.0f;
+    return dropout;
+}

@@ -1,0 +1,115 @@
+/* cpu: the CPU device. Its kernels, how they are registered, and what they share.
+ *
+ * A kernel is one `const by__kernel` object named by__kernel_NAME[_LEVEL] and one line in
+ * table.inc: BY__REFERENCE(name)  by__kernel_NAME_reference, in reference_*.c: plain C, one thread,
+ * double accumulation, every dtype and shape. BY__LEVELS(name)     by__kernel_NAME_baseline, _avx2,
+ * _avx512, from one source in kernels/ that is compiled once a level; written there as
+ *                            BY__KERNEL(add) = {BY_OP_ADD, BY__KERNEL_NAME("add"), supports, ...};
+ *   BY__EVERY(name)      by__kernel_NAME, in any other file here: it picks its instructions itself
+ *                        (a library such as oneDNN) and stands at every level from baseline up.
+ * At a level the first line whose op and `supports` accept the call is taken, so a specialised
+ * kernel stands above the general one. Several kernels may share an op.
+ *
+ * In place. The executor may give output 0 the memory of an input; it must be the same address,
+ * dtype and shape, never a part. Every kernel of the op at every level is right for these inputs,
+ * and for no others: ADD, SUB, MUL     a, or b of a's shape          SCALE, UNARY, DROPOUT, ROPE,
+ * POSITION   x UNARY_GRAD        x, dy                         LAYER_NORM, RMS_NORM x SWIGLU gate,
+ * up                      LAYER_NORM_GRAD, RMS_NORM_GRAD          x, dy, add EMBEDDING_GRAD    base
+ * SWIGLU_GRAD's two outputs may lie on any two of gate, up and dy.
+ *
+ * Ids and targets out of range read and write nothing: an embedding row of zeros, no gradient, no
+ * loss.
+ *
+ * Never put here: anything that a kernel does not need, allocation in `run`, state outside
+ * by__call.
+ */
+#ifndef BY_DEVICE_CPU_CPU_H
+#define BY_DEVICE_CPU_CPU_H
+
+#include "base/base.h"
+#include "device/device.h"
+
+#define BY__JOIN_(a, b) a##_##b
+#define BY__JOIN(a, b)  BY__JOIN_(a, b)
+#define BY__TEXT_(a)    #a
+#define BY__TEXT(a)     BY__TEXT_(a)
+/* Names in kernels/: BY_ISA is the level that the file is being compiled for. */
+#define BY__AT_LEVEL(name)    BY__JOIN(name, BY_ISA)
+#define BY__KERNEL(name)      const by__kernel BY__AT_LEVEL(by__kernel_##name)
+#define BY__KERNEL_NAME(name) name " " BY__TEXT(BY_ISA)
+
+static inline bool by__present(const by__tensor *tensor)
+{
+    return tensor->shape.rank >= 0;
+}
+
+static inline int64_t by__count(const by__tensor *tensor)
+{
+    return by_shape_count(&tensor->shape);
+}
+
+/* [..., C] as R rows of C columns; a scalar is one row of one. */
+static inline int64_t by__columns(const by__tensor *tensor)
+{
+    return tensor->shape.rank == 0 ? 1 : tensor->shape.dim[tensor->shape.rank - 1];
+}
+
+static inline int64_t by__rows(const by__tensor *tensor)
+{
+    int64_t columns = by__columns(tensor);
+    return columns == 0 ? 0 : by__count(tensor) / columns;
+}
+
+static inline bool by__is_act(const by__tensor *tensor)
+{
+    return tensor->dtype == BY_F32 || tensor->dtype == BY_BF16;
+}
+
+static inline int64_t by__min_i64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t by__ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Computes [begin, end) of whatever the kernel counts: elements, rows, columns. */
+typedef void by__range_fn(const by__call *call, int64_t begin, int64_t end);
+
+/* Calls fn for [0, grain), [grain, 2 grain), ... up to count, on call->threads threads, each on a
+ * run of neighbouring ranges. A call that touches few `elements` stays on the calling thread, where
+ * it is faster. The ranges depend on count and grain alone, so begin / grain names a partial sum.
+ */
+void by__parallel(const by__call *call, int64_t count, int64_t grain, int64_t elements,
+                  by__range_fn *fn);
+
+/* Rotary embedding as Hugging Face computes it: all in f32, 1 / theta^(2i / D) for i < D / 2; the
+ * angle is the f32 product of the position and this. */
+float by__rope_frequency(float theta, int64_t i, int64_t width);
+
+/* Dropout. The bits of element `place` of a sample are word (place % 64) / 16 of the Philox block
+ * with the counter below, so that sixteen neighbours come from sixteen blocks and any vector width
+ * can make them without a shuffle. An element is kept when its 24 upper bits reach the threshold.
+ */
+typedef struct by__dropout {
+    uint32_t key[2];
+    uint32_t step;
+    uint32_t first_sample;
+    uint32_t threshold; /* ceil(p * 2^24) */
+    float scale;        /* 1 / (1 - p), 0 when p is 1 */
+} by__dropout;
+
+by__dropout by__dropout_setup(const by__call *call);
+static inline void by__dropout_counter(uint32_t counter[4], const by__dropout *dropout,
+                                       uint32_t sample, int64_t place)
+{
+    uint64_t block = (uint64_t)place / 64 * 16 + (uint64_t)place % 16;
+    counter[0] = (uint32_t)block;
+    counter[1] = (uint32_t)(block >> 32);
+    counter[2] = dropout->first_sample + sample;
+    counter[3] = dropout->step;
+}
+
+#endif

@@ -1,0 +1,233 @@
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "device/cpu/reference.h"
+
+/* Where one of q, k, v lies: in a tensor of its own or in its part of the packed one.
+ * Element (b, t, head, d) is at (b * T + t) * stride + offset + head * D + d. */
+typedef struct view {
+    const by__tensor *tensor;
+    int64_t stride;
+    int64_t offset;
+} view;
+
+typedef struct problem {
+    int64_t batch, length, heads, kv_heads, width;
+    double scale;
+} problem;
+
+static problem measure(const by__call *call, bool packed)
+{
+    const by__tensor *q = &call->in[0];
+    problem p = {q->shape.dim[0], q->shape.dim[1], call->attrs.heads, call->attrs.kv_heads, 0, 0.0};
+    p.width = by__columns(q) / (packed ? p.heads + 2 * p.kv_heads : p.heads);
+    p.scale = 1.0 / sqrt((double)p.width);
+    return p;
+}
+
+/* The views of (packed) or (q, k, v), for the inputs and for the gradients alike. */
+static void make_views(view views[3], const by__tensor *tensors, bool packed, const problem *p)
+{
+    int64_t heads[3] = {p->heads, p->kv_heads, p->kv_heads};
+    int64_t offset = 0;
+    for (int i = 0; i < 3; i++) {
+        const by__tensor *tensor = packed ? &tensors[0] : &tensors[i];
+        views[i] = (view){tensor, by__columns(tensor), packed ? offset : 0};
+        offset += heads[i] * p->width;
+    }
+}
+
+static int64_t place(const view *v, const problem *p, int64_t b, int64_t t, int64_t head)
+{
+    return (b * p->length + t) * v->stride + v->offset + head * p->width;
+}
+
+static double dot(const by__tensor *a, int64_t at, const by__tensor *b, int64_t bt, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += by__get(a, at + i) * by__get(b, bt + i);
+    }
+    return sum;
+}
+
+/* Turns `count` scores into probabilities; returns the logarithm of the sum of their exponentials.
+ */
+static double softmax(double *scores, int64_t count)
+{
+    double highest = scores[0];
+    for (int64_t i = 1; i < count; i++) {
+        highest = scores[i] > highest ? scores[i] : highest;
+    }
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        sum += exp(scores[i] - highest);
+    }
+    double lse = highest + log(sum);
+    for (int64_t i = 0; i < count; i++) {
+        scores[i] = exp(scores[i] - lse);
+    }
+    return lse;
+}
+
+static by_status prepare_attention(by__call *call, by_error *error)
+{
+    return by__reference_work(call, call->in[0].shape.dim[1], error);
+}
+
+static by_status run_attention(const by__call *call)
+{
+    bool packed = call->input_count == 1;
+    problem p = measure(call, packed);
+    view in[3];
+    make_views(in, call->in, packed, &p);
+    double *scores = call->work;
+    for (int64_t b = 0; b < p.batch; b++) {
+        for (int64_t head = 0; head < p.heads; head++) {
+            int64_t kv = head / (p.heads / p.kv_heads);
+            for (int64_t t = 0; t < p.length; t++) {
+                int64_t q = place(&in[0], &p, b, t, head);
+                for (int64_t s = 0; s <= t; s++) {
+                    int64_t k = place(&in[1], &p, b, s, kv);
+                    scores[s] = dot(in[0].tensor, q, in[1].tensor, k, p.width) * p.scale;
+                }
+                double lse = softmax(scores, t + 1);
+                by__set(&call->out[1], (b * p.heads + head) * p.length + t, lse);
+                for (int64_t d = 0; d < p.width; d++) {
+                    double sum = 0.0;
+                    for (int64_t s = 0; s <= t; s++) {
+                        sum += scores[s] * by__get(in[2].tensor, place(&in[2], &p, b, s, kv) + d);
+                    }
+                    by__set(&call->out[0], ((b * p.length + t) * p.heads + head) * p.width + d,
+                            sum);
+                }
+            }
+        }
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_ATTENTION, attention, prepare_attention, run_attention);
+
+static by_status prepare_attention_grad(by__call *call, by_error *error)
+{
+    problem p = measure(call, call->input_count == 4);
+    return by__reference_work(call, (2 * p.length + 1) * p.width, error);
+}
+
+/* Of one query: with P its probabilities and delta = dy . y,
+ *   dv[s] += P[s] dy,   ds = P[s] (dy . v[s] - delta) scale,   dq += ds k[s],   dk[s] += ds q. */
+static void query_grad(const by__call *call, const view in[3], const problem *p, int64_t b,
+                       int64_t t, int64_t head, double *dq, double *dk, double *dv)
+{
+    const by__tensor *y = &call->in[call->input_count - 3];
+    const by__tensor *lse = &call->in[call->input_count - 2];
+    const by__tensor *dy = &call->in[call->input_count - 1];
+    int64_t n = p->width;
+    int64_t kv = head / (p->heads / p->kv_heads);
+    int64_t row = ((b * p->length + t) * p->heads + head) * n;
+    int64_t q = place(&in[0], p, b, t, head);
+    double delta = dot(dy, row, y, row, n);
+    double total = by__get(lse, (b * p->heads + head) * p->length + t);
+    memset(dq, 0, (size_t)n * sizeof(double));
+    for (int64_t s = 0; s <= t; s++) {
+        int64_t k = place(&in[1], p, b, s, kv);
+        int64_t v = place(&in[2], p, b, s, kv);
+        double probability = exp(dot(in[0].tensor, q, in[1].tensor, k, n) * p->scale - total);
+        double ds = probability * (dot(dy, row, in[2].tensor, v, n) - delta) * p->scale;
+        for (int64_t d = 0; d < n; d++) {
+            dv[s * n + d] += probability * by__get(dy, row + d);
+            dk[s * n + d] += ds * by__get(in[0].tensor, q + d);
+            dq[d] += ds * by__get(in[1].tensor, k + d);
+        }
+    }
+}
+
+static by_status run_attention_grad(const by__call *call)
+{
+    bool packed = call->input_count == 4;
+    problem p = measure(call, packed);
+    view in[3];
+    view out[3];
+    make_views(in, call->in, packed, &p);
+    make_views(out, call->out, packed, &p);
+    int64_t group = p.heads / p.kv_heads;
+    int64_t size = p.length * p.width;
+    double *dk = call->work;
+    double *dv = dk + size;
+    double *dq = dv + size;
+    for (int64_t b = 0; b < p.batch; b++) {
+        for (int64_t kv = 0; kv < p.kv_heads; kv++) {
+            memset(dk, 0, 2 * (size_t)size * sizeof(double));
+            for (int64_t i = 0; i < group * p.length; i++) {
+                int64_t head = kv * group + i / p.length;
+                int64_t t = i % p.length;
+                query_grad(call, in, &p, b, t, head, dq, dk, dv);
+                for (int64_t d = 0; d < p.width; d++) {
+                    by__set(out[0].tensor, place(&out[0], &p, b, t, head) + d, dq[d]);
+                }
+            }
+            for (int64_t i = 0; i < size; i++) {
+                int64_t t = i / p.width;
+                int64_t d = i % p.width;
+                by__set(out[1].tensor, place(&out[1], &p, b, t, kv) + d, dk[i]);
+                by__set(out[2].tensor, place(&out[2], &p, b, t, kv) + d, dv[i]);
+            }
+        }
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_ATTENTION_GRAD, attention_grad, prepare_attention_grad,
+                     run_attention_grad);
+
+static by_status prepare_cached_attention(by__call *call, by_error *error)
+{
+    return by__reference_work(call, call->in[call->input_count - 2].shape.dim[2], error);
+}
+
+static by_status run_cached_attention(const by__call *call)
+{
+    bool packed = call->input_count == 4;
+    problem p = measure(call, packed);
+    view in[3];
+    make_views(in, call->in, packed, &p);
+    const by__tensor *caches = &call->in[call->input_count - 3]; /* k, then v */
+    int64_t slots = caches[0].shape.dim[2];
+    int64_t position = by__id(&call->in[call->input_count - 1], 0);
+    assert(position >= 0 && position + p.length <= slots);
+    double *scores = call->work;
+    for (int64_t i = 0; i < p.batch * p.kv_heads * p.length * p.width; i++) {
+        int64_t d = i % p.width;
+        int64_t t = i / p.width % p.length;
+        int64_t kv = i / p.width / p.length % p.kv_heads;
+        int64_t b = i / p.width / p.length / p.kv_heads;
+        int64_t slot = ((b * p.kv_heads + kv) * slots + position + t) * p.width + d;
+        by__set(&caches[0], slot, by__get(in[1].tensor, place(&in[1], &p, b, t, kv) + d));
+        by__set(&caches[1], slot, by__get(in[2].tensor, place(&in[2], &p, b, t, kv) + d));
+    }
+    for (int64_t i = 0; i < p.batch * p.heads * p.length; i++) {
+        int64_t t = i % p.length;
+        int64_t head = i / p.length % p.heads;
+        int64_t b = i / p.length / p.heads;
+        int64_t cache = (b * p.kv_heads + head / (p.heads / p.kv_heads)) * slots * p.width;
+        int64_t q = place(&in[0], &p, b, t, head);
+        int64_t count = position + t + 1;
+        for (int64_t s = 0; s < count; s++) {
+            scores[s] = dot(in[0].tensor, q, &caches[0], cache + s * p.width, p.width) * p.scale;
+        }
+        (void)softmax(scores, count);
+        for (int64_t d = 0; d < p.width; d++) {
+            double sum = 0.0;
+            for (int64_t s = 0; s < count; s++) {
+                sum += scores[s] * by__get(&caches[1], cache + s * p.width + d);
+            }
+            by__set(&call->out[0], ((b * p.length + t) * p.heads + head) * p.width + d, sum);
+        }
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_CACHED_ATTENTION, cached_attention, prepare_cached_attention,
+                     run_cached_attention);

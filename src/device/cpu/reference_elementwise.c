@@ -1,0 +1,186 @@
+#include <math.h>
+#include <string.h>
+
+#include "device/cpu/reference.h"
+
+static by_status run_binary(const by__call *call)
+{
+    const by__tensor *a = &call->in[0];
+    const by__tensor *b = &call->in[1];
+    int64_t count = by__count(a);
+    int64_t period = by__count(b);
+    for (int64_t i = 0; i < count; i++) {
+        double x = by__get(a, i);
+        double y = by__get(b, i % period);
+        double z = call->op == BY_OP_ADD ? x + y : call->op == BY_OP_SUB ? x - y : x * y;
+        by__set(&call->out[0], i, z);
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_ADD, add, NULL, run_binary);
+BY__REFERENCE_KERNEL(BY_OP_SUB, sub, NULL, run_binary);
+BY__REFERENCE_KERNEL(BY_OP_MUL, mul, NULL, run_binary);
+
+static by_status run_scale(const by__call *call)
+{
+    double s = by__get(&call->in[1], 0);
+    for (int64_t i = 0, count = by__count(&call->in[0]); i < count; i++) {
+        by__set(&call->out[0], i, by__get(&call->in[0], i) * s);
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_SCALE, scale, NULL, run_scale);
+
+static by_status run_cast(const by__call *call)
+{
+    for (int64_t i = 0, count = by__count(&call->in[0]); i < count; i++) {
+        by__set(&call->out[0], i, by__get(&call->in[0], i));
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_CAST, cast, NULL, run_cast);
+
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+/* 0.5 (1 + tanh(u)) is sigmoid(2u), which does not cancel. */
+static double gelu_argument(double x)
+{
+    return 2.0 * sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x);
+}
+
+static double apply(by_function function, double x)
+{
+    switch (function) {
+    case BY_FN_GELU:
+        return x * sigmoid(gelu_argument(x));
+    case BY_FN_SILU:
+        return x * sigmoid(x);
+    case BY_FN_RELU:
+        return x > 0.0 ? x : 0.0;
+    case BY_FN_TANH:
+        return tanh(x);
+    default:
+        return sigmoid(x);
+    }
+}
+
+static double derivative(by_function function, double x)
+{
+    double s = sigmoid(function == BY_FN_GELU ? gelu_argument(x) : x);
+    switch (function) {
+    case BY_FN_GELU: {
+        double slope = 2.0 * sqrt(2.0 / M_PI) * (1.0 + 3.0 * 0.044715 * x * x);
+        return s + x * s * (1.0 - s) * slope;
+    }
+    case BY_FN_SILU:
+        return s * (1.0 + x * (1.0 - s));
+    case BY_FN_RELU:
+        return x > 0.0 ? 1.0 : 0.0;
+    case BY_FN_TANH:
+        return 1.0 - tanh(x) * tanh(x);
+    default:
+        return s * (1.0 - s);
+    }
+}
+
+static by_status run_unary(const by__call *call)
+{
+    for (int64_t i = 0, count = by__count(&call->in[0]); i < count; i++) {
+        by__set(&call->out[0], i, apply(call->attrs.function, by__get(&call->in[0], i)));
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_UNARY, unary, NULL, run_unary);
+
+static by_status run_unary_grad(const by__call *call)
+{
+    for (int64_t i = 0, count = by__count(&call->in[0]); i < count; i++) {
+        double slope = derivative(call->attrs.function, by__get(&call->in[0], i));
+        by__set(&call->out[0], i, by__get(&call->in[1], i) * slope);
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_UNARY_GRAD, unary_grad, NULL, run_unary_grad);
+
+static by_status run_swiglu(const by__call *call)
+{
+    for (int64_t i = 0, count = by__count(&call->in[0]); i < count; i++) {
+        double gate = by__get(&call->in[0], i);
+        by__set(&call->out[0], i, apply(BY_FN_SILU, gate) * by__get(&call->in[1], i));
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_SWIGLU, swiglu, NULL, run_swiglu);
+
+static by_status run_swiglu_grad(const by__call *call)
+{
+    for (int64_t i = 0, count = by__count(&call->in[0]); i < count; i++) {
+        double gate = by__get(&call->in[0], i);
+        double up = by__get(&call->in[1], i);
+        double dy = by__get(&call->in[2], i);
+        by__set(&call->out[0], i, dy * up * derivative(BY_FN_SILU, gate));
+        by__set(&call->out[1], i, dy * apply(BY_FN_SILU, gate));
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_SWIGLU_GRAD, swiglu_grad, NULL, run_swiglu_grad);
+
+static by_status run_dropout(const by__call *call)
+{
+    by__dropout dropout = by__dropout_setup(call);
+    const by__tensor *x = &call->in[0];
+    int64_t samples = x->shape.rank == 0 ? 1 : x->shape.dim[0];
+    int64_t size = samples == 0 ? 0 : by__count(x) / samples;
+    for (int64_t sample = 0; sample < samples; sample++) {
+        for (int64_t place = 0; place < size; place++) {
+            uint32_t counter[4];
+            uint32_t bits[4];
+            by__dropout_counter(counter, &dropout, (uint32_t)sample, place);
+            by__philox(bits, dropout.key, counter);
+            bool kept = by__unit_float(bits[place % 64 / 16]) >= call->attrs.p;
+            int64_t i = sample * size + place;
+            double value = kept ? by__get(x, i) / (1.0 - (double)call->attrs.p) : 0.0;
+            by__set(&call->out[0], i, value);
+        }
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_DROPOUT, dropout, NULL, run_dropout);
+
+/* Each pair (i, i + D/2) of a head is turned by position * frequency(i). */
+static by_status run_rope(const by__call *call)
+{
+    const by__tensor *x = &call->in[0];
+    int64_t length = x->shape.dim[1];
+    int64_t half = by__columns(x) / call->attrs.heads / 2;
+    bool at = call->input_count > 1 && by__present(&call->in[1]);
+    int64_t first = at ? by__id(&call->in[1], 0) : 0;
+    for (int64_t row = 0, rows = by__rows(x); row < rows; row++) {
+        for (int64_t pair = 0; pair < call->attrs.heads * half; pair++) {
+            int64_t i = pair % half;
+            int64_t place = row * by__columns(x) + pair / half * 2 * half + i;
+            float angle =
+                (float)(first + row % length) * by__rope_frequency(call->attrs.theta, i, 2 * half);
+            double c = cos((double)angle);
+            double s = call->attrs.inverse ? -sin((double)angle) : sin((double)angle);
+            double low = by__get(x, place);
+            double high = by__get(x, place + half);
+            by__set(&call->out[0], place, low * c - high * s);
+            by__set(&call->out[0], place + half, high * c + low * s);
+        }
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_ROPE, rope, NULL, run_rope);

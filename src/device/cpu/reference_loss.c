@@ -1,0 +1,132 @@
+#include <math.h>
+#include <string.h>
+
+#include "device/cpu/reference.h"
+
+static double logit(const by__call *call, int64_t row, int64_t v)
+{
+    int64_t columns = by__columns(&call->in[0]);
+    double sum = 0.0;
+    for (int64_t i = 0; i < columns; i++) {
+        sum += by__get(&call->in[0], row * columns + i) * by__get(&call->in[1], v * columns + i);
+    }
+    return sum;
+}
+
+static bool counts(const by__call *call, int64_t row)
+{
+    int32_t target = by__id(&call->in[2], row);
+    return target >= 0 && target < by__rows(&call->in[1]);
+}
+
+/* lse[R] of all rows; logits is scratch of V. Returns the loss. */
+static double forward(const by__call *call, double *lse, double *logits)
+{
+    int64_t vocabulary = by__rows(&call->in[1]);
+    double loss = 0.0;
+    for (int64_t row = 0, rows = by__rows(&call->in[0]); row < rows; row++) {
+        double highest = -INFINITY;
+        for (int64_t v = 0; v < vocabulary; v++) {
+            logits[v] = logit(call, row, v);
+            highest = logits[v] > highest ? logits[v] : highest;
+        }
+        double sum = 0.0;
+        for (int64_t v = 0; v < vocabulary; v++) {
+            sum += exp(logits[v] - highest);
+        }
+        lse[row] = highest + log(sum);
+        if (counts(call, row)) {
+            loss += lse[row] - logits[by__id(&call->in[2], row)];
+        }
+    }
+    return loss;
+}
+
+/* d loss / d logit = (softmax - one hot) * dloss, computed where it is used and never stored. */
+static double logit_grad(const by__call *call, const double *lse, double dloss, int64_t row,
+                         int64_t v)
+{
+    if (!counts(call, row)) {
+        return 0.0;
+    }
+    double hot = by__id(&call->in[2], row) == v ? 1.0 : 0.0;
+    return (exp(logit(call, row, v) - lse[row]) - hot) * dloss;
+}
+
+/* sum is scratch of C. */
+static void backward(const by__call *call, const double *lse, double dloss, const by__tensor *dx,
+                     const by__tensor *dw, double *sum)
+{
+    const by__tensor *x = &call->in[0];
+    const by__tensor *w = &call->in[1];
+    int64_t columns = by__columns(x);
+    int64_t rows = by__rows(x);
+    int64_t vocabulary = by__rows(w);
+    for (int64_t v = 0; v < vocabulary; v++) {
+        memset(sum, 0, (size_t)columns * sizeof(double));
+        for (int64_t row = 0; row < rows; row++) {
+            double d = logit_grad(call, lse, dloss, row, v);
+            for (int64_t i = 0; i < columns; i++) {
+                sum[i] += d * by__get(x, row * columns + i);
+            }
+        }
+        for (int64_t i = 0; i < columns; i++) {
+            by__set(dw, v * columns + i, sum[i]);
+        }
+    }
+    for (int64_t row = 0; row < rows; row++) {
+        memset(sum, 0, (size_t)columns * sizeof(double));
+        for (int64_t v = 0; v < vocabulary; v++) {
+            double d = logit_grad(call, lse, dloss, row, v);
+            for (int64_t i = 0; i < columns; i++) {
+                sum[i] += d * by__get(w, v * columns + i);
+            }
+        }
+        for (int64_t i = 0; i < columns; i++) {
+            by__set(dx, row * columns + i, sum[i]);
+        }
+    }
+}
+
+static by_status prepare_loss(by__call *call, by_error *error)
+{
+    const by__tensor *w = &call->in[1];
+    return by__reference_work(call, by__rows(&call->in[0]) + by__rows(w) + by__columns(w), error);
+}
+
+static by_status run_loss(const by__call *call)
+{
+    int64_t rows = by__rows(&call->in[0]);
+    double *lse = call->work;
+    by__set(&call->out[0], 0, forward(call, lse, lse + rows));
+    for (int64_t row = 0; row < rows; row++) {
+        by__set(&call->out[1], row, lse[row]);
+    }
+    return BY_OK;
+}
+
+static by_status run_loss_grad(const by__call *call)
+{
+    int64_t rows = by__rows(&call->in[0]);
+    double *lse = call->work;
+    for (int64_t row = 0; row < rows; row++) {
+        lse[row] = by__get(&call->in[3], row);
+    }
+    backward(call, lse, by__get(&call->in[4], 0), &call->out[0], &call->out[1], lse + rows);
+    return BY_OK;
+}
+
+static by_status run_loss_train(const by__call *call)
+{
+    int64_t rows = by__rows(&call->in[0]);
+    double *lse = call->work;
+    by__set(&call->out[0], 0, forward(call, lse, lse + rows));
+    backward(call, lse, by__get(&call->in[3], 0), &call->out[1], &call->out[2], lse + rows);
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY, linear_cross_entropy, prepare_loss, run_loss);
+BY__REFERENCE_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_GRAD, linear_cross_entropy_grad, prepare_loss,
+                     run_loss_grad);
+BY__REFERENCE_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_TRAIN, linear_cross_entropy_train, prepare_loss,
+                     run_loss_train);

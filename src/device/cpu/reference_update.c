@@ -1,0 +1,60 @@
+#include <math.h>
+
+#include "device/cpu/reference.h"
+
+static by_status run_sum_squares(const by__call *call)
+{
+    double sum = 0.0;
+    for (int64_t i = 0, count = by__count(&call->in[0]); i < count; i++) {
+        sum += by__get(&call->in[0], i) * by__get(&call->in[0], i);
+    }
+    by__set(&call->out[0], 0, sum);
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_SUM_SQUARES, sum_squares, NULL, run_sum_squares);
+
+static by_status run_clip_scale(const by__call *call)
+{
+    double sum = 0.0;
+    for (int i = 0; i < call->input_count; i++) {
+        sum += by__get(&call->in[i], 0);
+    }
+    double norm = sqrt(sum);
+    double scale = call->attrs.clip == 0.0f ? 1.0 : (double)call->attrs.clip / (norm + 1e-6);
+    by__set(&call->out[0], 0, norm);
+    by__set(&call->out[1], 0, scale > 1.0 ? 1.0 : scale);
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_CLIP_SCALE, clip_scale, NULL, run_clip_scale);
+
+/* Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019, algorithm 2. */
+static by_status run_adamw(const by__call *call)
+{
+    const by__tensor *p = &call->in[0];
+    const by__tensor *m = &call->in[2];
+    const by__tensor *v = &call->in[3];
+    const by__tensor *hyper = &call->in[4];
+    double beta1 = (double)call->attrs.beta1;
+    double beta2 = (double)call->attrs.beta2;
+    double rate = by__get(hyper, 0);
+    double scale = by__get(&call->in[5], 0);
+    for (int64_t i = 0, count = by__count(p); i < count; i++) {
+        double g = by__get(&call->in[1], i) * scale;
+        double first = beta1 * by__get(m, i) + (1.0 - beta1) * g;
+        double second = beta2 * by__get(v, i) + (1.0 - beta2) * g * g;
+        double decayed = by__get(p, i) * (1.0 - rate * (double)call->attrs.decay);
+        double step = first / by__get(hyper, 1) /
+                      (sqrt(second / by__get(hyper, 2)) + (double)call->attrs.eps);
+        by__set(p, i, decayed - rate * step);
+        by__set(m, i, first);
+        by__set(v, i, second);
+        if (call->output_count > 0 && by__present(&call->out[0])) {
+            by__set(&call->out[0], i, by__get(p, i));
+        }
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_ADAMW, adamw, NULL, run_adamw);
