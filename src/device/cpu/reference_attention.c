@@ -26,6 +26,12 @@ static problem measure(const by__call *call, bool packed)
     return p;
 }
 
+/* Of the `count` operands before the others: one is packed, or the second and third are absent. */
+static bool is_packed(const by__call *call, int count)
+{
+    return count == 1 || !by__present(&call->in[1]);
+}
+
 /* The views of (packed) or (q, k, v), for the inputs and for the gradients alike. */
 static void make_views(view views[3], const by__tensor *tensors, bool packed, const problem *p)
 {
@@ -78,7 +84,7 @@ static by_status prepare_attention(by__call *call, by_error *error)
 
 static by_status run_attention(const by__call *call)
 {
-    bool packed = call->input_count == 1;
+    bool packed = is_packed(call, call->input_count);
     problem p = measure(call, packed);
     view in[3];
     make_views(in, call->in, packed, &p);
@@ -112,7 +118,7 @@ BY__REFERENCE_KERNEL(BY_OP_ATTENTION, attention, prepare_attention, run_attentio
 
 static by_status prepare_attention_grad(by__call *call, by_error *error)
 {
-    problem p = measure(call, call->input_count == 4);
+    problem p = measure(call, is_packed(call, call->input_count - 3));
     return by__reference_work(call, (2 * p.length + 1) * p.width, error);
 }
 
@@ -146,7 +152,7 @@ static void query_grad(const by__call *call, const view in[3], const problem *p,
 
 static by_status run_attention_grad(const by__call *call)
 {
-    bool packed = call->input_count == 4;
+    bool packed = is_packed(call, call->input_count - 3);
     problem p = measure(call, packed);
     view in[3];
     view out[3];
@@ -189,7 +195,7 @@ static by_status prepare_cached_attention(by__call *call, by_error *error)
 
 static by_status run_cached_attention(const by__call *call)
 {
-    bool packed = call->input_count == 4;
+    bool packed = is_packed(call, call->input_count - 3);
     problem p = measure(call, packed);
     view in[3];
     make_views(in, call->in, packed, &p);
