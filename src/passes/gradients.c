@@ -1,0 +1,147 @@
+#include <stdlib.h>
+
+#include "passes/passes.h"
+
+typedef struct backward {
+    by_graph *graph;
+    by_value *gradient; /* of each forward value; BY_NONE where none has come yet */
+    bool *needed;       /* values that a parameter reaches */
+} backward;
+
+/* A value needs a gradient when a parameter feeds it. */
+static void mark_needed(const by_graph *graph, bool *needed)
+{
+    for (size_t v = 0; v < graph->value_count; v++) {
+        needed[v] = graph->values[v].role == BY_ROLE_PARAMETER;
+    }
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        bool any = false;
+        for (int i = 0; i < node->input_count; i++) {
+            any = any || (node->in[i] != BY_NONE && needed[node->in[i]]);
+        }
+        for (int i = 0; i < node->output_count; i++) {
+            if (node->out[i] != BY_NONE) {
+                needed[node->out[i]] = any;
+            }
+        }
+    }
+}
+
+/* Adds one contribution to the gradient of a value. */
+static void accumulate(backward *b, by_value value, by_value contribution)
+{
+    if (contribution == BY_NONE || !b->needed[value]) {
+        return;
+    }
+    by_value sum = b->gradient[value];
+    b->gradient[value] = sum == BY_NONE ? contribution : by_add(b->graph, sum, contribution);
+}
+
+/* The node and its operands are copied: adding nodes may move the arrays. */
+static by_status differentiate_node(backward *b, size_t n, by_error *error)
+{
+    by__node node = b->graph->nodes[n];
+    const by__op_row *row = by__op_row_of(node.op);
+    by_value dout[BY_MAX_OUTPUTS];
+    by_value *din;
+    bool flows = false;
+    for (int i = 0; i < node.output_count; i++) {
+        dout[i] = node.out[i] == BY_NONE ? BY_NONE : b->gradient[node.out[i]];
+        flows = flows || dout[i] != BY_NONE;
+    }
+    if (!flows) {
+        return BY_OK;
+    }
+    if (row->gradient == NULL || dout[0] == BY_NONE) {
+        return by_error_set(error, BY_EARG, "gradients: %s has no gradient%s", by_op_name(node.op),
+                            row->gradient == NULL ? "" : " through its statistics");
+    }
+    size_t room = (size_t)node.input_count > BY_MAX_OUTPUTS ? (size_t)node.input_count
+                                                            : BY_MAX_OUTPUTS;
+    BY_TRY(by__alloc((void **)&din, room, sizeof *din, "gradients", error));
+    for (int i = 0; i < node.input_count; i++) {
+        din[i] = BY_NONE;
+    }
+    by_graph_set_block(b->graph, node.block);
+    row->gradient(b->graph, &node, dout, din);
+    for (int i = 0; i < node.input_count; i++) {
+        if (node.in[i] != BY_NONE) {
+            accumulate(b, node.in[i], din[i]);
+        }
+    }
+    free(din);
+    return by_graph_check(b->graph, error);
+}
+
+/* Names the gradient of parameter v and gives it memory of its own. A gradient that is some other
+ * value's too (shared dy) is copied by a cast to f32, so that each parameter owns its buffer. */
+static by_status publish(backward *b, by_value v, by_error *error)
+{
+    by_graph *graph = b->graph;
+    const char *name = graph->values[v].name;
+    by_value gradient = b->gradient[v];
+    if (gradient == BY_NONE) {
+        return by_error_set(error, BY_EARG, "gradients: the loss does not depend on parameter '%s'",
+                            name);
+    }
+    const by__value *have = &graph->values[gradient];
+    if (have->role != BY_ROLE_ACTIVATION || have->dtype != BY_F32 || have->producer < 0) {
+        gradient = by_cast(graph, gradient, BY_F32);
+    }
+    by__text text = {0};
+    char *full_name;
+    by__text_format(&text, "grad.%s", name);
+    BY_TRY(by__text_take(&text, &full_name, error));
+    by_graph_output(graph, gradient, full_name);
+    free(full_name);
+    BY_TRY(by_graph_check(graph, error));
+    graph->values[gradient].role = BY_ROLE_GRADIENT;
+    return BY_OK;
+}
+
+static by_status differentiate(backward *b, by_value loss, by_value seed, size_t values,
+                               by_error *error)
+{
+    by_graph *graph = b->graph;
+    graph->phase = BY__BACKWARD;
+    b->gradient[loss] = seed;
+    for (size_t n = graph->node_count; n-- > 0;) {
+        BY_TRY(differentiate_node(b, n, error));
+    }
+    by_graph_set_block(graph, -1);
+    for (size_t v = 0; v < values; v++) {
+        if (graph->values[v].role == BY_ROLE_PARAMETER) {
+            BY_TRY(publish(b, (by_value)v, error));
+        }
+    }
+    return by__pass_prune(graph, error);
+}
+
+by_status by_pass_gradients(by_graph *graph, by_value loss, by_value seed, by_error *error)
+{
+    BY_TRY(by_graph_check(graph, error));
+    if (!by__graph_has(graph, loss) || !by__graph_has(graph, seed) ||
+        by_shape_count(&graph->values[loss].shape) != 1 ||
+        by_shape_count(&graph->values[seed].shape) != 1 || graph->values[loss].dtype != BY_F32 ||
+        graph->values[seed].dtype != BY_F32) {
+        return by_error_set(error, BY_EARG, "gradients: loss and seed must be single f32 values");
+    }
+    size_t values = graph->value_count;
+    backward b = {.graph = graph};
+    by_status status =
+        by__alloc((void **)&b.gradient, values, sizeof *b.gradient, "gradients", error);
+    if (status == BY_OK) {
+        status = by__alloc((void **)&b.needed, values, sizeof *b.needed, "gradients", error);
+    }
+    if (status == BY_OK) {
+        for (size_t v = 0; v < values; v++) {
+            b.gradient[v] = BY_NONE;
+        }
+        mark_needed(graph, b.needed);
+        status = differentiate(&b, loss, seed, values, error);
+    }
+    free(b.gradient);
+    free(b.needed);
+    return status;
+}

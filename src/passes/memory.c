@@ -1,0 +1,270 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "passes/passes.h"
+
+/* A stretch of memory that one value, or several in place of each other, hold from node `first` to node
+ * `last`. */
+typedef struct interval {
+    by_value root;
+    size_t bytes;
+    size_t first;
+    size_t last;
+    size_t offset;
+} interval;
+
+typedef struct planner {
+    const by_graph *graph;
+    by_value *root; /* the value whose memory this one uses; itself when it has its own */
+    size_t *first;  /* node that makes it */
+    size_t *last;   /* last node that reads it */
+    interval *intervals;
+    size_t count;
+    size_t in_place;
+} planner;
+
+static bool is_activation(const by_graph *graph, by_value value)
+{
+    return value != BY_NONE && graph->values[value].role == BY_ROLE_ACTIVATION &&
+           graph->values[value].producer >= 0;
+}
+
+static void find_lifetimes(planner *p)
+{
+    const by_graph *graph = p->graph;
+    for (size_t v = 0; v < graph->value_count; v++) {
+        p->root[v] = (by_value)v;
+        p->first[v] = SIZE_MAX;
+    }
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        for (int i = 0; i < node->output_count; i++) {
+            if (node->out[i] != BY_NONE) {
+                p->first[node->out[i]] = n;
+                p->last[node->out[i]] = n;
+            }
+        }
+        for (int i = 0; i < node->input_count; i++) {
+            if (node->in[i] != BY_NONE) {
+                p->last[node->in[i]] = n;
+            }
+        }
+    }
+}
+
+static int reads_of(const by__node *node, by_value value)
+{
+    int reads = 0;
+    for (int i = 0; i < node->input_count; i++) {
+        reads += node->in[i] == value;
+    }
+    return reads;
+}
+
+/* Lets outputs take over the memory of operands that die at the node. The walk is backward, so that the
+ * memory of an output is known when its operand joins it: a chain of in-place nodes that ends in a
+ * gradient or an output lies in that value's own buffer from its start. */
+static void join_in_place(planner *p)
+{
+    const by_graph *graph = p->graph;
+    for (size_t n = graph->node_count; n-- > 0;) {
+        const by__node *node = &graph->nodes[n];
+        const by__op_row *row = by__op_row_of(node->op);
+        uint32_t taken = 0;
+        for (int o = 0; o < node->output_count; o++) {
+            for (int i = 0; i < node->input_count && i < 32 && node->out[o] != BY_NONE; i++) {
+                by_value in = node->in[i];
+                bool may = (row->overlay[o] >> i & 1u) != 0 && (taken >> i & 1u) == 0;
+                if (may && is_activation(graph, in) && p->last[in] == n && p->root[in] == in &&
+                    reads_of(node, in) == 1 &&
+                    by__value_bytes(&graph->values[in]) ==
+                        by__value_bytes(&graph->values[node->out[o]])) {
+                    p->root[in] = p->root[node->out[o]];
+                    taken |= 1u << i;
+                    p->in_place++;
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/* One interval for each root that is an activation, over the lifetimes of all that joined it. */
+static void collect(planner *p, size_t *slot)
+{
+    const by_graph *graph = p->graph;
+    for (size_t v = 0; v < graph->value_count; v++) {
+        slot[v] = SIZE_MAX;
+    }
+    for (size_t v = 0; v < graph->value_count; v++) {
+        by_value root = p->root[v];
+        if (!is_activation(graph, (by_value)v) || !is_activation(graph, root)) {
+            continue;
+        }
+        if (slot[root] == SIZE_MAX) {
+            slot[root] = p->count;
+            p->intervals[p->count++] =
+                (interval){.root = root, .first = p->first[v], .last = p->last[v],
+                           .bytes = by__round_up(by__value_bytes(&graph->values[root]),
+                                                 BY_CACHE_LINE)};
+        }
+        interval *it = &p->intervals[slot[root]];
+        it->first = p->first[v] < it->first ? p->first[v] : it->first;
+        it->last = p->last[v] > it->last ? p->last[v] : it->last;
+    }
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const interval *x = a;
+    const interval *y = b;
+    if (x->bytes != y->bytes) {
+        return x->bytes > y->bytes ? -1 : 1;
+    }
+    return x->root < y->root ? -1 : 1;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const interval *x = a;
+    const interval *y = b;
+    if (x->first != y->first) {
+        return x->first < y->first ? -1 : 1;
+    }
+    return by_size(a, b);
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const interval *x = *(const interval *const *)a;
+    const interval *y = *(const interval *const *)b;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Gives each interval, in the array's order, the tightest gap among those placed before that live at the
+ * same time. Returns the arena's size. `near` has room for count pointers. */
+static size_t place_all(interval *intervals, size_t count, const interval **near)
+{
+    size_t total = 0;
+    for (size_t k = 0; k < count; k++) {
+        interval *it = &intervals[k];
+        size_t neighbours = 0;
+        for (size_t j = 0; j < k; j++) {
+            if (intervals[j].first <= it->last && it->first <= intervals[j].last) {
+                near[neighbours++] = &intervals[j];
+            }
+        }
+        if (neighbours > 0) {
+            qsort(near, neighbours, sizeof *near, by_offset);
+        }
+        size_t cursor = 0;
+        size_t best = SIZE_MAX;
+        size_t best_gap = SIZE_MAX;
+        for (size_t j = 0; j < neighbours; j++) {
+            if (near[j]->offset > cursor) {
+                size_t gap = near[j]->offset - cursor;
+                if (gap >= it->bytes && gap < best_gap) {
+                    best = cursor;
+                    best_gap = gap;
+                }
+            }
+            size_t end = near[j]->offset + near[j]->bytes;
+            cursor = end > cursor ? end : cursor;
+        }
+        it->offset = best == SIZE_MAX ? cursor : best;
+        total = it->offset + it->bytes > total ? it->offset + it->bytes : total;
+    }
+    return total;
+}
+
+static void find_lower_bound(const planner *p, by__memory_plan *plan)
+{
+    for (size_t n = 0; n < p->graph->node_count; n++) {
+        size_t alive = 0;
+        for (size_t k = 0; k < p->count; k++) {
+            if (p->intervals[k].first <= n && n <= p->intervals[k].last) {
+                alive += p->intervals[k].bytes;
+            }
+        }
+        if (alive > plan->lower_bound) {
+            plan->lower_bound = alive;
+            plan->peak_node = n;
+        }
+    }
+}
+
+static by_status assign(planner *p, by__memory_plan *plan, by_error *error)
+{
+    const interval **near = NULL;
+    size_t *slot = NULL;
+    BY_TRY(by__alloc((void **)&slot, p->graph->value_count, sizeof *slot, "memory plan", error));
+    collect(p, slot);
+    by_status status = by__alloc((void **)&near, p->count, sizeof *near, "memory plan", error);
+    if (status == BY_OK && p->count > 0) {
+        qsort(p->intervals, p->count, sizeof *p->intervals, by_start);
+        size_t early = place_all(p->intervals, p->count, near);
+        qsort(p->intervals, p->count, sizeof *p->intervals, by_size);
+        size_t large = place_all(p->intervals, p->count, near);
+        if (early < large) {
+            qsort(p->intervals, p->count, sizeof *p->intervals, by_start);
+            large = place_all(p->intervals, p->count, near);
+        }
+        plan->bytes = large;
+        find_lower_bound(p, plan);
+    }
+    if (status == BY_OK) {
+        for (size_t k = 0; k < p->count; k++) {
+            plan->offset[p->intervals[k].root] = p->intervals[k].offset;
+        }
+        for (size_t v = 0; v < p->graph->value_count; v++) {
+            bool in_arena = is_activation(p->graph, (by_value)v) &&
+                            is_activation(p->graph, p->root[v]);
+            plan->offset[v] = in_arena ? plan->offset[p->root[v]] : SIZE_MAX;
+            plan->owner[v] = p->root[v];
+        }
+    }
+    free(near);
+    free(slot);
+    return status;
+}
+
+by_status by__pass_memory(by__memory_plan *out, const by_graph *graph, by_error *error)
+{
+    planner p = {.graph = graph};
+    by__memory_plan plan = {0};
+    size_t values = graph->value_count;
+    by_status status = by_graph_verify(graph, error);
+    void **arrays[] = {(void **)&p.root, (void **)&p.first, (void **)&p.last, (void **)&p.intervals,
+                       (void **)&plan.offset, (void **)&plan.owner};
+    size_t sizes[] = {sizeof *p.root, sizeof *p.first, sizeof *p.last, sizeof *p.intervals,
+                      sizeof *plan.offset, sizeof *plan.owner};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(arrays) && status == BY_OK; i++) {
+        status = by__alloc(arrays[i], values, sizes[i], "memory plan", error);
+    }
+    if (status == BY_OK) {
+        for (size_t v = 0; v < values; v++) {
+            plan.offset[v] = SIZE_MAX;
+        }
+        find_lifetimes(&p);
+        join_in_place(&p);
+        plan.in_place = p.in_place;
+        status = assign(&p, &plan, error);
+    }
+    free(p.root);
+    free(p.first);
+    free(p.last);
+    free(p.intervals);
+    if (status != BY_OK) {
+        by__memory_plan_free(&plan);
+        return status;
+    }
+    *out = plan;
+    return BY_OK;
+}
+
+void by__memory_plan_free(by__memory_plan *plan)
+{
+    free(plan->offset);
+    free(plan->owner);
+    *plan = (by__memory_plan){0};
+}
