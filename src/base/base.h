@@ -78,12 +78,24 @@ void by__text_free(by__text *text);
 /* Gives the string to the caller (freed with free()); BY_EMEMORY if building it failed. */
 by_status by__text_take(by__text *text, char **out, by_error *error);
 
+/* True when s is well-formed UTF-8 (no overlong forms, no surrogates). */
+bool by__utf8_valid(const char *s, size_t n);
+
 /* Edit distance (Levenshtein), for "did you mean". Strings over 63 bytes count as far away. */
 size_t by__edit_distance(const char *a, const char *b);
 /* Of `count` names the nearest to `name` within distance max(2, length / 3); NULL when none is. */
 const char *by__nearest_name(const char *name, const char *const *names, size_t count);
 /* "1.5 GiB", "312 KiB", "17 B" into buffer (returned). */
 const char *by__format_bytes(char buffer[32], uint64_t bytes);
+
+/* ---- numbers as text (number.c) ---- */
+
+/* The shortest decimal text that reads back as the same double, whatever the locale ("0.1",
+ * "1e-05", "-0.0"); "nan", "inf" and "-inf" for those that are not finite. */
+void by__format_f64(char out[32], double value);
+/* Reads what by__format_f64 wrote, or any decimal or hexadecimal floating-point number; false when
+ * the text is something else or has something behind it. Independent of the locale. */
+bool by__parse_f64(const char *text, double *out);
 
 /* ---- files (file.c) ---- */
 

@@ -1,4 +1,8 @@
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "base/base.h"
@@ -55,11 +59,35 @@ void by__hasher_close(by__hasher **hasher)
     }
 }
 
+/* Read, not mapped: a bad sector, or a file that shrinks meanwhile, is an error and not a signal. */
 by_status by__hash_file_hex(char out[33], const char *path, by_error *error)
 {
-    by__map map;
-    BY_TRY(by__map_open(&map, path, error));
-    by__hash128_hex(out, map.data, map.size);
-    by__map_close(&map);
-    return BY_OK;
+    const size_t block = (size_t)1 << 20;
+    by__hasher *hasher = NULL;
+    void *buffer = NULL;
+    by_status status = BY_OK;
+    ssize_t n = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return by_error_set(error, BY_EIO, "cannot open %s: %s", path, strerror(errno));
+    }
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    status = by__hasher_open(&hasher, error);
+    if (status == BY_OK) {
+        status = by__alloc_aligned(&buffer, block, "read buffer", error);
+    }
+    while (status == BY_OK && (n = read(fd, buffer, block)) != 0) {
+        if (n > 0) {
+            by__hasher_add(hasher, buffer, (size_t)n);
+        } else if (errno != EINTR) {
+            status = by_error_set(error, BY_EIO, "cannot read %s: %s", path, strerror(errno));
+        }
+    }
+    if (status == BY_OK) {
+        by__hasher_hex(hasher, out);
+    }
+    free(buffer);
+    by__hasher_close(&hasher);
+    (void)close(fd);
+    return status;
 }

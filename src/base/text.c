@@ -67,6 +67,19 @@ static size_t utf8_length(const unsigned char *s, size_t n)
     return overlong || surrogate || too_large ? 0 : length;
 }
 
+bool by__utf8_valid(const char *s, size_t n)
+{
+    const unsigned char *bytes = (const unsigned char *)s;
+    for (size_t i = 0; i < n;) {
+        size_t length = utf8_length(bytes + i, n - i);
+        if (length == 0) {
+            return false;
+        }
+        i += length;
+    }
+    return true;
+}
+
 void by__text_json(by__text *text, const char *s, size_t n)
 {
     const unsigned char *bytes = (const unsigned char *)s;

@@ -1,0 +1,168 @@
+/* Checkpoints and weight files.
+ *
+ * Weights are safetensors under the names that the Hugging Face checkpoint of the model's family
+ * uses: one `model.safetensors`, or several with `model.safetensors.index.json`. by_weights opens
+ * both forms, and plain Hugging Face directories, read-only and memory-mapped.
+ *
+ * A checkpoint is a directory `step-00001000` that holds the weights, `optimizer.safetensors`,
+ * `state.json` (typed values), whatever files the caller adds (`config.json`, `tokenizer.json`) and
+ * `manifest.json`, written last, which lists every file with its size and XXH3-128. A directory
+ * without a valid manifest does not exist. It is written under another name, synced and renamed: a
+ * crash at any instant leaves the checkpoints before it valid and no broken one in their place.
+ *
+ * A "checkpoint root" is the directory that holds the `step-*` directories of one run.
+ */
+#ifndef BANYAN_CHECKPOINT_H
+#define BANYAN_CHECKPOINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "banyan/dtype.h"
+#include "banyan/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BY_TENSOR_MAX_RANK 8
+
+/* A tensor in memory that somebody else owns: row-major, dense, little-endian. */
+typedef struct by_tensor_view {
+    const char *name;
+    by_dtype dtype;
+    int rank; /* 0 for a scalar */
+    int64_t shape[BY_TENSOR_MAX_RANK];
+    const void *data; /* from a foreign file it may lie on any byte: copy with memcpy */
+} by_tensor_view;
+
+/* Elements and bytes of a view. BY_EARG names the tensor and what is wrong with its rank, shape or
+ * dtype; BY_EMEMORY when the size overflows. Either output may be NULL. */
+BY_API by_status by_tensor_size(const by_tensor_view *tensor, size_t *elements, size_t *bytes,
+                                by_error *error);
+/* Copies an f32, bf16 or f16 tensor of exactly `count` elements into `out` as f32. */
+BY_API by_status by_tensor_read_f32(const by_tensor_view *tensor, float *out, size_t count,
+                                    by_error *error);
+
+/* ---- weights ---- */
+
+typedef struct by_weights by_weights;
+
+/* Opens a .safetensors file, or a directory that holds model.safetensors or
+ * model.safetensors.index.json with its shards, and maps them. Everything that the format promises
+ * is checked; BY_EFORMAT names the file, the entry or offset, and what was expected. */
+BY_API by_status by_weights_open(by_weights **out, const char *path, by_error *error);
+BY_API void by_weights_close(by_weights **weights);
+/* Number of tensors, and the name of the i-th in byte order of names; owned by `weights`. */
+BY_API size_t by_weights_count(const by_weights *weights);
+BY_API const char *by_weights_name(const by_weights *weights, size_t i);
+BY_API bool by_weights_has(const by_weights *weights, const char *name);
+/* The tensor of that name; its data is the mapped file and lives as long as `weights`. BY_EFORMAT
+ * when there is none (with the nearest name), or when its dtype or rank is one banyan lacks. */
+BY_API by_status by_weights_tensor(const by_weights *weights, const char *name, by_tensor_view *out,
+                                   by_error *error);
+/* Text of the directory's config.json, NULL when there is none; owned by `weights`. */
+BY_API const char *by_weights_config(const by_weights *weights);
+/* The path given to by_weights_open; owned by `weights`. */
+BY_API const char *by_weights_path(const by_weights *weights);
+
+/* Writes model.safetensors into an existing directory, or shards with their index when the tensors
+ * take more than `shard_bytes` (0: 5e9) together. Each file is written beside its place, synced and
+ * renamed, so a source that is mapped from the same files stays whole; files of the form that was
+ * there before are removed at the end. Data goes straight from the views to the file. */
+BY_API by_status by_weights_write(const char *directory, const by_tensor_view *tensors, size_t count,
+                                  uint64_t shard_bytes, by_error *error);
+
+/* ---- writing checkpoints ---- */
+
+typedef enum by_value_kind { BY_VALUE_U64, BY_VALUE_F64, BY_VALUE_STRING } by_value_kind;
+
+/* One typed value of state.json. u64 and f64 come back with the same bits (a NaN as a NaN). */
+typedef struct by_checkpoint_value {
+    const char *key;
+    by_value_kind kind;
+    union {
+        uint64_t u64;
+        double f64;
+        const char *string;
+    } as;
+} by_checkpoint_value;
+
+/* A file to put beside the weights: `size` bytes at `data`, or, where `data` is NULL, a copy of the
+ * file at `path`. */
+typedef struct by_checkpoint_file {
+    const char *name; /* "config.json", "tokenizer.json": a plain file name */
+    const void *data;
+    size_t size;
+    const char *path;
+} by_checkpoint_file;
+
+typedef struct by_checkpoint_content {
+    const by_tensor_view *model; /* at least one */
+    size_t model_count;
+    const by_tensor_view *optimizer; /* "m.NAME", "v.NAME", ...; may be none */
+    size_t optimizer_count;
+    const by_checkpoint_value *values;
+    size_t value_count;
+    const by_checkpoint_file *files;
+    size_t file_count;
+    uint64_t shard_bytes; /* tensors over this many bytes go into shards; 0: 5e9 */
+} by_checkpoint_content;
+
+/* Writes ROOT/step-XXXXXXXX (made if missing) from the caller's memory and returns when it is on
+ * the disk. A checkpoint of the same step is replaced in one atomic exchange. On an error (full
+ * disk, ...) nothing of it is left and the earlier checkpoints are as they were. Leftovers of saves
+ * that a crash cut short are removed first. BY_ESTATE when another process saves there now.
+ *
+ * A file-size limit raises SIGXFSZ: a program that wants the error instead ignores that signal. */
+BY_API by_status by_checkpoint_write(const char *root, uint64_t step,
+                                     const by_checkpoint_content *content, by_error *error);
+/* Makes ROOT/best.json point at a step, atomically. */
+BY_API by_status by_checkpoint_mark_best(const char *root, uint64_t step, double loss,
+                                         by_error *error);
+/* Removes all valid checkpoints but the newest `keep` (at least 1) and the best. Directories that
+ * are not valid checkpoints are neither counted nor touched. Each one leaves its name first. */
+BY_API by_status by_checkpoint_prune(const char *root, size_t keep, by_error *error);
+
+/* ---- reading checkpoints ---- */
+
+/* Path of the newest checkpoint whose every checksum is right. `skipped` (may be NULL) receives one
+ * line for each newer one that was passed over, with the reason, or "". Both are freed with free().
+ * BY_ESTATE when there is none at all; the message then says why the newest was refused. */
+BY_API by_status by_checkpoint_latest(const char *root, char **path, char **skipped,
+                                      by_error *error);
+/* Path of the checkpoint that best.json names, checksums verified, and its loss (may be NULL).
+ * BY_ESTATE when none was marked. */
+BY_API by_status by_checkpoint_best(const char *root, char **path, double *loss, by_error *error);
+
+typedef struct by_checkpoint by_checkpoint;
+
+/* Opens a checkpoint directory, or the latest valid one of a root. The manifest and all sizes are
+ * always checked; `verify` checks every file's checksum too (a root's latest is always verified).
+ * Errors name the file that is wrong. */
+BY_API by_status by_checkpoint_open(by_checkpoint **out, const char *path, bool verify,
+                                    by_error *error);
+BY_API void by_checkpoint_close(by_checkpoint **checkpoint);
+/* The directory opened, its step, and its tensors; owned by the checkpoint. The optimizer is NULL
+ * when the checkpoint has none. */
+BY_API const char *by_checkpoint_path(const by_checkpoint *checkpoint);
+BY_API uint64_t by_checkpoint_step(const by_checkpoint *checkpoint);
+BY_API const by_weights *by_checkpoint_model(const by_checkpoint *checkpoint);
+BY_API const by_weights *by_checkpoint_optimizer(const by_checkpoint *checkpoint);
+/* All values of state.json in the order written; owned by the checkpoint. */
+BY_API size_t by_checkpoint_value_count(const by_checkpoint *checkpoint);
+BY_API const by_checkpoint_value *by_checkpoint_value_at(const by_checkpoint *checkpoint, size_t i);
+/* One value by key. BY_EFORMAT when it is missing or of another kind. Strings are owned by the
+ * checkpoint. */
+BY_API by_status by_checkpoint_value_u64(const by_checkpoint *checkpoint, const char *key,
+                                         uint64_t *out, by_error *error);
+BY_API by_status by_checkpoint_value_f64(const by_checkpoint *checkpoint, const char *key,
+                                         double *out, by_error *error);
+BY_API by_status by_checkpoint_value_string(const by_checkpoint *checkpoint, const char *key,
+                                            const char **out, by_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,323 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "checkpoint/storage.h"
+
+enum { step_name_length = 32 };
+
+static void step_name(char out[step_name_length], uint64_t step)
+{
+    (void)snprintf(out, step_name_length, "step-%08" PRIu64, step);
+}
+
+bool by__step_of_name(const char *name, uint64_t *step)
+{
+    char again[step_name_length];
+    char *end;
+    if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9') {
+        return false;
+    }
+    uint64_t value = strtoull(name + 5, &end, 10);
+    step_name(again, value);
+    if (strcmp(again, name) != 0) {
+        return false;
+    }
+    *step = value;
+    return true;
+}
+
+by_status by__step_path(char **out, const char *root, uint64_t step, by_error *error)
+{
+    char name[step_name_length];
+    step_name(name, step);
+    char *path = by__path_join(root, name);
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    *out = path;
+    return BY_OK;
+}
+
+by_status by__root_lock(int *fd, const char *root, by_error *error)
+{
+    char *path = by__path_join(root, ".lock");
+    by_status status = BY_OK;
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock < 0) {
+        status = by_error_set(error, BY_EIO, "cannot open %s: %s", path, strerror(errno));
+    } else if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK) {
+            status = by_error_set(error, BY_ESTATE,
+                                  "another process is writing checkpoints in %s; give this run "
+                                  "another directory",
+                                  root);
+        }
+        (void)close(lock);
+        lock = -1;
+    }
+    free(path);
+    if (status == BY_OK) {
+        *fd = lock;
+    }
+    return status;
+}
+
+static bool is_leftover(const char *name)
+{
+    return (strncmp(name, "step-", 5) == 0 && strstr(name, ".tmp-") != NULL) ||
+           strncmp(name, ".trash-step-", 12) == 0;
+}
+
+by_status by__root_clean(const char *root, by_error *error)
+{
+    char **names;
+    size_t count;
+    BY_TRY(by__list_dir(&names, &count, root, error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        if (is_leftover(names[i])) {
+            char *path = by__path_join(root, names[i]);
+            status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
+                                  : by__remove_tree(path, error);
+            free(path);
+        }
+    }
+    by__names_free(names, count);
+    return status;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a;
+    uint64_t y = *(const uint64_t *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Steps of all directories that are named like checkpoints, newest first. */
+static by_status list_steps(uint64_t **out, size_t *count, const char *root, by_error *error)
+{
+    char **names;
+    size_t name_count;
+    uint64_t *steps;
+    size_t n = 0;
+    BY_TRY(by__list_dir(&names, &name_count, root, error));
+    by_status status = by__alloc((void **)&steps, name_count, sizeof *steps, "step list", error);
+    if (status == BY_OK) {
+        for (size_t i = 0; i < name_count; i++) {
+            n += by__step_of_name(names[i], &steps[n]) ? 1 : 0;
+        }
+        if (n > 1) {
+            qsort(steps, n, sizeof *steps, newest_first);
+        }
+        *out = steps;
+        *count = n;
+    }
+    by__names_free(names, name_count);
+    return status;
+}
+
+/* Whether ROOT/step-N is a whole checkpoint of that step; *path is freed with free(). */
+static by_status check_step(char **path, const char *root, uint64_t step, bool verify,
+                            by_error *error)
+{
+    by__manifest manifest;
+    char *directory;
+    BY_TRY(by__step_path(&directory, root, step, error));
+    by_status status = by__manifest_check(&manifest, directory, verify, error);
+    if (status == BY_OK) {
+        if (manifest.step != step) {
+            status = by_error_set(error, BY_EFORMAT, "%s: its manifest is that of step %" PRIu64,
+                                  directory, manifest.step);
+        }
+        by__manifest_free(&manifest);
+    }
+    if (status == BY_OK) {
+        *path = directory;
+    } else {
+        free(directory);
+    }
+    return status;
+}
+
+by_status by_checkpoint_latest(const char *root, char **path, char **skipped, by_error *error)
+{
+    uint64_t *steps;
+    size_t count;
+    by__text report = {0};
+    by_error reason = {0};
+    by_error newest = {0};
+    char *found = NULL;
+    char *lines = NULL;
+    BY_TRY(list_steps(&steps, &count, root, error));
+    for (size_t i = 0; i < count && found == NULL; i++) {
+        if (check_step(&found, root, steps[i], true, &reason) != BY_OK) {
+            by__text_format(&report, "%s\n", reason.message);
+            if (newest.status == BY_OK) {
+                newest = reason;
+            }
+        }
+    }
+    free(steps);
+    by_status status = by__text_take(&report, &lines, error);
+    if (status == BY_OK && found == NULL) {
+        status = by_error_set(error, BY_ESTATE, "%.150s holds no complete checkpoint%s%.250s", root,
+                              count > 0 ? ": " : "", newest.message);
+    }
+    if (status != BY_OK || skipped == NULL) {
+        free(lines);
+    } else {
+        *skipped = lines;
+    }
+    if (status != BY_OK) {
+        free(found);
+        return status;
+    }
+    *path = found;
+    return BY_OK;
+}
+
+by_status by_checkpoint_mark_best(const char *root, uint64_t step, double loss, by_error *error)
+{
+    char *directory;
+    char *path;
+    char number[32];
+    by__text text = {0};
+    BY_TRY(check_step(&directory, root, step, false, error));
+    free(directory);
+    by__format_f64(number, loss);
+    const char *quote = isfinite(loss) ? "" : "\"";
+    by__text_format(&text, "{\"step\": %" PRIu64 ", \"loss\": %s%s%s}\n", step, quote, number,
+                    quote);
+    path = by__path_join(root, "best.json");
+    by_status status = path == NULL || text.failed
+                           ? by_error_set(error, BY_EMEMORY, "out of memory: best.json")
+                           : by__file_write(path, text.data, text.length, error);
+    free(path);
+    by__text_free(&text);
+    return status;
+}
+
+/* *marked is false when there is no best.json. */
+static by_status read_best(bool *marked, uint64_t *step, double *loss, const char *root,
+                           by_error *error)
+{
+    char *text = NULL;
+    size_t length;
+    json_error_t json_error;
+    char *path = by__path_join(root, "best.json");
+    by_status status = BY_OK;
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    *marked = by__path_exists(path);
+    if (*marked) {
+        status = by__file_read(&text, &length, path, 4096, error);
+    }
+    if (*marked && status == BY_OK) {
+        json_t *root_value = json_loadb(text, length, JSON_REJECT_DUPLICATES, &json_error);
+        const json_t *step_value = json_object_get(root_value, "step");
+        const json_t *loss_value = json_object_get(root_value, "loss");
+        *loss = json_number_value(loss_value);
+        bool good = json_is_integer(step_value) && json_integer_value(step_value) >= 0 &&
+                    (json_is_number(loss_value) ||
+                     (json_is_string(loss_value) &&
+                      by__parse_f64(json_string_value(loss_value), loss)));
+        *step = good ? (uint64_t)json_integer_value(step_value) : 0;
+        json_decref(root_value);
+        if (!good) {
+            status = by_error_set(error, BY_EFORMAT, "%s: expected {\"step\": N, \"loss\": X}", path);
+        }
+    }
+    free(text);
+    free(path);
+    return status;
+}
+
+by_status by_checkpoint_best(const char *root, char **path, double *loss, by_error *error)
+{
+    bool marked;
+    uint64_t step = 0;
+    double value = 0;
+    BY_TRY(read_best(&marked, &step, &value, root, error));
+    if (!marked) {
+        return by_error_set(error, BY_ESTATE, "%s: no checkpoint is marked as the best yet", root);
+    }
+    BY_TRY(check_step(path, root, step, true, error));
+    if (loss != NULL) {
+        *loss = value;
+    }
+    return BY_OK;
+}
+
+/* The name goes first: a crash leaves a .trash directory that no reader looks at. */
+static by_status remove_step(const char *root, uint64_t step, const char *directory,
+                             by_error *error)
+{
+    by__text text = {0};
+    char *trash;
+    by__text_format(&text, "%s/.trash-step-%08" PRIu64 "-%ld", root, step, (long)getpid());
+    BY_TRY(by__text_take(&text, &trash, error));
+    by_status status = BY_OK;
+    if (rename(directory, trash) != 0) {
+        status = by_error_set(error, BY_EIO, "cannot rename %s to %s: %s", directory, trash,
+                              strerror(errno));
+    }
+    if (status == BY_OK) {
+        status = by__sync_dir(root, error);
+    }
+    if (status == BY_OK) {
+        status = by__remove_tree(trash, error);
+    }
+    free(trash);
+    return status;
+}
+
+static by_status prune_locked(const char *root, size_t keep, by_error *error)
+{
+    uint64_t *steps;
+    size_t count;
+    bool marked;
+    uint64_t best = 0;
+    double loss;
+    size_t valid = 0;
+    BY_TRY(read_best(&marked, &best, &loss, root, error));
+    BY_TRY(list_steps(&steps, &count, root, error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        char *directory;
+        if (check_step(&directory, root, steps[i], false, NULL) != BY_OK) {
+            continue;
+        }
+        valid++;
+        if (valid > keep && !(marked && steps[i] == best)) {
+            status = remove_step(root, steps[i], directory, error);
+        }
+        free(directory);
+    }
+    free(steps);
+    return status;
+}
+
+by_status by_checkpoint_prune(const char *root, size_t keep, by_error *error)
+{
+    int lock = -1;
+    if (keep == 0) {
+        return by_error_set(error, BY_EARG, "keep must be at least 1");
+    }
+    BY_TRY(by__root_lock(&lock, root, error));
+    by_status status = prune_locked(root, keep, error);
+    if (lock >= 0) {
+        (void)close(lock);
+    }
+    return status;
+}

@@ -1,0 +1,203 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "checkpoint/storage.h"
+
+#define FORMAT_NAME "banyan-checkpoint"
+#define FORMAT_VERSION 1
+#define SEAL_START "{\"manifest_xxh3_128\": \""
+#define SEAL_END "\",\n"
+
+enum { seal_start = sizeof SEAL_START - 1, seal_end = sizeof SEAL_END - 1, hash_digits = 32 };
+enum { seal_length = seal_start + hash_digits + seal_end };
+
+by_status by__manifest_print(const by__manifest *manifest, char **out, size_t *length,
+                             by_error *error)
+{
+    by__text body = {0};
+    by__text text = {0};
+    char hash[33];
+    by__text_format(&body,
+                    " \"format\": \"" FORMAT_NAME "\",\n \"version\": %d,\n \"step\": %" PRIu64
+                    ",\n \"files\": [",
+                    FORMAT_VERSION, manifest->step);
+    for (size_t i = 0; i < manifest->files.count; i++) {
+        const by__file_record *file = &manifest->files.items[i];
+        by__text_add(&body, i == 0 ? "\n  {\"name\": " : ",\n  {\"name\": ");
+        by__text_json(&body, file->name, strlen(file->name));
+        by__text_format(&body, ", \"size\": %" PRIu64 ", \"xxh3_128\": \"%s\"}", file->size,
+                        file->hash);
+    }
+    by__text_add(&body, "\n ]}\n");
+    by__hash128_hex(hash, body.failed ? "" : body.data, body.failed ? 0 : body.length);
+    by__text_format(&text, SEAL_START "%s" SEAL_END, hash);
+    if (!body.failed) {
+        by__text_add_bytes(&text, body.data, body.length);
+    }
+    text.failed = text.failed || body.failed;
+    by__text_free(&body);
+    *length = text.length;
+    return by__text_take(&text, out, error);
+}
+
+by_status by__manifest_check_seal(const char *path, const char *text, size_t length,
+                                  by_error *error)
+{
+    char hash[33];
+    if (length < seal_length || memcmp(text, SEAL_START, seal_start) != 0 ||
+        memcmp(text + seal_start + hash_digits, SEAL_END, seal_end) != 0) {
+        return by_error_set(error, BY_EFORMAT, "%s: the first line must hold manifest_xxh3_128",
+                            path);
+    }
+    by__hash128_hex(hash, text + seal_length, length - seal_length);
+    if (memcmp(text + seal_start, hash, hash_digits) != 0) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: its content has XXH3-128 %s, its first line says %.32s: it is "
+                            "corrupt or truncated",
+                            path, hash, text + seal_start);
+    }
+    return BY_OK;
+}
+
+static by_status read_file(by__manifest *out, const char *path, size_t i, const json_t *value,
+                           by_error *error)
+{
+    const char *name = json_string_value(json_object_get(value, "name"));
+    const json_t *size = json_object_get(value, "size");
+    const char *hash = json_string_value(json_object_get(value, "xxh3_128"));
+    if (name == NULL || !by__plain_name(name) || !json_is_integer(size) ||
+        json_integer_value(size) < 0 || hash == NULL || strlen(hash) != hash_digits) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: files[%zu]: expected a plain name, a size and an xxh3_128", path, i);
+    }
+    by__file_record *record = &out->files.items[out->files.count];
+    record->name = by__strdup(name);
+    if (record->name == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: manifest");
+    }
+    record->size = (uint64_t)json_integer_value(size);
+    memcpy(record->hash, hash, hash_digits + 1);
+    out->files.count++;
+    return BY_OK;
+}
+
+static by_status read_root(by__manifest *out, const char *path, const json_t *root, by_error *error)
+{
+    const char *format = json_string_value(json_object_get(root, "format"));
+    const json_t *version = json_object_get(root, "version");
+    const json_t *step = json_object_get(root, "step");
+    const json_t *files = json_object_get(root, "files");
+    if (format == NULL || strcmp(format, FORMAT_NAME) != 0 || !json_is_integer(version)) {
+        return by_error_set(error, BY_EFORMAT, "%s: expected format \"" FORMAT_NAME
+                            "\" and a version", path);
+    }
+    if (json_integer_value(version) != FORMAT_VERSION) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: format version %" JSON_INTEGER_FORMAT
+                            "; this banyan reads version %d",
+                            path, json_integer_value(version), FORMAT_VERSION);
+    }
+    if (!json_is_integer(step) || json_integer_value(step) < 0 || !json_is_array(files)) {
+        return by_error_set(error, BY_EFORMAT, "%s: expected a step and a list of files", path);
+    }
+    out->step = (uint64_t)json_integer_value(step);
+    BY_TRY(by__alloc((void **)&out->files.items, json_array_size(files), sizeof *out->files.items,
+                     "manifest", error));
+    for (size_t i = 0; i < json_array_size(files); i++) {
+        BY_TRY(read_file(out, path, i, json_array_get(files, i), error));
+    }
+    return BY_OK;
+}
+
+by_status by__manifest_parse(by__manifest *out, const char *path, const char *text, size_t length,
+                             by_error *error)
+{
+    json_error_t json_error;
+    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &json_error);
+    if (root == NULL) {
+        return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, json_error.line, json_error.text);
+    }
+    by__manifest manifest = {0};
+    by_status status = read_root(&manifest, path, root, error);
+    json_decref(root);
+    if (status != BY_OK) {
+        by__manifest_free(&manifest);
+        return status;
+    }
+    *out = manifest;
+    return BY_OK;
+}
+
+static by_status check_file(const by__file_record *record, const char *directory, bool verify,
+                            by_error *error)
+{
+    struct stat info;
+    char hash[33];
+    char *path = by__path_join(directory, record->name);
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    by_status status = BY_OK;
+    if (stat(path, &info) != 0) {
+        status = errno == ENOENT
+                     ? by_error_set(error, BY_EFORMAT, "%s is missing, the manifest lists it", path)
+                     : by_error_set(error, BY_EIO, "cannot stat %s: %s", path, strerror(errno));
+    } else if (!S_ISREG(info.st_mode) || (uint64_t)info.st_size != record->size) {
+        status = by_error_set(error, BY_EFORMAT, "%s has %lld bytes, the manifest says %" PRIu64,
+                              path, (long long)info.st_size, record->size);
+    } else if (verify) {
+        status = by__hash_file_hex(hash, path, error);
+        if (status == BY_OK && memcmp(hash, record->hash, sizeof hash) != 0) {
+            status = by_error_set(error, BY_EFORMAT,
+                                  "%s is corrupt: its XXH3-128 is %s, the manifest says %s", path,
+                                  hash, record->hash);
+        }
+    }
+    free(path);
+    return status;
+}
+
+by_status by__manifest_check(by__manifest *out, const char *directory, bool verify, by_error *error)
+{
+    by__manifest manifest = {0};
+    char *text = NULL;
+    size_t length;
+    char *path = by__path_join(directory, "manifest.json");
+    by_status status = BY_OK;
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    if (!by__path_exists(path)) {
+        status = by_error_set(error, BY_EFORMAT, "%s: there is no manifest.json, so this is not a "
+                              "complete checkpoint", directory);
+        goto done;
+    }
+    status = by__file_read(&text, &length, path, BY_MAX_JSON_BYTES, error);
+    if (status == BY_OK) {
+        status = by__manifest_check_seal(path, text, length, error);
+    }
+    if (status == BY_OK) {
+        status = by__manifest_parse(&manifest, path, text, length, error);
+    }
+    for (size_t i = 0; i < manifest.files.count && status == BY_OK; i++) {
+        status = check_file(&manifest.files.items[i], directory, verify, error);
+    }
+    if (status == BY_OK) {
+        *out = manifest;
+    } else {
+        by__manifest_free(&manifest);
+    }
+done:
+    free(text);
+    free(path);
+    return status;
+}
+
+void by__manifest_free(by__manifest *manifest)
+{
+    by__file_list_free(&manifest->files);
+}

@@ -1,0 +1,161 @@
+/* checkpoint: weights and training state on disk.
+ *
+ * What it is for: safetensors files read (mapped) and written (streamed from the caller's memory),
+ * shards with an index, and checkpoint directories that are either whole or do not exist.
+ *
+ * Types: by__sink is one file being written (hashed on the way, synced, renamed at commit).
+ * by__safetensors is one mapped file with its checked entries. by_weights joins the shards of a
+ * directory. by__manifest lists a checkpoint's files; by__state holds its typed values.
+ *
+ * How a checkpoint becomes visible: everything is written and synced in `step-N.tmp-PID`, the
+ * manifest last; the directory is synced, renamed to `step-N`, and the root is synced. A directory
+ * that is removed loses its name first (`.trash-...`). Both kinds of leftovers go at the next save.
+ *
+ * Who owns what: readers own their maps and names, so a view is valid until its by_weights closes.
+ * Writers own nothing of the caller's and copy no tensor data.
+ *
+ * Never put here: what a parameter means, how ranks split one, models, devices, the config.
+ */
+#ifndef BY_CHECKPOINT_STORAGE_H
+#define BY_CHECKPOINT_STORAGE_H
+
+#include "banyan/checkpoint.h"
+#include "base/base.h"
+
+#define BY_DEFAULT_SHARD_BYTES UINT64_C(5000000000)
+/* JSON read whole into memory: index, manifest, state, config. */
+#define BY_MAX_JSON_BYTES ((size_t)100000000)
+
+/* ---- one file being written (sink.c) ---- */
+
+typedef struct by__file_record {
+    char *name;
+    uint64_t size;
+    char hash[33];
+} by__file_record;
+
+typedef struct by__file_list {
+    by__file_record *items;
+    size_t count;
+    size_t capacity;
+} by__file_list;
+
+void by__file_list_free(by__file_list *list);
+
+typedef struct by__sink by__sink;
+
+/* Starts DIRECTORY/NAME.tmp and reserves `size` bytes (the exact or expected length), so that a full
+ * disk is found before the work and not at its end. */
+by_status by__sink_open(by__sink **out, const char *directory, const char *name, uint64_t size,
+                        by_error *error);
+by_status by__sink_add(by__sink *sink, const void *data, size_t n, by_error *error);
+/* Syncs, renames to NAME, adds a record to `written` (may be NULL) and closes, also on failure. */
+by_status by__sink_commit(by__sink **sink, by__file_list *written, by_error *error);
+/* Closes and removes what was written. NULL is accepted. */
+void by__sink_discard(by__sink **sink);
+/* A whole small file, and a copy of an existing one. */
+by_status by__sink_put(const char *directory, const char *name, const void *data, size_t n,
+                       by__file_list *written, by_error *error);
+by_status by__sink_copy(const char *directory, const char *name, const char *source,
+                        by__file_list *written, by_error *error);
+
+/* ---- safetensors (safetensors_read.c, safetensors_write.c) ---- */
+
+typedef struct by__tensor_entry {
+    char *name;
+    const char *type; /* as the file calls it: "F32", "I64", ... */
+    int dtype;        /* by_dtype, or -1 when banyan has no such type */
+    size_t rank;      /* may exceed BY_TENSOR_MAX_RANK: shape then holds the first ones */
+    int64_t shape[BY_TENSOR_MAX_RANK];
+    uint64_t begin; /* relative to the end of the header */
+    uint64_t end;
+    const uint8_t *data;
+    const char *file; /* path of the file it lies in */
+} by__tensor_entry;
+
+typedef struct by__safetensors {
+    by__tensor_entry *entries; /* in order of their offsets */
+    size_t count;
+} by__safetensors;
+
+/* Parses and checks a whole file in memory; `file` names it in messages and must outlive `out`. */
+by_status by__safetensors_parse(by__safetensors *out, const char *file, const uint8_t *data,
+                                size_t size, by_error *error);
+void by__safetensors_free(by__safetensors *file);
+
+/* Writes DIRECTORY/STEM.safetensors, or shards and an index when over `shard_bytes` (0: default). */
+by_status by__weights_write(const char *directory, const char *stem, const by_tensor_view *tensors,
+                            size_t count, uint64_t shard_bytes, by__file_list *written,
+                            by_error *error);
+
+/* ---- several files as one (weights.c) ---- */
+
+/* Like by_weights_open of a directory, for STEM.safetensors or STEM.safetensors.index.json. */
+by_status by__weights_open(by_weights **out, const char *directory, const char *stem,
+                           by_error *error);
+
+/* The shards that an index names and the tensors each is said to hold. */
+typedef struct by__index_item {
+    char *tensor;
+    char *file;
+} by__index_item;
+
+typedef struct by__index {
+    by__index_item *items;
+    size_t count;
+} by__index;
+
+by_status by__index_parse(by__index *out, const char *path, const char *text, size_t length,
+                          by_error *error);
+void by__index_free(by__index *index);
+
+/* True for a name that stays in its directory: not empty, no '/', not "." or "..". */
+bool by__plain_name(const char *name);
+
+/* ---- manifest and state (manifest.c, state.c) ---- */
+
+typedef struct by__manifest {
+    uint64_t step;
+    by__file_list files;
+} by__manifest;
+
+/* The manifest's first line holds the XXH3-128 of everything behind that line, so that a flipped bit
+ * anywhere in it is found as well. */
+by_status by__manifest_print(const by__manifest *manifest, char **out, size_t *length,
+                             by_error *error);
+/* Checks that first line. `path` names the file in messages, here and below. */
+by_status by__manifest_check_seal(const char *path, const char *text, size_t length,
+                                  by_error *error);
+by_status by__manifest_parse(by__manifest *out, const char *path, const char *text, size_t length,
+                             by_error *error);
+/* Reads DIRECTORY/manifest.json and checks the size of every file it lists; `verify`: the
+ * checksums too. */
+by_status by__manifest_check(by__manifest *out, const char *directory, bool verify,
+                             by_error *error);
+void by__manifest_free(by__manifest *manifest);
+
+typedef struct by__state {
+    uint64_t step;
+    by_checkpoint_value *values; /* keys and strings owned */
+    size_t count;
+} by__state;
+
+by_status by__state_print(uint64_t step, const by_checkpoint_value *values, size_t count, char **out,
+                          size_t *length, by_error *error);
+by_status by__state_parse(by__state *out, const char *path, const char *text, size_t length,
+                          by_error *error);
+void by__state_free(by__state *state);
+
+/* ---- the root of a run's checkpoints (checkpoint_root.c) ---- */
+
+/* "step-00000123" to 123; false for any other name. */
+bool by__step_of_name(const char *name, uint64_t *step);
+/* ROOT/step-XXXXXXXX; freed with free(). */
+by_status by__step_path(char **out, const char *root, uint64_t step, by_error *error);
+/* Takes the root's lock (*fd, closed to release it) so that one process at a time changes it.
+ * BY_ESTATE when another holds it; *fd is -1 on a file system without locks. */
+by_status by__root_lock(int *fd, const char *root, by_error *error);
+/* Removes what saves and prunes that were cut short left behind. The lock is held. */
+by_status by__root_clean(const char *root, by_error *error);
+
+#endif

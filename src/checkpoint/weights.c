@@ -1,0 +1,436 @@
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/storage.h"
+
+typedef struct shard {
+    char *path;
+    char *name;
+    by__map map;
+    by__safetensors content;
+} shard;
+
+struct by_weights {
+    char *path;
+    char *config;
+    shard **shards; /* pointers: entries refer to a shard's path */
+    size_t shard_count;
+    size_t shard_capacity;
+    const by__tensor_entry **entries; /* all shards', by name */
+    size_t count;
+};
+
+bool by__plain_name(const char *name)
+{
+    return name[0] != '\0' && strchr(name, '/') == NULL && strcmp(name, ".") != 0 &&
+           strcmp(name, "..") != 0;
+}
+
+void by__index_free(by__index *index)
+{
+    for (size_t i = 0; i < index->count; i++) {
+        free(index->items[i].tensor);
+        free(index->items[i].file);
+    }
+    free(index->items);
+    *index = (by__index){0};
+}
+
+static by_status read_index_items(by__index *out, const char *path, json_t *map, by_error *error)
+{
+    if (!json_is_object(map) || json_object_size(map) == 0) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: expected an object \"weight_map\" from tensor names to files", path);
+    }
+    BY_TRY(by__alloc((void **)&out->items, json_object_size(map), sizeof *out->items, "shard index",
+                     error));
+    for (void *i = json_object_iter(map); i != NULL; i = json_object_iter_next(map, i)) {
+        const char *tensor = json_object_iter_key(i);
+        const char *file = json_string_value(json_object_iter_value(i));
+        if (file == NULL || !by__plain_name(file)) {
+            return by_error_set(error, BY_EFORMAT,
+                                "%s: weight_map '%.200s': expected the name of a file beside the "
+                                "index",
+                                path, tensor);
+        }
+        by__index_item *item = &out->items[out->count++];
+        item->tensor = by__strdup(tensor);
+        item->file = by__strdup(file);
+        if (item->tensor == NULL || item->file == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: shard index");
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__index_parse(by__index *out, const char *path, const char *text, size_t length,
+                          by_error *error)
+{
+    json_error_t json_error;
+    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &json_error);
+    if (root == NULL) {
+        return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, json_error.line, json_error.text);
+    }
+    by__index index = {0};
+    by_status status = read_index_items(&index, path, json_object_get(root, "weight_map"), error);
+    json_decref(root);
+    if (status != BY_OK) {
+        by__index_free(&index);
+        return status;
+    }
+    *out = index;
+    return BY_OK;
+}
+
+static void shard_free(shard *s)
+{
+    if (s != NULL) {
+        by__safetensors_free(&s->content);
+        by__map_close(&s->map);
+        free(s->path);
+        free(s->name);
+        free(s);
+    }
+}
+
+static by_status add_shard(by_weights *weights, const char *directory, const char *name,
+                           by_error *error)
+{
+    shard *s;
+    BY_TRY(by__reserve((void **)&weights->shards, &weights->shard_capacity, weights->shard_count + 1,
+                       sizeof *weights->shards, error));
+    BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "weight file", error));
+    s->name = by__strdup(name);
+    s->path = directory == NULL ? by__strdup(name) : by__path_join(directory, name);
+    by_status status = BY_OK;
+    if (s->name == NULL || s->path == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    if (status == BY_OK) {
+        status = by__map_open(&s->map, s->path, error);
+    }
+    if (status == BY_OK) {
+        status = by__safetensors_parse(&s->content, s->path, s->map.data, s->map.size, error);
+    }
+    if (status != BY_OK) {
+        shard_free(s);
+        return status;
+    }
+    weights->shards[weights->shard_count++] = s;
+    return BY_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(const by__tensor_entry *const *)a)->name,
+                  (*(const by__tensor_entry *const *)b)->name);
+}
+
+static by_status join_shards(by_weights *weights, by_error *error)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < weights->shard_count; i++) {
+        total += weights->shards[i]->content.count;
+    }
+    BY_TRY(by__alloc((void **)&weights->entries, total, sizeof *weights->entries, "tensor list",
+                     error));
+    for (size_t i = 0; i < weights->shard_count; i++) {
+        for (size_t k = 0; k < weights->shards[i]->content.count; k++) {
+            weights->entries[weights->count++] = &weights->shards[i]->content.entries[k];
+        }
+    }
+    if (total > 1) {
+        qsort(weights->entries, total, sizeof *weights->entries, by_name);
+    }
+    for (size_t i = 1; i < total; i++) {
+        if (strcmp(weights->entries[i - 1]->name, weights->entries[i]->name) == 0) {
+            return by_error_set(error, BY_EFORMAT, "tensor '%.150s' is in both %s and %s",
+                                weights->entries[i]->name, weights->entries[i - 1]->file,
+                                weights->entries[i]->file);
+        }
+    }
+    return BY_OK;
+}
+
+static const by__tensor_entry *find(const by_weights *weights, const char *name)
+{
+    size_t low = 0;
+    size_t high = weights->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(weights->entries[middle]->name, name);
+        if (order == 0) {
+            return weights->entries[middle];
+        }
+        if (order < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return NULL;
+}
+
+/* The shard of that file name, opened when it is not yet; names mostly repeat the last one. */
+static by_status shard_of(by_weights *weights, const char *directory, const char *name,
+                          by_error *error)
+{
+    for (size_t i = weights->shard_count; i > 0; i--) {
+        if (strcmp(weights->shards[i - 1]->name, name) == 0) {
+            return BY_OK;
+        }
+    }
+    return add_shard(weights, directory, name, error);
+}
+
+static by_status open_index(by_weights *weights, const char *directory, const char *path,
+                            by_error *error)
+{
+    char *text;
+    size_t length;
+    by__index index = {0};
+    BY_TRY(by__file_read(&text, &length, path, BY_MAX_JSON_BYTES, error));
+    by_status status = by__index_parse(&index, path, text, length, error);
+    free(text);
+    for (size_t i = 0; i < index.count && status == BY_OK; i++) {
+        status = shard_of(weights, directory, index.items[i].file, error);
+    }
+    if (status == BY_OK) {
+        status = join_shards(weights, error);
+    }
+    for (size_t i = 0; i < index.count && status == BY_OK; i++) {
+        const by__tensor_entry *entry = find(weights, index.items[i].tensor);
+        const char *slash = entry == NULL ? NULL : strrchr(entry->file, '/');
+        const char *file = slash == NULL ? (entry == NULL ? "" : entry->file) : slash + 1;
+        if (strcmp(file, index.items[i].file) != 0) {
+            status = by_error_set(error, BY_EFORMAT,
+                                  "%s: weight_map puts tensor '%.200s' in %.100s, which lacks it",
+                                  path, index.items[i].tensor, index.items[i].file);
+        }
+    }
+    by__index_free(&index);
+    return status;
+}
+
+static by_status read_config(by_weights *weights, const char *directory, by_error *error)
+{
+    char *path = by__path_join(directory, "config.json");
+    size_t length;
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    by_status status = BY_OK;
+    if (by__path_exists(path)) {
+        status = by__file_read(&weights->config, &length, path, BY_MAX_JSON_BYTES, error);
+    }
+    free(path);
+    return status;
+}
+
+static by_status open_directory(by_weights *weights, const char *directory, const char *stem,
+                                by_error *error)
+{
+    char single[256];
+    char index[256];
+    (void)snprintf(single, sizeof single, "%.200s.safetensors", stem);
+    (void)snprintf(index, sizeof index, "%.200s.safetensors.index.json", stem);
+    char *single_path = by__path_join(directory, single);
+    char *index_path = by__path_join(directory, index);
+    by_status status = BY_OK;
+    if (single_path == NULL || index_path == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: path");
+    } else if (by__path_exists(single_path)) {
+        status = add_shard(weights, directory, single, error);
+        if (status == BY_OK) {
+            status = join_shards(weights, error);
+        }
+    } else if (by__path_exists(index_path)) {
+        status = open_index(weights, directory, index_path, error);
+    } else {
+        status = by_error_set(error, BY_EIO, "%s holds neither %s nor %s", directory, single, index);
+    }
+    if (status == BY_OK) {
+        status = read_config(weights, directory, error);
+    }
+    free(single_path);
+    free(index_path);
+    return status;
+}
+
+by_status by__weights_open(by_weights **out, const char *path, const char *stem, by_error *error)
+{
+    by_weights *weights;
+    BY_TRY(by__alloc((void **)&weights, 1, sizeof *weights, "weights", error));
+    by_status status = BY_OK;
+    weights->path = by__strdup(path);
+    if (weights->path == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: path");
+    } else if (by__path_is_dir(path)) {
+        status = open_directory(weights, path, stem, error);
+    } else {
+        status = add_shard(weights, NULL, path, error);
+        if (status == BY_OK) {
+            status = join_shards(weights, error);
+        }
+    }
+    if (status != BY_OK) {
+        by_weights_close(&weights);
+        return status;
+    }
+    *out = weights;
+    return BY_OK;
+}
+
+by_status by_weights_open(by_weights **out, const char *path, by_error *error)
+{
+    return by__weights_open(out, path, "model", error);
+}
+
+void by_weights_close(by_weights **weights)
+{
+    by_weights *w = *weights;
+    if (w != NULL) {
+        for (size_t i = 0; i < w->shard_count; i++) {
+            shard_free(w->shards[i]);
+        }
+        free(w->shards);
+        free(w->entries);
+        free(w->config);
+        free(w->path);
+        free(w);
+        *weights = NULL;
+    }
+}
+
+size_t by_weights_count(const by_weights *weights)
+{
+    return weights->count;
+}
+
+const char *by_weights_name(const by_weights *weights, size_t i)
+{
+    return weights->entries[i]->name;
+}
+
+bool by_weights_has(const by_weights *weights, const char *name)
+{
+    return find(weights, name) != NULL;
+}
+
+const char *by_weights_config(const by_weights *weights)
+{
+    return weights->config;
+}
+
+const char *by_weights_path(const by_weights *weights)
+{
+    return weights->path;
+}
+
+static by_status no_such_tensor(const by_weights *weights, const char *name, by_error *error)
+{
+    const char **names = NULL;
+    const char *nearest = NULL;
+    if (by__alloc((void **)&names, weights->count, sizeof *names, "names", NULL) == BY_OK) {
+        for (size_t i = 0; i < weights->count; i++) {
+            names[i] = weights->entries[i]->name;
+        }
+        nearest = by__nearest_name(name, names, weights->count);
+        free(names);
+    }
+    return by_error_set(error, BY_EFORMAT, "%s: no tensor '%.150s' among %zu%s%.150s%s",
+                        weights->path, name, weights->count, nearest == NULL ? "" : "; nearest: '",
+                        nearest == NULL ? "" : nearest, nearest == NULL ? "" : "'");
+}
+
+by_status by_weights_tensor(const by_weights *weights, const char *name, by_tensor_view *out,
+                            by_error *error)
+{
+    const by__tensor_entry *entry = find(weights, name);
+    if (entry == NULL) {
+        return no_such_tensor(weights, name, error);
+    }
+    if (entry->dtype < 0 || entry->rank > BY_TENSOR_MAX_RANK) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: tensor '%.200s' is %s of rank %zu; banyan reads F32, BF16, F16, "
+                            "I32, U8 and BOOL up to rank %d",
+                            entry->file, name, entry->type, entry->rank, BY_TENSOR_MAX_RANK);
+    }
+    by_tensor_view view = {
+        .name = entry->name,
+        .dtype = (by_dtype)entry->dtype,
+        .rank = (int)entry->rank,
+        .data = entry->data,
+    };
+    memcpy(view.shape, entry->shape, sizeof view.shape);
+    *out = view;
+    return BY_OK;
+}
+
+/* True for STEM.safetensors, its index and its shards. */
+static bool is_weight_file(const char *name, const char *stem)
+{
+    size_t n = strlen(stem);
+    const char *rest = name + n;
+    size_t length = strlen(name);
+    const char suffix[] = ".safetensors";
+    if (strncmp(name, stem, n) != 0) {
+        return false;
+    }
+    if (strcmp(rest, suffix) == 0 || strcmp(rest, ".safetensors.index.json") == 0) {
+        return true;
+    }
+    return rest[0] == '-' && strstr(rest, "-of-") != NULL && length > sizeof suffix &&
+           strcmp(name + length - (sizeof suffix - 1), suffix) == 0;
+}
+
+/* Removes the weight files in the directory that were not written just now, the single file first:
+ * it is what a reader looks for first. */
+static by_status remove_others(const char *directory, const by__file_list *written, by_error *error)
+{
+    char **names;
+    size_t count;
+    BY_TRY(by__list_dir(&names, &count, directory, error));
+    by_status status = BY_OK;
+    for (int pass = 0; pass < 2 && status == BY_OK; pass++) {
+        for (size_t i = 0; i < count && status == BY_OK; i++) {
+            bool single = strcmp(names[i], "model.safetensors") == 0;
+            bool keep = !is_weight_file(names[i], "model") || single != (pass == 0);
+            for (size_t k = 0; k < written->count && !keep; k++) {
+                keep = strcmp(written->items[k].name, names[i]) == 0;
+            }
+            if (!keep) {
+                char *path = by__path_join(directory, names[i]);
+                status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
+                                      : by__remove_tree(path, error);
+                free(path);
+            }
+        }
+    }
+    by__names_free(names, count);
+    return status;
+}
+
+by_status by_weights_write(const char *directory, const by_tensor_view *tensors, size_t count,
+                           uint64_t shard_bytes, by_error *error)
+{
+    by__file_list written = {0};
+    if (count == 0) {
+        return by_error_set(error, BY_EARG, "%s: there are no tensors to write", directory);
+    }
+    by_status status =
+        by__weights_write(directory, "model", tensors, count, shard_bytes, &written, error);
+    if (status == BY_OK) {
+        status = by__sync_dir(directory, error);
+    }
+    if (status == BY_OK) {
+        status = remove_others(directory, &written, error);
+    }
+    if (status == BY_OK) {
+        status = by__sync_dir(directory, error);
+    }
+    by__file_list_free(&written);
+    return status;
+}
