@@ -110,8 +110,8 @@ static by_status add_scalar(reader *r, by__node *node)
     if (strlen(text) != length) {
         return fail(r, "a value holds a NUL byte");
     }
-    return by__node_add(node, text, length,
-                        r->event.data.scalar.style != YAML_PLAIN_SCALAR_STYLE, r->error);
+    return by__node_add(node, text, length, r->event.data.scalar.style != YAML_PLAIN_SCALAR_STYLE,
+                        r->error);
 }
 
 /* The current event as a value: a scalar, or a list of scalars up to its end. */
@@ -149,8 +149,9 @@ static bool is_empty_value(const reader *r)
 static by_status once(const reader *r, size_t *line, const char *section, const char *name)
 {
     if (*line != 0) {
-        return by_error_set(r->error, BY_ECONFIG, "%s: duplicate key \"%s%s%s\"; it is on line %zu too",
-                            r->where, section, section[0] == '\0' ? "" : ".", name, *line);
+        return by_error_set(r->error, BY_ECONFIG,
+                            "%s: duplicate key \"%s%s%s\"; it is on line %zu too", r->where,
+                            section, section[0] == '\0' ? "" : ".", name, *line);
     }
     *line = line_of(r);
     return BY_OK;
@@ -179,7 +180,8 @@ static by_status read_value(reader *r, by__config *config, const by__key *key)
     return status;
 }
 
-/* One key of a section, or of the top when it is a plain key there. The current event is the key. */
+/* One key of a section, or of the top when it is a plain key there. The current event is the key.
+ */
 static by_status read_key(reader *r, by__config *config, const char *section, seen_lines *seen)
 {
     if (r->event.type != YAML_SCALAR_EVENT) {
@@ -194,7 +196,8 @@ static by_status read_key(reader *r, by__config *config, const char *section, se
 }
 
 /* The keys of a section. The current event is the section's name. */
-static by_status read_section(reader *r, by__config *config, const by__section *section, seen_lines *seen)
+static by_status read_section(reader *r, by__config *config, const by__section *section,
+                              seen_lines *seen)
 {
     BY_TRY(once(r, &seen->sections[section - by__sections], "", section->name));
     BY_TRY(next(r));
@@ -220,8 +223,7 @@ static by_status read_base(reader *r, char **base, char **base_where, seen_lines
     BY_TRY(once(r, &seen->base, "", "base"));
     BY_TRY(next(r));
     if (r->event.type != YAML_SCALAR_EVENT || is_empty_value(r) ||
-        r->event.data.scalar.length == 0 ||
-        strlen(scalar_text(r)) != r->event.data.scalar.length) {
+        r->event.data.scalar.length == 0 || strlen(scalar_text(r)) != r->event.data.scalar.length) {
         return fail(r, "base takes the path of one config file");
     }
     *base = by__strdup(scalar_text(r));
@@ -233,7 +235,8 @@ static by_status read_base(reader *r, char **base, char **base_where, seen_lines
 }
 
 /* One entry at the top. The current event is its key. */
-static by_status read_top(reader *r, by__config *config, seen_lines *seen, char **base, char **base_where)
+static by_status read_top(reader *r, by__config *config, seen_lines *seen, char **base,
+                          char **base_where)
 {
     if (r->event.type == YAML_SCALAR_EVENT) {
         if (strcmp(scalar_text(r), "base") == 0) {

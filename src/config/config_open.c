@@ -4,7 +4,7 @@
 
 #include "config/schema.h"
 
-#define FILE_LIMIT ((size_t)1 << 20)
+#define FILE_LIMIT  ((size_t)1 << 20)
 #define CHAIN_LIMIT 16
 
 /* The files read so far, from the most derived to the base. */
@@ -20,8 +20,8 @@ by_status by_config_default(by_config **out, by_error *error)
     by_config *config;
     BY_TRY(by__alloc((void **)&made, 1, sizeof *made, "a config", error));
     config = &made->config;
-    by_status status = by__alloc((void **)&made->origin, by__key_count, sizeof *made->origin,
-                                 "a config", error);
+    by_status status =
+        by__alloc((void **)&made->origin, by__key_count, sizeof *made->origin, "a config", error);
     for (size_t i = 0; i < by__key_count && status == BY_OK; i++) {
         by__node node = {0};
         status = by__config_read_value(&node, by__keys[i].fallback, "default", error);
@@ -136,7 +136,8 @@ static by_status enter(file_chain *chain, char *path, const char *where, by_erro
     }
     char *real = realpath(path, NULL);
     if (real == NULL) {
-        real = by__strdup(path); /* a name in memory, or a file whose opening will say what is wrong */
+        real =
+            by__strdup(path); /* a name in memory, or a file whose opening will say what is wrong */
     }
     size_t at = chain->count++;
     chain->shown[at] = path;

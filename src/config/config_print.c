@@ -34,7 +34,8 @@ static bool is_plain(const char *s)
         return false;
     }
     for (const char *p = s; *p != '\0'; p++) {
-        bool word = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9');
+        bool word =
+            (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9');
         if (!word && strchr("_-./+", *p) == NULL) {
             return false;
         }
@@ -190,7 +191,8 @@ static const char reference_head[] =
     "value is taken literally unless it starts with `[`, `\"` or `'`, which is read as YAML. The\n"
     "resolved config is printed, hashed and kept with the run.\n\n"
     "An unknown key, a key given twice, a value of the wrong type or out of its range is an error\n"
-    "that names file and line. Whole numbers may be written `1_000` or `1e3`; a list of one may be\n"
+    "that names file and line. Whole numbers may be written `1_000` or `1e3`; a list of one may "
+    "be\n"
     "written without brackets. Where -1 is accepted, the value is derived as the table says.\n\n"
     "<!-- Made from the table in src/config/schema.c; make it anew with\n"
     "     `build/debug/tests/test_config --write`. -->\n";
@@ -203,12 +205,14 @@ by_status by_config_reference(char **out, by_error *error)
     by__text_add(&text, reference_head);
     for (size_t s = 0; s < by__section_count; s++) {
         const by__section *section = &by__sections[s];
-        by__text_format(&text, "\n## %s\n\n%s\n\n| key | default | accepts | meaning |\n"
-                               "|---|---|---|---|\n",
+        by__text_format(&text,
+                        "\n## %s\n\n%s\n\n| key | default | accepts | meaning |\n"
+                        "|---|---|---|---|\n",
                         section->name[0] == '\0' ? "Top" : section->name, section->help);
         if (section->name[0] == '\0') {
-            by__text_add(&text, "| `base` | | path of a YAML file | file whose keys this one starts "
-                                "from |\n");
+            by__text_add(&text,
+                         "| `base` | | path of a YAML file | file whose keys this one starts "
+                         "from |\n");
         }
         for (size_t i = 0; i < by__key_count; i++) {
             const by__key *key = &by__keys[i];

@@ -8,7 +8,7 @@ typedef struct resolver {
     by_error *error;
 } resolver;
 
-/* Where one of two keys was set: of the first, else of the second, else "config" (both defaults). */
+/* Where the first of two keys was set, else the second, else "config" (both are defaults). */
 static const char *where(const resolver *r, const by__key *first, const by__key *second)
 {
     const char *a = r->config->origin[first - by__keys];
@@ -69,10 +69,11 @@ static by_status resolve_model(const resolver *r, by_model_config *model)
         model->tied = !is_llama;
     }
     BY_TRY(divides(r, BY__KEY(model.heads), model->heads, BY__KEY(model.width), model->width));
-    BY_TRY(divides(r, BY__KEY(model.kv_heads), model->kv_heads, BY__KEY(model.heads),
-                   model->heads));
+    BY_TRY(
+        divides(r, BY__KEY(model.kv_heads), model->kv_heads, BY__KEY(model.heads), model->heads));
     if (model->mlp_width == -1) {
-        int64_t two_thirds = (8 * model->width + 2) / 3; /* 2/3 of 4 x width: three matrices, not two */
+        /* Two thirds of 4 x width, because SwiGLU has three matrices and not two. */
+        int64_t two_thirds = (8 * model->width + 2) / 3;
         model->mlp_width = is_llama ? (two_thirds + 63) / 64 * 64 : 4 * model->width;
     }
     if (!is_llama && model->kv_heads != model->heads) {

@@ -21,8 +21,11 @@ bool by__is_utf8(const char *text)
     const unsigned char *s = (const unsigned char *)text;
     while (*s != '\0') {
         uint32_t code = *s;
-        int more = code < 0x80 ? 0 : code >= 0xc2 && code < 0xe0 ? 1 : (code & 0xf0) == 0xe0 ? 2
-                   : code >= 0xf0 && code < 0xf5 ? 3 : -1;
+        int more = code < 0x80                   ? 0
+                   : code >= 0xc2 && code < 0xe0 ? 1
+                   : (code & 0xf0) == 0xe0       ? 2
+                   : code >= 0xf0 && code < 0xf5 ? 3
+                                                 : -1;
         if (more < 0) {
             return false;
         }
@@ -45,8 +48,8 @@ bool by__is_utf8(const char *text)
 by_status by__node_add(by__node *node, const char *text, size_t length, bool quoted,
                        by_error *error)
 {
-    BY_TRY(by__reserve((void **)&node->items, &node->capacity, node->count + 1,
-                       sizeof *node->items, error));
+    BY_TRY(by__reserve((void **)&node->items, &node->capacity, node->count + 1, sizeof *node->items,
+                       error));
     char *copy = by__strndup(text, length);
     if (copy == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a config value");
@@ -251,10 +254,11 @@ static by_status refuse(const by__key *key, const char *shown, const char *where
     by__text accepts = {0};
     by__key_accepts(&accepts, key);
     const char *near = key->choices == NULL ? NULL : nearest_choice(choices, key, shown);
-    by_status status = by_error_set(
-        error, BY_ECONFIG, "%s: %s: \"%.60s%s\" is not %s%s%s%s", where, by__key_path(path, key),
-        shown, strlen(shown) > 60 ? "..." : "", accepts.failed ? "accepted" : accepts.data,
-        near == NULL ? "" : "; did you mean \"", near == NULL ? "" : near, near == NULL ? "" : "\"?");
+    by_status status = by_error_set(error, BY_ECONFIG, "%s: %s: \"%.60s%s\" is not %s%s%s%s", where,
+                                    by__key_path(path, key), shown, strlen(shown) > 60 ? "..." : "",
+                                    accepts.failed ? "accepted" : accepts.data,
+                                    near == NULL ? "" : "; did you mean \"",
+                                    near == NULL ? "" : near, near == NULL ? "" : "\"?");
     by__text_free(&accepts);
     return status;
 }

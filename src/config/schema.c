@@ -27,6 +27,7 @@ const size_t by__section_count = BY_ARRAY_LENGTH(by__sections);
 #define MI30 1073741824
 #define MANY 1e15
 
+/* clang-format off: one row a key */
 const by__key by__keys[] = {
     {"", "name", BY__KEY_TEXT, AT(name), "run", .min = 1,
      .help = "name of the run and of its directory"},
@@ -35,8 +36,7 @@ const by__key by__keys[] = {
 
     {"model", "kind", BY__KEY_TEXT, AT(model.kind), "gpt2", .choices = "gpt2|llama",
      .help = "model family"},
-    {"model", "layers", BY__KEY_INT, AT(model.layers), "4", 1, 10000,
-     .help = "transformer blocks"},
+    {"model", "layers", BY__KEY_INT, AT(model.layers), "4", 1, 10000, .help = "transformer blocks"},
     {"model", "heads", BY__KEY_INT, AT(model.heads), "4", 1, 65536,
      .help = "query heads; divides width"},
     {"model", "kv_heads", BY__KEY_INT, AT(model.kv_heads), "-1", 1, 65536,
@@ -52,8 +52,7 @@ const by__key by__keys[] = {
      .derived = "the tokenizer's size", .help = "rows of the token embedding"},
     {"model", "pad_vocab_to", BY__KEY_INT, AT(model.pad_vocab_to), "1", 1, 65536,
      .help = "the embedding is padded up to a multiple of this; 1 does not pad"},
-    {"model", "tied", BY__KEY_SWITCH, AT(model.tied), "-1",
-     .derived = "true (gpt2), false (llama)",
+    {"model", "tied", BY__KEY_SWITCH, AT(model.tied), "-1", .derived = "true (gpt2), false (llama)",
      .help = "the output head shares the token embedding"},
     {"model", "rope_theta", BY__KEY_REAL, AT(model.rope_theta), "10000", 1, 1e12,
      .help = "base of the rotary frequencies (llama)"},
@@ -93,8 +92,7 @@ const by__key by__keys[] = {
     {"train", "eval_every", BY__KEY_INT, AT(train.eval_every), "250", 0, MANY,
      .help = "steps between evaluations; 0 evaluates at the end only"},
     {"train", "eval_batches", BY__KEY_INT, AT(train.eval_batches), "all", 1, MANY,
-     .derived = "the whole held-out set", .word = "all",
-     .help = "micro-batches of an evaluation"},
+     .derived = "the whole held-out set", .word = "all", .help = "micro-batches of an evaluation"},
     {"train", "log_every", BY__KEY_INT, AT(train.log_every), "10", 1, MANY,
      .help = "steps between log lines"},
     {"train", "threads", BY__KEY_INT, AT(train.threads), "-1", 1, 4096,
@@ -139,6 +137,7 @@ const by__key by__keys[] = {
     {"run", "dir", BY__KEY_TEXT, AT(run.dir), "runs", .min = 1,
      .help = "the directory of the run is made in it, under its name"},
 };
+/* clang-format on */
 const size_t by__key_count = BY_ARRAY_LENGTH(by__keys);
 
 const by__key *by__key_find(const char *section, const char *name)
@@ -196,8 +195,7 @@ static size_t names_in(const char *section, const char *names[static 64])
     return count;
 }
 
-by_status by__key_unknown(const char *where, const char *section, const char *name,
-                          by_error *error)
+by_status by__key_unknown(const char *where, const char *section, const char *name, by_error *error)
 {
     const char *names[64];
     char path[64];
@@ -205,8 +203,9 @@ by_status by__key_unknown(const char *where, const char *section, const char *na
     const char *inside = section[0] == '\0' ? "" : " in section ";
     const char *near = by__nearest_name(name, names, count);
     if (near != NULL) {
-        return by_error_set(error, BY_ECONFIG, "%s: unknown key \"%.60s\"%s%s; did you mean \"%s\"?",
-                            where, name, inside, section, near);
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: unknown key \"%.60s\"%s%s; did you mean \"%s\"?", where, name,
+                            inside, section, near);
     }
     for (size_t i = 0; i < by__key_count; i++) {
         if (strcmp(by__keys[i].name, name) == 0 ||

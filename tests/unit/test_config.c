@@ -98,7 +98,8 @@ static void test_reads_the_example(void **state)
         "seed: 18446744073709551615\n"
         "model:      {kind: gpt2, layers: 4, heads: 4, width: 128, context: 64, dropout: 0.0}\n"
         "data:       {text: [tinyshakespeare.txt], tokenizer: char, valid_fraction: 0.1}\n"
-        "train:      {steps: 2_000, batch: 12, micro_batch: 12, eval_every: 250, eval_batches: all}\n"
+        "train:      {steps: 2_000, batch: 12, micro_batch: 12, eval_every: 250, eval_batches: "
+        "all}\n"
         "optimizer:  {kind: adamw, lr: 1e-3, min_lr: 1e-4, schedule: cosine, warmup: 1e2, "
         "betas: [0.8, 0.95], weight_decay: 0.1, clip: 1.0}\n"
         "precision:  {compute: bf16}\n"
@@ -157,8 +158,8 @@ static void test_types(void **state)
     BY_UNUSED(state);
     refused("model:\n  layers: four\n",
             "train.yaml:2: model.layers: \"four\" is not a whole number from 1 to 10000");
-    static const char *const not_whole[] = {"\"4\"", "4.0", "4.5", "04",   "0x4", "4_",
-                                            "4__0",  "1e",  "+",   "1e-3", ".",   "4 4", "true"};
+    static const char *const not_whole[] = {"\"4\"", "4.0", "4.5",  "04", "0x4", "4_",  "4__0",
+                                            "1e",    "+",   "1e-3", ".",  "4 4", "true"};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(not_whole); i++) {
         char text[64];
         by_config *config = NULL;
@@ -170,8 +171,7 @@ static void test_types(void **state)
     refused("model: {layers: {a: 1}}", "train.yaml:1: a mapping where a value is expected");
     refused("model: {layers: }", "train.yaml:1: model.layers: no value; it takes a whole number "
                                  "from 1 to 10000");
-    refused("model: {tied: yes}",
-            "train.yaml:1: model.tied: \"yes\" is not -1 or true or false");
+    refused("model: {tied: yes}", "train.yaml:1: model.tied: \"yes\" is not -1 or true or false");
     refused("model: {dropout: \"0.1\"}",
             "train.yaml:1: model.dropout: \"0.1\" is not a number at least 0 and below 1");
     refused("model: {dropout: .nan}",
@@ -199,7 +199,8 @@ static void test_ranges_and_choices(void **state)
     BY_UNUSED(state);
     refused("model:\n  width: 1e18\n",
             "train.yaml:2: model.width: \"1e18\" is not a whole number from 1 to 1048576");
-    refused("model:\n  width: 99999999999999999999\n", "train.yaml:2: model.width: "
+    refused("model:\n  width: 99999999999999999999\n",
+            "train.yaml:2: model.width: "
             "\"99999999999999999999\" is not a whole number from 1 to 1048576");
     refused("model: {layers: 0}",
             "train.yaml:1: model.layers: \"0\" is not a whole number from 1 to 10000");
@@ -215,11 +216,11 @@ static void test_ranges_and_choices(void **state)
                                   "did you mean \"gpt2\"?");
     refused("precision: {compute: \"\"}",
             "train.yaml:1: precision.compute: \"\" is not one of f32, bf16");
-    refused("run: {dir: \"\"}",
-            "train.yaml:1: run.dir: \"\" is not non-empty UTF-8 text");
-    refused("model: {kind: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx}",
-            "train.yaml:1: model.kind: \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
-            "...\" is not one of gpt2, llama");
+    refused("run: {dir: \"\"}", "train.yaml:1: run.dir: \"\" is not non-empty UTF-8 text");
+    refused(
+        "model: {kind: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx}",
+        "train.yaml:1: model.kind: \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+        "...\" is not one of gpt2, llama");
 }
 
 static void test_yaml_errors(void **state)
@@ -266,13 +267,19 @@ static void test_overrides(void **state)
     BY_UNUSED(state);
     by_config *config;
     by_error error = {0};
-    static const char *const right[] = {
-        "train.steps=5", "name=a b #c", "data.text=[x.txt, \"y z.txt\"]", "data.train=",
-        "optimizer.betas=[0.5, 0.6]", "train.eval_batches=all", "data.valid=\"q\\u00e9\"",
-        "data.field=a=b", "train.steps=1e3"};
+    static const char *const right[] = {"train.steps=5",
+                                        "name=a b #c",
+                                        "data.text=[x.txt, \"y z.txt\"]",
+                                        "data.train=",
+                                        "optimizer.betas=[0.5, 0.6]",
+                                        "train.eval_batches=all",
+                                        "data.valid=\"q\\u00e9\"",
+                                        "data.field=a=b",
+                                        "train.steps=1e3"};
     const char *text = "train: {steps: 4, eval_batches: 3}\ndata: {train: somewhere}\n";
     assert_int_equal(by_config_parse(&config, "train.yaml", text, strlen(text), right,
-                                     BY_ARRAY_LENGTH(right), &error), BY_OK);
+                                     BY_ARRAY_LENGTH(right), &error),
+                     BY_OK);
     assert_int_equal(config->train.steps, 1000);
     assert_string_equal(config->name, "a b #c");
     assert_int_equal(config->data.text.count, 2);
@@ -284,19 +291,22 @@ static void test_overrides(void **state)
     assert_string_equal(config->data.field, "a=b");
 
     static const char *const wrong[][2] = {
-        {"train.step=5", "override \"train.step=5\": unknown key \"step\" in section train; did you "
-                         "mean \"steps\"?"},
+        {"train.step=5",
+         "override \"train.step=5\": unknown key \"step\" in section train; did you "
+         "mean \"steps\"?"},
         {"trian.steps=5", "override \"trian.steps=5\": unknown key \"trian\"; did you mean "
                           "\"train\"?"},
-        {"steps=5", "override \"steps=5\": unknown key \"steps\"; did you mean \"steps\" in section "
-                    "train?"},
+        {"steps=5",
+         "override \"steps=5\": unknown key \"steps\"; did you mean \"steps\" in section "
+         "train?"},
         {"train.steps", "override \"train.steps\": write it as section.key=value"},
         {"train=5", "override \"train=5\": \"train\" is a section; write it as train.key=value"},
         {"base=x", "override \"base=x\": base can be set in a file only"},
         {"train.steps=x", "override \"train.steps=x\": train.steps: \"x\" is not a whole number "
                           "from 1 to 1e+15"},
-        {"train.steps=", "override \"train.steps=\": train.steps: \"\" is not a whole number from 1 "
-                         "to 1e+15"},
+        {"train.steps=",
+         "override \"train.steps=\": train.steps: \"\" is not a whole number from 1 "
+         "to 1e+15"},
         {"data.text=[a", "override \"data.text=[a\": not valid YAML: did not find expected ',' or "
                          "']' while parsing a flow sequence"},
         {"name=\xff", "override \"name=\xff\": name: \"\xff\" is not non-empty UTF-8 text"},
@@ -346,8 +356,9 @@ static void test_cross_checks(void **state)
     by_config *config = good("");
     config->model.width = INT64_MAX;
     assert_int_equal(by_config_resolve(config, &error), BY_ECONFIG);
-    assert_string_equal(error.message, "config: model.width: \"9223372036854775807\" is not a whole "
-                                       "number from 1 to 1048576");
+    assert_string_equal(error.message,
+                        "config: model.width: \"9223372036854775807\" is not a whole "
+                        "number from 1 to 1048576");
     assert_int_equal(by_config_print(config, &(char *){NULL}, &error), BY_ECONFIG);
     by_config_close(&config);
 }
@@ -417,9 +428,11 @@ static void change_all(by_config *config)
             }
             break;
         case BY__KEY_TEXT:
-            *(char **)at = by__strdup(key->choices != NULL
-                                          ? (bar == NULL ? key->choices : bar + 1)
-                                          : "x\xc3\xa9 \"q\" \\ #: \t\n\r\x01\x7f\xc2\x85\xe2\x80\xa8\xef\xbb\xbf\xf0\x9f\x8c\xb3");
+            *(char **)at =
+                by__strdup(key->choices != NULL
+                               ? (bar == NULL ? key->choices : bar + 1)
+                               : "x\xc3\xa9 \"q\" \\ #: "
+                                 "\t\n\r\x01\x7f\xc2\x85\xe2\x80\xa8\xef\xbb\xbf\xf0\x9f\x8c\xb3");
             break;
         case BY__KEY_TEXTS:
             ((by_string_list *)at)->items = calloc(4, sizeof(char *));
@@ -485,7 +498,8 @@ static void test_hash(void **state)
         bool equal;
     } cases[] = {
         {"train: {steps: 77, batch: 3}\nmodel: {layers: 2}\n", true},
-        {"# other order, other form\nmodel:\n  layers: 2\ntrain:\n  batch: 3\n  steps: 7.7e1\n", true},
+        {"# other order, other form\nmodel:\n  layers: 2\ntrain:\n  batch: 3\n  steps: 7.7e1\n",
+         true},
         {"name: other\nrun: {dir: elsewhere}\ntrain: {steps: 77, batch: 3}\nmodel: {layers: 2}\n",
          true},
         {"train: {steps: 78, batch: 3}\nmodel: {layers: 2}\n", false},
@@ -556,9 +570,10 @@ static void test_base_chain(void **state)
     assert_string_equal(config->data.text.items[0], "z");
     /* A check over two files names the one that set the key. */
     char expected[300];
-    (void)snprintf(expected, sizeof expected,
-                   "%s/shared/middle.yaml:4: micro_batch 6 does not divide batch 20; nearest: 5, 10",
-                   ((folder *)*state)->path);
+    (void)snprintf(
+        expected, sizeof expected,
+        "%s/shared/middle.yaml:4: micro_batch 6 does not divide batch 20; nearest: 5, 10",
+        ((folder *)*state)->path);
     assert_int_equal(by_config_resolve(config, &error), BY_ECONFIG);
     assert_string_equal(error.message, expected);
     by_config_close(&config);
@@ -583,16 +598,18 @@ static void test_base_errors(void **state)
     put(state, path, "lost.yaml", "seed: 1\nbase: gone.yaml\n");
     assert_int_equal(by_config_open(&config, path, NULL, 0, &error), BY_EIO);
     (void)snprintf(expected, sizeof expected,
-                   "%s/lost.yaml:2: base: cannot open %s/gone.yaml: No such file or directory", root,
-                   root);
+                   "%s/lost.yaml:2: base: cannot open %s/gone.yaml: No such file or directory",
+                   root, root);
     assert_string_equal(error.message, expected);
 
     /* A wrong value in a base is an error though the child replaces it. */
     put(state, path, "wrong.yaml", "train:\n  steps: none\n");
     put(state, path, "over.yaml", "base: wrong.yaml\ntrain: {steps: 3}\n");
     assert_int_equal(by_config_open(&config, path, NULL, 0, &error), BY_ECONFIG);
-    (void)snprintf(expected, sizeof expected, "%s/wrong.yaml:2: train.steps: \"none\" is not a whole "
-                                              "number from 1 to 1e+15", root);
+    (void)snprintf(expected, sizeof expected,
+                   "%s/wrong.yaml:2: train.steps: \"none\" is not a whole "
+                   "number from 1 to 1e+15",
+                   root);
     assert_string_equal(error.message, expected);
 
     for (int i = 0; i < 20; i++) {

@@ -1,0 +1,120 @@
+/* Token data and the batches that training and evaluation take from it.
+ *
+ * A data set is a packed directory: token shards and a manifest, as `banyan pack` writes them.
+ * Opening it maps the shards and checks that files, sizes, vocabulary and documents are what the
+ * manifest says. A loader cuts it into samples of `context` tokens and their targets (the next
+ * tokens) and fills batches in one background thread, so that the next one is ready before it is
+ * asked for.
+ *
+ * Order. Sample i of epoch e is window permute(seed, e, i); the windows of epoch e start at
+ * phase(seed, e) + k * context, so that the cuts differ between epochs. Both are pure functions,
+ * so one integer, the index of the next sample over all epochs, is the whole state of a loader:
+ * open or seek one there and the stream continues exactly, with any batch size and any number of
+ * ranks.
+ */
+#ifndef BANYAN_DATA_H
+#define BANYAN_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "banyan/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- data sets ---- */
+
+typedef struct by_dataset by_dataset;
+
+typedef struct by_dataset_options {
+    bool verify; /* read all shards once and compare their checksums with the manifest */
+} by_dataset_options;
+
+/* Opens a packed directory. `options` may be NULL. BY_EIO: a file cannot be read; BY_EFORMAT: a
+ * file is not what the manifest promises (names the file, what was found and what was expected). */
+BY_API by_status by_dataset_open(by_dataset **out, const char *directory,
+                                 const by_dataset_options *options, by_error *error);
+/* Loaders over it must be closed before. */
+BY_API void by_dataset_close(by_dataset **dataset);
+
+/* Tokens over all shards. */
+BY_API uint64_t by_dataset_tokens(const by_dataset *dataset);
+/* Size of the vocabulary: every token is below it. */
+BY_API uint32_t by_dataset_vocab(const by_dataset *dataset);
+/* Hash of the tokenizer that made the tokens, as hex digits; lives as long as the data set. */
+BY_API const char *by_dataset_tokenizer_hash(const by_dataset *dataset);
+/* Bytes of text that the tokens stand for (bits per byte); 0 when the manifest does not say. */
+BY_API uint64_t by_dataset_text_bytes(const by_dataset *dataset);
+/* Number of documents. */
+BY_API uint64_t by_dataset_documents(const by_dataset *dataset);
+/* The document that holds the token at `position`, and its range [*begin, *end) of tokens (either
+ * may be NULL). BY_EARG: position is not below by_dataset_tokens. */
+BY_API by_status by_dataset_document_at(const by_dataset *dataset, uint64_t position,
+                                        uint64_t *document, uint64_t *begin, uint64_t *end,
+                                        by_error *error);
+/* Copies tokens [position, position + count) to `out`. BY_EARG: the range is not in the data;
+ * BY_EFORMAT: a token is not below the vocabulary (names the shard and the byte offset). */
+BY_API by_status by_dataset_read(const by_dataset *dataset, uint64_t position, size_t count,
+                                 int32_t *out, by_error *error);
+
+/* ---- loaders ---- */
+
+typedef struct by_loader by_loader;
+
+typedef struct by_loader_options {
+    size_t context;  /* tokens of a sample, at least 1 */
+    size_t batch;    /* samples of a global batch, at least 1 */
+    uint64_t seed;   /* of the order */
+    bool shuffle;    /* true: training, epochs without end in pseudo-random order. false: evaluation,
+                        one pass in order in which each token but the first is a target once; the
+                        last samples are filled up with token 0 and target -1 */
+    uint64_t start;  /* index of the first sample, over all epochs; at most 2^62 */
+    size_t prefetch; /* batches made ahead; 0: 4 */
+    size_t first;    /* a rank's part of each global batch: samples [first, first + count) */
+    size_t count;    /* 0: all from `first` on */
+} by_loader_options;
+
+/* Views into the loader, valid until its next by_loader_next, by_loader_seek or by_loader_close. */
+typedef struct by_batch {
+    const int32_t *tokens;   /* [batch, context] */
+    const int32_t *targets;  /* [batch, context]: the token behind each one; -1 for none */
+    size_t batch;            /* samples in this view (the rank's); 0: the data has ended */
+    size_t context;
+    uint64_t first_sample;   /* index over all epochs of the view's first sample */
+    uint64_t valid_targets;  /* targets of the view that are not -1 */
+    uint64_t global_targets; /* the same over the global batch, all ranks together */
+} by_batch;
+
+typedef struct by_loader_statistics {
+    uint64_t batches;    /* taken since the loader was opened */
+    uint64_t waits;      /* of them, those that were not ready when asked for */
+    double wait_seconds; /* time that by_loader_next blocked */
+    double fill_seconds; /* time that the background thread spent filling batches */
+} by_loader_statistics;
+
+/* Opens a loader over `dataset`, which must outlive it, and starts its thread. Everything is
+ * allocated here. BY_EARG: an option is out of range, or the data is too short: fewer than context
+ * + 1 tokens to train on, fewer than 2 to evaluate. */
+BY_API by_status by_loader_open(by_loader **out, const by_dataset *dataset,
+                                const by_loader_options *options, by_error *error);
+BY_API void by_loader_close(by_loader **loader);
+/* The next batch; blocks only while it is not ready. With shuffle off, `batch` is 0 (and the
+ * pointers NULL) once all data was delivered. An error in the data is returned here, again at each
+ * call. One thread may use a loader at a time. */
+BY_API by_status by_loader_next(by_loader *loader, by_batch *out, by_error *error);
+/* Index of the first sample (of the global batch) that by_loader_next has not delivered yet: the
+ * state to save. */
+BY_API uint64_t by_loader_position(const by_loader *loader);
+/* Continues from this sample, forward or back. BY_EARG: beyond 2^62. */
+BY_API by_status by_loader_seek(by_loader *loader, uint64_t sample, by_error *error);
+/* Samples of an epoch (shuffle), or of the one pass. */
+BY_API uint64_t by_loader_epoch_samples(const by_loader *loader);
+BY_API void by_loader_stats(by_loader *loader, by_loader_statistics *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
