@@ -53,7 +53,7 @@ void by__map_close(by__map *map)
 
 by_status by__file_read(char **out, size_t *length, const char *path, size_t max, by_error *error)
 {
-    by__map map;
+    by__map map = {0};
     BY_TRY(by__map_open(&map, path, error));
     by_status status = BY_OK;
     if (map.size > max) {

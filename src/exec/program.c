@@ -1,0 +1,342 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/exec.h"
+
+/* An i32 value that indexes a table: its entries must be below `limit` (targets may be negative). */
+typedef struct index_check {
+    by_value value;
+    int64_t limit;
+    bool may_ignore;
+} index_check;
+
+struct by_program {
+    const by_graph *graph;
+    by__memory_plan plan;
+    by__call *calls; /* one a node */
+    const by__kernel **kernels;
+    by__tensor *operands; /* inputs of all calls, one after another */
+    size_t *live_bytes;
+    size_t prepared; /* calls whose state must be released */
+    void **bound;    /* buffer of each value from outside */
+    index_check *checks;
+    size_t check_count;
+    void *arena;
+    void *workspace;
+    size_t workspace_bytes;
+    int threads;
+    bool stale; /* something was bound since pointers were resolved */
+    by_program_hook *hook;
+    void *hook_user;
+};
+
+double by_clock(void)
+{
+    return by__now();
+}
+
+static by__tensor describe(const by_graph *graph, by_value value)
+{
+    by__tensor tensor = {.dtype = BY_F32, .shape = {.rank = -1}};
+    if (value != BY_NONE) {
+        tensor.dtype = graph->values[value].dtype;
+        tensor.shape = graph->values[value].shape;
+    }
+    return tensor;
+}
+
+/* Chooses and prepares the kernel of node n. */
+static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by__isa isa, by_error *error)
+{
+    const by__node *node = &p->graph->nodes[n];
+    by__call *call = &p->calls[n];
+    *call = (by__call){.op = node->op, .attrs = node->attrs, .input_count = node->input_count,
+                       .output_count = node->output_count, .in = in, .threads = p->threads};
+    for (int i = 0; i < node->input_count; i++) {
+        in[i] = describe(p->graph, node->in[i]);
+    }
+    for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
+        call->out[i] = describe(p->graph, i < node->output_count ? node->out[i] : BY_NONE);
+    }
+    BY_TRY(by__cpu_kernel(&p->kernels[n], call, isa, error));
+    if (p->kernels[n]->prepare != NULL) {
+        by_status status = p->kernels[n]->prepare(call, error);
+        if (status != BY_OK) {
+            return by_error_prefix(error, status, "node %zu (%s)", n, by_op_name(node->op));
+        }
+    }
+    p->prepared = n + 1;
+    if (call->work_bytes > p->workspace_bytes) {
+        p->workspace_bytes = call->work_bytes;
+    }
+    return BY_OK;
+}
+
+/* Remembers which inputs are indices, so that a wrong id is an error and not a wild read. */
+static void collect_checks(by_program *p)
+{
+    for (size_t n = 0; n < p->graph->node_count; n++) {
+        const by__node *node = &p->graph->nodes[n];
+        index_check check = {.value = BY_NONE};
+        if (node->op == BY_OP_EMBEDDING) {
+            check = (index_check){node->in[0], p->graph->values[node->in[1]].shape.dim[0], false};
+        } else if (node->op == BY_OP_LINEAR_CROSS_ENTROPY ||
+                   node->op == BY_OP_LINEAR_CROSS_ENTROPY_TRAIN) {
+            check = (index_check){node->in[2], p->graph->values[node->in[1]].shape.dim[0], true};
+        }
+        if (check.value != BY_NONE &&
+            by__role_is_external(p->graph->values[check.value].role)) {
+            p->checks[p->check_count++] = check;
+        }
+    }
+}
+
+static void measure_liveness(by_program *p)
+{
+    const by_graph *graph = p->graph;
+    size_t nodes = graph->node_count;
+    /* Each owner's interval counts once; live_bytes[n] is their sum at node n. */
+    for (size_t v = 0; v < graph->value_count; v++) {
+        if (p->plan.offset[v] == SIZE_MAX || p->plan.owner[v] != (by_value)v) {
+            continue;
+        }
+        size_t first = nodes;
+        size_t last = 0;
+        for (size_t n = 0; n < nodes; n++) {
+            const by__node *node = &graph->nodes[n];
+            bool touches = false;
+            for (int i = 0; i < node->input_count; i++) {
+                touches = touches ||
+                          (node->in[i] != BY_NONE && p->plan.owner[node->in[i]] == (by_value)v);
+            }
+            for (int i = 0; i < node->output_count; i++) {
+                touches = touches ||
+                          (node->out[i] != BY_NONE && p->plan.owner[node->out[i]] == (by_value)v);
+            }
+            if (touches) {
+                first = n < first ? n : first;
+                last = n;
+            }
+        }
+        for (size_t n = first; n <= last && n < nodes; n++) {
+            p->live_bytes[n] += by__value_bytes(&graph->values[v]);
+        }
+    }
+}
+
+static by_status compile(by_program *p, by_error *error)
+{
+    const by_graph *graph = p->graph;
+    size_t operand_count = 0;
+    by__isa isa;
+    BY_TRY(by__pass_memory(&p->plan, graph, error));
+    BY_TRY(by__cpu_isa(&isa, error));
+    for (size_t n = 0; n < graph->node_count; n++) {
+        operand_count += (size_t)graph->nodes[n].input_count;
+    }
+    BY_TRY(by__alloc((void **)&p->calls, graph->node_count, sizeof *p->calls, "program", error));
+    BY_TRY(by__alloc((void **)&p->kernels, graph->node_count, sizeof(void *), "program", error));
+    BY_TRY(by__alloc((void **)&p->operands, operand_count, sizeof *p->operands, "program", error));
+    BY_TRY(by__alloc((void **)&p->live_bytes, graph->node_count, sizeof *p->live_bytes, "program",
+                     error));
+    BY_TRY(by__alloc((void **)&p->bound, graph->value_count, sizeof *p->bound, "program", error));
+    BY_TRY(by__alloc((void **)&p->checks, graph->node_count, sizeof *p->checks, "program", error));
+    by__tensor *in = p->operands;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        BY_TRY(prepare_call(p, n, in, isa, error));
+        in += graph->nodes[n].input_count;
+    }
+    collect_checks(p);
+    measure_liveness(p);
+    return BY_OK;
+}
+
+by_status by_program_compile(by_program **out, const by_graph *graph, int threads, by_error *error)
+{
+    by_program *p;
+    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "program", error));
+    p->graph = graph;
+    p->threads = by__thread_count(threads);
+    p->stale = true;
+    by_status status = compile(p, error);
+    if (status != BY_OK) {
+        by_program_close(&p);
+        return status;
+    }
+    *out = p;
+    return BY_OK;
+}
+
+void by_program_close(by_program **program)
+{
+    if (program == NULL || *program == NULL) {
+        return;
+    }
+    by_program *p = *program;
+    for (size_t n = 0; n < p->prepared; n++) {
+        if (p->kernels[n]->release != NULL) {
+            p->kernels[n]->release(&p->calls[n]);
+        }
+    }
+    by__memory_plan_free(&p->plan);
+    free(p->calls);
+    free(p->kernels);
+    free(p->operands);
+    free(p->live_bytes);
+    free(p->bound);
+    free(p->checks);
+    free(p);
+    *program = NULL;
+}
+
+size_t by_program_arena_bytes(const by_program *program)
+{
+    return program->plan.bytes;
+}
+
+size_t by_program_workspace_bytes(const by_program *program)
+{
+    return program->workspace_bytes;
+}
+
+size_t by_program_live_bytes(const by_program *program)
+{
+    return program->plan.lower_bound;
+}
+
+int by_program_threads(const by_program *program)
+{
+    return program->threads;
+}
+
+void by_program_set_memory(by_program *program, void *arena, void *workspace)
+{
+    program->arena = arena;
+    program->workspace = workspace;
+    program->stale = true;
+}
+
+by_status by_program_bind(by_program *program, by_value value, void *data, by_error *error)
+{
+    if (!by__graph_has(program->graph, value) ||
+        !by__role_is_external(program->graph->values[value].role)) {
+        return by_error_set(error, BY_EARG, "bind: value %d is not one from outside", (int)value);
+    }
+    if (((uintptr_t)data & (BY_CACHE_LINE - 1)) != 0) {
+        return by_error_set(error, BY_EARG, "bind: the buffer of '%s' is not 64-byte aligned",
+                            program->graph->values[value].name);
+    }
+    program->stale = program->stale || program->bound[value] != data;
+    program->bound[value] = data;
+    return BY_OK;
+}
+
+static by_status locate(const by_program *p, by_value value, void **out, by_error *error)
+{
+    *out = NULL;
+    if (value == BY_NONE) {
+        return BY_OK;
+    }
+    if (p->plan.offset[value] != SIZE_MAX) {
+        if (p->arena == NULL) {
+            return by_error_set(error, BY_ESTATE, "run: the program has no memory yet");
+        }
+        *out = (char *)p->arena + p->plan.offset[value];
+        return BY_OK;
+    }
+    by_value owner = p->plan.owner[value];
+    *out = p->bound[owner];
+    if (*out == NULL) {
+        const char *name = p->graph->values[owner].name;
+        return by_error_set(error, BY_ESTATE, "run: '%s' is not bound to a buffer",
+                            name == NULL ? "?" : name);
+    }
+    return BY_OK;
+}
+
+static by_status resolve(by_program *p, by_error *error)
+{
+    by__tensor *in = p->operands;
+    for (size_t n = 0; n < p->graph->node_count; n++) {
+        const by__node *node = &p->graph->nodes[n];
+        for (int i = 0; i < node->input_count; i++) {
+            BY_TRY(locate(p, node->in[i], &in[i].data, error));
+        }
+        for (int i = 0; i < node->output_count; i++) {
+            BY_TRY(locate(p, node->out[i], &p->calls[n].out[i].data, error));
+        }
+        if (p->calls[n].work_bytes > 0 && p->workspace == NULL) {
+            return by_error_set(error, BY_ESTATE, "run: the program has no workspace yet");
+        }
+        p->calls[n].work = p->workspace;
+        in += node->input_count;
+    }
+    p->stale = false;
+    return BY_OK;
+}
+
+static by_status check_indices(const by_program *p, by_error *error)
+{
+    for (size_t k = 0; k < p->check_count; k++) {
+        const index_check *check = &p->checks[k];
+        const int32_t *ids = p->bound[check->value];
+        int64_t count = by_shape_count(&p->graph->values[check->value].shape);
+        for (int64_t i = 0; i < count; i++) {
+            if (ids[i] >= check->limit || (ids[i] < 0 && !check->may_ignore)) {
+                return by_error_set(error, BY_EARG,
+                                    "'%s' holds id %d at place %lld; the table has %lld rows",
+                                    p->graph->values[check->value].name, (int)ids[i], (long long)i,
+                                    (long long)check->limit);
+            }
+        }
+    }
+    return BY_OK;
+}
+
+by_status by_program_run(by_program *program, by_error *error)
+{
+    if (program->stale) {
+        BY_TRY(resolve(program, error));
+    }
+    BY_TRY(check_indices(program, error));
+    for (size_t n = 0; n < program->graph->node_count; n++) {
+        double begin = program->hook != NULL ? by__now() : 0.0;
+        by_status status = program->kernels[n]->run(&program->calls[n]);
+        if (status != BY_OK) {
+            return by_error_set(error, status, "node %zu (%s): kernel %s failed", n,
+                                by_op_name(program->graph->nodes[n].op), program->kernels[n]->name);
+        }
+        if (program->hook != NULL) {
+            program->hook(program->hook_user, (int)n, begin, by__now());
+        }
+    }
+    return BY_OK;
+}
+
+void by_program_set_hook(by_program *program, by_program_hook *hook, void *user)
+{
+    program->hook = hook;
+    program->hook_user = user;
+}
+
+by_status by_program_node(const by_program *program, int node, by_node_info *out, by_error *error)
+{
+    if (node < 0 || (size_t)node >= program->graph->node_count) {
+        return by_error_set(error, BY_EARG, "the program has no node %d (it has %zu)", node,
+                            program->graph->node_count);
+    }
+    const by__node *n = &program->graph->nodes[node];
+    by__cost cost;
+    BY_TRY(by__node_cost(program->graph, (size_t)node, &cost, error));
+    *out = (by_node_info){.op = n->op,
+                          .op_name = by_op_name(n->op),
+                          .kernel = program->kernels[node]->name,
+                          .block = n->block,
+                          .backward = n->phase == BY__BACKWARD,
+                          .flops = cost.flops,
+                          .bytes_read = cost.bytes_read,
+                          .bytes_written = cost.bytes_written,
+                          .workspace = program->calls[node].work_bytes,
+                          .live_bytes = program->live_bytes[node]};
+    return BY_OK;
+}

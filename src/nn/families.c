@@ -1,0 +1,202 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/nn.h"
+
+static const by__family *const families[] = {&by__family_gpt2, &by__family_llama};
+
+static by_status find_family(const by__family **out, const char *kind, by_error *error)
+{
+    const char *names[BY_ARRAY_LENGTH(families)];
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(families); i++) {
+        names[i] = families[i]->kind;
+        if (strcmp(kind, names[i]) == 0) {
+            *out = families[i];
+            return BY_OK;
+        }
+    }
+    const char *nearest = by__nearest_name(kind, names, BY_ARRAY_LENGTH(names));
+    return by_error_set(error, BY_ECONFIG, "model.kind: unknown model '%s'; %s%s", kind,
+                        nearest == NULL ? "one of gpt2, llama" : "nearest: ",
+                        nearest == NULL ? "" : nearest);
+}
+
+by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *config,
+                         const by_model_request *request, by_error *error)
+{
+    const by__family *family = NULL;
+    by__build b = {.graph = graph, .config = config, .request = request,
+                   .model = {BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE}};
+    by_shape ids = BY_SHAPE(request->batch, request->time);
+    BY_TRY(find_family(&family, config->kind, error));
+    b.model.tokens = by_graph_input(graph, "tokens", BY_I32, ids);
+    if (request->mode == BY_MODEL_TRAIN && config->dropout > 0.0) {
+        b.model.rng = by_graph_input(graph, "rng", BY_I32, BY_SHAPE(4));
+    }
+    if (by__is_cached(&b)) {
+        b.model.start = by_graph_input(graph, "start", BY_I32, BY_SHAPE(1));
+    }
+    by_value head;
+    by_value x = family->body(&b, &head);
+    if (request->mode == BY_MODEL_TRAIN || request->mode == BY_MODEL_LOSS) {
+        b.model.targets = by_graph_input(graph, "targets", BY_I32, ids);
+        b.model.loss = by_linear_cross_entropy(graph, x, head, b.model.targets);
+        by_graph_output(graph, b.model.loss, "loss");
+    } else if (request->mode == BY_MODEL_PREFILL) {
+        by_graph_output(graph, x, "hidden");
+    } else {
+        b.model.logits = by__matmul_full(graph, x, head, BY_NONE, BY_NONE, false, true, BY_F32);
+        by_graph_output(graph, b.model.logits, "logits");
+    }
+    BY_TRY(by_graph_check(graph, error));
+    *out = b.model;
+    return BY_OK;
+}
+
+by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in_products,
+                         by_error *error)
+{
+    bool *multiplied;
+    int64_t all = 0;
+    int64_t products = 0;
+    BY_TRY(by__alloc((void **)&multiplied, graph->value_count, sizeof *multiplied, "count", error));
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        bool product = node->op == BY_OP_MATMUL || node->op == BY_OP_LINEAR_CROSS_ENTROPY ||
+                       node->op == BY_OP_LINEAR_CROSS_ENTROPY_TRAIN;
+        if (product) {
+            multiplied[node->in[1]] = true;
+        }
+    }
+    for (size_t v = 0; v < graph->value_count; v++) {
+        if (graph->values[v].role == BY_ROLE_PARAMETER) {
+            int64_t count = by_shape_count(&graph->values[v].shape);
+            all += count;
+            products += multiplied[v] || graph->values[v].shape.rank < 2 ? count : 0;
+        }
+    }
+    free(multiplied);
+    *parameters = all;
+    *in_products = products;
+    return BY_OK;
+}
+
+const char *by_model_name_prefix(const char *kind)
+{
+    const by__family *family = NULL;
+    return find_family(&family, kind, NULL) == BY_OK ? family->prefix : NULL;
+}
+
+by_status by_model_config_json(char **out, const by_model_config *config, int64_t eos,
+                               by_error *error)
+{
+    const by__family *family = NULL;
+    BY_TRY(find_family(&family, config->kind, error));
+    json_t *root = json_object();
+    (void)json_object_set_new(root, "architectures", json_pack("[s]", family->architecture));
+    (void)json_object_set_new(root, "model_type", json_string(family->model_type));
+    (void)json_object_set_new(root, "vocab_size", json_integer(config->vocab));
+    (void)json_object_set_new(root, "initializer_range", json_real(config->init_std));
+    (void)json_object_set_new(root, "tie_word_embeddings", json_boolean(config->tied));
+    (void)json_object_set_new(root, "torch_dtype", json_string("float32"));
+    (void)json_object_set_new(root, "bos_token_id", eos < 0 ? json_null() : json_integer(eos));
+    (void)json_object_set_new(root, "eos_token_id", eos < 0 ? json_null() : json_integer(eos));
+    family->write_config(root, config);
+    char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS);
+    json_decref(root);
+    if (text == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: config.json");
+    }
+    *out = text;
+    return BY_OK;
+}
+
+by_status by__json_integer(int64_t *out, const char *name, const json_t *in, const char *key,
+                           int64_t fallback, by_error *error)
+{
+    const json_t *value = json_object_get(in, key);
+    if (value == NULL || json_is_null(value)) {
+        if (fallback == BY__REQUIRED) {
+            return by_error_set(error, BY_EFORMAT, "%s: key \"%s\" is missing", name, key);
+        }
+        *out = fallback;
+        return BY_OK;
+    }
+    if (!json_is_integer(value) || json_integer_value(value) < 1 ||
+        json_integer_value(value) > INT32_MAX) {
+        return by_error_set(error, BY_EFORMAT, "%s: \"%s\" is not a positive 31-bit integer", name, key);
+    }
+    *out = json_integer_value(value);
+    return BY_OK;
+}
+
+by_status by__json_number(double *out, const char *name, const json_t *in, const char *key,
+                          double fallback, by_error *error)
+{
+    const json_t *value = json_object_get(in, key);
+    if (value != NULL && !json_is_null(value) &&
+        (!json_is_number(value) || json_number_value(value) <= 0.0)) {
+        return by_error_set(error, BY_EFORMAT, "%s: \"%s\" is not a positive number", name, key);
+    }
+    *out = json_is_number(value) ? json_number_value(value) : fallback;
+    return BY_OK;
+}
+
+by_status by__json_expect(const char *name, const json_t *in, const char *key, const char *wanted,
+                          by_error *error)
+{
+    const char *value = json_string_value(json_object_get(in, key));
+    if (value != NULL && strcmp(value, wanted) != 0) {
+        return by_error_set(error, BY_EFORMAT, "%s: \"%s\" is \"%s\"; only \"%s\" is supported", name,
+                            key, value, wanted);
+    }
+    return BY_OK;
+}
+
+by_status by__set_string(char **field, const char *value, by_error *error)
+{
+    char *copy = by__strdup(value);
+    if (copy == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: config");
+    }
+    free(*field);
+    *field = copy;
+    return BY_OK;
+}
+
+static by_status read_root(by_model_config *config, const char *name, const json_t *root,
+                           by_error *error)
+{
+    const char *type = json_string_value(json_object_get(root, "model_type"));
+    const by__family *family = NULL;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(families) && type != NULL; i++) {
+        if (strcmp(type, families[i]->model_type) == 0) {
+            family = families[i];
+        }
+    }
+    if (family == NULL) {
+        return by_error_set(error, BY_EFORMAT, "%s: \"model_type\" is \"%s\"; gpt2 and llama are supported",
+                            name, type == NULL ? "(missing)" : type);
+    }
+    BY_TRY(by__set_string(&config->kind, family->kind, error));
+    BY_TRY(by__json_integer(&config->vocab, name, root, "vocab_size", BY__REQUIRED, error));
+    const json_t *tied = json_object_get(root, "tie_word_embeddings");
+    /* transformers leaves the key out when it has the family's default. */
+    config->tied = tied != NULL ? json_is_true(tied) : strcmp(family->kind, "gpt2") == 0;
+    return family->read_config(config, name, root, error);
+}
+
+by_status by_model_config_from_json(by_model_config *config, const char *name, const char *json,
+                                    size_t length, by_error *error)
+{
+    json_error_t where;
+    json_t *root = json_loadb(json, length, JSON_REJECT_DUPLICATES, &where);
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return by_error_set(error, BY_EFORMAT, "%s:%d: not a JSON object: %s", name, where.line,
+                            where.text);
+    }
+    by_status status = read_root(config, name, root, error);
+    json_decref(root);
+    return status;
+}

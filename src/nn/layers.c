@@ -1,0 +1,58 @@
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "nn/nn.h"
+
+by_value by__weight(by__build *b, const char *axes, by_shape shape, by_init init,
+                    const char *format, ...)
+{
+    char name[160];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    return by_graph_parameter(b->graph, name, axes, shape, init);
+}
+
+by_init by__init_normal(const by__build *b)
+{
+    return (by_init){BY_INIT_NORMAL, (float)b->config->init_std};
+}
+
+by_init by__init_residual(const by__build *b)
+{
+    return (by_init){BY_INIT_NORMAL,
+                     (float)(b->config->init_std / sqrt(2.0 * (double)b->config->layers))};
+}
+
+by_value by__drop(by__build *b, by_value x)
+{
+    float p = (float)b->config->dropout;
+    if (b->request->mode != BY_MODEL_TRAIN || p == 0.0f) {
+        return x;
+    }
+    return by_dropout(b->graph, x, b->model.rng, p, b->streams++);
+}
+
+bool by__is_cached(const by__build *b)
+{
+    return b->request->mode == BY_MODEL_PREFILL || b->request->mode == BY_MODEL_DECODE;
+}
+
+by_value by__attend(by__build *b, int layer, by_value q, by_value k, by_value v)
+{
+    const by_model_config *c = b->config;
+    if (!by__is_cached(b)) {
+        return k == BY_NONE ? by_attention_packed(b->graph, q, c->heads, c->kv_heads)
+                            : by_attention(b->graph, q, k, v, c->heads, c->kv_heads);
+    }
+    char name[64];
+    by_shape shape = BY_SHAPE(b->request->batch, c->kv_heads, b->request->cache, c->width / c->heads);
+    (void)snprintf(name, sizeof name, "cache.%d.k", layer);
+    by_value k_cache = by_graph_state(b->graph, name, BY_F32, shape);
+    (void)snprintf(name, sizeof name, "cache.%d.v", layer);
+    by_value v_cache = by_graph_state(b->graph, name, BY_F32, shape);
+    return by_attention_cached(b->graph, q, k, v, k_cache, v_cache, b->model.start, c->heads,
+                               c->kv_heads);
+}

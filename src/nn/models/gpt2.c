@@ -1,0 +1,105 @@
+/* GPT-2 (Radford et al. 2019): learned positions, pre-norm blocks with layer norm, GELU (tanh form), a
+ * head tied to the token embedding. Weights of linear layers are [in, out], as GPT-2's Conv1D keeps
+ * them. */
+#include "nn/nn.h"
+
+static by_value norm(by__build *b, by_value x, const char *prefix)
+{
+    int64_t c = b->config->width;
+    by_value w = by__weight(b, "embed", BY_SHAPE(c), (by_init){.kind = BY_INIT_ONE}, "%s.weight", prefix);
+    by_value bias = by__weight(b, "embed", BY_SHAPE(c), (by_init){0}, "%s.bias", prefix);
+    return by_layer_norm(b->graph, x, w, bias, (float)b->config->norm_eps);
+}
+
+static by_value linear(by__build *b, by_value x, int64_t in, int64_t out, const char *axes,
+                       const char *bias_axes, by_init init, const char *prefix)
+{
+    by_value w = by__weight(b, axes, BY_SHAPE(in, out), init, "%s.weight", prefix);
+    by_value bias = by__weight(b, bias_axes, BY_SHAPE(out), (by_init){0}, "%s.bias", prefix);
+    return by_linear(b->graph, x, w, bias, false);
+}
+
+static by_value block(by__build *b, by_value x, int layer)
+{
+    const by_model_config *c = b->config;
+    int64_t kv_width = c->kv_heads * (c->width / c->heads);
+    char name[64];
+    by_graph_set_block(b->graph, layer);
+    (void)snprintf(name, sizeof name, "h.%d.ln_1", layer);
+    by_value y = norm(b, x, name);
+    (void)snprintf(name, sizeof name, "h.%d.attn.c_attn", layer);
+    y = linear(b, y, c->width, c->width + 2 * kv_width, "embed heads", "heads", by__init_normal(b), name);
+    y = by__attend(b, layer, y, BY_NONE, BY_NONE);
+    (void)snprintf(name, sizeof name, "h.%d.attn.c_proj", layer);
+    y = linear(b, y, c->width, c->width, "heads embed", "embed", by__init_residual(b), name);
+    x = by_add(b->graph, x, by__drop(b, y));
+    (void)snprintf(name, sizeof name, "h.%d.ln_2", layer);
+    y = norm(b, x, name);
+    (void)snprintf(name, sizeof name, "h.%d.mlp.c_fc", layer);
+    y = linear(b, y, c->width, c->mlp_width, "embed mlp", "mlp", by__init_normal(b), name);
+    y = by_unary(b->graph, y, BY_FN_GELU);
+    (void)snprintf(name, sizeof name, "h.%d.mlp.c_proj", layer);
+    y = linear(b, y, c->mlp_width, c->width, "mlp embed", "embed", by__init_residual(b), name);
+    x = by_add(b->graph, x, by__drop(b, y));
+    by_graph_set_block(b->graph, -1);
+    return x;
+}
+
+static by_value body(by__build *b, by_value *head)
+{
+    const by_model_config *c = b->config;
+    by_value wte = by__weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width), by__init_normal(b), "wte.weight");
+    by_value wpe = by__weight(b, "position embed", BY_SHAPE(c->context, c->width), by__init_normal(b),
+                              "wpe.weight");
+    by_value x = by_embedding(b->graph, b->model.tokens, wte);
+    if (by__is_cached(b)) {
+        b->model.positions = by_graph_input(b->graph, "positions", BY_I32,
+                                            BY_SHAPE(b->request->batch, b->request->time));
+        x = by_add(b->graph, x, by_embedding(b->graph, b->model.positions, wpe));
+    } else {
+        x = by_position(b->graph, x, wpe);
+    }
+    x = by__drop(b, x);
+    for (int layer = 0; layer < c->layers; layer++) {
+        x = block(b, x, layer);
+    }
+    *head = c->tied ? wte
+                    : by__weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width), by__init_normal(b),
+                                 "lm_head.weight");
+    return norm(b, x, "ln_f");
+}
+
+static void write_config(json_t *out, const by_model_config *c)
+{
+    (void)json_object_set_new(out, "n_embd", json_integer(c->width));
+    (void)json_object_set_new(out, "n_layer", json_integer(c->layers));
+    (void)json_object_set_new(out, "n_head", json_integer(c->heads));
+    (void)json_object_set_new(out, "n_inner", json_integer(c->mlp_width));
+    (void)json_object_set_new(out, "n_positions", json_integer(c->context));
+    (void)json_object_set_new(out, "n_ctx", json_integer(c->context));
+    (void)json_object_set_new(out, "activation_function", json_string("gelu_new"));
+    (void)json_object_set_new(out, "layer_norm_epsilon", json_real(c->norm_eps));
+    (void)json_object_set_new(out, "resid_pdrop", json_real(c->dropout));
+    (void)json_object_set_new(out, "embd_pdrop", json_real(c->dropout));
+    (void)json_object_set_new(out, "attn_pdrop", json_real(0.0));
+}
+
+static by_status read_config(by_model_config *c, const char *name, const json_t *in, by_error *error)
+{
+    BY_TRY(by__json_integer(&c->width, name, in, "n_embd", BY__REQUIRED, error));
+    BY_TRY(by__json_integer(&c->layers, name, in, "n_layer", BY__REQUIRED, error));
+    BY_TRY(by__json_integer(&c->heads, name, in, "n_head", BY__REQUIRED, error));
+    BY_TRY(by__json_integer(&c->context, name, in, "n_positions", BY__REQUIRED, error));
+    BY_TRY(by__json_integer(&c->mlp_width, name, in, "n_inner", 4 * c->width, error));
+    BY_TRY(by__json_number(&c->norm_eps, name, in, "layer_norm_epsilon", 1e-5, error));
+    c->kv_heads = c->heads;
+    return by__json_expect(name, in, "activation_function", "gelu_new", error);
+}
+
+const by__family by__family_gpt2 = {.kind = "gpt2",
+                                    .prefix = "transformer.",
+                                    .body = body,
+                                    .write_config = write_config,
+                                    .read_config = read_config,
+                                    .model_type = "gpt2",
+                                    .architecture = "GPT2LMHeadModel"};

@@ -1,0 +1,72 @@
+/* nn: models as graphs. layers.c has what families share, models/ one file a family, families.c the
+ * table of them.
+ *
+ * A family fills a forward graph from its config section for one of the modes of by_model_request, names
+ * parameters as the Hugging Face checkpoint does, annotates their axes, and translates its config to and
+ * from config.json. The same layers serve training and cached decoding: a by__build carries the mode, so
+ * that a block is written once.
+ *
+ * Adding a family: its file, a row in families.c, golden files for the parity test.
+ *
+ * Never put here: precision, parallelism, optimizers, buffers. Those are passes and programs.
+ */
+#ifndef BY_NN_NN_H
+#define BY_NN_NN_H
+
+#include <jansson.h>
+
+#include "banyan/model.h"
+#include "graph/graph.h"
+#include "ops/ops.h"
+
+/* What the layers of one model need while it is built. */
+typedef struct by__build {
+    by_graph *graph;
+    const by_model_config *config;
+    const by_model_request *request;
+    by_model model;
+    uint32_t streams; /* dropout masks made so far */
+} by__build;
+
+typedef struct by__family {
+    const char *kind;
+    const char *prefix; /* of parameter names in checkpoints that carry a head, may be NULL */
+    by_value (*body)(by__build *b, by_value *head); /* last hidden state; the head's weight [V, C] */
+    void (*write_config)(json_t *out, const by_model_config *config);
+    by_status (*read_config)(by_model_config *config, const char *name, const json_t *in,
+                             by_error *error);
+    const char *model_type;   /* config.json "model_type" */
+    const char *architecture; /* config.json "architectures"[0] */
+} by__family;
+
+extern const by__family by__family_gpt2, by__family_llama;
+
+/* ---- layers (layers.c) ---- */
+
+/* A parameter named by format and argument, e.g. ("h.%d.ln_1.weight", 3). */
+by_value by__weight(by__build *b, const char *axes, by_shape shape, by_init init,
+                    const char *format, ...) BY_PRINTF(5, 6);
+by_init by__init_normal(const by__build *b);
+/* GPT-2's scaling of the projections that end in the residual stream: std / sqrt(2 layers). */
+by_init by__init_residual(const by__build *b);
+/* Dropout at the config's probability while training, else x. */
+by_value by__drop(by__build *b, by_value x);
+/* Attention of layer `layer` by mode: plain, or through that layer's caches. k and v BY_NONE: q is packed. */
+by_value by__attend(by__build *b, int layer, by_value q, by_value k, by_value v);
+/* True when the mode runs on key/value caches. */
+bool by__is_cached(const by__build *b);
+
+/* ---- config.json readers (families.c) ---- */
+by_status by__json_integer(int64_t *out, const char *name, const json_t *in, const char *key,
+                           int64_t fallback, by_error *error);
+by_status by__json_number(double *out, const char *name, const json_t *in, const char *key,
+                          double fallback, by_error *error);
+/* Refuses a string key that is present and not `wanted`. */
+by_status by__json_expect(const char *name, const json_t *in, const char *key, const char *wanted,
+                          by_error *error);
+/* Replaces a string of the config. */
+by_status by__set_string(char **field, const char *value, by_error *error);
+/* "No value" of by__json_integer's fallback: the key is required. */
+#define BY__REQUIRED INT64_MIN
+
+#endif
