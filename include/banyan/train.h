@@ -1,0 +1,118 @@
+/* Training. by_trainer is the engine: it plans, holds weights and optimizer state, and takes steps; a C
+ * program can drive it with its own model and data. by_train is the whole job of `banyan train`: data,
+ * loop, evaluation, checkpoints, events.
+ */
+#ifndef BANYAN_TRAIN_H
+#define BANYAN_TRAIN_H
+
+#include "banyan/checkpoint.h"
+#include "banyan/config.h"
+#include "banyan/data.h"
+#include "banyan/model.h"
+#include "banyan/program.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct by_trainer by_trainer;
+
+/* Planned bytes by what they are for. Their sum is the run's peak. */
+typedef struct by_memory_report {
+    uint64_t parameters;  /* f32 masters and bf16 compute copies */
+    uint64_t gradients;   /* f32; one set more for each level of the accumulation tree in use */
+    uint64_t optimizer;   /* moments */
+    uint64_t activations; /* the arena */
+    uint64_t workspace;   /* scratch memory of the most demanding kernel */
+    uint64_t data;        /* inputs of a micro-batch, loader buffers, mapped shards */
+    uint64_t process;     /* resident before anything of the run was allocated: code and libraries */
+    uint64_t total;
+} by_memory_report;
+
+/* FLOPs of training on one token, by both conventions: 6 N + 6 L C T, which counts the causal half of
+ * attention, and 6 N + 12 L C T (Chowdhery et al. 2022, appendix B), which counts all of it. N counts
+ * parameters that take part in matrix products. */
+typedef struct by_model_size {
+    int64_t parameters;
+    int64_t in_products;
+    double flops_per_token;
+    double flops_per_token_full;
+} by_model_size;
+
+typedef enum by_graph_stage {
+    BY_STAGE_FORWARD = 0,
+    BY_STAGE_PRECISION,
+    BY_STAGE_GRADIENTS,
+    BY_STAGE_RECOMPUTE,
+    BY_STAGE_FUSE,
+    BY_STAGE_ORDER,
+    BY_STAGE_COUNT
+} by_graph_stage;
+/* "forward", "precision", "gradients", "recompute", "fuse", "order". */
+BY_API const char *by_graph_stage_name(by_graph_stage stage);
+
+/* The training graph of a resolved config after all passes up to and with `stage`; closed by the
+ * caller. builder NULL: the model that config.model names. `model` (may be NULL) receives its values. */
+BY_API by_status by_train_graph(by_graph **out, by_model *model, const by_config *config,
+                                by_model_builder *builder, void *user, by_graph_stage stage,
+                                by_error *error);
+
+/* Plans a run: builds and compiles all programs and adds up every byte, and allocates none of it.
+ * config: resolved, with model.vocab known; kept by pointer, must outlive the trainer. builder NULL: the
+ * model that config.model names. */
+BY_API by_status by_trainer_open(by_trainer **out, const by_config *config,
+                                 by_model_builder *builder, void *user, by_error *error);
+BY_API void by_trainer_close(by_trainer **trainer);
+BY_API const by_memory_report *by_trainer_memory(const by_trainer *trainer);
+BY_API const by_model_size *by_trainer_size(const by_trainer *trainer);
+/* Adds what the caller will keep resident beside the trainer (loader, mapped data) to the report. */
+BY_API void by_trainer_plan_data(by_trainer *trainer, uint64_t bytes);
+/* Allocates what was planned. */
+BY_API by_status by_trainer_allocate(by_trainer *trainer, by_error *error);
+/* Initial weights by the model's rules and config.seed; zero moments; step 0. */
+BY_API by_status by_trainer_initialize(by_trainer *trainer, by_error *error);
+/* Weights from a checkpoint or a Hugging Face directory. Every parameter must be there in its shape. A
+ * table with fewer rows than a padded vocabulary fills the first rows. */
+BY_API by_status by_trainer_load_weights(by_trainer *trainer, const by_weights *weights,
+                                         by_error *error);
+/* Moments ("m.NAME", "v.NAME") and the number of updates done. */
+BY_API by_status by_trainer_load_optimizer(by_trainer *trainer, const by_weights *moments,
+                                           int64_t step, by_error *error);
+
+typedef struct by_step_result {
+    double loss;    /* mean cross-entropy over the batch's valid targets, nats */
+    double norm;    /* global gradient norm before clipping */
+    double lr;
+    int64_t tokens; /* tokens of the batch */
+} by_step_result;
+
+/* One optimizer step on a global batch of config.train.batch x context: forward and backward for each
+ * micro-batch, gradients summed in the fixed tree, clip, update. BY_ESTATE when loss or gradient is not
+ * finite; weights are then as before the step. */
+BY_API by_status by_trainer_step(by_trainer *trainer, const by_batch *batch, by_step_result *out,
+                                 by_error *error);
+/* Forward and backward only, for tests and tools: gradients are left for by_trainer_gradient. */
+BY_API by_status by_trainer_gradients(by_trainer *trainer, const by_batch *batch, double *loss,
+                                      by_error *error);
+/* Sum of cross-entropies (nats) of one micro-batch [micro_batch, context] without dropout. */
+BY_API by_status by_trainer_loss(by_trainer *trainer, const int32_t *tokens, const int32_t *targets,
+                                 double *sum, by_error *error);
+/* Updates done so far. */
+BY_API int64_t by_trainer_updates(const by_trainer *trainer);
+
+/* Parameters in the order of the graph. Views into the trainer's memory (f32 masters). */
+BY_API size_t by_trainer_parameter_count(const by_trainer *trainer);
+BY_API by_tensor_view by_trainer_parameter(const by_trainer *trainer, size_t i);
+/* Gradient of the last batch, and the moments; named as the parameter, "m.NAME" and "v.NAME". */
+BY_API by_tensor_view by_trainer_gradient(const by_trainer *trainer, size_t i);
+BY_API by_tensor_view by_trainer_moment(const by_trainer *trainer, size_t i, int moment);
+/* The program of one micro-batch's forward and backward pass, for profiles; owned by the trainer. */
+BY_API by_program *by_trainer_program(const by_trainer *trainer);
+/* The programs of the gradient norm and of the update. */
+BY_API by_program *by_trainer_norm_program(const by_trainer *trainer);
+BY_API by_program *by_trainer_update_program(const by_trainer *trainer);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,305 @@
+/* gpt2 and llama against PyTorch: logits, loss, every gradient, and 20 AdamW steps from the same weights
+ * (golden files made by make_golden.py). Bounds: logits and losses 1e-4 absolute, gradients and final
+ * weights 1e-4 relative in the Euclidean norm. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "banyan/passes.h"
+#include "exec/exec.h"
+#include "train/train.h"
+
+#define BOUND 1e-4
+
+typedef struct golden {
+    by_weights *file;
+    by_config *config;
+    by_trainer *trainer;
+    char directory[64];
+} golden;
+
+static void check(by_status status, const by_error *error)
+{
+    if (status != BY_OK) {
+        fail_msg("%s", error->message);
+    }
+}
+
+static by_tensor_view tensor(const golden *g, const char *format, const char *name)
+{
+    char full[256];
+    by_error error = {0};
+    by_tensor_view view;
+    (void)snprintf(full, sizeof full, format, name);
+    check(by_weights_tensor(g->file, full, &view, &error), &error);
+    return view;
+}
+
+/* ||a - b|| / ||b||, in double. */
+static double distance(const float *a, const float *b, size_t count)
+{
+    double difference = 0.0;
+    double norm = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        difference += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        norm += (double)b[i] * (double)b[i];
+    }
+    return norm > 0.0 ? sqrt(difference / norm) : sqrt(difference);
+}
+
+static double largest_difference(const float *a, const float *b, size_t count)
+{
+    double most = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        most = fmax(most, fabs((double)a[i] - (double)b[i]));
+    }
+    return most;
+}
+
+/* Starting weights as a file under the model's own names. */
+static void load_start(golden *g)
+{
+    by_error error = {0};
+    by_weights *weights;
+    size_t count = by_trainer_parameter_count(g->trainer);
+    by_tensor_view *views = calloc(count, sizeof *views);
+    assert_non_null(views);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = by_trainer_parameter(g->trainer, i).name;
+        views[i] = tensor(g, "weights.%s", name);
+        views[i].name = name;
+    }
+    check(by_weights_write(g->directory, views, count, 0, &error), &error);
+    check(by_weights_open(&weights, g->directory, &error), &error);
+    check(by_trainer_load_weights(g->trainer, weights, &error), &error);
+    by_weights_close(&weights);
+    free(views);
+}
+
+static void open_golden(golden *g, const char *name, const char *const *settings, size_t count)
+{
+    char path[512];
+    by_error error = {0};
+    (void)snprintf(path, sizeof path, "%s/tests/parity/golden/%s.safetensors", BY_SOURCE_DIR, name);
+    check(by_weights_open(&g->file, path, &error), &error);
+    check(by_config_default(&g->config, &error), &error);
+    static const char *const common[] = {
+        "model.layers=2",       "model.heads=4",          "model.width=32",
+        "model.context=16",     "model.vocab=67",         "train.batch=3",
+        "train.steps=20",       "optimizer.lr=1e-3",      "optimizer.schedule=constant",
+        "optimizer.warmup=0",   "optimizer.betas=[0.9, 0.99]", "optimizer.eps=1e-8",
+        "optimizer.weight_decay=0.1", "optimizer.clip=1.0"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(common); i++) {
+        check(by_config_set(g->config, common[i], &error), &error);
+    }
+    for (size_t i = 0; i < count; i++) {
+        check(by_config_set(g->config, settings[i], &error), &error);
+    }
+    check(by_config_resolve(g->config, &error), &error);
+    check(by_trainer_open(&g->trainer, g->config, NULL, NULL, &error), &error);
+    check(by_trainer_allocate(g->trainer, &error), &error);
+    strcpy(g->directory, "/tmp/banyan-parity-XXXXXX");
+    assert_non_null(mkdtemp(g->directory));
+    load_start(g);
+}
+
+static void close_golden(golden *g)
+{
+    by_error error = {0};
+    check(by__remove_tree(g->directory, &error), &error);
+    by_trainer_close(&g->trainer);
+    by_config_close(&g->config);
+    by_weights_close(&g->file);
+}
+
+static uint64_t count_valid(const int32_t *targets, size_t count)
+{
+    uint64_t valid = 0;
+    for (size_t i = 0; i < count; i++) {
+        valid += targets[i] >= 0;
+    }
+    return valid;
+}
+
+/* Batch `index` of tokens and targets, copied because mapped tensors need not be aligned. */
+static by_batch batch_of(const golden *g, const char *tokens, const char *targets, size_t index,
+                         int32_t *memory)
+{
+    size_t count = 3 * 16;
+    memcpy(memory, (const int32_t *)tensor(g, "%s", tokens).data + index * count, count * 4);
+    memcpy(memory + count, (const int32_t *)tensor(g, "%s", targets).data + index * count, count * 4);
+    uint64_t valid = count_valid(memory + count, count);
+    return (by_batch){.tokens = memory, .targets = memory + count, .batch = 3, .context = 16,
+                      .valid_targets = valid, .global_targets = valid};
+}
+
+static void compare_gradients(const golden *g)
+{
+    for (size_t i = 0; i < by_trainer_parameter_count(g->trainer); i++) {
+        by_tensor_view have = by_trainer_gradient(g->trainer, i);
+        by_tensor_view want = tensor(g, "grad.%s", have.name);
+        size_t count;
+        by_error error = {0};
+        check(by_tensor_size(&have, &count, NULL, &error), &error);
+        double d = distance(have.data, want.data, count);
+        if (!(d <= BOUND)) {
+            fail_msg("gradient of %s: relative distance %g", have.name, d);
+        }
+    }
+}
+
+/* The key third of gpt2's attention bias has an exactly zero gradient, so its value is noise. */
+static size_t compared_part(const char *name, size_t count, float *have, float *want)
+{
+    if (strstr(name, "c_attn.bias") == NULL) {
+        return count;
+    }
+    size_t third = count / 3;
+    memmove(have + third, have + 2 * third, third * sizeof *have);
+    memmove(want + third, want + 2 * third, third * sizeof *want);
+    return 2 * third;
+}
+
+static void compare_weights(const golden *g)
+{
+    for (size_t i = 0; i < by_trainer_parameter_count(g->trainer); i++) {
+        by_tensor_view have = by_trainer_parameter(g->trainer, i);
+        by_tensor_view want = tensor(g, "final.%s", have.name);
+        size_t count;
+        by_error error = {0};
+        check(by_tensor_size(&have, &count, NULL, &error), &error);
+        float *a = malloc(count * sizeof *a);
+        float *b = malloc(count * sizeof *b);
+        assert_true(a != NULL && b != NULL);
+        memcpy(a, have.data, count * sizeof *a);
+        memcpy(b, want.data, count * sizeof *b);
+        double d = distance(a, b, compared_part(have.name, count, a, b));
+        free(a);
+        free(b);
+        if (!(d <= BOUND)) {
+            fail_msg("weights of %s after 20 steps: relative distance %g", have.name, d);
+        }
+    }
+}
+
+static void compare_logits(const golden *g)
+{
+    by_error error = {0};
+    by_graph *graph;
+    by_program *program;
+    by_model model;
+    by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = 3, .time = 16};
+    by__pages arena;
+    by__pages workspace;
+    by__pages io;
+    check(by_graph_open(&graph, &error), &error);
+    check(by_model_build(&model, graph, &g->config->model, &request, &error), &error);
+    check(by_pass_fuse(graph, &error), &error);
+    check(by_program_compile(&program, graph, 1, &error), &error);
+    check(by__pages_open(&arena, by_program_arena_bytes(program), "arena", &error), &error);
+    check(by__pages_open(&workspace, by_program_workspace_bytes(program), "workspace", &error), &error);
+    check(by__pages_open(&io, 4096 + 3 * 16 * 67 * 4, "io", &error), &error);
+    by_program_set_memory(program, arena.data, workspace.data);
+    float *logits = (float *)((char *)io.data + 4096);
+    memcpy(io.data, tensor(g, "%s", "tokens").data, 3 * 16 * 4);
+    check(by_program_bind(program, model.tokens, io.data, &error), &error);
+    check(by_program_bind(program, model.logits, logits, &error), &error);
+    for (size_t i = 0; i < by_trainer_parameter_count(g->trainer); i++) {
+        by_tensor_view p = by_trainer_parameter(g->trainer, i);
+        by_value value = by_graph_find(graph, p.name);
+        check(by_program_bind(program, value, (void *)(uintptr_t)p.data, &error), &error);
+    }
+    check(by_program_run(program, &error), &error);
+    double most = largest_difference(logits, tensor(g, "%s", "logits").data, 3 * 16 * 67);
+    if (!(most <= BOUND)) {
+        fail_msg("logits differ by %g", most);
+    }
+    by_program_close(&program);
+    by_graph_close(&graph);
+    by__pages_close(&arena);
+    by__pages_close(&workspace);
+    by__pages_close(&io);
+}
+
+static void compare_all(const char *name, const char *const *settings, size_t count)
+{
+    golden g = {0};
+    by_error error = {0};
+    int32_t memory[2 * 3 * 16];
+    double loss;
+    open_golden(&g, name, settings, count);
+    compare_logits(&g);
+    by_batch batch = batch_of(&g, "tokens", "targets", 0, memory);
+    check(by_trainer_gradients(g.trainer, &batch, &loss, &error), &error);
+    assert_true(fabs(loss - (double)*(const float *)tensor(&g, "%s", "loss").data) <= BOUND);
+    compare_gradients(&g);
+    for (size_t step = 0; step < 20; step++) {
+        by_step_result result;
+        batch = batch_of(&g, "steps.tokens", "steps.targets", step, memory);
+        check(by_trainer_step(g.trainer, &batch, &result, &error), &error);
+        float want_loss = ((const float *)tensor(&g, "%s", "losses").data)[step];
+        float want_norm = ((const float *)tensor(&g, "%s", "norms").data)[step];
+        if (!(fabs(result.loss - (double)want_loss) <= BOUND) ||
+            !(fabs(result.norm - (double)want_norm) <= BOUND * (double)want_norm)) {
+            fail_msg("step %zu: loss %.7f (PyTorch %.7f), norm %.7f (%.7f)", step, result.loss,
+                     (double)want_loss, result.norm, (double)want_norm);
+        }
+    }
+    compare_weights(&g);
+    close_golden(&g);
+}
+
+static void test_gpt2(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=gpt2"};
+    compare_all("gpt2", settings, BY_ARRAY_LENGTH(settings));
+}
+
+static void test_gpt2_accumulated(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=gpt2", "train.micro_batch=1"};
+    compare_all("gpt2", settings, BY_ARRAY_LENGTH(settings));
+}
+
+static void test_gpt2_recomputed(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=gpt2", "memory.recompute=block"};
+    compare_all("gpt2", settings, BY_ARRAY_LENGTH(settings));
+}
+
+static void test_llama_tied(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=llama", "model.mlp_width=88", "model.tied=true"};
+    compare_all("llama_tied", settings, BY_ARRAY_LENGTH(settings));
+}
+
+static void test_llama_grouped(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=llama",     "model.mlp_width=88",
+                                           "model.tied=false",         "model.kv_heads=2",
+                                           "model.norm_eps=1e-6",  "model.rope_theta=500000"};
+    compare_all("llama_gqa", settings, BY_ARRAY_LENGTH(settings));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gpt2),       cmocka_unit_test(test_gpt2_accumulated),
+        cmocka_unit_test(test_gpt2_recomputed), cmocka_unit_test(test_llama_tied),
+        cmocka_unit_test(test_llama_grouped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
