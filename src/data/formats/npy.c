@@ -1,0 +1,326 @@
+#include "data/formats/npy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NPY_MAGIC        "\x93NUMPY"
+#define NPY_HEADER_BYTES 128u /* of the files written here: the longest shape fits */
+#define NPY_MAX_HEADER   65536u
+#define NPY_BUFFER_BYTES ((size_t)1 << 20)
+
+struct by__npy_writer {
+    int fd;
+    unsigned width;
+    uint64_t count;
+    size_t used; /* bytes in the buffer */
+    by__hasher *hasher;
+    char *path;
+    uint8_t *buffer;
+};
+
+/* ---- reading ---- */
+
+typedef struct cursor {
+    const char *at;
+    const char *end;
+} cursor;
+
+static void skip_spaces(cursor *c)
+{
+    while (c->at < c->end && (*c->at == ' ' || *c->at == '\t')) {
+        c->at++;
+    }
+}
+
+/* Takes the literal `s` if it comes next. */
+static bool take(cursor *c, const char *s)
+{
+    skip_spaces(c);
+    size_t n = strlen(s);
+    if ((size_t)(c->end - c->at) < n || memcmp(c->at, s, n) != 0) {
+        return false;
+    }
+    c->at += n;
+    return true;
+}
+
+/* A quoted string of at most `size` - 1 characters without escapes. */
+static bool take_string(cursor *c, char *out, size_t size)
+{
+    skip_spaces(c);
+    if (c->at == c->end || (*c->at != '\'' && *c->at != '"')) {
+        return false;
+    }
+    char quote = *c->at++;
+    size_t n = 0;
+    while (c->at < c->end && *c->at != quote && *c->at != '\\' && n + 1 < size) {
+        out[n++] = *c->at++;
+    }
+    out[n] = '\0';
+    return c->at < c->end && *c->at++ == quote;
+}
+
+static bool take_number(cursor *c, uint64_t *out)
+{
+    skip_spaces(c);
+    uint64_t n = 0;
+    const char *start = c->at;
+    for (; c->at < c->end && *c->at >= '0' && *c->at <= '9'; c->at++) {
+        uint64_t digit = (uint64_t)(*c->at - '0');
+        if (__builtin_mul_overflow(n, (uint64_t)10, &n) || __builtin_add_overflow(n, digit, &n)) {
+            return false;
+        }
+    }
+    *out = n;
+    return c->at > start;
+}
+
+static unsigned width_of(const char *descr)
+{
+    return strcmp(descr, "<u2") == 0   ? 2
+           : strcmp(descr, "<u4") == 0 ? 4
+           : strcmp(descr, "<u8") == 0 ? 8
+                                       : 0;
+}
+
+/* The dictionary {'descr': '<u2', 'fortran_order': False, 'shape': (N,), }, keys in any order.
+ * Returns what is wrong with it, NULL if nothing is. */
+static const char *parse_header(cursor c, by__npy_info *out)
+{
+    char key[24];
+    char descr[24];
+    unsigned seen = 0;
+    if (!take(&c, "{")) {
+        return "the header is not a dictionary";
+    }
+    while (!take(&c, "}")) {
+        if (!take_string(&c, key, sizeof key) || !take(&c, ":")) {
+            return "the header is not a dictionary";
+        }
+        unsigned bit;
+        if (strcmp(key, "descr") == 0) {
+            bit = 1;
+            out->width = take_string(&c, descr, sizeof descr) ? width_of(descr) : 0;
+            if (out->width == 0) {
+                return "descr is not '<u2', '<u4' or '<u8'";
+            }
+        } else if (strcmp(key, "fortran_order") == 0) {
+            bit = 2;
+            if (!take(&c, "False")) {
+                return "fortran_order is not False";
+            }
+        } else if (strcmp(key, "shape") == 0) {
+            bit = 4;
+            if (!take(&c, "(") || !take_number(&c, &out->count) || !take(&c, ",") ||
+                !take(&c, ")")) {
+                return "shape is not one axis, (N,)";
+            }
+        } else {
+            return "the header has a key beside descr, fortran_order and shape";
+        }
+        if ((seen & bit) != 0) {
+            return "the header has a key twice";
+        }
+        seen |= bit;
+        if (!take(&c, ",")) {
+            if (!take(&c, "}")) {
+                return "the header is not a dictionary";
+            }
+            break;
+        }
+    }
+    skip_spaces(&c);
+    if (seen != 7) {
+        return "the header lacks descr, fortran_order or shape";
+    }
+    return c.end - c.at == 1 && *c.at == '\n' ? NULL : "the header does not end with a newline";
+}
+
+by_status by__npy_parse(by__npy_info *out, const char *name, const uint8_t *data, size_t size,
+                        by_error *error)
+{
+    by__npy_info info = {0};
+    size_t prefix = 10;
+    if (size < prefix || memcmp(data, NPY_MAGIC, 6) != 0) {
+        return by_error_set(error, BY_EFORMAT, "%s: not an npy file (no \\x93NUMPY at offset 0)",
+                            name);
+    }
+    if (data[6] < 1 || data[6] > 3 || data[7] != 0) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: npy version %u.%u at offset 6 is not 1.0 to 3.0", name, data[6],
+                            data[7]);
+    }
+    size_t header = (size_t)data[8] | (size_t)data[9] << 8;
+    if (data[6] > 1) {
+        prefix = 12;
+        if (size < prefix) {
+            return by_error_set(error, BY_EFORMAT, "%s: %zu bytes end inside the npy header", name,
+                                size);
+        }
+        header |= (size_t)data[10] << 16 | (size_t)data[11] << 24;
+    }
+    if (header > NPY_MAX_HEADER || header > size - prefix) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: header of %zu bytes at offset %zu, but the file has %zu", name,
+                            header, prefix, size);
+    }
+    info.offset = prefix + header;
+    const char *text = (const char *)data + prefix;
+    const char *problem = parse_header((cursor){text, text + header}, &info);
+    if (problem == NULL && info.offset % info.width != 0) {
+        problem = "the elements are not aligned";
+    }
+    if (problem != NULL) {
+        return by_error_set(error, BY_EFORMAT, "%s: npy header at offset %zu: %s", name, prefix,
+                            problem);
+    }
+    size_t held = (size - info.offset) / info.width;
+    if (info.count != held || (size - info.offset) % info.width != 0) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: the header promises %" PRIu64
+                            " elements of %u bytes from offset %zu, but the file has %zu bytes",
+                            name, info.count, info.width, info.offset, size);
+    }
+    *out = info;
+    return BY_OK;
+}
+
+/* ---- writing ---- */
+
+static by_status system_error(by_error *error, const char *verb, const char *path)
+{
+    return by_error_set(error, BY_EIO, "cannot %s %s: %s", verb, path, strerror(errno));
+}
+
+static by_status write_all(const by__npy_writer *writer, const uint8_t *data, size_t length,
+                           by_error *error)
+{
+    while (length > 0) {
+        ssize_t n = write(writer->fd, data, length);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return system_error(error, "write", writer->path);
+        }
+        data += n;
+        length -= (size_t)n;
+    }
+    return BY_OK;
+}
+
+/* Hashes and writes what the buffer holds. */
+static by_status flush(by__npy_writer *writer, by_error *error)
+{
+    by__hasher_add(writer->hasher, writer->buffer, writer->used);
+    size_t used = writer->used;
+    writer->used = 0;
+    return write_all(writer, writer->buffer, used, error);
+}
+
+by_status by__npy_writer_open(by__npy_writer **out, const char *path, unsigned width,
+                              by_error *error)
+{
+    by__npy_writer *writer;
+    BY_TRY(by__alloc((void **)&writer, 1, sizeof *writer, "npy writer", error));
+    writer->fd = -1;
+    writer->width = width;
+    writer->path = by__strdup(path);
+    by_status status = writer->path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
+                                            : by__hasher_open(&writer->hasher, error);
+    if (status == BY_OK) {
+        status = by__alloc_aligned((void **)&writer->buffer, NPY_BUFFER_BYTES, "npy buffer", error);
+    }
+    if (status == BY_OK) {
+        writer->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        if (writer->fd < 0) {
+            status = system_error(error, "create", path);
+        } else if (lseek(writer->fd, NPY_HEADER_BYTES, SEEK_SET) < 0) {
+            status = system_error(error, "seek in", path);
+        }
+    }
+    if (status != BY_OK) {
+        by__npy_writer_close(&writer);
+        return status;
+    }
+    *out = writer;
+    return BY_OK;
+}
+
+/* Little-endian bytes of `value` at the end of the buffer, which has room. */
+static void put(by__npy_writer *writer, uint64_t value)
+{
+    for (unsigned i = 0; i < writer->width; i++) {
+        writer->buffer[writer->used++] = (uint8_t)(value >> (8 * i));
+    }
+    writer->count++;
+}
+
+static by_status make_room(by__npy_writer *writer, by_error *error)
+{
+    return writer->used + writer->width > NPY_BUFFER_BYTES ? flush(writer, error) : BY_OK;
+}
+
+by_status by__npy_writer_add_u32(by__npy_writer *writer, const uint32_t *values, size_t count,
+                                 by_error *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        BY_TRY(make_room(writer, error));
+        put(writer, values[i]);
+    }
+    return BY_OK;
+}
+
+by_status by__npy_writer_add_u64(by__npy_writer *writer, const uint64_t *values, size_t count,
+                                 by_error *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        BY_TRY(make_room(writer, error));
+        put(writer, values[i]);
+    }
+    return BY_OK;
+}
+
+by_status by__npy_writer_finish(by__npy_writer *writer, char hash[33], by_error *error)
+{
+    char header[NPY_HEADER_BYTES + 1];
+    BY_TRY(flush(writer, error));
+    memset(header, ' ', NPY_HEADER_BYTES);
+    memcpy(header, NPY_MAGIC "\x01\x00", 8);
+    header[8] = (char)(NPY_HEADER_BYTES - 10);
+    header[9] = 0;
+    int n = snprintf(header + 10, NPY_HEADER_BYTES - 10,
+                     "{'descr': '<u%u', 'fortran_order': False, 'shape': (%" PRIu64 ",), }",
+                     writer->width, writer->count);
+    header[10 + n] = ' ';
+    header[NPY_HEADER_BYTES - 1] = '\n';
+    if (lseek(writer->fd, 0, SEEK_SET) < 0) {
+        return system_error(error, "seek in", writer->path);
+    }
+    BY_TRY(write_all(writer, (const uint8_t *)header, NPY_HEADER_BYTES, error));
+    if (fsync(writer->fd) != 0) {
+        return system_error(error, "sync", writer->path);
+    }
+    by__hasher_hex(writer->hasher, hash);
+    return BY_OK;
+}
+
+void by__npy_writer_close(by__npy_writer **writer)
+{
+    by__npy_writer *w = *writer;
+    if (w == NULL) {
+        return;
+    }
+    if (w->fd >= 0) {
+        (void)close(w->fd);
+    }
+    by__hasher_close(&w->hasher);
+    free(w->path);
+    free(w->buffer);
+    free(w);
+    *writer = NULL;
+}

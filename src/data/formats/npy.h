@@ -1,0 +1,37 @@
+/* npy files of one axis of unsigned integers, as numpy.load(mmap_mode="r") reads them.
+ *
+ * Format: numpy/lib/_format_impl.py: magic, version, header length, a Python dictionary literal
+ * padded so that the elements start at a multiple of 64, then the elements, little-endian. The
+ * reader takes one axis of '<u2', '<u4' or '<u8' in C order and nothing behind the elements. */
+#ifndef BY_DATA_FORMATS_NPY_H
+#define BY_DATA_FORMATS_NPY_H
+
+#include "base/base.h"
+
+typedef struct by__npy_info {
+    unsigned width; /* bytes of an element: 2, 4 or 8 */
+    uint64_t count; /* elements */
+    size_t offset;  /* of the first element in the file; a multiple of `width` */
+} by__npy_info;
+
+/* Checks a whole file in memory. BY_EFORMAT names the file, what was found and what was expected.
+ */
+by_status by__npy_parse(by__npy_info *out, const char *name, const uint8_t *data, size_t size,
+                        by_error *error);
+
+/* A file that is written from front to back: the element count goes into the header at the end. */
+typedef struct by__npy_writer by__npy_writer;
+
+by_status by__npy_writer_open(by__npy_writer **out, const char *path, unsigned width,
+                              by_error *error);
+/* Appends values, each of which fits in the width. */
+by_status by__npy_writer_add_u32(by__npy_writer *writer, const uint32_t *values, size_t count,
+                                 by_error *error);
+by_status by__npy_writer_add_u64(by__npy_writer *writer, const uint64_t *values, size_t count,
+                                 by_error *error);
+/* Writes the header and syncs the file; `hash` is the XXH3-128 of the elements' bytes. The writer
+ * still has to be closed. */
+by_status by__npy_writer_finish(by__npy_writer *writer, char hash[33], by_error *error);
+void by__npy_writer_close(by__npy_writer **writer);
+
+#endif
