@@ -1,0 +1,53 @@
+/* gemm: matrix products of the CPU device, planned once and run many times.
+ *
+ *   C[m, n] = op(A)[m, k] op(B)[k, n] (+ bias[n]) (+ add[m, n]) (+ C)
+ *
+ * A by__gemm is what MATMUL, attention and the vocabulary loss prepare at plan time. It knows shapes,
+ * layouts and dtypes, never data: `run` gets the pointers. Scratch memory comes from the
+ * caller.
+ *
+ * Bits: a product gives the same bits for every number of threads (see gemm.c for how).
+ *
+ * Never put here: softmax, activations, anything that is not a product.
+ */
+#ifndef BY_DEVICE_CPU_GEMM_H
+#define BY_DEVICE_CPU_GEMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "banyan/dtype.h"
+#include "banyan/status.h"
+#include "device/device.h"
+
+typedef struct by__gemm by__gemm;
+
+typedef struct by__gemm_options {
+    int64_t m, n, k;          /* all at least 1 */
+    bool trans_a, trans_b;    /* A is stored [k, m], B is stored [n, k] */
+    int64_t lda, ldb, ldc;    /* elements from a stored row to the next; 0: dense */
+    by_dtype dtype;           /* of A and B: f32 or bf16 */
+    by_dtype out;             /* of C and add: f32 or bf16 */
+    bool bias;
+    by_dtype bias_dtype;      /* f32 or bf16 */
+    bool add;                 /* another matrix, laid out as C, is added; it may be C */
+    bool accumulate;          /* C, f32 and without bias or add, is added to */
+    by__isa isa;              /* highest level to use */
+    int threads;
+} by__gemm_options;
+
+typedef struct by__gemm_operands {
+    const void *a, *b, *bias, *add;
+    void *c;
+    void *work; /* by__gemm_work bytes, 64-byte aligned */
+} by__gemm_operands;
+
+by_status by__gemm_open(by__gemm **out, const by__gemm_options *options, by_error *error);
+void by__gemm_close(by__gemm **gemm);
+size_t by__gemm_work(const by__gemm *gemm);
+/* Which code runs it, for profiles: "panel bf16 avx512". */
+const char *by__gemm_name(const by__gemm *gemm);
+void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands);
+
+#endif

@@ -1,0 +1,67 @@
+/* MATMUL: y = op(a) op(b) + bias + add, all in one product. */
+#include "device/cpu/cpu.h"
+#include "device/cpu/gemm.h"
+#include "device/cpu/panel.h"
+
+static by__gemm_options product(const by__call *call)
+{
+    const by__tensor *a = &call->in[0];
+    const by__tensor *b = &call->in[1];
+    bool trans_a = call->attrs.trans_a;
+    bool trans_b = call->attrs.trans_b;
+    return (by__gemm_options){
+        .m = trans_a ? by__columns(a) : by__rows(a),
+        .n = trans_b ? by__rows(b) : by__columns(b),
+        .k = trans_a ? by__rows(a) : by__columns(a),
+        .trans_a = trans_a,
+        .trans_b = trans_b,
+        .dtype = a->dtype,
+        .out = call->out[0].dtype,
+        .bias = by__present(&call->in[2]),
+        .bias_dtype = call->in[2].dtype,
+        .add = by__present(&call->in[3]),
+        .isa = BY__AT_LEVEL(BY__LEVEL),
+        .threads = call->threads,
+    };
+}
+
+static bool supports(const by__call *call)
+{
+    by__gemm_options o = product(call);
+    return o.m > 0 && o.n > 0 && o.k > 0 && by__is_act(&call->in[0]) &&
+           call->in[1].dtype == o.dtype && by__is_act(&call->out[0]) &&
+           (!o.bias || by__is_act(&call->in[2]));
+}
+
+static by_status prepare(by__call *call, by_error *error)
+{
+    by__gemm_options options = product(call);
+    by__gemm *gemm = NULL;
+    BY_TRY(by__gemm_open(&gemm, &options, error));
+    call->state = gemm;
+    call->work_bytes = by__gemm_work(gemm);
+    return BY_OK;
+}
+
+static void release(by__call *call)
+{
+    by__gemm *gemm = call->state;
+    by__gemm_close(&gemm);
+    call->state = NULL;
+}
+
+static by_status run(const by__call *call)
+{
+    by__gemm_operands operands = {
+        .a = call->in[0].data,
+        .b = call->in[1].data,
+        .bias = call->in[2].data,
+        .add = call->in[3].data,
+        .c = call->out[0].data,
+        .work = call->work,
+    };
+    by__gemm_run(call->state, &operands);
+    return BY_OK;
+}
+
+BY__KERNEL(matmul) = {BY_OP_MATMUL, BY__KERNEL_NAME("matmul"), supports, prepare, release, run};

@@ -1,0 +1,211 @@
+/* Panels of f32, of bf16 widened to f32, and of bf16 pairs for vdpbf16ps. The vector width, and with it
+ * the shape of the register tile, follows the level. */
+#include <string.h>
+
+#include "base/half.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/kernels/panel_pack.h"
+#include "device/cpu/panel.h"
+
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
+/* The register tile: TILE_ROWS x 2 vectors of sums, two of B and one of A. */
+#define TILE_COLUMNS (2 * LANES)
+
+void BY__AT_LEVEL(by__panel_store)(void *y, by_dtype dtype, int64_t ldy, const float *sums,
+                                   int64_t lds, int64_t rows, int64_t columns, const void *bias,
+                                   by_dtype bias_dtype, const void *add);
+
+typedef float vector __attribute__((vector_size(LANES * 4), aligned(4)));
+
+/* c[rows, columns] = or += sums. */
+static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t rows,
+                              int64_t columns, bool accumulate)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++) {
+            c[i * ldc + j] = (accumulate ? c[i * ldc + j] : 0.0f) + sums[i * TILE_COLUMNS + j];
+        }
+    }
+}
+
+/* One tile. `MULTIPLY_ADD(sum, a, b)` is the level's instruction on one step of k. */
+#define DEFINE_TILE(name, MULTIPLY_ADD)                                                            \
+    static inline __attribute__((always_inline)) void name(                                        \
+        float *c, int64_t ldc, const float *a, const float *b, int64_t steps, int64_t rows,        \
+        int64_t columns, bool accumulate)                                                          \
+    {                                                                                              \
+        vector sums[TILE_ROWS][2];                                                                 \
+        _Pragma("GCC unroll 16") for (int i = 0; i < TILE_ROWS; i++)                               \
+        {                                                                                          \
+            sums[i][0] = sums[i][1] = (vector){0};                                                 \
+        }                                                                                          \
+        for (int64_t k = 0; k < steps; k++) {                                                      \
+            vector b0 = *(const vector *)(b + k * TILE_COLUMNS);                                   \
+            vector b1 = *(const vector *)(b + k * TILE_COLUMNS + LANES);                           \
+            _Pragma("GCC unroll 16") for (int i = 0; i < TILE_ROWS; i++)                           \
+            {                                                                                      \
+                vector ai = a[k * TILE_ROWS + i] - (vector){0};                                    \
+                sums[i][0] = MULTIPLY_ADD(sums[i][0], ai, b0);                                     \
+                sums[i][1] = MULTIPLY_ADD(sums[i][1], ai, b1);                                     \
+            }                                                                                      \
+        }                                                                                          \
+        if (rows < TILE_ROWS || columns < TILE_COLUMNS) {                                          \
+            float edge[TILE_ROWS * TILE_COLUMNS];                                                  \
+            _Pragma("GCC unroll 16") for (int i = 0; i < TILE_ROWS; i++)                           \
+            {                                                                                      \
+                *(vector *)(edge + i * TILE_COLUMNS) = sums[i][0];                                 \
+                *(vector *)(edge + i * TILE_COLUMNS + LANES) = sums[i][1];                         \
+            }                                                                                      \
+            store_tile(c, ldc, edge, by__min_i64(rows, TILE_ROWS),                                 \
+                       by__min_i64(columns, TILE_COLUMNS), accumulate);                            \
+            return;                                                                                \
+        }                                                                                          \
+        _Pragma("GCC unroll 16") for (int i = 0; i < TILE_ROWS; i++)                               \
+        {                                                                                          \
+            vector *out = (vector *)(c + i * ldc);                                                 \
+            out[0] = accumulate ? out[0] + sums[i][0] : sums[i][0];                                \
+            out[1] = accumulate ? out[1] + sums[i][1] : sums[i][1];                                \
+        }                                                                                          \
+    }
+
+#define DEFINE_MULTIPLY(name, tile, STEP)                                                          \
+    static void name(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b,         \
+                     size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate)            \
+    {                                                                                              \
+        for (int64_t j = 0; j < n; j += TILE_COLUMNS) {                                            \
+            const float *bj = (const float *)((const char *)b + (size_t)(j / TILE_COLUMNS) * b_stride); \
+            for (int64_t i = 0; i < m; i += TILE_ROWS) {                                           \
+                const float *ai =                                                                  \
+                    (const float *)((const char *)a + (size_t)(i / TILE_ROWS) * a_stride);         \
+                tile(c + i * ldc + j, ldc, ai, bj, k / (STEP), m - i, n - j, accumulate);          \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+/* One row of `store`; the dtypes are constants, so that each combination is a vector loop. */
+static inline __attribute__((always_inline)) void
+store_row(void *y, by_dtype dtype, const float *sums, int64_t columns, const void *bias,
+          by_dtype bias_dtype, const void *add)
+{
+    for (int64_t j = 0; j < columns; j++) {
+        float sum = sums[j];
+        if (bias != NULL) {
+            sum += bias_dtype == BY_F32 ? ((const float *)bias)[j]
+                                        : by__bf16_to_f32(((const uint16_t *)bias)[j]);
+        }
+        if (add != NULL) {
+            sum += dtype == BY_F32 ? ((const float *)add)[j]
+                                   : by__bf16_to_f32(((const uint16_t *)add)[j]);
+        }
+        if (dtype == BY_F32) {
+            ((float *)y)[j] = sum;
+        } else {
+            ((uint16_t *)y)[j] = by__f32_to_bf16(sum);
+        }
+    }
+}
+
+static inline __attribute__((always_inline)) void
+store_dtype(void *y, by_dtype dtype, const float *sums, int64_t columns, const void *bias,
+            by_dtype bias_dtype, const void *add)
+{
+    if (bias != NULL && bias_dtype == BY_F32) {
+        if (add != NULL) {
+            store_row(y, dtype, sums, columns, bias, BY_F32, add);
+        } else {
+            store_row(y, dtype, sums, columns, bias, BY_F32, NULL);
+        }
+    } else if (bias != NULL) {
+        if (add != NULL) {
+            store_row(y, dtype, sums, columns, bias, BY_BF16, add);
+        } else {
+            store_row(y, dtype, sums, columns, bias, BY_BF16, NULL);
+        }
+    } else if (add != NULL) {
+        store_row(y, dtype, sums, columns, NULL, BY_F32, add);
+    } else {
+        store_row(y, dtype, sums, columns, NULL, BY_F32, NULL);
+    }
+}
+
+void BY__AT_LEVEL(by__panel_store)(void *y, by_dtype dtype, int64_t ldy, const float *sums,
+                                   int64_t lds, int64_t rows, int64_t columns, const void *bias,
+                                   by_dtype bias_dtype, const void *add)
+{
+    int64_t size = dtype == BY_F32 ? 4 : 2;
+    for (int64_t i = 0; i < rows; i++) {
+        char *row = (char *)y + i * ldy * size;
+        const char *added = add == NULL ? NULL : (const char *)add + i * ldy * size;
+        if (dtype == BY_F32) {
+            store_dtype(row, BY_F32, sums + i * lds, columns, bias, bias_dtype, added);
+        } else {
+            store_dtype(row, BY_BF16, sums + i * lds, columns, bias, bias_dtype, added);
+        }
+    }
+}
+
+#define MULTIPLY_ADD_F32(sum, x, y) ((sum) + (x) * (y))
+DEFINE_TILE(tile_f32, MULTIPLY_ADD_F32)
+DEFINE_MULTIPLY(multiply_f32, tile_f32, 1)
+
+static void pack_a_f32(void *out, const void *a, int64_t row_stride, int64_t k_stride, int64_t rows,
+                       int64_t k)
+{
+    pack(out, a, SOURCE_F32, row_stride, k_stride, rows, k, k, TILE_ROWS);
+}
+
+static void pack_b_f32(void *out, const void *b, int64_t column_stride, int64_t k_stride,
+                       int64_t columns, int64_t k)
+{
+    pack(out, b, SOURCE_F32, column_stride, k_stride, columns, k, k, TILE_COLUMNS);
+}
+
+const by__panel BY__AT_LEVEL(by__panel_f32) = {
+    BY__KERNEL_NAME("panel f32"), TILE_ROWS, TILE_COLUMNS, 1, 1, pack_a_f32, pack_b_f32,
+    multiply_f32, BY__AT_LEVEL(by__panel_store)};
+
+#if defined(__AVX512BF16__)
+
+#define MULTIPLY_ADD_BF16(sum, x, y) \
+    ((vector)_mm512_dpbf16_ps((__m512)(sum), (__m512bh)(x), (__m512bh)(y)))
+DEFINE_TILE(tile_bf16, MULTIPLY_ADD_BF16)
+DEFINE_MULTIPLY(multiply_bf16, tile_bf16, 2)
+
+static void pack_a_bf16(void *out, const void *a, int64_t row_stride, int64_t k_stride,
+                        int64_t rows, int64_t k)
+{
+    pack(out, a, SOURCE_PAIR, row_stride, k_stride, rows, k, (k + 1) / 2, TILE_ROWS);
+}
+
+static void pack_b_bf16(void *out, const void *b, int64_t column_stride, int64_t k_stride,
+                        int64_t columns, int64_t k)
+{
+    pack(out, b, SOURCE_PAIR, column_stride, k_stride, columns, k, (k + 1) / 2, TILE_COLUMNS);
+}
+
+const by__panel BY__AT_LEVEL(by__panel_bf16) = {
+    BY__KERNEL_NAME("panel bf16"), TILE_ROWS, TILE_COLUMNS, 2, 2, pack_a_bf16, pack_b_bf16,
+    multiply_bf16, BY__AT_LEVEL(by__panel_store)};
+
+#else
+
+static void pack_a_wide(void *out, const void *a, int64_t row_stride, int64_t k_stride,
+                        int64_t rows, int64_t k)
+{
+    pack(out, a, SOURCE_WIDE, row_stride, k_stride, rows, k, k, TILE_ROWS);
+}
+
+static void pack_b_wide(void *out, const void *b, int64_t column_stride, int64_t k_stride,
+                        int64_t columns, int64_t k)
+{
+    pack(out, b, SOURCE_WIDE, column_stride, k_stride, columns, k, k, TILE_COLUMNS);
+}
+
+const by__panel BY__AT_LEVEL(by__panel_bf16) = {
+    BY__KERNEL_NAME("panel bf16 as f32"), TILE_ROWS, TILE_COLUMNS, 1, 1, pack_a_wide, pack_b_wide,
+    multiply_f32, BY__AT_LEVEL(by__panel_store)};
+
+#endif

@@ -1,0 +1,137 @@
+/* Panels of bf16 for AMX tiles: a register tile is 32 x 32, and one instruction multiplies 16 x 32 by
+ * 32 x 16. B is packed as for vdpbf16ps. A is packed in tiles of [16 rows][32 elements of k], which is
+ * how the instruction wants it. */
+#include "device/cpu/cpu.h"
+#include "device/cpu/panel.h"
+
+#if defined(__AVX512BF16__) && defined(__linux__)
+
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "device/cpu/kernels/panel_pack.h"
+
+enum { TILE = 16, BLOCK = 2 * TILE, TILE_UNITS = TILE * TILE };
+
+void BY__AT_LEVEL(by__panel_store)(void *y, by_dtype dtype, int64_t ldy, const float *sums,
+                                   int64_t lds, int64_t rows, int64_t columns, const void *bias,
+                                   by_dtype bias_dtype, const void *add);
+
+/* Units of k, padded to whole tiles. */
+static int64_t steps_of(int64_t k)
+{
+    return by__ceil_div(k, BLOCK) * TILE;
+}
+
+static void pack_a(void *out, const void *a, int64_t row_stride, int64_t k_stride, int64_t rows,
+                   int64_t k)
+{
+    uint32_t *panel = out;
+    int64_t steps = steps_of(k);
+    for (int64_t r = 0; r < rows; r += BLOCK, panel += steps * BLOCK) {
+        for (int64_t step = 0; step < steps; step += TILE) {
+            for (int64_t i = 0; i < BLOCK && r + i < rows; i += TILE) {
+                units v[TILE];
+                load_block(v, a, SOURCE_PAIR, row_stride, k_stride, rows, k, r + i, step);
+                transpose(v);
+                memcpy(panel + step * BLOCK + i * TILE, v, sizeof v);
+            }
+        }
+    }
+}
+
+static void pack_b(void *out, const void *b, int64_t column_stride, int64_t k_stride,
+                   int64_t columns, int64_t k)
+{
+    pack(out, b, SOURCE_PAIR, column_stride, k_stride, columns, k, steps_of(k), BLOCK);
+}
+
+typedef struct tile_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} tile_config;
+
+__attribute__((target("amx-tile,amx-bf16"))) static void
+block(float *c, int64_t ldc, const char *a, const char *b, int64_t steps, bool accumulate)
+{
+    size_t row = (size_t)ldc * 4;
+    if (accumulate) {
+        _tile_loadd(0, c, row);
+        _tile_loadd(1, c + TILE, row);
+        _tile_loadd(2, c + TILE * ldc, row);
+        _tile_loadd(3, c + TILE * ldc + TILE, row);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    for (int64_t s = 0; s < steps; s += TILE) {
+        _tile_loadd(4, a, TILE * 4);
+        _tile_loadd(6, b, BLOCK * 4);
+        _tile_loadd(7, b + TILE * 4, BLOCK * 4);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(5, a + TILE_UNITS * 4, TILE * 4);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+        a += BLOCK * TILE * 4;
+        b += BLOCK * TILE * 4;
+    }
+    _tile_stored(0, c, row);
+    _tile_stored(1, c + TILE, row);
+    _tile_stored(2, c + TILE * ldc, row);
+    _tile_stored(3, c + TILE * ldc + TILE, row);
+}
+
+__attribute__((target("amx-tile,amx-bf16"))) static void
+multiply(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b, size_t b_stride,
+         int64_t m, int64_t n, int64_t k, bool accumulate)
+{
+    tile_config config = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        config.row_bytes[i] = 64;
+        config.rows[i] = TILE;
+    }
+    _tile_loadconfig(&config);
+    int64_t steps = steps_of(k);
+    for (int64_t j = 0; j < n; j += BLOCK) {
+        const char *bj = (const char *)b + (size_t)(j / BLOCK) * b_stride;
+        for (int64_t i = 0; i < m; i += BLOCK) {
+            const char *ai = (const char *)a + (size_t)(i / BLOCK) * a_stride;
+            float *ci = c + i * ldc + j;
+            int64_t rows = by__min_i64(BLOCK, m - i);
+            int64_t columns = by__min_i64(BLOCK, n - j);
+            if (rows == BLOCK && columns == BLOCK) {
+                block(ci, ldc, ai, bj, steps, accumulate);
+                continue;
+            }
+            float edge[BLOCK * BLOCK];
+            block(edge, BLOCK, ai, bj, steps, false);
+            for (int64_t r = 0; r < rows; r++) {
+                for (int64_t q = 0; q < columns; q++) {
+                    ci[r * ldc + q] =
+                        (accumulate ? ci[r * ldc + q] : 0.0f) + edge[r * BLOCK + q];
+                }
+            }
+        }
+    }
+    _tile_release();
+}
+
+static const by__panel panel = {
+    "panel bf16 amx", BLOCK, BLOCK, BLOCK, 2, pack_a, pack_b, multiply,
+    BY__AT_LEVEL(by__panel_store)};
+
+/* Linux gives the tiles only to processes that ask (ARCH_REQ_XCOMP_PERM of XTILEDATA). */
+const by__panel *by__panel_amx(void)
+{
+    unsigned eax = 7, ebx = 0, ecx = 0, edx = 0;
+    __asm__("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
+    bool tiles = (edx >> 24 & 1) != 0 && (edx >> 22 & 1) != 0;
+    return tiles && syscall(SYS_arch_prctl, 0x1023, 18) == 0 ? &panel : NULL;
+}
+
+#endif

@@ -1,0 +1,97 @@
+/* panel: products of small blocks on packed operands, the inner loop of this device's own matrix
+ * products and attention.
+ *
+ * An operand is packed into panels: `mr` rows of A (or `nr` columns of B) side by side for every step of
+ * k, padded with anything beyond the rows and with zeros beyond k. So the inner loop reads both as
+ * streams, whatever layout they had. After GotoBLAS (Goto and van de Geijn, "Anatomy of
+ * high-performance matrix multiplication", ACM TOMS 34(3), 2008) and BLIS.
+ *
+ * A step is 4 bytes: one f32, or two neighbouring bf16 where the processor multiplies those. Elsewhere
+ * packing widens bf16 to f32. Results are always f32.
+ *
+ * A panel spans all of k; a product over a part of k starts inside the panels (by__panel_at), so that a
+ * caller packs once and multiplies in pieces that fit the cache.
+ *
+ * Never put here: threads, allocation, bias, anything that knows what the product is for.
+ */
+#ifndef BY_DEVICE_CPU_PANEL_H
+#define BY_DEVICE_CPU_PANEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device/device.h"
+
+/* BY__AT_LEVEL(BY__LEVEL) is the by__isa that a file in kernels/ is compiled for. */
+#define BY__LEVEL_baseline BY__ISA_BASELINE
+#define BY__LEVEL_avx2     BY__ISA_AVX2
+#define BY__LEVEL_avx512   BY__ISA_AVX512
+
+typedef struct by__panel {
+    const char *name;
+    int mr;     /* rows of a panel of A */
+    int nr;     /* columns of a panel of B */
+    int k_unit; /* k is padded to a multiple of this; offsets in k are multiples of it */
+    int step;   /* elements of k in 4 bytes: 1 or 2 */
+    /* Packs `rows` rows (columns of B) of `k` elements; element (i, j) is at i * row_stride +
+     * j * k_stride, and one of the two strides is 1. */
+    void (*pack_a)(void *out, const void *a, int64_t row_stride, int64_t k_stride, int64_t rows,
+                   int64_t k);
+    void (*pack_b)(void *out, const void *b, int64_t column_stride, int64_t k_stride,
+                   int64_t columns, int64_t k);
+    /* C[m, n] = or += A B over k (a multiple of k_unit). The strides are the bytes of a whole panel. */
+    void (*multiply)(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b,
+                     size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate);
+    /* y[rows, columns] = sums (+ bias) (+ add), rounded to dtype. y and add have leading dimension ldy;
+     * add may be y, and y may be sums. */
+    void (*store)(void *y, by_dtype dtype, int64_t ldy, const float *sums, int64_t lds, int64_t rows,
+                  int64_t columns, const void *bias, by_dtype bias_dtype, const void *add);
+} by__panel;
+
+#if defined(__x86_64__) && defined(__linux__)
+/* Panels on AMX tiles; NULL where the processor or the system has none. */
+const by__panel *by__panel_amx(void);
+#endif
+/* Panels for operands of `dtype` (f32 or bf16) at a level. With `native`, what the machine has beyond
+ * the level (AMX tiles) is used too. */
+const by__panel *by__panel_for(by__isa isa, bool native, by_dtype dtype);
+/* BANYAN_ISA leaves the level open, so that instructions beyond `avx512` may be used. */
+bool by__panel_native(void);
+
+static inline int64_t by__panel_k(const by__panel *panel, int64_t k)
+{
+    return (k + panel->k_unit - 1) / panel->k_unit * panel->k_unit;
+}
+/* Bytes of one panel of A or B, and of a whole packed operand. */
+static inline size_t by__panel_a_stride(const by__panel *panel, int64_t k)
+{
+    return (size_t)(by__panel_k(panel, k) / panel->step * panel->mr) * 4;
+}
+static inline size_t by__panel_b_stride(const by__panel *panel, int64_t k)
+{
+    return (size_t)(by__panel_k(panel, k) / panel->step * panel->nr) * 4;
+}
+static inline size_t by__panel_a_bytes(const by__panel *panel, int64_t rows, int64_t k)
+{
+    return (size_t)((rows + panel->mr - 1) / panel->mr) * by__panel_a_stride(panel, k);
+}
+static inline size_t by__panel_b_bytes(const by__panel *panel, int64_t columns, int64_t k)
+{
+    return (size_t)((columns + panel->nr - 1) / panel->nr) * by__panel_b_stride(panel, k);
+}
+/* Where element k of row (column) `r` begins; r is a multiple of mr (nr), k of k_unit. */
+static inline const void *by__panel_a_at(const by__panel *panel, const void *a, int64_t r,
+                                         int64_t k, size_t stride)
+{
+    return (const char *)a + (size_t)(r / panel->mr) * stride +
+           (size_t)(k / panel->step * panel->mr) * 4;
+}
+static inline const void *by__panel_b_at(const by__panel *panel, const void *b, int64_t r,
+                                         int64_t k, size_t stride)
+{
+    return (const char *)b + (size_t)(r / panel->nr) * stride +
+           (size_t)(k / panel->step * panel->nr) * 4;
+}
+
+#endif
