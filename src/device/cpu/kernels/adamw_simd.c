@@ -1,0 +1,69 @@
+/* ADAMW: p, g, m, v f32 of any shape, copy bf16 or absent. One pass: four reads and three writes of
+ * f32 an element, which is all that memory must do. */
+#include <math.h>
+
+#include "device/cpu/cpu.h"
+#include "device/cpu/kernels/simd.h"
+
+#define GRAIN 16384
+
+BY__INLINE void update(const by__call *call, int64_t begin, int64_t end, bool copied)
+{
+    float *p = call->in[0].data;
+    const float *g = call->in[1].data;
+    float *m = call->in[2].data;
+    float *v = call->in[3].data;
+    const float *hyper = call->in[4].data;
+    uint16_t *copy = copied ? call->out[0].data : NULL;
+    float scale = *(const float *)call->in[5].data;
+    double rate = (double)hyper[0];
+    float beta1 = call->attrs.beta1;
+    float beta2 = call->attrs.beta2;
+    float rest1 = (float)(1.0 - (double)beta1);
+    float rest2 = (float)(1.0 - (double)beta2);
+    float keep = (float)(1.0 - rate * (double)call->attrs.decay);
+    float step = (float)(rate / (double)hyper[1]);
+    float correction = (float)(1.0 / sqrt((double)hyper[2]));
+    float eps = call->attrs.eps;
+#define STEP(i, n)                                                                                 \
+    do {                                                                                           \
+        by__vf gradient = by__load_n(g, i, BY_F32, n) * scale;                                     \
+        by__vf first = by__load_n(m, i, BY_F32, n) * beta1 + gradient * rest1;                     \
+        by__vf second = by__load_n(v, i, BY_F32, n) * beta2 + gradient * gradient * rest2;         \
+        by__vf root = by__sqrt(second) * correction + eps;                                         \
+        by__vf x = by__load_n(p, i, BY_F32, n) * keep - step * (first / root);                     \
+        by__store_n(p, i, x, BY_F32, n);                                                           \
+        by__store_n(m, i, first, BY_F32, n);                                                       \
+        by__store_n(v, i, second, BY_F32, n);                                                      \
+        if (copied) {                                                                              \
+            by__store_n(copy, i, x, BY_BF16, n);                                                   \
+        }                                                                                          \
+    } while (0)
+    BY__STEPS(begin, end, STEP);
+#undef STEP
+}
+
+static void update_alone(const by__call *call, int64_t begin, int64_t end)
+{
+    update(call, begin, end, false);
+}
+
+static void update_and_copy(const by__call *call, int64_t begin, int64_t end)
+{
+    update(call, begin, end, true);
+}
+
+static by_status run_adamw(const by__call *call)
+{
+    int64_t count = by__count(&call->in[0]);
+    bool copied = call->output_count > 0 && by__present(&call->out[0]);
+    by__parallel(call, count, GRAIN, count, copied ? update_and_copy : update_alone);
+    return BY_OK;
+}
+
+static bool supports_adamw(const by__call *call)
+{
+    return call->output_count == 0 || !by__present(&call->out[0]) || call->out[0].dtype == BY_BF16;
+}
+
+BY__KERNEL(adamw) = {BY_OP_ADAMW, BY__KERNEL_NAME("adamw"), supports_adamw, NULL, NULL, run_adamw};

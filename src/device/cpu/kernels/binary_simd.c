@@ -1,0 +1,175 @@
+/* ADD, SUB, MUL (the second operand repeats over leading axes), SCALE, CAST.
+ * Shapes: any. Dtypes: act, and b f32 or like a; CAST between f32, bf16 and f16. */
+#include "device/cpu/cpu.h"
+#include "device/cpu/kernels/simd.h"
+
+#define GRAIN 16384
+/* A second operand shorter than this is repeated in the workspace first, so that the loop over it
+ * is worth its start. */
+#define TILE 1024
+
+/* Where the second operand is read from and after how many elements it repeats. */
+static const void *second(const by__call *call, int64_t *period)
+{
+    if (call->work_bytes > 0) {
+        *period = (int64_t)(call->work_bytes / by_dtype_size(call->in[1].dtype));
+        return call->work;
+    }
+    *period = by__count(&call->in[1]);
+    return call->in[1].data;
+}
+
+BY__INLINE void binary(const by__call *call, int64_t begin, int64_t end, by_op op, by_dtype type_a,
+                       by_dtype type_b)
+{
+    int64_t period;
+    const void *b = second(call, &period);
+    const void *a = call->in[0].data;
+    void *y = call->out[0].data;
+    while (begin < end) {
+        int64_t offset = begin % period;
+        int64_t stop = by__min_i64(end, begin - offset + period);
+#define STEP(i, n)                                                                                 \
+    do {                                                                                           \
+        by__vf p = by__load_n(a, i, type_a, n);                                                    \
+        by__vf q = by__load_n(b, (i)-begin + offset, type_b, n);                                   \
+        by__vf z = op == BY_OP_ADD ? p + q : op == BY_OP_SUB ? p - q : p * q;                      \
+        by__store_n(y, i, z, type_a, n);                                                           \
+    } while (0)
+        BY__STEPS(begin, stop, STEP);
+#undef STEP
+        begin = stop;
+    }
+}
+
+#define RANGE(name, op, type_a, type_b)                                                            \
+    static void name(const by__call *call, int64_t begin, int64_t end)                             \
+    {                                                                                              \
+        binary(call, begin, end, op, type_a, type_b);                                              \
+    }
+RANGE(add_f32, BY_OP_ADD, BY_F32, BY_F32)
+RANGE(add_bf16, BY_OP_ADD, BY_BF16, BY_BF16)
+RANGE(add_mixed, BY_OP_ADD, BY_BF16, BY_F32)
+RANGE(sub_f32, BY_OP_SUB, BY_F32, BY_F32)
+RANGE(sub_bf16, BY_OP_SUB, BY_BF16, BY_BF16)
+RANGE(sub_mixed, BY_OP_SUB, BY_BF16, BY_F32)
+RANGE(mul_f32, BY_OP_MUL, BY_F32, BY_F32)
+RANGE(mul_bf16, BY_OP_MUL, BY_BF16, BY_BF16)
+RANGE(mul_mixed, BY_OP_MUL, BY_BF16, BY_F32)
+#undef RANGE
+
+static bool supports_binary(const by__call *call)
+{
+    by_dtype b = call->in[1].dtype;
+    return by__is_act(&call->in[0]) && (b == call->in[0].dtype || b == BY_F32);
+}
+
+static by_status prepare_binary(by__call *call, by_error *error)
+{
+    BY_UNUSED(error);
+    int64_t period = by__count(&call->in[1]);
+    if (period > 0 && period < TILE && period < by__count(&call->in[0])) {
+        int64_t tile = by__ceil_div(TILE, period) * period;
+        call->work_bytes = (size_t)tile * by_dtype_size(call->in[1].dtype);
+    }
+    return BY_OK;
+}
+
+static by_status run_binary(const by__call *call)
+{
+    static by__range_fn *const ranges[3][3] = {{add_f32, add_bf16, add_mixed},
+                                               {sub_f32, sub_bf16, sub_mixed},
+                                               {mul_f32, mul_bf16, mul_mixed}};
+    int kind = call->in[0].dtype == BY_F32 ? 0 : call->in[1].dtype == BY_BF16 ? 1 : 2;
+    size_t bytes = (size_t)by__count(&call->in[1]) * by_dtype_size(call->in[1].dtype);
+    for (size_t at = 0; at < call->work_bytes; at += bytes) {
+        memcpy((char *)call->work + at, call->in[1].data, bytes);
+    }
+    int64_t count = by__count(&call->in[0]);
+    by__parallel(call, count, GRAIN, count, ranges[call->op - BY_OP_ADD][kind]);
+    return BY_OK;
+}
+
+BY__KERNEL(add) = {BY_OP_ADD, BY__KERNEL_NAME("add"), supports_binary, prepare_binary, NULL,
+                   run_binary};
+BY__KERNEL(sub) = {BY_OP_SUB, BY__KERNEL_NAME("sub"), supports_binary, prepare_binary, NULL,
+                   run_binary};
+BY__KERNEL(mul) = {BY_OP_MUL, BY__KERNEL_NAME("mul"), supports_binary, prepare_binary, NULL,
+                   run_binary};
+
+BY__INLINE void scale(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+{
+    const void *x = call->in[0].data;
+    void *y = call->out[0].data;
+    float s = *(const float *)call->in[1].data;
+#define STEP(i, n) by__store_n(y, i, by__load_n(x, i, type, n) * s, type, n)
+    BY__STEPS(begin, end, STEP);
+#undef STEP
+}
+
+static void scale_f32(const by__call *call, int64_t begin, int64_t end)
+{
+    scale(call, begin, end, BY_F32);
+}
+
+static void scale_bf16(const by__call *call, int64_t begin, int64_t end)
+{
+    scale(call, begin, end, BY_BF16);
+}
+
+static bool supports_scale(const by__call *call)
+{
+    return by__is_act(&call->in[0]);
+}
+
+static by_status run_scale(const by__call *call)
+{
+    int64_t count = by__count(&call->in[0]);
+    by__parallel(call, count, GRAIN, count, call->in[0].dtype == BY_F32 ? scale_f32 : scale_bf16);
+    return BY_OK;
+}
+
+BY__KERNEL(scale) = {BY_OP_SCALE, BY__KERNEL_NAME("scale"), supports_scale, NULL, NULL, run_scale};
+
+BY__INLINE void cast(const by__call *call, int64_t begin, int64_t end, by_dtype from, by_dtype to)
+{
+    const void *x = call->in[0].data;
+    void *y = call->out[0].data;
+#define STEP(i, n) by__store_n(y, i, by__load_n(x, i, from, n), to, n)
+    BY__STEPS(begin, end, STEP);
+#undef STEP
+}
+
+#define RANGE(name, from, to)                                                                      \
+    static void name(const by__call *call, int64_t begin, int64_t end)                             \
+    {                                                                                              \
+        cast(call, begin, end, from, to);                                                          \
+    }
+RANGE(f32_to_f32, BY_F32, BY_F32)
+RANGE(f32_to_bf16, BY_F32, BY_BF16)
+RANGE(f32_to_f16, BY_F32, BY_F16)
+RANGE(bf16_to_f32, BY_BF16, BY_F32)
+RANGE(bf16_to_bf16, BY_BF16, BY_BF16)
+RANGE(bf16_to_f16, BY_BF16, BY_F16)
+RANGE(f16_to_f32, BY_F16, BY_F32)
+RANGE(f16_to_bf16, BY_F16, BY_BF16)
+RANGE(f16_to_f16, BY_F16, BY_F16)
+#undef RANGE
+
+static bool supports_cast(const by__call *call)
+{
+    return by_dtype_is_float(call->in[0].dtype) && by_dtype_is_float(call->out[0].dtype);
+}
+
+static by_status run_cast(const by__call *call)
+{
+    static by__range_fn *const ranges[3][3] = {
+        [BY_F32] = {[BY_F32] = f32_to_f32, [BY_BF16] = f32_to_bf16, [BY_F16] = f32_to_f16},
+        [BY_BF16] = {[BY_F32] = bf16_to_f32, [BY_BF16] = bf16_to_bf16, [BY_F16] = bf16_to_f16},
+        [BY_F16] = {[BY_F32] = f16_to_f32, [BY_BF16] = f16_to_bf16, [BY_F16] = f16_to_f16}};
+    int64_t count = by__count(&call->in[0]);
+    by__parallel(call, count, GRAIN, count, ranges[call->in[0].dtype][call->out[0].dtype]);
+    return BY_OK;
+}
+
+BY__KERNEL(cast) = {BY_OP_CAST, BY__KERNEL_NAME("cast"), supports_cast, NULL, NULL, run_cast};

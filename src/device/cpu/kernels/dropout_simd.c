@@ -1,0 +1,83 @@
+/* DROPOUT: x [B, ...] act. The mask is defined in cpu.h; it is made again wherever it is needed. */
+#include "device/cpu/cpu.h"
+#include "device/cpu/kernels/simd.h"
+
+/* A block is 64 neighbouring elements of one sample, the last of a sample being shorter. */
+#define BLOCK 64
+
+static int64_t sample_size(const by__tensor *x)
+{
+    return x->shape.rank == 0 ? 1 : by__count(x) / x->shape.dim[0];
+}
+
+/* Elements [at, at + size) from the block with this counter; all of size, or none of the tail,
+ * is 64. */
+BY__INLINE void drop_block(const by__call *call, const by__dropout *dropout,
+                           const uint32_t counter[4], int64_t at, int64_t size, by_dtype type)
+{
+    for (int64_t j = 0; j < 16; j += BY__LANES) {
+        by__vu c[4];
+        for (int word = 0; word < 4; word++) {
+            c[word] = (by__vu){0} + counter[word];
+        }
+        c[0] += by__lane_numbers() + (uint32_t)j;
+        by__philox_lanes(c, dropout->key[0], dropout->key[1]);
+        for (int word = 0; word < 4; word++) {
+            int64_t i = 16 * word + j;
+            int64_t left = size - i;
+            by__vi kept = (by__vi)((c[word] >> 8) >= dropout->threshold);
+            if (left >= BY__LANES) {
+                by__vf x = by__load(call->in[0].data, at + i, type) * dropout->scale;
+                by__store(call->out[0].data, at + i, (by__vf)((by__vi)x & kept), type);
+            } else if (left > 0) {
+                by__vf x = by__load_n(call->in[0].data, at + i, type, (int)left) * dropout->scale;
+                by__store_n(call->out[0].data, at + i, (by__vf)((by__vi)x & kept), type, (int)left);
+            }
+        }
+    }
+}
+
+BY__INLINE void drop(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+{
+    by__dropout dropout = by__dropout_setup(call);
+    int64_t size = sample_size(&call->in[0]);
+    int64_t blocks = by__ceil_div(size, BLOCK);
+    for (int64_t block = begin; block < end; block++) {
+        int64_t sample = block / blocks;
+        int64_t place = block % blocks * BLOCK;
+        uint32_t counter[4];
+        by__dropout_counter(counter, &dropout, (uint32_t)sample, place);
+        drop_block(call, &dropout, counter, sample * size + place, by__min_i64(BLOCK, size - place),
+                   type);
+    }
+}
+
+static void drop_f32(const by__call *call, int64_t begin, int64_t end)
+{
+    drop(call, begin, end, BY_F32);
+}
+
+static void drop_bf16(const by__call *call, int64_t begin, int64_t end)
+{
+    drop(call, begin, end, BY_BF16);
+}
+
+static bool supports_dropout(const by__call *call)
+{
+    return by__is_act(&call->in[0]);
+}
+
+static by_status run_dropout(const by__call *call)
+{
+    const by__tensor *x = &call->in[0];
+    int64_t count = by__count(x);
+    if (count > 0) {
+        int64_t size = sample_size(x);
+        by__parallel(call, count / size * by__ceil_div(size, BLOCK), 128, count,
+                     x->dtype == BY_F32 ? drop_f32 : drop_bf16);
+    }
+    return BY_OK;
+}
+
+BY__KERNEL(dropout) = {BY_OP_DROPOUT, BY__KERNEL_NAME("dropout"), supports_dropout, NULL, NULL,
+                       run_dropout};

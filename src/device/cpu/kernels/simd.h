@@ -1,0 +1,403 @@
+/* simd: vectors of the level that a kernel is being compiled for.
+ *
+ * gcc's and clang's vector extensions carry the arithmetic (+ - * / & | ^ << >> and comparisons,
+ * whose result is an integer vector of 0 and -1), so one source serves 16, 8 and 4 lanes and
+ * aarch64. Intrinsics appear here alone, where the extensions lack an instruction or compile to a
+ * poor one.
+ *
+ * Loads and stores widen bf16 and f16 to f32 and round back to nearest, ties to even, exactly as
+ * base/half.h does, subnormals and NaNs included. (avx512_bf16's vcvtneps2bf16 flushes subnormals
+ * to zero, which would make the levels differ, so it is not used.) The `_n` forms touch n <=
+ * BY__LANES elements and fill the other lanes with zeros: with BY__STEPS the last elements of a
+ * range take the same instructions as the rest, so an element's bits do not depend on its place.
+ *
+ * Functions over the whole range of f32, errors measured by the kernel tests against double:
+ *   by__exp      2 ulp; 0 and infinity beyond the range; subnormal results to within one of their
+ * steps by__tanh     3 ulp by__sigmoid  3 ulp NaN gives NaN.
+ *
+ * Never put here: anything that knows a tensor or an op.
+ */
+#ifndef BY_DEVICE_CPU_KERNELS_SIMD_H
+#define BY_DEVICE_CPU_KERNELS_SIMD_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "banyan/dtype.h"
+#include "base/half.h"
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#define BY__LANES 16
+#elif defined(__AVX2__)
+#include <immintrin.h>
+#define BY__LANES 8
+#else
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+#define BY__LANES 4
+#endif
+
+#define BY__INLINE static inline __attribute__((always_inline))
+
+typedef float by__vf __attribute__((vector_size(4 * BY__LANES)));
+typedef int32_t by__vi __attribute__((vector_size(4 * BY__LANES)));
+typedef uint32_t by__vu __attribute__((vector_size(4 * BY__LANES)));
+typedef uint64_t by__vu64 __attribute__((vector_size(4 * BY__LANES)));
+typedef uint16_t by__vh __attribute__((vector_size(2 * BY__LANES)));
+/* The same in memory: any alignment, any type underneath. */
+typedef float by__vf_any __attribute__((vector_size(4 * BY__LANES), aligned(4), may_alias));
+typedef uint16_t by__vh_any __attribute__((vector_size(2 * BY__LANES), aligned(2), may_alias));
+
+/* Runs `step(i, n)` for i = begin, begin + BY__LANES, ...: n is the constant BY__LANES, and less
+ * only for the last. `step` is a macro or an always-inline function call. */
+#define BY__STEPS(begin, end, step)                                                                \
+    do {                                                                                           \
+        int64_t steps_i = (begin);                                                                 \
+        for (; steps_i + BY__LANES <= (end); steps_i += BY__LANES) {                               \
+            step(steps_i, BY__LANES);                                                              \
+        }                                                                                          \
+        if (steps_i < (end)) {                                                                     \
+            step(steps_i, (int)((end)-steps_i));                                                   \
+        }                                                                                          \
+    } while (0)
+
+BY__INLINE by__vf by__splat(float x)
+{
+    return (by__vf){0} + x;
+}
+
+BY__INLINE by__vf by__zero(void)
+{
+    return (by__vf){0};
+}
+
+BY__INLINE by__vu by__lane_numbers(void)
+{
+    static const uint32_t numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    by__vu v;
+    memcpy(&v, numbers, sizeof v);
+    return v;
+}
+
+/* mask ? a : b, lane by lane; the lanes of mask are 0 or -1. */
+BY__INLINE by__vf by__select(by__vi mask, by__vf a, by__vf b)
+{
+    return (by__vf)((mask & (by__vi)a) | (~mask & (by__vi)b));
+}
+
+/* The larger and the smaller; NaN where x is. */
+BY__INLINE by__vf by__at_least(float bound, by__vf x)
+{
+#if defined(__AVX512F__)
+    return (by__vf)_mm512_max_ps(_mm512_set1_ps(bound), (__m512)x);
+#elif defined(__AVX2__)
+    return (by__vf)_mm256_max_ps(_mm256_set1_ps(bound), (__m256)x);
+#elif defined(__SSE2__)
+    return (by__vf)_mm_max_ps(_mm_set1_ps(bound), (__m128)x);
+#else
+    return by__select(x < bound, by__splat(bound), x);
+#endif
+}
+
+BY__INLINE by__vf by__at_most(float bound, by__vf x)
+{
+#if defined(__AVX512F__)
+    return (by__vf)_mm512_min_ps(_mm512_set1_ps(bound), (__m512)x);
+#elif defined(__AVX2__)
+    return (by__vf)_mm256_min_ps(_mm256_set1_ps(bound), (__m256)x);
+#elif defined(__SSE2__)
+    return (by__vf)_mm_min_ps(_mm_set1_ps(bound), (__m128)x);
+#else
+    return by__select(x > bound, by__splat(bound), x);
+#endif
+}
+
+BY__INLINE by__vf by__abs(by__vf x)
+{
+    return (by__vf)((by__vi)x & 0x7fffffff);
+}
+
+BY__INLINE by__vf by__sqrt(by__vf x)
+{
+#if defined(__AVX512F__)
+    return (by__vf)_mm512_sqrt_ps((__m512)x);
+#elif defined(__AVX2__)
+    return (by__vf)_mm256_sqrt_ps((__m256)x);
+#elif defined(__SSE2__)
+    return (by__vf)_mm_sqrt_ps((__m128)x);
+#elif defined(__aarch64__)
+    return (by__vf)vsqrtq_f32((float32x4_t)x);
+#else
+    for (int i = 0; i < BY__LANES; i++) {
+        x[i] = __builtin_sqrtf(x[i]);
+    }
+    return x;
+#endif
+}
+
+/* Sum of the lanes: halves are added until one is left. */
+BY__INLINE float by__sum(by__vf x)
+{
+    typedef float four __attribute__((vector_size(16)));
+#if BY__LANES == 16
+    typedef float eight __attribute__((vector_size(32)));
+    eight e = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+              __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
+    four f = __builtin_shufflevector(e, e, 0, 1, 2, 3) + __builtin_shufflevector(e, e, 4, 5, 6, 7);
+#elif BY__LANES == 8
+    four f = __builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7);
+#else
+    four f = x;
+#endif
+    f += __builtin_shufflevector(f, f, 2, 3, 0, 1);
+    return f[0] + f[1];
+}
+
+/* ---- memory ---- */
+
+BY__INLINE by__vf by__from_bf16(by__vh h)
+{
+    return (by__vf)(__builtin_convertvector(h, by__vu) << 16);
+}
+
+BY__INLINE by__vh by__narrow(by__vu x)
+{
+#if BY__LANES == 8
+    __m256i pairs = _mm256_packus_epi32((__m256i)x, (__m256i)x);
+    return (by__vh)_mm256_castsi256_si128(_mm256_permute4x64_epi64(pairs, 0x08));
+#else
+    return __builtin_convertvector(x, by__vh);
+#endif
+}
+
+BY__INLINE by__vh by__to_bf16(by__vf x)
+{
+    by__vu u = (by__vu)x;
+    by__vu rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+    by__vu quiet = (u >> 16) | 0x40;
+    by__vu nan = (by__vu)(x != x);
+    return by__narrow((nan & quiet) | (~nan & rounded));
+}
+
+BY__INLINE by__vf by__from_f16(by__vh h)
+{
+#if defined(__AVX512F__)
+    return (by__vf)_mm512_cvtph_ps((__m256i)h);
+#elif defined(__F16C__)
+    return (by__vf)_mm256_cvtph_ps((__m128i)h);
+#else
+    by__vf x;
+    for (int i = 0; i < BY__LANES; i++) {
+        x[i] = by__f16_to_f32(h[i]);
+    }
+    return x;
+#endif
+}
+
+BY__INLINE by__vh by__to_f16(by__vf x)
+{
+#if defined(__AVX512F__)
+    return (by__vh)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT);
+#elif defined(__F16C__)
+    return (by__vh)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT);
+#else
+    by__vh h;
+    for (int i = 0; i < BY__LANES; i++) {
+        h[i] = by__f32_to_f16(x[i]);
+    }
+    return h;
+#endif
+}
+
+/* Elements i .. i + n of an array of f32, bf16 or f16. dtype and, in loops, n are constants. */
+BY__INLINE by__vf by__load_n(const void *data, int64_t i, by_dtype dtype, int n)
+{
+    if (dtype == BY_F32) {
+        const float *p = (const float *)data + i;
+        if (n == BY__LANES) {
+            return *(const by__vf_any *)p;
+        }
+#if defined(__AVX512F__)
+        return (by__vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+#else
+        by__vf x = {0};
+        memcpy(&x, p, (size_t)n * sizeof(float));
+        return x;
+#endif
+    }
+    const uint16_t *p = (const uint16_t *)data + i;
+    by__vh h = {0};
+    if (n == BY__LANES) {
+        h = *(const by__vh_any *)p;
+    } else {
+#if defined(__AVX512F__)
+        h = (by__vh)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p);
+#else
+        memcpy(&h, p, (size_t)n * sizeof(uint16_t));
+#endif
+    }
+    return dtype == BY_BF16 ? by__from_bf16(h) : by__from_f16(h);
+}
+
+BY__INLINE void by__store_n(void *data, int64_t i, by__vf x, by_dtype dtype, int n)
+{
+    if (dtype == BY_F32) {
+        float *p = (float *)data + i;
+        if (n == BY__LANES) {
+            *(by__vf_any *)p = x;
+            return;
+        }
+#if defined(__AVX512F__)
+        _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)x);
+#else
+        memcpy(p, &x, (size_t)n * sizeof(float));
+#endif
+        return;
+    }
+    uint16_t *p = (uint16_t *)data + i;
+    by__vh h = dtype == BY_BF16 ? by__to_bf16(x) : by__to_f16(x);
+    if (n == BY__LANES) {
+        *(by__vh_any *)p = h;
+        return;
+    }
+#if defined(__AVX512F__)
+    _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1), (__m256i)h);
+#else
+    memcpy(p, &h, (size_t)n * sizeof(uint16_t));
+#endif
+}
+
+BY__INLINE by__vf by__load(const void *data, int64_t i, by_dtype dtype)
+{
+    return by__load_n(data, i, dtype, BY__LANES);
+}
+
+BY__INLINE void by__store(void *data, int64_t i, by__vf x, by_dtype dtype)
+{
+    by__store_n(data, i, x, dtype, BY__LANES);
+}
+
+/* ---- functions ---- */
+
+/* x = n ln 2 + r with |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to an integer in the low bits; ln 2
+ * is in two parts, the first short enough that n times it is exact. Returns (e^r - 1) as r + r^2
+ * p(r), p the polynomial of Moshier's Cephes library. */
+BY__INLINE by__vf by__exp_reduced(by__vf x, by__vf *n)
+{
+    const float magic = 12582912.0f;
+    by__vf k = (x * 1.44269504088896341f + magic) - magic;
+    by__vf r = x - k * 0.693359375f;
+    r = r + k * 2.12194440e-4f;
+    by__vf p = by__splat(1.9875691500e-4f);
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    *n = k;
+    return r * r * p + r;
+}
+
+/* 2^n for integral n in [-126, 127]. */
+BY__INLINE by__vf by__power_of_two(by__vi n)
+{
+    return (by__vf)((n + 127) << 23);
+}
+
+BY__INLINE by__vf by__exp(by__vf x)
+{
+    by__vf n;
+    /* Beyond these bounds the result is infinity or 0 already. */
+    by__vf m = by__exp_reduced(by__at_least(-104.0f, by__at_most(89.0f, x)), &n) + 1.0f;
+#if defined(__AVX512F__)
+    return (by__vf)_mm512_scalef_ps((__m512)m, (__m512)n);
+#else
+    /* In two steps, so that results near the ends of the range stay in it. */
+    by__vi k = __builtin_convertvector(n, by__vi);
+    by__vi half = k >> 1;
+    return m * by__power_of_two(half) * by__power_of_two(k - half);
+#endif
+}
+
+/* With e = exp(-2|x|) - 1, tanh |x| = -e / (e + 2): nothing cancels. It is 1 in f32 from 9.02 on.
+ */
+BY__INLINE by__vf by__tanh(by__vf x)
+{
+    by__vf n;
+    by__vf r = by__exp_reduced(by__at_most(10.0f, by__abs(x)) * -2.0f, &n);
+    by__vf two_n = by__power_of_two(__builtin_convertvector(n, by__vi));
+    by__vf e = two_n * r + (two_n - 1.0f);
+    by__vf t = -e / (e + 2.0f);
+    return (by__vf)((by__vi)t | ((by__vi)x & INT32_MIN));
+}
+
+/* sigmoid(x) and 1 - sigmoid(x) from one exponential that cannot overflow; both keep full relative
+ * precision. */
+BY__INLINE by__vf by__sigmoid_pair(by__vf x, by__vf *complement)
+{
+    by__vf e = by__exp(-by__abs(x));
+    by__vf large = 1.0f / (1.0f + e);
+    by__vf small = e * large;
+    by__vi negative = x < 0.0f;
+    *complement = by__select(negative, large, small);
+    return by__select(negative, small, large);
+}
+
+BY__INLINE by__vf by__sigmoid(by__vf x)
+{
+    by__vf complement;
+    return by__sigmoid_pair(x, &complement);
+}
+
+/* ---- Philox4x32-10 (base/random.c), one counter a lane ---- */
+
+/* Upper and lower halves of the 64-bit products of the lanes with m. */
+BY__INLINE void by__mul_wide(by__vu a, uint32_t m, by__vu *high, by__vu *low)
+{
+    by__vu64 even_lanes = (by__vu64)a;
+    by__vu64 odd_lanes = (by__vu64)a >> 32;
+#if defined(__AVX512F__)
+    __m512i factor = _mm512_set1_epi64((long long)m);
+    by__vu64 even = (by__vu64)_mm512_mul_epu32((__m512i)even_lanes, factor);
+    by__vu64 odd = (by__vu64)_mm512_mul_epu32((__m512i)odd_lanes, factor);
+#elif defined(__AVX2__)
+    __m256i factor = _mm256_set1_epi64x((long long)m);
+    by__vu64 even = (by__vu64)_mm256_mul_epu32((__m256i)even_lanes, factor);
+    by__vu64 odd = (by__vu64)_mm256_mul_epu32((__m256i)odd_lanes, factor);
+#elif defined(__SSE2__)
+    __m128i factor = _mm_set1_epi64x((long long)m);
+    by__vu64 even = (by__vu64)_mm_mul_epu32((__m128i)even_lanes, factor);
+    by__vu64 odd = (by__vu64)_mm_mul_epu32((__m128i)odd_lanes, factor);
+#else
+    by__vu64 even = (even_lanes & 0xffffffffu) * m;
+    by__vu64 odd = odd_lanes * m;
+#endif
+    const by__vu64 upper = (by__vu64){0} + 0xffffffff00000000u;
+    *high = (by__vu)((even >> 32) | (odd & upper));
+    *low = (by__vu)((even & ~upper) | (odd << 32));
+}
+
+/* c: the four words of the counters; becomes the four words of random bits. */
+BY__INLINE void by__philox_lanes(by__vu c[4], uint32_t key0, uint32_t key1)
+{
+    for (int round = 0; round < 10; round++) {
+        by__vu high0;
+        by__vu high1;
+        by__vu low0;
+        by__vu low1;
+        by__mul_wide(c[0], 0xD2511F53u, &high0, &low0);
+        by__mul_wide(c[2], 0xCD9E8D57u, &high1, &low1);
+        c[0] = high1 ^ c[1] ^ key0;
+        c[1] = low1;
+        c[2] = high0 ^ c[3] ^ key1;
+        c[3] = low0;
+        key0 += 0x9E3779B9u;
+        key1 += 0xBB67AE85u;
+    }
+}
+
+#endif

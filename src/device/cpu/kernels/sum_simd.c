@@ -1,0 +1,168 @@
+/* SUM_ROWS, SUM_SQUARES, CLIP_SCALE. Sums of blocks, cut by shape, go to the workspace and are
+ * added in their order. */
+#include <math.h>
+
+#include "device/cpu/cpu.h"
+#include "device/cpu/kernels/simd.h"
+
+/* SUM_ROWS: x [R, C] act. The workspace is [blocks][C] f32. */
+static int64_t block_rows(int64_t rows)
+{
+    return rows < 8 * 64 ? 8 : by__ceil_div(rows, 64);
+}
+
+BY__INLINE void sum_block(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+{
+    const void *x = call->in[0].data;
+    int64_t columns = by__columns(&call->in[0]);
+    float *sum = (float *)call->work + begin / block_rows(by__rows(&call->in[0])) * columns;
+    memset(sum, 0, (size_t)columns * sizeof(float));
+    int64_t row = begin;
+    /* Four rows at a time spare three of four loads and stores of the sums. */
+    for (; row + 4 <= end; row += 4) {
+        int64_t at = row * columns;
+#define STEP(i, n)                                                                                 \
+    by__store_n(                                                                                   \
+        sum, i,                                                                                    \
+        by__load_n(sum, i, BY_F32, n) +                                                            \
+            ((by__load_n(x, at + (i), type, n) + by__load_n(x, at + columns + (i), type, n)) +     \
+             (by__load_n(x, at + 2 * columns + (i), type, n) +                                     \
+              by__load_n(x, at + 3 * columns + (i), type, n))),                                    \
+        BY_F32, n)
+        BY__STEPS(0, columns, STEP);
+#undef STEP
+    }
+    for (; row < end; row++) {
+        int64_t at = row * columns;
+#define STEP(i, n)                                                                                 \
+    by__store_n(sum, i, by__load_n(sum, i, BY_F32, n) + by__load_n(x, at + (i), type, n), BY_F32, n)
+        BY__STEPS(0, columns, STEP);
+#undef STEP
+    }
+}
+
+static void sum_block_f32(const by__call *call, int64_t begin, int64_t end)
+{
+    sum_block(call, begin, end, BY_F32);
+}
+
+static void sum_block_bf16(const by__call *call, int64_t begin, int64_t end)
+{
+    sum_block(call, begin, end, BY_BF16);
+}
+
+static void add_blocks(const by__call *call, int64_t begin, int64_t end)
+{
+    const float *partial = call->work;
+    float *y = call->out[0].data;
+    int64_t columns = by__columns(&call->in[0]);
+    int64_t rows = by__rows(&call->in[0]);
+    int64_t blocks = by__ceil_div(rows, block_rows(rows));
+#define STEP(i, n)                                                                                 \
+    do {                                                                                           \
+        by__vf sum = by__zero();                                                                   \
+        for (int64_t block = 0; block < blocks; block++) {                                         \
+            sum += by__load_n(partial, block * columns + (i), BY_F32, n);                          \
+        }                                                                                          \
+        by__store_n(y, i, sum, BY_F32, n);                                                         \
+    } while (0)
+    BY__STEPS(begin, end, STEP);
+#undef STEP
+}
+
+static bool supports_sum_rows(const by__call *call)
+{
+    return by__is_act(&call->in[0]);
+}
+
+static by_status prepare_sum_rows(by__call *call, by_error *error)
+{
+    int64_t rows = by__rows(&call->in[0]);
+    size_t blocks = (size_t)by__ceil_div(rows, block_rows(rows));
+    if (!by__size_mul(blocks * sizeof(float), (size_t)by__columns(&call->in[0]),
+                      &call->work_bytes)) {
+        return by_error_set(error, BY_EMEMORY, "sum_rows: the workspace overflows");
+    }
+    return BY_OK;
+}
+
+static by_status run_sum_rows(const by__call *call)
+{
+    const by__tensor *x = &call->in[0];
+    int64_t rows = by__rows(x);
+    by__parallel(call, rows, block_rows(rows), by__count(x),
+                 x->dtype == BY_F32 ? sum_block_f32 : sum_block_bf16);
+    by__parallel(call, by__columns(x), 64, (int64_t)(call->work_bytes / sizeof(float)), add_blocks);
+    return BY_OK;
+}
+
+BY__KERNEL(sum_rows) = {
+    BY_OP_SUM_ROWS, BY__KERNEL_NAME("sum_rows"), supports_sum_rows, prepare_sum_rows, NULL,
+    run_sum_rows};
+
+/* SUM_SQUARES: x f32. The workspace is one double a block of this many elements. */
+#define SQUARES_BLOCK 16384
+
+static void sum_squares(const by__call *call, int64_t begin, int64_t end)
+{
+    const float *x = call->in[0].data;
+    by__vf sum[8] = {{0}};
+    int64_t i = begin;
+    for (; i + 8 * BY__LANES <= end; i += 8 * BY__LANES) {
+        for (int k = 0; k < 8; k++) {
+            by__vf v = by__load(x, i + k * BY__LANES, BY_F32);
+            sum[k] += v * v;
+        }
+    }
+#define STEP(at, n)                                                                                \
+    do {                                                                                           \
+        by__vf v = by__load_n(x, at, BY_F32, n);                                                   \
+        sum[0] += v * v;                                                                           \
+    } while (0)
+    BY__STEPS(i, end, STEP);
+#undef STEP
+    by__vf total =
+        ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+    ((double *)call->work)[begin / SQUARES_BLOCK] = (double)by__sum(total);
+}
+
+static by_status prepare_sum_squares(by__call *call, by_error *error)
+{
+    BY_UNUSED(error);
+    call->work_bytes =
+        (size_t)by__ceil_div(by__count(&call->in[0]), SQUARES_BLOCK) * sizeof(double);
+    return BY_OK;
+}
+
+static by_status run_sum_squares(const by__call *call)
+{
+    int64_t count = by__count(&call->in[0]);
+    by__parallel(call, count, SQUARES_BLOCK, count, sum_squares);
+    double total = 0.0;
+    for (int64_t block = 0; block < by__ceil_div(count, SQUARES_BLOCK); block++) {
+        total += ((const double *)call->work)[block];
+    }
+    *(float *)call->out[0].data = (float)total;
+    return BY_OK;
+}
+
+BY__KERNEL(sum_squares) = {
+    BY_OP_SUM_SQUARES, BY__KERNEL_NAME("sum_squares"), NULL, prepare_sum_squares, NULL,
+    run_sum_squares};
+
+/* CLIP_SCALE: a NaN in the squares stays one in both outputs, for the training loop to see. */
+static by_status run_clip_scale(const by__call *call)
+{
+    double total = 0.0;
+    for (int i = 0; i < call->input_count; i++) {
+        total += (double)*(const float *)call->in[i].data;
+    }
+    double norm = sqrt(total);
+    double scale = call->attrs.clip == 0.0f ? 1.0 : (double)call->attrs.clip / (norm + 1e-6);
+    *(float *)call->out[0].data = (float)norm;
+    *(float *)call->out[1].data = (float)(scale > 1.0 ? 1.0 : scale);
+    return BY_OK;
+}
+
+BY__KERNEL(clip_scale) = {BY_OP_CLIP_SCALE, BY__KERNEL_NAME("clip_scale"), NULL, NULL, NULL,
+                          run_clip_scale};

@@ -1,0 +1,216 @@
+/* UNARY, UNARY_GRAD, SWIGLU, SWIGLU_GRAD. Shapes: any. Dtypes: act. */
+#include "device/cpu/cpu.h"
+#include "device/cpu/kernels/simd.h"
+
+#define GRAIN 8192
+
+/* GELU is x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): 0.5 (1 + tanh u) without its
+ * cancellation. Beyond 12 the sigmoid is 0 or 1 in f32; the bound keeps the powers of x finite. */
+BY__INLINE by__vf gelu_bound(by__vf x)
+{
+    return by__at_least(-12.0f, by__at_most(12.0f, x));
+}
+
+BY__INLINE by__vf gelu_argument(by__vf x)
+{
+    return x * (1.5957691216f + 0.0713548163f * x * x);
+}
+
+BY__INLINE by__vf apply(by_function function, by__vf x)
+{
+    switch (function) {
+    case BY_FN_GELU:
+        return x * by__sigmoid(gelu_argument(gelu_bound(x)));
+    case BY_FN_SILU:
+        return x * by__sigmoid(x);
+    case BY_FN_RELU:
+        return by__select(x > 0.0f, x, by__zero());
+    case BY_FN_TANH:
+        return by__tanh(x);
+    default:
+        return by__sigmoid(x);
+    }
+}
+
+BY__INLINE by__vf derivative(by_function function, by__vf x)
+{
+    by__vf s;
+    by__vf t; /* 1 - s */
+    switch (function) {
+    case BY_FN_GELU: {
+        by__vf b = gelu_bound(x);
+        s = by__sigmoid_pair(gelu_argument(b), &t);
+        return s + s * t * b * (1.5957691216f + 0.2140644488f * b * b);
+    }
+    case BY_FN_SILU:
+        s = by__sigmoid_pair(x, &t);
+        return s + s * (x * t);
+    case BY_FN_RELU:
+        return by__select(x > 0.0f, by__splat(1.0f), by__zero());
+    case BY_FN_TANH: /* 1 - tanh(x)^2 = 4 sigmoid(2x) (1 - sigmoid(2x)) */
+        s = by__sigmoid_pair(2.0f * x, &t);
+        return 4.0f * s * t;
+    default:
+        s = by__sigmoid_pair(x, &t);
+        return s * t;
+    }
+}
+
+BY__INLINE void unary(const by__call *call, int64_t begin, int64_t end, by_function function,
+                      by_dtype type)
+{
+    const void *x = call->in[0].data;
+    void *y = call->out[0].data;
+#define STEP(i, n) by__store_n(y, i, apply(function, by__load_n(x, i, type, n)), type, n)
+    BY__STEPS(begin, end, STEP);
+#undef STEP
+}
+
+BY__INLINE void unary_grad(const by__call *call, int64_t begin, int64_t end, by_function function,
+                           by_dtype type)
+{
+    const void *x = call->in[0].data;
+    const void *dy = call->in[1].data;
+    void *dx = call->out[0].data;
+#define STEP(i, n)                                                                                 \
+    by__store_n(dx, i,                                                                             \
+                by__load_n(dy, i, type, n) * derivative(function, by__load_n(x, i, type, n)),      \
+                type, n)
+    BY__STEPS(begin, end, STEP);
+#undef STEP
+}
+
+#define RANGES(name, function)                                                                     \
+    static void name##_f32(const by__call *call, int64_t begin, int64_t end)                       \
+    {                                                                                              \
+        unary(call, begin, end, function, BY_F32);                                                 \
+    }                                                                                              \
+    static void name##_bf16(const by__call *call, int64_t begin, int64_t end)                      \
+    {                                                                                              \
+        unary(call, begin, end, function, BY_BF16);                                                \
+    }                                                                                              \
+    static void name##_grad_f32(const by__call *call, int64_t begin, int64_t end)                  \
+    {                                                                                              \
+        unary_grad(call, begin, end, function, BY_F32);                                            \
+    }                                                                                              \
+    static void name##_grad_bf16(const by__call *call, int64_t begin, int64_t end)                 \
+    {                                                                                              \
+        unary_grad(call, begin, end, function, BY_BF16);                                           \
+    }
+RANGES(gelu, BY_FN_GELU)
+RANGES(silu, BY_FN_SILU)
+RANGES(relu, BY_FN_RELU)
+RANGES(tanh, BY_FN_TANH)
+RANGES(sigmoid, BY_FN_SIGMOID)
+#undef RANGES
+
+static bool supports_act(const by__call *call)
+{
+    return by__is_act(&call->in[0]);
+}
+
+static by_status run_unary(const by__call *call)
+{
+    static by__range_fn *const ranges[BY_FN_COUNT][2] = {
+        [BY_FN_GELU] = {gelu_f32, gelu_bf16},          [BY_FN_SILU] = {silu_f32, silu_bf16},
+        [BY_FN_RELU] = {relu_f32, relu_bf16},          [BY_FN_TANH] = {tanh_f32, tanh_bf16},
+        [BY_FN_SIGMOID] = {sigmoid_f32, sigmoid_bf16},
+    };
+    int64_t count = by__count(&call->in[0]);
+    by__parallel(call, count, GRAIN, count,
+                 ranges[call->attrs.function][call->in[0].dtype == BY_BF16]);
+    return BY_OK;
+}
+
+static by_status run_unary_grad(const by__call *call)
+{
+    static by__range_fn *const ranges[BY_FN_COUNT][2] = {
+        [BY_FN_GELU] = {gelu_grad_f32, gelu_grad_bf16},
+        [BY_FN_SILU] = {silu_grad_f32, silu_grad_bf16},
+        [BY_FN_RELU] = {relu_grad_f32, relu_grad_bf16},
+        [BY_FN_TANH] = {tanh_grad_f32, tanh_grad_bf16},
+        [BY_FN_SIGMOID] = {sigmoid_grad_f32, sigmoid_grad_bf16},
+    };
+    int64_t count = by__count(&call->in[0]);
+    by__parallel(call, count, GRAIN, count,
+                 ranges[call->attrs.function][call->in[0].dtype == BY_BF16]);
+    return BY_OK;
+}
+
+BY__KERNEL(unary) = {BY_OP_UNARY, BY__KERNEL_NAME("unary"), supports_act, NULL, NULL, run_unary};
+BY__KERNEL(unary_grad) = {BY_OP_UNARY_GRAD, BY__KERNEL_NAME("unary_grad"), supports_act, NULL, NULL,
+                          run_unary_grad};
+
+BY__INLINE void swiglu(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+{
+    const void *gate = call->in[0].data;
+    const void *up = call->in[1].data;
+    void *y = call->out[0].data;
+#define STEP(i, n)                                                                                 \
+    by__store_n(y, i,                                                                              \
+                apply(BY_FN_SILU, by__load_n(gate, i, type, n)) * by__load_n(up, i, type, n),      \
+                type, n)
+    BY__STEPS(begin, end, STEP);
+#undef STEP
+}
+
+BY__INLINE void swiglu_grad(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+{
+    const void *gate = call->in[0].data;
+    const void *up = call->in[1].data;
+    const void *dy = call->in[2].data;
+    void *dgate = call->out[0].data;
+    void *dup = call->out[1].data;
+#define STEP(i, n)                                                                                 \
+    do {                                                                                           \
+        by__vf g = by__load_n(gate, i, type, n);                                                   \
+        by__vf u = by__load_n(up, i, type, n);                                                     \
+        by__vf d = by__load_n(dy, i, type, n);                                                     \
+        by__vf t;                                                                                  \
+        by__vf s = by__sigmoid_pair(g, &t);                                                        \
+        by__store_n(dgate, i, d *u *(s + s * (g * t)), type, n);                                   \
+        by__store_n(dup, i, d *(g * s), type, n);                                                  \
+    } while (0)
+    BY__STEPS(begin, end, STEP);
+#undef STEP
+}
+
+static void swiglu_f32(const by__call *call, int64_t begin, int64_t end)
+{
+    swiglu(call, begin, end, BY_F32);
+}
+
+static void swiglu_bf16(const by__call *call, int64_t begin, int64_t end)
+{
+    swiglu(call, begin, end, BY_BF16);
+}
+
+static void swiglu_grad_f32(const by__call *call, int64_t begin, int64_t end)
+{
+    swiglu_grad(call, begin, end, BY_F32);
+}
+
+static void swiglu_grad_bf16(const by__call *call, int64_t begin, int64_t end)
+{
+    swiglu_grad(call, begin, end, BY_BF16);
+}
+
+static by_status run_swiglu(const by__call *call)
+{
+    int64_t count = by__count(&call->in[0]);
+    by__parallel(call, count, GRAIN, count, call->in[0].dtype == BY_F32 ? swiglu_f32 : swiglu_bf16);
+    return BY_OK;
+}
+
+static by_status run_swiglu_grad(const by__call *call)
+{
+    int64_t count = by__count(&call->in[0]);
+    by__parallel(call, count, GRAIN, count,
+                 call->in[0].dtype == BY_F32 ? swiglu_grad_f32 : swiglu_grad_bf16);
+    return BY_OK;
+}
+
+BY__KERNEL(swiglu) = {BY_OP_SWIGLU, BY__KERNEL_NAME("swiglu"), supports_act, NULL, NULL,
+                      run_swiglu};
+BY__KERNEL(swiglu_grad) = {
+    BY_OP_SWIGLU_GRAD, BY__KERNEL_NAME("swiglu_grad"), supports_act, NULL, NULL, run_swiglu_grad};
