@@ -43,24 +43,24 @@ static inline bool by__present(const by__tensor *tensor)
     return tensor->shape.rank >= 0;
 }
 
-static inline int64_t by__count(const by__tensor *tensor)
+static inline int64_t by__tensor_count(const by__tensor *tensor)
 {
     return by_shape_count(&tensor->shape);
 }
 
 /* [..., C] as R rows of C columns; a scalar is one row of one. */
-static inline int64_t by__columns(const by__tensor *tensor)
+static inline int64_t by__tensor_columns(const by__tensor *tensor)
 {
     return tensor->shape.rank == 0 ? 1 : tensor->shape.dim[tensor->shape.rank - 1];
 }
 
-static inline int64_t by__rows(const by__tensor *tensor)
+static inline int64_t by__tensor_rows(const by__tensor *tensor)
 {
-    int64_t columns = by__columns(tensor);
-    return columns == 0 ? 0 : by__count(tensor) / columns;
+    int64_t columns = by__tensor_columns(tensor);
+    return columns == 0 ? 0 : by__tensor_count(tensor) / columns;
 }
 
-static inline bool by__is_act(const by__tensor *tensor)
+static inline bool by__tensor_is_act(const by__tensor *tensor)
 {
     return tensor->dtype == BY_F32 || tensor->dtype == BY_BF16;
 }

@@ -21,7 +21,7 @@ static problem measure(const by__call *call, bool packed)
 {
     const by__tensor *q = &call->in[0];
     problem p = {q->shape.dim[0], q->shape.dim[1], call->attrs.heads, call->attrs.kv_heads, 0, 0.0};
-    p.width = by__columns(q) / (packed ? p.heads + 2 * p.kv_heads : p.heads);
+    p.width = by__tensor_columns(q) / (packed ? p.heads + 2 * p.kv_heads : p.heads);
     p.scale = 1.0 / sqrt((double)p.width);
     return p;
 }
@@ -39,7 +39,7 @@ static void make_views(view views[3], const by__tensor *tensors, bool packed, co
     int64_t offset = 0;
     for (int i = 0; i < 3; i++) {
         const by__tensor *tensor = packed ? &tensors[0] : &tensors[i];
-        views[i] = (view){tensor, by__columns(tensor), packed ? offset : 0};
+        views[i] = (view){tensor, by__tensor_columns(tensor), packed ? offset : 0};
         offset += heads[i] * p->width;
     }
 }

@@ -7,8 +7,8 @@ static by_status run_binary(const by__call *call)
 {
     const by__tensor *a = &call->in[0];
     const by__tensor *b = &call->in[1];
-    int64_t count = by__count(a);
-    int64_t period = by__count(b);
+    int64_t count = by__tensor_count(a);
+    int64_t period = by__tensor_count(b);
     for (int64_t i = 0; i < count; i++) {
         double x = by__get(a, i);
         double y = by__get(b, i % period);
@@ -25,7 +25,7 @@ BY__REFERENCE_KERNEL(BY_OP_MUL, mul, NULL, run_binary);
 static by_status run_scale(const by__call *call)
 {
     double s = by__get(&call->in[1], 0);
-    for (int64_t i = 0, count = by__count(&call->in[0]); i < count; i++) {
+    for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
         by__set(&call->out[0], i, by__get(&call->in[0], i) * s);
     }
     return BY_OK;
@@ -35,7 +35,7 @@ BY__REFERENCE_KERNEL(BY_OP_SCALE, scale, NULL, run_scale);
 
 static by_status run_cast(const by__call *call)
 {
-    for (int64_t i = 0, count = by__count(&call->in[0]); i < count; i++) {
+    for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
         by__set(&call->out[0], i, by__get(&call->in[0], i));
     }
     return BY_OK;
@@ -91,7 +91,7 @@ static double derivative(by_function function, double x)
 
 static by_status run_unary(const by__call *call)
 {
-    for (int64_t i = 0, count = by__count(&call->in[0]); i < count; i++) {
+    for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
         by__set(&call->out[0], i, apply(call->attrs.function, by__get(&call->in[0], i)));
     }
     return BY_OK;
@@ -101,7 +101,7 @@ BY__REFERENCE_KERNEL(BY_OP_UNARY, unary, NULL, run_unary);
 
 static by_status run_unary_grad(const by__call *call)
 {
-    for (int64_t i = 0, count = by__count(&call->in[0]); i < count; i++) {
+    for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
         double slope = derivative(call->attrs.function, by__get(&call->in[0], i));
         by__set(&call->out[0], i, by__get(&call->in[1], i) * slope);
     }
@@ -112,7 +112,7 @@ BY__REFERENCE_KERNEL(BY_OP_UNARY_GRAD, unary_grad, NULL, run_unary_grad);
 
 static by_status run_swiglu(const by__call *call)
 {
-    for (int64_t i = 0, count = by__count(&call->in[0]); i < count; i++) {
+    for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
         double gate = by__get(&call->in[0], i);
         by__set(&call->out[0], i, apply(BY_FN_SILU, gate) * by__get(&call->in[1], i));
     }
@@ -123,7 +123,7 @@ BY__REFERENCE_KERNEL(BY_OP_SWIGLU, swiglu, NULL, run_swiglu);
 
 static by_status run_swiglu_grad(const by__call *call)
 {
-    for (int64_t i = 0, count = by__count(&call->in[0]); i < count; i++) {
+    for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
         double gate = by__get(&call->in[0], i);
         double up = by__get(&call->in[1], i);
         double dy = by__get(&call->in[2], i);
@@ -140,7 +140,7 @@ static by_status run_dropout(const by__call *call)
     by__dropout dropout = by__dropout_setup(call);
     const by__tensor *x = &call->in[0];
     int64_t samples = x->shape.rank == 0 ? 1 : x->shape.dim[0];
-    int64_t size = samples == 0 ? 0 : by__count(x) / samples;
+    int64_t size = samples == 0 ? 0 : by__tensor_count(x) / samples;
     for (int64_t sample = 0; sample < samples; sample++) {
         for (int64_t place = 0; place < size; place++) {
             uint32_t counter[4];
@@ -163,13 +163,13 @@ static by_status run_rope(const by__call *call)
 {
     const by__tensor *x = &call->in[0];
     int64_t length = x->shape.dim[1];
-    int64_t half = by__columns(x) / call->attrs.heads / 2;
+    int64_t half = by__tensor_columns(x) / call->attrs.heads / 2;
     bool at = call->input_count > 1 && by__present(&call->in[1]);
     int64_t first = at ? by__id(&call->in[1], 0) : 0;
-    for (int64_t row = 0, rows = by__rows(x); row < rows; row++) {
+    for (int64_t row = 0, rows = by__tensor_rows(x); row < rows; row++) {
         for (int64_t pair = 0; pair < call->attrs.heads * half; pair++) {
             int64_t i = pair % half;
-            int64_t place = row * by__columns(x) + pair / half * 2 * half + i;
+            int64_t place = row * by__tensor_columns(x) + pair / half * 2 * half + i;
             float angle =
                 (float)(first + row % length) * by__rope_frequency(call->attrs.theta, i, 2 * half);
             double c = cos((double)angle);

@@ -5,9 +5,9 @@
 static by_status run_embedding(const by__call *call)
 {
     const by__tensor *table = &call->in[1];
-    int64_t columns = by__columns(table);
-    int64_t rows = by__rows(table);
-    for (int64_t k = 0, count = by__count(&call->in[0]); k < count; k++) {
+    int64_t columns = by__tensor_columns(table);
+    int64_t rows = by__tensor_rows(table);
+    for (int64_t k = 0, count = by__tensor_count(&call->in[0]); k < count; k++) {
         int64_t id = by__id(&call->in[0], k);
         for (int64_t i = 0; i < columns; i++) {
             double value = id >= 0 && id < rows ? by__get(table, id * columns + i) : 0.0;
@@ -21,7 +21,7 @@ BY__REFERENCE_KERNEL(BY_OP_EMBEDDING, embedding, NULL, run_embedding);
 
 static by_status prepare_embedding_grad(by__call *call, by_error *error)
 {
-    return by__reference_work(call, by__rows(&call->out[0]), error);
+    return by__reference_work(call, by__tensor_rows(&call->out[0]), error);
 }
 
 /* One column of the table at a time, in double. */
@@ -30,14 +30,14 @@ static by_status run_embedding_grad(const by__call *call)
     const by__tensor *ids = &call->in[0];
     const by__tensor *dy = &call->in[1];
     bool based = call->input_count > 2 && by__present(&call->in[2]);
-    int64_t columns = by__columns(&call->out[0]);
-    int64_t rows = by__rows(&call->out[0]);
+    int64_t columns = by__tensor_columns(&call->out[0]);
+    int64_t rows = by__tensor_rows(&call->out[0]);
     double *sum = call->work;
     for (int64_t i = 0; i < columns; i++) {
         for (int64_t row = 0; row < rows; row++) {
             sum[row] = based ? by__get(&call->in[2], row * columns + i) : 0.0;
         }
-        for (int64_t k = 0, count = by__count(ids); k < count; k++) {
+        for (int64_t k = 0, count = by__tensor_count(ids); k < count; k++) {
             int64_t id = by__id(ids, k);
             if (id >= 0 && id < rows) {
                 sum[id] += by__get(dy, k * columns + i);
@@ -56,9 +56,9 @@ BY__REFERENCE_KERNEL(BY_OP_EMBEDDING_GRAD, embedding_grad, prepare_embedding_gra
 static by_status run_position(const by__call *call)
 {
     const by__tensor *x = &call->in[0];
-    int64_t columns = by__columns(x);
+    int64_t columns = by__tensor_columns(x);
     int64_t length = x->shape.dim[x->shape.rank - 2];
-    for (int64_t i = 0, count = by__count(x); i < count; i++) {
+    for (int64_t i = 0, count = by__tensor_count(x); i < count; i++) {
         int64_t t = i / columns % length;
         by__set(&call->out[0], i, by__get(x, i) + by__get(&call->in[1], t * columns + i % columns));
     }
@@ -70,9 +70,9 @@ BY__REFERENCE_KERNEL(BY_OP_POSITION, position, NULL, run_position);
 static by_status run_position_grad(const by__call *call)
 {
     const by__tensor *dy = &call->in[0];
-    int64_t size = dy->shape.dim[dy->shape.rank - 2] * by__columns(dy);
-    int64_t samples = size == 0 ? 0 : by__count(dy) / size;
-    for (int64_t i = 0, count = by__count(&call->out[0]); i < count; i++) {
+    int64_t size = dy->shape.dim[dy->shape.rank - 2] * by__tensor_columns(dy);
+    int64_t samples = size == 0 ? 0 : by__tensor_count(dy) / size;
+    for (int64_t i = 0, count = by__tensor_count(&call->out[0]); i < count; i++) {
         double sum = 0.0;
         for (int64_t sample = 0; sample < samples && i < size; sample++) {
             sum += by__get(dy, sample * size + i);

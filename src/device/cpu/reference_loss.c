@@ -5,7 +5,7 @@
 
 static double logit(const by__call *call, int64_t row, int64_t v)
 {
-    int64_t columns = by__columns(&call->in[0]);
+    int64_t columns = by__tensor_columns(&call->in[0]);
     double sum = 0.0;
     for (int64_t i = 0; i < columns; i++) {
         sum += by__get(&call->in[0], row * columns + i) * by__get(&call->in[1], v * columns + i);
@@ -16,15 +16,15 @@ static double logit(const by__call *call, int64_t row, int64_t v)
 static bool counts(const by__call *call, int64_t row)
 {
     int32_t target = by__id(&call->in[2], row);
-    return target >= 0 && target < by__rows(&call->in[1]);
+    return target >= 0 && target < by__tensor_rows(&call->in[1]);
 }
 
 /* lse[R] of all rows; logits is scratch of V. Returns the loss. */
 static double forward(const by__call *call, double *lse, double *logits)
 {
-    int64_t vocabulary = by__rows(&call->in[1]);
+    int64_t vocabulary = by__tensor_rows(&call->in[1]);
     double loss = 0.0;
-    for (int64_t row = 0, rows = by__rows(&call->in[0]); row < rows; row++) {
+    for (int64_t row = 0, rows = by__tensor_rows(&call->in[0]); row < rows; row++) {
         double highest = -INFINITY;
         for (int64_t v = 0; v < vocabulary; v++) {
             logits[v] = logit(call, row, v);
@@ -59,9 +59,9 @@ static void backward(const by__call *call, const double *lse, double dloss, cons
 {
     const by__tensor *x = &call->in[0];
     const by__tensor *w = &call->in[1];
-    int64_t columns = by__columns(x);
-    int64_t rows = by__rows(x);
-    int64_t vocabulary = by__rows(w);
+    int64_t columns = by__tensor_columns(x);
+    int64_t rows = by__tensor_rows(x);
+    int64_t vocabulary = by__tensor_rows(w);
     for (int64_t v = 0; v < vocabulary; v++) {
         memset(sum, 0, (size_t)columns * sizeof(double));
         for (int64_t row = 0; row < rows; row++) {
@@ -91,12 +91,13 @@ static void backward(const by__call *call, const double *lse, double dloss, cons
 static by_status prepare_loss(by__call *call, by_error *error)
 {
     const by__tensor *w = &call->in[1];
-    return by__reference_work(call, by__rows(&call->in[0]) + by__rows(w) + by__columns(w), error);
+    return by__reference_work(
+        call, by__tensor_rows(&call->in[0]) + by__tensor_rows(w) + by__tensor_columns(w), error);
 }
 
 static by_status run_loss(const by__call *call)
 {
-    int64_t rows = by__rows(&call->in[0]);
+    int64_t rows = by__tensor_rows(&call->in[0]);
     double *lse = call->work;
     by__set(&call->out[0], 0, forward(call, lse, lse + rows));
     for (int64_t row = 0; row < rows; row++) {
@@ -107,7 +108,7 @@ static by_status run_loss(const by__call *call)
 
 static by_status run_loss_grad(const by__call *call)
 {
-    int64_t rows = by__rows(&call->in[0]);
+    int64_t rows = by__tensor_rows(&call->in[0]);
     double *lse = call->work;
     for (int64_t row = 0; row < rows; row++) {
         lse[row] = by__get(&call->in[3], row);
@@ -118,7 +119,7 @@ static by_status run_loss_grad(const by__call *call)
 
 static by_status run_loss_train(const by__call *call)
 {
-    int64_t rows = by__rows(&call->in[0]);
+    int64_t rows = by__tensor_rows(&call->in[0]);
     double *lse = call->work;
     by__set(&call->out[0], 0, forward(call, lse, lse + rows));
     backward(call, lse, by__get(&call->in[3], 0), &call->out[1], &call->out[2], lse + rows);

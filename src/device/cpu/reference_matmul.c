@@ -9,9 +9,9 @@ static by_status run_matmul(const by__call *call)
     bool trans_b = call->attrs.trans_b;
     bool biased = call->input_count > 2 && by__present(&call->in[2]);
     bool added = call->input_count > 3 && by__present(&call->in[3]);
-    int64_t n = by__columns(y);
-    int64_t m = by__rows(y);
-    int64_t k = trans_a ? by__rows(a) : by__columns(a);
+    int64_t n = by__tensor_columns(y);
+    int64_t m = by__tensor_rows(y);
+    int64_t k = trans_a ? by__tensor_rows(a) : by__tensor_columns(a);
     for (int64_t row = 0; row < m; row++) {
         for (int64_t column = 0; column < n; column++) {
             double sum = biased ? by__get(&call->in[2], column) : 0.0;
@@ -31,10 +31,10 @@ BY__REFERENCE_KERNEL(BY_OP_MATMUL, matmul, NULL, run_matmul);
 static by_status run_sum_rows(const by__call *call)
 {
     const by__tensor *x = &call->in[0];
-    int64_t columns = by__columns(x);
+    int64_t columns = by__tensor_columns(x);
     for (int64_t i = 0; i < columns; i++) {
         double sum = 0.0;
-        for (int64_t row = 0, rows = by__rows(x); row < rows; row++) {
+        for (int64_t row = 0, rows = by__tensor_rows(x); row < rows; row++) {
             sum += by__get(x, row * columns + i);
         }
         by__set(&call->out[0], i, sum);

@@ -6,8 +6,8 @@
 static by_status run_layer_norm(const by__call *call)
 {
     const by__tensor *x = &call->in[0];
-    int64_t columns = by__columns(x);
-    for (int64_t row = 0, rows = by__rows(x); row < rows; row++) {
+    int64_t columns = by__tensor_columns(x);
+    for (int64_t row = 0, rows = by__tensor_rows(x); row < rows; row++) {
         int64_t at = row * columns;
         double mean = 0.0;
         for (int64_t i = 0; i < columns; i++) {
@@ -35,8 +35,8 @@ BY__REFERENCE_KERNEL(BY_OP_LAYER_NORM, layer_norm, NULL, run_layer_norm);
 static by_status run_rms_norm(const by__call *call)
 {
     const by__tensor *x = &call->in[0];
-    int64_t columns = by__columns(x);
-    for (int64_t row = 0, rows = by__rows(x); row < rows; row++) {
+    int64_t columns = by__tensor_columns(x);
+    for (int64_t row = 0, rows = by__tensor_rows(x); row < rows; row++) {
         int64_t at = row * columns;
         double squares = 0.0;
         for (int64_t i = 0; i < columns; i++) {
@@ -55,7 +55,7 @@ BY__REFERENCE_KERNEL(BY_OP_RMS_NORM, rms_norm, NULL, run_rms_norm);
 
 static by_status prepare_norm_grad(by__call *call, by_error *error)
 {
-    return by__reference_work(call, 2 * by__columns(&call->in[0]), error);
+    return by__reference_work(call, 2 * by__tensor_columns(&call->in[0]), error);
 }
 
 /* With n the normalised row and g = dy * w:
@@ -70,11 +70,11 @@ static by_status run_norm_grad(const by__call *call)
     const by__tensor *dy = &call->in[layer ? 4 : 3];
     int add_index = layer ? 5 : 4;
     const by__tensor *add = call->input_count > add_index ? &call->in[add_index] : NULL;
-    int64_t columns = by__columns(x);
+    int64_t columns = by__tensor_columns(x);
     double *dw = call->work;
     double *db = dw + columns;
     memset(dw, 0, 2 * (size_t)columns * sizeof(double));
-    for (int64_t row = 0, rows = by__rows(x); row < rows; row++) {
+    for (int64_t row = 0, rows = by__tensor_rows(x); row < rows; row++) {
         int64_t at = row * columns;
         double mean = layer ? by__get(&call->in[2], row) : 0.0;
         double rstd = by__get(rstds, row);

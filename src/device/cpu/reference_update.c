@@ -5,7 +5,7 @@
 static by_status run_sum_squares(const by__call *call)
 {
     double sum = 0.0;
-    for (int64_t i = 0, count = by__count(&call->in[0]); i < count; i++) {
+    for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
         sum += by__get(&call->in[0], i) * by__get(&call->in[0], i);
     }
     by__set(&call->out[0], 0, sum);
@@ -40,7 +40,7 @@ static by_status run_adamw(const by__call *call)
     double beta2 = (double)call->attrs.beta2;
     double rate = by__get(hyper, 0);
     double scale = by__get(&call->in[5], 0);
-    for (int64_t i = 0, count = by__count(p); i < count; i++) {
+    for (int64_t i = 0, count = by__tensor_count(p); i < count; i++) {
         double g = by__get(&call->in[1], i) * scale;
         double first = beta1 * by__get(m, i) + (1.0 - beta1) * g;
         double second = beta2 * by__get(v, i) + (1.0 - beta2) * g * g;

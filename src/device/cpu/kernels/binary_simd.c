@@ -15,7 +15,7 @@ static const void *second(const by__call *call, int64_t *period)
         *period = (int64_t)(call->work_bytes / by_dtype_size(call->in[1].dtype));
         return call->work;
     }
-    *period = by__count(&call->in[1]);
+    *period = by__tensor_count(&call->in[1]);
     return call->in[1].data;
 }
 
@@ -61,14 +61,14 @@ RANGE(mul_mixed, BY_OP_MUL, BY_BF16, BY_F32)
 static bool supports_binary(const by__call *call)
 {
     by_dtype b = call->in[1].dtype;
-    return by__is_act(&call->in[0]) && (b == call->in[0].dtype || b == BY_F32);
+    return by__tensor_is_act(&call->in[0]) && (b == call->in[0].dtype || b == BY_F32);
 }
 
 static by_status prepare_binary(by__call *call, by_error *error)
 {
     BY_UNUSED(error);
-    int64_t period = by__count(&call->in[1]);
-    if (period > 0 && period < TILE && period < by__count(&call->in[0])) {
+    int64_t period = by__tensor_count(&call->in[1]);
+    if (period > 0 && period < TILE && period < by__tensor_count(&call->in[0])) {
         int64_t tile = by__ceil_div(TILE, period) * period;
         call->work_bytes = (size_t)tile * by_dtype_size(call->in[1].dtype);
     }
@@ -81,11 +81,11 @@ static by_status run_binary(const by__call *call)
                                                {sub_f32, sub_bf16, sub_mixed},
                                                {mul_f32, mul_bf16, mul_mixed}};
     int kind = call->in[0].dtype == BY_F32 ? 0 : call->in[1].dtype == BY_BF16 ? 1 : 2;
-    size_t bytes = (size_t)by__count(&call->in[1]) * by_dtype_size(call->in[1].dtype);
+    size_t bytes = (size_t)by__tensor_count(&call->in[1]) * by_dtype_size(call->in[1].dtype);
     for (size_t at = 0; at < call->work_bytes; at += bytes) {
         memcpy((char *)call->work + at, call->in[1].data, bytes);
     }
-    int64_t count = by__count(&call->in[0]);
+    int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(call, count, GRAIN, count, ranges[call->op - BY_OP_ADD][kind]);
     return BY_OK;
 }
@@ -119,12 +119,12 @@ static void scale_bf16(const by__call *call, int64_t begin, int64_t end)
 
 static bool supports_scale(const by__call *call)
 {
-    return by__is_act(&call->in[0]);
+    return by__tensor_is_act(&call->in[0]);
 }
 
 static by_status run_scale(const by__call *call)
 {
-    int64_t count = by__count(&call->in[0]);
+    int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(call, count, GRAIN, count, call->in[0].dtype == BY_F32 ? scale_f32 : scale_bf16);
     return BY_OK;
 }
@@ -167,7 +167,7 @@ static by_status run_cast(const by__call *call)
         [BY_F32] = {[BY_F32] = f32_to_f32, [BY_BF16] = f32_to_bf16, [BY_F16] = f32_to_f16},
         [BY_BF16] = {[BY_F32] = bf16_to_f32, [BY_BF16] = bf16_to_bf16, [BY_F16] = bf16_to_f16},
         [BY_F16] = {[BY_F32] = f16_to_f32, [BY_BF16] = f16_to_bf16, [BY_F16] = f16_to_f16}};
-    int64_t count = by__count(&call->in[0]);
+    int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(call, count, GRAIN, count, ranges[call->in[0].dtype][call->out[0].dtype]);
     return BY_OK;
 }

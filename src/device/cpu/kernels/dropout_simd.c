@@ -7,7 +7,7 @@
 
 static int64_t sample_size(const by__tensor *x)
 {
-    return x->shape.rank == 0 ? 1 : by__count(x) / x->shape.dim[0];
+    return x->shape.rank == 0 ? 1 : by__tensor_count(x) / x->shape.dim[0];
 }
 
 /* Elements [at, at + size) from the block with this counter; all of size, or none of the tail,
@@ -64,13 +64,13 @@ static void drop_bf16(const by__call *call, int64_t begin, int64_t end)
 
 static bool supports_dropout(const by__call *call)
 {
-    return by__is_act(&call->in[0]);
+    return by__tensor_is_act(&call->in[0]);
 }
 
 static by_status run_dropout(const by__call *call)
 {
     const by__tensor *x = &call->in[0];
-    int64_t count = by__count(x);
+    int64_t count = by__tensor_count(x);
     if (count > 0) {
         int64_t size = sample_size(x);
         by__parallel(call, count / size * by__ceil_div(size, BLOCK), 128, count,

@@ -10,8 +10,8 @@ static int64_t row_grain(int64_t columns)
 static void gather(const by__call *call, int64_t begin, int64_t end)
 {
     const int32_t *ids = call->in[0].data;
-    int64_t rows = by__rows(&call->in[1]);
-    size_t bytes = (size_t)by__columns(&call->in[1]) * by_dtype_size(call->in[1].dtype);
+    int64_t rows = by__tensor_rows(&call->in[1]);
+    size_t bytes = (size_t)by__tensor_columns(&call->in[1]) * by_dtype_size(call->in[1].dtype);
     for (int64_t k = begin; k < end; k++) {
         char *to = (char *)call->out[0].data + (size_t)k * bytes;
         if (ids[k] >= 0 && ids[k] < rows) {
@@ -29,8 +29,8 @@ static bool supports_embedding(const by__call *call)
 
 static by_status run_embedding(const by__call *call)
 {
-    by__parallel(call, by__count(&call->in[0]), row_grain(by__columns(&call->in[1])),
-                 by__count(&call->out[0]), gather);
+    by__parallel(call, by__tensor_count(&call->in[0]), row_grain(by__tensor_columns(&call->in[1])),
+                 by__tensor_count(&call->out[0]), gather);
     return BY_OK;
 }
 
@@ -44,9 +44,9 @@ BY__INLINE void scatter(const by__call *call, int64_t begin, int64_t end, by_dty
     const int32_t *ids = call->in[0].data;
     const void *dy = call->in[1].data;
     float *table = call->out[0].data;
-    int64_t count = by__count(&call->in[0]);
-    int64_t columns = by__columns(&call->out[0]);
-    int64_t rows = by__rows(&call->out[0]);
+    int64_t count = by__tensor_count(&call->in[0]);
+    int64_t columns = by__tensor_columns(&call->out[0]);
+    int64_t rows = by__tensor_rows(&call->out[0]);
     for (int64_t k = 0; k < count; k++) {
         if (ids[k] < 0 || ids[k] >= rows) {
             continue;
@@ -89,20 +89,20 @@ static void start_table(const by__call *call, int64_t begin, int64_t end)
 
 static bool supports_embedding_grad(const by__call *call)
 {
-    return by__is_act(&call->in[1]);
+    return by__tensor_is_act(&call->in[1]);
 }
 
 static by_status run_embedding_grad(const by__call *call)
 {
     const by__tensor *dy = &call->in[1];
-    int64_t size = by__count(&call->out[0]);
-    int64_t columns = by__columns(dy);
+    int64_t size = by__tensor_count(&call->out[0]);
+    int64_t columns = by__tensor_columns(dy);
     if (!based(call) || call->in[2].data != call->out[0].data) {
         by__parallel(call, size, 65536, size, start_table);
     }
     /* Whole cache lines, and as wide as the threads allow. */
     int64_t grain = by__ceil_div(by__ceil_div(columns, call->threads), 16) * 16;
-    by__parallel(call, columns, grain, by__count(dy),
+    by__parallel(call, columns, grain, by__tensor_count(dy),
                  dy->dtype == BY_F32 ? scatter_f32 : scatter_bf16);
     return BY_OK;
 }
@@ -117,7 +117,7 @@ BY__INLINE void position(const by__call *call, int64_t begin, int64_t end, by_dt
     const void *x = call->in[0].data;
     const void *table = call->in[1].data;
     void *y = call->out[0].data;
-    int64_t columns = by__columns(&call->in[0]);
+    int64_t columns = by__tensor_columns(&call->in[0]);
     int64_t length = call->in[0].shape.dim[call->in[0].shape.rank - 2];
     for (int64_t row = begin; row < end; row++) {
         int64_t at = row * columns;
@@ -143,13 +143,13 @@ static void position_bf16(const by__call *call, int64_t begin, int64_t end)
 
 static bool supports_position(const by__call *call)
 {
-    return by__is_act(&call->in[0]) && call->in[1].dtype == call->in[0].dtype;
+    return by__tensor_is_act(&call->in[0]) && call->in[1].dtype == call->in[0].dtype;
 }
 
 static by_status run_position(const by__call *call)
 {
     const by__tensor *x = &call->in[0];
-    by__parallel(call, by__rows(x), row_grain(by__columns(x)), by__count(x),
+    by__parallel(call, by__tensor_rows(x), row_grain(by__tensor_columns(x)), by__tensor_count(x),
                  x->dtype == BY_F32 ? position_f32 : position_bf16);
     return BY_OK;
 }
@@ -163,8 +163,8 @@ BY__INLINE void position_grad(const by__call *call, int64_t begin, int64_t end, 
 {
     const by__tensor *dy = &call->in[0];
     float *dtable = call->out[0].data;
-    int64_t size = dy->shape.dim[dy->shape.rank - 2] * by__columns(dy);
-    int64_t samples = size == 0 ? 0 : by__count(dy) / size;
+    int64_t size = dy->shape.dim[dy->shape.rank - 2] * by__tensor_columns(dy);
+    int64_t samples = size == 0 ? 0 : by__tensor_count(dy) / size;
     int64_t stop = by__min_i64(end, size);
 #define STEP(i, n)                                                                                 \
     do {                                                                                           \
@@ -194,12 +194,12 @@ static void position_grad_bf16(const by__call *call, int64_t begin, int64_t end)
 
 static bool supports_position_grad(const by__call *call)
 {
-    return by__is_act(&call->in[0]);
+    return by__tensor_is_act(&call->in[0]);
 }
 
 static by_status run_position_grad(const by__call *call)
 {
-    by__parallel(call, by__count(&call->out[0]), 8192, by__count(&call->in[0]),
+    by__parallel(call, by__tensor_count(&call->out[0]), 8192, by__tensor_count(&call->in[0]),
                  call->in[0].dtype == BY_F32 ? position_grad_f32 : position_grad_bf16);
     return BY_OK;
 }

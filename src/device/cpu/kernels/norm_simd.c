@@ -49,7 +49,7 @@ BY__INLINE void norm(const by__call *call, int64_t begin, int64_t end, bool laye
     void *y = call->out[0].data;
     float *means = layer ? call->out[1].data : NULL;
     float *rstds = call->out[layer ? 2 : 1].data;
-    int64_t columns = by__columns(&call->in[0]);
+    int64_t columns = by__tensor_columns(&call->in[0]);
     for (int64_t row = begin; row < end; row++) {
         int64_t at = row * columns;
         float mean = layer ? row_sum(x, at, columns, type, 0.0f, false) / (float)columns : 0.0f;
@@ -85,7 +85,7 @@ RANGE(rms_norm_bf16, norm, false, BY_BF16)
 
 static bool supports_norm(const by__call *call)
 {
-    return by__is_act(&call->in[0]);
+    return by__tensor_is_act(&call->in[0]);
 }
 
 static by_status run_norm(const by__call *call)
@@ -93,7 +93,7 @@ static by_status run_norm(const by__call *call)
     static by__range_fn *const ranges[2][2] = {{layer_norm_f32, layer_norm_bf16},
                                                {rms_norm_f32, rms_norm_bf16}};
     const by__tensor *x = &call->in[0];
-    by__parallel(call, by__rows(x), row_grain(by__columns(x)), by__count(x),
+    by__parallel(call, by__tensor_rows(x), row_grain(by__tensor_columns(x)), by__tensor_count(x),
                  ranges[call->op == BY_OP_RMS_NORM][x->dtype == BY_BF16]);
     return BY_OK;
 }
@@ -131,7 +131,7 @@ static operands bind(const by__call *call, bool layer)
         .add = call->input_count > dy + 1 && by__present(&call->in[dy + 1]) ? call->in[dy + 1].data
                                                                             : NULL,
         .dx = call->out[0].data,
-        .columns = by__columns(&call->in[0]),
+        .columns = by__tensor_columns(&call->in[0]),
     };
 }
 
@@ -182,7 +182,7 @@ BY__INLINE void norm_grad(const by__call *call, int64_t begin, int64_t end, bool
                           by_dtype type)
 {
     operands o = bind(call, layer);
-    int64_t block = begin / block_rows(by__rows(&call->in[0]));
+    int64_t block = begin / block_rows(by__tensor_rows(&call->in[0]));
     float *dw = (float *)call->work + block * (layer ? 2 : 1) * o.columns;
     float *db = dw + o.columns;
     memset(dw, 0, (size_t)((layer ? 2 : 1) * o.columns) * sizeof(float));
@@ -211,8 +211,8 @@ RANGE(rms_norm_grad_bf16, norm_grad, false, BY_BF16)
 /* Adds the blocks' sums in their order, for the columns of a range. */
 static void add_blocks(const by__call *call, int64_t begin, int64_t end)
 {
-    int64_t columns = by__columns(&call->in[0]);
-    int64_t rows = by__rows(&call->in[0]);
+    int64_t columns = by__tensor_columns(&call->in[0]);
+    int64_t rows = by__tensor_rows(&call->in[0]);
     int64_t blocks = by__ceil_div(rows, block_rows(rows));
     int parts = call->op == BY_OP_LAYER_NORM_GRAD ? 2 : 1;
     for (int part = 0; part < parts; part++) {
@@ -233,10 +233,10 @@ static void add_blocks(const by__call *call, int64_t begin, int64_t end)
 
 static by_status prepare_norm_grad(by__call *call, by_error *error)
 {
-    int64_t rows = by__rows(&call->in[0]);
+    int64_t rows = by__tensor_rows(&call->in[0]);
     size_t parts = call->op == BY_OP_LAYER_NORM_GRAD ? 2 : 1;
     size_t blocks = (size_t)by__ceil_div(rows, block_rows(rows));
-    if (!by__size_mul(blocks * parts * sizeof(float), (size_t)by__columns(&call->in[0]),
+    if (!by__size_mul(blocks * parts * sizeof(float), (size_t)by__tensor_columns(&call->in[0]),
                       &call->work_bytes)) {
         return by_error_set(error, BY_EMEMORY, "%s: the workspace overflows", by_op_name(call->op));
     }
@@ -248,10 +248,11 @@ static by_status run_norm_grad(const by__call *call)
     static by__range_fn *const ranges[2][2] = {{layer_norm_grad_f32, layer_norm_grad_bf16},
                                                {rms_norm_grad_f32, rms_norm_grad_bf16}};
     const by__tensor *x = &call->in[0];
-    int64_t rows = by__rows(x);
-    by__parallel(call, rows, block_rows(rows), by__count(x),
+    int64_t rows = by__tensor_rows(x);
+    by__parallel(call, rows, block_rows(rows), by__tensor_count(x),
                  ranges[call->op == BY_OP_RMS_NORM_GRAD][x->dtype == BY_BF16]);
-    by__parallel(call, by__columns(x), 64, (int64_t)(call->work_bytes / sizeof(float)), add_blocks);
+    by__parallel(call, by__tensor_columns(x), 64, (int64_t)(call->work_bytes / sizeof(float)),
+                 add_blocks);
     return BY_OK;
 }
 

@@ -8,7 +8,7 @@
 
 static int64_t half_width(const by__call *call)
 {
-    return by__columns(&call->in[0]) / call->attrs.heads / 2;
+    return by__tensor_columns(&call->in[0]) / call->attrs.heads / 2;
 }
 
 /* cos and sin of count angles = position * frequency (the f32 product, as Hugging Face has it),
@@ -100,7 +100,7 @@ static void rotate_bf16(const by__call *call, int64_t begin, int64_t end)
 
 static bool supports_rope(const by__call *call)
 {
-    return by__is_act(&call->in[0]);
+    return by__tensor_is_act(&call->in[0]);
 }
 
 static by_status prepare_rope(by__call *call, by_error *error)
@@ -131,8 +131,8 @@ static by_status run_rope(const by__call *call)
     int64_t length = x->shape.dim[1];
     int64_t half = half_width(call);
     by__parallel(call, length, by__ceil_div(1024, half), length * half * 4, make_table);
-    by__parallel(call, by__rows(x), by__ceil_div(8192, by__columns(x)), by__count(x),
-                 x->dtype == BY_F32 ? rotate_f32 : rotate_bf16);
+    by__parallel(call, by__tensor_rows(x), by__ceil_div(8192, by__tensor_columns(x)),
+                 by__tensor_count(x), x->dtype == BY_F32 ? rotate_f32 : rotate_bf16);
     return BY_OK;
 }
 

@@ -14,8 +14,8 @@ static int64_t block_rows(int64_t rows)
 BY__INLINE void sum_block(const by__call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const void *x = call->in[0].data;
-    int64_t columns = by__columns(&call->in[0]);
-    float *sum = (float *)call->work + begin / block_rows(by__rows(&call->in[0])) * columns;
+    int64_t columns = by__tensor_columns(&call->in[0]);
+    float *sum = (float *)call->work + begin / block_rows(by__tensor_rows(&call->in[0])) * columns;
     memset(sum, 0, (size_t)columns * sizeof(float));
     int64_t row = begin;
     /* Four rows at a time spare three of four loads and stores of the sums. */
@@ -55,8 +55,8 @@ static void add_blocks(const by__call *call, int64_t begin, int64_t end)
 {
     const float *partial = call->work;
     float *y = call->out[0].data;
-    int64_t columns = by__columns(&call->in[0]);
-    int64_t rows = by__rows(&call->in[0]);
+    int64_t columns = by__tensor_columns(&call->in[0]);
+    int64_t rows = by__tensor_rows(&call->in[0]);
     int64_t blocks = by__ceil_div(rows, block_rows(rows));
 #define STEP(i, n)                                                                                 \
     do {                                                                                           \
@@ -72,14 +72,14 @@ static void add_blocks(const by__call *call, int64_t begin, int64_t end)
 
 static bool supports_sum_rows(const by__call *call)
 {
-    return by__is_act(&call->in[0]);
+    return by__tensor_is_act(&call->in[0]);
 }
 
 static by_status prepare_sum_rows(by__call *call, by_error *error)
 {
-    int64_t rows = by__rows(&call->in[0]);
+    int64_t rows = by__tensor_rows(&call->in[0]);
     size_t blocks = (size_t)by__ceil_div(rows, block_rows(rows));
-    if (!by__size_mul(blocks * sizeof(float), (size_t)by__columns(&call->in[0]),
+    if (!by__size_mul(blocks * sizeof(float), (size_t)by__tensor_columns(&call->in[0]),
                       &call->work_bytes)) {
         return by_error_set(error, BY_EMEMORY, "sum_rows: the workspace overflows");
     }
@@ -89,10 +89,11 @@ static by_status prepare_sum_rows(by__call *call, by_error *error)
 static by_status run_sum_rows(const by__call *call)
 {
     const by__tensor *x = &call->in[0];
-    int64_t rows = by__rows(x);
-    by__parallel(call, rows, block_rows(rows), by__count(x),
+    int64_t rows = by__tensor_rows(x);
+    by__parallel(call, rows, block_rows(rows), by__tensor_count(x),
                  x->dtype == BY_F32 ? sum_block_f32 : sum_block_bf16);
-    by__parallel(call, by__columns(x), 64, (int64_t)(call->work_bytes / sizeof(float)), add_blocks);
+    by__parallel(call, by__tensor_columns(x), 64, (int64_t)(call->work_bytes / sizeof(float)),
+                 add_blocks);
     return BY_OK;
 }
 
@@ -130,13 +131,13 @@ static by_status prepare_sum_squares(by__call *call, by_error *error)
 {
     BY_UNUSED(error);
     call->work_bytes =
-        (size_t)by__ceil_div(by__count(&call->in[0]), SQUARES_BLOCK) * sizeof(double);
+        (size_t)by__ceil_div(by__tensor_count(&call->in[0]), SQUARES_BLOCK) * sizeof(double);
     return BY_OK;
 }
 
 static by_status run_sum_squares(const by__call *call)
 {
-    int64_t count = by__count(&call->in[0]);
+    int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(call, count, SQUARES_BLOCK, count, sum_squares);
     double total = 0.0;
     for (int64_t block = 0; block < by__ceil_div(count, SQUARES_BLOCK); block++) {

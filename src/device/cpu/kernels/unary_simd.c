@@ -106,7 +106,7 @@ RANGES(sigmoid, BY_FN_SIGMOID)
 
 static bool supports_act(const by__call *call)
 {
-    return by__is_act(&call->in[0]);
+    return by__tensor_is_act(&call->in[0]);
 }
 
 static by_status run_unary(const by__call *call)
@@ -116,7 +116,7 @@ static by_status run_unary(const by__call *call)
         [BY_FN_RELU] = {relu_f32, relu_bf16},          [BY_FN_TANH] = {tanh_f32, tanh_bf16},
         [BY_FN_SIGMOID] = {sigmoid_f32, sigmoid_bf16},
     };
-    int64_t count = by__count(&call->in[0]);
+    int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(call, count, GRAIN, count,
                  ranges[call->attrs.function][call->in[0].dtype == BY_BF16]);
     return BY_OK;
@@ -131,7 +131,7 @@ static by_status run_unary_grad(const by__call *call)
         [BY_FN_TANH] = {tanh_grad_f32, tanh_grad_bf16},
         [BY_FN_SIGMOID] = {sigmoid_grad_f32, sigmoid_grad_bf16},
     };
-    int64_t count = by__count(&call->in[0]);
+    int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(call, count, GRAIN, count,
                  ranges[call->attrs.function][call->in[0].dtype == BY_BF16]);
     return BY_OK;
@@ -197,14 +197,14 @@ static void swiglu_grad_bf16(const by__call *call, int64_t begin, int64_t end)
 
 static by_status run_swiglu(const by__call *call)
 {
-    int64_t count = by__count(&call->in[0]);
+    int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(call, count, GRAIN, count, call->in[0].dtype == BY_F32 ? swiglu_f32 : swiglu_bf16);
     return BY_OK;
 }
 
 static by_status run_swiglu_grad(const by__call *call)
 {
-    int64_t count = by__count(&call->in[0]);
+    int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(call, count, GRAIN, count,
                  call->in[0].dtype == BY_F32 ? swiglu_grad_f32 : swiglu_grad_bf16);
     return BY_OK;
