@@ -151,6 +151,6 @@ by__dropout by__dropout_setup(const by__call *call)
     by__dropout dropout = {.step = rng[2], .first_sample = rng[3]};
     by__philox_key(dropout.key, (uint64_t)rng[1] << 32 | rng[0], call->attrs.stream);
     dropout.threshold = (uint32_t)ceilf(call->attrs.p * 16777216.0f);
-    dropout.scale = call->attrs.p < 1.0f ? 1.0f / (1.0f - call->attrs.p) : 0.0f;
+    dropout.scale = 1.0f / (1.0f - call->attrs.p);
     return dropout;
 }

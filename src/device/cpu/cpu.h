@@ -98,7 +98,7 @@ typedef struct by__dropout {
     uint32_t step;
     uint32_t first_sample;
     uint32_t threshold; /* ceil(p * 2^24) */
-    float scale;        /* 1 / (1 - p), 0 when p is 1 */
+    float scale;        /* 1 / (1 - p) */
 } by__dropout;
 
 by__dropout by__dropout_setup(const by__call *call);

@@ -1,0 +1,368 @@
+/* Every kernel at every level of this machine against its C reference: values, bytes around the
+ * tensors, in-place use as the op table allows it, and the same bits for 1, 2 and 3 threads.
+ * `test_kernels --bench [op]` prints the speed of each level instead. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "base/half.h"
+#include "kernel_test.h"
+
+static bool uses_act(const kernel_case *source)
+{
+    bool found = source->attrs.dtype == ACT;
+    for (int i = 0; i < source->input_count; i++) {
+        found = found || source->in[i].dtype == ACT;
+    }
+    return found;
+}
+
+static void describe(const problem *p, const char *kernel, pattern kind, char *text, size_t size)
+{
+    static const char *const patterns[PATTERN_COUNT] = {"random", "wide", "zero"};
+    size_t used = (size_t)snprintf(text, size, "%s, %s inputs", kernel, patterns[kind]);
+    for (int i = 0; i < p->source->input_count && used + 160 < size; i++) {
+        char shape[128];
+        used +=
+            (size_t)snprintf(text + used, size - used, " %s%s",
+                             p->in[i].shape.rank < 0 ? "-" : by_dtype_name(p->in[i].dtype),
+                             p->in[i].shape.rank < 0 ? "" : by_shape_print(&p->in[i].shape, shape));
+    }
+}
+
+static void must(bool good, const char *what, const char *where)
+{
+    if (!good) {
+        fail_msg("%s: %s", where, what);
+    }
+}
+
+/* Output o on input `on`, for each that the op table allows and whose type fits. */
+static void check_overlays(const by__kernel *kernel, const problem *p, const result *plain,
+                           const char *where)
+{
+    const by__op_row *row = by__op_row_of(p->source->op);
+    for (int choice = 0; choice < BY_MAX_OUTPUTS * BY__MAX_INPUTS; choice++) {
+        int o = choice / BY__MAX_INPUTS;
+        int i = choice % BY__MAX_INPUTS;
+        if ((row->overlay[o] >> i & 1) == 0 || i >= p->source->input_count ||
+            p->out[o].shape.rank < 0 || !by__type_equal(&p->in[i], &p->out[o])) {
+            continue;
+        }
+        run_options options = plain_run;
+        options.overlay[o] = i;
+        for (int other = 0; other < 2; other++) { /* alone, and with all outputs in place */
+            result r;
+            const char *wrong = kernel_run(kernel, p, &options, &r);
+            must(wrong == NULL, wrong == NULL ? "" : wrong, where);
+            must(result_same_bits(&r, plain), "other bits when the output lies on an input", where);
+            result_close(&r);
+            if (p->source->op != BY_OP_SWIGLU_GRAD) {
+                break;
+            }
+            options.overlay[0] = 0;
+            options.overlay[1] = 1;
+        }
+    }
+}
+
+static void check_problem(const problem *p, pattern kind)
+{
+    by__tensor in[BY__MAX_INPUTS];
+    by__call call = problem_call(p, in);
+    const by__kernel *reference = by__cpu_kernel_at(&call, BY__ISA_REFERENCE);
+    result want;
+    char where[600];
+    describe(p, reference->name, kind, where, sizeof where);
+    const char *wrong = kernel_run(reference, p, &plain_run, &want);
+    must(wrong == NULL, wrong == NULL ? "" : wrong, where);
+    check_overlays(reference, p, &want, where);
+    for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
+        const by__kernel *kernel = by__cpu_kernel_at(&call, (by__isa)level);
+        if (kernel == NULL) {
+            continue;
+        }
+        describe(p, kernel->name, kind, where, sizeof where);
+        result got;
+        wrong = kernel_run(kernel, p, &plain_run, &got);
+        must(wrong == NULL, wrong == NULL ? "" : wrong, where);
+        double error = result_error(&got, &want, p->source->op, p->in[0].dtype);
+        if (!(error <= 1.0)) {
+            fail_msg("%s: off by %.3g times the tolerance", where, error);
+        }
+        check_overlays(kernel, p, &got, where);
+        for (int threads = 2; threads <= 3; threads++) {
+            run_options options = plain_run;
+            options.threads = threads;
+            result r;
+            wrong = kernel_run(kernel, p, &options, &r);
+            must(wrong == NULL, wrong == NULL ? "" : wrong, where);
+            must(result_same_bits(&r, &got), "other bits with other threads", where);
+            result_close(&r);
+        }
+        result_close(&got);
+    }
+    result_close(&want);
+}
+
+static void test_op(void **state)
+{
+    by_op op = *(const by_op *)*state;
+    int seen = 0;
+    for (size_t c = 0; c < kernel_case_count; c++) {
+        const kernel_case *source = &kernel_cases[c];
+        if (source->op != op || source->bench) {
+            continue;
+        }
+        for (int act = BY_F32; act <= (uses_act(source) ? BY_BF16 : BY_F32); act++) {
+            for (int kind = 0; kind < PATTERN_COUNT; kind++) {
+                problem p;
+                problem_open(&p, source, (by_dtype)act, (pattern)kind);
+                check_problem(&p, (pattern)kind);
+                problem_close(&p);
+                seen++;
+            }
+        }
+    }
+    assert_int_not_equal(seen, 0);
+}
+
+/* ---- the functions of kernels/simd.h over the whole range of f32, in units in the last place ----
+ */
+
+/* Distance in steps of f32 from the correctly rounded value. */
+static double ulps(float got, double want)
+{
+    float rounded = (float)want;
+    if (isnan(want) || isnan(got)) {
+        return isnan(want) && isnan(got) ? 0.0 : INFINITY;
+    }
+    if (isinf(rounded) || isinf(got)) {
+        return rounded == got ? 0.0 : INFINITY;
+    }
+    double step = (double)nextafterf(fabsf(rounded), INFINITY) - (double)fabsf(rounded);
+    return fabs((double)got - want) / step;
+}
+
+static double exact(by_function function, double x)
+{
+    return function == BY_FN_TANH ? tanh(x) : 1.0 / (1.0 + exp(-x));
+}
+
+/* Every 1021st f32 in order of its bits, so all exponents, both signs, NaNs, infinities and
+ * subnormals; sigmoid(x) is exp(x) for x below -18, which tests the exponential itself. */
+static void test_functions(void **state)
+{
+    BY_UNUSED(state);
+    static const struct {
+        by_function function;
+        double bound;
+    } functions[] = {{BY_FN_SIGMOID, 3.0}, {BY_FN_TANH, 3.0}};
+    const int64_t count = (int64_t)((1ull << 32) / 1021);
+    float *x = malloc((size_t)count * sizeof(float));
+    float *y = malloc((size_t)count * sizeof(float));
+    assert_non_null(x);
+    assert_non_null(y);
+    for (int64_t i = 0; i < count; i++) {
+        x[i] = by__bits_float((uint32_t)(i * 1021));
+    }
+    for (size_t f = 0; f < BY_ARRAY_LENGTH(functions); f++) {
+        by__tensor in = {x, BY_F32, {1, {count}}};
+        by__call call = {
+            .op = BY_OP_UNARY, .input_count = 1, .output_count = 1, .in = &in, .threads = 1};
+        call.attrs.function = functions[f].function;
+        call.out[0] = (by__tensor){y, BY_F32, {1, {count}}};
+        for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
+            const by__kernel *kernel = by__cpu_kernel_at(&call, (by__isa)level);
+            assert_int_equal(kernel->run(&call), BY_OK);
+            double worst = 0.0;
+            float at = 0.0f;
+            for (int64_t i = 0; i < count; i++) {
+                double error = ulps(y[i], exact(functions[f].function, (double)x[i]));
+                if (error > worst) {
+                    worst = error;
+                    at = x[i];
+                }
+            }
+            print_message("%s %s: at most %.2f ulp, at %g\n", kernel->name,
+                          by_function_name(functions[f].function), worst, (double)at);
+            assert_true(worst <= functions[f].bound);
+        }
+    }
+    free(x);
+    free(y);
+}
+
+/* ---- conversions: every bf16 and f16, and every f32 near a rounding boundary, must be exact ----
+ */
+
+static void check_cast(by_dtype from, by_dtype to, const void *data, int64_t count)
+{
+    by__tensor in = {(void *)(uintptr_t)data, from, {1, {count}}};
+    float *want = malloc((size_t)count * sizeof(float));
+    float *got = malloc((size_t)count * sizeof(float));
+    assert_non_null(want);
+    assert_non_null(got);
+    by__call call = {
+        .op = BY_OP_CAST, .input_count = 1, .output_count = 1, .in = &in, .threads = 1};
+    call.attrs.dtype = to;
+    call.out[0] = (by__tensor){want, to, {1, {count}}};
+    assert_int_equal(by__cpu_kernel_at(&call, BY__ISA_REFERENCE)->run(&call), BY_OK);
+    for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
+        call.out[0].data = got;
+        assert_int_equal(by__cpu_kernel_at(&call, (by__isa)level)->run(&call), BY_OK);
+        for (int64_t i = 0; i < count; i++) {
+            double a = element(got, to, i);
+            double b = element(want, to, i);
+            if (!(a == b && signbit(a) == signbit(b)) && !(isnan(a) && isnan(b))) {
+                fail_msg("%s: %a becomes %a, not %a", by__isa_name((by__isa)level),
+                         element(data, from, i), a, b);
+            }
+        }
+    }
+    free(want);
+    free(got);
+}
+
+static void test_conversions(void **state)
+{
+    BY_UNUSED(state);
+    uint16_t *halves = malloc(65536 * sizeof *halves);
+    /* Of each upper half the lower halves around 0, the middle and the end: ties and both
+     * neighbours. */
+    static const uint32_t lower[8] = {0, 1, 0x0fff, 0x1000, 0x1001, 0x7fff, 0x8000, 0x8001};
+    float *floats = malloc(65536 * 8 * sizeof *floats);
+    assert_non_null(halves);
+    assert_non_null(floats);
+    for (uint32_t i = 0; i < 65536; i++) {
+        halves[i] = (uint16_t)i;
+        for (uint32_t k = 0; k < 8; k++) {
+            floats[i * 8 + k] = by__bits_float(i << 16 | lower[k]);
+        }
+    }
+    check_cast(BY_BF16, BY_F32, halves, 65536);
+    check_cast(BY_F16, BY_F32, halves, 65536);
+    check_cast(BY_F16, BY_BF16, halves, 65536);
+    check_cast(BY_BF16, BY_F16, halves, 65536);
+    check_cast(BY_F32, BY_BF16, floats, 65536 * 8);
+    check_cast(BY_F32, BY_F16, floats, 65536 * 8);
+    free(halves);
+    free(floats);
+}
+
+/* ---- dispatch ---- */
+
+static void test_isa_variable(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by__isa isa;
+    assert_int_equal(setenv("BANYAN_ISA", "reference", 1), 0);
+    assert_int_equal(by__cpu_isa(&isa, &error), BY_OK);
+    assert_int_equal(isa, BY__ISA_REFERENCE);
+    assert_int_equal(setenv("BANYAN_ISA", "avx512", 1), 0);
+    assert_int_equal(by__cpu_isa(&isa, &error), BY_OK);
+    assert_int_equal(isa, by__cpu_best_isa());
+    assert_int_equal(setenv("BANYAN_ISA", "sse9", 1), 0);
+    assert_int_equal(by__cpu_isa(&isa, &error), BY_EARG);
+    assert_non_null(strstr(error.message, "sse9"));
+    assert_int_equal(unsetenv("BANYAN_ISA"), 0);
+    assert_int_equal(by__cpu_isa(&isa, &error), BY_OK);
+    assert_int_equal(isa, by__cpu_best_isa());
+}
+
+/* Types that no level above supports fall to the reference; each op has one. */
+static void test_fallback(void **state)
+{
+    BY_UNUSED(state);
+    by__tensor in[2] = {{NULL, BY_F16, {1, {3}}}, {NULL, BY_F16, {1, {3}}}};
+    by__call call = {.op = BY_OP_ADD, .input_count = 2, .output_count = 1, .in = in, .threads = 1};
+    call.out[0] = in[0];
+    const by__kernel *kernel;
+    by_error error = {0};
+    assert_int_equal(by__cpu_kernel(&kernel, &call, by__cpu_best_isa(), &error), BY_OK);
+    assert_string_equal(kernel->name, "add reference");
+    call.op = BY_OP_COUNT;
+    assert_int_equal(by__cpu_kernel(&kernel, &call, by__cpu_best_isa(), &error), BY_EDEVICE);
+    assert_non_null(strstr(error.message, "f16"));
+}
+
+/* ---- bench ---- */
+
+static double bytes_moved(const problem *p)
+{
+    double bytes = 0.0;
+    for (int i = 0; i < p->source->input_count; i++) {
+        if (p->in[i].shape.rank >= 0) {
+            bytes += (p->mutates >> i & 1 ? 2.0 : 1.0) * (double)by_shape_count(&p->in[i].shape) *
+                     (double)by_dtype_size(p->in[i].dtype);
+        }
+    }
+    for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
+        if (p->out[o].shape.rank >= 0) {
+            bytes +=
+                (double)by_shape_count(&p->out[o].shape) * (double)by_dtype_size(p->out[o].dtype);
+        }
+    }
+    return bytes;
+}
+
+static int bench(const char *op)
+{
+    printf("GB/s of operands read and written once, fastest of 20 runs, 1 and 2 threads\n");
+    for (size_t c = 0; c < kernel_case_count; c++) {
+        const kernel_case *source = &kernel_cases[c];
+        if (!source->bench || (op != NULL && strcmp(by_op_name(source->op), op) != 0)) {
+            continue;
+        }
+        for (int act = BY_F32; act <= (uses_act(source) ? BY_BF16 : BY_F32); act++) {
+            problem p;
+            problem_open(&p, source, (by_dtype)act, PATTERN_RANDOM);
+            by__tensor in[BY__MAX_INPUTS];
+            by__call call = problem_call(&p, in);
+            for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
+                const by__kernel *kernel = by__cpu_kernel_at(&call, (by__isa)level);
+                if (kernel == NULL) {
+                    continue;
+                }
+                char where[600];
+                describe(&p, kernel->name, PATTERN_RANDOM, where, sizeof where);
+                double one = kernel_time(kernel, &p, 1, 20);
+                double two = kernel_time(kernel, &p, 2, 20);
+                printf("%8.2f %8.2f GB/s %9.1f %9.1f us  %s\n", bytes_moved(&p) / one * 1e-9,
+                       bytes_moved(&p) / two * 1e-9, one * 1e6, two * 1e6, where);
+                (void)fflush(stdout);
+            }
+            problem_close(&p);
+        }
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--bench") == 0) {
+        return bench(argc > 2 ? argv[2] : NULL);
+    }
+    static by_op ops[BY_OP_COUNT];
+    struct CMUnitTest tests[BY_OP_COUNT + 4];
+    for (int op = 0; op < BY_OP_COUNT; op++) {
+        ops[op] = (by_op)op;
+        tests[op] = (struct CMUnitTest){by_op_name((by_op)op), test_op, NULL, NULL, &ops[op]};
+    }
+    tests[BY_OP_COUNT] = (struct CMUnitTest)cmocka_unit_test(test_functions);
+    tests[BY_OP_COUNT + 1] = (struct CMUnitTest)cmocka_unit_test(test_conversions);
+    tests[BY_OP_COUNT + 2] = (struct CMUnitTest)cmocka_unit_test(test_isa_variable);
+    tests[BY_OP_COUNT + 3] = (struct CMUnitTest)cmocka_unit_test(test_fallback);
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests_name("kernels", tests, NULL, NULL);
+}

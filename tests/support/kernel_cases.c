@@ -1,0 +1,238 @@
+#include "kernel_test.h"
+
+#define T(dtype_, ...)                                                                             \
+    {                                                                                              \
+        .dtype = (dtype_), .shape = {                                                              \
+            .rank = sizeof((int64_t[]){__VA_ARGS__}) / 8,                                          \
+            .dim = {__VA_ARGS__}                                                                   \
+        }                                                                                          \
+    }
+#define A(...) T(ACT, __VA_ARGS__)
+#define F(...) T(BY_F32, __VA_ARGS__)
+#define I(...) T(BY_I32, __VA_ARGS__)
+#define NONE                                                                                       \
+    {                                                                                              \
+        .shape = {.rank = -1 }                                                                     \
+    }
+#define ATTRS(...)                                                                                 \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+#define LINE(op_, attrs_, bench_, ...)                                                             \
+    {                                                                                              \
+        BY_OP_##op_, attrs_, (const by__type[]){__VA_ARGS__},                                      \
+            sizeof((const by__type[]){__VA_ARGS__}) / sizeof(by__type), bench_                     \
+    }
+#define CASE(op, attrs, ...)  LINE(op, ATTRS attrs, false, __VA_ARGS__)
+#define BENCH(op, attrs, ...) LINE(op, ATTRS attrs, true, __VA_ARGS__)
+
+const kernel_case kernel_cases[] = {
+    /* ---- products ---- */
+    CASE(MATMUL, (.dtype = ACT), A(1, 1), A(1, 1)),
+    CASE(MATMUL, (.dtype = ACT), A(2, 3, 17), A(17, 33), F(33)),
+    CASE(MATMUL, (.dtype = ACT, .trans_b = true), A(5, 64), A(31, 64), A(31), A(5, 31)),
+    CASE(MATMUL, (.dtype = BY_F32, .trans_a = true), A(4, 9, 15), A(4, 9, 65)),
+    CASE(MATMUL, (.dtype = BY_F32, .trans_a = true, .trans_b = true), A(40, 7), A(19, 40)),
+    CASE(MATMUL, (.dtype = ACT), A(2, 64, 96), A(96, 160), NONE, A(2, 64, 160)),
+    BENCH(MATMUL, (.dtype = ACT), A(4, 1024, 768), A(768, 3072), F(3072)),
+    CASE(SUM_ROWS, (0), A(1, 1)),
+    CASE(SUM_ROWS, (0), A(3, 5, 7)),
+    CASE(SUM_ROWS, (0), A(1025, 129)),
+    CASE(SUM_ROWS, (0), A(513, 64)),
+    CASE(SUM_ROWS, (0), A(9, 5000)),
+    BENCH(SUM_ROWS, (0), A(4, 1024, 768)),
+    BENCH(SUM_ROWS, (0), A(4, 1024, 3072)),
+    /* ---- element by element ---- */
+    CASE(ADD, (0), A(1), A(1)),
+    CASE(ADD, (0), A(3, 5, 7), A(3, 5, 7)),
+    CASE(ADD, (0), A(3, 5, 7), A(7)),
+    CASE(ADD, (0), A(33, 5, 1100), A(5, 1100)),
+    CASE(ADD, (0), A(4, 6500, 1), F(1)),
+    CASE(ADD, (0), A(2, 257, 1030), A(1030)),
+    CASE(ADD, (0), A(12, 64, 128), F(128)),
+    CASE(SUB, (0), A(257, 131), A(257, 131)),
+    CASE(SUB, (0), A(31, 33), F(33)),
+    CASE(MUL, (0), A(257, 131), A(257, 131)),
+    CASE(MUL, (0), A(2, 3, 33), A(3, 33)),
+    CASE(MUL, (0), A(2, 3, 33), F(2, 3, 33)),
+    BENCH(ADD, (0), A(4, 1024, 768), A(4, 1024, 768)),
+    BENCH(ADD, (0), A(12, 64, 128), A(12, 64, 128)),
+    BENCH(MUL, (0), A(4, 1024, 768), A(768)),
+    CASE(SCALE, (0), A(1), F(1)),
+    CASE(SCALE, (0), A(77, 1001), F(1)),
+    BENCH(SCALE, (0), A(4, 1024, 768), F(1)),
+    CASE(CAST, (.dtype = BY_F32), A(7, 131)),
+    CASE(CAST, (.dtype = BY_BF16), A(401, 131)),
+    CASE(CAST, (.dtype = BY_F16), A(7, 131)),
+    CASE(CAST, (.dtype = BY_F32), T(BY_F16, 7, 131)),
+    CASE(CAST, (.dtype = BY_BF16), T(BY_F16, 7, 131)),
+    CASE(CAST, (.dtype = BY_F16), T(BY_F16, 7, 131)),
+    BENCH(CAST, (.dtype = BY_BF16), F(4, 1024, 768)),
+    CASE(UNARY, (.function = BY_FN_GELU), A(1)),
+    CASE(UNARY, (.function = BY_FN_GELU), A(401, 131)),
+    CASE(UNARY, (.function = BY_FN_SILU), A(3, 131)),
+    CASE(UNARY, (.function = BY_FN_RELU), A(3, 131)),
+    CASE(UNARY, (.function = BY_FN_TANH), A(3, 131)),
+    CASE(UNARY, (.function = BY_FN_SIGMOID), A(3, 131)),
+    CASE(UNARY_GRAD, (.function = BY_FN_GELU), A(401, 131), A(401, 131)),
+    CASE(UNARY_GRAD, (.function = BY_FN_SILU), A(3, 131), A(3, 131)),
+    CASE(UNARY_GRAD, (.function = BY_FN_RELU), A(3, 131), A(3, 131)),
+    CASE(UNARY_GRAD, (.function = BY_FN_TANH), A(3, 131), A(3, 131)),
+    CASE(UNARY_GRAD, (.function = BY_FN_SIGMOID), A(3, 131), A(3, 131)),
+    BENCH(UNARY, (.function = BY_FN_GELU), A(4, 1024, 3072)),
+    BENCH(UNARY, (.function = BY_FN_GELU), A(12, 64, 512)),
+    BENCH(UNARY_GRAD, (.function = BY_FN_GELU), A(4, 1024, 3072), A(4, 1024, 3072)),
+    CASE(SWIGLU, (0), A(1), A(1)),
+    CASE(SWIGLU, (0), A(401, 131), A(401, 131)),
+    CASE(SWIGLU_GRAD, (0), A(401, 131), A(401, 131), A(401, 131)),
+    BENCH(SWIGLU, (0), A(4, 1024, 2048), A(4, 1024, 2048)),
+    BENCH(SWIGLU_GRAD, (0), A(4, 1024, 2048), A(4, 1024, 2048), A(4, 1024, 2048)),
+    CASE(DROPOUT, (.p = 0.1f, .stream = 7), A(1, 1), I(4)),
+    CASE(DROPOUT, (.p = 0.0f, .stream = 7), A(3, 67), I(4)),
+    CASE(DROPOUT, (.p = 0.5f, .stream = 1), A(5, 9, 1001), I(4)),
+    BENCH(DROPOUT, (.p = 0.1f, .stream = 1), A(4, 1024, 768), I(4)),
+    /* ---- norms ---- */
+    CASE(LAYER_NORM, (.eps = 1e-5f), A(1, 1), F(1), F(1)),
+    CASE(LAYER_NORM, (.eps = 1e-5f), A(3, 5, 7), F(7), F(7)),
+    CASE(LAYER_NORM, (.eps = 1e-5f), A(300, 129), F(129), F(129)),
+    CASE(LAYER_NORM, (.eps = 1e-5f), A(2, 64, 768), F(768), F(768)),
+    CASE(LAYER_NORM_GRAD, (.eps = 1e-5f), A(1, 1), F(1), F(1), F(1), A(1, 1)),
+    CASE(LAYER_NORM_GRAD, (.eps = 1e-5f), A(3, 5, 7), F(7), F(15), F(15), A(3, 5, 7), A(3, 5, 7)),
+    CASE(LAYER_NORM_GRAD, (.eps = 1e-5f), A(300, 129), F(129), F(300), F(300), A(300, 129)),
+    CASE(LAYER_NORM_GRAD, (.eps = 1e-5f), A(2, 350, 96), F(96), F(700), F(700), A(2, 350, 96),
+         A(2, 350, 96)),
+    CASE(RMS_NORM, (.eps = 1e-5f), A(1, 1), F(1)),
+    CASE(RMS_NORM, (.eps = 1e-5f), A(300, 129), F(129)),
+    CASE(RMS_NORM_GRAD, (.eps = 1e-5f), A(1, 1), F(1), F(1), A(1, 1)),
+    CASE(RMS_NORM_GRAD, (.eps = 1e-5f), A(300, 129), F(129), F(300), A(300, 129), A(300, 129)),
+    CASE(RMS_NORM_GRAD, (.eps = 1e-5f), A(700, 96), F(96), F(700), A(700, 96)),
+    BENCH(LAYER_NORM, (.eps = 1e-5f), A(4, 1024, 768), F(768), F(768)),
+    BENCH(LAYER_NORM, (.eps = 1e-5f), A(12, 64, 128), F(128), F(128)),
+    BENCH(LAYER_NORM_GRAD, (.eps = 1e-5f), A(4, 1024, 768), F(768), F(4096), F(4096),
+          A(4, 1024, 768), A(4, 1024, 768)),
+    BENCH(LAYER_NORM_GRAD, (.eps = 1e-5f), A(12, 64, 128), F(128), F(768), F(768), A(12, 64, 128),
+          A(12, 64, 128)),
+    BENCH(RMS_NORM, (.eps = 1e-5f), A(4, 1024, 768), F(768)),
+    BENCH(RMS_NORM_GRAD, (.eps = 1e-5f), A(4, 1024, 768), F(768), F(4096), A(4, 1024, 768),
+          A(4, 1024, 768)),
+    /* ---- tables and positions ---- */
+    CASE(EMBEDDING, (0), I(1), A(1, 1)),
+    CASE(EMBEDDING, (0), I(3, 5), A(11, 7)),
+    CASE(EMBEDDING, (0), I(4, 128), A(300, 129)),
+    CASE(EMBEDDING_GRAD, (.rows = 1), I(1), A(1, 1)),
+    CASE(EMBEDDING_GRAD, (.rows = 11), I(3, 5), A(3, 5, 7)),
+    CASE(EMBEDDING_GRAD, (.rows = 300), I(4, 128), A(4, 128, 129), F(300, 129)),
+    CASE(EMBEDDING_GRAD, (.rows = 50), I(600), A(600, 64), F(50, 64)),
+    CASE(POSITION, (0), A(1, 1, 1), A(1, 1)),
+    CASE(POSITION, (0), A(3, 5, 7), A(8, 7)),
+    CASE(POSITION, (0), A(4, 65, 131), A(65, 131)),
+    CASE(POSITION_GRAD, (.rows = 3), A(1, 1, 1)),
+    CASE(POSITION_GRAD, (.rows = 8), A(3, 5, 7)),
+    CASE(POSITION_GRAD, (.rows = 100), A(4, 65, 131)),
+    CASE(ROPE, (.heads = 1, .theta = 10000.0f), A(1, 1, 2)),
+    CASE(ROPE, (.heads = 3, .theta = 10000.0f), A(2, 5, 30), NONE),
+    CASE(ROPE, (.heads = 12, .theta = 10000.0f), A(2, 70, 768)),
+    CASE(ROPE, (.heads = 2, .theta = 500000.0f, .inverse = true), A(3, 33, 256), I(1)),
+    CASE(ROPE, (.heads = 4, .theta = 10000.0f), A(3, 1, 64), I(1)),
+    BENCH(EMBEDDING, (0), I(4, 1024), A(50257, 768)),
+    BENCH(EMBEDDING_GRAD, (.rows = 50257), I(4, 1024), A(4, 1024, 768), F(50257, 768)),
+    BENCH(POSITION, (0), A(4, 1024, 768), A(1024, 768)),
+    BENCH(POSITION_GRAD, (.rows = 1024), A(4, 1024, 768)),
+    BENCH(ROPE, (.heads = 12, .theta = 10000.0f), A(4, 1024, 768)),
+    /* ---- attention ---- */
+    CASE(ATTENTION, (.heads = 1, .kv_heads = 1), A(1, 1, 3)),
+    CASE(ATTENTION, (.heads = 3, .kv_heads = 3), A(2, 33, 63)),
+    CASE(ATTENTION, (.heads = 4, .kv_heads = 2), A(2, 70, 128), A(2, 70, 64), A(2, 70, 64)),
+    CASE(ATTENTION_GRAD, (.heads = 1, .kv_heads = 1), A(1, 1, 3), A(1, 1, 1), F(1, 1, 1),
+         A(1, 1, 1)),
+    CASE(ATTENTION_GRAD, (.heads = 3, .kv_heads = 3), A(2, 33, 63), A(2, 33, 21), F(2, 3, 33),
+         A(2, 33, 21)),
+    CASE(ATTENTION_GRAD, (.heads = 4, .kv_heads = 2), A(2, 70, 128), A(2, 70, 64), A(2, 70, 64),
+         A(2, 70, 128), F(2, 4, 70), A(2, 70, 128)),
+    CASE(CACHED_ATTENTION, (.heads = 1, .kv_heads = 1), A(1, 1, 3), NONE, NONE, A(1, 1, 9, 1),
+         A(1, 1, 9, 1), I(1)),
+    CASE(CACHED_ATTENTION, (.heads = 4, .kv_heads = 2), A(2, 1, 128), A(2, 1, 64), A(2, 1, 64),
+         A(2, 2, 90, 32), A(2, 2, 90, 32), I(1)),
+    CASE(CACHED_ATTENTION, (.heads = 3, .kv_heads = 3), A(2, 33, 63), NONE, NONE, A(2, 3, 50, 7),
+         A(2, 3, 50, 7), I(1)),
+    BENCH(ATTENTION, (.heads = 12, .kv_heads = 12), A(4, 1024, 2304)),
+    BENCH(ATTENTION_GRAD, (.heads = 12, .kv_heads = 12), A(4, 1024, 2304), A(4, 1024, 768),
+          F(4, 12, 1024), A(4, 1024, 768)),
+    /* ---- loss ---- */
+    CASE(LINEAR_CROSS_ENTROPY, (0), A(1, 1), A(1, 1), I(1)),
+    CASE(LINEAR_CROSS_ENTROPY, (0), A(3, 5, 7), A(11, 7), I(3, 5)),
+    CASE(LINEAR_CROSS_ENTROPY, (0), A(2, 70, 33), A(257, 33), I(2, 70)),
+    CASE(LINEAR_CROSS_ENTROPY_GRAD, (0), A(3, 5, 7), A(11, 7), I(3, 5), F(15), F(1)),
+    CASE(LINEAR_CROSS_ENTROPY_GRAD, (0), A(2, 70, 33), A(257, 33), I(2, 70), F(140), F(1)),
+    CASE(LINEAR_CROSS_ENTROPY_TRAIN, (0), A(3, 5, 7), A(11, 7), I(3, 5), F(1)),
+    CASE(LINEAR_CROSS_ENTROPY_TRAIN, (0), A(2, 70, 33), A(257, 33), I(2, 70), F(1)),
+    BENCH(LINEAR_CROSS_ENTROPY_TRAIN, (0), A(1, 1024, 768), A(50257, 768), I(1, 1024), F(1)),
+    /* ---- the optimizer's step ---- */
+    CASE(SUM_SQUARES, (0), F(1)),
+    CASE(SUM_SQUARES, (0), F(3, 5, 7)),
+    CASE(SUM_SQUARES, (0), F(257, 1031)),
+    BENCH(SUM_SQUARES, (0), F(50257, 768)),
+    CASE(CLIP_SCALE, (.clip = 1.0f), F(1)),
+    CASE(CLIP_SCALE, (.clip = 0.0f), F(1), F(1), F(1)),
+    CASE(CLIP_SCALE, (.clip = 1e6f), F(1), F(1), F(1), F(1), F(1)),
+    CASE(ADAMW, (.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f), F(1), F(1), F(1),
+         F(1), F(4), F(1)),
+    CASE(ADAMW, (.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .decay = 0.0f, .dtype = BY_BF16),
+         F(257, 131), F(257, 131), F(257, 131), F(257, 131), F(4), F(1)),
+    BENCH(ADAMW, (.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f, .dtype = BY_BF16),
+          F(50257, 768), F(50257, 768), F(50257, 768), F(50257, 768), F(4), F(1)),
+};
+
+const size_t kernel_case_count = sizeof kernel_cases / sizeof kernel_cases[0];
+
+/* Half a unit in the last place (ulp) of f32 is at most 2^-24 = 6e-8 of the value, of bf16 2^-8 =
+ * 4e-3.
+ *
+ * Operations that round once must agree to the bit: the double reference rounds the same exact
+ * value. The others are given what their formula loses in f32: a few ulp for the functions; for
+ * sums, a multiple of the ulp of the largest element of the output, since the terms of a sum may
+ * cancel. A bf16 result may fall on the other side of a rounding boundary, which is one whole bf16
+ * ulp. */
+tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
+{
+    tolerance t = {1e-6, 0.0};
+    switch (op) {
+    case BY_OP_ADD:
+    case BY_OP_SUB:
+    case BY_OP_MUL:
+    case BY_OP_SCALE:
+    case BY_OP_CAST:
+    case BY_OP_EMBEDDING:
+    case BY_OP_POSITION:
+        return (tolerance){0.0, 0.0};
+    case BY_OP_UNARY: /* the argument of GELU's exponential reaches 87 and keeps 2^-24 of itself */
+    case BY_OP_UNARY_GRAD:
+    case BY_OP_SWIGLU:
+    case BY_OP_SWIGLU_GRAD:
+        t = (tolerance){2e-6, 1e-7};
+        break;
+    case BY_OP_MATMUL:
+    case BY_OP_LINEAR_CROSS_ENTROPY:
+    case BY_OP_LINEAR_CROSS_ENTROPY_GRAD:
+    case BY_OP_LINEAR_CROSS_ENTROPY_TRAIN:
+    case BY_OP_ATTENTION:
+    case BY_OP_ATTENTION_GRAD:
+    case BY_OP_CACHED_ATTENTION:
+        t = (tolerance){1e-5, 1e-5};
+        /* Probabilities and their gradients are rounded to bf16 before the second product. */
+        if (input == BY_BF16 && op != BY_OP_MATMUL) {
+            t = (tolerance){8e-3, 8e-3};
+        }
+        break;
+    case BY_OP_DROPOUT:
+    case BY_OP_CLIP_SCALE:
+    case BY_OP_SUM_SQUARES:
+        break;
+    default:
+        t = (tolerance){2e-6, 2e-6};
+    }
+    if (output == BY_BF16) {
+        t.relative += 1.0 / 128.0;
+    }
+    return t;
+}

@@ -1,0 +1,437 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "base/half.h"
+#include "kernel_test.h"
+
+const run_options plain_run = {1, {-1, -1, -1}};
+
+/* ---- memory: a guard of 64 bytes before and after; all ones, which is NaN to whoever reads it
+ * ---- */
+
+#define GUARD      64
+#define GUARD_BYTE 0xFF
+
+static void *guarded_open(size_t bytes)
+{
+    size_t total = by__round_up(bytes, GUARD) + 2 * GUARD;
+    uint8_t *base = aligned_alloc(GUARD, total);
+    if (base == NULL) {
+        abort();
+    }
+    memset(base, GUARD_BYTE, total);
+    return base + GUARD;
+}
+
+static void guarded_close(void *data)
+{
+    if (data != NULL) {
+        free((uint8_t *)data - GUARD);
+    }
+}
+
+static bool guard_whole(const void *data, size_t bytes)
+{
+    const uint8_t *p = data;
+    size_t after = by__round_up(bytes, GUARD) - bytes + GUARD;
+    for (size_t i = 0; i < GUARD; i++) {
+        if (p[-1 - (ptrdiff_t)i] != GUARD_BYTE) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < after; i++) {
+        if (p[bytes + i] != GUARD_BYTE) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool present(const by__type *type)
+{
+    return type->shape.rank >= 0;
+}
+
+static int64_t count_of(const by__type *type)
+{
+    return present(type) ? by_shape_count(&type->shape) : 0;
+}
+
+static size_t bytes_of(const by__type *type)
+{
+    return (size_t)count_of(type) * by_dtype_size(type->dtype);
+}
+
+double element(const void *data, by_dtype dtype, int64_t i)
+{
+    switch (dtype) {
+    case BY_F32:
+        return (double)((const float *)data)[i];
+    case BY_BF16:
+        return (double)by__bf16_to_f32(((const uint16_t *)data)[i]);
+    case BY_F16:
+        return (double)by__f16_to_f32(((const uint16_t *)data)[i]);
+    default:
+        return (double)((const int32_t *)data)[i];
+    }
+}
+
+static void set_element(void *data, by_dtype dtype, int64_t i, float value)
+{
+    switch (dtype) {
+    case BY_F32:
+        ((float *)data)[i] = value;
+        break;
+    case BY_BF16:
+        ((uint16_t *)data)[i] = by__f32_to_bf16(value);
+        break;
+    default:
+        ((uint16_t *)data)[i] = by__f32_to_f16(value);
+    }
+}
+
+/* ---- inputs ---- */
+
+static uint32_t random_bits(uint32_t input, int64_t i)
+{
+    uint32_t key[2] = {20240229u, input};
+    uint32_t counter[4] = {(uint32_t)i, 0, 0, 0};
+    uint32_t bits[4];
+    by__philox(bits, key, counter);
+    return bits[0];
+}
+
+static float random_value(uint32_t input, int64_t i, pattern kind)
+{
+    uint32_t bits = random_bits(input, i);
+    float uniform = by__unit_float(bits) * 4.0f - 2.0f;
+    if (kind == PATTERN_ZERO || (kind == PATTERN_WIDE && bits % 16 == 0)) {
+        return 0.0f;
+    }
+    return kind == PATTERN_WIDE ? ldexpf(uniform, (int)(bits / 16 % 32) - 20) : uniform;
+}
+
+/* Ids and targets below `limit`, a few of them out of range on either side. */
+static int32_t random_id(uint32_t input, int64_t i, int64_t limit)
+{
+    uint32_t bits = random_bits(input, i);
+    if (bits % 13 == 0) {
+        return bits % 2 == 0 ? -1 : (int32_t)limit;
+    }
+    return (int32_t)(bits / 13 % (uint64_t)limit);
+}
+
+static void fill_integers(problem *p, int index)
+{
+    int32_t *data = p->data[index];
+    int64_t limit = 1;
+    switch (p->source->op) {
+    case BY_OP_EMBEDDING:
+        limit = p->in[1].shape.dim[0];
+        break;
+    case BY_OP_EMBEDDING_GRAD:
+        limit = p->attrs.rows;
+        break;
+    case BY_OP_ROPE:
+        data[0] = 4000;
+        return;
+    case BY_OP_CACHED_ATTENTION: /* the last place that leaves room for the new tokens */
+        data[0] = (int32_t)(p->in[3].shape.dim[2] - p->in[0].shape.dim[1]);
+        return;
+    case BY_OP_DROPOUT:
+        limit = INT32_MAX;
+        break;
+    default:
+        limit = p->in[1].shape.dim[0];
+    }
+    for (int64_t i = 0; i < count_of(&p->in[index]); i++) {
+        data[i] = random_id((uint32_t)index, i, limit);
+    }
+}
+
+/* Inputs that an op promises to be something: standard deviations and squares are positive. */
+static void fill_floats(problem *p, int index, pattern kind)
+{
+    by_op op = p->source->op;
+    bool positive = op == BY_OP_CLIP_SCALE || (op == BY_OP_ADAMW && index == 3);
+    bool rstd =
+        (op == BY_OP_LAYER_NORM_GRAD && index == 3) || (op == BY_OP_RMS_NORM_GRAD && index == 2);
+    bool hyper = op == BY_OP_ADAMW && index == 4;
+    static const float hyper_values[4] = {1e-3f, 0.19f, 0.0975f, 0.0f};
+    for (int64_t i = 0; i < count_of(&p->in[index]); i++) {
+        float value = random_value((uint32_t)index, i, rstd ? PATTERN_RANDOM : kind);
+        value = positive ? fabsf(value)
+                : rstd   ? 0.5f + fabsf(value)
+                : hyper  ? hyper_values[i]
+                         : value;
+        set_element(p->data[index], p->in[index].dtype, i, value);
+    }
+}
+
+/* y and lse of a gradient must be those of its forward op, or the probabilities would not sum to 1:
+ * the reference computes them. */
+static void fill_from_forward(problem *p, by_op forward, int operands)
+{
+    kernel_case source = *p->source;
+    source.op = forward;
+    problem q = *p;
+    q.source = &source;
+    source.input_count = operands;
+    const by__type *ins = p->in;
+    by__signature s = {forward, &q.attrs, ins, operands};
+    by_error error = {0};
+    for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
+        q.out[o].shape.rank = -1;
+    }
+    q.mutates = 0;
+    by__tensor in[BY__MAX_INPUTS];
+    result r;
+    if (by__op_infer(&s, q.out, &error) != BY_OK) {
+        abort();
+    }
+    by__call call = problem_call(&q, in);
+    if (kernel_run(by__cpu_kernel_at(&call, BY__ISA_REFERENCE), &q, &plain_run, &r) != NULL) {
+        abort();
+    }
+    int first = forward == BY_OP_ATTENTION ? 0 : 1; /* the loss itself is not an operand */
+    for (int o = first; o < 2; o++) {
+        memcpy(p->data[operands + o - first], r.data[o], bytes_of(&q.out[o]));
+    }
+    result_close(&r);
+}
+
+static by__type concrete(by__type type, by_dtype act)
+{
+    type.dtype = type.dtype == ACT ? act : type.dtype;
+    return type;
+}
+
+void problem_open(problem *p, const kernel_case *source, by_dtype act, pattern kind)
+{
+    *p = (problem){.source = source, .attrs = source->attrs};
+    p->attrs.dtype = source->attrs.dtype == ACT ? act : source->attrs.dtype;
+    for (int i = 0; i < BY__MAX_INPUTS; i++) {
+        p->in[i].shape.rank = -1;
+        if (i < source->input_count) {
+            p->in[i] = concrete(source->in[i], act);
+        }
+    }
+    for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
+        p->out[o].shape.rank = -1;
+    }
+    by__signature s = {source->op, &p->attrs, p->in, source->input_count};
+    by_error error = {0};
+    if (by__op_infer(&s, p->out, &error) != BY_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        abort();
+    }
+    p->mutates = by__op_row_of(source->op)->mutates;
+    for (int i = 0; i < source->input_count; i++) {
+        if (present(&p->in[i])) {
+            p->data[i] = guarded_open(bytes_of(&p->in[i]));
+            if (p->in[i].dtype == BY_I32) {
+                fill_integers(p, i);
+            } else {
+                fill_floats(p, i, kind);
+            }
+        }
+    }
+    if (source->op == BY_OP_ATTENTION_GRAD && !source->bench) {
+        fill_from_forward(p, BY_OP_ATTENTION, source->input_count - 3);
+    } else if (source->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD) {
+        fill_from_forward(p, BY_OP_LINEAR_CROSS_ENTROPY, 3);
+    }
+}
+
+void problem_close(problem *p)
+{
+    for (int i = 0; i < BY__MAX_INPUTS; i++) {
+        guarded_close(p->data[i]);
+    }
+    *p = (problem){0};
+}
+
+/* ---- runs ---- */
+
+by__call problem_call(const problem *p, by__tensor *in)
+{
+    by__call call = {.op = p->source->op,
+                     .attrs = p->attrs,
+                     .input_count = p->source->input_count,
+                     .in = in,
+                     .threads = 1};
+    for (int i = 0; i < BY__MAX_INPUTS; i++) {
+        in[i] = (by__tensor){NULL, p->in[i].dtype, p->in[i].shape};
+    }
+    for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
+        call.out[o] = (by__tensor){NULL, p->out[o].dtype, p->out[o].shape};
+        call.output_count += present(&p->out[o]) ? 1 : 0;
+    }
+    return call;
+}
+
+/* Inputs are copied, so that runs start alike; outputs begin as ones (NaN), so that an element that
+ * is not written shows. */
+static void attach(by__call *call, const problem *p, by__tensor *in, const run_options *options)
+{
+    for (int i = 0; i < p->source->input_count; i++) {
+        if (present(&p->in[i])) {
+            in[i].data = guarded_open(bytes_of(&p->in[i]));
+            memcpy(in[i].data, p->data[i], bytes_of(&p->in[i]));
+        }
+    }
+    for (int o = 0; o < call->output_count; o++) {
+        int on = options->overlay[o];
+        call->out[o].data = on >= 0 ? in[on].data : guarded_open(bytes_of(&p->out[o]));
+    }
+    call->work = guarded_open(call->work_bytes);
+}
+
+static const char *check_guards(const by__call *call, const problem *p)
+{
+    for (int i = 0; i < p->source->input_count; i++) {
+        if (call->in[i].data != NULL && !guard_whole(call->in[i].data, bytes_of(&p->in[i]))) {
+            return "wrote outside an input";
+        }
+    }
+    for (int o = 0; o < call->output_count; o++) {
+        if (!guard_whole(call->out[o].data, bytes_of(&p->out[o]))) {
+            return "wrote outside an output";
+        }
+    }
+    return guard_whole(call->work, call->work_bytes) ? NULL : "wrote outside the workspace";
+}
+
+/* Inputs that are neither updated nor overlaid must be as they were. */
+static const char *check_inputs(const by__call *call, const problem *p, const run_options *options)
+{
+    for (int i = 0; i < p->source->input_count; i++) {
+        bool overlaid =
+            options->overlay[0] == i || options->overlay[1] == i || options->overlay[2] == i;
+        if (call->in[i].data != NULL && !overlaid && (p->mutates >> i & 1) == 0 &&
+            memcmp(call->in[i].data, p->data[i], bytes_of(&p->in[i])) != 0) {
+            return "changed an input";
+        }
+    }
+    return NULL;
+}
+
+/* Moves what the run made into `out` and frees the rest. */
+static void detach(by__call *call, const problem *p, by__tensor *in, const run_options *options,
+                   result *out)
+{
+    *out = (result){0};
+    for (int o = 0; o < call->output_count; o++) {
+        out->data[o] = call->out[o].data;
+        out->type[o] = p->out[o];
+    }
+    for (int i = 0; i < p->source->input_count; i++) {
+        bool overlaid =
+            options->overlay[0] == i || options->overlay[1] == i || options->overlay[2] == i;
+        if ((p->mutates >> i & 1) != 0) {
+            out->data[BY_MAX_OUTPUTS + i] = in[i].data;
+            out->type[BY_MAX_OUTPUTS + i] = p->in[i];
+        } else if (!overlaid) {
+            guarded_close(in[i].data);
+        }
+    }
+    guarded_close(call->work);
+}
+
+const char *kernel_run(const by__kernel *kernel, const problem *p, const run_options *options,
+                       result *out)
+{
+    by__tensor in[BY__MAX_INPUTS];
+    by__call call = problem_call(p, in);
+    by_error error = {0};
+    call.threads = options->threads;
+    *out = (result){0};
+    if (kernel->prepare != NULL && kernel->prepare(&call, &error) != BY_OK) {
+        return "prepare failed";
+    }
+    attach(&call, p, in, options);
+    const char *problem_found = kernel->run(&call) != BY_OK ? "run failed" : NULL;
+    problem_found = problem_found == NULL ? check_guards(&call, p) : problem_found;
+    problem_found = problem_found == NULL ? check_inputs(&call, p, options) : problem_found;
+    detach(&call, p, in, options, out);
+    if (kernel->release != NULL) {
+        kernel->release(&call);
+    }
+    return problem_found;
+}
+
+double kernel_time(const by__kernel *kernel, const problem *p, int threads, int repeats)
+{
+    by__tensor in[BY__MAX_INPUTS];
+    by__call call = problem_call(p, in);
+    by_error error = {0};
+    call.threads = threads;
+    if (kernel->prepare != NULL && kernel->prepare(&call, &error) != BY_OK) {
+        return NAN;
+    }
+    attach(&call, p, in, &plain_run);
+    double fastest = INFINITY;
+    for (int i = 0; i <= repeats; i++) {
+        double start = by__now();
+        (void)kernel->run(&call);
+        double seconds = by__now() - start;
+        fastest = i > 0 && seconds < fastest ? seconds : fastest;
+    }
+    result r;
+    detach(&call, p, in, &plain_run, &r);
+    result_close(&r);
+    if (kernel->release != NULL) {
+        kernel->release(&call);
+    }
+    return fastest;
+}
+
+/* ---- results ---- */
+
+void result_close(result *r)
+{
+    for (int i = 0; i < MAX_TENSORS; i++) {
+        guarded_close(r->data[i]);
+    }
+    *r = (result){0};
+}
+
+bool result_same_bits(const result *a, const result *b)
+{
+    for (int i = 0; i < MAX_TENSORS; i++) {
+        if (a->data[i] != NULL && memcmp(a->data[i], b->data[i], bytes_of(&a->type[i])) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+double result_error(const result *got, const result *want, by_op op, by_dtype input)
+{
+    double worst = 0.0;
+    for (int k = 0; k < MAX_TENSORS; k++) {
+        if (got->data[k] == NULL) {
+            continue;
+        }
+        by_dtype dtype = got->type[k].dtype;
+        tolerance t = kernel_tolerance(op, input, dtype);
+        int64_t count = count_of(&got->type[k]);
+        double largest = 0.0;
+        for (int64_t i = 0; i < count; i++) {
+            largest = fmax(largest, fabs(element(want->data[k], dtype, i)));
+        }
+        for (int64_t i = 0; i < count; i++) {
+            double a = element(got->data[k], dtype, i);
+            double b = element(want->data[k], dtype, i);
+            double error = a == b || (isnan(a) && isnan(b)) ? 0.0 : fabs(a - b);
+            double allowed = t.relative * fabs(b) + t.absolute * largest;
+            /* Subnormals keep no relative precision: one step of them is always allowed. */
+            error = error <= 1.5e-45 ? 0.0 : error;
+            error = error == 0.0 ? 0.0 : error / fmax(allowed, 1e-300);
+            worst = !(error <= worst) ? error : worst;
+        }
+    }
+    return worst;
+}
