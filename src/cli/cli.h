@@ -1,0 +1,84 @@
+/* cli: the command line, one file a command. Parses flags, calls the public API, prints.
+ *
+ * A command is a cli_command in its own file (its flags, its help text, its function) and one line of the
+ * table in main.c. Flags are described in a table from which both parsing (getopt_long) and --help are
+ * made. Results go to standard output, tab-clean for pipes or as one JSON line with --json; progress and
+ * errors go to standard error. Exit codes tell a supervisor what happened (enum cli_exit).
+ *
+ * Never put here: anything a user's C program could want; that belongs in a room with a public header.
+ */
+#ifndef BY_CLI_CLI_H
+#define BY_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "banyan/config.h"
+#include "banyan/status.h"
+
+enum cli_exit {
+    CLI_DONE = 0,
+    CLI_FAILED = 1,  /* an error at run time: worth a retry */
+    CLI_USAGE = 2,   /* a wrong flag or configuration: never worth a retry */
+    CLI_STOPPED = 3  /* interrupted, and everything was saved */
+};
+
+typedef enum cli_flag_kind {
+    CLI_SWITCH,  /* bool */
+    CLI_STRING,  /* const char * */
+    CLI_INTEGER, /* int64_t */
+    CLI_NUMBER,  /* double */
+    CLI_LIST     /* cli_list: the flag may be repeated */
+} cli_flag_kind;
+
+#define CLI_LIST_MAX 64
+typedef struct cli_list {
+    const char *items[CLI_LIST_MAX];
+    size_t count;
+} cli_list;
+
+typedef struct cli_flag {
+    const char *name; /* without dashes */
+    cli_flag_kind kind;
+    void *target;      /* of the kind's type; keeps its value when the flag is absent */
+    const char *value; /* name of the value in --help, NULL for a switch */
+    const char *help;
+} cli_flag;
+
+typedef struct cli_command {
+    const char *name;
+    const char *summary; /* one line in `banyan --help` */
+    const char *usage;   /* "banyan train CONFIG [--set KEY=VALUE]... [--resume RUN]" */
+    const char *text;    /* what it does, with examples */
+    int (*run)(int argc, char **argv);
+} cli_command;
+
+extern const cli_command cli_train, cli_eval, cli_info;
+
+/* Parses flags; positional arguments are moved behind them and returned as *rest, *rest_count. Returns -1
+ * to go on, or the exit code when --help was printed or a flag was wrong. A list of flags ends with a
+ * NULL name; --help is always there. */
+int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char **argv, char ***rest,
+              int *rest_count);
+/* Prints "banyan NAME: message" and returns the exit code for its status. */
+int cli_fail(const cli_command *command, const by_error *error);
+/* Prints "banyan NAME: text" and a hint to --help; CLI_USAGE. */
+int cli_misuse(const cli_command *command, const char *format, ...) BY_PRINTF(2, 3);
+
+/* Opens and resolves a config file with overrides; `path` may be a run directory, whose resolved config is
+ * taken. */
+by_status cli_open_config(by_config **out, const char *path, const cli_list *overrides,
+                          by_error *error);
+/* "1.5 GiB". */
+const char *cli_bytes(char buffer[32], uint64_t bytes);
+/* "1h02m", "3m20s", "12s". */
+const char *cli_duration(char buffer[32], double seconds);
+/* Prints s as a JSON string with its quotes. */
+void cli_print_json_string(const char *s);
+
+/* Set when SIGINT or SIGTERM arrived after cli_catch_signals; a second signal ends the process at once. */
+bool cli_stop_requested(void *unused);
+void cli_catch_signals(void);
+
+#endif

@@ -1,0 +1,115 @@
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+#define MAX_FLAGS 32
+
+static void print_help(const cli_command *command, const cli_flag *flags)
+{
+    printf("usage: %s\n\n%s\n\nflags:\n", command->usage, command->text);
+    for (const cli_flag *flag = flags; flag->name != NULL; flag++) {
+        char left[64];
+        (void)snprintf(left, sizeof left, "--%s%s%s", flag->name, flag->value == NULL ? "" : " ",
+                       flag->value == NULL ? "" : flag->value);
+        printf("  %-24s %s\n", left, flag->help);
+    }
+    printf("  %-24s %s\n", "--help", "print this text");
+}
+
+int cli_misuse(const cli_command *command, const char *format, ...)
+{
+    va_list args;
+    fprintf(stderr, "banyan %s: ", command->name);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\nusage: %s\n", command->usage);
+    return CLI_USAGE;
+}
+
+/* Stores a flag's value. Returns -1, or an exit code. */
+static int store(const cli_command *command, const cli_flag *flag, const char *text)
+{
+    char *end = NULL;
+    errno = 0;
+    switch (flag->kind) {
+    case CLI_SWITCH:
+        *(bool *)flag->target = true;
+        return -1;
+    case CLI_STRING:
+        *(const char **)flag->target = text;
+        return -1;
+    case CLI_INTEGER:
+        *(int64_t *)flag->target = strtoll(text, &end, 10);
+        break;
+    case CLI_NUMBER:
+        *(double *)flag->target = strtod(text, &end);
+        break;
+    case CLI_LIST: {
+        cli_list *list = flag->target;
+        if (list->count == CLI_LIST_MAX) {
+            return cli_misuse(command, "--%s is given more than %d times", flag->name, CLI_LIST_MAX);
+        }
+        list->items[list->count++] = text;
+        return -1;
+    }
+    }
+    if (end == text || *end != '\0' || errno != 0) {
+        return cli_misuse(command, "--%s '%s' is not a%s number", flag->name, text,
+                          flag->kind == CLI_INTEGER ? " whole" : "");
+    }
+    return -1;
+}
+
+int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char **argv, char ***rest,
+              int *rest_count)
+{
+    struct option options[MAX_FLAGS + 2] = {{0}};
+    int count = 0;
+    for (; flags[count].name != NULL && count < MAX_FLAGS; count++) {
+        options[count].name = flags[count].name;
+        options[count].has_arg = flags[count].kind == CLI_SWITCH ? no_argument : required_argument;
+        options[count].val = count;
+    }
+    options[count] = (struct option){.name = "help", .has_arg = no_argument, .val = count};
+    opterr = 0;
+    for (int got; (got = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
+        if (got == count || got == 'h') {
+            print_help(command, flags);
+            return CLI_DONE;
+        }
+        if (got == '?') {
+            return cli_misuse(command, "unknown flag '%s'; see banyan %s --help", argv[optind - 1],
+                              command->name);
+        }
+        if (got == ':') {
+            return cli_misuse(command, "flag '%s' needs a value", argv[optind - 1]);
+        }
+        int code = store(command, &flags[got], optarg);
+        if (code >= 0) {
+            return code;
+        }
+    }
+    *rest = argv + optind;
+    *rest_count = argc - optind;
+    return -1;
+}
+
+int cli_fail(const cli_command *command, const by_error *error)
+{
+    fprintf(stderr, "banyan %s: %s\n", command->name, error->message);
+    switch (error->status) {
+    case BY_ESTOPPED:
+        return CLI_STOPPED;
+    case BY_ECONFIG:
+    case BY_EARG:
+        return CLI_USAGE;
+    default:
+        return CLI_FAILED;
+    }
+}

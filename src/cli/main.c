@@ -1,0 +1,40 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+static const cli_command *const commands[] = {&cli_train, &cli_eval, &cli_info};
+
+static void print_help(FILE *out)
+{
+    fprintf(out, "banyan: trains and serves deep-learning models; one binary, one config file\n\n"
+                 "usage: banyan COMMAND [ARGUMENTS]\n\ncommands:\n");
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    }
+    fprintf(out, "\n`banyan COMMAND --help` explains a command. Exit codes: 0 done, 1 failed,\n"
+                 "2 wrong flag or configuration, 3 interrupted and saved.\n");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return CLI_DONE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("banyan %s\n", BY_VERSION);
+        return CLI_DONE;
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (strcmp(argv[1], commands[i]->name) == 0) {
+            return commands[i]->run(argc - 1, argv + 1);
+        }
+    }
+    fprintf(stderr, "banyan: unknown command '%s'; see banyan --help\n", argv[1]);
+    return CLI_USAGE;
+}
