@@ -10,9 +10,9 @@ static by__gemm_options product(const by__call *call)
     bool trans_a = call->attrs.trans_a;
     bool trans_b = call->attrs.trans_b;
     return (by__gemm_options){
-        .m = trans_a ? by__columns(a) : by__rows(a),
-        .n = trans_b ? by__rows(b) : by__columns(b),
-        .k = trans_a ? by__rows(a) : by__columns(a),
+        .m = trans_a ? by__tensor_columns(a) : by__tensor_rows(a),
+        .n = trans_b ? by__tensor_rows(b) : by__tensor_columns(b),
+        .k = trans_a ? by__tensor_rows(a) : by__tensor_columns(a),
         .trans_a = trans_a,
         .trans_b = trans_b,
         .dtype = a->dtype,
@@ -28,9 +28,9 @@ static by__gemm_options product(const by__call *call)
 static bool supports(const by__call *call)
 {
     by__gemm_options o = product(call);
-    return o.m > 0 && o.n > 0 && o.k > 0 && by__is_act(&call->in[0]) &&
-           call->in[1].dtype == o.dtype && by__is_act(&call->out[0]) &&
-           (!o.bias || by__is_act(&call->in[2]));
+    return o.m > 0 && o.n > 0 && o.k > 0 && by__tensor_is_act(&call->in[0]) &&
+           call->in[1].dtype == o.dtype && by__tensor_is_act(&call->out[0]) &&
+           (!o.bias || by__tensor_is_act(&call->in[2]));
 }
 
 static by_status prepare(by__call *call, by_error *error)
