@@ -57,10 +57,13 @@ BY_API by_status by_train_graph(by_graph **out, by_model *model, const by_config
                                 by_model_builder *builder, void *user, by_graph_stage stage,
                                 by_error *error);
 
+/* What a trainer is for: training, or only by_trainer_loss (no gradients, no moments). */
+typedef enum by_trainer_mode { BY_TRAINER_FULL = 0, BY_TRAINER_LOSS } by_trainer_mode;
+
 /* Plans a run: builds and compiles all programs and adds up every byte, and allocates none of it.
  * config: resolved, with model.vocab known; kept by pointer, must outlive the trainer. builder NULL: the
  * model that config.model names. */
-BY_API by_status by_trainer_open(by_trainer **out, const by_config *config,
+BY_API by_status by_trainer_open(by_trainer **out, const by_config *config, by_trainer_mode mode,
                                  by_model_builder *builder, void *user, by_error *error);
 BY_API void by_trainer_close(by_trainer **trainer);
 BY_API const by_memory_report *by_trainer_memory(const by_trainer *trainer);
@@ -111,6 +114,88 @@ BY_API by_program *by_trainer_program(const by_trainer *trainer);
 /* The programs of the gradient norm and of the update. */
 BY_API by_program *by_trainer_norm_program(const by_trainer *trainer);
 BY_API by_program *by_trainer_update_program(const by_trainer *trainer);
+
+/* ---- the whole job ---- */
+
+typedef enum by_train_event_kind {
+    BY_TRAIN_PREPARING = 0, /* reading and packing text: `phase`, `fraction` */
+    BY_TRAIN_STARTED,       /* run directory, plan and data are known; nothing is trained yet */
+    BY_TRAIN_STEPPED,       /* a step that is logged */
+    BY_TRAIN_EVALUATED,     /* valid_loss */
+    BY_TRAIN_SAVED,         /* a checkpoint is on disk: `path` */
+    BY_TRAIN_NOTE           /* something worth a line: `text` */
+} by_train_event_kind;
+
+/* What happened. Fields that do not belong to the kind are zero. Valid during the call only. */
+typedef struct by_train_event {
+    by_train_event_kind kind;
+    const char *run;  /* run directory */
+    const char *path;
+    const char *text;
+    const char *phase;
+    double fraction;
+    int64_t step;     /* steps done */
+    int64_t steps;
+    int64_t first_step; /* steps done before this process began */
+    by_step_result result;
+    double tokens_per_s; /* since the last logged step */
+    double mfu;          /* model FLOPs (6 N + 6 L C T) of that rate by the machine's measured peak */
+    double step_seconds; /* mean since the last logged step */
+    double seconds_left;
+    uint64_t resident_bytes;
+    double valid_loss;
+    bool best;
+    const by_memory_report *memory;
+    const by_model_size *size;
+    uint64_t train_tokens;
+    uint64_t valid_tokens;
+} by_train_event;
+
+typedef struct by_train_options {
+    const by_config *config; /* resolved; model.vocab may be -1 (the tokenizer's) */
+    const char *resume;      /* run directory to go on with; NULL: a new run */
+    double peak_gflops;      /* machine's matrix-product peak at the compute precision; 0: unknown */
+    void (*event)(void *user, const by_train_event *event); /* may be NULL */
+    bool (*stop)(void *user); /* asked once a step; true: save and return BY_ESTOPPED. May be NULL */
+    void *user;
+} by_train_options;
+
+/* Trains: packs text on first use, plans, trains, evaluates, saves. The run directory is RUNS/NAME (or
+ * NAME-2, NAME-3 ... when it is taken) and holds config.yaml (resolved), environment.json, events.jsonl,
+ * run.json and checkpoints/. `run` (may be NULL) receives its path, freed with free(), also when the call
+ * fails after the directory was made. A resumed run continues bit for bit from its newest valid
+ * checkpoint. BY_ESTOPPED: stopped on request, and saved. */
+BY_API by_status by_train(const by_train_options *options, char **run, by_error *error);
+
+/* The run directory that `path` means: `path` itself if it is one, else the most recently changed run
+ * directory below it. Freed with free(). BY_EIO when there is none. */
+BY_API by_status by_run_find(char **out, const char *path, by_error *error);
+
+/* Where the tokens of a config are: packs data.text on first use, or takes data.train and data.valid. */
+typedef struct by_data_paths {
+    char *train;
+    char *valid; /* NULL when nothing is held out */
+    char *tokenizer;
+} by_data_paths;
+BY_API by_status by_data_prepare(by_data_paths *out, const by_config *config,
+                                 const by_train_options *progress, by_error *error);
+BY_API void by_data_paths_free(by_data_paths *paths);
+/* Fills model.vocab from the tokenizer, rounded up to model.pad_vocab_to, and checks a vocab that is given.
+ * With model.from: takes kind and sizes from its config.json. */
+BY_API by_status by_config_complete(by_config *config, const by_data_paths *paths, by_error *error);
+
+typedef struct by_evaluation {
+    double loss;          /* mean cross-entropy, nats a token */
+    double perplexity;
+    double bits_per_byte; /* 0 when the data does not say how many bytes it stands for */
+    uint64_t tokens;
+} by_evaluation;
+
+/* Mean loss of weights over a packed directory, or over its first `batches` micro-batches (-1: all).
+ * `stop` as in by_train_options; may be NULL. */
+BY_API by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weights *weights,
+                             const char *data, int64_t batches, bool (*stop)(void *user), void *user,
+                             by_error *error);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,8 @@
  * copies and gradients of every parameter are aligned. */
 #define PARAMETER_ALIGNMENT 32
 
+#define STAGES 5
+
 /* Small buffers that programs read and write, each at a fixed offset of one block. */
 enum { IO_RNG, IO_SEED, IO_HYPER, IO_NORM, IO_SCALE, IO_LOSS, IO_SCALARS };
 
@@ -21,7 +23,7 @@ static by_status compile_stage(by__stage *stage, int threads, by_error *error)
 /* Lists parameters in graph order, matrices first, and lays them out in the two buckets. */
 static by_status lay_out(by_trainer *t, by_error *error)
 {
-    const by_graph *graph = t->gradients.graph;
+    const by_graph *graph = by__trainer_graph(t);
     int64_t next[2] = {0, 0};
     for (size_t v = 0; v < graph->value_count; v++) {
         t->parameter_count += graph->values[v].role == BY_ROLE_PARAMETER;
@@ -118,15 +120,15 @@ static uint64_t most(uint64_t a, uint64_t b)
 
 static void plan_memory(by_trainer *t)
 {
-    const by__stage *stages[] = {&t->gradients, &t->loss, &t->merge, &t->norm, &t->update};
+    const by__stage *stages[STAGES] = {&t->gradients, &t->loss, &t->merge, &t->norm, &t->update};
     uint64_t flat = (uint64_t)(t->buckets.matrices + t->buckets.vectors);
     uint64_t tokens = (uint64_t)(t->config->train.micro_batch * t->config->model.context);
     by_memory_report *m = &t->memory;
     m->parameters = flat * sizeof(float) +
                     (t->buckets.copies ? (uint64_t)t->buckets.matrices * sizeof(uint16_t) : 0);
     m->gradients = flat * sizeof(float) * (uint64_t)t->sets;
-    m->optimizer = 2 * flat * sizeof(float);
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(stages); i++) {
+    m->optimizer = t->sets > 0 ? 2 * flat * sizeof(float) : 0;
+    for (size_t i = 0; i < STAGES; i++) {
         if (stages[i]->program != NULL) {
             m->activations = most(m->activations, by_program_arena_bytes(stages[i]->program));
             m->workspace = most(m->workspace, by_program_workspace_bytes(stages[i]->program));
@@ -137,34 +139,40 @@ static void plan_memory(by_trainer *t)
                m->data + m->process;
 }
 
-static by_status build(by_trainer *t, by_model_builder *builder, void *user, by_error *error)
+/* The programs that training adds to the loss. */
+static by_status build_training(by_trainer *t, by_model_builder *builder, void *user,
+                                by_error *error)
+{
+    t->sets = by__tree_sets(t->micro_batches);
+    BY_TRY(by_train_graph(&t->gradients.graph, &t->model, t->config, builder, user, BY_STAGE_ORDER,
+                          error));
+    BY_TRY(by_program_compile(&t->gradients.program, t->gradients.graph, t->threads, error));
+    BY_TRY(lay_out(t, error));
+    BY_TRY(build_update(t, error));
+    return t->sets > 1 ? build_merge(t, error) : BY_OK;
+}
+
+static by_status build(by_trainer *t, by_trainer_mode mode, by_model_builder *builder, void *user,
+                       by_error *error)
 {
     const by_train_config *train = &t->config->train;
     t->micro_batches = train->batch / train->micro_batch;
-    t->sets = by__tree_sets(t->micro_batches);
     t->threads = by__thread_count((int)train->threads);
-    BY_TRY(by_train_graph(&t->gradients.graph, &t->model, t->config, builder, user, BY_STAGE_ORDER,
-                          error));
-    BY_TRY(lay_out(t, error));
-    BY_TRY(by_program_compile(&t->gradients.program, t->gradients.graph, t->threads, error));
     BY_TRY(build_loss(t, builder, user, error));
-    BY_TRY(build_update(t, error));
-    if (t->sets > 1) {
-        BY_TRY(build_merge(t, error));
-    }
+    BY_TRY(mode == BY_TRAINER_FULL ? build_training(t, builder, user, error) : lay_out(t, error));
     BY_TRY(measure_size(t, error));
     t->memory.process = by__resident_bytes();
     plan_memory(t);
     return BY_OK;
 }
 
-by_status by_trainer_open(by_trainer **out, const by_config *config, by_model_builder *builder,
-                          void *user, by_error *error)
+by_status by_trainer_open(by_trainer **out, const by_config *config, by_trainer_mode mode,
+                          by_model_builder *builder, void *user, by_error *error)
 {
     by_trainer *t;
     BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "trainer", error));
     t->config = config;
-    by_status status = build(t, builder, user, error);
+    by_status status = build(t, mode, builder, user, error);
     if (status != BY_OK) {
         by_trainer_close(&t);
         return status;
@@ -179,8 +187,8 @@ void by_trainer_close(by_trainer **trainer)
         return;
     }
     by_trainer *t = *trainer;
-    by__stage *stages[] = {&t->gradients, &t->loss, &t->merge, &t->norm, &t->update};
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(stages); i++) {
+    by__stage *stages[STAGES] = {&t->gradients, &t->loss, &t->merge, &t->norm, &t->update};
+    for (size_t i = 0; i < STAGES; i++) {
         by_program_close(&stages[i]->program);
         by_graph_close(&stages[i]->graph);
     }
@@ -240,7 +248,7 @@ static void *io_at(const by_trainer *t, int slot)
 
 static by_status bind_name(by__stage *stage, const char *name, void *data, by_error *error)
 {
-    by_value value = by_graph_find(stage->graph, name);
+    by_value value = stage->program == NULL ? BY_NONE : by_graph_find(stage->graph, name);
     return value == BY_NONE ? BY_OK : by_program_bind(stage->program, value, data, error);
 }
 
@@ -296,6 +304,9 @@ static by_status bind_all(by_trainer *t, by_error *error)
     BY_TRY(bind_name(&t->update, "v.matrices", moments + flat, error));
     BY_TRY(bind_name(&t->update, "v.vectors", moments + flat + t->buckets.matrices, error));
     BY_TRY(bind_name(&t->update, "copy.matrices", t->copies.data, error));
+    if (t->sets == 0) {
+        return BY_OK;
+    }
     t->bound_set = -1;
     BY_TRY(bind_gradients(t, 0, error));
     return bind_sum(t, 0, error);
@@ -316,8 +327,8 @@ by_status by_trainer_allocate(by_trainer *t, by_error *error)
     BY_TRY(by__pages_open(&t->io, 2 * token_bytes + IO_SCALARS * BY_CACHE_LINE, "inputs", error));
     t->tokens = (int32_t *)((char *)t->io.data + IO_SCALARS * BY_CACHE_LINE);
     t->targets = (int32_t *)((char *)t->tokens + token_bytes);
-    by__stage *stages[] = {&t->gradients, &t->loss, &t->merge, &t->norm, &t->update};
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(stages); i++) {
+    by__stage *stages[STAGES] = {&t->gradients, &t->loss, &t->merge, &t->norm, &t->update};
+    for (size_t i = 0; i < STAGES; i++) {
         if (stages[i]->program != NULL) {
             by_program_set_memory(stages[i]->program, t->arena.data, t->workspace.data);
         }

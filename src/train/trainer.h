@@ -12,7 +12,7 @@ typedef struct by__stage {
 } by__stage;
 
 typedef struct by__parameter {
-    by_value value;    /* in the gradient graph */
+    by_value value;    /* in by__trainer_graph */
     by_value gradient; /* in the gradient graph */
     const char *name;  /* the graph's */
     by_shape shape;
@@ -54,6 +54,11 @@ struct by_trainer {
     int threads;
 };
 
+/* The graph that the parameters are listed from. */
+static inline const by_graph *by__trainer_graph(const by_trainer *t)
+{
+    return t->gradients.graph != NULL ? t->gradients.graph : t->loss.graph;
+}
 /* f32 master, gradient in a set, and what the model computes with (bf16 copy or master). */
 float *by__trainer_master(const by_trainer *t, const by__parameter *p);
 float *by__trainer_gradient(const by_trainer *t, const by__parameter *p, int set);

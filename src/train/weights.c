@@ -19,7 +19,7 @@ by_status by_trainer_initialize(by_trainer *t, by_error *error)
 {
     for (size_t i = 0; i < t->parameter_count; i++) {
         const by__parameter *p = &t->parameters[i];
-        BY_TRY(by_parameter_init(by__trainer_master(t, p), t->gradients.graph, p->value,
+        BY_TRY(by_parameter_init(by__trainer_master(t, p), by__trainer_graph(t), p->value,
                                  t->config->seed, error));
     }
     refresh_copies(t);
