@@ -28,7 +28,8 @@ typedef struct by_model_config {
     int64_t heads;         /* query heads */
     int64_t kv_heads;      /* key and value heads (grouped-query attention); -1: equal to heads */
     int64_t width;         /* embedding width; heads divides it */
-    int64_t mlp_width;     /* hidden width of the MLP; -1: 4 x width (gpt2), 8/3 x width rounded up to 64 (llama) */
+    int64_t mlp_width;     /* hidden width of the MLP; -1: 4 x width (gpt2), 8/3 x width rounded up
+                              to a multiple of 64 (llama) */
     int64_t context;       /* positions of a sequence, in tokens */
     int64_t vocab;         /* rows of the embedding; -1: the tokenizer's size */
     int64_t pad_vocab_to;  /* the embedding is padded up to a multiple of this; 1: not padded */
@@ -42,9 +43,9 @@ typedef struct by_model_config {
 } by_model_config;
 
 typedef struct by_data_config {
-    by_string_list text;   /* raw text files or directories: packed on first use, cached by content */
-    char *tokenizer;       /* "char", "bpe", or a path: tokenizer.json, or a directory that holds one,
-                              or one with encoder.json + vocab.bpe */
+    by_string_list text;   /* text files or directories: packed on first use, cached by content */
+    char *tokenizer;       /* "char", "bpe", or a path: tokenizer.json, a directory that holds
+                              one, or a directory with encoder.json + vocab.bpe */
     int64_t tokenizer_vocab; /* size of a BPE that is trained here (tokenizer: bpe) */
     char *field;           /* field of JSON lines that holds the text */
     double valid_fraction; /* last part of the text that is held out */
@@ -66,7 +67,7 @@ typedef struct by_train_config {
 typedef struct by_optimizer_config {
     char *kind;            /* "adamw" */
     double lr;             /* peak learning rate */
-    double min_lr;         /* final learning rate of cosine and linear decay and of wsd; -1: lr / 10 */
+    double min_lr;         /* last learning rate of cosine, linear and wsd; -1: lr / 10 */
     char *schedule;        /* "cosine", "linear", "constant", "wsd" */
     int64_t warmup;        /* steps of linear warm-up; -1: 100, or a tenth of the steps if fewer */
     int64_t decay;         /* wsd: steps of the final decay; -1: a tenth of the steps */
@@ -82,7 +83,7 @@ typedef struct by_precision_config {
 } by_precision_config;
 
 typedef struct by_memory_config {
-    char *recompute;       /* "none" or "block": recompute a block's activations in the backward pass */
+    char *recompute;       /* "none"; "block": the backward pass computes blocks again */
 } by_memory_config;
 
 typedef struct by_checkpoint_config {
@@ -91,7 +92,7 @@ typedef struct by_checkpoint_config {
 } by_checkpoint_config;
 
 typedef struct by_run_config {
-    char *dir;             /* where the run directory is made: DIR/NAME unless DIR/NAME would clash */
+    char *dir;             /* where the run directory DIR/NAME is made */
 } by_run_config;
 
 typedef struct by_config {
@@ -119,7 +120,7 @@ typedef struct by_config {
  * An override's value is taken literally unless it starts with [, " or ', which is read as YAML. */
 BY_API by_status by_config_open(by_config **out, const char *path, const char *const *overrides,
                                 size_t count, by_error *error);
-/* The same from memory; `name` stands for the file in messages and base paths are relative to it. */
+/* The same from memory; `name` stands for the file in messages, base paths are relative to it. */
 BY_API by_status by_config_parse(by_config **out, const char *name, const char *text, size_t length,
                                  const char *const *overrides, size_t count, by_error *error);
 /* All defaults, no file. */

@@ -68,9 +68,9 @@ typedef struct by_loader_options {
     size_t context;  /* tokens of a sample, at least 1 */
     size_t batch;    /* samples of a global batch, at least 1 */
     uint64_t seed;   /* of the order */
-    bool shuffle;    /* true: training, epochs without end in pseudo-random order. false: evaluation,
-                        one pass in order in which each token but the first is a target once; the
-                        last samples are filled up with token 0 and target -1 */
+    bool shuffle;    /* true: training, epochs without end in pseudo-random order. false:
+                        evaluation, one pass in order in which each token but the first is a target
+                        once; the last samples are filled up with token 0 and target -1 */
     uint64_t start;  /* index of the first sample, over all epochs; at most 2^62 */
     size_t prefetch; /* batches made ahead; 0: 4 */
     size_t first;    /* a rank's part of each global batch: samples [first, first + count) */

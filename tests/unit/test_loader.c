@@ -1,0 +1,623 @@
+/* Packed data sets and the loader: what a batch holds is a function of its place alone, each token
+ * of a pass is a target once, ranks' parts make up the whole, and damaged files are refused by
+ * name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "banyan/data.h"
+#include "base/base.h"
+#include "data/formats/npy.h"
+#include "data/formats/token_manifest.h"
+
+/* ---- packed directories ---- */
+
+enum { SHARD_TOKENS = 100, DOCUMENT_TOKENS = 30 };
+
+static int make_folder(void **state)
+{
+    static char path[64];
+    (void)snprintf(path, sizeof path, "/tmp/banyan-loader-XXXXXX");
+    *state = path;
+    return mkdtemp(path) == NULL ? -1 : 0;
+}
+
+static int drop_folder(void **state)
+{
+    return by__remove_tree(*state, NULL) == BY_OK ? 0 : -1;
+}
+
+static void write_npy(const char *folder, const char *file, unsigned width, const uint64_t *values,
+                      size_t count, char hash[33])
+{
+    by__npy_writer *writer;
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/%s", folder, file);
+    assert_int_equal(by__npy_writer_open(&writer, path, width, NULL), BY_OK);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t value = (uint32_t)values[i];
+        assert_int_equal(width == 8 ? by__npy_writer_add_u64(writer, &values[i], 1, NULL)
+                                    : by__npy_writer_add_u32(writer, &value, 1, NULL),
+                         BY_OK);
+    }
+    assert_int_equal(by__npy_writer_finish(writer, hash, NULL), BY_OK);
+    by__npy_writer_close(&writer);
+}
+
+/* Packs tokens 0, 1, 2, ... into shards of 100 (the second is empty) and documents of 30 (the third
+ * is empty). */
+static void pack(const char *folder, uint64_t tokens, const char *dtype)
+{
+    unsigned width = strcmp(dtype, "u16") == 0 ? 2 : 4;
+    by__token_shard shards[32] = {0};
+    char names[32][32];
+    uint64_t values[128];
+    by__token_manifest m = {.width = width,
+                            .vocab = (uint32_t)tokens,
+                            .eos = -1,
+                            .tokens = tokens,
+                            .text_bytes = 4 * tokens,
+                            .tokenizer_file = (char *)(uintptr_t) "tokenizer.json",
+                            .tokenizer_hash = "0123456789abcdef0123456789abcdef",
+                            .offsets_file = (char *)(uintptr_t) "documents.npy",
+                            .shards = shards};
+    for (uint64_t at = 0; at < tokens || m.shard_count < 2;) {
+        size_t n = 0;
+        for (; m.shard_count != 1 && n < SHARD_TOKENS && at < tokens; n++) {
+            values[n] = at++;
+        }
+        by__token_shard *shard = &shards[m.shard_count];
+        shard->file = names[m.shard_count];
+        shard->tokens = n;
+        (void)snprintf(shard->file, sizeof names[0], "tokens-%05zu.npy", m.shard_count++);
+        write_npy(folder, shard->file, width, values, n, shard->hash);
+    }
+    size_t offsets = 0;
+    for (uint64_t at = 0; at < tokens; at += DOCUMENT_TOKENS) {
+        values[offsets++] = at;
+        if (offsets == 3) {
+            values[offsets++] = at;
+        }
+    }
+    values[offsets++] = tokens;
+    m.documents = offsets - 1;
+    write_npy(folder, m.offsets_file, 8, values, offsets, m.offsets_hash);
+    assert_int_equal(by__token_manifest_write(&m, folder, NULL), BY_OK);
+}
+
+static by_dataset *packed(void **state, uint64_t tokens, const char *dtype)
+{
+    by_dataset *data;
+    by_error error = {0};
+    pack(*state, tokens, dtype);
+    if (by_dataset_open(&data, *state, &(by_dataset_options){.verify = true}, &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    return data;
+}
+
+/* ---- data sets ---- */
+
+static void test_dataset(void **state)
+{
+    static const char *const dtypes[] = {"u16", "u32"};
+    for (size_t k = 0; k < 2; k++) {
+        int32_t tokens[1003];
+        uint64_t document;
+        uint64_t begin;
+        uint64_t end;
+        by_error error;
+        by_dataset *data = packed(state, 1003, dtypes[k]);
+        assert_int_equal(by_dataset_tokens(data), 1003);
+        assert_int_equal(by_dataset_vocab(data), 1003);
+        assert_int_equal(by_dataset_documents(data), 35);
+        assert_int_equal(by_dataset_text_bytes(data), 4012);
+        assert_string_equal(by_dataset_tokenizer_hash(data), "0123456789abcdef0123456789abcdef");
+        for (uint64_t from = 0; from < 1003; from += 9) {
+            for (size_t count = 0; count <= 1003 - from; count += 53) {
+                assert_int_equal(by_dataset_read(data, from, count, tokens, NULL), BY_OK);
+                for (size_t i = 0; i < count; i++) {
+                    assert_int_equal(tokens[i], from + i);
+                }
+            }
+        }
+        for (uint64_t at = 0; at < 1003; at++) {
+            assert_int_equal(by_dataset_document_at(data, at, &document, &begin, &end, NULL),
+                             BY_OK);
+            assert_true(begin == at / 30 * 30 && begin <= at && at < end);
+            assert_true(end == (begin + 30 < 1003 ? begin + 30 : 1003));
+            /* Behind the empty third document, numbers are one higher. */
+            assert_true(document == at / 30 + (at >= 60 ? 1 : 0));
+        }
+        assert_int_equal(by_dataset_document_at(data, 1003, NULL, NULL, NULL, NULL), BY_EARG);
+        assert_int_equal(by_dataset_document_at(data, 5, NULL, NULL, NULL, NULL), BY_OK);
+        assert_int_equal(by_dataset_read(data, 1003, 0, tokens, NULL), BY_OK);
+        assert_int_equal(by_dataset_read(data, 1000, 4, tokens, &error), BY_EARG);
+        assert_int_equal(by_dataset_read(data, UINT64_MAX, SIZE_MAX, tokens, &error), BY_EARG);
+        by_dataset_close(&data);
+        by_dataset_close(&data);
+        by_dataset_close(NULL);
+    }
+}
+
+/* Writes bytes into a file of the folder, or cuts it when `bytes` is NULL. */
+static void damage(const char *folder, const char *file, size_t offset, const char *bytes, size_t n)
+{
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/%s", folder, file);
+    if (bytes == NULL) {
+        assert_int_equal(truncate(path, (off_t)offset), 0);
+        return;
+    }
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, (long)offset, SEEK_SET), 0);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* `message` has @ where the folder is named. */
+static void not_opened(void **state, bool verify, by_status status, const char *message)
+{
+    by_dataset *data = NULL;
+    by_error error = {0};
+    by_dataset_options options = {.verify = verify};
+    char expected[600];
+    const char *at = strchr(message, '@');
+    (void)snprintf(expected, sizeof expected, "%.*s%s%s", (int)(at - message), message,
+                   (const char *)*state, at + 1);
+    assert_int_equal(by_dataset_open(&data, *state, &options, &error), status);
+    assert_string_equal(error.message, expected);
+    assert_null(data);
+}
+
+static void test_damaged_files(void **state)
+{
+    char path[128];
+    not_opened(state, false, BY_EIO, "cannot open @/manifest.json: No such file or directory");
+    /* Truncated, as by a full disk. */
+    pack(*state, 250, "u16");
+    damage(*state, "tokens-00002.npy", 128 + 198, NULL, 0);
+    not_opened(
+        state, false, BY_EFORMAT,
+        "@/tokens-00002.npy: the header promises 100 elements of 2 bytes from offset 128, but "
+        "the file has 326 bytes");
+    damage(*state, "tokens-00002.npy", 0, NULL, 0);
+    not_opened(state, false, BY_EFORMAT,
+               "@/tokens-00002.npy: not an npy file (no \\x93NUMPY at offset 0)");
+    /* Missing. */
+    pack(*state, 250, "u16");
+    (void)snprintf(path, sizeof path, "%s/tokens-00003.npy", (const char *)*state);
+    assert_int_equal(unlink(path), 0);
+    not_opened(state, false, BY_EIO, "cannot open @/tokens-00003.npy: No such file or directory");
+    /* Good npy files, but not those of the manifest. */
+    pack(*state, 250, "u16");
+    uint64_t zeros[100] = {0};
+    char hash[33];
+    write_npy(*state, "tokens-00000.npy", 2, zeros, 99, hash);
+    not_opened(state, false, BY_EFORMAT,
+               "@/tokens-00000.npy: 99 elements of 2 bytes, but the manifest says 100 of 2 bytes");
+    write_npy(*state, "tokens-00000.npy", 4, zeros, 100, hash);
+    not_opened(state, false, BY_EFORMAT,
+               "@/tokens-00000.npy: 100 elements of 4 bytes, but the manifest says 100 of 2 bytes");
+    /* One flipped bit: found by the checksum. */
+    pack(*state, 250, "u16");
+    damage(*state, "tokens-00000.npy", 128 + 20, "\x0b", 1);
+    by_dataset *data;
+    assert_int_equal(by_dataset_open(&data, *state, NULL, NULL), BY_OK);
+    by_dataset_close(&data);
+    by_error error = {0};
+    assert_int_equal(by_dataset_open(&data, *state, &(by_dataset_options){.verify = true}, &error),
+                     BY_EFORMAT);
+    assert_non_null(strstr(error.message,
+                           "/tokens-00000.npy: damaged: the 200 bytes from offset 128 "
+                           "have checksum "));
+    assert_non_null(strstr(error.message, ", but the manifest says "));
+    /* Document offsets. */
+    pack(*state, 250, "u16");
+    damage(*state, "documents.npy", 128 + 8, "\xff", 1);
+    not_opened(state, false, BY_EFORMAT,
+               "@/documents.npy: the number at offset 144 is 60, but offsets start at 0, never "
+               "decrease and end at 250, the number of tokens");
+    pack(*state, 250, "u16");
+    damage(*state, "documents.npy", 128, "\x01", 1);
+    not_opened(state, false, BY_EFORMAT,
+               "@/documents.npy: the number at offset 128 is 1, but offsets start at 0, never "
+               "decrease and end at 250, the number of tokens");
+    pack(*state, 20, "u16");
+    damage(*state, "documents.npy", 128 + 8, "\x15", 1);
+    not_opened(state, false, BY_EFORMAT,
+               "@/documents.npy: the number at offset 136 is 21, but offsets start at 0, never "
+               "decrease and end at 20, the number of tokens");
+}
+
+/* A token beyond the vocabulary never reaches a model. */
+static void test_bad_token(void **state)
+{
+    static const char *const dtypes[] = {"u16", "u32"};
+    for (size_t k = 0; k < 2; k++) {
+        by_dataset *data;
+        by_loader *loader;
+        by_batch batch;
+        by_error error = {0};
+        char expected[300];
+        size_t offset = 128 + 5 * (k == 0 ? 2 : 4);
+        pack(*state, 250, dtypes[k]);
+        damage(*state, "tokens-00002.npy", offset, "\xfa\x00", 2);
+        assert_int_equal(by_dataset_open(&data, *state, NULL, NULL), BY_OK);
+        by_loader_options options = {.context = 20, .batch = 2};
+        assert_int_equal(by_loader_open(&loader, data, &options, NULL), BY_OK);
+        (void)snprintf(expected, sizeof expected,
+                       "%s/tokens-00002.npy: damaged: token 250 at offset %zu is not below the "
+                       "vocabulary of 250; pack the data again",
+                       (const char *)*state, offset);
+        for (int i = 0; i < 2; i++) { /* tokens 0 to 80: good */
+            assert_int_equal(by_loader_next(loader, &batch, &error), BY_OK);
+        }
+        for (int i = 0; i < 3; i++) { /* token 105 is bad, now and later */
+            memset(&error, 0, sizeof error);
+            assert_int_equal(by_loader_next(loader, &batch, &error), BY_EFORMAT);
+            assert_string_equal(error.message, expected);
+            assert_true(by_loader_position(loader) == 4);
+        }
+        assert_int_equal(by_loader_seek(loader, 7, NULL), BY_OK); /* behind it */
+        assert_int_equal(by_loader_next(loader, &batch, &error), BY_OK);
+        assert_int_equal(batch.tokens[0], 140);
+        by_loader_close(&loader);
+        by_dataset_close(&data);
+    }
+}
+
+/* ---- loaders ---- */
+
+static by_loader *open_loader(const by_dataset *data, by_loader_options options)
+{
+    by_loader *loader;
+    by_error error = {0};
+    if (by_loader_open(&loader, data, &options, &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    return loader;
+}
+
+static by_batch next(by_loader *loader)
+{
+    by_batch batch;
+    by_error error = {0};
+    if (by_loader_next(loader, &batch, &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    return batch;
+}
+
+/* Copies the tokens and targets of the next batches, one behind the other. Freed with free(). */
+static int32_t *record(by_loader *loader, size_t batches, size_t batch_tokens)
+{
+    int32_t *all = malloc(batches * 2 * batch_tokens * sizeof *all);
+    assert_non_null(all);
+    for (size_t i = 0; i < batches; i++) {
+        by_batch b = next(loader);
+        assert_int_equal(b.batch * b.context, batch_tokens);
+        memcpy(all + 2 * i * batch_tokens, b.tokens, batch_tokens * sizeof *all);
+        memcpy(all + (2 * i + 1) * batch_tokens, b.targets, batch_tokens * sizeof *all);
+    }
+    return all;
+}
+
+/* Every sample is a run of the data; an epoch holds each window once; epochs are cut differently.
+ */
+static void test_epochs(void **state)
+{
+    by_dataset *data = packed(state, 1003, "u16");
+    enum { CONTEXT = 16, BATCH = 5 };
+    by_loader *loader = open_loader(
+        data, (by_loader_options){.context = CONTEXT, .batch = BATCH, .seed = 3, .shuffle = true});
+    uint64_t windows = by_loader_epoch_samples(loader);
+    assert_int_equal(windows, (1003 - CONTEXT) / CONTEXT);
+    uint8_t *seen = calloc(1003, 1);
+    assert_non_null(seen);
+    uint64_t phases[4] = {0};
+    uint64_t in_order = 0;
+    int32_t last = -1;
+    uint64_t sample = 0;
+    while (sample < 4 * windows) {
+        by_batch b = next(loader);
+        assert_int_equal(b.batch, BATCH);
+        assert_true(b.first_sample == sample);
+        assert_int_equal(b.valid_targets, BATCH * CONTEXT);
+        assert_int_equal(b.global_targets, BATCH * CONTEXT);
+        for (size_t row = 0; row < BATCH && sample < 4 * windows; row++, sample++) {
+            const int32_t *tokens = b.tokens + row * CONTEXT;
+            uint64_t epoch = sample / windows;
+            if (sample % windows == 0) {
+                memset(seen, 0, 1003);
+                phases[epoch] = (uint64_t)tokens[0] % CONTEXT;
+            }
+            assert_true((uint64_t)tokens[0] % CONTEXT == phases[epoch]);
+            assert_int_equal(seen[tokens[0]], 0);
+            seen[tokens[0]] = 1;
+            in_order += tokens[0] == last + CONTEXT;
+            last = tokens[0];
+            for (int32_t i = 0; i < CONTEXT; i++) {
+                assert_int_equal(tokens[i], tokens[0] + i); /* token k of the data is k */
+                assert_int_equal(b.targets[row * CONTEXT + (size_t)i], tokens[0] + i + 1);
+            }
+        }
+    }
+    assert_true(phases[0] != phases[1] || phases[1] != phases[2] || phases[2] != phases[3]);
+    assert_true(in_order < 24); /* of 244; 4 are expected */
+    free(seen);
+    by_loader_close(&loader);
+    by_dataset_close(&data);
+}
+
+/* Opened or sought anywhere, with any depth of prefetch, the stream is the same. */
+static void test_resume(void **state)
+{
+    by_dataset *data = packed(state, 1003, "u32");
+    by_loader_options options = {.context = 8, .batch = 3, .seed = 11, .shuffle = true};
+    enum { BATCHES = 120, TOKENS = 24 };
+    by_loader *loader = open_loader(data, options);
+    int32_t *all = record(loader, BATCHES, TOKENS);
+    assert_true(by_loader_position(loader) == 3 * BATCHES);
+    for (uint64_t at = 0; at < BATCHES - 3; at += 7) {
+        options.start = 3 * at;
+        options.prefetch = 1 + at % 5;
+        by_loader *again = open_loader(data, options);
+        assert_true(by_loader_position(again) == 3 * at);
+        int32_t *part = record(again, 3, TOKENS);
+        assert_memory_equal(part, all + 2 * at * TOKENS, 3 * 2 * TOKENS * sizeof *part);
+        free(part);
+        uint64_t other = (at * 31) % (BATCHES - 3);
+        assert_int_equal(by_loader_seek(again, 3 * other, NULL), BY_OK);
+        assert_true(by_loader_position(again) == 3 * other);
+        part = record(again, 3, TOKENS);
+        assert_memory_equal(part, all + 2 * other * TOKENS, 3 * 2 * TOKENS * sizeof *part);
+        assert_true(by_loader_position(again) == 3 * other + 9);
+        free(part);
+        by_loader_close(&again);
+    }
+    /* Another batch size cuts the same stream of samples; another seed gives another stream. */
+    options = (by_loader_options){.context = 8, .batch = 9, .seed = 11, .shuffle = true};
+    by_loader *wide = open_loader(data, options);
+    by_batch b = next(wide);
+    for (size_t i = 0; i < 3; i++) {
+        assert_memory_equal(b.tokens + i * TOKENS, all + 2 * i * TOKENS, TOKENS * sizeof *all);
+    }
+    options.seed = 12;
+    by_loader *other = open_loader(data, options);
+    by_batch c = next(other);
+    assert_memory_not_equal(b.tokens, c.tokens, 3 * TOKENS * sizeof *all);
+    by_loader_close(&other);
+    by_loader_close(&wide);
+    by_loader_close(&loader);
+    free(all);
+    by_dataset_close(&data);
+}
+
+/* The parts of the ranks, one behind the other, are the global batch. */
+static void test_ranks(void **state)
+{
+    by_dataset *data = packed(state, 1003, "u16");
+    for (int shuffle = 0; shuffle < 2; shuffle++) {
+        by_loader_options options = {.context = 10, .batch = 7, .seed = 5, .shuffle = shuffle == 1};
+        static const size_t cuts[] = {0, 2, 3, 7};
+        by_loader *ranks[3];
+        by_loader *whole = open_loader(data, options);
+        for (size_t r = 0; r < 3; r++) {
+            options.first = cuts[r];
+            options.count = r == 2 ? 0 : cuts[r + 1] - cuts[r]; /* 0: the rest */
+            ranks[r] = open_loader(data, options);
+        }
+        for (size_t step = 0; step < 15; step++) { /* 105 samples: beyond the pass of 101 */
+            uint64_t targets = 0;
+            by_batch all = next(whole);
+            for (size_t r = 0; r < 3; r++) {
+                by_batch part = next(ranks[r]);
+                assert_int_equal(part.batch, cuts[r + 1] - cuts[r]);
+                assert_true(part.first_sample == all.first_sample + cuts[r]);
+                assert_memory_equal(part.tokens, all.tokens + cuts[r] * 10, part.batch * 40);
+                assert_memory_equal(part.targets, all.targets + cuts[r] * 10, part.batch * 40);
+                assert_true(part.global_targets == all.valid_targets);
+                targets += part.valid_targets;
+            }
+            assert_true(targets == all.valid_targets);
+            assert_true(all.global_targets == all.valid_targets);
+        }
+        for (size_t r = 0; r < 3; r++) {
+            assert_int_equal(next(ranks[r]).batch == 0, shuffle == 0);
+            by_loader_close(&ranks[r]);
+        }
+        by_loader_close(&whole);
+    }
+    by_dataset_close(&data);
+}
+
+/* A pass in order has each token but the first as a target exactly once, and then ends. */
+static void check_pass(const by_dataset *data, size_t context, size_t batch)
+{
+    uint64_t total = by_dataset_tokens(data);
+    by_loader *loader =
+        open_loader(data, (by_loader_options){.context = context, .batch = batch, .seed = 1});
+    uint64_t windows = (total - 1 + context - 1) / context;
+    assert_true(by_loader_epoch_samples(loader) == windows);
+    for (int pass = 0; pass < 2; pass++) {
+        int32_t expected = 1;
+        uint64_t batches = 0;
+        by_batch b;
+        for (b = next(loader); b.batch > 0; b = next(loader), batches++) {
+            uint64_t valid = 0;
+            for (size_t i = 0; i < b.batch * context; i++) {
+                if ((uint64_t)expected < total) {
+                    assert_int_equal(b.tokens[i], expected - 1);
+                    assert_int_equal(b.targets[i], expected);
+                    expected++;
+                    valid++;
+                } else {
+                    assert_int_equal(b.tokens[i], 0);
+                    assert_int_equal(b.targets[i], -1);
+                }
+            }
+            assert_true(b.valid_targets == valid);
+            assert_true(b.global_targets == valid);
+        }
+        assert_true((uint64_t)expected == total);
+        assert_true(batches == (windows + batch - 1) / batch);
+        assert_null(b.tokens);
+        assert_null(b.targets);
+        b = next(loader); /* the end stays the end */
+        assert_int_equal(b.batch, 0);
+        assert_int_equal(by_loader_seek(loader, 0, NULL), BY_OK);
+    }
+    by_loader_close(&loader);
+}
+
+static void test_pass(void **state)
+{
+    by_dataset *data = packed(state, 203, "u16");
+    static const size_t shapes[][2] = {{1, 1},  {7, 3},   {101, 2}, {202, 1}, {203, 1},
+                                       {64, 4}, {500, 3}, {201, 1}, {2, 300}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(shapes); i++) {
+        check_pass(data, shapes[i][0], shapes[i][1]);
+    }
+    by_dataset_close(&data);
+    data = packed(state, 2, "u16");
+    check_pass(data, 4, 2);
+    by_dataset_close(&data);
+}
+
+static void test_short_data(void **state)
+{
+    by_loader *loader = NULL;
+    by_error error;
+    char expected[300];
+    by_dataset *data = packed(state, 9, "u16");
+    by_loader_options options = {.context = 9, .batch = 1, .shuffle = true};
+    assert_int_equal(by_loader_open(&loader, data, &options, &error), BY_EARG);
+    (void)snprintf(expected, sizeof expected,
+                   "%s: 9 tokens are too few for a context of 9, which needs 10; give more text or "
+                   "lower model.context to 8",
+                   (const char *)*state);
+    assert_string_equal(error.message, expected);
+    assert_null(loader);
+    /* From context + 1 tokens on there is one window, and only where it fits. */
+    for (size_t context = 4; context <= 8; context++) {
+        options.context = context;
+        loader = open_loader(data, options);
+        assert_int_equal(by_loader_epoch_samples(loader), 1);
+        uint64_t starts = 0;
+        for (int i = 0; i < 64; i++) {
+            by_batch b = next(loader);
+            assert_true(b.tokens[0] >= 0 && (size_t)b.targets[context - 1] < 9);
+            starts |= (uint64_t)1 << b.tokens[0];
+        }
+        uint64_t slack = 8 - context < context - 1 ? 8 - context : context - 1;
+        assert_true(starts == ((uint64_t)2 << slack) - 1); /* all places were used */
+        by_loader_close(&loader);
+    }
+    by_dataset_close(&data);
+
+    data = packed(state, 1, "u16");
+    options = (by_loader_options){.context = 4, .batch = 1};
+    assert_int_equal(by_loader_open(&loader, data, &options, &error), BY_EARG);
+    (void)snprintf(
+        expected, sizeof expected,
+        "%s: 1 tokens are too few to evaluate on: a target needs a token before it; hold "
+        "out more text (data.valid_fraction)",
+        (const char *)*state);
+    assert_string_equal(error.message, expected);
+    by_dataset_close(&data);
+}
+
+static void test_options(void **state)
+{
+    by_dataset *data = packed(state, 100, "u16");
+    static const struct {
+        by_loader_options options;
+        by_status status;
+        const char *message;
+    } cases[] = {
+        {{.context = 0, .batch = 1},
+         BY_EARG,
+         "loader: context 0 and batch 1 must be from 1 to 2^30"},
+        {{.context = 4, .batch = SIZE_MAX},
+         BY_EARG,
+         "loader: context 4 and batch 18446744073709551615 must be from 1 to 2^30"},
+        {{.context = 4, .batch = 4, .first = 3, .count = 2},
+         BY_EARG,
+         "loader: samples 3 to 5 are not within the batch of 4"},
+        {{.context = 4, .batch = 4, .first = 4},
+         BY_EARG,
+         "loader: samples 4 to 4 are not within the batch of 4"},
+        {{.context = 4, .batch = 4, .count = SIZE_MAX, .first = 1},
+         BY_EARG,
+         "loader: samples 1 to 18446744073709551615 are not within the batch of 4"},
+        {{.context = 4, .batch = 4, .prefetch = SIZE_MAX},
+         BY_EARG,
+         "loader: prefetch 18446744073709551615 is more than 65536"},
+        {{.context = 4, .batch = 4, .start = UINT64_MAX},
+         BY_EARG,
+         "loader: start 18446744073709551615 is more than 2^62"},
+        {{.context = (size_t)1 << 30, .batch = (size_t)1 << 30, .prefetch = 60000},
+         BY_EMEMORY,
+         "size overflow: 60001 batches of 1073741824 x 1073741824 tokens"},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        by_loader *loader = NULL;
+        by_error error = {0};
+        assert_int_equal(by_loader_open(&loader, data, &cases[i].options, &error), cases[i].status);
+        assert_string_equal(error.message, cases[i].message);
+        assert_null(loader);
+    }
+    by_loader *loader = open_loader(data, (by_loader_options){.context = 4, .batch = 2});
+    assert_int_equal(by_loader_seek(loader, UINT64_MAX, NULL), BY_EARG);
+    assert_int_equal(next(loader).tokens[1], 1);
+    /* A place behind the end of a pass is its end. */
+    assert_int_equal(by_loader_seek(loader, (uint64_t)1 << 62, NULL), BY_OK);
+    assert_int_equal(next(loader).batch, 0);
+    by_loader_close(&loader);
+    by_loader_close(&loader);
+    by_loader_close(NULL);
+    by_dataset_close(&data);
+}
+
+static void test_statistics(void **state)
+{
+    by_dataset *data = packed(state, 500, "u16");
+    by_loader *loader = open_loader(
+        data, (by_loader_options){.context = 8, .batch = 2, .shuffle = true, .prefetch = 3});
+    by_loader_statistics s;
+    for (int i = 0; i < 50; i++) {
+        (void)next(loader);
+    }
+    by_loader_stats(loader, &s);
+    assert_int_equal(s.batches, 50);
+    assert_true(s.waits <= 50);
+    assert_true((s.waits == 0) == (s.wait_seconds == 0.0));
+    assert_true(s.fill_seconds > 0.0);
+    by_loader_close(&loader);
+    by_dataset_close(&data);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_dataset, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_damaged_files, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_bad_token, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_epochs, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_resume, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_ranks, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_pass, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_short_data, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_options, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_statistics, make_folder, drop_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
