@@ -43,7 +43,7 @@ typedef struct by__call {
     by_attrs attrs;
     int input_count; /* as written in the table of op.h; CLIP_SCALE alone may exceed BY__MAX_INPUTS */
     int output_count;
-    const by__tensor *in;
+    const by__tensor *in; /* at least BY__MAX_INPUTS entries; absent ones behind input_count */
     by__tensor out[BY_MAX_OUTPUTS];
     void *work;        /* work_bytes of scratch memory, 64-byte aligned, shared by all calls */
     size_t work_bytes; /* set by prepare */

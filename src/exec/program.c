@@ -45,6 +45,12 @@ static by__tensor describe(const by_graph *graph, by_value value)
     return tensor;
 }
 
+/* Operands that a kernel may look at: its inputs, or as many as any op has by name. */
+static int operand_slots(const by__node *node)
+{
+    return node->input_count > BY__MAX_INPUTS ? node->input_count : BY__MAX_INPUTS;
+}
+
 /* Chooses and prepares the kernel of node n. */
 static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by__isa isa, by_error *error)
 {
@@ -52,8 +58,8 @@ static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by__isa i
     by__call *call = &p->calls[n];
     *call = (by__call){.op = node->op, .attrs = node->attrs, .input_count = node->input_count,
                        .output_count = node->output_count, .in = in, .threads = p->threads};
-    for (int i = 0; i < node->input_count; i++) {
-        in[i] = describe(p->graph, node->in[i]);
+    for (int i = 0; i < operand_slots(node); i++) {
+        in[i] = describe(p->graph, i < node->input_count ? node->in[i] : BY_NONE);
     }
     for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
         call->out[i] = describe(p->graph, i < node->output_count ? node->out[i] : BY_NONE);
@@ -132,7 +138,7 @@ static by_status compile(by_program *p, by_error *error)
     BY_TRY(by__pass_memory(&p->plan, graph, error));
     BY_TRY(by__cpu_isa(&isa, error));
     for (size_t n = 0; n < graph->node_count; n++) {
-        operand_count += (size_t)graph->nodes[n].input_count;
+        operand_count += (size_t)operand_slots(&graph->nodes[n]);
     }
     BY_TRY(by__alloc((void **)&p->calls, graph->node_count, sizeof *p->calls, "program", error));
     BY_TRY(by__alloc((void **)&p->kernels, graph->node_count, sizeof(void *), "program", error));
@@ -144,7 +150,7 @@ static by_status compile(by_program *p, by_error *error)
     by__tensor *in = p->operands;
     for (size_t n = 0; n < graph->node_count; n++) {
         BY_TRY(prepare_call(p, n, in, isa, error));
-        in += graph->nodes[n].input_count;
+        in += operand_slots(&graph->nodes[n]);
     }
     collect_checks(p);
     measure_liveness(p);
@@ -269,7 +275,7 @@ static by_status resolve(by_program *p, by_error *error)
             return by_error_set(error, BY_ESTATE, "run: the program has no workspace yet");
         }
         p->calls[n].work = p->workspace;
-        in += node->input_count;
+        in += operand_slots(node);
     }
     p->stale = false;
     return BY_OK;
