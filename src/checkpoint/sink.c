@@ -9,9 +9,13 @@
 
 #include "checkpoint/storage.h"
 
+/* Large files go past the page cache (O_DIRECT): filling it costs more than the disk on many virtual
+ * machines, and it would push out the training data. Everything is gathered in one aligned buffer,
+ * which is also the piece that is hashed while the processor's cache holds it. */
 enum {
-    buffer_bytes = 1 << 20, /* small tensors are gathered up to this much */
-    piece_bytes = 4 << 20   /* large ones are hashed and written in pieces that the cache holds */
+    buffer_bytes = 4 << 20,
+    direct_from_bytes = 1 << 20, /* smaller files are not worth it */
+    direct_unit = 4096           /* offsets, lengths and addresses are multiples of this */
 };
 
 struct by__sink {
@@ -20,9 +24,12 @@ struct by__sink {
     char *path;      /* the final one */
     char *temporary; /* the one being written */
     by__hasher *hasher;
-    uint8_t *buffer;
+    uint8_t *memory; /* owns the buffer */
+    uint8_t *buffer;  /* the aligned part of it */
+    size_t capacity;
     size_t buffered;
-    uint64_t written; /* bytes given to the kernel */
+    uint64_t written; /* bytes of content given to the kernel */
+    bool direct;
 };
 
 void by__file_list_free(by__file_list *list)
@@ -66,12 +73,25 @@ static void sink_free(by__sink **sink)
         (void)close((*sink)->fd);
     }
     by__hasher_close(&(*sink)->hasher);
-    free((*sink)->buffer);
+    free((*sink)->memory);
     free((*sink)->temporary);
     free((*sink)->path);
     free((*sink)->name);
     free(*sink);
     *sink = NULL;
+}
+
+static by_status create(by__sink *sink, by_error *error)
+{
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
+    if (sink->direct) {
+        sink->fd = open(sink->temporary, flags | O_DIRECT, 0666);
+    }
+    if (sink->fd < 0) { /* small, or a file system that has only cached files */
+        sink->direct = false;
+        sink->fd = open(sink->temporary, flags, 0666);
+    }
+    return sink->fd >= 0 ? BY_OK : sink_error(sink, "create", error);
 }
 
 by_status by__sink_open(by__sink **out, const char *directory, const char *name, uint64_t size,
@@ -81,6 +101,8 @@ by_status by__sink_open(by__sink **out, const char *directory, const char *name,
     by__text temporary = {0};
     BY_TRY(by__alloc((void **)&sink, 1, sizeof *sink, "file writer", error));
     sink->fd = -1;
+    sink->direct = size >= direct_from_bytes;
+    sink->capacity = size < buffer_bytes ? by__round_up((size_t)size + 1, direct_unit) : buffer_bytes;
     sink->name = by__strdup(name);
     sink->path = by__path_join(directory, name);
     by_status status = BY_OK;
@@ -94,14 +116,14 @@ by_status by__sink_open(by__sink **out, const char *directory, const char *name,
         status = by__hasher_open(&sink->hasher, error);
     }
     if (status == BY_OK) {
-        status = by__alloc_aligned((void **)&sink->buffer, buffer_bytes, "write buffer", error);
+        status = by__alloc_aligned((void **)&sink->memory, sink->capacity + direct_unit,
+                                   "write buffer", error);
+    }
+    if (status == BY_OK) {
+        sink->buffer = sink->memory + (-(uintptr_t)sink->memory & (direct_unit - 1));
+        status = create(sink, error);
     }
     if (status != BY_OK) {
-        goto fail;
-    }
-    sink->fd = open(sink->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (sink->fd < 0) {
-        status = sink_error(sink, "create", error);
         goto fail;
     }
     status = reserve(sink, size, error);
@@ -116,12 +138,34 @@ fail:
     return status;
 }
 
-static by_status write_out(by__sink *sink, const uint8_t *data, size_t n, by_error *error)
+/* From here on through the page cache: for what is not aligned, or a device that refuses. */
+static bool stop_direct(by__sink *sink)
 {
-    uint64_t start = sink->written;
+    int flags = sink->direct ? fcntl(sink->fd, F_GETFL) : -1;
+    if (flags < 0 || fcntl(sink->fd, F_SETFL, flags & ~O_DIRECT) != 0) {
+        return false;
+    }
+    sink->direct = false;
+    return true;
+}
+
+/* Hashes and writes the buffer. A direct write is padded to whole units; only the last one needs
+ * that, and commit cuts the padding off. */
+static by_status flush(by__sink *sink, by_error *error)
+{
+    size_t n = sink->buffered;
+    const uint8_t *data = sink->buffer;
+    by__hasher_add(sink->hasher, sink->buffer, n);
+    sink->written += n;
+    sink->buffered = 0;
+    if (sink->direct) {
+        size_t padded = by__round_up(n, direct_unit);
+        memset(sink->buffer + n, 0, padded - n);
+        n = padded;
+    }
     while (n > 0) {
         ssize_t done = write(sink->fd, data, n);
-        if (done < 0 && errno == EINTR) {
+        if (done < 0 && (errno == EINTR || (errno == EINVAL && stop_direct(sink)))) {
             continue;
         }
         if (done <= 0) {
@@ -130,43 +174,23 @@ static by_status write_out(by__sink *sink, const uint8_t *data, size_t n, by_err
         }
         data += done;
         n -= (size_t)done;
-        sink->written += (uint64_t)done;
     }
-    /* Starts the disk on these pages while the next piece is hashed and copied; a hint only, fsync
-     * at the end is what counts. */
-    (void)sync_file_range(sink->fd, (off_t)start, (off_t)(sink->written - start),
-                          SYNC_FILE_RANGE_WRITE);
     return BY_OK;
-}
-
-static by_status flush(by__sink *sink, by_error *error)
-{
-    size_t n = sink->buffered;
-    sink->buffered = 0;
-    by__hasher_add(sink->hasher, sink->buffer, n);
-    return write_out(sink, sink->buffer, n, error);
 }
 
 by_status by__sink_add(by__sink *sink, const void *data, size_t n, by_error *error)
 {
     const uint8_t *bytes = data;
-    if (n == 0) {
-        return BY_OK;
-    }
-    if (n > buffer_bytes - sink->buffered) {
-        BY_TRY(flush(sink, error));
-    }
-    if (n <= buffer_bytes) {
-        memcpy(sink->buffer + sink->buffered, bytes, n);
-        sink->buffered += n;
-        return BY_OK;
-    }
     while (n > 0) {
-        size_t piece = n < piece_bytes ? n : piece_bytes;
-        by__hasher_add(sink->hasher, bytes, piece);
-        BY_TRY(write_out(sink, bytes, piece, error));
+        size_t room = sink->capacity - sink->buffered;
+        size_t piece = n < room ? n : room;
+        memcpy(sink->buffer + sink->buffered, bytes, piece);
+        sink->buffered += piece;
         bytes += piece;
         n -= piece;
+        if (sink->buffered == sink->capacity) {
+            BY_TRY(flush(sink, error));
+        }
     }
     return BY_OK;
 }
@@ -187,7 +211,7 @@ by_status by__sink_commit(by__sink **sink, by__file_list *written, by_error *err
 {
     by__sink *s = *sink;
     by_status status = flush(s, error);
-    /* What was reserved beyond the content must not become part of the file. */
+    /* Neither padding nor what was reserved beyond the content is part of the file. */
     if (status == BY_OK && ftruncate(s->fd, (off_t)s->written) != 0) {
         status = sink_error(s, "truncate", error);
     }
