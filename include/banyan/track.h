@@ -1,0 +1,147 @@
+/* Tracking of runs: the events file, the environment's fingerprint, the registry of runs, charts.
+ *
+ * A run directory holds `events.jsonl` (one JSON object a line) and `run.json` (what the run is and
+ * how far it came). The registry, RUNS/registry.sqlite, indexes the run directories in RUNS and is
+ * made anew from them when it is lost.
+ */
+#ifndef BANYAN_TRACK_H
+#define BANYAN_TRACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "banyan/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- events ---- */
+
+typedef struct by_events by_events;
+
+/* Opens an events file for appending and makes it if missing. A last line that a crash cut short
+ * is removed. */
+BY_API by_status by_events_open(by_events **out, const char *path, by_error *error);
+BY_API void by_events_close(by_events **events);
+/* One event: begin, any number of values, end. `event` says what it is ("train", "eval", ...).
+ * Numbers read back as the same double; nan, inf and -inf are written as strings. Problems of
+ * memory are reported by by_events_end. */
+BY_API void by_events_begin(by_events *events, const char *event, uint64_t step);
+BY_API void by_events_number(by_events *events, const char *key, double value);
+BY_API void by_events_integer(by_events *events, const char *key, int64_t value);
+BY_API void by_events_string(by_events *events, const char *key, const char *value);
+/* Adds "time" (seconds since 1970) and hands the whole line to the kernel in one write. On an error
+ * (full disk) the file holds no part of the line. */
+BY_API by_status by_events_end(by_events *events, by_error *error);
+
+/* Drops the events behind `step` and a last line cut short, atomically, so that a run which goes on
+ * from that step leaves the events of a run that was never interrupted (apart from times). A file
+ * that does not exist is fine. It must not be open. BY_EFORMAT names a line that is not an event. */
+BY_API by_status by_events_rewind(const char *path, uint64_t step, by_error *error);
+
+/* Values of one key over steps. */
+typedef struct by_series {
+    uint64_t *steps;
+    double *values;
+    size_t count;
+} by_series;
+
+/* Reads key `key` of all events called `event` (NULL: of all) from an events file, or from the
+ * events.jsonl of a run directory, in file order. Events without the key, or whose value is not a
+ * number, are passed over, and so is a last line cut short; any other line that is not an event is
+ * BY_EFORMAT with its number. The caller releases `out` with by_series_free. */
+BY_API by_status by_events_read(by_series *out, const char *path, const char *event, const char *key,
+                                by_error *error);
+BY_API void by_series_free(by_series *series);
+
+/* ---- environment ---- */
+
+typedef struct by_library_version {
+    const char *name;
+    const char *version;
+} by_library_version;
+
+/* What a result depends on besides config, data and seed, as JSON text: banyan's version, host, CPU
+ * model, instruction sets, cores (and those this process may use), memory, kernel, system, compiler,
+ * time, and the library versions given. Unknown facts are empty. Freed with free(). */
+BY_API by_status by_environment_json(char **out, const by_library_version *libraries, size_t count,
+                                     by_error *error);
+
+/* ---- the registry of runs ---- */
+
+/* A run as run.json and the registry hold it. Strings are the caller's on the way in and owned by
+ * the list on the way out. NULL counts as "". */
+typedef struct by_run_record {
+    const char *name;        /* the directory's name below RUNS: its key */
+    const char *path;        /* filled by the registry: RUNS/NAME */
+    const char *config_hash;
+    const char *started;     /* UTC, "2026-01-31T23:59:59Z" */
+    const char *updated;     /* filled by the registry when "" */
+    const char *status;      /* "running", "done", "stopped", "failed" */
+    uint64_t step;           /* steps done */
+    uint64_t steps;          /* steps wanted */
+    double best_loss;        /* NaN when there is none yet */
+} by_run_record;
+
+typedef struct by_registry by_registry;
+
+/* Opens RUNS/registry.sqlite, made from the run directories in RUNS when it is missing or damaged
+ * (the damaged file is kept as registry.sqlite.broken). Any number of processes may use it at once. */
+BY_API by_status by_registry_open(by_registry **out, const char *runs, by_error *error);
+BY_API void by_registry_close(by_registry **registry);
+/* Writes RUNS/NAME/run.json (the directory exists) and the registry's row. It syncs the file: for
+ * the start, saves and the end of a run, not for each step. */
+BY_API by_status by_registry_update(by_registry *registry, const by_run_record *run,
+                                    by_error *error);
+/* Forgets all rows and reads the run directories again. A directory whose run.json cannot be read
+ * is listed with status "unreadable". */
+BY_API by_status by_registry_rebuild(by_registry *registry, by_error *error);
+
+/* Which runs: those whose name contains `name`, with that status; NULL or "" for any. */
+typedef struct by_run_query {
+    const char *name;
+    const char *status;
+} by_run_query;
+
+typedef struct by_run_list {
+    by_run_record *items; /* most recently updated first */
+    size_t count;
+} by_run_list;
+
+/* `query` may be NULL for all. Released with by_run_list_free. */
+BY_API by_status by_registry_list(by_registry *registry, const by_run_query *query, by_run_list *out,
+                                  by_error *error);
+BY_API void by_run_list_free(by_run_list *list);
+
+/* ---- charts ---- */
+
+typedef struct by_plot_series {
+    const char *name; /* NULL or "": no entry in the legend */
+    const double *x;
+    const double *y; /* points that are not finite (or not positive, with log_y) break the line */
+    size_t count;
+    double smooth; /* 0: the line as it is; 0 < s < 1: a thin raw line under an exponential moving
+                      average with weight s on the past (0.9: over about 10 points) */
+} by_plot_series;
+
+typedef struct by_plot_options {
+    const char *title; /* each text may be NULL */
+    const char *x_label;
+    const char *y_label;
+    bool log_y;
+    int width; /* pixels, or points for SVG; 0: 1200 x 720; 200 to 10000 */
+    int height;
+    const by_plot_series *series;
+    size_t series_count;
+} by_plot_options;
+
+/* Draws a line chart to `path`, which ends in .png or .svg, written atomically. Works without any
+ * installed font (a built-in one is used then). BY_EARG names what is wrong with the options. */
+BY_API by_status by_plot_write(const by_plot_options *options, const char *path, by_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

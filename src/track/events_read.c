@@ -1,0 +1,157 @@
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "track/track.h"
+
+/* One line after the other of an events file. */
+typedef struct cursor {
+    const char *path;
+    const char *next;
+    const char *end;
+    size_t number; /* of the line in hand, from 1 */
+    const char *line;
+    size_t length; /* with its newline */
+    json_t *event;
+    uint64_t step;
+} cursor;
+
+/* Parses the next whole line; *more is false at the end, where a line without a newline counts as
+ * cut short. */
+static by_status advance(cursor *at, bool *more, by_error *error)
+{
+    json_decref(at->event);
+    at->event = NULL;
+    size_t left = (size_t)(at->end - at->next);
+    const char *newline = left == 0 ? NULL : memchr(at->next, '\n', left);
+    *more = newline != NULL;
+    if (!*more) {
+        return BY_OK;
+    }
+    json_error_t json_error;
+    at->number++;
+    at->line = at->next;
+    at->length = (size_t)(newline + 1 - at->next);
+    at->next = newline + 1;
+    at->event = json_loadb(at->line, at->length - 1, 0, &json_error);
+    const json_t *step = json_object_get(at->event, "step");
+    if (!json_is_integer(step) || json_integer_value(step) < 0) {
+        json_decref(at->event);
+        at->event = NULL;
+        return by_error_set(error, BY_EFORMAT,
+                            "%s:%zu: expected a JSON object with a \"step\"; remove the line to go on",
+                            at->path, at->number);
+    }
+    at->step = (uint64_t)json_integer_value(step);
+    return BY_OK;
+}
+
+by_status by__events_filter(by__text *out, const char *path, const char *text, size_t length,
+                            uint64_t step, by_error *error)
+{
+    cursor at = {.path = path, .next = text, .end = text + length};
+    bool more;
+    for (;;) {
+        BY_TRY(advance(&at, &more, error));
+        if (!more) {
+            return BY_OK;
+        }
+        if (at.step <= step) {
+            by__text_add_bytes(out, at.line, at.length);
+        }
+    }
+}
+
+by_status by_events_rewind(const char *path, uint64_t step, by_error *error)
+{
+    by__map map;
+    by__text kept = {0};
+    if (!by__path_exists(path)) {
+        return BY_OK;
+    }
+    BY_TRY(by__map_open(&map, path, error));
+    const char *text = map.size == 0 ? "" : (const char *)map.data;
+    by_status status = by__events_filter(&kept, path, text, map.size, step, error);
+    if (status == BY_OK && kept.failed) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: events of %s", path);
+    }
+    if (status == BY_OK && kept.length != map.size) {
+        status = by__file_write(path, kept.length == 0 ? "" : kept.data, kept.length, error);
+    }
+    by__text_free(&kept);
+    by__map_close(&map);
+    return status;
+}
+
+static bool number_of(double *out, const json_t *value)
+{
+    if (json_is_string(value)) {
+        const char *text = json_string_value(value);
+        return (strcmp(text, "nan") == 0 || strcmp(text, "inf") == 0 || strcmp(text, "-inf") == 0) &&
+               by__parse_f64(text, out);
+    }
+    *out = json_number_value(value);
+    return json_is_number(value);
+}
+
+by_status by__events_series(by_series *out, const char *path, const char *text, size_t length,
+                            const char *event, const char *key, by_error *error)
+{
+    cursor at = {.path = path, .next = text, .end = text + length};
+    by_series series = {0};
+    size_t step_capacity = 0;
+    size_t value_capacity = 0;
+    by_status status;
+    bool more;
+    while ((status = advance(&at, &more, error)) == BY_OK && more) {
+        const char *name = json_string_value(json_object_get(at.event, "event"));
+        double value;
+        if ((event != NULL && (name == NULL || strcmp(name, event) != 0)) ||
+            !number_of(&value, json_object_get(at.event, key))) {
+            continue;
+        }
+        status = by__reserve((void **)&series.steps, &step_capacity, series.count + 1,
+                             sizeof *series.steps, error);
+        if (status == BY_OK) {
+            status = by__reserve((void **)&series.values, &value_capacity, series.count + 1,
+                                 sizeof *series.values, error);
+        }
+        if (status != BY_OK) {
+            break;
+        }
+        series.steps[series.count] = at.step;
+        series.values[series.count++] = value;
+    }
+    json_decref(at.event);
+    if (status != BY_OK) {
+        by_series_free(&series);
+        return status;
+    }
+    *out = series;
+    return BY_OK;
+}
+
+by_status by_events_read(by_series *out, const char *path, const char *event, const char *key,
+                         by_error *error)
+{
+    by__map map;
+    char *file = by__path_is_dir(path) ? by__path_join(path, "events.jsonl") : by__strdup(path);
+    if (file == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    by_status status = by__map_open(&map, file, error);
+    if (status == BY_OK) {
+        const char *text = map.size == 0 ? "" : (const char *)map.data;
+        status = by__events_series(out, file, text, map.size, event, key, error);
+        by__map_close(&map);
+    }
+    free(file);
+    return status;
+}
+
+void by_series_free(by_series *series)
+{
+    free(series->steps);
+    free(series->values);
+    *series = (by_series){0};
+}

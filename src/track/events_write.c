@@ -1,0 +1,146 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "track/track.h"
+
+struct by_events {
+    int fd;
+    char *path;
+    by__text line; /* kept from event to event, so that it stops growing */
+};
+
+/* Removes what stands behind the last newline: the next event must begin on a line of its own. */
+static by_status drop_torn_line(int fd, const char *path, by_error *error)
+{
+    char block[4096];
+    off_t end = lseek(fd, 0, SEEK_END);
+    off_t keep = 0;
+    for (off_t at = end; at > 0 && keep == 0;) {
+        size_t n = at < (off_t)sizeof block ? (size_t)at : sizeof block;
+        if (pread(fd, block, n, at - (off_t)n) != (ssize_t)n) {
+            return by_error_set(error, BY_EIO, "cannot read %s: %s", path, strerror(errno));
+        }
+        const char *newline = memrchr(block, '\n', n);
+        if (newline != NULL) {
+            keep = at - (off_t)n + (newline - block) + 1;
+        }
+        at -= (off_t)n;
+    }
+    if (end < 0 || (keep != end && ftruncate(fd, keep) != 0)) {
+        return by_error_set(error, BY_EIO, "cannot truncate %s: %s", path, strerror(errno));
+    }
+    return BY_OK;
+}
+
+by_status by_events_open(by_events **out, const char *path, by_error *error)
+{
+    by_events *events;
+    BY_TRY(by__alloc((void **)&events, 1, sizeof *events, "events", error));
+    by_status status = BY_OK;
+    events->path = by__strdup(path);
+    events->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (events->path == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: path");
+    } else if (events->fd < 0) {
+        status = by_error_set(error, BY_EIO, "cannot open %s: %s", path, strerror(errno));
+    } else {
+        status = drop_torn_line(events->fd, path, error);
+    }
+    if (status != BY_OK) {
+        by_events_close(&events);
+        return status;
+    }
+    *out = events;
+    return BY_OK;
+}
+
+void by_events_close(by_events **events)
+{
+    if (*events != NULL) {
+        if ((*events)->fd >= 0) {
+            (void)close((*events)->fd);
+        }
+        by__text_free(&(*events)->line);
+        free((*events)->path);
+        free(*events);
+        *events = NULL;
+    }
+}
+
+static void add_key(by_events *events, const char *key)
+{
+    by__text_add(&events->line, ",");
+    by__text_json(&events->line, key, strlen(key));
+    by__text_add(&events->line, ":");
+}
+
+void by_events_begin(by_events *events, const char *event, uint64_t step)
+{
+    events->line.length = 0;
+    by__text_add(&events->line, "{\"event\":");
+    by__text_json(&events->line, event, strlen(event));
+    by__text_format(&events->line, ",\"step\":%" PRIu64, step);
+}
+
+void by_events_number(by_events *events, const char *key, double value)
+{
+    char number[32];
+    const char *quote = isfinite(value) ? "" : "\"";
+    by__format_f64(number, value);
+    add_key(events, key);
+    by__text_add(&events->line, quote);
+    by__text_add(&events->line, number);
+    by__text_add(&events->line, quote);
+}
+
+void by_events_integer(by_events *events, const char *key, int64_t value)
+{
+    add_key(events, key);
+    by__text_format(&events->line, "%" PRId64, value);
+}
+
+void by_events_string(by_events *events, const char *key, const char *value)
+{
+    add_key(events, key);
+    by__text_json(&events->line, value, strlen(value));
+}
+
+by_status by_events_end(by_events *events, by_error *error)
+{
+    struct timespec now;
+    struct stat info;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    by__text_format(&events->line, ",\"time\":%lld.%03ld}\n", (long long)now.tv_sec,
+                    now.tv_nsec / 1000000);
+    if (events->line.failed) {
+        by__text_free(&events->line);
+        return by_error_set(error, BY_EMEMORY, "out of memory: an event of %s", events->path);
+    }
+    if (fstat(events->fd, &info) != 0) {
+        return by_error_set(error, BY_EIO, "cannot stat %s: %s", events->path, strerror(errno));
+    }
+    const char *data = events->line.data;
+    size_t left = events->line.length;
+    while (left > 0) {
+        ssize_t n = write(events->fd, data, left);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            by_status status = by_error_set(error, BY_EIO, "cannot write %s: %s", events->path,
+                                            strerror(errno));
+            (void)ftruncate(events->fd, info.st_size);
+            return status;
+        }
+        data += n;
+        left -= (size_t)n;
+    }
+    return BY_OK;
+}

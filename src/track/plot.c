@@ -1,0 +1,465 @@
+/* Line charts with cairo's toy text API: it asks for a sans-serif font and falls back to one that is
+ * built into cairo. All lengths are in units of `unit`, so that a chart looks alike at any size. */
+#include <cairo-svg.h>
+#include <cairo.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "track/track.h"
+
+enum { max_ticks = 64, max_dots = 40, default_width = 1200, default_height = 720 };
+
+/* Beyond this, differences of values overflow. */
+static const double largest = 1e300;
+
+typedef struct color {
+    double r, g, b;
+} color;
+
+static const color ink = {0.12, 0.16, 0.20};
+static const color muted = {0.36, 0.41, 0.47};
+static const color axis_color = {0.62, 0.67, 0.72};
+static const color grid_color = {0.90, 0.92, 0.94};
+
+/* Told apart also by most colour-blind readers, and by their lightness on a grey print. */
+static const color palette[] = {
+    {0.11, 0.42, 0.75}, {0.88, 0.44, 0.07}, {0.13, 0.59, 0.42}, {0.75, 0.22, 0.45},
+    {0.45, 0.36, 0.74}, {0.78, 0.62, 0.10}, {0.16, 0.63, 0.72}, {0.42, 0.45, 0.50},
+};
+
+typedef struct axis {
+    double low, high; /* of the values; logarithms with log */
+    double start, length; /* on the page; length is negative for y, which grows upwards */
+    bool log;
+    double ticks[max_ticks];
+    size_t tick_count;
+    double step;
+} axis;
+
+typedef struct chart {
+    const by_plot_options *options;
+    cairo_t *cairo;
+    double unit; /* one pixel of the default size */
+    double width, height;
+    axis x, y;
+} chart;
+
+static void set_color(const chart *c, color k, double alpha)
+{
+    cairo_set_source_rgba(c->cairo, k.r, k.g, k.b, alpha);
+}
+
+static void set_font(const chart *c, double size, bool bold)
+{
+    cairo_select_font_face(c->cairo, "sans-serif", CAIRO_FONT_SLANT_NORMAL,
+                           bold ? CAIRO_FONT_WEIGHT_BOLD : CAIRO_FONT_WEIGHT_NORMAL);
+    cairo_set_font_size(c->cairo, size * c->unit);
+}
+
+static double text_width(const chart *c, const char *text)
+{
+    cairo_text_extents_t extents;
+    cairo_text_extents(c->cairo, text, &extents);
+    return extents.x_advance;
+}
+
+/* `align` is the part of the text's width that lies left of x: 0, 0.5 or 1. */
+static void draw_text(const chart *c, double x, double y, double align, const char *text)
+{
+    cairo_move_to(c->cairo, x - align * text_width(c, text), y);
+    cairo_show_text(c->cairo, text);
+}
+
+static double place(const axis *a, double value)
+{
+    double v = a->log ? log10(value) : value;
+    return a->start + a->length * (v - a->low) / (a->high - a->low);
+}
+
+static bool drawable(const chart *c, double x, double y)
+{
+    return fabs(x) < largest && fabs(y) < largest && (!c->options->log_y || y > 0);
+}
+
+static const char *or_empty(const char *text)
+{
+    return text == NULL ? "" : text;
+}
+
+/* ---- the ranges ---- */
+
+static void widen(double *low, double *high)
+{
+    double size = fmax(fabs(*low), fabs(*high));
+    if (*low > *high) { /* there are no points */
+        *low = 0;
+        *high = 1;
+    } else if (*high - *low <= 1e-9 * size || *high - *low < 1e-290) {
+        double pad = size > 1e-280 ? 0.05 * size : 1;
+        *low -= pad;
+        *high += pad;
+    }
+}
+
+static void find_ranges(chart *c)
+{
+    double x_low = INFINITY;
+    double x_high = -INFINITY;
+    double y_low = INFINITY;
+    double y_high = -INFINITY;
+    for (size_t i = 0; i < c->options->series_count; i++) {
+        const by_plot_series *s = &c->options->series[i];
+        for (size_t k = 0; k < s->count; k++) {
+            if (drawable(c, s->x[k], s->y[k])) {
+                x_low = fmin(x_low, s->x[k]);
+                x_high = fmax(x_high, s->x[k]);
+                y_low = fmin(y_low, s->y[k]);
+                y_high = fmax(y_high, s->y[k]);
+            }
+        }
+    }
+    c->y.log = c->options->log_y;
+    if (c->y.log) {
+        y_low = y_low > y_high ? 0 : log10(y_low);
+        y_high = y_low > y_high ? 1 : log10(y_high);
+    }
+    widen(&x_low, &x_high);
+    widen(&y_low, &y_high);
+    c->x.low = x_low;
+    c->x.high = x_high;
+    c->y.low = y_low;
+    c->y.high = y_high;
+}
+
+/* A linear y axis ends on ticks; a logarithmic one leaves some air. */
+static void find_y_ticks(chart *c, double pixels)
+{
+    axis *y = &c->y;
+    if (y->log) {
+        double air = 0.04 * (y->high - y->low);
+        y->low -= air;
+        y->high += air;
+        by__plot_log_ticks(y->ticks, &y->tick_count, pow(10, y->low), pow(10, y->high));
+        return;
+    }
+    int wanted = (int)fmin(12, fmax(2, pixels / (70 * c->unit)));
+    y->step = by__plot_ticks(y->ticks, &y->tick_count, y->low, y->high, wanted);
+    y->low = floor(y->low / y->step + 1e-6) * y->step;
+    y->high = ceil(y->high / y->step - 1e-6) * y->step;
+    (void)by__plot_ticks(y->ticks, &y->tick_count, y->low, y->high,
+                         (int)lround((y->high - y->low) / y->step));
+}
+
+static void tick_label(char out[32], const axis *a, size_t i)
+{
+    by__plot_tick_text(out, a->ticks[i], a->log ? a->ticks[i] : a->step);
+}
+
+/* ---- the parts, top down ---- */
+
+/* Names in rows from y on; returns the baseline behind the last row. */
+static double draw_legend(const chart *c, double left, double right, double y)
+{
+    double x = left;
+    bool any = false;
+    set_font(c, 15, false);
+    for (size_t i = 0; i < c->options->series_count; i++) {
+        const char *name = or_empty(c->options->series[i].name);
+        double width = text_width(c, name) + 62 * c->unit;
+        if (name[0] == '\0') {
+            continue;
+        }
+        if (x > left && x + width - 24 * c->unit > right) {
+            x = left;
+            y += 24 * c->unit;
+        }
+        set_color(c, palette[i % BY_ARRAY_LENGTH(palette)], 1);
+        cairo_set_line_width(c->cairo, 4 * c->unit);
+        cairo_move_to(c->cairo, x + 2 * c->unit, y - 5 * c->unit);
+        cairo_rel_line_to(c->cairo, 24 * c->unit, 0);
+        cairo_stroke(c->cairo);
+        set_color(c, muted, 1);
+        draw_text(c, x + 36 * c->unit, y, 0, name);
+        x += width;
+        any = true;
+    }
+    return any ? y + 24 * c->unit : y;
+}
+
+/* Title and legend; returns the top of the plot area. */
+static double draw_head(const chart *c, double left, double right)
+{
+    double y = 20 * c->unit;
+    const char *title = or_empty(c->options->title);
+    if (title[0] != '\0') {
+        y += 24 * c->unit;
+        set_font(c, 23, true);
+        set_color(c, ink, 1);
+        draw_text(c, left, y, 0, title);
+        y += 12 * c->unit;
+    }
+    return draw_legend(c, left, right, y + 20 * c->unit);
+}
+
+static double widest_y_label(const chart *c)
+{
+    double widest = 0;
+    char text[32];
+    set_font(c, 14, false);
+    for (size_t i = 0; i < c->y.tick_count; i++) {
+        tick_label(text, &c->y, i);
+        widest = fmax(widest, text_width(c, text));
+    }
+    return widest;
+}
+
+static void draw_grid(const chart *c)
+{
+    char text[32];
+    double right = c->x.start + c->x.length;
+    set_font(c, 14, false);
+    cairo_set_line_width(c->cairo, fmax(1, c->unit));
+    for (size_t i = 0; i < c->y.tick_count; i++) {
+        double at = place(&c->y, c->y.ticks[i]);
+        set_color(c, grid_color, 1);
+        cairo_move_to(c->cairo, c->x.start, at);
+        cairo_line_to(c->cairo, right, at);
+        cairo_stroke(c->cairo);
+        set_color(c, muted, 1);
+        tick_label(text, &c->y, i);
+        draw_text(c, c->x.start - 12 * c->unit, at + 5 * c->unit, 1, text);
+    }
+    for (size_t i = 0; i < c->x.tick_count; i++) {
+        double at = place(&c->x, c->x.ticks[i]);
+        set_color(c, grid_color, 1);
+        cairo_move_to(c->cairo, at, c->y.start + c->y.length);
+        cairo_line_to(c->cairo, at, c->y.start);
+        cairo_stroke(c->cairo);
+        set_color(c, muted, 1);
+        tick_label(text, &c->x, i);
+        draw_text(c, at, c->y.start + 26 * c->unit, 0.5, text);
+    }
+    set_color(c, axis_color, 1);
+    cairo_set_line_width(c->cairo, 1.5 * c->unit);
+    cairo_move_to(c->cairo, c->x.start, c->y.start);
+    cairo_line_to(c->cairo, right, c->y.start);
+    cairo_stroke(c->cairo);
+}
+
+static void draw_labels(const chart *c)
+{
+    set_font(c, 15, false);
+    set_color(c, ink, 1);
+    draw_text(c, c->x.start + c->x.length / 2, c->height - 16 * c->unit, 0.5,
+              or_empty(c->options->x_label));
+    cairo_save(c->cairo);
+    cairo_translate(c->cairo, 28 * c->unit, c->y.start + c->y.length / 2);
+    cairo_rotate(c->cairo, -acos(-1.0) / 2);
+    draw_text(c, 0, 0, 0.5, or_empty(c->options->y_label));
+    cairo_restore(c->cairo);
+}
+
+/* ---- the lines ---- */
+
+/* A path in which points of one pixel column become its lowest, highest and last one, so that a
+ * million points cost no more than the width of the page. */
+typedef struct pen {
+    const chart *chart;
+    bool thin; /* whether columns are merged at all */
+    bool open; /* whether the line has a point */
+    double column, x, low, high, last;
+} pen;
+
+static void pen_flush(pen *p)
+{
+    cairo_t *cairo = p->chart->cairo;
+    if (p->open && p->high > p->low) {
+        cairo_line_to(cairo, p->x, p->low);
+        cairo_line_to(cairo, p->x, p->high);
+    }
+    if (p->open) {
+        cairo_line_to(cairo, p->x, p->last);
+    }
+}
+
+static void pen_lift(pen *p)
+{
+    pen_flush(p);
+    cairo_new_sub_path(p->chart->cairo);
+    p->open = false;
+}
+
+static void pen_point(pen *p, double x, double y)
+{
+    if (p->thin && p->open && floor(x) == p->column) {
+        p->low = fmin(p->low, y);
+        p->high = fmax(p->high, y);
+    } else {
+        pen_flush(p);
+        p->low = p->high = y;
+        p->column = floor(x);
+        p->x = x;
+    }
+    p->last = y;
+    p->open = true;
+}
+
+/* Strokes the series, averaged over the past with weight `smooth`. The average is corrected for
+ * its start at zero as in Adam (Kingma and Ba, 2015, section 3). */
+static void draw_line(const chart *c, const by_plot_series *s, double smooth)
+{
+    pen p = {.chart = c, .thin = (double)s->count > 2 * c->x.length};
+    double sum = 0;
+    double weight = 0;
+    cairo_new_path(c->cairo);
+    for (size_t i = 0; i < s->count; i++) {
+        if (!drawable(c, s->x[i], s->y[i])) {
+            pen_lift(&p);
+            continue;
+        }
+        sum = smooth * sum + (1 - smooth) * s->y[i];
+        weight = smooth * weight + (1 - smooth);
+        pen_point(&p, place(&c->x, s->x[i]), place(&c->y, sum / weight));
+    }
+    pen_lift(&p);
+    cairo_stroke(c->cairo);
+}
+
+/* Few points, such as evaluations, are shown as such; one alone would have no line at all. */
+static void draw_dots(const chart *c, const by_plot_series *s)
+{
+    for (size_t i = 0; i < s->count && s->count <= max_dots; i++) {
+        if (drawable(c, s->x[i], s->y[i])) {
+            cairo_new_path(c->cairo);
+            cairo_arc(c->cairo, place(&c->x, s->x[i]), place(&c->y, s->y[i]), 4 * c->unit, 0,
+                      2 * acos(-1.0));
+            cairo_fill(c->cairo);
+        }
+    }
+}
+
+static void draw_series(const chart *c)
+{
+    cairo_save(c->cairo);
+    cairo_rectangle(c->cairo, c->x.start - 4 * c->unit, c->y.start + c->y.length - 4 * c->unit,
+                    c->x.length + 8 * c->unit, -c->y.length + 8 * c->unit);
+    cairo_clip(c->cairo);
+    cairo_set_line_join(c->cairo, CAIRO_LINE_JOIN_ROUND);
+    cairo_set_line_cap(c->cairo, CAIRO_LINE_CAP_ROUND);
+    for (size_t i = 0; i < c->options->series_count; i++) {
+        const by_plot_series *s = &c->options->series[i];
+        color k = palette[i % BY_ARRAY_LENGTH(palette)];
+        if (s->smooth > 0) {
+            set_color(c, k, 0.28);
+            cairo_set_line_width(c->cairo, 1.2 * c->unit);
+            draw_line(c, s, 0);
+        }
+        set_color(c, k, 1);
+        cairo_set_line_width(c->cairo, 2.6 * c->unit);
+        draw_line(c, s, s->smooth);
+        draw_dots(c, s);
+    }
+    cairo_restore(c->cairo);
+}
+
+static void draw_chart(chart *c)
+{
+    set_color(c, (color){1, 1, 1}, 1);
+    cairo_paint(c->cairo);
+    find_ranges(c);
+    double bottom = c->height - (or_empty(c->options->x_label)[0] != '\0' ? 70 : 46) * c->unit;
+    find_y_ticks(c, bottom - 90 * c->unit);
+    double left = (or_empty(c->options->y_label)[0] != '\0' ? 52 : 26) * c->unit +
+                  widest_y_label(c) + 14 * c->unit;
+    double right = c->width - 36 * c->unit;
+    double top = fmin(draw_head(c, left, right), bottom - 40 * c->unit);
+    c->x.start = left;
+    c->x.length = fmax(right - left, 20 * c->unit);
+    c->y.start = bottom;
+    c->y.length = top - bottom;
+    c->x.step = by__plot_ticks(c->x.ticks, &c->x.tick_count, c->x.low, c->x.high,
+                               (int)fmin(10, fmax(2, c->x.length / (110 * c->unit))));
+    draw_grid(c);
+    draw_labels(c);
+    draw_series(c);
+}
+
+/* ---- the file ---- */
+
+static cairo_status_t append(void *closure, const unsigned char *data, unsigned int length)
+{
+    by__text *text = closure;
+    by__text_add_bytes(text, data, length);
+    return text->failed ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
+}
+
+static by_status check_options(const by_plot_options *options, const char *path, bool *svg,
+                               by_error *error)
+{
+    size_t n = strlen(path);
+    *svg = n > 4 && strcmp(path + n - 4, ".svg") == 0;
+    if (!*svg && (n <= 4 || strcmp(path + n - 4, ".png") != 0)) {
+        return by_error_set(error, BY_EARG, "%s: a chart is written to a name in .png or .svg", path);
+    }
+    if ((options->width != 0 && (options->width < 200 || options->width > 10000)) ||
+        (options->height != 0 && (options->height < 200 || options->height > 10000))) {
+        return by_error_set(error, BY_EARG, "a chart of %d x %d; both must lie in 200 to 10000",
+                            options->width, options->height);
+    }
+    const char *const texts[] = {options->title, options->x_label, options->y_label};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(texts); i++) {
+        if (!by__utf8_valid(or_empty(texts[i]), strlen(or_empty(texts[i])))) {
+            return by_error_set(error, BY_EARG, "a text of the chart is not UTF-8");
+        }
+    }
+    for (size_t i = 0; i < options->series_count; i++) {
+        const by_plot_series *s = &options->series[i];
+        const char *name = or_empty(s->name);
+        if (!by__utf8_valid(name, strlen(name)) || !(s->smooth >= 0 && s->smooth < 1) ||
+            (s->count > 0 && (s->x == NULL || s->y == NULL))) {
+            return by_error_set(error, BY_EARG,
+                                "series %zu: its name is not UTF-8, its data is NULL, or smooth %g "
+                                "is outside 0 to 1",
+                                i, s->smooth);
+        }
+    }
+    return BY_OK;
+}
+
+by_status by_plot_write(const by_plot_options *options, const char *path, by_error *error)
+{
+    bool svg;
+    by__text file = {0};
+    BY_TRY(check_options(options, path, &svg, error));
+    int width = options->width == 0 ? default_width : options->width;
+    int height = options->height == 0 ? default_height : options->height;
+    cairo_surface_t *surface =
+        svg ? cairo_svg_surface_create_for_stream(append, &file, width, height)
+            : cairo_image_surface_create(CAIRO_FORMAT_RGB24, width, height);
+    chart c = {
+        .options = options, .cairo = cairo_create(surface), .width = width, .height = height};
+    c.unit = fmax(0.6, fmin(c.width / default_width, c.height / default_height));
+    draw_chart(&c);
+    cairo_status_t result = cairo_status(c.cairo);
+    cairo_destroy(c.cairo);
+    if (result == CAIRO_STATUS_SUCCESS && !svg) {
+        result = cairo_surface_write_to_png_stream(surface, append, &file);
+    }
+    cairo_surface_finish(surface); /* writes an SVG's text */
+    if (result == CAIRO_STATUS_SUCCESS) {
+        result = cairo_surface_status(surface);
+    }
+    cairo_surface_destroy(surface);
+    by_status status;
+    if (file.failed || result == CAIRO_STATUS_NO_MEMORY) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: chart %s", path);
+    } else if (result != CAIRO_STATUS_SUCCESS) {
+        status = by_error_set(error, BY_EIO, "cannot draw %s: %s", path,
+                              cairo_status_to_string(result));
+    } else {
+        status = by__file_write(path, file.data, file.length, error);
+    }
+    by__text_free(&file);
+    return status;
+}
