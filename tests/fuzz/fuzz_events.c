@@ -1,0 +1,42 @@
+/* Any bytes as events.jsonl and as run.json. What a rewind keeps is taken again, has no event
+ * behind the step, and is left whole by the same rewind. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "track/track.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const char *text = (const char *)data;
+    const uint64_t limit = 100;
+    by__text kept = {0};
+    by__text again = {0};
+    by_series series = {0};
+    by_run_record run = {0};
+    by_error error;
+    if (by__events_filter(&kept, "events.jsonl", text, size, limit, &error) == BY_OK &&
+        kept.length > 0) {
+        if (kept.length > size ||
+            by__events_filter(&again, "events.jsonl", kept.data, kept.length, limit, &error) !=
+                BY_OK ||
+            again.length != kept.length || memcmp(again.data, kept.data, kept.length) != 0 ||
+            by__events_series(&series, "events.jsonl", kept.data, kept.length, NULL, "loss",
+                              &error) != BY_OK) {
+            abort();
+        }
+        for (size_t i = 0; i < series.count; i++) {
+            if (series.steps[i] > limit) {
+                abort();
+            }
+        }
+        by_series_free(&series);
+    }
+    by__text_free(&kept);
+    by__text_free(&again);
+    if (by__run_parse(&run, "run.json", text, size, &error) == BY_OK) {
+        by__run_free(&run);
+    }
+    return 0;
+}
