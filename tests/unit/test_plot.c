@@ -30,7 +30,7 @@ static int fill(void **state)
 }
 
 /* fontconfig's own cache holds its patterns by offsets, which a leak checker cannot follow. */
-const char *__lsan_default_suppressions(void);
+BY_API const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
     return "leak:libfontconfig";
