@@ -1,0 +1,60 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/tokenizer/vocabulary.h"
+
+#define MAX_FILE ((size_t)1 << 30)
+
+static by_status open_json(by_tokenizer **out, const char *path, by_error *error)
+{
+    char *text;
+    size_t length;
+    BY_TRY(by__file_read(&text, &length, path, MAX_FILE, error));
+    by_status status = by_tokenizer_from_json(out, text, length, path, error);
+    free(text);
+    return status;
+}
+
+static by_status open_tiktoken(by_tokenizer **out, const char *path, by_error *error)
+{
+    char *text;
+    size_t length;
+    BY_TRY(by__file_read(&text, &length, path, MAX_FILE, error));
+    by_status status = by__tokenizer_parse_tiktoken(out, path, text, length, error);
+    free(text);
+    return status;
+}
+
+static by_status open_directory(by_tokenizer **out, const char *path, by_error *error)
+{
+    char *json = by__path_join(path, "tokenizer.json");
+    char *encoder = by__path_join(path, "encoder.json");
+    char *merges = by__path_join(path, "vocab.bpe");
+    by_status status;
+    if (json == NULL || encoder == NULL || merges == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: path");
+    } else if (by__path_exists(json)) {
+        status = open_json(out, json, error);
+    } else if (by__path_exists(encoder) && by__path_exists(merges)) {
+        status = by__tokenizer_open_gpt2(out, encoder, merges, error);
+    } else {
+        status = by_error_set(
+            error, BY_EIO, "%s holds neither tokenizer.json nor encoder.json with vocab.bpe", path);
+    }
+    free(merges);
+    free(encoder);
+    free(json);
+    return status;
+}
+
+by_status by_tokenizer_open(by_tokenizer **out, const char *path, by_error *error)
+{
+    static const char ending[] = ".tiktoken";
+    size_t n = strlen(path);
+    size_t e = sizeof ending - 1;
+    if (by__path_is_dir(path)) {
+        return open_directory(out, path, error);
+    }
+    return n > e && strcmp(path + n - e, ending) == 0 ? open_tiktoken(out, path, error)
+                                                      : open_json(out, path, error);
+}

@@ -1,0 +1,335 @@
+#include "data/tokenizer/vocabulary.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t token_hash(const void *data, size_t length)
+{
+    return by__hash64(data, length);
+}
+
+by_status by__tokenizer_new(by_tokenizer **out, bool characters, by_error *error)
+{
+    by_tokenizer *t;
+    BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "tokenizer", error));
+    t->characters = characters;
+    t->eos = -1;
+    by_status status =
+        by__reserve((void **)&t->offsets, &t->offsets_capacity, 1, sizeof *t->offsets, error);
+    if (status != BY_OK) {
+        by_tokenizer_close(&t);
+        return status;
+    }
+    t->offsets[0] = 0;
+    *out = t;
+    return BY_OK;
+}
+
+void by_tokenizer_close(by_tokenizer **tokenizer)
+{
+    by_tokenizer *t = *tokenizer;
+    if (t == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < t->added_count; i++) {
+        free(t->added[i].content);
+    }
+    free(t->added);
+    free(t->added_order);
+    free(t->merges);
+    free(t->pairs);
+    free(t->slots);
+    free(t->verbatim);
+    free(t->offsets);
+    free(t->bytes);
+    free(t);
+    *tokenizer = NULL;
+}
+
+/* Appends bytes as the token `vocab`. */
+static by_status append(by_tokenizer *t, const char *data, size_t length, bool verbatim,
+                        by_error *error)
+{
+    size_t end;
+    size_t used = t->offsets[t->vocab];
+    if (t->vocab >= BY__MAX_TOKENS || !by__size_add(used, length, &end)) {
+        return by_error_set(error, BY_EFORMAT, "a vocabulary of more than %zu tokens",
+                            BY__MAX_TOKENS);
+    }
+    size_t next = (size_t)t->vocab + 1;
+    BY_TRY(by__reserve((void **)&t->bytes, &t->bytes_capacity, end, 1, error));
+    BY_TRY(by__reserve((void **)&t->offsets, &t->offsets_capacity, next + 1, sizeof *t->offsets,
+                       error));
+    BY_TRY(by__reserve((void **)&t->verbatim, &t->verbatim_capacity, next, 1, error));
+    if (length > 0) {
+        memcpy(t->bytes + used, data, length);
+    }
+    t->verbatim[t->vocab] = verbatim ? 1 : 0;
+    t->vocab++;
+    t->offsets[t->vocab] = end;
+    return BY_OK;
+}
+
+by_status by__tokenizer_add_token(by_tokenizer *t, const char *data, size_t length, bool verbatim,
+                                  by_error *error)
+{
+    BY_TRY(append(t, data, length, verbatim, error));
+    t->model_vocab = t->vocab;
+    return BY_OK;
+}
+
+by_status by__tokenizer_add_merge(by_tokenizer *t, uint32_t left, uint32_t right, uint32_t id,
+                                  by_error *error)
+{
+    if (t->merge_count >= BY__MAX_TOKENS) {
+        return by_error_set(error, BY_EFORMAT, "more than %zu merges", BY__MAX_TOKENS);
+    }
+    BY_TRY(by__reserve((void **)&t->merges, &t->merge_capacity, t->merge_count + 1,
+                       sizeof *t->merges, error));
+    t->merges[t->merge_count++] = (by__merge){left, right, id};
+    return BY_OK;
+}
+
+by_status by__tokenizer_add_added(by_tokenizer *t, const by__added_token *token, by_error *error)
+{
+    BY_TRY(by__reserve((void **)&t->added, &t->added_capacity, t->added_count + 1, sizeof *t->added,
+                       error));
+    by__added_token copy = *token;
+    copy.content = by__strndup(token->content, token->length);
+    if (copy.content == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: added token");
+    }
+    if (copy.id == BY__NO_TOKEN) {
+        copy.id = t->vocab;
+        by_status status = append(t, copy.content, copy.length, true, error);
+        if (status != BY_OK) {
+            free(copy.content);
+            return status;
+        }
+    }
+    t->added[t->added_count++] = copy;
+    return BY_OK;
+}
+
+by_status by__tokenizer_add_end_of_text(by_tokenizer *t, uint32_t id, by_error *error)
+{
+    char content[] = BY__END_OF_TEXT;
+    by__added_token token = {
+        .content = content, .length = strlen(content), .id = id, .special = true};
+    return by__tokenizer_add_added(t, &token, error);
+}
+
+/* ---- tables ---- */
+
+/* The smallest power of two that is at least twice `count` and at least 16. */
+static size_t table_size(size_t count)
+{
+    size_t size = 16;
+    while (size < count * 2) {
+        size *= 2;
+    }
+    return size;
+}
+
+static by_status build_slots(by_tokenizer *t, by_error *error)
+{
+    size_t size = table_size(t->model_vocab);
+    BY_TRY(by__alloc((void **)&t->slots, size, sizeof *t->slots, "token table", error));
+    memset(t->slots, 0xff, size * sizeof *t->slots);
+    t->slot_mask = size - 1;
+    for (uint32_t id = 0; id < t->model_vocab; id++) {
+        if (t->verbatim[id] != 0 && !t->characters) {
+            continue;
+        }
+        const char *data = t->bytes + t->offsets[id];
+        size_t i = (size_t)token_hash(data, t->offsets[id + 1] - t->offsets[id]) & t->slot_mask;
+        while (t->slots[i] != BY__NO_TOKEN) {
+            i = (i + 1) & t->slot_mask;
+        }
+        t->slots[i] = id;
+    }
+    return BY_OK;
+}
+
+uint32_t by__tokenizer_find(const by_tokenizer *t, const uint8_t *data, size_t length)
+{
+    size_t i = (size_t)token_hash(data, length) & t->slot_mask;
+    for (;; i = (i + 1) & t->slot_mask) {
+        uint32_t id = t->slots[i];
+        if (id == BY__NO_TOKEN) {
+            return id;
+        }
+        size_t start = t->offsets[id];
+        if (t->offsets[id + 1] - start == length && memcmp(t->bytes + start, data, length) == 0) {
+            return id;
+        }
+    }
+}
+
+/* The later of two merges of a pair counts, as when Hugging Face builds its map. */
+static by_status build_pairs(by_tokenizer *t, by_error *error)
+{
+    size_t size = table_size(t->merge_count);
+    BY_TRY(by__alloc((void **)&t->pairs, size, sizeof *t->pairs, "merge table", error));
+    memset(t->pairs, 0xff, size * sizeof *t->pairs);
+    t->pair_mask = size - 1;
+    t->pair_shift = 64 - (unsigned)__builtin_ctzll(size);
+    for (size_t rank = 0; rank < t->merge_count; rank++) {
+        const by__merge *merge = &t->merges[rank];
+        uint64_t key = (uint64_t)merge->left << 32 | merge->right;
+        size_t i = (size_t)((key * 0x9e3779b97f4a7c15u) >> t->pair_shift);
+        while (t->pairs[i].rank != BY__NO_TOKEN &&
+               (t->pairs[i].left != merge->left || t->pairs[i].right != merge->right)) {
+            i = (i + 1) & t->pair_mask;
+        }
+        t->pairs[i] = (by__pair_slot){merge->left, merge->right, (uint32_t)rank};
+    }
+    return BY_OK;
+}
+
+static void find_eos(by_tokenizer *t)
+{
+    static const char *const names[] = {BY__END_OF_TEXT, "<|end_of_text|>", "</s>", "<eos>"};
+    for (size_t n = 0; n < BY_ARRAY_LENGTH(names); n++) {
+        for (size_t i = 0; i < t->added_count; i++) {
+            if (t->added[i].special && strcmp(t->added[i].content, names[n]) == 0) {
+                t->eos = t->added[i].id;
+                return;
+            }
+        }
+    }
+}
+
+static void add_number(by__hasher *hasher, uint64_t value)
+{
+    uint8_t bytes[8];
+    for (unsigned i = 0; i < 8; i++) {
+        bytes[i] = (uint8_t)(value >> (8 * i));
+    }
+    by__hasher_add(hasher, bytes, sizeof bytes);
+}
+
+static by_status hash_all(by_tokenizer *t, by_error *error)
+{
+    by__hasher *hasher;
+    BY_TRY(by__hasher_open(&hasher, error));
+    add_number(hasher, (t->characters ? 1u : 0u) | (t->ignore_merges ? 2u : 0u));
+    add_number(hasher, t->model_vocab);
+    add_number(hasher, t->vocab);
+    for (uint32_t id = 0; id < t->vocab; id++) {
+        add_number(hasher, t->offsets[id + 1]);
+    }
+    by__hasher_add(hasher, t->verbatim, t->vocab);
+    by__hasher_add(hasher, t->bytes, t->offsets[t->vocab]);
+    add_number(hasher, t->merge_count);
+    for (size_t i = 0; i < t->merge_count; i++) {
+        add_number(hasher, (uint64_t)t->merges[i].left << 32 | t->merges[i].right);
+    }
+    for (size_t i = 0; i < t->added_count; i++) {
+        const by__added_token *a = &t->added[i];
+        unsigned flags = (a->single_word ? 1u : 0u) | (a->lstrip ? 2u : 0u) |
+                         (a->rstrip ? 4u : 0u) | (a->normalized ? 8u : 0u) |
+                         (a->special ? 16u : 0u);
+        add_number(hasher, (uint64_t)a->id << 32 | flags);
+        add_number(hasher, a->length);
+        by__hasher_add(hasher, a->content, a->length);
+    }
+    by__hasher_hex(hasher, t->hash);
+    by__hasher_close(&hasher);
+    return BY_OK;
+}
+
+by_status by__tokenizer_finish(by_tokenizer *t, const char *name, by_error *error)
+{
+    if (t->vocab == 0) {
+        return by_error_set(error, BY_EFORMAT, "%s: the vocabulary is empty", name);
+    }
+    BY_TRY(build_slots(t, error));
+    BY_TRY(build_pairs(t, error));
+    for (unsigned b = 0; b < 256; b++) {
+        uint8_t byte = (uint8_t)b;
+        t->byte_ids[b] = by__tokenizer_find(t, &byte, 1);
+        if (t->byte_ids[b] == BY__NO_TOKEN && !t->characters) {
+            return by_error_set(
+                error, BY_EFORMAT,
+                "%s: the vocabulary has no token for byte 0x%02x, so text with that "
+                "byte would be lost; train it with the full byte alphabet",
+                name, b);
+        }
+    }
+    BY_TRY(by__added_index(t, name, error));
+    find_eos(t);
+    return hash_all(t, error);
+}
+
+/* ---- what it is ---- */
+
+uint32_t by_tokenizer_vocab(const by_tokenizer *tokenizer)
+{
+    return tokenizer->vocab;
+}
+
+int64_t by_tokenizer_eos(const by_tokenizer *tokenizer)
+{
+    return tokenizer->eos;
+}
+
+bool by_tokenizer_is_char(const by_tokenizer *tokenizer)
+{
+    return tokenizer->characters;
+}
+
+const char *by_tokenizer_hash(const by_tokenizer *tokenizer)
+{
+    return tokenizer->hash;
+}
+
+by_status by_tokenizer_token_bytes(const by_tokenizer *t, uint32_t id, const char **data,
+                                   size_t *length, by_error *error)
+{
+    if (id >= t->vocab) {
+        return by_error_set(error, BY_EARG,
+                            "token %" PRIu32 " is not in the vocabulary of %" PRIu32, id, t->vocab);
+    }
+    *data = t->bytes + t->offsets[id];
+    *length = t->offsets[id + 1] - t->offsets[id];
+    return BY_OK;
+}
+
+int64_t by_tokenizer_token_id(const by_tokenizer *t, const char *data, size_t length)
+{
+    for (size_t i = 0; i < t->added_count; i++) {
+        if (t->added[i].length == length && memcmp(t->added[i].content, data, length) == 0) {
+            return t->added[i].id;
+        }
+    }
+    uint32_t id = by__tokenizer_find(t, (const uint8_t *)data, length);
+    return id == BY__NO_TOKEN ? -1 : (int64_t)id;
+}
+
+by_status by_tokenizer_decode(const by_tokenizer *t, const uint32_t *ids, size_t count, char **out,
+                              size_t *length, by_error *error)
+{
+    by__text text = {0};
+    for (size_t i = 0; i < count; i++) {
+        const char *data;
+        size_t n;
+        by_status status = by_tokenizer_token_bytes(t, ids[i], &data, &n, error);
+        if (status != BY_OK) {
+            by__text_free(&text);
+            return status;
+        }
+        by__text_add_bytes(&text, data, n);
+    }
+    size_t total = text.length;
+    BY_TRY(by__text_take(&text, out, error));
+    *length = total;
+    return BY_OK;
+}
+
+void by_token_buffer_free(by_token_buffer *buffer)
+{
+    free(buffer->ids);
+    *buffer = (by_token_buffer){0};
+}

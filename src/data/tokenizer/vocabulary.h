@@ -1,0 +1,150 @@
+/* data/tokenizer: text to ids and back.
+ *
+ * What it is for: by_tokenizer holds a vocabulary (bytes of each token, merges, added tokens); the
+ * readers (tokenizer_json.c, gpt2_files.c, tiktoken.c), the trainer (bpe_train.c) and the character
+ * vocabulary (characters.c) build one with the by__tokenizer_add_* calls below and seal it with
+ * by__tokenizer_finish. split.h cuts text into pieces (GPT-2's pattern), added_tokens.c finds added
+ * tokens, encoder.c turns pieces into ids.
+ *
+ * Who owns what: a tokenizer owns all of its arrays and is read-only once finished, so threads
+ * share it. Whatever changes while encoding is in a by_encoder, one a thread.
+ *
+ * Ids: model tokens are 0 .. model_vocab - 1, added tokens that the model lacks follow. Rank of a
+ * merge: its place in the list; a pair has one rank.
+ *
+ * Never put here: files of tokens, models, anything that guesses: a feature of a file that is not
+ * supported is refused by name.
+ */
+#ifndef BY_DATA_TOKENIZER_VOCABULARY_H
+#define BY_DATA_TOKENIZER_VOCABULARY_H
+
+#include "banyan/tokenizer.h"
+#include "base/base.h"
+
+#define BY__NO_TOKEN    UINT32_MAX
+#define BY__END_OF_TEXT "<|endoftext|>"
+/* Ids and ranks stay below this, so that a rank and a position fit in 64 bits. */
+#define BY__MAX_TOKENS ((size_t)1 << 30)
+
+/* left right -> id. */
+typedef struct by__merge {
+    uint32_t left;
+    uint32_t right;
+    uint32_t id;
+} by__merge;
+
+/* A slot of the open-addressing table from pairs to ranks; rank BY__NO_TOKEN: free. */
+typedef struct by__pair_slot {
+    uint32_t left;
+    uint32_t right;
+    uint32_t rank;
+} by__pair_slot;
+
+typedef struct by__added_token {
+    char *content;
+    size_t length;
+    uint32_t id;
+    bool single_word; /* matches only where no \w is beside it */
+    bool lstrip;      /* takes the spaces in front of it */
+    bool rstrip;      /* takes the spaces behind it */
+    bool normalized;  /* searched for after the others */
+    bool special;
+} by__added_token;
+
+struct by_tokenizer {
+    bool characters;    /* one id a code point; else byte-level BPE */
+    bool ignore_merges; /* a piece that is a token as a whole is not merged */
+    uint32_t model_vocab;
+    uint32_t vocab;
+    char *bytes;       /* of all tokens, one behind the other */
+    size_t *offsets;   /* [vocab + 1] into bytes */
+    uint8_t *verbatim; /* [vocab]: the token is written as it is, not in byte-level letters */
+    size_t bytes_capacity;
+    size_t offsets_capacity;
+    size_t verbatim_capacity;
+    by__merge *merges;
+    size_t merge_count;
+    size_t merge_capacity;
+    by__added_token *added;
+    size_t added_count;
+    size_t added_capacity;
+    /* Made by by__tokenizer_finish. */
+    uint32_t *slots; /* token by bytes; BY__NO_TOKEN: free */
+    size_t slot_mask;
+    by__pair_slot *pairs;
+    unsigned pair_shift;
+    size_t pair_mask;
+    uint32_t byte_ids[256];       /* the token of one byte, BY__NO_TOKEN: none */
+    uint32_t *added_order;        /* added tokens by pass, first byte, then longest first */
+    uint32_t added_start[2][257]; /* [pass][first byte]: where its tokens begin in added_order */
+    int64_t eos;
+    char hash[33];
+};
+
+by_status by__tokenizer_new(by_tokenizer **out, bool characters, by_error *error);
+/* Appends the next token of the model. */
+by_status by__tokenizer_add_token(by_tokenizer *tokenizer, const char *data, size_t length,
+                                  bool verbatim, by_error *error);
+/* Appends the next merge; the ids are valid. */
+by_status by__tokenizer_add_merge(by_tokenizer *tokenizer, uint32_t left, uint32_t right,
+                                  uint32_t id, by_error *error);
+/* Appends an added token (content is copied); when token->id is BY__NO_TOKEN it gets the next id
+ * behind the model's, which then must be complete. */
+by_status by__tokenizer_add_added(by_tokenizer *tokenizer, const by__added_token *token,
+                                  by_error *error);
+/* Adds the special token <|endoftext|> with this id (or the next: BY__NO_TOKEN). */
+by_status by__tokenizer_add_end_of_text(by_tokenizer *tokenizer, uint32_t id, by_error *error);
+/* Builds the tables, checks that the vocabulary is complete and hashes it. `name` stands for the
+ * source in messages. */
+by_status by__tokenizer_finish(by_tokenizer *tokenizer, const char *name, by_error *error);
+
+/* The model's token with these bytes, BY__NO_TOKEN if there is none. */
+uint32_t by__tokenizer_find(const by_tokenizer *tokenizer, const uint8_t *data, size_t length);
+
+/* Makes added_order and added_start (added_tokens.c). BY_EFORMAT: a token is there twice. */
+by_status by__added_index(by_tokenizer *tokenizer, const char *name, by_error *error);
+
+/* A part of a text: an added token, or ordinary text (id BY__NO_TOKEN). */
+typedef struct by__part {
+    size_t start;
+    size_t end;
+    uint32_t id;
+} by__part;
+
+typedef struct by__parts {
+    by__part *items;
+    size_t count;
+    size_t capacity;
+} by__parts;
+
+/* Cuts a text at its added tokens, as Hugging Face does: `parts` is emptied, then filled. Special
+ * tokens count only with BY_ENCODE_SPECIAL. */
+by_status by__added_split(const by_tokenizer *tokenizer, const uint8_t *text, size_t length,
+                          unsigned flags, by__parts *parts, by__parts *scratch, by_error *error);
+/* False when by__added_split cannot find anything under these flags. */
+bool by__added_any(const by_tokenizer *tokenizer, unsigned flags);
+
+/* Rank of a pair, BY__NO_TOKEN when it does not merge. */
+static inline uint32_t by__pair_rank(const by_tokenizer *tokenizer, uint32_t left, uint32_t right)
+{
+    uint64_t key = (uint64_t)left << 32 | right;
+    size_t i = (size_t)((key * 0x9e3779b97f4a7c15u) >> tokenizer->pair_shift);
+    for (;; i = (i + 1) & tokenizer->pair_mask) {
+        const by__pair_slot *slot = &tokenizer->pairs[i];
+        if (slot->rank == BY__NO_TOKEN || (slot->left == left && slot->right == right)) {
+            return slot->rank;
+        }
+    }
+}
+
+/* The readers behind by_tokenizer_open. */
+by_status by__tokenizer_open_gpt2(by_tokenizer **out, const char *encoder_path,
+                                  const char *merges_path, by_error *error);
+by_status by__tokenizer_parse_gpt2(by_tokenizer **out, const char *encoder_name,
+                                   const char *encoder, size_t encoder_length,
+                                   const char *merges_name, const char *merges,
+                                   size_t merges_length, by_error *error);
+by_status by__tokenizer_parse_tiktoken(by_tokenizer **out, const char *name, const char *text,
+                                       size_t length, by_error *error);
+
+#endif
