@@ -57,7 +57,7 @@ struct by_loader {
     uint64_t base;              /* first sample after the last seek */
     uint64_t filled;
     uint64_t released;
-    uint64_t seeks; /* a batch begun before the last seek is thrown away */
+    bool is_seeking; /* the thread begins no batch */
     bool is_filling;
     bool is_held;   /* the caller looks at batch `released` */
     bool has_ended; /* no batch follows the filled ones */
@@ -142,7 +142,6 @@ static uint64_t count_targets(const by_loader *l, uint64_t sample, size_t rows)
 static void fill_next(by_loader *l)
 {
     slot *s = &l->slots[l->filled % l->slot_count];
-    uint64_t seeks = l->seeks;
     by_error error = {0};
     s->sample = l->base + l->filled * l->batch;
     if (!l->shuffle && s->sample >= l->windows) {
@@ -157,9 +156,6 @@ static void fill_next(by_loader *l)
     pthread_mutex_lock(&l->mutex);
     l->is_filling = false;
     l->statistics.fill_seconds += end - begin;
-    if (seeks != l->seeks) {
-        return;
-    }
     if (status != BY_OK) {
         l->status = status;
         l->error = error;
@@ -173,7 +169,8 @@ static void *run_thread(void *argument)
     by_loader *l = argument;
     pthread_mutex_lock(&l->mutex);
     while (!l->stop) {
-        if (l->has_ended || l->status != BY_OK || l->filled - l->released == l->slot_count) {
+        if (l->has_ended || l->status != BY_OK || l->is_seeking ||
+            l->filled - l->released == l->slot_count) {
             pthread_cond_wait(&l->is_released, &l->mutex);
         } else {
             fill_next(l);
@@ -416,10 +413,11 @@ by_status by_loader_seek(by_loader *loader, uint64_t sample, by_error *error)
                             (unsigned long long)sample);
     }
     pthread_mutex_lock(&l->mutex);
-    l->seeks++;
+    l->is_seeking = true;
     while (l->is_filling) {
         pthread_cond_wait(&l->is_filled, &l->mutex);
     }
+    l->is_seeking = false;
     l->base = sample;
     l->filled = 0;
     l->released = 0;

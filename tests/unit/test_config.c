@@ -432,7 +432,7 @@ static void change_all(by_config *config)
                 by__strdup(key->choices != NULL
                                ? (bar == NULL ? key->choices : bar + 1)
                                : "x\xc3\xa9 \"q\" \\ #: "
-                                 "\t\n\r\x01\x7f\xc2\x85\xe2\x80\xa8\xef\xbb\xbf\xf0\x9f\x8c\xb3");
+                                 "\t\n\r\x01\x7f\xc2\x85 \xe2\x80\xa8 \xef\xbb\xbf\xf0\x9f\x8c\xb3");
             break;
         case BY__KEY_TEXTS:
             ((by_string_list *)at)->items = calloc(4, sizeof(char *));

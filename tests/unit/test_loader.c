@@ -401,6 +401,31 @@ static void test_resume(void **state)
     by_dataset_close(&data);
 }
 
+/* A seek while the thread fills a batch: nothing of the old place comes through. */
+static void test_seek_while_filling(void **state)
+{
+    by_dataset *data = packed(state, 1003, "u16");
+    enum { CONTEXT = 100, BATCH = 256 };
+    by_loader_options options = {
+        .context = CONTEXT, .batch = BATCH, .seed = 2, .shuffle = true, .prefetch = 2};
+    by_loader *loader = open_loader(data, options);
+    int32_t *all = record(loader, 8, BATCH * CONTEXT);
+    for (uint64_t i = 0; i < 300; i++) {
+        uint64_t at = i * 5 % 8;
+        assert_int_equal(by_loader_seek(loader, at * BATCH, NULL), BY_OK);
+        if (i % 3 == 0) {
+            by_batch b = next(loader);
+            assert_true(b.first_sample == at * BATCH);
+            assert_memory_equal(b.tokens, all + 2 * at * BATCH * CONTEXT,
+                                BATCH * CONTEXT * sizeof *all);
+            assert_true(by_loader_position(loader) == (at + 1) * BATCH);
+        }
+    }
+    free(all);
+    by_loader_close(&loader);
+    by_dataset_close(&data);
+}
+
 /* The parts of the ranks, one behind the other, are the global batch. */
 static void test_ranks(void **state)
 {
@@ -613,6 +638,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_bad_token, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_epochs, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_resume, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_seek_while_filling, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_ranks, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_pass, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_short_data, make_folder, drop_folder),
