@@ -71,8 +71,8 @@ BY_API const char *by_weights_path(const by_weights *weights);
  * take more than `shard_bytes` (0: 5e9) together. Each file is written beside its place, synced and
  * renamed, so a source that is mapped from the same files stays whole; files of the form that was
  * there before are removed at the end. Data goes straight from the views to the file. */
-BY_API by_status by_weights_write(const char *directory, const by_tensor_view *tensors, size_t count,
-                                  uint64_t shard_bytes, by_error *error);
+BY_API by_status by_weights_write(const char *directory, const by_tensor_view *tensors,
+                                  size_t count, uint64_t shard_bytes, by_error *error);
 
 /* ---- writing checkpoints ---- */
 

@@ -38,7 +38,8 @@ BY_API by_status by_events_end(by_events *events, by_error *error);
 
 /* Drops the events behind `step` and a last line cut short, atomically, so that a run which goes on
  * from that step leaves the events of a run that was never interrupted (apart from times). A file
- * that does not exist is fine. It must not be open. BY_EFORMAT names a line that is not an event. */
+ * that does not exist is fine. It must not be open. BY_EFORMAT names a line that is not an event.
+ */
 BY_API by_status by_events_rewind(const char *path, uint64_t step, by_error *error);
 
 /* Values of one key over steps. */
@@ -52,8 +53,8 @@ typedef struct by_series {
  * events.jsonl of a run directory, in file order. Events without the key, or whose value is not a
  * number, are passed over, and so is a last line cut short; any other line that is not an event is
  * BY_EFORMAT with its number. The caller releases `out` with by_series_free. */
-BY_API by_status by_events_read(by_series *out, const char *path, const char *event, const char *key,
-                                by_error *error);
+BY_API by_status by_events_read(by_series *out, const char *path, const char *event,
+                                const char *key, by_error *error);
 BY_API void by_series_free(by_series *series);
 
 /* ---- environment ---- */
@@ -64,8 +65,8 @@ typedef struct by_library_version {
 } by_library_version;
 
 /* What a result depends on besides config, data and seed, as JSON text: banyan's version, host, CPU
- * model, instruction sets, cores (and those this process may use), memory, kernel, system, compiler,
- * time, and the library versions given. Unknown facts are empty. Freed with free(). */
+ * model, instruction sets, cores (and those this process may use), memory, kernel, system,
+ * compiler, time, and the library versions given. Unknown facts are empty. Freed with free(). */
 BY_API by_status by_environment_json(char **out, const by_library_version *libraries, size_t count,
                                      by_error *error);
 
@@ -74,21 +75,22 @@ BY_API by_status by_environment_json(char **out, const by_library_version *libra
 /* A run as run.json and the registry hold it. Strings are the caller's on the way in and owned by
  * the list on the way out. NULL counts as "". */
 typedef struct by_run_record {
-    const char *name;        /* the directory's name below RUNS: its key */
-    const char *path;        /* filled by the registry: RUNS/NAME */
+    const char *name; /* the directory's name below RUNS: its key */
+    const char *path; /* filled by the registry: RUNS/NAME */
     const char *config_hash;
-    const char *started;     /* UTC, "2026-01-31T23:59:59Z" */
-    const char *updated;     /* filled by the registry when "" */
-    const char *status;      /* "running", "done", "stopped", "failed" */
-    uint64_t step;           /* steps done */
-    uint64_t steps;          /* steps wanted */
-    double best_loss;        /* NaN when there is none yet */
+    const char *started; /* UTC, "2026-01-31T23:59:59Z" */
+    const char *updated; /* filled by the registry when "" */
+    const char *status;  /* "running", "done", "stopped", "failed" */
+    uint64_t step;       /* steps done */
+    uint64_t steps;      /* steps wanted */
+    double best_loss;    /* NaN when there is none yet */
 } by_run_record;
 
 typedef struct by_registry by_registry;
 
 /* Opens RUNS/registry.sqlite, made from the run directories in RUNS when it is missing or damaged
- * (the damaged file is kept as registry.sqlite.broken). Any number of processes may use it at once. */
+ * (the damaged file is kept as registry.sqlite.broken). Any number of processes may use it at once.
+ */
 BY_API by_status by_registry_open(by_registry **out, const char *runs, by_error *error);
 BY_API void by_registry_close(by_registry **registry);
 /* Writes RUNS/NAME/run.json (the directory exists) and the registry's row. It syncs the file: for
@@ -111,8 +113,8 @@ typedef struct by_run_list {
 } by_run_list;
 
 /* `query` may be NULL for all. Released with by_run_list_free. */
-BY_API by_status by_registry_list(by_registry *registry, const by_run_query *query, by_run_list *out,
-                                  by_error *error);
+BY_API by_status by_registry_list(by_registry *registry, const by_run_query *query,
+                                  by_run_list *out, by_error *error);
 BY_API void by_run_list_free(by_run_list *list);
 
 /* ---- charts ---- */

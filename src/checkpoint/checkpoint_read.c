@@ -24,8 +24,9 @@ static by_status read_state(by_checkpoint *checkpoint, uint64_t step, by_error *
         status = by__state_parse(&checkpoint->state, path, text, length, error);
     }
     if (status == BY_OK && checkpoint->state.step != step) {
-        status = by_error_set(error, BY_EFORMAT, "%s is of step %" PRIu64 ", the manifest of %" PRIu64,
-                              path, checkpoint->state.step, step);
+        status =
+            by_error_set(error, BY_EFORMAT, "%s is of step %" PRIu64 ", the manifest of %" PRIu64,
+                         path, checkpoint->state.step, step);
     }
     free(text);
     free(path);
@@ -144,14 +145,16 @@ static by_status find_value(const by_checkpoint_value **out, const by_checkpoint
         const by_checkpoint_value *value = &checkpoint->state.values[i];
         if (strcmp(value->key, key) == 0) {
             if (value->kind != kind) {
-                return by_error_set(error, BY_EFORMAT, "%s/state.json: value '%s' is a %s, not a %s",
-                                    checkpoint->path, key, kinds[value->kind], kinds[kind]);
+                return by_error_set(error, BY_EFORMAT,
+                                    "%s/state.json: value '%s' is a %s, not a %s", checkpoint->path,
+                                    key, kinds[value->kind], kinds[kind]);
             }
             *out = value;
             return BY_OK;
         }
     }
-    return by_error_set(error, BY_EFORMAT, "%s/state.json has no value '%s'", checkpoint->path, key);
+    return by_error_set(error, BY_EFORMAT, "%s/state.json has no value '%s'", checkpoint->path,
+                        key);
 }
 
 by_status by_checkpoint_value_u64(const by_checkpoint *checkpoint, const char *key, uint64_t *out,

@@ -228,14 +228,15 @@ static by_status read_best(bool *marked, uint64_t *step, double *loss, const cha
         const json_t *step_value = json_object_get(root_value, "step");
         const json_t *loss_value = json_object_get(root_value, "loss");
         *loss = json_number_value(loss_value);
-        bool good = json_is_integer(step_value) && json_integer_value(step_value) >= 0 &&
-                    (json_is_number(loss_value) ||
-                     (json_is_string(loss_value) &&
-                      by__parse_f64(json_string_value(loss_value), loss)));
+        bool good =
+            json_is_integer(step_value) && json_integer_value(step_value) >= 0 &&
+            (json_is_number(loss_value) ||
+             (json_is_string(loss_value) && by__parse_f64(json_string_value(loss_value), loss)));
         *step = good ? (uint64_t)json_integer_value(step_value) : 0;
         json_decref(root_value);
         if (!good) {
-            status = by_error_set(error, BY_EFORMAT, "%s: expected {\"step\": N, \"loss\": X}", path);
+            status =
+                by_error_set(error, BY_EFORMAT, "%s: expected {\"step\": N, \"loss\": X}", path);
         }
     }
     free(text);

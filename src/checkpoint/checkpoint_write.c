@@ -81,9 +81,9 @@ static by_status write_files(const char *directory, uint64_t step,
     by_status status = by__weights_write(directory, "model", content->model, content->model_count,
                                          content->shard_bytes, &manifest.files, error);
     if (status == BY_OK && content->optimizer_count > 0) {
-        status = by__weights_write(directory, "optimizer", content->optimizer,
-                                   content->optimizer_count, content->shard_bytes, &manifest.files,
-                                   error);
+        status =
+            by__weights_write(directory, "optimizer", content->optimizer, content->optimizer_count,
+                              content->shard_bytes, &manifest.files, error);
     }
     if (status == BY_OK) {
         status = write_state(directory, step, content, &manifest.files, error);

@@ -7,10 +7,10 @@
 
 #include "checkpoint/storage.h"
 
-#define FORMAT_NAME "banyan-checkpoint"
+#define FORMAT_NAME    "banyan-checkpoint"
 #define FORMAT_VERSION 1
-#define SEAL_START "{\"manifest_xxh3_128\": \""
-#define SEAL_END "\",\n"
+#define SEAL_START     "{\"manifest_xxh3_128\": \""
+#define SEAL_END       "\",\n"
 
 enum { seal_start = sizeof SEAL_START - 1, seal_end = sizeof SEAL_END - 1, hash_digits = 32 };
 enum { seal_length = seal_start + hash_digits + seal_end };
@@ -72,7 +72,8 @@ static by_status read_file(by__manifest *out, const char *path, size_t i, const 
     if (name == NULL || !by__plain_name(name) || !json_is_integer(size) ||
         json_integer_value(size) < 0 || hash == NULL || strlen(hash) != hash_digits) {
         return by_error_set(error, BY_EFORMAT,
-                            "%s: files[%zu]: expected a plain name, a size and an xxh3_128", path, i);
+                            "%s: files[%zu]: expected a plain name, a size and an xxh3_128", path,
+                            i);
     }
     by__file_record *record = &out->files.items[out->files.count];
     record->name = by__strdup(name);
@@ -92,8 +93,8 @@ static by_status read_root(by__manifest *out, const char *path, const json_t *ro
     const json_t *step = json_object_get(root, "step");
     const json_t *files = json_object_get(root, "files");
     if (format == NULL || strcmp(format, FORMAT_NAME) != 0 || !json_is_integer(version)) {
-        return by_error_set(error, BY_EFORMAT, "%s: expected format \"" FORMAT_NAME
-                            "\" and a version", path);
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: expected format \"" FORMAT_NAME "\" and a version", path);
     }
     if (json_integer_value(version) != FORMAT_VERSION) {
         return by_error_set(error, BY_EFORMAT,
@@ -172,8 +173,10 @@ by_status by__manifest_check(by__manifest *out, const char *directory, bool veri
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
     if (!by__path_exists(path)) {
-        status = by_error_set(error, BY_EFORMAT, "%s: there is no manifest.json, so this is not a "
-                              "complete checkpoint", directory);
+        status = by_error_set(error, BY_EFORMAT,
+                              "%s: there is no manifest.json, so this is not a "
+                              "complete checkpoint",
+                              directory);
         goto done;
     }
     status = by__file_read(&text, &length, path, BY_MAX_JSON_BYTES, error);

@@ -24,13 +24,13 @@ by_status by_tensor_size(const by_tensor_view *tensor, size_t *elements, size_t 
     bool fits = true;
     if (by_dtype_size(tensor->dtype) == 0 || tensor->rank < 0 ||
         tensor->rank > BY_TENSOR_MAX_RANK) {
-        return by_error_set(error, BY_EARG, "tensor '%.200s': dtype %d or rank %d is not valid", name,
-                            (int)tensor->dtype, tensor->rank);
+        return by_error_set(error, BY_EARG, "tensor '%.200s': dtype %d or rank %d is not valid",
+                            name, (int)tensor->dtype, tensor->rank);
     }
     for (int i = 0; i < tensor->rank; i++) {
         if (tensor->shape[i] < 0) {
-            return by_error_set(error, BY_EARG, "tensor '%.200s': dimension %d is %" PRId64, name, i,
-                                tensor->shape[i]);
+            return by_error_set(error, BY_EARG, "tensor '%.200s': dimension %d is %" PRId64, name,
+                                i, tensor->shape[i]);
         }
         empty = empty || tensor->shape[i] == 0;
         fits = fits && by__size_mul(count, (size_t)tensor->shape[i], &count);
@@ -48,7 +48,8 @@ by_status by_tensor_size(const by_tensor_view *tensor, size_t *elements, size_t 
     return BY_OK;
 }
 
-by_status by_tensor_read_f32(const by_tensor_view *tensor, float *out, size_t count, by_error *error)
+by_status by_tensor_read_f32(const by_tensor_view *tensor, float *out, size_t count,
+                             by_error *error)
 {
     size_t elements;
     BY_TRY(by_tensor_size(tensor, &elements, NULL, error));
@@ -154,7 +155,8 @@ static by_status write_one(const char *directory, const char *name, const by_ten
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp((*(const by_tensor_view *const *)a)->name, (*(const by_tensor_view *const *)b)->name);
+    return strcmp((*(const by_tensor_view *const *)a)->name,
+                  (*(const by_tensor_view *const *)b)->name);
 }
 
 /* Refuses what could not be read back. `order` is scratch of `count` pointers. */
@@ -167,8 +169,8 @@ static by_status check_tensors(const by_tensor_view *tensors, size_t count,
         size_t bytes;
         if (t->name == NULL || t->name[0] == '\0' || strcmp(t->name, "__metadata__") == 0 ||
             !by__utf8_valid(t->name, strlen(t->name))) {
-            return by_error_set(error, BY_EARG, "tensor %zu: its name is empty, reserved or not UTF-8",
-                                i);
+            return by_error_set(error, BY_EARG,
+                                "tensor %zu: its name is empty, reserved or not UTF-8", i);
         }
         BY_TRY(by_tensor_size(t, NULL, &bytes, error));
         if (bytes > 0 && t->data == NULL) {
@@ -224,10 +226,9 @@ static by_status write_index(const char *directory, const char *stem, const by_t
     size_t shards = shard_of[count - 1] + 1;
     char name[256];
     by__text text = {0};
-    by__text_format(&text,
-                    "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64
-                    "\n  },\n  \"weight_map\": {",
-                    total);
+    by__text_format(
+        &text, "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {",
+        total);
     for (size_t i = 0; i < count; i++) {
         shard_name(name, stem, shard_of[sorted[i] - tensors], shards);
         by__text_add(&text, i == 0 ? "\n    " : ",\n    ");
@@ -246,9 +247,10 @@ static by_status write_index(const char *directory, const char *stem, const by_t
     return status;
 }
 
-static by_status write_shards(const char *directory, const char *stem, const by_tensor_view *tensors,
-                              const by_tensor_view **scratch, size_t count, uint64_t limit,
-                              uint64_t total, by__file_list *written, by_error *error)
+static by_status write_shards(const char *directory, const char *stem,
+                              const by_tensor_view *tensors, const by_tensor_view **scratch,
+                              size_t count, uint64_t limit, uint64_t total, by__file_list *written,
+                              by_error *error)
 {
     size_t *shard_of;
     BY_TRY(by__alloc((void **)&shard_of, count, sizeof *shard_of, "shard list", error));
@@ -269,8 +271,8 @@ static by_status write_shards(const char *directory, const char *stem, const by_
     }
     qsort(scratch, count, sizeof *scratch, by_name);
     if (status == BY_OK) {
-        status = write_index(directory, stem, tensors, scratch, shard_of, count, total, written,
-                             error);
+        status =
+            write_index(directory, stem, tensors, scratch, shard_of, count, total, written, error);
     }
     free(shard_of);
     return status;
@@ -290,8 +292,7 @@ by_status by__weights_write(const char *directory, const char *stem, const by_te
         (void)snprintf(name, sizeof name, "%.200s.safetensors", stem);
         status = write_one(directory, name, order, count, written, error);
     } else if (status == BY_OK) {
-        status =
-            write_shards(directory, stem, tensors, order, count, limit, total, written, error);
+        status = write_shards(directory, stem, tensors, order, count, limit, total, written, error);
     }
     free(order);
     return status;

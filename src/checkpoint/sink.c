@@ -9,9 +9,9 @@
 
 #include "checkpoint/storage.h"
 
-/* Large files go past the page cache (O_DIRECT): filling it costs more than the disk on many virtual
- * machines, and it would push out the training data. Everything is gathered in one aligned buffer,
- * which is also the piece that is hashed while the processor's cache holds it. */
+/* Large files go past the page cache (O_DIRECT): filling it costs more than the disk on many
+ * virtual machines, and it would push out the training data. Everything is gathered in one aligned
+ * buffer, which is also the piece that is hashed while the processor's cache holds it. */
 enum {
     buffer_bytes = 4 << 20,
     direct_from_bytes = 1 << 20, /* smaller files are not worth it */
@@ -25,7 +25,7 @@ struct by__sink {
     char *temporary; /* the one being written */
     by__hasher *hasher;
     uint8_t *memory; /* owns the buffer */
-    uint8_t *buffer;  /* the aligned part of it */
+    uint8_t *buffer; /* the aligned part of it */
     size_t capacity;
     size_t buffered;
     uint64_t written; /* bytes of content given to the kernel */
@@ -102,7 +102,8 @@ by_status by__sink_open(by__sink **out, const char *directory, const char *name,
     BY_TRY(by__alloc((void **)&sink, 1, sizeof *sink, "file writer", error));
     sink->fd = -1;
     sink->direct = size >= direct_from_bytes;
-    sink->capacity = size < buffer_bytes ? by__round_up((size_t)size + 1, direct_unit) : buffer_bytes;
+    sink->capacity =
+        size < buffer_bytes ? by__round_up((size_t)size + 1, direct_unit) : buffer_bytes;
     sink->name = by__strdup(name);
     sink->path = by__path_join(directory, name);
     by_status status = BY_OK;

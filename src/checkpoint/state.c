@@ -30,8 +30,8 @@ static by_status check_value(const by_checkpoint_value *values, size_t i, by_err
     return BY_OK;
 }
 
-by_status by__state_print(uint64_t step, const by_checkpoint_value *values, size_t count, char **out,
-                          size_t *length, by_error *error)
+by_status by__state_print(uint64_t step, const by_checkpoint_value *values, size_t count,
+                          char **out, size_t *length, by_error *error)
 {
     by__text text = {0};
     char number[32];

@@ -44,8 +44,8 @@ void by__file_list_free(by__file_list *list);
 
 typedef struct by__sink by__sink;
 
-/* Starts DIRECTORY/NAME.tmp and reserves `size` bytes (the exact or expected length), so that a full
- * disk is found before the work and not at its end. */
+/* Starts DIRECTORY/NAME.tmp and reserves `size` bytes (the exact or expected length), so that a
+ * full disk is found before the work and not at its end. */
 by_status by__sink_open(by__sink **out, const char *directory, const char *name, uint64_t size,
                         by_error *error);
 by_status by__sink_add(by__sink *sink, const void *data, size_t n, by_error *error);
@@ -83,7 +83,8 @@ by_status by__safetensors_parse(by__safetensors *out, const char *file, const ui
                                 size_t size, by_error *error);
 void by__safetensors_free(by__safetensors *file);
 
-/* Writes DIRECTORY/STEM.safetensors, or shards and an index when over `shard_bytes` (0: default). */
+/* Writes DIRECTORY/STEM.safetensors, or shards and an index when over `shard_bytes` (0: default).
+ */
 by_status by__weights_write(const char *directory, const char *stem, const by_tensor_view *tensors,
                             size_t count, uint64_t shard_bytes, by__file_list *written,
                             by_error *error);
@@ -119,8 +120,8 @@ typedef struct by__manifest {
     by__file_list files;
 } by__manifest;
 
-/* The manifest's first line holds the XXH3-128 of everything behind that line, so that a flipped bit
- * anywhere in it is found as well. */
+/* The manifest's first line holds the XXH3-128 of everything behind that line, so that a flipped
+ * bit anywhere in it is found as well. */
 by_status by__manifest_print(const by__manifest *manifest, char **out, size_t *length,
                              by_error *error);
 /* Checks that first line. `path` names the file in messages, here and below. */
@@ -140,8 +141,8 @@ typedef struct by__state {
     size_t count;
 } by__state;
 
-by_status by__state_print(uint64_t step, const by_checkpoint_value *values, size_t count, char **out,
-                          size_t *length, by_error *error);
+by_status by__state_print(uint64_t step, const by_checkpoint_value *values, size_t count,
+                          char **out, size_t *length, by_error *error);
 by_status by__state_parse(by__state *out, const char *path, const char *text, size_t length,
                           by_error *error);
 void by__state_free(by__state *state);

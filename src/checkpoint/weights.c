@@ -42,7 +42,8 @@ static by_status read_index_items(by__index *out, const char *path, json_t *map,
 {
     if (!json_is_object(map) || json_object_size(map) == 0) {
         return by_error_set(error, BY_EFORMAT,
-                            "%s: expected an object \"weight_map\" from tensor names to files", path);
+                            "%s: expected an object \"weight_map\" from tensor names to files",
+                            path);
     }
     BY_TRY(by__alloc((void **)&out->items, json_object_size(map), sizeof *out->items, "shard index",
                      error));
@@ -99,8 +100,8 @@ static by_status add_shard(by_weights *weights, const char *directory, const cha
                            by_error *error)
 {
     shard *s;
-    BY_TRY(by__reserve((void **)&weights->shards, &weights->shard_capacity, weights->shard_count + 1,
-                       sizeof *weights->shards, error));
+    BY_TRY(by__reserve((void **)&weights->shards, &weights->shard_capacity,
+                       weights->shard_count + 1, sizeof *weights->shards, error));
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "weight file", error));
     s->name = by__strdup(name);
     s->path = directory == NULL ? by__strdup(name) : by__path_join(directory, name);
@@ -249,7 +250,8 @@ static by_status open_directory(by_weights *weights, const char *directory, cons
     } else if (by__path_exists(index_path)) {
         status = open_index(weights, directory, index_path, error);
     } else {
-        status = by_error_set(error, BY_EIO, "%s holds neither %s nor %s", directory, single, index);
+        status =
+            by_error_set(error, BY_EIO, "%s holds neither %s nor %s", directory, single, index);
     }
     if (status == BY_OK) {
         status = read_config(weights, directory, error);

@@ -17,13 +17,14 @@
 
 /* What changes which kernels run; the names of /proc/cpuinfo on x86-64 and aarch64. */
 static const char *const instruction_sets[] = {
-    "sse4_2",   "avx",         "avx2",        "fma",      "f16c",     "avx512f", "avx512bw",
-    "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_tile", "amx_int8",
-    "amx_bf16", "asimd",       "asimddp",     "fphp",     "bf16",     "i8mm",    "sve",
-    "sve2",
+    "sse4_2",   "avx",      "avx2",        "fma",         "f16c",        "avx512f",
+    "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni",
+    "amx_tile", "amx_int8", "amx_bf16",    "asimd",       "asimddp",     "fphp",
+    "bf16",     "i8mm",     "sve",         "sve2",
 };
 
-/* The value of the first "KEY<separator>VALUE" line in text, without quotes; *length is 0 if none. */
+/* The value of the first "KEY<separator>VALUE" line in text, without quotes; *length is 0 if none.
+ */
 static const char *find_line(const char *text, const char *key, char separator, size_t *length)
 {
     size_t key_length = strlen(key);

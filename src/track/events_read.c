@@ -38,9 +38,10 @@ static by_status advance(cursor *at, bool *more, by_error *error)
     if (!json_is_integer(step) || json_integer_value(step) < 0) {
         json_decref(at->event);
         at->event = NULL;
-        return by_error_set(error, BY_EFORMAT,
-                            "%s:%zu: expected a JSON object with a \"step\"; remove the line to go on",
-                            at->path, at->number);
+        return by_error_set(
+            error, BY_EFORMAT,
+            "%s:%zu: expected a JSON object with a \"step\"; remove the line to go on", at->path,
+            at->number);
     }
     at->step = (uint64_t)json_integer_value(step);
     return BY_OK;
@@ -87,7 +88,8 @@ static bool number_of(double *out, const json_t *value)
 {
     if (json_is_string(value)) {
         const char *text = json_string_value(value);
-        return (strcmp(text, "nan") == 0 || strcmp(text, "inf") == 0 || strcmp(text, "-inf") == 0) &&
+        return (strcmp(text, "nan") == 0 || strcmp(text, "inf") == 0 ||
+                strcmp(text, "-inf") == 0) &&
                by__parse_f64(text, out);
     }
     *out = json_number_value(value);

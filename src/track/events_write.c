@@ -134,8 +134,8 @@ by_status by_events_end(by_events *events, by_error *error)
             continue;
         }
         if (n < 0) {
-            by_status status = by_error_set(error, BY_EIO, "cannot write %s: %s", events->path,
-                                            strerror(errno));
+            by_status status =
+                by_error_set(error, BY_EIO, "cannot write %s: %s", events->path, strerror(errno));
             (void)ftruncate(events->fd, info.st_size);
             return status;
         }

@@ -1,5 +1,6 @@
-/* Line charts with cairo's toy text API: it asks for a sans-serif font and falls back to one that is
- * built into cairo. All lengths are in units of `unit`, so that a chart looks alike at any size. */
+/* Line charts with cairo's toy text API: it asks for a sans-serif font and falls back to one that
+ * is built into cairo. All lengths are in units of `unit`, so that a chart looks alike at any size.
+ */
 #include <cairo-svg.h>
 #include <cairo.h>
 #include <math.h>
@@ -29,7 +30,7 @@ static const color palette[] = {
 };
 
 typedef struct axis {
-    double low, high; /* of the values; logarithms with log */
+    double low, high;     /* of the values; logarithms with log */
     double start, length; /* on the page; length is negative for y, which grows upwards */
     bool log;
     double ticks[max_ticks];
@@ -400,7 +401,8 @@ static by_status check_options(const by_plot_options *options, const char *path,
     size_t n = strlen(path);
     *svg = n > 4 && strcmp(path + n - 4, ".svg") == 0;
     if (!*svg && (n <= 4 || strcmp(path + n - 4, ".png") != 0)) {
-        return by_error_set(error, BY_EARG, "%s: a chart is written to a name in .png or .svg", path);
+        return by_error_set(error, BY_EARG, "%s: a chart is written to a name in .png or .svg",
+                            path);
     }
     if ((options->width != 0 && (options->width < 200 || options->width > 10000)) ||
         (options->height != 0 && (options->height < 200 || options->height > 10000))) {
@@ -455,8 +457,8 @@ by_status by_plot_write(const by_plot_options *options, const char *path, by_err
     if (file.failed || result == CAIRO_STATUS_NO_MEMORY) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: chart %s", path);
     } else if (result != CAIRO_STATUS_SUCCESS) {
-        status = by_error_set(error, BY_EIO, "cannot draw %s: %s", path,
-                              cairo_status_to_string(result));
+        status =
+            by_error_set(error, BY_EIO, "cannot draw %s: %s", path, cairo_status_to_string(result));
     } else {
         status = by__file_write(path, file.data, file.length, error);
     }

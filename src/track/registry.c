@@ -1,5 +1,5 @@
-/* The index over run directories. Every change is one transaction; SQLite's rollback journal is used
- * rather than its write-ahead log because that one does not work on network file systems. */
+/* The index over run directories. Every change is one transaction; SQLite's rollback journal is
+ * used rather than its write-ahead log because that one does not work on network file systems. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -9,7 +9,7 @@
 
 #include "track/track.h"
 
-#define SCHEMA_VERSION 1
+#define SCHEMA_VERSION    1
 #define BUSY_MILLISECONDS 20000
 
 struct by_registry {
@@ -311,8 +311,8 @@ by_status by_registry_list(by_registry *registry, const by_run_query *query, by_
     bind_text(statement, 2, query == NULL ? NULL : query->status);
     by_status status = BY_OK;
     while (status == BY_OK && (code = sqlite3_step(statement)) == SQLITE_ROW) {
-        status = by__reserve((void **)&list.items, &capacity, list.count + 1, sizeof *list.items,
-                             error);
+        status =
+            by__reserve((void **)&list.items, &capacity, list.count + 1, sizeof *list.items, error);
         if (status == BY_OK) {
             list.items[list.count] = (by_run_record){0};
             status = read_row(registry, &list.items[list.count++], statement, error);

@@ -62,7 +62,8 @@ static by_status copy_count(uint64_t *out, const json_t *root, const char *key, 
     return BY_OK;
 }
 
-static by_status read_root(by_run_record *run, const json_t *root, const char *path, by_error *error)
+static by_status read_root(by_run_record *run, const json_t *root, const char *path,
+                           by_error *error)
 {
     const json_t *loss = json_object_get(root, "best_loss");
     BY_TRY(copy_text(&run->name, root, "name", path, error));

@@ -40,7 +40,8 @@ void by__run_free(by_run_record *run);
 double by__plot_ticks(double *ticks, size_t *count, double low, double high, int wanted);
 /* Ticks of a logarithmic axis: powers of ten, with 2 and 5 between when there are few. */
 void by__plot_log_ticks(double *ticks, size_t *count, double low, double high);
-/* Text of a tick: no more digits than the step between ticks needs; "20k", "1.5M" for large ones. */
+/* Text of a tick: no more digits than the step between ticks needs; "20k", "1.5M" for large ones.
+ */
 void by__plot_tick_text(char out[32], double value, double step);
 
 #endif

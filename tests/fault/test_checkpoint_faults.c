@@ -1,5 +1,6 @@
 /* What may happen to checkpoints: a full disk, a flipped bit or a cut in any file, a kill at any
- * instant of a save. Each must be refused with the file's name, and the checkpoints before it stay. */
+ * instant of a save. Each must be refused with the file's name, and the checkpoints before it stay.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,10 +39,15 @@ static by_status save(const char *root, uint64_t step, const float *weights, by_
     const by_tensor_view optimizer[] = {{"m.a", BY_F32, 1, {element_count}, weights}};
     const by_checkpoint_value values[] = {{"position", BY_VALUE_U64, {.u64 = step * 12}}};
     const by_checkpoint_file files[] = {{"config.json", "{}", 2, NULL}};
-    const by_checkpoint_content content = {
-        .model = model, .model_count = 2, .optimizer = optimizer, .optimizer_count = 1,
-        .values = values, .value_count = 1, .files = files, .file_count = 1,
-        .shard_bytes = element_count * sizeof(float)};
+    const by_checkpoint_content content = {.model = model,
+                                           .model_count = 2,
+                                           .optimizer = optimizer,
+                                           .optimizer_count = 1,
+                                           .values = values,
+                                           .value_count = 1,
+                                           .files = files,
+                                           .file_count = 1,
+                                           .shard_bytes = element_count * sizeof(float)};
     return by_checkpoint_write(root, step, &content, error);
 }
 

@@ -40,7 +40,8 @@ static void state_round_trip(const char *text, size_t size)
         return;
     }
     /* An empty key can be read but is not written. */
-    if (by__state_print(first.step, first.values, first.count, &printed, &length, &error) == BY_OK) {
+    if (by__state_print(first.step, first.values, first.count, &printed, &length, &error) ==
+        BY_OK) {
         if (by__state_parse(&second, "state.json", printed, length, &error) != BY_OK ||
             second.count != first.count) {
             abort();

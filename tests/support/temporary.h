@@ -11,7 +11,8 @@
 static inline char *temporary_make(void)
 {
     const char *root = getenv("TMPDIR");
-    char *path = by__path_join(root == NULL || root[0] == '\0' ? "/tmp" : root, "banyan-test-XXXXXX");
+    char *path =
+        by__path_join(root == NULL || root[0] == '\0' ? "/tmp" : root, "banyan-test-XXXXXX");
     if (path != NULL && mkdtemp(path) == NULL) {
         free(path);
         path = NULL;

@@ -42,8 +42,16 @@ static void save(const char *root, uint64_t step)
 static void everything_comes_back(void **state)
 {
     (void)state;
-    static const double doubles[] = {0.1, -0.0, 1.0 / 3, DBL_MAX, DBL_TRUE_MIN, INFINITY, -INFINITY,
-                                     1e22, 123456789012345678.0, 1.8799999952316284};
+    static const double doubles[] = {0.1,
+                                     -0.0,
+                                     1.0 / 3,
+                                     DBL_MAX,
+                                     DBL_TRUE_MIN,
+                                     INFINITY,
+                                     -INFINITY,
+                                     1e22,
+                                     123456789012345678.0,
+                                     1.8799999952316284};
     static const char *const keys[] = {"d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7", "d8", "d9"};
     by_checkpoint_value values[14];
     by_checkpoint_content c = content();
@@ -181,8 +189,9 @@ static void the_latest_is_the_newest_whole_one(void **state)
     broken = by__path_join(root, "step-99999999/state.json");
     assert_int_equal(truncate(broken, 10), 0);
     free(broken);
-    assert_latest(root, 5, (const char *const[]){"step-100000000: there is no manifest.json",
-                                                 "step-99999999/state.json has 10 bytes", NULL});
+    assert_latest(root, 5,
+                  (const char *const[]){"step-100000000: there is no manifest.json",
+                                        "step-99999999/state.json has 10 bytes", NULL});
     /* A copy under the name of another step is not that step. */
     char *from;
     char *to;
@@ -339,8 +348,12 @@ static void step_names(void **state)
     uint64_t step = 0;
     assert_true(by__step_of_name("step-00000012", &step) && step == 12);
     assert_true(by__step_of_name("step-123456789", &step) && step == 123456789);
-    static const char *const others[] = {"step-12", "step-", "step--0000001", "step-00000012.tmp-1",
-                                         "step-000000012", "stop-00000012",
+    static const char *const others[] = {"step-12",
+                                         "step-",
+                                         "step--0000001",
+                                         "step-00000012.tmp-1",
+                                         "step-000000012",
+                                         "stop-00000012",
                                          "step-99999999999999999999999"};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(others); i++) {
         assert_false(by__step_of_name(others[i], &step));

@@ -1,4 +1,5 @@
-/* Events: what is written reads back, also after a crash and a resume; and the environment's JSON. */
+/* Events: what is written reads back, also after a crash and a resume; and the environment's JSON.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,8 +59,8 @@ static void log_steps(const char *path, uint64_t first, uint64_t last)
 static void numbers_read_back(void **state)
 {
     (void)state;
-    static const double values[] = {0.1, 1.0 / 3, -0.0, 1e-300, DBL_MAX, DBL_TRUE_MIN, 3, 1e22,
-                                    INFINITY, -INFINITY, 123456789.125};
+    static const double values[] = {0.1, 1.0 / 3, -0.0,     1e-300,    DBL_MAX,      DBL_TRUE_MIN,
+                                    3,   1e22,    INFINITY, -INFINITY, 123456789.125};
     char *directory = temporary_make();
     char *path = in(directory, "events.jsonl");
     by_events *events;
@@ -200,8 +201,8 @@ static void a_torn_line_is_dropped_at_open(void **state)
 static void a_broken_line_is_named(void **state)
 {
     (void)state;
-    static const char *const lines[] = {"", "x", "[]", "{}", "{\"step\":-1}", "{\"step\":\"1\"}",
-                                        "{\"step\":1"};
+    static const char *const lines[] = {
+        "", "x", "[]", "{}", "{\"step\":-1}", "{\"step\":\"1\"}", "{\"step\":1"};
     char *directory = temporary_make();
     char *path = in(directory, "events.jsonl");
     for (size_t i = 0; i < BY_ARRAY_LENGTH(lines); i++) {

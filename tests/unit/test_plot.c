@@ -92,10 +92,14 @@ static void gaps_and_odd_values_do_not_break_it(void **state)
     int height;
     double x[] = {0, 1, 2, 3, 4, 5, 6, 7};
     double cases[][8] = {
-        {1, 2, NAN, 4, INFINITY, 6, -INFINITY, 8}, {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN},
-        {5, 5, 5, 5, 5, 5, 5, 5},                  {0, 0, 0, 0, 0, 0, 0, 0},
-        {-1, -2, -3, 0, -1, -2, -3, -4},           {1e308, -1e308, 1, 2, 3, 4, 5, 6},
-        {1e299, -1e299, 1, 2, 3, 4, 5, 6},         {1e-320, 2e-320, 0, 0, 0, 0, 0, 0},
+        {1, 2, NAN, 4, INFINITY, 6, -INFINITY, 8},
+        {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN},
+        {5, 5, 5, 5, 5, 5, 5, 5},
+        {0, 0, 0, 0, 0, 0, 0, 0},
+        {-1, -2, -3, 0, -1, -2, -3, -4},
+        {1e308, -1e308, 1, 2, 3, 4, 5, 6},
+        {1e299, -1e299, 1, 2, 3, 4, 5, 6},
+        {1e-320, 2e-320, 0, 0, 0, 0, 0, 0},
         {1e15, 1e15 + 1, 1e15, 1e15, 1e15, 1e15, 1e15, 1e15},
         {1e-300, 1e299, 1, 1, 1, 1, 1, 1},
     };
@@ -103,8 +107,11 @@ static void gaps_and_odd_values_do_not_break_it(void **state)
         for (int mode = 0; mode < 4; mode++) {
             by_error error = {0};
             by_plot_series series = {"s", x, cases[i], 8, mode / 2 * 0.5};
-            by_plot_options options = {.log_y = mode % 2 == 1, .width = 300, .height = 200,
-                                       .series = &series, .series_count = 1};
+            by_plot_options options = {.log_y = mode % 2 == 1,
+                                       .width = 300,
+                                       .height = 200,
+                                       .series = &series,
+                                       .series_count = 1};
             if (by_plot_write(&options, path, &error) != BY_OK) {
                 fail_msg("case %zu, mode %d: %s", i, mode, error.message);
             }
@@ -197,10 +204,10 @@ static void ticks_are_round(void **state)
     static const struct {
         double value, step;
         const char *text;
-    } texts[] = {{0, 0.1, "0"},         {1e-17, 0.1, "0"},     {0.30000000000000004, 0.1, "0.3"},
-                 {2000, 200, "2000"},   {20000, 5000, "20k"},
-                 {12500, 500, "12.5k"}, {1.5e6, 5e5, "1.5M"},  {1e-5, 1e-5, "1e-05"},
-                 {-0.5, 0.5, "-0.5"},   {3e9, 1e9, "3G"}};
+    } texts[] = {{0, 0.1, "0"},        {1e-17, 0.1, "0"},     {0.30000000000000004, 0.1, "0.3"},
+                 {2000, 200, "2000"},  {20000, 5000, "20k"},  {12500, 500, "12.5k"},
+                 {1.5e6, 5e5, "1.5M"}, {1e-5, 1e-5, "1e-05"}, {-0.5, 0.5, "-0.5"},
+                 {3e9, 1e9, "3G"}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(texts); i++) {
         char text[32];
         by__plot_tick_text(text, texts[i].value, texts[i].step);

@@ -26,8 +26,13 @@ static by_registry *open_registry(const char *runs)
 static void make_run(by_registry *registry, const char *runs, const char *name, const char *status,
                      uint64_t step, double loss, const char *updated)
 {
-    const by_run_record run = {.name = name, .config_hash = "abc", .started = "2026-01-01T00:00:00Z",
-                               .updated = updated, .status = status, .step = step, .steps = 100,
+    const by_run_record run = {.name = name,
+                               .config_hash = "abc",
+                               .started = "2026-01-01T00:00:00Z",
+                               .updated = updated,
+                               .status = status,
+                               .step = step,
+                               .steps = 100,
                                .best_loss = loss};
     char *directory = by__path_join(runs, name);
     by_error error = {0};
@@ -142,8 +147,8 @@ static void a_rebuild_follows_the_directories(void **state)
     assert_int_equal(list.count, 1);
     assert_true(list.items[0].best_loss == 1.5);
     by_run_list_free(&list);
-    assert_int_equal(by_registry_list(registry, &(by_run_query){.status = "unreadable"}, &list, NULL),
-                     BY_OK);
+    assert_int_equal(
+        by_registry_list(registry, &(by_run_query){.status = "unreadable"}, &list, NULL), BY_OK);
     assert_int_equal(list.count, 1);
     assert_string_equal(list.items[0].name, "beta");
     by_run_list_free(&list);
@@ -190,8 +195,8 @@ static void several_processes_write_at_once(void **state)
             by_registry *registry; /* all make the table at the same time */
             int failed = by_registry_open(&registry, runs, NULL) != BY_OK;
             for (uint64_t k = 1; k <= updates && !failed; k++) {
-                const by_run_record run = {.name = names[i], .status = "running", .step = k,
-                                           .best_loss = (double)NAN};
+                const by_run_record run = {
+                    .name = names[i], .status = "running", .step = k, .best_loss = (double)NAN};
                 failed = by_registry_update(registry, &run, NULL) != BY_OK;
             }
             _exit(failed);

@@ -21,11 +21,21 @@ static const uint8_t mask[4] = {1, 0, 1, 1};
 
 /* The tensors of types.safetensors, in another order than the file's. */
 static const by_tensor_view golden[] = {
-    {"wte.weight", BY_F32, 2, {3, 4}, wte}, {"ln_f.bias", BY_F32, 1, {4}, ln},
-    {"half", BY_F16, 1, {5}, half},         {"brain", BY_BF16, 2, {2, 3}, brain},
-    {"ids", BY_I32, 1, {3}, ids},           {"bytes", BY_U8, 1, {7}, bytes},
-    {"mask", BY_BOOL, 2, {2, 2}, mask},     {"scalar", BY_F32, 0, {0}, scalar},
-    {"empty", BY_F32, 2, {0, 4}, NULL},     {"gr\xc3\xb6\xc3\x9f" "e", BY_F32, 1, {1}, umlaut},
+    {"wte.weight", BY_F32, 2, {3, 4}, wte},
+    {"ln_f.bias", BY_F32, 1, {4}, ln},
+    {"half", BY_F16, 1, {5}, half},
+    {"brain", BY_BF16, 2, {2, 3}, brain},
+    {"ids", BY_I32, 1, {3}, ids},
+    {"bytes", BY_U8, 1, {7}, bytes},
+    {"mask", BY_BOOL, 2, {2, 2}, mask},
+    {"scalar", BY_F32, 0, {0}, scalar},
+    {"empty", BY_F32, 2, {0, 4}, NULL},
+    {"gr\xc3\xb6\xc3\x9f"
+     "e",
+     BY_F32,
+     1,
+     {1},
+     umlaut},
 };
 
 static int fill(void **state)
@@ -77,16 +87,15 @@ static void writes_what_the_library_writes(void **state)
     (void)state;
     char *directory = temporary_make();
     assert_non_null(directory);
-    assert_int_equal(
-        by_weights_write(directory, golden, BY_ARRAY_LENGTH(golden), 0, NULL), BY_OK);
+    assert_int_equal(by_weights_write(directory, golden, BY_ARRAY_LENGTH(golden), 0, NULL), BY_OK);
     char *path = by__path_join(directory, "model.safetensors");
     char *ours;
     char *theirs;
     size_t our_length;
     size_t their_length;
     assert_int_equal(by__file_read(&ours, &our_length, path, 1 << 20, NULL), BY_OK);
-    assert_int_equal(by__file_read(&theirs, &their_length, GOLDEN "types.safetensors", 1 << 20,
-                                   NULL), BY_OK);
+    assert_int_equal(
+        by__file_read(&theirs, &their_length, GOLDEN "types.safetensors", 1 << 20, NULL), BY_OK);
     assert_int_equal(our_length, their_length);
     assert_memory_equal(ours, theirs, our_length);
     free(ours);
@@ -163,13 +172,16 @@ static const struct {
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0]}}", 4, "data_offsets"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[4,0]}}", 4, "data_offsets"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[-4,0]}}", 4, "data_offsets"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4, "expected 8 for its F32"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4,
+     "expected 8 for its F32"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 7, "truncated"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[4,8]}}", 8, "leave a hole"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
-     "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[2,6]}}", 6, "overlap"},
+     "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[2,6]}}",
+     6, "overlap"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-     "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2, "duplicate"},
+     "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
+     2, "duplicate"},
     {"{\"__metadata__\":{\"a\":1}}", 0, "__metadata__"},
     {"{\"__metadata__\":[]}", 0, "__metadata__"},
 };
@@ -194,7 +206,8 @@ static void every_broken_rule_is_named(void **state)
     (void)state;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(broken); i++) {
         by_error error = {0};
-        by_status status = parse(broken[i].header, strlen(broken[i].header), broken[i].data, &error);
+        by_status status =
+            parse(broken[i].header, strlen(broken[i].header), broken[i].data, &error);
         if (status != BY_EFORMAT || strstr(error.message, broken[i].message) == NULL ||
             strncmp(error.message, "f: ", 3) != 0) {
             fail_msg("header %s: status %d, message '%s'", broken[i].header, status, error.message);
@@ -221,7 +234,8 @@ static void every_truncation_is_refused(void **state)
     (void)state;
     char *data;
     size_t length;
-    assert_int_equal(by__file_read(&data, &length, GOLDEN "types.safetensors", 1 << 20, NULL), BY_OK);
+    assert_int_equal(by__file_read(&data, &length, GOLDEN "types.safetensors", 1 << 20, NULL),
+                     BY_OK);
     for (size_t n = 0; n < length; n++) {
         uint8_t *copy = malloc(n == 0 ? 1 : n); /* exact, so that a sanitizer sees an overrun */
         by__safetensors list;
@@ -295,7 +309,8 @@ static void broken_indexes_are_refused(void **state)
         {"{\"weight_map\":{\"a\":1}}", "name of a file"},
         {"{\"weight_map\":{\"a\":\"../a.safetensors\"}}", "name of a file"},
         {"{\"weight_map\":{\"a\":\"missing.safetensors\"}}", "missing.safetensors"},
-        {"{\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"one.safetensors\"}}", "which lacks it"},
+        {"{\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"one.safetensors\"}}",
+         "which lacks it"},
         {"{\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"two.safetensors\"}}", "in both"},
     };
     char *directory = temporary_make();
