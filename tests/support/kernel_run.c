@@ -162,6 +162,8 @@ static void fill_floats(problem *p, int index, pattern kind)
     static const float hyper_values[4] = {1e-3f, 0.19f, 0.0975f, 0.0f};
     for (int64_t i = 0; i < count_of(&p->in[index]); i++) {
         float value = random_value((uint32_t)index, i, rstd ? PATTERN_RANDOM : kind);
+        /* exp(score - lse) keeps no digits once f32 cannot hold the fraction of a score. */
+        value = op == BY_OP_ATTENTION_GRAD && kind == PATTERN_WIDE ? value * 0x1p-9f : value;
         value = positive ? fabsf(value)
                 : rstd   ? 0.5f + fabsf(value)
                 : hyper  ? hyper_values[i]
