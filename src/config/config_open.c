@@ -96,8 +96,8 @@ static by_status find_assigned(const by__key **out, const char **value, const ch
 by_status by_config_set(by_config *config, const char *assignment, by_error *error)
 {
     by__config *whole = (by__config *)config;
-    const by__key *key;
-    const char *value;
+    const by__key *key = NULL;
+    const char *value = NULL;
     char *where;
     by__node node = {0};
     by__text text = {0};
