@@ -20,6 +20,7 @@
 #define BY_CHECKPOINT_STORAGE_H
 
 #include "banyan/checkpoint.h"
+#include "banyan/op.h"
 #include "base/base.h"
 
 #define BY_DEFAULT_SHARD_BYTES UINT64_C(5000000000)
@@ -109,6 +110,13 @@ typedef struct by__index {
 by_status by__index_parse(by__index *out, const char *path, const char *text, size_t length,
                           by_error *error);
 void by__index_free(by__index *index);
+
+/* The tensor of a model's parameter (parameter.c): under `name`, or with `prefix` (may be NULL) in front.
+ * Its shape must be the parameter's; `padded`: the file may have fewer rows, those before padding.
+ * BY_EFORMAT names the tensor that is missing or both shapes. */
+by_status by__weights_parameter(const by_weights *weights, const char *prefix, const char *name,
+                                const by_shape *shape, bool padded, by_tensor_view *out,
+                                by_error *error);
 
 /* True for a name that stays in its directory: not empty, no '/', not "." or "..". */
 bool by__plain_name(const char *name);

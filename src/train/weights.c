@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "checkpoint/storage.h"
 #include "train/trainer.h"
 
 /* Rounds the masters of all matrices into their compute copies. */
@@ -30,56 +31,23 @@ by_status by_trainer_initialize(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-/* The tensor of a parameter: under its name, or with the family's prefix in front. */
-static by_status find_tensor(const by_trainer *t, const by_weights *weights, const char *name,
-                             by_tensor_view *out, by_error *error)
-{
-    char prefixed[256];
-    const char *prefix = by_model_name_prefix(t->config->model.kind);
-    if (!by_weights_has(weights, name) && prefix != NULL) {
-        (void)snprintf(prefixed, sizeof prefixed, "%s%s", prefix, name);
-        if (by_weights_has(weights, prefixed)) {
-            name = prefixed;
-        }
-    }
-    return by_weights_tensor(weights, name, out, error);
-}
-
-/* Equal shapes, or a table over the vocabulary with fewer rows (the vocabulary before padding). */
-static bool fits(const by_tensor_view *tensor, const by__parameter *p)
-{
-    bool same = tensor->rank == p->shape.rank;
-    for (int i = 0; i < tensor->rank && same; i++) {
-        bool shorter = i == 0 && p->is_vocabulary && tensor->shape[0] <= p->shape.dim[0];
-        same = tensor->shape[i] == p->shape.dim[i] || shorter;
-    }
-    return same;
-}
-
-static by_status read_tensor(const by_weights *weights, const by_tensor_view *tensor,
+/* Reads the tensor `name` of a parameter's shape. */
+static by_status read_tensor(const by_weights *weights, const char *prefix, const char *name,
                              const by__parameter *p, float *out, by_error *error)
 {
-    if (!fits(tensor, p)) {
-        char wanted[128];
-        char have[128];
-        by_shape shape = {.rank = tensor->rank > BY_MAX_RANK ? BY_MAX_RANK : tensor->rank};
-        memcpy(shape.dim, tensor->shape, (size_t)shape.rank * sizeof shape.dim[0]);
-        return by_error_set(error, BY_EFORMAT, "%s: tensor '%s' is %s; the model needs %s",
-                            by_weights_path(weights), tensor->name, by_shape_print(&shape, have),
-                            by_shape_print(&p->shape, wanted));
-    }
+    by_tensor_view tensor;
     size_t count;
-    BY_TRY(by_tensor_size(tensor, &count, NULL, error));
-    return by_tensor_read_f32(tensor, out, count, error);
+    BY_TRY(by__weights_parameter(weights, prefix, name, &p->shape, p->is_vocabulary, &tensor, error));
+    BY_TRY(by_tensor_size(&tensor, &count, NULL, error));
+    return by_tensor_read_f32(&tensor, out, count, error);
 }
 
 by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_error *error)
 {
+    const char *prefix = by_model_name_prefix(t->config->model.kind);
     for (size_t i = 0; i < t->parameter_count; i++) {
         const by__parameter *p = &t->parameters[i];
-        by_tensor_view tensor;
-        BY_TRY(find_tensor(t, weights, p->name, &tensor, error));
-        BY_TRY(read_tensor(weights, &tensor, p, by__trainer_master(t, p), error));
+        BY_TRY(read_tensor(weights, prefix, p->name, p, by__trainer_master(t, p), error));
     }
     refresh_copies(t);
     return BY_OK;
@@ -98,10 +66,8 @@ by_status by_trainer_load_optimizer(by_trainer *t, const by_weights *moments, in
         for (int moment = 0; moment < 2; moment++) {
             const by__parameter *p = &t->parameters[i];
             char name[220];
-            by_tensor_view tensor;
             (void)snprintf(name, sizeof name, "%s.%s", moment == 0 ? "m" : "v", p->name);
-            BY_TRY(by_weights_tensor(moments, name, &tensor, error));
-            BY_TRY(read_tensor(moments, &tensor, p, moment_of(t, p, moment), error));
+            BY_TRY(read_tensor(moments, NULL, name, p, moment_of(t, p, moment), error));
         }
     }
     t->updates = step;
