@@ -42,9 +42,7 @@ by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *
         b.model.targets = by_graph_input(graph, "targets", BY_I32, ids);
         b.model.loss = by_linear_cross_entropy(graph, x, head, b.model.targets);
         by_graph_output(graph, b.model.loss, "loss");
-    } else if (request->mode == BY_MODEL_PREFILL) {
-        by_graph_output(graph, x, "hidden");
-    } else {
+    } else if (request->mode != BY_MODEL_PREFILL) {
         b.model.logits = by__matmul_full(graph, x, head, BY_NONE, BY_NONE, false, true, BY_F32);
         by_graph_output(graph, b.model.logits, "logits");
     }
