@@ -1,0 +1,138 @@
+/* Inference: trained weights to tokens.
+ *
+ * by_pretrained finds the weights of a run or of a Hugging Face directory and what they are.
+ * by_generator continues a sequence with key/value caches; by_sample chooses a token from logits.
+ * by_logits computes the logits of whole sequences at once, without caches.
+ *
+ * All memory is planned and taken when a handle is opened: taking in tokens and choosing one allocates
+ * nothing. A handle is used by one thread at a time; two handles share nothing.
+ */
+#ifndef BANYAN_INFER_H
+#define BANYAN_INFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "banyan/checkpoint.h"
+#include "banyan/config.h"
+#include "banyan/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- trained models on disk ---- */
+
+typedef struct by_pretrained by_pretrained;
+
+/* Opens a run directory (config.yaml, checkpoints/step-*): its newest valid checkpoint, or the one with
+ * the lowest validation loss when `best`; or a directory with config.json and safetensors weights: one
+ * checkpoint, or what `transformers` saved. The config is resolved; its model section is what the
+ * weights' config.json says. BY_EIO, BY_EFORMAT: a file is missing or wrong; BY_ESTATE: the run has no
+ * such checkpoint. */
+BY_API by_status by_pretrained_open(by_pretrained **out, const char *path, bool best,
+                                    by_error *error);
+BY_API void by_pretrained_close(by_pretrained **pretrained);
+/* All owned by the handle. The directory is where the weights and tokenizer.json lie. */
+BY_API const by_config *by_pretrained_config(const by_pretrained *pretrained);
+BY_API const by_weights *by_pretrained_weights(const by_pretrained *pretrained);
+BY_API const char *by_pretrained_directory(const by_pretrained *pretrained);
+/* One line for each newer checkpoint that was passed over because it is broken; "" for none. */
+BY_API const char *by_pretrained_skipped(const by_pretrained *pretrained);
+
+/* ---- choosing a token ---- */
+
+typedef struct by_sampling {
+    double temperature; /* logits are divided by it; 0: the most probable token (greedy) */
+    int64_t top_k;      /* only the k most probable tokens; 0: all */
+    double top_p;       /* of those, the fewest whose probabilities sum to at least p (nucleus
+                           sampling, Holtzman et al. 2020); in (0, 1], 1: all */
+    uint64_t seed;
+} by_sampling;
+
+/* Bytes of scratch memory that by_sample needs for a vocabulary, on an 8-byte boundary. */
+BY_API size_t by_sample_scratch_bytes(int64_t vocab);
+/* Draws a token from softmax(logits / temperature), cut by top_k, then by top_p. Among equal logits the
+ * lower id counts as more probable. The draw is a pure function of the logits, `sampling` and `position`
+ * (Philox keyed by seed and position), so equal seeds give equal text. A logit of -inf is never chosen.
+ * Expected time is linear in `vocab`. BY_EARG: a field of `sampling` is out of range; BY_ESTATE: a logit
+ * is nan or +inf, or all are -inf. */
+BY_API by_status by_sample(int32_t *token, const by_sampling *sampling, const float *logits,
+                           int64_t vocab, uint64_t position, void *scratch, by_error *error);
+
+/* ---- generation ---- */
+
+typedef struct by_generator by_generator;
+
+typedef struct by_generator_options {
+    int64_t context;           /* tokens that the caches hold; 0: the model's context. More than that is
+                                  possible where positions are rotary, not where they are a table */
+    int threads;               /* compute threads; 0: config.train.threads */
+    const char *precision;     /* "f32" or "bf16", of weights and caches; NULL: precision.compute */
+    int64_t vocab;             /* ids below it are tokens: the tokenizer's size where the model's table
+                                  is padded; 0: the model's */
+    bool slide;                /* true: when tokens no longer fit, the caches are emptied and the last
+                                  context / 2 tokens are taken in again; false: that is an error */
+    by_model_builder *builder; /* a model of the caller's own; NULL: the one that the config names */
+    void *user;
+} by_generator_options;
+
+/* Bytes that a generator holds. Their sum is `total`. */
+typedef struct by_generator_memory_report {
+    uint64_t weights;
+    uint64_t caches;      /* keys and values of every layer and position */
+    uint64_t activations; /* one arena for all programs */
+    uint64_t workspace;   /* scratch memory of the most demanding kernel, and of sampling */
+    uint64_t data;        /* tokens, positions, logits */
+    uint64_t total;
+} by_generator_memory_report;
+
+/* Compiles a model, takes its memory and loads the weights. config: resolved, vocab known. `options` may
+ * be NULL. config and weights may be closed afterwards. BY_EFORMAT names a tensor that is missing or has
+ * another shape; BY_EARG an option that is out of range. */
+BY_API by_status by_generator_open(by_generator **out, const by_config *config,
+                                   const by_weights *weights, const by_generator_options *options,
+                                   by_error *error);
+BY_API void by_generator_close(by_generator **generator);
+/* Forgets all tokens. */
+BY_API void by_generator_reset(by_generator *generator);
+/* Takes in the next `count` (at least 1) tokens of the sequence; the logits are then those of the token
+ * that follows the last one. All but the last run through in chunks of up to 512. When they do not fit and
+ * `slide` is on, only the last context / 2 (at least 1) tokens of the sequence so far stay; with `slide`
+ * off this is BY_ESTATE. BY_EARG: an id is not below the vocabulary. After these errors the state is as
+ * it was before. */
+BY_API by_status by_generator_feed(by_generator *generator, const int32_t *tokens, size_t count,
+                                   by_error *error);
+/* [by_generator_vocab] f32 logits of the next token, valid until the next call that changes the
+ * generator; NULL before the first token. */
+BY_API const float *by_generator_logits(const by_generator *generator);
+/* by_sample of the logits at the sequence's position. The token is not taken in: pass it to
+ * by_generator_feed to go on. BY_ESTATE before the first token. */
+BY_API by_status by_generator_sample(by_generator *generator, const by_sampling *sampling,
+                                     int32_t *token, by_error *error);
+/* Tokens taken in since the last reset; those of them that are in the caches now; the most that fit. */
+BY_API uint64_t by_generator_position(const by_generator *generator);
+BY_API int64_t by_generator_cached(const by_generator *generator);
+BY_API int64_t by_generator_context(const by_generator *generator);
+BY_API int64_t by_generator_vocab(const by_generator *generator);
+BY_API const by_generator_memory_report *by_generator_memory(const by_generator *generator);
+
+/* ---- logits of whole sequences ---- */
+
+typedef struct by_logits by_logits;
+
+/* Compiles a model for batches of `batch` sequences of `time` tokens and loads its weights. precision NULL:
+ * precision.compute; threads 0: config.train.threads. config and weights may be closed afterwards. */
+BY_API by_status by_logits_open(by_logits **out, const by_config *config, const by_weights *weights,
+                                int64_t batch, int64_t time, const char *precision, int threads,
+                                by_error *error);
+BY_API void by_logits_close(by_logits **logits);
+/* tokens [batch, time] to logits [batch, time, vocab] f32, which stay valid until the next run. */
+BY_API by_status by_logits_run(by_logits *logits, const int32_t *tokens, const float **out,
+                               by_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,191 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "checkpoint/storage.h"
+#include "infer/infer.h"
+
+/* Elements converted at a time: the scratch for them stays in the first-level cache. */
+#define CHUNK 2048
+
+by_status by__forward_options_read(by__forward_options *out, const by_config *config,
+                                   const char *precision, int threads, by_error *error)
+{
+    by__forward_options options = {.config = &config->model};
+    BY_TRY(by_dtype_parse(&options.compute,
+                          precision == NULL ? config->precision.compute : precision, error));
+    if (options.compute != BY_F32 && options.compute != BY_BF16) {
+        return by_error_set(error, BY_EARG, "cannot compute in %s; f32 or bf16",
+                            by_dtype_name(options.compute));
+    }
+    if (config->model.vocab < 1) {
+        return by_error_set(error, BY_EARG, "model.vocab is not known yet");
+    }
+    options.threads = by__thread_count(threads == 0 ? (int)config->train.threads : threads);
+    *out = options;
+    return BY_OK;
+}
+
+by_status by__forward_build(by__forward *out, const by__forward_options *options,
+                            const by_model_request *request, by_error *error)
+{
+    by__forward forward = {0};
+    BY_TRY(by_graph_open(&forward.graph, error));
+    by_status status =
+        options->builder != NULL
+            ? options->builder(options->user, &forward.model, forward.graph, options->config,
+                               request, error)
+            : by_model_build(&forward.model, forward.graph, options->config, request, error);
+    if (status == BY_OK) {
+        status = by_pass_precision(forward.graph, options->compute, error);
+    }
+    if (status != BY_OK) {
+        by__forward_close(&forward);
+        return status;
+    }
+    *out = forward;
+    return BY_OK;
+}
+
+by_status by__forward_compile(by__forward *forward, int threads, by_error *error)
+{
+    BY_TRY(by_pass_fuse(forward->graph, error));
+    BY_TRY(by_pass_order(forward->graph, error));
+    BY_TRY(by_graph_verify(forward->graph, error));
+    return by_program_compile(&forward->program, forward->graph, threads, error);
+}
+
+void by__forward_close(by__forward *forward)
+{
+    by_program_close(&forward->program);
+    by_graph_close(&forward->graph);
+}
+
+by_status by__forward_bind(by__forward *forward, const char *name, void *data, by_error *error)
+{
+    by_value value = by_graph_find(forward->graph, name);
+    return value == BY_NONE ? BY_OK : by_program_bind(forward->program, value, data, error);
+}
+
+by_status by__block_open(by__block *out, const by_graph *graph, by_role role, const char *what,
+                         by_error *error)
+{
+    by__block block = {0};
+    size_t bytes = 0;
+    for (size_t v = 0; v < graph->value_count; v++) {
+        block.count += graph->values[v].role == role;
+    }
+    BY_TRY(by__alloc((void **)&block.slots, block.count, sizeof *block.slots, what, error));
+    by_status status = BY_OK;
+    by__block_slot *slot = block.slots;
+    for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
+        size_t padded;
+        if (graph->values[v].role != role) {
+            continue;
+        }
+        *slot++ = (by__block_slot){graph->values[v].name, bytes};
+        if (!by__size_add(by__value_bytes(&graph->values[v]), BY_CACHE_LINE - 1, &padded) ||
+            !by__size_add(bytes, padded & ~(size_t)(BY_CACHE_LINE - 1), &bytes)) {
+            status = by_error_set(error, BY_EMEMORY, "%s: the size overflows", what);
+        }
+    }
+    if (status == BY_OK) {
+        status = by__pages_open(&block.pages, bytes, what, error);
+    }
+    if (status != BY_OK) {
+        by__block_close(&block);
+        return status;
+    }
+    *out = block;
+    return BY_OK;
+}
+
+void by__block_close(by__block *block)
+{
+    by__pages_close(&block->pages);
+    free(block->slots);
+    *block = (by__block){0};
+}
+
+by_status by__block_bind(const by__block *block, by__forward *forward, by_error *error)
+{
+    for (size_t i = 0; i < block->count; i++) {
+        BY_TRY(by__forward_bind(forward, block->slots[i].name,
+                                (char *)block->pages.data + block->slots[i].offset, error));
+    }
+    return BY_OK;
+}
+
+/* Where a parameter's values come from. A table over the vocabulary may be padded. */
+static by_status find_source(const by_graph *graph, by_value value, const char *kind,
+                             const by_weights *weights, by_tensor_view *out, by_error *error)
+{
+    const by__value *parameter = &graph->values[value];
+    bool padded = parameter->axes != NULL && strncmp(parameter->axes, "vocab", 5) == 0;
+    BY_TRY(by__weights_parameter(weights, by_model_name_prefix(kind), parameter->name,
+                                 &parameter->shape, padded, out, error));
+    if (!by_dtype_is_float(out->dtype)) {
+        return by_error_set(error, BY_EFORMAT, "%s: tensor '%s' is %s; weights are f32, bf16 or f16",
+                            by_weights_path(weights), out->name, by_dtype_name(out->dtype));
+    }
+    return BY_OK;
+}
+
+/* Copies `count` elements from `first` on; the view is of a float type. */
+static void convert(void *out, by_dtype dtype, const by_tensor_view *from, size_t first, size_t count)
+{
+    float scratch[CHUNK];
+    by_tensor_view part = {.name = from->name, .dtype = from->dtype, .rank = 1,
+                           .shape = {(int64_t)count},
+                           .data = (const char *)from->data + first * by_dtype_size(from->dtype)};
+    if (dtype == BY_F32) {
+        (void)by_tensor_read_f32(&part, (float *)out + first, count, NULL);
+        return;
+    }
+    uint16_t *narrow = (uint16_t *)out + first;
+    (void)by_tensor_read_f32(&part, scratch, count, NULL);
+    for (size_t i = 0; i < count; i++) {
+        narrow[i] = by__f32_to_bf16(scratch[i]);
+    }
+}
+
+static by_status load(by__block *block, const by_graph *graph, const char *kind,
+                      const by_weights *weights, int threads, by_error *error)
+{
+    for (size_t s = 0; s < block->count; s++) {
+        by_tensor_view from;
+        size_t count;
+        by_value value = by_graph_find(graph, block->slots[s].name);
+        void *out = (char *)block->pages.data + block->slots[s].offset;
+        BY_TRY(find_source(graph, value, kind, weights, &from, error));
+        BY_TRY(by_tensor_size(&from, &count, NULL, error));
+        int64_t chunks = (int64_t)((count + CHUNK - 1) / CHUNK);
+#pragma omp parallel for schedule(static) num_threads(threads)
+        for (int64_t c = 0; c < chunks; c++) {
+            size_t first = (size_t)c * CHUNK;
+            convert(out, graph->values[value].dtype, &from, first,
+                    count - first < CHUNK ? count - first : CHUNK);
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__weights_block_open(by__block *out, const by_graph *graph, const char *kind,
+                                 const by_weights *weights, int threads, by_error *error)
+{
+    by__block block;
+    for (size_t v = 0; v < graph->value_count; v++) {
+        by_tensor_view from;
+        if (graph->values[v].role == BY_ROLE_PARAMETER) {
+            BY_TRY(find_source(graph, (by_value)v, kind, weights, &from, error));
+        }
+    }
+    BY_TRY(by__block_open(&block, graph, BY_ROLE_PARAMETER, "the weights", error));
+    by_status status = load(&block, graph, kind, weights, threads, error);
+    if (status != BY_OK) {
+        by__block_close(&block);
+        return status;
+    }
+    *out = block;
+    return BY_OK;
+}

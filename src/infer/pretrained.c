@@ -1,0 +1,143 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "infer/infer.h"
+
+struct by_pretrained {
+    by_config *config;
+    by_weights *weights;
+    char *directory;
+    char *skipped; /* NULL: none */
+};
+
+static by_status out_of_memory(by_error *error)
+{
+    return by_error_set(error, BY_EMEMORY, "out of memory: a path");
+}
+
+/* PATH is a run: its config, and the directory of the wanted checkpoint. */
+static by_status find_in_run(by_pretrained *p, const char *path, const char *root, bool best,
+                             by_error *error)
+{
+    char *file = by__path_join(path, "config.yaml");
+    if (file == NULL) {
+        return out_of_memory(error);
+    }
+    by_status status = by_config_open(&p->config, file, NULL, 0, error);
+    free(file);
+    if (status != BY_OK) {
+        return status;
+    }
+    return best ? by_checkpoint_best(root, &p->directory, NULL, error)
+                : by_checkpoint_latest(root, &p->directory, &p->skipped, error);
+}
+
+/* PATH itself holds the weights. */
+static by_status take_directory(by_pretrained *p, const char *path, bool best, by_error *error)
+{
+    if (best) {
+        return by_error_set(error, BY_EARG, "%s is not a run, so it has no best checkpoint", path);
+    }
+    p->directory = by__strdup(path);
+    return p->directory == NULL ? out_of_memory(error) : by_config_default(&p->config, error);
+}
+
+static by_status find_directory(by_pretrained *p, const char *path, bool best, by_error *error)
+{
+    char *root = by__path_join(path, "checkpoints");
+    char *file = by__path_join(path, "config.json");
+    by_status status = BY_OK;
+    if (root == NULL || file == NULL) {
+        status = out_of_memory(error);
+    } else if (by__path_is_dir(root)) {
+        status = find_in_run(p, path, root, best, error);
+    } else if (by__path_exists(file)) {
+        status = take_directory(p, path, best, error);
+    } else {
+        status = by_error_set(error, BY_EIO,
+                              "%s: %s; wanted is a run (with checkpoints/ and config.yaml) or a "
+                              "directory with config.json and weights",
+                              path,
+                              by__path_is_dir(path) ? "no model is here" : "there is no such directory");
+    }
+    free(root);
+    free(file);
+    return status;
+}
+
+/* The model is what the weights' own config.json says, whatever the run's config was written for. */
+static by_status read_model(by_pretrained *p, by_error *error)
+{
+    const char *text = by_weights_config(p->weights);
+    char *name = by__path_join(p->directory, "config.json");
+    by_status status = BY_OK;
+    if (name == NULL) {
+        return out_of_memory(error);
+    }
+    if (text == NULL) {
+        status = by_error_set(error, BY_EFORMAT, "%s is missing: it says what the weights are", name);
+    } else {
+        status = by_model_config_from_json(&p->config->model, name, text, strlen(text), error);
+    }
+    if (status == BY_OK) {
+        status = by_config_resolve(p->config, error);
+        if (status != BY_OK) {
+            (void)by_error_prefix(error, status, "%s", name);
+        }
+    }
+    free(name);
+    return status;
+}
+
+by_status by_pretrained_open(by_pretrained **out, const char *path, bool best, by_error *error)
+{
+    by_pretrained *p;
+    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "pretrained model", error));
+    by_status status = find_directory(p, path, best, error);
+    if (status == BY_OK) {
+        status = by_weights_open(&p->weights, p->directory, error);
+    }
+    if (status == BY_OK) {
+        status = read_model(p, error);
+    }
+    if (status != BY_OK) {
+        by_pretrained_close(&p);
+        return status;
+    }
+    *out = p;
+    return BY_OK;
+}
+
+void by_pretrained_close(by_pretrained **pretrained)
+{
+    if (pretrained == NULL || *pretrained == NULL) {
+        return;
+    }
+    by_pretrained *p = *pretrained;
+    by_config_close(&p->config);
+    by_weights_close(&p->weights);
+    free(p->directory);
+    free(p->skipped);
+    free(p);
+    *pretrained = NULL;
+}
+
+const by_config *by_pretrained_config(const by_pretrained *pretrained)
+{
+    return pretrained->config;
+}
+
+const by_weights *by_pretrained_weights(const by_pretrained *pretrained)
+{
+    return pretrained->weights;
+}
+
+const char *by_pretrained_directory(const by_pretrained *pretrained)
+{
+    return pretrained->directory;
+}
+
+const char *by_pretrained_skipped(const by_pretrained *pretrained)
+{
+    return pretrained->skipped == NULL ? "" : pretrained->skipped;
+}

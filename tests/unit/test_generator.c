@@ -1,0 +1,494 @@
+/* Generation with key/value caches against running the model over the whole window, token for token. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "banyan/infer.h"
+#include "base/base.h"
+#include "temporary.h"
+
+#define CONTEXT 70
+#define VOCAB 61
+#define LONGEST 200
+
+typedef struct fixture {
+    by_config *config;
+    by_weights *weights;
+    char *directory;
+} fixture;
+
+static void check(by_status status, const by_error *error)
+{
+    if (status != BY_OK) {
+        fail_msg("%s", error->message);
+    }
+}
+
+static by_config *make_config(const char *const *settings, size_t count)
+{
+    static const char *const common[] = {"model.layers=2", "model.heads=4",     "model.width=32",
+                                         "model.context=70", "model.vocab=61", "model.init_std=0.3",
+                                         "precision.compute=f32", "train.threads=1"};
+    by_error error = {0};
+    by_config *config;
+    check(by_config_default(&config, &error), &error);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(common); i++) {
+        check(by_config_set(config, common[i], &error), &error);
+    }
+    for (size_t i = 0; i < count; i++) {
+        check(by_config_set(config, settings[i], &error), &error);
+    }
+    check(by_config_resolve(config, &error), &error);
+    return config;
+}
+
+/* Random weights of the config's model, written as a Hugging Face directory. */
+static void write_weights(const by_config *config, const char *directory)
+{
+    by_error error = {0};
+    by_graph *graph;
+    by_model model;
+    by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = 1, .time = 1};
+    by_tensor_view views[64];
+    size_t count = 0;
+    char *text;
+    check(by_graph_open(&graph, &error), &error);
+    check(by_model_build(&model, graph, &config->model, &request, &error), &error);
+    for (by_value v = 0; v < by_graph_value_count(graph); v++) {
+        by_value_info info;
+        check(by_graph_value(graph, v, &info, &error), &error);
+        if (info.role != BY_ROLE_PARAMETER) {
+            continue;
+        }
+        float *data = malloc((size_t)by_shape_count(&info.shape) * sizeof *data);
+        assert_non_null(data);
+        assert_true(count < BY_ARRAY_LENGTH(views));
+        check(by_parameter_init(data, graph, v, config->seed, &error), &error);
+        views[count] = (by_tensor_view){.name = info.name, .dtype = BY_F32, .rank = info.shape.rank,
+                                        .data = data};
+        memcpy(views[count++].shape, info.shape.dim, (size_t)info.shape.rank * sizeof(int64_t));
+    }
+    check(by_weights_write(directory, views, count, 0, &error), &error);
+    for (size_t i = 0; i < count; i++) {
+        free((void *)(uintptr_t)views[i].data);
+    }
+    by_graph_close(&graph);
+    char *path = by__path_join(directory, "config.json");
+    assert_non_null(path);
+    check(by_model_config_json(&text, &config->model, -1, &error), &error);
+    check(by__file_write(path, text, strlen(text), &error), &error);
+    free(text);
+    free(path);
+}
+
+static void open_fixture(fixture *f, const char *const *settings, size_t count)
+{
+    by_error error = {0};
+    f->config = make_config(settings, count);
+    f->directory = temporary_make();
+    assert_non_null(f->directory);
+    write_weights(f->config, f->directory);
+    check(by_weights_open(&f->weights, f->directory, &error), &error);
+}
+
+static void close_fixture(fixture *f)
+{
+    by_weights_close(&f->weights);
+    by_config_close(&f->config);
+    temporary_remove(f->directory);
+}
+
+static by_generator *open_generator(const fixture *f, const by_generator_options *options)
+{
+    by_error error = {0};
+    by_generator *generator;
+    check(by_generator_open(&generator, f->config, f->weights, options, &error), &error);
+    return generator;
+}
+
+static void feed(by_generator *generator, const int32_t *tokens, size_t count)
+{
+    by_error error = {0};
+    check(by_generator_feed(generator, tokens, count, &error), &error);
+}
+
+static int32_t greedy(by_generator *generator)
+{
+    by_error error = {0};
+    int32_t token;
+    by_sampling sampling = {.temperature = 0.0, .top_p = 1.0};
+    check(by_generator_sample(generator, &sampling, &token, &error), &error);
+    return token;
+}
+
+/* Logits after the last of `count` tokens, without caches. */
+static void recompute(const fixture *f, const int32_t *tokens, int64_t count, float *out)
+{
+    by_error error = {0};
+    by_logits *logits;
+    const float *all;
+    check(by_logits_open(&logits, f->config, f->weights, 1, count, NULL, 0, &error), &error);
+    check(by_logits_run(logits, tokens, &all, &error), &error);
+    memcpy(out, all + (count - 1) * VOCAB, VOCAB * sizeof *out);
+    by_logits_close(&logits);
+}
+
+static int32_t largest(const float *logits)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < VOCAB; i++) {
+        best = logits[i] > logits[best] ? i : best;
+    }
+    return best;
+}
+
+static void fill_tokens(int32_t *tokens, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        tokens[i] = (int32_t)((i * 37 + i * i * 11 + 5) % VOCAB);
+    }
+}
+
+static void compare_logits(const by_generator *generator, const float *wanted, size_t prompt, size_t at)
+{
+    const float *have = by_generator_logits(generator);
+    assert_non_null(have);
+    for (int i = 0; i < VOCAB; i++) {
+        if (!(fabsf(have[i] - wanted[i]) <= 1e-4f)) {
+            fail_msg("prompt of %zu tokens, token %zu: logit %d is %g, recomputed %g", prompt, at, i,
+                     (double)have[i], (double)wanted[i]);
+        }
+    }
+}
+
+/* Generates `more` tokens behind a prompt; at each, the caches' logits and choice are those of the
+ * window computed anew. The window is the whole sequence until it would pass the context, and then starts
+ * again with the last half. */
+static void compare_generation(const fixture *f, by_generator *generator, size_t prompt, size_t more)
+{
+    int32_t tokens[LONGEST];
+    float wanted[VOCAB];
+    size_t context = (size_t)by_generator_context(generator);
+    size_t keep = context / 2 < 1 ? 1 : context / 2;
+    size_t first = prompt > context ? prompt - keep : 0;
+    assert_true(prompt + more <= LONGEST);
+    fill_tokens(tokens, prompt);
+    by_generator_reset(generator);
+    assert_null(by_generator_logits(generator));
+    feed(generator, tokens, prompt);
+    for (size_t n = prompt;; n++) {
+        if (n - first > context) {
+            first = n - keep;
+        }
+        assert_int_equal(by_generator_position(generator), n);
+        assert_int_equal(by_generator_cached(generator), n - first);
+        recompute(f, tokens + first, (int64_t)(n - first), wanted);
+        compare_logits(generator, wanted, prompt, n);
+        tokens[n] = greedy(generator);
+        assert_int_equal(tokens[n], largest(wanted));
+        if (n + 1 == prompt + more) {
+            break;
+        }
+        feed(generator, tokens + n, 1);
+    }
+}
+
+static void check_model(const char *const *settings, size_t count)
+{
+    static const size_t prompts[] = {1,  2,  3,  15, 16, 17, 18, 28, 29, 32,
+                                     33, 34, 48, 49, 64, 65, 69, 70, 71, 90};
+    fixture f;
+    by_generator_options slide = {.slide = true};
+    open_fixture(&f, settings, count);
+    by_generator *generator = open_generator(&f, &slide);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(prompts); i++) {
+        compare_generation(&f, generator, prompts[i], 3);
+    }
+    compare_generation(&f, generator, 5, 100);
+    by_generator_close(&generator);
+    /* Small and odd contexts: every token slides, or nearly. */
+    static const int64_t contexts[] = {1, 2, 3, 17};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(contexts); i++) {
+        slide.context = contexts[i];
+        generator = open_generator(&f, &slide);
+        compare_generation(&f, generator, 1, 40);
+        by_generator_close(&generator);
+    }
+    close_fixture(&f);
+}
+
+static void test_gpt2(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=gpt2"};
+    check_model(settings, BY_ARRAY_LENGTH(settings));
+}
+
+static void test_llama(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=llama", "model.mlp_width=88"};
+    check_model(settings, BY_ARRAY_LENGTH(settings));
+}
+
+static void test_llama_grouped(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=llama", "model.mlp_width=88",
+                                           "model.kv_heads=2", "model.tied=true"};
+    check_model(settings, BY_ARRAY_LENGTH(settings));
+}
+
+/* Tokens fed in any portions give the same sequence, also where a chunk's filling would not fit. */
+static void test_portions(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=gpt2"};
+    static const size_t cuts[][3] = {{1, 1, 67}, {40, 26, 3}, {66, 2, 1}, {54, 14, 1}, {3, 60, 6}};
+    fixture f;
+    int32_t tokens[LONGEST];
+    float wanted[VOCAB];
+    open_fixture(&f, settings, BY_ARRAY_LENGTH(settings));
+    by_generator *generator = open_generator(&f, NULL);
+    fill_tokens(tokens, CONTEXT);
+    recompute(&f, tokens, 69, wanted);
+    for (size_t c = 0; c < BY_ARRAY_LENGTH(cuts); c++) {
+        size_t at = 0;
+        by_generator_reset(generator);
+        for (int part = 0; part < 3; part++) {
+            feed(generator, tokens + at, cuts[c][part]);
+            at += cuts[c][part];
+        }
+        assert_int_equal(at, 69);
+        compare_logits(generator, wanted, at, at);
+    }
+    by_generator_close(&generator);
+    close_fixture(&f);
+}
+
+/* More positions than the model was trained with, where they are not a table. */
+static void test_longer_context(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=llama", "model.mlp_width=88"};
+    fixture f;
+    by_generator_options options = {.context = 150};
+    open_fixture(&f, settings, BY_ARRAY_LENGTH(settings));
+    by_generator *generator = open_generator(&f, &options);
+    compare_generation(&f, generator, 140, 10);
+    by_generator_close(&generator);
+    close_fixture(&f);
+}
+
+/* The same bits with one and two threads, in both precisions; bf16 is near f32. */
+static void test_threads(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=llama", "model.mlp_width=88",
+                                           "model.kv_heads=2", "model.init_std=0.05"};
+    static const char *const precisions[] = {"f32", "bf16"};
+    fixture f;
+    float wanted[VOCAB];
+    int32_t tokens[50];
+    open_fixture(&f, settings, BY_ARRAY_LENGTH(settings));
+    fill_tokens(tokens, 50);
+    recompute(&f, tokens, 50, wanted);
+    for (int p = 0; p < 2; p++) {
+        by_generator_options options = {.precision = precisions[p], .threads = 1};
+        by_generator *one = open_generator(&f, &options);
+        options.threads = 2;
+        by_generator *two = open_generator(&f, &options);
+        feed(one, tokens, 40);
+        feed(two, tokens, 40);
+        for (int i = 40; i < 50; i++) {
+            feed(one, tokens + i, 1);
+            feed(two, tokens + i, 1);
+            assert_memory_equal(by_generator_logits(one), by_generator_logits(two),
+                                VOCAB * sizeof(float));
+        }
+        double difference = 0.0;
+        double norm = 0.0;
+        for (int i = 0; i < VOCAB; i++) {
+            double d = (double)by_generator_logits(one)[i] - (double)wanted[i];
+            difference += d * d;
+            norm += (double)wanted[i] * (double)wanted[i];
+        }
+        assert_true(sqrt(difference / norm) <= (p == 0 ? 1e-5 : 3e-2));
+        assert_true(p == 0 || difference > 0.0);
+        by_generator_close(&one);
+        by_generator_close(&two);
+    }
+    close_fixture(&f);
+}
+
+/* A table padded with rows that no tokenizer knows: they are never chosen, and shorter tables fill it. */
+static void test_padded_vocabulary(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=gpt2"};
+    by_error error = {0};
+    fixture f;
+    int32_t token = 50;
+    by_generator_options options = {.vocab = VOCAB};
+    open_fixture(&f, settings, BY_ARRAY_LENGTH(settings));
+    f.config->model.vocab = 64;
+    by_generator *generator = open_generator(&f, &options);
+    assert_int_equal(by_generator_vocab(generator), VOCAB);
+    feed(generator, &token, 1);
+    for (int i = 0; i < 40; i++) {
+        by_sampling hot = {.temperature = 100.0, .top_p = 1.0, .seed = (uint64_t)i};
+        check(by_generator_sample(generator, &hot, &token, &error), &error);
+        assert_in_range(token, 0, VOCAB - 1);
+    }
+    token = VOCAB;
+    assert_int_equal(by_generator_feed(generator, &token, 1, &error), BY_EARG);
+    by_generator_close(&generator);
+    options.vocab = 65;
+    assert_int_equal(by_generator_open(&generator, f.config, f.weights, &options, &error), BY_EARG);
+    close_fixture(&f);
+}
+
+static void test_errors(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=gpt2"};
+    by_error error = {0};
+    fixture f;
+    int32_t tokens[CONTEXT + 1];
+    int32_t token = 99;
+    float before[VOCAB];
+    by_sampling sampling = {.temperature = 0.0, .top_p = 1.0};
+    open_fixture(&f, settings, BY_ARRAY_LENGTH(settings));
+    by_generator *generator = open_generator(&f, NULL);
+    const by_generator_memory_report *memory = by_generator_memory(generator);
+    assert_int_equal(memory->total, memory->weights + memory->caches + memory->activations +
+                                        memory->workspace + memory->data);
+    assert_true(memory->caches >= 2 * 2 * CONTEXT * 32 * sizeof(float));
+    fill_tokens(tokens, CONTEXT + 1);
+    assert_int_equal(by_generator_sample(generator, &sampling, &token, &error), BY_ESTATE);
+    assert_int_equal(by_generator_feed(generator, tokens, 0, &error), BY_EARG);
+    assert_int_equal(by_generator_feed(generator, tokens, CONTEXT + 1, &error), BY_ESTATE);
+    assert_non_null(strstr(error.message, "71"));
+    assert_non_null(strstr(error.message, "70"));
+    feed(generator, tokens, CONTEXT);
+    memcpy(before, by_generator_logits(generator), sizeof before);
+    assert_int_equal(by_generator_feed(generator, tokens, 1, &error), BY_ESTATE);
+    tokens[0] = -1;
+    assert_int_equal(by_generator_feed(generator, tokens, 1, &error), BY_EARG);
+    assert_memory_equal(before, by_generator_logits(generator), sizeof before);
+    assert_int_equal(by_generator_position(generator), CONTEXT);
+    by_generator_close(&generator);
+    by_generator_close(&generator);
+
+    by_generator_options longer = {.context = CONTEXT + 1};
+    assert_int_equal(by_generator_open(&generator, f.config, f.weights, &longer, &error), BY_EARG);
+    assert_non_null(strstr(error.message, "70 positions"));
+    by_generator_options strange = {.precision = "i32"};
+    assert_int_equal(by_generator_open(&generator, f.config, f.weights, &strange, &error), BY_EARG);
+    by_generator_options negative = {.context = -5};
+    assert_int_equal(by_generator_open(&generator, f.config, f.weights, &negative, &error), BY_EARG);
+    f.config->model.layers = 3;
+    assert_int_equal(by_generator_open(&generator, f.config, f.weights, NULL, &error), BY_EFORMAT);
+    assert_non_null(strstr(error.message, "h.2."));
+    f.config->model.layers = 2;
+    f.config->model.mlp_width = 64;
+    assert_int_equal(by_generator_open(&generator, f.config, f.weights, NULL, &error), BY_EFORMAT);
+    assert_non_null(strstr(error.message, "[32, 64]"));
+    assert_null(generator);
+    close_fixture(&f);
+}
+
+/* A checkpoint of `directory`'s weights in ROOT. */
+static void write_checkpoint(const fixture *f, const char *root, uint64_t step)
+{
+    by_error error = {0};
+    size_t count = by_weights_count(f->weights);
+    by_tensor_view views[64];
+    char *text;
+    assert_true(count <= BY_ARRAY_LENGTH(views));
+    for (size_t i = 0; i < count; i++) {
+        check(by_weights_tensor(f->weights, by_weights_name(f->weights, i), &views[i], &error), &error);
+    }
+    check(by_model_config_json(&text, &f->config->model, -1, &error), &error);
+    by_checkpoint_file file = {.name = "config.json", .data = text, .size = strlen(text)};
+    by_checkpoint_content content = {.model = views, .model_count = count, .files = &file,
+                                     .file_count = 1};
+    check(by_checkpoint_write(root, step, &content, &error), &error);
+    free(text);
+}
+
+static void expect_directory(const char *path, bool best, const char *name)
+{
+    by_error error = {0};
+    by_pretrained *pretrained;
+    check(by_pretrained_open(&pretrained, path, best, &error), &error);
+    const char *directory = by_pretrained_directory(pretrained);
+    assert_true(strlen(directory) >= strlen(name));
+    assert_string_equal(directory + strlen(directory) - strlen(name), name);
+    assert_string_equal(by_pretrained_skipped(pretrained), "");
+    const by_model_config *model = &by_pretrained_config(pretrained)->model;
+    assert_string_equal(model->kind, "gpt2");
+    assert_int_equal(model->width, 32);
+    assert_int_equal(model->vocab, VOCAB);
+    by_generator *generator;
+    check(by_generator_open(&generator, by_pretrained_config(pretrained),
+                            by_pretrained_weights(pretrained), NULL, &error), &error);
+    by_pretrained_close(&pretrained);
+    int32_t token = 1; /* the generator needs neither config nor weights any more */
+    feed(generator, &token, 1);
+    by_generator_close(&generator);
+}
+
+static void test_pretrained(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=gpt2"};
+    by_error error = {0};
+    fixture f;
+    by_pretrained *pretrained = NULL;
+    open_fixture(&f, settings, BY_ARRAY_LENGTH(settings));
+    expect_directory(f.directory, false, f.directory);
+    assert_int_equal(by_pretrained_open(&pretrained, f.directory, true, &error), BY_EARG);
+    assert_int_equal(by_pretrained_open(&pretrained, "/nonexistent/banyan", false, &error), BY_EIO);
+    assert_non_null(strstr(error.message, "/nonexistent/banyan"));
+
+    char *run = temporary_make();
+    char *root = by__path_join(run, "checkpoints");
+    char *config = by__path_join(run, "config.yaml");
+    assert_int_equal(by_pretrained_open(&pretrained, run, false, &error), BY_EIO);
+    check(by__make_dirs(root, &error), &error);
+    check(by__file_write(config, "name: tiny\n", 11, &error), &error);
+    assert_int_equal(by_pretrained_open(&pretrained, run, false, &error), BY_ESTATE);
+    write_checkpoint(&f, root, 5);
+    write_checkpoint(&f, root, 9);
+    check(by_checkpoint_mark_best(root, 5, 1.25, &error), &error);
+    expect_directory(run, false, "step-00000009");
+    expect_directory(run, true, "step-00000005");
+    assert_null(pretrained);
+    free(config);
+    free(root);
+    temporary_remove(run);
+    close_fixture(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gpt2),
+        cmocka_unit_test(test_llama),
+        cmocka_unit_test(test_llama_grouped),
+        cmocka_unit_test(test_portions),
+        cmocka_unit_test(test_longer_context),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_padded_vocabulary),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_pretrained),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
