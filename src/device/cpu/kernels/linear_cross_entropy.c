@@ -1,0 +1,317 @@
+/* LINEAR_CROSS_ENTROPY, _GRAD and _TRAIN. Rows go in chunks, so that logits exist for a chunk only:
+ * logits = x w^T in f32; each row is then turned, in its place, into its gradient in x's dtype, and the
+ * chunk adds to dx = dlogits w and dw = dlogits^T x. The chunk depends on the shapes alone. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "device/cpu/cpu.h"
+#include "device/cpu/gemm.h"
+#include "device/cpu/kernels/simd.h"
+#include "device/cpu/panel.h"
+
+/* Logits of a chunk take at most this many bytes (or one row). Every chunk reads and writes all of dw,
+ * so smaller is slower. */
+#define CHUNK_BYTES (128 << 20)
+
+typedef enum mode { FORWARD, GRAD, TRAIN } mode;
+
+typedef struct plan {
+    mode mode;
+    int64_t rows, columns, vocabulary;
+    int64_t chunk;  /* rows; the last chunk may have fewer */
+    int64_t stride; /* f32 elements from one row of logits to the next */
+    by_dtype dtype;
+    /* [1] are for the last chunk when it is shorter. dw[2] is the first chunk's: it does not add. */
+    by__gemm *logits[2], *dx[2], *dw[3];
+    size_t losses, gemm_work; /* offsets in the workspace; logits come first */
+} plan;
+
+typedef struct operands {
+    const void *x, *w;
+    const int32_t *targets;
+    float *lse;  /* written by FORWARD, read by GRAD */
+    float dloss;
+    float *loss;
+    void *dx;
+    float *dw;
+} operands;
+
+static operands bind(const by__call *call)
+{
+    const plan *p = call->state;
+    operands o = {
+        .x = call->in[0].data,
+        .w = call->in[1].data,
+        .targets = call->in[2].data,
+        .dloss = 1.0f,
+    };
+    if (p->mode == FORWARD) {
+        o.loss = call->out[0].data;
+        o.lse = call->out[1].data;
+        return o;
+    }
+    int first = 0;
+    if (p->mode == GRAD) {
+        o.lse = call->in[3].data;
+        o.dloss = *(const float *)call->in[4].data;
+    } else {
+        o.dloss = *(const float *)call->in[3].data;
+        o.loss = call->out[0].data;
+        first = 1;
+    }
+    o.dx = call->out[first].data;
+    o.dw = call->out[first + 1].data;
+    return o;
+}
+
+static float highest(const float *logits, int64_t n)
+{
+    by__vf top = by__splat(logits[0]);
+    int64_t i = 0;
+    for (; i + BY__LANES <= n; i += BY__LANES) {
+        by__vf x = by__load(logits, i, BY_F32);
+        top = by__select(x > top, x, top);
+    }
+    float result = logits[0];
+    for (int lane = 0; lane < BY__LANES; lane++) {
+        result = top[lane] > result ? top[lane] : result;
+    }
+    for (; i < n; i++) {
+        result = logits[i] > result ? logits[i] : result;
+    }
+    return result;
+}
+
+/* Sum of exp(logit - base); with `keep` the exponentials replace the logits. Four sums in turn, as one
+ * would wait for each addition. */
+static inline __attribute__((always_inline)) float sum_exponentials(float *logits, int64_t n,
+                                                                    float base, bool keep)
+{
+    by__vf sums[4] = {by__zero(), by__zero(), by__zero(), by__zero()};
+    int64_t i = 0;
+    for (; i + 4 * BY__LANES <= n; i += 4 * BY__LANES) {
+        for (int s = 0; s < 4; s++) {
+            by__vf e = by__exp(by__load(logits, i + s * BY__LANES, BY_F32) - base);
+            sums[s] += e;
+            if (keep) {
+                by__store(logits, i + s * BY__LANES, e, BY_F32);
+            }
+        }
+    }
+    float total = by__sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    for (; i < n; i += BY__LANES) {
+        int count = (int)by__min_i64(BY__LANES, n - i);
+        by__vf e = by__exp(by__load_n(logits, i, BY_F32, count) - base);
+        if (keep) {
+            by__store_n(logits, i, e, BY_F32, count);
+        }
+        for (int lane = 0; lane < count; lane++) {
+            total += e[lane];
+        }
+    }
+    return total;
+}
+
+/* Row of f32 -> the same row in dtype: each value times `factor`, or with `exponentiate` exp(value -
+ * base) times factor. A narrower row begins where the wide one does, so it never overtakes the reading. */
+static inline __attribute__((always_inline)) void
+finish_row(float *row, int64_t n, bool exponentiate, float base, float factor, by_dtype dtype)
+{
+#define FINISH(i, count)                                                \
+    by__vf v = by__load_n(row, (i), BY_F32, (count));                   \
+    v = exponentiate ? by__exp(v - base) : v;                           \
+    by__store_n(row, (i), v * factor, dtype, (count))
+    BY__STEPS(0, n, FINISH);
+#undef FINISH
+}
+
+static inline __attribute__((always_inline)) void set_row(float *row, int64_t n, bool exponentiate,
+                                                          float base, float factor, int32_t target,
+                                                          float hot, by_dtype dtype)
+{
+    finish_row(row, n, exponentiate, base, factor, dtype);
+    by__store_n(row, target, by__splat(hot), dtype, 1);
+}
+
+/* One row: its loss, its logarithm of the sum, and in place of the logits their gradient. */
+static void run_row(const plan *p, const operands *o, int64_t r, float *row, double *loss)
+{
+    int64_t n = p->vocabulary;
+    int32_t target = o->targets[r];
+    bool counts = target >= 0 && target < n;
+    float own = counts ? row[target] : 0.0f;
+    float base = p->mode == GRAD ? o->lse[r] : highest(row, n);
+    float total = 1.0f;
+    if (p->mode == FORWARD) {
+        total = sum_exponentials(row, n, base, false);
+        o->lse[r] = base + logf(total);
+    } else if (p->mode == TRAIN && counts) {
+        total = sum_exponentials(row, n, base, true);
+    }
+    *loss = counts ? (double)base - (double)own + log((double)total) : 0.0;
+    if (p->mode == FORWARD) {
+        return;
+    }
+    if (!counts) {
+        memset(row, 0, (size_t)n * by_dtype_size(p->dtype));
+        return;
+    }
+    float hot = (expf(own - base) / total - 1.0f) * o->dloss;
+    bool exponentiate = p->mode == GRAD;
+    if (p->dtype == BY_F32) {
+        set_row(row, n, exponentiate, base, o->dloss / total, target, hot, BY_F32);
+    } else {
+        set_row(row, n, exponentiate, base, o->dloss / total, target, hot, BY_BF16);
+    }
+}
+
+static void run_chunk(const by__call *call, const operands *o, int64_t begin)
+{
+    const plan *p = call->state;
+    int64_t rows = by__min_i64(p->chunk, p->rows - begin);
+    int last = rows < p->chunk ? 1 : 0;
+    char *work = call->work;
+    float *logits = call->work;
+    double *losses = (double *)(work + p->losses);
+    size_t offset = (size_t)(begin * p->columns) * by_dtype_size(p->dtype);
+    const char *x = (const char *)o->x + offset;
+    void *gemm_work = work + p->gemm_work;
+    by__gemm_run(p->logits[last],
+                 &(by__gemm_operands){.a = x, .b = o->w, .c = logits, .work = gemm_work});
+#pragma omp parallel for schedule(dynamic, 4) num_threads(call->threads) if (call->threads > 1)
+    for (int64_t r = 0; r < rows; r++) {
+        run_row(p, o, begin + r, logits + r * p->stride, &losses[begin + r]);
+    }
+    if (p->mode == FORWARD) {
+        return;
+    }
+    by__gemm_run(p->dx[last], &(by__gemm_operands){.a = logits,
+                                                   .b = o->w,
+                                                   .c = (char *)o->dx + offset,
+                                                   .work = gemm_work});
+    by__gemm_run(p->dw[begin == 0 ? 2 : last],
+                 &(by__gemm_operands){.a = logits, .b = x, .c = o->dw, .work = gemm_work});
+}
+
+static by_status run(const by__call *call)
+{
+    const plan *p = call->state;
+    operands o = bind(call);
+    for (int64_t begin = 0; begin < p->rows; begin += p->chunk) {
+        run_chunk(call, &o, begin);
+    }
+    if (o.loss != NULL) {
+        const double *losses = (const double *)((const char *)call->work + p->losses);
+        double loss = 0.0;
+        for (int64_t r = 0; r < p->rows; r++) {
+            loss += losses[r];
+        }
+        *o.loss = (float)loss;
+    }
+    return BY_OK;
+}
+
+static void release(by__call *call)
+{
+    plan *p = call->state;
+    if (p != NULL) {
+        for (int i = 0; i < 2; i++) {
+            by__gemm_close(&p->logits[i]);
+            by__gemm_close(&p->dx[i]);
+        }
+        for (int i = 0; i < 3; i++) {
+            by__gemm_close(&p->dw[i]);
+        }
+        free(p);
+        call->state = NULL;
+    }
+}
+
+static by_status open_gemm(by__gemm **out, const by__call *call, by__gemm_options options,
+                           size_t *work, by_error *error)
+{
+    const plan *p = call->state;
+    options.dtype = p->dtype;
+    options.isa = BY__AT_LEVEL(BY__LEVEL);
+    options.threads = call->threads;
+    BY_TRY(by__gemm_open(out, &options, error));
+    size_t bytes = by__gemm_work(*out);
+    *work = bytes > *work ? bytes : *work;
+    return BY_OK;
+}
+
+static by_status open_gemms(by__call *call, size_t *work, by_error *error)
+{
+    plan *p = call->state;
+    int64_t v = p->vocabulary;
+    int64_t c = p->columns;
+    /* A row of gradients has the bytes of a row of logits. */
+    int64_t ld = p->stride * 4 / (int64_t)by_dtype_size(p->dtype);
+    int64_t sizes[2] = {p->chunk, p->rows % p->chunk};
+    for (int i = 0; i < 2; i++) {
+        if (sizes[i] == 0) {
+            continue;
+        }
+        by__gemm_options logits = {.m = sizes[i], .n = v, .k = c, .trans_b = true};
+        logits.ldc = p->stride;
+        logits.out = BY_F32;
+        BY_TRY(open_gemm(&p->logits[i], call, logits, work, error));
+        if (p->mode == FORWARD) {
+            continue;
+        }
+        by__gemm_options dx = {.m = sizes[i], .n = c, .k = v, .lda = ld, .out = p->dtype};
+        BY_TRY(open_gemm(&p->dx[i], call, dx, work, error));
+        by__gemm_options dw = {.m = v, .n = c, .k = sizes[i], .trans_a = true, .lda = ld};
+        dw.out = BY_F32;
+        if (i == 0) {
+            BY_TRY(open_gemm(&p->dw[2], call, dw, work, error));
+        }
+        dw.accumulate = true;
+        BY_TRY(open_gemm(&p->dw[i], call, dw, work, error));
+    }
+    return BY_OK;
+}
+
+static by_status prepare(by__call *call, by_error *error)
+{
+    plan *p = NULL;
+    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the vocabulary loss", error));
+    call->state = p;
+    p->mode = call->op == BY_OP_LINEAR_CROSS_ENTROPY        ? FORWARD
+              : call->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD ? GRAD
+                                                            : TRAIN;
+    p->rows = by__tensor_rows(&call->in[0]);
+    p->columns = by__tensor_columns(&call->in[0]);
+    p->vocabulary = by__tensor_rows(&call->in[1]);
+    p->dtype = call->in[0].dtype;
+    p->stride = (int64_t)by__round_up((size_t)p->vocabulary, 16);
+    if (p->stride % 1024 == 0) {
+        p->stride += 16; /* rows a multiple of a page apart would share cache sets */
+    }
+    int64_t most = CHUNK_BYTES / (p->stride * 4);
+    int64_t chunks = by__ceil_div(p->rows, most < 1 ? 1 : most);
+    p->chunk = by__ceil_div(p->rows, chunks);
+    size_t work = 0;
+    by_status status = open_gemms(call, &work, error);
+    if (status != BY_OK) {
+        release(call);
+        return status;
+    }
+    p->losses = (size_t)(p->chunk * p->stride) * sizeof(float);
+    p->gemm_work = by__round_up(p->losses + (size_t)p->rows * sizeof(double), 4096);
+    call->work_bytes = p->gemm_work + work;
+    return BY_OK;
+}
+
+static bool supports(const by__call *call)
+{
+    return by__tensor_is_act(&call->in[0]) && call->in[1].dtype == call->in[0].dtype &&
+           by__tensor_count(&call->in[0]) > 0 && by__tensor_count(&call->in[1]) > 0;
+}
+
+#define LOSS_KERNEL(op, name) \
+    BY__KERNEL(name) = {op, BY__KERNEL_NAME(#name), supports, prepare, release, run}
+
+LOSS_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY, linear_cross_entropy);
+LOSS_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_GRAD, linear_cross_entropy_grad);
+LOSS_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_TRAIN, linear_cross_entropy_train);
