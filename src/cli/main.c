@@ -3,9 +3,7 @@
 
 #include "cli.h"
 
-static const cli_command *const commands[] = {
-    &cli_train, &cli_eval, &cli_info, &cli_runs, &cli_plot, &cli_bench,
-};
+static const cli_command *const commands[] = {&cli_train, &cli_eval, &cli_info};
 
 static void print_help(FILE *out)
 {

@@ -110,7 +110,7 @@ static by_status id_of(const json_t *vocab, const char *token, size_t number, co
 by_status by__merge_from_names(by_tokenizer *t, const json_t *vocab, const char *left,
                                const char *right, size_t number, const char *name, by_error *error)
 {
-    uint32_t ids[3];
+    uint32_t ids[3] = {0};
     by__text joined = {0};
     char *whole;
     BY_TRY(id_of(vocab, left, number, name, &ids[0], error));

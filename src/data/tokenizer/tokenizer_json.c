@@ -59,8 +59,8 @@ static by_status check_pipeline(const json_t *root, const char *name, bool *char
     const json_t *decoder = json_object_get(root, "decoder");
     *characters = is_null(root, "pre_tokenizer");
     if (!*characters) {
-        bool prefix;
-        bool pattern;
+        bool prefix = false;
+        bool pattern = true;
         if (!is_type(pre, "ByteLevel")) {
             return unsupported(name, "pre_tokenizer", pre, error);
         }
@@ -109,7 +109,7 @@ static by_status check_model(const json_t *model, const char *name, by_tokenizer
     if (t->characters && !is_null(model, "unk_token")) {
         return unsupported(name, "unk_token of a character vocabulary", NULL, error);
     }
-    bool fallback;
+    bool fallback = false;
     BY_TRY(get_bool(model, "byte_fallback", false, &fallback, name, error));
     if (t->characters && fallback) {
         return unsupported(name, "byte_fallback", NULL, error);
@@ -192,7 +192,7 @@ static by_status read_added(by_tokenizer *t, const json_t *vocab, const json_t *
 static by_status read_root(by_tokenizer **out, const json_t *root, const char *name,
                            by_error *error)
 {
-    bool characters;
+    bool characters = false;
     by_tokenizer *t;
     const char *version = json_string_value(json_object_get(root, "version"));
     if (version == NULL || strcmp(version, "1.0") != 0) {

@@ -23,7 +23,7 @@ extern const uint8_t by__unicode_nibbles[][128];
 /* Class of a code point below 0x110000. */
 static inline unsigned by__unicode_class(uint32_t code)
 {
-    uint8_t pair = by__unicode_nibbles[by__unicode_index[code >> 8]][(code & 0xff) >> 1];
+    uint32_t pair = by__unicode_nibbles[by__unicode_index[code >> 8]][(code & 0xff) >> 1];
     return (pair >> ((code & 1) * 4)) & 7u;
 }
 

@@ -313,8 +313,8 @@ by_status by_tokenizer_decode(const by_tokenizer *t, const uint32_t *ids, size_t
 {
     by__text text = {0};
     for (size_t i = 0; i < count; i++) {
-        const char *data;
-        size_t n;
+        const char *data = NULL;
+        size_t n = 0;
         by_status status = by_tokenizer_token_bytes(t, ids[i], &data, &n, error);
         if (status != BY_OK) {
             by__text_free(&text);

@@ -1,0 +1,80 @@
+#include "data/formats/json_lines.h"
+
+#include <jansson.h>
+#include <string.h>
+
+void by__json_lines_close(by__json_lines *reader)
+{
+    json_decref(reader->held);
+    reader->held = NULL;
+}
+
+static bool is_blank(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] != ' ' && s[i] != '\t' && s[i] != '\r') {
+            return false;
+        }
+    }
+    return true;
+}
+
+static by_status missing(const json_t *object, const char *field, by_error *error)
+{
+    const char *names[64];
+    size_t count = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        if (count < BY_ARRAY_LENGTH(names)) {
+            names[count++] = key;
+        }
+    }
+    const char *near = by__nearest_name(field, names, count);
+    return by_error_set(error, BY_EFORMAT, "the field \"%s\" is missing%s%.60s%s", field,
+                        near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
+                        near != NULL ? "\"?" : "");
+}
+
+static by_status parse(by__json_lines *r, const char *line, size_t n, by_text *text,
+                       by_error *error)
+{
+    json_error_t problem;
+    json_t *object = json_loadb(line, n, JSON_ALLOW_NUL, &problem);
+    if (object == NULL) {
+        return by_error_set(error, BY_EFORMAT, "%s (column %d)", problem.text, problem.column);
+    }
+    r->held = object;
+    if (!json_is_object(object)) {
+        return by_error_set(error, BY_EFORMAT, "the line is not a JSON object");
+    }
+    const json_t *value = json_object_get(object, r->field);
+    if (value == NULL) {
+        return missing(object, r->field, error);
+    }
+    if (!json_is_string(value)) {
+        return by_error_set(error, BY_EFORMAT, "the field \"%s\" is not a string", r->field);
+    }
+    *text = (by_text){json_string_value(value), json_string_length(value)};
+    return BY_OK;
+}
+
+by_status by__json_lines_next(by__json_lines *r, by_text *text, bool *found, by_error *error)
+{
+    by__json_lines_close(r);
+    while (r->at < r->length) {
+        const char *line = r->data + r->at;
+        const char *end = memchr(line, '\n', r->length - r->at);
+        size_t n = end != NULL ? (size_t)(end - line) : r->length - r->at;
+        r->at += end != NULL ? n + 1 : n;
+        r->lines++;
+        if (!is_blank(line, n)) {
+            BY_TRY(parse(r, line, n, text, error));
+            *found = true;
+            return BY_OK;
+        }
+    }
+    *found = false;
+    return BY_OK;
+}

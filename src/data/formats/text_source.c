@@ -1,0 +1,423 @@
+#include "data/formats/text_source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "data/tokenizer/split.h"
+#include "data/workers.h"
+
+#define BLOCK     ((size_t)1 << 20)
+#define MAX_DEPTH 64 /* of directories: a loop of links ends there */
+
+static by_status system_error(by_error *error, const char *verb, const char *path)
+{
+    return by_error_set(error, BY_EIO, "cannot %s %s: %s", verb, path, strerror(errno));
+}
+
+/* ---- listing ---- */
+
+static bool ends_with(const char *path, const char *ending)
+{
+    size_t n = strlen(path);
+    size_t e = strlen(ending);
+    return n > e && strcmp(path + n - e, ending) == 0;
+}
+
+static bool is_json_lines(const char *path)
+{
+    return ends_with(path, ".jsonl") || ends_with(path, ".ndjson");
+}
+
+static bool is_text(const char *path)
+{
+    return is_json_lines(path) || ends_with(path, ".txt") || ends_with(path, ".text") ||
+           ends_with(path, ".md");
+}
+
+static by_status add_file(by__source *s, const char *path, by_error *error)
+{
+    struct stat info;
+    if (stat(path, &info) != 0) {
+        return system_error(error, "read", path);
+    }
+    if (!S_ISREG(info.st_mode)) {
+        return by_error_set(error, BY_EIO, "cannot read %s: it is not a regular file", path);
+    }
+    BY_TRY(by__reserve((void **)&s->files, &s->capacity, s->count + 1, sizeof *s->files, error));
+    char *copy = by__strdup(path);
+    if (copy == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    s->files[s->count++] = (by__source_file){
+        .path = copy, .json_lines = is_json_lines(path), .bytes = (uint64_t)info.st_size};
+    s->bytes += (uint64_t)info.st_size;
+    return BY_OK;
+}
+
+static by_status add_directory(by__source *s, const char *path, unsigned depth, by_error *error)
+{
+    char **names;
+    size_t count;
+    if (depth > MAX_DEPTH) {
+        return by_error_set(error, BY_EIO, "%s: directories are nested deeper than %d", path,
+                            MAX_DEPTH);
+    }
+    BY_TRY(by__list_dir(&names, &count, path, error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        char *child = by__path_join(path, names[i]);
+        if (child == NULL) {
+            status = by_error_set(error, BY_EMEMORY, "out of memory: path");
+        } else if (names[i][0] != '.' && by__path_is_dir(child)) {
+            status = add_directory(s, child, depth + 1, error);
+        } else if (names[i][0] != '.' && is_text(child)) {
+            status = add_file(s, child, error);
+        }
+        free(child);
+    }
+    by__names_free(names, count);
+    return status;
+}
+
+by_status by__source_open(by__source *out, const char *const *inputs, size_t count,
+                          const char *field, by_error *error)
+{
+    by__source s = {.field = field};
+    by_status status = count > 0 ? BY_OK : by_error_set(error, BY_EARG, "no text to pack is named");
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        size_t before = s.count;
+        status = by__path_is_dir(inputs[i]) ? add_directory(&s, inputs[i], 0, error)
+                                            : add_file(&s, inputs[i], error);
+        if (status == BY_OK && s.count == before) {
+            status = by_error_set(error, BY_EARG,
+                                  "%s holds no file that ends in .txt, .text, .md, .jsonl or "
+                                  ".ndjson",
+                                  inputs[i]);
+        }
+    }
+    if (status != BY_OK) {
+        by__source_close(&s);
+        return status;
+    }
+    s.split_file = s.count;
+    *out = s;
+    return BY_OK;
+}
+
+void by__source_close(by__source *source)
+{
+    for (size_t i = 0; i < source->count; i++) {
+        free(source->files[i].path);
+    }
+    free(source->files);
+    *source = (by__source){0};
+}
+
+/* ---- reading ---- */
+
+/* Reads exactly n bytes at an offset. */
+static by_status read_at(int fd, const char *path, uint64_t offset, char *out, size_t n,
+                         by_error *error)
+{
+    for (size_t done = 0; done < n;) {
+        ssize_t got = pread(fd, out + done, n - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            return system_error(error, "read", path);
+        }
+        if (got == 0) {
+            return by_error_set(error, BY_EFORMAT,
+                                "%s ends at byte %" PRIu64 ": it became shorter while it was read",
+                                path, offset + done);
+        }
+        done += (size_t)got;
+    }
+    return BY_OK;
+}
+
+static by_status open_file(int *fd, const char *path, by_error *error)
+{
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    return *fd >= 0 ? BY_OK : system_error(error, "open", path);
+}
+
+static uint64_t count_characters(const char *data, size_t n)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        count += (signed char)data[i] >= -64 ? 1 : 0;
+    }
+    return count;
+}
+
+typedef struct scan {
+    by__source *source;
+    bool (*progress)(void *user, uint64_t done);
+    void *user;
+    pthread_mutex_t lock; /* of what follows */
+    size_t next;
+    uint64_t done;
+    bool stopped;
+} scan;
+
+/* Adds to what is done; false when the caller wants to stop. */
+static bool report(scan *s, uint64_t bytes)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    s->done += bytes;
+    if (!s->stopped && s->progress != NULL && !s->progress(s->user, s->done)) {
+        s->stopped = true;
+    }
+    bool go_on = !s->stopped;
+    (void)pthread_mutex_unlock(&s->lock);
+    return go_on;
+}
+
+static by_status scan_file(scan *s, by__source_file *file, char *block, by_error *error)
+{
+    int fd;
+    by__hasher *hasher;
+    BY_TRY(by__hasher_open(&hasher, error));
+    by_status status = open_file(&fd, file->path, error);
+    if (status != BY_OK) {
+        by__hasher_close(&hasher);
+        return status;
+    }
+    bool go_on = true;
+    for (uint64_t at = 0; at < file->bytes && status == BY_OK && go_on;) {
+        size_t n = file->bytes - at < BLOCK ? (size_t)(file->bytes - at) : BLOCK;
+        status = read_at(fd, file->path, at, block, n, error);
+        if (status == BY_OK) {
+            by__hasher_add(hasher, block, n);
+            file->characters += count_characters(block, n);
+            at += n;
+            go_on = report(s, n);
+        }
+    }
+    by__hasher_hex(hasher, file->hash);
+    (void)close(fd);
+    by__hasher_close(&hasher);
+    return status;
+}
+
+static by_status scan_files(void *context, size_t thread, by_error *error)
+{
+    scan *s = context;
+    char *block;
+    BY_UNUSED(thread);
+    BY_TRY(by__alloc((void **)&block, BLOCK, 1, "read buffer", error));
+    by_status status = BY_OK;
+    while (status == BY_OK) {
+        (void)pthread_mutex_lock(&s->lock);
+        size_t next = s->stopped ? s->source->count : s->next;
+        s->next = next < s->source->count ? next + 1 : next;
+        (void)pthread_mutex_unlock(&s->lock);
+        if (next == s->source->count) {
+            break;
+        }
+        status = scan_file(s, &s->source->files[next], block, error);
+    }
+    free(block);
+    return status;
+}
+
+by_status by__source_scan(by__source *source, size_t threads,
+                          bool (*progress)(void *user, uint64_t done), void *user, by_error *error)
+{
+    scan s = {
+        .source = source, .progress = progress, .user = user, .lock = PTHREAD_MUTEX_INITIALIZER};
+    BY_TRY(
+        by__workers_run(threads < source->count ? threads : source->count, scan_files, &s, error));
+    return s.stopped ? by_error_set(error, BY_ESTOPPED, "stopped while reading the texts") : BY_OK;
+}
+
+/* ---- the held-out part ---- */
+
+/* Byte offset of character `wanted` of a file; for JSON lines that of its line. */
+static by_status find_character(const by__source_file *file, uint64_t wanted, uint64_t *offset,
+                                by_error *error)
+{
+    char *block;
+    int fd;
+    BY_TRY(open_file(&fd, file->path, error));
+    by_status status = by__alloc((void **)&block, BLOCK, 1, "read buffer", error);
+    uint64_t seen = 0;
+    uint64_t line = 0;
+    uint64_t found = file->bytes;
+    for (uint64_t at = 0; at < file->bytes && found == file->bytes && status == BY_OK;) {
+        size_t n = file->bytes - at < BLOCK ? (size_t)(file->bytes - at) : BLOCK;
+        status = read_at(fd, file->path, at, block, n, error);
+        for (size_t i = 0; i < n && status == BY_OK; i++) {
+            if ((signed char)block[i] >= -64 && seen++ == wanted) {
+                found = at + i;
+                break;
+            }
+            line = block[i] == '\n' ? at + i + 1 : line;
+        }
+        at += n;
+    }
+    if (status == BY_OK) {
+        *offset = file->json_lines ? line : found;
+        free(block);
+    }
+    (void)close(fd);
+    return status;
+}
+
+by_status by__source_hold_out(by__source *s, double fraction, by_error *error)
+{
+    uint64_t total = 0;
+    if (!(fraction >= 0.0 && fraction < 1.0)) {
+        return by_error_set(error, BY_EARG, "a held-out fraction of %g is not in [0, 1)", fraction);
+    }
+    s->split_file = s->count;
+    s->split_offset = 0;
+    if (fraction == 0.0) {
+        return BY_OK;
+    }
+    for (size_t i = 0; i < s->count; i++) {
+        total += s->files[i].characters;
+    }
+    uint64_t kept = (uint64_t)floor((double)total * (1.0 - fraction));
+    for (size_t i = 0; i < s->count; i++) {
+        if (kept < s->files[i].characters) {
+            s->split_file = i;
+            return find_character(&s->files[i], kept, &s->split_offset, error);
+        }
+        kept -= s->files[i].characters;
+    }
+    return BY_OK;
+}
+
+/* ---- units ---- */
+
+/* The first newline from `at` on, as the offset behind it; `end` when there is none. */
+static by_status find_line_end(int fd, const char *path, uint64_t at, uint64_t end, char *block,
+                               uint64_t *out, by_error *error)
+{
+    *out = end;
+    while (at < end) {
+        size_t n = end - at < BLOCK ? (size_t)(end - at) : BLOCK;
+        BY_TRY(read_at(fd, path, at, block, n, error));
+        const char *newline = memchr(block, '\n', n);
+        if (newline != NULL) {
+            *out = at + (uint64_t)(newline - block) + 1;
+            return BY_OK;
+        }
+        at += n;
+    }
+    return BY_OK;
+}
+
+/* The first border of a text from `at` on; `end` when there is none. */
+static by_status find_border(int fd, const char *path, uint64_t at, uint64_t end, char *block,
+                             uint64_t *out, by_error *error)
+{
+    *out = end;
+    while (at + 1 < end) {
+        /* One byte in front of `at`, which a border depends on. */
+        size_t n = end - (at - 1) < BLOCK ? (size_t)(end - (at - 1)) : BLOCK;
+        BY_TRY(read_at(fd, path, at - 1, block, n, error));
+        size_t cut = by__split_chunk((const uint8_t *)block, n, 1);
+        if (cut < n) {
+            *out = at - 1 + cut;
+            return BY_OK;
+        }
+        at += n - 1;
+    }
+    return BY_OK;
+}
+
+static by_status find_cut(const by__source_file *file, uint64_t at, uint64_t end, uint64_t *out,
+                          by_error *error)
+{
+    int fd;
+    char *block;
+    BY_TRY(open_file(&fd, file->path, error));
+    by_status status = by__alloc((void **)&block, BLOCK, 1, "read buffer", error);
+    if (status == BY_OK) {
+        status = file->json_lines ? find_line_end(fd, file->path, at, end, block, out, error)
+                                  : find_border(fd, file->path, at, end, block, out, error);
+        free(block);
+    }
+    (void)close(fd);
+    return status;
+}
+
+by_status by__units_next(by__units *u, by__unit *unit, bool *found, by_error *error)
+{
+    const by__source *s = u->source;
+    while (u->file < s->count && u->offset >= s->files[u->file].bytes) {
+        u->file++;
+        u->offset = 0;
+    }
+    *found = u->file < s->count;
+    if (!*found) {
+        return BY_OK;
+    }
+    const by__source_file *file = &s->files[u->file];
+    bool splits = u->file == s->split_file;
+    uint64_t part = splits && u->offset < s->split_offset ? s->split_offset : file->bytes;
+    uint64_t end = part;
+    if (part - u->offset > u->wanted && (file->json_lines || !u->whole)) {
+        BY_TRY(find_cut(file, u->offset + u->wanted, part, &end, error));
+    }
+    *unit =
+        (by__unit){.file = file,
+                   .field = s->field,
+                   .begin = u->offset,
+                   .end = end,
+                   .held_out = u->file > s->split_file || (splits && u->offset >= s->split_offset),
+                   .ends_document = end == part,
+                   .is_cut = end < file->bytes};
+    u->offset = end;
+    return BY_OK;
+}
+
+by_status by__unit_read(const by__unit *unit, char **buffer, size_t *capacity, by_error *error)
+{
+    int fd;
+    uint64_t n = unit->end - unit->begin;
+    if (n > SIZE_MAX) {
+        return by_error_set(error, BY_EMEMORY, "%s: a run of %" PRIu64 " bytes", unit->file->path,
+                            n);
+    }
+    BY_TRY(by__reserve((void **)buffer, capacity, (size_t)n, 1, error));
+    BY_TRY(open_file(&fd, unit->file->path, error));
+    by_status status = read_at(fd, unit->file->path, unit->begin, *buffer, (size_t)n, error);
+    (void)close(fd);
+    return status;
+}
+
+by_status by__unit_line_error(const by__unit *unit, size_t line, by_status status, by_error *error)
+{
+    int fd;
+    char *block;
+    uint64_t before = 0; /* lines in front of the unit: counted only when one is broken */
+    if (open_file(&fd, unit->file->path, NULL) == BY_OK) {
+        if (by__alloc((void **)&block, BLOCK, 1, "read buffer", NULL) == BY_OK) {
+            for (uint64_t at = 0; at < unit->begin;) {
+                size_t n = unit->begin - at < BLOCK ? (size_t)(unit->begin - at) : BLOCK;
+                if (read_at(fd, unit->file->path, at, block, n, NULL) != BY_OK) {
+                    break;
+                }
+                for (size_t i = 0; i < n; i++) {
+                    before += block[i] == '\n' ? 1 : 0;
+                }
+                at += n;
+            }
+            free(block);
+        }
+        (void)close(fd);
+    }
+    return by_error_prefix(error, status, "%s:%" PRIu64, unit->file->path, before + line);
+}

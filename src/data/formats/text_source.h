@@ -1,0 +1,68 @@
+/* The texts to pack: files, cut into units that threads work on.
+ *
+ * A source is a list of files. Its units, taken one after the other, cover all bytes of all files
+ * in order: a large text is cut where its parts can be encoded apart (tokenizer/split.h), JSON
+ * lines between lines. The units are a function of the files, the split and the two settings of
+ * by__units, so that what is made of them does not depend on who takes which. */
+#ifndef BY_DATA_FORMATS_TEXT_SOURCE_H
+#define BY_DATA_FORMATS_TEXT_SOURCE_H
+
+#include "base/base.h"
+
+typedef struct by__source_file {
+    char *path;
+    bool json_lines;
+    uint64_t bytes;
+    uint64_t characters; /* bytes that do not continue a UTF-8 sequence */
+    char hash[33];       /* XXH3-128 */
+} by__source_file;
+
+typedef struct by__source {
+    by__source_file *files;
+    size_t count;
+    size_t capacity;
+    uint64_t bytes;
+    const char *field;     /* of JSON lines; borrowed */
+    size_t split_file;     /* the held-out part begins in this file, at split_offset; */
+    uint64_t split_offset; /* split_file = count: nothing is held out */
+} by__source;
+
+/* Lists the files of the inputs (see banyan/pack.h). BY_EARG: there is none; BY_EIO. */
+by_status by__source_open(by__source *out, const char *const *inputs, size_t count,
+                          const char *field, by_error *error);
+void by__source_close(by__source *source);
+/* Reads all files once: sizes, characters, hashes. `progress` (may be NULL) is called with the
+ * bytes done, by one thread at a time, and returns false to stop. */
+by_status by__source_scan(by__source *source, size_t threads,
+                          bool (*progress)(void *user, uint64_t done), void *user, by_error *error);
+/* Holds out what follows the first floor(n * (1 - fraction)) of n characters. After a scan. */
+by_status by__source_hold_out(by__source *source, double fraction, by_error *error);
+
+/* A piece of work: bytes [begin, end) of a file. */
+typedef struct by__unit {
+    const by__source_file *file;
+    const char *field;
+    uint64_t begin;
+    uint64_t end;
+    bool held_out;
+    bool ends_document; /* the document has no further unit (text) */
+    bool is_cut;        /* ... because the rest of it is held out */
+} by__unit;
+
+/* Where the taking of units stands. {.source = ..., .wanted = ...} is the beginning. */
+typedef struct by__units {
+    const by__source *source;
+    uint64_t wanted; /* bytes of a unit, about; a unit without a place to cut is longer */
+    bool whole;      /* texts are not cut */
+    size_t file;
+    uint64_t offset;
+} by__units;
+
+/* The next unit; *found is false behind the last. */
+by_status by__units_next(by__units *units, by__unit *unit, bool *found, by_error *error);
+/* Reads a unit's bytes into *buffer, which grows. BY_EFORMAT: the file is shorter than it was. */
+by_status by__unit_read(const by__unit *unit, char **buffer, size_t *capacity, by_error *error);
+/* Puts "FILE:LINE" before an error in line `line` (from 1) of a unit of JSON lines. */
+by_status by__unit_line_error(const by__unit *unit, size_t line, by_status status, by_error *error);
+
+#endif

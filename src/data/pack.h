@@ -1,0 +1,25 @@
+/* The steps of packing that by_pack and by_pack_cached share. */
+#ifndef BY_DATA_PACK_H
+#define BY_DATA_PACK_H
+
+#include "banyan/pack.h"
+#include "data/formats/text_source.h"
+
+/* Options with their defaults filled in, and the source, scanned and split. */
+typedef struct by__pack {
+    by_pack_options options;
+    by__source source;
+} by__pack;
+
+/* Checks the options, lists, reads and splits the inputs. The caller closes it. */
+by_status by__pack_open(by__pack *pack, const by_pack_options *options, by_error *error);
+void by__pack_close(by__pack *pack);
+/* Opens or learns the tokenizer that the options ask for (options.tokenizer is NULL). */
+by_status by__pack_make_tokenizer(const by__pack *pack, by_tokenizer **out, by_error *error);
+/* Packs into `output`, which appears by a rename. An empty result with BY_OK means that `output`
+ * was there already, which is an error unless `wait`: then it also waits for another process that
+ * is making it, else that is an error as well. */
+by_status by__pack_write(const by__pack *pack, const by_tokenizer *tokenizer, const char *output,
+                         bool wait, by_pack_result *result, by_error *error);
+
+#endif

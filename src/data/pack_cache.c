@@ -1,0 +1,109 @@
+/* Packing once: the directory's name is a hash of all that decides its content. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/pack.h"
+
+#define CACHE_VERSION "banyan-pack-1" /* raise it when the same key would give other bytes */
+
+static void add_number(by__hasher *hasher, uint64_t value)
+{
+    uint8_t bytes[8];
+    for (unsigned i = 0; i < 8; i++) {
+        bytes[i] = (uint8_t)(value >> (8 * i));
+    }
+    by__hasher_add(hasher, bytes, sizeof bytes);
+}
+
+static void add_string(by__hasher *hasher, const char *s)
+{
+    add_number(hasher, strlen(s));
+    by__hasher_add(hasher, s, strlen(s));
+}
+
+/* `tokenizer` is NULL when it is made from the texts. */
+static by_status make_key(char key[33], const by__pack *pack, const by_tokenizer *tokenizer,
+                          by_error *error)
+{
+    const by_pack_options *o = &pack->options;
+    by__hasher *hasher;
+    uint64_t fraction;
+    BY_TRY(by__hasher_open(&hasher, error));
+    memcpy(&fraction, &o->valid_fraction, sizeof fraction);
+    add_string(hasher, CACHE_VERSION);
+    add_string(hasher, tokenizer != NULL ? by_tokenizer_hash(tokenizer) : o->tokenizer_kind);
+    add_number(hasher,
+               tokenizer == NULL && strcmp(o->tokenizer_kind, "bpe") == 0 ? o->tokenizer_vocab : 0);
+    add_number(hasher, fraction);
+    add_number(hasher, o->shard_tokens);
+    add_number(hasher, o->no_eos ? 1 : 0);
+    add_number(hasher, pack->source.count);
+    for (size_t i = 0; i < pack->source.count; i++) {
+        const by__source_file *file = &pack->source.files[i];
+        add_string(hasher, file->json_lines ? o->field : "");
+        add_number(hasher, file->bytes);
+        add_string(hasher, file->hash);
+    }
+    by__hasher_hex(hasher, key);
+    by__hasher_close(&hasher);
+    return BY_OK;
+}
+
+/* The tokenizer that the texts do not decide: given or opened (*own then); NULL for others. */
+static by_status find_tokenizer(const by_pack_options *o, const by_tokenizer **tokenizer,
+                                by_tokenizer **own, by_error *error)
+{
+    *tokenizer = o->tokenizer;
+    if (o->tokenizer != NULL || strcmp(o->tokenizer_kind, "char") == 0 ||
+        strcmp(o->tokenizer_kind, "bpe") == 0) {
+        return BY_OK;
+    }
+    BY_TRY(by_tokenizer_open(own, o->tokenizer_kind, error));
+    *tokenizer = *own;
+    return BY_OK;
+}
+
+static by_status pack_once(const by__pack *pack, const char *path, const by_tokenizer *tokenizer,
+                           by_error *error)
+{
+    by_pack_result result = {0};
+    by_tokenizer *made = NULL;
+    if (by__path_exists(path)) {
+        return BY_OK;
+    }
+    if (tokenizer == NULL) {
+        BY_TRY(by__pack_make_tokenizer(pack, &made, error));
+    }
+    by_status status =
+        by__pack_write(pack, made != NULL ? made : tokenizer, path, true, &result, error);
+    by_tokenizer_close(&made);
+    return status;
+}
+
+by_status by_pack_cached(char **directory, const by_pack_options *options, const char *cache,
+                         by_error *error)
+{
+    by__pack pack;
+    char key[33];
+    char *path = NULL;
+    const by_tokenizer *tokenizer = NULL;
+    by_tokenizer *own = NULL;
+    BY_TRY(by__pack_open(&pack, options, error));
+    by_status status = find_tokenizer(&pack.options, &tokenizer, &own, error);
+    if (status == BY_OK) {
+        status = make_key(key, &pack, tokenizer, error);
+    }
+    if (status == BY_OK) {
+        path = by__path_join(cache, key);
+        status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
+                              : pack_once(&pack, path, tokenizer, error);
+    }
+    by_tokenizer_close(&own);
+    by__pack_close(&pack);
+    if (status != BY_OK) {
+        free(path);
+        return status;
+    }
+    *directory = path;
+    return BY_OK;
+}

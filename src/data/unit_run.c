@@ -1,0 +1,73 @@
+#include "data/unit_run.h"
+
+#include <pthread.h>
+
+#include "data/workers.h"
+
+typedef struct runner {
+    const by__unit_job *job;
+    pthread_mutex_t lock; /* of all that follows */
+    pthread_cond_t moved; /* turn or failed changed */
+    by__units units;
+    uint64_t next; /* number of the next unit */
+    uint64_t turn; /* whose result is taken next */
+    bool failed;
+    bool ended;
+} runner;
+
+/* Waits until it is unit `number`'s turn; false when an earlier one has failed. */
+static bool await_turn(runner *r, uint64_t number)
+{
+    while (r->turn != number && !r->failed) {
+        (void)pthread_cond_wait(&r->moved, &r->lock);
+    }
+    return !r->failed;
+}
+
+static by_status run_thread(void *context, size_t thread, by_error *error)
+{
+    runner *r = context;
+    const by__unit_job *job = r->job;
+    by_status status = BY_OK;
+    (void)pthread_mutex_lock(&r->lock);
+    while (!r->failed && !r->ended) {
+        by__unit unit;
+        bool found = false;
+        status = by__units_next(&r->units, &unit, &found, error);
+        if (status == BY_OK && !found) {
+            r->ended = true;
+            break;
+        }
+        uint64_t number = r->next++;
+        r->ended = status != BY_OK; /* there is no way on from a file that cannot be cut */
+        (void)pthread_mutex_unlock(&r->lock);
+        if (status == BY_OK) {
+            status = job->work(job->context, thread, &unit, error);
+        }
+        (void)pthread_mutex_lock(&r->lock);
+        if (!await_turn(r, number)) {
+            status = BY_OK; /* the earlier error is the one to report */
+            break;
+        }
+        if (status == BY_OK && job->take != NULL) {
+            /* Nobody else takes while the turn is ours. */
+            (void)pthread_mutex_unlock(&r->lock);
+            status = job->take(job->context, thread, &unit, error);
+            (void)pthread_mutex_lock(&r->lock);
+        }
+        r->failed = status != BY_OK;
+        r->turn++;
+        (void)pthread_cond_broadcast(&r->moved);
+    }
+    (void)pthread_mutex_unlock(&r->lock);
+    return status;
+}
+
+by_status by__unit_run(const by__source *source, const by__unit_job *job, by_error *error)
+{
+    runner r = {.job = job,
+                .lock = PTHREAD_MUTEX_INITIALIZER,
+                .moved = PTHREAD_COND_INITIALIZER,
+                .units = {.source = source, .wanted = job->wanted, .whole = job->whole}};
+    return by__workers_run(job->threads, run_thread, &r, error);
+}
