@@ -1,6 +1,6 @@
 /* Every kernel at every level of this machine against its C reference: values, bytes around the
  * tensors, in-place use as the op table allows it, and the same bits for 1, 2 and 3 threads.
- * `test_kernels --bench [op]` prints the speed of each level instead. */
+ * `test_kernels --bench [op [threads]]` prints the speed of each level instead. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -314,9 +314,10 @@ static double bytes_moved(const problem *p)
     return bytes;
 }
 
-static int bench(const char *op)
+static int bench(const char *op, int threads)
 {
-    printf("GB/s of operands read and written once, fastest of 20 runs, 1 and 2 threads\n");
+    printf("operands read and written once, fastest of 20 runs, %d thread%s\n", threads,
+           threads == 1 ? " (processor time)" : "s");
     for (size_t c = 0; c < kernel_case_count; c++) {
         const kernel_case *source = &kernel_cases[c];
         if (!source->bench || (op != NULL && strcmp(by_op_name(source->op), op) != 0)) {
@@ -334,10 +335,9 @@ static int bench(const char *op)
                 }
                 char where[600];
                 describe(&p, kernel->name, PATTERN_RANDOM, where, sizeof where);
-                double one = kernel_time(kernel, &p, 1, 20);
-                double two = kernel_time(kernel, &p, 2, 20);
-                printf("%8.2f %8.2f GB/s %9.1f %9.1f us  %s\n", bytes_moved(&p) / one * 1e-9,
-                       bytes_moved(&p) / two * 1e-9, one * 1e6, two * 1e6, where);
+                double seconds = kernel_time(kernel, &p, threads, 20);
+                printf("%8.2f GB/s %10.1f us  %s\n", bytes_moved(&p) / seconds * 1e-9,
+                       seconds * 1e6, where);
                 (void)fflush(stdout);
             }
             problem_close(&p);
@@ -349,7 +349,7 @@ static int bench(const char *op)
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--bench") == 0) {
-        return bench(argc > 2 ? argv[2] : NULL);
+        return bench(argc > 2 ? argv[2] : NULL, argc > 3 ? atoi(argv[3]) : 1);
     }
     static by_op ops[BY_OP_COUNT];
     struct CMUnitTest tests[BY_OP_COUNT + 4];

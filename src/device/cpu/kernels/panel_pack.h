@@ -1,8 +1,9 @@
 /* Packing into panels, for the level that the including file is compiled for.
  *
- * A unit is the 4 bytes that a panel holds for one row and one step of k: an f32, a pair of bf16, or a
- * bf16 widened. The panel stores units [step][row]. Blocks of LANES x LANES units are loaded as vectors
- * along whichever axis is contiguous in the source, and transposed in registers when that is k.
+ * A unit is the 4 bytes that a panel holds for one row and one step of k: an f32, a pair of bf16,
+ * or a bf16 widened. The panel stores units [step][row]. Blocks of LANES x LANES units are loaded
+ * as vectors along whichever axis is contiguous in the source, and transposed in registers when
+ * that is k.
  */
 #ifndef BY_DEVICE_CPU_KERNELS_PANEL_PACK_H
 #define BY_DEVICE_CPU_KERNELS_PANEL_PACK_H
@@ -36,22 +37,22 @@ typedef uint16_t halves __attribute__((vector_size(LANES * 2), aligned(2)));
 #define LOW(d, l)  (((l) & (d)) == 0 ? (l) : LANES + (l) - (d))
 #define HIGH(d, l) (((l) & (d)) == 0 ? (l) + (d) : LANES + (l))
 #if LANES == 16
-#define EACH_LANE(F, d)                                                                       \
-    F(d, 0), F(d, 1), F(d, 2), F(d, 3), F(d, 4), F(d, 5), F(d, 6), F(d, 7), F(d, 8), F(d, 9), \
+#define EACH_LANE(F, d)                                                                            \
+    F(d, 0), F(d, 1), F(d, 2), F(d, 3), F(d, 4), F(d, 5), F(d, 6), F(d, 7), F(d, 8), F(d, 9),      \
         F(d, 10), F(d, 11), F(d, 12), F(d, 13), F(d, 14), F(d, 15)
 #elif LANES == 8
 #define EACH_LANE(F, d) F(d, 0), F(d, 1), F(d, 2), F(d, 3), F(d, 4), F(d, 5), F(d, 6), F(d, 7)
 #else
 #define EACH_LANE(F, d) F(d, 0), F(d, 1), F(d, 2), F(d, 3)
 #endif
-#define BUTTERFLIES(d)                                                                  \
-    _Pragma("GCC unroll 16") for (int i = 0; i < LANES; i++)                            \
-    {                                                                                   \
-        if ((i & (d)) == 0) {                                                           \
-            units low = __builtin_shufflevector(v[i], v[i + (d)], EACH_LANE(LOW, d));   \
-            v[i + (d)] = __builtin_shufflevector(v[i], v[i + (d)], EACH_LANE(HIGH, d)); \
-            v[i] = low;                                                                 \
-        }                                                                               \
+#define BUTTERFLIES(d)                                                                             \
+    _Pragma("GCC unroll 16") for (int i = 0; i < LANES; i++)                                       \
+    {                                                                                              \
+        if ((i & (d)) == 0) {                                                                      \
+            units low = __builtin_shufflevector(v[i], v[i + (d)], EACH_LANE(LOW, d));              \
+            v[i + (d)] = __builtin_shufflevector(v[i], v[i + (d)], EACH_LANE(HIGH, d));            \
+            v[i] = low;                                                                            \
+        }                                                                                          \
     }
 
 static inline __attribute__((always_inline)) void transpose(units v[LANES])
@@ -81,7 +82,8 @@ static inline __attribute__((always_inline)) units load_along_k(const void *row,
     return *(const source_units *)((const char *)row + step * 4);
 }
 
-/* LANES units along the rows at `step`, where rows are contiguous; p is the first row's element 0. */
+/* LANES units along the rows at `step`, where rows are contiguous; p is the first row's element 0.
+ */
 static inline __attribute__((always_inline)) units load_along_rows(const void *p, source_kind kind,
                                                                    int64_t k_stride, int64_t step)
 {

@@ -161,26 +161,56 @@ BY__INLINE float by__sum(by__vf x)
 
 BY__INLINE by__vf by__from_bf16(by__vh h)
 {
+#if defined(__AVX512F__)
+    const __m512i spread = _mm512_set_epi16(15, 0, 14, 0, 13, 0, 12, 0, 11, 0, 10, 0, 9, 0, 8, 0, 7,
+                                            0, 6, 0, 5, 0, 4, 0, 3, 0, 2, 0, 1, 0, 0, 0);
+    __m512i wide = _mm512_castsi256_si512((__m256i)h);
+    return (by__vf)_mm512_maskz_permutexvar_epi16(0xAAAAAAAAu, spread, wide);
+#elif defined(__AVX2__)
+    return (by__vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)h), 16);
+#elif defined(__SSE2__)
+    __m128i low = _mm_loadl_epi64((const __m128i *)(const void *)&h);
+    return (by__vf)_mm_unpacklo_epi16(_mm_setzero_si128(), low);
+#else
     return (by__vf)(__builtin_convertvector(h, by__vu) << 16);
+#endif
 }
 
-BY__INLINE by__vh by__narrow(by__vu x)
+/* Bits 16 to 31 of each lane. */
+BY__INLINE by__vh by__upper_halves(by__vu x)
 {
-#if BY__LANES == 8
-    __m256i pairs = _mm256_packus_epi32((__m256i)x, (__m256i)x);
+#if defined(__AVX512F__)
+    const __m512i odd = _mm512_set_epi16(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 31, 29, 27,
+                                         25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    return (by__vh)_mm512_castsi512_si256(_mm512_permutexvar_epi16(odd, (__m512i)x));
+#elif defined(__AVX2__)
+    __m256i pairs = _mm256_packus_epi32((__m256i)(x >> 16), (__m256i)(x >> 16));
     return (by__vh)_mm256_castsi256_si128(_mm256_permute4x64_epi64(pairs, 0x08));
+#elif defined(__SSE2__)
+    __m128i high = _mm_srai_epi32((__m128i)x, 16); /* keeps its value through the signed packing */
+    by__vh h;
+    _mm_storel_epi64((__m128i *)(void *)&h, _mm_packs_epi32(high, high));
+    return h;
 #else
-    return __builtin_convertvector(x, by__vh);
+    return __builtin_convertvector(x >> 16, by__vh);
 #endif
 }
 
 BY__INLINE by__vh by__to_bf16(by__vf x)
 {
     by__vu u = (by__vu)x;
-    by__vu rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
-    by__vu quiet = (u >> 16) | 0x40;
+#if defined(__AVX512F__)
+    __m512i sum = _mm512_add_epi32((__m512i)u, _mm512_set1_epi32(0x7fff));
+    __mmask16 odd = _mm512_test_epi32_mask((__m512i)u, _mm512_set1_epi32(0x10000));
+    __mmask16 nan = _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q);
+    sum = _mm512_mask_add_epi32(sum, odd, sum, _mm512_set1_epi32(1));
+    sum = _mm512_mask_or_epi32(sum, nan, (__m512i)u, _mm512_set1_epi32(0x400000));
+    return by__upper_halves((by__vu)sum);
+#else
+    by__vu sum = u + 0x7fff + ((u >> 16) & 1);
     by__vu nan = (by__vu)(x != x);
-    return by__narrow((nan & quiet) | (~nan & rounded));
+    return by__upper_halves((nan & (u | 0x400000)) | (~nan & sum));
+#endif
 }
 
 BY__INLINE by__vf by__from_f16(by__vh h)
@@ -308,11 +338,11 @@ BY__INLINE by__vf by__power_of_two(by__vi n)
     return (by__vf)((n + 127) << 23);
 }
 
-BY__INLINE by__vf by__exp(by__vf x)
+/* exp(x) for x in [-104, 89], beyond which it is 0 or infinity. */
+BY__INLINE by__vf by__exp_within(by__vf x)
 {
     by__vf n;
-    /* Beyond these bounds the result is infinity or 0 already. */
-    by__vf m = by__exp_reduced(by__at_least(-104.0f, by__at_most(89.0f, x)), &n) + 1.0f;
+    by__vf m = by__exp_reduced(x, &n) + 1.0f;
 #if defined(__AVX512F__)
     return (by__vf)_mm512_scalef_ps((__m512)m, (__m512)n);
 #else
@@ -321,6 +351,11 @@ BY__INLINE by__vf by__exp(by__vf x)
     by__vi half = k >> 1;
     return m * by__power_of_two(half) * by__power_of_two(k - half);
 #endif
+}
+
+BY__INLINE by__vf by__exp(by__vf x)
+{
+    return by__exp_within(by__at_least(-104.0f, by__at_most(89.0f, x)));
 }
 
 /* With e = exp(-2|x|) - 1, tanh |x| = -e / (e + 2): nothing cancels. It is 1 in f32 from 9.02 on.
@@ -339,7 +374,7 @@ BY__INLINE by__vf by__tanh(by__vf x)
  * precision. */
 BY__INLINE by__vf by__sigmoid_pair(by__vf x, by__vf *complement)
 {
-    by__vf e = by__exp(-by__abs(x));
+    by__vf e = by__exp_within(by__at_least(-104.0f, -by__abs(x)));
     by__vf large = 1.0f / (1.0f + e);
     by__vf small = e * large;
     by__vi negative = x < 0.0f;

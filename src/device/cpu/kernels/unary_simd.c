@@ -5,12 +5,7 @@
 #define GRAIN 8192
 
 /* GELU is x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): 0.5 (1 + tanh u) without its
- * cancellation. Beyond 12 the sigmoid is 0 or 1 in f32; the bound keeps the powers of x finite. */
-BY__INLINE by__vf gelu_bound(by__vf x)
-{
-    return by__at_least(-12.0f, by__at_most(12.0f, x));
-}
-
+ * cancellation. This is 2u. */
 BY__INLINE by__vf gelu_argument(by__vf x)
 {
     return x * (1.5957691216f + 0.0713548163f * x * x);
@@ -20,9 +15,9 @@ BY__INLINE by__vf apply(by_function function, by__vf x)
 {
     switch (function) {
     case BY_FN_GELU:
-        return x * by__sigmoid(gelu_argument(gelu_bound(x)));
+        return x / (1.0f + by__exp(-gelu_argument(x)));
     case BY_FN_SILU:
-        return x * by__sigmoid(x);
+        return x / (1.0f + by__exp(-x));
     case BY_FN_RELU:
         return by__select(x > 0.0f, x, by__zero());
     case BY_FN_TANH:
@@ -38,7 +33,8 @@ BY__INLINE by__vf derivative(by_function function, by__vf x)
     by__vf t; /* 1 - s */
     switch (function) {
     case BY_FN_GELU: {
-        by__vf b = gelu_bound(x);
+        /* Beyond 12 the sigmoid is 0 or 1 in f32; the bound keeps the powers of x finite. */
+        by__vf b = by__at_least(-12.0f, by__at_most(12.0f, x));
         s = by__sigmoid_pair(gelu_argument(b), &t);
         return s + s * t * b * (1.5957691216f + 0.2140644488f * b * b);
     }

@@ -1,0 +1,94 @@
+#include "bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const cli_command *const parts[] = {&cli_bench_train};
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+double cli_median(double *values, size_t count)
+{
+    if (count == 0) {
+        return 0.0;
+    }
+    qsort(values, count, sizeof *values, compare);
+    return count % 2 == 1 ? values[count / 2]
+                          : 0.5 * (values[count / 2 - 1] + values[count / 2]);
+}
+
+double cli_process_age_ms(void)
+{
+    char text[1024] = "";
+    unsigned long long ticks = 0;
+    struct timespec now;
+    FILE *file = fopen("/proc/self/stat", "r");
+    if (file == NULL) {
+        return 0.0;
+    }
+    size_t n = fread(text, 1, sizeof text - 1, file);
+    (void)fclose(file);
+    text[n] = '\0';
+    /* Field 22 is the start time; the name in field 2 may hold spaces, so count from its end. */
+    const char *p = strrchr(text, ')');
+    for (int field = 2; p != NULL && field < 22; field++) {
+        p = strchr(p + 1, ' ');
+    }
+    if (p == NULL || sscanf(p, " %llu", &ticks) != 1) {
+        return 0.0;
+    }
+    (void)clock_gettime(CLOCK_BOOTTIME, &now);
+    return 1e3 * ((double)now.tv_sec + 1e-9 * (double)now.tv_nsec -
+                  (double)ticks / (double)sysconf(_SC_CLK_TCK));
+}
+
+uint64_t cli_peak_resident(void)
+{
+    char line[256];
+    unsigned long long kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "VmHWM: %llu", &kib) == 1) {
+            break;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return (uint64_t)kib * 1024u;
+}
+
+static int run(int argc, char **argv)
+{
+    if (argc >= 2) {
+        for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+            if (strcmp(argv[1], parts[i]->name + strlen("bench ")) == 0) {
+                return parts[i]->run(argc - 1, argv + 1);
+            }
+        }
+        if (strcmp(argv[1], "--help") != 0 && strcmp(argv[1], "-h") != 0) {
+            return cli_misuse(&cli_bench, "there is no measurement '%s'", argv[1]);
+        }
+    }
+    printf("usage: %s\n\n%s\n\nmeasurements:\n", cli_bench.usage, cli_bench.text);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        printf("  %-10s %s\n", parts[i]->name + strlen("bench "), parts[i]->summary);
+    }
+    return argc >= 2 ? CLI_DONE : CLI_USAGE;
+}
+
+const cli_command cli_bench = {
+    .name = "bench",
+    .summary = "measure the machine, training, generation, packing, kernels",
+    .usage = "banyan bench MEASUREMENT [ARGUMENTS] [--json]",
+    .text = "Measures on this machine and prints each figure with the roof above it.\n"
+            "`banyan bench MEASUREMENT --help` explains one.",
+    .run = run};

@@ -1,0 +1,171 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "banyan/machine.h"
+#include "banyan/train.h"
+#include "bench.h"
+
+#define MAX_STEPS 10000
+
+typedef struct request {
+    cli_list overrides;
+    int64_t steps;
+    bool json;
+} request;
+
+typedef struct figures {
+    double tokens_per_s;
+    double step_ms;
+    double spread_ms; /* slowest minus fastest */
+    double start_ms;
+    double peak_gflops;
+    double loss;
+} figures;
+
+/* Pseudo-random tokens: speed does not depend on what they say. A linear congruential sequence (Knuth's
+ * MMIX constants), so that two runs time the same work. */
+static void fill_batch(int32_t *tokens, int32_t *targets, size_t count, int64_t vocab)
+{
+    uint64_t state = 1;
+    for (size_t i = 0; i < count; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        tokens[i] = (int32_t)((state >> 33) % (uint64_t)vocab);
+    }
+    for (size_t i = 0; i < count; i++) {
+        targets[i] = tokens[(i + 1) % count];
+    }
+}
+
+static by_status time_steps(figures *out, by_trainer *trainer, const by_config *config,
+                            int64_t steps, by_error *error)
+{
+    size_t count = (size_t)(config->train.batch * config->model.context);
+    int32_t *tokens = malloc(2 * count * sizeof *tokens);
+    double *seconds = malloc((size_t)steps * sizeof *seconds);
+    by_step_result result = {0};
+    by_status status = BY_OK;
+    if (tokens == NULL || seconds == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: a batch of %zu tokens", count);
+    } else {
+        fill_batch(tokens, tokens + count, count, config->model.vocab);
+    }
+    by_batch batch = {.tokens = tokens, .targets = tokens + count,
+                      .batch = (size_t)config->train.batch,
+                      .context = (size_t)config->model.context,
+                      .valid_targets = count, .global_targets = count};
+    for (int64_t i = -1; i < steps && status == BY_OK && !cli_stop_requested(NULL); i++) {
+        double began = by_clock();
+        status = by_trainer_step(trainer, &batch, &result, error);
+        if (i < 0) {
+            out->start_ms = cli_process_age_ms();
+        } else {
+            seconds[i] = by_clock() - began;
+        }
+    }
+    if (status == BY_OK) {
+        out->loss = result.loss;
+        double median = cli_median(seconds, (size_t)steps);
+        out->step_ms = 1e3 * median;
+        out->spread_ms = 1e3 * (seconds[steps - 1] - seconds[0]);
+        out->tokens_per_s = (double)count / median;
+    }
+    free(tokens);
+    free(seconds);
+    return status;
+}
+
+static void print(const request *r, const figures *f, const by_model_size *size,
+                  const by_memory_report *memory)
+{
+    double gflops = 1e-9 * f->tokens_per_s * size->flops_per_token;
+    double gflops_full = 1e-9 * f->tokens_per_s * size->flops_per_token_full;
+    char planned[32];
+    char measured[32];
+    uint64_t resident = cli_peak_resident();
+    if (r->json) {
+        printf("{\"tokens_per_s\":%.6g,\"step_ms\":%.6g,\"step_spread_ms\":%.4g,\"mfu\":%.4f,"
+               "\"mfu_12\":%.4f,\"gflops\":%.6g,\"peak_gflops\":%.6g,\"planned_bytes\":%llu,"
+               "\"measured_bytes\":%llu,\"loss\":%.9g,\"start_ms\":%.6g}\n",
+               f->tokens_per_s, f->step_ms, f->spread_ms, gflops / f->peak_gflops,
+               gflops_full / f->peak_gflops, gflops, f->peak_gflops,
+               (unsigned long long)memory->total, (unsigned long long)resident, f->loss,
+               f->start_ms);
+        return;
+    }
+    printf("step        %.1f ms (median; spread %.1f)\n", f->step_ms, f->spread_ms);
+    printf("tokens/s    %.0f\n", f->tokens_per_s);
+    printf("share       %.1f %% of the measured peak of %.0f GFLOP/s (6N + 6LCT), %.1f %% "
+           "(6N + 12LCT)\n",
+           100.0 * gflops / f->peak_gflops, f->peak_gflops, 100.0 * gflops_full / f->peak_gflops);
+    printf("memory      %s measured, %s planned\n", cli_bytes(measured, resident),
+           cli_bytes(planned, memory->total));
+    printf("start       %.0f ms from process start to the end of the first step\n", f->start_ms);
+}
+
+static by_status measure(const request *r, const by_config *config, by_error *error)
+{
+    by_trainer *trainer;
+    figures f = {0};
+    by_dtype dtype = strcmp(config->precision.compute, "bf16") == 0 ? BY_BF16 : BY_F32;
+    by_status status = by_trainer_open(&trainer, config, BY_TRAINER_FULL, NULL, NULL, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    status = by_trainer_allocate(trainer, error);
+    if (status == BY_OK) {
+        status = by_trainer_initialize(trainer, error);
+    }
+    if (status == BY_OK) {
+        status = time_steps(&f, trainer, config, r->steps, error);
+    }
+    if (status == BY_OK) {
+        status = by_machine_measure_peak(&f.peak_gflops, dtype, (int)config->train.threads, error);
+    }
+    if (status == BY_OK) {
+        print(r, &f, by_trainer_size(trainer), by_trainer_memory(trainer));
+    }
+    by_trainer_close(&trainer);
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    request r = {.steps = 5};
+    const cli_flag flags[] = {
+        {"steps", CLI_INTEGER, &r.steps, "N", "steps to time, after one that is not (default: 5)"},
+        {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of the config"},
+        {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
+        {NULL, CLI_SWITCH, NULL, NULL, NULL}};
+    char **rest;
+    int count;
+    by_config *config;
+    by_error error = {0};
+    int code = cli_parse(&cli_bench_train, flags, argc, argv, &rest, &count);
+    if (code >= 0) {
+        return code;
+    }
+    if (count != 1 || r.steps < 1 || r.steps > MAX_STEPS) {
+        return cli_misuse(&cli_bench_train, count != 1 ? "name one config file"
+                                                       : "--steps must be 1 to 10000");
+    }
+    cli_catch_signals();
+    by_status status = cli_open_config(&config, rest[0], &r.overrides, &error);
+    if (status == BY_OK) {
+        if (config->model.vocab < 0) {
+            config->model.vocab = 65; /* tinyshakespeare's characters */
+        }
+        status = measure(&r, config, &error);
+        by_config_close(&config);
+    }
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_bench_train, &error);
+}
+
+const cli_command cli_bench_train = {
+    .name = "bench train",
+    .summary = "time whole training steps of a config",
+    .usage = "banyan bench train CONFIG [--steps N] [--set KEY=VALUE]... [--json]",
+    .text = "Times full steps (forward, backward, clip, update) on random tokens and measures the\n"
+            "matrix-product peak in the same run. A config without model.vocab is timed with 65.\n\n"
+            "  banyan bench train examples/gpt2_124m.yaml --steps 5 --json",
+    .run = run};

@@ -1,0 +1,171 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "banyan/train.h"
+#include "cli.h"
+
+typedef struct request {
+    cli_list overrides;
+    const char *after;
+    bool graph;
+    bool config;
+    bool json;
+} request;
+
+static by_status print_graph(const by_config *config, const char *after, by_error *error)
+{
+    by_graph_stage stage = BY_STAGE_ORDER;
+    by_graph *graph;
+    char *text;
+    if (after != NULL) {
+        for (stage = BY_STAGE_FORWARD; stage < BY_STAGE_COUNT; stage++) {
+            if (strcmp(after, by_graph_stage_name(stage)) == 0) {
+                break;
+            }
+        }
+        if (stage == BY_STAGE_COUNT) {
+            return by_error_set(error, BY_EARG,
+                                "--after '%s' is no pass; one of forward, precision, gradients, "
+                                "recompute, fuse, order",
+                                after);
+        }
+    }
+    by_status status = by_train_graph(&graph, NULL, config, NULL, NULL, stage, error);
+    if (status == BY_OK) {
+        status = by_graph_print(graph, &text, error);
+        if (status == BY_OK) {
+            fputs(text, stdout);
+            free(text);
+        }
+        by_graph_close(&graph);
+    }
+    return status;
+}
+
+static void print_json(const by_model_size *size, const by_memory_report *m)
+{
+    printf("{\"parameters\":%lld,\"parameters_in_products\":%lld,\"flops_per_token\":%.9g,"
+           "\"flops_per_token_full\":%.9g,\"planned_bytes\":%llu,\"parameter_bytes\":%llu,"
+           "\"gradient_bytes\":%llu,\"optimizer_bytes\":%llu,\"activation_bytes\":%llu,"
+           "\"workspace_bytes\":%llu,\"data_bytes\":%llu,\"process_bytes\":%llu}\n",
+           (long long)size->parameters, (long long)size->in_products, size->flops_per_token,
+           size->flops_per_token_full, (unsigned long long)m->total,
+           (unsigned long long)m->parameters, (unsigned long long)m->gradients,
+           (unsigned long long)m->optimizer, (unsigned long long)m->activations,
+           (unsigned long long)m->workspace, (unsigned long long)m->data,
+           (unsigned long long)m->process);
+}
+
+static void print_row(const char *name, uint64_t bytes)
+{
+    char text[32];
+    printf("  %-12s %12s\n", name, cli_bytes(text, bytes));
+}
+
+static void print_plan(const by_config *config, const by_model_size *size, const by_memory_report *m)
+{
+    printf("model         %s, %lld layers, width %lld, context %lld, vocabulary %lld\n",
+           config->model.kind, (long long)config->model.layers, (long long)config->model.width,
+           (long long)config->model.context, (long long)config->model.vocab);
+    printf("parameters    %lld (%lld in matrix products)\n", (long long)size->parameters,
+           (long long)size->in_products);
+    printf("FLOPs         %.4g a token (6N + 6LCT), %.4g (6N + 12LCT)\n", size->flops_per_token,
+           size->flops_per_token_full);
+    printf("batch         %lld sequences of %lld tokens = %lld tokens a step, micro-batch %lld\n",
+           (long long)config->train.batch, (long long)config->model.context,
+           (long long)(config->train.batch * config->model.context),
+           (long long)config->train.micro_batch);
+    printf("planned peak memory\n");
+    print_row("parameters", m->parameters);
+    print_row("gradients", m->gradients);
+    print_row("optimizer", m->optimizer);
+    print_row("activations", m->activations);
+    print_row("workspace", m->workspace);
+    print_row("data", m->data);
+    print_row("process", m->process);
+    print_row("total", m->total);
+}
+
+static by_status show(const request *r, by_config *config, by_error *error)
+{
+    by_trainer *trainer;
+    char *text;
+    if (config->model.vocab < 0 && config->data.text.count == 0 && config->data.train[0] == '\0') {
+        return by_error_set(error, BY_ECONFIG,
+                            "the vocabulary is not known: set model.vocab, or name the data with "
+                            "data.text or data.train");
+    }
+    if (config->model.vocab < 0) {
+        by_data_paths paths;
+        by_status status = by_data_prepare(&paths, config, NULL, error);
+        if (status == BY_OK) {
+            status = by_config_complete(config, &paths, error);
+            by_data_paths_free(&paths);
+        }
+        if (status != BY_OK) {
+            return status;
+        }
+    }
+    if (r->config) {
+        by_status status = by_config_print(config, &text, error);
+        if (status == BY_OK) {
+            fputs(text, stdout);
+            free(text);
+        }
+        return status;
+    }
+    if (r->graph || r->after != NULL) {
+        return print_graph(config, r->after, error);
+    }
+    by_status status = by_trainer_open(&trainer, config, BY_TRAINER_FULL, NULL, NULL, error);
+    if (status == BY_OK) {
+        if (r->json) {
+            print_json(by_trainer_size(trainer), by_trainer_memory(trainer));
+        } else {
+            print_plan(config, by_trainer_size(trainer), by_trainer_memory(trainer));
+        }
+        by_trainer_close(&trainer);
+    }
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    request r = {0};
+    const cli_flag flags[] = {
+        {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of the config"},
+        {"graph", CLI_SWITCH, &r.graph, NULL, "print the training graph as it will run"},
+        {"after", CLI_STRING, &r.after, "PASS",
+         "print the graph after a pass: forward, precision, gradients, recompute, fuse, order"},
+        {"config", CLI_SWITCH, &r.config, NULL, "print the resolved config"},
+        {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
+        {NULL, CLI_SWITCH, NULL, NULL, NULL}};
+    char **rest;
+    int count;
+    by_config *config;
+    by_error error = {0};
+    int code = cli_parse(&cli_info, flags, argc, argv, &rest, &count);
+    if (code >= 0) {
+        return code;
+    }
+    if (count != 1) {
+        return cli_misuse(&cli_info, "name one config file or run directory");
+    }
+    by_status status = cli_open_config(&config, rest[0], &r.overrides, &error);
+    if (status == BY_OK) {
+        status = show(&r, config, &error);
+        by_config_close(&config);
+    }
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_info, &error);
+}
+
+const cli_command cli_info = {
+    .name = "info",
+    .summary = "parameters, FLOPs and planned memory of a config; its graph after any pass",
+    .usage = "banyan info CONFIG [--graph | --after PASS | --config] [--set KEY=VALUE]... [--json]",
+    .text = "Plans a run without allocating it: parameters, FLOPs a token by both conventions, peak\n"
+            "memory by category. With --graph or --after, prints the training graph.\n\n"
+            "  banyan info examples/gpt2_124m.yaml\n"
+            "  banyan info examples/shakespeare_char.yaml --set model.vocab=65 --after fuse",
+    .run = run};
