@@ -54,7 +54,7 @@ typedef struct cli_command {
     int (*run)(int argc, char **argv);
 } cli_command;
 
-extern const cli_command cli_train, cli_eval, cli_info, cli_plot, cli_runs, cli_bench;
+extern const cli_command cli_pack, cli_train, cli_eval, cli_info, cli_plot, cli_runs, cli_bench;
 
 /* Parses flags; positional arguments are moved behind them and returned as *rest, *rest_count. Returns -1
  * to go on, or the exit code when --help was printed or a flag was wrong. A list of flags ends with a

@@ -221,14 +221,15 @@ static by_status pack_into(const by__pack *pack, const by_tokenizer *tokenizer,
 {
     packing p = {.pack = pack, .eos = pack->options.no_eos ? -1 : by_tokenizer_eos(tokenizer)};
     bool split = pack->options.valid_fraction > 0.0;
-    double start = by__now();
     by_status status = open_writer(&p, tokenizer, 0, directory, split ? "train" : "", error);
     if (status == BY_OK && split) {
         status = open_writer(&p, tokenizer, 1, directory, "valid", error);
     }
+    double start = by__now();
     if (status == BY_OK) {
         status = run_threads(&p, tokenizer, error);
     }
+    result->encode_seconds = by__now() - start;
     if (status == BY_OK && p.writers[0].manifest.tokens + p.writers[1].manifest.tokens == 0) {
         status = by_error_set(error, BY_EFORMAT, "the inputs hold no text");
     }
@@ -240,7 +241,6 @@ static by_status pack_into(const by__pack *pack, const by_tokenizer *tokenizer,
     }
     result->valid_tokens = p.writers[1].manifest.tokens;
     result->vocab = by_tokenizer_vocab(tokenizer);
-    result->encode_seconds = by__now() - start;
     by__pack_writer_close(&p.writers[0]);
     by__pack_writer_close(&p.writers[1]);
     return status;

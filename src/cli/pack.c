@@ -1,0 +1,156 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "banyan/pack.h"
+#include "cli.h"
+
+/* The line of progress on a terminal, and what it was last time. */
+typedef struct pack_view {
+    bool terminal;
+    double started;
+    double printed;
+    const char *phase;
+} pack_view;
+
+static double seconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static bool show(void *user, const by_pack_progress *progress)
+{
+    pack_view *view = user;
+    double now = seconds();
+    bool new_phase = view->phase == NULL || strcmp(view->phase, progress->phase) != 0;
+    if (new_phase) {
+        view->phase = progress->phase;
+        view->started = now;
+    }
+    if (view->terminal && (new_phase || now - view->printed >= 0.1)) {
+        char done[32];
+        char total[32];
+        double elapsed = now - view->started;
+        view->printed = now;
+        fprintf(stderr, "\r\033[K%-10s %s of %s", progress->phase,
+                cli_bytes(done, progress->done_bytes), cli_bytes(total, progress->total_bytes));
+        if (elapsed > 0.2) {
+            fprintf(stderr, "  %.0f MB/s", (double)progress->done_bytes / elapsed / 1e6);
+        }
+        if (progress->tokens > 0) {
+            fprintf(stderr, "  %" PRIu64 " tokens", progress->tokens);
+        }
+        fflush(stderr);
+    }
+    return !cli_stop_requested(NULL);
+}
+
+static void print_result(const by_pack_result *result, const char *output, double elapsed,
+                         bool json)
+{
+    double rate = result->encode_seconds > 0.0
+                      ? (double)result->text_bytes / result->encode_seconds / 1e6
+                      : 0.0;
+    if (json) {
+        printf("{\"output\": ");
+        cli_print_json_string(output);
+        printf(", \"tokens\": %" PRIu64 ", \"valid_tokens\": %" PRIu64 ", \"documents\": %" PRIu64
+               ", \"text_bytes\": %" PRIu64 ", \"vocab\": %" PRIu32
+               ", \"seconds\": %.3f, \"encode_seconds\": %.3f, \"mb_per_s\": %.1f}\n",
+               result->tokens, result->valid_tokens, result->documents, result->text_bytes,
+               result->vocab, elapsed, result->encode_seconds, rate);
+        return;
+    }
+    char bytes[32];
+    printf("%s: %" PRIu64 " tokens", output, result->tokens);
+    if (result->valid_tokens > 0) {
+        printf(" (%" PRIu64 " held out)", result->valid_tokens);
+    }
+    printf(" of %s in %" PRIu64 " documents, vocabulary %" PRIu32 ", %.1f MB/s\n",
+           cli_bytes(bytes, result->text_bytes), result->documents, result->vocab, rate);
+}
+
+static int run(int argc, char **argv)
+{
+    by_error error = {0};
+    by_pack_options options = {0};
+    by_pack_result result;
+    pack_view view = {.terminal = isatty(STDERR_FILENO) != 0};
+    const char *output = NULL;
+    const char *tokenizer = "bpe";
+    const char *field = "text";
+    int64_t vocab = 8192;
+    int64_t threads = 0;
+    int64_t shard = 0;
+    double valid = 0.0;
+    bool no_eos = false;
+    bool json = false;
+    const cli_flag flags[] = {
+        {"output", CLI_STRING, &output, "DIR", "directory to make (required)"},
+        {"tokenizer", CLI_STRING, &tokenizer, "WHAT",
+         "bpe (learned here; the default), char, or a tokenizer.json, .tiktoken or directory"},
+        {"vocab", CLI_INTEGER, &vocab, "N", "tokens of a BPE that is learned here (8192)"},
+        {"field", CLI_STRING, &field, "NAME", "field of JSON lines that holds the text (text)"},
+        {"valid-fraction", CLI_NUMBER, &valid, "F",
+         "hold out the last part of the text: writes DIR/train and DIR/valid"},
+        {"shard-tokens", CLI_INTEGER, &shard, "N", "tokens of a shard file (134217728)"},
+        {"no-eos", CLI_SWITCH, &no_eos, NULL, "no end-of-text token behind each document"},
+        {"threads", CLI_INTEGER, &threads, "N", "threads (one a core)"},
+        {"json", CLI_SWITCH, &json, NULL, "print the result as one JSON line"},
+        {0}};
+    char **rest;
+    int count;
+    int code = cli_parse(&cli_pack, flags, argc, argv, &rest, &count);
+    if (code >= 0) {
+        return code;
+    }
+    if (count == 0) {
+        return cli_misuse(&cli_pack, "name the files or directories to pack");
+    }
+    if (output == NULL) {
+        return cli_misuse(&cli_pack, "--output DIR is missing");
+    }
+    if (vocab < 0 || threads < 0 || shard < 0) {
+        return cli_misuse(&cli_pack, "--vocab, --threads and --shard-tokens are not negative");
+    }
+    options = (by_pack_options){.inputs = (const char *const *)rest,
+                                .input_count = (size_t)count,
+                                .output = output,
+                                .tokenizer_kind = tokenizer,
+                                .tokenizer_vocab = (size_t)vocab,
+                                .field = field,
+                                .shard_tokens = (uint64_t)shard,
+                                .threads = (size_t)threads,
+                                .valid_fraction = valid,
+                                .no_eos = no_eos,
+                                .progress = show,
+                                .user = &view};
+    cli_catch_signals();
+    double start = seconds();
+    by_status status = by_pack(&options, &result, &error);
+    if (view.terminal) {
+        fprintf(stderr, "\r\033[K");
+    }
+    if (status != BY_OK) {
+        return cli_fail(&cli_pack, &error);
+    }
+    print_result(&result, output, seconds() - start, json);
+    return CLI_DONE;
+}
+
+const cli_command cli_pack = {
+    .name = "pack",
+    .summary = "turn text or JSON lines into token shards",
+    .usage = "banyan pack FILE|DIR... --output DIR [--tokenizer WHAT] [--valid-fraction F]",
+    .text =
+        "Encodes text files, JSON lines (.jsonl, .ndjson) and directories of them into npy shards\n"
+        "with a manifest, in parallel, and keeps the tokenizer beside them. Training takes the\n"
+        "directories as data.train and data.valid.\n\n"
+        "  banyan pack books/ --output packed --vocab 8192 --valid-fraction 0.1\n"
+        "  banyan pack crawl.jsonl --field content --tokenizer gpt2/ --output crawl",
+    .run = run};
