@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""The twin of `banyan bench train` in PyTorch: full steps (forward, loss, backward, clipping, AdamW) on random
+tokens. Prints one JSON line.
+
+    torch_train.py --preset gpt2_124m --batch 4 --micro-batch 4 --dtype bf16 --compile --steps 10
+"""
+import argparse
+import inspect
+import json
+import statistics
+import time
+
+import torch
+
+import torch_models
+
+
+def main():
+    parser = argparse.ArgumentParser(description="training speed of PyTorch")
+    torch_models.add_model_arguments(parser)
+    parser.add_argument("--batch", type=int, default=4, help="sequences a step")
+    parser.add_argument("--micro-batch", type=int, help="sequences a forward pass; default: --batch")
+    parser.add_argument("--steps", type=int, default=5, help="timed steps")
+    parser.add_argument("--warmup", type=int, default=2, help="steps before them")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    micro = arguments.micro_batch or arguments.batch
+    if arguments.batch % micro:
+        parser.error(f"--micro-batch {micro} does not divide --batch {arguments.batch}")
+    if arguments.compile and not hasattr(torch, "compile"):
+        parser.error(f"PyTorch {torch.__version__} has no torch.compile")
+
+    torch.manual_seed(1337)
+    config = torch_models.model_config(arguments)
+    model = torch_models.Model(config)
+    matrices = [p for p in model.parameters() if p.dim() >= 2]
+    others = [p for p in model.parameters() if p.dim() < 2]
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+    options = dict(lr=6e-4, betas=(0.9, 0.95), eps=1e-8)
+    fused = "fused" in inspect.signature(torch.optim.AdamW).parameters
+    try:
+        optimizer = torch.optim.AdamW(groups, fused=fused, **options) if fused else \
+            torch.optim.AdamW(groups, **options)
+    except RuntimeError:  # before 2.4, fused is for GPUs only
+        fused = False
+        optimizer = torch.optim.AdamW(groups, **options)
+    step_model = torch.compile(model) if arguments.compile else model
+
+    def step():
+        total = 0.0
+        for _ in range(arguments.batch // micro):
+            tokens = torch.randint(config["vocab"], (micro, config["context"] + 1))
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=arguments.dtype == "bf16"):
+                loss = step_model(tokens[:, :-1], tokens[:, 1:].contiguous()) * (micro / arguments.batch)
+            loss.backward()
+            total += loss.item()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return total
+
+    times, start_ms, loss = [], None, None
+    for i in range(arguments.warmup + arguments.steps):
+        begin = time.perf_counter()
+        loss = step()
+        if start_ms is None:
+            start_ms = torch_models.since_process_start_ms()
+        if i >= arguments.warmup:
+            times.append(time.perf_counter() - begin)
+    peak_rss = torch_models.peak_rss_bytes()
+
+    median = statistics.median(times)
+    rate = arguments.batch * config["context"] / median
+    peak = torch_models.peak_gflops(torch.bfloat16 if arguments.dtype == "bf16" else torch.float32)
+    print(json.dumps({
+        "tokens_per_s": round(rate, 1), "step_ms": round(1e3 * median, 2),
+        "step_ms_min": round(1e3 * min(times), 2), "step_ms_max": round(1e3 * max(times), 2),
+        "mfu": round(rate * torch_models.flops_per_token(model, 6) / peak / 1e9, 4),
+        "mfu_12": round(rate * torch_models.flops_per_token(model, 12) / peak / 1e9, 4),
+        "peak_gflops": round(peak, 1), "peak_rss_bytes": peak_rss, "start_ms": round(start_ms),
+        "loss": round(loss, 4), "parameters": sum(p.numel() for p in model.parameters()),
+        "dtype": arguments.dtype, "compile": arguments.compile, "fused_adamw": fused,
+        "threads": torch.get_num_threads(), "torch": torch.__version__}))
+
+
+if __name__ == "__main__":
+    main()
