@@ -14,8 +14,8 @@ import torch.nn.functional as F
 
 PRESETS = {
     "gpt2_124m": dict(kind="gpt2", layers=12, heads=12, kv_heads=12, width=768, context=1024, vocab=50304),
-    "llama_125m": dict(kind="llama", layers=12, heads=12, kv_heads=12, width=768, mlp_width=2048,
-                       context=1024, vocab=50304),
+    "llama_125m": dict(kind="llama", layers=12, heads=12, kv_heads=4, width=768, mlp_width=2048,
+                       context=1024, vocab=32000, tied=False),
     "shakespeare_char": dict(kind="gpt2", layers=4, heads=4, kv_heads=4, width=128, context=64, vocab=65),
 }
 SIZES = ("layers", "heads", "kv_heads", "width", "mlp_width", "context", "vocab")
@@ -26,7 +26,7 @@ def add_model_arguments(parser):
     parser.add_argument("--kind", choices=("gpt2", "llama"))
     for name in SIZES:
         parser.add_argument("--" + name.replace("_", "-"), type=int)
-    parser.add_argument("--untied", action="store_true", help="an output head of its own")
+    parser.add_argument("--tied", type=int, choices=(0, 1), help="1: the output head is the embedding")
     parser.add_argument("--dtype", choices=("f32", "bf16"), default="bf16")
     parser.add_argument("--compile", action="store_true", help="torch.compile")
     # Debian's build would start with one thread on some machines, so the number is always set.
@@ -34,7 +34,9 @@ def add_model_arguments(parser):
 
 
 def model_config(arguments):
-    config = dict(PRESETS[arguments.preset], tied=not arguments.untied)
+    config = {"tied": True, **PRESETS[arguments.preset]}
+    if arguments.tied is not None:
+        config["tied"] = bool(arguments.tied)
     for name in ("kind",) + SIZES:
         value = getattr(arguments, name)
         if value is not None:
