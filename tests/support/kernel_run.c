@@ -441,7 +441,8 @@ double result_error(const result *got, const result *want, by_op op, by_dtype in
             /* Subnormals keep no relative precision: one step of them is always allowed. */
             error = error <= 1.5e-45 ? 0.0 : error;
             error = error == 0.0 ? 0.0 : error / fmax(allowed, 1e-300);
-            worst = !(error <= worst) ? error : worst;
+            worst =
+                fmax(worst, isnan(error) ? INFINITY : error); /* an element not written is NaN */
         }
     }
     return worst;
