@@ -15,7 +15,7 @@ int64_t by_shape_count(const by_shape *shape)
 const char *by_shape_print(const by_shape *shape, char buffer[128])
 {
     size_t used = (size_t)snprintf(buffer, 128, "[");
-    for (int i = 0; i < shape->rank && used < 100; i++) {
+    for (int i = 0; i < shape->rank && i < BY_MAX_RANK && used < 100; i++) {
         used += (size_t)snprintf(buffer + used, 128 - used, "%s%lld", i == 0 ? "" : ", ",
                                  (long long)shape->dim[i]);
     }

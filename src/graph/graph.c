@@ -77,6 +77,11 @@ by_value by__graph_add_value(by_graph *graph, by_role role, const char *name, co
                        by_shape_print(&type.shape, text));
         return BY_NONE;
     }
+    if (by__role_is_external(role) && (name == NULL || name[0] == '\0')) {
+        by__graph_fail(graph, BY_EARG, "graph: a value from outside needs a name (%s %s)",
+                       by_dtype_name(type.dtype), by_shape_print(&type.shape, text));
+        return BY_NONE;
+    }
     if (name != NULL && by_graph_find(graph, name) != BY_NONE) {
         by__graph_fail(graph, BY_EARG, "graph: two values are named '%s'", name);
         return BY_NONE;
@@ -123,8 +128,17 @@ void by_graph_output(by_graph *graph, by_value value, const char *name)
     if (graph->error.status != BY_OK) {
         return;
     }
+    if (name == NULL || name[0] == '\0') {
+        by__graph_fail(graph, BY_EARG, "graph: an output needs a name");
+        return;
+    }
     if (!by__graph_has(graph, value) || graph->values[value].producer < 0) {
         by__graph_fail(graph, BY_EARG, "output '%s' is not the result of an operation", name);
+        return;
+    }
+    if (graph->values[value].role != BY_ROLE_ACTIVATION) {
+        by__graph_fail(graph, BY_EARG, "output '%s' is already the output '%s'", name,
+                       graph->values[value].name);
         return;
     }
     if (by_graph_find(graph, name) != BY_NONE) {

@@ -27,7 +27,7 @@ typedef struct by__value {
     by_shape shape;
     by_role role;
     by_init init;
-    int producer; /* node index; -1 from outside. Kept true by by__graph_reindex. */
+    int producer; /* node index; -1 from outside. Kept true by by__graph_compact. */
     int block;
 } by__value;
 

@@ -18,7 +18,8 @@ static bool read_extents(const by__signature *s, int count, extents *out)
     const by__type *q = &s->in[0];
     int64_t h = s->attrs->heads;
     int64_t k = s->attrs->kv_heads;
-    if (h < 1 || k < 1 || h % k != 0 || q->shape.rank != 3 || !by__is_act(q->dtype)) {
+    if (h < 1 || k < 1 || h % k != 0 || q->shape.rank != 3 || h > q->shape.dim[2] ||
+        !by__is_act(q->dtype)) {
         return false;
     }
     *out = (extents){.batch = q->shape.dim[0], .time = q->shape.dim[1], .dtype = q->dtype,
@@ -90,7 +91,7 @@ static by_status infer_attention_grad(const by__signature *s, by__type *out, by_
 static by_status infer_cached(const by__signature *s, by__type *out, by_error *error)
 {
     extents e;
-    if (!read_extents(s, 3, &e)) {
+    if (!read_extents(s, 3, &e) || by__absent(&s->in[1]) != by__absent(&s->in[2])) {
         return by__op_refuse(s, error, not_heads);
     }
     const by__type *cache = &s->in[3];
@@ -145,7 +146,7 @@ const by__op_row by__op_attention_grad = {.min_inputs = 4, .max_inputs = 6, .out
                                           .cost = cost_attention_grad};
 const by__op_row by__op_cached_attention = {.min_inputs = 6, .max_inputs = 6, .outputs = 1,
                                             .infer = infer_cached, .cost = cost_cached,
-                                            .mutates = 1u << 3 | 1u << 4};
+                                            .optional = 1u << 1 | 1u << 2, .mutates = 1u << 3 | 1u << 4};
 
 by_value by_attention_packed(by_graph *graph, by_value qkv, int64_t heads, int64_t kv_heads)
 {

@@ -83,7 +83,7 @@ static by_status infer_rope(const by__signature *s, by__type *out, by_error *err
 {
     const by__type *x = &s->in[0];
     int64_t heads = s->attrs->heads;
-    if (!by__is_act(x->dtype) || x->shape.rank != 3 || heads < 1 ||
+    if (!by__is_act(x->dtype) || x->shape.rank != 3 || heads < 1 || heads > x->shape.dim[2] ||
         x->shape.dim[2] % (2 * heads) != 0) {
         return by__op_refuse(s, error, "x must be [batch, time, heads x even width]");
     }
@@ -114,7 +114,8 @@ const by__op_row by__op_embedding = {.min_inputs = 2, .max_inputs = 2, .outputs 
                                      .infer = infer_embedding, .gradient = gradient_embedding,
                                      .cost = cost_embedding};
 const by__op_row by__op_embedding_grad = {.min_inputs = 2, .max_inputs = 3, .outputs = 1,
-                                          .infer = infer_embedding_grad, .overlay = {1u << 2}};
+                                          .infer = infer_embedding_grad, .optional = 1u << 2,
+                                          .overlay = {1u << 2}};
 const by__op_row by__op_position = {.min_inputs = 2, .max_inputs = 2, .outputs = 1,
                                     .infer = infer_position, .gradient = gradient_position,
                                     .overlay = {1u << 0}};
@@ -122,7 +123,7 @@ const by__op_row by__op_position_grad = {.min_inputs = 1, .max_inputs = 1, .outp
                                          .infer = infer_position_grad};
 const by__op_row by__op_rope = {.min_inputs = 1, .max_inputs = 2, .outputs = 1,
                                 .infer = infer_rope, .gradient = gradient_rope, .cost = cost_rope,
-                                .overlay = {1u << 0}};
+                                .optional = 1u << 1, .overlay = {1u << 0}};
 
 by_value by_embedding(by_graph *graph, by_value ids, by_value table)
 {

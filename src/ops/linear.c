@@ -93,7 +93,7 @@ static void cost_sum_rows(const by__signature *s, const by__type *out, by__cost 
 
 const by__op_row by__op_matmul = {.min_inputs = 2, .max_inputs = 4, .outputs = 1,
                                   .infer = infer_matmul, .gradient = gradient_matmul,
-                                  .cost = cost_matmul};
+                                  .cost = cost_matmul, .optional = 1u << 2 | 1u << 3};
 const by__op_row by__op_sum_rows = {.min_inputs = 1, .max_inputs = 1, .outputs = 1,
                                     .infer = infer_sum_rows, .cost = cost_sum_rows};
 

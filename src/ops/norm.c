@@ -84,13 +84,13 @@ const by__op_row by__op_layer_norm = {.min_inputs = 3, .max_inputs = 3, .outputs
                                       .cost = cost_norm};
 const by__op_row by__op_layer_norm_grad = {.min_inputs = 5, .max_inputs = 6, .outputs = 3,
                                            .infer = infer_gradient, .cost = cost_norm,
-                                           .overlay = {1u << 4 | 1u << 5}};
+                                           .optional = 1u << 5, .overlay = {1u << 4 | 1u << 5}};
 const by__op_row by__op_rms_norm = {.min_inputs = 2, .max_inputs = 2, .outputs = 2,
                                     .infer = infer_forward, .gradient = gradient_rms_norm,
                                     .cost = cost_norm};
 const by__op_row by__op_rms_norm_grad = {.min_inputs = 4, .max_inputs = 5, .outputs = 2,
                                          .infer = infer_gradient, .cost = cost_norm,
-                                         .overlay = {1u << 3 | 1u << 4}};
+                                         .optional = 1u << 4, .overlay = {1u << 3 | 1u << 4}};
 
 by_value by_layer_norm(by_graph *graph, by_value x, by_value weight, by_value bias, float eps)
 {

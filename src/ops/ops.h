@@ -6,8 +6,9 @@
  *
  * A shape rule sees types only and says in its error which op and which shapes do not fit. A gradient
  * sees the node and the gradients of its outputs (BY_NONE where none flows) and fills those of its
- * inputs; it adds nodes with the same functions that models use. Gradients of parameters are f32,
- * those of activations have the activation's dtype.
+ * inputs, in the input's shape and any float dtype (the pass casts: gradients of parameters are f32,
+ * those of activations have the activation's dtype); BY_NONE for an input that has none, which the pass
+ * refuses when a parameter feeds it. It adds nodes with the same functions that models use.
  *
  * Adding an op: its enum and its line in banyan/op.h, a file or a row here, a kernel in the device
  * room's reference, a case in the gradient test's and the kernel test's table.
@@ -44,6 +45,7 @@ typedef struct by__op_row {
     void (*gradient)(by_graph *graph, const by__node *node, const by_value *dout, by_value *din);
     /* Sets flops (bytes are filled in beforehand and may be changed). NULL: one FLOP an element. */
     void (*cost)(const by__signature *s, const by__type *out, by__cost *cost);
+    uint32_t optional;                /* bit i: input i may be absent */
     uint32_t overlay[BY_MAX_OUTPUTS]; /* bit i: this output may use the memory of input i */
     uint32_t mutates;                 /* bit i: input i is updated in place */
 } by__op_row;

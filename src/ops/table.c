@@ -91,6 +91,11 @@ by_status by__op_infer(const by__signature *s, by__type out[BY_MAX_OUTPUTS], by_
         (row->max_inputs >= 0 && s->input_count > row->max_inputs)) {
         return by__op_refuse(s, error, "wrong number of operands");
     }
+    for (int i = 0; i < s->input_count; i++) {
+        if (by__absent(&s->in[i]) && (i >= 32 || (row->optional >> i & 1u) == 0)) {
+            return by__op_refuse(s, error, "an operand is missing");
+        }
+    }
     for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
         out[i].shape.rank = -1;
     }

@@ -9,7 +9,7 @@ static by_status check_operand(const by_graph *graph, size_t n, int i, const boo
     const by__node *node = &graph->nodes[n];
     by_value value = node->in[i];
     if (value == BY_NONE) {
-        return BY_OK;
+        return BY_OK; /* the shape rule says whether it may be absent */
     }
     if (!by__graph_has(graph, value)) {
         return by_error_set(error, BY_ESTATE, "graph: node %zu (%s) reads value %d, which does not exist",
@@ -43,6 +43,10 @@ static by_status check_outputs(const by_graph *graph, size_t n, bool *defined, b
         if (value == BY_NONE) {
             continue;
         }
+        if (!by__graph_has(graph, value)) {
+            return by_error_set(error, BY_ESTATE, "graph: node %zu (%s) makes value %d, which does not exist",
+                                n, by_op_name(node->op), (int)value);
+        }
         const by__value *v = &graph->values[value];
         by__type have = {v->dtype, v->shape};
         if (by__absent(&out[i]) || !by__type_equal(&have, &out[i]) || defined[value] ||
@@ -57,23 +61,79 @@ static by_status check_outputs(const by_graph *graph, size_t n, bool *defined, b
     return BY_OK;
 }
 
+static bool comes_from_outside(by_role role)
+{
+    return role == BY_ROLE_INPUT || role == BY_ROLE_PARAMETER || role == BY_ROLE_STATE;
+}
+
+/* A value that a node updates in place is that node's alone: passes order nodes by operands and results,
+ * and would be free to put another reader before the update or after it. */
+static by_status check_updates(const by_graph *graph, const int *uses, by_error *error)
+{
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        uint32_t mutates = by__op_row_of(node->op)->mutates;
+        for (int i = 0; i < node->input_count && i < 32; i++) {
+            if ((mutates >> i & 1u) != 0 && uses[node->in[i]] != 1) {
+                return by_error_set(error, BY_ESTATE,
+                                    "graph: node %zu (%s) updates '%s' in place, which is read elsewhere",
+                                    n, by_op_name(node->op), graph->values[node->in[i]].name);
+            }
+        }
+    }
+    return BY_OK;
+}
+
+/* What is true of values once all nodes were seen: results were made, and names are unique. */
+static by_status check_values(const by_graph *graph, const bool *defined, by_error *error)
+{
+    for (size_t v = 0; v < graph->value_count; v++) {
+        const by__value *value = &graph->values[v];
+        if (by__role_is_external(value->role) && !defined[v]) {
+            return by_error_set(error, BY_ESTATE, "graph: nothing makes '%s'", value->name);
+        }
+        if (value->name != NULL && by_graph_find(graph, value->name) != (by_value)v) {
+            return by_error_set(error, BY_ESTATE, "graph: two values are named '%s'", value->name);
+        }
+    }
+    return BY_OK;
+}
+
+static by_status check_nodes(const by_graph *graph, bool *defined, by_error *error)
+{
+    for (size_t v = 0; v < graph->value_count; v++) {
+        defined[v] = graph->values[v].producer < 0 && comes_from_outside(graph->values[v].role);
+    }
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        if (by__op_row_of(node->op) == NULL || node->output_count > by__op_row_of(node->op)->outputs) {
+            return by_error_set(error, BY_ESTATE, "graph: node %zu has no valid operation", n);
+        }
+        for (int i = 0; i < node->input_count; i++) {
+            BY_TRY(check_operand(graph, n, i, defined, error));
+        }
+        BY_TRY(check_outputs(graph, n, defined, error));
+    }
+    return BY_OK;
+}
+
 by_status by_graph_verify(const by_graph *graph, by_error *error)
 {
     bool *defined;
+    int *uses = NULL;
     BY_TRY(by_graph_check(graph, error));
     BY_TRY(by__alloc((void **)&defined, graph->value_count, sizeof *defined, "verify", error));
-    by_status status = BY_OK;
-    for (size_t v = 0; v < graph->value_count; v++) {
-        defined[v] = graph->values[v].producer < 0 && by__role_is_external(graph->values[v].role);
+    by_status status = check_nodes(graph, defined, error);
+    if (status == BY_OK) {
+        status = check_values(graph, defined, error);
     }
-    for (size_t n = 0; n < graph->node_count && status == BY_OK; n++) {
-        for (int i = 0; i < graph->nodes[n].input_count && status == BY_OK; i++) {
-            status = check_operand(graph, n, i, defined, error);
-        }
-        if (status == BY_OK) {
-            status = check_outputs(graph, n, defined, error);
-        }
+    if (status == BY_OK) {
+        status = by__graph_uses(graph, &uses, error);
     }
+    if (status == BY_OK) {
+        status = check_updates(graph, uses, error);
+    }
+    free(uses);
     free(defined);
     return status;
 }
