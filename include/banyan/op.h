@@ -11,7 +11,8 @@
  *     y's dtype is attrs.dtype.
  *   SUM_ROWS          x [..., C]                                y [C] f32: sum over rows (bias gradient)
  *   ADD, SUB, MUL     a, b (b: a's shape, or a suffix of it     y like a
- *                     that repeats over the leading axes)
+ *                     that repeats over the leading axes; its
+ *                     gradient wants a's shape or one axis)
  *   SCALE             x, s [1] f32                              y = x * s, like x
  *   CAST              x                                         y, dtype attrs.dtype
  *   UNARY             x                                         y = f(x), f = attrs.function
@@ -54,7 +55,8 @@
  *     hyper = {lr, 1 - beta1^t, 1 - beta2^t, 0}; g is multiplied by scale first; attrs beta1, beta2,
  *     eps, decay (decoupled: p -= lr * decay * p before the update; Loshchilov & Hutter 2019).
  *
- * Inputs marked * are updated in place; they must be graph inputs, parameters or state.
+ * Inputs marked * are updated in place; they must be graph inputs, parameters or state, and no other node
+ * may read them: nothing would say whether before or after the update.
  */
 #ifndef BANYAN_OP_H
 #define BANYAN_OP_H

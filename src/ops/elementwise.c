@@ -37,13 +37,15 @@ static by_value reduce_to(by_graph *graph, by_value gradient, by_value operand)
         return gradient;
     }
     if (to->shape.rank != 1) {
+        char a[128];
+        char b[128];
         by__graph_fail(graph, BY_EARG,
-                       "the gradient of an operand repeated over leading axes needs it to be rank 1");
+                       "gradients: operand %s is repeated over the leading axes of %s; that has a "
+                       "gradient only for an operand with one axis",
+                       by_shape_print(&to->shape, b), by_shape_print(&from->shape, a));
         return BY_NONE;
     }
-    by_dtype wanted = to->role == BY_ROLE_PARAMETER ? BY_F32 : to->dtype;
-    by_value sum = by__sum_rows(graph, gradient);
-    return wanted == BY_F32 ? sum : by_cast(graph, sum, wanted);
+    return by__sum_rows(graph, gradient);
 }
 
 static void gradient_add(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
@@ -95,9 +97,9 @@ static by_status infer_cast(const by__signature *s, by__type *out, by_error *err
 
 static void gradient_cast(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
 {
-    const by__value *x = &graph->values[node->in[0]];
-    by_dtype wanted = x->role == BY_ROLE_PARAMETER ? BY_F32 : x->dtype;
-    din[0] = graph->values[dout[0]].dtype == wanted ? dout[0] : by_cast(graph, dout[0], wanted);
+    BY_UNUSED(graph);
+    BY_UNUSED(node);
+    din[0] = dout[0]; /* in the wider dtype until the pass narrows it */
 }
 
 static by_status infer_unary(const by__signature *s, by__type *out, by_error *error)

@@ -28,14 +28,38 @@ static void mark_needed(const by_graph *graph, bool *needed)
     }
 }
 
-/* Adds one contribution to the gradient of a value. */
-static void accumulate(backward *b, by_value value, by_value contribution)
+/* Adds the contribution of `op` to the gradient of its operand `value`, in the dtype that gradients of the
+ * value have: f32 for a parameter, whatever it computes in, else the value's own. */
+static by_status accumulate(backward *b, by_op op, by_value value, by_value contribution,
+                            by_error *error)
 {
-    if (contribution == BY_NONE || !b->needed[value]) {
-        return;
+    char have[128];
+    char want[128];
+    by_graph *graph = b->graph;
+    if (!b->needed[value]) {
+        return BY_OK;
+    }
+    BY_TRY(by_graph_check(graph, error));
+    by_shape shape = graph->values[value].shape;
+    by_dtype dtype = graph->values[value].role == BY_ROLE_PARAMETER ? BY_F32
+                                                                    : graph->values[value].dtype;
+    if (contribution == BY_NONE) {
+        return by_error_set(error, BY_EARG, "gradients: %s has no gradient for its operand %s", by_op_name(op),
+                            by_shape_print(&shape, want));
+    }
+    if (!by_shape_equal(&graph->values[contribution].shape, &shape)) {
+        return by_error_set(error, BY_EARG,
+                            "gradients: %s gives a gradient %s for its operand %s; flatten the operand "
+                            "to two axes",
+                            by_op_name(op), by_shape_print(&graph->values[contribution].shape, have),
+                            by_shape_print(&shape, want));
+    }
+    if (graph->values[contribution].dtype != dtype) {
+        contribution = by_cast(graph, contribution, dtype);
     }
     by_value sum = b->gradient[value];
-    b->gradient[value] = sum == BY_NONE ? contribution : by_add(b->graph, sum, contribution);
+    b->gradient[value] = sum == BY_NONE ? contribution : by_add(graph, sum, contribution);
+    return by_graph_check(graph, error);
 }
 
 /* The node and its operands are copied: adding nodes may move the arrays. */
@@ -46,14 +70,16 @@ static by_status differentiate_node(backward *b, size_t n, by_error *error)
     by_value dout[BY_MAX_OUTPUTS];
     by_value *din;
     bool flows = false;
+    bool statistics = false; /* a gradient flows through an output that is not the result */
     for (int i = 0; i < node.output_count; i++) {
         dout[i] = node.out[i] == BY_NONE ? BY_NONE : b->gradient[node.out[i]];
         flows = flows || dout[i] != BY_NONE;
+        statistics = statistics || (i > 0 && dout[i] != BY_NONE);
     }
     if (!flows) {
         return BY_OK;
     }
-    if (row->gradient == NULL || dout[0] == BY_NONE) {
+    if (row->gradient == NULL || statistics) {
         return by_error_set(error, BY_EARG, "gradients: %s has no gradient%s", by_op_name(node.op),
                             row->gradient == NULL ? "" : " through its statistics");
     }
@@ -65,13 +91,14 @@ static by_status differentiate_node(backward *b, size_t n, by_error *error)
     }
     by_graph_set_block(b->graph, node.block);
     row->gradient(b->graph, &node, dout, din);
-    for (int i = 0; i < node.input_count; i++) {
+    by_status status = by_graph_check(b->graph, error);
+    for (int i = 0; i < node.input_count && status == BY_OK; i++) {
         if (node.in[i] != BY_NONE) {
-            accumulate(b, node.in[i], din[i]);
+            status = accumulate(b, node.op, node.in[i], din[i], error);
         }
     }
     free(din);
-    return by_graph_check(b->graph, error);
+    return status;
 }
 
 /* Names the gradient of parameter v and gives it memory of its own. A gradient that is some other
@@ -123,9 +150,10 @@ by_status by_pass_gradients(by_graph *graph, by_value loss, by_value seed, by_er
     BY_TRY(by_graph_check(graph, error));
     if (!by__graph_has(graph, loss) || !by__graph_has(graph, seed) ||
         by_shape_count(&graph->values[loss].shape) != 1 ||
-        by_shape_count(&graph->values[seed].shape) != 1 || graph->values[loss].dtype != BY_F32 ||
+        !by_shape_equal(&graph->values[loss].shape, &graph->values[seed].shape) ||
+        graph->values[loss].dtype != BY_F32 ||
         graph->values[seed].dtype != BY_F32) {
-        return by_error_set(error, BY_EARG, "gradients: loss and seed must be single f32 values");
+        return by_error_set(error, BY_EARG, "gradients: loss and seed must be single f32 values of one shape");
     }
     size_t values = graph->value_count;
     backward b = {.graph = graph};

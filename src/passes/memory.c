@@ -61,6 +61,14 @@ static int reads_of(const by__node *node, by_value value)
     return reads;
 }
 
+/* Equal bytes are not enough: a repeated f32 vector may have as many as the bf16 matrix that it is added
+ * to, and would be overwritten while it is still to be read. */
+static bool same_type(const by_graph *graph, by_value a, by_value b)
+{
+    return graph->values[a].dtype == graph->values[b].dtype &&
+           by_shape_equal(&graph->values[a].shape, &graph->values[b].shape);
+}
+
 /* Lets outputs take over the memory of operands that die at the node. The walk is backward, so that the
  * memory of an output is known when its operand joins it: a chain of in-place nodes that ends in a
  * gradient or an output lies in that value's own buffer from its start. */
@@ -76,9 +84,7 @@ static void join_in_place(planner *p)
                 by_value in = node->in[i];
                 bool may = (row->overlay[o] >> i & 1u) != 0 && (taken >> i & 1u) == 0;
                 if (may && is_activation(graph, in) && p->last[in] == n && p->root[in] == in &&
-                    reads_of(node, in) == 1 &&
-                    by__value_bytes(&graph->values[in]) ==
-                        by__value_bytes(&graph->values[node->out[o]])) {
+                    reads_of(node, in) == 1 && same_type(graph, in, node->out[o])) {
                     p->root[in] = p->root[node->out[o]];
                     taken |= 1u << i;
                     p->in_place++;

@@ -18,6 +18,27 @@ static by_value cast_of(by_graph *graph, by_value value, by_dtype compute, by_va
     return made[value];
 }
 
+/* Lets node n make its result `i` in a narrower dtype; the output that the caller reads under its name is
+ * that result's cast to the dtype it had. */
+static by_status keep_output(by_graph *graph, size_t n, int i, by_dtype narrow, by_error *error)
+{
+    by_value output = graph->nodes[n].out[i];
+    by__type type = {narrow, graph->values[output].shape};
+    by_value inner = by__graph_add_value(graph, BY_ROLE_ACTIVATION, NULL, NULL, type);
+    by_value wide = by_cast(graph, inner, graph->values[output].dtype);
+    BY_TRY(by_graph_check(graph, error));
+    int cast = graph->values[wide].producer;
+    by__graph_replace(graph, n + 1, output, inner);
+    graph->nodes[cast].in[0] = inner;
+    graph->nodes[cast].out[0] = output;
+    graph->nodes[cast].block = graph->nodes[n].block;
+    graph->nodes[n].out[i] = inner;
+    graph->values[inner].producer = (int)n;
+    graph->values[output].producer = cast;
+    graph->values[wide].producer = -1;
+    return BY_OK;
+}
+
 /* Sets the outputs' types anew from the operands'. */
 static by_status infer_again(by_graph *graph, size_t n, by_dtype compute, by_error *error)
 {
@@ -34,9 +55,15 @@ static by_status infer_again(by_graph *graph, size_t n, by_dtype compute, by_err
     by__signature s = {node->op, &node->attrs, in, node->input_count};
     by_status status = by__op_infer(&s, out, error);
     free(in);
-    for (int i = 0; i < node->output_count && status == BY_OK; i++) {
-        if (node->out[i] != BY_NONE) {
-            graph->values[node->out[i]].dtype = out[i].dtype;
+    for (int i = 0; i < graph->nodes[n].output_count && status == BY_OK; i++) {
+        by_value value = graph->nodes[n].out[i];
+        if (value == BY_NONE || graph->values[value].dtype == out[i].dtype) {
+            continue;
+        }
+        if (graph->values[value].role == BY_ROLE_OUTPUT) {
+            status = keep_output(graph, n, i, out[i].dtype, error);
+        } else {
+            graph->values[value].dtype = out[i].dtype;
         }
     }
     return status;

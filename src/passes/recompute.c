@@ -20,6 +20,17 @@ static int last_block(const by_graph *graph)
     return -1;
 }
 
+/* True for the first backward node of a block. */
+static bool begins_backward(const by_graph *graph, size_t n)
+{
+    const by__node *node = &graph->nodes[n];
+    bool first = node->phase == BY__BACKWARD && node->block >= 0;
+    for (size_t i = 0; i < n && first; i++) {
+        first = graph->nodes[i].phase != BY__BACKWARD || graph->nodes[i].block != node->block;
+    }
+    return first;
+}
+
 static bool in_forward_block(const by_graph *graph, by_value value, int block)
 {
     int producer = value == BY_NONE ? -1 : graph->values[value].producer;
@@ -141,7 +152,11 @@ by_status by_pass_recompute(by_graph *graph, by_error *error)
         status = by__alloc((void **)&r.again, values, sizeof *r.again, "recompute", error);
     }
     graph->phase = BY__BACKWARD;
-    for (int block = 0; block < last && status == BY_OK; block++) {
+    for (size_t first = 0; first < nodes && status == BY_OK; first++) {
+        int block = graph->nodes[first].block;
+        if (block == last || !begins_backward(graph, first)) {
+            continue;
+        }
         /* Maps are per block; the node list up to `nodes` still holds the original graph. */
         memset(r.wanted, 0, values * sizeof *r.wanted);
         for (size_t v = 0; v < values; v++) {
