@@ -3,7 +3,8 @@
 
 #include "exec/exec.h"
 
-/* An i32 value that indexes a table: its entries must be below `limit` (targets may be negative). */
+/* An i32 value that indexes a table or a cache: its entries must be in [0, limit) (targets may be
+ * negative). */
 typedef struct index_check {
     by_value value;
     int64_t limit;
@@ -89,6 +90,11 @@ static void collect_checks(by_program *p)
         } else if (node->op == BY_OP_LINEAR_CROSS_ENTROPY ||
                    node->op == BY_OP_LINEAR_CROSS_ENTROPY_TRAIN) {
             check = (index_check){node->in[2], p->graph->values[node->in[1]].shape.dim[0], true};
+        } else if (node->op == BY_OP_CACHED_ATTENTION) {
+            /* The new tokens must fit behind those that the caches hold. */
+            int64_t slots = p->graph->values[node->in[3]].shape.dim[2];
+            int64_t time = p->graph->values[node->out[0]].shape.dim[1];
+            check = (index_check){node->in[5], slots - time + 1, false};
         }
         if (check.value != BY_NONE &&
             by__role_is_external(p->graph->values[check.value].role)) {
@@ -263,6 +269,9 @@ static by_status locate(const by_program *p, by_value value, void **out, by_erro
 static by_status resolve(by_program *p, by_error *error)
 {
     by__tensor *in = p->operands;
+    if ((((uintptr_t)p->arena | (uintptr_t)p->workspace) & (BY_CACHE_LINE - 1)) != 0) {
+        return by_error_set(error, BY_EARG, "run: arena and workspace must be 64-byte aligned");
+    }
     for (size_t n = 0; n < p->graph->node_count; n++) {
         const by__node *node = &p->graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
@@ -290,9 +299,10 @@ static by_status check_indices(const by_program *p, by_error *error)
         for (int64_t i = 0; i < count; i++) {
             if (ids[i] >= check->limit || (ids[i] < 0 && !check->may_ignore)) {
                 return by_error_set(error, BY_EARG,
-                                    "'%s' holds id %d at place %lld; the table has %lld rows",
+                                    "'%s' holds %d at place %lld; it must be less than %lld%s",
                                     p->graph->values[check->value].name, (int)ids[i], (long long)i,
-                                    (long long)check->limit);
+                                    (long long)check->limit,
+                                    check->may_ignore ? "" : " and not negative");
             }
         }
     }
