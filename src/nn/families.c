@@ -63,6 +63,7 @@ by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in
         bool product = node->op == BY_OP_MATMUL || node->op == BY_OP_LINEAR_CROSS_ENTROPY ||
                        node->op == BY_OP_LINEAR_CROSS_ENTROPY_TRAIN;
         if (product) {
+            multiplied[node->in[0]] = true;
             multiplied[node->in[1]] = true;
         }
     }
@@ -143,10 +144,23 @@ by_status by__json_number(double *out, const char *name, const json_t *in, const
 by_status by__json_expect(const char *name, const json_t *in, const char *key, const char *wanted,
                           by_error *error)
 {
-    const char *value = json_string_value(json_object_get(in, key));
-    if (value != NULL && strcmp(value, wanted) != 0) {
+    const json_t *value = json_object_get(in, key);
+    const char *text = json_string_value(value);
+    if (value != NULL && !json_is_null(value) && (text == NULL || strcmp(text, wanted) != 0)) {
         return by_error_set(error, BY_EFORMAT, "%s: \"%s\" is \"%s\"; only \"%s\" is supported", name,
-                            key, value, wanted);
+                            key, text == NULL ? "(not a string)" : text, wanted);
+    }
+    return BY_OK;
+}
+
+by_status by__json_expect_bool(const char *name, const json_t *in, const char *key, bool wanted,
+                               by_error *error)
+{
+    const json_t *value = json_object_get(in, key);
+    if (value != NULL && !json_is_null(value) &&
+        !(wanted ? json_is_true(value) : json_is_false(value))) {
+        return by_error_set(error, BY_EFORMAT, "%s: only %s is supported for \"%s\"", name,
+                            wanted ? "true" : "false", key);
     }
     return BY_OK;
 }

@@ -64,6 +64,9 @@ by_status by__json_number(double *out, const char *name, const json_t *in, const
 /* Refuses a string key that is present and not `wanted`. */
 by_status by__json_expect(const char *name, const json_t *in, const char *key, const char *wanted,
                           by_error *error);
+/* Refuses a key that is present and not `wanted`. */
+by_status by__json_expect_bool(const char *name, const json_t *in, const char *key, bool wanted,
+                               by_error *error);
 /* Replaces a string of the config. */
 by_status by__set_string(char **field, const char *value, by_error *error);
 /* "No value" of by__json_integer's fallback: the key is required. */

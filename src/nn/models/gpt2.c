@@ -93,6 +93,9 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(by__json_integer(&c->mlp_width, name, in, "n_inner", 4 * c->width, error));
     BY_TRY(by__json_number(&c->norm_eps, name, in, "layer_norm_epsilon", 1e-5, error));
     c->kv_heads = c->heads;
+    BY_TRY(by__json_expect_bool(name, in, "scale_attn_weights", true, error));
+    BY_TRY(by__json_expect_bool(name, in, "scale_attn_by_inverse_layer_idx", false, error));
+    BY_TRY(by__json_expect_bool(name, in, "add_cross_attention", false, error));
     return by__json_expect(name, in, "activation_function", "gelu_new", error);
 }
 

@@ -100,6 +100,7 @@ static by_status read_rope(by_model_config *c, const char *name, const json_t *i
         return by__json_number(&c->rope_theta, name, in, "rope_theta", 10000.0, error);
     }
     BY_TRY(by__json_expect(name, parameters, "rope_type", "default", error));
+    BY_TRY(by__json_expect(name, parameters, "type", "default", error)); /* its older name */
     double outer;
     BY_TRY(by__json_number(&outer, name, in, "rope_theta", 10000.0, error));
     return by__json_number(&c->rope_theta, name, parameters, "rope_theta", outer, error);
@@ -115,10 +116,8 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(by__json_integer(&c->context, name, in, "max_position_embeddings", 2048, error));
     BY_TRY(by__json_number(&c->norm_eps, name, in, "rms_norm_eps", 1e-6, error));
     BY_TRY(by__json_expect(name, in, "hidden_act", "silu", error));
-    if (json_is_true(json_object_get(in, "attention_bias")) ||
-        json_is_true(json_object_get(in, "mlp_bias"))) {
-        return by_error_set(error, BY_EFORMAT, "%s: biases in a llama are not supported", name);
-    }
+    BY_TRY(by__json_expect_bool(name, in, "attention_bias", false, error));
+    BY_TRY(by__json_expect_bool(name, in, "mlp_bias", false, error));
     int64_t width;
     BY_TRY(by__json_integer(&width, name, in, "head_dim", c->heads > 0 ? c->width / c->heads : 0, error));
     if (c->heads < 1 || width != c->width / c->heads) {
