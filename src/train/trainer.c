@@ -41,7 +41,10 @@ static by_status lay_out(by_trainer *t, by_error *error)
         }
         char name[200];
         int bucket = value->shape.rank >= 2 ? 0 : 1;
-        (void)snprintf(name, sizeof name, "grad.%s", value->name);
+        if (snprintf(name, sizeof name, "grad.%s", value->name) >= (int)sizeof name) {
+            return by_error_set(error, BY_EARG, "the name of parameter '%.40s...' has over %zu bytes",
+                                value->name, sizeof name - sizeof "grad.");
+        }
         t->parameters[i++] = (by__parameter){.value = (by_value)v,
                                              .gradient = by_graph_find(graph, name),
                                              .name = value->name,
@@ -312,8 +315,22 @@ static by_status bind_all(by_trainer *t, by_error *error)
     return bind_sum(t, 0, error);
 }
 
+by_status by__trainer_ready(const by_trainer *t, bool training, by_error *error)
+{
+    if (t->io.data == NULL) {
+        return by_error_set(error, BY_ESTATE, "the trainer has no memory yet: by_trainer_allocate comes first");
+    }
+    if (training && t->sets == 0) {
+        return by_error_set(error, BY_ESTATE, "this trainer was opened for losses only");
+    }
+    return BY_OK;
+}
+
 by_status by_trainer_allocate(by_trainer *t, by_error *error)
 {
+    if (t->masters.data != NULL) {
+        return by_error_set(error, BY_ESTATE, "the trainer's memory was allocated before");
+    }
     uint64_t flat_bytes = (uint64_t)(t->buckets.matrices + t->buckets.vectors) * sizeof(float);
     uint64_t tokens = (uint64_t)(t->config->train.micro_batch * t->config->model.context);
     size_t token_bytes = by__round_up(tokens * sizeof(int32_t), BY_CACHE_LINE);
@@ -373,6 +390,7 @@ by_status by_trainer_gradients(by_trainer *t, const by_batch *batch, double *los
     by__tree tree;
     double sum = 0.0;
     int other;
+    BY_TRY(by__trainer_ready(t, true, error));
     if (batch->batch != (size_t)t->config->train.batch ||
         batch->context != (size_t)t->config->model.context) {
         return by_error_set(error, BY_EARG, "step: the batch is %zu x %zu, the config says %lld x %lld",
@@ -423,6 +441,7 @@ by_status by_trainer_loss(by_trainer *t, const int32_t *tokens, const int32_t *t
                           by_error *error)
 {
     size_t count = (size_t)(t->config->train.micro_batch * t->config->model.context);
+    BY_TRY(by__trainer_ready(t, false, error));
     memcpy(t->tokens, tokens, count * sizeof *tokens);
     memcpy(t->targets, targets, count * sizeof *targets);
     BY_TRY(by_program_run(t->loss.program, error));

@@ -59,6 +59,8 @@ static inline const by_graph *by__trainer_graph(const by_trainer *t)
 {
     return t->gradients.graph != NULL ? t->gradients.graph : t->loss.graph;
 }
+/* BY_ESTATE before by_trainer_allocate, and for `training` in a trainer that only computes losses. */
+by_status by__trainer_ready(const by_trainer *t, bool training, by_error *error);
 /* f32 master, gradient in a set, and what the model computes with (bf16 copy or master). */
 float *by__trainer_master(const by_trainer *t, const by__parameter *p);
 float *by__trainer_gradient(const by_trainer *t, const by__parameter *p, int set);

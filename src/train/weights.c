@@ -18,6 +18,7 @@ static void refresh_copies(by_trainer *t)
 
 by_status by_trainer_initialize(by_trainer *t, by_error *error)
 {
+    BY_TRY(by__trainer_ready(t, false, error));
     for (size_t i = 0; i < t->parameter_count; i++) {
         const by__parameter *p = &t->parameters[i];
         BY_TRY(by_parameter_init(by__trainer_master(t, p), by__trainer_graph(t), p->value,
@@ -45,6 +46,7 @@ static by_status read_tensor(const by_weights *weights, const char *prefix, cons
 by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_error *error)
 {
     const char *prefix = by_model_name_prefix(t->config->model.kind);
+    BY_TRY(by__trainer_ready(t, false, error));
     for (size_t i = 0; i < t->parameter_count; i++) {
         const by__parameter *p = &t->parameters[i];
         BY_TRY(read_tensor(weights, prefix, p->name, p, by__trainer_master(t, p), error));
@@ -62,6 +64,7 @@ static float *moment_of(const by_trainer *t, const by__parameter *p, int moment)
 by_status by_trainer_load_optimizer(by_trainer *t, const by_weights *moments, int64_t step,
                                     by_error *error)
 {
+    BY_TRY(by__trainer_ready(t, true, error));
     for (size_t i = 0; i < t->parameter_count; i++) {
         for (int moment = 0; moment < 2; moment++) {
             const by__parameter *p = &t->parameters[i];
