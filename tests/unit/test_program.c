@@ -1,0 +1,378 @@
+/* Compiled programs: what must be bound and checked, rebinding, hooks, the same bits for any number of
+ * threads, no allocation while running, and no reference kernel where an optimised one exists. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/device.h"
+#include "ops/ops.h"
+#include "runner.h"
+#include "train/train.h"
+
+/* ---- counting allocations: this program's own allocator entry points, over glibc's ---- */
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#endif
+
+#if defined(__GLIBC__) && !defined(SANITIZED)
+#define COUNTS_ALLOCATIONS 1
+static atomic_size_t allocations;
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *p, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
+
+void *malloc(size_t size)
+{
+    allocations++;
+    return __libc_malloc(size);
+}
+
+void *calloc(size_t count, size_t size)
+{
+    allocations++;
+    return __libc_calloc(count, size);
+}
+
+void *realloc(void *p, size_t size)
+{
+    allocations++;
+    return __libc_realloc(p, size);
+}
+
+void *aligned_alloc(size_t alignment, size_t size)
+{
+    allocations++;
+    return __libc_memalign(alignment, size);
+}
+#endif
+
+static by_graph *train_graph(const char *kind, const char *compute)
+{
+    by_error error = {0};
+    by_config *config;
+    by_graph *graph;
+    char assignments[2][64];
+    static const char *const settings[] = {"model.layers=2",   "model.heads=4",   "model.width=64",
+                                           "model.context=48", "model.vocab=211", "model.dropout=0.1",
+                                           "train.batch=3",    "model.mlp_width=160"};
+    check_ok(by_config_default(&config, &error), &error);
+    (void)snprintf(assignments[0], 64, "model.kind=%s", kind);
+    (void)snprintf(assignments[1], 64, "precision.compute=%s", compute);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(settings); i++) {
+        check_ok(by_config_set(config, settings[i], &error), &error);
+    }
+    check_ok(by_config_set(config, assignments[0], &error), &error);
+    check_ok(by_config_set(config, assignments[1], &error), &error);
+    check_ok(by_config_resolve(config, &error), &error);
+    check_ok(by_train_graph(&graph, NULL, config, NULL, NULL, BY_STAGE_ORDER, &error), &error);
+    by_config_close(&config);
+    return graph;
+}
+
+/* y = table[ids] */
+static by_graph *lookup(void)
+{
+    by_graph *graph = open_graph();
+    by_value ids = by_graph_input(graph, "ids", BY_I32, BY_SHAPE(4));
+    by_value table = by_graph_parameter(graph, "table", NULL, BY_SHAPE(5, 8), (by_init){0});
+    by_graph_output(graph, by_embedding(graph, ids, table), "y");
+    return graph;
+}
+
+static void test_ids(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    runner r;
+    by_graph *graph = lookup();
+    runner_open(&r, graph, 1);
+    int32_t *ids = runner_data(&r, "ids");
+    ids[2] = 4;
+    runner_run(&r);
+    ids[2] = 5;
+    by_status status = by_program_run(r.program, &error);
+    check_error(status, BY_EARG, &error, "'ids' holds 5 at place 2");
+    ids[2] = -1;
+    status = by_program_run(r.program, &error);
+    check_error(status, BY_EARG, &error, "'ids' holds -1 at place 2");
+    runner_close(&r);
+    by_graph_close(&graph);
+}
+
+static void test_targets(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    runner r;
+    by_graph *graph = open_graph();
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(3, 8));
+    by_value w = by_graph_input(graph, "w", BY_F32, BY_SHAPE(5, 8));
+    by_value targets = by_graph_input(graph, "targets", BY_I32, BY_SHAPE(3));
+    by_graph_output(graph, by_linear_cross_entropy(graph, x, w, targets), "loss");
+    runner_open(&r, graph, 1);
+    int32_t *data = runner_data(&r, "targets");
+    data[0] = data[1] = data[2] = -1; /* nothing counts */
+    runner_run(&r);
+    assert_true(*(const float *)runner_data(&r, "loss") == 0.0f);
+    data[1] = 5;
+    by_status status = by_program_run(r.program, &error);
+    check_error(status, BY_EARG, &error, "'targets' holds 5 at place 1");
+    runner_close(&r);
+    by_graph_close(&graph);
+}
+
+/* A position that would write beyond the cache. */
+static void test_cache_position(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    runner r;
+    by_graph *graph = open_graph();
+    by_value qkv = by_graph_input(graph, "qkv", BY_F32, BY_SHAPE(1, 3, 24));
+    by_value k = by_graph_state(graph, "k", BY_F32, BY_SHAPE(1, 2, 8, 4));
+    by_value v = by_graph_state(graph, "v", BY_F32, BY_SHAPE(1, 2, 8, 4));
+    by_value position = by_graph_input(graph, "position", BY_I32, BY_SHAPE(1));
+    by_graph_output(graph, by_attention_cached(graph, qkv, BY_NONE, BY_NONE, k, v, position, 2, 2), "y");
+    runner_open(&r, graph, 1);
+    int32_t *at = runner_data(&r, "position");
+    *at = 5;
+    runner_run(&r);
+    *at = 6;
+    by_status status = by_program_run(r.program, &error);
+    check_error(status, BY_EARG, &error, "'position' holds 6");
+    *at = -1;
+    status = by_program_run(r.program, &error);
+    check_error(status, BY_EARG, &error, "'position' holds -1");
+    runner_close(&r);
+    by_graph_close(&graph);
+}
+
+static void test_binding(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_program *program;
+    by_graph *graph = open_graph();
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(16));
+    by_value a = by_unary(graph, x, BY_FN_RELU);
+    by_graph_output(graph, by_mul(graph, a, by_mul(graph, a, a)), "y");
+    by_value y = by_graph_find(graph, "y");
+    _Alignas(64) float in[17] = {2.0f, -1.0f};
+    _Alignas(64) float out[2][16];
+    _Alignas(64) char memory[4096];
+    check_ok(by_program_compile(&program, graph, 1, &error), &error);
+    assert_true(by_program_arena_bytes(program) <= sizeof memory);
+
+    by_status status = by_program_bind(program, a, in, &error);
+    check_error(status, BY_EARG, &error, "not one from outside");
+    status = by_program_bind(program, 1000, in, &error);
+    check_error(status, BY_EARG, &error, "1000");
+    status = by_program_bind(program, x, in + 1, &error);
+    check_error(status, BY_EARG, &error, "'x' is not 64-byte aligned");
+
+    by_program_set_memory(program, memory, memory);
+    check_ok(by_program_bind(program, y, out[0], &error), &error);
+    status = by_program_run(program, &error);
+    check_error(status, BY_ESTATE, &error, "'x' is not bound");
+    check_ok(by_program_bind(program, x, in, &error), &error);
+    by_program_set_memory(program, NULL, memory);
+    status = by_program_run(program, &error);
+    check_error(status, BY_ESTATE, &error, "no memory");
+    by_program_set_memory(program, memory + 8, memory);
+    status = by_program_run(program, &error);
+    check_error(status, BY_EARG, &error, "64-byte aligned");
+
+    by_program_set_memory(program, memory, memory);
+    check_ok(by_program_run(program, &error), &error);
+    assert_true(out[0][0] == 8.0f && out[0][1] == 0.0f);
+    in[0] = 3.0f;
+    check_ok(by_program_bind(program, y, out[1], &error), &error);
+    check_ok(by_program_run(program, &error), &error);
+    assert_true(out[0][0] == 8.0f && out[1][0] == 27.0f);
+    by_program_close(&program);
+    by_program_close(&program);
+    by_graph_close(&graph);
+}
+
+typedef struct trace {
+    int next;
+    double last;
+} trace;
+
+static void record(void *user, int node, double begin, double end)
+{
+    trace *t = user;
+    assert_int_equal(node, t->next);
+    assert_true(begin >= t->last && end >= begin);
+    t->next++;
+    t->last = end;
+}
+
+static void test_hook(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    runner r;
+    trace t = {0, 0.0};
+    by_node_info info;
+    by_graph *graph = train_graph("gpt2", "f32");
+    runner_open(&r, graph, 1);
+    by_program_set_hook(r.program, record, &t);
+    runner_run(&r);
+    assert_int_equal(t.next, by_graph_node_count(graph));
+    by_program_set_hook(r.program, NULL, NULL);
+    runner_run(&r);
+    assert_int_equal(t.next, by_graph_node_count(graph));
+    size_t most = 0;
+    for (int n = 0; n < t.next; n++) {
+        check_ok(by_program_node(r.program, n, &info, &error), &error);
+        assert_string_equal(info.op_name, by_op_name(info.op));
+        assert_true(info.flops >= 0.0 && info.bytes_written > 0.0);
+        assert_true(info.workspace <= by_program_workspace_bytes(r.program));
+        most = info.live_bytes > most ? info.live_bytes : most;
+    }
+    assert_true(most > 0 && most <= by_program_live_bytes(r.program));
+    by_status status = by_program_node(r.program, t.next, &info, &error);
+    check_error(status, BY_EARG, &error, "no node");
+    runner_close(&r);
+    by_graph_close(&graph);
+}
+
+/* Inputs of a training graph: small weights, ids, some targets that do not count. */
+static void fill(runner *r)
+{
+    runner_fill(r, 3, 211);
+    for (size_t v = 0; v < r->graph->value_count; v++) {
+        const by__value *value = &r->graph->values[v];
+        for (size_t i = 0; value->role == BY_ROLE_PARAMETER && i < (size_t)by_shape_count(&value->shape);
+             i++) {
+            double u = get_element(r->buffers[v], value->dtype, i);
+            set_element(r->buffers[v], value->dtype, i, 0.1 * u);
+        }
+    }
+    ((int32_t *)runner_data(r, "targets"))[7] = -1;
+    *(float *)runner_data(r, "loss_scale") = 1.0f / 143.0f;
+}
+
+static void compare_threads(const char *kind, const char *compute)
+{
+    by_graph *graph = train_graph(kind, compute);
+    runner one;
+    runner_open(&one, graph, 1);
+    fill(&one);
+    runner_run(&one);
+    for (int threads = 2; threads <= 3; threads++) {
+        runner many;
+        runner_open(&many, graph, threads);
+        assert_int_equal(by_program_threads(many.program), threads);
+        fill(&many);
+        runner_run(&many);
+        for (size_t v = 0; v < graph->value_count; v++) {
+            if (one.buffers[v] != NULL &&
+                memcmp(one.buffers[v], many.buffers[v], by__value_bytes(&graph->values[v])) != 0) {
+                fail_msg("%s %s: '%s' differs with %d threads", kind, compute, graph->values[v].name,
+                         threads);
+            }
+        }
+        runner_close(&many);
+    }
+    runner_close(&one);
+    by_graph_close(&graph);
+}
+
+static void test_threads(void **state)
+{
+    BY_UNUSED(state);
+    compare_threads("gpt2", "f32");
+    compare_threads("gpt2", "bf16");
+    compare_threads("llama", "f32");
+    compare_threads("llama", "bf16");
+}
+
+static void test_no_allocation(void **state)
+{
+    BY_UNUSED(state);
+#ifdef COUNTS_ALLOCATIONS
+    static const char *const computes[] = {"f32", "bf16"};
+    for (size_t k = 0; k < 2; k++) {
+        runner r;
+        by_graph *graph = train_graph(k == 0 ? "gpt2" : "llama", computes[k]);
+        runner_open(&r, graph, 2);
+        fill(&r);
+        size_t before = allocations;
+        void *volatile probe = malloc(1);
+        free(probe);
+        assert_int_equal(allocations, before + 1); /* counting works */
+        runner_run(&r);                            /* the first run starts the threads */
+        before = allocations;
+        runner_run(&r);
+        assert_int_equal(allocations, before);
+        runner_close(&r);
+        by_graph_close(&graph);
+    }
+#else
+    skip();
+#endif
+}
+
+/* The reference kernels are oracles; where optimised kernels exist no node of a model falls to one. */
+static void test_no_reference_kernel(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const kinds[] = {"gpt2", "llama"};
+    static const char *const computes[] = {"f32", "bf16"};
+    for (size_t k = 0; k < 4; k++) {
+        by_error error = {0};
+        by_program *program;
+        by_graph *graph = train_graph(kinds[k / 2], computes[k % 2]);
+        check_ok(by_program_compile(&program, graph, 1, &error), &error);
+        for (int n = 0; n < by_graph_node_count(graph); n++) {
+            by_node_info info;
+            check_ok(by_program_node(program, n, &info, &error), &error);
+            if (strstr(info.kernel, "reference") != NULL) {
+                fail_msg("%s %s: node %d (%s) runs on the reference kernel", kinds[k / 2],
+                         computes[k % 2], n, info.op_name);
+            }
+        }
+        by_program_close(&program);
+        by_graph_close(&graph);
+    }
+}
+
+static void test_unknown_isa(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_program *program = NULL;
+    by_graph *graph = lookup();
+    set_isa("fastest");
+    by_status status = by_program_compile(&program, graph, 1, &error);
+    check_error(status, BY_EARG, &error, "BANYAN_ISA is 'fastest'");
+    assert_null(program);
+    set_isa("native");
+    by_graph_close(&graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ids),           cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_cache_position), cmocka_unit_test(test_binding),
+        cmocka_unit_test(test_hook),          cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_no_allocation), cmocka_unit_test(test_no_reference_kernel),
+        cmocka_unit_test(test_unknown_isa),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
