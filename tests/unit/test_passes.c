@@ -1,0 +1,475 @@
+/* Passes: precision, gradients, recompute, fuse, order and prune. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "passes/passes.h"
+#include "runner.h"
+#include "train/train.h"
+
+static by_config *open_config(const char *const *settings, size_t count)
+{
+    by_error error = {0};
+    by_config *config;
+    static const char *const common[] = {"model.layers=3",   "model.heads=4",   "model.width=32",
+                                         "model.context=16", "model.vocab=50",  "model.dropout=0.1",
+                                         "train.batch=4",    "model.init_std=0.1"};
+    check_ok(by_config_default(&config, &error), &error);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(common); i++) {
+        check_ok(by_config_set(config, common[i], &error), &error);
+    }
+    for (size_t i = 0; i < count; i++) {
+        check_ok(by_config_set(config, settings[i], &error), &error);
+    }
+    check_ok(by_config_resolve(config, &error), &error);
+    return config;
+}
+
+static by_graph *graph_at(const by_config *config, by_graph_stage stage)
+{
+    by_error error = {0};
+    by_graph *graph;
+    check_ok(by_train_graph(&graph, NULL, config, NULL, NULL, stage, &error), &error);
+    return graph;
+}
+
+static int count_ops(const by_graph *graph, by_op op)
+{
+    int count = 0;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        count += graph->nodes[n].op == op;
+    }
+    return count;
+}
+
+static by_dtype dtype_of(const by_graph *graph, by_value value)
+{
+    return graph->values[value].dtype;
+}
+
+static by_value parameter(by_graph *graph, const char *name, by_shape shape)
+{
+    return by_graph_parameter(graph, name, NULL, shape, (by_init){0});
+}
+
+/* ---- precision ---- */
+
+static void test_precision(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_graph *graph = open_graph();
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(3, 8));
+    by_value w = parameter(graph, "w", BY_SHAPE(8, 8));
+    by_value g = parameter(graph, "g", BY_SHAPE(8));
+    by_value cache = by_graph_state(graph, "cache", BY_F32, BY_SHAPE(2, 8));
+    by_value scalar = by_graph_input(graph, "scalar", BY_F32, BY_SHAPE(1));
+    by_value h = by_linear(graph, x, w, g, false);
+    by_value n = by_rms_norm(graph, h, g, 1e-5f);
+    by_value y = by_scale(graph, n, scalar);
+    by_value z = by_unary(graph, y, BY_FN_TANH);
+    by_graph_output(graph, y, "y");
+    by_graph_output(graph, z, "z");
+    check_ok(by_pass_precision(graph, BY_BF16, &error), &error);
+    check_ok(by_graph_verify(graph, &error), &error);
+    assert_int_equal(dtype_of(graph, x), BY_F32); /* the caller's buffer; a cast reads it */
+    assert_int_equal(dtype_of(graph, w), BY_BF16);
+    assert_int_equal(dtype_of(graph, g), BY_F32);
+    assert_int_equal(dtype_of(graph, cache), BY_BF16);
+    assert_int_equal(dtype_of(graph, scalar), BY_F32);
+    assert_int_equal(dtype_of(graph, h), BY_BF16);
+    assert_int_equal(dtype_of(graph, n), BY_BF16);
+    assert_int_equal(dtype_of(graph, graph->nodes[graph->values[n].producer].out[1]), BY_F32);
+    /* Outputs keep what the caller was promised, and their readers compute narrow. */
+    assert_int_equal(dtype_of(graph, y), BY_F32);
+    assert_int_equal(dtype_of(graph, z), BY_F32);
+    assert_int_equal(count_ops(graph, BY_OP_CAST), 3);
+    by_value tanh_in = graph->nodes[graph->values[graph->nodes[graph->values[z].producer].in[0]].producer].in[0];
+    assert_int_equal(dtype_of(graph, tanh_in), BY_BF16);
+    by_graph_close(&graph);
+}
+
+static void test_precision_refuses(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_graph *graph = open_graph();
+    by_status status = by_pass_precision(graph, BY_F16, &error);
+    check_error(status, BY_EARG, &error, "f16");
+    check_ok(by_pass_precision(graph, BY_F32, &error), &error);
+    by_graph_close(&graph);
+}
+
+/* Every parameter's gradient is f32 and has its shape, in every family and precision. */
+static void test_gradients_are_f32(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[2][2] = {{"model.kind=gpt2", "precision.compute=bf16"},
+                                               {"model.kind=llama", "precision.compute=bf16"}};
+    for (size_t k = 0; k < 2; k++) {
+        by_config *config = open_config(settings[k], 2);
+        by_graph *graph = graph_at(config, BY_STAGE_ORDER);
+        int parameters = 0;
+        for (size_t v = 0; v < graph->value_count; v++) {
+            char name[128];
+            if (graph->values[v].role != BY_ROLE_PARAMETER) {
+                continue;
+            }
+            (void)snprintf(name, sizeof name, "grad.%s", graph->values[v].name);
+            by_value gradient = by_graph_find(graph, name);
+            assert_int_not_equal(gradient, BY_NONE);
+            assert_int_equal(graph->values[gradient].role, BY_ROLE_GRADIENT);
+            assert_int_equal(dtype_of(graph, gradient), BY_F32);
+            assert_true(by_shape_equal(&graph->values[gradient].shape, &graph->values[v].shape));
+            assert_int_equal(dtype_of(graph, (by_value)v),
+                             graph->values[v].shape.rank >= 2 ? BY_BF16 : BY_F32);
+            parameters++;
+        }
+        assert_true(parameters > 20);
+        by_graph_close(&graph);
+        by_config_close(&config);
+    }
+}
+
+/* ---- gradients ---- */
+
+/* sum over rows of the cross-entropy of softmax(x w^T) for 5 classes. */
+static by_value head(by_graph *graph, by_value x, by_value w)
+{
+    by_value targets = by_graph_input(graph, "targets", BY_I32, BY_SHAPE(3));
+    by_value loss = by_linear_cross_entropy(graph, x, w, targets);
+    by_graph_output(graph, loss, "loss");
+    return loss;
+}
+
+static void expect_refused(by_graph *graph, by_value loss, const char *text)
+{
+    by_error error = {0};
+    by_value seed = by_graph_input(graph, "seed", BY_F32, BY_SHAPE(1));
+    by_status status = by_pass_gradients(graph, loss, seed, &error);
+    check_error(status, BY_EARG, &error, text);
+    by_graph_close(&graph);
+}
+
+static void test_gradients_refuse(void **state)
+{
+    BY_UNUSED(state);
+    by_graph *graph = open_graph();
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(3, 8));
+    (void)parameter(graph, "alone", BY_SHAPE(4));
+    expect_refused(graph, head(graph, x, parameter(graph, "w", BY_SHAPE(5, 8))),
+                   "does not depend on parameter 'alone'");
+
+    /* A trained factor: scale has no gradient for it, and dropping it would be silent. */
+    graph = open_graph();
+    x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(3, 8));
+    by_value y = by_scale(graph, x, parameter(graph, "s", BY_SHAPE(1)));
+    expect_refused(graph, head(graph, y, parameter(graph, "w", BY_SHAPE(5, 8))), "scale has no gradient");
+
+    /* w [2, 4, 5] is flattened to [8, 5] by the product; its gradient would not have its shape. */
+    graph = open_graph();
+    x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(3, 8));
+    y = by_matmul(graph, x, parameter(graph, "deep", BY_SHAPE(2, 4, 8)), false, false);
+    expect_refused(graph, head(graph, y, parameter(graph, "w", BY_SHAPE(5, 8))), "[2, 4, 8]");
+
+    /* A loss that reads the statistics of a norm. */
+    graph = open_graph();
+    x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(3, 3));
+    y = by_rms_norm(graph, by_linear(graph, x, parameter(graph, "v", BY_SHAPE(3, 3)), BY_NONE, false),
+                    parameter(graph, "g", BY_SHAPE(3)), 1e-5f);
+    by_value rstd = graph->nodes[graph->values[y].producer].out[1];
+    y = by_add(graph, y, rstd);
+    expect_refused(graph, head(graph, y, parameter(graph, "w", BY_SHAPE(5, 3))), "rms_norm has no gradient");
+
+    graph = open_graph();
+    x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(3, 8));
+    expect_refused(graph, x, "single f32");
+}
+
+/* The same parameter as a matrix in bf16 and added as it is: contributions of both dtypes. */
+static void test_gradients_of_mixed_uses(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    runner r;
+    float reference[3 * 8];
+    for (int k = 0; k < 2; k++) {
+        by_graph *graph = open_graph();
+        by_value w = parameter(graph, "w", BY_SHAPE(5, 8));
+        by_value p = parameter(graph, "p", BY_SHAPE(3, 8));
+        by_value q = parameter(graph, "q", BY_SHAPE(8, 8));
+        by_value x = by_unary(graph, by_add(graph, p, by_linear(graph, p, q, BY_NONE, false)), BY_FN_TANH);
+        by_value loss = head(graph, by_add(graph, by_mul(graph, x, p), p), w);
+        by_value seed = by_graph_input(graph, "seed", BY_F32, BY_SHAPE(1));
+        check_ok(by_pass_precision(graph, k == 0 ? BY_F32 : BY_BF16, &error), &error);
+        check_ok(by_pass_gradients(graph, loss, seed, &error), &error);
+        check_ok(by_pass_fuse(graph, &error), &error);
+        check_ok(by_graph_verify(graph, &error), &error);
+        assert_int_equal(dtype_of(graph, by_graph_find(graph, "grad.p")), BY_F32);
+        runner_open(&r, graph, 1);
+        runner_fill(&r, 2, 5);
+        *(float *)runner_data(&r, "seed") = 1.0f;
+        runner_run(&r);
+        if (k == 0) {
+            memcpy(reference, runner_data(&r, "grad.p"), sizeof reference);
+        } else {
+            assert_true(relative_distance(runner_data(&r, "grad.p"), reference, 24) < 0.02);
+        }
+        runner_close(&r);
+        by_graph_close(&graph);
+    }
+}
+
+/* ---- results of transformed graphs ---- */
+
+/* Runs both graphs on equal inputs; the largest relative distance of an output or gradient, 0 when all
+ * have the same bits. */
+static double compare_graphs(by_graph *a, by_graph *b)
+{
+    runner r;
+    runner s;
+    double most = 0.0;
+    runner *both[2] = {&r, &s};
+    runner_open(&r, a, 1);
+    runner_open(&s, b, 1);
+    for (int k = 0; k < 2; k++) {
+        runner_fill(both[k], 9, 50);
+        *(float *)runner_data(both[k], "loss_scale") = 1.0f / 64.0f;
+    }
+    runner_run(&r);
+    runner_run(&s);
+    for (size_t v = 0; v < a->value_count; v++) {
+        if (a->values[v].role == BY_ROLE_OUTPUT || a->values[v].role == BY_ROLE_GRADIENT) {
+            const char *name = a->values[v].name;
+            assert_int_equal(a->values[v].dtype, BY_F32);
+            size_t count = runner_count(&r, name);
+            const float *x = runner_data(&r, name);
+            const float *y = runner_data(&s, name);
+            double d = relative_distance(x, y, count);
+            assert_true(isfinite(d));
+            if (memcmp(x, y, count * sizeof *x) != 0) {
+                most = fmax(most, fmax(d, 1e-12));
+            }
+        }
+    }
+    runner_close(&r);
+    runner_close(&s);
+    return most;
+}
+
+static size_t arena_of(const by_graph *graph)
+{
+    by_error error = {0};
+    by__memory_plan plan;
+    check_ok(by__pass_memory(&plan, graph, &error), &error);
+    size_t bytes = plan.bytes;
+    by__memory_plan_free(&plan);
+    return bytes;
+}
+
+static void test_recompute(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t k = 0; k < 4; k++) {
+        const char *settings[] = {k % 2 == 0 ? "model.kind=gpt2" : "model.kind=llama",
+                                  k < 2 ? "precision.compute=f32" : "precision.compute=bf16",
+                                  "model.layers=8", "memory.recompute=none"};
+        by_config *config = open_config(settings, 4);
+        by_graph *kept = graph_at(config, BY_STAGE_ORDER);
+        settings[3] = "memory.recompute=block";
+        by_config *config_again = open_config(settings, 4);
+        by_graph *again = graph_at(config_again, BY_STAGE_ORDER);
+        assert_true(count_ops(again, BY_OP_ATTENTION) == 8 + 7); /* all blocks but the last */
+        assert_true(compare_graphs(kept, again) == 0.0);
+        assert_true((double)arena_of(again) < 0.6 * (double)arena_of(kept));
+        by_graph_close(&kept);
+        by_graph_close(&again);
+        by_config_close(&config);
+        by_config_close(&config_again);
+    }
+}
+
+/* Blocks need not be numbered from 0 upwards. */
+static void test_recompute_any_block_numbers(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    static const int blocks[3] = {2000000000, 7, 3};
+    by_graph *graph = open_graph();
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(3, 8));
+    for (int i = 0; i < 3; i++) {
+        char name[8];
+        (void)snprintf(name, sizeof name, "w%d", i);
+        by_graph_set_block(graph, blocks[i]);
+        x = by_unary(graph, by_linear(graph, x, parameter(graph, name, BY_SHAPE(8, 8)), BY_NONE, false),
+                     BY_FN_GELU);
+        x = by_unary(graph, x, BY_FN_TANH);
+    }
+    by_graph_set_block(graph, -1);
+    by_value loss = head(graph, x, parameter(graph, "w", BY_SHAPE(5, 8)));
+    by_value seed = by_graph_input(graph, "seed", BY_F32, BY_SHAPE(1));
+    check_ok(by_pass_gradients(graph, loss, seed, &error), &error);
+    int before = count_ops(graph, BY_OP_UNARY);
+    check_ok(by_pass_recompute(graph, &error), &error);
+    check_ok(by_graph_verify(graph, &error), &error);
+    assert_int_equal(count_ops(graph, BY_OP_UNARY), before + 2); /* the gelu of two blocks */
+    by_graph_close(&graph);
+}
+
+static void test_fuse(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t k = 0; k < 4; k++) {
+        bool gpt2 = k % 2 == 0;
+        const char *settings[] = {gpt2 ? "model.kind=gpt2" : "model.kind=llama",
+                                  k < 2 ? "precision.compute=f32" : "precision.compute=bf16",
+                                  "model.dropout=0", "model.tied=true"};
+        by_config *config = open_config(settings, 4);
+        by_graph *plain = graph_at(config, BY_STAGE_RECOMPUTE);
+        by_graph *fused = graph_at(config, BY_STAGE_FUSE);
+        /* Without dropout every residual addition goes into a product or a norm's gradient, the tied
+         * embedding's into the head's, and the loss into its gradient. */
+        assert_true(count_ops(plain, BY_OP_ADD) >= 2 * 3 + 2 * 3 + 1);
+        assert_int_equal(count_ops(fused, BY_OP_ADD), 0);
+        assert_int_equal(count_ops(fused, BY_OP_LINEAR_CROSS_ENTROPY), 0);
+        assert_int_equal(count_ops(fused, BY_OP_LINEAR_CROSS_ENTROPY_GRAD), 0);
+        assert_int_equal(count_ops(fused, BY_OP_LINEAR_CROSS_ENTROPY_TRAIN), 1);
+        assert_int_equal(count_ops(fused, BY_OP_MATMUL), count_ops(plain, BY_OP_MATMUL));
+        /* f32: only the order of a few sums changes. bf16: one rounding less at each fused addition, so
+         * the results are about as far from f32's as those of the plain graph. */
+        settings[1] = "precision.compute=f32";
+        by_config *exact_config = open_config(settings, 4);
+        by_graph *exact = graph_at(exact_config, BY_STAGE_RECOMPUTE);
+        double distance = compare_graphs(fused, exact);
+        double bound = k < 2 ? 2e-6 : 1.5 * compare_graphs(plain, exact);
+        if (!(distance <= bound)) {
+            fail_msg("%s, case %zu: fused results are %g away, bound %g", settings[0], k, distance, bound);
+        }
+        by_graph_close(&exact);
+        by_config_close(&exact_config);
+        by_graph_close(&plain);
+        by_graph_close(&fused);
+        by_config_close(&config);
+    }
+}
+
+/* Additions that must stay: an operand that others read, one that is an output, a repeated vector. */
+static void test_fuse_leaves_alone(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_graph *graph = open_graph();
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(3, 8));
+    by_value w = parameter(graph, "w", BY_SHAPE(8, 8));
+    by_value v = by_graph_input(graph, "v", BY_F32, BY_SHAPE(8));
+    by_value read_twice = by_linear(graph, x, w, BY_NONE, false);
+    by_graph_output(graph, by_mul(graph, by_add(graph, read_twice, x), read_twice), "a");
+    by_value named = by_linear(graph, x, w, BY_NONE, true);
+    by_graph_output(graph, by_add(graph, named, x), "b");
+    by_graph_output(graph, named, "named");
+    by_graph_output(graph, by_add(graph, by_linear(graph, x, w, BY_NONE, false), v), "c");
+    by_value itself = by_linear(graph, x, w, BY_NONE, false);
+    by_graph_output(graph, by_add(graph, itself, itself), "d");
+    check_ok(by_pass_fuse(graph, &error), &error);
+    check_ok(by_graph_verify(graph, &error), &error);
+    assert_int_equal(count_ops(graph, BY_OP_ADD), 4);
+    /* An addend that is made after the product: the fused node stands at the addition's place. */
+    by_value product = by_linear(graph, x, w, BY_NONE, false);
+    by_value later = by_unary(graph, x, BY_FN_TANH);
+    by_graph_output(graph, by_add(graph, product, later), "e");
+    check_ok(by_pass_fuse(graph, &error), &error);
+    check_ok(by_graph_verify(graph, &error), &error);
+    assert_int_equal(count_ops(graph, BY_OP_ADD), 4);
+    by_graph_close(&graph);
+}
+
+static void test_order(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t k = 0; k < 4; k++) {
+        by_error error = {0};
+        size_t before;
+        size_t after;
+        const char *settings[] = {k % 2 == 0 ? "model.kind=gpt2" : "model.kind=llama",
+                                  k < 2 ? "memory.recompute=none" : "memory.recompute=block"};
+        by_config *config = open_config(settings, 2);
+        by_graph *plain = graph_at(config, BY_STAGE_FUSE);
+        by_graph *ordered = graph_at(config, BY_STAGE_ORDER);
+        check_ok(by__peak_bytes(&before, plain, &error), &error);
+        check_ok(by__peak_bytes(&after, ordered, &error), &error);
+        assert_true(after <= before);
+        assert_int_equal(plain->node_count, ordered->node_count);
+        assert_true(compare_graphs(plain, ordered) == 0.0);
+        by_graph_close(&plain);
+        by_graph_close(&ordered);
+        by_config_close(&config);
+    }
+}
+
+/* Eight large tensors made at once and folded one by one: the pass makes each when it is folded. */
+static void test_order_finds_a_lower_peak(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    size_t before;
+    size_t after;
+    by_value large[8];
+    by_graph *graph = open_graph();
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(1, 8));
+    by_value w = parameter(graph, "w", BY_SHAPE(8, 512));
+    by_value u = parameter(graph, "u", BY_SHAPE(512, 8));
+    for (int i = 0; i < 8; i++) {
+        large[i] = by_linear(graph, x, w, BY_NONE, false);
+    }
+    by_value sum = x;
+    for (int i = 0; i < 8; i++) {
+        sum = by_add(graph, sum, by_linear(graph, large[i], u, BY_NONE, false));
+    }
+    by_graph_output(graph, sum, "sum");
+    check_ok(by__peak_bytes(&before, graph, &error), &error);
+    check_ok(by_pass_order(graph, &error), &error);
+    check_ok(by_graph_verify(graph, &error), &error);
+    check_ok(by__peak_bytes(&after, graph, &error), &error);
+    assert_true(before >= 8 * 512 * 4);
+    assert_true(after <= 512 * 4 + 9 * 8 * 4);
+    by_graph_close(&graph);
+}
+
+static void test_prune(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_graph *graph = open_graph();
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(4));
+    by_value kept = by_unary(graph, x, BY_FN_TANH);
+    (void)by_unary(graph, by_unary(graph, kept, BY_FN_GELU), BY_FN_RELU);
+    by_graph_output(graph, by_add(graph, kept, x), "y");
+    check_ok(by__pass_prune(graph, &error), &error);
+    check_ok(by_graph_verify(graph, &error), &error);
+    assert_int_equal(graph->node_count, 2);
+    assert_int_equal(graph->values[kept].producer, 0);
+    by_graph_close(&graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_precision),
+        cmocka_unit_test(test_precision_refuses),
+        cmocka_unit_test(test_gradients_are_f32),
+        cmocka_unit_test(test_gradients_refuse),
+        cmocka_unit_test(test_gradients_of_mixed_uses),
+        cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_recompute_any_block_numbers),
+        cmocka_unit_test(test_fuse),
+        cmocka_unit_test(test_fuse_leaves_alone),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_order_finds_a_lower_peak),
+        cmocka_unit_test(test_prune),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
