@@ -54,7 +54,8 @@ typedef struct cli_command {
     int (*run)(int argc, char **argv);
 } cli_command;
 
-extern const cli_command cli_pack, cli_train, cli_eval, cli_info, cli_plot, cli_runs, cli_bench;
+extern const cli_command cli_pack, cli_train, cli_eval, cli_generate, cli_info, cli_plot, cli_runs,
+    cli_bench;
 
 /* Parses flags; positional arguments are moved behind them and returned as *rest, *rest_count. Returns -1
  * to go on, or the exit code when --help was printed or a flag was wrong. A list of flags ends with a
@@ -74,8 +75,13 @@ by_status cli_open_config(by_config **out, const char *path, const cli_list *ove
 const char *cli_bytes(char buffer[32], uint64_t bytes);
 /* "1h02m", "3m20s", "12s". */
 const char *cli_duration(char buffer[32], double seconds);
-/* Prints s as a JSON string with its quotes. */
+/* Prints s as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
 void cli_print_json_string(const char *s);
+/* The same for `n` bytes. */
+void cli_print_json_text(const char *text, size_t n);
+/* Bytes of the UTF-8 character at `text` (n >= 1 bytes are there): 1 to 4; 0 when it is cut short by the
+ * end; -1 when it is none. */
+int cli_utf8_length(const char *text, size_t n);
 
 /* Set when SIGINT or SIGTERM arrived after cli_catch_signals; a second signal ends the process at once. */
 bool cli_stop_requested(void *unused);

@@ -53,21 +53,6 @@ const char *cli_duration(char buffer[32], double seconds)
     return buffer;
 }
 
-void cli_print_json_string(const char *s)
-{
-    putchar('"');
-    for (const unsigned char *p = (const unsigned char *)s; *p != '\0'; p++) {
-        if (*p == '"' || *p == '\\') {
-            printf("\\%c", *p);
-        } else if (*p < 0x20) {
-            printf("\\u%04x", *p);
-        } else {
-            putchar(*p);
-        }
-    }
-    putchar('"');
-}
-
 /* The one piece of state that a signal handler can reach. */
 static volatile sig_atomic_t stop_signals;
 

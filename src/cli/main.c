@@ -4,7 +4,7 @@
 #include "cli.h"
 
 static const cli_command *const commands[] = {
-    &cli_pack, &cli_train, &cli_eval, &cli_info, &cli_runs, &cli_plot, &cli_bench,
+    &cli_pack, &cli_train, &cli_eval, &cli_generate, &cli_info, &cli_runs, &cli_plot, &cli_bench,
 };
 
 static void print_help(FILE *out)
