@@ -7,6 +7,8 @@
  * keeps that waste small. */
 static const int64_t ladder[] = {16, 32, 64, 128, 256, 512};
 #define RUNGS 6
+/* Tokens of filling that are cheaper than one run more, which reads all weights once more. */
+#define FILLING 48
 
 struct by_generator {
     by__forward decode;
@@ -217,8 +219,8 @@ static by_status run(by_generator *g, by__forward *forward, int64_t time, int64_
     return BY_OK;
 }
 
-/* The rung for `rest` tokens: the smallest that holds them if at most a quarter of it is filling and the
- * caches have room for that, else the largest that they fill. */
+/* The rung for `rest` tokens: the smallest that holds them if that costs little filling and the caches have
+ * room for it, else the largest that they fill. */
 static int choose_rung(const by_generator *g, int64_t rest)
 {
     int rung = 0;
@@ -227,7 +229,7 @@ static int choose_rung(const by_generator *g, int64_t rest)
     }
     if (rung + 1 < g->rungs && ladder[rung] < rest) {
         int64_t next = ladder[rung + 1];
-        rung += next - rest <= next / 4 && g->cached + next <= g->slots;
+        rung += next - rest <= FILLING && g->cached + next <= g->slots;
     }
     return rung;
 }
