@@ -38,7 +38,8 @@ typedef struct by_model_config {
     double rope_theta;     /* base of the rotary frequencies (llama) */
     double norm_eps;       /* epsilon of layer norm or RMS norm */
     double dropout;        /* probability, on embeddings, attention output and MLP output */
-    double init_std;       /* standard deviation of initial weights */
+    double init_std;       /* standard deviation of initial weights; -1: sqrt(2 / (5 width)) (Nguyen &
+                              Salazar 2019), which is GPT-2's 0.02 near its width of 768 */
     char *from;            /* directory in Hugging Face form to start from; "" for none */
 } by_model_config;
 

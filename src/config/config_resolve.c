@@ -1,4 +1,5 @@
 /* Derived values, and what several keys must agree on. */
+#include <math.h>
 #include <string.h>
 
 #include "config/schema.h"
@@ -75,6 +76,9 @@ static by_status resolve_model(const resolver *r, by_model_config *model)
         /* Two thirds of 4 x width, because SwiGLU has three matrices and not two. */
         int64_t two_thirds = (8 * model->width + 2) / 3;
         model->mlp_width = is_llama ? (two_thirds + 63) / 64 * 64 : 4 * model->width;
+    }
+    if (model->init_std == -1.0) {
+        model->init_std = sqrt(2.0 / (5.0 * (double)model->width));
     }
     if (!is_llama && model->kv_heads != model->heads) {
         return by_error_set(r->error, BY_ECONFIG,
