@@ -466,6 +466,7 @@ static void test_tiktoken(void **state)
                {"Q=Q= 0\n", ":1: the token is not base64"},
                {"QQ== 0\nQg== 0\n", ":2: rank 0 is there twice"},
                {"QQ== 9\n", "rank 9"},
+               {"QQ== 0\nQQ== 1\n", "tokens 0 and 1 are the same"},
                {"QQ== 0\nQg== 1\n", "no token for byte 0x00"}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(bad); i++) {
         by_tokenizer *none = NULL;

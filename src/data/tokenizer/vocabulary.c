@@ -132,26 +132,6 @@ static size_t table_size(size_t count)
     return size;
 }
 
-static by_status build_slots(by_tokenizer *t, by_error *error)
-{
-    size_t size = table_size(t->model_vocab);
-    BY_TRY(by__alloc((void **)&t->slots, size, sizeof *t->slots, "token table", error));
-    memset(t->slots, 0xff, size * sizeof *t->slots);
-    t->slot_mask = size - 1;
-    for (uint32_t id = 0; id < t->model_vocab; id++) {
-        if (t->verbatim[id] != 0 && !t->characters) {
-            continue;
-        }
-        const char *data = t->bytes + t->offsets[id];
-        size_t i = (size_t)token_hash(data, t->offsets[id + 1] - t->offsets[id]) & t->slot_mask;
-        while (t->slots[i] != BY__NO_TOKEN) {
-            i = (i + 1) & t->slot_mask;
-        }
-        t->slots[i] = id;
-    }
-    return BY_OK;
-}
-
 uint32_t by__tokenizer_find(const by_tokenizer *t, const uint8_t *data, size_t length)
 {
     size_t i = (size_t)token_hash(data, length) & t->slot_mask;
@@ -165,6 +145,33 @@ uint32_t by__tokenizer_find(const by_tokenizer *t, const uint8_t *data, size_t l
             return id;
         }
     }
+}
+
+static by_status build_slots(by_tokenizer *t, const char *name, by_error *error)
+{
+    size_t size = table_size(t->model_vocab);
+    BY_TRY(by__alloc((void **)&t->slots, size, sizeof *t->slots, "token table", error));
+    memset(t->slots, 0xff, size * sizeof *t->slots);
+    t->slot_mask = size - 1;
+    for (uint32_t id = 0; id < t->model_vocab; id++) {
+        if (t->verbatim[id] != 0 && !t->characters) {
+            continue;
+        }
+        const char *data = t->bytes + t->offsets[id];
+        size_t length = t->offsets[id + 1] - t->offsets[id];
+        uint32_t held = by__tokenizer_find(t, (const uint8_t *)data, length);
+        if (held != BY__NO_TOKEN) {
+            return by_error_set(error, BY_EFORMAT,
+                                "%s: tokens %" PRIu32 " and %" PRIu32 " are the same", name, held,
+                                id);
+        }
+        size_t i = (size_t)token_hash(data, length) & t->slot_mask;
+        while (t->slots[i] != BY__NO_TOKEN) {
+            i = (i + 1) & t->slot_mask;
+        }
+        t->slots[i] = id;
+    }
+    return BY_OK;
 }
 
 /* The later of two merges of a pair counts, as when Hugging Face builds its map. */
@@ -245,7 +252,7 @@ by_status by__tokenizer_finish(by_tokenizer *t, const char *name, by_error *erro
     if (t->vocab == 0) {
         return by_error_set(error, BY_EFORMAT, "%s: the vocabulary is empty", name);
     }
-    BY_TRY(build_slots(t, error));
+    BY_TRY(build_slots(t, name, error));
     BY_TRY(build_pairs(t, error));
     for (unsigned b = 0; b < 256; b++) {
         uint8_t byte = (uint8_t)b;

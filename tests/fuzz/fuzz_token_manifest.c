@@ -1,0 +1,14 @@
+/* Manifests of packed tokens. */
+#include "data/formats/token_manifest.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    by_error error;
+    by__token_manifest manifest;
+    if (by__token_manifest_parse(&manifest, "f", (const char *)data, size, &error) == BY_OK) {
+        by__token_manifest_free(&manifest);
+    }
+    return 0;
+}
