@@ -17,6 +17,9 @@ by_status by__tokenizer_new(by_tokenizer **out, bool characters, by_error *error
     t->eos = -1;
     by_status status =
         by__reserve((void **)&t->offsets, &t->offsets_capacity, 1, sizeof *t->offsets, error);
+    if (status == BY_OK) { /* so that a token's address is never made from NULL */
+        status = by__reserve((void **)&t->bytes, &t->bytes_capacity, 1, 1, error);
+    }
     if (status != BY_OK) {
         by_tokenizer_close(&t);
         return status;
