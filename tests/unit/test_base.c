@@ -1,0 +1,262 @@
+/* base: half-precision conversion, Philox, sizes, text, files. */
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "base/half.h"
+#include "runner.h"
+#include "temporary.h"
+
+/* ---- half types: an oracle that reads the formats' definitions in double ---- */
+
+typedef struct format {
+    const char *name;
+    int mantissa;
+    int bias;
+    int exponents; /* number of exponent codes, the last for infinities and NaN */
+    uint16_t (*narrow)(float);
+    float (*widen)(uint16_t);
+} format;
+
+static const format formats[] = {{"bf16", 7, 127, 256, by__f32_to_bf16, by__bf16_to_f32},
+                                 {"f16", 10, 15, 32, by__f32_to_f16, by__f16_to_f32}};
+
+static double value_of(const format *f, uint16_t h)
+{
+    int fraction = h & ((1 << f->mantissa) - 1);
+    int exponent = (h & 0x7fff) >> f->mantissa;
+    double sign = (h & 0x8000) != 0 ? -1.0 : 1.0;
+    if (exponent == f->exponents - 1) {
+        return fraction != 0 ? (double)NAN : sign * (double)INFINITY;
+    }
+    double scaled = exponent == 0 ? ldexp((double)fraction, 1 - f->bias - f->mantissa)
+                                  : ldexp((double)(fraction + (1 << f->mantissa)),
+                                          exponent - f->bias - f->mantissa);
+    return sign * scaled;
+}
+
+/* All 65536 codes: value, and back to the same code. */
+static void test_every_half(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t k = 0; k < 2; k++) {
+        const format *f = &formats[k];
+        for (uint32_t h = 0; h < 65536; h++) {
+            double want = value_of(f, (uint16_t)h);
+            float have = f->widen((uint16_t)h);
+            if (isnan(want)) {
+                assert_true(isnan(have));
+                assert_true(isnan(f->widen(f->narrow(have))));
+            } else {
+                assert_true((double)have == want && (signbit(have) != 0) == (signbit(want) != 0));
+                assert_int_equal(f->narrow(have), h);
+            }
+        }
+    }
+}
+
+/* Between every two neighbours: the tie goes to the even code, what is nearer to one goes there. The point
+ * in the middle is exact in f32 for both formats. */
+static void test_rounding(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t k = 0; k < 2; k++) {
+        const format *f = &formats[k];
+        int last = (f->exponents - 1) << f->mantissa; /* infinity */
+        for (int h = 0; h < last; h++) {
+            double low = value_of(f, (uint16_t)h);
+            double high = h + 1 == last ? 2.0 * low - value_of(f, (uint16_t)(h - 1))
+                                        : value_of(f, (uint16_t)(h + 1));
+            float middle = (float)((low + high) / 2.0);
+            assert_true((double)middle == (low + high) / 2.0);
+            int even = h % 2 == 0 ? h : h + 1;
+            for (int sign = 0; sign < 2; sign++) {
+                float s = sign == 0 ? 1.0f : -1.0f;
+                uint16_t bit = (uint16_t)(sign << 15);
+                assert_int_equal(f->narrow(s * middle), even | bit);
+                assert_int_equal(f->narrow(s * nextafterf(middle, 0.0f)), h | bit);
+                assert_int_equal(f->narrow(s * nextafterf(middle, INFINITY)), (h + 1) | bit);
+            }
+        }
+        assert_int_equal(f->narrow(INFINITY), last);
+        assert_int_equal(f->narrow(-INFINITY), last | 0x8000);
+        assert_int_equal(f->narrow(FLT_MAX), last);
+        assert_true(isnan(f->widen(f->narrow(NAN))));
+        /* A NaN whose payload lies in the bits that are cut off stays a NaN. */
+        assert_true(isnan(f->widen(f->narrow(by__bits_float(0x7f800001u)))));
+    }
+}
+
+/* ---- randomness ---- */
+
+/* The known answers that Salmon et al. publish with Random123 for philox4x32-10. */
+static void test_philox(void **state)
+{
+    BY_UNUSED(state);
+    static const struct {
+        uint32_t counter[4];
+        uint32_t key[2];
+        uint32_t want[4];
+    } known[] = {
+        {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+         {0xffffffff, 0xffffffff},
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0xa4093822, 0x299f31d0},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(known); i++) {
+        uint32_t have[4];
+        by__philox(have, known[i].key, known[i].counter);
+        assert_memory_equal(have, known[i].want, sizeof have);
+    }
+    uint32_t a[2];
+    uint32_t b[2];
+    by__philox_key(a, 1, 2);
+    by__philox_key(b, 2, 1);
+    assert_memory_not_equal(a, b, sizeof a);
+    assert_true(by__unit_float(0) == 0.0f && by__unit_float(0xffffffffu) < 1.0f);
+}
+
+/* ---- sizes ---- */
+
+static void test_sizes(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    size_t out = 7;
+    void *p = NULL;
+    assert_true(by__size_mul(1u << 20, 1u << 20, &out) && out == (size_t)1 << 40);
+    out = 7;
+    assert_false(by__size_mul(SIZE_MAX / 2 + 1, 2, &out));
+    assert_false(by__size_add(SIZE_MAX, 1, &out));
+    assert_int_equal(out, 7);
+    by_status status = by__alloc(&p, SIZE_MAX / 4, 8, "rows", &error);
+    check_error(status, BY_EMEMORY, &error, "rows");
+    status = by__alloc_aligned(&p, SIZE_MAX - 3, "pages", &error);
+    check_error(status, BY_EMEMORY, &error, "pages");
+    size_t capacity = 0;
+    status = by__reserve(&p, &capacity, SIZE_MAX / 2, 16, &error);
+    check_error(status, BY_EMEMORY, &error, "overflow");
+    assert_true(p == NULL && capacity == 0);
+    check_ok(by__reserve(&p, &capacity, 9, 4, &error), &error);
+    assert_true(capacity >= 9);
+    free(p);
+    check_ok(by__alloc_aligned(&p, 1, "one", &error), &error);
+    assert_int_equal((uintptr_t)p % 64, 0);
+    free(p);
+}
+
+/* ---- text ---- */
+
+static void test_nearest_names(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const names[] = {"layers", "heads", "kv_heads", "width"};
+    assert_int_equal(by__edit_distance("", ""), 0);
+    assert_int_equal(by__edit_distance("", "abc"), 3);
+    assert_int_equal(by__edit_distance("kitten", "sitting"), 3);
+    assert_int_equal(by__edit_distance("sitting", "kitten"), 3);
+    assert_int_equal(by__edit_distance("flaw", "lawn"), 2);
+    char text[200];
+    memset(text, 'a', sizeof text);
+    text[63] = '\0';
+    assert_int_equal(by__edit_distance(text, ""), 63);
+    assert_int_equal(by__edit_distance(text, text), 0);
+    text[63] = 'a';
+    text[199] = '\0';
+    assert_true(by__edit_distance(text, text) >= 64);
+    assert_string_equal(by__nearest_name("layer", names, 4), "layers");
+    assert_string_equal(by__nearest_name("kvheads", names, 4), "kv_heads");
+    assert_null(by__nearest_name("optimizer", names, 4));
+}
+
+static void test_json_text(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by__text text = {0};
+    char *out;
+    static const char raw[] = "a\"\\\n\x01\x7f\xc3\xa9\xff\xe2\x82"; /* the last sequences are cut */
+    by__text_json(&text, raw, sizeof raw - 1);
+    check_ok(by__text_take(&text, &out, &error), &error);
+    assert_string_equal(out, "\"a\\\"\\\\\\n\\u0001\\u007f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
+    free(out);
+    assert_true(by__utf8_valid("\xf0\x9f\x8c\xb3", 4));
+    assert_false(by__utf8_valid("\xf0\x9f\x8c", 3));
+    assert_false(by__utf8_valid("\xc0\xaf", 2));     /* overlong */
+    assert_false(by__utf8_valid("\xed\xa0\x80", 3)); /* surrogate */
+    assert_false(by__utf8_valid("\xf4\x90\x80\x80", 4));
+}
+
+static void test_errors(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    char longest[1000];
+    memset(longest, 'x', sizeof longest);
+    longest[999] = '\0';
+    assert_int_equal(by_error_set(&error, BY_EIO, "%s", longest), BY_EIO);
+    assert_int_equal(strlen(error.message), sizeof error.message - 1);
+    assert_int_equal(by_error_prefix(&error, BY_EIO, "%s", longest), BY_EIO);
+    assert_true(strlen(error.message) < sizeof error.message);
+    assert_non_null(strstr(error.message, "x: x"));
+    (void)by_error_set(&error, BY_EARG, "wrong");
+    (void)by_error_prefix(&error, BY_EARG, "file %d", 3);
+    assert_string_equal(error.message, "file 3: wrong");
+    assert_int_equal(by_error_set(NULL, BY_EARG, "nobody listens"), BY_EARG);
+}
+
+/* ---- files ---- */
+
+static void test_atomic_write(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    char *directory = temporary_make();
+    assert_non_null(directory);
+    char *path = by__path_join(directory, "file");
+    char *temporary = by__path_join(directory, "file.tmp");
+    char *content;
+    size_t length;
+    assert_true(path != NULL && temporary != NULL);
+    check_ok(by__file_write(path, "first", 5, &error), &error);
+    check_ok(by__file_write(path, "second", 6, &error), &error);
+    check_ok(by__file_read(&content, &length, path, 100, &error), &error);
+    assert_int_equal(length, 6);
+    assert_string_equal(content, "second");
+    free(content);
+    assert_false(by__path_exists(temporary));
+    by_status status = by__file_read(&content, &length, path, 5, &error);
+    check_error(status, BY_EFORMAT, &error, "limit of 5");
+    /* A temporary file that cannot be made leaves the old content, and nothing behind. */
+    assert_int_equal(mkdir(temporary, 0755), 0);
+    status = by__file_write(path, "third", 5, &error);
+    check_error(status, BY_EIO, &error, "file.tmp");
+    check_ok(by__file_read(&content, &length, path, 100, &error), &error);
+    assert_string_equal(content, "second");
+    free(content);
+    free(path);
+    free(temporary);
+    temporary_remove(directory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_half), cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_philox),     cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_nearest_names), cmocka_unit_test(test_json_text),
+        cmocka_unit_test(test_errors),     cmocka_unit_test(test_atomic_write),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,288 @@
+/* Models: sizes, FLOPs, initial values, config.json. */
+#include <math.h>
+#include <omp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "banyan/model.h"
+#include "runner.h"
+#include "train/train.h"
+
+static by_config *open_config(const char *const *settings, size_t count)
+{
+    by_error error = {0};
+    by_config *config;
+    check_ok(by_config_default(&config, &error), &error);
+    for (size_t i = 0; i < count; i++) {
+        check_ok(by_config_set(config, settings[i], &error), &error);
+    }
+    check_ok(by_config_resolve(config, &error), &error);
+    return config;
+}
+
+static by_graph *build(const by_config *config, by_model *model)
+{
+    by_error error = {0};
+    by_graph *graph = open_graph();
+    by_model_request request = {.mode = BY_MODEL_LOSS, .batch = 1, .time = config->model.context};
+    check_ok(by_model_build(model, graph, &config->model, &request, &error), &error);
+    check_ok(by_graph_verify(graph, &error), &error);
+    return graph;
+}
+
+static const char *const gpt2_124m[] = {"model.kind=gpt2", "model.layers=12", "model.heads=12",
+                                        "model.width=768", "model.context=1024", "model.vocab=50257"};
+/* TinyLlama 1.1B (Zhang et al. 2024): 1,100,048,384 parameters. */
+static const char *const tiny_llama[] = {"model.kind=llama", "model.layers=22",      "model.heads=32",
+                                         "model.kv_heads=4", "model.width=2048",     "model.mlp_width=5632",
+                                         "model.context=2048", "model.vocab=32000", "model.tied=false"};
+
+static void test_parameter_counts(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_model model;
+    int64_t all;
+    int64_t products;
+    by_config *config = open_config(gpt2_124m, BY_ARRAY_LENGTH(gpt2_124m));
+    by_graph *graph = build(config, &model);
+    check_ok(by_model_count(graph, &all, &products, &error), &error);
+    assert_int_equal(all, 124439808);
+    assert_int_equal(products, 124439808 - 1024 * 768); /* the tied head is multiplied, wpe is not */
+    by_graph_close(&graph);
+    by_config_close(&config);
+
+    config = open_config(tiny_llama, BY_ARRAY_LENGTH(tiny_llama));
+    graph = build(config, &model);
+    check_ok(by_model_count(graph, &all, &products, &error), &error);
+    assert_int_equal(all, 1100048384);
+    assert_int_equal(products, 1100048384 - 32000 * 2048); /* the table is only looked up */
+    by_graph_close(&graph);
+    by_config_close(&config);
+}
+
+/* 6 N + 6 L C T and 6 N + 12 L C T. */
+static void test_flops(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_trainer *trainer;
+    static const char *const settings[] = {"model.kind=llama", "model.layers=3",  "model.heads=4",
+                                           "model.width=32",   "model.context=16", "model.vocab=40",
+                                           "train.batch=2"};
+    by_config *config = open_config(settings, BY_ARRAY_LENGTH(settings));
+    check_ok(by_trainer_open(&trainer, config, BY_TRAINER_FULL, NULL, NULL, &error), &error);
+    const by_model_size *size = by_trainer_size(trainer);
+    double n = (double)size->in_products;
+    assert_true(size->flops_per_token == 6.0 * n + 6.0 * 3.0 * 32.0 * 16.0);
+    assert_true(size->flops_per_token_full == 6.0 * n + 12.0 * 3.0 * 32.0 * 16.0);
+    by_trainer_close(&trainer);
+    by_config_close(&config);
+}
+
+typedef struct moments {
+    double mean;
+    double deviation;
+} moments;
+
+static moments moments_of(const float *x, size_t count)
+{
+    double sum = 0.0;
+    double squares = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        sum += (double)x[i];
+        squares += (double)x[i] * (double)x[i];
+    }
+    double mean = sum / (double)count;
+    return (moments){mean, sqrt(squares / (double)count - mean * mean)};
+}
+
+static void init(const by_graph *graph, const char *name, uint64_t seed, float *out)
+{
+    by_error error = {0};
+    check_ok(by_parameter_init(out, graph, by_graph_find(graph, name), seed, &error), &error);
+}
+
+static void test_initial_values(void **state)
+{
+    BY_UNUSED(state);
+    by_model model;
+    static const char *const settings[] = {"model.kind=gpt2",  "model.layers=8",   "model.heads=4",
+                                           "model.width=256",  "model.context=64", "model.vocab=1000",
+                                           "model.init_std=0.02"};
+    by_config *config = open_config(settings, BY_ARRAY_LENGTH(settings));
+    by_graph *graph = build(config, &model);
+    size_t count = 256 * 256;
+    float *a = malloc(count * 4 * sizeof *a);
+    float *b = malloc(count * 4 * sizeof *b);
+    assert_true(a != NULL && b != NULL);
+    /* 65536 values: the mean's deviation is std / 256, the deviation's is std / 362. */
+    init(graph, "h.3.attn.c_proj.weight", 1, a);
+    moments m = moments_of(a, count);
+    double residual = 0.02 / sqrt(2.0 * 8.0);
+    assert_true(fabs(m.mean) < 5.0 * residual / 256.0);
+    assert_true(fabs(m.deviation - residual) < 5.0 * residual / 362.0);
+    size_t beyond = 0;
+    for (size_t i = 0; i < count; i++) {
+        beyond += fabs((double)a[i]) > 2.0 * residual;
+    }
+    assert_true(fabs((double)beyond / (double)count - 0.0455) < 0.005); /* normal, not uniform */
+    init(graph, "h.4.attn.c_proj.weight", 1, b);
+    assert_memory_not_equal(a, b, count * sizeof *a);
+    init(graph, "h.3.attn.c_proj.weight", 2, b);
+    assert_memory_not_equal(a, b, count * sizeof *a);
+    init(graph, "h.0.mlp.c_fc.weight", 1, a);
+    m = moments_of(a, count * 4);
+    assert_true(fabs(m.deviation - 0.02) < 5.0 * 0.02 / 724.0);
+    for (int threads = 1; threads <= 3; threads++) {
+        omp_set_num_threads(threads);
+        init(graph, "h.0.mlp.c_fc.weight", 1, b);
+        assert_memory_equal(a, b, count * 4 * sizeof *a);
+    }
+    init(graph, "ln_f.weight", 1, a);
+    init(graph, "ln_f.bias", 1, b);
+    for (size_t i = 0; i < 256; i++) {
+        assert_true(a[i] == 1.0f && b[i] == 0.0f);
+    }
+    by_error error = {0};
+    by_status status = by_parameter_init(a, graph, model.tokens, 1, &error);
+    check_error(status, BY_EARG, &error, "not a parameter");
+    free(a);
+    free(b);
+    by_graph_close(&graph);
+    by_config_close(&config);
+}
+
+static void round_trip(const char *const *settings, size_t count)
+{
+    by_error error = {0};
+    char *json;
+    by_config *config = open_config(settings, count);
+    by_config *back;
+    check_ok(by_model_config_json(&json, &config->model, 7, &error), &error);
+    check_ok(by_config_default(&back, &error), &error);
+    check_ok(by_model_config_from_json(&back->model, "config.json", json, strlen(json), &error), &error);
+    const by_model_config *a = &config->model;
+    const by_model_config *b = &back->model;
+    assert_string_equal(a->kind, b->kind);
+    assert_int_equal(a->layers, b->layers);
+    assert_int_equal(a->heads, b->heads);
+    assert_int_equal(a->kv_heads, b->kv_heads);
+    assert_int_equal(a->width, b->width);
+    assert_int_equal(a->mlp_width, b->mlp_width);
+    assert_int_equal(a->context, b->context);
+    assert_int_equal(a->vocab, b->vocab);
+    assert_int_equal(a->tied, b->tied);
+    assert_true(a->norm_eps == b->norm_eps);
+    assert_true(strcmp(a->kind, "llama") != 0 || a->rope_theta == b->rope_theta);
+    assert_non_null(strstr(json, "\"eos_token_id\": 7"));
+    free(json);
+    by_config_close(&config);
+    by_config_close(&back);
+}
+
+static void test_config_json_round_trip(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const odd[] = {"model.kind=llama",  "model.layers=1",     "model.heads=6",
+                                      "model.kv_heads=3",  "model.width=48",     "model.mlp_width=100",
+                                      "model.context=9",   "model.vocab=33",     "model.tied=true",
+                                      "model.norm_eps=3e-6", "model.rope_theta=12345.5"};
+    round_trip(gpt2_124m, BY_ARRAY_LENGTH(gpt2_124m));
+    round_trip(tiny_llama, BY_ARRAY_LENGTH(tiny_llama));
+    round_trip(odd, BY_ARRAY_LENGTH(odd));
+}
+
+#define LLAMA                                                                              \
+    "\"model_type\":\"llama\",\"vocab_size\":32,\"hidden_size\":16,\"num_hidden_layers\":2," \
+    "\"num_attention_heads\":4,\"intermediate_size\":24"
+#define GPT2 "\"model_type\":\"gpt2\",\"vocab_size\":32,\"n_embd\":16,\"n_layer\":2,\"n_head\":4,\"n_positions\":8"
+
+static by_status read_json(const char *json, by_error *error)
+{
+    by_error ignored = {0};
+    by_config *config;
+    check_ok(by_config_default(&config, &ignored), &ignored);
+    by_status status = by_model_config_from_json(&config->model, "dir/config.json", json, strlen(json),
+                                                 error);
+    by_config_close(&config);
+    return status;
+}
+
+static void test_config_json_accepts(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const accepted[] = {
+        "{" LLAMA "}",
+        "{" GPT2 "}",
+        "{" LLAMA ",\"rope_scaling\":null,\"hidden_act\":\"silu\",\"head_dim\":4}",
+        "{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":500000.0}}",
+        "{" GPT2 ",\"n_inner\":null,\"activation_function\":\"gelu_new\",\"scale_attn_weights\":true}",
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(accepted); i++) {
+        by_error error = {0};
+        check_ok(read_json(accepted[i], &error), &error);
+    }
+}
+
+/* A feature that this family does not have must never be read over: the model would be a wrong one. */
+static void test_config_json_refuses(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const refused[][2] = {
+        {"", "JSON"},
+        {"[1]", "JSON"},
+        {"{\"model_type\":\"bert\"}", "bert"},
+        {"{}", "model_type"},
+        {"{\"model_type\":\"gpt2\"}", "vocab_size"},
+        {"{" GPT2 ",\"n_embd\":16}", "n_embd"},
+        {"{" GPT2 ",\"activation_function\":\"relu\"}", "activation_function"},
+        {"{" GPT2 ",\"activation_function\":3}", "activation_function"},
+        {"{" GPT2 ",\"n_inner\":-4}", "n_inner"},
+        {"{" GPT2 ",\"n_inner\":1e300}", "n_inner"},
+        {"{" GPT2 ",\"layer_norm_epsilon\":0}", "layer_norm_epsilon"},
+        {"{" GPT2 ",\"scale_attn_weights\":false}", "scale_attn_weights"},
+        {"{" GPT2 ",\"scale_attn_by_inverse_layer_idx\":true}", "scale_attn_by_inverse_layer_idx"},
+        {"{" GPT2 ",\"add_cross_attention\":true}", "add_cross_attention"},
+        {"{" LLAMA ",\"hidden_act\":\"gelu\"}", "hidden_act"},
+        {"{" LLAMA ",\"attention_bias\":true}", "attention_bias"},
+        {"{" LLAMA ",\"mlp_bias\":true}", "mlp_bias"},
+        {"{" LLAMA ",\"head_dim\":8}", "head_dim"},
+        {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0}}", "rope_type"},
+        {"{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.0}}", "linear"},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(refused); i++) {
+        by_error error = {0};
+        by_status status = read_json(refused[i][0], &error);
+        check_error(status, BY_EFORMAT, &error, refused[i][1]);
+    }
+}
+
+static void test_unknown_kind(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_model model;
+    char kind[] = "lama";
+    by_model_config config = {.kind = kind};
+    by_model_request request = {.batch = 1, .time = 1};
+    by_graph *graph = open_graph();
+    by_status status = by_model_build(&model, graph, &config, &request, &error);
+    check_error(status, BY_ECONFIG, &error, "nearest: llama");
+    by_graph_close(&graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parameter_counts),       cmocka_unit_test(test_flops),
+        cmocka_unit_test(test_initial_values),         cmocka_unit_test(test_config_json_round_trip),
+        cmocka_unit_test(test_config_json_accepts),    cmocka_unit_test(test_config_json_refuses),
+        cmocka_unit_test(test_unknown_kind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
