@@ -1,0 +1,106 @@
+#!/bin/sh
+# A room includes only rooms below it, in src/ and through the public headers, and file names are unique.
+#
+# Each line of `rooms`: a room, then the rooms that it may include. `headers` says whose the public headers
+# are. The command line stands on public headers and its own alone.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+
+below_train="base config graph ops passes device exec nn optim data checkpoint track"
+rooms="base:
+config: base
+graph: base
+ops: base graph
+passes: base graph ops
+device: base
+exec: base graph ops passes device
+nn: base config graph ops passes device exec
+optim: base config graph ops passes device exec nn
+data: base config
+checkpoint: base
+track: base
+train: $below_train
+infer: $below_train
+plan: $below_train
+serve: $below_train train infer plan"
+
+headers="status=base dtype=base op=base config=config graph=graph ops=ops passes=passes program=exec
+model=nn optimizer=optim data=data pack=data tokenizer=data checkpoint=checkpoint track=track train=train
+infer=infer machine=plan"
+
+problems=0
+complain() {
+    echo "$1"
+    problems=$((problems + 1))
+}
+
+room_of_header() {
+    for pair in $headers; do
+        [ "${pair%=*}" = "$1" ] && { echo "${pair#*=}"; return; }
+    done
+}
+
+# may ROOM OTHER: true when ROOM may include OTHER.
+may() {
+    [ "$1" = "$2" ] && return 0
+    for other in $(echo "$rooms" | sed -n "s/^$1: *//p"); do
+        [ "$other" = "$2" ] && return 0
+    done
+    return 1
+}
+
+# check_file FILE ROOM: every quoted include of a file that belongs to a room.
+check_file() {
+    for include in $(sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"\([^"]*\)".*/\1/p' "$1"); do
+        case $include in
+        banyan/banyan.h) other=umbrella ;;
+        banyan/*)
+            other=$(room_of_header "$(basename "$include" .h)")
+            [ -n "$other" ] || complain "$1: $include belongs to no room that this test knows"
+            ;;
+        */*) other=${include%%/*} ;;
+        *) other=nothing ;;
+        esac
+        may "$2" "$other" || complain "$1: $2 may not include \"$include\" ($other)"
+    done
+}
+
+for folder in src/*/; do
+    room=$(basename "$folder")
+    [ "$room" = cli ] && continue
+    echo "$rooms" | grep -q "^$room:" || complain "$folder: a room that this test does not know"
+    for file in $(find "$folder" -name '*.[ch]' -o -name '*.inc'); do
+        check_file "$file" "$room"
+    done
+done
+
+for file in include/banyan/*.h; do
+    name=$(basename "$file" .h)
+    [ "$name" = banyan ] && continue
+    room=$(room_of_header "$name")
+    if [ -n "$room" ]; then
+        check_file "$file" "$room"
+    else
+        complain "$file belongs to no room that this test knows"
+    fi
+done
+
+for file in src/cli/*.[ch] examples/*.c; do
+    [ -e "$file" ] || continue
+    for include in $(sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"\([^"]*\)".*/\1/p' "$file"); do
+        case $include in
+        banyan/*) [ -e "include/$include" ] || complain "$file: there is no $include" ;;
+        *) [ -e "$(dirname "$file")/$include" ] ||
+            complain "$file: \"$include\" is neither public nor its own" ;;
+        esac
+    done
+done
+
+# A header of include/banyan may share its name with the room's own (graph.h); nothing else may.
+for name in $(find src tests bench examples -type f \( -name '*.[ch]' -o -name '*.py' -o -name '*.sh' \) \
+    2>/dev/null | grep -v '/\.venv/' | sed 's|.*/||' | sort | uniq -d); do
+    complain "two files are named $name: $(find src tests bench examples -name "$name" 2>/dev/null | tr '\n' ' ')"
+done
+
+[ "$problems" -eq 0 ] || { echo "$problems problems"; exit 1; }
+echo "every include points downwards"
