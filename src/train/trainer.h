@@ -1,4 +1,4 @@
-/* The inside of by_trainer, shared by trainer.c (plan, steps) and weights.c (initial values, loading,
+/* The inside of by_trainer, shared by trainer.c (plan, steps) and trainer_weights.c (initial values, loading,
  * views). */
 #ifndef BY_TRAIN_TRAINER_H
 #define BY_TRAIN_TRAINER_H
