@@ -236,7 +236,7 @@ static void check_epilogues(by__gemm_options o)
 static void test_odd_shapes_in_every_layout(void **state)
 {
     (void)state;
-    static const int64_t shapes[][3] = {{1, 1, 1},    {1, 7, 5},    {3, 1, 33},  {2, 70, 17},
+    static const int64_t shapes[][3] = {{1, 1, 1},    {1, 7, 5},    {3, 1, 33},  {2, 70, 17}, {4, 3, 9},
                                         {15, 33, 31}, {33, 65, 70}, {17, 5, 129}};
     for (size_t s = 0; s < BY_ARRAY_LENGTH(shapes); s++) {
         for (int layout = 0; layout < 4; layout++) {
@@ -264,7 +264,8 @@ static void test_odd_shapes_in_every_layout(void **state)
 static void test_many_tiles(void **state)
 {
     (void)state;
-    static const int64_t shapes[][3] = {{300, 290, 70}, {150, 70, 1300}, {35, 40, 9001}};
+    static const int64_t shapes[][3] = {
+        {300, 290, 70}, {150, 70, 1300}, {35, 40, 9001}, {2, 600, 900}, {1, 300, 2600}, {4, 700, 300}};
     for (size_t s = 0; s < BY_ARRAY_LENGTH(shapes); s++) {
         for (int types = 0; types < 4; types++) {
             by__gemm_options o = {
@@ -272,7 +273,7 @@ static void test_many_tiles(void **state)
                 .n = shapes[s][1],
                 .k = shapes[s][2],
                 .trans_a = s == 1,
-                .trans_b = s != 1,
+                .trans_b = s % 2 == 0,
                 .dtype = (types & 1) != 0 ? BY_BF16 : BY_F32,
                 .out = (types & 2) != 0 ? BY_BF16 : BY_F32,
             };

@@ -3,12 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const by__panel by__panel_f32_baseline, by__panel_bf16_baseline;
-#if defined(__x86_64__)
-extern const by__panel by__panel_f32_avx2, by__panel_bf16_avx2;
-extern const by__panel by__panel_f32_avx512, by__panel_bf16_avx512;
-#endif
-
 bool by__panel_native(void)
 {
     const char *cap = getenv("BANYAN_ISA");

@@ -47,7 +47,29 @@ typedef struct by__panel {
      * add may be y, and y may be sums. */
     void (*store)(void *y, by_dtype dtype, int64_t ldy, const float *sums, int64_t lds, int64_t rows,
                   int64_t columns, const void *bias, by_dtype bias_dtype, const void *add);
+    /* sums[m, n] = x[m, k] B for at most BY__GEMV_ROWS rows of f32, B as it lies: [k, n], or [n, k] when
+     * trans_b. */
+    void (*few_rows)(float *sums, int64_t lds, const float *x, int64_t ldx, int m, const void *b,
+                     by_dtype dtype, int64_t ldb, bool trans_b, int64_t n, int64_t k);
 } by__panel;
+
+#define BY__GEMV_ROWS 4
+
+/* What the panels of a level share, defined once a level in kernels/. */
+#define BY__DECLARE_SHARED(level)                                                                 \
+    void by__panel_store_##level(void *y, by_dtype dtype, int64_t ldy, const float *sums,         \
+                                 int64_t lds, int64_t rows, int64_t columns, const void *bias,    \
+                                 by_dtype bias_dtype, const void *add);                           \
+    void by__gemv_##level(float *sums, int64_t lds, const float *x, int64_t ldx, int m,           \
+                          const void *b, by_dtype dtype, int64_t ldb, bool trans_b, int64_t n,    \
+                          int64_t k);                                                             \
+    extern const by__panel by__panel_f32_##level;                                                 \
+    extern const by__panel by__panel_bf16_##level;
+BY__DECLARE_SHARED(baseline)
+#if defined(__x86_64__)
+BY__DECLARE_SHARED(avx2)
+BY__DECLARE_SHARED(avx512)
+#endif
 
 #if defined(__x86_64__) && defined(__linux__)
 /* Panels on AMX tiles; NULL where the processor or the system has none. */

@@ -1,5 +1,5 @@
-/* Panels of f32, of bf16 widened to f32, and of bf16 pairs for vdpbf16ps. The vector width, and
- * with it the shape of the register tile, follows the level. */
+/* Panels of f32, of bf16 widened to f32, and of bf16 pairs for vdpbf16ps. The vector width, and with it
+ * the shape of the register tile, follows the level. */
 #include <string.h>
 
 #include "base/half.h"
@@ -13,10 +13,6 @@
 
 /* The register tile: TILE_ROWS x 2 vectors of sums, two of B and one of A. */
 #define TILE_COLUMNS (2 * LANES)
-
-void BY__AT_LEVEL(by__panel_store)(void *y, by_dtype dtype, int64_t ldy, const float *sums,
-                                   int64_t lds, int64_t rows, int64_t columns, const void *bias,
-                                   by_dtype bias_dtype, const void *add);
 
 typedef float vector __attribute__((vector_size(LANES * 4), aligned(4)));
 
@@ -76,8 +72,7 @@ static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t 
                      size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate)            \
     {                                                                                              \
         for (int64_t j = 0; j < n; j += TILE_COLUMNS) {                                            \
-            const float *bj =                                                                      \
-                (const float *)((const char *)b + (size_t)(j / TILE_COLUMNS) * b_stride);          \
+            const float *bj = (const float *)((const char *)b + (size_t)(j / TILE_COLUMNS) * b_stride); \
             for (int64_t i = 0; i < m; i += TILE_ROWS) {                                           \
                 const float *ai =                                                                  \
                     (const float *)((const char *)a + (size_t)(i / TILE_ROWS) * a_stride);         \
@@ -87,10 +82,9 @@ static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t 
     }
 
 /* One row of `store`; the dtypes are constants, so that each combination is a vector loop. */
-static inline __attribute__((always_inline)) void store_row(void *y, by_dtype dtype,
-                                                            const float *sums, int64_t columns,
-                                                            const void *bias, by_dtype bias_dtype,
-                                                            const void *add)
+static inline __attribute__((always_inline)) void
+store_row(void *y, by_dtype dtype, const float *sums, int64_t columns, const void *bias,
+          by_dtype bias_dtype, const void *add)
 {
     for (int64_t j = 0; j < columns; j++) {
         float sum = sums[j];
@@ -110,10 +104,9 @@ static inline __attribute__((always_inline)) void store_row(void *y, by_dtype dt
     }
 }
 
-static inline __attribute__((always_inline)) void store_dtype(void *y, by_dtype dtype,
-                                                              const float *sums, int64_t columns,
-                                                              const void *bias, by_dtype bias_dtype,
-                                                              const void *add)
+static inline __attribute__((always_inline)) void
+store_dtype(void *y, by_dtype dtype, const float *sums, int64_t columns, const void *bias,
+            by_dtype bias_dtype, const void *add)
 {
     if (bias != NULL && bias_dtype == BY_F32) {
         if (add != NULL) {
@@ -166,19 +159,13 @@ static void pack_b_f32(void *out, const void *b, int64_t column_stride, int64_t 
     pack(out, b, SOURCE_F32, column_stride, k_stride, columns, k, k, TILE_COLUMNS);
 }
 
-const by__panel BY__AT_LEVEL(by__panel_f32) = {BY__KERNEL_NAME("panel f32"),
-                                               TILE_ROWS,
-                                               TILE_COLUMNS,
-                                               1,
-                                               1,
-                                               pack_a_f32,
-                                               pack_b_f32,
-                                               multiply_f32,
-                                               BY__AT_LEVEL(by__panel_store)};
+const by__panel BY__AT_LEVEL(by__panel_f32) = {
+    BY__KERNEL_NAME("panel f32"), TILE_ROWS, TILE_COLUMNS, 1, 1, pack_a_f32, pack_b_f32,
+    multiply_f32, BY__AT_LEVEL(by__panel_store), BY__AT_LEVEL(by__gemv)};
 
 #if defined(__AVX512BF16__)
 
-#define MULTIPLY_ADD_BF16(sum, x, y)                                                               \
+#define MULTIPLY_ADD_BF16(sum, x, y) \
     ((vector)_mm512_dpbf16_ps((__m512)(sum), (__m512bh)(x), (__m512bh)(y)))
 DEFINE_TILE(tile_bf16, MULTIPLY_ADD_BF16)
 DEFINE_MULTIPLY(multiply_bf16, tile_bf16, 2)
@@ -195,15 +182,9 @@ static void pack_b_bf16(void *out, const void *b, int64_t column_stride, int64_t
     pack(out, b, SOURCE_PAIR, column_stride, k_stride, columns, k, (k + 1) / 2, TILE_COLUMNS);
 }
 
-const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16"),
-                                                TILE_ROWS,
-                                                TILE_COLUMNS,
-                                                2,
-                                                2,
-                                                pack_a_bf16,
-                                                pack_b_bf16,
-                                                multiply_bf16,
-                                                BY__AT_LEVEL(by__panel_store)};
+const by__panel BY__AT_LEVEL(by__panel_bf16) = {
+    BY__KERNEL_NAME("panel bf16"), TILE_ROWS, TILE_COLUMNS, 2, 2, pack_a_bf16, pack_b_bf16,
+    multiply_bf16, BY__AT_LEVEL(by__panel_store), BY__AT_LEVEL(by__gemv)};
 
 #else
 
@@ -219,14 +200,8 @@ static void pack_b_wide(void *out, const void *b, int64_t column_stride, int64_t
     pack(out, b, SOURCE_WIDE, column_stride, k_stride, columns, k, k, TILE_COLUMNS);
 }
 
-const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16 as f32"),
-                                                TILE_ROWS,
-                                                TILE_COLUMNS,
-                                                1,
-                                                1,
-                                                pack_a_wide,
-                                                pack_b_wide,
-                                                multiply_f32,
-                                                BY__AT_LEVEL(by__panel_store)};
+const by__panel BY__AT_LEVEL(by__panel_bf16) = {
+    BY__KERNEL_NAME("panel bf16 as f32"), TILE_ROWS, TILE_COLUMNS, 1, 1, pack_a_wide, pack_b_wide,
+    multiply_f32, BY__AT_LEVEL(by__panel_store), BY__AT_LEVEL(by__gemv)};
 
 #endif
