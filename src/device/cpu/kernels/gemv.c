@@ -1,5 +1,5 @@
-/* Products with at most four rows (a decoder's): every element of B is read once, as it lies, and used
- * for all rows. Sums are f32 and their order depends on the shape alone. */
+/* Products with at most four rows (a decoder's): every element of B is read once, as it lies, and
+ * used for all rows. Sums are f32 and their order depends on the shape alone. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 #include "device/cpu/panel.h"
@@ -7,9 +7,12 @@
 /* Rows of B that are read side by side. */
 enum { DOT_ROWS = 4, ADD_ROWS = 8 };
 
+/* How far ahead of use a row of B [k, n] is fetched. */
+#define PREFETCH_BYTES 512
+
 static inline __attribute__((always_inline)) void
 dot_step(by__vf sums[DOT_ROWS][BY__GEMV_ROWS], const float *x, int64_t ldx, int m,
-         const char *const b[DOT_ROWS], by_dtype dtype, int64_t k, int n)
+         const char *const b[DOT_ROWS], by_dtype dtype, int64_t ahead, int64_t k, int n)
 {
     by__vf xs[BY__GEMV_ROWS];
 #pragma GCC unroll 4
@@ -19,6 +22,8 @@ dot_step(by__vf sums[DOT_ROWS][BY__GEMV_ROWS], const float *x, int64_t ldx, int 
 #pragma GCC unroll 4
     for (int r = 0; r < DOT_ROWS; r++) {
         by__vf row = by__load_n(b[r], k, dtype, n);
+        /* The rows that come after these four: each is too short for the hardware to catch on. */
+        __builtin_prefetch(b[r] + k * (dtype == BY_F32 ? 4 : 2) + ahead);
 #pragma GCC unroll 4
         for (int i = 0; i < m; i++) {
             sums[r][i] += xs[i] * row;
@@ -27,9 +32,10 @@ dot_step(by__vf sums[DOT_ROWS][BY__GEMV_ROWS], const float *x, int64_t ldx, int 
 }
 
 /* sums[i, j] = x_i . b_j for columns j of C, which are rows of B. m and dtype are constants. */
-static inline __attribute__((always_inline)) void
-dot_rows(float *sums, int64_t lds, const float *x, int64_t ldx, int m, const void *b,
-         by_dtype dtype, int64_t ldb, int64_t n, int64_t k)
+static inline __attribute__((always_inline)) void dot_rows(float *sums, int64_t lds, const float *x,
+                                                           int64_t ldx, int m, const void *b,
+                                                           by_dtype dtype, int64_t ldb, int64_t n,
+                                                           int64_t k)
 {
     int64_t row_bytes = ldb * (dtype == BY_F32 ? 4 : 2);
     for (int64_t j = 0; j < n; j += DOT_ROWS) {
@@ -45,7 +51,7 @@ dot_rows(float *sums, int64_t lds, const float *x, int64_t ldx, int m, const voi
                 total[r][i] = by__zero();
             }
         }
-#define STEP(at, count) dot_step(total, x, ldx, m, rows, dtype, (at), (count))
+#define STEP(at, count) dot_step(total, x, ldx, m, rows, dtype, DOT_ROWS *row_bytes, (at), (count))
         BY__STEPS(0, k, STEP);
 #undef STEP
         for (int r = 0; r < DOT_ROWS && j + r < n; r++) {
@@ -56,9 +62,10 @@ dot_rows(float *sums, int64_t lds, const float *x, int64_t ldx, int m, const voi
     }
 }
 
-static inline __attribute__((always_inline)) void
-add_step(float *sums, int64_t lds, const float *x, int64_t ldx, int m, const char *b,
-         by_dtype dtype, int64_t row_bytes, int rows, bool first, int64_t j, int n)
+static inline __attribute__((always_inline)) void add_step(float *sums, int64_t lds, const float *x,
+                                                           int64_t ldx, int m, const char *b,
+                                                           by_dtype dtype, int64_t row_bytes,
+                                                           int rows, bool first, int64_t j, int n)
 {
     by__vf total[BY__GEMV_ROWS];
 #pragma GCC unroll 4
@@ -68,6 +75,7 @@ add_step(float *sums, int64_t lds, const float *x, int64_t ldx, int m, const cha
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
         by__vf row = by__load_n(b + r * row_bytes, j, dtype, n);
+        __builtin_prefetch(b + r * row_bytes + j * (dtype == BY_F32 ? 4 : 2) + PREFETCH_BYTES);
 #pragma GCC unroll 4
         for (int i = 0; i < m; i++) {
             total[i] += x[i * ldx + r] * row;
@@ -80,42 +88,43 @@ add_step(float *sums, int64_t lds, const float *x, int64_t ldx, int m, const cha
 }
 
 /* sums[i, :] = sum over k of x_i[k] b[k, :]. m and dtype are constants. */
-static inline __attribute__((always_inline)) void
-add_rows(float *sums, int64_t lds, const float *x, int64_t ldx, int m, const void *b,
-         by_dtype dtype, int64_t ldb, int64_t n, int64_t k)
+static inline __attribute__((always_inline)) void add_rows(float *sums, int64_t lds, const float *x,
+                                                           int64_t ldx, int m, const void *b,
+                                                           by_dtype dtype, int64_t ldb, int64_t n,
+                                                           int64_t k)
 {
     int64_t row_bytes = ldb * (dtype == BY_F32 ? 4 : 2);
     int64_t at = 0;
     for (; at + ADD_ROWS <= k; at += ADD_ROWS) {
         const char *rows = (const char *)b + at * row_bytes;
-#define STEP(j, count) \
+#define STEP(j, count)                                                                             \
     add_step(sums, lds, x + at, ldx, m, rows, dtype, row_bytes, ADD_ROWS, at == 0, (j), (count))
         BY__STEPS(0, n, STEP);
 #undef STEP
     }
     for (; at < k; at++) {
         const char *rows = (const char *)b + at * row_bytes;
-#define STEP(j, count) \
+#define STEP(j, count)                                                                             \
     add_step(sums, lds, x + at, ldx, m, rows, dtype, row_bytes, 1, at == 0, (j), (count))
         BY__STEPS(0, n, STEP);
 #undef STEP
     }
 }
 
-#define FOR_ROWS(function, dtype)                                        \
-    switch (m) {                                                         \
-    case 1:                                                              \
-        function(sums, lds, x, ldx, 1, b, dtype, ldb, n, k);             \
-        break;                                                           \
-    case 2:                                                              \
-        function(sums, lds, x, ldx, 2, b, dtype, ldb, n, k);             \
-        break;                                                           \
-    case 3:                                                              \
-        function(sums, lds, x, ldx, 3, b, dtype, ldb, n, k);             \
-        break;                                                           \
-    default:                                                             \
-        function(sums, lds, x, ldx, 4, b, dtype, ldb, n, k);             \
-        break;                                                           \
+#define FOR_ROWS(function, dtype)                                                                  \
+    switch (m) {                                                                                   \
+    case 1:                                                                                        \
+        function(sums, lds, x, ldx, 1, b, dtype, ldb, n, k);                                       \
+        break;                                                                                     \
+    case 2:                                                                                        \
+        function(sums, lds, x, ldx, 2, b, dtype, ldb, n, k);                                       \
+        break;                                                                                     \
+    case 3:                                                                                        \
+        function(sums, lds, x, ldx, 3, b, dtype, ldb, n, k);                                       \
+        break;                                                                                     \
+    default:                                                                                       \
+        function(sums, lds, x, ldx, 4, b, dtype, ldb, n, k);                                       \
+        break;                                                                                     \
     }
 
 void BY__AT_LEVEL(by__gemv)(float *sums, int64_t lds, const float *x, int64_t ldx, int m,
