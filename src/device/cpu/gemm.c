@@ -1,12 +1,13 @@
 /* The loops around the panels.
  *
- * C is cut into super-blocks whose operands, packed once by all threads together, fit the shared cache
- * (and bound the scratch memory), and each of those into tiles. A tile is computed whole by one thread:
- * its operands are cut along k so that they fit the thread's own cache, and its sums are added up in
- * f32 in the order of k. Every cut is a function of the shape and the panel alone, so the bits do not
- * depend on the number of threads or on which thread took which tile.
+ * C is cut into super-blocks whose operands, packed once by all threads together, fit the shared
+ * cache (and bound the scratch memory), and each of those into tiles. A tile is computed whole by
+ * one thread: its operands are cut along k so that they fit the thread's own cache, and its sums
+ * are added up in f32 in the order of k. Every cut is a function of the shape and the panel alone,
+ * so the bits do not depend on the number of threads or on which thread took which tile.
  *
- * Measured with both cores of an AMX Xeon, in GF/s (oneDNN 2.6.3 in brackets): see docs/performance.md.
+ * Measured with both cores of an AMX Xeon, in GF/s (oneDNN 2.6.3 in brackets): see
+ * docs/performance.md.
  */
 #include "device/cpu/gemm.h"
 
@@ -22,19 +23,17 @@
 #define PACKED_A_BYTES (12 << 20)
 #define PACKED_B_BYTES (8 << 20)
 #define PACKED_STEPS   4096
-/* A tile: at most this many rows, columns, and steps of k at a time. 112 x 512 and 512 x 256 steps take
- * 0.75 MiB of a core's cache. */
-#define TILE_ROWS      128
-#define TILE_COLUMNS   256
-#define TILE_STEPS     512
+/* A tile: at most this many rows, and steps of k at a time (so that a panel of B takes 32 KiB). */
+#define TILE_ROWS  128
+#define TILE_STEPS 256
 /* Fewer tiles than this leave threads idle: tiles get smaller. */
-#define ENOUGH_TILES   32
-/* With few rows, B is handed out in pieces of this many bytes; [k, n] in no more than GEMV_PIECES, as
- * each has sums of its own. */
-#define GEMV_PIECE     (128 << 10)
-#define GEMV_PIECES    16
+#define ENOUGH_TILES 32
+/* With few rows, B is handed out in pieces of this many bytes; [k, n] in no more than GEMV_PIECES,
+ * as each has sums of its own. */
+#define GEMV_PIECE  (128 << 10)
+#define GEMV_PIECES 16
 /* Packing is handed out in pieces of about this many bytes. */
-#define PACK_PIECE     (64 << 10)
+#define PACK_PIECE (64 << 10)
 
 struct by__gemm {
     by__gemm_options options;
@@ -67,7 +66,7 @@ static void choose_cuts(by__gemm *g)
     g->super_m = cut(o->m, PACKED_A_BYTES / row_bytes, p->mr);
     g->super_n = cut(o->n, PACKED_B_BYTES / row_bytes, p->nr);
     g->tile_m = cut(by__min_i64(g->super_m, o->m), TILE_ROWS, p->mr);
-    g->tile_n = cut(by__min_i64(g->super_n, o->n), TILE_COLUMNS, p->nr);
+    g->tile_n = cut(by__min_i64(g->super_n, o->n), p->tile_columns, p->nr);
     g->tile_k = cut(g->super_k, (int64_t)TILE_STEPS * p->step, p->k_unit);
     while (by__ceil_div(o->m, g->tile_m) * by__ceil_div(o->n, g->tile_n) < ENOUGH_TILES) {
         if (g->tile_n > 2 * p->nr) {
@@ -100,14 +99,15 @@ static by_status plan_memory(by__gemm *g, by_error *error)
     g->b_offset = by__round_up(a, 4096);
     g->sums_offset = g->b_offset + by__round_up(b, 4096);
     if (!fits || !by__size_add(g->sums_offset, sums, &g->work)) {
-        return by_error_set(error, BY_EMEMORY, "a matrix product [%lld, %lld] does not fit in memory",
-                            (long long)o->m, (long long)o->n);
+        return by_error_set(error, BY_EMEMORY,
+                            "a matrix product [%lld, %lld] does not fit in memory", (long long)o->m,
+                            (long long)o->n);
     }
     return BY_OK;
 }
 
-/* Up to four rows: B is not packed, because it is used once. Pieces of B [n, k] are columns of C. Pieces
- * of B [k, n] are steps of k, whose sums are added up in order. */
+/* Up to four rows: B is not packed, because it is used once. Pieces of B [n, k] are columns of C.
+ * Pieces of B [k, n] are steps of k, whose sums are added up in order. */
 static void plan_few_rows(by__gemm *g)
 {
     const by__gemm_options *o = &g->options;
@@ -122,8 +122,7 @@ static void plan_few_rows(by__gemm *g)
     g->tile_bytes = partial;
     g->a_offset = 0; /* A as f32 */
     g->sums_offset = by__round_up((size_t)(o->m * o->k) * sizeof(float), BY_CACHE_LINE);
-    g->work = g->sums_offset +
-              partial * (size_t)(o->trans_b ? 1 : by__ceil_div(lines, g->piece));
+    g->work = g->sums_offset + partial * (size_t)(o->trans_b ? 1 : by__ceil_div(lines, g->piece));
 }
 
 by_status by__gemm_open(by__gemm **out, const by__gemm_options *options, by_error *error)
@@ -259,16 +258,15 @@ static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t j
     if (!g->direct && s->k0 + s->k == o->k) {
         size_t size = by_dtype_size(o->out);
         size_t at = (size_t)(row * o->ldc + column) * size;
-        const char *bias = o->bias ? (const char *)x->bias +
-                                         (size_t)column * by_dtype_size(o->bias_dtype)
-                                   : NULL;
+        const char *bias =
+            o->bias ? (const char *)x->bias + (size_t)column * by_dtype_size(o->bias_dtype) : NULL;
         const char *add = o->add ? (const char *)x->add + at : NULL;
         p->store((char *)x->c + at, o->out, o->ldc, sums, lds, m, n, bias, o->bias_dtype, add);
     }
 }
 
-/* Every thread of the team walks the same blocks; a barrier stands before a packed operand is read and
- * before it is overwritten. */
+/* Every thread of the team walks the same blocks; a barrier stands before a packed operand is read
+ * and before it is overwritten. */
 static void compute(const by__gemm *g, const by__gemm_operands *operands)
 {
     const by__gemm_options *o = &g->options;
@@ -293,7 +291,8 @@ static void compute(const by__gemm *g, const by__gemm_operands *operands)
 }
 
 /* Columns begin .. end of C from their sums. */
-static void finish_columns(const by__gemm *g, const by__gemm_operands *x, int64_t begin, int64_t end)
+static void finish_columns(const by__gemm *g, const by__gemm_operands *x, int64_t begin,
+                           int64_t end)
 {
     const by__gemm_options *o = &g->options;
     size_t size = by_dtype_size(o->out);

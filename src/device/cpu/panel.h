@@ -1,16 +1,16 @@
 /* panel: products of small blocks on packed operands, the inner loop of this device's own matrix
  * products and attention.
  *
- * An operand is packed into panels: `mr` rows of A (or `nr` columns of B) side by side for every step of
- * k, padded with anything beyond the rows and with zeros beyond k. So the inner loop reads both as
- * streams, whatever layout they had. After GotoBLAS (Goto and van de Geijn, "Anatomy of
+ * An operand is packed into panels: `mr` rows of A (or `nr` columns of B) side by side for every
+ * step of k, padded with anything beyond the rows and with zeros beyond k. So the inner loop reads
+ * both as streams, whatever layout they had. After GotoBLAS (Goto and van de Geijn, "Anatomy of
  * high-performance matrix multiplication", ACM TOMS 34(3), 2008) and BLIS.
  *
- * A step is 4 bytes: one f32, or two neighbouring bf16 where the processor multiplies those. Elsewhere
- * packing widens bf16 to f32. Results are always f32.
+ * A step is 4 bytes: one f32, or two neighbouring bf16 where the processor multiplies those.
+ * Elsewhere packing widens bf16 to f32. Results are always f32.
  *
- * A panel spans all of k; a product over a part of k starts inside the panels (by__panel_at), so that a
- * caller packs once and multiplies in pieces that fit the cache.
+ * A panel spans all of k; a product over a part of k starts inside the panels (by__panel_at), so
+ * that a caller packs once and multiplies in pieces that fit the cache.
  *
  * Never put here: threads, allocation, bias, anything that knows what the product is for.
  */
@@ -30,25 +30,29 @@
 
 typedef struct by__panel {
     const char *name;
-    int mr;     /* rows of a panel of A */
-    int nr;     /* columns of a panel of B */
-    int k_unit; /* k is padded to a multiple of this; offsets in k are multiples of it */
-    int step;   /* elements of k in 4 bytes: 1 or 2 */
+    int mr;           /* rows of a panel of A */
+    int nr;           /* columns of a panel of B */
+    int k_unit;       /* k is padded to a multiple of this; offsets in k are multiples of it */
+    int step;         /* elements of k in 4 bytes: 1 or 2 */
+    int tile_columns; /* of C for which a core's cache holds B; the cores with AMX have larger ones
+                       */
     /* Packs `rows` rows (columns of B) of `k` elements; element (i, j) is at i * row_stride +
      * j * k_stride, and one of the two strides is 1. */
     void (*pack_a)(void *out, const void *a, int64_t row_stride, int64_t k_stride, int64_t rows,
                    int64_t k);
     void (*pack_b)(void *out, const void *b, int64_t column_stride, int64_t k_stride,
                    int64_t columns, int64_t k);
-    /* C[m, n] = or += A B over k (a multiple of k_unit). The strides are the bytes of a whole panel. */
+    /* C[m, n] = or += A B over k (a multiple of k_unit). The strides are the bytes of a whole
+     * panel. */
     void (*multiply)(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b,
                      size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate);
-    /* y[rows, columns] = sums (+ bias) (+ add), rounded to dtype. y and add have leading dimension ldy;
-     * add may be y, and y may be sums. */
-    void (*store)(void *y, by_dtype dtype, int64_t ldy, const float *sums, int64_t lds, int64_t rows,
-                  int64_t columns, const void *bias, by_dtype bias_dtype, const void *add);
-    /* sums[m, n] = x[m, k] B for at most BY__GEMV_ROWS rows of f32, B as it lies: [k, n], or [n, k] when
-     * trans_b. */
+    /* y[rows, columns] = sums (+ bias) (+ add), rounded to dtype. y and add have leading dimension
+     * ldy; add may be y, and y may be sums. */
+    void (*store)(void *y, by_dtype dtype, int64_t ldy, const float *sums, int64_t lds,
+                  int64_t rows, int64_t columns, const void *bias, by_dtype bias_dtype,
+                  const void *add);
+    /* sums[m, n] = x[m, k] B for at most BY__GEMV_ROWS rows of f32, B as it lies: [k, n], or [n, k]
+     * when trans_b. */
     void (*few_rows)(float *sums, int64_t lds, const float *x, int64_t ldx, int m, const void *b,
                      by_dtype dtype, int64_t ldb, bool trans_b, int64_t n, int64_t k);
 } by__panel;
@@ -56,14 +60,14 @@ typedef struct by__panel {
 #define BY__GEMV_ROWS 4
 
 /* What the panels of a level share, defined once a level in kernels/. */
-#define BY__DECLARE_SHARED(level)                                                                 \
-    void by__panel_store_##level(void *y, by_dtype dtype, int64_t ldy, const float *sums,         \
-                                 int64_t lds, int64_t rows, int64_t columns, const void *bias,    \
-                                 by_dtype bias_dtype, const void *add);                           \
-    void by__gemv_##level(float *sums, int64_t lds, const float *x, int64_t ldx, int m,           \
-                          const void *b, by_dtype dtype, int64_t ldb, bool trans_b, int64_t n,    \
-                          int64_t k);                                                             \
-    extern const by__panel by__panel_f32_##level;                                                 \
+#define BY__DECLARE_SHARED(level)                                                                  \
+    void by__panel_store_##level(void *y, by_dtype dtype, int64_t ldy, const float *sums,          \
+                                 int64_t lds, int64_t rows, int64_t columns, const void *bias,     \
+                                 by_dtype bias_dtype, const void *add);                            \
+    void by__gemv_##level(float *sums, int64_t lds, const float *x, int64_t ldx, int m,            \
+                          const void *b, by_dtype dtype, int64_t ldb, bool trans_b, int64_t n,     \
+                          int64_t k);                                                              \
+    extern const by__panel by__panel_f32_##level;                                                  \
     extern const by__panel by__panel_bf16_##level;
 BY__DECLARE_SHARED(baseline)
 #if defined(__x86_64__)
@@ -75,8 +79,8 @@ BY__DECLARE_SHARED(avx512)
 /* Panels on AMX tiles; NULL where the processor or the system has none. */
 const by__panel *by__panel_amx(void);
 #endif
-/* Panels for operands of `dtype` (f32 or bf16) at a level. With `native`, what the machine has beyond
- * the level (AMX tiles) is used too. */
+/* Panels for operands of `dtype` (f32 or bf16) at a level. With `native`, what the machine has
+ * beyond the level (AMX tiles) is used too. */
 const by__panel *by__panel_for(by__isa isa, bool native, by_dtype dtype);
 /* BANYAN_ISA leaves the level open, so that instructions beyond `avx512` may be used. */
 bool by__panel_native(void);

@@ -33,11 +33,12 @@ static void *area(const job *j, size_t offset)
     return j->scratch + offset;
 }
 
-/* Scores of one row against keys that it may see become weights relative to the row's highest score so
- * far; returns the factor that brings what was summed before to the same footing. */
-static inline __attribute__((always_inline)) float
-weigh_row(const float *scores, void *weights, by_dtype dtype, int64_t seen, int64_t padded,
-          float scale, float *high, float *total)
+/* Scores of one row against keys that it may see become weights relative to the row's highest score
+ * so far; returns the factor that brings what was summed before to the same footing. */
+static inline __attribute__((always_inline)) float weigh_row(const float *scores, void *weights,
+                                                             by_dtype dtype, int64_t seen,
+                                                             int64_t padded, float scale,
+                                                             float *high, float *total)
 {
     by__vf top = by__splat(-INFINITY);
     int64_t i = 0;
@@ -72,8 +73,8 @@ weigh_row(const float *scores, void *weights, by_dtype dtype, int64_t seen, int6
     return factor;
 }
 
-static inline __attribute__((always_inline)) void
-weigh(const job *j, int64_t key, int64_t keys, by_dtype dtype)
+static inline __attribute__((always_inline)) void weigh(const job *j, int64_t key, int64_t keys,
+                                                        by_dtype dtype)
 {
     const plan *p = j->p;
     const float *scores = area(j, p->scores);
@@ -161,8 +162,8 @@ static void run_task(const by__call *call, const head_view in[3], int64_t task, 
     int64_t k_stride = in[1].stride;
     int64_t v_stride = in[2].stride;
     if (p->cached) {
-        size_t cache = (size_t)((b * s->kv_heads + kv) * p->slots * s->width) *
-                       by_dtype_size(s->dtype);
+        size_t cache =
+            (size_t)((b * s->kv_heads + kv) * p->slots * s->width) * by_dtype_size(s->dtype);
         keys = (const char *)call->in[call->input_count - 3].data + cache;
         values = (const char *)call->in[call->input_count - 2].data + cache;
         k_stride = v_stride = s->width;
@@ -181,8 +182,9 @@ static void run_task(const by__call *call, const head_view in[3], int64_t task, 
         for (int64_t t = begin; t < end; t += s->query_block) {
             j.queries = by__min_i64(s->query_block, end - t);
             j.first = position + t;
-            float *lse = p->cached ? NULL
-                                   : (float *)call->out[1].data + (b * s->heads + head) * s->length + t;
+            float *lse = p->cached
+                             ? NULL
+                             : (float *)call->out[1].data + (b * s->heads + head) * s->length + t;
             attend(&j, head_at(&in[0], s, b, t, head), in[0].stride, head_at(&y, s, b, t, head),
                    y.stride, lse);
         }
@@ -191,7 +193,8 @@ static void run_task(const by__call *call, const head_view in[3], int64_t task, 
 
 static bool supports(const by__call *call)
 {
-    return by__tensor_is_act(&call->in[0]) && call->in[0].shape.rank == 3 && by__tensor_count(&call->in[0]) > 0;
+    return by__tensor_is_act(&call->in[0]) && call->in[0].shape.rank == 3 &&
+           by__tensor_count(&call->in[0]) > 0;
 }
 
 static by_status plan_attention(by__call *call, bool cached, int64_t slots, by_error *error)
@@ -256,8 +259,8 @@ static by_status run(const by__call *call)
     return BY_OK;
 }
 
-BY__KERNEL(attention) = {BY_OP_ATTENTION, BY__KERNEL_NAME("attention"), supports, prepare, release,
-                         run};
+BY__KERNEL(attention) = {
+    BY_OP_ATTENTION, BY__KERNEL_NAME("attention"), supports, prepare, release, run};
 
 static by_status prepare_cached(by__call *call, by_error *error)
 {
@@ -294,5 +297,9 @@ static by_status run_cached(const by__call *call)
     return BY_OK;
 }
 
-BY__KERNEL(cached_attention) = {BY_OP_CACHED_ATTENTION, BY__KERNEL_NAME("cached_attention"),
-                                supports,  prepare_cached, release, run_cached};
+BY__KERNEL(cached_attention) = {BY_OP_CACHED_ATTENTION,
+                                BY__KERNEL_NAME("cached_attention"),
+                                supports,
+                                prepare_cached,
+                                release,
+                                run_cached};

@@ -16,9 +16,9 @@ typedef struct plan {
     const by__panel *panel;
     attention_shape s;
     bool packed;
-    int64_t pieces; /* of the queries of a (sample, key head) */
-    int64_t piece;  /* queries in a piece, a multiple of query_block */
-    size_t scores_keys, scores_values, keys;    /* operands of all keys */
+    int64_t pieces;                          /* of the queries of a (sample, key head) */
+    int64_t piece;                           /* queries in a piece, a multiple of query_block */
+    size_t scores_keys, scores_values, keys; /* operands of all keys */
     size_t rows_q, rows_dy, columns_q, columns_dy; /* operands of a block of queries */
     size_t scores, dweights, weights, dscores, packed_block;
     size_t dq, delta;
@@ -72,11 +72,9 @@ static inline __attribute__((always_inline)) void weigh(const job *j, int64_t ke
     for (int64_t r = 0; r < j->queries; r++) {
         int64_t seen = by__min_i64(keys, j->first + r - key + 1);
         int64_t at = r * p->s.key_block;
-        weigh_row((const float *)area(j, p->scores) + at,
-                  (const float *)area(j, p->dweights) + at,
-                  (char *)area(j, p->weights) + at * size,
-                  (char *)area(j, p->dscores) + at * size, dtype, seen < 0 ? 0 : seen, padded,
-                  p->s.scale, j->lse[r], delta[r]);
+        weigh_row((const float *)area(j, p->scores) + at, (const float *)area(j, p->dweights) + at,
+                  (char *)area(j, p->weights) + at * size, (char *)area(j, p->dscores) + at * size,
+                  dtype, seen < 0 ? 0 : seen, padded, p->s.scale, j->lse[r], delta[r]);
     }
 }
 
@@ -127,8 +125,8 @@ static inline __attribute__((always_inline)) void sum_rows(float *delta, const c
     int64_t row_bytes = stride * (dtype == BY_F32 ? 4 : 2);
     for (int64_t r = 0; r < rows; r++) {
         by__vf sum = by__zero();
-#define ADD_PRODUCT(i, n)                                     \
-    sum += by__load_n(y + r * row_bytes, (i), dtype, (n)) * \
+#define ADD_PRODUCT(i, n)                                                                          \
+    sum += by__load_n(y + r * row_bytes, (i), dtype, (n)) *                                        \
            by__load_n(dy + r * row_bytes, (i), dtype, (n))
         BY__STEPS(0, width, ADD_PRODUCT);
 #undef ADD_PRODUCT
@@ -218,8 +216,8 @@ static void add_pieces(const by__call *call, const operands *x, int64_t pair)
     const attention_shape *s = &p->s;
     int64_t count = s->length * s->width;
     for (int which = 0; which < 2; which++) {
-        char *first = (char *)call->work + p->sums +
-                      (size_t)(2 * pair * p->pieces + which) * p->sum_bytes;
+        char *first =
+            (char *)call->work + p->sums + (size_t)(2 * pair * p->pieces + which) * p->sum_bytes;
         float *sum = (float *)first;
         for (int64_t piece = 1; piece < p->pieces; piece++) {
             const float *part = (const float *)(first + 2 * (size_t)piece * p->sum_bytes);

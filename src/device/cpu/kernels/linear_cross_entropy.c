@@ -1,6 +1,6 @@
 /* LINEAR_CROSS_ENTROPY, _GRAD and _TRAIN. Rows go in chunks, so that logits exist for a chunk only:
- * logits = x w^T in f32; each row is then turned, in its place, into its gradient in x's dtype, and the
- * chunk adds to dx = dlogits w and dw = dlogits^T x. The chunk depends on the shapes alone. */
+ * logits = x w^T in f32; each row is then turned, in its place, into its gradient in x's dtype, and
+ * the chunk adds to dx = dlogits w and dw = dlogits^T x. The chunk depends on the shapes alone. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,8 +9,8 @@
 #include "device/cpu/kernels/simd.h"
 #include "device/cpu/panel.h"
 
-/* Logits of a chunk take at most this many bytes (or one row). Every chunk reads and writes all of dw,
- * so smaller is slower. */
+/* Logits of a chunk take at most this many bytes (or one row). Every chunk reads and writes all of
+ * dw, so smaller is slower. */
 #define CHUNK_BYTES (128 << 20)
 
 typedef enum mode { FORWARD, GRAD, TRAIN } mode;
@@ -21,7 +21,8 @@ typedef struct plan {
     int64_t chunk;  /* rows; the last chunk may have fewer */
     int64_t stride; /* f32 elements from one row of logits to the next */
     by_dtype dtype;
-    /* [1] are for the last chunk when it is shorter. dw[2] is the first chunk's: it does not add. */
+    /* [1] are for the last chunk when it is shorter. dw[2] is the first chunk's: it does not add.
+     */
     by__gemm *logits[2], *dx[2], *dw[3];
     size_t losses, gemm_work; /* offsets in the workspace; logits come first */
 } plan;
@@ -29,7 +30,7 @@ typedef struct plan {
 typedef struct operands {
     const void *x, *w;
     const int32_t *targets;
-    float *lse;  /* written by FORWARD, read by GRAD */
+    float *lse; /* written by FORWARD, read by GRAD */
     float dloss;
     float *loss;
     void *dx;
@@ -82,8 +83,8 @@ static float highest(const float *logits, int64_t n)
     return result;
 }
 
-/* Sum of exp(logit - base); with `keep` the exponentials replace the logits. Four sums in turn, as one
- * would wait for each addition. */
+/* Sum of exp(logit - base); with `keep` the exponentials replace the logits. Four sums in turn, as
+ * one would wait for each addition. */
 static inline __attribute__((always_inline)) float sum_exponentials(float *logits, int64_t n,
                                                                     float base, bool keep)
 {
@@ -112,15 +113,16 @@ static inline __attribute__((always_inline)) float sum_exponentials(float *logit
     return total;
 }
 
-/* Row of f32 -> the same row in dtype: each value times `factor`, or with `exponentiate` exp(value -
- * base) times factor. A narrower row begins where the wide one does, so it never overtakes the reading. */
+/* Row of f32 -> the same row in dtype: each value times `factor`, or with `exponentiate` exp(value
+ * - base) times factor. A narrower row begins where the wide one does, so it never overtakes the
+ * reading. */
 static inline __attribute__((always_inline)) void
 finish_row(float *row, int64_t n, bool exponentiate, float base, float factor, by_dtype dtype)
 {
-#define FINISH(i, count)                                                \
-    by__vf v = by__load_n(row, (i), BY_F32, (count));                   \
-    v = exponentiate ? by__exp(v - base) : v;                           \
-    by__store_n(row, (i), v * factor, dtype, (count))
+#define FINISH(i, count)                                                                           \
+    by__vf v = by__load_n(row, (i), BY_F32, (count));                                              \
+    v = exponentiate ? by__exp(v - base) : v;                                                      \
+    by__store_n(row, (i), v *factor, dtype, (count))
     BY__STEPS(0, n, FINISH);
 #undef FINISH
 }
@@ -185,10 +187,9 @@ static void run_chunk(const by__call *call, const operands *o, int64_t begin)
     if (p->mode == FORWARD) {
         return;
     }
-    by__gemm_run(p->dx[last], &(by__gemm_operands){.a = logits,
-                                                   .b = o->w,
-                                                   .c = (char *)o->dx + offset,
-                                                   .work = gemm_work});
+    by__gemm_run(p->dx[last],
+                 &(by__gemm_operands){
+                     .a = logits, .b = o->w, .c = (char *)o->dx + offset, .work = gemm_work});
     by__gemm_run(p->dw[begin == 0 ? 2 : last],
                  &(by__gemm_operands){.a = logits, .b = x, .c = o->dw, .work = gemm_work});
 }
@@ -309,7 +310,7 @@ static bool supports(const by__call *call)
            by__tensor_count(&call->in[0]) > 0 && by__tensor_count(&call->in[1]) > 0;
 }
 
-#define LOSS_KERNEL(op, name) \
+#define LOSS_KERNEL(op, name)                                                                      \
     BY__KERNEL(name) = {op, BY__KERNEL_NAME(#name), supports, prepare, release, run}
 
 LOSS_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY, linear_cross_entropy);

@@ -1,5 +1,5 @@
-/* Panels of f32, of bf16 widened to f32, and of bf16 pairs for vdpbf16ps. The vector width, and with it
- * the shape of the register tile, follows the level. */
+/* Panels of f32, of bf16 widened to f32, and of bf16 pairs for vdpbf16ps. The vector width, and
+ * with it the shape of the register tile, follows the level. */
 #include <string.h>
 
 #include "base/half.h"
@@ -27,18 +27,27 @@ static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t 
     }
 }
 
-/* One tile. `MULTIPLY_ADD(sum, a, b)` is the level's instruction on one step of k. */
+/* One tile. `MULTIPLY_ADD(sum, a, b)` is the level's instruction on one step of k. `next` is the
+ * panel of A that comes next; it, the tile of C and B some steps ahead are fetched early. */
 #define DEFINE_TILE(name, MULTIPLY_ADD)                                                            \
     static inline __attribute__((always_inline)) void name(                                        \
         float *c, int64_t ldc, const float *a, const float *b, int64_t steps, int64_t rows,        \
-        int64_t columns, bool accumulate)                                                          \
+        int64_t columns, bool accumulate, const float *next)                                       \
     {                                                                                              \
         vector sums[TILE_ROWS][2];                                                                 \
         _Pragma("GCC unroll 16") for (int i = 0; i < TILE_ROWS; i++)                               \
         {                                                                                          \
             sums[i][0] = sums[i][1] = (vector){0};                                                 \
         }                                                                                          \
+        _Pragma("GCC unroll 16") for (int i = 0; i < TILE_ROWS; i++)                               \
+        {                                                                                          \
+            __builtin_prefetch(c + i * ldc, 1);                                                    \
+            __builtin_prefetch(c + i * ldc + LANES, 1);                                            \
+        }                                                                                          \
         for (int64_t k = 0; k < steps; k++) {                                                      \
+            __builtin_prefetch(next + k * TILE_ROWS);                                              \
+            __builtin_prefetch(b + (k + 8) * TILE_COLUMNS);                                        \
+            __builtin_prefetch(b + (k + 8) * TILE_COLUMNS + LANES);                                \
             vector b0 = *(const vector *)(b + k * TILE_COLUMNS);                                   \
             vector b1 = *(const vector *)(b + k * TILE_COLUMNS + LANES);                           \
             _Pragma("GCC unroll 16") for (int i = 0; i < TILE_ROWS; i++)                           \
@@ -72,19 +81,22 @@ static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t 
                      size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate)            \
     {                                                                                              \
         for (int64_t j = 0; j < n; j += TILE_COLUMNS) {                                            \
-            const float *bj = (const float *)((const char *)b + (size_t)(j / TILE_COLUMNS) * b_stride); \
+            const float *bj =                                                                      \
+                (const float *)((const char *)b + (size_t)(j / TILE_COLUMNS) * b_stride);          \
             for (int64_t i = 0; i < m; i += TILE_ROWS) {                                           \
                 const float *ai =                                                                  \
                     (const float *)((const char *)a + (size_t)(i / TILE_ROWS) * a_stride);         \
-                tile(c + i * ldc + j, ldc, ai, bj, k / (STEP), m - i, n - j, accumulate);          \
+                tile(c + i * ldc + j, ldc, ai, bj, k / (STEP), m - i, n - j, accumulate,           \
+                     ai + a_stride / 4);                                                           \
             }                                                                                      \
         }                                                                                          \
     }
 
 /* One row of `store`; the dtypes are constants, so that each combination is a vector loop. */
-static inline __attribute__((always_inline)) void
-store_row(void *y, by_dtype dtype, const float *sums, int64_t columns, const void *bias,
-          by_dtype bias_dtype, const void *add)
+static inline __attribute__((always_inline)) void store_row(void *y, by_dtype dtype,
+                                                            const float *sums, int64_t columns,
+                                                            const void *bias, by_dtype bias_dtype,
+                                                            const void *add)
 {
     for (int64_t j = 0; j < columns; j++) {
         float sum = sums[j];
@@ -104,9 +116,10 @@ store_row(void *y, by_dtype dtype, const float *sums, int64_t columns, const voi
     }
 }
 
-static inline __attribute__((always_inline)) void
-store_dtype(void *y, by_dtype dtype, const float *sums, int64_t columns, const void *bias,
-            by_dtype bias_dtype, const void *add)
+static inline __attribute__((always_inline)) void store_dtype(void *y, by_dtype dtype,
+                                                              const float *sums, int64_t columns,
+                                                              const void *bias, by_dtype bias_dtype,
+                                                              const void *add)
 {
     if (bias != NULL && bias_dtype == BY_F32) {
         if (add != NULL) {
@@ -159,13 +172,21 @@ static void pack_b_f32(void *out, const void *b, int64_t column_stride, int64_t 
     pack(out, b, SOURCE_F32, column_stride, k_stride, columns, k, k, TILE_COLUMNS);
 }
 
-const by__panel BY__AT_LEVEL(by__panel_f32) = {
-    BY__KERNEL_NAME("panel f32"), TILE_ROWS, TILE_COLUMNS, 1, 1, pack_a_f32, pack_b_f32,
-    multiply_f32, BY__AT_LEVEL(by__panel_store), BY__AT_LEVEL(by__gemv)};
+const by__panel BY__AT_LEVEL(by__panel_f32) = {BY__KERNEL_NAME("panel f32"),
+                                               TILE_ROWS,
+                                               TILE_COLUMNS,
+                                               1,
+                                               1,
+                                               256,
+                                               pack_a_f32,
+                                               pack_b_f32,
+                                               multiply_f32,
+                                               BY__AT_LEVEL(by__panel_store),
+                                               BY__AT_LEVEL(by__gemv)};
 
 #if defined(__AVX512BF16__)
 
-#define MULTIPLY_ADD_BF16(sum, x, y) \
+#define MULTIPLY_ADD_BF16(sum, x, y)                                                               \
     ((vector)_mm512_dpbf16_ps((__m512)(sum), (__m512bh)(x), (__m512bh)(y)))
 DEFINE_TILE(tile_bf16, MULTIPLY_ADD_BF16)
 DEFINE_MULTIPLY(multiply_bf16, tile_bf16, 2)
@@ -182,9 +203,17 @@ static void pack_b_bf16(void *out, const void *b, int64_t column_stride, int64_t
     pack(out, b, SOURCE_PAIR, column_stride, k_stride, columns, k, (k + 1) / 2, TILE_COLUMNS);
 }
 
-const by__panel BY__AT_LEVEL(by__panel_bf16) = {
-    BY__KERNEL_NAME("panel bf16"), TILE_ROWS, TILE_COLUMNS, 2, 2, pack_a_bf16, pack_b_bf16,
-    multiply_bf16, BY__AT_LEVEL(by__panel_store), BY__AT_LEVEL(by__gemv)};
+const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16"),
+                                                TILE_ROWS,
+                                                TILE_COLUMNS,
+                                                2,
+                                                2,
+                                                256,
+                                                pack_a_bf16,
+                                                pack_b_bf16,
+                                                multiply_bf16,
+                                                BY__AT_LEVEL(by__panel_store),
+                                                BY__AT_LEVEL(by__gemv)};
 
 #else
 
@@ -200,8 +229,16 @@ static void pack_b_wide(void *out, const void *b, int64_t column_stride, int64_t
     pack(out, b, SOURCE_WIDE, column_stride, k_stride, columns, k, k, TILE_COLUMNS);
 }
 
-const by__panel BY__AT_LEVEL(by__panel_bf16) = {
-    BY__KERNEL_NAME("panel bf16 as f32"), TILE_ROWS, TILE_COLUMNS, 1, 1, pack_a_wide, pack_b_wide,
-    multiply_f32, BY__AT_LEVEL(by__panel_store), BY__AT_LEVEL(by__gemv)};
+const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16 as f32"),
+                                                TILE_ROWS,
+                                                TILE_COLUMNS,
+                                                1,
+                                                1,
+                                                256,
+                                                pack_a_wide,
+                                                pack_b_wide,
+                                                multiply_f32,
+                                                BY__AT_LEVEL(by__panel_store),
+                                                BY__AT_LEVEL(by__gemv)};
 
 #endif

@@ -1,6 +1,6 @@
-/* Panels of bf16 for AMX tiles: a register tile is 32 x 32, and one instruction multiplies 16 x 32 by
- * 32 x 16. B is packed as for vdpbf16ps. A is packed in tiles of [16 rows][32 elements of k], which is
- * how the instruction wants it. */
+/* Panels of bf16 for AMX tiles: a register tile is 32 x 32, and one instruction multiplies 16 x 32
+ * by 32 x 16. B is packed as for vdpbf16ps. A is packed in tiles of [16 rows][32 elements of k],
+ * which is how the instruction wants it. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/panel.h"
 
@@ -108,8 +108,7 @@ multiply(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b, s
             block(edge, BLOCK, ai, bj, steps, false);
             for (int64_t r = 0; r < rows; r++) {
                 for (int64_t q = 0; q < columns; q++) {
-                    ci[r * ldc + q] =
-                        (accumulate ? ci[r * ldc + q] : 0.0f) + edge[r * BLOCK + q];
+                    ci[r * ldc + q] = (accumulate ? ci[r * ldc + q] : 0.0f) + edge[r * BLOCK + q];
                 }
             }
         }
@@ -117,9 +116,17 @@ multiply(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b, s
     _tile_release();
 }
 
-static const by__panel panel = {
-    "panel bf16 amx", BLOCK, BLOCK, BLOCK, 2, pack_a, pack_b, multiply,
-    BY__AT_LEVEL(by__panel_store), BY__AT_LEVEL(by__gemv)};
+static const by__panel panel = {"panel bf16 amx",
+                                BLOCK,
+                                BLOCK,
+                                BLOCK,
+                                2,
+                                512,
+                                pack_a,
+                                pack_b,
+                                multiply,
+                                BY__AT_LEVEL(by__panel_store),
+                                BY__AT_LEVEL(by__gemv)};
 
 /* Linux gives the tiles only to processes that ask (ARCH_REQ_XCOMP_PERM of XTILEDATA). */
 const by__panel *by__panel_amx(void)
