@@ -267,32 +267,16 @@ static by_status prepare_cached(by__call *call, by_error *error)
     return plan_attention(call, true, call->in[call->input_count - 2].shape.dim[2], error);
 }
 
-/* Copies the new keys and values into their slots. */
-static void fill_caches(const by__call *call, const head_view in[3], int64_t position)
-{
-    const plan *p = call->state;
-    const attention_shape *s = &p->s;
-    size_t row = (size_t)s->width * by_dtype_size(s->dtype);
-    for (int64_t b = 0; b < s->batch; b++) {
-        for (int64_t kv = 0; kv < s->kv_heads; kv++) {
-            size_t slot = (size_t)((b * s->kv_heads + kv) * p->slots + position) * row;
-            char *k = (char *)call->in[call->input_count - 3].data + slot;
-            char *v = (char *)call->in[call->input_count - 2].data + slot;
-            for (int64_t t = 0; t < s->length; t++) {
-                memcpy(k + (size_t)t * row, head_at(&in[1], s, b, t, kv), row);
-                memcpy(v + (size_t)t * row, head_at(&in[2], s, b, t, kv), row);
-            }
-        }
-    }
-}
-
 static by_status run_cached(const by__call *call)
 {
     const plan *p = call->state;
     head_view in[3];
     attention_views(in, call->in, p->packed, &p->s);
     int64_t position = *(const int32_t *)call->in[call->input_count - 1].data;
-    fill_caches(call, in, position);
+    for (int64_t pair = 0; pair < p->s.batch * p->s.kv_heads; pair++) {
+        attention_fill(call, in, &p->s, p->slots, position, pair / p->s.kv_heads,
+                       pair % p->s.kv_heads);
+    }
     run_tasks(call, in, position);
     return BY_OK;
 }

@@ -1,9 +1,9 @@
 /* What the attention kernels share: where the heads lie, and how the work is cut.
  *
- * A block of queries of one head meets one block of keys after another, so scores exist for a block at
- * a time (FlashAttention: Dao et al. 2022; the loop order of version 2, Dao 2023). Products run on
- * panels (panel.h). A thread works on one (sample, key head) at a time, with its own scratch: the cut
- * follows the shape alone, and so do the bits.
+ * A block of queries of one head meets one block of keys after another, so scores exist for a block
+ * at a time (FlashAttention: Dao et al. 2022; the loop order of version 2, Dao 2023). Products run
+ * on panels (panel.h). A thread works on one (sample, key head) at a time, with its own scratch:
+ * the cut follows the shape alone, and so do the bits.
  */
 #ifndef BY_DEVICE_CPU_KERNELS_ATTENTION_H
 #define BY_DEVICE_CPU_KERNELS_ATTENTION_H
@@ -86,6 +86,21 @@ static inline void *head_at(const head_view *view, const attention_shape *s, int
 {
     int64_t element = (b * s->length + t) * view->stride + view->offset + head * s->width;
     return (char *)view->data + (size_t)element * (s->dtype == BY_F32 ? 4 : 2);
+}
+
+/* Copies the new keys and values of one head into their slots of CACHED_ATTENTION's caches. */
+static inline void attention_fill(const by__call *call, const head_view in[3],
+                                  const attention_shape *s, int64_t slots, int64_t position,
+                                  int64_t b, int64_t kv)
+{
+    size_t row = (size_t)s->width * (s->dtype == BY_F32 ? 4 : 2);
+    size_t slot = (size_t)((b * s->kv_heads + kv) * slots + position) * row;
+    char *k = (char *)call->in[call->input_count - 3].data + slot;
+    char *v = (char *)call->in[call->input_count - 2].data + slot;
+    for (int64_t t = 0; t < s->length; t++) {
+        memcpy(k + (size_t)t * row, head_at(&in[1], s, b, t, kv), row);
+        memcpy(v + (size_t)t * row, head_at(&in[2], s, b, t, kv), row);
+    }
 }
 
 /* Reserves `bytes` of a scratch area; returns their offset. */
