@@ -1,9 +1,19 @@
+#include <float.h>
 #include <math.h>
 
+#include "base/half.h"
 #include "infer/infer.h"
+
+/* A vocabulary has tens of thousands of tokens and a decode step takes a few milliseconds, so passes over
+ * all logits are loops that compilers vectorise, and cheap bounds leave few candidates for the selection. */
 
 /* "sampling" as a Philox stream. */
 #define STREAM UINT64_C(0x73616d706c696e67)
+
+/* Running maxima kept side by side. */
+#define LANES 8
+/* Most logits that one maximum stands for when the cut of top_k is bounded. */
+#define BLOCK 64
 
 typedef struct candidate {
     float weight; /* a logit, later exp((logit - largest) / temperature) */
@@ -12,7 +22,7 @@ typedef struct candidate {
 
 size_t by_sample_scratch_bytes(int64_t vocab)
 {
-    return vocab < 1 ? 0 : (size_t)vocab * sizeof(candidate);
+    return vocab < 1 ? 0 : (size_t)vocab * (sizeof(candidate) + sizeof(float));
 }
 
 static by_status check(const by_sampling *s, by_error *error)
@@ -31,21 +41,49 @@ static by_status check(const by_sampling *s, by_error *error)
     return BY_OK;
 }
 
+static float largest_of(const float *x, int64_t n)
+{
+    float lane[LANES];
+    int64_t i = 0;
+    for (int j = 0; j < LANES; j++) {
+        lane[j] = -INFINITY;
+    }
+    for (; i + LANES <= n; i += LANES) {
+        for (int j = 0; j < LANES; j++) {
+            lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
+        }
+    }
+    for (; i < n; i++) {
+        lane[0] = x[i] > lane[0] ? x[i] : lane[0];
+    }
+    for (int j = 1; j < LANES; j++) {
+        lane[0] = lane[j] > lane[0] ? lane[j] : lane[0];
+    }
+    return lane[0];
+}
+
 /* Place of the largest logit, the first among equals. */
 static by_status find_largest(int64_t *out, const float *logits, int64_t vocab, by_error *error)
 {
-    int64_t best = 0;
+    int broken = 0;
     for (int64_t i = 0; i < vocab; i++) {
-        if (isnan(logits[i]) || logits[i] == INFINITY) {
+        broken |= !(logits[i] <= FLT_MAX);
+    }
+    for (int64_t i = 0; i < vocab && broken; i++) {
+        if (!(logits[i] <= FLT_MAX)) {
             return by_error_set(error, BY_ESTATE,
                                 "the logit of token %lld is %g: the model's weights are not usable",
                                 (long long)i, (double)logits[i]);
         }
-        best = logits[i] > logits[best] ? i : best;
     }
-    if (logits[best] == -INFINITY) {
+    float largest = largest_of(logits, vocab);
+    if (largest == -INFINITY) {
         return by_error_set(error, BY_ESTATE, "all %lld logits are -inf: no token can follow",
                             (long long)vocab);
+    }
+    int64_t best = 0;
+    while (logits[best] != largest) {
+        best++;
     }
     *out = best;
     return BY_OK;
@@ -102,12 +140,108 @@ static int64_t keep_top(candidate *c, int64_t count, double target, bool by_weig
     return last;
 }
 
-/* Turns logits into weights relative to the largest; returns their sum. */
-static double weigh(candidate *c, int64_t count, float largest, double temperature)
+/* A value that at least `k` of the n logits reach: the smallest of the k largest maxima of blocks. */
+static float top_k_bound(const float *logits, int64_t n, int64_t k, candidate *c)
+{
+    int64_t block = n / k < BLOCK ? n / k : BLOCK;
+    int64_t blocks = n / block;
+    for (int64_t b = 0; b < blocks; b++) {
+        c[b] = (candidate){largest_of(logits + b * block, block), (int32_t)b};
+    }
+    (void)keep_top(c, blocks, (double)k, false);
+    float bound = c[0].weight;
+    for (int64_t i = 1; i < k; i++) {
+        bound = c[i].weight < bound ? c[i].weight : bound;
+    }
+    return bound;
+}
+
+/* Lists the values that are at least `bound`. */
+static int64_t gather(candidate *c, const float *values, int64_t n, float bound)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) {
+        c[count] = (candidate){values[i], (int32_t)i}; /* count <= i */
+        count += values[i] >= bound;
+    }
+    return count;
+}
+
+/* exp(x) of x <= 0 within 2e-7; 0 below -87. exp(n ln 2 + r) = 2^n p(r) with |r| <= ln(2) / 2 and p the
+ * series to r^6; adding and taking away 1.5 * 2^23 rounds to an integer. */
+static inline float exp_of(float x)
+{
+    float t = x < -87.0f ? -87.0f : x;
+    float n = t * 1.44269504f + 12582912.0f;
+    n -= 12582912.0f;
+    float r = t - n * 0.693145752f - n * 1.42860677e-6f;
+    float p = 1.0f / 720.0f;
+    p = p * r + 1.0f / 120.0f;
+    p = p * r + 1.0f / 24.0f;
+    p = p * r + 1.0f / 6.0f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    float power = by__bits_float((uint32_t)((int32_t)n + 127) << 23);
+    return x < -87.0f ? 0.0f : p * power;
+}
+
+/* 1 / temperature, small enough that 0 times it is 0. */
+static float sharpness(double temperature)
+{
+    return (float)(temperature > 1e-30 ? 1.0 / temperature : 1e30);
+}
+
+/* Weights of all logits relative to the largest; returns their sum. */
+static double weigh(float *out, const float *logits, int64_t n, float largest, double temperature)
+{
+    float scale = sharpness(temperature);
+    double lane[LANES] = {0.0};
+    int64_t i = 0;
+    for (int64_t k = 0; k < n; k++) {
+        out[k] = exp_of((logits[k] - largest) * scale);
+    }
+    for (; i + LANES <= n; i += LANES) {
+        for (int j = 0; j < LANES; j++) {
+            lane[j] += (double)out[i + j];
+        }
+    }
+    for (; i < n; i++) {
+        lane[0] += (double)out[i];
+    }
+    for (int j = 1; j < LANES; j++) {
+        lane[0] += lane[j];
+    }
+    return lane[0];
+}
+
+/* The top_k most probable tokens, as weights. */
+static int64_t list_top_k(candidate *c, const float *logits, int64_t vocab, float largest,
+                          const by_sampling *sampling)
+{
+    float scale = sharpness(sampling->temperature);
+    float bound = top_k_bound(logits, vocab, sampling->top_k, c);
+    int64_t count = keep_top(c, gather(c, logits, vocab, bound), (double)sampling->top_k, false);
+    for (int64_t i = 0; i < count; i++) {
+        c[i].weight = exp_of((c[i].weight - largest) * scale);
+    }
+    return count;
+}
+
+/* All tokens that may be in the nucleus, as weights: those below (1 - p) sum / vocab have less than
+ * 1 - p together, so the others reach p without them. */
+static int64_t list_all(candidate *c, float *weights, const float *logits, int64_t vocab, float largest,
+                        const by_sampling *sampling, double *sum)
+{
+    *sum = weigh(weights, logits, vocab, largest, sampling->temperature);
+    float bound = (float)((1.0 - sampling->top_p) * *sum / (double)vocab * (1.0 - 1e-6));
+    return gather(c, weights, vocab, bound > FLT_MIN ? bound : FLT_MIN);
+}
+
+static double sum_of(const candidate *c, int64_t count)
 {
     double sum = 0.0;
     for (int64_t i = 0; i < count; i++) {
-        c[i].weight = expf((float)(((double)c[i].weight - (double)largest) / temperature));
         sum += (double)c[i].weight;
     }
     return sum;
@@ -128,6 +262,8 @@ by_status by_sample(int32_t *token, const by_sampling *sampling, const float *lo
                     uint64_t position, void *scratch, by_error *error)
 {
     int64_t best = 0;
+    int64_t count;
+    double sum;
     candidate *c = scratch;
     if (vocab < 1 || vocab > INT32_MAX) {
         return by_error_set(error, BY_EARG, "cannot choose among %lld tokens", (long long)vocab);
@@ -138,31 +274,23 @@ by_status by_sample(int32_t *token, const by_sampling *sampling, const float *lo
         *token = (int32_t)best;
         return BY_OK;
     }
-    for (int64_t i = 0; i < vocab; i++) {
-        c[i] = (candidate){logits[i], (int32_t)i};
-    }
-    int64_t count = vocab;
     if (sampling->top_k > 0 && sampling->top_k < vocab) {
-        count = keep_top(c, count, (double)sampling->top_k, false);
+        count = list_top_k(c, logits, vocab, logits[best], sampling);
+        sum = sum_of(c, count);
+    } else {
+        count = list_all(c, (float *)(c + vocab), logits, vocab, logits[best], sampling, &sum);
     }
-    double sum = weigh(c, count, logits[best], sampling->temperature);
     if (sampling->top_p < 1.0) {
         count = keep_top(c, count, sampling->top_p * sum, true);
-        sum = 0.0;
-        for (int64_t i = 0; i < count; i++) {
-            sum += (double)c[i].weight;
-        }
+        sum = sum_of(c, count);
     }
     double threshold = uniform(sampling->seed, position) * sum;
     double passed = 0.0;
     int32_t chosen = (int32_t)best;
-    for (int64_t i = 0; i < count; i++) {
-        if (c[i].weight > 0.0f) {
+    for (int64_t i = 0; i < count && passed <= threshold; i++) {
+        if (c[i].weight > 0.0f) { /* the last such one when rounding leaves the threshold unmet */
             passed += (double)c[i].weight;
-            chosen = c[i].id; /* the last one with weight when rounding leaves the threshold unmet */
-            if (passed > threshold) {
-                break;
-            }
+            chosen = c[i].id;
         }
     }
     *token = chosen;

@@ -14,7 +14,7 @@
 
 #define MOST 1000
 
-static _Alignas(8) unsigned char scratch[MOST * 8];
+static _Alignas(8) unsigned char scratch[MOST * 12];
 
 static int32_t draw(const by_sampling *sampling, const float *logits, int64_t vocab, uint64_t position)
 {
@@ -93,7 +93,7 @@ static void expected(double *out, const by_sampling *s, const float *logits, int
 /* Pearson's statistic of many draws against the definition stays below its mean plus six deviations. */
 static void check_distribution(const by_sampling *s, int64_t vocab)
 {
-    enum { DRAWS = 40000 };
+    enum { DRAWS = 20000 };
     static float logits[MOST];
     static double p[MOST];
     static int counts[MOST];
@@ -132,11 +132,38 @@ static void test_distribution(void **state)
         {.temperature = 0.8, .top_p = 0.95, .seed = 6},
         {.temperature = 1.5, .top_p = 0.3, .seed = 7},
         {.temperature = 1.0, .top_k = 4000, .top_p = 0.999, .seed = 8},
+        {.temperature = 0.3, .top_k = 400, .top_p = 0.99, .seed = 9},
     };
-    static const int64_t sizes[] = {1, 2, 7, 60, 300};
+    static const int64_t sizes[] = {1, 2, 7, 60, 300, MOST};
     for (size_t c = 0; c < BY_ARRAY_LENGTH(cases); c++) {
         for (size_t k = 0; k < BY_ARRAY_LENGTH(sizes); k++) {
             check_distribution(&cases[c], sizes[k]);
+        }
+    }
+}
+
+/* Draws over many logits, also equal ones, come only from the tokens that the definition keeps. */
+static void test_support(void **state)
+{
+    BY_UNUSED(state);
+    static float logits[MOST];
+    static double p[MOST];
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        int64_t vocab = 1 + (int64_t)(seed * 37 % MOST);
+        by_sampling sampling = {.temperature = 0.2 + (double)(seed % 7) * 0.3,
+                                .top_k = (int64_t)(seed * 13 % 120),
+                                .top_p = seed % 3 == 0 ? 1.0 : 0.2137 + (double)(seed % 8) * 0.0971,
+                                .seed = seed};
+        random_logits(logits, vocab, seed);
+        for (int64_t i = 0; i < vocab && seed % 2 == 0; i++) {
+            logits[i] = floorf(logits[i]);
+        }
+        expected(p, &sampling, logits, vocab);
+        for (uint64_t i = 0; i < 300; i++) {
+            int32_t token = draw(&sampling, logits, vocab, i);
+            if (p[token] == 0.0) {
+                fail_msg("seed %d: token %d is outside of the cuts", (int)seed, (int)token);
+            }
         }
     }
 }
@@ -262,9 +289,10 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_distribution), cmocka_unit_test(test_equal_logits),
-        cmocka_unit_test(test_greedy),       cmocka_unit_test(test_never_chosen),
-        cmocka_unit_test(test_pure),         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_distribution),  cmocka_unit_test(test_support),
+        cmocka_unit_test(test_equal_logits),  cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_never_chosen),  cmocka_unit_test(test_pure),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
