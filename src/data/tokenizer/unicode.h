@@ -24,7 +24,7 @@ extern const uint8_t by__unicode_nibbles[][128];
 static inline unsigned by__unicode_class(uint32_t code)
 {
     uint32_t pair = by__unicode_nibbles[by__unicode_index[code >> 8]][(code & 0xff) >> 1];
-    return (pair >> ((code & 1) * 4)) & 7u;
+    return ((unsigned)pair >> ((code & 1) * 4)) & 7u;
 }
 
 /* Reads the character at s (n >= 1 bytes are there). Returns its length, 1 to 4, and the code
