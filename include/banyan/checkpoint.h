@@ -74,6 +74,10 @@ BY_API const char *by_weights_path(const by_weights *weights);
 BY_API by_status by_weights_write(const char *directory, const by_tensor_view *tensors,
                                   size_t count, uint64_t shard_bytes, by_error *error);
 
+/* Writes one file of tensors, PATH, which ends in .safetensors, atomically. */
+BY_API by_status by_tensors_write(const char *path, const by_tensor_view *tensors, size_t count,
+                                  by_error *error);
+
 /* ---- writing checkpoints ---- */
 
 typedef enum by_value_kind { BY_VALUE_U64, BY_VALUE_F64, BY_VALUE_STRING } by_value_kind;

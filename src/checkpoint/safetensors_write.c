@@ -297,3 +297,25 @@ by_status by__weights_write(const char *directory, const char *stem, const by_te
     free(order);
     return status;
 }
+
+by_status by_tensors_write(const char *path, const by_tensor_view *tensors, size_t count,
+                           by_error *error)
+{
+    static const char suffix[] = ".safetensors";
+    const char *slash = strrchr(path, '/');
+    const char *file = slash == NULL ? path : slash + 1;
+    size_t length = strlen(file);
+    size_t stem_length = length - (sizeof suffix - 1);
+    if (length <= sizeof suffix - 1 || strcmp(file + stem_length, suffix) != 0) {
+        return by_error_set(error, BY_EARG, "'%s' does not end in .safetensors", path);
+    }
+    char *directory = slash == NULL ? by__strdup(".") : by__strndup(path, (size_t)(slash - path) + 1);
+    char *stem = by__strndup(file, stem_length);
+    by_status status = directory == NULL || stem == NULL
+                           ? by_error_set(error, BY_EMEMORY, "out of memory: path")
+                           : by__weights_write(directory, stem, tensors, count, UINT64_MAX, NULL,
+                                               error);
+    free(directory);
+    free(stem);
+    return status;
+}

@@ -2,69 +2,161 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "banyan/infer.h"
 #include "banyan/train.h"
 #include "cli.h"
 
 typedef struct request {
     const char *data;
-    cli_list overrides;
+    const char *logits_out;
+    const char *tokens;
     int64_t batches;
     bool best;
     bool json;
 } request;
 
-/* The checkpoint that is evaluated: the newest valid one of the run, or its best. */
-static by_status open_checkpoint(by_checkpoint **out, const char *run, bool best, by_error *error)
+/* Sequences whose logits are written when no tokens are named. */
+#define LOGITS_BATCH 2
+
+/* The packed directory to evaluate on: --data, or what the run held out. */
+static by_status find_data(char **out, const request *r, const by_config *config, by_error *error)
 {
-    char root[4096];
-    char *path = NULL;
-    (void)snprintf(root, sizeof root, "%s/checkpoints", run);
-    by_status status = best ? by_checkpoint_best(root, &path, NULL, error)
-                            : by_checkpoint_latest(root, &path, NULL, error);
-    if (status == BY_OK) {
-        status = by_checkpoint_open(out, path, false, error);
+    by_data_paths paths = {0};
+    if (r->data != NULL) {
+        *out = strdup(r->data);
+        return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path") : BY_OK;
     }
-    free(path);
+    by_status status = by_data_prepare(&paths, config, NULL, error);
+    if (status == BY_OK && paths.valid == NULL) {
+        status = by_error_set(error, BY_ECONFIG,
+                              "nothing is held out (data.valid_fraction is 0); name a packed directory "
+                              "with --data");
+    }
+    if (status == BY_OK) {
+        *out = paths.valid;
+        paths.valid = NULL;
+    }
+    by_data_paths_free(&paths);
     return status;
 }
 
-static by_status evaluate(const char *run, const request *r, by_config *config, by_error *error)
+static void print(const request *r, const by_pretrained *model, const by_evaluation *e)
 {
-    by_data_paths paths = {0};
-    by_checkpoint *checkpoint = NULL;
-    by_evaluation result;
-    const char *data = r->data;
-    by_status status = open_checkpoint(&checkpoint, run, r->best, error);
-    if (status == BY_OK && data == NULL) {
-        status = by_data_prepare(&paths, config, NULL, error);
-        data = paths.valid;
-        if (status == BY_OK && data == NULL) {
-            status = by_error_set(error, BY_ECONFIG,
-                                  "the run holds nothing out (data.valid_fraction is 0); name a packed "
-                                  "directory with --data");
-        }
-    }
-    if (status == BY_OK) {
-        status = by_evaluate(&result, config, by_checkpoint_model(checkpoint), data, r->batches,
-                             cli_stop_requested, NULL, error);
-    }
-    if (status == BY_OK && r->json) {
-        printf("{\"run\":");
-        cli_print_json_string(run);
-        printf(",\"checkpoint\":");
-        cli_print_json_string(by_checkpoint_path(checkpoint));
-        printf(",\"step\":%llu,\"valid_loss\":%.9g,\"perplexity\":%.9g,\"bits_per_byte\":%.9g,"
-               "\"tokens\":%llu}\n",
-               (unsigned long long)by_checkpoint_step(checkpoint), result.loss, result.perplexity,
-               result.bits_per_byte, (unsigned long long)result.tokens);
-    } else if (status == BY_OK) {
+    const char *directory = by_pretrained_directory(model);
+    if (r->json) {
+        printf("{\"checkpoint\":");
+        cli_print_json_string(directory);
+        printf(",\"valid_loss\":%.9g,\"perplexity\":%.9g,\"bits_per_byte\":%.9g,\"tokens\":%llu}\n",
+               e->loss, e->perplexity, e->bits_per_byte, (unsigned long long)e->tokens);
+    } else {
         printf("checkpoint     %s\nvalid_loss     %.6f\nperplexity     %.4f\n"
                "bits_per_byte  %.6f\ntokens         %llu\n",
-               by_checkpoint_path(checkpoint), result.loss, result.perplexity, result.bits_per_byte,
-               (unsigned long long)result.tokens);
+               directory, e->loss, e->perplexity, e->bits_per_byte, (unsigned long long)e->tokens);
     }
-    by_checkpoint_close(&checkpoint);
-    by_data_paths_free(&paths);
+}
+
+static by_status evaluate(const request *r, const by_pretrained *model, by_error *error)
+{
+    char *data = NULL;
+    by_evaluation result;
+    const by_config *config = by_pretrained_config(model);
+    by_status status = find_data(&data, r, config, error);
+    if (status == BY_OK) {
+        status = by_evaluate(&result, config, by_pretrained_weights(model), data, r->batches,
+                             cli_stop_requested, NULL, error);
+    }
+    if (status == BY_OK) {
+        print(r, model, &result);
+    }
+    free(data);
+    return status;
+}
+
+/* ---- logits, for comparisons with other programs ---- */
+
+typedef struct sequences {
+    int32_t *tokens;
+    int64_t batch;
+    int64_t time;
+} sequences;
+
+/* Tensor "tokens" i32 [batch, time] of a safetensors file. */
+static by_status read_tokens(sequences *out, const char *path, by_error *error)
+{
+    by_weights *file;
+    by_tensor_view view;
+    size_t bytes;
+    by_status status = by_weights_open(&file, path, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    status = by_weights_tensor(file, "tokens", &view, error);
+    if (status == BY_OK && (view.dtype != BY_I32 || view.rank != 2)) {
+        status = by_error_set(error, BY_EFORMAT, "%s: 'tokens' is not i32 [batch, time]", path);
+    }
+    if (status == BY_OK) {
+        status = by_tensor_size(&view, NULL, &bytes, error);
+    }
+    if (status == BY_OK && (out->tokens = malloc(bytes + 1)) == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: tokens");
+    }
+    if (status == BY_OK) {
+        memcpy(out->tokens, view.data, bytes);
+        out->batch = view.shape[0];
+        out->time = view.shape[1];
+    }
+    by_weights_close(&file);
+    return status;
+}
+
+/* The first sequences of the data to evaluate on. */
+static by_status take_tokens(sequences *out, const request *r, const by_config *config,
+                             by_error *error)
+{
+    char *data = NULL;
+    by_dataset *dataset = NULL;
+    size_t count = (size_t)(LOGITS_BATCH * config->model.context);
+    by_status status = find_data(&data, r, config, error);
+    if (status == BY_OK) {
+        status = by_dataset_open(&dataset, data, NULL, error);
+    }
+    if (status == BY_OK && (out->tokens = malloc(count * sizeof *out->tokens)) == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: tokens");
+    }
+    if (status == BY_OK) {
+        status = by_dataset_read(dataset, 0, count, out->tokens, error);
+        out->batch = LOGITS_BATCH;
+        out->time = config->model.context;
+    }
+    by_dataset_close(&dataset);
+    free(data);
+    return status;
+}
+
+static by_status write_logits(const request *r, const by_pretrained *model, by_error *error)
+{
+    sequences s = {0};
+    by_logits *logits = NULL;
+    const float *values;
+    const by_config *config = by_pretrained_config(model);
+    by_status status = r->tokens != NULL ? read_tokens(&s, r->tokens, error)
+                                         : take_tokens(&s, r, config, error);
+    if (status == BY_OK) {
+        status = by_logits_open(&logits, config, by_pretrained_weights(model), s.batch, s.time, NULL,
+                                0, error);
+    }
+    if (status == BY_OK) {
+        status = by_logits_run(logits, s.tokens, &values, error);
+    }
+    if (status == BY_OK) {
+        by_tensor_view views[2] = {
+            {.name = "tokens", .dtype = BY_I32, .rank = 2, .shape = {s.batch, s.time}, .data = s.tokens},
+            {.name = "logits", .dtype = BY_F32, .rank = 3,
+             .shape = {s.batch, s.time, config->model.vocab}, .data = values}};
+        status = by_tensors_write(r->logits_out, views, 2, error);
+    }
+    by_logits_close(&logits);
+    free(s.tokens);
     return status;
 }
 
@@ -75,12 +167,15 @@ static int run(int argc, char **argv)
         {"data", CLI_STRING, &r.data, "DIR", "packed directory to evaluate on (default: what the run held out)"},
         {"batches", CLI_INTEGER, &r.batches, "N", "micro-batches to evaluate (default: all)"},
         {"best", CLI_SWITCH, &r.best, NULL, "the checkpoint with the lowest validation loss, not the newest"},
-        {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of the run's config"},
+        {"logits-out", CLI_STRING, &r.logits_out, "FILE",
+         "write tokens and their logits as safetensors instead of a loss"},
+        {"tokens", CLI_STRING, &r.tokens, "FILE",
+         "with --logits-out: safetensors with the tokens, i32 [batch, time] (default: from the data)"},
         {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
-    by_config *config = NULL;
+    by_pretrained *model = NULL;
     char *found = NULL;
     by_error error = {0};
     int code = cli_parse(&cli_eval, flags, argc, argv, &rest, &count);
@@ -91,23 +186,29 @@ static int run(int argc, char **argv)
         return cli_misuse(&cli_eval, "name one run directory");
     }
     cli_catch_signals();
-    by_status status = by_run_find(&found, rest[0], &error);
-    if (status == BY_OK) {
-        status = cli_open_config(&config, found, &r.overrides, &error);
+    /* Not a run and holding none: a directory in Hugging Face form, or an error that says so. */
+    if (by_run_find(&found, rest[0], NULL) != BY_OK) {
+        found = NULL;
+    }
+    by_status status = by_pretrained_open(&model, found != NULL ? found : rest[0], r.best, &error);
+    if (status == BY_OK && by_pretrained_skipped(model)[0] != '\0') {
+        fprintf(stderr, "%s", by_pretrained_skipped(model));
     }
     if (status == BY_OK) {
-        status = evaluate(found, &r, config, &error);
+        status = r.logits_out != NULL ? write_logits(&r, model, &error) : evaluate(&r, model, &error);
     }
-    by_config_close(&config);
+    by_pretrained_close(&model);
     free(found);
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_eval, &error);
 }
 
 const cli_command cli_eval = {
     .name = "eval",
-    .summary = "loss, perplexity and bits per byte of a run on held-out data",
-    .usage = "banyan eval RUN [--data DIR] [--best] [--json]",
+    .summary = "loss, perplexity and bits per byte of a model on held-out data",
+    .usage = "banyan eval RUN [--data DIR] [--best] [--json] | banyan eval RUN --logits-out FILE",
     .text = "Evaluates a run's newest checkpoint on the text that the run held out, or on a packed\n"
-            "directory. RUN is a run directory, or one that holds runs (the newest is taken).\n\n"
-            "  banyan eval runs/shakespeare-char --json",
+            "directory. RUN is a run directory, one that holds runs (the newest is taken), or a\n"
+            "directory with config.json and safetensors weights in Hugging Face form.\n\n"
+            "  banyan eval runs/shakespeare-char --json\n"
+            "  banyan eval path/to/gpt2 --data packed/valid",
     .run = run};
