@@ -1,5 +1,6 @@
-/* Matrix products: every layout, dtype and level against sums in double, with operands inside larger
- * matrices, guard values around C and scratch, and equal bits for every number of threads. */
+/* Matrix products: every layout, dtype and level against sums in double, with operands inside
+ * larger matrices, guard values around C and scratch, and equal bits for every number of threads.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -236,8 +237,8 @@ static void check_epilogues(by__gemm_options o)
 static void test_odd_shapes_in_every_layout(void **state)
 {
     (void)state;
-    static const int64_t shapes[][3] = {{1, 1, 1},    {1, 7, 5},    {3, 1, 33},  {2, 70, 17}, {4, 3, 9},
-                                        {15, 33, 31}, {33, 65, 70}, {17, 5, 129}};
+    static const int64_t shapes[][3] = {{1, 1, 1}, {1, 7, 5},    {3, 1, 33},   {2, 70, 17},
+                                        {4, 3, 9}, {15, 33, 31}, {33, 65, 70}, {17, 5, 129}};
     for (size_t s = 0; s < BY_ARRAY_LENGTH(shapes); s++) {
         for (int layout = 0; layout < 4; layout++) {
             for (int types = 0; types < 4; types++) {
@@ -264,8 +265,8 @@ static void test_odd_shapes_in_every_layout(void **state)
 static void test_many_tiles(void **state)
 {
     (void)state;
-    static const int64_t shapes[][3] = {
-        {300, 290, 70}, {150, 70, 1300}, {35, 40, 9001}, {2, 600, 900}, {1, 300, 2600}, {4, 700, 300}};
+    static const int64_t shapes[][3] = {{300, 290, 70}, {150, 70, 1300}, {35, 40, 9001},
+                                        {2, 600, 900},  {1, 300, 2600},  {4, 700, 300}};
     for (size_t s = 0; s < BY_ARRAY_LENGTH(shapes); s++) {
         for (int types = 0; types < 4; types++) {
             by__gemm_options o = {

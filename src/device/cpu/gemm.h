@@ -2,8 +2,8 @@
  *
  *   C[m, n] = op(A)[m, k] op(B)[k, n] (+ bias[n]) (+ add[m, n]) (+ C)
  *
- * A by__gemm is what MATMUL, attention and the vocabulary loss prepare at plan time. It knows shapes,
- * layouts and dtypes, never data: `run` gets the pointers. Scratch memory comes from the
+ * A by__gemm is what MATMUL, attention and the vocabulary loss prepare at plan time. It knows
+ * shapes, layouts and dtypes, never data: `run` gets the pointers. Scratch memory comes from the
  * caller.
  *
  * Bits: a product gives the same bits for every number of threads (see gemm.c for how).
@@ -24,16 +24,16 @@
 typedef struct by__gemm by__gemm;
 
 typedef struct by__gemm_options {
-    int64_t m, n, k;          /* all at least 1 */
-    bool trans_a, trans_b;    /* A is stored [k, m], B is stored [n, k] */
-    int64_t lda, ldb, ldc;    /* elements from a stored row to the next; 0: dense */
-    by_dtype dtype;           /* of A and B: f32 or bf16 */
-    by_dtype out;             /* of C and add: f32 or bf16 */
+    int64_t m, n, k;       /* all at least 1 */
+    bool trans_a, trans_b; /* A is stored [k, m], B is stored [n, k] */
+    int64_t lda, ldb, ldc; /* elements from a stored row to the next; 0: dense */
+    by_dtype dtype;        /* of A and B: f32 or bf16 */
+    by_dtype out;          /* of C and add: f32 or bf16 */
     bool bias;
-    by_dtype bias_dtype;      /* f32 or bf16 */
-    bool add;                 /* another matrix, laid out as C, is added; it may be C */
-    bool accumulate;          /* C, f32 and without bias or add, is added to */
-    by__isa isa;              /* highest level to use */
+    by_dtype bias_dtype; /* f32 or bf16 */
+    bool add;            /* another matrix, laid out as C, is added; it may be C */
+    bool accumulate;     /* C, f32 and without bias or add, is added to */
+    by__isa isa;         /* highest level to use */
     int threads;
 } by__gemm_options;
 

@@ -43,15 +43,12 @@ static inline __attribute__((always_inline)) float weigh_row(const float *scores
     by__vf top = by__splat(-INFINITY);
     int64_t i = 0;
     for (; i + BY__LANES <= seen; i += BY__LANES) {
-        by__vf x = by__load(scores, i, BY_F32);
-        top = by__select(x > top, x, top);
+        top = by__larger(top, by__load(scores, i, BY_F32));
     }
-    float highest = *high;
+    float highest = by__max(top) * scale;
+    highest = *high > highest ? *high : highest;
     for (; i < seen; i++) {
         highest = scores[i] * scale > highest ? scores[i] * scale : highest;
-    }
-    for (int lane = 0; lane < BY__LANES; lane++) {
-        highest = top[lane] * scale > highest ? top[lane] * scale : highest;
     }
     by__vf sum = by__zero();
     by__vf base = by__splat(highest);

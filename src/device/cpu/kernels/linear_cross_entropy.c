@@ -70,13 +70,9 @@ static float highest(const float *logits, int64_t n)
     by__vf top = by__splat(logits[0]);
     int64_t i = 0;
     for (; i + BY__LANES <= n; i += BY__LANES) {
-        by__vf x = by__load(logits, i, BY_F32);
-        top = by__select(x > top, x, top);
+        top = by__larger(top, by__load(logits, i, BY_F32));
     }
-    float result = logits[0];
-    for (int lane = 0; lane < BY__LANES; lane++) {
-        result = top[lane] > result ? top[lane] : result;
-    }
+    float result = by__max(top);
     for (; i < n; i++) {
         result = logits[i] > result ? logits[i] : result;
     }

@@ -157,6 +157,35 @@ BY__INLINE float by__sum(by__vf x)
     return f[0] + f[1];
 }
 
+/* The larger of two, lane by lane; b where either is NaN. */
+BY__INLINE by__vf by__larger(by__vf a, by__vf b)
+{
+#if defined(__AVX512F__)
+    return (by__vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (by__vf)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+    return (by__vf)_mm_max_ps((__m128)a, (__m128)b);
+#else
+    return by__select(a > b, a, b);
+#endif
+}
+
+/* The largest lane; no lane is NaN. */
+BY__INLINE float by__max(by__vf x)
+{
+    float lanes[BY__LANES];
+    memcpy(lanes, &x, sizeof lanes);
+#pragma GCC unroll 4
+    for (int half = BY__LANES / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
+        for (int i = 0; i < half; i++) {
+            lanes[i] = lanes[i] > lanes[i + half] ? lanes[i] : lanes[i + half];
+        }
+    }
+    return lanes[0];
+}
+
 /* ---- memory ---- */
 
 BY__INLINE by__vf by__from_bf16(by__vh h)
