@@ -24,7 +24,7 @@ static by_graph *random_graph(uint64_t seed)
     by_value pool[NODES + 3];
     int held = 0;
     for (int i = 0; i < 3; i++) {
-        char name[16];
+        char name[32];
         (void)snprintf(name, sizeof name, "x%d", i);
         pool[held++] = by_graph_input(graph, name, BY_F32, BY_SHAPE(6, widths[i]));
         for (int j = 0; j < 3; j++) {

@@ -305,7 +305,7 @@ static void test_recompute_any_block_numbers(void **state)
     by_graph *graph = open_graph();
     by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(3, 8));
     for (int i = 0; i < 3; i++) {
-        char name[8];
+        char name[32];
         (void)snprintf(name, sizeof name, "w%d", i);
         by_graph_set_block(graph, blocks[i]);
         x = by_unary(graph, by_linear(graph, x, parameter(graph, name, BY_SHAPE(8, 8)), BY_NONE, false),
