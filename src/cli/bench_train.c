@@ -21,6 +21,7 @@ typedef struct figures {
     double start_ms;
     double peak_gflops;
     double loss;
+    uint64_t resident; /* peak, before the machine's peak is measured */
 } figures;
 
 /* Pseudo-random tokens: speed does not depend on what they say. A linear congruential sequence (Knuth's
@@ -82,14 +83,13 @@ static void print(const request *r, const figures *f, const by_model_size *size,
     double gflops_full = 1e-9 * f->tokens_per_s * size->flops_per_token_full;
     char planned[32];
     char measured[32];
-    uint64_t resident = cli_peak_resident();
     if (r->json) {
         printf("{\"tokens_per_s\":%.6g,\"step_ms\":%.6g,\"step_spread_ms\":%.4g,\"mfu\":%.4f,"
                "\"mfu_12\":%.4f,\"gflops\":%.6g,\"peak_gflops\":%.6g,\"planned_bytes\":%llu,"
                "\"measured_bytes\":%llu,\"loss\":%.9g,\"start_ms\":%.6g}\n",
                f->tokens_per_s, f->step_ms, f->spread_ms, gflops / f->peak_gflops,
                gflops_full / f->peak_gflops, gflops, f->peak_gflops,
-               (unsigned long long)memory->total, (unsigned long long)resident, f->loss,
+               (unsigned long long)memory->total, (unsigned long long)f->resident, f->loss,
                f->start_ms);
         return;
     }
@@ -98,7 +98,7 @@ static void print(const request *r, const figures *f, const by_model_size *size,
     printf("share       %.1f %% of the measured peak of %.0f GFLOP/s (6N + 6LCT), %.1f %% "
            "(6N + 12LCT)\n",
            100.0 * gflops / f->peak_gflops, f->peak_gflops, 100.0 * gflops_full / f->peak_gflops);
-    printf("memory      %s measured, %s planned\n", cli_bytes(measured, resident),
+    printf("memory      %s measured, %s planned\n", cli_bytes(measured, f->resident),
            cli_bytes(planned, memory->total));
     printf("start       %.0f ms from process start to the end of the first step\n", f->start_ms);
 }
@@ -119,6 +119,7 @@ static by_status measure(const request *r, const by_config *config, by_error *er
     if (status == BY_OK) {
         status = time_steps(&f, trainer, config, r->steps, error);
     }
+    f.resident = cli_peak_resident();
     if (status == BY_OK) {
         status = by_machine_measure_peak(&f.peak_gflops, dtype, (int)config->train.threads, error);
     }

@@ -34,10 +34,28 @@ static by_status copy_config(by_config **out, const by_config *config, by_error 
     return status;
 }
 
+/* The end-of-text token, which the checkpoint's config.json and tokenizer_config.json name. */
+static by_status find_eos(by__job *job, by_error *error)
+{
+    by_tokenizer *tokenizer;
+    const char *bytes;
+    size_t length;
+    BY_TRY(by_tokenizer_open(&tokenizer, job->paths.tokenizer, error));
+    by_status status = BY_OK;
+    job->eos = by_tokenizer_eos(tokenizer);
+    if (job->eos >= 0) {
+        status = by_tokenizer_token_bytes(tokenizer, (uint32_t)job->eos, &bytes, &length, error);
+        if (status == BY_OK && (job->eos_token = by__strndup(bytes, length)) == NULL) {
+            status = by_error_set(error, BY_EMEMORY, "out of memory: token");
+        }
+    }
+    by_tokenizer_close(&tokenizer);
+    return status;
+}
+
 static by_status open_data(by__job *job, by_error *error)
 {
     const by_config *c = job->config;
-    by_tokenizer *tokenizer;
     by_loader_options options = {.context = (size_t)c->model.context,
                                  .batch = (size_t)c->train.batch,
                                  .seed = c->seed,
@@ -48,10 +66,7 @@ static by_status open_data(by__job *job, by_error *error)
     if (job->paths.valid != NULL) {
         BY_TRY(by__open_evaluation(&job->valid_data, &job->valid_loader, c, job->paths.valid, error));
     }
-    BY_TRY(by_tokenizer_open(&tokenizer, job->paths.tokenizer, error));
-    job->eos = by_tokenizer_eos(tokenizer);
-    by_tokenizer_close(&tokenizer);
-    return BY_OK;
+    return find_eos(job, error);
 }
 
 /* Bytes that the data keeps resident: batches made ahead and, at most, the mapped shards. */
@@ -121,6 +136,7 @@ static void close_job(by__job *job)
     by_trainer_close(&job->trainer);
     by_data_paths_free(&job->paths);
     by_config_close(&job->config);
+    free(job->eos_token);
     free(job->checkpoints);
     free(job->run);
 }

@@ -20,7 +20,8 @@ typedef struct by__job {
     char *run;         /* run directory */
     char *checkpoints; /* RUN/checkpoints */
     char started[24];  /* UTC */
-    int64_t eos;
+    int64_t eos;       /* id of the end-of-text token; -1: none */
+    char *eos_token;   /* its text; NULL: none */
     uint64_t sample;   /* where the loader begins */
     int64_t first_step;
     int64_t saved_step; /* of the newest checkpoint; -1: none */

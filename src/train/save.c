@@ -44,15 +44,35 @@ static void close_views(views *v)
     free(v->names);
 }
 
+/* tokenizer_config.json: without it transformers takes the family's tokenizer class, which adds tokens of
+ * its own. */
+static by_status tokenizer_config(char **out, const by__job *job, by_error *error)
+{
+    by__text text = {0};
+    by__text_add(&text, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");
+    if (job->eos_token != NULL) {
+        by__text_add(&text, "  \"eos_token\": ");
+        by__text_json(&text, job->eos_token, strlen(job->eos_token));
+        by__text_add(&text, ",\n");
+    }
+    by__text_format(&text, "  \"model_max_length\": %lld\n}\n",
+                    (long long)job->config->model.context);
+    return by__text_take(&text, out, error);
+}
+
 by_status by__job_save(by__job *job, by_error *error)
 {
     const by_config *config = job->config;
     int64_t step = by_trainer_updates(job->trainer);
     views v;
     char *json = NULL;
+    char *tokenizer = NULL;
     by_status status = open_views(&v, job->trainer, error);
     if (status == BY_OK) {
         status = by_model_config_json(&json, &config->model, job->eos, error);
+    }
+    if (status == BY_OK) {
+        status = tokenizer_config(&tokenizer, job, error);
     }
     if (status == BY_OK) {
         by_checkpoint_value values[] = {
@@ -70,6 +90,7 @@ by_status by__job_save(by__job *job, by_error *error)
         by_checkpoint_file files[] = {
             {.name = "config.json", .data = json, .size = strlen(json)},
             {.name = "tokenizer.json", .path = job->paths.tokenizer},
+            {.name = "tokenizer_config.json", .data = tokenizer, .size = strlen(tokenizer)},
         };
         by_checkpoint_content content = {.model = v.model,
                                          .model_count = v.count,
@@ -82,6 +103,7 @@ by_status by__job_save(by__job *job, by_error *error)
         status = by_checkpoint_write(job->checkpoints, (uint64_t)step, &content, error);
     }
     free(json);
+    free(tokenizer);
     close_views(&v);
     return status;
 }
