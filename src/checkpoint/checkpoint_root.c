@@ -131,7 +131,7 @@ static by_status check_step(char **path, const char *root, uint64_t step, bool v
                             by_error *error)
 {
     by__manifest manifest;
-    char *directory;
+    char *directory = NULL;
     BY_TRY(by__step_path(&directory, root, step, error));
     by_status status = by__manifest_check(&manifest, directory, verify, error);
     if (status == BY_OK) {

@@ -143,7 +143,7 @@ static by_status finish(by_registry *registry, by_status status, by_error *error
 /* Makes and fills the table unless another process did; one of several that start at once does. */
 static by_status prepare_schema(by_registry *registry, by_error *error)
 {
-    int version;
+    int version = 0;
     BY_TRY(schema_version(registry, &version, error));
     if (version == 0) {
         BY_TRY(execute(registry, "BEGIN IMMEDIATE", error));

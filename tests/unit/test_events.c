@@ -25,7 +25,7 @@ static char *in(const char *directory, const char *name)
 
 static char *read_all(const char *path, size_t *length)
 {
-    char *text;
+    char *text = NULL;
     assert_int_equal(by__file_read(&text, length, path, 1 << 20, NULL), BY_OK);
     return text;
 }

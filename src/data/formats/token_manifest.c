@@ -174,7 +174,7 @@ static by_status read_header(by__token_manifest *m, const scope *s, const json_t
     static const char *const keys[] = {"format",    "version", "dtype",     "vocab",
                                        "eos",       "tokens",  "documents", "text_bytes",
                                        "tokenizer", "offsets", "shards",    "sources"};
-    uint64_t number;
+    uint64_t number = 0;
     /* Format and version first: another version may well have other keys. */
     const char *format = json_string_value(json_object_get(root, "format"));
     if (format == NULL || strcmp(format, MANIFEST_FORMAT) != 0) {
