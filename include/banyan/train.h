@@ -164,7 +164,7 @@ typedef struct by_train_options {
  * NAME-2, NAME-3 ... when it is taken) and holds config.yaml (resolved), environment.json, events.jsonl,
  * run.json and checkpoints/. `run` (may be NULL) receives its path, freed with free(), also when the call
  * fails after the directory was made. A resumed run continues bit for bit from its newest valid
- * checkpoint. BY_ESTOPPED: stopped on request, and saved. */
+ * checkpoint, or from the beginning when it was ended before its first. BY_ESTOPPED: stopped on request, and saved. */
 BY_API by_status by_train(const by_train_options *options, char **run, by_error *error);
 
 /* The run directory that `path` means: `path` itself if it is one, else the most recently changed run

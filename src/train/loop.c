@@ -81,7 +81,11 @@ static uint64_t data_bytes(const by__job *job)
 static by_status start_weights(by__job *job, by_error *error)
 {
     const char *from = job->config->model.from;
+    bool saved = false;
     if (job->options->resume != NULL) {
+        BY_TRY(by__job_is_saved(&saved, job, error));
+    }
+    if (saved) {
         BY_TRY(by__job_restore(job, error));
         job->first_step = by_trainer_updates(job->trainer);
         job->saved_step = job->first_step;

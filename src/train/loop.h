@@ -32,6 +32,8 @@ typedef struct by__job {
     int64_t log_step;
 } by__job;
 
+/* Whether there is anything to restore: a run that was killed before its first save begins again. */
+by_status by__job_is_saved(bool *saved, const by__job *job, by_error *error);
 /* Checkpoint of the present state, and back. */
 by_status by__job_save(by__job *job, by_error *error);
 by_status by__job_restore(by__job *job, by_error *error);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "banyan/tokenizer.h"
+#include "checkpoint/storage.h"
 #include "train/loop.h"
 
 /* All parameters and moments as views, names owned by `names`. */
@@ -156,6 +157,23 @@ static by_status restore_tensors(by__job *job, const by_checkpoint *checkpoint, 
     }
     return by_trainer_load_optimizer(job->trainer, moments,
                                      (int64_t)by_checkpoint_step(checkpoint), error);
+}
+
+by_status by__job_is_saved(bool *saved, const by__job *job, by_error *error)
+{
+    char **names = NULL;
+    size_t count = 0;
+    uint64_t step;
+    *saved = false;
+    if (!by__path_exists(job->checkpoints)) {
+        return BY_OK;
+    }
+    BY_TRY(by__list_dir(&names, &count, job->checkpoints, error));
+    for (size_t i = 0; i < count; i++) {
+        *saved = *saved || by__step_of_name(names[i], &step);
+    }
+    by__names_free(names, count);
+    return BY_OK;
 }
 
 by_status by__job_restore(by__job *job, by_error *error)

@@ -23,11 +23,9 @@ static char *in(const char *directory, const char *name)
     return path;
 }
 
-static char *read_all(const char *path, size_t *length)
+static void read_all(char **text, const char *path, size_t *length)
 {
-    char *text = NULL;
-    assert_int_equal(by__file_read(&text, length, path, 1 << 20, NULL), BY_OK);
-    return text;
+    assert_int_equal(by__file_read(text, length, path, 1 << 20, NULL), BY_OK);
 }
 
 static double loss_of(uint64_t step)
@@ -113,7 +111,8 @@ static void series_by_event_and_key(void **state)
 static char *without_time(const char *path)
 {
     size_t length;
-    char *text = read_all(path, &length);
+    char *text = NULL;
+    read_all(&text, path, &length);
     by__text kept = {0};
     char *out;
     for (const char *p = text; *p != '\0';) {
@@ -140,7 +139,9 @@ static void a_resumed_file_equals_an_uninterrupted_one(void **state)
     assert_int_equal(by_events_rewind(resumed, 5, NULL), BY_OK); /* not there yet */
     log_steps(whole, 1, 20);
     log_steps(resumed, 1, 13);
-    free(read_all(resumed, &length));
+    char *content = NULL;
+    read_all(&content, resumed, &length);
+    free(content);
     assert_int_equal(truncate(resumed, (off_t)length - 9), 0); /* killed in the middle of a line */
     assert_int_equal(by_events_rewind(resumed, 9, NULL), BY_OK);
     log_steps(resumed, 10, 20);
@@ -164,7 +165,8 @@ static void a_torn_line_is_dropped_at_open(void **state)
     size_t length;
     by_series series;
     log_steps(path, 1, 2);
-    char *text = read_all(path, &length);
+    char *text = NULL;
+    read_all(&text, path, &length);
     size_t line = (size_t)(strchr(text, '\n') + 1 - text);
     /* Longer than one block of the backwards search, and cut at each place of a short line. */
     by__text longer = {0};
@@ -215,7 +217,8 @@ static void a_broken_line_is_named(void **state)
         assert_int_equal(by_events_read(&series, path, NULL, "x", &error), BY_EFORMAT);
         assert_non_null(strstr(error.message, "events.jsonl:2:"));
         assert_int_equal(by_events_rewind(path, 1, &error), BY_EFORMAT);
-        char *unchanged = read_all(path, &text.capacity);
+        char *unchanged = NULL;
+        read_all(&unchanged, path, &text.capacity);
         assert_string_equal(unchanged, text.data);
         free(unchanged);
         by__text_free(&text);
@@ -234,7 +237,8 @@ static void a_full_disk_leaves_no_part_of_a_line(void **state)
     size_t length;
     struct rlimit old;
     log_steps(path, 1, 1);
-    char *before = read_all(path, &length);
+    char *before = NULL;
+    read_all(&before, path, &length);
     assert_int_equal(by_events_open(&events, path, NULL), BY_OK);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
@@ -248,7 +252,8 @@ static void a_full_disk_leaves_no_part_of_a_line(void **state)
     (void)signal(SIGXFSZ, handler);
     assert_int_equal(status, BY_EIO);
     assert_non_null(strstr(error.message, path));
-    char *after = read_all(path, &length);
+    char *after = NULL;
+    read_all(&after, path, &length);
     assert_string_equal(before, after);
     by_events_begin(events, "train", 2);
     assert_int_equal(by_events_end(events, &error), BY_OK);
