@@ -1,0 +1,59 @@
+#!/bin/sh
+# n + n steps with a kill or an interruption between equal 2 n steps that were not disturbed, bit for bit:
+# weights, optimizer and events.
+. "$(dirname "$0")/../support/shell.sh"
+
+# compare RUN: the end of a run equals that of runs/whole.
+compare() {
+    for file in model.safetensors optimizer.safetensors state.json; do
+        same "runs/whole/checkpoints/step-00000120/$file" "$1/checkpoints/step-00000120/$file"
+    done
+    without_time runs/whole/events.jsonl >whole.events
+    without_time "$1/events.jsonl" >other.events
+    same whole.events other.events
+}
+
+for setting in "gpt2 f32" "llama bf16"; do
+    # shellcheck disable=SC2086
+    set -- $setting
+    rm -rf runs
+    tiny "$1" >c.yaml
+    set -- train c.yaml --json --set precision.compute="$2" --set train.steps=120 --set checkpoint.every=25 \
+        --set train.eval_every=40 --set train.micro_batch=4
+    say "$setting: a run of 120 steps without disturbance"
+    run 0 "$banyan" "$@" --set name=whole
+
+    say "$setting: kill -9 after step 60, resume"
+    train_until 60 KILL "$banyan" "$@" --set name=killed
+    [ "$code" -eq 137 ] || fail "exit code $code"
+    run 0 "$banyan" train --resume runs/killed
+    holds out resumed
+    compare runs/killed
+
+    say "$setting: kill -9 before the first checkpoint, resume"
+    train_until 10 KILL "$banyan" "$@" --set name=early --set train.eval_every=0
+    run 0 "$banyan" train --resume runs/early --set train.eval_every=40
+    compare runs/early
+
+    say "$setting: SIGINT saves, exits with 3, resumes"
+    train_until 33 INT "$banyan" "$@" --set name=interrupted
+    [ "$code" -eq 3 ] || fail "exit code $code"
+    holds err "banyan train --resume runs/interrupted"
+    holds runs/interrupted/run.json '"stopped"'
+    ls runs/interrupted/checkpoints | grep -q 'step-000000[3-9][0-9]' || fail "nothing was saved"
+    run 0 "$banyan" train --resume runs/interrupted
+    compare runs/interrupted
+
+    say "$setting: SIGTERM, likewise"
+    train_until 50 TERM "$banyan" "$@" --set name=terminated
+    [ "$code" -eq 3 ] || fail "exit code $code"
+    run 0 "$banyan" train --resume runs/terminated
+    compare runs/terminated
+done
+
+say "a resumed run refuses another seed and other data"
+run 2 "$banyan" train --resume runs/killed --set seed=7
+holds err "seed"
+make_text other.txt 2000
+run 2 "$banyan" train --resume runs/killed --set data.text=other.txt
+holds err "was trained on other data"
