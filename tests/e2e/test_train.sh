@@ -1,0 +1,157 @@
+#!/bin/sh
+# The commands from text to generated words, what a run directory holds, and what bad input is answered.
+. "$(dirname "$0")/../support/shell.sh"
+
+tiny gpt2 >c.yaml
+
+say "help and version"
+run 0 "$banyan" --help
+holds out "banyan COMMAND"
+run 0 "$banyan" --version
+for command in $("$banyan" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
+    run 0 "$banyan" "$command" --help
+    holds out "usage: banyan $command"
+done
+
+say "train: plain lines"
+run 0 "$banyan" train c.yaml
+holds out "memory "
+holds out "step 20/20  loss "
+holds out "tok/s"
+holds out "valid_loss"
+
+say "the run directory"
+exists runs/tiny/config.yaml runs/tiny/environment.json runs/tiny/run.json runs/registry.sqlite \
+    runs/tiny/checkpoints/best.json
+for step in 10 20; do
+    for file in model.safetensors optimizer.safetensors state.json config.json tokenizer.json manifest.json; do
+        exists "runs/tiny/checkpoints/step-000000$step/$file"
+    done
+done
+holds runs/tiny/run.json '"done"'
+[ "$(grep -c '"event":"train"' runs/tiny/events.jsonl)" -eq 20 ] || fail "not 20 steps in events.jsonl"
+[ "$(grep -c '"event":"eval"' runs/tiny/events.jsonl)" -eq 2 ] || fail "not 2 evaluations in events.jsonl"
+
+say "the kept config trains to the same weights, in a directory of its own"
+run 0 "$banyan" train runs/tiny/config.yaml --json
+head -n 1 out >first
+[ "$(field run <first)" = runs/tiny-2 ] || fail "$(cat first)"
+same runs/tiny/checkpoints/step-00000020/model.safetensors runs/tiny-2/checkpoints/step-00000020/model.safetensors
+
+say "another seed does not"
+run 0 "$banyan" train c.yaml --quiet --set seed=2 --set name=other
+[ ! -s out ] || fail "--quiet printed something"
+if cmp -s runs/tiny/checkpoints/step-00000020/model.safetensors \
+    runs/other/checkpoints/step-00000020/model.safetensors; then fail "equal weights"; fi
+
+say "eval"
+run 0 "$banyan" eval runs/tiny --set train.eval_batches=4 --json
+valid=$(field valid_loss <out)
+near "$(awk -v l="$valid" 'BEGIN { print exp(l) }')" "$(field perplexity <out)" 0.01
+near "$(awk -v l="$valid" 'BEGIN { print l / log(2) }')" "$(field bits_per_byte <out)" 0.01
+[ "$(field step <out)" -eq 20 ] || fail "not the newest checkpoint"
+run 0 "$banyan" eval runs/tiny --batches 4 --json
+near "$(field valid_loss <out)" "$(grep '"eval"' runs/tiny/events.jsonl | tail -n 1 | field valid_loss)" 1e-6
+
+say "eval on packed data"
+run 0 "$banyan" pack text.txt --output packed --tokenizer runs/tiny/checkpoints/step-00000020/tokenizer.json \
+    --valid-fraction 0.1 --json
+[ "$(field text_bytes <out)" -eq "$(wc -c <text.txt)" ] || fail "bytes"
+run 0 "$banyan" eval runs/tiny --data packed/valid --batches 4 --json
+near "$(field valid_loss <out)" "$(grep '"eval"' runs/tiny/events.jsonl | tail -n 1 | field valid_loss)" 1e-6
+
+say "train on packed data"
+run 0 "$banyan" train c.yaml --quiet --set data.text=[] --set data.train=packed/train --set data.valid=packed/valid \
+    --set name=packed
+same runs/tiny/checkpoints/step-00000020/model.safetensors runs/packed/checkpoints/step-00000020/model.safetensors
+
+say "generate: the same text for the same seed, another for another"
+for seed in 1 1 2; do
+    run 0 "$banyan" generate runs/tiny --prompt "apple " --tokens 40 --seed $seed
+    [ "$(head -c 6 out)" = "apple " ] || fail "the prompt is missing"
+    [ "$(wc -c <out)" -ge 46 ] || fail "too short"
+    if [ "$seed" -eq 1 ] && [ -e text.1 ]; then same out text.1; fi
+    cp out text.$seed
+done
+if cmp -s text.1 text.2; then fail "seeds 1 and 2 generate the same"; fi
+
+say "plot"
+run 0 "$banyan" plot runs/tiny runs/other --out loss.png
+[ "$(head -c 4 loss.png | tail -c 3)" = PNG ] || fail "no PNG"
+run 0 "$banyan" plot runs --out loss.svg --log
+holds loss.svg "<svg"
+
+say "runs"
+run 0 "$banyan" runs runs
+[ "$(wc -l <out)" -eq 5 ] || fail "four runs and a heading"
+run 0 "$banyan" runs runs --name other --json
+[ "$(field status <out)" = done ] || fail "$(cat out)"
+
+say "info"
+run 0 "$banyan" info c.yaml
+holds out "6N + 12LCT"
+for row in parameters gradients optimizer activations workspace data total; do holds out "  $row"; done
+run 0 "$banyan" info c.yaml --graph
+cp out graph
+for pass in forward precision gradients recompute fuse order; do
+    run 0 "$banyan" info c.yaml --after $pass --set precision.compute=bf16 --set memory.recompute=block
+    holds out "linear_cross_entropy"
+    cp out $pass
+done
+run 0 "$banyan" info c.yaml --after order
+same out graph
+holds precision bf16
+if grep -q bf16 forward; then fail "bf16 before the precision pass"; fi
+holds gradients grad.
+[ "$(wc -l <recompute)" -gt "$(wc -l <gradients)" ] || fail "recompute added nothing"
+run 0 "$banyan" info c.yaml --config
+holds out "micro_batch: 8"
+
+# refused CODE TEXT COMMAND...: the exit code, and what the message says.
+refused() {
+    say "refused: $2"
+    text=$2
+    run_code=$1
+    shift 2
+    run "$run_code" "$@"
+    holds err "$text"
+}
+printf 'name: x\ntrain:\n  stepz: 3\n' >bad.yaml
+refused 2 "bad.yaml:3" "$banyan" train bad.yaml
+holds err steps
+refused 2 "micro_batch" "$banyan" train c.yaml --set train.micro_batch=3
+refused 2 "heads" "$banyan" info c.yaml --set model.heads=5
+refused 2 'did you mean "lr"' "$banyan" train c.yaml --set optimizer.lrr=1
+refused 1 "nowhere.txt" "$banyan" train c.yaml --set data.text=nowhere.txt
+refused 2 "data.text" "$banyan" train c.yaml --set data.text=[]
+refused 2 "tokens" "$banyan" train c.yaml --set model.context=200000
+refused 2 "unknown command" "$banyan" trian
+refused 2 "unknown flag" "$banyan" train c.yaml --stepz 3
+refused 2 "no pass" "$banyan" info c.yaml --after magic
+refused 1 "nowhere" "$banyan" eval nowhere
+printf 'abc\377\376def\n' >invalid.txt
+refused 1 "invalid.txt" "$banyan" train c.yaml --set data.text=invalid.txt
+
+say "a shard that was cut short is named"
+cp -r packed cut
+truncate -s -100 cut/train/tokens-00000.npy
+run 1 "$banyan" train c.yaml --set data.text=[] --set data.train=cut/train
+holds err "cut/train/tokens-00000.npy"
+
+say "a checkpoint with a wrong bit is passed over, the one before it is taken"
+printf 'X' | dd of=runs/tiny/checkpoints/step-00000020/model.safetensors bs=1 seek=20000 conv=notrunc 2>/dev/null
+run 0 "$banyan" eval runs/tiny --json
+[ "$(field step <out)" -eq 10 ] || fail "$(cat out)"
+run 0 "$banyan" train --resume runs/tiny --quiet
+same runs/tiny-2/checkpoints/step-00000020/model.safetensors runs/tiny/checkpoints/step-00000020/model.safetensors
+
+say "no good checkpoint at all is an error"
+for step in 10 20; do truncate -s 1000 runs/tiny/checkpoints/step-000000$step/model.safetensors; done
+run 1 "$banyan" train --resume runs/tiny
+holds err "no complete checkpoint"
+holds err "model.safetensors"
+
+say "sizes that overflow are an error"
+run 2 "$banyan" info c.yaml --set model.width=1048576 --set model.heads=1 --set model.context=16777216 \
+    --set model.vocab=1073741824 --set train.batch=16777216
+holds err "not a valid tensor type"
