@@ -7,13 +7,18 @@ pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
 pkg_check_modules(CAIRO REQUIRED IMPORTED_TARGET cairo)
 
-find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h REQUIRED)
-find_library(DNNL_LIBRARY dnnl REQUIRED)
+# oneDNN only gives a second opinion on the machine's peaks: src/plan/onednn.c knows it by its headers and
+# loads it at run time, when it is there.
+find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h)
+if(DNNL_INCLUDE)
+  set_source_files_properties(src/plan/onednn.c PROPERTIES COMPILE_DEFINITIONS BY_ONEDNN
+                              INCLUDE_DIRECTORIES ${DNNL_INCLUDE})
+endif()
 
 set(library_dependencies PkgConfig::YAML PkgConfig::JANSSON PkgConfig::XXHASH PkgConfig::SQLITE
-                         PkgConfig::CAIRO ${DNNL_LIBRARY} Threads::Threads m)
+                         PkgConfig::CAIRO Threads::Threads ${CMAKE_DL_LIBS} m)
 
-# OpenMP is the one thread pool of the kernels, because oneDNN uses it too. Debian's oneDNN links
-# GNU's runtime; clang's own runtime answers the same symbols, so either compiler ends with one pool.
+# OpenMP is the one thread pool of the kernels, as it is oneDNN's. Debian's oneDNN links GNU's runtime;
+# clang's own runtime answers the same symbols, so either compiler ends with one pool.
 find_package(OpenMP REQUIRED COMPONENTS C)
 list(APPEND library_dependencies OpenMP::OpenMP_C)

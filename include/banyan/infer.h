@@ -89,8 +89,9 @@ typedef struct by_generator_memory_report {
 } by_generator_memory_report;
 
 /* Compiles a model, takes its memory and loads the weights. config: resolved, vocab known. `options` may
- * be NULL. config and weights may be closed afterwards. BY_EFORMAT names a tensor that is missing or has
- * another shape; BY_EARG an option that is out of range. */
+ * be NULL. weights NULL: initial weights by the model's rules and config.seed, to measure with. config and
+ * weights may be closed afterwards. BY_EFORMAT names a tensor that is missing or has another shape;
+ * BY_EARG an option that is out of range. */
 BY_API by_status by_generator_open(by_generator **out, const by_config *config,
                                    const by_weights *weights, const by_generator_options *options,
                                    by_error *error);
@@ -117,6 +118,13 @@ BY_API int64_t by_generator_cached(const by_generator *generator);
 BY_API int64_t by_generator_context(const by_generator *generator);
 BY_API int64_t by_generator_vocab(const by_generator *generator);
 BY_API const by_generator_memory_report *by_generator_memory(const by_generator *generator);
+/* The least work that a model leaves, for shares of the machine's peaks. FLOPs of taking in the first
+ * `tokens` tokens of a sequence: two for each weight in a product and token (the head counts for the last
+ * token alone), and causal attention. */
+BY_API double by_generator_flops(const by_generator *generator, int64_t tokens);
+/* Bytes that taking in one token more must read when `cached` are in the caches: each weight that is not
+ * only looked up, once, and the keys and values so far. */
+BY_API double by_generator_token_bytes(const by_generator *generator, int64_t cached);
 
 /* ---- logits of whole sequences ---- */
 

@@ -1,6 +1,14 @@
-/* What this machine can do, measured: the roof under every speed that banyan prints. */
+/* What this machine can do, measured: the roof under every speed that banyan prints.
+ *
+ * Figures are kept in a cache file, one entry for each CPU model, number of threads and
+ * instruction-set level (see by_machine_cache_path), so that a share of the peak costs a second once
+ * and nothing afterwards. `banyan bench machine` measures anew and replaces the entry.
+ */
 #ifndef BANYAN_MACHINE_H
 #define BANYAN_MACHINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
 
 #include "banyan/dtype.h"
 
@@ -8,12 +16,80 @@
 extern "C" {
 #endif
 
-/* Matrix-product peak in GFLOP/s at f32 or bf16 with `threads` threads (-1: all): the best of several large
- * products in the layouts that training uses. Taken from the cache (see by_machine_cache_path) when this
- * machine, thread count and instruction-set cap were measured before, else measured in about a second
- * and remembered. */
+/* A machine and what was measured on it. Plain data. A figure that was not measured is 0. */
+typedef struct by_machine {
+    char cpu[128]; /* model name, as the system tells it; "unknown" when it does not */
+    char isa[16];  /* instruction-set level in use: the best of the machine, capped by BANYAN_ISA */
+    int cores;     /* that this process may run on */
+    int threads;   /* compute threads that the figures are for */
+
+    /* Matrix products, best of several large ones in the layouts that training uses: the larger of
+     * banyan's own kernels and of oneDNN's where that library is installed. 1e9 operations (a
+     * multiplication and an addition are two) a second. */
+    double f32_gflops;
+    double bf16_gflops;
+    double int8_gops; /* u8 x s8 to i32; oneDNN's only */
+    /* banyan's own kernels alone. */
+    double own_f32_gflops;
+    double own_bf16_gflops;
+
+    /* Main memory over all threads, 1e9 bytes a second. A copy counts what it reads and what it
+     * writes. */
+    double read_gbps;
+    double copy_gbps;
+
+    /* A file in the directory that was asked for, 1e9 bytes a second; the write with its fsync. */
+    double disk_write_gbps;
+    double disk_read_gbps;
+    bool disk_direct; /* past the page cache (O_DIRECT); false: the file system has no such thing */
+} by_machine;
+
+/* Figures to measure: bits. */
+typedef enum by_machine_figures {
+    BY_MACHINE_F32 = 1,
+    BY_MACHINE_BF16 = 2,
+    BY_MACHINE_INT8 = 4,
+    BY_MACHINE_MEMORY = 8,
+    BY_MACHINE_COMPUTE = 7, /* the three products */
+    BY_MACHINE_ALL = 15
+} by_machine_figures;
+
+/* Names the machine: cpu, isa, cores, threads (-1: one a core that this process may run on); no figures.
+ * BY_EARG: BANYAN_ISA is not a level. */
+BY_API by_status by_machine_describe(by_machine *out, int threads, by_error *error);
+/* The instruction-set levels that BANYAN_ISA can choose on this machine, without the slow reference
+ * kernels: "baseline" first, the best one last. Static. */
+BY_API const char *const *by_machine_levels(size_t *count);
+/* What the figures stand on: "banyan 0.1.0, oneDNN 2.6.3, ...". Freed with free(). */
+BY_API by_status by_machine_libraries(char **out, by_error *error);
+
+/* Measures these figures of a described machine, which takes about a second for all of them. Others
+ * keep their values. */
+BY_API by_status by_machine_measure(by_machine *machine, unsigned figures, by_error *error);
+/* Measures writing and reading a file in `directory`: up to 256 MiB or a second each. The file has no
+ * name while it exists. BY_EIO: the directory cannot be written, or the disk is full. */
+BY_API by_status by_machine_measure_disk(by_machine *machine, const char *directory,
+                                         by_error *error);
+
+/* Where figures are kept: $XDG_CACHE_HOME/banyan/machine.json, or ~/.cache/banyan/machine.json. Freed
+ * with free(). BY_EIO: neither variable names an absolute path. */
+BY_API by_status by_machine_cache_path(char **out, by_error *error);
+/* Puts the machine's figures into the cache, over those of the same machine, atomically. A cache that
+ * cannot be read is written anew. BY_EIO. */
+BY_API by_status by_machine_store(const by_machine *machine, by_error *error);
+/* Describes the machine and fills these figures: from the cache, and what is not there is measured
+ * and stored. Never fails because of the cache. */
+BY_API by_status by_machine_load(by_machine *out, int threads, unsigned figures, by_error *error);
+
+/* The peak for products of this type: bf16_gflops for bf16, else f32_gflops. */
+BY_API double by_machine_gflops(const by_machine *machine, by_dtype dtype);
+/* Seconds below which this machine cannot do this work (Williams, Waterman and Patterson 2009, "Roofline"):
+ * the longer of flops at the peak of `dtype` and bytes at the speed of main memory. Work whose operands
+ * are in a cache can be faster. */
+BY_API double by_machine_roof(const by_machine *machine, by_dtype dtype, double flops, double bytes);
+/* by_machine_load of that figure alone, at f32 or bf16. */
 BY_API by_status by_machine_peak(double *gflops, by_dtype dtype, int threads, by_error *error);
-/* The same, always measured. */
+/* The same, always measured, and not stored. */
 BY_API by_status by_machine_measure_peak(double *gflops, by_dtype dtype, int threads,
                                          by_error *error);
 

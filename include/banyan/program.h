@@ -50,6 +50,7 @@ typedef struct by_node_info {
     by_op op;
     const char *op_name;
     const char *kernel; /* "layer_norm avx512", ... */
+    by_dtype dtype;     /* of its first floating-point operand: what a product multiplies */
     int block;          /* -1 outside blocks */
     bool backward;
     double flops;
@@ -58,8 +59,13 @@ typedef struct by_node_info {
     size_t workspace;
     size_t live_bytes; /* activations alive while it runs */
 } by_node_info;
+BY_API int by_program_node_count(const by_program *program);
 BY_API by_status by_program_node(const by_program *program, int node, by_node_info *out,
                                  by_error *error);
+/* What decides a node's work, equal for nodes that do the same: "matmul(bf16 [1024, 768], bf16 [768,
+ * 2304], f32 [2304]) : bf16 [1024, 2304]", with attributes. Freed with free(). */
+BY_API by_status by_program_node_signature(const by_program *program, int node, char **out,
+                                           by_error *error);
 
 #ifdef __cplusplus
 }

@@ -114,6 +114,8 @@ BY_API by_program *by_trainer_program(const by_trainer *trainer);
 /* The programs of the gradient norm and of the update. */
 BY_API by_program *by_trainer_norm_program(const by_trainer *trainer);
 BY_API by_program *by_trainer_update_program(const by_trainer *trainer);
+/* The program that adds the gradients of two micro-batches; NULL when a batch is one. */
+BY_API by_program *by_trainer_merge_program(const by_trainer *trainer);
 
 /* ---- the whole job ---- */
 

@@ -335,18 +335,48 @@ void by_program_set_hook(by_program *program, by_program_hook *hook, void *user)
     program->hook_user = user;
 }
 
-by_status by_program_node(const by_program *program, int node, by_node_info *out, by_error *error)
+int by_program_node_count(const by_program *program)
+{
+    return (int)program->graph->node_count;
+}
+
+static by_status check_node(const by_program *program, int node, by_error *error)
 {
     if (node < 0 || (size_t)node >= program->graph->node_count) {
         return by_error_set(error, BY_EARG, "the program has no node %d (it has %zu)", node,
                             program->graph->node_count);
     }
+    return BY_OK;
+}
+
+/* Type of a node's first floating-point operand; f32 when there is none. */
+static by_dtype compute_dtype(const by_graph *graph, const by__node *node)
+{
+    for (int i = 0; i < node->input_count; i++) {
+        if (node->in[i] != BY_NONE && by_dtype_is_float(graph->values[node->in[i]].dtype)) {
+            return graph->values[node->in[i]].dtype;
+        }
+    }
+    return BY_F32;
+}
+
+by_status by_program_node_signature(const by_program *program, int node, char **out,
+                                    by_error *error)
+{
+    BY_TRY(check_node(program, node, error));
+    return by__node_signature(program->graph, (size_t)node, out, error);
+}
+
+by_status by_program_node(const by_program *program, int node, by_node_info *out, by_error *error)
+{
+    BY_TRY(check_node(program, node, error));
     const by__node *n = &program->graph->nodes[node];
     by__cost cost;
     BY_TRY(by__node_cost(program->graph, (size_t)node, &cost, error));
     *out = (by_node_info){.op = n->op,
                           .op_name = by_op_name(n->op),
                           .kernel = program->kernels[node]->name,
+                          .dtype = compute_dtype(program->graph, n),
                           .block = n->block,
                           .backward = n->phase == BY__BACKWARD,
                           .flops = cost.flops,

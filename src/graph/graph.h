@@ -90,6 +90,9 @@ static inline bool by__role_is_external(by_role role)
 {
     return role != BY_ROLE_ACTIVATION;
 }
+/* A node's operation, attributes and types without names: "add(f32 [4, 8], f32 [8]) : f32 [4, 8]". Freed
+ * with free(). */
+by_status by__node_signature(const by_graph *graph, size_t node, char **out, by_error *error);
 /* Bytes of a value, overflow-checked when it was made. */
 size_t by__value_bytes(const by__value *value);
 

@@ -55,6 +55,39 @@ static void print_attrs(by__text *text, const by__node *node)
     }
 }
 
+static void print_type(by__text *text, const by_graph *graph, by_value value)
+{
+    char shape[128];
+    if (value == BY_NONE) {
+        by__text_add(text, "-");
+    } else {
+        by__text_format(text, "%s %s", by_dtype_name(graph->values[value].dtype),
+                        by_shape_print(&graph->values[value].shape, shape));
+    }
+}
+
+by_status by__node_signature(const by_graph *graph, size_t node, char **out, by_error *error)
+{
+    const by__node *n = &graph->nodes[node];
+    by__text text = {0};
+    by__text_format(&text, "%s(", by_op_name(n->op));
+    for (int i = 0; i < n->input_count; i++) {
+        by__text_add(&text, i == 0 ? "" : ", ");
+        print_type(&text, graph, n->in[i]);
+    }
+    by__text_add(&text, ")");
+    if (n->op != BY_OP_DROPOUT) { /* every dropout has a stream of its own */
+        print_attrs(&text, n);
+    }
+    for (int i = 0; i < n->output_count; i++) {
+        if (n->out[i] != BY_NONE) {
+            by__text_add(&text, i == 0 ? " : " : ", ");
+            print_type(&text, graph, n->out[i]);
+        }
+    }
+    return by__text_take(&text, out, error);
+}
+
 static void print_node(by__text *text, const by_graph *graph, const by__node *node)
 {
     char shape[128];

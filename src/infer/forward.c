@@ -11,7 +11,7 @@
 by_status by__forward_options_read(by__forward_options *out, const by_config *config,
                                    const char *precision, int threads, by_error *error)
 {
-    by__forward_options options = {.config = &config->model};
+    by__forward_options options = {.config = &config->model, .seed = config->seed};
     BY_TRY(by_dtype_parse(&options.compute,
                           precision == NULL ? config->precision.compute : precision, error));
     if (options.compute != BY_F32 && options.compute != BY_BF16) {
@@ -170,18 +170,50 @@ static by_status load(by__block *block, const by_graph *graph, const char *kind,
     return BY_OK;
 }
 
-by_status by__weights_block_open(by__block *out, const by_graph *graph, const char *kind,
-                                 const by_weights *weights, int threads, by_error *error)
+/* Initial values of one parameter. They are drawn in f32. */
+static by_status initialize_one(void *out, const by_graph *graph, by_value value, uint64_t seed,
+                                by_error *error)
+{
+    const by__value *parameter = &graph->values[value];
+    size_t count = (size_t)by_shape_count(&parameter->shape);
+    float *drawn;
+    if (parameter->dtype == BY_F32) {
+        return by_parameter_init(out, graph, value, seed, error);
+    }
+    BY_TRY(by__alloc_aligned((void **)&drawn, count * sizeof *drawn, "initial weights", error));
+    by_status status = by_parameter_init(drawn, graph, value, seed, error);
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        ((uint16_t *)out)[i] = by__f32_to_bf16(drawn[i]);
+    }
+    free(drawn);
+    return status;
+}
+
+static by_status initialize(by__block *block, const by_graph *graph, uint64_t seed, by_error *error)
+{
+    for (size_t s = 0; s < block->count; s++) {
+        BY_TRY(initialize_one((char *)block->pages.data + block->slots[s].offset, graph,
+                              by_graph_find(graph, block->slots[s].name), seed, error));
+    }
+    return BY_OK;
+}
+
+by_status by__weights_block_open(by__block *out, const by_graph *graph,
+                                 const by__forward_options *options, const by_weights *weights,
+                                 by_error *error)
 {
     by__block block;
-    for (size_t v = 0; v < graph->value_count; v++) {
+    const char *kind = options->config->kind;
+    for (size_t v = 0; v < graph->value_count && weights != NULL; v++) {
         by_tensor_view from;
         if (graph->values[v].role == BY_ROLE_PARAMETER) {
             BY_TRY(find_source(graph, (by_value)v, kind, weights, &from, error));
         }
     }
     BY_TRY(by__block_open(&block, graph, BY_ROLE_PARAMETER, "the weights", error));
-    by_status status = load(&block, graph, kind, weights, threads, error);
+    by_status status = weights == NULL
+                           ? initialize(&block, graph, options->seed, error)
+                           : load(&block, graph, kind, weights, options->threads, error);
     if (status != BY_OK) {
         by__block_close(&block);
         return status;

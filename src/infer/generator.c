@@ -31,6 +31,11 @@ struct by_generator {
     int64_t vocab;
     int64_t cached;     /* tokens of the window that are valid */
     uint64_t position;
+    int64_t products;       /* weights that take part in matrix products */
+    int64_t body_products;  /* those of them before the head */
+    double weight_bytes;    /* of weights that a token reads whole */
+    double token_flops;     /* of attention, for each cached token */
+    double token_bytes;     /* of keys and values, the same */
     bool slide;
     bool ready;         /* the logits are those after the window */
     by_generator_memory_report memory;
@@ -44,6 +49,50 @@ static int64_t smallest(int64_t a, int64_t b)
 static size_t largest(size_t a, size_t b)
 {
     return a > b ? a : b;
+}
+
+/* Bytes of the parameters of which a run reads more than a row. */
+static by_status count_read(double *bytes, const by_graph *graph, by_error *error)
+{
+    bool *read;
+    BY_TRY(by__alloc((void **)&read, graph->value_count, sizeof *read, "count", error));
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        bool looks_up = node->op == BY_OP_EMBEDDING || node->op == BY_OP_POSITION;
+        for (int i = 0; i < node->input_count && !looks_up; i++) {
+            if (node->in[i] != BY_NONE) {
+                read[node->in[i]] = true;
+            }
+        }
+    }
+    *bytes = 0.0;
+    for (size_t v = 0; v < graph->value_count; v++) {
+        if (read[v] && graph->values[v].role == BY_ROLE_PARAMETER) {
+            *bytes += (double)by__value_bytes(&graph->values[v]);
+        }
+    }
+    free(read);
+    return BY_OK;
+}
+
+/* Work that by_generator_flops and by_generator_token_bytes count, read off the graphs. */
+static by_status measure_work(by_generator *g, by_error *error)
+{
+    const by_graph *graph = g->decode.graph;
+    int64_t all;
+    BY_TRY(by_model_count(graph, &all, &g->products, error));
+    BY_TRY(by_model_count(g->prefill[0].graph, &all, &g->body_products, error));
+    BY_TRY(count_read(&g->weight_bytes, graph, error));
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        if (node->op == BY_OP_CACHED_ATTENTION) {
+            const by__value *y = &graph->values[node->out[0]];
+            const by__value *cache = &graph->values[node->in[3]];
+            g->token_flops += 4.0 * (double)by_shape_count(&y->shape);
+            g->token_bytes += 2.0 * (double)by__value_bytes(cache) / (double)cache->shape.dim[2];
+        }
+    }
+    return BY_OK;
 }
 
 /* Builds and compiles all programs and loads the weights. */
@@ -61,8 +110,7 @@ static by_status compile(by_generator *g, const by__forward_options *options,
                                 (long long)g->context, (long long)g->table);
         }
     }
-    BY_TRY(by__weights_block_open(&g->weights, g->decode.graph, options->config->kind, weights,
-                                  options->threads, error));
+    BY_TRY(by__weights_block_open(&g->weights, g->decode.graph, options, weights, error));
     BY_TRY(by__block_open(&g->caches, g->decode.graph, BY_ROLE_STATE, "the key/value caches", error));
     BY_TRY(by__forward_compile(&g->decode, options->threads, error));
     request.mode = BY_MODEL_PREFILL;
@@ -74,7 +122,7 @@ static by_status compile(by_generator *g, const by__forward_options *options,
         BY_TRY(by__forward_build(&g->prefill[g->rungs], options, &request, error));
         BY_TRY(by__forward_compile(&g->prefill[g->rungs], options->threads, error));
     }
-    return BY_OK;
+    return measure_work(g, error);
 }
 
 /* Takes the next `bytes` of a block, on a cache line. */
@@ -325,4 +373,17 @@ int64_t by_generator_vocab(const by_generator *generator)
 const by_generator_memory_report *by_generator_memory(const by_generator *generator)
 {
     return &generator->memory;
+}
+
+double by_generator_flops(const by_generator *generator, int64_t tokens)
+{
+    double n = (double)tokens;
+    double head = (double)(generator->products - generator->body_products);
+    return 2.0 * (double)generator->body_products * n + 2.0 * head +
+           generator->token_flops * n * (n + 1.0) / 2.0;
+}
+
+double by_generator_token_bytes(const by_generator *generator, int64_t cached)
+{
+    return generator->weight_bytes + generator->token_bytes * (double)cached;
 }

@@ -29,6 +29,7 @@ typedef struct by__forward_options {
     void *user;
     by_dtype compute;
     int threads;
+    uint64_t seed; /* of initial weights */
 } by__forward_options;
 
 typedef struct by__forward {
@@ -68,8 +69,9 @@ by_status by__block_open(by__block *out, const by_graph *graph, by_role role, co
 void by__block_close(by__block *block);
 by_status by__block_bind(const by__block *block, by__forward *forward, by_error *error);
 /* A block of all parameters with the values of `weights`, rounded where the graph computes in bf16. Every
- * tensor is checked before memory is taken. */
-by_status by__weights_block_open(by__block *out, const by_graph *graph, const char *kind,
-                                 const by_weights *weights, int threads, by_error *error);
+ * tensor is checked before memory is taken. weights NULL: initial values. */
+by_status by__weights_block_open(by__block *out, const by_graph *graph,
+                                 const by__forward_options *options, const by_weights *weights,
+                                 by_error *error);
 
 #endif

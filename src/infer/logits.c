@@ -20,8 +20,7 @@ static by_status set_up(by_logits *l, const by__forward_options *options, const 
     BY_TRY(by__forward_build(&l->forward, options, &request, error));
     by_graph *graph = l->forward.graph;
     l->count = (size_t)(batch * time); /* the graph has checked that the extents fit */
-    BY_TRY(by__weights_block_open(&l->weights, graph, options->config->kind, weights,
-                                  options->threads, error));
+    BY_TRY(by__weights_block_open(&l->weights, graph, options, weights, error));
     BY_TRY(by__block_open(&l->outputs, graph, BY_ROLE_OUTPUT, "the logits", error));
     BY_TRY(by__forward_compile(&l->forward, options->threads, error));
     by_program *program = l->forward.program;

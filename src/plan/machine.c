@@ -1,94 +1,163 @@
-#include "banyan/machine.h"
+#include <gnu/libc-version.h>
+#include <jansson.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
 
-#include "exec/exec.h"
+#include "plan/plan.h"
 
-/* One product [m, k] x [k, n] (or its transposed forms), as a program. */
-typedef struct product {
-    int64_t m;
-    int64_t n;
-    int64_t k;
-    bool trans_a;
-    bool trans_b;
-} product;
-
-static const product products[] = {
-    {2048, 2048, 2048, false, false},
-    {4096, 3072, 768, false, true},
-    {4096, 768, 3072, false, false},
-};
-
-static by_value operand(by_graph *graph, const char *name, by_dtype dtype, int64_t rows,
-                        int64_t columns, bool transposed)
+/* The "model name" of /proc/cpuinfo; ARM systems do not give one. */
+static void read_cpu_name(char name[128])
 {
-    by_shape shape = transposed ? BY_SHAPE(columns, rows) : BY_SHAPE(rows, columns);
-    return by_graph_input(graph, name, dtype, shape);
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    (void)snprintf(name, 128, "unknown");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        char *value = strchr(line, ':');
+        if (value != NULL && strncmp(line, "model name", strlen("model name")) == 0) {
+            value += 1 + strspn(value + 1, " \t");
+            value[strcspn(value, "\n")] = '\0';
+            (void)snprintf(name, 128, "%.127s", value);
+            break;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
 }
 
-static by_status time_program(double *best, by_program *program, by_error *error)
+by_status by_machine_describe(by_machine *out, int threads, by_error *error)
 {
-    double began = by_clock();
-    *best = 1e30;
-    for (int run = 0; run < 40 && (run < 3 || by_clock() - began < 0.3); run++) {
-        double t = by_clock();
-        BY_TRY(by_program_run(program, error));
-        t = by_clock() - t;
-        *best = t < *best ? t : *best;
-    }
+    by__isa isa;
+    by_machine machine = {.cores = by__thread_count(-1), .threads = by__thread_count(threads)};
+    BY_TRY(by__cpu_isa(&isa, error));
+    (void)snprintf(machine.isa, sizeof machine.isa, "%s", by__isa_name(isa));
+    read_cpu_name(machine.cpu);
+    *out = machine;
     return BY_OK;
 }
 
-static by_status time_product(double *gflops, const product *p, by_dtype dtype, int threads,
-                              by_error *error)
+const char *const *by_machine_levels(size_t *count)
 {
-    by_graph *graph = NULL;
-    by_program *program = NULL;
-    by__pages pages = {0};
-    size_t size = by_dtype_size(dtype);
-    size_t a_bytes = by__round_up((size_t)(p->m * p->k) * size, BY_CACHE_LINE);
-    size_t b_bytes = by__round_up((size_t)(p->k * p->n) * size, BY_CACHE_LINE);
-    size_t y_bytes = by__round_up((size_t)(p->m * p->n) * size, BY_CACHE_LINE);
-    double seconds = 0.0;
-    BY_TRY(by_graph_open(&graph, error));
-    by_value a = operand(graph, "a", dtype, p->m, p->k, p->trans_a);
-    by_value b = operand(graph, "b", dtype, p->k, p->n, p->trans_b);
-    by_value y = by_matmul(graph, a, b, p->trans_a, p->trans_b);
-    by_graph_output(graph, y, "y");
-    by_status status = by_program_compile(&program, graph, threads, error);
-    if (status == BY_OK) {
-        status = by__pages_open(&pages,
-                                a_bytes + b_bytes + y_bytes + by_program_workspace_bytes(program),
-                                "the measurement", error);
+    static const char *const levels[] = {"baseline", "avx2", "avx512"};
+    *count = (size_t)(by__cpu_best_isa() - BY__ISA_BASELINE) + 1;
+    return levels;
+}
+
+by_status by_machine_libraries(char **out, by_error *error)
+{
+    by__text text = {0};
+    char version[32];
+    by__text_format(&text, "banyan %s", BY_VERSION);
+    if (by__onednn_version(version)[0] != '\0') {
+        by__text_format(&text, ", oneDNN %s", version);
     }
-    if (status == BY_OK) {
-        char *base = pages.data;
-        (void)by_program_bind(program, a, base, NULL);
-        (void)by_program_bind(program, b, base + a_bytes, NULL);
-        (void)by_program_bind(program, y, base + a_bytes + b_bytes, NULL);
-        by_program_set_memory(program, base, base + a_bytes + b_bytes + y_bytes);
-        status = time_program(&seconds, program, error);
+    by__text_format(&text, ", OpenMP %d, glibc %s, jansson %s", _OPENMP, gnu_get_libc_version(),
+                    JANSSON_VERSION);
+    return by__text_take(&text, out, error);
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+by_status by_machine_measure(by_machine *machine, unsigned figures, by_error *error)
+{
+    by_machine m = *machine;
+    by__isa isa;
+    BY_TRY(by__cpu_isa(&isa, error));
+    if (figures & BY_MACHINE_F32) {
+        BY_TRY(by__measure_products(&m.own_f32_gflops, BY_F32, m.threads, error));
+        m.f32_gflops = larger(m.own_f32_gflops, by__measure_onednn(BY_F32, isa, m.threads));
     }
-    by_program_close(&program);
-    by_graph_close(&graph);
-    by__pages_close(&pages);
+    if (figures & BY_MACHINE_BF16) {
+        BY_TRY(by__measure_products(&m.own_bf16_gflops, BY_BF16, m.threads, error));
+        m.bf16_gflops = larger(m.own_bf16_gflops, by__measure_onednn(BY_BF16, isa, m.threads));
+    }
+    if (figures & BY_MACHINE_INT8) {
+        m.int8_gops = by__measure_onednn(BY_U8, isa, m.threads);
+    }
+    if (figures & BY_MACHINE_MEMORY) {
+        BY_TRY(by__measure_memory(&m.read_gbps, &m.copy_gbps, m.threads, error));
+    }
+    *machine = m;
+    return BY_OK;
+}
+
+/* Those of `figures` that are not known yet. int8 is never known where there is no oneDNN. */
+static unsigned missing(const by_machine *m, unsigned figures)
+{
+    unsigned known = (m->f32_gflops > 0.0 ? BY_MACHINE_F32 : 0u) |
+                     (m->bf16_gflops > 0.0 ? BY_MACHINE_BF16 : 0u) |
+                     (m->int8_gops > 0.0 ? BY_MACHINE_INT8 : 0u) |
+                     (m->read_gbps > 0.0 && m->copy_gbps > 0.0 ? BY_MACHINE_MEMORY : 0u);
+    return figures & ~known;
+}
+
+by_status by_machine_load(by_machine *out, int threads, unsigned figures, by_error *error)
+{
+    by_machine machine;
+    char *path = NULL;
+    BY_TRY(by_machine_describe(&machine, threads, error));
+    if (by_machine_cache_path(&path, NULL) == BY_OK) {
+        by__machine_recall(&machine, path);
+    }
+    by_status status = BY_OK;
+    unsigned wanted = missing(&machine, figures);
+    if (wanted != 0) {
+        status = by_machine_measure(&machine, wanted, error);
+        if (status == BY_OK && path != NULL) {
+            /* Without a cache the next process measures again, and that is all. */
+            (void)by__machine_remember(&machine, path, NULL);
+        }
+    }
+    free(path);
     if (status == BY_OK) {
-        *gflops = 2e-9 * (double)p->m * (double)p->n * (double)p->k / seconds;
+        *out = machine;
     }
     return status;
 }
 
-by_status by_machine_measure_peak(double *gflops, by_dtype dtype, int threads, by_error *error)
+double by_machine_gflops(const by_machine *machine, by_dtype dtype)
 {
-    double best = 0.0;
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(products); i++) {
-        double one;
-        BY_TRY(time_product(&one, &products[i], dtype, threads, error));
-        best = one > best ? one : best;
+    return dtype == BY_BF16 ? machine->bf16_gflops : machine->f32_gflops;
+}
+
+double by_machine_roof(const by_machine *machine, by_dtype dtype, double flops, double bytes)
+{
+    double gflops = by_machine_gflops(machine, dtype);
+    double gbps = larger(machine->read_gbps, machine->copy_gbps);
+    return larger(gflops > 0.0 ? 1e-9 * flops / gflops : 0.0,
+                  gbps > 0.0 ? 1e-9 * bytes / gbps : 0.0);
+}
+
+static by_status figure_of(unsigned *figure, by_dtype dtype, by_error *error)
+{
+    if (dtype != BY_F32 && dtype != BY_BF16) {
+        return by_error_set(error, BY_EARG, "peak: %s is not f32 or bf16", by_dtype_name(dtype));
     }
-    *gflops = best;
+    *figure = dtype == BY_BF16 ? BY_MACHINE_BF16 : BY_MACHINE_F32;
     return BY_OK;
 }
 
 by_status by_machine_peak(double *gflops, by_dtype dtype, int threads, by_error *error)
 {
-    return by_machine_measure_peak(gflops, dtype, threads, error);
+    by_machine machine;
+    unsigned figure;
+    BY_TRY(figure_of(&figure, dtype, error));
+    BY_TRY(by_machine_load(&machine, threads, figure, error));
+    *gflops = by_machine_gflops(&machine, dtype);
+    return BY_OK;
+}
+
+by_status by_machine_measure_peak(double *gflops, by_dtype dtype, int threads, by_error *error)
+{
+    by_machine machine;
+    unsigned figure;
+    BY_TRY(figure_of(&figure, dtype, error));
+    BY_TRY(by_machine_describe(&machine, threads, error));
+    BY_TRY(by_machine_measure(&machine, figure, error));
+    *gflops = by_machine_gflops(&machine, dtype);
+    return BY_OK;
 }

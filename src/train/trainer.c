@@ -468,3 +468,8 @@ by_program *by_trainer_update_program(const by_trainer *trainer)
 {
     return trainer->update.program;
 }
+
+by_program *by_trainer_merge_program(const by_trainer *trainer)
+{
+    return trainer->merge.program;
+}

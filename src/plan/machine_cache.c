@@ -1,0 +1,160 @@
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan.h"
+
+/* {"version": 1, "machines": [{"cpu": ..., "isa": ..., "threads": ..., "f32_gflops": ..., ...}]} */
+#define VERSION   1
+#define MAX_BYTES ((size_t)1 << 20)
+/* Entries kept; the oldest go first. */
+#define MAX_MACHINES 64
+
+typedef struct figure {
+    const char *key;
+    size_t offset; /* of a double in by_machine */
+} figure;
+
+static const figure figures[] = {
+    {"f32_gflops", offsetof(by_machine, f32_gflops)},
+    {"bf16_gflops", offsetof(by_machine, bf16_gflops)},
+    {"int8_gops", offsetof(by_machine, int8_gops)},
+    {"own_f32_gflops", offsetof(by_machine, own_f32_gflops)},
+    {"own_bf16_gflops", offsetof(by_machine, own_bf16_gflops)},
+    {"read_gbps", offsetof(by_machine, read_gbps)},
+    {"copy_gbps", offsetof(by_machine, copy_gbps)},
+    {"disk_write_gbps", offsetof(by_machine, disk_write_gbps)},
+    {"disk_read_gbps", offsetof(by_machine, disk_read_gbps)},
+};
+
+by_status by_machine_cache_path(char **out, by_error *error)
+{
+    by__text text = {0};
+    const char *cache = getenv("XDG_CACHE_HOME");
+    const char *home = getenv("HOME");
+    /* The XDG base directory specification: a relative path is to be ignored. */
+    if (cache != NULL && cache[0] == '/') {
+        by__text_format(&text, "%s/banyan/machine.json", cache);
+    } else if (home != NULL && home[0] == '/') {
+        by__text_format(&text, "%s/.cache/banyan/machine.json", home);
+    } else {
+        return by_error_set(error, BY_EIO,
+                            "no place for a cache: set XDG_CACHE_HOME or HOME to an absolute path");
+    }
+    return by__text_take(&text, out, error);
+}
+
+/* The array of machines in the file, a new reference; NULL when the file is not a cache of this version. */
+static json_t *read_machines(const char *path)
+{
+    char *text;
+    size_t length;
+    if (by__file_read(&text, &length, path, MAX_BYTES, NULL) != BY_OK) {
+        return NULL;
+    }
+    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL);
+    free(text);
+    json_t *version = json_object_get(root, "version");
+    json_t *machines = json_object_get(root, "machines");
+    machines = json_is_array(machines) && json_integer_value(version) == VERSION
+                   ? json_incref(machines)
+                   : NULL;
+    json_decref(root);
+    return machines;
+}
+
+static bool is_machine(const json_t *entry, const by_machine *machine)
+{
+    const char *cpu = json_string_value(json_object_get(entry, "cpu"));
+    const char *isa = json_string_value(json_object_get(entry, "isa"));
+    return cpu != NULL && isa != NULL && strcmp(cpu, machine->cpu) == 0 &&
+           strcmp(isa, machine->isa) == 0 &&
+           json_integer_value(json_object_get(entry, "threads")) == machine->threads;
+}
+
+void by__machine_recall(by_machine *machine, const char *path)
+{
+    json_t *machines = read_machines(path);
+    for (size_t i = 0; i < json_array_size(machines); i++) {
+        const json_t *entry = json_array_get(machines, i);
+        if (!is_machine(entry, machine)) {
+            continue;
+        }
+        for (size_t f = 0; f < BY_ARRAY_LENGTH(figures); f++) {
+            double value = json_number_value(json_object_get(entry, figures[f].key));
+            if (value > 0.0) {
+                memcpy((char *)machine + figures[f].offset, &value, sizeof value);
+            }
+        }
+        machine->disk_direct = json_is_true(json_object_get(entry, "disk_direct"));
+    }
+    json_decref(machines);
+}
+
+static json_t *make_entry(const by_machine *machine)
+{
+    json_t *entry = json_object();
+    bool ok = json_object_set_new(entry, "cpu", json_string(machine->cpu)) == 0 &&
+              json_object_set_new(entry, "isa", json_string(machine->isa)) == 0 &&
+              json_object_set_new(entry, "threads", json_integer(machine->threads)) == 0 &&
+              json_object_set_new(entry, "disk_direct", json_boolean(machine->disk_direct)) == 0;
+    for (size_t f = 0; f < BY_ARRAY_LENGTH(figures) && ok; f++) {
+        double value;
+        memcpy(&value, (const char *)machine + figures[f].offset, sizeof value);
+        ok = value <= 0.0 || json_object_set_new(entry, figures[f].key, json_real(value)) == 0;
+    }
+    if (!ok) {
+        json_decref(entry);
+        entry = NULL;
+    }
+    return entry;
+}
+
+/* The text of the cache with this machine in it; NULL when memory is exhausted. */
+static char *make_text(const by_machine *machine, const char *path)
+{
+    json_t *machines = read_machines(path);
+    char *text = NULL;
+    if (machines == NULL) {
+        machines = json_array();
+    }
+    for (size_t i = json_array_size(machines); i-- > 0;) {
+        if (is_machine(json_array_get(machines, i), machine)) {
+            (void)json_array_remove(machines, i);
+        }
+    }
+    while (json_array_size(machines) >= MAX_MACHINES) {
+        (void)json_array_remove(machines, 0);
+    }
+    if (json_array_append_new(machines, make_entry(machine)) == 0) {
+        json_t *root = json_pack("{s:i, s:O}", "version", VERSION, "machines", machines);
+        text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+        json_decref(root);
+    }
+    json_decref(machines);
+    return text;
+}
+
+by_status by__machine_remember(const by_machine *machine, const char *path, by_error *error)
+{
+    char *directory = by__strndup(path, (size_t)(strrchr(path, '/') - path));
+    char *text = make_text(machine, path);
+    by_status status = directory == NULL || text == NULL
+                           ? by_error_set(error, BY_EMEMORY, "out of memory: machine cache")
+                           : by__make_dirs(directory, error);
+    if (status == BY_OK) {
+        status = by__file_write(path, text, strlen(text), error);
+    }
+    free(text);
+    free(directory);
+    return status;
+}
+
+by_status by_machine_store(const by_machine *machine, by_error *error)
+{
+    char *path;
+    BY_TRY(by_machine_cache_path(&path, error));
+    by_status status = by__machine_remember(machine, path, error);
+    free(path);
+    return status;
+}

@@ -1,0 +1,116 @@
+#include "plan/plan.h"
+
+const by__product by__products[] = {
+    {256, 256, 256, false, false},
+    {1024, 1024, 1024, false, false},
+    {2048, 2048, 2048, false, false},
+    {4096, 3072, 768, false, true},
+    {4096, 768, 3072, false, false},
+};
+const size_t by__product_count = BY_ARRAY_LENGTH(by__products);
+
+/* A product that would take longer than this once is left out: the smaller ones must do. */
+#define LONGEST_RUN 0.5
+#define BUDGET      0.1
+#define MAX_RUNS    40
+
+by_status by__best_seconds(double *best, double budget, by_status (*run)(void *user, by_error *error),
+                           void *user, by_error *error)
+{
+    double began = by__now();
+    double fastest = 0.0;
+    for (int i = 0; i < MAX_RUNS && (i < 2 || by__now() - began < budget); i++) {
+        double t = by__now();
+        BY_TRY(run(user, error));
+        t = by__now() - t;
+        fastest = i == 0 || t < fastest ? t : fastest;
+    }
+    *best = fastest > 1e-9 ? fastest : 1e-9;
+    return BY_OK;
+}
+
+static by_status run_program(void *user, by_error *error)
+{
+    return by_program_run(user, error);
+}
+
+static by_value operand(by_graph *graph, const char *name, by_dtype dtype, int64_t rows,
+                        int64_t columns, bool transposed)
+{
+    by_shape shape = transposed ? BY_SHAPE(columns, rows) : BY_SHAPE(rows, columns);
+    return by_graph_input(graph, name, dtype, shape);
+}
+
+/* Written, because pages that nobody wrote are all the same page of zeros. */
+static void fill_ones(void *data, by_dtype dtype, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (dtype == BY_F32) {
+            ((float *)data)[i] = 1.0f;
+        } else {
+            ((uint16_t *)data)[i] = 0x3f80;
+        }
+    }
+}
+
+static by_status time_bound(double *seconds, const by__product *p, by_program *program,
+                            const by_value values[3], by_dtype dtype, by_error *error)
+{
+    by__pages pages;
+    int64_t counts[3] = {p->m * p->k, p->k * p->n, p->m * p->n};
+    size_t offsets[4] = {0};
+    for (int i = 0; i < 3; i++) {
+        offsets[i + 1] = offsets[i] + by__round_up((size_t)counts[i] * by_dtype_size(dtype),
+                                                   BY_CACHE_LINE);
+    }
+    BY_TRY(by__pages_open(&pages, offsets[3] + by_program_workspace_bytes(program),
+                          "the measurement", error));
+    char *base = pages.data;
+    by_status status = BY_OK;
+    for (int i = 0; i < 3 && status == BY_OK; i++) {
+        fill_ones(base + offsets[i], dtype, counts[i]);
+        status = by_program_bind(program, values[i], base + offsets[i], error);
+    }
+    if (status == BY_OK) {
+        by_program_set_memory(program, base, base + offsets[3]);
+        status = by__best_seconds(seconds, BUDGET, run_program, program, error);
+    }
+    by__pages_close(&pages);
+    return status;
+}
+
+static by_status time_product(double *seconds, const by__product *p, by_dtype dtype, int threads,
+                              by_error *error)
+{
+    by_graph *graph = NULL;
+    by_program *program = NULL;
+    by_value values[3];
+    BY_TRY(by_graph_open(&graph, error));
+    values[0] = operand(graph, "a", dtype, p->m, p->k, p->trans_a);
+    values[1] = operand(graph, "b", dtype, p->k, p->n, p->trans_b);
+    values[2] = by_matmul(graph, values[0], values[1], p->trans_a, p->trans_b);
+    by_graph_output(graph, values[2], "y");
+    by_status status = by_program_compile(&program, graph, threads, error);
+    if (status == BY_OK) {
+        status = time_bound(seconds, p, program, values, dtype, error);
+    }
+    by_program_close(&program);
+    by_graph_close(&graph);
+    return status;
+}
+
+by_status by__measure_products(double *gflops, by_dtype dtype, int threads, by_error *error)
+{
+    double best = 0.0; /* operations a second */
+    for (size_t i = 0; i < by__product_count; i++) {
+        double seconds;
+        double flops = by__product_flops(&by__products[i]);
+        if (i > 0 && flops > LONGEST_RUN * best) {
+            continue;
+        }
+        BY_TRY(time_product(&seconds, &by__products[i], dtype, threads, error));
+        best = flops / seconds > best ? flops / seconds : best;
+    }
+    *gflops = 1e-9 * best;
+    return BY_OK;
+}

@@ -1,0 +1,271 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/recorder.h"
+
+/* ---- recording ---- */
+
+by_status by_profile_open(by_profile **out, by_error *error)
+{
+    return by__alloc((void **)out, 1, sizeof **out, "profile", error);
+}
+
+void by_profile_close(by_profile **profile)
+{
+    if (profile == NULL || *profile == NULL) {
+        return;
+    }
+    by_profile *p = *profile;
+    for (int i = 0; i < p->watched_count; i++) {
+        by_program_set_hook(p->watched[i].program, NULL, NULL);
+        free(p->watched[i].name);
+    }
+    for (size_t i = 0; i < p->span_count; i++) {
+        free(p->span_names[i]);
+    }
+    free(p->span_names);
+    free(p->events);
+    free(p);
+    *profile = NULL;
+}
+
+static by_status add_event(by_profile *p, by__event event, by_error *error)
+{
+    BY_TRY(by__reserve((void **)&p->events, &p->capacity, p->count + 1, sizeof *p->events, error));
+    p->events[p->count++] = event;
+    return BY_OK;
+}
+
+static void on_node(void *user, int node, double begin, double end)
+{
+    const by__watched *watched = user;
+    by_profile *p = watched->profile;
+    by__event event = {(int)(watched - p->watched), node, begin, end};
+    if (add_event(p, event, NULL) != BY_OK) {
+        p->lost = true;
+    }
+}
+
+by_status by_profile_watch(by_profile *profile, by_program *program, const char *name, bool model,
+                           by_error *error)
+{
+    if (profile->watched_count == BY__MAX_WATCHED) {
+        return by_error_set(error, BY_EARG, "profile: '%s' is one program more than %d", name,
+                            BY__MAX_WATCHED);
+    }
+    by__watched watched = {profile, program, by__strdup(name), model};
+    if (watched.name == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: profile");
+    }
+    by__watched *place = &profile->watched[profile->watched_count++];
+    *place = watched;
+    by_program_set_hook(program, on_node, place);
+    return BY_OK;
+}
+
+static by_status find_span_name(by_profile *p, const char *name, int *out, by_error *error)
+{
+    for (size_t i = 0; i < p->span_count; i++) {
+        if (strcmp(p->span_names[i], name) == 0) {
+            *out = (int)i;
+            return BY_OK;
+        }
+    }
+    BY_TRY(by__reserve((void **)&p->span_names, &p->span_capacity, p->span_count + 1,
+                       sizeof *p->span_names, error));
+    char *copy = by__strdup(name);
+    if (copy == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: profile");
+    }
+    *out = (int)p->span_count;
+    p->span_names[p->span_count++] = copy;
+    return BY_OK;
+}
+
+by_status by_profile_span(by_profile *profile, const char *name, double begin, double end,
+                          by_error *error)
+{
+    by__event event = {-1, 0, begin, end};
+    BY_TRY(find_span_name(profile, name, &event.node, error));
+    return add_event(profile, event, error);
+}
+
+void by_profile_clear(by_profile *profile)
+{
+    profile->count = 0;
+    profile->lost = false;
+}
+
+by_status by__profile_check(const by_profile *profile, by_error *error)
+{
+    return profile->lost ? by_error_set(error, BY_EMEMORY,
+                                        "out of memory: the profile lost events after %zu; fewer "
+                                        "steps need less",
+                                        profile->count)
+                         : BY_OK;
+}
+
+/* ---- sums ---- */
+
+/* Rows that are being made, and the row of each node of each program (-1: it never ran). */
+typedef struct table {
+    by_profile_row *rows;
+    size_t count;
+    size_t capacity;
+    int *row_of[BY__MAX_WATCHED];
+} table;
+
+static void free_table(table *t)
+{
+    by_profile_rows_free(t->rows, t->count);
+    for (int i = 0; i < BY__MAX_WATCHED; i++) {
+        free(t->row_of[i]);
+    }
+}
+
+static by_status name_node(char **out, const by__watched *watched, int node,
+                           const by_node_info *info, by_profile_key key, by_error *error)
+{
+    by__text text = {0};
+    if (key == BY_PROFILE_BY_SHAPE) {
+        return by_program_node_signature(watched->program, node, out, error);
+    }
+    if (key == BY_PROFILE_BY_OP) {
+        by__text_add(&text, info->op_name);
+    } else if (!watched->model) {
+        by__text_add(&text, watched->name);
+    } else if (info->block < 0) {
+        by__text_add(&text, "outside blocks");
+    } else {
+        by__text_format(&text, "block %d", info->block);
+    }
+    return by__text_take(&text, out, error);
+}
+
+/* The row of a node, a new one if none has its name. */
+static by_status find_row(table *t, const by__watched *watched, int node, const by_node_info *info,
+                          by_profile_key key, int *out, by_error *error)
+{
+    char *name;
+    BY_TRY(name_node(&name, watched, node, info, key, error));
+    for (size_t i = 0; i < t->count; i++) {
+        if (strcmp(t->rows[i].name, name) == 0) {
+            free(name);
+            *out = (int)i;
+            return BY_OK;
+        }
+    }
+    by_status status =
+        by__reserve((void **)&t->rows, &t->capacity, t->count + 1, sizeof *t->rows, error);
+    if (status != BY_OK) {
+        free(name);
+        return status;
+    }
+    *out = (int)t->count;
+    t->rows[t->count++] = (by_profile_row){.name = name, .kernel = info->kernel, .op = info->op};
+    return BY_OK;
+}
+
+static by_status add_run(table *t, const by_profile *p, const by__event *event, by_profile_key key,
+                         const by_machine *machine, by_error *error)
+{
+    const by__watched *watched = &p->watched[event->program];
+    int *row = &t->row_of[event->program][event->node];
+    double seconds = event->end - event->begin;
+    by_node_info info;
+    BY_TRY(by_program_node(watched->program, event->node, &info, error));
+    if (*row < 0) {
+        BY_TRY(find_row(t, watched, event->node, &info, key, row, error));
+        t->rows[*row].nodes++;
+    }
+    by_profile_row *r = &t->rows[*row];
+    by_profile_part part = !watched->model ? BY_PROFILE_UPDATE
+                           : info.backward ? BY_PROFILE_BACKWARD
+                                           : BY_PROFILE_FORWARD;
+    double bytes = info.bytes_read + info.bytes_written;
+    r->runs++;
+    r->seconds += seconds;
+    r->part_seconds[part] += seconds;
+    r->flops += info.flops;
+    r->bytes += bytes;
+    r->roof_seconds += by_machine_roof(machine, info.dtype, info.flops, bytes);
+    return BY_OK;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+    double x = ((const by_profile_row *)a)->seconds;
+    double y = ((const by_profile_row *)b)->seconds;
+    return x > y ? -1 : x < y;
+}
+
+static by_status find_medians(const table *t, const by_profile *p, by_error *error)
+{
+    double *seconds;
+    BY_TRY(by__alloc((void **)&seconds, p->count + 1, sizeof *seconds, "profile", error));
+    for (size_t r = 0; r < t->count; r++) {
+        size_t n = 0;
+        for (size_t e = 0; e < p->count; e++) {
+            const by__event *event = &p->events[e];
+            if (event->program >= 0 && t->row_of[event->program][event->node] == (int)r) {
+                seconds[n++] = event->end - event->begin;
+            }
+        }
+        qsort(seconds, n, sizeof *seconds, compare_doubles);
+        t->rows[r].median_seconds = 0.5 * (seconds[(n - 1) / 2] + seconds[n / 2]);
+    }
+    free(seconds);
+    return BY_OK;
+}
+
+static by_status make_table(table *t, const by_profile *p, by_profile_key key,
+                            const by_machine *machine, by_error *error)
+{
+    for (int i = 0; i < p->watched_count; i++) {
+        int nodes = by_program_node_count(p->watched[i].program);
+        BY_TRY(by__alloc((void **)&t->row_of[i], (size_t)nodes + 1, sizeof(int), "profile", error));
+        for (int n = 0; n < nodes; n++) {
+            t->row_of[i][n] = -1;
+        }
+    }
+    for (size_t e = 0; e < p->count; e++) {
+        if (p->events[e].program >= 0) {
+            BY_TRY(add_run(t, p, &p->events[e], key, machine, error));
+        }
+    }
+    return find_medians(t, p, error);
+}
+
+by_status by_profile_rows(by_profile_row **rows, size_t *count, const by_profile *profile,
+                          by_profile_key key, const by_machine *machine, by_error *error)
+{
+    table t = {0};
+    BY_TRY(by__profile_check(profile, error));
+    by_status status = make_table(&t, profile, key, machine, error);
+    if (status == BY_OK) {
+        if (key != BY_PROFILE_BY_LAYER && t.count > 0) {
+            qsort(t.rows, t.count, sizeof *t.rows, compare_rows);
+        }
+        *rows = t.rows;
+        *count = t.count;
+        t.rows = NULL;
+        t.count = 0;
+    }
+    free_table(&t);
+    return status;
+}
+
+void by_profile_rows_free(by_profile_row *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(rows[i].name);
+    }
+    free(rows);
+}

@@ -1,0 +1,112 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/recorder.h"
+
+/* The trace event format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
+ * Times are whole nanoseconds since the first event, written in microseconds, so that what is nested
+ * stays nested exactly. */
+typedef struct trace {
+    by__text text;
+    double origin;
+} trace;
+
+static long long nanoseconds(const trace *t, double time)
+{
+    return llround(1e9 * (time - t->origin));
+}
+
+static void add_time(by__text *text, const char *key, long long ns)
+{
+    by__text_format(text, ",\"%s\":%lld.%03lld", key, ns / 1000, ns % 1000);
+}
+
+/* Everything of a complete event but its end. */
+static void begin_event(trace *t, const char *name, const char *category, double begin, double end)
+{
+    long long from = nanoseconds(t, begin);
+    by__text_add(&t->text, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"name\":");
+    by__text_json(&t->text, name, strlen(name));
+    by__text_format(&t->text, ",\"cat\":\"%s\"", category);
+    add_time(&t->text, "ts", from);
+    add_time(&t->text, "dur", nanoseconds(t, end) - from);
+}
+
+static by_status add_node(trace *t, const by__watched *watched, const by__event *event,
+                          by_error *error)
+{
+    by_node_info info;
+    char *signature;
+    double seconds = event->end - event->begin;
+    BY_TRY(by_program_node(watched->program, event->node, &info, error));
+    BY_TRY(by_program_node_signature(watched->program, event->node, &signature, error));
+    begin_event(t, info.op_name,
+                !watched->model ? "update"
+                : info.backward ? "backward"
+                                : "forward",
+                event->begin, event->end);
+    by__text_add(&t->text, ",\"args\":{\"kernel\":");
+    by__text_json(&t->text, info.kernel, strlen(info.kernel));
+    by__text_format(&t->text, ",\"block\":%d,\"gflops\":%.5g,\"shapes\":", info.block,
+                    seconds > 0.0 ? 1e-9 * info.flops / seconds : 0.0);
+    by__text_json(&t->text, signature, strlen(signature));
+    by__text_add(&t->text, "}}");
+    free(signature);
+    if (watched->model) {
+        by__text_add(&t->text, ",\n{\"ph\":\"C\",\"pid\":1,\"name\":\"live activations\"");
+        add_time(&t->text, "ts", nanoseconds(t, event->begin));
+        by__text_format(&t->text, ",\"args\":{\"bytes\":%zu}}", info.live_bytes);
+    }
+    return BY_OK;
+}
+
+static by_status add_events(trace *t, const by_profile *p, by_error *error)
+{
+    double begins[BY__MAX_WATCHED] = {0};
+    for (size_t e = 0; e < p->count; e++) {
+        const by__event *event = &p->events[e];
+        if (event->program < 0) {
+            begin_event(t, p->span_names[event->node], "span", event->begin, event->end);
+            by__text_add(&t->text, "}");
+            continue;
+        }
+        const by__watched *watched = &p->watched[event->program];
+        BY_TRY(add_node(t, watched, event, error));
+        if (event->node == 0) {
+            begins[event->program] = event->begin;
+        }
+        if (event->node == by_program_node_count(watched->program) - 1) {
+            begin_event(t, watched->name, "program", begins[event->program], event->end);
+            by__text_add(&t->text, "}");
+        }
+    }
+    return BY_OK;
+}
+
+by_status by_profile_trace(const by_profile *profile, const char *path, by_error *error)
+{
+    trace t = {0};
+    char *out;
+    BY_TRY(by__profile_check(profile, error));
+    for (size_t e = 0; e < profile->count; e++) {
+        double begin = profile->events[e].begin;
+        t.origin = e == 0 || begin < t.origin ? begin : t.origin;
+    }
+    by__text_add(&t.text,
+                 "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
+                 "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"banyan\"}},\n"
+                 "{\"ph\":\"M\",\"pid\":1,\"tid\":1,\"name\":\"thread_name\","
+                 "\"args\":{\"name\":\"compute\"}}");
+    by_status status = add_events(&t, profile, error);
+    by__text_add(&t.text, "\n]}\n");
+    if (status != BY_OK) {
+        by__text_free(&t.text);
+        return status;
+    }
+    size_t length = t.text.length;
+    BY_TRY(by__text_take(&t.text, &out, error));
+    status = by__file_write(path, out, length, error);
+    free(out);
+    return status;
+}
