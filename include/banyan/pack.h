@@ -62,6 +62,7 @@ typedef struct by_pack_result {
     uint64_t text_bytes;
     uint64_t valid_tokens;
     uint32_t vocab;
+    double learn_seconds; /* of learning or opening the tokenizer; 0 when the caller gave it */
     double encode_seconds; /* reading, encoding and writing, without opening the tokenizer and
                               without the last sync to disk */
 } by_pack_result;

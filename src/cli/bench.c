@@ -6,7 +6,9 @@
 #include <time.h>
 #include <unistd.h>
 
-static const cli_command *const parts[] = {&cli_bench_train};
+static const cli_command *const parts[] = {&cli_bench_machine, &cli_bench_train,
+                                           &cli_bench_generate, &cli_bench_pack,
+                                           &cli_bench_kernels};
 
 static int compare(const void *a, const void *b)
 {
@@ -64,6 +66,21 @@ uint64_t cli_peak_resident(void)
         (void)fclose(file);
     }
     return (uint64_t)kib * 1024u;
+}
+
+/* A linear congruential sequence (Knuth's MMIX constants). */
+void cli_random_tokens(int32_t *tokens, size_t count, int64_t vocab)
+{
+    uint64_t state = 1;
+    for (size_t i = 0; i < count; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        tokens[i] = (int32_t)((state >> 33) % (uint64_t)vocab);
+    }
+}
+
+by_dtype cli_compute_dtype(const by_config *config)
+{
+    return strcmp(config->precision.compute, "bf16") == 0 ? BY_BF16 : BY_F32;
 }
 
 static int run(int argc, char **argv)

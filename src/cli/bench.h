@@ -1,12 +1,21 @@
-/* bench: the measurements of `banyan bench`, one file each, dispatched by bench.c. */
+/* bench: the measurements of `banyan bench`, one file each, dispatched by bench.c; and what they and
+ * `banyan profile` share. */
 #ifndef BY_CLI_BENCH_H
 #define BY_CLI_BENCH_H
 
+#include "banyan/profile.h"
+#include "banyan/train.h"
 #include "cli.h"
 
 /* One measurement: its command (usage, text, run) is that of `banyan bench NAME`. */
 extern const cli_command cli_bench_machine, cli_bench_train, cli_bench_generate, cli_bench_pack,
     cli_bench_kernels;
+
+/* Vocabulary of a config that does not say: that of tinyshakespeare's characters. */
+#define CLI_DEFAULT_VOCAB 65
+
+/* Most steps that a measurement times. */
+#define CLI_MAX_STEPS 10000
 
 /* Median of `count` values, which it sorts. */
 double cli_median(double *values, size_t count);
@@ -14,5 +23,27 @@ double cli_median(double *values, size_t count);
 double cli_process_age_ms(void);
 /* Peak resident bytes of this process. */
 uint64_t cli_peak_resident(void);
+/* Pseudo-random tokens: speed does not depend on what they say, and two runs time the same work. */
+void cli_random_tokens(int32_t *tokens, size_t count, int64_t vocab);
+/* The type that a config computes in. */
+by_dtype cli_compute_dtype(const by_config *config);
+
+/* Whole training steps under a profile (profiled_steps.c). */
+typedef struct cli_profiled {
+    by_trainer *trainer;
+    by_profile *profile;
+    by_machine machine; /* products and memory */
+    int64_t steps;      /* that were recorded */
+    double seconds;     /* of all of them, with the waits for data */
+    double wait_seconds;
+    uint64_t waits; /* batches that were not ready when asked for */
+    bool from_data; /* false: random tokens */
+} cli_profiled;
+
+/* Takes one step that is not recorded, then `steps`. With `use_data` the batches come from the data that
+ * the config names, if it names any. Fills config->model.vocab. Initial weights. */
+by_status cli_profile_steps(cli_profiled *out, by_config *config, int64_t steps, bool use_data,
+                            by_error *error);
+void cli_profiled_close(cli_profiled *profiled);
 
 #endif

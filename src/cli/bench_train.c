@@ -2,11 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "banyan/machine.h"
-#include "banyan/train.h"
 #include "bench.h"
-
-#define MAX_STEPS 10000
 
 typedef struct request {
     cli_list overrides;
@@ -24,20 +20,6 @@ typedef struct figures {
     uint64_t resident; /* peak, before the machine's peak is measured */
 } figures;
 
-/* Pseudo-random tokens: speed does not depend on what they say. A linear congruential sequence (Knuth's
- * MMIX constants), so that two runs time the same work. */
-static void fill_batch(int32_t *tokens, int32_t *targets, size_t count, int64_t vocab)
-{
-    uint64_t state = 1;
-    for (size_t i = 0; i < count; i++) {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        tokens[i] = (int32_t)((state >> 33) % (uint64_t)vocab);
-    }
-    for (size_t i = 0; i < count; i++) {
-        targets[i] = tokens[(i + 1) % count];
-    }
-}
-
 static by_status time_steps(figures *out, by_trainer *trainer, const by_config *config,
                             int64_t steps, by_error *error)
 {
@@ -49,7 +31,9 @@ static by_status time_steps(figures *out, by_trainer *trainer, const by_config *
     if (tokens == NULL || seconds == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: a batch of %zu tokens", count);
     } else {
-        fill_batch(tokens, tokens + count, count, config->model.vocab);
+        cli_random_tokens(tokens, count, config->model.vocab);
+        memcpy(tokens + count, tokens + 1, (count - 1) * sizeof *tokens);
+        tokens[2 * count - 1] = tokens[0];
     }
     by_batch batch = {.tokens = tokens, .targets = tokens + count,
                       .batch = (size_t)config->train.batch,
@@ -107,7 +91,7 @@ static by_status measure(const request *r, const by_config *config, by_error *er
 {
     by_trainer *trainer;
     figures f = {0};
-    by_dtype dtype = strcmp(config->precision.compute, "bf16") == 0 ? BY_BF16 : BY_F32;
+    by_dtype dtype = cli_compute_dtype(config);
     by_status status = by_trainer_open(&trainer, config, BY_TRAINER_FULL, NULL, NULL, error);
     if (status != BY_OK) {
         return status;
@@ -146,7 +130,7 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (count != 1 || r.steps < 1 || r.steps > MAX_STEPS) {
+    if (count != 1 || r.steps < 1 || r.steps > CLI_MAX_STEPS) {
         return cli_misuse(&cli_bench_train, count != 1 ? "name one config file"
                                                        : "--steps must be 1 to 10000");
     }
@@ -154,7 +138,7 @@ static int run(int argc, char **argv)
     by_status status = cli_open_config(&config, rest[0], &r.overrides, &error);
     if (status == BY_OK) {
         if (config->model.vocab < 0) {
-            config->model.vocab = 65; /* tinyshakespeare's characters */
+            config->model.vocab = CLI_DEFAULT_VOCAB;
         }
         status = measure(&r, config, &error);
         by_config_close(&config);

@@ -55,7 +55,7 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_pack, cli_train, cli_eval, cli_generate, cli_info, cli_plot, cli_runs,
-    cli_bench;
+    cli_bench, cli_profile;
 
 /* Parses flags; positional arguments are moved behind them and returned as *rest, *rest_count. Returns -1
  * to go on, or the exit code when --help was printed or a flag was wrong. A list of flags ends with a
@@ -71,6 +71,9 @@ int cli_misuse(const cli_command *command, const char *format, ...) BY_PRINTF(2,
  * taken. */
 by_status cli_open_config(by_config **out, const char *path, const cli_list *overrides,
                           by_error *error);
+/* The directory of a model that `path` means: `path` itself when it holds weights in Hugging Face form, else
+ * by_run_find's. Freed with free(). */
+by_status cli_find_model(char **out, const char *path, by_error *error);
 /* "1.5 GiB". */
 const char *cli_bytes(char buffer[32], uint64_t bytes);
 /* "1h02m", "3m20s", "12s". */

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "banyan/train.h"
 #include "cli.h"
 
 by_status cli_open_config(by_config **out, const char *path, const cli_list *overrides,
@@ -26,6 +27,17 @@ by_status cli_open_config(by_config **out, const char *path, const cli_list *ove
         }
     }
     return status;
+}
+
+by_status cli_find_model(char **out, const char *path, by_error *error)
+{
+    char inside[4096];
+    (void)snprintf(inside, sizeof inside, "%s/config.json", path);
+    if (access(inside, F_OK) != 0) {
+        return by_run_find(out, path, error);
+    }
+    *out = strdup(path);
+    return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path") : BY_OK;
 }
 
 const char *cli_bytes(char buffer[32], uint64_t bytes)

@@ -6,7 +6,6 @@
 #include "banyan/infer.h"
 #include "banyan/program.h"
 #include "banyan/tokenizer.h"
-#include "banyan/train.h"
 #include "cli.h"
 
 /* A prompt file over this is a mistake. */
@@ -255,18 +254,6 @@ static void report(const session *s)
 
 /* ---- the model ---- */
 
-/* The directory that PATH means: weights in Hugging Face form, a run, or a directory of runs. */
-static by_status find_model(char **out, const char *path, by_error *error)
-{
-    char inside[4096];
-    (void)snprintf(inside, sizeof inside, "%s/config.json", path);
-    if (access(inside, F_OK) != 0) {
-        return by_run_find(out, path, error);
-    }
-    *out = strdup(path);
-    return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path") : BY_OK;
-}
-
 static by_status open_model(session *s, const char *path, by_error *error)
 {
     const request *r = s->request;
@@ -274,7 +261,7 @@ static by_status open_model(session *s, const char *path, by_error *error)
     char *found = NULL;
     by_generator_options options = {.context = r->context, .threads = (int)r->threads,
                                     .precision = r->precision, .slide = true};
-    by_status status = find_model(&found, path, error);
+    by_status status = cli_find_model(&found, path, error);
     if (status == BY_OK) {
         status = by_pretrained_open(&pretrained, found, r->best, error);
     }

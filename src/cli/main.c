@@ -5,6 +5,7 @@
 
 static const cli_command *const commands[] = {
     &cli_pack, &cli_train, &cli_eval, &cli_generate, &cli_info, &cli_runs, &cli_plot, &cli_bench,
+    &cli_profile,
 };
 
 static void print_help(FILE *out)

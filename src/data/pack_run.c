@@ -383,7 +383,9 @@ by_status by_pack(const by_pack_options *options, by_pack_result *result, by_err
     BY_TRY(by__pack_open(&pack, options, error));
     by_status status = BY_OK;
     if (options->tokenizer == NULL) {
+        double began = by__now();
         status = by__pack_make_tokenizer(&pack, &own, error);
+        made.learn_seconds = by__now() - began;
     }
     if (status == BY_OK) {
         status = by__pack_write(&pack, own != NULL ? own : options->tokenizer, options->output,

@@ -11,7 +11,7 @@
 
 /* Larger than any cache, and no more than a small machine can spare. */
 #define MEMORY_BYTES ((size_t)256 << 20)
-#define BUDGET       0.15
+#define BUDGET       0.3
 /* A core reads this many streams at once, a page of each in turn: its prefetchers stop at the end of a
  * page, and one stream leaves the memory waiting there. */
 #define STREAMS 4

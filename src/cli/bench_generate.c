@@ -1,0 +1,244 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "banyan/infer.h"
+#include "bench.h"
+
+#define MAX_TOKENS (1 << 24)
+#define PREFILLS   3
+#define PROMPT     512
+#define TOKENS     128
+
+typedef struct request {
+    cli_list overrides;
+    const char *precision;
+    int64_t prompt; /* -1: not given */
+    int64_t tokens; /* -1: not given */
+    int64_t threads;
+    bool json;
+} request;
+
+typedef struct figures {
+    double prefill_seconds; /* median of PREFILLS */
+    double decode_seconds;  /* of all tokens */
+    double token_ms;        /* median */
+    by_machine machine;
+    by_dtype dtype;
+} figures;
+
+/* Opens the generator of a run or model directory, or of a config with initial weights. */
+static by_status open_generator(by_generator **out, figures *f, const request *r, const char *path,
+                                by_error *error)
+{
+    struct stat info;
+    by_config *config = NULL;
+    by_pretrained *pretrained = NULL;
+    char *found = NULL;
+    const by_config *used = NULL;
+    by_generator_options options = {.precision = r->precision, .threads = (int)r->threads};
+    by_status status;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
+        status = cli_find_model(&found, path, error);
+        if (status == BY_OK) {
+            status = by_pretrained_open(&pretrained, found, false, error);
+        }
+        used = status == BY_OK ? by_pretrained_config(pretrained) : NULL;
+    } else {
+        status = cli_open_config(&config, path, &r->overrides, error);
+        if (status == BY_OK && config->model.vocab < 0) {
+            config->model.vocab = CLI_DEFAULT_VOCAB;
+        }
+        used = config;
+    }
+    if (status == BY_OK) {
+        status = by_generator_open(out, used,
+                                   pretrained == NULL ? NULL : by_pretrained_weights(pretrained),
+                                   &options, error);
+    }
+    if (status == BY_OK) {
+        status = by_dtype_parse(&f->dtype,
+                                r->precision == NULL ? used->precision.compute : r->precision,
+                                error);
+    }
+    if (status == BY_OK) {
+        status = by_machine_describe(&f->machine,
+                                     (int)(r->threads == 0 ? used->train.threads : r->threads),
+                                     error);
+    }
+    by_config_close(&config);
+    by_pretrained_close(&pretrained);
+    free(found);
+    return status;
+}
+
+/* Fills what was not given, so that prompt and continuation fit into the context. */
+static by_status choose_lengths(request *r, const by_generator *generator, by_error *error)
+{
+    int64_t context = by_generator_context(generator);
+    bool fits = PROMPT + TOKENS <= context;
+    if (r->prompt < 0) {
+        r->prompt = r->tokens >= 0 && r->tokens < context && context - r->tokens < PROMPT
+                        ? context - r->tokens
+                        : (fits ? PROMPT : (context + 1) / 2);
+    }
+    if (r->tokens < 0) {
+        int64_t rest = context - r->prompt;
+        r->tokens = rest < 1 ? 1 : rest < TOKENS ? rest : TOKENS;
+    }
+    if (r->prompt < 1 || r->tokens < 1 || r->prompt > context || r->tokens > context - r->prompt) {
+        return by_error_set(error, BY_EARG,
+                            "%lld tokens of prompt and %lld more do not fit into the context of %lld",
+                            (long long)r->prompt, (long long)r->tokens, (long long)context);
+    }
+    return BY_OK;
+}
+
+static by_status time_prefill(figures *f, by_generator *generator, const int32_t *prompt,
+                              size_t count, by_error *error)
+{
+    double seconds[PREFILLS];
+    for (int i = 0; i < PREFILLS; i++) {
+        by_generator_reset(generator);
+        double began = by_clock();
+        by_status status = by_generator_feed(generator, prompt, count, error);
+        if (status != BY_OK) {
+            return status;
+        }
+        seconds[i] = by_clock() - began;
+    }
+    f->prefill_seconds = cli_median(seconds, PREFILLS);
+    return BY_OK;
+}
+
+/* Each token is the most probable one, so that choosing it is part of the time but not of the luck. */
+static by_status time_decode(figures *f, by_generator *generator, double *seconds, int64_t tokens,
+                             by_error *error)
+{
+    by_sampling greedy = {.temperature = 0.0, .top_p = 1.0};
+    double began = by_clock();
+    for (int64_t i = 0; i < tokens; i++) {
+        int32_t token;
+        double from = by_clock();
+        by_status status = by_generator_sample(generator, &greedy, &token, error);
+        if (status == BY_OK) {
+            status = by_generator_feed(generator, &token, 1, error);
+        }
+        if (status != BY_OK) {
+            return status;
+        }
+        seconds[i] = by_clock() - from;
+    }
+    f->decode_seconds = by_clock() - began;
+    f->token_ms = 1e3 * cli_median(seconds, (size_t)tokens);
+    return BY_OK;
+}
+
+static void print(const request *r, const figures *f, const by_generator *generator)
+{
+    char text[32];
+    double prefill = (double)r->prompt / f->prefill_seconds;
+    double decode = (double)r->tokens / f->decode_seconds;
+    double gflops = 1e-9 * by_generator_flops(generator, r->prompt) / f->prefill_seconds;
+    double peak = by_machine_gflops(&f->machine, f->dtype);
+    double bytes = by_generator_token_bytes(generator, r->prompt + r->tokens / 2);
+    double gbps = 1e-9 * bytes * decode;
+    uint64_t memory = by_generator_memory(generator)->total;
+    if (r->json) {
+        printf("{\"prefill_tokens_per_s\":%.6g,\"decode_tokens_per_s\":%.6g,\"bandwidth_share\":%.4f,"
+               "\"prefill_mfu\":%.4f,\"prompt_tokens\":%lld,\"tokens\":%lld,\"token_ms\":%.5g,"
+               "\"token_bytes\":%.0f,\"gbps\":%.5g,\"read_gbps\":%.5g,\"prefill_gflops\":%.6g,"
+               "\"peak_gflops\":%.6g,\"memory_bytes\":%llu,\"precision\":\"%s\"}\n",
+               prefill, decode, gbps / f->machine.read_gbps, gflops / peak, (long long)r->prompt,
+               (long long)r->tokens, f->token_ms, bytes, gbps, f->machine.read_gbps, gflops, peak,
+               (unsigned long long)memory, by_dtype_name(f->dtype));
+        return;
+    }
+    printf("prefill     %.0f tokens/s (%lld tokens), %.1f %% of the measured peak of %.0f GFLOP/s\n",
+           prefill, (long long)r->prompt, 100.0 * gflops / peak, peak);
+    printf("decode      %.1f tokens/s (%lld tokens, median %.2f ms)\n", decode,
+           (long long)r->tokens, f->token_ms);
+    printf("bandwidth   %.1f GB/s, %.1f %% of the measured %.1f GB/s; a token must read %s\n", gbps,
+           100.0 * gbps / f->machine.read_gbps, f->machine.read_gbps,
+           cli_bytes(text, (uint64_t)bytes));
+    printf("memory      %s\n", cli_bytes(text, memory));
+}
+
+static by_status measure(request *r, const char *path, by_error *error)
+{
+    figures f = {0};
+    by_generator *generator = NULL;
+    int32_t *prompt = NULL;
+    double *seconds = NULL;
+    by_status status = open_generator(&generator, &f, r, path, error);
+    if (status == BY_OK) {
+        status = choose_lengths(r, generator, error);
+    }
+    if (status == BY_OK) {
+        prompt = malloc((size_t)r->prompt * sizeof *prompt);
+        seconds = malloc((size_t)r->tokens * sizeof *seconds);
+        if (prompt == NULL || seconds == NULL) {
+            status = by_error_set(error, BY_EMEMORY, "out of memory: %lld tokens",
+                                  (long long)(r->prompt + r->tokens));
+        }
+    }
+    if (status == BY_OK) {
+        cli_random_tokens(prompt, (size_t)r->prompt, by_generator_vocab(generator));
+        status = time_prefill(&f, generator, prompt, (size_t)r->prompt, error);
+    }
+    if (status == BY_OK) {
+        status = time_decode(&f, generator, seconds, r->tokens, error);
+    }
+    if (status == BY_OK) {
+        status = by_machine_measure(&f.machine,
+                                    BY_MACHINE_MEMORY |
+                                        (f.dtype == BY_BF16 ? BY_MACHINE_BF16 : BY_MACHINE_F32),
+                                    error);
+    }
+    if (status == BY_OK) {
+        print(r, &f, generator);
+    }
+    free(prompt);
+    free(seconds);
+    by_generator_close(&generator);
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    request r = {.prompt = -1, .tokens = -1};
+    const cli_flag flags[] = {
+        {"prompt-tokens", CLI_INTEGER, &r.prompt, "N", "tokens of the prompt (512, or what fits)"},
+        {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate (128, or what fits)"},
+        {"precision", CLI_STRING, &r.precision, "TYPE", "f32 or bf16 (default: the config's)"},
+        {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the config's)"},
+        {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of a config file"},
+        {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
+        {NULL, CLI_SWITCH, NULL, NULL, NULL}};
+    char **rest;
+    int count;
+    by_error error = {0};
+    int code = cli_parse(&cli_bench_generate, flags, argc, argv, &rest, &count);
+    if (code >= 0) {
+        return code;
+    }
+    if (count != 1) {
+        return cli_misuse(&cli_bench_generate, "name one run, model directory or config file");
+    }
+    if (r.prompt > MAX_TOKENS || r.tokens > MAX_TOKENS || r.threads < 0 || r.threads > 4096) {
+        return cli_misuse(&cli_bench_generate,
+                          "--threads must be 1 to 4096, tokens at most %d", MAX_TOKENS);
+    }
+    return measure(&r, rest[0], &error) == BY_OK ? CLI_DONE : cli_fail(&cli_bench_generate, &error);
+}
+
+const cli_command cli_bench_generate = {
+    .name = "bench generate",
+    .summary = "time prefill and decoding of a run, a model or a config",
+    .usage = "banyan bench generate RUN|MODEL|CONFIG [--prompt-tokens N] [--tokens N] [--json]",
+    .text = "Takes in a random prompt and continues it, and measures the memory's speed and the\n"
+            "matrix-product peak in the same run. The share of the bandwidth counts what a token must\n"
+            "read: every weight in its type once, and the keys and values so far. A config file is\n"
+            "timed with initial weights.\n\n"
+            "  banyan bench generate examples/gpt2_124m.yaml --json",
+    .run = run};

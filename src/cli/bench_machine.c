@@ -1,0 +1,152 @@
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench.h"
+
+typedef struct figures {
+    by_machine machine;
+    char *libraries;
+    char *cache; /* NULL: the figures could not be kept */
+} figures;
+
+/* A JSON member that is null when it was not measured. */
+static void print_member(const char *key, double value)
+{
+    if (value > 0.0) {
+        printf(",\"%s\":%.6g", key, value);
+    } else {
+        printf(",\"%s\":null", key);
+    }
+}
+
+static void print_json(const figures *f)
+{
+    const by_machine *m = &f->machine;
+    size_t count;
+    const char *const *levels = by_machine_levels(&count);
+    printf("{\"cpu\":");
+    cli_print_json_string(m->cpu);
+    printf(",\"isa\":\"%s\",\"levels\":[", m->isa);
+    for (size_t i = 0; i < count; i++) {
+        printf("%s\"%s\"", i == 0 ? "" : ",", levels[i]);
+    }
+    printf("],\"cores\":%d,\"threads\":%d,\"libraries\":", m->cores, m->threads);
+    cli_print_json_string(f->libraries);
+    print_member("f32_gflops", m->f32_gflops);
+    print_member("bf16_gflops", m->bf16_gflops);
+    print_member("int8_gops", m->int8_gops);
+    print_member("own_f32_gflops", m->own_f32_gflops);
+    print_member("own_bf16_gflops", m->own_bf16_gflops);
+    print_member("read_gbps", m->read_gbps);
+    print_member("copy_gbps", m->copy_gbps);
+    print_member("disk_write_gbps", m->disk_write_gbps);
+    print_member("disk_read_gbps", m->disk_read_gbps);
+    printf(",\"disk_direct\":%s,\"cache\":", m->disk_direct ? "true" : "false");
+    if (f->cache == NULL) {
+        printf("null}\n");
+    } else {
+        cli_print_json_string(f->cache);
+        printf("}\n");
+    }
+}
+
+static void print_product(const char *name, double best, double own)
+{
+    printf("%-12s %.1f GFLOP/s", name, best);
+    if (own < best) {
+        printf(" (banyan's own kernels %.1f)", own);
+    }
+    putchar('\n');
+}
+
+static void print_text(const figures *f)
+{
+    const by_machine *m = &f->machine;
+    printf("cpu          %s\n", m->cpu);
+    printf("kernels      %s, %d threads on %d cores\n", m->isa, m->threads, m->cores);
+    printf("libraries    %s\n", f->libraries);
+    print_product("f32", m->f32_gflops, m->own_f32_gflops);
+    print_product("bf16", m->bf16_gflops, m->own_bf16_gflops);
+    if (m->int8_gops > 0.0) {
+        printf("int8         %.1f GOP/s (oneDNN)\n", m->int8_gops);
+    } else {
+        printf("int8         not measured: that needs oneDNN, which is not here or has no such product "
+               "at this level\n");
+    }
+    printf("memory       %.1f GB/s read, %.1f GB/s copy (bytes read and written)\n", m->read_gbps,
+           m->copy_gbps);
+    if (m->disk_write_gbps > 0.0) {
+        printf("disk         %.2f GB/s write with fsync, %.2f GB/s read%s\n", m->disk_write_gbps,
+               m->disk_read_gbps, m->disk_direct ? "" : " (through the page cache)");
+    }
+    if (f->cache != NULL) {
+        printf("kept in      %s\n", f->cache);
+    }
+}
+
+static by_status measure(figures *f, int threads, by_error *error)
+{
+    by_error aside = {0};
+    by_status status = by_machine_describe(&f->machine, threads, error);
+    if (status == BY_OK) {
+        status = by_machine_libraries(&f->libraries, error);
+    }
+    if (status == BY_OK) {
+        status = by_machine_measure(&f->machine, BY_MACHINE_ALL, error);
+    }
+    if (status != BY_OK) {
+        return status;
+    }
+    /* The rest is worth a note, not the loss of what was measured. */
+    if (by_machine_measure_disk(&f->machine, ".", &aside) != BY_OK) {
+        fprintf(stderr, "banyan bench machine: %s\n", aside.message);
+    }
+    if (by_machine_store(&f->machine, &aside) != BY_OK) {
+        fprintf(stderr, "banyan bench machine: the figures are not kept: %s\n", aside.message);
+        return BY_OK;
+    }
+    return by_machine_cache_path(&f->cache, error);
+}
+
+static int run(int argc, char **argv)
+{
+    figures f = {0};
+    int64_t threads = -1;
+    bool json = false;
+    const cli_flag flags[] = {
+        {"threads", CLI_INTEGER, &threads, "N", "compute threads (default: one a core)"},
+        {"json", CLI_SWITCH, &json, NULL, "one JSON line"},
+        {NULL, CLI_SWITCH, NULL, NULL, NULL}};
+    char **rest;
+    int count;
+    by_error error = {0};
+    int code = cli_parse(&cli_bench_machine, flags, argc, argv, &rest, &count);
+    if (code >= 0) {
+        return code;
+    }
+    if (count != 0 || threads == 0 || threads < -1 || threads > 4096) {
+        return cli_misuse(&cli_bench_machine,
+                          count != 0 ? "there is nothing to name" : "--threads must be 1 to 4096");
+    }
+    by_status status = measure(&f, (int)threads, &error);
+    if (status == BY_OK) {
+        if (json) {
+            print_json(&f);
+        } else {
+            print_text(&f);
+        }
+    }
+    free(f.libraries);
+    free(f.cache);
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_bench_machine, &error);
+}
+
+const cli_command cli_bench_machine = {
+    .name = "bench machine",
+    .summary = "measure the machine: matrix products, memory, disk",
+    .usage = "banyan bench machine [--threads N] [--json]",
+    .text = "Measures what every share of the peak is taken of, and keeps it for later runs: matrix\n"
+            "products in f32, bf16 and int8 (the larger of banyan's kernels and oneDNN, where that is\n"
+            "installed), memory and the disk of the present directory. BANYAN_ISA=baseline, avx2 or\n"
+            "avx512 caps the instruction set; each level is kept by itself.",
+    .run = run};

@@ -1,0 +1,276 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+
+#define CHART_COLUMNS 64
+#define CHART_ROWS    8
+
+typedef struct request {
+    cli_list overrides;
+    const char *trace;
+    int64_t steps;
+    bool random;
+    bool json;
+} request;
+
+typedef struct report {
+    const request *request;
+    const cli_profiled *run;
+    by_profile_row *ops;
+    size_t op_count;
+    by_profile_row *layers;
+    size_t layer_count;
+    double node_seconds; /* of all nodes and steps */
+    size_t *live;        /* bytes at each node of the gradient program */
+    int nodes;
+    int peak;           /* the node with most */
+    int first_backward; /* `nodes` when there is none */
+    by_node_info peak_info;
+    double tokens_per_s;
+} report;
+
+/* ---- what is reported ---- */
+
+static by_status read_memory(report *r, by_error *error)
+{
+    const by_program *program = by_trainer_program(r->run->trainer);
+    r->nodes = by_program_node_count(program);
+    r->first_backward = r->nodes;
+    r->live = calloc((size_t)r->nodes + 1, sizeof *r->live);
+    if (r->live == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: the profile");
+    }
+    for (int n = 0; n < r->nodes; n++) {
+        by_node_info info;
+        by_status status = by_program_node(program, n, &info, error);
+        if (status != BY_OK) {
+            return status;
+        }
+        r->live[n] = info.live_bytes;
+        r->first_backward = info.backward && n < r->first_backward ? n : r->first_backward;
+        if (n == 0 || r->live[n] > r->live[r->peak]) {
+            r->peak = n;
+            r->peak_info = info;
+        }
+    }
+    return BY_OK;
+}
+
+static by_status fill(report *r, const by_config *config, by_error *error)
+{
+    const cli_profiled *run = r->run;
+    by_status status = by_profile_rows(&r->ops, &r->op_count, run->profile, BY_PROFILE_BY_OP,
+                                       &run->machine, error);
+    if (status == BY_OK) {
+        status = by_profile_rows(&r->layers, &r->layer_count, run->profile, BY_PROFILE_BY_LAYER,
+                                 &run->machine, error);
+    }
+    if (status == BY_OK) {
+        status = read_memory(r, error);
+    }
+    for (size_t i = 0; i < r->op_count; i++) {
+        r->node_seconds += r->ops[i].seconds;
+    }
+    r->tokens_per_s = (double)(run->steps * config->train.batch * config->model.context) /
+                      run->seconds;
+    return status;
+}
+
+static void close_report(report *r)
+{
+    by_profile_rows_free(r->ops, r->op_count);
+    by_profile_rows_free(r->layers, r->layer_count);
+    free(r->live);
+}
+
+/* ---- JSON ---- */
+
+static void print_rows_json(const report *r, const char *key, const by_profile_row *rows, size_t count)
+{
+    double steps = (double)r->run->steps;
+    printf(",\"%s\":[", key);
+    for (size_t i = 0; i < count; i++) {
+        const by_profile_row *row = &rows[i];
+        printf("%s{\"name\":", i == 0 ? "" : ",");
+        cli_print_json_string(row->name);
+        printf(",\"nodes\":%d,\"ms\":%.6g,\"share\":%.4f,\"forward_ms\":%.6g,\"backward_ms\":%.6g,"
+               "\"update_ms\":%.6g,\"gflops\":%.6g,\"gbps\":%.5g,\"roof_share\":%.4f}",
+               row->nodes, 1e3 * row->seconds / steps, row->seconds / r->run->seconds,
+               1e3 * row->part_seconds[BY_PROFILE_FORWARD] / steps,
+               1e3 * row->part_seconds[BY_PROFILE_BACKWARD] / steps,
+               1e3 * row->part_seconds[BY_PROFILE_UPDATE] / steps, 1e-9 * row->flops / row->seconds,
+               1e-9 * row->bytes / row->seconds, row->roof_seconds / row->seconds);
+    }
+    printf("]");
+}
+
+static void print_json(const report *r)
+{
+    const cli_profiled *run = r->run;
+    printf("{\"steps\":%lld,\"step_ms\":%.6g,\"tokens_per_s\":%.6g,\"isa\":\"%s\",\"threads\":%d,"
+           "\"data\":\"%s\",\"wait_ms\":%.6g,\"wait_share\":%.6f,\"waits\":%llu,"
+           "\"between_nodes_ms\":%.6g",
+           (long long)run->steps, 1e3 * run->seconds / (double)run->steps, r->tokens_per_s,
+           run->machine.isa, run->machine.threads, run->from_data ? "config" : "random",
+           1e3 * run->wait_seconds / (double)run->steps, run->wait_seconds / run->seconds,
+           (unsigned long long)run->waits,
+           1e3 * (run->seconds - run->wait_seconds - r->node_seconds) / (double)run->steps);
+    print_rows_json(r, "ops", r->ops, r->op_count);
+    print_rows_json(r, "layers", r->layers, r->layer_count);
+    printf(",\"memory\":{\"peak_bytes\":%zu,\"peak_node\":%d,\"peak_op\":\"%s\",\"live_bytes\":[",
+           r->live[r->peak], r->peak, r->peak_info.op_name);
+    for (int n = 0; n < r->nodes; n++) {
+        printf("%s%zu", n == 0 ? "" : ",", r->live[n]);
+    }
+    printf("]},\"trace\":");
+    if (r->request->trace == NULL) {
+        printf("null}\n");
+    } else {
+        cli_print_json_string(r->request->trace);
+        printf("}\n");
+    }
+}
+
+/* ---- text ---- */
+
+static void print_rows(const report *r, const char *what, const by_profile_row *rows, size_t count)
+{
+    double steps = (double)r->run->steps;
+    printf("\n%-28s %6s %10s %7s %10s %10s %10s %9s %8s %6s\n", what, "nodes", "ms", "share",
+           "forward", "backward", "update", "GFLOP/s", "GB/s", "roof");
+    for (size_t i = 0; i < count; i++) {
+        const by_profile_row *row = &rows[i];
+        printf("%-28s %6d %10.3f %6.1f%% %10.3f %10.3f %10.3f %9.1f %8.1f %5.0f%%\n", row->name,
+               row->nodes, 1e3 * row->seconds / steps, 100.0 * row->seconds / r->run->seconds,
+               1e3 * row->part_seconds[BY_PROFILE_FORWARD] / steps,
+               1e3 * row->part_seconds[BY_PROFILE_BACKWARD] / steps,
+               1e3 * row->part_seconds[BY_PROFILE_UPDATE] / steps, 1e-9 * row->flops / row->seconds,
+               1e-9 * row->bytes / row->seconds, 100.0 * row->roof_seconds / row->seconds);
+    }
+}
+
+/* Bytes at the busiest node of each column. */
+static void print_chart(const report *r)
+{
+    char text[32];
+    size_t column[CHART_COLUMNS] = {0};
+    int columns = r->nodes < CHART_COLUMNS ? r->nodes : CHART_COLUMNS;
+    size_t peak = r->live[r->peak];
+    for (int n = 0; n < r->nodes; n++) {
+        size_t *bar = &column[(int64_t)n * columns / r->nodes];
+        *bar = r->live[n] > *bar ? r->live[n] : *bar;
+    }
+    printf("\nlive activations over the %d nodes of forward and backward: at most %s, at node %d (%s",
+           r->nodes, cli_bytes(text, peak), r->peak, r->peak_info.op_name);
+    printf(r->peak_info.block < 0 ? ")\n" : ", block %d)\n", r->peak_info.block);
+    for (int row = CHART_ROWS; row >= 1; row--) {
+        printf("%10s |", cli_bytes(text, peak / CHART_ROWS * (size_t)row));
+        for (int c = 0; c < columns; c++) {
+            /* A bar fills a row when it reaches the row's middle. */
+            bool full = 2.0 * CHART_ROWS * (double)column[c] >= (2.0 * row - 1.0) * (double)peak;
+            putchar(full && peak > 0 ? '#' : ' ');
+        }
+        putchar('\n');
+    }
+    printf("%10s +", "");
+    for (int c = 0; c < columns; c++) {
+        putchar(c == (int)((int64_t)r->first_backward * columns / r->nodes) ? '^' : '-');
+    }
+    printf("\n%10s  ^ where the backward pass begins\n", "");
+}
+
+static void print_text(const report *r)
+{
+    const cli_profiled *run = r->run;
+    const by_machine *m = &run->machine;
+    double steps = (double)run->steps;
+    double between = run->seconds - run->wait_seconds - r->node_seconds;
+    printf("%lld steps of %.3f ms, %.0f tokens/s; %s, %d threads; peaks: f32 %.0f GFLOP/s, bf16 %.0f "
+           "GFLOP/s, memory %.1f GB/s\n",
+           (long long)run->steps, 1e3 * run->seconds / steps, r->tokens_per_s, m->isa, m->threads,
+           m->f32_gflops, m->bf16_gflops, m->read_gbps > m->copy_gbps ? m->read_gbps : m->copy_gbps);
+    if (run->from_data) {
+        printf("data: waited %.3f ms a step (%.2f %%); %llu of %lld batches were not ready\n",
+               1e3 * run->wait_seconds / steps, 100.0 * run->wait_seconds / run->seconds,
+               (unsigned long long)run->waits, (long long)run->steps);
+    } else {
+        printf("data: random tokens, nothing to wait for\n");
+    }
+    print_rows(r, "operation (ms a step)", r->ops, r->op_count);
+    printf("%-28s %6s %10.3f %6.1f%%\n", "between nodes", "", 1e3 * between / steps,
+           100.0 * between / run->seconds);
+    print_rows(r, "layer (ms a step)", r->layers, r->layer_count);
+    print_chart(r);
+    if (r->request->trace != NULL) {
+        printf("\ntrace: %s; open it at https://ui.perfetto.dev\n", r->request->trace);
+    }
+}
+
+/* ---- the command ---- */
+
+static by_status profile(const request *q, by_config *config, by_error *error)
+{
+    cli_profiled run;
+    report r = {.request = q, .run = &run};
+    by_status status = cli_profile_steps(&run, config, q->steps, !q->random, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    status = fill(&r, config, error);
+    if (status == BY_OK && q->trace != NULL) {
+        status = by_profile_trace(run.profile, q->trace, error);
+    }
+    if (status == BY_OK && q->json) {
+        print_json(&r);
+    } else if (status == BY_OK) {
+        print_text(&r);
+    }
+    close_report(&r);
+    cli_profiled_close(&run);
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    request q = {.steps = 5};
+    const cli_flag flags[] = {
+        {"steps", CLI_INTEGER, &q.steps, "N", "steps to record, after one that is not (5)"},
+        {"trace", CLI_STRING, &q.trace, "FILE", "write a Chrome trace, for https://ui.perfetto.dev"},
+        {"random", CLI_SWITCH, &q.random, NULL, "random tokens, whatever data the config names"},
+        {"set", CLI_LIST, &q.overrides, "KEY=VALUE", "override a key of the config"},
+        {"json", CLI_SWITCH, &q.json, NULL, "one JSON line"},
+        {NULL, CLI_SWITCH, NULL, NULL, NULL}};
+    char **rest;
+    int count;
+    by_config *config;
+    by_error error = {0};
+    int code = cli_parse(&cli_profile, flags, argc, argv, &rest, &count);
+    if (code >= 0) {
+        return code;
+    }
+    if (count != 1 || q.steps < 1 || q.steps > CLI_MAX_STEPS) {
+        return cli_misuse(&cli_profile, count != 1 ? "name one config file or run directory"
+                                                   : "--steps must be 1 to 10000");
+    }
+    cli_catch_signals();
+    by_status status = cli_open_config(&config, rest[0], &q.overrides, &error);
+    if (status == BY_OK) {
+        status = profile(&q, config, &error);
+        by_config_close(&config);
+    }
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_profile, &error);
+}
+
+const cli_command cli_profile = {
+    .name = "profile",
+    .summary = "where the time and the memory of a training step go",
+    .usage = "banyan profile CONFIG|RUN [--steps N] [--trace FILE] [--set KEY=VALUE]... [--json]",
+    .text =
+        "Takes training steps with initial weights, on the data that the config names or on random\n"
+        "tokens, and shows the time by operation and by layer, the share of each one's roofline (the\n"
+        "longer of FLOPs at the measured peak and bytes at the speed of memory), the time spent\n"
+        "waiting for data, and the memory of activations. Nothing is saved.\n\n"
+        "  banyan profile examples/gpt2_124m.yaml --steps 3 --trace step.json",
+    .run = run};
