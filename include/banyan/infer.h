@@ -119,8 +119,8 @@ BY_API int64_t by_generator_context(const by_generator *generator);
 BY_API int64_t by_generator_vocab(const by_generator *generator);
 BY_API const by_generator_memory_report *by_generator_memory(const by_generator *generator);
 /* The least work that a model leaves, for shares of the machine's peaks. FLOPs of taking in the first
- * `tokens` tokens of a sequence: two for each weight in a product and token (the head counts for the last
- * token alone), and causal attention. */
+ * `tokens` tokens of a sequence: two for each weight in a product and token (what follows the keys and
+ * values of the last layer counts for the last token alone), and causal attention. */
 BY_API double by_generator_flops(const by_generator *generator, int64_t tokens);
 /* Bytes that taking in one token more must read when `cached` are in the caches: each weight that is not
  * only looked up, once, and the keys and values so far. */

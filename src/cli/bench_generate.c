@@ -145,8 +145,8 @@ static void print(const request *r, const figures *f, const by_generator *genera
     double gbps = 1e-9 * bytes * decode;
     uint64_t memory = by_generator_memory(generator)->total;
     if (r->json) {
-        printf("{\"prefill_tokens_per_s\":%.6g,\"decode_tokens_per_s\":%.6g,\"bandwidth_share\":%.4f,"
-               "\"prefill_mfu\":%.4f,\"prompt_tokens\":%lld,\"tokens\":%lld,\"token_ms\":%.5g,"
+        printf("{\"prefill_tokens_per_s\":%.6g,\"decode_tokens_per_s\":%.6g,\"bandwidth_share\":%.4g,"
+               "\"prefill_mfu\":%.4g,\"prompt_tokens\":%lld,\"tokens\":%lld,\"token_ms\":%.5g,"
                "\"token_bytes\":%.0f,\"gbps\":%.5g,\"read_gbps\":%.5g,\"prefill_gflops\":%.6g,"
                "\"peak_gflops\":%.6g,\"memory_bytes\":%llu,\"precision\":\"%s\"}\n",
                prefill, decode, gbps / f->machine.read_gbps, gflops / peak, (long long)r->prompt,

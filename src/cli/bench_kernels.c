@@ -65,7 +65,7 @@ static void print_json(const request *r, const by_machine *m, const rows *table)
         printf(",\"kernel\":");
         cli_print_json_string(row->kernel);
         printf(",\"nodes\":%d,\"ms\":%.6g,\"gflops\":%.6g,\"gbps\":%.5g,\"roof_ms\":%.6g,"
-               "\"roof_share\":%.4f}",
+               "\"roof_share\":%.4g}",
                row->nodes, 1e3 * row->median_seconds, per_second(row->flops, row),
                per_second(row->bytes, row), roof_ms(row), roof_share(row));
         separator = ",";

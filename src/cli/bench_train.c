@@ -68,8 +68,8 @@ static void print(const request *r, const figures *f, const by_model_size *size,
     char planned[32];
     char measured[32];
     if (r->json) {
-        printf("{\"tokens_per_s\":%.6g,\"step_ms\":%.6g,\"step_spread_ms\":%.4g,\"mfu\":%.4f,"
-               "\"mfu_12\":%.4f,\"gflops\":%.6g,\"peak_gflops\":%.6g,\"planned_bytes\":%llu,"
+        printf("{\"tokens_per_s\":%.6g,\"step_ms\":%.6g,\"step_spread_ms\":%.4g,\"mfu\":%.4g,"
+               "\"mfu_12\":%.4g,\"gflops\":%.6g,\"peak_gflops\":%.6g,\"planned_bytes\":%llu,"
                "\"measured_bytes\":%llu,\"loss\":%.9g,\"start_ms\":%.6g}\n",
                f->tokens_per_s, f->step_ms, f->spread_ms, gflops / f->peak_gflops,
                gflops_full / f->peak_gflops, gflops, f->peak_gflops,

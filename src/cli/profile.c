@@ -95,8 +95,8 @@ static void print_rows_json(const report *r, const char *key, const by_profile_r
         const by_profile_row *row = &rows[i];
         printf("%s{\"name\":", i == 0 ? "" : ",");
         cli_print_json_string(row->name);
-        printf(",\"nodes\":%d,\"ms\":%.6g,\"share\":%.4f,\"forward_ms\":%.6g,\"backward_ms\":%.6g,"
-               "\"update_ms\":%.6g,\"gflops\":%.6g,\"gbps\":%.5g,\"roof_share\":%.4f}",
+        printf(",\"nodes\":%d,\"ms\":%.6g,\"share\":%.4g,\"forward_ms\":%.6g,\"backward_ms\":%.6g,"
+               "\"update_ms\":%.6g,\"gflops\":%.6g,\"gbps\":%.5g,\"roof_share\":%.4g}",
                row->nodes, 1e3 * row->seconds / steps, row->seconds / r->run->seconds,
                1e3 * row->part_seconds[BY_PROFILE_FORWARD] / steps,
                1e3 * row->part_seconds[BY_PROFILE_BACKWARD] / steps,
@@ -110,7 +110,7 @@ static void print_json(const report *r)
 {
     const cli_profiled *run = r->run;
     printf("{\"steps\":%lld,\"step_ms\":%.6g,\"tokens_per_s\":%.6g,\"isa\":\"%s\",\"threads\":%d,"
-           "\"data\":\"%s\",\"wait_ms\":%.6g,\"wait_share\":%.6f,\"waits\":%llu,"
+           "\"data\":\"%s\",\"wait_ms\":%.6g,\"wait_share\":%.4g,\"waits\":%llu,"
            "\"between_nodes_ms\":%.6g",
            (long long)run->steps, 1e3 * run->seconds / (double)run->steps, r->tokens_per_s,
            run->machine.isa, run->machine.threads, run->from_data ? "config" : "random",

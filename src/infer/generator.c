@@ -32,7 +32,7 @@ struct by_generator {
     int64_t cached;     /* tokens of the window that are valid */
     uint64_t position;
     int64_t products;       /* weights that take part in matrix products */
-    int64_t body_products;  /* those of them before the head */
+    int64_t body_products;  /* those of them that a token needs when another follows */
     double weight_bytes;    /* of weights that a token reads whole */
     double token_flops;     /* of attention, for each cached token */
     double token_bytes;     /* of keys and values, the same */
@@ -378,8 +378,8 @@ const by_generator_memory_report *by_generator_memory(const by_generator *genera
 double by_generator_flops(const by_generator *generator, int64_t tokens)
 {
     double n = (double)tokens;
-    double head = (double)(generator->products - generator->body_products);
-    return 2.0 * (double)generator->body_products * n + 2.0 * head +
+    double last = (double)(generator->products - generator->body_products);
+    return 2.0 * (double)generator->body_products * n + 2.0 * last +
            generator->token_flops * n * (n + 1.0) / 2.0;
 }
 

@@ -1,7 +1,7 @@
 /* plan: what a machine can do and where a run's time goes.
  *
  * machine.c puts together a by_machine; products.c, bandwidth.c and onednn.c measure its figures;
- * machine_cache.c keeps them between processes. profile.c records when the nodes of programs ran and
+ * machine_cache.c keeps them between processes. program_profile.c records when the nodes of programs ran and
  * sums them up by operation, layer and shape; profile_trace.c writes them for a trace viewer.
  *
  * A peak is a roof, so it is the best of what the machine was seen to do: the larger of our own matrix

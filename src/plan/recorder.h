@@ -1,4 +1,4 @@
-/* The inside of by_profile, shared by profile.c (recording, sums) and profile_trace.c. */
+/* The inside of by_profile, shared by program_profile.c (recording, sums) and profile_trace.c. */
 #ifndef BY_PLAN_RECORDER_H
 #define BY_PLAN_RECORDER_H
 

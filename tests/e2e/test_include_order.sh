@@ -26,7 +26,7 @@ serve: $below_train train infer plan"
 
 headers="status=base dtype=base op=base config=config graph=graph ops=ops passes=passes program=exec
 model=nn optimizer=optim data=data pack=data tokenizer=data checkpoint=checkpoint track=track train=train
-infer=infer machine=plan"
+infer=infer machine=plan profile=plan"
 
 problems=0
 complain() {

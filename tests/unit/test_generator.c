@@ -354,6 +354,54 @@ static void test_padded_vocabulary(void **state)
     close_fixture(&f);
 }
 
+/* Without weights a generator begins with the model's initial values, in either type. */
+static void test_initial_weights(void **state)
+{
+    static const char *const precisions[] = {"f32", "bf16"};
+    fixture f;
+    BY_UNUSED(state);
+    open_fixture(&f, NULL, 0);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(precisions); i++) {
+        by_generator_options options = {.precision = precisions[i]};
+        by_generator *loaded = open_generator(&f, &options);
+        by_weights *weights = f.weights;
+        f.weights = NULL;
+        by_generator *initial = open_generator(&f, &options);
+        f.weights = weights;
+        int32_t tokens[5] = {3, 1, 4, 1, 5};
+        assert_int_equal(by_generator_feed(loaded, tokens, 5, NULL), BY_OK);
+        assert_int_equal(by_generator_feed(initial, tokens, 5, NULL), BY_OK);
+        assert_memory_equal(by_generator_logits(loaded), by_generator_logits(initial),
+                            VOCAB * sizeof(float));
+        by_generator_close(&loaded);
+        by_generator_close(&initial);
+    }
+    close_fixture(&f);
+}
+
+/* The work of a token, counted by hand for two layers of width 32. */
+static void test_work(void **state)
+{
+    fixture f;
+    BY_UNUSED(state);
+    open_fixture(&f, NULL, 0);
+    by_generator *generator = open_generator(&f, NULL);
+    double layer = 32 * 96 + 96 + 32 * 32 + 32 + 32 * 128 + 128 + 128 * 32 + 32 + 4 * 32;
+    double head = VOCAB * 32;
+    double all = 2 * layer + 2 * 32 + head;
+    double attention = 2 * 4 * 32; /* a layer: two products of 32, for each token that is looked at */
+    assert_true(by_generator_flops(generator, 1) == 2 * all + attention);
+    double second = by_generator_flops(generator, 2) - by_generator_flops(generator, 1);
+    /* A token that is not the last needs of the last layer only keys and values. */
+    double last_only = head + 32 * 32 + 2 * 32 * 128;
+    assert_true(second == 2 * (all - last_only) + 2 * attention);
+    assert_true(by_generator_token_bytes(generator, 0) == 4 * all);
+    assert_true(by_generator_token_bytes(generator, 10) ==
+                4 * all + 10 * 2 * 2 * 32 * (double)sizeof(float));
+    by_generator_close(&generator);
+    close_fixture(&f);
+}
+
 static void test_errors(void **state)
 {
     BY_UNUSED(state);
@@ -487,6 +535,8 @@ int main(void)
         cmocka_unit_test(test_longer_context),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_padded_vocabulary),
+        cmocka_unit_test(test_initial_weights),
+        cmocka_unit_test(test_work),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_pretrained),
     };

@@ -1,0 +1,164 @@
+#!/bin/sh
+# Every measurement of `banyan bench` and `banyan profile`, once, on models that take milliseconds: their JSON
+# is JSON and holds what is promised, their files are what they say, and wrong requests are refused.
+set -u
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+banyan=${BANYAN:-$root/build/release/banyan}
+work=$(mktemp -d "${TMPDIR:-/tmp}/banyan-test-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+cd "$work" || exit 1
+# Threads that wait give way.
+export OMP_WAIT_POLICY=passive XDG_CACHE_HOME="$work/cache-home"
+unset BANYAN_ISA
+
+say() { echo "check: $*"; }
+fail() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
+# run CODE COMMAND...: standard output in out, standard error in err; the exit code must be CODE.
+run() {
+    wanted=$1
+    shift
+    "$@" >out 2>err
+    code=$?
+    [ "$code" -eq "$wanted" ] || { tail -n 20 out err >&2; fail "exit code $code, not $wanted, of: $*"; }
+}
+holds() { grep -q -F -e "$2" "$1" || { tail -n 20 "$1" >&2; fail "$1 does not hold '$2'"; }; }
+# json EXPRESSION: `out` is one line of JSON, and the Python expression is true of it (d).
+json() {
+    [ "$(wc -l <out)" -eq 1 ] || fail "not one line of JSON"
+    python3 -m json.tool <out >/dev/null || fail "not JSON: $(cat out)"
+    python3 -c "import json, sys; d = json.load(open('out')); sys.exit(0 if ($1) else 1)" ||
+        fail "not so: $1, of $(cat out)"
+}
+
+[ -x "$banyan" ] || fail "$banyan does not exist; build it with: cmake --preset release && cmake --build build/release"
+cat >c.yaml <<'END'
+model: {kind: gpt2, layers: 2, heads: 2, width: 32, context: 32, vocab: 40}
+train: {batch: 4}
+precision: {compute: bf16}
+END
+awk 'BEGIN { for (i = 0; i < 3000; i++) print "the number", i, "follows", i - 1 }' >text.txt
+
+say "bench machine measures, prints and keeps"
+run 0 "$banyan" bench machine --json
+json "all(d[k] > 0 for k in ('f32_gflops', 'bf16_gflops', 'read_gbps', 'copy_gbps', 'cores', 'threads'))"
+json "d['int8_gops'] is None or d['int8_gops'] > 0"
+json "d['isa'] in d['levels'] and 'banyan' in d['libraries'] and d['cpu']"
+json "d['f32_gflops'] >= d['own_f32_gflops'] > 0 and d['bf16_gflops'] >= d['own_bf16_gflops'] > 0"
+json "d['disk_write_gbps'] > 0 and d['disk_read_gbps'] > 0 and isinstance(d['disk_direct'], bool)"
+json "d['cache'] == '$work/cache-home/banyan/machine.json'"
+python3 -m json.tool <cache-home/banyan/machine.json >/dev/null || fail "the cache is not JSON"
+[ -z "$(ls -A | grep '^\.banyan')" ] || fail "a temporary file is left"
+cp cache-home/banyan/machine.json before
+
+say "figures come from the cache"
+run 0 "$banyan" bench kernels c.yaml --steps 1 --json
+cmp before cache-home/banyan/machine.json || fail "the cache was written again"
+
+say "a cache that cannot be written costs a note"
+run 0 env XDG_CACHE_HOME="$work/text.txt" "$banyan" bench machine --threads 1 --json
+holds err "not kept"
+json "d['cache'] is None and d['threads'] == 1 and d['f32_gflops'] > 0"
+
+say "bench train"
+run 0 "$banyan" bench train c.yaml --steps 2 --json
+json "all(d[k] > 0 for k in ('tokens_per_s', 'step_ms', 'mfu', 'mfu_12', 'peak_gflops', 'planned_bytes', 'measured_bytes', 'loss', 'start_ms'))"
+
+say "bench generate, of a config with initial weights"
+run 0 "$banyan" bench generate c.yaml --prompt-tokens 20 --tokens 6 --json
+json "all(d[k] > 0 for k in ('prefill_tokens_per_s', 'decode_tokens_per_s', 'bandwidth_share', 'prefill_mfu'))"
+json "d['prompt_tokens'] == 20 and d['tokens'] == 6 and d['precision'] == 'bf16'"
+run 0 "$banyan" bench generate c.yaml --precision f32 --json
+json "d['prompt_tokens'] + d['tokens'] == 32 and d['precision'] == 'f32'"
+run 2 "$banyan" bench generate c.yaml --prompt-tokens 30 --tokens 6
+holds err "do not fit into the context of 32"
+
+say "bench generate, of a run"
+run 0 "$banyan" train c.yaml --quiet --set train.steps=1 --set data.text=text.txt --set data.tokenizer=char \
+    --set data.cache=tokens --set run.dir=runs
+run 0 "$banyan" bench generate runs --tokens 4 --json
+json "d['tokens'] == 4 and d['decode_tokens_per_s'] > 0"
+
+say "bench pack"
+run 0 "$banyan" bench pack text.txt --train-bpe 300 --json
+json "d['mb_per_s'] > 0 and d['learn_seconds'] > 0 and d['vocab'] == 300 and d['text_bytes'] == $(wc -c <text.txt)"
+run 0 "$banyan" pack text.txt --output packed --vocab 280
+run 0 "$banyan" bench pack text.txt --tokenizer packed --threads 2 --json
+json "d['mb_per_s'] > 0 and d['vocab'] == 280 and d['tokens'] > 0 and 'learn_seconds' not in d"
+[ -z "$(ls -A | grep '^\.banyan')" ] || fail "a temporary directory is left"
+run 2 "$banyan" bench pack text.txt
+run 1 "$banyan" bench pack nothing.txt --tokenizer packed
+
+say "bench kernels"
+run 0 "$banyan" bench kernels c.yaml --steps 1 --json
+json "{'matmul', 'attention', 'attention_grad', 'adamw', 'sum_squares'} <= {k['op'] for k in d['kernels']}"
+json "all(k['ms'] > 0 and k['roof_share'] > 0 and k['kernel'] and k['nodes'] > 0 for k in d['kernels'])"
+json "len({k['shapes'] for k in d['kernels']}) == len(d['kernels'])"
+run 0 "$banyan" bench kernels c.yaml --steps 1 --op matmul --isa all --json
+json "[level['isa'] for level in d['levels']][0] == 'baseline' and len({level['isa'] for level in d['levels']}) == len(d['levels'])"
+json "all(k['op'] == 'matmul' and k['kernel'].endswith(level['isa']) for level in d['levels'] for k in level['kernels'])"
+run 0 "$banyan" bench kernels c.yaml --steps 1 --op adamw
+holds out "adamw"
+run 2 "$banyan" bench kernels c.yaml --steps 1 --op multiply
+holds err "multiply"
+run 2 "$banyan" bench kernels c.yaml --steps 1 --isa quantum
+holds err "quantum"
+
+say "profile, on random tokens, with a trace"
+run 0 "$banyan" profile c.yaml --steps 2 --trace step.json --json
+json "d['steps'] == 2 and d['data'] == 'random' and d['wait_ms'] == 0 and d['trace'] == 'step.json'"
+json "{'matmul', 'attention', 'adamw'} <= {r['name'] for r in d['ops']}"
+json "[r['name'] for r in d['layers']] == ['outside blocks', 'block 0', 'block 1', 'gradient norm', 'update']"
+json "abs(sum(r['ms'] for r in d['ops']) - sum(r['ms'] for r in d['layers'])) < 1e-3 * d['step_ms']"
+json "abs(sum(r['ms'] for r in d['ops']) + d['between_nodes_ms'] - d['step_ms']) < 1e-3 * d['step_ms']"
+json "all(abs(r['forward_ms'] + r['backward_ms'] + r['update_ms'] - r['ms']) < 1e-3 * d['step_ms'] for r in d['ops'])"
+json "d['memory']['peak_bytes'] == max(d['memory']['live_bytes']) == d['memory']['live_bytes'][d['memory']['peak_node']]"
+cat >nests.py <<'END'
+import json, sys
+events = [e for e in json.load(open("step.json"))["traceEvents"] if e["ph"] == "X"]
+nodes = [e for e in events if e["cat"] in ("forward", "backward", "update")]
+ns = lambda e, key: round(1000 * e[key])
+events.sort(key=lambda e: (ns(e, "ts"), -ns(e, "dur")))
+inside = []
+for e in events:
+    begin, end = ns(e, "ts"), ns(e, "ts") + ns(e, "dur")
+    while inside and inside[-1][0] <= begin:
+        inside.pop()
+    if inside and end > inside[-1][0]:
+        sys.exit(f"{e['name']} crosses the end of {inside[-1][1]}")
+    inside.append((end, e["name"]))
+    if e in nodes and [name for _, name in inside][0] != "step":
+        sys.exit(f"{e['name']} is in no step")
+steps = sum(e["name"] == "step" for e in events)
+if steps != 2 or len(nodes) % 2 or not {"gradients", "gradient norm", "update"} <= {e["name"] for e in events}:
+    sys.exit(f"{steps} steps, {len(nodes)} nodes")
+END
+python3 nests.py || fail "the trace does not nest"
+run 0 "$banyan" profile c.yaml --steps 1
+holds out "live activations"
+holds out "between nodes"
+
+say "profile, accumulating and on the data of a run"
+run 0 "$banyan" profile runs/run --steps 3 --set train.micro_batch=2 --json
+json "d['data'] == 'config' and d['wait_share'] >= 0 and 0 <= d['waits'] <= 3"
+json "'gradient sum' in [r['name'] for r in d['layers']]"
+run 0 "$banyan" profile runs/run --steps 1 --random --json
+json "d['data'] == 'random'"
+
+say "wrong requests are refused"
+run 2 "$banyan" bench
+run 2 "$banyan" bench nothing
+run 2 "$banyan" bench machine something
+run 2 "$banyan" profile
+run 2 "$banyan" profile c.yaml --steps 0
+run 1 "$banyan" profile c.yaml --steps 1 --trace /nowhere/step.json
+holds err "/nowhere/step.json"
+for part in machine train generate pack kernels; do
+    run 0 "$banyan" bench $part --help
+    holds out "usage: banyan bench $part"
+done
+echo "every measurement measures"

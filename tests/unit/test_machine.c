@@ -1,0 +1,306 @@
+/* The measured machine: what is kept between processes, and what happens when it cannot be. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "plan/plan.h"
+#include "temporary.h"
+
+typedef struct fixture {
+    char *directory;
+    char *cache; /* the file that by_machine_store writes */
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    f->directory = temporary_make();
+    setenv("XDG_CACHE_HOME", f->directory, 1);
+    unsetenv("BANYAN_ISA");
+    assert_int_equal(by_machine_cache_path(&f->cache, NULL), BY_OK);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    temporary_remove(f->directory);
+    free(f->cache);
+    free(f);
+    unsetenv("BANYAN_ISA");
+    return 0;
+}
+
+/* This machine with figures that no measurement gives. */
+static by_machine invented(double unit)
+{
+    by_machine m;
+    assert_int_equal(by_machine_describe(&m, 1, NULL), BY_OK);
+    m.f32_gflops = 1.5 * unit;
+    m.bf16_gflops = 2.25 * unit;
+    m.int8_gops = 3.5 * unit;
+    m.own_f32_gflops = 1.25 * unit;
+    m.own_bf16_gflops = 2.125 * unit;
+    m.read_gbps = 4.5 * unit;
+    m.copy_gbps = 5.5 * unit;
+    m.disk_write_gbps = 6.5 * unit;
+    m.disk_read_gbps = 7.5 * unit;
+    m.disk_direct = true;
+    return m;
+}
+
+static void assert_same_figures(const by_machine *a, const by_machine *b)
+{
+    assert_true(a->f32_gflops == b->f32_gflops && a->bf16_gflops == b->bf16_gflops);
+    assert_true(a->int8_gops == b->int8_gops);
+    assert_true(a->own_f32_gflops == b->own_f32_gflops);
+    assert_true(a->own_bf16_gflops == b->own_bf16_gflops);
+    assert_true(a->read_gbps == b->read_gbps && a->copy_gbps == b->copy_gbps);
+    assert_true(a->disk_write_gbps == b->disk_write_gbps);
+    assert_true(a->disk_read_gbps == b->disk_read_gbps);
+    assert_int_equal(a->disk_direct, b->disk_direct);
+}
+
+static void put(const fixture *f, const char *text)
+{
+    char *directory = by__strndup(f->cache, (size_t)(strrchr(f->cache, '/') - f->cache));
+    assert_int_equal(by__make_dirs(directory, NULL), BY_OK);
+    assert_int_equal(by__file_write(f->cache, text, strlen(text), NULL), BY_OK);
+    free(directory);
+}
+
+static void test_round_trip(void **state)
+{
+    BY_UNUSED(state);
+    by_machine stored = invented(1e6);
+    by_machine loaded;
+    assert_int_equal(by_machine_store(&stored, NULL), BY_OK);
+    assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_ALL, NULL), BY_OK);
+    assert_string_equal(loaded.cpu, stored.cpu);
+    assert_string_equal(loaded.isa, stored.isa);
+    assert_int_equal(loaded.threads, 1);
+    assert_same_figures(&loaded, &stored);
+    double peak;
+    assert_int_equal(by_machine_peak(&peak, BY_F32, 1, NULL), BY_OK);
+    assert_true(peak == stored.f32_gflops);
+    assert_int_equal(by_machine_peak(&peak, BY_BF16, 1, NULL), BY_OK);
+    assert_true(peak == stored.bf16_gflops);
+}
+
+/* An entry belongs to a CPU, a number of threads and a level; storing one keeps the others. */
+static void test_entries(void **state)
+{
+    const fixture *f = *state;
+    by_machine one = invented(1e6);
+    by_machine three = invented(2e6);
+    by_machine other = invented(3e6);
+    by_machine slow = invented(4e6);
+    three.threads = 3;
+    (void)snprintf(other.cpu, sizeof other.cpu, "another CPU");
+    (void)snprintf(slow.isa, sizeof slow.isa, "reference");
+    assert_int_equal(by_machine_store(&one, NULL), BY_OK);
+    assert_int_equal(by_machine_store(&three, NULL), BY_OK);
+    assert_int_equal(by_machine_store(&other, NULL), BY_OK);
+    assert_int_equal(by_machine_store(&slow, NULL), BY_OK);
+    one.f32_gflops = 9e6;
+    assert_int_equal(by_machine_store(&one, NULL), BY_OK);
+
+    by_machine loaded;
+    assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_ALL, NULL), BY_OK);
+    assert_same_figures(&loaded, &one);
+    assert_int_equal(by_machine_load(&loaded, 3, BY_MACHINE_ALL, NULL), BY_OK);
+    assert_same_figures(&loaded, &three);
+    setenv("BANYAN_ISA", "reference", 1);
+    assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_ALL, NULL), BY_OK);
+    assert_string_equal(loaded.isa, "reference");
+    assert_same_figures(&loaded, &slow);
+    by_machine found = other;
+    found.f32_gflops = 0.0;
+    by__machine_recall(&found, f->cache);
+    assert_same_figures(&found, &other);
+}
+
+/* Measures only what is asked for and missing, and keeps what was there. */
+static void test_missing_figure(void **state)
+{
+    const fixture *f = *state;
+    by_machine stored = invented(1e6);
+    by_machine loaded;
+    stored.read_gbps = 0.0;
+    assert_int_equal(by_machine_store(&stored, NULL), BY_OK);
+    assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_F32, NULL), BY_OK);
+    assert_true(loaded.read_gbps == 0.0);
+    assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_MEMORY | BY_MACHINE_F32, NULL), BY_OK);
+    assert_true(loaded.read_gbps > 0.0 && loaded.read_gbps < 1e5);
+    assert_true(loaded.f32_gflops == stored.f32_gflops);
+    by_machine kept = stored;
+    by__machine_recall(&kept, f->cache);
+    assert_true(kept.read_gbps > 0.0 && kept.f32_gflops == stored.f32_gflops);
+}
+
+/* Whatever is in the file: nothing is taken from it, and the next store makes it whole. */
+static void test_broken_cache(void **state)
+{
+    const fixture *f = *state;
+    static const char *const broken[] = {
+        "",
+        "not json",
+        "{\"version\": 1, \"machines\": [{\"cpu\":",
+        "[1, 2]",
+        "null",
+        "{\"version\": 2, \"machines\": []}",
+        "{\"version\": 1, \"machines\": {}}",
+        "{\"version\": 1, \"machines\": [1, null, [], {\"cpu\": 7}]}",
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(broken); i++) {
+        by_machine stored = invented(1e6);
+        by_machine empty;
+        by_machine loaded;
+        assert_int_equal(by_machine_describe(&empty, 1, NULL), BY_OK);
+        put(f, broken[i]);
+        by__machine_recall(&empty, f->cache);
+        assert_true(empty.f32_gflops == 0.0 && empty.read_gbps == 0.0);
+        assert_int_equal(by_machine_store(&stored, NULL), BY_OK);
+        assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_ALL, NULL), BY_OK);
+        assert_same_figures(&loaded, &stored);
+    }
+}
+
+static void test_broken_figures(void **state)
+{
+    const fixture *f = *state;
+    by_machine m;
+    by__text text = {0};
+    assert_int_equal(by_machine_describe(&m, 1, NULL), BY_OK);
+    by__text_add(&text, "{\"version\": 1, \"machines\": [{\"cpu\": ");
+    by__text_json(&text, m.cpu, strlen(m.cpu));
+    by__text_format(&text,
+                    ", \"isa\": \"%s\", \"threads\": 1, \"f32_gflops\": \"fast\", \"bf16_gflops\": -5, "
+                    "\"read_gbps\": 12.5, \"disk_direct\": 1}]}",
+                    m.isa);
+    put(f, text.data);
+    by__text_free(&text);
+    by__machine_recall(&m, f->cache);
+    assert_true(m.f32_gflops == 0.0 && m.bf16_gflops == 0.0);
+    assert_true(m.read_gbps == 12.5);
+    assert_false(m.disk_direct);
+}
+
+/* A cache that cannot be written is an error of by_machine_store alone. */
+static void test_no_cache(void **state)
+{
+    const fixture *f = *state;
+    by_error error = {0};
+    by_machine stored = invented(1e6);
+    by_machine loaded;
+    char *file = by__path_join(f->directory, "file");
+    assert_int_equal(by__file_write(file, "x", 1, NULL), BY_OK);
+    setenv("XDG_CACHE_HOME", file, 1); /* a file where a directory should be: root cannot write it either */
+    assert_int_equal(by_machine_store(&stored, &error), BY_EIO);
+    assert_non_null(strstr(error.message, file));
+    assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_MEMORY, &error), BY_OK);
+    assert_true(loaded.read_gbps > 0.0 && loaded.copy_gbps > 0.0);
+    free(file);
+}
+
+static void test_cache_path(void **state)
+{
+    BY_UNUSED(state);
+    char *home = by__strdup(getenv("HOME") == NULL ? "" : getenv("HOME"));
+    char *path = NULL;
+    by_error error = {0};
+    setenv("HOME", "/home/somebody", 1);
+    setenv("XDG_CACHE_HOME", "relative", 1);
+    assert_int_equal(by_machine_cache_path(&path, NULL), BY_OK);
+    assert_string_equal(path, "/home/somebody/.cache/banyan/machine.json");
+    free(path);
+    setenv("HOME", "", 1);
+    assert_int_equal(by_machine_cache_path(&path, &error), BY_EIO);
+    assert_non_null(strstr(error.message, "XDG_CACHE_HOME"));
+    setenv("HOME", home, 1);
+    free(home);
+}
+
+static void test_describe(void **state)
+{
+    BY_UNUSED(state);
+    by_machine m;
+    by_error error = {0};
+    size_t count;
+    const char *const *levels = by_machine_levels(&count);
+    assert_true(count >= 1);
+    assert_string_equal(levels[0], "baseline");
+    for (size_t i = 0; i < count; i++) {
+        setenv("BANYAN_ISA", levels[i], 1);
+        assert_int_equal(by_machine_describe(&m, 5, NULL), BY_OK);
+        assert_string_equal(m.isa, levels[i]);
+    }
+    assert_int_equal(m.threads, 5);
+    assert_true(m.cores >= 1);
+    assert_true(m.cpu[0] != '\0');
+    setenv("BANYAN_ISA", "quantum", 1);
+    assert_int_equal(by_machine_describe(&m, 1, &error), BY_EARG);
+    assert_non_null(strstr(error.message, "quantum"));
+}
+
+static void test_roof(void **state)
+{
+    BY_UNUSED(state);
+    by_machine m = {.f32_gflops = 10.0, .bf16_gflops = 40.0, .read_gbps = 5.0, .copy_gbps = 4.0};
+    assert_true(by_machine_gflops(&m, BY_F32) == 10.0 && by_machine_gflops(&m, BY_BF16) == 40.0);
+    assert_true(fabs(by_machine_roof(&m, BY_F32, 20e9, 1e9) - 2.0) < 1e-12);
+    assert_true(fabs(by_machine_roof(&m, BY_BF16, 20e9, 1e9) - 0.5) < 1e-12);
+    assert_true(fabs(by_machine_roof(&m, BY_BF16, 20e9, 10e9) - 2.0) < 1e-12);
+}
+
+static void test_disk(void **state)
+{
+    const fixture *f = *state;
+    by_machine m = {0};
+    by_error error = {0};
+    char **names;
+    size_t count;
+    char *nowhere = by__path_join(f->directory, "nowhere");
+    assert_int_equal(by_machine_measure_disk(&m, nowhere, &error), BY_EIO);
+    assert_non_null(strstr(error.message, nowhere));
+    assert_true(m.disk_write_gbps == 0.0 && m.disk_read_gbps == 0.0);
+    assert_int_equal(by_machine_measure_disk(&m, f->directory, NULL), BY_OK);
+    assert_true(m.disk_write_gbps > 0.0 && m.disk_read_gbps > 0.0);
+    assert_int_equal(by__list_dir(&names, &count, f->directory, NULL), BY_OK);
+    assert_int_equal(count, 0);
+    by__names_free(names, count);
+    free(nowhere);
+}
+
+/* A measured product peak is at least our own kernels', which are at least what one core could do in 1985. */
+static void test_measure(void **state)
+{
+    BY_UNUSED(state);
+    by_machine m;
+    by_error error = {0};
+    double peak;
+    assert_int_equal(by_machine_describe(&m, 1, NULL), BY_OK);
+    assert_int_equal(by_machine_measure(&m, BY_MACHINE_F32, NULL), BY_OK);
+    assert_true(m.own_f32_gflops > 1e-3 && m.f32_gflops >= m.own_f32_gflops);
+    assert_true(m.bf16_gflops == 0.0 && m.read_gbps == 0.0);
+    assert_int_equal(by_machine_peak(&peak, BY_I32, 1, &error), BY_EARG);
+    assert_int_equal(by_machine_measure_peak(&peak, BY_U8, 1, &error), BY_EARG);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(test_round_trip), TEST(test_entries),        TEST(test_missing_figure),
+        TEST(test_broken_cache), TEST(test_broken_figures), TEST(test_no_cache),
+        TEST(test_cache_path), TEST(test_describe),       TEST(test_roof),
+        TEST(test_disk),       TEST(test_measure),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
