@@ -1,8 +1,8 @@
 /* What this machine can do, measured: the roof under every speed that banyan prints.
  *
  * Figures are kept in a cache file, one entry for each CPU model, number of threads and
- * instruction-set level (see by_machine_cache_path), so that a share of the peak costs a second once
- * and nothing afterwards. `banyan bench machine` measures anew and replaces the entry.
+ * instruction-set level (see by_machine_cache_path), so that a share of the peak costs a second
+ * once and nothing afterwards. `banyan bench machine` measures anew and replaces the entry.
  */
 #ifndef BANYAN_MACHINE_H
 #define BANYAN_MACHINE_H
@@ -54,8 +54,8 @@ typedef enum by_machine_figures {
     BY_MACHINE_ALL = 15
 } by_machine_figures;
 
-/* Names the machine: cpu, isa, cores, threads (-1: one a core that this process may run on); no figures.
- * BY_EARG: BANYAN_ISA is not a level. */
+/* Names the machine: cpu, isa, cores, threads (-1: one a core that this process may run on); no
+ * figures. BY_EARG: BANYAN_ISA is not a level. */
 BY_API by_status by_machine_describe(by_machine *out, int threads, by_error *error);
 /* The instruction-set levels that BANYAN_ISA can choose on this machine, without the slow reference
  * kernels: "baseline" first, the best one last. Static. */
@@ -66,16 +66,16 @@ BY_API by_status by_machine_libraries(char **out, by_error *error);
 /* Measures these figures of a described machine, which takes about a second for all of them. Others
  * keep their values. */
 BY_API by_status by_machine_measure(by_machine *machine, unsigned figures, by_error *error);
-/* Measures writing and reading a file in `directory`: up to 256 MiB or a second each. The file has no
- * name while it exists. BY_EIO: the directory cannot be written, or the disk is full. */
+/* Measures writing and reading a file in `directory`: up to 256 MiB or a second each. The file has
+ * no name while it exists. BY_EIO: the directory cannot be written, or the disk is full. */
 BY_API by_status by_machine_measure_disk(by_machine *machine, const char *directory,
                                          by_error *error);
 
-/* Where figures are kept: $XDG_CACHE_HOME/banyan/machine.json, or ~/.cache/banyan/machine.json. Freed
- * with free(). BY_EIO: neither variable names an absolute path. */
+/* Where figures are kept: $XDG_CACHE_HOME/banyan/machine.json, or ~/.cache/banyan/machine.json.
+ * Freed with free(). BY_EIO: neither variable names an absolute path. */
 BY_API by_status by_machine_cache_path(char **out, by_error *error);
-/* Puts the machine's figures into the cache, over those of the same machine, atomically. A cache that
- * cannot be read is written anew. BY_EIO. */
+/* Puts the machine's figures into the cache, over those of the same machine, atomically. A cache
+ * that cannot be read is written anew. BY_EIO. */
 BY_API by_status by_machine_store(const by_machine *machine, by_error *error);
 /* Describes the machine and fills these figures: from the cache, and what is not there is measured
  * and stored. Never fails because of the cache. */
@@ -83,10 +83,11 @@ BY_API by_status by_machine_load(by_machine *out, int threads, unsigned figures,
 
 /* The peak for products of this type: bf16_gflops for bf16, else f32_gflops. */
 BY_API double by_machine_gflops(const by_machine *machine, by_dtype dtype);
-/* Seconds below which this machine cannot do this work (Williams, Waterman and Patterson 2009, "Roofline"):
- * the longer of flops at the peak of `dtype` and bytes at the speed of main memory. Work whose operands
- * are in a cache can be faster. */
-BY_API double by_machine_roof(const by_machine *machine, by_dtype dtype, double flops, double bytes);
+/* Seconds below which this machine cannot do this work (Williams, Waterman and Patterson 2009,
+ * "Roofline"): the longer of flops at the peak of `dtype` and bytes at the speed of main memory.
+ * Work whose operands are in a cache can be faster. */
+BY_API double by_machine_roof(const by_machine *machine, by_dtype dtype, double flops,
+                              double bytes);
 /* by_machine_load of that figure alone, at f32 or bf16. */
 BY_API by_status by_machine_peak(double *gflops, by_dtype dtype, int threads, by_error *error);
 /* The same, always measured, and not stored. */

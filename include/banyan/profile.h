@@ -1,7 +1,8 @@
-/* Profiles: when the nodes of programs ran, summed up by operation, by layer and by shape, against the
- * machine's roofline; and the same as a trace for https://ui.perfetto.dev.
+/* Profiles: when the nodes of programs ran, summed up by operation, by layer and by shape, against
+ * the machine's roofline; and the same as a trace for https://ui.perfetto.dev.
  *
- * A profile hangs on programs by their hooks. A program that no profile watches runs as fast as ever.
+ * A profile hangs on programs by their hooks. A program that no profile watches runs as fast as
+ * ever.
  */
 #ifndef BANYAN_PROFILE_H
 #define BANYAN_PROFILE_H
@@ -29,8 +30,9 @@ BY_API by_status by_profile_open(by_profile **out, by_error *error);
 /* Takes the hooks off the programs, which must still be open. */
 BY_API void by_profile_close(by_profile **profile);
 
-/* Records the nodes of a program from now on, on the thread that runs it; at most 8 programs. `name` is
- * copied. model: its nodes are forward or backward as the graph says; else all of them are update. */
+/* Records the nodes of a program from now on, on the thread that runs it; at most 8 programs.
+ * `name` is copied. model: its nodes are forward or backward as the graph says; else all of them
+ * are update. */
 BY_API by_status by_profile_watch(by_profile *profile, by_program *program, const char *name,
                                   bool model, by_error *error);
 /* Records a span of the caller's own on the same thread: a step, a wait. Times are by_clock's. */
@@ -41,7 +43,8 @@ BY_API void by_profile_clear(by_profile *profile);
 
 typedef enum by_profile_key {
     BY_PROFILE_BY_OP = 0, /* "matmul", "attention_grad", ... */
-    BY_PROFILE_BY_LAYER,  /* "block 0", ...; "outside blocks"; the names of programs that are update */
+    BY_PROFILE_BY_LAYER,  /* "block 0", ...; "outside blocks"; the names of programs that are update
+                           */
     BY_PROFILE_BY_SHAPE   /* by_program_node_signature: equal work */
 } by_profile_key;
 
@@ -57,7 +60,8 @@ typedef struct by_profile_row {
     double median_seconds; /* of one run of a node */
     double flops;          /* of all runs, as is the rest */
     double bytes;
-    double roof_seconds; /* sum of by_machine_roof: seconds / roof_seconds is what a roofline would save */
+    double roof_seconds; /* sum of by_machine_roof: seconds / roof_seconds is what a roofline would
+                            save */
 } by_profile_row;
 
 /* Sums up, longest first (layers: in the order in which they first ran). Freed with
@@ -66,8 +70,9 @@ BY_API by_status by_profile_rows(by_profile_row **rows, size_t *count, const by_
                                  by_profile_key key, const by_machine *machine, by_error *error);
 BY_API void by_profile_rows_free(by_profile_row *rows, size_t count);
 
-/* Writes a Chrome trace (JSON): complete events, in which spans contain runs of programs and these contain
- * nodes with kernel, block, shapes and GFLOP/s; and a counter of the live bytes of activations. */
+/* Writes a Chrome trace (JSON): complete events, in which spans contain runs of programs and these
+ * contain nodes with kernel, block, shapes and GFLOP/s; and a counter of the live bytes of
+ * activations. */
 BY_API by_status by_profile_trace(const by_profile *profile, const char *path, by_error *error);
 
 #ifdef __cplusplus

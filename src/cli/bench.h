@@ -1,5 +1,5 @@
-/* bench: the measurements of `banyan bench`, one file each, dispatched by bench.c; and what they and
- * `banyan profile` share. */
+/* bench: the measurements of `banyan bench`, one file each, dispatched by bench.c; and what they
+ * and `banyan profile` share. */
 #ifndef BY_CLI_BENCH_H
 #define BY_CLI_BENCH_H
 
@@ -40,8 +40,8 @@ typedef struct cli_profiled {
     bool from_data; /* false: random tokens */
 } cli_profiled;
 
-/* Takes one step that is not recorded, then `steps`. With `use_data` the batches come from the data that
- * the config names, if it names any. Fills config->model.vocab. Initial weights. */
+/* Takes one step that is not recorded, then `steps`. With `use_data` the batches come from the data
+ * that the config names, if it names any. Fills config->model.vocab. Initial weights. */
 by_status cli_profile_steps(cli_profiled *out, by_config *config, int64_t steps, bool use_data,
                             by_error *error);
 void cli_profiled_close(cli_profiled *profiled);

@@ -57,14 +57,12 @@ static by_status open_generator(by_generator **out, figures *f, const request *r
                                    &options, error);
     }
     if (status == BY_OK) {
-        status = by_dtype_parse(&f->dtype,
-                                r->precision == NULL ? used->precision.compute : r->precision,
-                                error);
+        status = by_dtype_parse(
+            &f->dtype, r->precision == NULL ? used->precision.compute : r->precision, error);
     }
     if (status == BY_OK) {
-        status = by_machine_describe(&f->machine,
-                                     (int)(r->threads == 0 ? used->train.threads : r->threads),
-                                     error);
+        status = by_machine_describe(
+            &f->machine, (int)(r->threads == 0 ? used->train.threads : r->threads), error);
     }
     by_config_close(&config);
     by_pretrained_close(&pretrained);
@@ -87,9 +85,10 @@ static by_status choose_lengths(request *r, const by_generator *generator, by_er
         r->tokens = rest < 1 ? 1 : rest < TOKENS ? rest : TOKENS;
     }
     if (r->prompt < 1 || r->tokens < 1 || r->prompt > context || r->tokens > context - r->prompt) {
-        return by_error_set(error, BY_EARG,
-                            "%lld tokens of prompt and %lld more do not fit into the context of %lld",
-                            (long long)r->prompt, (long long)r->tokens, (long long)context);
+        return by_error_set(
+            error, BY_EARG,
+            "%lld tokens of prompt and %lld more do not fit into the context of %lld",
+            (long long)r->prompt, (long long)r->tokens, (long long)context);
     }
     return BY_OK;
 }
@@ -111,7 +110,8 @@ static by_status time_prefill(figures *f, by_generator *generator, const int32_t
     return BY_OK;
 }
 
-/* Each token is the most probable one, so that choosing it is part of the time but not of the luck. */
+/* Each token is the most probable one, so that choosing it is part of the time but not of the luck.
+ */
 static by_status time_decode(figures *f, by_generator *generator, double *seconds, int64_t tokens,
                              by_error *error)
 {
@@ -145,17 +145,19 @@ static void print(const request *r, const figures *f, const by_generator *genera
     double gbps = 1e-9 * bytes * decode;
     uint64_t memory = by_generator_memory(generator)->total;
     if (r->json) {
-        printf("{\"prefill_tokens_per_s\":%.6g,\"decode_tokens_per_s\":%.6g,\"bandwidth_share\":%.4g,"
-               "\"prefill_mfu\":%.4g,\"prompt_tokens\":%lld,\"tokens\":%lld,\"token_ms\":%.5g,"
-               "\"token_bytes\":%.0f,\"gbps\":%.5g,\"read_gbps\":%.5g,\"prefill_gflops\":%.6g,"
-               "\"peak_gflops\":%.6g,\"memory_bytes\":%llu,\"precision\":\"%s\"}\n",
-               prefill, decode, gbps / f->machine.read_gbps, gflops / peak, (long long)r->prompt,
-               (long long)r->tokens, f->token_ms, bytes, gbps, f->machine.read_gbps, gflops, peak,
-               (unsigned long long)memory, by_dtype_name(f->dtype));
+        printf(
+            "{\"prefill_tokens_per_s\":%.6g,\"decode_tokens_per_s\":%.6g,\"bandwidth_share\":%.4g,"
+            "\"prefill_mfu\":%.4g,\"prompt_tokens\":%lld,\"tokens\":%lld,\"token_ms\":%.5g,"
+            "\"token_bytes\":%.0f,\"gbps\":%.5g,\"read_gbps\":%.5g,\"prefill_gflops\":%.6g,"
+            "\"peak_gflops\":%.6g,\"memory_bytes\":%llu,\"precision\":\"%s\"}\n",
+            prefill, decode, gbps / f->machine.read_gbps, gflops / peak, (long long)r->prompt,
+            (long long)r->tokens, f->token_ms, bytes, gbps, f->machine.read_gbps, gflops, peak,
+            (unsigned long long)memory, by_dtype_name(f->dtype));
         return;
     }
-    printf("prefill     %.0f tokens/s (%lld tokens), %.1f %% of the measured peak of %.0f GFLOP/s\n",
-           prefill, (long long)r->prompt, 100.0 * gflops / peak, peak);
+    printf(
+        "prefill     %.0f tokens/s (%lld tokens), %.1f %% of the measured peak of %.0f GFLOP/s\n",
+        prefill, (long long)r->prompt, 100.0 * gflops / peak, peak);
     printf("decode      %.1f tokens/s (%lld tokens, median %.2f ms)\n", decode,
            (long long)r->tokens, f->token_ms);
     printf("bandwidth   %.1f GB/s, %.1f %% of the measured %.1f GB/s; a token must read %s\n", gbps,
@@ -190,10 +192,9 @@ static by_status measure(request *r, const char *path, by_error *error)
         status = time_decode(&f, generator, seconds, r->tokens, error);
     }
     if (status == BY_OK) {
-        status = by_machine_measure(&f.machine,
-                                    BY_MACHINE_MEMORY |
-                                        (f.dtype == BY_BF16 ? BY_MACHINE_BF16 : BY_MACHINE_F32),
-                                    error);
+        status = by_machine_measure(
+            &f.machine, BY_MACHINE_MEMORY | (f.dtype == BY_BF16 ? BY_MACHINE_BF16 : BY_MACHINE_F32),
+            error);
     }
     if (status == BY_OK) {
         print(r, &f, generator);
@@ -226,8 +227,8 @@ static int run(int argc, char **argv)
         return cli_misuse(&cli_bench_generate, "name one run, model directory or config file");
     }
     if (r.prompt > MAX_TOKENS || r.tokens > MAX_TOKENS || r.threads < 0 || r.threads > 4096) {
-        return cli_misuse(&cli_bench_generate,
-                          "--threads must be 1 to 4096, tokens at most %d", MAX_TOKENS);
+        return cli_misuse(&cli_bench_generate, "--threads must be 1 to 4096, tokens at most %d",
+                          MAX_TOKENS);
     }
     return measure(&r, rest[0], &error) == BY_OK ? CLI_DONE : cli_fail(&cli_bench_generate, &error);
 }
@@ -236,9 +237,10 @@ const cli_command cli_bench_generate = {
     .name = "bench generate",
     .summary = "time prefill and decoding of a run, a model or a config",
     .usage = "banyan bench generate RUN|MODEL|CONFIG [--prompt-tokens N] [--tokens N] [--json]",
-    .text = "Takes in a random prompt and continues it, and measures the memory's speed and the\n"
-            "matrix-product peak in the same run. The share of the bandwidth counts what a token must\n"
-            "read: every weight in its type once, and the keys and values so far. A config file is\n"
-            "timed with initial weights.\n\n"
-            "  banyan bench generate examples/gpt2_124m.yaml --json",
+    .text =
+        "Takes in a random prompt and continues it, and measures the memory's speed and the\n"
+        "matrix-product peak in the same run. The share of the bandwidth counts what a token must\n"
+        "read: every weight in its type once, and the keys and values so far. A config file is\n"
+        "timed with initial weights.\n\n"
+        "  banyan bench generate examples/gpt2_124m.yaml --json",
     .run = run};

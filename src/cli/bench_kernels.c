@@ -35,7 +35,8 @@ static bool is_wanted(const request *r, const by_profile_row *row)
 /* Of one run of a node: the rates of the median, and the share of the roof. */
 static double per_second(double of_all, const by_profile_row *row)
 {
-    return row->median_seconds > 0.0 ? 1e-9 * of_all / (double)row->runs / row->median_seconds : 0.0;
+    return row->median_seconds > 0.0 ? 1e-9 * of_all / (double)row->runs / row->median_seconds
+                                     : 0.0;
 }
 
 static double roof_ms(const by_profile_row *row)
@@ -97,9 +98,10 @@ static by_status check_op(const request *r, const rows *table, by_error *error)
             return BY_OK;
         }
     }
-    return by_error_set(error, BY_EARG,
-                        "--op '%s': no node of this config has that name; see the names without --op",
-                        r->op == NULL ? "" : r->op);
+    return by_error_set(
+        error, BY_EARG,
+        "--op '%s': no node of this config has that name; see the names without --op",
+        r->op == NULL ? "" : r->op);
 }
 
 static by_status open_config(by_config **out, const request *r, by_error *error)
@@ -147,8 +149,8 @@ static int measure(const request *r)
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_bench_kernels, &error);
 }
 
-/* A process a level: libraries look at the cap once. Nothing of OpenMP has run in this one yet, so the child
- * of a fork is whole. */
+/* A process a level: libraries look at the cap once. Nothing of OpenMP has run in this one yet, so
+ * the child of a fork is whole. */
 static int measure_level(const request *r, const char *level)
 {
     int state;
@@ -228,8 +230,11 @@ const cli_command cli_bench_kernels = {
     .usage = "banyan bench kernels [CONFIG] [--op NAME] [--isa LEVEL|all] [--steps N] [--json]",
     .text =
         "Takes training steps on random tokens and lists each distinct piece of work (operation,\n"
-        "types, shapes) with the median time of its kernel where it stands in the step. The roof is\n"
-        "the longer of its FLOPs at the measured peak and its bytes, each counted once, at the speed\n"
-        "of memory; what finds its operands in a cache can pass it. Without a config: GPT-2 124M.\n\n"
+        "types, shapes) with the median time of its kernel where it stands in the step. The roof "
+        "is\n"
+        "the longer of its FLOPs at the measured peak and its bytes, each counted once, at the "
+        "speed\n"
+        "of memory; what finds its operands in a cache can pass it. Without a config: GPT-2 "
+        "124M.\n\n"
         "  banyan bench kernels examples/shakespeare_char.yaml --op matmul --isa all",
     .run = run};

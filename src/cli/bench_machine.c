@@ -70,7 +70,8 @@ static void print_text(const figures *f)
     if (m->int8_gops > 0.0) {
         printf("int8         %.1f GOP/s (oneDNN)\n", m->int8_gops);
     } else {
-        printf("int8         not measured: that needs oneDNN, which is not here or has no such product "
+        printf("int8         not measured: that needs oneDNN, which is not here or has no such "
+               "product "
                "at this level\n");
     }
     printf("memory       %.1f GB/s read, %.1f GB/s copy (bytes read and written)\n", m->read_gbps,
@@ -145,8 +146,9 @@ const cli_command cli_bench_machine = {
     .name = "bench machine",
     .summary = "measure the machine: matrix products, memory, disk",
     .usage = "banyan bench machine [--threads N] [--json]",
-    .text = "Measures what every share of the peak is taken of, and keeps it for later runs: matrix\n"
-            "products in f32, bf16 and int8 (the larger of banyan's kernels and oneDNN, where that is\n"
-            "installed), memory and the disk of the present directory. BANYAN_ISA=baseline, avx2 or\n"
-            "avx512 caps the instruction set; each level is kept by itself.",
+    .text =
+        "Measures what every share of the peak is taken of, and keeps it for later runs: matrix\n"
+        "products in f32, bf16 and int8 (the larger of banyan's kernels and oneDNN, where that is\n"
+        "installed), memory and the disk of the present directory. BANYAN_ISA=baseline, avx2 or\n"
+        "avx512 caps the instruction set; each level is kept by itself.",
     .run = run};

@@ -46,7 +46,8 @@ static void print(const by_pack_result *f, bool learned, bool json)
     double mb_per_s = rate(bytes, f->encode_seconds);
     char text[32];
     if (json) {
-        printf("{\"mb_per_s\":%.5g,\"text_bytes\":%llu,\"tokens\":%llu,\"documents\":%llu,\"vocab\":%u,"
+        printf("{\"mb_per_s\":%.5g,\"text_bytes\":%llu,\"tokens\":%llu,\"documents\":%llu,"
+               "\"vocab\":%u,"
                "\"encode_seconds\":%.6g",
                mb_per_s, (unsigned long long)f->text_bytes, (unsigned long long)f->tokens,
                (unsigned long long)f->documents, f->vocab, f->encode_seconds);
@@ -74,7 +75,8 @@ static int run(int argc, char **argv)
     const cli_flag flags[] = {
         {"tokenizer", CLI_STRING, &tokenizer, "PATH",
          "tokenizer.json, a directory with one or with GPT-2's files, or *.tiktoken"},
-        {"train-bpe", CLI_INTEGER, &vocab, "VOCAB", "learn a BPE of this size first, and time that"},
+        {"train-bpe", CLI_INTEGER, &vocab, "VOCAB",
+         "learn a BPE of this size first, and time that"},
         {"threads", CLI_INTEGER, &threads, "N", "threads (default: one a core)"},
         {"json", CLI_SWITCH, &json, NULL, "one JSON line"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
@@ -112,8 +114,10 @@ static int run(int argc, char **argv)
 const cli_command cli_bench_pack = {
     .name = "bench pack",
     .summary = "time the packing of text into tokens",
-    .usage = "banyan bench pack FILE|DIR... --tokenizer PATH | --train-bpe VOCAB [--threads N] [--json]",
-    .text = "Packs as `banyan pack` does (reading, encoding, writing) into a directory here that is\n"
-            "removed afterwards. 1 MB is a million bytes of text.\n\n"
-            "  banyan bench pack books/ --tokenizer gpt2/ --json",
+    .usage =
+        "banyan bench pack FILE|DIR... --tokenizer PATH | --train-bpe VOCAB [--threads N] [--json]",
+    .text =
+        "Packs as `banyan pack` does (reading, encoding, writing) into a directory here that is\n"
+        "removed afterwards. 1 MB is a million bytes of text.\n\n"
+        "  banyan bench pack books/ --tokenizer gpt2/ --json",
     .run = run};

@@ -73,8 +73,8 @@ static by_status fill(report *r, const by_config *config, by_error *error)
     for (size_t i = 0; i < r->op_count; i++) {
         r->node_seconds += r->ops[i].seconds;
     }
-    r->tokens_per_s = (double)(run->steps * config->train.batch * config->model.context) /
-                      run->seconds;
+    r->tokens_per_s =
+        (double)(run->steps * config->train.batch * config->model.context) / run->seconds;
     return status;
 }
 
@@ -87,7 +87,8 @@ static void close_report(report *r)
 
 /* ---- JSON ---- */
 
-static void print_rows_json(const report *r, const char *key, const by_profile_row *rows, size_t count)
+static void print_rows_json(const report *r, const char *key, const by_profile_row *rows,
+                            size_t count)
 {
     double steps = (double)r->run->steps;
     printf(",\"%s\":[", key);
@@ -162,8 +163,9 @@ static void print_chart(const report *r)
         size_t *bar = &column[(int64_t)n * columns / r->nodes];
         *bar = r->live[n] > *bar ? r->live[n] : *bar;
     }
-    printf("\nlive activations over the %d nodes of forward and backward: at most %s, at node %d (%s",
-           r->nodes, cli_bytes(text, peak), r->peak, r->peak_info.op_name);
+    printf(
+        "\nlive activations over the %d nodes of forward and backward: at most %s, at node %d (%s",
+        r->nodes, cli_bytes(text, peak), r->peak, r->peak_info.op_name);
     printf(r->peak_info.block < 0 ? ")\n" : ", block %d)\n", r->peak_info.block);
     for (int row = CHART_ROWS; row >= 1; row--) {
         printf("%10s |", cli_bytes(text, peak / CHART_ROWS * (size_t)row));
@@ -187,10 +189,11 @@ static void print_text(const report *r)
     const by_machine *m = &run->machine;
     double steps = (double)run->steps;
     double between = run->seconds - run->wait_seconds - r->node_seconds;
-    printf("%lld steps of %.3f ms, %.0f tokens/s; %s, %d threads; peaks: f32 %.0f GFLOP/s, bf16 %.0f "
-           "GFLOP/s, memory %.1f GB/s\n",
-           (long long)run->steps, 1e3 * run->seconds / steps, r->tokens_per_s, m->isa, m->threads,
-           m->f32_gflops, m->bf16_gflops, m->read_gbps > m->copy_gbps ? m->read_gbps : m->copy_gbps);
+    printf(
+        "%lld steps of %.3f ms, %.0f tokens/s; %s, %d threads; peaks: f32 %.0f GFLOP/s, bf16 %.0f "
+        "GFLOP/s, memory %.1f GB/s\n",
+        (long long)run->steps, 1e3 * run->seconds / steps, r->tokens_per_s, m->isa, m->threads,
+        m->f32_gflops, m->bf16_gflops, m->read_gbps > m->copy_gbps ? m->read_gbps : m->copy_gbps);
     if (run->from_data) {
         printf("data: waited %.3f ms a step (%.2f %%); %llu of %lld batches were not ready\n",
                1e3 * run->wait_seconds / steps, 100.0 * run->wait_seconds / run->seconds,
@@ -237,7 +240,8 @@ static int run(int argc, char **argv)
     request q = {.steps = 5};
     const cli_flag flags[] = {
         {"steps", CLI_INTEGER, &q.steps, "N", "steps to record, after one that is not (5)"},
-        {"trace", CLI_STRING, &q.trace, "FILE", "write a Chrome trace, for https://ui.perfetto.dev"},
+        {"trace", CLI_STRING, &q.trace, "FILE",
+         "write a Chrome trace, for https://ui.perfetto.dev"},
         {"random", CLI_SWITCH, &q.random, NULL, "random tokens, whatever data the config names"},
         {"set", CLI_LIST, &q.overrides, "KEY=VALUE", "override a key of the config"},
         {"json", CLI_SWITCH, &q.json, NULL, "one JSON line"},
@@ -268,8 +272,10 @@ const cli_command cli_profile = {
     .summary = "where the time and the memory of a training step go",
     .usage = "banyan profile CONFIG|RUN [--steps N] [--trace FILE] [--set KEY=VALUE]... [--json]",
     .text =
-        "Takes training steps with initial weights, on the data that the config names or on random\n"
-        "tokens, and shows the time by operation and by layer, the share of each one's roofline (the\n"
+        "Takes training steps with initial weights, on the data that the config names or on "
+        "random\n"
+        "tokens, and shows the time by operation and by layer, the share of each one's roofline "
+        "(the\n"
         "longer of FLOPs at the measured peak and bytes at the speed of memory), the time spent\n"
         "waiting for data, and the memory of activations. Nothing is saved.\n\n"
         "  banyan profile examples/gpt2_124m.yaml --steps 3 --trace step.json",

@@ -24,7 +24,8 @@ static by_status open_data(source *s, by_config *config, by_error *error)
 {
     by_data_paths paths;
     by_loader_options options = {.context = (size_t)config->model.context,
-                                 .batch = (size_t)config->train.batch, .seed = config->seed,
+                                 .batch = (size_t)config->train.batch,
+                                 .seed = config->seed,
                                  .shuffle = true};
     by_status status = by_data_prepare(&paths, config, NULL, error);
     if (status != BY_OK) {
@@ -53,10 +54,12 @@ static by_status open_random(source *s, by_config *config, by_error *error)
         return by_error_set(error, BY_EMEMORY, "out of memory: a batch of %zu tokens", count);
     }
     cli_random_tokens(s->tokens, 2 * count, config->model.vocab);
-    s->batch = (by_batch){.tokens = s->tokens, .targets = s->tokens + count,
+    s->batch = (by_batch){.tokens = s->tokens,
+                          .targets = s->tokens + count,
                           .batch = (size_t)config->train.batch,
                           .context = (size_t)config->model.context,
-                          .valid_targets = count, .global_targets = count};
+                          .valid_targets = count,
+                          .global_targets = count};
     return BY_OK;
 }
 

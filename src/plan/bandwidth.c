@@ -12,8 +12,8 @@
 /* Larger than any cache, and no more than a small machine can spare. */
 #define MEMORY_BYTES ((size_t)256 << 20)
 #define BUDGET       0.3
-/* A core reads this many streams at once, a page of each in turn: its prefetchers stop at the end of a
- * page, and one stream leaves the memory waiting there. */
+/* A core reads this many streams at once, a page of each in turn: its prefetchers stop at the end
+ * of a page, and one stream leaves the memory waiting there. */
 #define STREAMS 4
 #define PAGE    4096
 
@@ -69,8 +69,8 @@ by_status by__measure_memory(double *read_gbps, double *copy_gbps, int threads, 
     }
     bytes = share * (size_t)threads;
     BY_TRY(by__pages_open(&pages, 2 * bytes, "the measurement", error));
-    blocks b = {.from = pages.data, .to = (char *)pages.data + bytes, .share = share,
-                .threads = threads};
+    blocks b = {
+        .from = pages.data, .to = (char *)pages.data + bytes, .share = share, .threads = threads};
     /* Untouched pages are all the same page of zeros. */
 #pragma omp parallel for num_threads(threads)
     for (int i = 0; i < threads; i++) {

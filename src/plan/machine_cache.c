@@ -44,7 +44,8 @@ by_status by_machine_cache_path(char **out, by_error *error)
     return by__text_take(&text, out, error);
 }
 
-/* The array of machines in the file, a new reference; NULL when the file is not a cache of this version. */
+/* The array of machines in the file, a new reference; NULL when the file is not a cache of this
+ * version. */
 static json_t *read_machines(const char *path)
 {
     char *text;

@@ -10,8 +10,8 @@
 
 #define BUDGET 0.1
 
-/* The functions in use, resolved when the library is loaded. Versions 2 and 3 differ in how memory and a
- * product are described, and in nothing else that is needed here. */
+/* The functions in use, resolved when the library is loaded. Versions 2 and 3 differ in how memory
+ * and a product are described, and in nothing else that is needed here. */
 #define COMMON_FUNCTIONS(X)                                                                        \
     X(dnnl_version)                                                                                \
     X(dnnl_set_max_cpu_isa)                                                                        \
@@ -105,8 +105,8 @@ static bool describe(const library *dnnl, task *t, const dnnl_dims_t dims[3],
         ok = ok && dnnl->dnnl_memory_desc_create_with_tag(&descs[i], 2, dims[i], types[i],
                                                           transposed[i] ? dnnl_ba : dnnl_ab) ==
                        dnnl_success;
-        ok = ok && dnnl->dnnl_memory_create(&t->memory[i], descs[i], t->engine, data[i]) ==
-                       dnnl_success;
+        ok = ok &&
+             dnnl->dnnl_memory_create(&t->memory[i], descs[i], t->engine, data[i]) == dnnl_success;
     }
     ok = ok && dnnl->dnnl_matmul_primitive_desc_create(product, t->engine, descs[0], descs[1], NULL,
                                                        descs[2], NULL) == dnnl_success;
@@ -212,7 +212,8 @@ static double rate(const library *dnnl, const by__product *p, by_dtype dtype)
         memset(next, 0x3c, size); /* a small number in every type */
         next += by__round_up(size, BY_CACHE_LINE);
     }
-    if (!prepare(&t, p, dtype, data) || by__best_seconds(&seconds, BUDGET, run_task, &t, NULL) != BY_OK) {
+    if (!prepare(&t, p, dtype, data) ||
+        by__best_seconds(&seconds, BUDGET, run_task, &t, NULL) != BY_OK) {
         seconds = 0.0;
     }
     finish(&t);
@@ -228,7 +229,8 @@ double by__measure_onednn(by_dtype dtype, by__isa isa, int threads)
     if (!load(&dnnl)) {
         return 0.0;
     }
-    /* The cap of this process holds for the library too. It can be set once only, and then to the same. */
+    /* The cap of this process holds for the library too. It can be set once only, and then to the
+     * same. */
     if (isa < BY__ISA_AVX512) {
         (void)dnnl.dnnl_set_max_cpu_isa(isa == BY__ISA_AVX2 ? dnnl_cpu_isa_avx2
                                                             : dnnl_cpu_isa_sse41);

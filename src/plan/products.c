@@ -1,10 +1,8 @@
 #include "plan/plan.h"
 
 const by__product by__products[] = {
-    {256, 256, 256, false, false},
-    {1024, 1024, 1024, false, false},
-    {2048, 2048, 2048, false, false},
-    {4096, 3072, 768, false, true},
+    {256, 256, 256, false, false},    {1024, 1024, 1024, false, false},
+    {2048, 2048, 2048, false, false}, {4096, 3072, 768, false, true},
     {4096, 768, 3072, false, false},
 };
 const size_t by__product_count = BY_ARRAY_LENGTH(by__products);
@@ -14,8 +12,9 @@ const size_t by__product_count = BY_ARRAY_LENGTH(by__products);
 #define BUDGET      0.1
 #define MAX_RUNS    40
 
-by_status by__best_seconds(double *best, double budget, by_status (*run)(void *user, by_error *error),
-                           void *user, by_error *error)
+by_status by__best_seconds(double *best, double budget,
+                           by_status (*run)(void *user, by_error *error), void *user,
+                           by_error *error)
 {
     double began = by__now();
     double fastest = 0.0;
@@ -60,8 +59,8 @@ static by_status time_bound(double *seconds, const by__product *p, by_program *p
     int64_t counts[3] = {p->m * p->k, p->k * p->n, p->m * p->n};
     size_t offsets[4] = {0};
     for (int i = 0; i < 3; i++) {
-        offsets[i + 1] = offsets[i] + by__round_up((size_t)counts[i] * by_dtype_size(dtype),
-                                                   BY_CACHE_LINE);
+        offsets[i + 1] =
+            offsets[i] + by__round_up((size_t)counts[i] * by_dtype_size(dtype), BY_CACHE_LINE);
     }
     BY_TRY(by__pages_open(&pages, offsets[3] + by_program_workspace_bytes(program),
                           "the measurement", error));

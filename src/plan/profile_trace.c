@@ -4,9 +4,10 @@
 
 #include "plan/recorder.h"
 
-/* The trace event format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
- * Times are whole nanoseconds since the first event, written in microseconds, so that what is nested
- * stays nested exactly. */
+/* The trace event format:
+ * https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. Times are whole
+ * nanoseconds since the first event, written in microseconds, so that what is nested stays nested
+ * exactly. */
 typedef struct trace {
     by__text text;
     double origin;
@@ -93,11 +94,12 @@ by_status by_profile_trace(const by_profile *profile, const char *path, by_error
         double begin = profile->events[e].begin;
         t.origin = e == 0 || begin < t.origin ? begin : t.origin;
     }
-    by__text_add(&t.text,
-                 "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
-                 "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"banyan\"}},\n"
-                 "{\"ph\":\"M\",\"pid\":1,\"tid\":1,\"name\":\"thread_name\","
-                 "\"args\":{\"name\":\"compute\"}}");
+    by__text_add(
+        &t.text,
+        "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
+        "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"banyan\"}},\n"
+        "{\"ph\":\"M\",\"pid\":1,\"tid\":1,\"name\":\"thread_name\","
+        "\"args\":{\"name\":\"compute\"}}");
     by_status status = add_events(&t, profile, error);
     by__text_add(&t.text, "\n]}\n");
     if (status != BY_OK) {

@@ -180,10 +180,11 @@ static void test_broken_figures(void **state)
     assert_int_equal(by_machine_describe(&m, 1, NULL), BY_OK);
     by__text_add(&text, "{\"version\": 1, \"machines\": [{\"cpu\": ");
     by__text_json(&text, m.cpu, strlen(m.cpu));
-    by__text_format(&text,
-                    ", \"isa\": \"%s\", \"threads\": 1, \"f32_gflops\": \"fast\", \"bf16_gflops\": -5, "
-                    "\"read_gbps\": 12.5, \"disk_direct\": 1}]}",
-                    m.isa);
+    by__text_format(
+        &text,
+        ", \"isa\": \"%s\", \"threads\": 1, \"f32_gflops\": \"fast\", \"bf16_gflops\": -5, "
+        "\"read_gbps\": 12.5, \"disk_direct\": 1}]}",
+        m.isa);
     put(f, text.data);
     by__text_free(&text);
     by__machine_recall(&m, f->cache);
@@ -201,7 +202,8 @@ static void test_no_cache(void **state)
     by_machine loaded;
     char *file = by__path_join(f->directory, "file");
     assert_int_equal(by__file_write(file, "x", 1, NULL), BY_OK);
-    setenv("XDG_CACHE_HOME", file, 1); /* a file where a directory should be: root cannot write it either */
+    setenv("XDG_CACHE_HOME", file,
+           1); /* a file where a directory should be: root cannot write it either */
     assert_int_equal(by_machine_store(&stored, &error), BY_EIO);
     assert_non_null(strstr(error.message, file));
     assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_MEMORY, &error), BY_OK);
@@ -278,7 +280,8 @@ static void test_disk(void **state)
     free(nowhere);
 }
 
-/* A measured product peak is at least our own kernels', which are at least what one core could do in 1985. */
+/* A measured product peak is at least our own kernels', which are at least what one core could do
+ * in 1985. */
 static void test_measure(void **state)
 {
     BY_UNUSED(state);
@@ -297,10 +300,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_round_trip), TEST(test_entries),        TEST(test_missing_figure),
+        TEST(test_round_trip),   TEST(test_entries),        TEST(test_missing_figure),
         TEST(test_broken_cache), TEST(test_broken_figures), TEST(test_no_cache),
-        TEST(test_cache_path), TEST(test_describe),       TEST(test_roof),
-        TEST(test_disk),       TEST(test_measure),
+        TEST(test_cache_path),   TEST(test_describe),       TEST(test_roof),
+        TEST(test_disk),         TEST(test_measure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Profiles: sums over nodes against the op table, spans, the trace, and programs that are watched no more. */
+/* Profiles: sums over nodes against the op table, spans, the trace, and programs that are watched
+ * no more. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,8 +17,8 @@
 
 #define NODES 4
 
-static const by_machine machine = {.f32_gflops = 1.0, .bf16_gflops = 4.0, .read_gbps = 1.0,
-                                   .copy_gbps = 0.5};
+static const by_machine machine = {
+    .f32_gflops = 1.0, .bf16_gflops = 4.0, .read_gbps = 1.0, .copy_gbps = 0.5};
 
 /* Two equal products in blocks 0 and 1, a sum of them, and an activation outside blocks. */
 static by_graph *make_graph(void)
@@ -113,8 +114,8 @@ static void test_by_layer_and_shape(void **state)
     size_t count;
     watch(f, true);
     runner_run(&f->run);
-    assert_int_equal(by_profile_rows(&rows, &count, f->profile, BY_PROFILE_BY_LAYER, &machine, NULL),
-                     BY_OK);
+    assert_int_equal(
+        by_profile_rows(&rows, &count, f->profile, BY_PROFILE_BY_LAYER, &machine, NULL), BY_OK);
     assert_int_equal(count, 3);
     assert_string_equal(rows[0].name, "block 0");
     assert_int_equal(rows[0].nodes, 1);
@@ -122,8 +123,8 @@ static void test_by_layer_and_shape(void **state)
     assert_int_equal(rows[1].nodes, 2);
     assert_string_equal(rows[2].name, "outside blocks");
     by_profile_rows_free(rows, count);
-    assert_int_equal(by_profile_rows(&rows, &count, f->profile, BY_PROFILE_BY_SHAPE, &machine, NULL),
-                     BY_OK);
+    assert_int_equal(
+        by_profile_rows(&rows, &count, f->profile, BY_PROFILE_BY_SHAPE, &machine, NULL), BY_OK);
     assert_int_equal(count, 3);
     assert_int_equal(find(rows, count, "matmul(f32 [8, 16], f32 [16, 4]) : f32 [8, 4]")->nodes, 2);
     assert_int_equal(find(rows, count, "unary(f32 [8, 4]) gelu : f32 [8, 4]")->op, BY_OP_UNARY);
@@ -137,8 +138,8 @@ static void test_update_program(void **state)
     size_t count;
     watch(f, false);
     runner_run(&f->run);
-    assert_int_equal(by_profile_rows(&rows, &count, f->profile, BY_PROFILE_BY_LAYER, &machine, NULL),
-                     BY_OK);
+    assert_int_equal(
+        by_profile_rows(&rows, &count, f->profile, BY_PROFILE_BY_LAYER, &machine, NULL), BY_OK);
     assert_int_equal(count, 1);
     assert_string_equal(rows[0].name, "work");
     assert_int_equal(rows[0].nodes, NODES);
@@ -262,8 +263,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_by_op),          TEST(test_by_layer_and_shape), TEST(test_update_program),
-        TEST(test_clear_and_close), TEST(test_too_many),          TEST(test_trace),
+        TEST(test_by_op),           TEST(test_by_layer_and_shape), TEST(test_update_program),
+        TEST(test_clear_and_close), TEST(test_too_many),           TEST(test_trace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
