@@ -163,8 +163,8 @@ by_status by_machine_measure_disk(by_machine *machine, const char *directory, by
 {
     by_machine measured = *machine;
     by__pages pages;
-    size_t size;
-    int file;
+    size_t size = 0;
+    int file = -1;
     BY_TRY(by__pages_open(&pages, DISK_BLOCK, "the measurement", error));
     by_status status = open_nameless(&file, directory, error);
     if (status == BY_OK) {

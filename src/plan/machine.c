@@ -144,7 +144,7 @@ static by_status figure_of(unsigned *figure, by_dtype dtype, by_error *error)
 by_status by_machine_peak(double *gflops, by_dtype dtype, int threads, by_error *error)
 {
     by_machine machine;
-    unsigned figure;
+    unsigned figure = 0;
     BY_TRY(figure_of(&figure, dtype, error));
     BY_TRY(by_machine_load(&machine, threads, figure, error));
     *gflops = by_machine_gflops(&machine, dtype);
@@ -154,7 +154,7 @@ by_status by_machine_peak(double *gflops, by_dtype dtype, int threads, by_error 
 by_status by_machine_measure_peak(double *gflops, by_dtype dtype, int threads, by_error *error)
 {
     by_machine machine;
-    unsigned figure;
+    unsigned figure = 0;
     BY_TRY(figure_of(&figure, dtype, error));
     BY_TRY(by_machine_describe(&machine, threads, error));
     BY_TRY(by_machine_measure(&machine, figure, error));
