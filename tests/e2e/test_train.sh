@@ -45,11 +45,11 @@ if cmp -s runs/tiny/checkpoints/step-00000020/model.safetensors \
     runs/other/checkpoints/step-00000020/model.safetensors; then fail "equal weights"; fi
 
 say "eval"
-run 0 "$banyan" eval runs/tiny --set train.eval_batches=4 --json
+run 0 "$banyan" eval runs/tiny --json
 valid=$(field valid_loss <out)
 near "$(awk -v l="$valid" 'BEGIN { print exp(l) }')" "$(field perplexity <out)" 0.01
 near "$(awk -v l="$valid" 'BEGIN { print l / log(2) }')" "$(field bits_per_byte <out)" 0.01
-[ "$(field step <out)" -eq 20 ] || fail "not the newest checkpoint"
+holds out "runs/tiny/checkpoints/step-00000020\""
 run 0 "$banyan" eval runs/tiny --batches 4 --json
 near "$(field valid_loss <out)" "$(grep '"eval"' runs/tiny/events.jsonl | tail -n 1 | field valid_loss)" 1e-6
 
@@ -141,7 +141,7 @@ holds err "cut/train/tokens-00000.npy"
 say "a checkpoint with a wrong bit is passed over, the one before it is taken"
 printf 'X' | dd of=runs/tiny/checkpoints/step-00000020/model.safetensors bs=1 seek=20000 conv=notrunc 2>/dev/null
 run 0 "$banyan" eval runs/tiny --json
-[ "$(field step <out)" -eq 10 ] || fail "$(cat out)"
+holds out "runs/tiny/checkpoints/step-00000010\""
 run 0 "$banyan" train --resume runs/tiny --quiet
 same runs/tiny-2/checkpoints/step-00000020/model.safetensors runs/tiny/checkpoints/step-00000020/model.safetensors
 
