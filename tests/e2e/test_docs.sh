@@ -1,0 +1,67 @@
+#!/bin/sh
+# What the documents say is true: their commands run (trainings cut to a few steps), or, where a comment says
+# "check only", the programs they name exist; their links lead to files.
+. "$(dirname "$0")/../support/shell.sh"
+
+# The commands are run in a copy that sees the tree's folders, with a banyan that trains for a few steps.
+mkdir bin
+cat >bin/banyan <<END
+#!/bin/sh
+case "\$1 \$2" in
+"train --resume") exec "$banyan" "\$@" ;;
+"train "*) exec "$banyan" "\$@" --set train.steps=4 --set optimizer.warmup=1 --set train.eval_every=2 --set train.eval_batches=1 ;;
+esac
+exec "$banyan" "\$@"
+END
+chmod +x bin/banyan
+PATH=$work/bin:$PATH
+for folder in examples scripts src include tests bench docs build CMakeLists.txt CMakePresets.json cmake; do
+    ln -s "$root/$folder" .
+done
+# Its characters cover the prompts of the documents.
+{ cat text.txt && echo "ROMEO: In the beginning" && cat text.txt; } >input.txt
+
+# blocks FILE: writes the sh blocks as block.N, preceded by a line "# only" where they are only checked.
+blocks() {
+    rm -f block.*
+    awk '
+        /^<!-- check only/ { only = 1 }
+        /^```sh$/ { inside = 1; file = sprintf("block.%02d", ++count); printf "%s\n", only ? "# only" : "set -e" >file; next }
+        /^```$/ && inside { inside = 0; only = 0; close(file); next }
+        inside { print >file }
+    ' "$1"
+}
+
+for document in README.md CONTRIBUTING.md docs/architecture.md docs/determinism.md docs/extending.md docs/testing.md; do
+    blocks "$root/$document"
+    for block in block.*; do
+        [ -e "$block" ] || continue
+        if [ "$(head -n 1 "$block")" = "# only" ]; then
+            say "$document: programs of a block exist"
+            sed 's/#.*//' "$block" | while read -r program rest; do
+                [ -z "$program" ] || command -v "$program" >/dev/null || [ -x "$root/$program" ] || echo "$program $rest"
+            done >missing
+            [ ! -s missing ] || fail "$document: $(cat missing)"
+        else
+            say "$document: $(sed -n 2p "$block") ..."
+            run 0 sh "$block"
+        fi
+    done
+    say "$document: links"
+    sed 's/](/\n](/g' "$root/$document" | sed -n 's/^](\([^)#]*\).*/\1/p' | while read -r link; do
+        case $link in http*) continue ;; esac
+        [ -e "$root/$(dirname "$document")/$link" ] || echo "$link"
+    done >missing
+    [ ! -s missing ] || fail "$document: no such file: $(cat missing)"
+    say "$document: paths in it exist"
+    grep -o '`[A-Za-z_./]*`' "$root/$document" | tr -d '`' |
+        grep -E '^(src|tests|scripts|docs|include|bench|examples)/.*[a-z]$' | sort -u | while read -r path; do
+        [ -e "$root/$path" ] || echo "$path"
+    done >missing
+    [ ! -s missing ] || fail "$document: no such path: $(cat missing)"
+done
+
+say "every command of the program is in README.md, and the other way round"
+"$banyan" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p' | sort >commands
+sed -n 's/^| `banyan \([a-z]*\)` .*/\1/p' "$root/README.md" | sort >documented
+same commands documented
