@@ -55,7 +55,7 @@ for document in README.md CONTRIBUTING.md docs/architecture.md docs/determinism.
     [ ! -s missing ] || fail "$document: no such file: $(cat missing)"
     say "$document: paths in it exist"
     grep -o '`[A-Za-z_./]*`' "$root/$document" | tr -d '`' |
-        grep -E '^(src|tests|scripts|docs|include|bench|examples)/.*[a-z]$' | sort -u | while read -r path; do
+        grep -E '^(src|tests|scripts|docs|include|bench|examples)/.*[a-z]$' | grep -v NAME | sort -u | while read -r path; do
         [ -e "$root/$path" ] || echo "$path"
     done >missing
     [ ! -s missing ] || fail "$document: no such path: $(cat missing)"
