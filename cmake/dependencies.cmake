@@ -8,9 +8,10 @@ pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
 pkg_check_modules(CAIRO REQUIRED IMPORTED_TARGET cairo)
 
 # oneDNN only gives a second opinion on the machine's peaks: src/plan/onednn.c knows it by its headers and
-# loads it at run time, when it is there.
+# loads it at run time, when it is there. Not under sanitizers: the leak checker dies in the thread-local
+# storage of a library that was loaded after the threads began.
 find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h)
-if(DNNL_INCLUDE)
+if(DNNL_INCLUDE AND NOT BY_SANITIZE)
   set_source_files_properties(src/plan/onednn.c PROPERTIES COMPILE_DEFINITIONS BY_ONEDNN
                               INCLUDE_DIRECTORIES ${DNNL_INCLUDE})
 endif()
