@@ -15,7 +15,7 @@ exec "$banyan" "\$@"
 END
 chmod +x bin/banyan
 PATH=$work/bin:$PATH
-for folder in examples scripts src include tests bench docs build CMakeLists.txt CMakePresets.json cmake; do
+for folder in examples scripts docs; do
     ln -s "$root/$folder" .
 done
 # Its characters cover the prompts of the documents.
