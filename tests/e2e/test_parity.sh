@@ -9,7 +9,7 @@ for name in gpt2 llama_tied llama_gqa; do
 done
 if /usr/bin/python3 -c 'import torch' 2>/dev/null; then
     say "PyTorch $(/usr/bin/python3 -c 'import torch; print(torch.__version__)') makes the same"
-    run 0 /usr/bin/python3 "$root/tests/parity/make_golden.py" --check
+    run 0 /usr/bin/python3 "$root/tests/parity/make_golden.py" --check "$root/tests/parity/golden"
 else
     echo "python3-torch is not installed: the golden files are not made anew"
 fi
