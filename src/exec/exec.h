@@ -24,7 +24,7 @@ typedef struct by__pages {
     size_t bytes;
 } by__pages;
 
-/* Zeroed pages; nothing is touched yet. bytes 0 gives a NULL block. */
+/* Zeroed pages, in memory already. bytes 0 gives a NULL block. */
 by_status by__pages_open(by__pages *out, size_t bytes, const char *what, by_error *error);
 void by__pages_close(by__pages *pages);
 

@@ -3,6 +3,28 @@
 
 #include "exec/exec.h"
 
+/* Bytes that one thread brings in at a time. */
+#define POPULATE_BYTES ((size_t)32 << 20)
+
+/* Brings all pages in now and with all cores: the first step does not stop at a fault for each page, and
+ * memory that the system does not have is missed here. Kernels before 5.14 refuse, and bring pages in at
+ * the first touch as ever. */
+static void populate(const by__pages *pages)
+{
+#ifdef MADV_POPULATE_WRITE
+    size_t pieces = (pages->bytes + POPULATE_BYTES - 1) / POPULATE_BYTES;
+#pragma omp parallel for schedule(dynamic, 1)
+    for (size_t i = 0; i < pieces; i++) {
+        size_t begin = i * POPULATE_BYTES;
+        size_t left = pages->bytes - begin;
+        (void)madvise((char *)pages->data + begin, left < POPULATE_BYTES ? left : POPULATE_BYTES,
+                      MADV_POPULATE_WRITE);
+    }
+#else
+    BY_UNUSED(pages);
+#endif
+}
+
 by_status by__pages_open(by__pages *out, size_t bytes, const char *what, by_error *error)
 {
     char text[32];
@@ -17,6 +39,7 @@ by_status by__pages_open(by__pages *out, size_t bytes, const char *what, by_erro
         }
         /* Advice only: without huge pages everything still works, a little slower. */
         (void)madvise(pages.data, bytes, MADV_HUGEPAGE);
+        populate(&pages);
     }
     *out = pages;
     return BY_OK;
