@@ -38,8 +38,10 @@
  * as each has sums of its own. */
 #define GEMV_PIECE  (128 << 10)
 #define GEMV_PIECES 16
-/* Packing is handed out in pieces of about this many bytes. */
+/* Packing is handed out in pieces of about this many bytes, whose steps of k are a multiple of
+ * PACK_UNIT (the blocks of kernels/panel_pack.h; the units of k divide it too). */
 #define PACK_PIECE (64 << 10)
+#define PACK_UNIT  16
 
 struct by__gemm {
     by__gemm_options options;
@@ -183,50 +185,79 @@ typedef struct block {
     const by__gemm_operands *operands;
 } block;
 
-/* Packs rows [begin, end) of the block's A, or columns of its B. */
-static void pack_a(const by__gemm *g, const block *s, int64_t begin, int64_t end)
+/* One operand of a block: A's rows or B's columns ("lines"), and where they are packed. */
+typedef struct packing {
+    const char *from; /* line 0, element 0 of k */
+    char *to;
+    int64_t line_stride, k_stride; /* elements; one of them is 1 */
+    size_t element;                /* bytes */
+    int64_t lines, k;
+    int64_t height; /* lines of a panel */
+    size_t panel_stride;
+    void (*pack)(void *out, size_t stride, const void *from, int64_t line_stride, int64_t k_stride,
+                 int64_t lines, int64_t k);
+} packing;
+
+static packing packing_of_a(const by__gemm *g, const block *s)
 {
     const by__gemm_options *o = &g->options;
-    size_t size = by_dtype_size(o->dtype);
-    int64_t row_stride = o->trans_a ? 1 : o->lda;
-    int64_t k_stride = o->trans_a ? o->lda : 1;
-    const char *a = (const char *)s->operands->a +
-                    (size_t)((s->m0 + begin) * row_stride + s->k0 * k_stride) * size;
-    char *out = (char *)s->operands->work + g->a_offset +
-                (size_t)(begin / g->panel->mr) * by__panel_a_stride(g->panel, s->k);
-    g->panel->pack_a(out, a, row_stride, k_stride, end - begin, s->k);
+    packing p = {.to = (char *)s->operands->work + g->a_offset,
+                 .line_stride = o->trans_a ? 1 : o->lda,
+                 .k_stride = o->trans_a ? o->lda : 1,
+                 .element = by_dtype_size(o->dtype),
+                 .lines = s->m,
+                 .k = s->k,
+                 .height = g->panel->mr,
+                 .panel_stride = by__panel_a_stride(g->panel, s->k),
+                 .pack = g->panel->pack_a};
+    p.from = (const char *)s->operands->a +
+             (size_t)(s->m0 * p.line_stride + s->k0 * p.k_stride) * p.element;
+    return p;
 }
 
-static void pack_b(const by__gemm *g, const block *s, int64_t begin, int64_t end)
+static packing packing_of_b(const by__gemm *g, const block *s)
 {
     const by__gemm_options *o = &g->options;
-    size_t size = by_dtype_size(o->dtype);
-    int64_t column_stride = o->trans_b ? o->ldb : 1;
-    int64_t k_stride = o->trans_b ? 1 : o->ldb;
-    const char *b = (const char *)s->operands->b +
-                    (size_t)((s->n0 + begin) * column_stride + s->k0 * k_stride) * size;
-    char *out = (char *)s->operands->work + g->b_offset +
-                (size_t)(begin / g->panel->nr) * by__panel_b_stride(g->panel, s->k);
-    g->panel->pack_b(out, b, column_stride, k_stride, end - begin, s->k);
+    packing p = {.to = (char *)s->operands->work + g->b_offset,
+                 .line_stride = o->trans_b ? o->ldb : 1,
+                 .k_stride = o->trans_b ? 1 : o->ldb,
+                 .element = by_dtype_size(o->dtype),
+                 .lines = s->n,
+                 .k = s->k,
+                 .height = g->panel->nr,
+                 .panel_stride = by__panel_b_stride(g->panel, s->k),
+                 .pack = g->panel->pack_b};
+    p.from = (const char *)s->operands->b +
+             (size_t)(s->n0 * p.line_stride + s->k0 * p.k_stride) * p.element;
+    return p;
 }
 
-/* Packs together: every thread of the team calls it, and all are done when it returns. */
-static void pack_all(const by__gemm *g, const block *s, bool is_a)
+/* Packs together: every thread of the team calls it. Pieces are cut so that each reads whole rows
+ * of the matrix as it lies in memory: whole lines where those are contiguous, and all lines of a
+ * part of k where they are not. */
+static void pack_together(const by__gemm *g, const packing *p)
 {
-    int64_t extent = is_a ? s->m : s->n;
-    int64_t height = is_a ? g->panel->mr : g->panel->nr;
-    int64_t panel_bytes = by__panel_k(g->panel, s->k) / g->panel->step * height * 4;
-    int64_t grain = by__ceil_div(PACK_PIECE, panel_bytes) * height;
-    int64_t pieces = by__ceil_div(extent, grain);
+    int64_t steps = PACK_PIECE / 4;
+    int64_t lines = p->lines;
+    int64_t depth = p->k;
+    if (p->k_stride == 1) {
+        lines = by__ceil_div(steps * g->panel->step, p->k * p->height) * p->height;
+    } else {
+        int64_t unit = PACK_UNIT * g->panel->step;
+        depth = by__ceil_div(steps * g->panel->step, p->lines * unit) * unit;
+    }
+    int64_t across = by__ceil_div(p->lines, lines);
+    int64_t pieces = across * by__ceil_div(p->k, depth);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < pieces; i++) {
-        int64_t begin = i * grain;
-        int64_t end = by__min_i64(extent, begin + grain);
-        if (is_a) {
-            pack_a(g, s, begin, end);
-        } else {
-            pack_b(g, s, begin, end);
-        }
+        int64_t line = i % across * lines;
+        int64_t k = i / across * depth;
+        p->pack(p->to + (size_t)(line / p->height) * p->panel_stride +
+                    (size_t)(k / g->panel->step * p->height) * 4,
+                p->panel_stride,
+                p->from + (size_t)(line * p->line_stride + k * p->k_stride) * p->element,
+                p->line_stride, p->k_stride, by__min_i64(lines, p->lines - line),
+                by__min_i64(depth, p->k - k));
     }
 }
 
@@ -281,10 +312,12 @@ static void compute(const by__gemm *g, const by__gemm_operands *operands)
         s.k = by__min_i64(g->super_k, o->k - s.k0);
         for (s.m0 = 0; s.m0 < o->m; s.m0 += g->super_m) {
             s.m = by__min_i64(g->super_m, o->m - s.m0);
-            pack_all(g, &s, true);
+            packing a = packing_of_a(g, &s);
+            pack_together(g, &a);
             for (s.n0 = 0; s.n0 < o->n; s.n0 += g->super_n) {
                 s.n = by__min_i64(g->super_n, o->n - s.n0);
-                pack_all(g, &s, false);
+                packing b = packing_of_b(g, &s);
+                pack_together(g, &b);
                 int64_t rows = by__ceil_div(s.m, g->tile_m);
                 int64_t tiles = rows * by__ceil_div(s.n, g->tile_n);
 #pragma omp for schedule(dynamic, 1)

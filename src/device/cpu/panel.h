@@ -37,11 +37,12 @@ typedef struct by__panel {
     int tile_columns; /* of C for which a core's cache holds B; the cores with AMX have larger ones
                        */
     /* Packs `rows` rows (columns of B) of `k` elements; element (i, j) is at i * row_stride +
-     * j * k_stride, and one of the two strides is 1. */
-    void (*pack_a)(void *out, const void *a, int64_t row_stride, int64_t k_stride, int64_t rows,
-                   int64_t k);
-    void (*pack_b)(void *out, const void *b, int64_t column_stride, int64_t k_stride,
-                   int64_t columns, int64_t k);
+     * j * k_stride, and one of the two strides is 1. Panels are `stride` bytes apart, so that a
+     * part of k, whose beginning is a multiple of k_unit, can be packed into panels of all of k. */
+    void (*pack_a)(void *out, size_t stride, const void *a, int64_t row_stride, int64_t k_stride,
+                   int64_t rows, int64_t k);
+    void (*pack_b)(void *out, size_t stride, const void *b, int64_t column_stride,
+                   int64_t k_stride, int64_t columns, int64_t k);
     /* C[m, n] = or += A B over k (a multiple of k_unit). The strides are the bytes of a whole
      * panel. */
     void (*multiply)(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b,

@@ -108,7 +108,8 @@ static void attend(const job *j, const void *q, int64_t q_stride, void *y, int64
     float *sums = area(j, p->sums);
     float *high = area(j, p->lows);
     float *total = area(j, p->totals);
-    panel->pack_a(area(j, p->queries), q, q_stride, 1, j->queries, width);
+    panel->pack_a(area(j, p->queries), by__panel_a_stride(panel, width), q, q_stride, 1, j->queries,
+                  width);
     for (int64_t r = 0; r < j->queries; r++) {
         high[r] = -INFINITY;
         total[r] = 0.0f;
@@ -124,9 +125,10 @@ static void attend(const job *j, const void *q, int64_t q_stride, void *y, int64
         } else {
             weigh(j, key, keys, BY_BF16);
         }
-        panel->pack_a(area(j, p->packed_weights), area(j, p->weights), p->s.key_block, 1,
+        size_t w_stride = by__panel_a_stride(panel, keys);
+        panel->pack_a(area(j, p->packed_weights), w_stride, area(j, p->weights), p->s.key_block, 1,
                       j->queries, keys);
-        panel->multiply(sums, width, area(j, p->packed_weights), by__panel_a_stride(panel, keys),
+        panel->multiply(sums, width, area(j, p->packed_weights), w_stride,
                         by__panel_b_at(panel, area(j, p->values), 0, key, v_stride), v_stride,
                         j->queries, width, by__panel_k(panel, keys), key > 0);
     }
@@ -166,13 +168,10 @@ static void run_task(const by__call *call, const head_view in[3], int64_t task, 
         k_stride = v_stride = s->width;
     }
     int64_t visible = position + end;
-    panel->pack_b(area(&j, p->keys), keys, k_stride, 1, visible, s->width);
-    size_t panel_bytes = by__panel_b_stride(panel, p->slots);
-    for (int64_t d = 0; d < s->width; d += panel->nr) {
-        panel->pack_b((char *)area(&j, p->values) + (size_t)(d / panel->nr) * panel_bytes,
-                      (const char *)values + (size_t)d * by_dtype_size(s->dtype), 1, v_stride,
-                      by__min_i64(panel->nr, s->width - d), visible);
-    }
+    panel->pack_b(area(&j, p->keys), by__panel_b_stride(panel, s->width), keys, k_stride, 1,
+                  visible, s->width);
+    panel->pack_b(area(&j, p->values), by__panel_b_stride(panel, p->slots), values, 1, v_stride,
+                  s->width, visible);
     int64_t group = s->heads / s->kv_heads;
     head_view y = {call->out[0].data, s->heads * s->width, 0};
     for (int64_t head = kv * group; head < (kv + 1) * group; head++) {

@@ -103,15 +103,16 @@ static void meet(const job *j, int64_t key, int64_t keys)
     int64_t queries_k = by__panel_k(panel, j->queries);
     a_stride = by__panel_a_stride(panel, j->queries);
     b_stride = by__panel_b_stride(panel, j->queries);
-    panel->pack_a(packed, area(j, p->weights), 1, block, keys, j->queries);
+    panel->pack_a(packed, a_stride, area(j, p->weights), 1, block, keys, j->queries);
     panel->multiply(j->dv + key * width, width, packed, a_stride, area(j, p->columns_dy), b_stride,
                     keys, width, queries_k, true);
-    panel->pack_a(packed, area(j, p->dscores), 1, block, keys, j->queries);
+    panel->pack_a(packed, a_stride, area(j, p->dscores), 1, block, keys, j->queries);
     panel->multiply(j->dk + key * width, width, packed, a_stride, area(j, p->columns_q), b_stride,
                     keys, width, queries_k, true);
+    a_stride = by__panel_a_stride(panel, keys);
     b_stride = by__panel_b_stride(panel, p->s.length);
-    panel->pack_a(packed, area(j, p->dscores), block, 1, j->queries, keys);
-    panel->multiply(area(j, p->dq), width, packed, by__panel_a_stride(panel, keys),
+    panel->pack_a(packed, a_stride, area(j, p->dscores), block, 1, j->queries, keys);
+    panel->multiply(area(j, p->dq), width, packed, a_stride,
                     by__panel_b_at(panel, area(j, p->keys), 0, key, b_stride), b_stride, j->queries,
                     width, by__panel_k(panel, keys), key > 0);
 }
@@ -141,10 +142,12 @@ static void run_block(const job *j, const void *q, int64_t q_stride, const void 
     const by__panel *panel = p->panel;
     const attention_shape *s = &p->s;
     int64_t y_stride = s->heads * s->width;
-    panel->pack_a(area(j, p->rows_q), q, q_stride, 1, j->queries, s->width);
-    panel->pack_a(area(j, p->rows_dy), dy, y_stride, 1, j->queries, s->width);
-    panel->pack_b(area(j, p->columns_q), q, 1, q_stride, s->width, j->queries);
-    panel->pack_b(area(j, p->columns_dy), dy, 1, y_stride, s->width, j->queries);
+    size_t a_stride = by__panel_a_stride(panel, s->width);
+    size_t b_stride = by__panel_b_stride(panel, j->queries);
+    panel->pack_a(area(j, p->rows_q), a_stride, q, q_stride, 1, j->queries, s->width);
+    panel->pack_a(area(j, p->rows_dy), a_stride, dy, y_stride, 1, j->queries, s->width);
+    panel->pack_b(area(j, p->columns_q), b_stride, q, 1, q_stride, s->width, j->queries);
+    panel->pack_b(area(j, p->columns_dy), b_stride, dy, 1, y_stride, s->width, j->queries);
     if (s->dtype == BY_F32) {
         sum_rows(area(j, p->delta), y, dy, y_stride, j->queries, s->width, BY_F32);
     } else {
@@ -182,14 +185,11 @@ static void run_task(const by__call *call, const operands *x, int64_t task)
     memset(j.dk, 0, 2 * p->sum_bytes);
     const void *k = head_at(&x->in[1], s, b, 0, kv);
     const void *v = head_at(&x->in[2], s, b, 0, kv);
-    panel->pack_b(area(&j, p->scores_keys), k, x->in[1].stride, 1, end, s->width);
-    panel->pack_b(area(&j, p->scores_values), v, x->in[2].stride, 1, end, s->width);
-    size_t panel_bytes = by__panel_b_stride(panel, s->length);
-    for (int64_t d = 0; d < s->width; d += panel->nr) {
-        panel->pack_b((char *)area(&j, p->keys) + (size_t)(d / panel->nr) * panel_bytes,
-                      (const char *)k + (size_t)d * by_dtype_size(s->dtype), 1, x->in[1].stride,
-                      by__min_i64(panel->nr, s->width - d), end);
-    }
+    size_t b_stride = by__panel_b_stride(panel, s->width);
+    panel->pack_b(area(&j, p->scores_keys), b_stride, k, x->in[1].stride, 1, end, s->width);
+    panel->pack_b(area(&j, p->scores_values), b_stride, v, x->in[2].stride, 1, end, s->width);
+    panel->pack_b(area(&j, p->keys), by__panel_b_stride(panel, s->length), k, 1, x->in[1].stride,
+                  s->width, end);
     int64_t group = s->heads / s->kv_heads;
     for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
         for (int64_t t = begin; t < end; t += s->query_block) {

@@ -27,6 +27,9 @@
 #define TILE_ROWS 4
 #endif
 
+/* Bytes ahead of use at which lines of the source are fetched. */
+#define AHEAD 256
+
 typedef enum source_kind { SOURCE_F32, SOURCE_PAIR, SOURCE_WIDE } source_kind;
 
 typedef uint32_t units __attribute__((vector_size(LANES * 4), aligned(4)));
@@ -128,13 +131,19 @@ static inline __attribute__((always_inline)) void load_block(units v[LANES], con
         _Pragma("GCC unroll 16") for (int i = 0; i < LANES; i++)
         {
             int64_t row = r + i < rows ? r + i : rows - 1;
-            v[i] = load_along_k((const char *)p + row * row_stride * size, kind, step);
+            const char *line = (const char *)p + row * row_stride * size;
+            __builtin_prefetch(line + step * elements * size + AHEAD);
+            v[i] = load_along_k(line, kind, step);
         }
         transpose(v);
     } else if (whole && r + LANES <= rows) {
         _Pragma("GCC unroll 16") for (int i = 0; i < LANES; i++)
         {
-            v[i] = load_along_rows((const char *)p + r * size, kind, k_stride, step + i);
+            const char *line = (const char *)p + r * size;
+            for (int64_t e = 0; e < elements; e++) {
+                __builtin_prefetch(line + ((step + i) * elements + e) * k_stride * size + AHEAD);
+            }
+            v[i] = load_along_rows(line, kind, k_stride, step + i);
         }
     } else {
         uint32_t edge[LANES][LANES];
@@ -147,35 +156,54 @@ static inline __attribute__((always_inline)) void load_block(units v[LANES], con
     }
 }
 
-/* All panels of `height` rows; `steps` units along k. `kind` and `height` are constants. */
-static inline __attribute__((always_inline)) void pack(void *out, const void *p, source_kind kind,
-                                                       int64_t row_stride, int64_t k_stride,
-                                                       int64_t rows, int64_t k, int64_t steps,
-                                                       int height)
+/* LANES units (`count` of them exist) of the panel that begins with row r. */
+static inline __attribute__((always_inline)) void
+pack_block(uint32_t *panel, const void *p, source_kind kind, int64_t row_stride, int64_t k_stride,
+           int64_t rows, int64_t k, int64_t r, int64_t step, int64_t count, int height)
 {
-    uint32_t *panel = out;
-    for (int64_t r = 0; r < rows; r += height, panel += steps * height) {
-        for (int64_t step = 0; step < steps; step += LANES) {
-            int64_t count = steps - step < LANES ? steps - step : LANES;
-            for (int64_t i = 0; i < height && r + i < rows; i += LANES) {
-                units v[LANES];
-                load_block(v, p, kind, row_stride, k_stride, rows, k, r + i, step);
-                uint32_t *target = panel + step * height + i;
-                if (height >= LANES && count == LANES) {
-                    _Pragma("GCC unroll 16") for (int s = 0; s < LANES; s++)
-                    {
-                        *(units *)(target + s * height) = v[s];
-                    }
-                    continue;
-                }
-                /* A panel narrower than a vector: each store spills into the next step, which is
-                 * written after it; the last one must not. */
-                int64_t s = 0;
-                for (; s + 1 < count; s++) {
-                    *(units *)(target + s * height) = v[s];
-                }
-                memcpy(target + s * height, &v[s], (size_t)(height < LANES ? height : LANES) * 4);
+    for (int64_t i = 0; i < height && r + i < rows; i += LANES) {
+        units v[LANES];
+        load_block(v, p, kind, row_stride, k_stride, rows, k, r + i, step);
+        uint32_t *target = panel + step * height + i;
+        if (height >= LANES && count == LANES) {
+            _Pragma("GCC unroll 16") for (int s = 0; s < LANES; s++)
+            {
+                *(units *)(target + s * height) = v[s];
             }
+            continue;
+        }
+        /* A panel narrower than a vector: each store spills into the next step, which is written
+         * after it; the last one must not. */
+        int64_t s = 0;
+        for (; s + 1 < count; s++) {
+            *(units *)(target + s * height) = v[s];
+        }
+        memcpy(target + s * height, &v[s], (size_t)(height < LANES ? height : LANES) * 4);
+    }
+}
+
+/* All panels of `height` rows; `steps` units along k. `kind` and `height` are constants. The source
+ * is walked along the axis on which it is contiguous. */
+static inline __attribute__((always_inline)) void pack(void *out, size_t stride, const void *p,
+                                                       source_kind kind, int64_t row_stride,
+                                                       int64_t k_stride, int64_t rows, int64_t k,
+                                                       int64_t steps, int height)
+{
+    if (k_stride == 1) {
+        for (int64_t r = 0; r < rows; r += height) {
+            uint32_t *panel = (uint32_t *)((char *)out + (size_t)(r / height) * stride);
+            for (int64_t step = 0; step < steps; step += LANES) {
+                pack_block(panel, p, kind, row_stride, 1, rows, k, r, step,
+                           steps - step < LANES ? steps - step : LANES, height);
+            }
+        }
+        return;
+    }
+    for (int64_t step = 0; step < steps; step += LANES) {
+        for (int64_t r = 0; r < rows; r += height) {
+            uint32_t *panel = (uint32_t *)((char *)out + (size_t)(r / height) * stride);
+            pack_block(panel, p, kind, row_stride, k_stride, rows, k, r, step,
+                       steps - step < LANES ? steps - step : LANES, height);
         }
     }
 }

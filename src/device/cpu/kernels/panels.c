@@ -160,16 +160,16 @@ void BY__AT_LEVEL(by__panel_store)(void *y, by_dtype dtype, int64_t ldy, const f
 DEFINE_TILE(tile_f32, MULTIPLY_ADD_F32)
 DEFINE_MULTIPLY(multiply_f32, tile_f32, 1)
 
-static void pack_a_f32(void *out, const void *a, int64_t row_stride, int64_t k_stride, int64_t rows,
-                       int64_t k)
+static void pack_a_f32(void *out, size_t stride, const void *a, int64_t row_stride,
+                       int64_t k_stride, int64_t rows, int64_t k)
 {
-    pack(out, a, SOURCE_F32, row_stride, k_stride, rows, k, k, TILE_ROWS);
+    pack(out, stride, a, SOURCE_F32, row_stride, k_stride, rows, k, k, TILE_ROWS);
 }
 
-static void pack_b_f32(void *out, const void *b, int64_t column_stride, int64_t k_stride,
-                       int64_t columns, int64_t k)
+static void pack_b_f32(void *out, size_t stride, const void *b, int64_t column_stride,
+                       int64_t k_stride, int64_t columns, int64_t k)
 {
-    pack(out, b, SOURCE_F32, column_stride, k_stride, columns, k, k, TILE_COLUMNS);
+    pack(out, stride, b, SOURCE_F32, column_stride, k_stride, columns, k, k, TILE_COLUMNS);
 }
 
 const by__panel BY__AT_LEVEL(by__panel_f32) = {BY__KERNEL_NAME("panel f32"),
@@ -191,16 +191,17 @@ const by__panel BY__AT_LEVEL(by__panel_f32) = {BY__KERNEL_NAME("panel f32"),
 DEFINE_TILE(tile_bf16, MULTIPLY_ADD_BF16)
 DEFINE_MULTIPLY(multiply_bf16, tile_bf16, 2)
 
-static void pack_a_bf16(void *out, const void *a, int64_t row_stride, int64_t k_stride,
-                        int64_t rows, int64_t k)
+static void pack_a_bf16(void *out, size_t stride, const void *a, int64_t row_stride,
+                        int64_t k_stride, int64_t rows, int64_t k)
 {
-    pack(out, a, SOURCE_PAIR, row_stride, k_stride, rows, k, (k + 1) / 2, TILE_ROWS);
+    pack(out, stride, a, SOURCE_PAIR, row_stride, k_stride, rows, k, (k + 1) / 2, TILE_ROWS);
 }
 
-static void pack_b_bf16(void *out, const void *b, int64_t column_stride, int64_t k_stride,
-                        int64_t columns, int64_t k)
+static void pack_b_bf16(void *out, size_t stride, const void *b, int64_t column_stride,
+                        int64_t k_stride, int64_t columns, int64_t k)
 {
-    pack(out, b, SOURCE_PAIR, column_stride, k_stride, columns, k, (k + 1) / 2, TILE_COLUMNS);
+    pack(out, stride, b, SOURCE_PAIR, column_stride, k_stride, columns, k, (k + 1) / 2,
+         TILE_COLUMNS);
 }
 
 const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16"),
@@ -217,16 +218,16 @@ const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16"),
 
 #else
 
-static void pack_a_wide(void *out, const void *a, int64_t row_stride, int64_t k_stride,
-                        int64_t rows, int64_t k)
+static void pack_a_wide(void *out, size_t stride, const void *a, int64_t row_stride,
+                        int64_t k_stride, int64_t rows, int64_t k)
 {
-    pack(out, a, SOURCE_WIDE, row_stride, k_stride, rows, k, k, TILE_ROWS);
+    pack(out, stride, a, SOURCE_WIDE, row_stride, k_stride, rows, k, k, TILE_ROWS);
 }
 
-static void pack_b_wide(void *out, const void *b, int64_t column_stride, int64_t k_stride,
-                        int64_t columns, int64_t k)
+static void pack_b_wide(void *out, size_t stride, const void *b, int64_t column_stride,
+                        int64_t k_stride, int64_t columns, int64_t k)
 {
-    pack(out, b, SOURCE_WIDE, column_stride, k_stride, columns, k, k, TILE_COLUMNS);
+    pack(out, stride, b, SOURCE_WIDE, column_stride, k_stride, columns, k, k, TILE_COLUMNS);
 }
 
 const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16 as f32"),

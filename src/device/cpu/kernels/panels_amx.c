@@ -20,12 +20,12 @@ static int64_t steps_of(int64_t k)
     return by__ceil_div(k, BLOCK) * TILE;
 }
 
-static void pack_a(void *out, const void *a, int64_t row_stride, int64_t k_stride, int64_t rows,
-                   int64_t k)
+static void pack_a(void *out, size_t stride, const void *a, int64_t row_stride, int64_t k_stride,
+                   int64_t rows, int64_t k)
 {
-    uint32_t *panel = out;
     int64_t steps = steps_of(k);
-    for (int64_t r = 0; r < rows; r += BLOCK, panel += steps * BLOCK) {
+    for (int64_t r = 0; r < rows; r += BLOCK) {
+        uint32_t *panel = (uint32_t *)((char *)out + (size_t)(r / BLOCK) * stride);
         for (int64_t step = 0; step < steps; step += TILE) {
             for (int64_t i = 0; i < BLOCK && r + i < rows; i += TILE) {
                 units v[TILE];
@@ -37,10 +37,10 @@ static void pack_a(void *out, const void *a, int64_t row_stride, int64_t k_strid
     }
 }
 
-static void pack_b(void *out, const void *b, int64_t column_stride, int64_t k_stride,
+static void pack_b(void *out, size_t stride, const void *b, int64_t column_stride, int64_t k_stride,
                    int64_t columns, int64_t k)
 {
-    pack(out, b, SOURCE_PAIR, column_stride, k_stride, columns, k, steps_of(k), BLOCK);
+    pack(out, stride, b, SOURCE_PAIR, column_stride, k_stride, columns, k, steps_of(k), BLOCK);
 }
 
 typedef struct tile_config {
