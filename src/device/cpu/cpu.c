@@ -6,7 +6,6 @@
 
 /* Declares the kernels of table.inc, then lists them. */
 #define BY__REFERENCE(name) extern const by__kernel by__kernel_##name##_reference;
-#define BY__EVERY(name)     extern const by__kernel by__kernel_##name;
 #if defined(__x86_64__)
 #define BY__LEVELS(name)                                                                           \
     extern const by__kernel by__kernel_##name##_baseline;                                          \
@@ -17,7 +16,6 @@
 #endif
 #include "device/cpu/table.inc"
 #undef BY__REFERENCE
-#undef BY__EVERY
 #undef BY__LEVELS
 
 typedef struct table_row {
@@ -27,7 +25,6 @@ typedef struct table_row {
 } table_row;
 
 #define BY__REFERENCE(name) {BY__ISA_REFERENCE, BY__ISA_REFERENCE, &by__kernel_##name##_reference},
-#define BY__EVERY(name)     {BY__ISA_BASELINE, BY__ISA_AVX512, &by__kernel_##name},
 #if defined(__x86_64__)
 #define BY__LEVELS(name)                                                                           \
     {BY__ISA_BASELINE, BY__ISA_BASELINE, &by__kernel_##name##_baseline},                           \

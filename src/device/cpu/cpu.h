@@ -1,20 +1,28 @@
 /* cpu: the CPU device. Its kernels, how they are registered, and what they share.
  *
- * A kernel is one `const by__kernel` object named by__kernel_NAME[_LEVEL] and one line in
- * table.inc: BY__REFERENCE(name)  by__kernel_NAME_reference, in reference_*.c: plain C, one thread,
- * double accumulation, every dtype and shape. BY__LEVELS(name)     by__kernel_NAME_baseline, _avx2,
- * _avx512, from one source in kernels/ that is compiled once a level; written there as
+ * A kernel is one `const by__kernel` object named by__kernel_NAME[_LEVEL] and one line in table.inc:
+ *
+ *   BY__REFERENCE(name)  by__kernel_NAME_reference, in reference_*.c: plain C, one thread, double
+ *                        accumulation, every dtype and shape.
+ *   BY__LEVELS(name)     by__kernel_NAME_baseline, _avx2, _avx512, from one source in kernels/ that is
+ *                        compiled once a level; written there as
  *                            BY__KERNEL(add) = {BY_OP_ADD, BY__KERNEL_NAME("add"), supports, ...};
- *   BY__EVERY(name)      by__kernel_NAME, in any other file here: it picks its instructions itself
- *                        (a library such as oneDNN) and stands at every level from baseline up.
+ *
  * At a level the first line whose op and `supports` accept the call is taken, so a specialised
  * kernel stands above the general one. Several kernels may share an op.
  *
  * In place. The executor may give output 0 the memory of an input; it must be the same address,
  * dtype and shape, never a part. Every kernel of the op at every level is right for these inputs,
- * and for no others: ADD, SUB, MUL     a, or b of a's shape          SCALE, UNARY, DROPOUT, ROPE,
- * POSITION   x UNARY_GRAD        x, dy                         LAYER_NORM, RMS_NORM x SWIGLU gate,
- * up                      LAYER_NORM_GRAD, RMS_NORM_GRAD          x, dy, add EMBEDDING_GRAD    base
+ * and for no others:
+ *
+ *   ADD, SUB, MUL                           a, or b of a's shape
+ *   SCALE, UNARY, DROPOUT, ROPE, POSITION   x
+ *   UNARY_GRAD                              x, dy
+ *   LAYER_NORM, RMS_NORM                    x
+ *   SWIGLU                                  gate, up
+ *   LAYER_NORM_GRAD, RMS_NORM_GRAD          x, dy, add
+ *   EMBEDDING_GRAD                          base
+ *
  * SWIGLU_GRAD's two outputs may lie on any two of gate, up and dy.
  *
  * Ids and targets out of range read and write nothing: an embedding row of zeros, no gradient, no

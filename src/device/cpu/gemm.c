@@ -1,10 +1,11 @@
 /* The loops around the panels.
  *
- * C is cut into super-blocks whose operands, packed once by all threads together, fit the shared
- * cache (and bound the scratch memory), and each of those into tiles. A tile is computed whole by
- * one thread: its operands are cut along k so that they fit the thread's own cache, and its sums
- * are added up in f32 in the order of k. Every cut is a function of the shape and the panel alone,
- * so the bits do not depend on the number of threads or on which thread took which tile.
+ * B is cut into super-blocks that fit the shared cache (and bound the scratch memory), which all
+ * threads pack together. Then C's columns there are cut into tiles. A thread takes tiles row by
+ * row, beginning with rows of its own, and packs the rows of A as it comes to them: nobody else
+ * reads them. A tile's operands are cut along k so that they fit the thread's own cache, and its
+ * sums are added up in f32 in the order of k. Every cut is a function of the shape and the panel
+ * alone, so the bits do not depend on the number of threads or on which thread took which tile.
  *
  * One core of a Xeon with AMX under load, GF/s (oneDNN 2.6.3 in brackets):
  *                                              f32        bf16 on AMX      bf16 on vdpbf16ps
@@ -24,11 +25,11 @@
 #include "base/half.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/panel.h"
+#include "device/cpu/share.h"
 
-/* Bytes of packed operands of a super-block, and its extent along k in steps of 4 bytes. */
-#define PACKED_A_BYTES (12 << 20)
+/* Bytes of a packed super-block of B, and its extent along k in steps of 4 bytes. */
 #define PACKED_B_BYTES (8 << 20)
-#define PACKED_STEPS   4096
+#define PACKED_STEPS   2048
 /* A tile: at most this many rows, and steps of k at a time (so that a panel of B takes 32 KiB). */
 #define TILE_ROWS  128
 #define TILE_STEPS 256
@@ -46,14 +47,15 @@
 struct by__gemm {
     by__gemm_options options;
     const by__panel *panel;
-    int64_t super_m, super_n, super_k;
+    int64_t super_n, super_k;
     int64_t tile_m, tile_n, tile_k;
     bool direct; /* sums are added up in C */
     bool whole;  /* sums of all of C are kept from one super-block of k to the next */
-    size_t a_offset, b_offset, sums_offset, work;
-    size_t tile_bytes; /* of each thread's sums */
-    bool few_rows;     /* no panels: see few_rows() */
-    int64_t piece;     /* columns of C (B is [n, k]) or steps of k in a piece of B */
+    size_t shares_offset, a_offset, b_offset, sums_offset, work;
+    size_t tile_bytes;   /* of each thread's sums */
+    size_t a_tile_bytes; /* of each thread's rows of A */
+    bool few_rows;       /* no panels: see few_rows() */
+    int64_t piece;       /* columns of C (B is [n, k]) or steps of k in a piece of B */
 };
 
 /* Cuts n into equal pieces of at most `most`, each a multiple of `unit`. */
@@ -71,16 +73,15 @@ static void choose_cuts(by__gemm *g)
     const by__panel *p = g->panel;
     g->super_k = cut(o->k, (int64_t)PACKED_STEPS * p->step, p->k_unit);
     int64_t row_bytes = g->super_k / p->step * 4;
-    g->super_m = cut(o->m, PACKED_A_BYTES / row_bytes, p->mr);
     g->super_n = cut(o->n, PACKED_B_BYTES / row_bytes, p->nr);
-    g->tile_m = cut(by__min_i64(g->super_m, o->m), TILE_ROWS, p->mr);
+    g->tile_m = cut(o->m, TILE_ROWS, p->mr);
     g->tile_n = cut(by__min_i64(g->super_n, o->n), p->tile_columns, p->nr);
     g->tile_k = cut(g->super_k, (int64_t)TILE_STEPS * p->step, p->k_unit);
     while (by__ceil_div(o->m, g->tile_m) * by__ceil_div(o->n, g->tile_n) < ENOUGH_TILES) {
-        if (g->tile_n > 2 * p->nr) {
-            g->tile_n = by__ceil_div(g->tile_n, 2 * p->nr) * p->nr;
-        } else if (g->tile_m > 2 * p->mr) {
+        if (g->tile_m > 2 * p->mr) {
             g->tile_m = by__ceil_div(g->tile_m, 2 * p->mr) * p->mr;
+        } else if (g->tile_n > 2 * p->nr) {
+            g->tile_n = by__ceil_div(g->tile_n, 2 * p->nr) * p->nr;
         } else {
             break;
         }
@@ -92,7 +93,8 @@ static by_status plan_memory(by__gemm *g, by_error *error)
     const by__gemm_options *o = &g->options;
     g->direct = o->out == BY_F32 && !o->bias && !o->add;
     g->whole = !g->direct && g->super_k < o->k;
-    size_t a = by__panel_a_bytes(g->panel, by__min_i64(g->super_m, o->m), g->super_k);
+    size_t threads = (size_t)o->threads;
+    g->a_tile_bytes = by__round_up(by__panel_a_bytes(g->panel, g->tile_m, g->super_k), 4096);
     size_t b = by__panel_b_bytes(g->panel, by__min_i64(g->super_n, o->n), g->super_k);
     g->tile_bytes = by__round_up((size_t)(g->tile_m * g->tile_n) * sizeof(float), BY_CACHE_LINE);
     size_t sums = 0;
@@ -101,10 +103,11 @@ static by_status plan_memory(by__gemm *g, by_error *error)
         fits = by__size_mul((size_t)o->m, (size_t)o->n, &sums) &&
                by__size_mul(sums, sizeof(float), &sums);
     } else if (!g->direct) {
-        sums = g->tile_bytes * (size_t)o->threads;
+        sums = g->tile_bytes * threads;
     }
-    g->a_offset = 0;
-    g->b_offset = by__round_up(a, 4096);
+    g->shares_offset = 0;
+    g->a_offset = by__round_up(threads * sizeof(by__share), 4096);
+    g->b_offset = g->a_offset + threads * g->a_tile_bytes;
     g->sums_offset = g->b_offset + by__round_up(b, 4096);
     if (!fits || !by__size_add(g->sums_offset, sums, &g->work)) {
         return by_error_set(error, BY_EMEMORY,
@@ -178,110 +181,76 @@ const char *by__gemm_name(const by__gemm *gemm)
     return gemm->panel->name;
 }
 
-/* A super-block of C being computed: its corner, its extent, and where its operands are. */
+/* A super-block being computed: columns n0 .. n0 + n of C over k0 .. k0 + k, by one thread. */
 typedef struct block {
-    int64_t m0, n0, k0;
-    int64_t m, n, k;
+    int64_t n0, k0;
+    int64_t n, k;
     const by__gemm_operands *operands;
+    char *a; /* the thread's packed rows of A */
 } block;
 
-/* One operand of a block: A's rows or B's columns ("lines"), and where they are packed. */
-typedef struct packing {
-    const char *from; /* line 0, element 0 of k */
-    char *to;
-    int64_t line_stride, k_stride; /* elements; one of them is 1 */
-    size_t element;                /* bytes */
-    int64_t lines, k;
-    int64_t height; /* lines of a panel */
-    size_t panel_stride;
-    void (*pack)(void *out, size_t stride, const void *from, int64_t line_stride, int64_t k_stride,
-                 int64_t lines, int64_t k);
-} packing;
-
-static packing packing_of_a(const by__gemm *g, const block *s)
+/* Rows i .. i + m of A. */
+static void pack_rows(const by__gemm *g, const block *s, int64_t i, int64_t m)
 {
     const by__gemm_options *o = &g->options;
-    packing p = {.to = (char *)s->operands->work + g->a_offset,
-                 .line_stride = o->trans_a ? 1 : o->lda,
-                 .k_stride = o->trans_a ? o->lda : 1,
-                 .element = by_dtype_size(o->dtype),
-                 .lines = s->m,
-                 .k = s->k,
-                 .height = g->panel->mr,
-                 .panel_stride = by__panel_a_stride(g->panel, s->k),
-                 .pack = g->panel->pack_a};
-    p.from = (const char *)s->operands->a +
-             (size_t)(s->m0 * p.line_stride + s->k0 * p.k_stride) * p.element;
-    return p;
+    int64_t row_stride = o->trans_a ? 1 : o->lda;
+    int64_t k_stride = o->trans_a ? o->lda : 1;
+    const char *from = (const char *)s->operands->a +
+                       (size_t)(i * row_stride + s->k0 * k_stride) * by_dtype_size(o->dtype);
+    g->panel->pack_a(s->a, by__panel_a_stride(g->panel, s->k), from, row_stride, k_stride, m, s->k);
 }
 
-static packing packing_of_b(const by__gemm *g, const block *s)
+/* Packs B's columns together: every thread of the team calls it. Pieces are cut so that each reads
+ * B as it lies in memory: whole columns where those are contiguous, and all columns of a part of k
+ * where they are not. */
+static void pack_columns(const by__gemm *g, const block *s)
 {
     const by__gemm_options *o = &g->options;
-    packing p = {.to = (char *)s->operands->work + g->b_offset,
-                 .line_stride = o->trans_b ? o->ldb : 1,
-                 .k_stride = o->trans_b ? 1 : o->ldb,
-                 .element = by_dtype_size(o->dtype),
-                 .lines = s->n,
-                 .k = s->k,
-                 .height = g->panel->nr,
-                 .panel_stride = by__panel_b_stride(g->panel, s->k),
-                 .pack = g->panel->pack_b};
-    p.from = (const char *)s->operands->b +
-             (size_t)(s->n0 * p.line_stride + s->k0 * p.k_stride) * p.element;
-    return p;
-}
-
-/* Packs together: every thread of the team calls it. Pieces are cut so that each reads whole rows
- * of the matrix as it lies in memory: whole lines where those are contiguous, and all lines of a
- * part of k where they are not. */
-static void pack_together(const by__gemm *g, const packing *p)
-{
-    int64_t steps = PACK_PIECE / 4;
-    int64_t lines = p->lines;
-    int64_t depth = p->k;
-    if (p->k_stride == 1) {
-        lines = by__ceil_div(steps * g->panel->step, p->k * p->height) * p->height;
+    const by__panel *p = g->panel;
+    int64_t column_stride = o->trans_b ? o->ldb : 1;
+    int64_t k_stride = o->trans_b ? 1 : o->ldb;
+    int64_t units = PACK_PIECE / 4 * p->step; /* elements of a piece */
+    int64_t columns = s->n;
+    int64_t depth = s->k;
+    if (o->trans_b) {
+        columns = by__ceil_div(units, s->k * p->nr) * p->nr;
     } else {
-        int64_t unit = PACK_UNIT * g->panel->step;
-        depth = by__ceil_div(steps * g->panel->step, p->lines * unit) * unit;
+        depth = by__ceil_div(units, s->n * PACK_UNIT * p->step) * PACK_UNIT * p->step;
     }
-    int64_t across = by__ceil_div(p->lines, lines);
-    int64_t pieces = across * by__ceil_div(p->k, depth);
-#pragma omp for schedule(dynamic, 1)
+    size_t stride = by__panel_b_stride(p, s->k);
+    char *packed = (char *)s->operands->work + g->b_offset;
+    int64_t across = by__ceil_div(s->n, columns);
+    int64_t pieces = across * by__ceil_div(s->k, depth);
+#pragma omp for schedule(static)
     for (int64_t i = 0; i < pieces; i++) {
-        int64_t line = i % across * lines;
+        int64_t j = i % across * columns;
         int64_t k = i / across * depth;
-        p->pack(p->to + (size_t)(line / p->height) * p->panel_stride +
-                    (size_t)(k / g->panel->step * p->height) * 4,
-                p->panel_stride,
-                p->from + (size_t)(line * p->line_stride + k * p->k_stride) * p->element,
-                p->line_stride, p->k_stride, by__min_i64(lines, p->lines - line),
-                by__min_i64(depth, p->k - k));
+        int64_t at = (s->n0 + j) * column_stride + (s->k0 + k) * k_stride;
+        p->pack_b(packed + (size_t)(j / p->nr) * stride + (size_t)(k / p->step * p->nr) * 4, stride,
+                  (const char *)s->operands->b + (size_t)at * by_dtype_size(o->dtype),
+                  column_stride, k_stride, by__min_i64(columns, s->n - j),
+                  by__min_i64(depth, s->k - k));
     }
 }
 
-/* The tile of rows i .. and columns j .. of the block. */
-static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t j)
+/* The tile of rows i .. i + m, which are packed, and of columns j .. of the block. */
+static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t m, int64_t j)
 {
     const by__gemm_options *o = &g->options;
     const by__panel *p = g->panel;
     const by__gemm_operands *x = s->operands;
-    int64_t m = by__min_i64(g->tile_m, s->m - i);
     int64_t n = by__min_i64(g->tile_n, s->n - j);
     size_t a_stride = by__panel_a_stride(p, s->k);
     size_t b_stride = by__panel_b_stride(p, s->k);
-    const char *a = (const char *)x->work + g->a_offset;
     const char *b = (const char *)x->work + g->b_offset;
-    int64_t row = s->m0 + i;
     int64_t column = s->n0 + j;
     float *sums = (float *)((char *)x->work + g->sums_offset);
     int64_t lds = g->tile_n;
     if (g->direct) {
-        sums = (float *)x->c + row * o->ldc + column;
+        sums = (float *)x->c + i * o->ldc + column;
         lds = o->ldc;
     } else if (g->whole) {
-        sums += row * o->n + column;
+        sums += i * o->n + column;
         lds = o->n;
     } else {
         sums = (float *)((char *)sums + g->tile_bytes * (size_t)omp_get_thread_num());
@@ -289,12 +258,12 @@ static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t j
     for (int64_t k = 0; k < s->k; k += g->tile_k) {
         int64_t depth = by__panel_k(p, by__min_i64(g->tile_k, s->k - k));
         bool accumulate = k > 0 || s->k0 > 0 || (g->direct && o->accumulate);
-        p->multiply(sums, lds, by__panel_a_at(p, a, i, k, a_stride), a_stride,
+        p->multiply(sums, lds, by__panel_a_at(p, s->a, 0, k, a_stride), a_stride,
                     by__panel_b_at(p, b, j, k, b_stride), b_stride, m, n, depth, accumulate);
     }
     if (!g->direct && s->k0 + s->k == o->k) {
         size_t size = by_dtype_size(o->out);
-        size_t at = (size_t)(row * o->ldc + column) * size;
+        size_t at = (size_t)(i * o->ldc + column) * size;
         const char *bias =
             o->bias ? (const char *)x->bias + (size_t)column * by_dtype_size(o->bias_dtype) : NULL;
         const char *add = o->add ? (const char *)x->add + at : NULL;
@@ -302,29 +271,36 @@ static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t j
     }
 }
 
-/* Every thread of the team walks the same blocks; a barrier stands before a packed operand is read
+/* Every thread of the team walks the same super-blocks; a barrier stands before a packed B is read
  * and before it is overwritten. */
 static void compute(const by__gemm *g, const by__gemm_operands *operands)
 {
     const by__gemm_options *o = &g->options;
+    int me = omp_get_thread_num();
+    int team = omp_get_num_threads();
+    by__share *shares = (by__share *)((char *)operands->work + g->shares_offset);
     block s = {.operands = operands};
+    s.a = (char *)operands->work + g->a_offset + (size_t)me * g->a_tile_bytes;
+    int64_t rows = by__ceil_div(o->m, g->tile_m);
     for (s.k0 = 0; s.k0 < o->k; s.k0 += g->super_k) {
         s.k = by__min_i64(g->super_k, o->k - s.k0);
-        for (s.m0 = 0; s.m0 < o->m; s.m0 += g->super_m) {
-            s.m = by__min_i64(g->super_m, o->m - s.m0);
-            packing a = packing_of_a(g, &s);
-            pack_together(g, &a);
-            for (s.n0 = 0; s.n0 < o->n; s.n0 += g->super_n) {
-                s.n = by__min_i64(g->super_n, o->n - s.n0);
-                packing b = packing_of_b(g, &s);
-                pack_together(g, &b);
-                int64_t rows = by__ceil_div(s.m, g->tile_m);
-                int64_t tiles = rows * by__ceil_div(s.n, g->tile_n);
-#pragma omp for schedule(dynamic, 1)
-                for (int64_t t = 0; t < tiles; t++) {
-                    compute_tile(g, &s, t % rows * g->tile_m, t / rows * g->tile_n);
+        for (s.n0 = 0; s.n0 < o->n; s.n0 += g->super_n) {
+            s.n = by__min_i64(g->super_n, o->n - s.n0);
+            int64_t columns = by__ceil_div(s.n, g->tile_n);
+            by__share_open(shares, rows * columns, me, team);
+            pack_columns(g, &s);
+            int64_t packed = -1;
+            int64_t t;
+            while ((t = by__share_take(shares, me, team)) >= 0) {
+                int64_t i = t / columns * g->tile_m;
+                int64_t m = by__min_i64(g->tile_m, o->m - i);
+                if (i != packed) {
+                    pack_rows(g, &s, i, m);
+                    packed = i;
                 }
+                compute_tile(g, &s, i, m, t % columns * g->tile_n);
             }
+#pragma omp barrier
         }
     }
 }

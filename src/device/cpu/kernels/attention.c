@@ -18,6 +18,7 @@ typedef struct plan {
     int64_t piece;  /* queries in a piece, a multiple of query_block */
     size_t keys, values, queries, scores, weights, packed_weights, sums, lows, totals;
     size_t thread_bytes;
+    size_t shares; /* behind the scratch of all threads */
 } plan;
 
 /* One head's block of queries against all keys that they see. */
@@ -221,7 +222,8 @@ static by_status plan_attention(by__call *call, bool cached, int64_t slots, by_e
     p->totals = reserve(&used, (size_t)s->query_block * sizeof(float));
     p->thread_bytes = by__round_up(used, 4096);
     call->state = p;
-    call->work_bytes = p->thread_bytes * (size_t)call->threads;
+    p->shares = p->thread_bytes * (size_t)call->threads;
+    call->work_bytes = p->shares + (size_t)call->threads * sizeof(by__share);
     return BY_OK;
 }
 
@@ -240,9 +242,17 @@ static void run_tasks(const by__call *call, const head_view in[3], int64_t posit
 {
     const plan *p = call->state;
     int64_t tasks = p->s.batch * p->s.kv_heads * p->pieces;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(call->threads) if (call->threads > 1)
-    for (int64_t task = 0; task < tasks; task++) {
-        run_task(call, in, task, position);
+    by__share *shares = (by__share *)((char *)call->work + p->shares);
+#pragma omp parallel num_threads(call->threads) if (call->threads > 1)
+    {
+        int me = omp_get_thread_num();
+        int team = omp_get_num_threads();
+        by__share_open(shares, tasks, me, team);
+#pragma omp barrier
+        int64_t task;
+        while ((task = by__share_take(shares, me, team)) >= 0) {
+            run_task(call, in, task, position);
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 #include "device/cpu/panel.h"
+#include "device/cpu/share.h"
 
 /* Rows (b, t) of one of q, k, v, y and their gradients, whether a tensor of its own or a part of a
  * packed one. Head h of row r begins at element r * stride + offset + h * width. */

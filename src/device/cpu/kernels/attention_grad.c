@@ -25,6 +25,7 @@ typedef struct plan {
     size_t thread_bytes;
     size_t sums;      /* where dk and dv are added up, behind the threads' scratch */
     size_t sum_bytes; /* of one of them, for one task */
+    size_t shares;
 } plan;
 
 /* One block of queries of one head. */
@@ -245,14 +246,20 @@ static by_status run(const by__call *call)
     attention_views(x.out, call->out, p->packed, s);
     int64_t pairs = s->batch * s->kv_heads;
     int64_t tasks = pairs * p->pieces;
+    by__share *shares = (by__share *)((char *)call->work + p->shares);
 #pragma omp parallel num_threads(call->threads) if (call->threads > 1)
     {
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t task = 0; task < tasks; task++) {
+        int me = omp_get_thread_num();
+        int team = omp_get_num_threads();
+        by__share_open(shares, tasks, me, team);
+#pragma omp barrier
+        int64_t task;
+        while ((task = by__share_take(shares, me, team)) >= 0) {
             run_task(call, &x, task);
         }
         if (p->pieces > 1) {
-#pragma omp for schedule(dynamic, 1)
+#pragma omp barrier
+#pragma omp for schedule(static)
             for (int64_t pair = 0; pair < pairs; pair++) {
                 add_pieces(call, &x, pair);
             }
@@ -311,7 +318,8 @@ static by_status prepare(by__call *call, by_error *error)
     p->sum_bytes = by__round_up((size_t)(s->length * s->width) * sizeof(float), BY_CACHE_LINE);
     int64_t slots = p->pieces > 1 ? pairs * p->pieces : call->threads;
     call->state = p;
-    call->work_bytes = p->sums + 2 * (size_t)slots * p->sum_bytes;
+    p->shares = p->sums + 2 * (size_t)slots * p->sum_bytes;
+    call->work_bytes = p->shares + (size_t)call->threads * sizeof(by__share);
     return BY_OK;
 }
 

@@ -176,7 +176,7 @@ static void run_chunk(const by__call *call, const operands *o, int64_t begin)
     void *gemm_work = work + p->gemm_work;
     by__gemm_run(p->logits[last],
                  &(by__gemm_operands){.a = x, .b = o->w, .c = logits, .work = gemm_work});
-#pragma omp parallel for schedule(dynamic, 4) num_threads(call->threads) if (call->threads > 1)
+#pragma omp parallel for schedule(static) num_threads(call->threads) if (call->threads > 1)
     for (int64_t r = 0; r < rows; r++) {
         run_row(p, o, begin + r, logits + r * p->stride, &losses[begin + r]);
     }

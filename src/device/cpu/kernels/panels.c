@@ -27,19 +27,20 @@ static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t 
     }
 }
 
-/* One tile. `MULTIPLY_ADD(sum, a, b)` is the level's instruction on one step of k. `next` is the
- * panel of A that comes next; it, the tile of C and B some steps ahead are fetched early. */
+/* One tile of `height` rows (a constant, at most TILE_ROWS), of which `rows` exist.
+ * `MULTIPLY_ADD(sum, a, b)` is the level's instruction on one step of k. `next` is the panel of A
+ * that comes next; it, the tile of C and B some steps ahead are fetched early. */
 #define DEFINE_TILE(name, MULTIPLY_ADD)                                                            \
     static inline __attribute__((always_inline)) void name(                                        \
         float *c, int64_t ldc, const float *a, const float *b, int64_t steps, int64_t rows,        \
-        int64_t columns, bool accumulate, const float *next)                                       \
+        int64_t columns, bool accumulate, const float *next, int height)                           \
     {                                                                                              \
         vector sums[TILE_ROWS][2];                                                                 \
-        _Pragma("GCC unroll 16") for (int i = 0; i < TILE_ROWS; i++)                               \
+        _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                                  \
         {                                                                                          \
             sums[i][0] = sums[i][1] = (vector){0};                                                 \
         }                                                                                          \
-        _Pragma("GCC unroll 16") for (int i = 0; i < TILE_ROWS; i++)                               \
+        _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                                  \
         {                                                                                          \
             __builtin_prefetch(c + i * ldc, 1);                                                    \
             __builtin_prefetch(c + i * ldc + LANES, 1);                                            \
@@ -50,25 +51,25 @@ static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t 
             __builtin_prefetch(b + (k + 8) * TILE_COLUMNS + LANES);                                \
             vector b0 = *(const vector *)(b + k * TILE_COLUMNS);                                   \
             vector b1 = *(const vector *)(b + k * TILE_COLUMNS + LANES);                           \
-            _Pragma("GCC unroll 16") for (int i = 0; i < TILE_ROWS; i++)                           \
+            _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                              \
             {                                                                                      \
                 vector ai = a[k * TILE_ROWS + i] - (vector){0};                                    \
                 sums[i][0] = MULTIPLY_ADD(sums[i][0], ai, b0);                                     \
                 sums[i][1] = MULTIPLY_ADD(sums[i][1], ai, b1);                                     \
             }                                                                                      \
         }                                                                                          \
-        if (rows < TILE_ROWS || columns < TILE_COLUMNS) {                                          \
+        if (rows < height || columns < TILE_COLUMNS) {                                             \
             float edge[TILE_ROWS * TILE_COLUMNS];                                                  \
-            _Pragma("GCC unroll 16") for (int i = 0; i < TILE_ROWS; i++)                           \
+            _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                              \
             {                                                                                      \
                 *(vector *)(edge + i * TILE_COLUMNS) = sums[i][0];                                 \
                 *(vector *)(edge + i * TILE_COLUMNS + LANES) = sums[i][1];                         \
             }                                                                                      \
-            store_tile(c, ldc, edge, by__min_i64(rows, TILE_ROWS),                                 \
+            store_tile(c, ldc, edge, by__min_i64(rows, height),                                    \
                        by__min_i64(columns, TILE_COLUMNS), accumulate);                            \
             return;                                                                                \
         }                                                                                          \
-        _Pragma("GCC unroll 16") for (int i = 0; i < TILE_ROWS; i++)                               \
+        _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                                  \
         {                                                                                          \
             vector *out = (vector *)(c + i * ldc);                                                 \
             out[0] = accumulate ? out[0] + sums[i][0] : sums[i][0];                                \
@@ -76,18 +77,51 @@ static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t 
         }                                                                                          \
     }
 
+/* Calls `tile` with the height that fits: the last panel of 128 rows has 2 of 14, and would take as
+ * long as a full one. */
+#define TILE_OF(tile, h)                                                                           \
+    case h:                                                                                        \
+        tile(ci, ldc, ai, bj, k, m - i, n - j, accumulate, next, h);                               \
+        break
+#if TILE_ROWS == 14
+#define LOWER_TILES(tile)                                                                          \
+    TILE_OF(tile, 12);                                                                             \
+    TILE_OF(tile, 10);                                                                             \
+    TILE_OF(tile, 8);                                                                              \
+    TILE_OF(tile, 6);                                                                              \
+    TILE_OF(tile, 4);                                                                              \
+    TILE_OF(tile, 2)
+#elif TILE_ROWS == 8
+#define LOWER_TILES(tile)                                                                          \
+    TILE_OF(tile, 6);                                                                              \
+    TILE_OF(tile, 4);                                                                              \
+    TILE_OF(tile, 2)
+#elif TILE_ROWS == 6
+#define LOWER_TILES(tile)                                                                          \
+    TILE_OF(tile, 4);                                                                              \
+    TILE_OF(tile, 2)
+#else
+#define LOWER_TILES(tile) TILE_OF(tile, 2)
+#endif
+
 #define DEFINE_MULTIPLY(name, tile, STEP)                                                          \
     static void name(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b,         \
                      size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate)            \
     {                                                                                              \
+        k /= (STEP);                                                                               \
         for (int64_t j = 0; j < n; j += TILE_COLUMNS) {                                            \
             const float *bj =                                                                      \
                 (const float *)((const char *)b + (size_t)(j / TILE_COLUMNS) * b_stride);          \
             for (int64_t i = 0; i < m; i += TILE_ROWS) {                                           \
                 const float *ai =                                                                  \
                     (const float *)((const char *)a + (size_t)(i / TILE_ROWS) * a_stride);         \
-                tile(c + i * ldc + j, ldc, ai, bj, k / (STEP), m - i, n - j, accumulate,           \
-                     ai + a_stride / 4);                                                           \
+                const float *next = ai + a_stride / 4;                                             \
+                float *ci = c + i * ldc + j;                                                       \
+                switch ((by__min_i64(m - i, TILE_ROWS) + 1) / 2 * 2) {                             \
+                    LOWER_TILES(tile);                                                             \
+                default:                                                                           \
+                    tile(ci, ldc, ai, bj, k, m - i, n - j, accumulate, next, TILE_ROWS);           \
+                }                                                                                  \
             }                                                                                      \
         }                                                                                          \
     }

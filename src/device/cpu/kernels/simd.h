@@ -12,8 +12,10 @@
  * range take the same instructions as the rest, so an element's bits do not depend on its place.
  *
  * Functions over the whole range of f32, errors measured by the kernel tests against double:
- *   by__exp      2 ulp; 0 and infinity beyond the range; subnormal results to within one of their
- * steps by__tanh     3 ulp by__sigmoid  3 ulp NaN gives NaN.
+ *   by__exp      2 ulp; 0 and infinity beyond the range; subnormal results within one of their steps
+ *   by__tanh     3 ulp
+ *   by__sigmoid  3 ulp
+ * NaN gives NaN.
  *
  * Never put here: anything that knows a tensor or an op.
  */
