@@ -1,0 +1,88 @@
+/* Tasks divided among threads: each is taken once, one's own come first, and none is left behind. */
+#include <omp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "device/cpu/share.h"
+
+enum { TEAM = 4, TASKS = 1003 };
+
+static void test_one_takes_all(void **state)
+{
+    BY_UNUSED(state);
+    by__share shares[TEAM];
+    for (int me = 0; me < TEAM; me++) {
+        by__share_open(shares, TASKS, me, TEAM);
+    }
+    /* Thread 1 alone: its own part in order, then those of 2, 3 and 0. */
+    for (int part = 0; part < TEAM; part++) {
+        int64_t owner = (1 + part) % TEAM;
+        for (int64_t task = TASKS * owner / TEAM; task < TASKS * (owner + 1) / TEAM; task++) {
+            assert_int_equal(by__share_take(shares, 1, TEAM), task);
+        }
+    }
+    for (int me = 0; me < TEAM; me++) {
+        assert_int_equal(by__share_take(shares, me, TEAM), -1);
+    }
+}
+
+static void test_fewer_tasks_than_threads(void **state)
+{
+    BY_UNUSED(state);
+    by__share shares[TEAM];
+    int taken[2] = {0, 0};
+    for (int me = 0; me < TEAM; me++) {
+        by__share_open(shares, 2, me, TEAM);
+    }
+    for (int me = 0; me < TEAM; me++) {
+        int64_t task = by__share_take(shares, me, TEAM);
+        if (task >= 0) {
+            taken[task]++;
+        }
+    }
+    assert_true(taken[0] == 1 && taken[1] == 1);
+}
+
+/* All threads at once, over and over: every task is taken exactly once a round. */
+static void test_threads(void **state)
+{
+    BY_UNUSED(state);
+    by__share shares[TEAM];
+    unsigned char taken[TASKS] = {0};
+    int wrong = 0;
+#pragma omp parallel num_threads(TEAM)
+    {
+        int me = omp_get_thread_num();
+        int team = omp_get_num_threads();
+        for (int round = 1; round <= 50; round++) {
+            by__share_open(shares, TASKS, me, team);
+#pragma omp barrier
+            int64_t task;
+            while ((task = by__share_take(shares, me, team)) >= 0) {
+                taken[task]++;
+            }
+#pragma omp barrier
+#pragma omp single
+            for (int i = 0; i < TASKS; i++) {
+                wrong += taken[i] != round;
+            }
+        }
+    }
+    assert_int_equal(wrong, 0);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_takes_all),
+        cmocka_unit_test(test_fewer_tasks_than_threads),
+        cmocka_unit_test(test_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
