@@ -30,6 +30,11 @@
 /* Bytes of a packed super-block of B, and its extent along k in steps of 4 bytes. */
 #define PACKED_B_BYTES (8 << 20)
 #define PACKED_STEPS   2048
+/* A B that packs into no more than OWN_B_BYTES is packed whole by every thread for itself when it has
+ * OWN_B_ROWS rows of C or more: that takes less than waiting for the others and fetching what they
+ * packed from their caches. */
+#define OWN_B_BYTES (256 << 10)
+#define OWN_B_ROWS  256
 /* A tile: at most this many rows, and steps of k at a time (so that a panel of B takes 32 KiB). */
 #define TILE_ROWS  128
 #define TILE_STEPS 256
@@ -50,12 +55,14 @@ struct by__gemm {
     int64_t super_n, super_k;
     int64_t tile_m, tile_n, tile_k;
     bool direct; /* sums are added up in C */
+    bool own_b;  /* every thread packs B for itself */
     bool whole;  /* sums of all of C are kept from one super-block of k to the next */
-    size_t shares_offset, a_offset, b_offset, sums_offset, work;
+    size_t a_offset, b_offset, sums_offset, work;
     size_t tile_bytes;   /* of each thread's sums */
     size_t a_tile_bytes; /* of each thread's rows of A */
-    bool few_rows;       /* no panels: see few_rows() */
-    int64_t piece;       /* columns of C (B is [n, k]) or steps of k in a piece of B */
+    size_t b_bytes;
+    bool few_rows; /* no panels: see few_rows() */
+    int64_t piece; /* columns of C (B is [n, k]) or steps of k in a piece of B */
 };
 
 /* Cuts n into equal pieces of at most `most`, each a multiple of `unit`. */
@@ -105,10 +112,12 @@ static by_status plan_memory(by__gemm *g, by_error *error)
     } else if (!g->direct) {
         sums = g->tile_bytes * threads;
     }
-    g->shares_offset = 0;
-    g->a_offset = by__round_up(threads * sizeof(by__share), 4096);
+    g->b_bytes = by__round_up(b, 4096);
+    g->own_b = o->n <= g->super_n && o->k <= g->super_k && b <= OWN_B_BYTES &&
+               o->m >= OWN_B_ROWS * o->threads;
+    g->a_offset = by__round_up(threads * sizeof(by__share), 4096); /* the shares come first */
     g->b_offset = g->a_offset + threads * g->a_tile_bytes;
-    g->sums_offset = g->b_offset + by__round_up(b, 4096);
+    g->sums_offset = g->b_offset + g->b_bytes * (g->own_b ? threads : 1);
     if (!fits || !by__size_add(g->sums_offset, sums, &g->work)) {
         return by_error_set(error, BY_EMEMORY,
                             "a matrix product [%lld, %lld] does not fit in memory", (long long)o->m,
@@ -186,7 +195,7 @@ typedef struct block {
     int64_t n0, k0;
     int64_t n, k;
     const by__gemm_operands *operands;
-    char *a; /* the thread's packed rows of A */
+    char *a, *b; /* packed rows of A, which are the thread's own, and all columns of B */
 } block;
 
 /* Rows i .. i + m of A. */
@@ -200,9 +209,9 @@ static void pack_rows(const by__gemm *g, const block *s, int64_t i, int64_t m)
     g->panel->pack_a(s->a, by__panel_a_stride(g->panel, s->k), from, row_stride, k_stride, m, s->k);
 }
 
-/* Packs B's columns together: every thread of the team calls it. Pieces are cut so that each reads
- * B as it lies in memory: whole columns where those are contiguous, and all columns of a part of k
- * where they are not. */
+/* Packs B's columns, for each thread or together: every thread of the team calls it, and together
+ * all is packed when it returns. Pieces are cut so that each reads B as it lies in memory: whole
+ * columns where those are contiguous, and all columns of a part of k where they are not. */
 static void pack_columns(const by__gemm *g, const block *s)
 {
     const by__gemm_options *o = &g->options;
@@ -218,7 +227,10 @@ static void pack_columns(const by__gemm *g, const block *s)
         depth = by__ceil_div(units, s->n * PACK_UNIT * p->step) * PACK_UNIT * p->step;
     }
     size_t stride = by__panel_b_stride(p, s->k);
-    char *packed = (char *)s->operands->work + g->b_offset;
+    if (g->own_b) {
+        p->pack_b(s->b, stride, s->operands->b, column_stride, k_stride, s->n, s->k);
+        return;
+    }
     int64_t across = by__ceil_div(s->n, columns);
     int64_t pieces = across * by__ceil_div(s->k, depth);
 #pragma omp for schedule(static)
@@ -226,7 +238,7 @@ static void pack_columns(const by__gemm *g, const block *s)
         int64_t j = i % across * columns;
         int64_t k = i / across * depth;
         int64_t at = (s->n0 + j) * column_stride + (s->k0 + k) * k_stride;
-        p->pack_b(packed + (size_t)(j / p->nr) * stride + (size_t)(k / p->step * p->nr) * 4, stride,
+        p->pack_b(s->b + (size_t)(j / p->nr) * stride + (size_t)(k / p->step * p->nr) * 4, stride,
                   (const char *)s->operands->b + (size_t)at * by_dtype_size(o->dtype),
                   column_stride, k_stride, by__min_i64(columns, s->n - j),
                   by__min_i64(depth, s->k - k));
@@ -242,7 +254,6 @@ static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t m
     int64_t n = by__min_i64(g->tile_n, s->n - j);
     size_t a_stride = by__panel_a_stride(p, s->k);
     size_t b_stride = by__panel_b_stride(p, s->k);
-    const char *b = (const char *)x->work + g->b_offset;
     int64_t column = s->n0 + j;
     float *sums = (float *)((char *)x->work + g->sums_offset);
     int64_t lds = g->tile_n;
@@ -259,7 +270,7 @@ static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t m
         int64_t depth = by__panel_k(p, by__min_i64(g->tile_k, s->k - k));
         bool accumulate = k > 0 || s->k0 > 0 || (g->direct && o->accumulate);
         p->multiply(sums, lds, by__panel_a_at(p, s->a, 0, k, a_stride), a_stride,
-                    by__panel_b_at(p, b, j, k, b_stride), b_stride, m, n, depth, accumulate);
+                    by__panel_b_at(p, s->b, j, k, b_stride), b_stride, m, n, depth, accumulate);
     }
     if (!g->direct && s->k0 + s->k == o->k) {
         size_t size = by_dtype_size(o->out);
@@ -271,6 +282,28 @@ static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t m
     }
 }
 
+static by__share *shares_of(const by__gemm_operands *operands)
+{
+    return operands->work;
+}
+
+/* The tiles of a super-block that fall to thread `me`. */
+static void compute_tiles(const by__gemm *g, const block *s, int me, int team)
+{
+    int64_t columns = by__ceil_div(s->n, g->tile_n);
+    int64_t packed = -1;
+    int64_t t;
+    while ((t = by__share_take(shares_of(s->operands), me, team)) >= 0) {
+        int64_t i = t / columns * g->tile_m;
+        int64_t m = by__min_i64(g->tile_m, g->options.m - i);
+        if (i != packed) {
+            pack_rows(g, s, i, m);
+            packed = i;
+        }
+        compute_tile(g, s, i, m, t % columns * g->tile_n);
+    }
+}
+
 /* Every thread of the team walks the same super-blocks; a barrier stands before a packed B is read
  * and before it is overwritten. */
 static void compute(const by__gemm *g, const by__gemm_operands *operands)
@@ -278,29 +311,25 @@ static void compute(const by__gemm *g, const by__gemm_operands *operands)
     const by__gemm_options *o = &g->options;
     int me = omp_get_thread_num();
     int team = omp_get_num_threads();
-    by__share *shares = (by__share *)((char *)operands->work + g->shares_offset);
     block s = {.operands = operands};
     s.a = (char *)operands->work + g->a_offset + (size_t)me * g->a_tile_bytes;
+    s.b = (char *)operands->work + g->b_offset + (g->own_b ? (size_t)me * g->b_bytes : 0);
     int64_t rows = by__ceil_div(o->m, g->tile_m);
     for (s.k0 = 0; s.k0 < o->k; s.k0 += g->super_k) {
         s.k = by__min_i64(g->super_k, o->k - s.k0);
         for (s.n0 = 0; s.n0 < o->n; s.n0 += g->super_n) {
             s.n = by__min_i64(g->super_n, o->n - s.n0);
-            int64_t columns = by__ceil_div(s.n, g->tile_n);
-            by__share_open(shares, rows * columns, me, team);
-            pack_columns(g, &s);
-            int64_t packed = -1;
-            int64_t t;
-            while ((t = by__share_take(shares, me, team)) >= 0) {
-                int64_t i = t / columns * g->tile_m;
-                int64_t m = by__min_i64(g->tile_m, o->m - i);
-                if (i != packed) {
-                    pack_rows(g, &s, i, m);
-                    packed = i;
-                }
-                compute_tile(g, &s, i, m, t % columns * g->tile_n);
+            if (g->own_b) {
+                pack_columns(g, &s);
+                compute_tiles(g, &s, me, o->threads);
+                continue;
             }
+            if (s.k0 > 0 || s.n0 > 0) {
 #pragma omp barrier
+            }
+            by__share_open(shares_of(operands), rows * by__ceil_div(s.n, g->tile_n), me, team);
+            pack_columns(g, &s);
+            compute_tiles(g, &s, me, team);
         }
     }
 }
@@ -389,6 +418,14 @@ void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands)
 #pragma omp parallel num_threads(gemm->options.threads) if (gemm->options.threads > 1)
         compute_few_rows(gemm, operands);
         return;
+    }
+    if (gemm->own_b) {
+        /* Nothing else makes the threads wait for each other, so the tiles are divided up before. */
+        const by__gemm_options *o = &gemm->options;
+        int64_t tiles = by__ceil_div(o->m, gemm->tile_m) * by__ceil_div(o->n, gemm->tile_n);
+        for (int thread = 0; thread < o->threads; thread++) {
+            by__share_open(shares_of(operands), tiles, thread, o->threads);
+        }
     }
 #pragma omp parallel num_threads(gemm->options.threads) if (gemm->options.threads > 1)
     compute(gemm, operands);

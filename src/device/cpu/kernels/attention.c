@@ -54,16 +54,16 @@ static inline __attribute__((always_inline)) float weigh_row(const float *scores
     by__vf sum = by__zero();
     by__vf base = by__splat(highest);
     for (i = 0; i + BY__LANES <= seen; i += BY__LANES) {
-        by__vf w = by__exp(by__load(scores, i, BY_F32) * scale - base);
+        by__vf w = by__exp_of_negative(by__load(scores, i, BY_F32) * scale - base);
         sum += w;
-        by__store(weights, i, w, dtype);
+        by__store_flushed(weights, i, w, dtype);
     }
     for (; i < padded; i += BY__LANES) {
         by__vi lanes = (by__vi)by__lane_numbers() + (int32_t)i < (int32_t)seen;
-        by__vf w = by__exp(by__load(scores, i, BY_F32) * scale - base);
+        by__vf w = by__exp_of_negative(by__load(scores, i, BY_F32) * scale - base);
         w = by__select(lanes, w, by__zero());
         sum += w;
-        by__store(weights, i, w, dtype);
+        by__store_flushed(weights, i, w, dtype);
     }
     float factor = expf(*high - highest);
     *total = *total * factor + by__sum(sum);

@@ -49,17 +49,17 @@ weigh_row(const float *scores, const float *dweights, void *weights, void *dscor
 {
     int64_t i = 0;
     for (; i + BY__LANES <= seen; i += BY__LANES) {
-        by__vf w = by__exp(by__load(scores, i, BY_F32) * scale - lse);
+        by__vf w = by__exp_of_negative(by__load(scores, i, BY_F32) * scale - lse);
         by__vf ds = w * ((by__load(dweights, i, BY_F32) - delta) * scale);
-        by__store(weights, i, w, dtype);
-        by__store(dscores, i, ds, dtype);
+        by__store_flushed(weights, i, w, dtype);
+        by__store_flushed(dscores, i, ds, dtype);
     }
     for (; i < padded; i += BY__LANES) {
         by__vi lanes = (by__vi)by__lane_numbers() + (int32_t)i < (int32_t)seen;
-        by__vf w = by__exp(by__load(scores, i, BY_F32) * scale - lse);
+        by__vf w = by__exp_of_negative(by__load(scores, i, BY_F32) * scale - lse);
         by__vf ds = w * ((by__load(dweights, i, BY_F32) - delta) * scale);
-        by__store(weights, i, by__select(lanes, w, by__zero()), dtype);
-        by__store(dscores, i, by__select(lanes, ds, by__zero()), dtype);
+        by__store_flushed(weights, i, by__select(lanes, w, by__zero()), dtype);
+        by__store_flushed(dscores, i, by__select(lanes, ds, by__zero()), dtype);
     }
 }
 

@@ -342,6 +342,18 @@ BY__INLINE void by__store(void *data, int64_t i, by__vf x, by_dtype dtype)
     by__store_n(data, i, x, dtype, BY__LANES);
 }
 
+/* As by__store, where bf16 results below 2^-126 may become zero: one instruction instead of six. */
+BY__INLINE void by__store_flushed(void *data, int64_t i, by__vf x, by_dtype dtype)
+{
+#if defined(__AVX512BF16__)
+    if (dtype == BY_BF16) {
+        *(by__vh_any *)((uint16_t *)data + i) = (by__vh)_mm512_cvtneps_pbh((__m512)x);
+        return;
+    }
+#endif
+    by__store(data, i, x, dtype);
+}
+
 /* ---- functions ---- */
 
 /* x = n ln 2 + r with |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to an integer in the low bits; ln 2
@@ -387,6 +399,17 @@ BY__INLINE by__vf by__exp_within(by__vf x)
 BY__INLINE by__vf by__exp(by__vf x)
 {
     return by__exp_within(by__at_least(-104.0f, by__at_most(89.0f, x)));
+}
+
+/* exp(x) where x is at most a little above 0, as of a softmax. With AVX-512, scalef takes any
+ * exponent to 0 by itself. */
+BY__INLINE by__vf by__exp_of_negative(by__vf x)
+{
+#if defined(__AVX512F__)
+    return by__exp_within(x);
+#else
+    return by__exp_within(by__at_least(-104.0f, x));
+#endif
 }
 
 /* With e = exp(-2|x|) - 1, tanh |x| = -e / (e + 2): nothing cancels. It is 1 in f32 from 9.02 on.
