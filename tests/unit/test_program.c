@@ -301,6 +301,64 @@ static void test_threads(void **state)
     compare_threads("llama", "bf16");
 }
 
+/* Bytes that a micro-batch of a GPT-2 in bf16 reads and writes, by the op table. */
+static double bytes_moved(int layers)
+{
+    static const char *const settings[] = {"model.kind=gpt2", "model.heads=4",   "model.width=64",
+                                           "model.vocab=211", "model.context=48", "train.batch=3",
+                                           "precision.compute=bf16"};
+    by_error error = {0};
+    by_config *config;
+    by_graph *graph;
+    by_node_info info;
+    runner r;
+    char assignment[32];
+    double bytes = 0.0;
+    (void)snprintf(assignment, sizeof assignment, "model.layers=%d", layers);
+    check_ok(by_config_default(&config, &error), &error);
+    check_ok(by_config_set(config, assignment, &error), &error);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(settings); i++) {
+        check_ok(by_config_set(config, settings[i], &error), &error);
+    }
+    check_ok(by_config_resolve(config, &error), &error);
+    check_ok(by_train_graph(&graph, NULL, config, NULL, NULL, BY_STAGE_ORDER, &error), &error);
+    runner_open(&r, graph, 1);
+    for (int n = 0; n < by_graph_node_count(graph); n++) {
+        check_ok(by_program_node(r.program, n, &info, &error), &error);
+        bytes += info.bytes_read + info.bytes_written;
+    }
+    runner_close(&r);
+    by_graph_close(&graph);
+    by_config_close(&config);
+    return bytes;
+}
+
+/* What one block more moves, counted by hand. A fusion that is lost, or a cast that slips in between, is a
+ * pass over [tokens, width] more. */
+static void test_bytes_moved(void **state)
+{
+    BY_UNUSED(state);
+    const double n = 3 * 48; /* tokens */
+    const double c = 64;
+    const double h = 4;
+    /* In passes over [tokens, width]: norm, qkv, attention, projection with residual, norm, up, gelu, down
+     * with residual. */
+    const double forward = 2 + (1 + 3) + (3 + 1) + (1 + 1 + 1) + 2 + (1 + 4) + (4 + 4) + (4 + 1 + 1);
+    /* For each linear layer, from the last: gradient of its input, of its weight, of its bias. Between them
+     * gelu, norm (x, dy, residual's gradient, dx), attention (qkv, y, dy, dqkv), norm. */
+    const double backward = (1 + 4) + (4 + 1) + 1 + (4 + 4 + 4) + (4 + 1) + (1 + 4) + 4 + 4 + (1 + 1) + (1 + 1) +
+                            1 + (3 + 1 + 1 + 3) + (3 + 1) + (1 + 3) + 3 + 4;
+    const double activations = (forward + backward) * n * c * 2;
+    /* Means and deviations of two norms, and the logarithms of the softmax: f32, written and read. */
+    const double rows = 2 * (2 * 2 * n + h * n) * 4;
+    /* 12 c^2 weights in bf16, forward and backward, and their gradients in f32. */
+    const double weights = 12 * c * c * (2 + 2 + 4);
+    /* Vectors in f32: biases (3 + 1 + 4 + 1) and their gradients; weight and bias of two norms, the weights
+     * again in the backward pass, and gradients of both. */
+    const double vectors = (9 + 9 + 4 + 2 + 4) * c * 4;
+    assert_true(bytes_moved(3) - bytes_moved(2) == activations + rows + weights + vectors);
+}
+
 static void test_no_allocation(void **state)
 {
     BY_UNUSED(state);
@@ -371,6 +429,7 @@ int main(void)
         cmocka_unit_test(test_ids),           cmocka_unit_test(test_targets),
         cmocka_unit_test(test_cache_position), cmocka_unit_test(test_binding),
         cmocka_unit_test(test_hook),          cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_bytes_moved),
         cmocka_unit_test(test_no_allocation), cmocka_unit_test(test_no_reference_kernel),
         cmocka_unit_test(test_unknown_isa),
     };
