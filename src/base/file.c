@@ -17,7 +17,8 @@ static by_status system_error(by_error *error, const char *verb, const char *pat
 by_status by__map_open(by__map *out, const char *path, by_error *error)
 {
     struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* Without waiting for a writer, should it be a pipe; regular files know nothing of the flag. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return system_error(error, "open", path);
     }

@@ -60,34 +60,63 @@ static by_status at_most(const resolver *r, const by__key *low_key, int64_t low,
                         (long long)high);
 }
 
+/* What is derived and checked for each kind of model; src/nn/models has what it computes. */
+typedef struct model_kind {
+    const char *name;
+    int64_t (*mlp_width)(int64_t width);
+    bool tied;    /* by default */
+    bool grouped; /* key/value heads may be fewer than heads */
+    bool rotary;
+} model_kind;
+
+static int64_t four_times(int64_t width)
+{
+    return 4 * width;
+}
+
+/* Two thirds of that, because SwiGLU has three matrices and not two, rounded up to a multiple of 64. */
+static int64_t eight_thirds(int64_t width)
+{
+    return ((8 * width + 2) / 3 + 63) / 64 * 64;
+}
+
+static const model_kind model_kinds[] = {
+    {.name = "gpt2", .mlp_width = four_times, .tied = true},
+    {.name = "llama", .mlp_width = eight_thirds, .grouped = true, .rotary = true},
+};
+
 static by_status resolve_model(const resolver *r, by_model_config *model)
 {
-    bool is_llama = strcmp(model->kind, "llama") == 0;
+    const model_kind *kind = NULL;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(model_kinds); i++) {
+        kind = strcmp(model->kind, model_kinds[i].name) == 0 ? &model_kinds[i] : kind;
+    }
+    if (kind == NULL) {
+        return by_error_set(r->error, BY_ECONFIG, "model.kind: unknown model '%s'", model->kind);
+    }
     if (model->kv_heads == -1) {
         model->kv_heads = model->heads;
     }
     if (model->tied == -1) {
-        model->tied = !is_llama;
+        model->tied = kind->tied;
     }
     BY_TRY(divides(r, BY__KEY(model.heads), model->heads, BY__KEY(model.width), model->width));
     BY_TRY(
         divides(r, BY__KEY(model.kv_heads), model->kv_heads, BY__KEY(model.heads), model->heads));
     if (model->mlp_width == -1) {
-        /* Two thirds of 4 x width, because SwiGLU has three matrices and not two. */
-        int64_t two_thirds = (8 * model->width + 2) / 3;
-        model->mlp_width = is_llama ? (two_thirds + 63) / 64 * 64 : 4 * model->width;
+        model->mlp_width = kind->mlp_width(model->width);
     }
     if (model->init_std == -1.0) {
         model->init_std = sqrt(2.0 / (5.0 * (double)model->width));
     }
-    if (!is_llama && model->kv_heads != model->heads) {
+    if (!kind->grouped && model->kv_heads != model->heads) {
         return by_error_set(r->error, BY_ECONFIG,
-                            "%s: kv_heads %lld differs from heads %lld, which gpt2 does not have; "
+                            "%s: kv_heads %lld differs from heads %lld, which %s does not have; "
                             "set model.kind to llama or leave kv_heads out",
                             where(r, BY__KEY(model.kv_heads), BY__KEY(model.heads)),
-                            (long long)model->kv_heads, (long long)model->heads);
+                            (long long)model->kv_heads, (long long)model->heads, kind->name);
     }
-    if (is_llama && model->width / model->heads % 2 != 0) {
+    if (kind->rotary && model->width / model->heads % 2 != 0) {
         return by_error_set(r->error, BY_ECONFIG,
                             "%s: heads %lld gives heads of width %lld (width %lld / heads); rotary "
                             "embeddings need an even one",

@@ -54,9 +54,10 @@ struct by__gemm {
     const by__panel *panel;
     int64_t super_n, super_k;
     int64_t tile_m, tile_n, tile_k;
-    bool direct; /* sums are added up in C */
-    bool own_b;  /* every thread packs B for itself */
-    bool whole;  /* sums of all of C are kept from one super-block of k to the next */
+    bool direct;  /* sums are added up in C */
+    bool as_lies; /* A is read as it lies, but for the last of an odd number of rows */
+    bool own_b;   /* every thread packs B for itself */
+    bool whole;   /* sums of all of C are kept from one super-block of k to the next */
     size_t a_offset, b_offset, sums_offset, work;
     size_t tile_bytes;   /* of each thread's sums */
     size_t a_tile_bytes; /* of each thread's rows of A */
@@ -101,7 +102,12 @@ static by_status plan_memory(by__gemm *g, by_error *error)
     g->direct = o->out == BY_F32 && !o->bias && !o->add;
     g->whole = !g->direct && g->super_k < o->k;
     size_t threads = (size_t)o->threads;
-    g->a_tile_bytes = by__round_up(by__panel_a_bytes(g->panel, g->tile_m, g->super_k), 4096);
+    /* Rows a multiple of a page apart share cache sets, and push each other out. */
+    size_t row_bytes = (size_t)o->lda * by_dtype_size(o->dtype);
+    g->as_lies = g->panel->multiply_rows != NULL && !o->trans_a && o->k % g->panel->k_unit == 0 &&
+                 row_bytes % 4 == 0 && row_bytes % 4096 != 0;
+    g->a_tile_bytes =
+        by__round_up(by__panel_a_bytes(g->panel, g->as_lies ? 1 : g->tile_m, g->super_k), 4096);
     size_t b = by__panel_b_bytes(g->panel, by__min_i64(g->super_n, o->n), g->super_k);
     g->tile_bytes = by__round_up((size_t)(g->tile_m * g->tile_n) * sizeof(float), BY_CACHE_LINE);
     size_t sums = 0;
@@ -198,6 +204,12 @@ typedef struct block {
     char *a, *b; /* packed rows of A, which are the thread's own, and all columns of B */
 } block;
 
+/* Of m rows of A, those that need not be packed. */
+static int64_t rows_as_they_lie(const by__gemm *g, int64_t m)
+{
+    return g->as_lies ? m / 2 * 2 : 0;
+}
+
 /* Rows i .. i + m of A. */
 static void pack_rows(const by__gemm *g, const block *s, int64_t i, int64_t m)
 {
@@ -245,15 +257,40 @@ static void pack_columns(const by__gemm *g, const block *s)
     }
 }
 
-/* The tile of rows i .. i + m, which are packed, and of columns j .. of the block. */
+/* Sums of rows i .. i + m, the packed ones and those that are not, and of columns j .. j + n of the
+ * block. */
+static void add_products(const by__gemm *g, const block *s, float *sums, int64_t lds, int64_t i,
+                         int64_t m, int64_t j, int64_t n)
+{
+    const by__gemm_options *o = &g->options;
+    const by__panel *p = g->panel;
+    size_t size = by_dtype_size(o->dtype);
+    size_t a_stride = by__panel_a_stride(p, s->k);
+    size_t b_stride = by__panel_b_stride(p, s->k);
+    int64_t lying = rows_as_they_lie(g, m);
+    const char *a = (const char *)s->operands->a + (size_t)(i * o->lda + s->k0) * size;
+    for (int64_t k = 0; k < s->k; k += g->tile_k) {
+        int64_t depth = by__panel_k(p, by__min_i64(g->tile_k, s->k - k));
+        bool accumulate = k > 0 || s->k0 > 0 || (g->direct && o->accumulate);
+        const void *b = by__panel_b_at(p, s->b, j, k, b_stride);
+        if (lying > 0) {
+            p->multiply_rows(sums, lds, a + (size_t)k * size, (size_t)o->lda * size, b, b_stride,
+                             lying, n, depth, accumulate);
+        }
+        if (lying < m) {
+            p->multiply(sums + lying * lds, lds, by__panel_a_at(p, s->a, 0, k, a_stride), a_stride,
+                        b, b_stride, m - lying, n, depth, accumulate);
+        }
+    }
+}
+
+/* The tile of rows i .. i + m and of columns j .. of the block. */
 static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t m, int64_t j)
 {
     const by__gemm_options *o = &g->options;
     const by__panel *p = g->panel;
     const by__gemm_operands *x = s->operands;
     int64_t n = by__min_i64(g->tile_n, s->n - j);
-    size_t a_stride = by__panel_a_stride(p, s->k);
-    size_t b_stride = by__panel_b_stride(p, s->k);
     int64_t column = s->n0 + j;
     float *sums = (float *)((char *)x->work + g->sums_offset);
     int64_t lds = g->tile_n;
@@ -266,12 +303,7 @@ static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t m
     } else {
         sums = (float *)((char *)sums + g->tile_bytes * (size_t)omp_get_thread_num());
     }
-    for (int64_t k = 0; k < s->k; k += g->tile_k) {
-        int64_t depth = by__panel_k(p, by__min_i64(g->tile_k, s->k - k));
-        bool accumulate = k > 0 || s->k0 > 0 || (g->direct && o->accumulate);
-        p->multiply(sums, lds, by__panel_a_at(p, s->a, 0, k, a_stride), a_stride,
-                    by__panel_b_at(p, s->b, j, k, b_stride), b_stride, m, n, depth, accumulate);
-    }
+    add_products(g, s, sums, lds, i, m, j, n);
     if (!g->direct && s->k0 + s->k == o->k) {
         size_t size = by_dtype_size(o->out);
         size_t at = (size_t)(i * o->ldc + column) * size;
@@ -296,8 +328,9 @@ static void compute_tiles(const by__gemm *g, const block *s, int me, int team)
     while ((t = by__share_take(shares_of(s->operands), me, team)) >= 0) {
         int64_t i = t / columns * g->tile_m;
         int64_t m = by__min_i64(g->tile_m, g->options.m - i);
-        if (i != packed) {
-            pack_rows(g, s, i, m);
+        int64_t lying = rows_as_they_lie(g, m);
+        if (i != packed && lying < m) {
+            pack_rows(g, s, i + lying, m - lying);
             packed = i;
         }
         compute_tile(g, s, i, m, t % columns * g->tile_n);

@@ -41,12 +41,17 @@ typedef struct by__panel {
      * part of k, whose beginning is a multiple of k_unit, can be packed into panels of all of k. */
     void (*pack_a)(void *out, size_t stride, const void *a, int64_t row_stride, int64_t k_stride,
                    int64_t rows, int64_t k);
-    void (*pack_b)(void *out, size_t stride, const void *b, int64_t column_stride,
-                   int64_t k_stride, int64_t columns, int64_t k);
+    void (*pack_b)(void *out, size_t stride, const void *b, int64_t column_stride, int64_t k_stride,
+                   int64_t columns, int64_t k);
     /* C[m, n] = or += A B over k (a multiple of k_unit). The strides are the bytes of a whole
      * panel. */
     void (*multiply)(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b,
                      size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate);
+    /* The same with A as it lies, rows `row_bytes` apart (a multiple of 4, and best not of 4096) and
+     * contiguous along k. Rows are read in pairs: with an odd m, one row beyond the last. NULL where
+     * A must be packed. */
+    void (*multiply_rows)(float *c, int64_t ldc, const void *a, size_t row_bytes, const void *b,
+                          size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate);
     /* y[rows, columns] = sums (+ bias) (+ add), rounded to dtype. y and add have leading dimension
      * ldy; add may be y, and y may be sums. */
     void (*store)(void *y, by_dtype dtype, int64_t ldy, const float *sums, int64_t lds,

@@ -126,12 +126,10 @@ static void attend(const job *j, const void *q, int64_t q_stride, void *y, int64
         } else {
             weigh(j, key, keys, BY_BF16);
         }
-        size_t w_stride = by__panel_a_stride(panel, keys);
-        panel->pack_a(area(j, p->packed_weights), w_stride, area(j, p->weights), p->s.key_block, 1,
-                      j->queries, keys);
-        panel->multiply(sums, width, area(j, p->packed_weights), w_stride,
-                        by__panel_b_at(panel, area(j, p->values), 0, key, v_stride), v_stride,
-                        j->queries, width, by__panel_k(panel, keys), key > 0);
+        attention_multiply(panel, sums, width, area(j, p->weights), p->s.key_block, p->s.dtype,
+                           area(j, p->packed_weights),
+                           by__panel_b_at(panel, area(j, p->values), 0, key, v_stride), v_stride,
+                           j->queries, width, keys, key > 0);
     }
     for (int64_t r = 0; r < j->queries; r++) {
         float inverse = 1.0f / total[r];

@@ -89,6 +89,25 @@ static inline void *head_at(const head_view *view, const attention_shape *s, int
     return (char *)view->data + (size_t)element * (s->dtype == BY_F32 ? 4 : 2);
 }
 
+/* c[rows, columns] = or += a b for a block of weights of `dtype`, `stride` elements from row to row:
+ * as it lies where the panel can, else through `packed`. The block's memory has an even number of
+ * rows, and zeros up to a whole unit of k. */
+static inline void attention_multiply(const by__panel *panel, float *c, int64_t ldc, const void *a,
+                                      int64_t stride, by_dtype dtype, void *packed, const void *b,
+                                      size_t b_stride, int64_t rows, int64_t columns, int64_t k,
+                                      bool accumulate)
+{
+    int64_t depth = by__panel_k(panel, k);
+    if (panel->multiply_rows != NULL) {
+        panel->multiply_rows(c, ldc, a, (size_t)(stride * (dtype == BY_F32 ? 4 : 2)), b, b_stride,
+                             rows, columns, depth, accumulate);
+        return;
+    }
+    size_t a_stride = by__panel_a_stride(panel, k);
+    panel->pack_a(packed, a_stride, a, stride, 1, rows, k);
+    panel->multiply(c, ldc, packed, a_stride, b, b_stride, rows, columns, depth, accumulate);
+}
+
 /* Copies the new keys and values of one head into their slots of CACHED_ATTENTION's caches. */
 static inline void attention_fill(const by__call *call, const head_view in[3],
                                   const attention_shape *s, int64_t slots, int64_t position,

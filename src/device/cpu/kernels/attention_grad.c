@@ -110,12 +110,10 @@ static void meet(const job *j, int64_t key, int64_t keys)
     panel->pack_a(packed, a_stride, area(j, p->dscores), 1, block, keys, j->queries);
     panel->multiply(j->dk + key * width, width, packed, a_stride, area(j, p->columns_q), b_stride,
                     keys, width, queries_k, true);
-    a_stride = by__panel_a_stride(panel, keys);
     b_stride = by__panel_b_stride(panel, p->s.length);
-    panel->pack_a(packed, a_stride, area(j, p->dscores), block, 1, j->queries, keys);
-    panel->multiply(area(j, p->dq), width, packed, a_stride,
-                    by__panel_b_at(panel, area(j, p->keys), 0, key, b_stride), b_stride, j->queries,
-                    width, by__panel_k(panel, keys), key > 0);
+    attention_multiply(panel, area(j, p->dq), width, area(j, p->dscores), block, p->s.dtype, packed,
+                       by__panel_b_at(panel, area(j, p->keys), 0, key, b_stride), b_stride,
+                       j->queries, width, keys, key > 0);
 }
 
 /* delta of each query of the block. */

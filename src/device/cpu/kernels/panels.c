@@ -14,7 +14,9 @@
 /* The register tile: TILE_ROWS x 2 vectors of sums, two of B and one of A. */
 #define TILE_COLUMNS (2 * LANES)
 
-typedef float vector __attribute__((vector_size(LANES * 4), aligned(4)));
+/* Units of 4 bytes, whatever they hold. */
+typedef float unit __attribute__((may_alias));
+typedef float vector __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
 /* c[rows, columns] = or += sums. */
 static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t rows,
@@ -28,12 +30,15 @@ static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t 
 }
 
 /* One tile of `height` rows (a constant, at most TILE_ROWS), of which `rows` exist.
- * `MULTIPLY_ADD(sum, a, b)` is the level's instruction on one step of k. `next` is the panel of A
- * that comes next; it, the tile of C and B some steps ahead are fetched early. */
+ * `MULTIPLY_ADD(sum, a, b)` is the level's instruction on one step of k. Row i
+ * of A is `row_step` units of 4 bytes behind row i - 1, and each step of k `k_step` behind the one
+ * before: constants where A is packed. The panel of a packed A that comes `next`, the tile of C, and B some
+ * steps ahead are fetched early. */
 #define DEFINE_TILE(name, MULTIPLY_ADD)                                                            \
     static inline __attribute__((always_inline)) void name(                                        \
-        float *c, int64_t ldc, const float *a, const float *b, int64_t steps, int64_t rows,        \
-        int64_t columns, bool accumulate, const float *next, int height)                           \
+        float *c, int64_t ldc, const unit *a, const unit *b, int64_t steps, int64_t rows,          \
+        int64_t columns, bool accumulate, const unit *next, int height, int64_t row_step,          \
+        int64_t k_step)                                                                            \
     {                                                                                              \
         vector sums[TILE_ROWS][2];                                                                 \
         _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                                  \
@@ -46,14 +51,16 @@ static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t 
             __builtin_prefetch(c + i * ldc + LANES, 1);                                            \
         }                                                                                          \
         for (int64_t k = 0; k < steps; k++) {                                                      \
-            __builtin_prefetch(next + k * TILE_ROWS);                                              \
+            if (k_step == TILE_ROWS) {                                                             \
+                __builtin_prefetch(next + k * TILE_ROWS);                                          \
+            }                                                                                      \
             __builtin_prefetch(b + (k + 8) * TILE_COLUMNS);                                        \
             __builtin_prefetch(b + (k + 8) * TILE_COLUMNS + LANES);                                \
             vector b0 = *(const vector *)(b + k * TILE_COLUMNS);                                   \
             vector b1 = *(const vector *)(b + k * TILE_COLUMNS + LANES);                           \
             _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                              \
             {                                                                                      \
-                vector ai = a[k * TILE_ROWS + i] - (vector){0};                                    \
+                vector ai = a[k * k_step + i * row_step] - (vector){0};                            \
                 sums[i][0] = MULTIPLY_ADD(sums[i][0], ai, b0);                                     \
                 sums[i][1] = MULTIPLY_ADD(sums[i][1], ai, b1);                                     \
             }                                                                                      \
@@ -72,8 +79,12 @@ static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t 
         _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                                  \
         {                                                                                          \
             vector *out = (vector *)(c + i * ldc);                                                 \
-            out[0] = accumulate ? out[0] + sums[i][0] : sums[i][0];                                \
-            out[1] = accumulate ? out[1] + sums[i][1] : sums[i][1];                                \
+            if (accumulate) {                                                                      \
+                sums[i][0] += out[0];                                                              \
+                sums[i][1] += out[1];                                                              \
+            }                                                                                      \
+            out[0] = sums[i][0];                                                                   \
+            out[1] = sums[i][1];                                                                   \
         }                                                                                          \
     }
 
@@ -81,7 +92,7 @@ static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t 
  * long as a full one. */
 #define TILE_OF(tile, h)                                                                           \
     case h:                                                                                        \
-        tile(ci, ldc, ai, bj, k, m - i, n - j, accumulate, next, h);                               \
+        tile(ci, ldc, ai, bj, k, m - i, n - j, accumulate, next, h, row_step, k_step);             \
         break
 #if TILE_ROWS == 14
 #define LOWER_TILES(tile)                                                                          \
@@ -104,26 +115,40 @@ static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t 
 #define LOWER_TILES(tile) TILE_OF(tile, 2)
 #endif
 
+/* Tiles of C[m, n]: `panel_step` units from one panel of A to the next. */
 #define DEFINE_MULTIPLY(name, tile, STEP)                                                          \
-    static void name(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b,         \
-                     size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate)            \
+    static inline __attribute__((always_inline)) void name##_tiles(                                \
+        float *c, int64_t ldc, const unit *a, int64_t panel_step, int64_t row_step,                \
+        int64_t k_step, const char *b, size_t b_stride, int64_t m, int64_t n, int64_t k,           \
+        bool accumulate)                                                                           \
     {                                                                                              \
-        k /= (STEP);                                                                               \
         for (int64_t j = 0; j < n; j += TILE_COLUMNS) {                                            \
-            const float *bj =                                                                      \
-                (const float *)((const char *)b + (size_t)(j / TILE_COLUMNS) * b_stride);          \
-            for (int64_t i = 0; i < m; i += TILE_ROWS) {                                           \
-                const float *ai =                                                                  \
-                    (const float *)((const char *)a + (size_t)(i / TILE_ROWS) * a_stride);         \
-                const float *next = ai + a_stride / 4;                                             \
+            const unit *bj = (const unit *)(b + (size_t)(j / TILE_COLUMNS) * b_stride);            \
+            const unit *ai = a;                                                                    \
+            for (int64_t i = 0; i < m; i += TILE_ROWS, ai += panel_step) {                         \
+                const unit *next = ai + panel_step;                                                \
                 float *ci = c + i * ldc + j;                                                       \
                 switch ((by__min_i64(m - i, TILE_ROWS) + 1) / 2 * 2) {                             \
                     LOWER_TILES(tile);                                                             \
                 default:                                                                           \
-                    tile(ci, ldc, ai, bj, k, m - i, n - j, accumulate, next, TILE_ROWS);           \
+                    tile(ci, ldc, ai, bj, k, m - i, n - j, accumulate, next, TILE_ROWS, row_step,  \
+                         k_step);                                                                  \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
+    }                                                                                              \
+    static void name(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b,         \
+                     size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate)            \
+    {                                                                                              \
+        name##_tiles(c, ldc, a, (int64_t)(a_stride / 4), 1, TILE_ROWS, b, b_stride, m, n,          \
+                     k / (STEP), accumulate);                                                      \
+    }                                                                                              \
+    static void name##_rows(float *c, int64_t ldc, const void *a, size_t row_bytes, const void *b, \
+                            size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate)     \
+    {                                                                                              \
+        int64_t row_step = (int64_t)(row_bytes / 4);                                               \
+        name##_tiles(c, ldc, a, TILE_ROWS *row_step, row_step, 1, b, b_stride, m, n, k / (STEP),   \
+                     accumulate);                                                                  \
     }
 
 /* One row of `store`; the dtypes are constants, so that each combination is a vector loop. */
@@ -215,6 +240,7 @@ const by__panel BY__AT_LEVEL(by__panel_f32) = {BY__KERNEL_NAME("panel f32"),
                                                pack_a_f32,
                                                pack_b_f32,
                                                multiply_f32,
+                                               multiply_f32_rows,
                                                BY__AT_LEVEL(by__panel_store),
                                                BY__AT_LEVEL(by__gemv)};
 
@@ -247,6 +273,7 @@ const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16"),
                                                 pack_a_bf16,
                                                 pack_b_bf16,
                                                 multiply_bf16,
+                                                multiply_bf16_rows,
                                                 BY__AT_LEVEL(by__panel_store),
                                                 BY__AT_LEVEL(by__gemv)};
 
@@ -273,6 +300,7 @@ const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16 as f
                                                 pack_a_wide,
                                                 pack_b_wide,
                                                 multiply_f32,
+                                                NULL,
                                                 BY__AT_LEVEL(by__panel_store),
                                                 BY__AT_LEVEL(by__gemv)};
 

@@ -125,6 +125,7 @@ static const by__panel panel = {"panel bf16 amx",
                                 pack_a,
                                 pack_b,
                                 multiply,
+                                NULL,
                                 BY__AT_LEVEL(by__panel_store),
                                 BY__AT_LEVEL(by__gemv)};
 
