@@ -29,7 +29,7 @@
 
 /* Bytes of a packed super-block of B, and its extent along k in steps of 4 bytes. */
 #define PACKED_B_BYTES (8 << 20)
-#define PACKED_STEPS   2048
+#define PACKED_STEPS   1024
 /* A B that packs into no more than OWN_B_BYTES is packed whole by every thread for itself when it has
  * OWN_B_ROWS rows of C or more: that takes less than waiting for the others and fetching what they
  * packed from their caches. */
@@ -38,6 +38,8 @@
 /* A tile: at most this many rows, and steps of k at a time (so that a panel of B takes 32 KiB). */
 #define TILE_ROWS  128
 #define TILE_STEPS 256
+/* Rows of A that do not take more than this are fetched whole. */
+#define FETCHED_BYTES (512 << 10)
 /* Fewer tiles than this leave threads idle: tiles get smaller. */
 #define ENOUGH_TILES 32
 /* With few rows, B is handed out in pieces of this many bytes; [k, n] in no more than GEMV_PIECES,
@@ -257,6 +259,24 @@ static void pack_columns(const by__gemm *g, const block *s)
     }
 }
 
+/* Brings rows i .. i + m of A into the thread's cache, all at once: the inner loop would meet them row
+ * by row and wait for each. */
+static void fetch_rows(const by__gemm *g, const block *s, int64_t i, int64_t m)
+{
+    size_t size = by_dtype_size(g->options.dtype);
+    size_t bytes = (size_t)s->k * size;
+    if ((size_t)m * bytes > FETCHED_BYTES) {
+        bytes = (size_t)by__min_i64(s->k, g->tile_k) * size;
+    }
+    for (int64_t row = i; row < i + m; row++) {
+        const char *line =
+            (const char *)s->operands->a + (size_t)(row * g->options.lda + s->k0) * size;
+        for (size_t at = 0; at < bytes; at += BY_CACHE_LINE) {
+            __builtin_prefetch(line + at, 0, 2);
+        }
+    }
+}
+
 /* Sums of rows i .. i + m, the packed ones and those that are not, and of columns j .. j + n of the
  * block. */
 static void add_products(const by__gemm *g, const block *s, float *sums, int64_t lds, int64_t i,
@@ -323,15 +343,18 @@ static by__share *shares_of(const by__gemm_operands *operands)
 static void compute_tiles(const by__gemm *g, const block *s, int me, int team)
 {
     int64_t columns = by__ceil_div(s->n, g->tile_n);
-    int64_t packed = -1;
+    int64_t ready = -1;
     int64_t t;
     while ((t = by__share_take(shares_of(s->operands), me, team)) >= 0) {
         int64_t i = t / columns * g->tile_m;
         int64_t m = by__min_i64(g->tile_m, g->options.m - i);
-        int64_t lying = rows_as_they_lie(g, m);
-        if (i != packed && lying < m) {
-            pack_rows(g, s, i + lying, m - lying);
-            packed = i;
+        if (i != ready) {
+            int64_t lying = rows_as_they_lie(g, m);
+            fetch_rows(g, s, i, lying);
+            if (lying < m) {
+                pack_rows(g, s, i + lying, m - lying);
+            }
+            ready = i;
         }
         compute_tile(g, s, i, m, t % columns * g->tile_n);
     }
