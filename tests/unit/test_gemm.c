@@ -185,16 +185,19 @@ static void check_caps(problem *p, by__isa level, const expected *want)
         p->options.isa = level;
         matrix one = multiply(p, 1);
         check_values(p, &one, want);
-        matrix many = multiply(p, 3);
-        assert_memory_equal(one.data, many.data,
-                            (size_t)one.count * by_dtype_size(one.dtype) + 2 * GUARD);
-        free(many.data);
+        static const int threads[] = {2, 3, 16};
+        for (size_t t = 0; t < BY_ARRAY_LENGTH(threads); t++) {
+            matrix many = multiply(p, threads[t]);
+            assert_memory_equal(one.data, many.data,
+                                (size_t)one.count * by_dtype_size(one.dtype) + 2 * GUARD);
+            free(many.data);
+        }
         free(one.data);
     }
     assert_int_equal(unsetenv("BANYAN_ISA"), 0);
 }
 
-/* A product at every level, with 1 and 3 threads. */
+/* A product at every level, with 1 to 16 threads. */
 static void check(by__gemm_options options)
 {
     options.lda += options.trans_a ? options.m : options.k;
@@ -261,12 +264,14 @@ static void test_odd_shapes_in_every_layout(void **state)
     }
 }
 
-/* Large enough for several tiles, several pieces of k and, with k = 9001, several super-blocks. */
+/* Large enough for several tiles, several pieces of k and, with k = 9001, several super-blocks; rows a
+ * page apart; so many rows that two threads each pack B for themselves. */
 static void test_many_tiles(void **state)
 {
     (void)state;
     static const int64_t shapes[][3] = {{300, 290, 70}, {150, 70, 1300}, {35, 40, 9001},
-                                        {2, 600, 900},  {1, 300, 2600},  {4, 700, 300}};
+                                        {20, 40, 2048}, {530, 64, 40},   {2, 600, 900},
+                                        {1, 300, 2600}, {4, 700, 300}};
     for (size_t s = 0; s < BY_ARRAY_LENGTH(shapes); s++) {
         for (int types = 0; types < 4; types++) {
             by__gemm_options o = {
