@@ -1,7 +1,12 @@
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
+
+/* How often GNU OpenMP's threads look for more work before they sleep: some 20 to 50 microseconds. */
+#define SPINS "2000"
 
 static const cli_command *const commands[] = {
     &cli_pack, &cli_train, &cli_eval, &cli_generate, &cli_info, &cli_runs, &cli_plot, &cli_bench,
@@ -19,6 +24,18 @@ static void print_help(FILE *out)
                  "2 wrong flag or configuration, 3 interrupted and saved.\n");
 }
 
+/* Left alone, GNU OpenMP lets threads look for work for milliseconds, about as long as the system lets a
+ * thread run. On a machine that does anything else, the threads then fall asleep and wake in turns, and a
+ * step of a small model takes 960 ms instead of 60 (docs/performance.md). The library reads its settings
+ * when it is loaded, so the program starts itself once more with them; whoever sets one is left alone. */
+static void limit_spinning(char **argv)
+{
+    if (getenv("GOMP_SPINCOUNT") == NULL && getenv("OMP_WAIT_POLICY") == NULL &&
+        setenv("GOMP_SPINCOUNT", SPINS, 1) == 0) {
+        (void)execv("/proc/self/exe", argv); /* where that fails, threads spin */
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -33,6 +50,7 @@ int main(int argc, char **argv)
         printf("banyan %s\n", BY_VERSION);
         return CLI_DONE;
     }
+    limit_spinning(argv);
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         if (strcmp(argv[1], commands[i]->name) == 0) {
             return commands[i]->run(argc - 1, argv + 1);
