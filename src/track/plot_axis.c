@@ -1,3 +1,4 @@
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -27,6 +28,10 @@ double by__plot_ticks(double *ticks, size_t *count, double low, double high, int
 void by__plot_log_ticks(double *ticks, size_t *count, double low, double high)
 {
     static const double factors[] = {1, 2, 5};
+    /* The air around the values may end beyond the range of double, and no int holds the logarithm
+     * of 0 or infinity. */
+    low = fmax(low, DBL_TRUE_MIN);
+    high = fmin(high, DBL_MAX);
     int first = (int)floor(log10(low) + 1e-9);
     int last = (int)floor(log10(high) + 1e-9);
     int every = 1 + (last - first) / 10; /* decades between two ticks */

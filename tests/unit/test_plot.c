@@ -201,6 +201,8 @@ static void ticks_are_round(void **state)
     assert_true(fabs(ticks[0] - 0.5) < 1e-12 && fabs(ticks[5] - 20) < 1e-9);
     by__plot_log_ticks(ticks, &count, 1e-30, 1e30);
     assert_true(count >= 5 && count <= 20);
+    by__plot_log_ticks(ticks, &count, 0, INFINITY); /* as many decades as a double has */
+    assert_true(count >= 5 && count <= 20);
     static const struct {
         double value, step;
         const char *text;
