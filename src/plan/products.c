@@ -7,10 +7,8 @@ const by__product by__products[] = {
 };
 const size_t by__product_count = BY_ARRAY_LENGTH(by__products);
 
-/* A product that would take longer than this once is left out: the smaller ones must do. */
-#define LONGEST_RUN 0.5
-#define BUDGET      0.1
-#define MAX_RUNS    40
+#define BUDGET   0.1
+#define MAX_RUNS 40
 
 by_status by__best_seconds(double *best, double budget,
                            by_status (*run)(void *user, by_error *error), void *user,
@@ -104,7 +102,7 @@ by_status by__measure_products(double *gflops, by_dtype dtype, int threads, by_e
     for (size_t i = 0; i < by__product_count; i++) {
         double seconds;
         double flops = by__product_flops(&by__products[i]);
-        if (i > 0 && flops > LONGEST_RUN * best) {
+        if (by__product_too_long(&by__products[i], best)) {
             continue;
         }
         BY_TRY(time_product(&seconds, &by__products[i], dtype, threads, error));
