@@ -73,8 +73,18 @@ static void add_field(by__text *text, const char *key, const char *value, size_t
 static void add_cpu(by__text *text)
 {
     char *info = read_text("/proc/cpuinfo");
+    char arm[96];
     size_t n;
     const char *model = find_line(info == NULL ? "" : info, "model name", ':', &n);
+    if (n == 0 && info != NULL) { /* 64-bit ARM systems give numbers instead */
+        size_t part_length;
+        const char *maker = find_line(info, "CPU implementer", ':', &n);
+        const char *part = find_line(info, "CPU part", ':', &part_length);
+        (void)snprintf(arm, sizeof arm, "ARM implementer %.*s part %.*s", n < 32 ? (int)n : 31,
+                       maker, part_length < 32 ? (int)part_length : 31, part);
+        model = arm;
+        n = part_length == 0 ? 0 : strlen(arm);
+    }
     add_field(text, "cpu", model, n);
     const char *flags = find_line(info == NULL ? "" : info, "flags", ':', &n);
     if (n == 0) {
