@@ -272,11 +272,13 @@ static double loss_at(problem *p, float *x, size_t k, double steps)
     return loss;
 }
 
+/* Without fmax: gcc 12.2 for aarch64 dies of an internal error when it makes such a loop a vector one. */
 static double largest(const float *x, size_t count)
 {
     double most = 0.0;
     for (size_t k = 0; k < count; k++) {
-        most = fmax(most, fabs((double)x[k]));
+        double size = fabs((double)x[k]);
+        most = size > most ? size : most;
     }
     return most;
 }

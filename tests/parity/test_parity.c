@@ -55,11 +55,16 @@ static double distance(const float *a, const float *b, size_t count)
     return norm > 0.0 ? sqrt(difference / norm) : sqrt(difference);
 }
 
+/* NaN where one of the differences is. */
 static double largest_difference(const float *a, const float *b, size_t count)
 {
     double most = 0.0;
     for (size_t i = 0; i < count; i++) {
-        most = fmax(most, fabs((double)a[i] - (double)b[i]));
+        double difference = fabs((double)a[i] - (double)b[i]);
+        if (isnan(difference)) {
+            return difference;
+        }
+        most = difference > most ? difference : most;
     }
     return most;
 }
