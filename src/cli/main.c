@@ -1,3 +1,4 @@
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +31,15 @@ static void print_help(FILE *out)
  * when it is loaded, so the program starts itself once more with them; whoever sets one is left alone. */
 static void limit_spinning(char **argv)
 {
-    if (getenv("GOMP_SPINCOUNT") == NULL && getenv("OMP_WAIT_POLICY") == NULL &&
-        setenv("GOMP_SPINCOUNT", SPINS, 1) == 0) {
-        (void)execv("/proc/self/exe", argv); /* where that fails, threads spin */
+    char path[PATH_MAX];
+    if (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL) {
+        return;
+    }
+    /* By its name, which is what ps and top show. */
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length > 0 && setenv("GOMP_SPINCOUNT", SPINS, 1) == 0) {
+        path[length] = '\0';
+        (void)execv(path, argv); /* where that fails, threads spin */
     }
 }
 
