@@ -8,7 +8,7 @@
 #include "device/cpu/kernels/simd.h"
 #include "device/cpu/panel.h"
 
-/* Bytes ahead of use that are fetched where x or the sums, too, pass through the first cache. */
+/* Bytes ahead of use that B [k, n] is fetched, as the sums, too, pass through the first cache. */
 #define PREFETCH_BYTES 256
 /* Rows of B [n, k] at least this long are read WIDE_ROWS at a time: x no longer stays in the first
  * cache beside them, and is loaded once for all. */
