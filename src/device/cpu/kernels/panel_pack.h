@@ -1,9 +1,9 @@
 /* Packing into panels, for the level that the including file is compiled for.
  *
  * A unit is the 4 bytes that a panel holds for one row and one step of k: an f32, a pair of bf16,
- * or a bf16 widened. The panel stores units [step][row]. Blocks of LANES x LANES units are loaded
- * as vectors along whichever axis is contiguous in the source, and transposed in registers when
- * that is k.
+ * or a bf16 widened. The panel stores units [step][row]. Blocks of BY__LANES x BY__LANES units are
+ * loaded as vectors along whichever axis is contiguous in the source, and transposed in registers
+ * when that is k.
  */
 #ifndef BY_DEVICE_CPU_KERNELS_PANEL_PACK_H
 #define BY_DEVICE_CPU_KERNELS_PANEL_PACK_H
@@ -12,18 +12,16 @@
 #include <stdint.h>
 #include <string.h>
 
-/* LANES x 4 bytes is the level's vector. TILE_ROWS is at most LANES or a multiple of it. */
+#include "device/cpu/kernels/simd.h"
+
+/* Rows of a panel of A: at most BY__LANES or a multiple of it. */
 #if defined(__AVX512F__)
-#define LANES     16
 #define TILE_ROWS 14
 #elif defined(__AVX2__)
-#define LANES     8
 #define TILE_ROWS 6
 #elif defined(__aarch64__)
-#define LANES     4
 #define TILE_ROWS 8
 #else
-#define LANES     4
 #define TILE_ROWS 4
 #endif
 
@@ -32,143 +30,106 @@
 
 typedef enum source_kind { SOURCE_F32, SOURCE_PAIR, SOURCE_WIDE } source_kind;
 
-typedef uint32_t units __attribute__((vector_size(LANES * 4), aligned(4)));
-typedef uint32_t source_units __attribute__((vector_size(LANES * 4), aligned(2)));
-typedef uint16_t halves __attribute__((vector_size(LANES * 2), aligned(2)));
+/* Units in memory: any alignment, any type underneath. */
+typedef uint32_t units_any __attribute__((vector_size(4 * BY__LANES), aligned(2), may_alias));
 
-/* Lane indices of one butterfly of a transposition: the lanes where bit d is clear (low) or set. */
-#define LOW(d, l)  (((l) & (d)) == 0 ? (l) : LANES + (l) - (d))
-#define HIGH(d, l) (((l) & (d)) == 0 ? (l) + (d) : LANES + (l))
-#if LANES == 16
-#define EACH_LANE(F, d)                                                                            \
-    F(d, 0), F(d, 1), F(d, 2), F(d, 3), F(d, 4), F(d, 5), F(d, 6), F(d, 7), F(d, 8), F(d, 9),      \
-        F(d, 10), F(d, 11), F(d, 12), F(d, 13), F(d, 14), F(d, 15)
-#elif LANES == 8
-#define EACH_LANE(F, d) F(d, 0), F(d, 1), F(d, 2), F(d, 3), F(d, 4), F(d, 5), F(d, 6), F(d, 7)
+/* Element (i, j) is at i * row_stride + j * k_stride; kind, and which stride is 1, are constants. */
+typedef struct source {
+    const void *data;
+    source_kind kind;
+    int64_t row_stride, k_stride;
+    int64_t rows, k;
+} source;
+
+/* Units along k, where k is contiguous: `elements` of the row at p exist. */
+BY__INLINE by__vu load_along_k(const void *p, source_kind kind, int64_t elements)
+{
+    int64_t most = kind == SOURCE_PAIR ? 2 * BY__LANES : BY__LANES;
+    int n = (int)(elements < most ? elements : most);
+    if (kind != SOURCE_PAIR) {
+        return (by__vu)by__load_n(p, 0, kind == SOURCE_F32 ? BY_F32 : BY_BF16, n);
+    }
+    if (n == most) {
+        return *(const units_any *)p;
+    }
+#if defined(__AVX512F__)
+    return (by__vu)_mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1), p);
 #else
-#define EACH_LANE(F, d) F(d, 0), F(d, 1), F(d, 2), F(d, 3)
-#endif
-#define BUTTERFLIES(d)                                                                             \
-    _Pragma("GCC unroll 16") for (int i = 0; i < LANES; i++)                                       \
-    {                                                                                              \
-        if ((i & (d)) == 0) {                                                                      \
-            units low = __builtin_shufflevector(v[i], v[i + (d)], EACH_LANE(LOW, d));              \
-            v[i + (d)] = __builtin_shufflevector(v[i], v[i + (d)], EACH_LANE(HIGH, d));            \
-            v[i] = low;                                                                            \
-        }                                                                                          \
-    }
-
-static inline __attribute__((always_inline)) void transpose(units v[LANES])
-{
-    BUTTERFLIES(1)
-    BUTTERFLIES(2)
-#if LANES > 4
-    BUTTERFLIES(4)
-#endif
-#if LANES > 8
-    BUTTERFLIES(8)
+    by__vu v = {0};
+    memcpy(&v, p, (size_t)n * sizeof(uint16_t));
+    return v;
 #endif
 }
 
-static inline __attribute__((always_inline)) units widen(const uint16_t *p)
+/* n units of neighbouring rows, which are contiguous; p is the first row's element of k. The second
+ * half of a pair is zero when it lies `beyond` k. */
+BY__INLINE by__vu load_along_rows(const void *p, source_kind kind, int64_t k_stride, int n,
+                                  bool beyond)
 {
-    return __builtin_convertvector(*(const halves *)p, units);
-}
-
-/* LANES units along k from element (row, step * elements of a unit), where k is contiguous. */
-static inline __attribute__((always_inline)) units load_along_k(const void *row, source_kind kind,
-                                                                int64_t step)
-{
-    if (kind == SOURCE_WIDE) {
-        return widen((const uint16_t *)row + step) << 16;
-    }
-    return *(const source_units *)((const char *)row + step * 4);
-}
-
-/* LANES units along the rows at `step`, where rows are contiguous; p is the first row's element 0.
- */
-static inline __attribute__((always_inline)) units load_along_rows(const void *p, source_kind kind,
-                                                                   int64_t k_stride, int64_t step)
-{
-    if (kind == SOURCE_F32) {
-        return *(const source_units *)((const uint32_t *)p + step * k_stride);
+    if (kind != SOURCE_PAIR) {
+        return (by__vu)by__load_n(p, 0, kind == SOURCE_F32 ? BY_F32 : BY_BF16, n);
     }
     const uint16_t *half = p;
-    if (kind == SOURCE_WIDE) {
-        return widen(half + step * k_stride) << 16;
-    }
-    return widen(half + 2 * step * k_stride) | widen(half + (2 * step + 1) * k_stride) << 16;
+    by__vh low = by__load_halves_n(half, n);
+    by__vh high = beyond ? (by__vh){0} : by__load_halves_n(half + k_stride, n);
+    return by__pairs(low, high);
 }
 
-/* One unit of row r, zero beyond the matrix. */
-static inline uint32_t load_unit(const void *p, source_kind kind, int64_t row_stride,
-                                 int64_t k_stride, int64_t rows, int64_t k, int64_t r, int64_t step)
+/* v[s] = units of rows r .. r + BY__LANES at step + s, zero beyond k. Rows beyond the last hold
+ * anything. */
+BY__INLINE void load_block(by__vu v[BY__LANES], const source *x, int64_t r, int64_t step)
 {
-    int64_t first = kind == SOURCE_PAIR ? 2 * step : step;
-    if (r >= rows || first >= k) {
-        return 0;
-    }
-    if (kind == SOURCE_F32) {
-        return ((const uint32_t *)p)[r * row_stride + step * k_stride];
-    }
-    const uint16_t *half = (const uint16_t *)p + r * row_stride + first * k_stride;
-    if (kind == SOURCE_WIDE) {
-        return (uint32_t)half[0] << 16;
-    }
-    return half[0] | (first + 1 < k ? (uint32_t)half[k_stride] << 16 : 0);
-}
-
-/* v[s] = units of rows r .. r + LANES at step + s. Rows beyond the last hold anything. */
-static inline __attribute__((always_inline)) void load_block(units v[LANES], const void *p,
-                                                             source_kind kind, int64_t row_stride,
-                                                             int64_t k_stride, int64_t rows,
-                                                             int64_t k, int64_t r, int64_t step)
-{
-    int64_t size = kind == SOURCE_F32 ? 4 : 2;
-    int64_t elements = kind == SOURCE_PAIR ? 2 : 1;
-    bool whole = (step + LANES) * elements <= k;
-    if (whole && k_stride == 1) {
-        _Pragma("GCC unroll 16") for (int i = 0; i < LANES; i++)
+    int64_t size = x->kind == SOURCE_F32 ? 4 : 2;
+    int64_t elements = x->kind == SOURCE_PAIR ? 2 : 1;
+    int64_t left = x->k - step * elements;
+    left = left > 0 ? left : 0;
+    bool whole = left >= BY__LANES * elements;
+    const char *first = (const char *)x->data + step * elements * x->k_stride * size;
+    if (x->k_stride == 1) {
+        _Pragma("GCC unroll 16") for (int i = 0; i < BY__LANES; i++)
         {
-            int64_t row = r + i < rows ? r + i : rows - 1;
-            const char *line = (const char *)p + row * row_stride * size;
-            __builtin_prefetch(line + step * elements * size + AHEAD);
-            v[i] = load_along_k(line, kind, step);
+            int64_t row = r + i < x->rows ? r + i : x->rows - 1;
+            const char *line = first + row * x->row_stride * size;
+            __builtin_prefetch(line + AHEAD);
+            v[i] = load_along_k(line, x->kind, whole ? BY__LANES * elements : left);
         }
-        transpose(v);
-    } else if (whole && r + LANES <= rows) {
-        _Pragma("GCC unroll 16") for (int i = 0; i < LANES; i++)
+        by__transpose(v);
+        return;
+    }
+    first += r * size;
+    int64_t line_bytes = x->k_stride * size;
+    if (whole && r + BY__LANES <= x->rows) {
+        _Pragma("GCC unroll 16") for (int i = 0; i < BY__LANES; i++)
         {
-            const char *line = (const char *)p + r * size;
+            const char *line = first + i * elements * line_bytes;
             for (int64_t e = 0; e < elements; e++) {
-                __builtin_prefetch(line + ((step + i) * elements + e) * k_stride * size + AHEAD);
+                __builtin_prefetch(line + e * line_bytes + AHEAD);
             }
-            v[i] = load_along_rows(line, kind, k_stride, step + i);
+            v[i] = load_along_rows(line, x->kind, x->k_stride, BY__LANES, false);
         }
-    } else {
-        uint32_t edge[LANES][LANES];
-        for (int s = 0; s < LANES; s++) {
-            for (int i = 0; i < LANES; i++) {
-                edge[s][i] = load_unit(p, kind, row_stride, k_stride, rows, k, r + i, step + s);
-            }
-        }
-        memcpy(v, edge, sizeof edge);
+        return;
+    }
+    int n = (int)(x->rows - r < BY__LANES ? x->rows - r : BY__LANES);
+    for (int i = 0; i < BY__LANES; i++) {
+        int64_t at = i * elements;
+        v[i] = at >= left ? (by__vu){0}
+                          : load_along_rows(first + at * line_bytes, x->kind, x->k_stride, n,
+                                            at + 1 >= left);
     }
 }
 
-/* LANES units (`count` of them exist) of the panel that begins with row r. */
-static inline __attribute__((always_inline)) void
-pack_block(uint32_t *panel, const void *p, source_kind kind, int64_t row_stride, int64_t k_stride,
-           int64_t rows, int64_t k, int64_t r, int64_t step, int64_t count, int height)
+/* BY__LANES units (`count` of them exist) of the panel that begins with row r. */
+BY__INLINE void pack_block(uint32_t *panel, const source *x, int64_t r, int64_t step, int64_t count,
+                           int height)
 {
-    for (int64_t i = 0; i < height && r + i < rows; i += LANES) {
-        units v[LANES];
-        load_block(v, p, kind, row_stride, k_stride, rows, k, r + i, step);
+    for (int64_t i = 0; i < height && r + i < x->rows; i += BY__LANES) {
+        by__vu v[BY__LANES];
+        load_block(v, x, r + i, step);
         uint32_t *target = panel + step * height + i;
-        if (height >= LANES && count == LANES) {
-            _Pragma("GCC unroll 16") for (int s = 0; s < LANES; s++)
+        if (height >= BY__LANES && count == BY__LANES) {
+            _Pragma("GCC unroll 16") for (int s = 0; s < BY__LANES; s++)
             {
-                *(units *)(target + s * height) = v[s];
+                *(units_any *)(target + s * height) = v[s];
             }
             continue;
         }
@@ -176,34 +137,31 @@ pack_block(uint32_t *panel, const void *p, source_kind kind, int64_t row_stride,
          * after it; the last one must not. */
         int64_t s = 0;
         for (; s + 1 < count; s++) {
-            *(units *)(target + s * height) = v[s];
+            *(units_any *)(target + s * height) = v[s];
         }
-        memcpy(target + s * height, &v[s], (size_t)(height < LANES ? height : LANES) * 4);
+        memcpy(target + s * height, &v[s], (size_t)(height < BY__LANES ? height : BY__LANES) * 4);
     }
 }
 
-/* All panels of `height` rows; `steps` units along k. `kind` and `height` are constants. The source
- * is walked along the axis on which it is contiguous. */
-static inline __attribute__((always_inline)) void pack(void *out, size_t stride, const void *p,
-                                                       source_kind kind, int64_t row_stride,
-                                                       int64_t k_stride, int64_t rows, int64_t k,
-                                                       int64_t steps, int height)
+/* All panels of `height` rows; `steps` units along k. `height` is a constant. The source is walked
+ * along the axis on which it is contiguous. */
+BY__INLINE void pack(void *out, size_t stride, source x, int64_t steps, int height)
 {
-    if (k_stride == 1) {
-        for (int64_t r = 0; r < rows; r += height) {
+    if (x.k_stride == 1) {
+        for (int64_t r = 0; r < x.rows; r += height) {
             uint32_t *panel = (uint32_t *)((char *)out + (size_t)(r / height) * stride);
-            for (int64_t step = 0; step < steps; step += LANES) {
-                pack_block(panel, p, kind, row_stride, 1, rows, k, r, step,
-                           steps - step < LANES ? steps - step : LANES, height);
+            for (int64_t step = 0; step < steps; step += BY__LANES) {
+                pack_block(panel, &x, r, step,
+                           steps - step < BY__LANES ? steps - step : BY__LANES, height);
             }
         }
         return;
     }
-    for (int64_t step = 0; step < steps; step += LANES) {
-        for (int64_t r = 0; r < rows; r += height) {
+    for (int64_t step = 0; step < steps; step += BY__LANES) {
+        for (int64_t r = 0; r < x.rows; r += height) {
             uint32_t *panel = (uint32_t *)((char *)out + (size_t)(r / height) * stride);
-            pack_block(panel, p, kind, row_stride, k_stride, rows, k, r, step,
-                       steps - step < LANES ? steps - step : LANES, height);
+            pack_block(panel, &x, r, step, steps - step < BY__LANES ? steps - step : BY__LANES,
+                       height);
         }
     }
 }

@@ -12,11 +12,11 @@
 #endif
 
 /* The register tile: TILE_ROWS x 2 vectors of sums, two of B and one of A. */
-#define TILE_COLUMNS (2 * LANES)
+#define TILE_COLUMNS (2 * BY__LANES)
 
 /* Units of 4 bytes, whatever they hold. */
 typedef float unit __attribute__((may_alias));
-typedef float vector __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef by__vf_any vector;
 
 /* c[rows, columns] = or += sums. */
 static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t rows,
@@ -48,16 +48,16 @@ static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t 
         _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                                  \
         {                                                                                          \
             __builtin_prefetch(c + i * ldc, 1);                                                    \
-            __builtin_prefetch(c + i * ldc + LANES, 1);                                            \
+            __builtin_prefetch(c + i * ldc + BY__LANES, 1);                                            \
         }                                                                                          \
         for (int64_t k = 0; k < steps; k++) {                                                      \
             if (k_step == TILE_ROWS) {                                                             \
                 __builtin_prefetch(next + k * TILE_ROWS);                                          \
             }                                                                                      \
             __builtin_prefetch(b + (k + 8) * TILE_COLUMNS);                                        \
-            __builtin_prefetch(b + (k + 8) * TILE_COLUMNS + LANES);                                \
+            __builtin_prefetch(b + (k + 8) * TILE_COLUMNS + BY__LANES);                                \
             vector b0 = *(const vector *)(b + k * TILE_COLUMNS);                                   \
-            vector b1 = *(const vector *)(b + k * TILE_COLUMNS + LANES);                           \
+            vector b1 = *(const vector *)(b + k * TILE_COLUMNS + BY__LANES);                           \
             _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                              \
             {                                                                                      \
                 vector ai = a[k * k_step + i * row_step] - (vector){0};                            \
@@ -70,7 +70,7 @@ static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t 
             _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                              \
             {                                                                                      \
                 *(vector *)(edge + i * TILE_COLUMNS) = sums[i][0];                                 \
-                *(vector *)(edge + i * TILE_COLUMNS + LANES) = sums[i][1];                         \
+                *(vector *)(edge + i * TILE_COLUMNS + BY__LANES) = sums[i][1];                         \
             }                                                                                      \
             store_tile(c, ldc, edge, by__min_i64(rows, height),                                    \
                        by__min_i64(columns, TILE_COLUMNS), accumulate);                            \
@@ -157,22 +157,13 @@ static inline __attribute__((always_inline)) void store_row(void *y, by_dtype dt
                                                             const void *bias, by_dtype bias_dtype,
                                                             const void *add)
 {
-    for (int64_t j = 0; j < columns; j++) {
-        float sum = sums[j];
-        if (bias != NULL) {
-            sum += bias_dtype == BY_F32 ? ((const float *)bias)[j]
-                                        : by__bf16_to_f32(((const uint16_t *)bias)[j]);
-        }
-        if (add != NULL) {
-            sum += dtype == BY_F32 ? ((const float *)add)[j]
-                                   : by__bf16_to_f32(((const uint16_t *)add)[j]);
-        }
-        if (dtype == BY_F32) {
-            ((float *)y)[j] = sum;
-        } else {
-            ((uint16_t *)y)[j] = by__f32_to_bf16(sum);
-        }
-    }
+#define STORE(j, n)                                                                                \
+    by__vf sum = by__load_n(sums, (j), BY_F32, (n));                                               \
+    sum += bias != NULL ? by__load_n(bias, (j), bias_dtype, (n)) : by__zero();                     \
+    sum += add != NULL ? by__load_n(add, (j), dtype, (n)) : by__zero();                            \
+    by__store_n(y, (j), sum, dtype, (n))
+    BY__STEPS(0, columns, STORE);
+#undef STORE
 }
 
 static inline __attribute__((always_inline)) void store_dtype(void *y, by_dtype dtype,
@@ -222,13 +213,13 @@ DEFINE_MULTIPLY(multiply_f32, tile_f32, 1)
 static void pack_a_f32(void *out, size_t stride, const void *a, int64_t row_stride,
                        int64_t k_stride, int64_t rows, int64_t k)
 {
-    pack(out, stride, a, SOURCE_F32, row_stride, k_stride, rows, k, k, TILE_ROWS);
+    pack(out, stride, (source){a, SOURCE_F32, row_stride, k_stride, rows, k}, k, TILE_ROWS);
 }
 
 static void pack_b_f32(void *out, size_t stride, const void *b, int64_t column_stride,
                        int64_t k_stride, int64_t columns, int64_t k)
 {
-    pack(out, stride, b, SOURCE_F32, column_stride, k_stride, columns, k, k, TILE_COLUMNS);
+    pack(out, stride, (source){b, SOURCE_F32, column_stride, k_stride, columns, k}, k, TILE_COLUMNS);
 }
 
 const by__panel BY__AT_LEVEL(by__panel_f32) = {BY__KERNEL_NAME("panel f32"),
@@ -254,14 +245,13 @@ DEFINE_MULTIPLY(multiply_bf16, tile_bf16, 2)
 static void pack_a_bf16(void *out, size_t stride, const void *a, int64_t row_stride,
                         int64_t k_stride, int64_t rows, int64_t k)
 {
-    pack(out, stride, a, SOURCE_PAIR, row_stride, k_stride, rows, k, (k + 1) / 2, TILE_ROWS);
+    pack(out, stride, (source){a, SOURCE_PAIR, row_stride, k_stride, rows, k}, (k + 1) / 2, TILE_ROWS);
 }
 
 static void pack_b_bf16(void *out, size_t stride, const void *b, int64_t column_stride,
                         int64_t k_stride, int64_t columns, int64_t k)
 {
-    pack(out, stride, b, SOURCE_PAIR, column_stride, k_stride, columns, k, (k + 1) / 2,
-         TILE_COLUMNS);
+    pack(out, stride, (source){b, SOURCE_PAIR, column_stride, k_stride, columns, k}, (k + 1) / 2, TILE_COLUMNS);
 }
 
 const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16"),
@@ -282,13 +272,13 @@ const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16"),
 static void pack_a_wide(void *out, size_t stride, const void *a, int64_t row_stride,
                         int64_t k_stride, int64_t rows, int64_t k)
 {
-    pack(out, stride, a, SOURCE_WIDE, row_stride, k_stride, rows, k, k, TILE_ROWS);
+    pack(out, stride, (source){a, SOURCE_WIDE, row_stride, k_stride, rows, k}, k, TILE_ROWS);
 }
 
 static void pack_b_wide(void *out, size_t stride, const void *b, int64_t column_stride,
                         int64_t k_stride, int64_t columns, int64_t k)
 {
-    pack(out, stride, b, SOURCE_WIDE, column_stride, k_stride, columns, k, k, TILE_COLUMNS);
+    pack(out, stride, (source){b, SOURCE_WIDE, column_stride, k_stride, columns, k}, k, TILE_COLUMNS);
 }
 
 const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16 as f32"),

@@ -24,13 +24,14 @@ static void pack_a(void *out, size_t stride, const void *a, int64_t row_stride, 
                    int64_t rows, int64_t k)
 {
     int64_t steps = steps_of(k);
+    source x = {a, SOURCE_PAIR, row_stride, k_stride, rows, k};
     for (int64_t r = 0; r < rows; r += BLOCK) {
         uint32_t *panel = (uint32_t *)((char *)out + (size_t)(r / BLOCK) * stride);
         for (int64_t step = 0; step < steps; step += TILE) {
             for (int64_t i = 0; i < BLOCK && r + i < rows; i += TILE) {
-                units v[TILE];
-                load_block(v, a, SOURCE_PAIR, row_stride, k_stride, rows, k, r + i, step);
-                transpose(v);
+                by__vu v[TILE];
+                load_block(v, &x, r + i, step);
+                by__transpose(v);
                 memcpy(panel + step * BLOCK + i * TILE, v, sizeof v);
             }
         }
@@ -40,7 +41,8 @@ static void pack_a(void *out, size_t stride, const void *a, int64_t row_stride, 
 static void pack_b(void *out, size_t stride, const void *b, int64_t column_stride, int64_t k_stride,
                    int64_t columns, int64_t k)
 {
-    pack(out, stride, b, SOURCE_PAIR, column_stride, k_stride, columns, k, steps_of(k), BLOCK);
+    source x = {b, SOURCE_PAIR, column_stride, k_stride, columns, k};
+    pack(out, stride, x, steps_of(k), BLOCK);
 }
 
 typedef struct tile_config {

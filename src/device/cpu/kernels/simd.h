@@ -13,6 +13,7 @@
  *
  * Functions over the whole range of f32, errors measured by the kernel tests against double:
  *   by__exp      2 ulp; 0 and infinity beyond the range; subnormal results within one of their steps
+ *   by__exp2_of_negative  3 ulp; 0 below 2^-126
  *   by__tanh     3 ulp
  *   by__sigmoid  3 ulp
  * NaN gives NaN.
@@ -138,6 +139,42 @@ BY__INLINE by__vf by__sqrt(by__vf x)
         x[i] = __builtin_sqrtf(x[i]);
     }
     return x;
+#endif
+}
+
+/* Lane indices of one butterfly of a transposition: the lanes where bit d is clear (low) or set. */
+#define BY__LOW(d, l)  (((l) & (d)) == 0 ? (l) : BY__LANES + (l) - (d))
+#define BY__HIGH(d, l) (((l) & (d)) == 0 ? (l) + (d) : BY__LANES + (l))
+#if BY__LANES == 16
+#define BY__EACH_LANE(F, d)                                                                        \
+    F(d, 0), F(d, 1), F(d, 2), F(d, 3), F(d, 4), F(d, 5), F(d, 6), F(d, 7), F(d, 8), F(d, 9),      \
+        F(d, 10), F(d, 11), F(d, 12), F(d, 13), F(d, 14), F(d, 15)
+#elif BY__LANES == 8
+#define BY__EACH_LANE(F, d) F(d, 0), F(d, 1), F(d, 2), F(d, 3), F(d, 4), F(d, 5), F(d, 6), F(d, 7)
+#else
+#define BY__EACH_LANE(F, d) F(d, 0), F(d, 1), F(d, 2), F(d, 3)
+#endif
+#define BY__BUTTERFLIES(d)                                                                         \
+    _Pragma("GCC unroll 16") for (int i = 0; i < BY__LANES; i++)                                   \
+    {                                                                                              \
+        if ((i & (d)) == 0) {                                                                      \
+            by__vu low = __builtin_shufflevector(v[i], v[i + (d)], BY__EACH_LANE(BY__LOW, d));     \
+            v[i + (d)] =                                                                           \
+                __builtin_shufflevector(v[i], v[i + (d)], BY__EACH_LANE(BY__HIGH, d));             \
+            v[i] = low;                                                                            \
+        }                                                                                          \
+    }
+
+/* v[i][j] becomes v[j][i]. */
+BY__INLINE void by__transpose(by__vu v[BY__LANES])
+{
+    BY__BUTTERFLIES(1)
+    BY__BUTTERFLIES(2)
+#if BY__LANES > 4
+    BY__BUTTERFLIES(4)
+#endif
+#if BY__LANES > 8
+    BY__BUTTERFLIES(8)
 #endif
 }
 
@@ -274,6 +311,34 @@ BY__INLINE by__vh by__to_f16(by__vf x)
 #endif
 }
 
+BY__INLINE by__vh by__load_halves_n(const uint16_t *p, int n)
+{
+    if (n == BY__LANES) {
+        return *(const by__vh_any *)p;
+    }
+#if defined(__AVX512F__)
+    return (by__vh)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p);
+#else
+    by__vh h = {0};
+    memcpy(&h, p, (size_t)n * sizeof(uint16_t));
+    return h;
+#endif
+}
+
+/* Lane i holds low[i] in its lower half and high[i] in its upper. */
+BY__INLINE by__vu by__pairs(by__vh low, by__vh high)
+{
+#if defined(__AVX512F__)
+    const __m512i turns =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512((__m256i)low), (__m256i)high, 1);
+    return (by__vu)_mm512_permutexvar_epi16(turns, both);
+#else
+    return __builtin_convertvector(low, by__vu) | __builtin_convertvector(high, by__vu) << 16;
+#endif
+}
+
 /* Elements i .. i + n of an array of f32, bf16 or f16. dtype and, in loops, n are constants. */
 BY__INLINE by__vf by__load_n(const void *data, int64_t i, by_dtype dtype, int n)
 {
@@ -290,17 +355,7 @@ BY__INLINE by__vf by__load_n(const void *data, int64_t i, by_dtype dtype, int n)
         return x;
 #endif
     }
-    const uint16_t *p = (const uint16_t *)data + i;
-    by__vh h = {0};
-    if (n == BY__LANES) {
-        h = *(const by__vh_any *)p;
-    } else {
-#if defined(__AVX512F__)
-        h = (by__vh)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p);
-#else
-        memcpy(&h, p, (size_t)n * sizeof(uint16_t));
-#endif
-    }
+    by__vh h = by__load_halves_n((const uint16_t *)data + i, n);
     return dtype == BY_BF16 ? by__from_bf16(h) : by__from_f16(h);
 }
 
@@ -409,6 +464,34 @@ BY__INLINE by__vf by__exp_of_negative(by__vf x)
     return by__exp_within(x);
 #else
     return by__exp_within(by__at_least(-104.0f, x));
+#endif
+}
+
+/* 2^x where x is at most a little above 0: x = n + r with |r| <= 1/2, and 2^r = 1 + r p(r), p of degree
+ * 4 (Lawson's algorithm: error 9.2e-8 before rounding). A softmax in base 2 needs no more, since
+ * log2(e) goes into the factor of its scores, and n needs no ln 2 in two parts. */
+BY__INLINE by__vf by__exp2_of_negative(by__vf x)
+{
+#if defined(__AVX512F__)
+    by__vf n = (by__vf)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT);
+#else
+    const float magic = 12582912.0f;
+    by__vi vanishes = x < -126.0f;
+    x = by__at_least(-126.0f, x);
+    by__vf n = (x + magic) - magic;
+#endif
+    by__vf r = x - n;
+    by__vf p = by__splat(1.326472720e-3f);
+    p = p * r + 9.671512640e-3f;
+    p = p * r + 5.550733743e-2f;
+    p = p * r + 2.402224209e-1f;
+    p = p * r + 6.931469776e-1f;
+    p = p * r + 1.0f;
+#if defined(__AVX512F__)
+    return (by__vf)_mm512_scalef_ps((__m512)p, (__m512)n);
+#else
+    by__vf y = p * by__power_of_two(__builtin_convertvector(n, by__vi));
+    return by__select(vanishes, by__zero(), y);
 #endif
 }
 
