@@ -1,6 +1,7 @@
 /* Every kernel at every level of this machine against its C reference: values, bytes around the
  * tensors, in-place use as the op table allows it, and the same bits for 1, 2 and 3 threads.
  * `test_kernels --bench [op [threads]]` prints the speed of each level instead. */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -200,6 +201,53 @@ static void test_functions(void **state)
     free(y);
 }
 
+/* Two keys with scores 0 and x <= 0, and values 0 and 1: attention returns sigmoid(x), which is exp(x)
+ * for small x. The score times log2(e) is rounded, which costs about |x| ulp. */
+static void test_softmax_weights(void **state)
+{
+    BY_UNUSED(state);
+    enum { SAMPLES = 90 * 64 };
+    float *x = calloc(SAMPLES, 6 * sizeof(float));
+    float *y = malloc(SAMPLES * 2 * sizeof(float));
+    float *lse = malloc(SAMPLES * 2 * sizeof(float));
+    assert_non_null(x);
+    assert_non_null(y);
+    assert_non_null(lse);
+    by__tensor in[BY__MAX_INPUTS];
+    for (int i = 0; i < BY__MAX_INPUTS; i++) {
+        in[i] = (by__tensor){.shape.rank = -1};
+    }
+    in[0] = (by__tensor){x, BY_F32, BY_SHAPE(SAMPLES, 2, 3)};
+    for (int i = 0; i < SAMPLES; i++) {
+        memcpy(x + i * 6 + 3, (float[]){1.0f, (float)-i / 64.0f, 1.0f}, 3 * sizeof(float));
+    }
+    by__call call = {.op = BY_OP_ATTENTION, .attrs = {.heads = 1, .kv_heads = 1}, .in = in,
+                     .input_count = 1, .output_count = 2, .threads = 1};
+    call.out[0] = (by__tensor){y, BY_F32, BY_SHAPE(SAMPLES, 2, 1)};
+    call.out[1] = (by__tensor){lse, BY_F32, BY_SHAPE(SAMPLES, 1, 2)};
+    for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
+        const by__kernel *kernel = by__cpu_kernel_at(&call, (by__isa)level);
+        assert_int_equal(kernel->prepare(&call, NULL), BY_OK);
+        assert_int_equal(posix_memalign(&call.work, 64, call.work_bytes), 0);
+        assert_int_equal(kernel->run(&call), BY_OK);
+        double worst = 0.0;
+        for (int i = 0; i < SAMPLES; i++) {
+            double score = -i / 64.0;
+            double want = 1.0 / (1.0 + exp(-score));
+            double error = ulps(y[i * 2 + 1], want) / (4.0 - 1.5 * score);
+            worst = error > worst && want > 2.0 * FLT_MIN ? error : worst;
+            assert_true(want >= FLT_MIN || y[i * 2 + 1] <= FLT_MIN);
+        }
+        print_message("%s: at most %.2f of 4 + 1.5 |x| ulp\n", kernel->name, worst);
+        assert_true(worst <= 1.0);
+        free(call.work);
+        kernel->release(&call);
+    }
+    free(x);
+    free(y);
+    free(lse);
+}
+
 /* ---- conversions: every bf16 and f16, and every f32 near a rounding boundary, must be exact ----
  */
 
@@ -352,7 +400,7 @@ int main(int argc, char **argv)
         return bench(argc > 2 ? argv[2] : NULL, argc > 3 ? atoi(argv[3]) : 1);
     }
     static by_op ops[BY_OP_COUNT];
-    struct CMUnitTest tests[BY_OP_COUNT + 4];
+    struct CMUnitTest tests[BY_OP_COUNT + 5];
     for (int op = 0; op < BY_OP_COUNT; op++) {
         ops[op] = (by_op)op;
         tests[op] = (struct CMUnitTest){by_op_name((by_op)op), test_op, NULL, NULL, &ops[op]};
@@ -361,6 +409,7 @@ int main(int argc, char **argv)
     tests[BY_OP_COUNT + 1] = (struct CMUnitTest)cmocka_unit_test(test_conversions);
     tests[BY_OP_COUNT + 2] = (struct CMUnitTest)cmocka_unit_test(test_isa_variable);
     tests[BY_OP_COUNT + 3] = (struct CMUnitTest)cmocka_unit_test(test_fallback);
+    tests[BY_OP_COUNT + 4] = (struct CMUnitTest)cmocka_unit_test(test_softmax_weights);
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }

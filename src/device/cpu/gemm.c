@@ -112,10 +112,8 @@ static by_status plan_memory(by__gemm *g, by_error *error)
     g->direct = o->out == BY_F32 && !o->bias && !o->add;
     g->whole = !g->direct && g->super_k < o->k;
     size_t threads = (size_t)o->threads;
-    /* Rows a multiple of a page apart share cache sets, and push each other out. */
     size_t row_bytes = (size_t)o->lda * by_dtype_size(o->dtype);
-    g->as_lies = g->panel->multiply_rows != NULL && !o->trans_a && o->k % g->panel->k_unit == 0 &&
-                 row_bytes % 4 == 0 && row_bytes % 4096 != 0;
+    g->as_lies = !o->trans_a && by__panel_reads_rows(g->panel, o->k, row_bytes);
     g->a_tile_bytes =
         by__round_up(by__panel_a_bytes(g->panel, g->as_lies ? 1 : g->tile_m, g->super_k), 4096);
     size_t b = by__panel_b_bytes(g->panel, by__min_i64(g->super_n, o->n), g->super_k);

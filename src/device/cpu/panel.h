@@ -112,6 +112,13 @@ static inline size_t by__panel_b_bytes(const by__panel *panel, int64_t columns, 
 {
     return (size_t)((columns + panel->nr - 1) / panel->nr) * by__panel_b_stride(panel, k);
 }
+/* multiply_rows serves for rows that are `row_bytes` apart and k elements long. Rows a multiple of a
+ * page apart share cache sets, and push each other out. */
+static inline bool by__panel_reads_rows(const by__panel *panel, int64_t k, size_t row_bytes)
+{
+    return panel->multiply_rows != NULL && k % panel->k_unit == 0 && row_bytes % 4 == 0 &&
+           row_bytes % 4096 != 0;
+}
 /* Where element k of row (column) `r` begins; r is a multiple of mr (nr), k of k_unit. */
 static inline const void *by__panel_a_at(const by__panel *panel, const void *a, int64_t r,
                                          int64_t k, size_t stride)

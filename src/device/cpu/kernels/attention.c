@@ -7,26 +7,32 @@
 
 /* With fewer (sample, key head) pairs than this, the queries of each are cut into pieces too. */
 #define ENOUGH_TASKS 16
+/* The score of a key that a query does not see: its weight is 0. */
+#define HIDDEN (-1e30f)
 
 typedef struct plan {
     const by__panel *panel;
     attention_shape s;
     bool packed;
     bool cached;
+    bool keys_lie;
     int64_t slots;  /* rows of keys at most */
     int64_t pieces; /* of the queries of a (sample, key head) */
-    int64_t piece;  /* queries in a piece, a multiple of query_block */
-    size_t keys, values, queries, scores, weights, packed_weights, sums, lows, totals;
+    int64_t piece;  /* queries in a piece, a multiple of PANEL_QUERIES */
+    size_t keys, values, queries, scores, weights, sums;
     size_t thread_bytes;
     size_t shares; /* behind the scratch of all threads */
 } plan;
 
-/* One head's block of queries against all keys that they see. */
+/* PANEL_QUERIES queries of one head, or fewer, against all keys that they see. */
 typedef struct job {
     const plan *p;
     char *scratch;
-    int64_t first;   /* place of the first query among the keys */
-    int64_t queries; /* in this block */
+    attention_rows keys;
+    int64_t first; /* place of the first query among the keys */
+    int64_t queries;
+    by__vf high[2];  /* the highest score so far, times log2(e) */
+    by__vf total[2]; /* of weights relative to it */
 } job;
 
 static void *area(const job *j, size_t offset)
@@ -34,113 +40,150 @@ static void *area(const job *j, size_t offset)
     return j->scratch + offset;
 }
 
-/* Scores of one row against keys that it may see become weights relative to the row's highest score
- * so far; returns the factor that brings what was summed before to the same footing. */
-static inline __attribute__((always_inline)) float weigh_row(const float *scores, void *weights,
-                                                             by_dtype dtype, int64_t seen,
-                                                             int64_t padded, float scale,
-                                                             float *high, float *total)
+/* Takes keys that come after a query out of its scores. */
+static void hide(const job *j, float *scores, int64_t key, int64_t keys)
 {
-    by__vf top = by__splat(-INFINITY);
-    int64_t i = 0;
-    for (; i + BY__LANES <= seen; i += BY__LANES) {
-        top = by__larger(top, by__load(scores, i, BY_F32));
-    }
-    float highest = by__max(top) * scale;
-    highest = *high > highest ? *high : highest;
-    for (; i < seen; i++) {
-        highest = scores[i] * scale > highest ? scores[i] * scale : highest;
-    }
-    by__vf sum = by__zero();
-    by__vf base = by__splat(highest);
-    for (i = 0; i + BY__LANES <= seen; i += BY__LANES) {
-        by__vf w = by__exp_of_negative(by__load(scores, i, BY_F32) * scale - base);
-        sum += w;
-        by__store_flushed(weights, i, w, dtype);
-    }
-    for (; i < padded; i += BY__LANES) {
-        by__vi lanes = (by__vi)by__lane_numbers() + (int32_t)i < (int32_t)seen;
-        by__vf w = by__exp_of_negative(by__load(scores, i, BY_F32) * scale - base);
-        w = by__select(lanes, w, by__zero());
-        sum += w;
-        by__store_flushed(weights, i, w, dtype);
-    }
-    float factor = expf(*high - highest);
-    *total = *total * factor + by__sum(sum);
-    *high = highest;
-    return factor;
-}
-
-static inline __attribute__((always_inline)) void weigh(const job *j, int64_t key, int64_t keys,
-                                                        by_dtype dtype)
-{
-    const plan *p = j->p;
-    const float *scores = area(j, p->scores);
-    char *weights = area(j, p->weights);
-    float *sums = area(j, p->sums);
-    float *high = area(j, p->lows);
-    float *total = area(j, p->totals);
-    int64_t size = dtype == BY_F32 ? 4 : 2;
-    int64_t padded = (int64_t)by__round_up((size_t)keys, BY__LANES);
-    for (int64_t r = 0; r < j->queries; r++) {
-        int64_t seen = by__min_i64(keys, j->first + r - key + 1);
-        seen = seen < 0 ? 0 : seen;
-        float factor = weigh_row(scores + r * p->s.key_block, weights + r * p->s.key_block * size,
-                                 dtype, seen, padded, p->s.scale, &high[r], &total[r]);
-        if (factor != 1.0f && key > 0) {
-            for (int64_t d = 0; d < p->s.width; d++) {
-                sums[r * p->s.width + d] *= factor;
-            }
+    int64_t seen_by_all = j->first + 1 - key;
+    for (int64_t r = seen_by_all > 0 ? seen_by_all : 0; r < keys; r++) {
+        for (int v = 0; v < 2; v++) {
+            float *at = scores + r * PANEL_QUERIES + v * BY__LANES;
+            by__vi seen = attention_seen(j->first + v * BY__LANES, key + r);
+            by__store(at, 0, by__select(seen, by__load(at, 0, BY_F32), by__splat(HIDDEN)), BY_F32);
         }
     }
 }
 
-/* y and lse of one block; the keys and values are packed. */
-static void attend(const job *j, const void *q, int64_t q_stride, void *y, int64_t y_stride,
-                   float *lse)
+/* Raises `high` to the scores of a block of keys; returns the factors that bring what was summed
+ * before to the same footing. */
+static inline void raise(job *j, const float *scores, int64_t keys, by__vf factors[2])
+{
+    float scale = j->p->s.scale * LOG2_E;
+    by__vf top[2] = {by__splat(HIDDEN), by__splat(HIDDEN)};
+    for (int64_t r = 0; r < keys; r++) {
+        for (int v = 0; v < 2; v++) {
+            top[v] =
+                by__larger(top[v], by__load(scores, r * PANEL_QUERIES + v * BY__LANES, BY_F32));
+        }
+    }
+    for (int v = 0; v < 2; v++) {
+        by__vf high = by__larger(j->high[v], top[v] * scale);
+        factors[v] = by__exp2_of_negative(j->high[v] - high);
+        j->high[v] = high;
+    }
+}
+
+/* Of keys r and, if there are two, r + 1. */
+BY__INLINE void weigh_pair(const float *scores, void *weights, int64_t r, bool two, float scale,
+                           const by__vf high[2], by__vf sum[2], bool pairs)
+{
+    for (int v = 0; v < 2; v++) {
+        const float *at = scores + r * PANEL_QUERIES + v * BY__LANES;
+        by__vf even = by__exp2_of_negative(by__load(at, 0, BY_F32) * scale - high[v]);
+        by__vf odd = by__zero();
+        if (two) {
+            odd = by__exp2_of_negative(by__load(at, PANEL_QUERIES, BY_F32) * scale - high[v]);
+        }
+        sum[v] += even + odd;
+        attention_put(weights, pairs, r, v * BY__LANES, even, odd);
+    }
+}
+
+/* Scores become weights relative to the highest, as panels of B with zeros up to a whole unit. */
+BY__INLINE void weigh(job *j, const float *scores, int64_t keys, by__vf sum[2], bool pairs)
+{
+    const plan *p = j->p;
+    void *weights = area(j, p->weights);
+    float scale = p->s.scale * LOG2_E;
+    by__vf high[2] = {j->high[0], j->high[1]};
+    by__vf sums[2] = {by__zero(), by__zero()};
+    int64_t r = 0;
+    for (; r + 2 <= keys; r += 2) {
+        weigh_pair(scores, weights, r, true, scale, high, sums, pairs);
+    }
+    if (r < keys) {
+        weigh_pair(scores, weights, r, false, scale, high, sums, pairs);
+        r += 2;
+    }
+    for (; r < by__panel_k(p->panel, keys); r += 2) {
+        for (int v = 0; v < 2; v++) {
+            attention_put(weights, pairs, r, v * BY__LANES, by__zero(), by__zero());
+        }
+    }
+    sum[0] = sums[0];
+    sum[1] = sums[1];
+}
+
+/* What is summed up to here, times the factors. */
+static void rescale(const job *j, const by__vf factors[2])
+{
+    float *sums = area(j, j->p->sums);
+    by__vf lowest = -by__larger(-factors[0], -factors[1]);
+    if (by__max(1.0f - lowest) == 0.0f) {
+        return;
+    }
+    for (int64_t d = 0; d < j->p->s.width; d++) {
+        for (int v = 0; v < 2; v++) {
+            float *at = sums + d * PANEL_QUERIES + v * BY__LANES;
+            by__store(at, 0, by__load(at, 0, BY_F32) * factors[v], BY_F32);
+        }
+    }
+}
+
+/* A block of keys. */
+static void meet(job *j, int64_t key, int64_t keys)
 {
     const plan *p = j->p;
     const by__panel *panel = p->panel;
-    int64_t width = p->s.width;
-    int64_t width_k = by__panel_k(panel, width);
+    float *scores = area(j, p->scores);
+    size_t v_stride = by__panel_a_stride(panel, p->slots);
+    by__vf factors[2];
+    by__vf sum[2];
+    attention_multiply(panel, scores, PANEL_QUERIES, &j->keys, key, area(j, p->queries), 0, keys,
+                       PANEL_QUERIES, by__panel_k(panel, p->s.width), false);
+    hide(j, scores, key, keys);
+    raise(j, scores, keys, factors);
+    if (panel->step == 2) {
+        weigh(j, scores, keys, sum, true);
+    } else {
+        weigh(j, scores, keys, sum, false);
+    }
+    for (int v = 0; v < 2; v++) {
+        j->total[v] = j->total[v] * factors[v] + sum[v];
+    }
+    if (key > 0) {
+        rescale(j, factors);
+    }
+    panel->multiply(area(j, p->sums), PANEL_QUERIES,
+                    by__panel_a_at(panel, area(j, p->values), 0, key, v_stride), v_stride,
+                    area(j, p->weights), 0, p->s.width, PANEL_QUERIES, by__panel_k(panel, keys),
+                    key > 0);
+}
+
+/* y and lse of the queries; the values are packed. */
+static void attend(job *j, const void *q, int64_t q_stride, void *y, int64_t y_stride, float *lse)
+{
+    const plan *p = j->p;
+    const by__panel *panel = p->panel;
     int64_t visible = j->first + j->queries;
-    size_t k_stride = by__panel_b_stride(panel, width);
-    size_t v_stride = by__panel_b_stride(panel, p->slots);
-    float *sums = area(j, p->sums);
-    float *high = area(j, p->lows);
-    float *total = area(j, p->totals);
-    panel->pack_a(area(j, p->queries), by__panel_a_stride(panel, width), q, q_stride, 1, j->queries,
-                  width);
-    for (int64_t r = 0; r < j->queries; r++) {
-        high[r] = -INFINITY;
-        total[r] = 0.0f;
+    float factors[PANEL_QUERIES];
+    panel->pack_b(area(j, p->queries), by__panel_b_stride(panel, p->s.width), q, q_stride, 1,
+                  j->queries, p->s.width);
+    for (int v = 0; v < 2; v++) {
+        j->high[v] = by__splat(HIDDEN);
+        j->total[v] = by__zero();
     }
     for (int64_t key = 0; key < visible; key += p->s.key_block) {
-        int64_t keys = by__min_i64(p->s.key_block, visible - key);
-        panel->multiply(area(j, p->scores), p->s.key_block, area(j, p->queries),
-                        by__panel_a_stride(panel, width),
-                        by__panel_b_at(panel, area(j, p->keys), key, 0, k_stride), k_stride,
-                        j->queries, keys, width_k, false);
-        if (p->s.dtype == BY_F32) {
-            weigh(j, key, keys, BY_F32);
-        } else {
-            weigh(j, key, keys, BY_BF16);
-        }
-        attention_multiply(panel, sums, width, area(j, p->weights), p->s.key_block, p->s.dtype,
-                           area(j, p->packed_weights),
-                           by__panel_b_at(panel, area(j, p->values), 0, key, v_stride), v_stride,
-                           j->queries, width, keys, key > 0);
+        meet(j, key, by__min_i64(p->s.key_block, visible - key));
     }
-    for (int64_t r = 0; r < j->queries; r++) {
-        float inverse = 1.0f / total[r];
-        for (int64_t d = 0; d < width; d++) {
-            sums[r * width + d] *= inverse;
-        }
-        if (lse != NULL) {
-            lse[r] = high[r] + logf(total[r]);
-        }
+    for (int v = 0; v < 2; v++) {
+        by__store(factors, v * BY__LANES, 1.0f / j->total[v], BY_F32);
     }
-    panel->store(y, p->s.dtype, y_stride, sums, width, j->queries, width, NULL, BY_F32, NULL);
+    attention_store(y, p->s.dtype, y_stride, area(j, p->sums), factors, j->queries, p->s.width);
+    for (int64_t r = 0; r < j->queries && lse != NULL; r++) {
+        int v = (int)(r / BY__LANES);
+        int lane = (int)(r % BY__LANES);
+        lse[r] = j->high[v][lane] * LN_2 + logf(j->total[v][lane]);
+    }
 }
 
 /* All query heads of a key head, for one piece of the queries. */
@@ -167,15 +210,15 @@ static void run_task(const by__call *call, const head_view in[3], int64_t task, 
         k_stride = v_stride = s->width;
     }
     int64_t visible = position + end;
-    panel->pack_b(area(&j, p->keys), by__panel_b_stride(panel, s->width), keys, k_stride, 1,
-                  visible, s->width);
-    panel->pack_b(area(&j, p->values), by__panel_b_stride(panel, p->slots), values, 1, v_stride,
+    j.keys = attention_take_rows(panel, s->dtype, keys, k_stride, visible, s->width, p->keys_lie,
+                                 area(&j, p->keys));
+    panel->pack_a(area(&j, p->values), by__panel_a_stride(panel, p->slots), values, 1, v_stride,
                   s->width, visible);
     int64_t group = s->heads / s->kv_heads;
     head_view y = {call->out[0].data, s->heads * s->width, 0};
     for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
-        for (int64_t t = begin; t < end; t += s->query_block) {
-            j.queries = by__min_i64(s->query_block, end - t);
+        for (int64_t t = begin; t < end; t += PANEL_QUERIES) {
+            j.queries = by__min_i64(PANEL_QUERIES, end - t);
             j.first = position + t;
             float *lse = p->cached
                              ? NULL
@@ -203,21 +246,21 @@ static by_status plan_attention(by__call *call, bool cached, int64_t slots, by_e
     p->s = attention_measure(call, p->packed, p->panel);
     const attention_shape *s = &p->s;
     int64_t tasks = s->batch * s->kv_heads;
-    int64_t blocks = by__ceil_div(s->length, s->query_block);
+    int64_t blocks = by__ceil_div(s->length, PANEL_QUERIES);
     p->pieces = by__min_i64(blocks, by__ceil_div(ENOUGH_TASKS, tasks));
-    p->piece = by__ceil_div(blocks, p->pieces) * s->query_block;
+    p->piece = by__ceil_div(blocks, p->pieces) * PANEL_QUERIES;
     p->pieces = by__ceil_div(s->length, p->piece);
+    int64_t k_stride = cached      ? s->width
+                       : p->packed ? call->in[0].shape.dim[2]
+                                   : call->in[1].shape.dim[2];
+    p->keys_lie = attention_rows_lie(p->panel, s, k_stride, slots);
     size_t used = 0;
-    size_t tile = (size_t)(s->query_block * s->key_block);
-    p->keys = reserve(&used, by__panel_b_bytes(p->panel, slots, s->width));
-    p->values = reserve(&used, by__panel_b_bytes(p->panel, s->width, slots));
-    p->queries = reserve(&used, by__panel_a_bytes(p->panel, s->query_block, s->width));
-    p->scores = reserve(&used, tile * sizeof(float));
-    p->weights = reserve(&used, tile * sizeof(float));
-    p->packed_weights = reserve(&used, by__panel_a_bytes(p->panel, s->query_block, s->key_block));
-    p->sums = reserve(&used, (size_t)(s->query_block * s->width) * sizeof(float));
-    p->lows = reserve(&used, (size_t)s->query_block * sizeof(float));
-    p->totals = reserve(&used, (size_t)s->query_block * sizeof(float));
+    p->keys = reserve(&used, p->keys_lie ? 0 : by__panel_a_bytes(p->panel, slots, s->width));
+    p->values = reserve(&used, by__panel_a_bytes(p->panel, s->width, slots));
+    p->queries = reserve(&used, by__panel_b_stride(p->panel, s->width));
+    p->scores = reserve(&used, (size_t)(s->key_block * PANEL_QUERIES) * sizeof(float));
+    p->weights = reserve(&used, by__panel_b_stride(p->panel, s->key_block));
+    p->sums = reserve(&used, (size_t)(s->width * PANEL_QUERIES) * sizeof(float));
     p->thread_bytes = by__round_up(used, 4096);
     call->state = p;
     p->shares = p->thread_bytes * (size_t)call->threads;

@@ -4,16 +4,30 @@
  * at a time (FlashAttention: Dao et al. 2022; the loop order of version 2, Dao 2023). Products run
  * on panels (panel.h). A thread works on one (sample, key head) at a time, with its own scratch:
  * the cut follows the shape alone, and so do the bits.
+ *
+ * Scores are computed transposed, a row for each key and a column for each of PANEL_QUERIES queries:
+ * S^T = K Q^T. The rows of K are operand A as they lie, the softmax runs down the columns, sixteen
+ * queries side by side without a sum across lanes, and the weights are stored as the panels that
+ * the next product, y^T = V^T P^T, wants as its B. Weights are powers of two: log2(e) is part of
+ * their scale.
  */
 #ifndef BY_DEVICE_CPU_KERNELS_ATTENTION_H
 #define BY_DEVICE_CPU_KERNELS_ATTENTION_H
 
+#include <assert.h>
 #include <math.h>
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 #include "device/cpu/panel.h"
 #include "device/cpu/share.h"
+
+/* Queries side by side: the columns of a panel. */
+#define PANEL_QUERIES (2 * BY__LANES)
+/* A block of keys is at most this long: its scores stay in the first cache. */
+#define MOST_KEYS 256
+#define LOG2_E    1.44269504088896341f
+#define LN_2      0.693147180559945309f
 
 /* Rows (b, t) of one of q, k, v, y and their gradients, whether a tensor of its own or a part of a
  * packed one. Head h of row r begins at element r * stride + offset + h * width. */
@@ -26,8 +40,7 @@ typedef struct head_view {
 typedef struct attention_shape {
     by_dtype dtype;
     int64_t batch, length, heads, kv_heads, width;
-    int64_t query_block; /* a multiple of mr and of k_unit */
-    int64_t key_block;   /* a multiple of mr, nr and k_unit */
+    int64_t key_block; /* a multiple of mr and k_unit, and even */
     float scale;
 } attention_shape;
 
@@ -62,10 +75,9 @@ static inline attention_shape attention_measure(const by__call *call, bool packe
     };
     s.width = q->shape.dim[2] / (packed ? s.heads + 2 * s.kv_heads : s.heads);
     s.scale = (float)(1.0 / sqrt((double)s.width));
+    assert(panel->nr == PANEL_QUERIES && panel->mr % 2 == 0);
     int64_t unit = common_multiple(panel->mr, panel->k_unit);
-    s.query_block = 64 / unit * unit;
-    unit = common_multiple(unit, panel->nr);
-    s.key_block = 256 / unit * unit;
+    s.key_block = MOST_KEYS / unit * unit;
     return s;
 }
 
@@ -89,23 +101,117 @@ static inline void *head_at(const head_view *view, const attention_shape *s, int
     return (char *)view->data + (size_t)element * (s->dtype == BY_F32 ? 4 : 2);
 }
 
-/* c[rows, columns] = or += a b for a block of weights of `dtype`, `stride` elements from row to row:
- * as it lies where the panel can, else through `packed`. The block's memory has an even number of
- * rows, and zeros up to a whole unit of k. */
-static inline void attention_multiply(const by__panel *panel, float *c, int64_t ldc, const void *a,
-                                      int64_t stride, by_dtype dtype, void *packed, const void *b,
-                                      size_t b_stride, int64_t rows, int64_t columns, int64_t k,
+/* Rows as operand A of a product: as they lie, or packed. */
+typedef struct attention_rows {
+    const void *data;
+    size_t stride; /* bytes from row to row, or from panel to panel */
+    bool lie;
+} attention_rows;
+
+/* `rows` rows of k elements, `stride` elements apart; packed where the panel cannot read them as they
+ * lie. Read so, an odd number of rows needs one more to exist. */
+static inline attention_rows attention_take_rows(const by__panel *panel, by_dtype dtype,
+                                                 const void *data, int64_t stride, int64_t rows,
+                                                 int64_t k, bool lie, void *packed)
+{
+    if (lie) {
+        return (attention_rows){data, (size_t)stride * (dtype == BY_F32 ? 4 : 2), true};
+    }
+    attention_rows out = {packed, by__panel_a_stride(panel, k), false};
+    panel->pack_a(packed, out.stride, data, stride, 1, rows, k);
+    return out;
+}
+
+/* Keys or values of a (sample, key head), of which `rows` exist, can be read as they lie. */
+static inline bool attention_rows_lie(const by__panel *panel, const attention_shape *s,
+                                      int64_t stride, int64_t rows)
+{
+    return rows % 2 == 0 &&
+           by__panel_reads_rows(panel, s->width, (size_t)stride * (s->dtype == BY_F32 ? 4 : 2));
+}
+
+/* c[m, n] = or += rows `row` .. of A times the panels b, over k (a multiple of k_unit). */
+static inline void attention_multiply(const by__panel *panel, float *c, int64_t ldc,
+                                      const attention_rows *a, int64_t row, const void *b,
+                                      size_t b_stride, int64_t m, int64_t n, int64_t k,
                                       bool accumulate)
 {
-    int64_t depth = by__panel_k(panel, k);
-    if (panel->multiply_rows != NULL) {
-        panel->multiply_rows(c, ldc, a, (size_t)(stride * (dtype == BY_F32 ? 4 : 2)), b, b_stride,
-                             rows, columns, depth, accumulate);
+    if (a->lie) {
+        panel->multiply_rows(c, ldc, (const char *)a->data + (size_t)row * a->stride, a->stride, b,
+                             b_stride, m, n, k, accumulate);
+    } else {
+        panel->multiply(c, ldc, by__panel_a_at(panel, a->data, row, 0, a->stride), a->stride, b,
+                        b_stride, m, n, k, accumulate);
+    }
+}
+
+/* Lanes `lane` .. of steps `key` (even) and key + 1 of one panel of B. */
+BY__INLINE void attention_put(void *panel, bool pairs, int64_t key, int lane, by__vf even,
+                              by__vf odd)
+{
+    if (pairs) {
+        uint32_t *at = (uint32_t *)panel + key / 2 * PANEL_QUERIES + lane;
+        by__vu both = by__bf16_pairs_flushed(even, odd);
+        memcpy(at, &both, sizeof both);
         return;
     }
-    size_t a_stride = by__panel_a_stride(panel, k);
-    panel->pack_a(packed, a_stride, a, stride, 1, rows, k);
-    panel->multiply(c, ldc, packed, a_stride, b, b_stride, rows, columns, depth, accumulate);
+    float *at = (float *)panel + key * PANEL_QUERIES + lane;
+    by__store(at, 0, even, BY_F32);
+    by__store(at, PANEL_QUERIES, odd, BY_F32);
+}
+
+/* The lanes of queries `query` .. that see `key`. */
+BY__INLINE by__vi attention_seen(int64_t query, int64_t key)
+{
+    return (by__vi)by__lane_numbers() >= (int32_t)(key - query);
+}
+
+/* `count` queries and n elements of each, from a block of sums[width, PANEL_QUERIES]. count and n are
+ * constants for whole blocks. */
+BY__INLINE void attention_store_block(void *y, by_dtype dtype, int64_t ldy, const float *sums,
+                                      by__vf factor, int count, int n)
+{
+    by__vu block[BY__LANES];
+#pragma GCC unroll 16
+    for (int i = 0; i < BY__LANES; i++) {
+        int row = i < n ? i : n - 1;
+        block[i] = (by__vu)(by__load(sums, row * PANEL_QUERIES, BY_F32) * factor);
+    }
+    by__transpose(block);
+#pragma GCC unroll 16
+    for (int i = 0; i < count; i++) {
+        by__store_n(y, i * ldy, (by__vf)block[i], dtype, n);
+    }
+}
+
+/* y[queries, width] = sums[width, PANEL_QUERIES]^T, each query times its factor. */
+BY__INLINE void attention_store_as(void *y, by_dtype dtype, int64_t ldy, const float *sums,
+                                   const float *factors, int64_t queries, int64_t width)
+{
+    for (int64_t q = 0; q < queries; q += BY__LANES) {
+        int count = (int)by__min_i64(BY__LANES, queries - q);
+        by__vf factor = by__load(factors, q, BY_F32);
+        for (int64_t d = 0; d < width; d += BY__LANES) {
+            int n = (int)by__min_i64(BY__LANES, width - d);
+            char *out = (char *)y + (q * ldy + d) * (dtype == BY_F32 ? 4 : 2);
+            const float *from = sums + d * PANEL_QUERIES + q;
+            if (count == BY__LANES && n == BY__LANES) {
+                attention_store_block(out, dtype, ldy, from, factor, BY__LANES, BY__LANES);
+            } else {
+                attention_store_block(out, dtype, ldy, from, factor, count, n);
+            }
+        }
+    }
+}
+
+static inline void attention_store(void *y, by_dtype dtype, int64_t ldy, const float *sums,
+                                   const float *factors, int64_t queries, int64_t width)
+{
+    if (dtype == BY_F32) {
+        attention_store_as(y, BY_F32, ldy, sums, factors, queries, width);
+    } else {
+        attention_store_as(y, BY_BF16, ldy, sums, factors, queries, width);
+    }
 }
 
 /* Copies the new keys and values of one head into their slots of CACHED_ATTENTION's caches. */

@@ -1,7 +1,7 @@
 /* ATTENTION_GRAD. With P the probabilities, recomputed from the saved logarithm of their sum, and
  * delta = rowsum(dy * y):
- *   dv = P^T dy,   ds = P * (dy v^T - delta) * scale,   dq = ds k,   dk = ds^T q.
- * dk and dv of a key head are added up over blocks of queries in order, in f32. */
+ *   dv = P^T dy,   ds = P * (dy v^T - delta) * scale,   dq = ds k,   dk = ds^T q,
+ * with P and ds in their transposed form (attention.h). dk and dv of a key head are added up over blocks of queries in order, in f32. */
 #include "device/cpu/kernels/attention.h"
 
 #include <omp.h>
@@ -12,16 +12,27 @@
  * sums of their own, added up in the end. */
 #define ENOUGH_TASKS 8
 
+/* Queries of a block, about: the sums of dk and dv are read and written once for each, and a block
+ * on the diagonal computes half of its scores in vain. */
+#define BLOCK_QUERIES       64
+#define SHORT_BLOCK_QUERIES 32
+#define SHORT_LENGTH        256
+
 typedef struct plan {
     const by__panel *panel;
+    const by__panel *rows_panel; /* for weights as rows of A */
+    by_dtype rows_dtype;         /* of them */
     attention_shape s;
     bool packed;
-    int64_t pieces;                          /* of the queries of a (sample, key head) */
-    int64_t piece;                           /* queries in a piece, a multiple of query_block */
-    size_t scores_keys, scores_values, keys; /* operands of all keys */
+    bool rows_lie; /* of keys and values */
+    bool weights_lie;
+    int64_t query_block;                      /* a multiple of PANEL_QUERIES */
+    int64_t pieces;                           /* of the queries of a (sample, key head) */
+    int64_t piece;                            /* queries in a piece, a multiple of query_block */
+    size_t key_rows, value_rows, key_columns; /* operands of all keys */
     size_t rows_q, rows_dy, columns_q, columns_dy; /* operands of a block of queries */
-    size_t scores, dweights, weights, dscores, packed_block;
-    size_t dq, delta;
+    size_t scores, dweights, weights, dscores, dscores_panel, packed_rows;
+    size_t dq, delta, lse;
     size_t thread_bytes;
     size_t sums;      /* where dk and dv are added up, behind the threads' scratch */
     size_t sum_bytes; /* of one of them, for one task */
@@ -32,88 +43,152 @@ typedef struct plan {
 typedef struct job {
     const plan *p;
     char *scratch;
+    attention_rows keys, values;
     float *dk, *dv;
-    const float *lse;
     int64_t first; /* the first query */
     int64_t queries;
 } job;
+
+/* PANEL_QUERIES queries of a block and a block of keys. */
+typedef struct meeting {
+    const job *j;
+    int64_t query; /* within the block */
+    int64_t key, keys;
+} meeting;
 
 static void *area(const job *j, size_t offset)
 {
     return j->scratch + offset;
 }
 
-static inline __attribute__((always_inline)) void
-weigh_row(const float *scores, const float *dweights, void *weights, void *dscores, by_dtype dtype,
-          int64_t seen, int64_t padded, float scale, float lse, float delta)
+/* What weigh() needs of a meeting, for the lanes of vector v. */
+typedef struct softmax {
+    const float *scores, *dweights; /* [keys][PANEL_QUERIES] */
+    char *weights, *dscores;        /* [keys][query_block] */
+    void *dscores_panel;
+    int64_t query_block;
+    int64_t query; /* the first of the lanes, its place in the sample */
+    int64_t count; /* of the lanes that are queries */
+    int64_t key;   /* the first of the block */
+    float scale;
+    by__vf lse, delta;
+} softmax;
+
+/* Weight of key r of the block and its gradient, stored as rows of A; with `masked` they are zero where
+ * a lane does not see the key. */
+BY__INLINE by__vf weigh_key(const softmax *x, int64_t r, int lane, bool masked, by_dtype dtype)
 {
-    int64_t i = 0;
-    for (; i + BY__LANES <= seen; i += BY__LANES) {
-        by__vf w = by__exp_of_negative(by__load(scores, i, BY_F32) * scale - lse);
-        by__vf ds = w * ((by__load(dweights, i, BY_F32) - delta) * scale);
-        by__store_flushed(weights, i, w, dtype);
-        by__store_flushed(dscores, i, ds, dtype);
+    by__vf score = by__load(x->scores, r * PANEL_QUERIES + lane, BY_F32);
+    by__vf dw = by__load(x->dweights, r * PANEL_QUERIES + lane, BY_F32);
+    by__vf w = by__exp2_of_negative(score * (x->scale * LOG2_E) - x->lse);
+    by__vf ds = w * ((dw - x->delta) * x->scale);
+    if (masked) {
+        by__vi seen = attention_seen(x->query, x->key + r);
+        seen &= (by__vi)by__lane_numbers() < (int32_t)x->count;
+        w = by__select(seen, w, by__zero());
+        ds = by__select(seen, ds, by__zero());
     }
-    for (; i < padded; i += BY__LANES) {
-        by__vi lanes = (by__vi)by__lane_numbers() + (int32_t)i < (int32_t)seen;
-        by__vf w = by__exp_of_negative(by__load(scores, i, BY_F32) * scale - lse);
-        by__vf ds = w * ((by__load(dweights, i, BY_F32) - delta) * scale);
-        by__store_flushed(weights, i, by__select(lanes, w, by__zero()), dtype);
-        by__store_flushed(dscores, i, by__select(lanes, ds, by__zero()), dtype);
+    by__store_flushed(x->weights, r * x->query_block + lane, w, dtype);
+    by__store_flushed(x->dscores, r * x->query_block + lane, ds, dtype);
+    return ds;
+}
+
+/* Weights and their gradients of `keys` keys, and the gradients as panels of B, too, with zeros up to a
+ * whole unit. The keys before `seen_by_all` need no mask. */
+BY__INLINE void weigh_lanes(const softmax *x, int64_t keys, int64_t seen_by_all, int64_t padded,
+                            int lane, by_dtype dtype)
+{
+    bool pairs = dtype == BY_BF16;
+    int64_t r = 0;
+    for (; r + 2 <= seen_by_all; r += 2) {
+        by__vf even = weigh_key(x, r, lane, false, dtype);
+        by__vf odd = weigh_key(x, r + 1, lane, false, dtype);
+        attention_put(x->dscores_panel, pairs, r, lane, even, odd);
+    }
+    for (; r < padded; r += 2) {
+        by__vf even = r < keys ? weigh_key(x, r, lane, true, dtype) : by__zero();
+        by__vf odd = r + 1 < keys ? weigh_key(x, r + 1, lane, true, dtype) : by__zero();
+        attention_put(x->dscores_panel, pairs, r, lane, even, odd);
     }
 }
 
-static inline __attribute__((always_inline)) void weigh(const job *j, int64_t key, int64_t keys,
-                                                        by_dtype dtype)
+BY__INLINE void weigh(const meeting *m, by_dtype dtype)
 {
+    const job *j = m->j;
     const plan *p = j->p;
-    const float *delta = area(j, p->delta);
     int64_t size = dtype == BY_F32 ? 4 : 2;
-    int64_t padded = (int64_t)by__round_up((size_t)keys, BY__LANES);
-    for (int64_t r = 0; r < j->queries; r++) {
-        int64_t seen = by__min_i64(keys, j->first + r - key + 1);
-        int64_t at = r * p->s.key_block;
-        weigh_row((const float *)area(j, p->scores) + at, (const float *)area(j, p->dweights) + at,
-                  (char *)area(j, p->weights) + at * size, (char *)area(j, p->dscores) + at * size,
-                  dtype, seen < 0 ? 0 : seen, padded, p->s.scale, j->lse[r], delta[r]);
+    for (int lane = 0; lane < PANEL_QUERIES; lane += BY__LANES) {
+        int64_t query = m->query + lane;
+        softmax x = {
+            .scores = area(j, p->scores),
+            .dweights = area(j, p->dweights),
+            .weights = (char *)area(j, p->weights) + m->query * size,
+            .dscores = (char *)area(j, p->dscores) + m->query * size,
+            .dscores_panel = area(j, p->dscores_panel),
+            .query_block = p->query_block,
+            .query = j->first + query,
+            .count = j->queries - query,
+            .key = m->key,
+            .scale = p->s.scale,
+            .lse = by__load(area(j, p->lse), query, BY_F32),
+            .delta = by__load(area(j, p->delta), query, BY_F32),
+        };
+        int64_t seen_by_all = x.count < BY__LANES ? 0 : by__min_i64(m->keys, x.query + 1 - m->key);
+        weigh_lanes(&x, m->keys, seen_by_all, by__panel_k(p->panel, m->keys), lane, dtype);
     }
+}
+
+/* Scores and their gradients of some queries, and what they add to dq. */
+static void meet_queries(const meeting *m)
+{
+    const job *j = m->j;
+    const plan *p = j->p;
+    const by__panel *panel = p->panel;
+    int64_t width = p->s.width;
+    int64_t width_k = by__panel_k(panel, width);
+    size_t b_stride = by__panel_b_stride(panel, width);
+    size_t a_stride = by__panel_a_stride(panel, p->s.length);
+    attention_multiply(panel, area(j, p->scores), PANEL_QUERIES, &j->keys, m->key,
+                       by__panel_b_at(panel, area(j, p->rows_q), m->query, 0, b_stride), b_stride,
+                       m->keys, PANEL_QUERIES, width_k, false);
+    attention_multiply(panel, area(j, p->dweights), PANEL_QUERIES, &j->values, m->key,
+                       by__panel_b_at(panel, area(j, p->rows_dy), m->query, 0, b_stride), b_stride,
+                       m->keys, PANEL_QUERIES, width_k, false);
+    if (p->rows_dtype == BY_BF16) {
+        weigh(m, BY_BF16);
+    } else {
+        weigh(m, BY_F32);
+    }
+    panel->multiply((float *)area(j, p->dq) + m->query * width, PANEL_QUERIES,
+                    by__panel_a_at(panel, area(j, p->key_columns), 0, m->key, a_stride), a_stride,
+                    area(j, p->dscores_panel), 0, width, PANEL_QUERIES, by__panel_k(panel, m->keys),
+                    m->key > 0);
+}
+
+/* sums[keys, width] += the rows' weights times the queries' columns. */
+static void add_rows(const meeting *m, float *sums, size_t rows, size_t columns)
+{
+    const job *j = m->j;
+    const plan *p = j->p;
+    int64_t width = p->s.width;
+    attention_rows a =
+        attention_take_rows(p->rows_panel, p->rows_dtype, area(j, rows), p->query_block, m->keys,
+                            j->queries, p->weights_lie, area(j, p->packed_rows));
+    attention_multiply(p->rows_panel, sums + m->key * width, width, &a, 0, area(j, columns),
+                       by__panel_b_stride(p->panel, j->queries), m->keys, width,
+                       by__panel_k(p->panel, j->queries), true);
 }
 
 /* The block of queries against one block of keys. */
 static void meet(const job *j, int64_t key, int64_t keys)
 {
     const plan *p = j->p;
-    const by__panel *panel = p->panel;
-    int64_t width = p->s.width;
-    int64_t block = p->s.key_block;
-    int64_t width_k = by__panel_k(panel, width);
-    size_t a_stride = by__panel_a_stride(panel, width);
-    size_t b_stride = by__panel_b_stride(panel, width);
-    panel->multiply(area(j, p->scores), block, area(j, p->rows_q), a_stride,
-                    by__panel_b_at(panel, area(j, p->scores_keys), key, 0, b_stride), b_stride,
-                    j->queries, keys, width_k, false);
-    panel->multiply(area(j, p->dweights), block, area(j, p->rows_dy), a_stride,
-                    by__panel_b_at(panel, area(j, p->scores_values), key, 0, b_stride), b_stride,
-                    j->queries, keys, width_k, false);
-    if (p->s.dtype == BY_F32) {
-        weigh(j, key, keys, BY_F32);
-    } else {
-        weigh(j, key, keys, BY_BF16);
+    meeting m = {.j = j, .key = key, .keys = keys};
+    for (; m.query < j->queries; m.query += PANEL_QUERIES) {
+        meet_queries(&m);
     }
-    void *packed = area(j, p->packed_block);
-    int64_t queries_k = by__panel_k(panel, j->queries);
-    a_stride = by__panel_a_stride(panel, j->queries);
-    b_stride = by__panel_b_stride(panel, j->queries);
-    panel->pack_a(packed, a_stride, area(j, p->weights), 1, block, keys, j->queries);
-    panel->multiply(j->dv + key * width, width, packed, a_stride, area(j, p->columns_dy), b_stride,
-                    keys, width, queries_k, true);
-    panel->pack_a(packed, a_stride, area(j, p->dscores), 1, block, keys, j->queries);
-    panel->multiply(j->dk + key * width, width, packed, a_stride, area(j, p->columns_q), b_stride,
-                    keys, width, queries_k, true);
-    b_stride = by__panel_b_stride(panel, p->s.length);
-    attention_multiply(panel, area(j, p->dq), width, area(j, p->dscores), block, p->s.dtype, packed,
-                       by__panel_b_at(panel, area(j, p->keys), 0, key, b_stride), b_stride,
-                       j->queries, width, keys, key > 0);
+    add_rows(&m, j->dv, p->weights, p->columns_dy);
+    add_rows(&m, j->dk, p->dscores, p->columns_q);
 }
 
 /* delta of each query of the block. */
@@ -134,30 +209,38 @@ static inline __attribute__((always_inline)) void sum_rows(float *delta, const c
     }
 }
 
+/* dq of a block, and what it adds to dk and dv. lse: of its queries, in base e. */
 static void run_block(const job *j, const void *q, int64_t q_stride, const void *y, const void *dy,
-                      void *dq, int64_t dq_stride)
+                      const float *lse, void *dq, int64_t dq_stride)
 {
     const plan *p = j->p;
     const by__panel *panel = p->panel;
     const attention_shape *s = &p->s;
     int64_t y_stride = s->heads * s->width;
-    size_t a_stride = by__panel_a_stride(panel, s->width);
-    size_t b_stride = by__panel_b_stride(panel, j->queries);
-    panel->pack_a(area(j, p->rows_q), a_stride, q, q_stride, 1, j->queries, s->width);
-    panel->pack_a(area(j, p->rows_dy), a_stride, dy, y_stride, 1, j->queries, s->width);
-    panel->pack_b(area(j, p->columns_q), b_stride, q, 1, q_stride, s->width, j->queries);
-    panel->pack_b(area(j, p->columns_dy), b_stride, dy, 1, y_stride, s->width, j->queries);
+    size_t row_stride = by__panel_b_stride(panel, s->width);
+    size_t column_stride = by__panel_b_stride(panel, j->queries);
+    panel->pack_b(area(j, p->rows_q), row_stride, q, q_stride, 1, j->queries, s->width);
+    panel->pack_b(area(j, p->rows_dy), row_stride, dy, y_stride, 1, j->queries, s->width);
+    panel->pack_b(area(j, p->columns_q), column_stride, q, 1, q_stride, s->width, j->queries);
+    panel->pack_b(area(j, p->columns_dy), column_stride, dy, 1, y_stride, s->width, j->queries);
     if (s->dtype == BY_F32) {
         sum_rows(area(j, p->delta), y, dy, y_stride, j->queries, s->width, BY_F32);
     } else {
         sum_rows(area(j, p->delta), y, dy, y_stride, j->queries, s->width, BY_BF16);
     }
+    for (int64_t i = 0; i < j->queries; i++) {
+        ((float *)area(j, p->lse))[i] = lse[i] * LOG2_E;
+    }
     int64_t visible = j->first + j->queries;
     for (int64_t key = 0; key < visible; key += s->key_block) {
         meet(j, key, by__min_i64(s->key_block, visible - key));
     }
-    panel->store(dq, s->dtype, dq_stride, area(j, p->dq), s->width, j->queries, s->width, NULL,
-                 BY_F32, NULL);
+    static const float ones[PANEL_QUERIES] = {[0 ... PANEL_QUERIES - 1] = 1.0f};
+    for (int64_t i = 0; i < j->queries; i += PANEL_QUERIES) {
+        attention_store((char *)dq + (size_t)(i * dq_stride) * by_dtype_size(s->dtype), s->dtype,
+                        dq_stride, (const float *)area(j, p->dq) + i * s->width, ones,
+                        by__min_i64(PANEL_QUERIES, j->queries - i), s->width);
+    }
 }
 
 typedef struct operands {
@@ -184,19 +267,20 @@ static void run_task(const by__call *call, const operands *x, int64_t task)
     memset(j.dk, 0, 2 * p->sum_bytes);
     const void *k = head_at(&x->in[1], s, b, 0, kv);
     const void *v = head_at(&x->in[2], s, b, 0, kv);
-    size_t b_stride = by__panel_b_stride(panel, s->width);
-    panel->pack_b(area(&j, p->scores_keys), b_stride, k, x->in[1].stride, 1, end, s->width);
-    panel->pack_b(area(&j, p->scores_values), b_stride, v, x->in[2].stride, 1, end, s->width);
-    panel->pack_b(area(&j, p->keys), by__panel_b_stride(panel, s->length), k, 1, x->in[1].stride,
-                  s->width, end);
+    j.keys = attention_take_rows(panel, s->dtype, k, x->in[1].stride, end, s->width, p->rows_lie,
+                                 area(&j, p->key_rows));
+    j.values = attention_take_rows(panel, s->dtype, v, x->in[2].stride, end, s->width, p->rows_lie,
+                                   area(&j, p->value_rows));
+    panel->pack_a(area(&j, p->key_columns), by__panel_a_stride(panel, s->length), k, 1,
+                  x->in[1].stride, s->width, end);
     int64_t group = s->heads / s->kv_heads;
     for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
-        for (int64_t t = begin; t < end; t += s->query_block) {
+        for (int64_t t = begin; t < end; t += p->query_block) {
             j.first = t;
-            j.queries = by__min_i64(s->query_block, end - t);
-            j.lse = x->lse + (b * s->heads + head) * s->length + t;
+            j.queries = by__min_i64(p->query_block, end - t);
             run_block(&j, head_at(&x->in[0], s, b, t, head), x->in[0].stride,
                       head_at(&x->y, s, b, t, head), head_at(&x->dy, s, b, t, head),
+                      x->lse + (b * s->heads + head) * s->length + t,
                       head_at(&x->out[0], s, b, t, head), x->out[0].stride);
         }
     }
@@ -277,24 +361,26 @@ static void plan_scratch(plan *p)
     const by__panel *panel = p->panel;
     const attention_shape *s = &p->s;
     size_t used = 0;
-    size_t tile = (size_t)(s->query_block * s->key_block);
-    size_t size = by_dtype_size(s->dtype);
-    p->scores_keys = reserve(&used, by__panel_b_bytes(panel, s->length, s->width));
-    p->scores_values = reserve(&used, by__panel_b_bytes(panel, s->length, s->width));
-    p->keys = reserve(&used, by__panel_b_bytes(panel, s->width, s->length));
-    p->rows_q = reserve(&used, by__panel_a_bytes(panel, s->query_block, s->width));
-    p->rows_dy = reserve(&used, by__panel_a_bytes(panel, s->query_block, s->width));
-    p->columns_q = reserve(&used, by__panel_b_bytes(panel, s->width, s->query_block));
-    p->columns_dy = reserve(&used, by__panel_b_bytes(panel, s->width, s->query_block));
-    p->scores = reserve(&used, tile * sizeof(float));
-    p->dweights = reserve(&used, tile * sizeof(float));
-    p->weights = reserve(&used, tile * size);
-    p->dscores = reserve(&used, tile * size);
-    size_t across = by__panel_a_bytes(panel, s->query_block, s->key_block);
-    size_t along = by__panel_a_bytes(panel, s->key_block, s->query_block);
-    p->packed_block = reserve(&used, across > along ? across : along);
-    p->dq = reserve(&used, (size_t)(s->query_block * s->width) * sizeof(float));
-    p->delta = reserve(&used, (size_t)s->query_block * sizeof(float));
+    size_t tile = (size_t)(p->query_block * s->key_block);
+    size_t panel_tile = (size_t)(PANEL_QUERIES * s->key_block) * sizeof(float);
+    size_t rows_size = by_dtype_size(p->rows_dtype);
+    p->key_rows = reserve(&used, p->rows_lie ? 0 : by__panel_a_bytes(panel, s->length, s->width));
+    p->value_rows = reserve(&used, p->rows_lie ? 0 : by__panel_a_bytes(panel, s->length, s->width));
+    p->key_columns = reserve(&used, by__panel_a_bytes(panel, s->width, s->length));
+    p->rows_q = reserve(&used, by__panel_b_bytes(panel, p->query_block, s->width));
+    p->rows_dy = reserve(&used, by__panel_b_bytes(panel, p->query_block, s->width));
+    p->columns_q = reserve(&used, by__panel_b_bytes(panel, s->width, p->query_block));
+    p->columns_dy = reserve(&used, by__panel_b_bytes(panel, s->width, p->query_block));
+    p->scores = reserve(&used, panel_tile);
+    p->dweights = reserve(&used, panel_tile);
+    p->weights = reserve(&used, tile * rows_size);
+    p->dscores = reserve(&used, tile * rows_size);
+    p->dscores_panel = reserve(&used, by__panel_b_stride(panel, s->key_block));
+    p->packed_rows = reserve(
+        &used, p->weights_lie ? 0 : by__panel_a_bytes(p->rows_panel, s->key_block, p->query_block));
+    p->dq = reserve(&used, (size_t)(p->query_block * s->width) * sizeof(float));
+    p->delta = reserve(&used, (size_t)p->query_block * sizeof(float));
+    p->lse = reserve(&used, (size_t)p->query_block * sizeof(float));
     p->thread_bytes = by__round_up(used, 4096);
 }
 
@@ -306,10 +392,19 @@ static by_status prepare(by__call *call, by_error *error)
     p->panel = by__panel_for(BY__AT_LEVEL(BY__LEVEL), by__panel_native(), call->in[0].dtype);
     p->s = attention_measure(call, p->packed, p->panel);
     const attention_shape *s = &p->s;
+    /* Panels that widen bf16 to f32 take rows of f32 as they lie. */
+    p->rows_dtype = p->panel->step == 2 ? BY_BF16 : BY_F32;
+    p->rows_panel = by__panel_for(BY__AT_LEVEL(BY__LEVEL), by__panel_native(), p->rows_dtype);
+    p->query_block = (int64_t)by__round_up(
+        s->length < SHORT_LENGTH ? SHORT_BLOCK_QUERIES : BLOCK_QUERIES, PANEL_QUERIES);
+    int64_t stride = call->in[p->packed ? 0 : 1].shape.dim[2];
+    p->rows_lie = attention_rows_lie(p->panel, s, stride, s->length);
+    p->weights_lie = by__panel_reads_rows(p->rows_panel, p->query_block,
+                                          (size_t)p->query_block * by_dtype_size(p->rows_dtype));
     int64_t pairs = s->batch * s->kv_heads;
-    int64_t blocks = by__ceil_div(s->length, s->query_block);
+    int64_t blocks = by__ceil_div(s->length, p->query_block);
     p->pieces = by__min_i64(blocks, by__ceil_div(ENOUGH_TASKS, pairs));
-    p->piece = by__ceil_div(blocks, p->pieces) * s->query_block;
+    p->piece = by__ceil_div(blocks, p->pieces) * p->query_block;
     p->pieces = by__ceil_div(s->length, p->piece);
     plan_scratch(p);
     p->sums = p->thread_bytes * (size_t)call->threads;

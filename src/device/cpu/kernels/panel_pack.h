@@ -151,8 +151,8 @@ BY__INLINE void pack(void *out, size_t stride, source x, int64_t steps, int heig
         for (int64_t r = 0; r < x.rows; r += height) {
             uint32_t *panel = (uint32_t *)((char *)out + (size_t)(r / height) * stride);
             for (int64_t step = 0; step < steps; step += BY__LANES) {
-                pack_block(panel, &x, r, step,
-                           steps - step < BY__LANES ? steps - step : BY__LANES, height);
+                pack_block(panel, &x, r, step, steps - step < BY__LANES ? steps - step : BY__LANES,
+                           height);
             }
         }
         return;

@@ -32,8 +32,8 @@ static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t 
 /* One tile of `height` rows (a constant, at most TILE_ROWS), of which `rows` exist.
  * `MULTIPLY_ADD(sum, a, b)` is the level's instruction on one step of k. Row i
  * of A is `row_step` units of 4 bytes behind row i - 1, and each step of k `k_step` behind the one
- * before: constants where A is packed. The panel of a packed A that comes `next`, the tile of C, and B some
- * steps ahead are fetched early. */
+ * before: constants where A is packed. The panel of a packed A that comes `next`, B some steps ahead,
+ * and a tile of C that is added to are fetched early. */
 #define DEFINE_TILE(name, MULTIPLY_ADD)                                                            \
     static inline __attribute__((always_inline)) void name(                                        \
         float *c, int64_t ldc, const unit *a, const unit *b, int64_t steps, int64_t rows,          \
@@ -45,19 +45,21 @@ static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t 
         {                                                                                          \
             sums[i][0] = sums[i][1] = (vector){0};                                                 \
         }                                                                                          \
-        _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                                  \
-        {                                                                                          \
-            __builtin_prefetch(c + i * ldc, 1);                                                    \
-            __builtin_prefetch(c + i * ldc + BY__LANES, 1);                                            \
+        if (accumulate) {                                                                          \
+            _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                              \
+            {                                                                                      \
+                __builtin_prefetch(c + i * ldc, 1);                                                \
+                __builtin_prefetch(c + i * ldc + BY__LANES, 1);                                    \
+            }                                                                                      \
         }                                                                                          \
         for (int64_t k = 0; k < steps; k++) {                                                      \
             if (k_step == TILE_ROWS) {                                                             \
                 __builtin_prefetch(next + k * TILE_ROWS);                                          \
             }                                                                                      \
             __builtin_prefetch(b + (k + 8) * TILE_COLUMNS);                                        \
-            __builtin_prefetch(b + (k + 8) * TILE_COLUMNS + BY__LANES);                                \
+            __builtin_prefetch(b + (k + 8) * TILE_COLUMNS + BY__LANES);                            \
             vector b0 = *(const vector *)(b + k * TILE_COLUMNS);                                   \
-            vector b1 = *(const vector *)(b + k * TILE_COLUMNS + BY__LANES);                           \
+            vector b1 = *(const vector *)(b + k * TILE_COLUMNS + BY__LANES);                       \
             _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                              \
             {                                                                                      \
                 vector ai = a[k * k_step + i * row_step] - (vector){0};                            \
@@ -70,7 +72,7 @@ static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t 
             _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                              \
             {                                                                                      \
                 *(vector *)(edge + i * TILE_COLUMNS) = sums[i][0];                                 \
-                *(vector *)(edge + i * TILE_COLUMNS + BY__LANES) = sums[i][1];                         \
+                *(vector *)(edge + i * TILE_COLUMNS + BY__LANES) = sums[i][1];                     \
             }                                                                                      \
             store_tile(c, ldc, edge, by__min_i64(rows, height),                                    \
                        by__min_i64(columns, TILE_COLUMNS), accumulate);                            \
@@ -219,7 +221,8 @@ static void pack_a_f32(void *out, size_t stride, const void *a, int64_t row_stri
 static void pack_b_f32(void *out, size_t stride, const void *b, int64_t column_stride,
                        int64_t k_stride, int64_t columns, int64_t k)
 {
-    pack(out, stride, (source){b, SOURCE_F32, column_stride, k_stride, columns, k}, k, TILE_COLUMNS);
+    pack(out, stride, (source){b, SOURCE_F32, column_stride, k_stride, columns, k}, k,
+         TILE_COLUMNS);
 }
 
 const by__panel BY__AT_LEVEL(by__panel_f32) = {BY__KERNEL_NAME("panel f32"),
@@ -245,13 +248,15 @@ DEFINE_MULTIPLY(multiply_bf16, tile_bf16, 2)
 static void pack_a_bf16(void *out, size_t stride, const void *a, int64_t row_stride,
                         int64_t k_stride, int64_t rows, int64_t k)
 {
-    pack(out, stride, (source){a, SOURCE_PAIR, row_stride, k_stride, rows, k}, (k + 1) / 2, TILE_ROWS);
+    pack(out, stride, (source){a, SOURCE_PAIR, row_stride, k_stride, rows, k}, (k + 1) / 2,
+         TILE_ROWS);
 }
 
 static void pack_b_bf16(void *out, size_t stride, const void *b, int64_t column_stride,
                         int64_t k_stride, int64_t columns, int64_t k)
 {
-    pack(out, stride, (source){b, SOURCE_PAIR, column_stride, k_stride, columns, k}, (k + 1) / 2, TILE_COLUMNS);
+    pack(out, stride, (source){b, SOURCE_PAIR, column_stride, k_stride, columns, k}, (k + 1) / 2,
+         TILE_COLUMNS);
 }
 
 const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16"),
@@ -278,7 +283,8 @@ static void pack_a_wide(void *out, size_t stride, const void *a, int64_t row_str
 static void pack_b_wide(void *out, size_t stride, const void *b, int64_t column_stride,
                         int64_t k_stride, int64_t columns, int64_t k)
 {
-    pack(out, stride, (source){b, SOURCE_WIDE, column_stride, k_stride, columns, k}, k, TILE_COLUMNS);
+    pack(out, stride, (source){b, SOURCE_WIDE, column_stride, k_stride, columns, k}, k,
+         TILE_COLUMNS);
 }
 
 const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16 as f32"),

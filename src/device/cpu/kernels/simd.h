@@ -13,7 +13,7 @@
  *
  * Functions over the whole range of f32, errors measured by the kernel tests against double:
  *   by__exp      2 ulp; 0 and infinity beyond the range; subnormal results within one of their steps
- *   by__exp2_of_negative  3 ulp; 0 below 2^-126
+ *   by__exp2_of_negative  3 ulp; below 2^-126 subnormal or 0
  *   by__tanh     3 ulp
  *   by__sigmoid  3 ulp
  * NaN gives NaN.
@@ -159,8 +159,7 @@ BY__INLINE by__vf by__sqrt(by__vf x)
     {                                                                                              \
         if ((i & (d)) == 0) {                                                                      \
             by__vu low = __builtin_shufflevector(v[i], v[i + (d)], BY__EACH_LANE(BY__LOW, d));     \
-            v[i + (d)] =                                                                           \
-                __builtin_shufflevector(v[i], v[i + (d)], BY__EACH_LANE(BY__HIGH, d));             \
+            v[i + (d)] = __builtin_shufflevector(v[i], v[i + (d)], BY__EACH_LANE(BY__HIGH, d));    \
             v[i] = low;                                                                            \
         }                                                                                          \
     }
@@ -325,15 +324,23 @@ BY__INLINE by__vh by__load_halves_n(const uint16_t *p, int n)
 #endif
 }
 
+#if defined(__AVX512F__)
+/* The lower and the upper 16 elements, by turns. */
+BY__INLINE by__vu by__interleave(__m512i both)
+{
+    const __m512i turns =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    return (by__vu)_mm512_permutexvar_epi16(turns, both);
+}
+#endif
+
 /* Lane i holds low[i] in its lower half and high[i] in its upper. */
 BY__INLINE by__vu by__pairs(by__vh low, by__vh high)
 {
 #if defined(__AVX512F__)
-    const __m512i turns =
-        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
-                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512((__m256i)low), (__m256i)high, 1);
-    return (by__vu)_mm512_permutexvar_epi16(turns, both);
+    __m512i both = _mm512_castsi256_si512((__m256i)low);
+    return by__interleave(_mm512_inserti64x4(both, (__m256i)high, 1));
 #else
     return __builtin_convertvector(low, by__vu) | __builtin_convertvector(high, by__vu) << 16;
 #endif
@@ -407,6 +414,16 @@ BY__INLINE void by__store_flushed(void *data, int64_t i, by__vf x, by_dtype dtyp
     }
 #endif
     by__store(data, i, x, dtype);
+}
+
+/* The pairs of low and high rounded to bf16, where results below 2^-126 may become zero. */
+BY__INLINE by__vu by__bf16_pairs_flushed(by__vf low, by__vf high)
+{
+#if defined(__AVX512BF16__)
+    return by__interleave((__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
+#else
+    return by__pairs(by__to_bf16(low), by__to_bf16(high));
+#endif
 }
 
 /* ---- functions ---- */
