@@ -26,8 +26,6 @@
 #define PANEL_QUERIES (2 * BY__LANES)
 /* A block of keys is at most this long: its scores stay in the first cache. */
 #define MOST_KEYS 256
-#define LOG2_E    1.44269504088896341f
-#define LN_2      0.693147180559945309f
 
 /* Rows (b, t) of one of q, k, v, y and their gradients, whether a tensor of its own or a part of a
  * packed one. Head h of row r begins at element r * stride + offset + h * width. */
@@ -180,7 +178,7 @@ BY__INLINE void attention_store_block(void *y, by_dtype dtype, int64_t ldy, cons
     by__transpose(block);
 #pragma GCC unroll 16
     for (int i = 0; i < count; i++) {
-        by__store_n(y, i * ldy, (by__vf)block[i], dtype, n);
+        by__store_flushed_n(y, i * ldy, (by__vf)block[i], dtype, n);
     }
 }
 

@@ -118,7 +118,7 @@ finish_row(float *row, int64_t n, bool exponentiate, float base, float factor, b
 #define FINISH(i, count)                                                                           \
     by__vf v = by__load_n(row, (i), BY_F32, (count));                                              \
     v = exponentiate ? by__exp(v - base) : v;                                                      \
-    by__store_n(row, (i), v *factor, dtype, (count))
+    by__store_flushed_n(row, (i), v *factor, dtype, (count))
     BY__STEPS(0, n, FINISH);
 #undef FINISH
 }

@@ -62,7 +62,7 @@ BY__INLINE void norm(const by__call *call, int64_t begin, int64_t end, bool laye
         if (layer) {                                                                               \
             v += by__load_n(b, i, BY_F32, n);                                                      \
         }                                                                                          \
-        by__store_n(y, at + (i), v, type, n);                                                      \
+        by__store_flushed_n(y, at + (i), v, type, n);                                              \
     } while (0)
         BY__STEPS(0, columns, STEP);
 #undef STEP
@@ -172,7 +172,7 @@ BY__INLINE void row_dx(const operands *o, int64_t at, float mean, float rstd, fl
         if (added) {                                                                               \
             dx += by__load_n(o->add, at + (i), type, n);                                           \
         }                                                                                          \
-        by__store_n(o->dx, at + (i), dx, type, n);                                                 \
+        by__store_flushed_n(o->dx, at + (i), dx, type, n);                                         \
     } while (0)
     BY__STEPS(0, o->columns, STEP);
 #undef STEP

@@ -163,7 +163,7 @@ static inline __attribute__((always_inline)) void store_row(void *y, by_dtype dt
     by__vf sum = by__load_n(sums, (j), BY_F32, (n));                                               \
     sum += bias != NULL ? by__load_n(bias, (j), bias_dtype, (n)) : by__zero();                     \
     sum += add != NULL ? by__load_n(add, (j), dtype, (n)) : by__zero();                            \
-    by__store_n(y, (j), sum, dtype, (n))
+    by__store_flushed_n(y, (j), sum, dtype, (n))
     BY__STEPS(0, columns, STORE);
 #undef STORE
 }

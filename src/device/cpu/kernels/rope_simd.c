@@ -79,8 +79,8 @@ BY__INLINE void rotate(const by__call *call, int64_t begin, int64_t end, by_dtyp
         by__vf s = by__load_n(cosine, half + (i), BY_F32, n) * sign;                               \
         by__vf low = by__load_n(x, at + (i), type, n);                                             \
         by__vf high = by__load_n(x, at + half + (i), type, n);                                     \
-        by__store_n(y, at + (i), low * c - high * s, type, n);                                     \
-        by__store_n(y, at + half + (i), high * c + low * s, type, n);                              \
+        by__store_flushed_n(y, at + (i), low * c - high * s, type, n);                             \
+        by__store_flushed_n(y, at + half + (i), high * c + low * s, type, n);                      \
     } while (0)
             BY__STEPS(0, half, STEP);
 #undef STEP

@@ -6,8 +6,8 @@
  * poor one.
  *
  * Loads and stores widen bf16 and f16 to f32 and round back to nearest, ties to even, exactly as
- * base/half.h does, subnormals and NaNs included. (avx512_bf16's vcvtneps2bf16 flushes subnormals
- * to zero, which would make the levels differ, so it is not used.) The `_n` forms touch n <=
+ * base/half.h does, subnormals and NaNs included; the `_flushed` forms use avx512_bf16's
+ * vcvtneps2bf16, which takes subnormals for zero. The `_n` forms touch n <=
  * BY__LANES elements and fill the other lanes with zeros: with BY__STEPS the last elements of a
  * range take the same instructions as the rest, so an element's bits do not depend on its place.
  *
@@ -16,6 +16,7 @@
  *   by__exp2_of_negative  3 ulp; below 2^-126 subnormal or 0
  *   by__tanh     3 ulp
  *   by__sigmoid  3 ulp
+ *   by__sigmoid_pair_rough  4 + |x| ulp
  * NaN gives NaN.
  *
  * Never put here: anything that knows a tensor or an op.
@@ -366,23 +367,8 @@ BY__INLINE by__vf by__load_n(const void *data, int64_t i, by_dtype dtype, int n)
     return dtype == BY_BF16 ? by__from_bf16(h) : by__from_f16(h);
 }
 
-BY__INLINE void by__store_n(void *data, int64_t i, by__vf x, by_dtype dtype, int n)
+BY__INLINE void by__store_halves_n(uint16_t *p, by__vh h, int n)
 {
-    if (dtype == BY_F32) {
-        float *p = (float *)data + i;
-        if (n == BY__LANES) {
-            *(by__vf_any *)p = x;
-            return;
-        }
-#if defined(__AVX512F__)
-        _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)x);
-#else
-        memcpy(p, &x, (size_t)n * sizeof(float));
-#endif
-        return;
-    }
-    uint16_t *p = (uint16_t *)data + i;
-    by__vh h = dtype == BY_BF16 ? by__to_bf16(x) : by__to_f16(x);
     if (n == BY__LANES) {
         *(by__vh_any *)p = h;
         return;
@@ -392,6 +378,38 @@ BY__INLINE void by__store_n(void *data, int64_t i, by__vf x, by_dtype dtype, int
 #else
     memcpy(p, &h, (size_t)n * sizeof(uint16_t));
 #endif
+}
+
+BY__INLINE void by__store_n(void *data, int64_t i, by__vf x, by_dtype dtype, int n)
+{
+    if (dtype != BY_F32) {
+        by__store_halves_n((uint16_t *)data + i, dtype == BY_BF16 ? by__to_bf16(x) : by__to_f16(x),
+                           n);
+        return;
+    }
+    float *p = (float *)data + i;
+    if (n == BY__LANES) {
+        *(by__vf_any *)p = x;
+        return;
+    }
+#if defined(__AVX512F__)
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)x);
+#else
+    memcpy(p, &x, (size_t)n * sizeof(float));
+#endif
+}
+
+/* The same where bf16 results below 2^-126 may become zero: one instruction instead of six. For
+ * results of arithmetic, whose error is larger; what only rounds must be exact. */
+BY__INLINE void by__store_flushed_n(void *data, int64_t i, by__vf x, by_dtype dtype, int n)
+{
+#if defined(__AVX512BF16__)
+    if (dtype == BY_BF16) {
+        by__store_halves_n((uint16_t *)data + i, (by__vh)_mm512_cvtneps_pbh((__m512)x), n);
+        return;
+    }
+#endif
+    by__store_n(data, i, x, dtype, n);
 }
 
 BY__INLINE by__vf by__load(const void *data, int64_t i, by_dtype dtype)
@@ -404,16 +422,9 @@ BY__INLINE void by__store(void *data, int64_t i, by__vf x, by_dtype dtype)
     by__store_n(data, i, x, dtype, BY__LANES);
 }
 
-/* As by__store, where bf16 results below 2^-126 may become zero: one instruction instead of six. */
 BY__INLINE void by__store_flushed(void *data, int64_t i, by__vf x, by_dtype dtype)
 {
-#if defined(__AVX512BF16__)
-    if (dtype == BY_BF16) {
-        *(by__vh_any *)((uint16_t *)data + i) = (by__vh)_mm512_cvtneps_pbh((__m512)x);
-        return;
-    }
-#endif
-    by__store(data, i, x, dtype);
+    by__store_flushed_n(data, i, x, dtype, BY__LANES);
 }
 
 /* The pairs of low and high rounded to bf16, where results below 2^-126 may become zero. */
@@ -427,6 +438,20 @@ BY__INLINE by__vu by__bf16_pairs_flushed(by__vf low, by__vf high)
 }
 
 /* ---- functions ---- */
+
+#define LOG2_E 1.44269504088896341f
+#define LN_2   0.693147180559945309f
+
+/* x to the nearest integer; |x| is at most 2^22. */
+BY__INLINE by__vf by__nearest(by__vf x)
+{
+#if defined(__AVX512F__)
+    return (by__vf)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT);
+#else
+    const float magic = 12582912.0f; /* 1.5 * 2^23: the sum has no bits below 1 */
+    return (x + magic) - magic;
+#endif
+}
 
 /* x = n ln 2 + r with |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to an integer in the low bits; ln 2
  * is in two parts, the first short enough that n times it is exact. Returns (e^r - 1) as r + r^2
@@ -484,19 +509,12 @@ BY__INLINE by__vf by__exp_of_negative(by__vf x)
 #endif
 }
 
-/* 2^x where x is at most a little above 0: x = n + r with |r| <= 1/2, and 2^r = 1 + r p(r), p of degree
- * 4 (Lawson's algorithm: error 9.2e-8 before rounding). A softmax in base 2 needs no more, since
- * log2(e) goes into the factor of its scores, and n needs no ln 2 in two parts. */
-BY__INLINE by__vf by__exp2_of_negative(by__vf x)
+/* 2^x: x = n + r with |r| <= 1/2, and 2^r = 1 + r p(r), p of degree 4 (Lawson's algorithm: error 9.2e-8
+ * before rounding). n in two parts, as exp needs it, is not needed here. With AVX-512 any x will do;
+ * elsewhere it must be in [-126, 127]. */
+BY__INLINE by__vf by__exp2_within(by__vf x)
 {
-#if defined(__AVX512F__)
-    by__vf n = (by__vf)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT);
-#else
-    const float magic = 12582912.0f;
-    by__vi vanishes = x < -126.0f;
-    x = by__at_least(-126.0f, x);
-    by__vf n = (x + magic) - magic;
-#endif
+    by__vf n = by__nearest(x);
     by__vf r = x - n;
     by__vf p = by__splat(1.326472720e-3f);
     p = p * r + 9.671512640e-3f;
@@ -507,8 +525,19 @@ BY__INLINE by__vf by__exp2_of_negative(by__vf x)
 #if defined(__AVX512F__)
     return (by__vf)_mm512_scalef_ps((__m512)p, (__m512)n);
 #else
-    by__vf y = p * by__power_of_two(__builtin_convertvector(n, by__vi));
-    return by__select(vanishes, by__zero(), y);
+    return p * by__power_of_two(__builtin_convertvector(n, by__vi));
+#endif
+}
+
+/* 2^x where x is at most a little above 0, as of a softmax in base 2: log2(e) goes into the factor of
+ * its scores. */
+BY__INLINE by__vf by__exp2_of_negative(by__vf x)
+{
+#if defined(__AVX512F__)
+    return by__exp2_within(x);
+#else
+    by__vf y = by__exp2_within(by__at_least(-126.0f, x));
+    return by__select(x < -126.0f, by__zero(), y);
 #endif
 }
 
@@ -540,6 +569,22 @@ BY__INLINE by__vf by__sigmoid(by__vf x)
 {
     by__vf complement;
     return by__sigmoid_pair(x, &complement);
+}
+
+/* The same with errors of about (4 + |x|) ulp, for results that are rounded to bf16: x log2(e) is
+ * rounded, and the reciprocal is one step of Newton's method from the processor's estimate. */
+BY__INLINE by__vf by__sigmoid_pair_rough(by__vf x, by__vf *complement)
+{
+    by__vf e = by__exp2_within(by__at_least(-126.0f, by__at_most(126.0f, x * -LOG2_E)));
+    by__vf d = 1.0f + e;
+#if defined(__AVX512F__)
+    by__vf s = (by__vf)_mm512_rcp14_ps((__m512)d);
+    s = s + s * (1.0f - d * s);
+#else
+    by__vf s = 1.0f / d;
+#endif
+    *complement = e * s;
+    return s;
 }
 
 /* ---- Philox4x32-10 (base/random.c), one counter a lane ---- */

@@ -11,13 +11,27 @@ BY__INLINE by__vf gelu_argument(by__vf x)
     return x * (1.5957691216f + 0.0713548163f * x * x);
 }
 
-BY__INLINE by__vf apply(by_function function, by__vf x)
+/* sigmoid(x) and 1 - sigmoid(x), as exact as a result of `type` needs. */
+BY__INLINE by__vf sigmoid_pair(by_dtype type, by__vf x, by__vf *complement)
+{
+    return type == BY_BF16 ? by__sigmoid_pair_rough(x, complement)
+                           : by__sigmoid_pair(x, complement);
+}
+
+/* x sigmoid(z) */
+BY__INLINE by__vf gated(by_dtype type, by__vf x, by__vf z)
+{
+    by__vf complement;
+    return type == BY_BF16 ? x * by__sigmoid_pair_rough(z, &complement) : x / (1.0f + by__exp(-z));
+}
+
+BY__INLINE by__vf apply(by_function function, by_dtype type, by__vf x)
 {
     switch (function) {
     case BY_FN_GELU:
-        return x / (1.0f + by__exp(-gelu_argument(x)));
+        return gated(type, x, gelu_argument(x));
     case BY_FN_SILU:
-        return x / (1.0f + by__exp(-x));
+        return gated(type, x, x);
     case BY_FN_RELU:
         return by__select(x > 0.0f, x, by__zero());
     case BY_FN_TANH:
@@ -27,7 +41,7 @@ BY__INLINE by__vf apply(by_function function, by__vf x)
     }
 }
 
-BY__INLINE by__vf derivative(by_function function, by__vf x)
+BY__INLINE by__vf derivative(by_function function, by_dtype type, by__vf x)
 {
     by__vf s;
     by__vf t; /* 1 - s */
@@ -35,19 +49,19 @@ BY__INLINE by__vf derivative(by_function function, by__vf x)
     case BY_FN_GELU: {
         /* Beyond 12 the sigmoid is 0 or 1 in f32; the bound keeps the powers of x finite. */
         by__vf b = by__at_least(-12.0f, by__at_most(12.0f, x));
-        s = by__sigmoid_pair(gelu_argument(b), &t);
+        s = sigmoid_pair(type, gelu_argument(b), &t);
         return s + s * t * b * (1.5957691216f + 0.2140644488f * b * b);
     }
     case BY_FN_SILU:
-        s = by__sigmoid_pair(x, &t);
+        s = sigmoid_pair(type, x, &t);
         return s + s * (x * t);
     case BY_FN_RELU:
         return by__select(x > 0.0f, by__splat(1.0f), by__zero());
     case BY_FN_TANH: /* 1 - tanh(x)^2 = 4 sigmoid(2x) (1 - sigmoid(2x)) */
-        s = by__sigmoid_pair(2.0f * x, &t);
+        s = sigmoid_pair(type, 2.0f * x, &t);
         return 4.0f * s * t;
     default:
-        s = by__sigmoid_pair(x, &t);
+        s = sigmoid_pair(type, x, &t);
         return s * t;
     }
 }
@@ -57,7 +71,8 @@ BY__INLINE void unary(const by__call *call, int64_t begin, int64_t end, by_funct
 {
     const void *x = call->in[0].data;
     void *y = call->out[0].data;
-#define STEP(i, n) by__store_n(y, i, apply(function, by__load_n(x, i, type, n)), type, n)
+#define STEP(i, n)                                                                                 \
+    by__store_flushed_n(y, i, apply(function, type, by__load_n(x, i, type, n)), type, n)
     BY__STEPS(begin, end, STEP);
 #undef STEP
 }
@@ -69,9 +84,9 @@ BY__INLINE void unary_grad(const by__call *call, int64_t begin, int64_t end, by_
     const void *dy = call->in[1].data;
     void *dx = call->out[0].data;
 #define STEP(i, n)                                                                                 \
-    by__store_n(dx, i,                                                                             \
-                by__load_n(dy, i, type, n) * derivative(function, by__load_n(x, i, type, n)),      \
-                type, n)
+    by__store_flushed_n(                                                                           \
+        dx, i, by__load_n(dy, i, type, n) * derivative(function, type, by__load_n(x, i, type, n)), \
+        type, n)
     BY__STEPS(begin, end, STEP);
 #undef STEP
 }
@@ -143,9 +158,9 @@ BY__INLINE void swiglu(const by__call *call, int64_t begin, int64_t end, by_dtyp
     const void *up = call->in[1].data;
     void *y = call->out[0].data;
 #define STEP(i, n)                                                                                 \
-    by__store_n(y, i,                                                                              \
-                apply(BY_FN_SILU, by__load_n(gate, i, type, n)) * by__load_n(up, i, type, n),      \
-                type, n)
+    by__store_flushed_n(                                                                           \
+        y, i, apply(BY_FN_SILU, type, by__load_n(gate, i, type, n)) * by__load_n(up, i, type, n),  \
+        type, n)
     BY__STEPS(begin, end, STEP);
 #undef STEP
 }
@@ -163,9 +178,9 @@ BY__INLINE void swiglu_grad(const by__call *call, int64_t begin, int64_t end, by
         by__vf u = by__load_n(up, i, type, n);                                                     \
         by__vf d = by__load_n(dy, i, type, n);                                                     \
         by__vf t;                                                                                  \
-        by__vf s = by__sigmoid_pair(g, &t);                                                        \
-        by__store_n(dgate, i, d *u *(s + s * (g * t)), type, n);                                   \
-        by__store_n(dup, i, d *(g * s), type, n);                                                  \
+        by__vf s = sigmoid_pair(type, g, &t);                                                      \
+        by__store_flushed_n(dgate, i, d *u *(s + s * (g * t)), type, n);                           \
+        by__store_flushed_n(dup, i, d *(g * s), type, n);                                          \
     } while (0)
     BY__STEPS(begin, end, STEP);
 #undef STEP
