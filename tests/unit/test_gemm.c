@@ -265,13 +265,14 @@ static void test_odd_shapes_in_every_layout(void **state)
 }
 
 /* Large enough for several tiles, several pieces of k and, with k = 9001, several super-blocks; rows a
- * page apart; so many rows that two threads each pack B for themselves. */
+ * page apart; so many rows that two threads each pack B for themselves; few rows, and few that are
+ * long. */
 static void test_many_tiles(void **state)
 {
     (void)state;
     static const int64_t shapes[][3] = {{300, 290, 70}, {150, 70, 1300}, {35, 40, 9001},
                                         {20, 40, 2048}, {530, 64, 40},   {2, 600, 900},
-                                        {1, 300, 2600}, {4, 700, 300}};
+                                        {1, 300, 2600}, {4, 700, 300},  {4, 70, 2101}};
     for (size_t s = 0; s < BY_ARRAY_LENGTH(shapes); s++) {
         for (int types = 0; types < 4; types++) {
             by__gemm_options o = {

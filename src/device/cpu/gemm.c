@@ -71,6 +71,7 @@ struct by__gemm {
     size_t a_tile_bytes; /* of each thread's rows of A */
     size_t b_bytes;
     bool few_rows; /* no panels: see plan_few_rows() */
+    bool rows_lie; /* its rows of A are read as they lie, else copied as f32 */
     int64_t piece; /* columns of C (B is [n, k]) or steps of k in a piece of B */
 };
 
@@ -152,10 +153,12 @@ static void plan_few_rows(by__gemm *g)
         int64_t least = by__ceil_div(lines, GEMV_PIECES);
         g->piece = (int64_t)by__round_up((size_t)(g->piece > least ? g->piece : least), 8);
     }
+    g->rows_lie = !o->trans_a && (o->dtype == BY_F32 || (g->panel->step == 2 && o->trans_b));
     size_t partial = by__round_up((size_t)(o->m * o->n) * sizeof(float), BY_CACHE_LINE);
+    size_t copied = g->rows_lie ? 0 : (size_t)(o->m * o->k) * sizeof(float);
     g->tile_bytes = partial;
-    g->a_offset = 0; /* A as f32 */
-    g->sums_offset = by__round_up((size_t)(o->m * o->k) * sizeof(float), BY_CACHE_LINE);
+    g->a_offset = 0;
+    g->sums_offset = by__round_up(copied, BY_CACHE_LINE);
     g->work = g->sums_offset + partial * (size_t)(o->trans_b ? 1 : by__ceil_div(lines, g->piece));
 }
 
@@ -443,7 +446,9 @@ static void few_rows_as_f32(const by__gemm *g, const by__gemm_operands *x)
 static void compute_few_rows(const by__gemm *g, const by__gemm_operands *x)
 {
     const by__gemm_options *o = &g->options;
-    const float *a = (const float *)((char *)x->work + g->a_offset);
+    const void *a = g->rows_lie ? x->a : (char *)x->work + g->a_offset;
+    by_dtype a_dtype = g->rows_lie ? o->dtype : BY_F32;
+    int64_t lda = g->rows_lie ? o->lda : o->k;
     int64_t lines = o->trans_b ? o->n : o->k;
     int64_t pieces = by__ceil_div(lines, g->piece);
     int64_t line_bytes = o->ldb * (int64_t)by_dtype_size(o->dtype);
@@ -454,13 +459,13 @@ static void compute_few_rows(const by__gemm *g, const by__gemm_operands *x)
         const char *b = (const char *)x->b + begin * line_bytes;
         float *sums = (float *)((char *)x->work + g->sums_offset);
         if (o->trans_b) {
-            g->panel->few_rows(sums + begin, o->n, a, o->k, (int)o->m, b, o->dtype, o->ldb, true,
-                               count, o->k);
+            g->panel->few_rows(sums + begin, o->n, a, a_dtype, lda, (int)o->m, b, o->dtype, o->ldb,
+                               true, count, o->k);
             finish_columns(g, x, begin, begin + count);
         } else {
             sums = (float *)((char *)sums + g->tile_bytes * (size_t)i);
-            g->panel->few_rows(sums, o->n, a + begin, o->k, (int)o->m, b, o->dtype, o->ldb, false,
-                               o->n, count);
+            g->panel->few_rows(sums, o->n, (const float *)a + begin, a_dtype, lda, (int)o->m, b,
+                               o->dtype, o->ldb, false, o->n, count);
         }
     }
     if (!o->trans_b) {
@@ -476,7 +481,9 @@ static void compute_few_rows(const by__gemm *g, const by__gemm_operands *x)
 void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands)
 {
     if (gemm->few_rows) {
-        few_rows_as_f32(gemm, operands);
+        if (!gemm->rows_lie) {
+            few_rows_as_f32(gemm, operands);
+        }
 #pragma omp parallel num_threads(gemm->options.threads) if (gemm->options.threads > 1)
         compute_few_rows(gemm, operands);
         return;

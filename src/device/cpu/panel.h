@@ -57,10 +57,11 @@ typedef struct by__panel {
     void (*store)(void *y, by_dtype dtype, int64_t ldy, const float *sums, int64_t lds,
                   int64_t rows, int64_t columns, const void *bias, by_dtype bias_dtype,
                   const void *add);
-    /* sums[m, n] = x[m, k] B for at most BY__GEMV_ROWS rows of f32, B as it lies: [k, n], or [n, k]
-     * when trans_b. */
-    void (*few_rows)(float *sums, int64_t lds, const float *x, int64_t ldx, int m, const void *b,
-                     by_dtype dtype, int64_t ldb, bool trans_b, int64_t n, int64_t k);
+    /* sums[m, n] = x[m, k] B for at most BY__GEMV_ROWS rows, B as it lies: [k, n], or [n, k] when
+     * trans_b. x is f32; with bf16 pairs (step 2) and a B of bf16 and trans_b, it may be bf16. */
+    void (*few_rows)(float *sums, int64_t lds, const void *x, by_dtype x_dtype, int64_t ldx, int m,
+                     const void *b, by_dtype dtype, int64_t ldb, bool trans_b, int64_t n,
+                     int64_t k);
 } by__panel;
 
 #define BY__GEMV_ROWS 4
@@ -70,9 +71,9 @@ typedef struct by__panel {
     void by__panel_store_##level(void *y, by_dtype dtype, int64_t ldy, const float *sums,          \
                                  int64_t lds, int64_t rows, int64_t columns, const void *bias,     \
                                  by_dtype bias_dtype, const void *add);                            \
-    void by__gemv_##level(float *sums, int64_t lds, const float *x, int64_t ldx, int m,            \
-                          const void *b, by_dtype dtype, int64_t ldb, bool trans_b, int64_t n,     \
-                          int64_t k);                                                              \
+    void by__gemv_##level(float *sums, int64_t lds, const void *x, by_dtype x_dtype, int64_t ldx,  \
+                          int m, const void *b, by_dtype dtype, int64_t ldb, bool trans_b,         \
+                          int64_t n, int64_t k);                                                   \
     extern const by__panel by__panel_f32_##level;                                                  \
     extern const by__panel by__panel_bf16_##level;
 BY__DECLARE_SHARED(baseline)

@@ -75,7 +75,7 @@ static void run_chunk(const job *j, int64_t pair, int64_t chunk)
         (float *)(j->work + p->scores) + (pair * p->chunks + chunk) * BY__GEMV_ROWS * CHUNK;
     for (int64_t r = 0; r < p->rows; r += BY__GEMV_ROWS) {
         int rows = (int)by__min_i64(BY__GEMV_ROWS, p->rows - r);
-        p->panel->few_rows(scores, CHUNK, query_of(j, pair, r), s->width, rows, j->keys + at,
+        p->panel->few_rows(scores, CHUNK, query_of(j, pair, r), BY_F32, s->width, rows, j->keys + at,
                            s->dtype, s->width, true, keys, s->width);
         for (int64_t i = 0; i < rows; i++) {
             int64_t seen = by__min_i64(keys, j->position + (r + i) / group + 1 - first);
@@ -83,7 +83,7 @@ static void run_chunk(const job *j, int64_t pair, int64_t chunk)
             weigh(scores + i * CHUNK, seen < 0 ? 0 : seen, keys, s->scale, &part[s->width],
                   &part[s->width + 1]);
         }
-        p->panel->few_rows(part_of(j, pair, chunk, r), p->part, scores, CHUNK, rows, j->values + at,
+        p->panel->few_rows(part_of(j, pair, chunk, r), p->part, scores, BY_F32, CHUNK, rows, j->values + at,
                            s->dtype, s->width, false, s->width, keys);
     }
 }

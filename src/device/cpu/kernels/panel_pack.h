@@ -46,19 +46,10 @@ BY__INLINE by__vu load_along_k(const void *p, source_kind kind, int64_t elements
 {
     int64_t most = kind == SOURCE_PAIR ? 2 * BY__LANES : BY__LANES;
     int n = (int)(elements < most ? elements : most);
-    if (kind != SOURCE_PAIR) {
-        return (by__vu)by__load_n(p, 0, kind == SOURCE_F32 ? BY_F32 : BY_BF16, n);
+    if (kind == SOURCE_PAIR) {
+        return by__load_pairs_n(p, n);
     }
-    if (n == most) {
-        return *(const units_any *)p;
-    }
-#if defined(__AVX512F__)
-    return (by__vu)_mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1), p);
-#else
-    by__vu v = {0};
-    memcpy(&v, p, (size_t)n * sizeof(uint16_t));
-    return v;
-#endif
+    return (by__vu)by__load_n(p, 0, kind == SOURCE_F32 ? BY_F32 : BY_BF16, n);
 }
 
 /* n units of neighbouring rows, which are contiguous; p is the first row's element of k. The second

@@ -336,6 +336,22 @@ BY__INLINE by__vu by__interleave(__m512i both)
 }
 #endif
 
+/* n <= 2 BY__LANES neighbouring halves, two a lane; zeros behind them. */
+BY__INLINE by__vu by__load_pairs_n(const uint16_t *p, int n)
+{
+    by__vu v = {0};
+    if (n == 2 * BY__LANES) {
+        memcpy(&v, p, sizeof v);
+        return v;
+    }
+#if defined(__AVX512F__)
+    return (by__vu)_mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1), p);
+#else
+    memcpy(&v, p, (size_t)n * sizeof(uint16_t));
+    return v;
+#endif
+}
+
 /* Lane i holds low[i] in its lower half and high[i] in its upper. */
 BY__INLINE by__vu by__pairs(by__vh low, by__vh high)
 {
