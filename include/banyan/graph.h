@@ -55,6 +55,7 @@ typedef struct by_value_info {
     by_init init;
     int producer; /* index of the node that makes it, -1 for a value from outside */
     int block;    /* block (layer) that it belongs to, -1 outside blocks */
+    bool turned;  /* a weight that by_pass_layout has transposed: shape and axes are those of the result */
 } by_value_info;
 
 BY_API by_status by_graph_open(by_graph **out, by_error *error);

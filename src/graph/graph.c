@@ -220,6 +220,7 @@ by_status by_graph_value(const by_graph *graph, by_value value, by_value_info *o
                            .role = v->role,
                            .init = v->init,
                            .producer = v->producer,
+                           .turned = v->turned,
                            .block = v->block};
     return BY_OK;
 }

@@ -28,6 +28,7 @@ typedef struct by__value {
     by_role role;
     by_init init;
     int producer; /* node index; -1 from outside. Kept true by by__graph_compact. */
+    bool turned;  /* by_pass_layout has transposed it */
     int block;
 } by__value;
 

@@ -5,8 +5,10 @@
 #include "checkpoint/storage.h"
 #include "infer/infer.h"
 
-/* Elements converted at a time: the scratch for them stays in the first-level cache. */
+/* Elements converted at a time: the scratch for them stays in the first-level cache. A turned matrix
+ * is converted in blocks of LINES of its rows and CHUNK / LINES of its columns. */
 #define CHUNK 2048
+#define LINES 32
 
 by_status by__forward_options_read(by__forward_options *out, const by_config *config,
                                    const char *precision, int threads, by_error *error)
@@ -38,6 +40,9 @@ by_status by__forward_build(by__forward *out, const by__forward_options *options
             : by_model_build(&forward.model, forward.graph, options->config, request, error);
     if (status == BY_OK) {
         status = by_pass_precision(forward.graph, options->compute, error);
+    }
+    if (status == BY_OK) {
+        status = by_pass_layout(forward.graph, error);
     }
     if (status != BY_OK) {
         by__forward_close(&forward);
@@ -121,9 +126,13 @@ static by_status find_source(const by_graph *graph, by_value value, const char *
                              const by_weights *weights, by_tensor_view *out, by_error *error)
 {
     const by__value *parameter = &graph->values[value];
-    bool padded = parameter->axes != NULL && strncmp(parameter->axes, "vocab", 5) == 0;
-    BY_TRY(by__weights_parameter(weights, by_model_name_prefix(kind), parameter->name,
-                                 &parameter->shape, padded, out, error));
+    by_shape shape = parameter->shape;
+    if (parameter->turned) {
+        shape = BY_SHAPE(shape.dim[1], shape.dim[0]);
+    }
+    bool padded = !parameter->turned && parameter->axes != NULL && strncmp(parameter->axes, "vocab", 5) == 0;
+    BY_TRY(by__weights_parameter(weights, by_model_name_prefix(kind), parameter->name, &shape,
+                                 padded, out, error));
     if (!by_dtype_is_float(out->dtype)) {
         return by_error_set(error, BY_EFORMAT, "%s: tensor '%s' is %s; weights are f32, bf16 or f16",
                             by_weights_path(weights), out->name, by_dtype_name(out->dtype));
@@ -131,21 +140,62 @@ static by_status find_source(const by_graph *graph, by_value value, const char *
     return BY_OK;
 }
 
-/* Copies `count` elements from `first` on; the view is of a float type. */
-static void convert(void *out, by_dtype dtype, const by_tensor_view *from, size_t first, size_t count)
+/* Elements first .. first + count of a float tensor, as f32. */
+static void read_part(float *out, const by_tensor_view *from, size_t first, size_t count)
 {
-    float scratch[CHUNK];
     by_tensor_view part = {.name = from->name, .dtype = from->dtype, .rank = 1,
                            .shape = {(int64_t)count},
                            .data = (const char *)from->data + first * by_dtype_size(from->dtype)};
-    if (dtype == BY_F32) {
-        (void)by_tensor_read_f32(&part, (float *)out + first, count, NULL);
-        return;
-    }
-    uint16_t *narrow = (uint16_t *)out + first;
-    (void)by_tensor_read_f32(&part, scratch, count, NULL);
+    (void)by_tensor_read_f32(&part, out, count, NULL);
+}
+
+static void store_part(void *out, by_dtype dtype, size_t first, const float *from, size_t stride,
+                       size_t count)
+{
     for (size_t i = 0; i < count; i++) {
-        narrow[i] = by__f32_to_bf16(scratch[i]);
+        if (dtype == BY_F32) {
+            ((float *)out)[first + i] = from[i * stride];
+        } else {
+            ((uint16_t *)out)[first + i] = by__f32_to_bf16(from[i * stride]);
+        }
+    }
+}
+
+/* Rows line .. line + lines of a turned matrix: columns of the one it comes from. */
+static void convert_turned(void *out, const by__value *to, const by_tensor_view *from, size_t line,
+                           size_t lines)
+{
+    float scratch[CHUNK];
+    size_t depth = (size_t)to->shape.dim[1];
+    for (size_t k = 0; k < depth; k += CHUNK / LINES) {
+        size_t count = depth - k < CHUNK / LINES ? depth - k : CHUNK / LINES;
+        for (size_t i = 0; i < count; i++) {
+            read_part(scratch + i * LINES, from, (k + i) * (size_t)to->shape.dim[0] + line, lines);
+        }
+        for (size_t j = 0; j < lines; j++) {
+            store_part(out, to->dtype, (line + j) * depth + k, scratch + j, LINES, count);
+        }
+    }
+}
+
+/* The values of a parameter from the `count` elements of a tensor of a float type. */
+static void convert(void *out, const by__value *to, const by_tensor_view *from, size_t count,
+                    int threads)
+{
+    size_t unit = to->turned ? LINES : CHUNK;
+    size_t units = to->turned ? (size_t)to->shape.dim[0] : count;
+    int64_t pieces = (int64_t)((units + unit - 1) / unit);
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t i = 0; i < pieces; i++) {
+        size_t first = (size_t)i * unit;
+        size_t part = units - first < unit ? units - first : unit;
+        if (to->turned) {
+            convert_turned(out, to, from, first, part);
+            continue;
+        }
+        float scratch[CHUNK];
+        read_part(scratch, from, first, part);
+        store_part(out, to->dtype, first, scratch, 1, part);
     }
 }
 
@@ -156,44 +206,40 @@ static by_status load(by__block *block, const by_graph *graph, const char *kind,
         by_tensor_view from;
         size_t count;
         by_value value = by_graph_find(graph, block->slots[s].name);
-        void *out = (char *)block->pages.data + block->slots[s].offset;
         BY_TRY(find_source(graph, value, kind, weights, &from, error));
         BY_TRY(by_tensor_size(&from, &count, NULL, error));
-        int64_t chunks = (int64_t)((count + CHUNK - 1) / CHUNK);
-#pragma omp parallel for schedule(static) num_threads(threads)
-        for (int64_t c = 0; c < chunks; c++) {
-            size_t first = (size_t)c * CHUNK;
-            convert(out, graph->values[value].dtype, &from, first,
-                    count - first < CHUNK ? count - first : CHUNK);
-        }
+        convert((char *)block->pages.data + block->slots[s].offset, &graph->values[value], &from,
+                count, threads);
     }
     return BY_OK;
 }
 
-/* Initial values of one parameter. They are drawn in f32. */
-static by_status initialize_one(void *out, const by_graph *graph, by_value value, uint64_t seed,
-                                by_error *error)
+/* Initial values of one parameter. They are drawn in f32, in the order of the unturned matrix. */
+static by_status initialize_one(void *out, const by_graph *graph, by_value value,
+                                const by__forward_options *options, by_error *error)
 {
     const by__value *parameter = &graph->values[value];
     size_t count = (size_t)by_shape_count(&parameter->shape);
     float *drawn;
-    if (parameter->dtype == BY_F32) {
-        return by_parameter_init(out, graph, value, seed, error);
+    if (parameter->dtype == BY_F32 && !parameter->turned) {
+        return by_parameter_init(out, graph, value, options->seed, error);
     }
     BY_TRY(by__alloc_aligned((void **)&drawn, count * sizeof *drawn, "initial weights", error));
-    by_status status = by_parameter_init(drawn, graph, value, seed, error);
-    for (size_t i = 0; i < count && status == BY_OK; i++) {
-        ((uint16_t *)out)[i] = by__f32_to_bf16(drawn[i]);
+    by_status status = by_parameter_init(drawn, graph, value, options->seed, error);
+    if (status == BY_OK) {
+        by_tensor_view from = {.name = parameter->name, .dtype = BY_F32, .data = drawn};
+        convert(out, parameter, &from, count, options->threads);
     }
     free(drawn);
     return status;
 }
 
-static by_status initialize(by__block *block, const by_graph *graph, uint64_t seed, by_error *error)
+static by_status initialize(by__block *block, const by_graph *graph,
+                            const by__forward_options *options, by_error *error)
 {
     for (size_t s = 0; s < block->count; s++) {
         BY_TRY(initialize_one((char *)block->pages.data + block->slots[s].offset, graph,
-                              by_graph_find(graph, block->slots[s].name), seed, error));
+                              by_graph_find(graph, block->slots[s].name), options, error));
     }
     return BY_OK;
 }
@@ -212,7 +258,7 @@ by_status by__weights_block_open(by__block *out, const by_graph *graph,
     }
     BY_TRY(by__block_open(&block, graph, BY_ROLE_PARAMETER, "the weights", error));
     by_status status = weights == NULL
-                           ? initialize(&block, graph, options->seed, error)
+                           ? initialize(&block, graph, options, error)
                            : load(&block, graph, kind, weights, options->threads, error);
     if (status != BY_OK) {
         by__block_close(&block);

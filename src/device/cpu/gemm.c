@@ -48,10 +48,8 @@
 /* Fewer tiles than this, and for each thread, leave threads idle: tiles get smaller. */
 #define ENOUGH_TILES        32
 #define ENOUGH_FOR_A_THREAD 4
-/* With few rows, B is handed out in pieces of this many bytes; [k, n] in no more than GEMV_PIECES,
- * as each has sums of its own. */
-#define GEMV_PIECE  (128 << 10)
-#define GEMV_PIECES 16
+/* With few rows, B is handed out in pieces of this many bytes. */
+#define GEMV_PIECE (128 << 10)
 /* Packing is handed out in pieces of about this many bytes, whose steps of k are a multiple of
  * PACK_UNIT (the blocks of kernels/panel_pack.h; the units of k divide it too). */
 #define PACK_PIECE (64 << 10)
@@ -72,7 +70,7 @@ struct by__gemm {
     size_t b_bytes;
     bool few_rows; /* no panels: see plan_few_rows() */
     bool rows_lie; /* its rows of A are read as they lie, else copied as f32 */
-    int64_t piece; /* columns of C (B is [n, k]) or steps of k in a piece of B */
+    int64_t piece; /* rows of B */
 };
 
 /* Cuts n into equal pieces of at most `most`, each a multiple of `unit`. */
@@ -141,25 +139,16 @@ static by_status plan_memory(by__gemm *g, by_error *error)
     return BY_OK;
 }
 
-/* Up to four rows: B is not packed, because it is used once. Pieces of B [n, k] are columns of C.
- * Pieces of B [k, n] are steps of k, whose sums are added up in order. */
+/* Up to four rows and B [n, k]: it is not packed, because it is used once. */
 static void plan_few_rows(by__gemm *g)
 {
     const by__gemm_options *o = &g->options;
-    int64_t lines = o->trans_b ? o->n : o->k;
-    int64_t line_bytes = (o->trans_b ? o->k : o->n) * (int64_t)by_dtype_size(o->dtype);
-    g->piece = by__ceil_div(GEMV_PIECE, line_bytes);
-    if (!o->trans_b) {
-        int64_t least = by__ceil_div(lines, GEMV_PIECES);
-        g->piece = (int64_t)by__round_up((size_t)(g->piece > least ? g->piece : least), 8);
-    }
-    g->rows_lie = !o->trans_a && (o->dtype == BY_F32 || (g->panel->step == 2 && o->trans_b));
-    size_t partial = by__round_up((size_t)(o->m * o->n) * sizeof(float), BY_CACHE_LINE);
+    g->piece = by__ceil_div(GEMV_PIECE, o->k * (int64_t)by_dtype_size(o->dtype));
+    g->rows_lie = o->dtype == BY_F32 || g->panel->step == 2;
     size_t copied = g->rows_lie ? 0 : (size_t)(o->m * o->k) * sizeof(float);
-    g->tile_bytes = partial;
     g->a_offset = 0;
     g->sums_offset = by__round_up(copied, BY_CACHE_LINE);
-    g->work = g->sums_offset + partial * (size_t)(o->trans_b ? 1 : by__ceil_div(lines, g->piece));
+    g->work = g->sums_offset + (size_t)(o->m * o->n) * sizeof(float);
 }
 
 by_status by__gemm_open(by__gemm **out, const by__gemm_options *options, by_error *error)
@@ -176,7 +165,7 @@ by_status by__gemm_open(by__gemm **out, const by__gemm_options *options, by_erro
     o->ldc = o->ldc != 0 ? o->ldc : o->n;
     g->panel = by__panel_for(o->isa, by__panel_native(), o->dtype);
     by_status status = BY_OK;
-    g->few_rows = o->m <= BY__GEMV_ROWS;
+    g->few_rows = o->m <= BY__GEMV_ROWS && o->trans_b && !o->trans_a;
     if (g->few_rows) {
         plan_few_rows(g);
     } else {
@@ -399,46 +388,13 @@ static void compute(const by__gemm *g, const by__gemm_operands *operands)
     }
 }
 
-/* Columns begin .. end of C from their sums. */
-static void finish_columns(const by__gemm *g, const by__gemm_operands *x, int64_t begin,
-                           int64_t end)
-{
-    const by__gemm_options *o = &g->options;
-    size_t size = by_dtype_size(o->out);
-    const float *sums = (const float *)((char *)x->work + g->sums_offset) + begin;
-    char *c = (char *)x->c + (size_t)begin * size;
-    const char *add = o->add ? (const char *)x->add + (size_t)begin * size : NULL;
-    const char *bias =
-        o->bias ? (const char *)x->bias + (size_t)begin * by_dtype_size(o->bias_dtype) : NULL;
-    g->panel->store(c, o->out, o->ldc, sums, o->n, o->m, end - begin, bias, o->bias_dtype,
-                    o->accumulate ? c : add);
-}
-
-/* Adds the pieces' sums of columns begin .. end to those of the first piece, in order. */
-static void add_pieces(const by__gemm *g, const by__gemm_operands *x, int64_t pieces, int64_t begin,
-                       int64_t end)
-{
-    const by__gemm_options *o = &g->options;
-    float *sums = (float *)((char *)x->work + g->sums_offset);
-    for (int64_t piece = 1; piece < pieces; piece++) {
-        const float *part = (const float *)((const char *)sums + g->tile_bytes * (size_t)piece);
-        for (int64_t i = 0; i < o->m; i++) {
-            for (int64_t j = begin; j < end; j++) {
-                sums[i * o->n + j] += part[i * o->n + j];
-            }
-        }
-    }
-}
-
 static void few_rows_as_f32(const by__gemm *g, const by__gemm_operands *x)
 {
     const by__gemm_options *o = &g->options;
     float *out = (float *)((char *)x->work + g->a_offset);
     for (int64_t i = 0; i < o->m; i++) {
         for (int64_t k = 0; k < o->k; k++) {
-            int64_t at = o->trans_a ? k * o->lda + i : i * o->lda + k;
-            out[i * o->k + k] = o->dtype == BY_F32 ? ((const float *)x->a)[at]
-                                                   : by__bf16_to_f32(((const uint16_t *)x->a)[at]);
+            out[i * o->k + k] = by__bf16_to_f32(((const uint16_t *)x->a)[i * o->lda + k]);
         }
     }
 }
@@ -449,32 +405,20 @@ static void compute_few_rows(const by__gemm *g, const by__gemm_operands *x)
     const void *a = g->rows_lie ? x->a : (char *)x->work + g->a_offset;
     by_dtype a_dtype = g->rows_lie ? o->dtype : BY_F32;
     int64_t lda = g->rows_lie ? o->lda : o->k;
-    int64_t lines = o->trans_b ? o->n : o->k;
-    int64_t pieces = by__ceil_div(lines, g->piece);
-    int64_t line_bytes = o->ldb * (int64_t)by_dtype_size(o->dtype);
+    size_t out_size = by_dtype_size(o->out);
 #pragma omp for schedule(static)
-    for (int64_t i = 0; i < pieces; i++) {
-        int64_t begin = i * g->piece;
-        int64_t count = by__min_i64(g->piece, lines - begin);
-        const char *b = (const char *)x->b + begin * line_bytes;
-        float *sums = (float *)((char *)x->work + g->sums_offset);
-        if (o->trans_b) {
-            g->panel->few_rows(sums + begin, o->n, a, a_dtype, lda, (int)o->m, b, o->dtype, o->ldb,
-                               true, count, o->k);
-            finish_columns(g, x, begin, begin + count);
-        } else {
-            sums = (float *)((char *)sums + g->tile_bytes * (size_t)i);
-            g->panel->few_rows(sums, o->n, (const float *)a + begin, a_dtype, lda, (int)o->m, b,
-                               o->dtype, o->ldb, false, o->n, count);
-        }
-    }
-    if (!o->trans_b) {
-#pragma omp for schedule(static)
-        for (int64_t j = 0; j < o->n; j += 256) {
-            int64_t end = by__min_i64(o->n, j + 256);
-            add_pieces(g, x, pieces, j, end);
-            finish_columns(g, x, j, end);
-        }
+    for (int64_t begin = 0; begin < o->n; begin += g->piece) {
+        int64_t count = by__min_i64(g->piece, o->n - begin);
+        const char *b = (const char *)x->b + (size_t)(begin * o->ldb) * by_dtype_size(o->dtype);
+        float *sums = (float *)((char *)x->work + g->sums_offset) + begin;
+        char *c = (char *)x->c + (size_t)begin * out_size;
+        const char *add = o->add ? (const char *)x->add + (size_t)begin * out_size : NULL;
+        const char *bias =
+            o->bias ? (const char *)x->bias + (size_t)begin * by_dtype_size(o->bias_dtype) : NULL;
+        g->panel->few_rows(sums, o->n, a, a_dtype, lda, (int)o->m, b, o->dtype, o->ldb, true, count,
+                           o->k);
+        g->panel->store(c, o->out, o->ldc, sums, o->n, o->m, count, bias, o->bias_dtype,
+                        o->accumulate ? c : add);
     }
 }
 

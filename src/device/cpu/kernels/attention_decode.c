@@ -18,9 +18,10 @@ typedef struct plan {
     int64_t slots, chunks;
     int64_t rows;   /* queries that share a key head: tokens x query heads */
     int64_t part;   /* floats of a row's part: weighted values, then highest and total */
-    size_t queries; /* [pairs][rows][width] f32 */
-    size_t scores;  /* [tasks][BY__GEMV_ROWS][CHUNK] */
-    size_t parts;   /* [tasks][rows][part] */
+    size_t queries; /* [pairs][rows][width], bf16 where the panel multiplies pairs, else f32 */
+    by_dtype query_dtype;
+    size_t scores; /* [tasks][BY__GEMV_ROWS][CHUNK] */
+    size_t parts;  /* [tasks][rows][part] */
 } plan;
 
 typedef struct job {
@@ -31,10 +32,11 @@ typedef struct job {
 } job;
 
 /* Row r of a pair is token r / group of query head r % group. */
-static float *query_of(const job *j, int64_t pair, int64_t r)
+static void *query_of(const job *j, int64_t pair, int64_t r)
 {
     const plan *p = j->p;
-    return (float *)(j->work + p->queries) + (pair * p->rows + r) * p->s.width;
+    size_t at = (size_t)((pair * p->rows + r) * p->s.width);
+    return j->work + p->queries + at * by_dtype_size(p->query_dtype);
 }
 
 static float *part_of(const job *j, int64_t pair, int64_t chunk, int64_t r)
@@ -43,17 +45,23 @@ static float *part_of(const job *j, int64_t pair, int64_t chunk, int64_t r)
     return (float *)(j->work + p->parts) + ((pair * p->chunks + chunk) * p->rows + r) * p->part;
 }
 
-/* Scores of one query against `seen` keys become weights, zero up to `keys`. */
+/* Scores of one query against `seen` keys become weights, zero up to `keys`, relative to 2^high. */
 static void weigh(float *scores, int64_t seen, int64_t keys, float scale, float *high, float *total)
 {
-    float highest = -INFINITY;
-    for (int64_t i = 0; i < seen; i++) {
-        scores[i] *= scale;
+    by__vf top = by__splat(-INFINITY);
+    int64_t i = 0;
+    for (; i + BY__LANES <= seen; i += BY__LANES) {
+        top = by__larger(top, by__load(scores, i, BY_F32));
+    }
+    float highest = by__max(top);
+    for (; i < seen; i++) {
         highest = scores[i] > highest ? scores[i] : highest;
     }
+    highest *= scale * LOG2_E;
     by__vf sum = by__zero();
 #define WEIGH(i, n)                                                                                \
-    by__vf w = by__exp(by__load_n(scores, (i), BY_F32, (n)) - highest);                            \
+    by__vf w =                                                                                     \
+        by__exp2_of_negative(by__load_n(scores, (i), BY_F32, (n)) * (scale * LOG2_E) - highest);   \
     by__store_n(scores, (i), w, BY_F32, (n));                                                      \
     sum += (n) == BY__LANES ? w : by__load_n(scores, (i), BY_F32, (n))
     BY__STEPS(0, seen, WEIGH);
@@ -75,16 +83,16 @@ static void run_chunk(const job *j, int64_t pair, int64_t chunk)
         (float *)(j->work + p->scores) + (pair * p->chunks + chunk) * BY__GEMV_ROWS * CHUNK;
     for (int64_t r = 0; r < p->rows; r += BY__GEMV_ROWS) {
         int rows = (int)by__min_i64(BY__GEMV_ROWS, p->rows - r);
-        p->panel->few_rows(scores, CHUNK, query_of(j, pair, r), BY_F32, s->width, rows, j->keys + at,
-                           s->dtype, s->width, true, keys, s->width);
+        p->panel->few_rows(scores, CHUNK, query_of(j, pair, r), p->query_dtype, s->width, rows,
+                           j->keys + at, s->dtype, s->width, true, keys, s->width);
         for (int64_t i = 0; i < rows; i++) {
             int64_t seen = by__min_i64(keys, j->position + (r + i) / group + 1 - first);
             float *part = part_of(j, pair, chunk, r + i);
             weigh(scores + i * CHUNK, seen < 0 ? 0 : seen, keys, s->scale, &part[s->width],
                   &part[s->width + 1]);
         }
-        p->panel->few_rows(part_of(j, pair, chunk, r), p->part, scores, BY_F32, CHUNK, rows, j->values + at,
-                           s->dtype, s->width, false, s->width, keys);
+        p->panel->few_rows(part_of(j, pair, chunk, r), p->part, scores, BY_F32, CHUNK, rows,
+                           j->values + at, s->dtype, s->width, false, s->width, keys);
     }
 }
 
@@ -102,7 +110,7 @@ static void join(const job *j, int64_t pair, int64_t r, int64_t chunks, void *y)
     float total = 0.0f;
     for (int64_t c = 0; c < chunks; c++) {
         const float *part = part_of(j, pair, c, r);
-        float factor = expf(part[width] - highest);
+        float factor = exp2f(part[width] - highest);
         total += part[width + 1] * factor;
         for (int64_t d = 0; d < width; d++) {
             sum[d] = (c == 0 ? 0.0f : sum[d]) + part[d] * factor;
@@ -114,7 +122,7 @@ static void join(const job *j, int64_t pair, int64_t r, int64_t chunks, void *y)
     p->panel->store(y, p->s.dtype, width, sum, width, 1, width, NULL, BY_F32, NULL);
 }
 
-/* Queries as f32, and the new keys and values into their slots. */
+/* Queries side by side, and the new keys and values into their slots. */
 static void take_in(const by__call *call, const job *j)
 {
     const plan *p = j->p;
@@ -127,7 +135,11 @@ static void take_in(const by__call *call, const job *j)
         int64_t kv = pair % s->kv_heads;
         for (int64_t r = 0; r < p->rows; r++) {
             const void *q = head_at(&in[0], s, b, r / group, kv * group + r % group);
-            float *out = query_of(j, pair, r);
+            void *out = query_of(j, pair, r);
+            if (p->query_dtype == s->dtype) {
+                memcpy(out, q, (size_t)s->width * by_dtype_size(s->dtype));
+                continue;
+            }
 #define WIDEN(i, n) by__store_n(out, (i), by__load_n(q, (i), s->dtype, (n)), BY_F32, (n))
             BY__STEPS(0, s->width, WIDEN);
 #undef WIDEN
@@ -189,7 +201,9 @@ static by_status prepare(by__call *call, by_error *error)
     size_t pairs = (size_t)(p->s.batch * p->s.kv_heads);
     size_t tasks = pairs * (size_t)p->chunks;
     size_t used = 0;
-    p->queries = reserve(&used, pairs * (size_t)(p->rows * p->s.width) * sizeof(float));
+    p->query_dtype = p->panel->step == 2 ? BY_BF16 : BY_F32;
+    p->queries =
+        reserve(&used, pairs * (size_t)(p->rows * p->s.width) * by_dtype_size(p->query_dtype));
     p->scores = reserve(&used, tasks * BY__GEMV_ROWS * CHUNK * sizeof(float));
     p->parts = reserve(&used, tasks * (size_t)(p->rows * p->part) * sizeof(float));
     call->state = p;

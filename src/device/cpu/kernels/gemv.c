@@ -3,18 +3,18 @@
  *
  * Memory is all that matters here, and it is fastest for streams that the processor can follow: one
  * row of B after the other. Side by side, rows shorter than a page are streams within one page,
- * which it takes for one that jumps (Zen 4: 12 instead of 28 GB/s a core). For the same reason B
- * [n, k] is faster than [k, n], whose sums pass through the first cache beside it (28 and 22). */
+ * which it takes for one that jumps (Zen 4: 12 instead of 28 GB/s a core). B [k, n] serves for
+ * values of attention, whose n is a head's width. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 #include "device/cpu/panel.h"
 
-/* Bytes ahead of use that B [k, n] is fetched, as the sums, too, pass through the first cache. */
-#define PREFETCH_BYTES 256
 /* Rows of B [n, k] are read WIDE_ROWS at a time when those of x take at least this much: they no
  * longer stay in the first cache beside the stream, and are loaded once for all. */
 #define WIDE_BYTES (16 << 10)
 enum { WIDE_ROWS = 8, CHAINS = 4 };
+/* Vectors of B [k, n] whose sums are kept in registers. */
+enum { STRIP = 4 };
 
 /* m rows x_i, which are f32, or bf16 as B is. */
 typedef struct rows {
@@ -53,9 +53,10 @@ dot_step(by__vf sums[BY__GEMV_ROWS], rows x, const char *row, by_dtype dtype, in
     }
 }
 
-/* One row, in CHAINS sums by turns: one sum would wait for each addition. */
+/* One row, whose products are the lanes of each total, in CHAINS sums by turns: one sum would wait for
+ * each addition. */
 static inline __attribute__((always_inline)) void
-dot_row(float *sums, int64_t lds, rows x, const char *row, by_dtype dtype, int64_t k)
+dot_row(by__vf *totals, int64_t stride, rows x, const char *row, by_dtype dtype, int64_t k)
 {
     by__vf total[CHAINS][BY__GEMV_ROWS] = {{{0}}};
     int width = step_width(x.dtype);
@@ -66,12 +67,15 @@ dot_row(float *sums, int64_t lds, rows x, const char *row, by_dtype dtype, int64
             dot_step(total[c], x, row, dtype, at + c * width, width);
         }
     }
-    for (; at < k; at += width) {
-        dot_step(total[0], x, row, dtype, at, (int)by__min_i64(width, k - at));
+    for (; at + width <= k; at += width) {
+        dot_step(total[0], x, row, dtype, at, width);
+    }
+    if (at < k) {
+        dot_step(total[1], x, row, dtype, at, (int)(k - at));
     }
 #pragma GCC unroll 4
     for (int i = 0; i < x.m; i++) {
-        sums[i * lds] = by__sum((total[0][i] + total[1][i]) + (total[2][i] + total[3][i]));
+        totals[i * stride] = (total[0][i] + total[1][i]) + (total[2][i] + total[3][i]);
     }
 }
 
@@ -112,22 +116,45 @@ static inline __attribute__((always_inline)) void dot_rows(float *sums, int64_t 
             dot_wide_rows(sums + j, lds, x, row, dtype, row_bytes, k);
         }
     }
-    for (; j < n; j++, row += row_bytes) {
-        dot_row(sums + j, lds, x, row, dtype, k);
+    for (; j < n; j += BY__LANES) {
+        by__vf totals[BY__GEMV_ROWS][BY__LANES];
+        int count = (int)by__min_i64(BY__LANES, n - j);
+        for (int r = 0; r < BY__LANES; r++) {
+            /* Beyond the last row, the last once more: its sum is not stored. */
+            dot_row(&totals[0][r], BY__LANES, x, row, dtype, k);
+            row += r + 1 < count ? row_bytes : 0;
+        }
+        row += row_bytes;
+        for (int i = 0; i < x.m; i++) {
+            by__store_n(sums + i * lds, j, by__sums(totals[i]), BY_F32, count);
+        }
     }
 }
 
-/* sums[i, j ..] = or += x_i[k] * row[j ..], n elements. */
-static inline __attribute__((always_inline)) void add_step(float *sums, int64_t lds, rows x,
-                                                           const char *row, by_dtype dtype,
-                                                           int64_t k, int64_t j, int n)
+/* Columns j .. j + STRIP vectors of B, the last `n` elements wide, for all of k: the sums are in
+ * registers. */
+static inline __attribute__((always_inline)) void add_strip(float *sums, int64_t lds, rows x,
+                                                            const char *b, by_dtype dtype,
+                                                            int64_t row_bytes, int64_t j,
+                                                            int vectors, int n, int64_t k)
 {
-    by__vf b = by__load_n(row, j, dtype, n);
-    __builtin_prefetch(row + j * (dtype == BY_F32 ? 4 : 2) + PREFETCH_BYTES);
+    by__vf total[STRIP][BY__GEMV_ROWS] = {{{0}}};
+    for (int64_t at = 0; at < k; at++) {
 #pragma GCC unroll 4
-    for (int i = 0; i < x.m; i++) {
-        by__vf sum = k == 0 ? by__zero() : by__load_n(sums + i * lds, j, BY_F32, n);
-        by__store_n(sums + i * lds, j, sum + ((const float *)x.data)[i * x.ld + k] * b, BY_F32, n);
+        for (int v = 0; v < vectors; v++) {
+            by__vf lanes = by__load_n(b + at * row_bytes, j + v * BY__LANES, dtype,
+                                      v == vectors - 1 ? n : BY__LANES);
+#pragma GCC unroll 4
+            for (int i = 0; i < x.m; i++) {
+                total[v][i] += ((const float *)x.data)[i * x.ld + at] * lanes;
+            }
+        }
+    }
+    for (int v = 0; v < vectors; v++) {
+        for (int i = 0; i < x.m; i++) {
+            by__store_n(sums + i * lds, j + v * BY__LANES, total[v][i], BY_F32,
+                        v == vectors - 1 ? n : BY__LANES);
+        }
     }
 }
 
@@ -136,11 +163,13 @@ static inline __attribute__((always_inline)) void add_rows(float *sums, int64_t 
                                                            const void *b, by_dtype dtype,
                                                            int64_t ldb, int64_t n, int64_t k)
 {
-    for (int64_t at = 0; at < k; at++) {
-        const char *row = (const char *)b + at * ldb * (dtype == BY_F32 ? 4 : 2);
-#define STEP(j, count) add_step(sums, lds, x, row, dtype, at, (j), (count))
-        BY__STEPS(0, n, STEP);
-#undef STEP
+    int64_t row_bytes = ldb * (dtype == BY_F32 ? 4 : 2);
+    int64_t j = 0;
+    for (; j + STRIP * BY__LANES <= n; j += STRIP * BY__LANES) {
+        add_strip(sums, lds, x, b, dtype, row_bytes, j, STRIP, BY__LANES, k);
+    }
+    for (; j < n; j += BY__LANES) {
+        add_strip(sums, lds, x, b, dtype, row_bytes, j, 1, (int)by__min_i64(BY__LANES, n - j), k);
     }
 }
 

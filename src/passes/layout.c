@@ -1,0 +1,71 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "passes/passes.h"
+
+/* The operand is the weight [k, n] of a product. */
+static bool reads_as_it_lies(const by__node *node, int input)
+{
+    return node->op == BY_OP_MATMUL && input == 1 && !node->attrs.trans_b;
+}
+
+/* "in out" becomes "out in". */
+static void turn_axes(char *axes)
+{
+    char *space = strchr(axes, ' ');
+    if (space == NULL) {
+        return;
+    }
+    size_t first = (size_t)(space - axes);
+    size_t second = strlen(space + 1);
+    char swapped[256];
+    if (first + second + 2 > sizeof swapped) {
+        return;
+    }
+    memcpy(swapped, space + 1, second);
+    swapped[second] = ' ';
+    memcpy(swapped + second + 1, axes, first);
+    memcpy(axes, swapped, first + second + 1);
+}
+
+static void turn(by__value *value)
+{
+    int64_t rows = value->shape.dim[0];
+    value->shape.dim[0] = value->shape.dim[1];
+    value->shape.dim[1] = rows;
+    value->turned = !value->turned;
+    if (value->axes != NULL) {
+        turn_axes(value->axes);
+    }
+}
+
+by_status by_pass_layout(by_graph *graph, by_error *error)
+{
+    bool *turns;
+    BY_TRY(by_graph_check(graph, error));
+    BY_TRY(by__alloc((void **)&turns, graph->value_count, sizeof *turns, "layout", error));
+    for (size_t v = 0; v < graph->value_count; v++) {
+        turns[v] = graph->values[v].role == BY_ROLE_PARAMETER && graph->values[v].shape.rank == 2;
+    }
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        for (int i = 0; i < node->input_count; i++) {
+            if (node->in[i] != BY_NONE && !reads_as_it_lies(node, i)) {
+                turns[node->in[i]] = false;
+            }
+        }
+    }
+    for (size_t n = 0; n < graph->node_count; n++) {
+        by__node *node = &graph->nodes[n];
+        if (node->op == BY_OP_MATMUL && turns[node->in[1]]) {
+            node->attrs.trans_b = true;
+        }
+    }
+    for (size_t v = 0; v < graph->value_count; v++) {
+        if (turns[v]) {
+            turn(&graph->values[v]);
+        }
+    }
+    free(turns);
+    return BY_OK;
+}
