@@ -106,8 +106,8 @@ typedef struct attention_rows {
     bool lie;
 } attention_rows;
 
-/* `rows` rows of k elements, `stride` elements apart; packed where the panel cannot read them as they
- * lie. Read so, an odd number of rows needs one more to exist. */
+/* `rows` rows of k elements, `stride` elements apart; packed where the panel cannot read them as
+ * they lie. Read so, an odd number of rows needs one more to exist. */
 static inline attention_rows attention_take_rows(const by__panel *panel, by_dtype dtype,
                                                  const void *data, int64_t stride, int64_t rows,
                                                  int64_t k, bool lie, void *packed)

@@ -1,7 +1,8 @@
 /* ATTENTION_GRAD. With P the probabilities, recomputed from the saved logarithm of their sum, and
  * delta = rowsum(dy * y):
  *   dv = P^T dy,   ds = P * (dy v^T - delta) * scale,   dq = ds k,   dk = ds^T q,
- * with P and ds in their transposed form (attention.h). dk and dv of a key head are added up over blocks of queries in order, in f32. */
+ * with P and ds in their transposed form (attention.h). dk and dv of a key head are added up over
+ * blocks of queries in order, in f32. */
 #include "device/cpu/kernels/attention.h"
 
 #include <omp.h>
@@ -74,8 +75,8 @@ typedef struct softmax {
     by__vf lse, delta;
 } softmax;
 
-/* Weight of key r of the block and its gradient, stored as rows of A; with `masked` they are zero where
- * a lane does not see the key. */
+/* Weight of key r of the block and its gradient, stored as rows of A; with `masked` they are zero
+ * where a lane does not see the key. */
 BY__INLINE by__vf weigh_key(const softmax *x, int64_t r, int lane, bool masked, by_dtype dtype)
 {
     by__vf score = by__load(x->scores, r * PANEL_QUERIES + lane, BY_F32);
@@ -93,8 +94,8 @@ BY__INLINE by__vf weigh_key(const softmax *x, int64_t r, int lane, bool masked, 
     return ds;
 }
 
-/* Weights and their gradients of `keys` keys, and the gradients as panels of B, too, with zeros up to a
- * whole unit. The keys before `seen_by_all` need no mask. */
+/* Weights and their gradients of `keys` keys, and the gradients as panels of B, too, with zeros up to
+ * a whole unit. The keys before `seen_by_all` need no mask. */
 BY__INLINE void weigh_lanes(const softmax *x, int64_t keys, int64_t seen_by_all, int64_t padded,
                             int lane, by_dtype dtype)
 {
@@ -235,7 +236,9 @@ static void run_block(const job *j, const void *q, int64_t q_stride, const void 
     for (int64_t key = 0; key < visible; key += s->key_block) {
         meet(j, key, by__min_i64(s->key_block, visible - key));
     }
-    static const float ones[PANEL_QUERIES] = {[0 ... PANEL_QUERIES - 1] = 1.0f};
+    float ones[PANEL_QUERIES];
+    by__store(ones, 0, by__splat(1.0f), BY_F32);
+    by__store(ones, BY__LANES, by__splat(1.0f), BY_F32);
     for (int64_t i = 0; i < j->queries; i += PANEL_QUERIES) {
         attention_store((char *)dq + (size_t)(i * dq_stride) * by_dtype_size(s->dtype), s->dtype,
                         dq_stride, (const float *)area(j, p->dq) + i * s->width, ones,

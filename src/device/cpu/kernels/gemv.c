@@ -53,8 +53,8 @@ dot_step(by__vf sums[BY__GEMV_ROWS], rows x, const char *row, by_dtype dtype, in
     }
 }
 
-/* One row, whose products are the lanes of each total, in CHAINS sums by turns: one sum would wait for
- * each addition. */
+/* One row, whose products are the lanes of each total, in CHAINS sums by turns: one sum would wait
+ * for each addition. */
 static inline __attribute__((always_inline)) void
 dot_row(by__vf *totals, int64_t stride, rows x, const char *row, by_dtype dtype, int64_t k)
 {

@@ -7,9 +7,9 @@
  *
  * Loads and stores widen bf16 and f16 to f32 and round back to nearest, ties to even, exactly as
  * base/half.h does, subnormals and NaNs included; the `_flushed` forms use avx512_bf16's
- * vcvtneps2bf16, which takes subnormals for zero. The `_n` forms touch n <=
- * BY__LANES elements and fill the other lanes with zeros: with BY__STEPS the last elements of a
- * range take the same instructions as the rest, so an element's bits do not depend on its place.
+ * vcvtneps2bf16, which takes subnormals for zero. The `_n` forms touch n <= BY__LANES elements and
+ * fill the other lanes with zeros: with BY__STEPS the last elements of a range take the same
+ * instructions as the rest, so an element's bits do not depend on its place.
  *
  * Functions over the whole range of f32, errors measured by the kernel tests against double:
  *   by__exp      2 ulp; 0 and infinity beyond the range; subnormal results within one of their steps
@@ -546,9 +546,9 @@ BY__INLINE by__vf by__exp_of_negative(by__vf x)
 #endif
 }
 
-/* 2^x: x = n + r with |r| <= 1/2, and 2^r = 1 + r p(r), p of degree 4 (Lawson's algorithm: error 9.2e-8
- * before rounding). n in two parts, as exp needs it, is not needed here. With AVX-512 any x will do;
- * elsewhere it must be in [-126, 127]. */
+/* 2^x: x = n + r with |r| <= 1/2, and 2^r = 1 + r p(r), p of degree 4 (Lawson's algorithm: error
+ * 9.2e-8 before rounding). Nothing like exp's ln 2 in two parts is needed. With AVX-512 any x will
+ * do; elsewhere it must be in [-126, 127]. */
 BY__INLINE by__vf by__exp2_within(by__vf x)
 {
     by__vf n = by__nearest(x);
