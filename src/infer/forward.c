@@ -130,7 +130,8 @@ static by_status find_source(const by_graph *graph, by_value value, const char *
     if (parameter->turned) {
         shape = BY_SHAPE(shape.dim[1], shape.dim[0]);
     }
-    bool padded = !parameter->turned && parameter->axes != NULL && strncmp(parameter->axes, "vocab", 5) == 0;
+    bool padded = !parameter->turned && parameter->axes != NULL &&
+                  strncmp(parameter->axes, "vocab", 5) == 0;
     BY_TRY(by__weights_parameter(weights, by_model_name_prefix(kind), parameter->name, &shape,
                                  padded, out, error));
     if (!by_dtype_is_float(out->dtype)) {
