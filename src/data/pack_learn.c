@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/formats/json_lines.h"
 #include "data/pack.h"
 #include "data/tokenizer/characters.h"
 #include "data/tokenizer/word_counts.h"
@@ -41,22 +40,9 @@ static by_status add_text(seen *s, const char *text, size_t length, const char *
                                  : by__word_counts_add(&s->words, text, length, error);
 }
 
-static by_status add_lines(seen *s, const by__unit *unit, by_error *error)
+static by_status add_line(void *context, const by_text *text, by_error *error)
 {
-    by__json_lines reader = {
-        .data = s->buffer, .length = (size_t)(unit->end - unit->begin), .field = unit->field};
-    by_text text;
-    bool found = true;
-    by_status status = BY_OK;
-    while (status == BY_OK) {
-        status = by__json_lines_next(&reader, &text, &found, error);
-        if (status != BY_OK || !found) {
-            break;
-        }
-        status = add_text(s, text.data, text.length, "the text", error);
-    }
-    by__json_lines_close(&reader);
-    return status == BY_OK ? BY_OK : by__unit_line_error(unit, reader.lines, status, error);
+    return add_text(context, text->data, text->length, "the text", error);
 }
 
 static by_status add_unit(void *context, size_t thread, const by__unit *unit, by_error *error)
@@ -68,7 +54,7 @@ static by_status add_unit(void *context, size_t thread, const by__unit *unit, by
     }
     BY_TRY(by__unit_read(unit, &s->buffer, &s->capacity, error));
     if (unit->file->json_lines) {
-        return add_lines(s, unit, error);
+        return by__unit_texts(unit, s->buffer, add_line, s, error);
     }
     char name[300];
     (void)snprintf(name, sizeof name, "%.200s, in the part from byte %" PRIu64 " on",

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data/formats/json_lines.h"
 #include "data/pack_write.h"
 #include "data/tokenizer/vocabulary.h"
 #include "data/unit_run.h"
@@ -105,25 +104,20 @@ static by_status end_document(encoded *e, int64_t eos, by_error *error)
     return BY_OK;
 }
 
-static by_status encode_lines(encoded *e, int64_t eos, const by__unit *unit, by_error *error)
+/* A thread's documents of JSON lines. */
+typedef struct line_job {
+    encoded *e;
+    int64_t eos;
+} line_job;
+
+static by_status encode_line(void *context, const by_text *text, by_error *error)
 {
-    by__json_lines reader = {
-        .data = e->buffer, .length = (size_t)(unit->end - unit->begin), .field = unit->field};
-    by_text text;
-    bool found = true;
-    by_status status = BY_OK;
-    while (status == BY_OK) {
-        status = by__json_lines_next(&reader, &text, &found, error);
-        if (status != BY_OK || !found) {
-            break;
-        }
-        if (text.length > 0) {
-            status = add_text(e, text.data, text.length, error);
-            status = status == BY_OK ? end_document(e, eos, error) : status;
-        }
+    const line_job *job = context;
+    if (text->length == 0) {
+        return BY_OK;
     }
-    by__json_lines_close(&reader);
-    return status == BY_OK ? BY_OK : by__unit_line_error(unit, reader.lines, status, error);
+    BY_TRY(add_text(job->e, text->data, text->length, error));
+    return end_document(job->e, job->eos, error);
 }
 
 static by_status encode_unit(void *context, size_t thread, const by__unit *unit, by_error *error)
@@ -135,7 +129,8 @@ static by_status encode_unit(void *context, size_t thread, const by__unit *unit,
     e->text_bytes = 0;
     BY_TRY(by__unit_read(unit, &e->buffer, &e->buffer_capacity, error));
     if (unit->file->json_lines) {
-        return encode_lines(e, p->eos, unit, error);
+        line_job job = {e, p->eos};
+        return by__unit_texts(unit, e->buffer, encode_line, &job, error);
     }
     by_status status = add_text(e, e->buffer, (size_t)(unit->end - unit->begin), error);
     if (status != BY_OK) {

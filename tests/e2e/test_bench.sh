@@ -1,32 +1,10 @@
 #!/bin/sh
 # Every measurement of `banyan bench` and `banyan profile`, once, on models that take milliseconds: their JSON
 # is JSON and holds what is promised, their files are what they say, and wrong requests are refused.
-set -u
-
-root=$(cd "$(dirname "$0")/../.." && pwd)
-banyan=${BANYAN:-$root/build/release/banyan}
-work=$(mktemp -d "${TMPDIR:-/tmp}/banyan-test-XXXXXX")
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' INT TERM
-cd "$work" || exit 1
-# Threads that wait give way.
-export OMP_WAIT_POLICY=passive XDG_CACHE_HOME="$work/cache-home"
+. "$(dirname "$0")/../support/shell.sh"
+export XDG_CACHE_HOME="$work/cache-home"
 unset BANYAN_ISA
 
-say() { echo "check: $*"; }
-fail() {
-    echo "FAILED: $*" >&2
-    exit 1
-}
-# run CODE COMMAND...: standard output in out, standard error in err; the exit code must be CODE.
-run() {
-    wanted=$1
-    shift
-    "$@" >out 2>err
-    code=$?
-    [ "$code" -eq "$wanted" ] || { tail -n 20 out err >&2; fail "exit code $code, not $wanted, of: $*"; }
-}
-holds() { grep -q -F -e "$2" "$1" || { tail -n 20 "$1" >&2; fail "$1 does not hold '$2'"; }; }
 # json EXPRESSION: `out` is one line of JSON, and the Python expression is true of it (d).
 json() {
     [ "$(wc -l <out)" -eq 1 ] || fail "not one line of JSON"
@@ -35,7 +13,6 @@ json() {
         fail "not so: $1, of $(cat out)"
 }
 
-[ -x "$banyan" ] || fail "$banyan does not exist; build it with: cmake --preset release && cmake --build build/release"
 cat >c.yaml <<'END'
 model: {kind: gpt2, layers: 2, heads: 2, width: 32, context: 32, vocab: 40}
 train: {batch: 4}

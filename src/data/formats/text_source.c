@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "data/formats/json_lines.h"
 #include "data/tokenizer/split.h"
 #include "data/workers.h"
 
@@ -398,7 +399,8 @@ by_status by__unit_read(const by__unit *unit, char **buffer, size_t *capacity, b
     return status;
 }
 
-by_status by__unit_line_error(const by__unit *unit, size_t line, by_status status, by_error *error)
+/* Puts "FILE:LINE" before an error in line `line` (from 1) of a unit of JSON lines. */
+static by_status line_error(const by__unit *unit, size_t line, by_status status, by_error *error)
 {
     int fd;
     char *block;
@@ -420,4 +422,24 @@ by_status by__unit_line_error(const by__unit *unit, size_t line, by_status statu
         (void)close(fd);
     }
     return by_error_prefix(error, status, "%s:%" PRIu64, unit->file->path, before + line);
+}
+
+by_status by__unit_texts(const by__unit *unit, char *buffer,
+                         by_status (*take)(void *context, const by_text *text, by_error *error),
+                         void *context, by_error *error)
+{
+    by__json_lines reader = {
+        .data = buffer, .length = (size_t)(unit->end - unit->begin), .field = unit->field};
+    by_text text;
+    bool found = true;
+    by_status status = BY_OK;
+    while (status == BY_OK) {
+        status = by__json_lines_next(&reader, &text, &found, error);
+        if (status != BY_OK || !found) {
+            break;
+        }
+        status = take(context, &text, error);
+    }
+    by__json_lines_close(&reader);
+    return status == BY_OK ? BY_OK : line_error(unit, reader.lines, status, error);
 }

@@ -7,6 +7,7 @@
 #ifndef BY_DATA_FORMATS_TEXT_SOURCE_H
 #define BY_DATA_FORMATS_TEXT_SOURCE_H
 
+#include "banyan/tokenizer.h"
 #include "base/base.h"
 
 typedef struct by__source_file {
@@ -62,7 +63,10 @@ typedef struct by__units {
 by_status by__units_next(by__units *units, by__unit *unit, bool *found, by_error *error);
 /* Reads a unit's bytes into *buffer, which grows. BY_EFORMAT: the file is shorter than it was. */
 by_status by__unit_read(const by__unit *unit, char **buffer, size_t *capacity, by_error *error);
-/* Puts "FILE:LINE" before an error in line `line` (from 1) of a unit of JSON lines. */
-by_status by__unit_line_error(const by__unit *unit, size_t line, by_status status, by_error *error);
+/* Hands out the texts of a unit of JSON lines, read into `buffer`, one after the other. Errors, those
+ * of `take` included, begin with "FILE:LINE". */
+by_status by__unit_texts(const by__unit *unit, char *buffer,
+                         by_status (*take)(void *context, const by_text *text, by_error *error),
+                         void *context, by_error *error);
 
 #endif

@@ -1,7 +1,6 @@
 /* ATTENTION, and CACHED_ATTENTION over more than a few new tokens. */
 #include "device/cpu/kernels/attention.h"
 
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,9 +185,18 @@ static void attend(job *j, const void *q, int64_t q_stride, void *y, int64_t y_s
     }
 }
 
+typedef struct operands {
+    const by__call *call;
+    head_view in[3];
+    int64_t position; /* of the first query */
+} operands;
+
 /* All query heads of a key head, for one piece of the queries. */
-static void run_task(const by__call *call, const head_view in[3], int64_t task, int64_t position)
+static void run_task(const void *context, int64_t task)
 {
+    const operands *x = context;
+    const by__call *call = x->call;
+    const head_view *in = x->in;
     const plan *p = call->state;
     const attention_shape *s = &p->s;
     const by__panel *panel = p->panel;
@@ -209,7 +217,7 @@ static void run_task(const by__call *call, const head_view in[3], int64_t task, 
         values = (const char *)call->in[call->input_count - 2].data + cache;
         k_stride = v_stride = s->width;
     }
-    int64_t visible = position + end;
+    int64_t visible = x->position + end;
     j.keys = attention_take_rows(panel, s->dtype, keys, k_stride, visible, s->width, p->keys_lie,
                                  area(&j, p->keys));
     panel->pack_a(area(&j, p->values), by__panel_a_stride(panel, p->slots), values, 1, v_stride,
@@ -219,7 +227,7 @@ static void run_task(const by__call *call, const head_view in[3], int64_t task, 
     for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
         for (int64_t t = begin; t < end; t += PANEL_QUERIES) {
             j.queries = by__min_i64(PANEL_QUERIES, end - t);
-            j.first = position + t;
+            j.first = x->position + t;
             float *lse = p->cached
                              ? NULL
                              : (float *)call->out[1].data + (b * s->heads + head) * s->length + t;
@@ -279,30 +287,22 @@ static void release(by__call *call)
     call->state = NULL;
 }
 
-static void run_tasks(const by__call *call, const head_view in[3], int64_t position)
+static void run_tasks(const operands *x)
 {
+    const by__call *call = x->call;
     const plan *p = call->state;
     int64_t tasks = p->s.batch * p->s.kv_heads * p->pieces;
     by__share *shares = (by__share *)((char *)call->work + p->shares);
 #pragma omp parallel num_threads(call->threads) if (call->threads > 1)
-    {
-        int me = omp_get_thread_num();
-        int team = omp_get_num_threads();
-        by__share_open(shares, tasks, me, team);
-#pragma omp barrier
-        int64_t task;
-        while ((task = by__share_take(shares, me, team)) >= 0) {
-            run_task(call, in, task, position);
-        }
-    }
+    attention_run_tasks(shares, tasks, run_task, x);
 }
 
 static by_status run(const by__call *call)
 {
     const plan *p = call->state;
-    head_view in[3];
-    attention_views(in, call->in, p->packed, &p->s);
-    run_tasks(call, in, 0);
+    operands x = {.call = call};
+    attention_views(x.in, call->in, p->packed, &p->s);
+    run_tasks(&x);
     return BY_OK;
 }
 
@@ -317,14 +317,13 @@ static by_status prepare_cached(by__call *call, by_error *error)
 static by_status run_cached(const by__call *call)
 {
     const plan *p = call->state;
-    head_view in[3];
-    attention_views(in, call->in, p->packed, &p->s);
-    int64_t position = *(const int32_t *)call->in[call->input_count - 1].data;
+    operands x = {.call = call, .position = *(const int32_t *)call->in[call->input_count - 1].data};
+    attention_views(x.in, call->in, p->packed, &p->s);
     for (int64_t pair = 0; pair < p->s.batch * p->s.kv_heads; pair++) {
-        attention_fill(call, in, &p->s, p->slots, position, pair / p->s.kv_heads,
+        attention_fill(call, x.in, &p->s, p->slots, x.position, pair / p->s.kv_heads,
                        pair % p->s.kv_heads);
     }
-    run_tasks(call, in, position);
+    run_tasks(&x);
     return BY_OK;
 }
 

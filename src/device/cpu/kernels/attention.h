@@ -16,6 +16,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <omp.h>
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
@@ -224,6 +225,21 @@ static inline void attention_fill(const by__call *call, const head_view in[3],
     for (int64_t t = 0; t < s->length; t++) {
         memcpy(k + (size_t)t * row, head_at(&in[1], s, b, t, kv), row);
         memcpy(v + (size_t)t * row, head_at(&in[2], s, b, t, kv), row);
+    }
+}
+
+/* Every task once: called by each thread of a team, which waits at its beginning. */
+static inline void attention_run_tasks(by__share *shares, int64_t tasks,
+                                       void (*run)(const void *context, int64_t task),
+                                       const void *context)
+{
+    int me = omp_get_thread_num();
+    int team = omp_get_num_threads();
+    int64_t task;
+    by__share_open(shares, tasks, me, team);
+#pragma omp barrier
+    while ((task = by__share_take(shares, me, team)) >= 0) {
+        run(context, task);
     }
 }
 

@@ -5,7 +5,6 @@
  * blocks of queries in order, in f32. */
 #include "device/cpu/kernels/attention.h"
 
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -247,14 +246,17 @@ static void run_block(const job *j, const void *q, int64_t q_stride, const void 
 }
 
 typedef struct operands {
+    const by__call *call;
     head_view in[3], out[3];
     head_view y, dy;
     const float *lse;
 } operands;
 
 /* All query heads of a key head, for one piece of the queries. */
-static void run_task(const by__call *call, const operands *x, int64_t task)
+static void run_task(const void *context, int64_t task)
 {
+    const operands *x = context;
+    const by__call *call = x->call;
     const plan *p = call->state;
     const attention_shape *s = &p->s;
     const by__panel *panel = p->panel;
@@ -296,8 +298,9 @@ static void run_task(const by__call *call, const operands *x, int64_t task)
 }
 
 /* Adds up the pieces of one (sample, key head), in order. */
-static void add_pieces(const by__call *call, const operands *x, int64_t pair)
+static void add_pieces(const operands *x, int64_t pair)
 {
+    const by__call *call = x->call;
     const plan *p = call->state;
     const attention_shape *s = &p->s;
     int64_t count = s->length * s->width;
@@ -323,6 +326,7 @@ static by_status run(const by__call *call)
     const attention_shape *s = &p->s;
     const by__tensor *y = &call->in[call->input_count - 3];
     operands x = {
+        .call = call,
         .y = {y[0].data, s->heads * s->width, 0},
         .dy = {y[2].data, s->heads * s->width, 0},
         .lse = y[1].data,
@@ -334,19 +338,12 @@ static by_status run(const by__call *call)
     by__share *shares = (by__share *)((char *)call->work + p->shares);
 #pragma omp parallel num_threads(call->threads) if (call->threads > 1)
     {
-        int me = omp_get_thread_num();
-        int team = omp_get_num_threads();
-        by__share_open(shares, tasks, me, team);
-#pragma omp barrier
-        int64_t task;
-        while ((task = by__share_take(shares, me, team)) >= 0) {
-            run_task(call, &x, task);
-        }
+        attention_run_tasks(shares, tasks, run_task, &x);
         if (p->pieces > 1) {
 #pragma omp barrier
 #pragma omp for schedule(static)
             for (int64_t pair = 0; pair < pairs; pair++) {
-                add_pieces(call, &x, pair);
+                add_pieces(&x, pair);
             }
         }
     }
