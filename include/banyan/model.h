@@ -72,6 +72,8 @@ BY_API by_status by_model_config_from_json(by_model_config *config, const char *
 /* The name under which a checkpoint of this family may hold a parameter, besides its own: "transformer." or
  * nothing in front. NULL when there is none. Static. */
 BY_API const char *by_model_name_prefix(const char *kind);
+/* True where positions are rotations, which serve for any context, and not rows of a table. */
+BY_API bool by_model_is_rotary(const char *kind);
 
 #ifdef __cplusplus
 }

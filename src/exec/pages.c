@@ -33,9 +33,7 @@ by_status by__pages_open(by__pages *out, size_t bytes, const char *what, by_erro
         pages.data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (pages.data == MAP_FAILED) {
             return by_error_set(error, BY_EMEMORY,
-                                "out of memory: %s needs %s; a smaller micro_batch, recompute: block "
-                                "or a smaller model needs less",
-                                what, by__format_bytes(text, bytes));
+                                "out of memory: %s needs %s", what, by__format_bytes(text, bytes));
         }
         /* Advice only: without huge pages everything still works, a little slower. */
         (void)madvise(pages.data, bytes, MADV_HUGEPAGE);

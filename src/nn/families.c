@@ -80,6 +80,12 @@ by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in
     return BY_OK;
 }
 
+bool by_model_is_rotary(const char *kind)
+{
+    const by__family *family = NULL;
+    return find_family(&family, kind, NULL) == BY_OK && family->rotary;
+}
+
 const char *by_model_name_prefix(const char *kind)
 {
     const by__family *family = NULL;

@@ -35,6 +35,7 @@ typedef struct by__family {
     void (*write_config)(json_t *out, const by_model_config *config);
     by_status (*read_config)(by_model_config *config, const char *name, const json_t *in,
                              by_error *error);
+    bool rotary; /* positions are rotations, not rows of a table */
     const char *model_type;   /* config.json "model_type" */
     const char *architecture; /* config.json "architectures"[0] */
 } by__family;

@@ -326,14 +326,9 @@ by_status by__trainer_ready(const by_trainer *t, bool training, by_error *error)
     return BY_OK;
 }
 
-by_status by_trainer_allocate(by_trainer *t, by_error *error)
+static by_status take_memory(by_trainer *t, size_t token_bytes, by_error *error)
 {
-    if (t->masters.data != NULL) {
-        return by_error_set(error, BY_ESTATE, "the trainer's memory was allocated before");
-    }
     uint64_t flat_bytes = (uint64_t)(t->buckets.matrices + t->buckets.vectors) * sizeof(float);
-    uint64_t tokens = (uint64_t)(t->config->train.micro_batch * t->config->model.context);
-    size_t token_bytes = by__round_up(tokens * sizeof(int32_t), BY_CACHE_LINE);
     size_t copy_bytes = t->buckets.copies ? (size_t)t->buckets.matrices * sizeof(uint16_t) : 0;
     BY_TRY(by__pages_open(&t->masters, flat_bytes, "the parameters", error));
     BY_TRY(by__pages_open(&t->copies, copy_bytes, "the bf16 parameters", error));
@@ -341,7 +336,23 @@ by_status by_trainer_allocate(by_trainer *t, by_error *error)
     BY_TRY(by__pages_open(&t->moments, t->memory.optimizer, "the optimizer's moments", error));
     BY_TRY(by__pages_open(&t->arena, t->memory.activations, "the activations", error));
     BY_TRY(by__pages_open(&t->workspace, t->memory.workspace, "the workspace", error));
-    BY_TRY(by__pages_open(&t->io, 2 * token_bytes + IO_SCALARS * BY_CACHE_LINE, "inputs", error));
+    return by__pages_open(&t->io, 2 * token_bytes + IO_SCALARS * BY_CACHE_LINE, "inputs", error);
+}
+
+by_status by_trainer_allocate(by_trainer *t, by_error *error)
+{
+    if (t->masters.data != NULL) {
+        return by_error_set(error, BY_ESTATE, "the trainer's memory was allocated before");
+    }
+    uint64_t tokens = (uint64_t)(t->config->train.micro_batch * t->config->model.context);
+    size_t token_bytes = by__round_up(tokens * sizeof(int32_t), BY_CACHE_LINE);
+    by_status status = take_memory(t, token_bytes, error);
+    if (status != BY_OK) {
+        by_error plain = error == NULL ? (by_error){0} : *error;
+        return by_error_set(error, status,
+                            "%s; a smaller micro_batch, recompute: block or a smaller model needs less",
+                            plain.message);
+    }
     t->tokens = (int32_t *)((char *)t->io.data + IO_SCALARS * BY_CACHE_LINE);
     t->targets = (int32_t *)((char *)t->tokens + token_bytes);
     by__stage *stages[STAGES] = {&t->gradients, &t->loss, &t->merge, &t->norm, &t->update};

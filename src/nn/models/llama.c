@@ -133,5 +133,6 @@ const by__family by__family_llama = {.kind = "llama",
                                      .body = body,
                                      .write_config = write_config,
                                      .read_config = read_config,
+                                     .rotary = true,
                                      .model_type = "llama",
                                      .architecture = "LlamaForCausalLM"};
