@@ -33,9 +33,15 @@ if [ ! -f "$gguf" ]; then
     mv "$gguf.tmp" "$gguf"
 fi
 
-"$program" -m "$gguf" -p "$prompt" -n "$tokens" -t "$threads" -r 3 -o json 2>/dev/null | python3 -c '
+# Tokens are generated behind the prompt, whose keys and values each of them reads.
+{
+    "$program" -m "$gguf" -p "$prompt" -n 0 -t "$threads" -r 3 -o json 2>/dev/null
+    "$program" -m "$gguf" -p 0 -n "$tokens" -d "$prompt" -t "$threads" -r 3 -o json 2>/dev/null
+} | python3 -c '
 import json, sys
-runs = json.load(sys.stdin)
+text = sys.stdin.read()
+first, end = json.JSONDecoder().raw_decode(text)
+runs = first + json.loads(text[end:])
 speed = {bool(r["n_gen"]): r["avg_ts"] for r in runs}
 print(json.dumps({"prefill_tokens_per_s": round(speed[False], 1), "decode_tokens_per_s": round(speed[True], 2),
                   "model_bytes": runs[0]["model_size"], "threads": runs[0]["n_threads"],

@@ -9,6 +9,9 @@
 #define PREFILLS   3
 #define PROMPT     512
 #define TOKENS     128
+/* The memory's speed is measured before each part of the tokens: on a shared machine it changes from
+ * second to second. */
+#define PARTS 4
 
 typedef struct request {
     cli_list overrides;
@@ -23,6 +26,8 @@ typedef struct figures {
     double prefill_seconds; /* median of PREFILLS */
     double decode_seconds;  /* of all tokens */
     double token_ms;        /* median */
+    double share;           /* of the memory's speed, median of PARTS */
+    double read_gbps;       /* the same */
     by_machine machine;
     by_dtype dtype;
 } figures;
@@ -112,12 +117,11 @@ static by_status time_prefill(figures *f, by_generator *generator, const int32_t
 
 /* Each token is the most probable one, so that choosing it is part of the time but not of the luck.
  */
-static by_status time_decode(figures *f, by_generator *generator, double *seconds, int64_t tokens,
+static by_status time_tokens(by_generator *generator, double *seconds, int64_t begin, int64_t end,
                              by_error *error)
 {
     by_sampling greedy = {.temperature = 0.0, .top_p = 1.0};
-    double began = by_clock();
-    for (int64_t i = 0; i < tokens; i++) {
+    for (int64_t i = begin; i < end; i++) {
         int32_t token;
         double from = by_clock();
         by_status status = by_generator_sample(generator, &greedy, &token, error);
@@ -129,8 +133,41 @@ static by_status time_decode(figures *f, by_generator *generator, double *second
         }
         seconds[i] = by_clock() - from;
     }
-    f->decode_seconds = by_clock() - began;
-    f->token_ms = 1e3 * cli_median(seconds, (size_t)tokens);
+    return BY_OK;
+}
+
+static by_status time_decode(figures *f, by_generator *generator, double *seconds, const request *r,
+                             by_error *error)
+{
+    double shares[PARTS];
+    double speeds[PARTS];
+    size_t parts = 0;
+    for (int part = 0; part < PARTS; part++) {
+        int64_t begin = r->tokens * part / PARTS;
+        int64_t end = r->tokens * (part + 1) / PARTS;
+        double spent = 0.0;
+        if (begin == end) {
+            continue;
+        }
+        by_status status = by_machine_measure(&f->machine, BY_MACHINE_MEMORY, error);
+        if (status == BY_OK) {
+            status = time_tokens(generator, seconds, begin, end, error);
+        }
+        if (status != BY_OK) {
+            return status;
+        }
+        for (int64_t i = begin; i < end; i++) {
+            spent += seconds[i];
+        }
+        double bytes = by_generator_token_bytes(generator, r->prompt + (begin + end) / 2);
+        speeds[parts] = f->machine.read_gbps;
+        shares[parts] = 1e-9 * bytes * (double)(end - begin) / spent / speeds[parts];
+        f->decode_seconds += spent;
+        parts++;
+    }
+    f->share = cli_median(shares, parts);
+    f->read_gbps = cli_median(speeds, parts);
+    f->token_ms = 1e3 * cli_median(seconds, (size_t)r->tokens);
     return BY_OK;
 }
 
@@ -150,9 +187,9 @@ static void print(const request *r, const figures *f, const by_generator *genera
             "\"prefill_mfu\":%.4g,\"prompt_tokens\":%lld,\"tokens\":%lld,\"token_ms\":%.5g,"
             "\"token_bytes\":%.0f,\"gbps\":%.5g,\"read_gbps\":%.5g,\"prefill_gflops\":%.6g,"
             "\"peak_gflops\":%.6g,\"memory_bytes\":%llu,\"precision\":\"%s\"}\n",
-            prefill, decode, gbps / f->machine.read_gbps, gflops / peak, (long long)r->prompt,
-            (long long)r->tokens, f->token_ms, bytes, gbps, f->machine.read_gbps, gflops, peak,
-            (unsigned long long)memory, by_dtype_name(f->dtype));
+            prefill, decode, f->share, gflops / peak, (long long)r->prompt, (long long)r->tokens,
+            f->token_ms, bytes, gbps, f->read_gbps, gflops, peak, (unsigned long long)memory,
+            by_dtype_name(f->dtype));
         return;
     }
     printf(
@@ -161,8 +198,7 @@ static void print(const request *r, const figures *f, const by_generator *genera
     printf("decode      %.1f tokens/s (%lld tokens, median %.2f ms)\n", decode,
            (long long)r->tokens, f->token_ms);
     printf("bandwidth   %.1f GB/s, %.1f %% of the measured %.1f GB/s; a token must read %s\n", gbps,
-           100.0 * gbps / f->machine.read_gbps, f->machine.read_gbps,
-           cli_bytes(text, (uint64_t)bytes));
+           100.0 * f->share, f->read_gbps, cli_bytes(text, (uint64_t)bytes));
     printf("memory      %s\n", cli_bytes(text, memory));
 }
 
@@ -189,12 +225,11 @@ static by_status measure(request *r, const char *path, by_error *error)
         status = time_prefill(&f, generator, prompt, (size_t)r->prompt, error);
     }
     if (status == BY_OK) {
-        status = time_decode(&f, generator, seconds, r->tokens, error);
+        status = time_decode(&f, generator, seconds, r, error);
     }
     if (status == BY_OK) {
-        status = by_machine_measure(
-            &f.machine, BY_MACHINE_MEMORY | (f.dtype == BY_BF16 ? BY_MACHINE_BF16 : BY_MACHINE_F32),
-            error);
+        status = by_machine_measure(&f.machine,
+                                    f.dtype == BY_BF16 ? BY_MACHINE_BF16 : BY_MACHINE_F32, error);
     }
     if (status == BY_OK) {
         print(r, &f, generator);
@@ -238,8 +273,9 @@ const cli_command cli_bench_generate = {
     .summary = "time prefill and decoding of a run, a model or a config",
     .usage = "banyan bench generate RUN|MODEL|CONFIG [--prompt-tokens N] [--tokens N] [--json]",
     .text =
-        "Takes in a random prompt and continues it, and measures the memory's speed and the\n"
-        "matrix-product peak in the same run. The share of the bandwidth counts what a token must\n"
+        "Takes in a random prompt and continues it, and measures the memory's speed (before each\n"
+        "quarter of the tokens) and the matrix-product peak in the same run. The share of the "
+        "bandwidth counts what a token must\n"
         "read: every weight in its type once, and the keys and values so far. A config file is\n"
         "timed with initial weights.\n\n"
         "  banyan bench generate examples/gpt2_124m.yaml --json",

@@ -49,7 +49,7 @@
 #define ENOUGH_TILES        32
 #define ENOUGH_FOR_A_THREAD 4
 /* With few rows, B is handed out in pieces of this many bytes. */
-#define GEMV_PIECE (128 << 10)
+#define GEMV_PIECE (64 << 10)
 /* Packing is handed out in pieces of about this many bytes, whose steps of k are a multiple of
  * PACK_UNIT (the blocks of kernels/panel_pack.h; the units of k divide it too). */
 #define PACK_PIECE (64 << 10)

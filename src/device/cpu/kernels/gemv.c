@@ -53,10 +53,9 @@ dot_step(by__vf sums[BY__GEMV_ROWS], rows x, const char *row, by_dtype dtype, in
     }
 }
 
-/* One row, whose products are the lanes of each total, in CHAINS sums by turns: one sum would wait
- * for each addition. */
+/* One row, in CHAINS sums by turns: one sum would wait for each addition. */
 static inline __attribute__((always_inline)) void
-dot_row(by__vf *totals, int64_t stride, rows x, const char *row, by_dtype dtype, int64_t k)
+dot_row(float *sums, int64_t lds, rows x, const char *row, by_dtype dtype, int64_t k)
 {
     by__vf total[CHAINS][BY__GEMV_ROWS] = {{{0}}};
     int width = step_width(x.dtype);
@@ -75,7 +74,7 @@ dot_row(by__vf *totals, int64_t stride, rows x, const char *row, by_dtype dtype,
     }
 #pragma GCC unroll 4
     for (int i = 0; i < x.m; i++) {
-        totals[i * stride] = (total[0][i] + total[1][i]) + (total[2][i] + total[3][i]);
+        sums[i * lds] = by__sum((total[0][i] + total[1][i]) + (total[2][i] + total[3][i]));
     }
 }
 
@@ -116,18 +115,8 @@ static inline __attribute__((always_inline)) void dot_rows(float *sums, int64_t 
             dot_wide_rows(sums + j, lds, x, row, dtype, row_bytes, k);
         }
     }
-    for (; j < n; j += BY__LANES) {
-        by__vf totals[BY__GEMV_ROWS][BY__LANES];
-        int count = (int)by__min_i64(BY__LANES, n - j);
-        for (int r = 0; r < BY__LANES; r++) {
-            /* Beyond the last row, the last once more: its sum is not stored. */
-            dot_row(&totals[0][r], BY__LANES, x, row, dtype, k);
-            row += r + 1 < count ? row_bytes : 0;
-        }
-        row += row_bytes;
-        for (int i = 0; i < x.m; i++) {
-            by__store_n(sums + i * lds, j, by__sums(totals[i]), BY_F32, count);
-        }
+    for (; j < n; j++, row += row_bytes) {
+        dot_row(sums + j, lds, x, row, dtype, k);
     }
 }
 

@@ -196,27 +196,6 @@ BY__INLINE float by__sum(by__vf x)
     return f[0] + f[1];
 }
 
-/* Lane i is the sum of the lanes of v[i], which are overwritten: as a transposition, but adding. */
-BY__INLINE by__vf by__sums(by__vf v[BY__LANES])
-{
-#define BY__HALVE(d)                                                                               \
-    _Pragma("GCC unroll 16") for (int i = 0; i < BY__LANES; i += 2 * (d))                          \
-    {                                                                                              \
-        v[i] = __builtin_shufflevector(v[i], v[i + (d)], BY__EACH_LANE(BY__LOW, d)) +              \
-               __builtin_shufflevector(v[i], v[i + (d)], BY__EACH_LANE(BY__HIGH, d));              \
-    }
-    BY__HALVE(1)
-    BY__HALVE(2)
-#if BY__LANES > 4
-    BY__HALVE(4)
-#endif
-#if BY__LANES > 8
-    BY__HALVE(8)
-#endif
-#undef BY__HALVE
-    return v[0];
-}
-
 /* The larger of two, lane by lane; b where either is NaN. */
 BY__INLINE by__vf by__larger(by__vf a, by__vf b)
 {
