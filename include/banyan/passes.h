@@ -1,5 +1,5 @@
 /* Passes: transformations of a graph. Each scaling technique is one; they compose in this order:
- * precision, gradients, recompute, fuse, order; then banyan/program.h plans memory and runs.
+ * precision, gradients, rematerialize, recompute, fuse, order; then banyan/program.h plans memory and runs.
  *
  * Every pass reads and writes only the graph and leaves it verified (by_graph_verify holds after it when
  * it held before). On an error the graph may be half transformed and must be closed.
@@ -23,6 +23,12 @@ BY_API by_status by_pass_precision(by_graph *graph, by_dtype compute, by_error *
  * d objective / d loss), and makes the gradient of every parameter NAME an f32 value "grad.NAME" of role
  * gradient. BY_EARG names a parameter that the loss does not depend on, and an op without a gradient. */
 BY_API by_status by_pass_gradients(by_graph *graph, by_value loss, by_value seed, by_error *error);
+
+/* Rematerialization (Briggs, Cooper and Torczon 1992, of registers): results of activations and norms
+ * of at least `least_bytes` that the backward pass reads are made again just before it does, from
+ * operands that it keeps for their gradients anyway. A pass over memory each, instead of memory from
+ * the forward pass to there. The bits are the same. */
+BY_API by_status by_pass_rematerialize(by_graph *graph, size_t least_bytes, by_error *error);
 
 /* Recomputation by block (Chen et al. 2016): the backward pass of a block computes the block's
  * activations again from its inputs instead of keeping them. The last block is left alone: its

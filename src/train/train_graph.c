@@ -3,6 +3,9 @@
 #include "passes/passes.h"
 #include "train/train.h"
 
+/* Smaller results stay in a cache, and making them again costs more than keeping them. */
+#define REMATERIALIZED_BYTES ((size_t)4 << 20)
+
 const char *by_graph_stage_name(by_graph_stage stage)
 {
     static const char *const names[BY_STAGE_COUNT] = {"forward",   "precision", "gradients",
@@ -32,6 +35,9 @@ static by_status run_passes(by_graph *graph, const by_model *model, const by_con
     if (stage >= BY_STAGE_GRADIENTS) {
         by_value seed = by_graph_input(graph, "loss_scale", BY_F32, BY_SHAPE(1));
         BY_TRY(by_pass_gradients(graph, model->loss, seed, error));
+    }
+    if (stage >= BY_STAGE_RECOMPUTE) {
+        BY_TRY(by_pass_rematerialize(graph, REMATERIALIZED_BYTES, error));
     }
     if (stage >= BY_STAGE_RECOMPUTE && strcmp(config->memory.recompute, "block") == 0) {
         BY_TRY(by_pass_recompute(graph, error));

@@ -296,6 +296,35 @@ static void test_recompute(void **state)
     }
 }
 
+static void test_rematerialize(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    for (size_t k = 0; k < 4; k++) {
+        bool gpt2 = k % 2 == 0;
+        const char *settings[] = {gpt2 ? "model.kind=gpt2" : "model.kind=llama",
+                                  k < 2 ? "precision.compute=f32" : "precision.compute=bf16",
+                                  "model.layers=8", "model.dropout=0"};
+        by_config *config = open_config(settings, 4);
+        by_graph *kept = graph_at(config, BY_STAGE_RECOMPUTE);
+        by_graph *again = graph_at(config, BY_STAGE_RECOMPUTE);
+        by_op activation = gpt2 ? BY_OP_UNARY : BY_OP_SWIGLU;
+        by_op norm = gpt2 ? BY_OP_LAYER_NORM : BY_OP_RMS_NORM;
+        check_ok(by_pass_rematerialize(again, (size_t)1 << 30, &error), &error);
+        assert_int_equal(again->node_count, kept->node_count); /* nothing is that large */
+        check_ok(by_pass_rematerialize(again, 1, &error), &error);
+        check_ok(by_graph_verify(again, &error), &error);
+        assert_int_equal(count_ops(again, activation), 2 * 8);
+        assert_int_equal(count_ops(again, norm), 2 * (2 * 8 + 1));
+        size_t size = arena_of(kept);
+        assert_true((double)arena_of(again) < 0.9 * (double)size);
+        assert_true(compare_graphs(kept, again) == 0.0);
+        by_graph_close(&kept);
+        by_graph_close(&again);
+        by_config_close(&config);
+    }
+}
+
 /* Blocks need not be numbered from 0 upwards. */
 static void test_recompute_any_block_numbers(void **state)
 {
@@ -517,6 +546,7 @@ int main(void)
         cmocka_unit_test(test_gradients_refuse),
         cmocka_unit_test(test_gradients_of_mixed_uses),
         cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_rematerialize),
         cmocka_unit_test(test_recompute_any_block_numbers),
         cmocka_unit_test(test_fuse),
         cmocka_unit_test(test_fuse_leaves_alone),

@@ -1,0 +1,130 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "passes/passes.h"
+
+typedef struct remat {
+    by_graph *graph;
+    size_t least;    /* bytes of a value that is worth it */
+    by_value *again; /* of each value: the copy that the backward pass reads */
+    size_t *place;   /* of each copied node, in their order: the node that it goes before */
+    size_t old_nodes;
+    size_t old_values;
+} remat;
+
+/* Work of a pass over memory or less, from operands that the backward pass keeps anyway. */
+static bool is_cheap(by_op op)
+{
+    return op == BY_OP_UNARY || op == BY_OP_SWIGLU || op == BY_OP_LAYER_NORM ||
+           op == BY_OP_RMS_NORM;
+}
+
+static bool is_worth_it(const remat *r, by_value value)
+{
+    const by__value *v = value == BY_NONE ? NULL : &r->graph->values[value];
+    const by__node *node = v == NULL || v->producer < 0 ? NULL : &r->graph->nodes[v->producer];
+    return node != NULL && node->phase == BY__FORWARD && is_cheap(node->op) &&
+           node->out[0] == value && v->role == BY_ROLE_ACTIVATION && by__value_bytes(v) >= r->least;
+}
+
+/* The backward pass reads the node's operands for itself, so that they are there. */
+static bool has_operands_kept(const remat *r, const by__node *node)
+{
+    for (int i = 0; i < node->input_count; i++) {
+        by_value value = node->in[i];
+        bool kept = value == BY_NONE || by__role_is_external(r->graph->values[value].role);
+        for (size_t n = 0; n < r->old_nodes && !kept; n++) {
+            const by__node *reader = &r->graph->nodes[n];
+            for (int k = 0; k < reader->input_count && reader->phase == BY__BACKWARD; k++) {
+                kept = kept || reader->in[k] == value;
+            }
+        }
+        if (!kept) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The copy of a value, whose node goes before node `reader`. */
+static by_status copy(remat *r, by_value value, size_t reader, by_error *error)
+{
+    by_graph *graph = r->graph;
+    const by__node source = graph->nodes[graph->values[value].producer];
+    by_value outs[BY_MAX_OUTPUTS];
+    by_graph_set_block(graph, source.block);
+    (void)by__op_add_node(graph, source.op, &source.attrs, source.in, source.input_count, outs);
+    BY_TRY(by_graph_check(graph, error));
+    r->place[graph->node_count - 1 - r->old_nodes] = reader;
+    r->again[value] = outs[0];
+    return BY_OK;
+}
+
+static by_status copy_all(remat *r, by_error *error)
+{
+    by_graph *graph = r->graph;
+    for (size_t n = 0; n < r->old_nodes; n++) {
+        for (int i = 0; graph->nodes[n].phase == BY__BACKWARD && i < graph->nodes[n].input_count;
+             i++) {
+            by_value value = graph->nodes[n].in[i];
+            if (value == BY_NONE || (size_t)value >= r->old_values || !is_worth_it(r, value)) {
+                continue;
+            }
+            const by__node *source = &graph->nodes[graph->values[value].producer];
+            if (r->again[value] == BY_NONE && has_operands_kept(r, source)) {
+                BY_TRY(copy(r, value, n, error));
+            }
+            if (r->again[value] != BY_NONE) {
+                graph->nodes[n].in[i] = r->again[value];
+            }
+        }
+    }
+    return BY_OK;
+}
+
+/* Moves the copies, which stand at the end, to their places. */
+static by_status place_copies(const remat *r, by_error *error)
+{
+    by_graph *graph = r->graph;
+    by__node *ordered;
+    size_t kept = 0;
+    size_t next = r->old_nodes;
+    BY_TRY(by__alloc((void **)&ordered, graph->node_count, sizeof *ordered, "order", error));
+    for (size_t n = 0; n < r->old_nodes; n++) {
+        for (; next < graph->node_count && r->place[next - r->old_nodes] == n; next++) {
+            ordered[kept++] = graph->nodes[next];
+        }
+        ordered[kept++] = graph->nodes[n];
+    }
+    memcpy(graph->nodes, ordered, kept * sizeof *ordered);
+    free(ordered);
+    by__graph_compact(graph);
+    return BY_OK;
+}
+
+by_status by_pass_rematerialize(by_graph *graph, size_t least_bytes, by_error *error)
+{
+    BY_TRY(by_graph_check(graph, error));
+    remat r = {.graph = graph,
+               .least = least_bytes,
+               .old_nodes = graph->node_count,
+               .old_values = graph->value_count};
+    by_status status = by__alloc((void **)&r.again, r.old_values, sizeof *r.again, "copies", error);
+    if (status == BY_OK) {
+        status = by__alloc((void **)&r.place, r.old_values, sizeof *r.place, "copies", error);
+    }
+    for (size_t v = 0; v < r.old_values && status == BY_OK; v++) {
+        r.again[v] = BY_NONE;
+    }
+    if (status == BY_OK) {
+        graph->phase = BY__BACKWARD;
+        status = copy_all(&r, error);
+        by_graph_set_block(graph, -1);
+    }
+    if (status == BY_OK) {
+        status = place_copies(&r, error);
+    }
+    free(r.again);
+    free(r.place);
+    return status;
+}
