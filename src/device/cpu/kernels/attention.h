@@ -19,7 +19,7 @@
 #include <omp.h>
 
 #include "device/cpu/cpu.h"
-#include "device/cpu/kernels/simd.h"
+#include "device/cpu/kernels/simd_math.h"
 #include "device/cpu/panel.h"
 #include "device/cpu/share.h"
 

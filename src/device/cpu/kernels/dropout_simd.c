@@ -1,6 +1,6 @@
 /* DROPOUT: x [B, ...] act. The mask is defined in cpu.h; it is made again wherever it is needed. */
 #include "device/cpu/cpu.h"
-#include "device/cpu/kernels/simd.h"
+#include "device/cpu/kernels/simd_math.h"
 
 /* A block is 64 neighbouring elements of one sample, the last of a sample being shorter. */
 #define BLOCK 64

@@ -6,7 +6,7 @@
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/gemm.h"
-#include "device/cpu/kernels/simd.h"
+#include "device/cpu/kernels/simd_math.h"
 #include "device/cpu/panel.h"
 
 /* Logits of a chunk take at most this many bytes (or one row). Every chunk reads and writes all of

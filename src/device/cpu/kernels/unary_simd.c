@@ -1,6 +1,6 @@
 /* UNARY, UNARY_GRAD, SWIGLU, SWIGLU_GRAD. Shapes: any. Dtypes: act. */
 #include "device/cpu/cpu.h"
-#include "device/cpu/kernels/simd.h"
+#include "device/cpu/kernels/simd_math.h"
 
 #define GRAIN 8192
 
