@@ -21,8 +21,8 @@ static bool is_cheap(by_op op)
 
 static bool is_worth_it(const remat *r, by_value value)
 {
-    const by__value *v = value == BY_NONE ? NULL : &r->graph->values[value];
-    const by__node *node = v == NULL || v->producer < 0 ? NULL : &r->graph->nodes[v->producer];
+    const by__value *v = &r->graph->values[value];
+    const by__node *node = v->producer < 0 ? NULL : &r->graph->nodes[v->producer];
     return node != NULL && node->phase == BY__FORWARD && is_cheap(node->op) &&
            node->out[0] == value && v->role == BY_ROLE_ACTIVATION && by__value_bytes(v) >= r->least;
 }

@@ -38,9 +38,9 @@ static by_status run_passes(by_graph *graph, const by_model *model, const by_con
     }
     if (stage >= BY_STAGE_RECOMPUTE) {
         BY_TRY(by_pass_rematerialize(graph, REMATERIALIZED_BYTES, error));
-    }
-    if (stage >= BY_STAGE_RECOMPUTE && strcmp(config->memory.recompute, "block") == 0) {
-        BY_TRY(by_pass_recompute(graph, error));
+        if (strcmp(config->memory.recompute, "block") == 0) {
+            BY_TRY(by_pass_recompute(graph, error));
+        }
     }
     if (stage >= BY_STAGE_FUSE) {
         BY_TRY(by_pass_fuse(graph, error));
