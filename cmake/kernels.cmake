@@ -11,6 +11,9 @@ else()
 endif()
 
 file(GLOB kernel_sources CONFIGURE_DEPENDS src/device/cpu/kernels/*.c)
+# Initial weights have the same bits at every level: nothing is fused, and zeros keep their signs.
+set_source_files_properties(src/device/cpu/kernels/normal_simd.c PROPERTIES
+                            COMPILE_OPTIONS "-ffp-contract=off;-fsigned-zeros")
 set(kernel_objects "")
 if(kernel_sources)
   foreach(level ${kernel_levels})

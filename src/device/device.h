@@ -85,4 +85,8 @@ by_status by__cpu_kernel(const by__kernel **out, const by__call *call, by__isa i
 /* The kernel at exactly this level, NULL if that level has none: for the kernel tests. */
 const by__kernel *by__cpu_kernel_at(const by__call *call, by__isa isa);
 
+/* Fills `out` with `count` normal values of mean 0 and deviation `std` from Philox under `key`. The
+ * bits are the same at every level and on every machine, for any number of threads. */
+void by__cpu_fill_normal(float *out, int64_t count, float std, const uint32_t key[2], by__isa isa);
+
 #endif

@@ -221,8 +221,12 @@ static void test_softmax_weights(void **state)
     for (int i = 0; i < SAMPLES; i++) {
         memcpy(x + i * 6 + 3, (float[]){1.0f, (float)-i / 64.0f, 1.0f}, 3 * sizeof(float));
     }
-    by__call call = {.op = BY_OP_ATTENTION, .attrs = {.heads = 1, .kv_heads = 1}, .in = in,
-                     .input_count = 1, .output_count = 2, .threads = 1};
+    by__call call = {.op = BY_OP_ATTENTION,
+                     .attrs = {.heads = 1, .kv_heads = 1},
+                     .in = in,
+                     .input_count = 1,
+                     .output_count = 2,
+                     .threads = 1};
     call.out[0] = (by__tensor){y, BY_F32, BY_SHAPE(SAMPLES, 2, 1)};
     call.out[1] = (by__tensor){lse, BY_F32, BY_SHAPE(SAMPLES, 1, 2)};
     for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
@@ -303,6 +307,50 @@ static void test_conversions(void **state)
     check_cast(BY_F32, BY_F16, floats, 65536 * 8);
     free(halves);
     free(floats);
+}
+
+/* ---- normal values ---- */
+
+/* One Box-Muller value in double precision from the words of its counter: base/random.c and libm. */
+static double normal_at(int64_t i, float std, const uint32_t key[2])
+{
+    int64_t in_block = i % 4096;
+    uint32_t word = (uint32_t)(in_block % 64 / 16);
+    uint32_t counter[4] = {(uint32_t)(in_block / 64 * 16 + in_block % 16), (uint32_t)(i / 4096), 0,
+                           0};
+    uint32_t bits[4];
+    by__philox(bits, key, counter);
+    double r = (double)std * sqrt(-2.0 * log(1.0 - (double)by__unit_float(bits[word & 2])));
+    double angle = 6.283185307179586 * (double)by__unit_float(bits[word | 1]);
+    return r * ((word & 1) != 0 ? sin(angle) : cos(angle));
+}
+
+static void test_normal_values(void **state)
+{
+    BY_UNUSED(state);
+    enum { COUNT = 3 * 4096 + 64 + 37 };
+    const uint32_t key[2] = {0x12345678u, 0x9abcdef0u};
+    const float std = 0.02f;
+    float *first = calloc(COUNT + 1, sizeof *first);
+    float *other = calloc(COUNT + 1, sizeof *other);
+    assert_true(first != NULL && other != NULL);
+    by__cpu_fill_normal(first, COUNT, std, key, BY__ISA_BASELINE);
+    for (int64_t i = 0; i < COUNT; i++) {
+        double expected = normal_at(i, std, key);
+        double error = fabs((double)first[i] - expected);
+        if (!(error <= 4e-7 * ((double)std + fabs(expected)))) {
+            fail_msg("value %d is %.9g instead of %.9g", (int)i, (double)first[i], expected);
+        }
+    }
+    assert_true(first[COUNT] == 0.0f);
+    /* The same on every machine: a digest of the bits. */
+    assert_true(by__hash64(first, COUNT * sizeof *first) == 0x99403dcafbda9d48u);
+    for (int level = BY__ISA_REFERENCE; level <= (int)by__cpu_best_isa(); level++) {
+        by__cpu_fill_normal(other, COUNT, std, key, (by__isa)level);
+        assert_memory_equal(first, other, (COUNT + 1) * sizeof *first);
+    }
+    free(first);
+    free(other);
 }
 
 /* ---- dispatch ---- */
@@ -400,7 +448,7 @@ int main(int argc, char **argv)
         return bench(argc > 2 ? argv[2] : NULL, argc > 3 ? atoi(argv[3]) : 1);
     }
     static by_op ops[BY_OP_COUNT];
-    struct CMUnitTest tests[BY_OP_COUNT + 5];
+    struct CMUnitTest tests[BY_OP_COUNT + 6];
     for (int op = 0; op < BY_OP_COUNT; op++) {
         ops[op] = (by_op)op;
         tests[op] = (struct CMUnitTest){by_op_name((by_op)op), test_op, NULL, NULL, &ops[op]};
@@ -410,6 +458,7 @@ int main(int argc, char **argv)
     tests[BY_OP_COUNT + 2] = (struct CMUnitTest)cmocka_unit_test(test_isa_variable);
     tests[BY_OP_COUNT + 3] = (struct CMUnitTest)cmocka_unit_test(test_fallback);
     tests[BY_OP_COUNT + 4] = (struct CMUnitTest)cmocka_unit_test(test_softmax_weights);
+    tests[BY_OP_COUNT + 5] = (struct CMUnitTest)cmocka_unit_test(test_normal_values);
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }

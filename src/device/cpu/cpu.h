@@ -93,6 +93,13 @@ typedef void by__range_fn(const by__call *call, int64_t begin, int64_t end);
 void by__parallel(const by__call *call, int64_t count, int64_t grain, int64_t elements,
                   by__range_fn *fn);
 
+/* Block `block` of by__cpu_fill_normal: `count` values from `out` on. kernels/normal_simd.c. */
+typedef void by__fill_normal_fn(float *out, int64_t count, float std, const uint32_t key[2],
+                                int64_t block);
+by__fill_normal_fn by__fill_normal_block_baseline;
+by__fill_normal_fn by__fill_normal_block_avx2;
+by__fill_normal_fn by__fill_normal_block_avx512;
+
 /* Rotary embedding as Hugging Face computes it: all in f32, 1 / theta^(2i / D) for i < D / 2; the
  * angle is the f32 product of the position and this. */
 float by__rope_frequency(float theta, int64_t i, int64_t width);

@@ -1,0 +1,30 @@
+#include "device/cpu/cpu.h"
+
+/* Values of one Philox stream position; work is cut here, so the values do not depend on threads. */
+#define BLOCK 4096
+
+static by__fill_normal_fn *fill_at(by__isa isa)
+{
+#if defined(__x86_64__)
+    if (isa == BY__ISA_AVX512) {
+        return by__fill_normal_block_avx512;
+    }
+    if (isa == BY__ISA_AVX2) {
+        return by__fill_normal_block_avx2;
+    }
+#else
+    BY_UNUSED(isa);
+#endif
+    return by__fill_normal_block_baseline;
+}
+
+void by__cpu_fill_normal(float *out, int64_t count, float std, const uint32_t key[2], by__isa isa)
+{
+    by__fill_normal_fn *fill = fill_at(isa);
+    int64_t blocks = by__ceil_div(count, BLOCK);
+#pragma omp parallel for schedule(static)
+    for (int64_t block = 0; block < blocks; block++) {
+        int64_t first = block * BLOCK;
+        fill(out + first, by__min_i64(count - first, BLOCK), std, key, block);
+    }
+}
