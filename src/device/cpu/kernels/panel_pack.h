@@ -1,9 +1,9 @@
 /* Packing into panels, for the level that the including file is compiled for.
  *
  * A unit is the 4 bytes that a panel holds for one row and one step of k: an f32, a pair of bf16,
- * or a bf16 widened. The panel stores units [step][row]. Blocks of BY__LANES x BY__LANES units are
- * loaded as vectors along whichever axis is contiguous in the source, and transposed in registers
- * when that is k.
+ * or a bf16 widened. The panel stores units [step][row]. Vectors are loaded along whichever axis is
+ * contiguous in the source; when that is k, blocks of BY__LANES x BY__LANES units are transposed in
+ * registers.
  */
 #ifndef BY_DEVICE_CPU_KERNELS_PANEL_PACK_H
 #define BY_DEVICE_CPU_KERNELS_PANEL_PACK_H
@@ -27,6 +27,10 @@
 
 /* Bytes ahead of use at which lines of the source are fetched. */
 #define AHEAD 256
+/* Steps of k that are packed at a time where rows are contiguous. Their lines stay in the first cache
+ * whatever k_stride is (it is often a multiple of 1024 bytes, so that many lines would fall into the
+ * same few sets), and a panel gets them as one run of memory. */
+#define STEPS_AT_ONCE 4
 
 typedef enum source_kind { SOURCE_F32, SOURCE_PAIR, SOURCE_WIDE } source_kind;
 
@@ -52,60 +56,49 @@ BY__INLINE by__vu load_along_k(const void *p, source_kind kind, int64_t elements
     return (by__vu)by__load_n(p, 0, kind == SOURCE_F32 ? BY_F32 : BY_BF16, n);
 }
 
-/* n units of neighbouring rows, which are contiguous; p is the first row's element of k. The second
- * half of a pair is zero when it lies `beyond` k. */
-BY__INLINE by__vu load_along_rows(const void *p, source_kind kind, int64_t k_stride, int n,
-                                  bool beyond)
+/* n units of the rows from r on, which are contiguous, at one step of k: zeros beyond k, unless the
+ * step is known to be `whole`. */
+BY__INLINE by__vu load_along_rows(const source *x, int64_t r, int64_t step, int n, bool whole)
 {
-    if (kind != SOURCE_PAIR) {
-        return (by__vu)by__load_n(p, 0, kind == SOURCE_F32 ? BY_F32 : BY_BF16, n);
+    if (x->kind != SOURCE_PAIR) {
+        by_dtype dtype = x->kind == SOURCE_F32 ? BY_F32 : BY_BF16;
+        return whole || step < x->k ? (by__vu)by__load_n(x->data, step * x->k_stride + r, dtype, n)
+                                    : (by__vu){0};
     }
-    const uint16_t *half = p;
-    by__vh low = by__load_halves_n(half, n);
-    by__vh high = beyond ? (by__vh){0} : by__load_halves_n(half + k_stride, n);
+    const uint16_t *half = (const uint16_t *)x->data + 2 * step * x->k_stride + r;
+    by__vh zero = {0};
+    by__vh low = whole || 2 * step < x->k ? by__load_halves_n(half, n) : zero;
+    by__vh high = whole || 2 * step + 1 < x->k ? by__load_halves_n(half + x->k_stride, n) : zero;
     return by__pairs(low, high);
 }
 
-/* v[s] = units of rows r .. r + BY__LANES at step + s, zero beyond k. Rows beyond the last hold
- * anything. */
-BY__INLINE void load_block(by__vu v[BY__LANES], const source *x, int64_t r, int64_t step)
+/* v[i] = units of row r + i, where k is contiguous, at the steps from `step` on; zeros beyond k. Rows
+ * beyond the last hold anything. */
+BY__INLINE void load_rows(by__vu v[BY__LANES], const source *x, int64_t r, int64_t step)
 {
     int64_t size = x->kind == SOURCE_F32 ? 4 : 2;
     int64_t elements = x->kind == SOURCE_PAIR ? 2 : 1;
     int64_t left = x->k - step * elements;
     left = left > 0 ? left : 0;
     bool whole = left >= BY__LANES * elements;
-    const char *first = (const char *)x->data + step * elements * x->k_stride * size;
-    if (x->k_stride == 1) {
-        _Pragma("GCC unroll 16") for (int i = 0; i < BY__LANES; i++)
-        {
-            int64_t row = r + i < x->rows ? r + i : x->rows - 1;
-            const char *line = first + row * x->row_stride * size;
-            __builtin_prefetch(line + AHEAD);
-            v[i] = load_along_k(line, x->kind, whole ? BY__LANES * elements : left);
-        }
-        by__transpose(v);
-        return;
+    const char *first = (const char *)x->data + step * elements * size;
+    _Pragma("GCC unroll 16") for (int i = 0; i < BY__LANES; i++)
+    {
+        int64_t row = r + i < x->rows ? r + i : x->rows - 1;
+        const char *line = first + row * x->row_stride * size;
+        __builtin_prefetch(line + AHEAD);
+        v[i] = load_along_k(line, x->kind, whole ? BY__LANES * elements : left);
     }
-    first += r * size;
-    int64_t line_bytes = x->k_stride * size;
-    if (whole && r + BY__LANES <= x->rows) {
-        _Pragma("GCC unroll 16") for (int i = 0; i < BY__LANES; i++)
-        {
-            const char *line = first + i * elements * line_bytes;
-            for (int64_t e = 0; e < elements; e++) {
-                __builtin_prefetch(line + e * line_bytes + AHEAD);
-            }
-            v[i] = load_along_rows(line, x->kind, x->k_stride, BY__LANES, false);
-        }
-        return;
-    }
-    int n = (int)(x->rows - r < BY__LANES ? x->rows - r : BY__LANES);
-    for (int i = 0; i < BY__LANES; i++) {
-        int64_t at = i * elements;
-        v[i] = at >= left ? (by__vu){0}
-                          : load_along_rows(first + at * line_bytes, x->kind, x->k_stride, n,
-                                            at + 1 >= left);
+}
+
+/* One step of a panel, from row i of it on. A panel narrower than a vector lets each store spill
+ * into the next step, which is written after it; the last one must not. */
+BY__INLINE void store_units(uint32_t *target, by__vu v, int height, bool last)
+{
+    if (height >= BY__LANES || !last) {
+        *(units_any *)target = v;
+    } else {
+        memcpy(target, &v, (size_t)height * 4);
     }
 }
 
@@ -115,7 +108,8 @@ BY__INLINE void pack_block(uint32_t *panel, const source *x, int64_t r, int64_t 
 {
     for (int64_t i = 0; i < height && r + i < x->rows; i += BY__LANES) {
         by__vu v[BY__LANES];
-        load_block(v, x, r + i, step);
+        load_rows(v, x, r + i, step);
+        by__transpose(v);
         uint32_t *target = panel + step * height + i;
         if (height >= BY__LANES && count == BY__LANES) {
             _Pragma("GCC unroll 16") for (int s = 0; s < BY__LANES; s++)
@@ -124,36 +118,71 @@ BY__INLINE void pack_block(uint32_t *panel, const source *x, int64_t r, int64_t 
             }
             continue;
         }
-        /* A panel narrower than a vector: each store spills into the next step, which is written
-         * after it; the last one must not. */
-        int64_t s = 0;
-        for (; s + 1 < count; s++) {
-            *(units_any *)(target + s * height) = v[s];
+        for (int64_t s = 0; s < count; s++) {
+            store_units(target + s * height, v[s], height, s + 1 == count);
         }
-        memcpy(target + s * height, &v[s], (size_t)(height < BY__LANES ? height : BY__LANES) * 4);
     }
 }
 
-/* All panels of `height` rows; `steps` units along k. `height` is a constant. The source is walked
- * along the axis on which it is contiguous. */
+/* k is contiguous: blocks are transposed. */
+BY__INLINE void pack_along_k(void *out, size_t stride, const source *x, int64_t steps, int height)
+{
+    for (int64_t r = 0; r < x->rows; r += height) {
+        uint32_t *panel = (uint32_t *)((char *)out + (size_t)(r / height) * stride);
+        for (int64_t step = 0; step < steps; step += BY__LANES) {
+            pack_block(panel, x, r, step, steps - step < BY__LANES ? steps - step : BY__LANES,
+                       height);
+        }
+    }
+}
+
+/* Steps first .. end of the panel that begins with row r; `steps` are all that it has. */
+BY__INLINE void pack_steps(uint32_t *panel, const source *x, int64_t r, int64_t first, int64_t end,
+                           int64_t steps, int height)
+{
+    int64_t elements = x->kind == SOURCE_PAIR ? 2 : 1;
+    int64_t size = x->kind == SOURCE_F32 ? 4 : 2;
+    bool whole = end * elements <= x->k;
+    for (int64_t step = first; step < end; step++) {
+        _Pragma("GCC unroll 8") for (int i = 0; i < height; i += BY__LANES)
+        {
+            int64_t n = x->rows - r - i;
+            if (n <= 0) {
+                break;
+            }
+            for (int64_t e = step * elements; e < (step + 1) * elements; e++) {
+                __builtin_prefetch((const char *)x->data + (e * x->k_stride + r + i) * size +
+                                   AHEAD);
+            }
+            by__vu v =
+                whole && n >= BY__LANES
+                    ? load_along_rows(x, r + i, step, BY__LANES, true)
+                    : load_along_rows(x, r + i, step, n < BY__LANES ? (int)n : BY__LANES, false);
+            store_units(panel + step * height + i, v, height, step + 1 == steps);
+        }
+    }
+}
+
+/* Rows are contiguous. */
+BY__INLINE void pack_along_rows(void *out, size_t stride, const source *x, int64_t steps,
+                                int height)
+{
+    for (int64_t first = 0; first < steps; first += STEPS_AT_ONCE) {
+        int64_t end = first + STEPS_AT_ONCE < steps ? first + STEPS_AT_ONCE : steps;
+        for (int64_t r = 0; r < x->rows; r += height) {
+            uint32_t *panel = (uint32_t *)((char *)out + (size_t)(r / height) * stride);
+            pack_steps(panel, x, r, first, end, steps, height);
+        }
+    }
+}
+
+/* All panels of `height` rows; `steps` units along k. `height` is a constant. */
 BY__INLINE void pack(void *out, size_t stride, source x, int64_t steps, int height)
 {
     if (x.k_stride == 1) {
-        for (int64_t r = 0; r < x.rows; r += height) {
-            uint32_t *panel = (uint32_t *)((char *)out + (size_t)(r / height) * stride);
-            for (int64_t step = 0; step < steps; step += BY__LANES) {
-                pack_block(panel, &x, r, step, steps - step < BY__LANES ? steps - step : BY__LANES,
-                           height);
-            }
-        }
-        return;
-    }
-    for (int64_t step = 0; step < steps; step += BY__LANES) {
-        for (int64_t r = 0; r < x.rows; r += height) {
-            uint32_t *panel = (uint32_t *)((char *)out + (size_t)(r / height) * stride);
-            pack_block(panel, &x, r, step, steps - step < BY__LANES ? steps - step : BY__LANES,
-                       height);
-        }
+        pack_along_k(out, stride, &x, steps, height);
+    } else {
+        pack_along_rows(out, stride, &x, steps, height);
     }
 }
 

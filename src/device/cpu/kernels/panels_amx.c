@@ -20,6 +20,20 @@ static int64_t steps_of(int64_t k)
     return by__ceil_div(k, BLOCK) * TILE;
 }
 
+/* v[i] = units of row r + i from step `step` on. */
+static inline void load_a_tile(by__vu v[TILE], const source *x, int64_t r, int64_t step)
+{
+    if (x->k_stride == 1) {
+        load_rows(v, x, r, step);
+        return;
+    }
+    int n = (int)by__min_i64(x->rows - r, TILE);
+    for (int s = 0; s < TILE; s++) {
+        v[s] = load_along_rows(x, r, step + s, n, false);
+    }
+    by__transpose(v);
+}
+
 static void pack_a(void *out, size_t stride, const void *a, int64_t row_stride, int64_t k_stride,
                    int64_t rows, int64_t k)
 {
@@ -30,8 +44,7 @@ static void pack_a(void *out, size_t stride, const void *a, int64_t row_stride, 
         for (int64_t step = 0; step < steps; step += TILE) {
             for (int64_t i = 0; i < BLOCK && r + i < rows; i += TILE) {
                 by__vu v[TILE];
-                load_block(v, &x, r + i, step);
-                by__transpose(v);
+                load_a_tile(v, &x, r + i, step);
                 memcpy(panel + step * BLOCK + i * TILE, v, sizeof v);
             }
         }
