@@ -35,11 +35,12 @@
 /* Bytes of a packed super-block of B, and its extent along k in steps of 4 bytes. */
 #define PACKED_B_BYTES (8 << 20)
 #define PACKED_STEPS   1024
-/* A B that packs into no more than OWN_B_BYTES is packed whole by every thread for itself when it has
- * OWN_B_ROWS rows of C or more: that takes less than waiting for the others and fetching what they
- * packed from their caches. */
-#define OWN_B_BYTES (256 << 10)
-#define OWN_B_ROWS  256
+/* An operand that packs into no more than OWN_BYTES is packed whole by every thread for itself, when
+ * there are as many rows (columns) of C for each thread as given here: that takes less than waiting
+ * for the others and fetching what they packed from their caches. */
+#define OWN_BYTES     (256 << 10)
+#define OWN_B_ROWS    256
+#define OWN_A_COLUMNS 64
 /* A tile: at most this many rows, and steps of k at a time (so that a panel of B takes 32 KiB). */
 #define TILE_ROWS  128
 #define TILE_STEPS 256
@@ -55,6 +56,13 @@
 #define PACK_PIECE (64 << 10)
 #define PACK_UNIT  16
 
+/* Who packs what. */
+typedef enum packing {
+    PACK_TOGETHER, /* all threads a super-block of B; each its rows of A */
+    PACK_OWN_B,    /* each thread all of B, and its rows of A */
+    PACK_OWN_A,    /* each thread all of A, and its columns of B */
+} packing;
+
 struct by__gemm {
     by__gemm_options options;
     const by__panel *panel;
@@ -62,11 +70,11 @@ struct by__gemm {
     int64_t tile_m, tile_n, tile_k;
     bool direct;  /* sums are added up in C */
     bool as_lies; /* A is read as it lies, but for the last of an odd number of rows */
-    bool own_b;   /* every thread packs B for itself */
-    bool whole;   /* sums of all of C are kept from one super-block of k to the next */
+    packing packing;
+    bool whole; /* sums of all of C are kept from one super-block of k to the next */
     size_t a_offset, b_offset, sums_offset, work;
     size_t tile_bytes;   /* of each thread's sums */
-    size_t a_tile_bytes; /* of each thread's rows of A */
+    size_t a_tile_bytes; /* of each thread's rows of A, as far as they are packed */
     size_t b_bytes;
     bool few_rows; /* no panels: see plan_few_rows() */
     bool rows_lie; /* its rows of A are read as they lie, else copied as f32 */
@@ -82,18 +90,44 @@ static int64_t cut(int64_t n, int64_t most, int64_t unit)
     return by__ceil_div(by__ceil_div(n, pieces), unit) * unit;
 }
 
+static packing choose_packing(const by__gemm *g)
+{
+    const by__gemm_options *o = &g->options;
+    if (o->k > g->super_k) {
+        return PACK_TOGETHER;
+    }
+    if (o->n <= g->super_n && by__panel_b_bytes(g->panel, o->n, o->k) <= OWN_BYTES &&
+        o->m >= OWN_B_ROWS * o->threads) {
+        return PACK_OWN_B;
+    }
+    if (!g->as_lies && by__panel_a_bytes(g->panel, o->m, o->k) <= OWN_BYTES &&
+        o->n >= OWN_A_COLUMNS * o->threads) {
+        return PACK_OWN_A;
+    }
+    return PACK_TOGETHER;
+}
+
 static void choose_cuts(by__gemm *g)
 {
     const by__gemm_options *o = &g->options;
     const by__panel *p = g->panel;
+    g->as_lies =
+        !o->trans_a && by__panel_reads_rows(p, o->k, (size_t)o->lda * by_dtype_size(o->dtype));
     g->super_k = cut(o->k, (int64_t)PACKED_STEPS * p->step, p->k_unit);
     int64_t row_bytes = g->super_k / p->step * 4;
     g->super_n = cut(o->n, PACKED_B_BYTES / row_bytes, p->nr);
     g->tile_m = cut(o->m, TILE_ROWS, p->mr);
     g->tile_n = cut(by__min_i64(g->super_n, o->n), p->tile_columns, p->nr);
     g->tile_k = cut(g->super_k, (int64_t)TILE_STEPS * p->step, p->k_unit);
+    g->packing = choose_packing(g);
+    if (g->packing == PACK_OWN_A) {
+        g->tile_n = cut(o->n, OWN_A_COLUMNS, p->nr);
+        return;
+    }
     int64_t enough = (int64_t)o->threads * ENOUGH_FOR_A_THREAD;
-    enough = enough > ENOUGH_TILES ? enough : ENOUGH_TILES;
+    if (g->packing == PACK_TOGETHER && enough < ENOUGH_TILES) {
+        enough = ENOUGH_TILES;
+    }
     while (by__ceil_div(o->m, g->tile_m) * by__ceil_div(o->n, g->tile_n) < enough) {
         if (g->tile_m > 2 * p->mr) {
             g->tile_m = by__ceil_div(g->tile_m, 2 * p->mr) * p->mr;
@@ -111,11 +145,11 @@ static by_status plan_memory(by__gemm *g, by_error *error)
     g->direct = o->out == BY_F32 && !o->bias && !o->add;
     g->whole = !g->direct && g->super_k < o->k;
     size_t threads = (size_t)o->threads;
-    size_t row_bytes = (size_t)o->lda * by_dtype_size(o->dtype);
-    g->as_lies = !o->trans_a && by__panel_reads_rows(g->panel, o->k, row_bytes);
-    g->a_tile_bytes =
-        by__round_up(by__panel_a_bytes(g->panel, g->as_lies ? 1 : g->tile_m, g->super_k), 4096);
-    size_t b = by__panel_b_bytes(g->panel, by__min_i64(g->super_n, o->n), g->super_k);
+    bool own_a = g->packing == PACK_OWN_A;
+    int64_t packed_rows = g->as_lies ? 1 : own_a ? o->m : g->tile_m;
+    g->a_tile_bytes = by__round_up(by__panel_a_bytes(g->panel, packed_rows, g->super_k), 4096);
+    int64_t packed_columns = own_a ? g->tile_n : by__min_i64(g->super_n, o->n);
+    size_t b = by__panel_b_bytes(g->panel, packed_columns, g->super_k);
     g->tile_bytes = by__round_up((size_t)(g->tile_m * g->tile_n) * sizeof(float), BY_CACHE_LINE);
     size_t sums = 0;
     bool fits = true;
@@ -126,11 +160,9 @@ static by_status plan_memory(by__gemm *g, by_error *error)
         sums = g->tile_bytes * threads;
     }
     g->b_bytes = by__round_up(b, 4096);
-    g->own_b = o->n <= g->super_n && o->k <= g->super_k && b <= OWN_B_BYTES &&
-               o->m >= OWN_B_ROWS * o->threads;
     g->a_offset = by__round_up(threads * sizeof(by__share), 4096); /* the shares come first */
     g->b_offset = g->a_offset + threads * g->a_tile_bytes;
-    g->sums_offset = g->b_offset + g->b_bytes * (g->own_b ? threads : 1);
+    g->sums_offset = g->b_offset + g->b_bytes * (g->packing == PACK_TOGETHER ? 1 : threads);
     if (!fits || !by__size_add(g->sums_offset, sums, &g->work)) {
         return by_error_set(error, BY_EMEMORY,
                             "a matrix product [%lld, %lld] does not fit in memory", (long long)o->m,
@@ -221,15 +253,26 @@ static void pack_rows(const by__gemm *g, const block *s, int64_t i, int64_t m)
     g->panel->pack_a(s->a, by__panel_a_stride(g->panel, s->k), from, row_stride, k_stride, m, s->k);
 }
 
-/* Packs B's columns, for each thread or together: every thread of the team calls it, and together
- * all is packed when it returns. Pieces are cut so that each reads B as it lies in memory: whole
- * columns where those are contiguous, and all columns of a part of k where they are not. */
+/* Packs columns j .. j + columns of the block over k .. k + depth of it, whose panels begin at b. */
+static void pack_part(const by__gemm *g, const block *s, char *b, int64_t j, int64_t columns,
+                      int64_t k, int64_t depth)
+{
+    const by__gemm_options *o = &g->options;
+    int64_t column_stride = o->trans_b ? o->ldb : 1;
+    int64_t k_stride = o->trans_b ? 1 : o->ldb;
+    int64_t at = (s->n0 + j) * column_stride + (s->k0 + k) * k_stride;
+    g->panel->pack_b(b, by__panel_b_stride(g->panel, s->k),
+                     (const char *)s->operands->b + (size_t)at * by_dtype_size(o->dtype),
+                     column_stride, k_stride, columns, depth);
+}
+
+/* Packs B's columns together: every thread of the team calls it, and all is packed when it returns.
+ * Pieces are cut so that each reads B as it lies in memory: whole columns where those are contiguous,
+ * and all columns of a part of k where they are not. */
 static void pack_columns(const by__gemm *g, const block *s)
 {
     const by__gemm_options *o = &g->options;
     const by__panel *p = g->panel;
-    int64_t column_stride = o->trans_b ? o->ldb : 1;
-    int64_t k_stride = o->trans_b ? 1 : o->ldb;
     int64_t units = PACK_PIECE / 4 * p->step; /* elements of a piece */
     int64_t columns = s->n;
     int64_t depth = s->k;
@@ -239,21 +282,14 @@ static void pack_columns(const by__gemm *g, const block *s)
         depth = by__ceil_div(units, s->n * PACK_UNIT * p->step) * PACK_UNIT * p->step;
     }
     size_t stride = by__panel_b_stride(p, s->k);
-    if (g->own_b) {
-        p->pack_b(s->b, stride, s->operands->b, column_stride, k_stride, s->n, s->k);
-        return;
-    }
     int64_t across = by__ceil_div(s->n, columns);
     int64_t pieces = across * by__ceil_div(s->k, depth);
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < pieces; i++) {
         int64_t j = i % across * columns;
         int64_t k = i / across * depth;
-        int64_t at = (s->n0 + j) * column_stride + (s->k0 + k) * k_stride;
-        p->pack_b(s->b + (size_t)(j / p->nr) * stride + (size_t)(k / p->step * p->nr) * 4, stride,
-                  (const char *)s->operands->b + (size_t)at * by_dtype_size(o->dtype),
-                  column_stride, k_stride, by__min_i64(columns, s->n - j),
-                  by__min_i64(depth, s->k - k));
+        char *b = s->b + (size_t)(j / p->nr) * stride + (size_t)(k / p->step * p->nr) * 4;
+        pack_part(g, s, b, j, by__min_i64(columns, s->n - j), k, by__min_i64(depth, s->k - k));
     }
 }
 
@@ -358,6 +394,26 @@ static void compute_tiles(const by__gemm *g, const block *s, int me, int team)
     }
 }
 
+/* The columns of C that fall to thread `me`, which packs all of A for itself, and of B what it comes
+ * to. */
+static void compute_columns(const by__gemm *g, block *s, int me)
+{
+    const by__gemm_options *o = &g->options;
+    size_t a_stride = by__panel_a_stride(g->panel, s->k);
+    char *a = s->a;
+    pack_rows(g, s, 0, o->m);
+    int64_t t;
+    while ((t = by__share_take(shares_of(s->operands), me, o->threads)) >= 0) {
+        s->n0 = t * g->tile_n;
+        s->n = by__min_i64(g->tile_n, o->n - s->n0);
+        pack_part(g, s, s->b, 0, s->n, 0, s->k);
+        for (int64_t i = 0; i < o->m; i += g->tile_m) {
+            s->a = a + (size_t)(i / g->panel->mr) * a_stride;
+            compute_tile(g, s, i, by__min_i64(g->tile_m, o->m - i), 0);
+        }
+    }
+}
+
 /* Every thread of the team walks the same super-blocks; a barrier stands before a packed B is read
  * and before it is overwritten. */
 static void compute(const by__gemm *g, const by__gemm_operands *operands)
@@ -367,17 +423,24 @@ static void compute(const by__gemm *g, const by__gemm_operands *operands)
     int team = omp_get_num_threads();
     block s = {.operands = operands};
     s.a = (char *)operands->work + g->a_offset + (size_t)me * g->a_tile_bytes;
-    s.b = (char *)operands->work + g->b_offset + (g->own_b ? (size_t)me * g->b_bytes : 0);
+    s.b = (char *)operands->work + g->b_offset;
+    if (g->packing != PACK_TOGETHER) {
+        s.b += (size_t)me * g->b_bytes;
+        s.k = o->k;
+        s.n = o->n;
+        if (g->packing == PACK_OWN_A) {
+            compute_columns(g, &s, me);
+        } else {
+            pack_part(g, &s, s.b, 0, s.n, 0, s.k);
+            compute_tiles(g, &s, me, o->threads);
+        }
+        return;
+    }
     int64_t rows = by__ceil_div(o->m, g->tile_m);
     for (s.k0 = 0; s.k0 < o->k; s.k0 += g->super_k) {
         s.k = by__min_i64(g->super_k, o->k - s.k0);
         for (s.n0 = 0; s.n0 < o->n; s.n0 += g->super_n) {
             s.n = by__min_i64(g->super_n, o->n - s.n0);
-            if (g->own_b) {
-                pack_columns(g, &s);
-                compute_tiles(g, &s, me, o->threads);
-                continue;
-            }
             if (s.k0 > 0 || s.n0 > 0) {
 #pragma omp barrier
             }
@@ -432,10 +495,11 @@ void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands)
         compute_few_rows(gemm, operands);
         return;
     }
-    if (gemm->own_b) {
-        /* Nothing else makes the threads wait for each other, so the tiles are divided up before. */
+    if (gemm->packing != PACK_TOGETHER) {
+        /* Nothing else makes the threads wait for each other, so the tasks are divided up before. */
         const by__gemm_options *o = &gemm->options;
-        int64_t tiles = by__ceil_div(o->m, gemm->tile_m) * by__ceil_div(o->n, gemm->tile_n);
+        int64_t rows = gemm->packing == PACK_OWN_A ? 1 : by__ceil_div(o->m, gemm->tile_m);
+        int64_t tiles = rows * by__ceil_div(o->n, gemm->tile_n);
         for (int thread = 0; thread < o->threads; thread++) {
             by__share_open(shares_of(operands), tiles, thread, o->threads);
         }
