@@ -69,9 +69,10 @@ static uint16_t value_at(uint32_t i)
     return by__f32_to_bf16((float)(i * 2654435761u >> 20) / 2048.0f - 1.0f);
 }
 
-/* C[m, n] = or += A B with A and B stored along k or across it, over k from `first` on inside the
- * panels, as a caller that multiplies in pieces does. */
-static void check(int64_t m, int64_t n, int64_t k, int64_t first, bool along)
+/* Twice A B, in two passes, with A and B stored along k or across it, over k from `first` on inside
+ * the panels, as a caller that multiplies in pieces does. The second pass ends in C or, with a bias,
+ * in a target. */
+static void check(int64_t m, int64_t n, int64_t k, int64_t first, bool along, bool targeted)
 {
     int64_t depth = k - first;
     uint16_t *a = malloc((size_t)(m * k) * 2);
@@ -80,8 +81,19 @@ static void check(int64_t m, int64_t n, int64_t k, int64_t first, bool along)
     size_t b_stride = by__panel_b_stride(&panel, k);
     void *packed_a = malloc(by__panel_a_bytes(&panel, m, k));
     void *packed_b = malloc(by__panel_b_bytes(&panel, n, k));
-    float *c = malloc((size_t)(m * n) * sizeof *c);
-    assert_true(a != NULL && b != NULL && packed_a != NULL && packed_b != NULL && c != NULL);
+    int64_t ldc =
+        targeted ? (n + 31) / 32 * 32 : n; /* room for whole panels, where C must have it */
+    int64_t rows = targeted ? (m + 31) / 32 * 32 : m;
+    float *c = malloc((size_t)(rows * ldc) * sizeof *c);
+    float *y = malloc((size_t)(m * n) * sizeof *y);
+    assert_true(a != NULL && b != NULL && packed_a != NULL && packed_b != NULL && c != NULL &&
+                y != NULL);
+    float bias[128];
+    for (int64_t i = 0; i < n; i++) {
+        bias[i] = (float)i / 16.0f;
+    }
+    by__panel_target target = {
+        .y = y, .ldy = n, .dtype = BY_F32, .bias_dtype = BY_F32, .bias = bias};
     for (int64_t i = 0; i < m * k; i++) {
         a[i] = value_at((uint32_t)i);
     }
@@ -90,13 +102,14 @@ static void check(int64_t m, int64_t n, int64_t k, int64_t first, bool along)
     }
     panel.pack_a(packed_a, a_stride, a, along ? k : 1, along ? 1 : m, m, k);
     panel.pack_b(packed_b, b_stride, b, along ? k : 1, along ? 1 : n, n, k);
-    for (int64_t i = 0; i < m * n; i++) {
+    for (int64_t i = 0; i < rows * ldc; i++) {
         c[i] = 1.0f;
     }
     for (int pass = 0; pass < 2; pass++) {
-        panel.multiply(c, n, by__panel_a_at(&panel, packed_a, 0, first, a_stride), a_stride,
+        panel.multiply(c, ldc, by__panel_a_at(&panel, packed_a, 0, first, a_stride), a_stride,
                        by__panel_b_at(&panel, packed_b, 0, first, b_stride), b_stride, m, n,
-                       by__panel_k(&panel, depth), pass == 1);
+                       by__panel_k(&panel, depth), pass == 1,
+                       pass == 1 && targeted ? &target : NULL);
     }
     for (int64_t i = 0; i < m * n; i++) {
         double sum = 0.0;
@@ -105,13 +118,15 @@ static void check(int64_t m, int64_t n, int64_t k, int64_t first, bool along)
             int64_t at_b = along ? i % n * k + s : s * n + i % n;
             sum += (double)by__bf16_to_f32(a[at_a]) * (double)by__bf16_to_f32(b[at_b]);
         }
-        assert_true(fabs((double)c[i] - 2.0 * sum) < 1e-4);
+        double got = targeted ? (double)y[i] - (double)bias[i % n] : (double)c[i];
+        assert_true(fabs(got - 2.0 * sum) < 1e-4);
     }
     free(a);
     free(b);
     free(packed_a);
     free(packed_b);
     free(c);
+    free(y);
 }
 
 static void test_panels(void **state)
@@ -124,8 +139,9 @@ static void test_panels(void **state)
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(shapes); i++) {
         const int64_t *s = shapes[i];
-        check(s[0], s[1], s[2], s[3], true);
-        check(s[0], s[1], s[2], s[3], false);
+        for (int way = 0; way < 4; way++) {
+            check(s[0], s[1], s[2], s[3], way % 2 == 0, way / 2 == 1);
+        }
     }
 }
 #else

@@ -139,6 +139,12 @@ static void choose_cuts(by__gemm *g)
     }
 }
 
+/* Columns of the sums of all of C, with room for whole panels. */
+static int64_t whole_columns(const by__gemm *g)
+{
+    return by__ceil_div(g->options.n, g->panel->nr) * g->panel->nr;
+}
+
 static by_status plan_memory(by__gemm *g, by_error *error)
 {
     const by__gemm_options *o = &g->options;
@@ -154,7 +160,8 @@ static by_status plan_memory(by__gemm *g, by_error *error)
     size_t sums = 0;
     bool fits = true;
     if (g->whole) {
-        fits = by__size_mul((size_t)o->m, (size_t)o->n, &sums) &&
+        fits = by__size_mul(by__round_up((size_t)o->m, (size_t)g->panel->mr),
+                            (size_t)whole_columns(g), &sums) &&
                by__size_mul(sums, sizeof(float), &sums);
     } else if (!g->direct) {
         sums = g->tile_bytes * threads;
@@ -312,9 +319,9 @@ static void fetch_rows(const by__gemm *g, const block *s, int64_t i, int64_t m)
 }
 
 /* Sums of rows i .. i + m, the packed ones and those that are not, and of columns j .. j + n of the
- * block. */
+ * block. With the last of k they go to the target, if there is one. */
 static void add_products(const by__gemm *g, const block *s, float *sums, int64_t lds, int64_t i,
-                         int64_t m, int64_t j, int64_t n)
+                         int64_t m, int64_t j, int64_t n, const by__panel_target *target)
 {
     const by__gemm_options *o = &g->options;
     const by__panel *p = g->panel;
@@ -327,13 +334,19 @@ static void add_products(const by__gemm *g, const block *s, float *sums, int64_t
         int64_t depth = by__panel_k(p, by__min_i64(g->tile_k, s->k - k));
         bool accumulate = k > 0 || s->k0 > 0 || (g->direct && o->accumulate);
         const void *b = by__panel_b_at(p, s->b, j, k, b_stride);
+        const by__panel_target *last = k + g->tile_k >= s->k ? target : NULL;
         if (lying > 0) {
             p->multiply_rows(sums, lds, a + (size_t)k * size, (size_t)o->lda * size, b, b_stride,
-                             lying, n, depth, accumulate);
+                             lying, n, depth, accumulate, last);
         }
         if (lying < m) {
+            by__panel_target rest;
+            if (last != NULL) {
+                rest = by__panel_target_at(last, lying, 0);
+                last = &rest;
+            }
             p->multiply(sums + lying * lds, lds, by__panel_a_at(p, s->a, 0, k, a_stride), a_stride,
-                        b, b_stride, m - lying, n, depth, accumulate);
+                        b, b_stride, m - lying, n, depth, accumulate, last);
         }
     }
 }
@@ -342,30 +355,26 @@ static void add_products(const by__gemm *g, const block *s, float *sums, int64_t
 static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t m, int64_t j)
 {
     const by__gemm_options *o = &g->options;
-    const by__panel *p = g->panel;
     const by__gemm_operands *x = s->operands;
     int64_t n = by__min_i64(g->tile_n, s->n - j);
     int64_t column = s->n0 + j;
     float *sums = (float *)((char *)x->work + g->sums_offset);
-    int64_t lds = g->tile_n;
     if (g->direct) {
         sums = (float *)x->c + i * o->ldc + column;
-        lds = o->ldc;
-    } else if (g->whole) {
-        sums += i * o->n + column;
-        lds = o->n;
+        add_products(g, s, sums, o->ldc, i, m, j, n, NULL);
+        return;
+    }
+    int64_t lds = g->tile_n;
+    if (g->whole) {
+        lds = whole_columns(g);
+        sums += i * lds + column;
     } else {
         sums = (float *)((char *)sums + g->tile_bytes * (size_t)omp_get_thread_num());
     }
-    add_products(g, s, sums, lds, i, m, j, n);
-    if (!g->direct && s->k0 + s->k == o->k) {
-        size_t size = by_dtype_size(o->out);
-        size_t at = (size_t)(i * o->ldc + column) * size;
-        const char *bias =
-            o->bias ? (const char *)x->bias + (size_t)column * by_dtype_size(o->bias_dtype) : NULL;
-        const char *add = o->add ? (const char *)x->add + at : NULL;
-        p->store((char *)x->c + at, o->out, o->ldc, sums, lds, m, n, bias, o->bias_dtype, add);
-    }
+    by__panel_target all = {
+        x->c, o->ldc, o->out, o->bias_dtype, o->bias ? x->bias : NULL, o->add ? x->add : NULL};
+    by__panel_target target = by__panel_target_at(&all, i, column);
+    add_products(g, s, sums, lds, i, m, j, n, s->k0 + s->k == o->k ? &target : NULL);
 }
 
 static by__share *shares_of(const by__gemm_operands *operands)
@@ -468,20 +477,23 @@ static void compute_few_rows(const by__gemm *g, const by__gemm_operands *x)
     const void *a = g->rows_lie ? x->a : (char *)x->work + g->a_offset;
     by_dtype a_dtype = g->rows_lie ? o->dtype : BY_F32;
     int64_t lda = g->rows_lie ? o->lda : o->k;
-    size_t out_size = by_dtype_size(o->out);
+    by__panel_target all = {x->c,
+                            o->ldc,
+                            o->out,
+                            o->bias_dtype,
+                            o->bias ? x->bias : NULL,
+                            o->accumulate ? x->c
+                            : o->add      ? x->add
+                                          : NULL};
 #pragma omp for schedule(static)
     for (int64_t begin = 0; begin < o->n; begin += g->piece) {
         int64_t count = by__min_i64(g->piece, o->n - begin);
         const char *b = (const char *)x->b + (size_t)(begin * o->ldb) * by_dtype_size(o->dtype);
         float *sums = (float *)((char *)x->work + g->sums_offset) + begin;
-        char *c = (char *)x->c + (size_t)begin * out_size;
-        const char *add = o->add ? (const char *)x->add + (size_t)begin * out_size : NULL;
-        const char *bias =
-            o->bias ? (const char *)x->bias + (size_t)begin * by_dtype_size(o->bias_dtype) : NULL;
         g->panel->few_rows(sums, o->n, a, a_dtype, lda, (int)o->m, b, o->dtype, o->ldb, true, count,
                            o->k);
-        g->panel->store(c, o->out, o->ldc, sums, o->n, o->m, count, bias, o->bias_dtype,
-                        o->accumulate ? c : add);
+        by__panel_target target = by__panel_target_at(&all, 0, begin);
+        g->panel->store(&target, sums, o->n, o->m, count);
     }
 }
 

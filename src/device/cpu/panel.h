@@ -28,6 +28,17 @@
 #define BY__LEVEL_avx2     BY__ISA_AVX2
 #define BY__LEVEL_avx512   BY__ISA_AVX512
 
+/* Where sums end up: y[rows, columns] = sums (+ bias[columns]) (+ add), rounded to dtype. add is laid
+ * out as y and may be y. */
+typedef struct by__panel_target {
+    void *y;
+    int64_t ldy;
+    by_dtype dtype;
+    by_dtype bias_dtype;
+    const void *bias; /* NULL: none */
+    const void *add;  /* NULL: none */
+} by__panel_target;
+
 typedef struct by__panel {
     const char *name;
     int mr;           /* rows of a panel of A */
@@ -44,19 +55,20 @@ typedef struct by__panel {
     void (*pack_b)(void *out, size_t stride, const void *b, int64_t column_stride, int64_t k_stride,
                    int64_t columns, int64_t k);
     /* C[m, n] = or += A B over k (a multiple of k_unit). The strides are the bytes of a whole
-     * panel. */
+     * panel. With a `target` the sums go there, as soon as they are known. C then is only what they
+     * are added to, with room for whole panels: m and n rounded up to mr and nr. */
     void (*multiply)(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b,
-                     size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate);
+                     size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,
+                     const by__panel_target *target);
     /* The same with A as it lies, rows `row_bytes` apart (a multiple of 4, and best not of 4096) and
      * contiguous along k. Rows are read in pairs: with an odd m, one row beyond the last. NULL where
      * A must be packed. */
     void (*multiply_rows)(float *c, int64_t ldc, const void *a, size_t row_bytes, const void *b,
-                          size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate);
-    /* y[rows, columns] = sums (+ bias) (+ add), rounded to dtype. y and add have leading dimension
-     * ldy; add may be y, and y may be sums. */
-    void (*store)(void *y, by_dtype dtype, int64_t ldy, const float *sums, int64_t lds,
-                  int64_t rows, int64_t columns, const void *bias, by_dtype bias_dtype,
-                  const void *add);
+                          size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,
+                          const by__panel_target *target);
+    /* Sums that are in memory already; they may be the target's y. */
+    void (*store)(const by__panel_target *target, const float *sums, int64_t lds, int64_t rows,
+                  int64_t columns);
     /* sums[m, n] = x[m, k] B for at most BY__GEMV_ROWS rows, B as it lies: [k, n], or [n, k] when
      * trans_b. x is f32; with bf16 pairs (step 2) and a B of bf16 and trans_b, it may be bf16. */
     void (*few_rows)(float *sums, int64_t lds, const void *x, by_dtype x_dtype, int64_t ldx, int m,
@@ -68,9 +80,8 @@ typedef struct by__panel {
 
 /* What the panels of a level share, defined once a level in kernels/. */
 #define BY__DECLARE_SHARED(level)                                                                  \
-    void by__panel_store_##level(void *y, by_dtype dtype, int64_t ldy, const float *sums,          \
-                                 int64_t lds, int64_t rows, int64_t columns, const void *bias,     \
-                                 by_dtype bias_dtype, const void *add);                            \
+    void by__panel_store_##level(const by__panel_target *target, const float *sums, int64_t lds,   \
+                                 int64_t rows, int64_t columns);                                   \
     void by__gemv_##level(float *sums, int64_t lds, const void *x, by_dtype x_dtype, int64_t ldx,  \
                           int m, const void *b, by_dtype dtype, int64_t ldb, bool trans_b,         \
                           int64_t n, int64_t k);                                                   \
@@ -91,6 +102,19 @@ const by__panel *by__panel_amx(void);
 const by__panel *by__panel_for(by__isa isa, bool native, by_dtype dtype);
 /* BANYAN_ISA leaves the level open, so that instructions beyond `avx512` may be used. */
 bool by__panel_native(void);
+
+/* The part of a target from row i and column j on. */
+static inline by__panel_target by__panel_target_at(const by__panel_target *target, int64_t i,
+                                                   int64_t j)
+{
+    by__panel_target at = *target;
+    int64_t offset = (i * at.ldy + j) * (at.dtype == BY_F32 ? 4 : 2);
+    at.y = (char *)at.y + offset;
+    at.add = at.add == NULL ? NULL : (const char *)at.add + offset;
+    at.bias =
+        at.bias == NULL ? NULL : (const char *)at.bias + j * (at.bias_dtype == BY_F32 ? 4 : 2);
+    return at;
+}
 
 static inline int64_t by__panel_k(const by__panel *panel, int64_t k)
 {

@@ -155,7 +155,7 @@ static void meet(job *j, int64_t key, int64_t keys)
     panel->multiply(area(j, p->sums), PANEL_QUERIES,
                     by__panel_a_at(panel, area(j, p->values), 0, key, v_stride), v_stride,
                     area(j, p->weights), 0, p->s.width, PANEL_QUERIES, by__panel_k(panel, keys),
-                    key > 0);
+                    key > 0, NULL);
 }
 
 /* y and lse of the queries; the values are packed. */

@@ -137,10 +137,10 @@ static inline void attention_multiply(const by__panel *panel, float *c, int64_t 
 {
     if (a->lie) {
         panel->multiply_rows(c, ldc, (const char *)a->data + (size_t)row * a->stride, a->stride, b,
-                             b_stride, m, n, k, accumulate);
+                             b_stride, m, n, k, accumulate, NULL);
     } else {
         panel->multiply(c, ldc, by__panel_a_at(panel, a->data, row, 0, a->stride), a->stride, b,
-                        b_stride, m, n, k, accumulate);
+                        b_stride, m, n, k, accumulate, NULL);
     }
 }
 

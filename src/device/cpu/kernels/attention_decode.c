@@ -119,7 +119,8 @@ static void join(const job *j, int64_t pair, int64_t r, int64_t chunks, void *y)
     for (int64_t d = 0; d < width; d++) {
         sum[d] /= total;
     }
-    p->panel->store(y, p->s.dtype, width, sum, width, 1, width, NULL, BY_F32, NULL);
+    p->panel->store(&(by__panel_target){.y = y, .ldy = width, .dtype = p->s.dtype}, sum, width, 1,
+                    width);
 }
 
 /* Queries side by side, and the new keys and values into their slots. */

@@ -162,7 +162,7 @@ static void meet_queries(const meeting *m)
     panel->multiply((float *)area(j, p->dq) + m->query * width, PANEL_QUERIES,
                     by__panel_a_at(panel, area(j, p->key_columns), 0, m->key, a_stride), a_stride,
                     area(j, p->dscores_panel), 0, width, PANEL_QUERIES, by__panel_k(panel, m->keys),
-                    m->key > 0);
+                    m->key > 0, NULL);
 }
 
 /* sums[keys, width] += the rows' weights times the queries' columns. */
@@ -252,6 +252,17 @@ typedef struct operands {
     const float *lse;
 } operands;
 
+/* The gradient `which` of the keys (1) or values (2) of one key head, from its sums. */
+static void store_head(const operands *x, int which, int64_t sample, int64_t kv, const float *sums)
+{
+    const plan *p = x->call->state;
+    const attention_shape *s = &p->s;
+    const head_view *out = &x->out[which];
+    by__panel_target target = {
+        .y = head_at(out, s, sample, 0, kv), .ldy = out->stride, .dtype = s->dtype};
+    p->panel->store(&target, sums, s->width, s->length, s->width);
+}
+
 /* All query heads of a key head, for one piece of the queries. */
 static void run_task(const void *context, int64_t task)
 {
@@ -290,10 +301,8 @@ static void run_task(const void *context, int64_t task)
         }
     }
     if (p->pieces == 1) {
-        panel->store(head_at(&x->out[1], s, b, 0, kv), s->dtype, x->out[1].stride, j.dk, s->width,
-                     s->length, s->width, NULL, BY_F32, NULL);
-        panel->store(head_at(&x->out[2], s, b, 0, kv), s->dtype, x->out[2].stride, j.dv, s->width,
-                     s->length, s->width, NULL, BY_F32, NULL);
+        store_head(x, 1, b, kv, j.dk);
+        store_head(x, 2, b, kv, j.dv);
     }
 }
 
@@ -314,9 +323,7 @@ static void add_pieces(const operands *x, int64_t pair)
                 sum[i] += part[i];
             }
         }
-        const head_view *out = &x->out[1 + which];
-        p->panel->store(head_at(out, s, pair / s->kv_heads, 0, pair % s->kv_heads), s->dtype,
-                        out->stride, sum, s->width, s->length, s->width, NULL, BY_F32, NULL);
+        store_head(x, 1 + which, pair / s->kv_heads, pair % s->kv_heads, sum);
     }
 }
 

@@ -18,199 +18,275 @@
 typedef float unit __attribute__((may_alias));
 typedef by__vf_any vector;
 
-/* c[rows, columns] = or += sums. */
-static inline void store_tile(float *c, int64_t ldc, const float *sums, int64_t rows,
-                              int64_t columns, bool accumulate)
+/* The target's dtypes, and whether there is a bias or something to add, are constants here, so that
+ * each combination is a vector loop. */
+BY__INLINE void store_as(const by__panel_target *t, const float *sums, int64_t lds, int64_t rows,
+                         int64_t columns, by_dtype dtype, by_dtype bias_dtype, bool bias, bool add)
 {
     for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < columns; j++) {
-            c[i * ldc + j] = (accumulate ? c[i * ldc + j] : 0.0f) + sums[i * TILE_COLUMNS + j];
+        int64_t row = i * t->ldy;
+#define STORE(j, n)                                                                                \
+    by__vf sum = by__load_n(sums, i * lds + (j), BY_F32, (n));                                     \
+    sum += bias ? by__load_n(t->bias, (j), bias_dtype, (n)) : by__zero();                          \
+    sum += add ? by__load_n(t->add, row + (j), dtype, (n)) : by__zero();                           \
+    by__store_flushed_n(t->y, row + (j), sum, dtype, (n))
+        BY__STEPS(0, columns, STORE);
+#undef STORE
+    }
+}
+
+BY__INLINE void store_dtype(const by__panel_target *t, const float *sums, int64_t lds, int64_t rows,
+                            int64_t columns, by_dtype dtype)
+{
+    if (t->add != NULL) {
+        if (t->bias == NULL) {
+            store_as(t, sums, lds, rows, columns, dtype, BY_F32, false, true);
+        } else if (t->bias_dtype == BY_F32) {
+            store_as(t, sums, lds, rows, columns, dtype, BY_F32, true, true);
+        } else {
+            store_as(t, sums, lds, rows, columns, dtype, BY_BF16, true, true);
+        }
+    } else if (t->bias == NULL) {
+        store_as(t, sums, lds, rows, columns, dtype, BY_F32, false, false);
+    } else if (t->bias_dtype == BY_F32) {
+        store_as(t, sums, lds, rows, columns, dtype, BY_F32, true, false);
+    } else {
+        store_as(t, sums, lds, rows, columns, dtype, BY_BF16, true, false);
+    }
+}
+
+void BY__AT_LEVEL(by__panel_store)(const by__panel_target *target, const float *sums, int64_t lds,
+                                   int64_t rows, int64_t columns)
+{
+    if (target->dtype == BY_F32) {
+        store_dtype(target, sums, lds, rows, columns, BY_F32);
+    } else {
+        store_dtype(target, sums, lds, rows, columns, BY_BF16);
+    }
+}
+
+/* What one step of k adds to a sum. */
+typedef enum arithmetic { PRODUCTS_F32, PAIRS_BF16 } arithmetic;
+
+BY__INLINE vector multiply_add(arithmetic kind, vector sum, vector x, vector y)
+{
+#if defined(__AVX512BF16__)
+    if (kind == PAIRS_BF16) {
+        return (vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x, (__m512bh)y);
+    }
+#endif
+    BY_UNUSED(kind);
+    return sum + x * y;
+}
+
+/* C[m, n] = or += A B. Row i of A is `row_step` units of 4 bytes behind row i - 1, each step of k
+ * `k_step` behind the one before, and each TILE_ROWS rows `panel_step` behind those before. */
+typedef struct product {
+    float *c;
+    int64_t ldc;
+    const unit *a;
+    int64_t panel_step, row_step, k_step;
+    const char *b;
+    size_t b_stride;
+    int64_t m, n, steps;
+    bool accumulate;
+    const by__panel_target *target;
+} product;
+
+#define EACH_ROW _Pragma("GCC unroll 16") for (int r = 0; r < height; r++)
+
+/* What a store misses in the cache holds up the next tile: lines that are written, or added to, are
+ * fetched while the tile is computed. */
+BY__INLINE void fetch_target(const product *p, int64_t i, int64_t j, int height)
+{
+    if (p->target != NULL) {
+        int64_t size = p->target->dtype == BY_F32 ? 4 : 2;
+        const char *line = (const char *)p->target->y + (i * p->target->ldy + j) * size;
+        EACH_ROW
+        {
+            __builtin_prefetch(line + r * p->target->ldy * size, 1);
+        }
+    }
+    if (p->accumulate) {
+        const float *line = p->c + i * p->ldc + j;
+        EACH_ROW
+        {
+            __builtin_prefetch(line + r * p->ldc, 1);
+            __builtin_prefetch(line + r * p->ldc + BY__LANES, 1);
         }
     }
 }
 
-/* One tile of `height` rows (a constant, at most TILE_ROWS), of which `rows` exist.
- * `MULTIPLY_ADD(sum, a, b)` is the level's instruction on one step of k. Row i
- * of A is `row_step` units of 4 bytes behind row i - 1, and each step of k `k_step` behind the one
- * before: constants where A is packed. The panel of a packed A that comes `next`, B some steps ahead,
- * and a tile of C that is added to are fetched early. */
-#define DEFINE_TILE(name, MULTIPLY_ADD)                                                            \
-    static inline __attribute__((always_inline)) void name(                                        \
-        float *c, int64_t ldc, const unit *a, const unit *b, int64_t steps, int64_t rows,          \
-        int64_t columns, bool accumulate, const unit *next, int height, int64_t row_step,          \
-        int64_t k_step)                                                                            \
-    {                                                                                              \
-        vector sums[TILE_ROWS][2];                                                                 \
-        _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                                  \
-        {                                                                                          \
-            sums[i][0] = sums[i][1] = (vector){0};                                                 \
-        }                                                                                          \
-        if (accumulate) {                                                                          \
-            _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                              \
-            {                                                                                      \
-                __builtin_prefetch(c + i * ldc, 1);                                                \
-                __builtin_prefetch(c + i * ldc + BY__LANES, 1);                                    \
-            }                                                                                      \
-        }                                                                                          \
-        for (int64_t k = 0; k < steps; k++) {                                                      \
-            if (k_step == TILE_ROWS) {                                                             \
-                __builtin_prefetch(next + k * TILE_ROWS);                                          \
-            }                                                                                      \
-            __builtin_prefetch(b + (k + 8) * TILE_COLUMNS);                                        \
-            __builtin_prefetch(b + (k + 8) * TILE_COLUMNS + BY__LANES);                            \
-            vector b0 = *(const vector *)(b + k * TILE_COLUMNS);                                   \
-            vector b1 = *(const vector *)(b + k * TILE_COLUMNS + BY__LANES);                       \
-            _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                              \
-            {                                                                                      \
-                vector ai = a[k * k_step + i * row_step] - (vector){0};                            \
-                sums[i][0] = MULTIPLY_ADD(sums[i][0], ai, b0);                                     \
-                sums[i][1] = MULTIPLY_ADD(sums[i][1], ai, b1);                                     \
-            }                                                                                      \
-        }                                                                                          \
-        if (rows < height || columns < TILE_COLUMNS) {                                             \
-            float edge[TILE_ROWS * TILE_COLUMNS];                                                  \
-            _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                              \
-            {                                                                                      \
-                *(vector *)(edge + i * TILE_COLUMNS) = sums[i][0];                                 \
-                *(vector *)(edge + i * TILE_COLUMNS + BY__LANES) = sums[i][1];                     \
-            }                                                                                      \
-            store_tile(c, ldc, edge, by__min_i64(rows, height),                                    \
-                       by__min_i64(columns, TILE_COLUMNS), accumulate);                            \
-            return;                                                                                \
-        }                                                                                          \
-        _Pragma("GCC unroll 16") for (int i = 0; i < height; i++)                                  \
-        {                                                                                          \
-            vector *out = (vector *)(c + i * ldc);                                                 \
-            if (accumulate) {                                                                      \
-                sums[i][0] += out[0];                                                              \
-                sums[i][1] += out[1];                                                              \
-            }                                                                                      \
-            out[0] = sums[i][0];                                                                   \
-            out[1] = sums[i][1];                                                                   \
-        }                                                                                          \
+/* sums += what lies at `data`, rows `ld` apart. */
+BY__INLINE void add_rows(vector sums[TILE_ROWS][2], const void *data, by_dtype dtype, int64_t ld,
+                         int height)
+{
+    EACH_ROW
+    {
+        sums[r][0] += by__load(data, r * ld, dtype);
+        sums[r][1] += by__load(data, r * ld + BY__LANES, dtype);
     }
+}
 
-/* Calls `tile` with the height that fits: the last panel of 128 rows has 2 of 14, and would take as
- * long as a full one. */
-#define TILE_OF(tile, h)                                                                           \
+BY__INLINE void store_rows(void *data, by_dtype dtype, int64_t ld, vector sums[TILE_ROWS][2],
+                           int height)
+{
+    EACH_ROW
+    {
+        by__store_flushed(data, r * ld, sums[r][0], dtype);
+        by__store_flushed(data, r * ld + BY__LANES, sums[r][1], dtype);
+    }
+}
+
+/* A whole tile goes to its target from the registers. */
+BY__INLINE void store_target(const by__panel_target *t, vector sums[TILE_ROWS][2], int height)
+{
+    if (t->bias != NULL && t->bias_dtype == BY_F32) {
+        add_rows(sums, t->bias, BY_F32, 0, height);
+    } else if (t->bias != NULL) {
+        add_rows(sums, t->bias, BY_BF16, 0, height);
+    }
+    if (t->dtype == BY_F32) {
+        if (t->add != NULL) {
+            add_rows(sums, t->add, BY_F32, t->ldy, height);
+        }
+        store_rows(t->y, BY_F32, t->ldy, sums, height);
+    } else {
+        if (t->add != NULL) {
+            add_rows(sums, t->add, BY_BF16, t->ldy, height);
+        }
+        store_rows(t->y, BY_BF16, t->ldy, sums, height);
+    }
+}
+
+/* The tile of rows i .. i + height (a constant, at most TILE_ROWS) and of columns j .. j +
+ * TILE_COLUMNS, of which not all need to exist. */
+BY__INLINE void compute_tile(arithmetic kind, const product *p, int64_t i, int64_t j, const unit *a,
+                             int height)
+{
+    const unit *b = (const unit *)(p->b + (size_t)(j / TILE_COLUMNS) * p->b_stride);
+    float *c = p->c + i * p->ldc + j;
+    int64_t rows = by__min_i64(p->m - i, height);
+    int64_t columns = by__min_i64(p->n - j, TILE_COLUMNS);
+    vector sums[TILE_ROWS][2];
+    EACH_ROW
+    {
+        sums[r][0] = sums[r][1] = (vector){0};
+    }
+    fetch_target(p, i, j, height);
+    for (int64_t k = 0; k < p->steps; k++) {
+        if (p->k_step == TILE_ROWS) {
+            __builtin_prefetch(a + p->panel_step +
+                               k * TILE_ROWS); /* the next panel of a packed A */
+        }
+        __builtin_prefetch(b + (k + 8) * TILE_COLUMNS);
+        __builtin_prefetch(b + (k + 8) * TILE_COLUMNS + BY__LANES);
+        vector b0 = *(const vector *)(b + k * TILE_COLUMNS);
+        vector b1 = *(const vector *)(b + k * TILE_COLUMNS + BY__LANES);
+        EACH_ROW
+        {
+            vector ar = a[k * p->k_step + r * p->row_step] - (vector){0};
+            sums[r][0] = multiply_add(kind, sums[r][0], ar, b0);
+            sums[r][1] = multiply_add(kind, sums[r][1], ar, b1);
+        }
+    }
+    bool whole = rows == height && columns == TILE_COLUMNS;
+    if (p->accumulate && (whole || p->target != NULL)) {
+        add_rows(sums, c, BY_F32, p->ldc, height);
+    }
+    if (whole && p->target == NULL) {
+        store_rows(c, BY_F32, p->ldc, sums, height);
+        return;
+    }
+    if (whole) {
+        by__panel_target target = by__panel_target_at(p->target, i, j);
+        store_target(&target, sums, height);
+        return;
+    }
+    float edge[TILE_ROWS * TILE_COLUMNS];
+    store_rows(edge, BY_F32, TILE_COLUMNS, sums, height);
+    by__panel_target target = {c, p->ldc, BY_F32, BY_F32, NULL, p->accumulate ? c : NULL};
+    if (p->target != NULL) {
+        target = by__panel_target_at(p->target, i, j);
+    }
+    BY__AT_LEVEL(by__panel_store)(&target, edge, TILE_COLUMNS, rows, columns);
+}
+
+/* The height that fits: the last panel of 128 rows has 2 of 14, and would take as long as a full
+ * one. */
+#define TILE_OF(h)                                                                                 \
     case h:                                                                                        \
-        tile(ci, ldc, ai, bj, k, m - i, n - j, accumulate, next, h, row_step, k_step);             \
+        compute_tile(kind, p, i, j, a, h);                                                         \
         break
 #if TILE_ROWS == 14
-#define LOWER_TILES(tile)                                                                          \
-    TILE_OF(tile, 12);                                                                             \
-    TILE_OF(tile, 10);                                                                             \
-    TILE_OF(tile, 8);                                                                              \
-    TILE_OF(tile, 6);                                                                              \
-    TILE_OF(tile, 4);                                                                              \
-    TILE_OF(tile, 2)
+#define LOWER_TILES()                                                                              \
+    TILE_OF(12);                                                                                   \
+    TILE_OF(10);                                                                                   \
+    TILE_OF(8);                                                                                    \
+    TILE_OF(6);                                                                                    \
+    TILE_OF(4);                                                                                    \
+    TILE_OF(2)
 #elif TILE_ROWS == 8
-#define LOWER_TILES(tile)                                                                          \
-    TILE_OF(tile, 6);                                                                              \
-    TILE_OF(tile, 4);                                                                              \
-    TILE_OF(tile, 2)
+#define LOWER_TILES()                                                                              \
+    TILE_OF(6);                                                                                    \
+    TILE_OF(4);                                                                                    \
+    TILE_OF(2)
 #elif TILE_ROWS == 6
-#define LOWER_TILES(tile)                                                                          \
-    TILE_OF(tile, 4);                                                                              \
-    TILE_OF(tile, 2)
+#define LOWER_TILES()                                                                              \
+    TILE_OF(4);                                                                                    \
+    TILE_OF(2)
 #else
-#define LOWER_TILES(tile) TILE_OF(tile, 2)
+#define LOWER_TILES() TILE_OF(2)
 #endif
 
-/* Tiles of C[m, n]: `panel_step` units from one panel of A to the next. */
-#define DEFINE_MULTIPLY(name, tile, STEP)                                                          \
-    static inline __attribute__((always_inline)) void name##_tiles(                                \
-        float *c, int64_t ldc, const unit *a, int64_t panel_step, int64_t row_step,                \
-        int64_t k_step, const char *b, size_t b_stride, int64_t m, int64_t n, int64_t k,           \
-        bool accumulate)                                                                           \
-    {                                                                                              \
-        for (int64_t j = 0; j < n; j += TILE_COLUMNS) {                                            \
-            const unit *bj = (const unit *)(b + (size_t)(j / TILE_COLUMNS) * b_stride);            \
-            const unit *ai = a;                                                                    \
-            for (int64_t i = 0; i < m; i += TILE_ROWS, ai += panel_step) {                         \
-                const unit *next = ai + panel_step;                                                \
-                float *ci = c + i * ldc + j;                                                       \
-                switch ((by__min_i64(m - i, TILE_ROWS) + 1) / 2 * 2) {                             \
-                    LOWER_TILES(tile);                                                             \
-                default:                                                                           \
-                    tile(ci, ldc, ai, bj, k, m - i, n - j, accumulate, next, TILE_ROWS, row_step,  \
-                         k_step);                                                                  \
-                }                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
-    }                                                                                              \
-    static void name(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b,         \
-                     size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate)            \
-    {                                                                                              \
-        name##_tiles(c, ldc, a, (int64_t)(a_stride / 4), 1, TILE_ROWS, b, b_stride, m, n,          \
-                     k / (STEP), accumulate);                                                      \
-    }                                                                                              \
-    static void name##_rows(float *c, int64_t ldc, const void *a, size_t row_bytes, const void *b, \
-                            size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate)     \
-    {                                                                                              \
-        int64_t row_step = (int64_t)(row_bytes / 4);                                               \
-        name##_tiles(c, ldc, a, TILE_ROWS *row_step, row_step, 1, b, b_stride, m, n, k / (STEP),   \
-                     accumulate);                                                                  \
-    }
-
-/* One row of `store`; the dtypes are constants, so that each combination is a vector loop. */
-static inline __attribute__((always_inline)) void store_row(void *y, by_dtype dtype,
-                                                            const float *sums, int64_t columns,
-                                                            const void *bias, by_dtype bias_dtype,
-                                                            const void *add)
+BY__INLINE void compute_tiles(arithmetic kind, const product *p)
 {
-#define STORE(j, n)                                                                                \
-    by__vf sum = by__load_n(sums, (j), BY_F32, (n));                                               \
-    sum += bias != NULL ? by__load_n(bias, (j), bias_dtype, (n)) : by__zero();                     \
-    sum += add != NULL ? by__load_n(add, (j), dtype, (n)) : by__zero();                            \
-    by__store_flushed_n(y, (j), sum, dtype, (n))
-    BY__STEPS(0, columns, STORE);
-#undef STORE
-}
-
-static inline __attribute__((always_inline)) void store_dtype(void *y, by_dtype dtype,
-                                                              const float *sums, int64_t columns,
-                                                              const void *bias, by_dtype bias_dtype,
-                                                              const void *add)
-{
-    if (bias != NULL && bias_dtype == BY_F32) {
-        if (add != NULL) {
-            store_row(y, dtype, sums, columns, bias, BY_F32, add);
-        } else {
-            store_row(y, dtype, sums, columns, bias, BY_F32, NULL);
-        }
-    } else if (bias != NULL) {
-        if (add != NULL) {
-            store_row(y, dtype, sums, columns, bias, BY_BF16, add);
-        } else {
-            store_row(y, dtype, sums, columns, bias, BY_BF16, NULL);
-        }
-    } else if (add != NULL) {
-        store_row(y, dtype, sums, columns, NULL, BY_F32, add);
-    } else {
-        store_row(y, dtype, sums, columns, NULL, BY_F32, NULL);
-    }
-}
-
-void BY__AT_LEVEL(by__panel_store)(void *y, by_dtype dtype, int64_t ldy, const float *sums,
-                                   int64_t lds, int64_t rows, int64_t columns, const void *bias,
-                                   by_dtype bias_dtype, const void *add)
-{
-    int64_t size = dtype == BY_F32 ? 4 : 2;
-    for (int64_t i = 0; i < rows; i++) {
-        char *row = (char *)y + i * ldy * size;
-        const char *added = add == NULL ? NULL : (const char *)add + i * ldy * size;
-        if (dtype == BY_F32) {
-            store_dtype(row, BY_F32, sums + i * lds, columns, bias, bias_dtype, added);
-        } else {
-            store_dtype(row, BY_BF16, sums + i * lds, columns, bias, bias_dtype, added);
+    for (int64_t j = 0; j < p->n; j += TILE_COLUMNS) {
+        const unit *a = p->a;
+        for (int64_t i = 0; i < p->m; i += TILE_ROWS, a += p->panel_step) {
+            switch ((by__min_i64(p->m - i, TILE_ROWS) + 1) / 2 * 2) {
+                LOWER_TILES();
+            default:
+                compute_tile(kind, p, i, j, a, TILE_ROWS);
+            }
         }
     }
 }
 
-#define MULTIPLY_ADD_F32(sum, x, y) ((sum) + (x) * (y))
-DEFINE_TILE(tile_f32, MULTIPLY_ADD_F32)
-DEFINE_MULTIPLY(multiply_f32, tile_f32, 1)
+BY__INLINE void multiply_packed(arithmetic kind, float *c, int64_t ldc, const void *a,
+                                size_t a_stride, const void *b, size_t b_stride, int64_t m,
+                                int64_t n, int64_t steps, bool accumulate,
+                                const by__panel_target *target)
+{
+    product p = {c,     ldc,        a,     (int64_t)(a_stride / 4), 1, TILE_ROWS, b, b_stride, m, n,
+                 steps, accumulate, target};
+    compute_tiles(kind, &p);
+}
+
+BY__INLINE void multiply_lying(arithmetic kind, float *c, int64_t ldc, const void *a,
+                               size_t row_bytes, const void *b, size_t b_stride, int64_t m,
+                               int64_t n, int64_t steps, bool accumulate,
+                               const by__panel_target *target)
+{
+    int64_t row_step = (int64_t)(row_bytes / 4);
+    product p = {c, ldc, a,     TILE_ROWS * row_step, row_step, 1, b, b_stride,
+                 m, n,   steps, accumulate,           target};
+    compute_tiles(kind, &p);
+}
+
+static void multiply_f32(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b,
+                         size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,
+                         const by__panel_target *target)
+{
+    multiply_packed(PRODUCTS_F32, c, ldc, a, a_stride, b, b_stride, m, n, k, accumulate, target);
+}
+
+static void multiply_f32_rows(float *c, int64_t ldc, const void *a, size_t row_bytes, const void *b,
+                              size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,
+                              const by__panel_target *target)
+{
+    multiply_lying(PRODUCTS_F32, c, ldc, a, row_bytes, b, b_stride, m, n, k, accumulate, target);
+}
 
 static void pack_a_f32(void *out, size_t stride, const void *a, int64_t row_stride,
                        int64_t k_stride, int64_t rows, int64_t k)
@@ -240,10 +316,19 @@ const by__panel BY__AT_LEVEL(by__panel_f32) = {BY__KERNEL_NAME("panel f32"),
 
 #if defined(__AVX512BF16__)
 
-#define MULTIPLY_ADD_BF16(sum, x, y)                                                               \
-    ((vector)_mm512_dpbf16_ps((__m512)(sum), (__m512bh)(x), (__m512bh)(y)))
-DEFINE_TILE(tile_bf16, MULTIPLY_ADD_BF16)
-DEFINE_MULTIPLY(multiply_bf16, tile_bf16, 2)
+static void multiply_bf16(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b,
+                          size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,
+                          const by__panel_target *target)
+{
+    multiply_packed(PAIRS_BF16, c, ldc, a, a_stride, b, b_stride, m, n, k / 2, accumulate, target);
+}
+
+static void multiply_bf16_rows(float *c, int64_t ldc, const void *a, size_t row_bytes,
+                               const void *b, size_t b_stride, int64_t m, int64_t n, int64_t k,
+                               bool accumulate, const by__panel_target *target)
+{
+    multiply_lying(PAIRS_BF16, c, ldc, a, row_bytes, b, b_stride, m, n, k / 2, accumulate, target);
+}
 
 static void pack_a_bf16(void *out, size_t stride, const void *a, int64_t row_stride,
                         int64_t k_stride, int64_t rows, int64_t k)

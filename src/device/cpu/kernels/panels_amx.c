@@ -64,11 +64,14 @@ typedef struct tile_config {
     uint8_t rows[16];
 } tile_config;
 
-__attribute__((target("amx-tile,amx-bf16"))) static void
-block(float *c, int64_t ldc, const char *a, const char *b, int64_t steps, bool accumulate)
+/* to[32, 32] = A B (+ c). */
+__attribute__((target("amx-tile,amx-bf16"))) static void block(float *to, int64_t ldt,
+                                                               const float *c, int64_t ldc,
+                                                               const char *a, const char *b,
+                                                               int64_t steps)
 {
     size_t row = (size_t)ldc * 4;
-    if (accumulate) {
+    if (c != NULL) {
         _tile_loadd(0, c, row);
         _tile_loadd(1, c + TILE, row);
         _tile_loadd(2, c + TILE * ldc, row);
@@ -91,15 +94,16 @@ block(float *c, int64_t ldc, const char *a, const char *b, int64_t steps, bool a
         a += BLOCK * TILE * 4;
         b += BLOCK * TILE * 4;
     }
-    _tile_stored(0, c, row);
-    _tile_stored(1, c + TILE, row);
-    _tile_stored(2, c + TILE * ldc, row);
-    _tile_stored(3, c + TILE * ldc + TILE, row);
+    row = (size_t)ldt * 4;
+    _tile_stored(0, to, row);
+    _tile_stored(1, to + TILE, row);
+    _tile_stored(2, to + TILE * ldt, row);
+    _tile_stored(3, to + TILE * ldt + TILE, row);
 }
 
 __attribute__((target("amx-tile,amx-bf16"))) static void
 multiply(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b, size_t b_stride,
-         int64_t m, int64_t n, int64_t k, bool accumulate)
+         int64_t m, int64_t n, int64_t k, bool accumulate, const by__panel_target *target)
 {
     tile_config config = {.palette = 1};
     for (int i = 0; i < 8; i++) {
@@ -115,17 +119,17 @@ multiply(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b, s
             float *ci = c + i * ldc + j;
             int64_t rows = by__min_i64(BLOCK, m - i);
             int64_t columns = by__min_i64(BLOCK, n - j);
-            if (rows == BLOCK && columns == BLOCK) {
-                block(ci, ldc, ai, bj, steps, accumulate);
+            bool whole = rows == BLOCK && columns == BLOCK;
+            const float *added = accumulate && (whole || target != NULL) ? ci : NULL;
+            if (whole && target == NULL) {
+                block(ci, ldc, added, ldc, ai, bj, steps);
                 continue;
             }
-            float edge[BLOCK * BLOCK];
-            block(edge, BLOCK, ai, bj, steps, false);
-            for (int64_t r = 0; r < rows; r++) {
-                for (int64_t q = 0; q < columns; q++) {
-                    ci[r * ldc + q] = (accumulate ? ci[r * ldc + q] : 0.0f) + edge[r * BLOCK + q];
-                }
-            }
+            float sums[BLOCK * BLOCK];
+            block(sums, BLOCK, added, ldc, ai, bj, steps);
+            by__panel_target at = {ci, ldc, BY_F32, BY_F32, NULL, accumulate ? ci : NULL};
+            at = target != NULL ? by__panel_target_at(target, i, j) : at;
+            BY__AT_LEVEL(by__panel_store)(&at, sums, BLOCK, rows, columns);
         }
     }
     _tile_release();
