@@ -90,6 +90,33 @@ static int64_t cut(int64_t n, int64_t most, int64_t unit)
     return by__ceil_div(by__ceil_div(n, pieces), unit) * unit;
 }
 
+/* The extent of a tile along n, a multiple of `unit` and at most `most`, by which the busiest thread
+ * has least to do: threads get the tiles, `across` side by side, in equal numbers. Smaller tiles must
+ * be worth more than 2 %. */
+static int64_t cut_evenly(int64_t n, int64_t most, int64_t unit, int64_t across, int threads)
+{
+    int64_t best = 0;
+    int64_t least = INT64_MAX;
+    for (int64_t tile = most / unit * unit; tile > 0; tile -= unit) {
+        int64_t along = by__ceil_div(n, tile);
+        int64_t tiles = along * across;
+        int64_t missing = along * tile - n; /* in each tile of the last row */
+        int64_t busiest = 0;
+        for (int thread = 0; thread < threads; thread++) {
+            int64_t begin = tiles * thread / threads;
+            int64_t end = tiles * (thread + 1) / threads;
+            int64_t last = end - by__min_i64(end, begin > tiles - across ? begin : tiles - across);
+            int64_t load = (end - begin) * tile - last * missing;
+            busiest = load > busiest ? load : busiest;
+        }
+        if (busiest < least - least / 50) {
+            least = busiest;
+            best = tile;
+        }
+    }
+    return best;
+}
+
 static packing choose_packing(const by__gemm *g)
 {
     const by__gemm_options *o = &g->options;
@@ -121,13 +148,15 @@ static void choose_cuts(by__gemm *g)
     g->tile_k = cut(g->super_k, (int64_t)TILE_STEPS * p->step, p->k_unit);
     g->packing = choose_packing(g);
     if (g->packing == PACK_OWN_A) {
-        g->tile_n = cut(o->n, OWN_A_COLUMNS, p->nr);
+        g->tile_n = cut_evenly(o->n, OWN_A_COLUMNS, p->nr, 1, o->threads);
+        return;
+    }
+    if (g->packing == PACK_OWN_B) {
+        g->tile_m = cut_evenly(o->m, TILE_ROWS, p->mr, by__ceil_div(o->n, g->tile_n), o->threads);
         return;
     }
     int64_t enough = (int64_t)o->threads * ENOUGH_FOR_A_THREAD;
-    if (g->packing == PACK_TOGETHER && enough < ENOUGH_TILES) {
-        enough = ENOUGH_TILES;
-    }
+    enough = enough > ENOUGH_TILES ? enough : ENOUGH_TILES;
     while (by__ceil_div(o->m, g->tile_m) * by__ceil_div(o->n, g->tile_n) < enough) {
         if (g->tile_m > 2 * p->mr) {
             g->tile_m = by__ceil_div(g->tile_m, 2 * p->mr) * p->mr;
