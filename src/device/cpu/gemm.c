@@ -38,7 +38,7 @@
 /* An operand that packs into no more than OWN_BYTES is packed whole by every thread for itself, when
  * there are as many rows (columns) of C for each thread as given here: that takes less than waiting
  * for the others and fetching what they packed from their caches. */
-#define OWN_BYTES     (256 << 10)
+#define OWN_BYTES     (512 << 10)
 #define OWN_B_ROWS    256
 #define OWN_A_COLUMNS 64
 /* A tile: at most this many rows, and steps of k at a time (so that a panel of B takes 32 KiB). */
