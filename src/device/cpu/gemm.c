@@ -214,8 +214,8 @@ static void plan_few_rows(by__gemm *g)
     g->piece = by__ceil_div(GEMV_PIECE, o->k * (int64_t)by_dtype_size(o->dtype));
     g->rows_lie = o->dtype == BY_F32 || g->panel->step == 2;
     size_t copied = g->rows_lie ? 0 : (size_t)(o->m * o->k) * sizeof(float);
-    g->a_offset = 0;
-    g->sums_offset = by__round_up(copied, BY_CACHE_LINE);
+    g->a_offset = (size_t)o->threads * sizeof(by__share); /* the shares come first */
+    g->sums_offset = g->a_offset + by__round_up(copied, BY_CACHE_LINE);
     g->work = g->sums_offset + (size_t)(o->m * o->n) * sizeof(float);
 }
 
@@ -514,8 +514,10 @@ static void compute_few_rows(const by__gemm *g, const by__gemm_operands *x)
                             o->accumulate ? x->c
                             : o->add      ? x->add
                                           : NULL};
-#pragma omp for schedule(static)
-    for (int64_t begin = 0; begin < o->n; begin += g->piece) {
+    int me = omp_get_thread_num();
+    int64_t t;
+    while ((t = by__share_take(shares_of(x), me, o->threads)) >= 0) {
+        int64_t begin = t * g->piece;
         int64_t count = by__min_i64(g->piece, o->n - begin);
         const char *b = (const char *)x->b + (size_t)(begin * o->ldb) * by_dtype_size(o->dtype);
         float *sums = (float *)((char *)x->work + g->sums_offset) + begin;
@@ -526,12 +528,21 @@ static void compute_few_rows(const by__gemm *g, const by__gemm_operands *x)
     }
 }
 
+/* Divides the tasks up before the threads begin: then they need not wait for each other. */
+static void open_shares(const by__gemm *g, const by__gemm_operands *x, int64_t tasks)
+{
+    for (int thread = 0; thread < g->options.threads; thread++) {
+        by__share_open(shares_of(x), tasks, thread, g->options.threads);
+    }
+}
+
 void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands)
 {
     if (gemm->few_rows) {
         if (!gemm->rows_lie) {
             few_rows_as_f32(gemm, operands);
         }
+        open_shares(gemm, operands, by__ceil_div(gemm->options.n, gemm->piece));
 #pragma omp parallel num_threads(gemm->options.threads) if (gemm->options.threads > 1)
         compute_few_rows(gemm, operands);
         return;
@@ -541,9 +552,7 @@ void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands)
         const by__gemm_options *o = &gemm->options;
         int64_t rows = gemm->packing == PACK_OWN_A ? 1 : by__ceil_div(o->m, gemm->tile_m);
         int64_t tiles = rows * by__ceil_div(o->n, gemm->tile_n);
-        for (int thread = 0; thread < o->threads; thread++) {
-            by__share_open(shares_of(operands), tiles, thread, o->threads);
-        }
+        open_shares(gemm, operands, tiles);
     }
 #pragma omp parallel num_threads(gemm->options.threads) if (gemm->options.threads > 1)
     compute(gemm, operands);
