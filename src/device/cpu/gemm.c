@@ -3,10 +3,11 @@
  * B is cut into super-blocks that fit the shared cache (and bound the scratch memory), which all
  * threads pack together. Then C's columns there are cut into tiles. A thread takes tiles row by
  * row, beginning with rows of its own. A is read as it lies, or packed by the thread as it comes to
- * the rows: nobody else reads them. A tile's operands are cut along k so that they fit the thread's
- * own cache, and its sums are added up in f32 in the order of k. The cuts along k are a function of
- * the shape and the panel alone, so the bits do not depend on the number of threads or on which
- * thread took which tile.
+ * the rows: nobody else reads them. Of two operands of which one is small, each thread packs that
+ * one for itself, and nobody waits. A tile's operands are cut along k so that they fit the thread's
+ * own cache, its sums are added up in f32 in the order of k, and the last of them go from registers
+ * to where they belong. The cuts along k are a function of the shape and the panel alone, so the bits
+ * do not depend on the number of threads or on which thread took which tile.
  *
  * One core of a Zen 4, GF/s:                   f32                               bf16 on vdpbf16ps
  *   x W     [4096, 768] x [768, 3072]        106                                   214
