@@ -18,40 +18,24 @@
 typedef float unit __attribute__((may_alias));
 typedef by__vf_any vector;
 
-/* The target's dtypes, and whether there is a bias or something to add, are constants here, so that
- * each combination is a vector loop. */
+/* The target's dtype is a constant. */
 BY__INLINE void store_as(const by__panel_target *t, const float *sums, int64_t lds, int64_t rows,
-                         int64_t columns, by_dtype dtype, by_dtype bias_dtype, bool bias, bool add)
+                         int64_t columns, by_dtype dtype)
 {
     for (int64_t i = 0; i < rows; i++) {
         int64_t row = i * t->ldy;
 #define STORE(j, n)                                                                                \
     by__vf sum = by__load_n(sums, i * lds + (j), BY_F32, (n));                                     \
-    sum += bias ? by__load_n(t->bias, (j), bias_dtype, (n)) : by__zero();                          \
-    sum += add ? by__load_n(t->add, row + (j), dtype, (n)) : by__zero();                           \
+    if (t->bias != NULL) {                                                                         \
+        sum += t->bias_dtype == BY_F32 ? by__load_n(t->bias, (j), BY_F32, (n))                     \
+                                       : by__load_n(t->bias, (j), BY_BF16, (n));                   \
+    }                                                                                              \
+    if (t->add != NULL) {                                                                          \
+        sum += by__load_n(t->add, row + (j), dtype, (n));                                          \
+    }                                                                                              \
     by__store_flushed_n(t->y, row + (j), sum, dtype, (n))
         BY__STEPS(0, columns, STORE);
 #undef STORE
-    }
-}
-
-BY__INLINE void store_dtype(const by__panel_target *t, const float *sums, int64_t lds, int64_t rows,
-                            int64_t columns, by_dtype dtype)
-{
-    if (t->add != NULL) {
-        if (t->bias == NULL) {
-            store_as(t, sums, lds, rows, columns, dtype, BY_F32, false, true);
-        } else if (t->bias_dtype == BY_F32) {
-            store_as(t, sums, lds, rows, columns, dtype, BY_F32, true, true);
-        } else {
-            store_as(t, sums, lds, rows, columns, dtype, BY_BF16, true, true);
-        }
-    } else if (t->bias == NULL) {
-        store_as(t, sums, lds, rows, columns, dtype, BY_F32, false, false);
-    } else if (t->bias_dtype == BY_F32) {
-        store_as(t, sums, lds, rows, columns, dtype, BY_F32, true, false);
-    } else {
-        store_as(t, sums, lds, rows, columns, dtype, BY_BF16, true, false);
     }
 }
 
@@ -59,9 +43,9 @@ void BY__AT_LEVEL(by__panel_store)(const by__panel_target *target, const float *
                                    int64_t rows, int64_t columns)
 {
     if (target->dtype == BY_F32) {
-        store_dtype(target, sums, lds, rows, columns, BY_F32);
+        store_as(target, sums, lds, rows, columns, BY_F32);
     } else {
-        store_dtype(target, sums, lds, rows, columns, BY_BF16);
+        store_as(target, sums, lds, rows, columns, BY_BF16);
     }
 }
 
