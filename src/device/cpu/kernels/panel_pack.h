@@ -25,8 +25,10 @@
 #define TILE_ROWS 4
 #endif
 
-/* Bytes ahead of use at which lines of the source are fetched. */
-#define AHEAD 256
+/* Bytes ahead of use at which lines of the source are fetched. Where rows end before that, those of
+ * STEPS_AHEAD steps further on are. */
+#define AHEAD       256
+#define STEPS_AHEAD 16
 /* Steps of k that are packed at a time where rows are contiguous. Their lines stay in the first cache
  * whatever k_stride is (it is often a multiple of 1024 bytes, so that many lines would fall into the
  * same few sets), and a panel gets them as one run of memory. */
@@ -143,6 +145,8 @@ BY__INLINE void pack_steps(uint32_t *panel, const source *x, int64_t r, int64_t 
     int64_t elements = x->kind == SOURCE_PAIR ? 2 : 1;
     int64_t size = x->kind == SOURCE_F32 ? 4 : 2;
     bool whole = end * elements <= x->k;
+    bool narrow = x->rows * size <= AHEAD;
+    int64_t ahead = narrow ? STEPS_AHEAD * elements * x->k_stride * size : AHEAD;
     for (int64_t step = first; step < end; step++) {
         _Pragma("GCC unroll 8") for (int i = 0; i < height; i += BY__LANES)
         {
@@ -152,7 +156,7 @@ BY__INLINE void pack_steps(uint32_t *panel, const source *x, int64_t r, int64_t 
             }
             for (int64_t e = step * elements; e < (step + 1) * elements; e++) {
                 __builtin_prefetch((const char *)x->data + (e * x->k_stride + r + i) * size +
-                                   AHEAD);
+                                   ahead);
             }
             by__vu v =
                 whole && n >= BY__LANES
