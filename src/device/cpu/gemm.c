@@ -381,6 +381,17 @@ static void add_products(const by__gemm *g, const block *s, float *sums, int64_t
     }
 }
 
+static by__panel_target all_of_c(const by__gemm_options *o, const by__gemm_operands *x)
+{
+    const void *add = o->accumulate ? x->c : x->add;
+    return (by__panel_target){.y = x->c,
+                              .ldy = o->ldc,
+                              .dtype = o->out,
+                              .bias_dtype = o->bias_dtype,
+                              .bias = o->bias ? x->bias : NULL,
+                              .add = o->add || o->accumulate ? add : NULL};
+}
+
 /* The tile of rows i .. i + m and of columns j .. of the block. */
 static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t m, int64_t j)
 {
@@ -401,8 +412,7 @@ static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t m
     } else {
         sums = (float *)((char *)sums + g->tile_bytes * (size_t)omp_get_thread_num());
     }
-    by__panel_target all = {
-        x->c, o->ldc, o->out, o->bias_dtype, o->bias ? x->bias : NULL, o->add ? x->add : NULL};
+    by__panel_target all = all_of_c(o, x);
     by__panel_target target = by__panel_target_at(&all, i, column);
     add_products(g, s, sums, lds, i, m, j, n, s->k0 + s->k == o->k ? &target : NULL);
 }
@@ -507,14 +517,7 @@ static void compute_few_rows(const by__gemm *g, const by__gemm_operands *x)
     const void *a = g->rows_lie ? x->a : (char *)x->work + g->a_offset;
     by_dtype a_dtype = g->rows_lie ? o->dtype : BY_F32;
     int64_t lda = g->rows_lie ? o->lda : o->k;
-    by__panel_target all = {x->c,
-                            o->ldc,
-                            o->out,
-                            o->bias_dtype,
-                            o->bias ? x->bias : NULL,
-                            o->accumulate ? x->c
-                            : o->add      ? x->add
-                                          : NULL};
+    by__panel_target all = all_of_c(o, x);
     int me = omp_get_thread_num();
     int64_t t;
     while ((t = by__share_take(shares_of(x), me, o->threads)) >= 0) {

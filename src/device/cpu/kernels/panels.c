@@ -159,9 +159,8 @@ BY__INLINE void compute_tile(arithmetic kind, const product *p, int64_t i, int64
     }
     fetch_target(p, i, j, height);
     for (int64_t k = 0; k < p->steps; k++) {
-        if (p->k_step == TILE_ROWS) {
-            __builtin_prefetch(a + p->panel_step +
-                               k * TILE_ROWS); /* the next panel of a packed A */
+        if (p->k_step == TILE_ROWS) { /* A is packed: its next panel */
+            __builtin_prefetch(a + p->panel_step + k * TILE_ROWS);
         }
         __builtin_prefetch(b + (k + 8) * TILE_COLUMNS);
         __builtin_prefetch(b + (k + 8) * TILE_COLUMNS + BY__LANES);
