@@ -32,6 +32,24 @@ static void test_one_takes_all(void **state)
     }
 }
 
+/* Half of what is left, at most so many, first of the own part and then of the others'. */
+static void test_some_at_a_time(void **state)
+{
+    BY_UNUSED(state);
+    static const int64_t expected[][2] = {{0, 8},  {8, 8},  {16, 8}, {24, 4}, {28, 2},
+                                          {30, 1}, {31, 1}, {32, 8}, {40, 8}, {48, 8},
+                                          {56, 4}, {60, 2}, {62, 1}, {63, 1}};
+    by__share shares[2];
+    int64_t count = 0;
+    by__share_open(shares, 64, 0, 2);
+    by__share_open(shares, 64, 1, 2);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(expected); i++) {
+        assert_int_equal(by__share_take_some(shares, 0, 2, 8, &count), expected[i][0]);
+        assert_int_equal(count, expected[i][1]);
+    }
+    assert_int_equal(by__share_take_some(shares, 0, 2, 8, &count), -1);
+}
+
 static void test_fewer_tasks_than_threads(void **state)
 {
     BY_UNUSED(state);
@@ -64,8 +82,12 @@ static void test_threads(void **state)
             by__share_open(shares, TASKS, me, team);
 #pragma omp barrier
             int64_t task;
-            while ((task = by__share_take(shares, me, team)) >= 0) {
-                taken[task]++;
+            int64_t count;
+            int64_t most = round % 2 == 0 ? 1 : 16;
+            while ((task = by__share_take_some(shares, me, team, most, &count)) >= 0) {
+                for (int64_t i = 0; i < count; i++) {
+                    taken[task + i]++;
+                }
             }
 #pragma omp barrier
 #pragma omp single
@@ -81,6 +103,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_takes_all),
+        cmocka_unit_test(test_some_at_a_time),
         cmocka_unit_test(test_fewer_tasks_than_threads),
         cmocka_unit_test(test_threads),
     };

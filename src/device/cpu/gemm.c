@@ -50,8 +50,9 @@
 /* Fewer tiles than this, and for each thread, leave threads idle: tiles get smaller. */
 #define ENOUGH_TILES        32
 #define ENOUGH_FOR_A_THREAD 4
-/* With few rows, B is handed out in pieces of this many bytes. */
-#define GEMV_PIECE (64 << 10)
+/* With few rows, B is handed out in pieces of this many bytes, at most so many at a time. */
+#define GEMV_PIECE  (16 << 10)
+#define GEMV_PIECES 16
 /* Packing is handed out in pieces of about this many bytes, whose steps of k are a multiple of
  * PACK_UNIT (the blocks of kernels/panel_pack.h; the units of k divide it too). */
 #define PACK_PIECE (64 << 10)
@@ -212,7 +213,8 @@ static by_status plan_memory(by__gemm *g, by_error *error)
 static void plan_few_rows(by__gemm *g)
 {
     const by__gemm_options *o = &g->options;
-    g->piece = by__ceil_div(GEMV_PIECE, o->k * (int64_t)by_dtype_size(o->dtype));
+    int64_t rows = by__ceil_div(GEMV_PIECE, o->k * (int64_t)by_dtype_size(o->dtype));
+    g->piece = (int64_t)by__round_up((size_t)rows, BY__GEMV_COLUMNS);
     g->rows_lie = o->dtype == BY_F32 || g->panel->step == 2;
     size_t copied = g->rows_lie ? 0 : (size_t)(o->m * o->k) * sizeof(float);
     g->a_offset = (size_t)o->threads * sizeof(by__share); /* the shares come first */
@@ -520,9 +522,10 @@ static void compute_few_rows(const by__gemm *g, const by__gemm_operands *x)
     by__panel_target all = all_of_c(o, x);
     int me = omp_get_thread_num();
     int64_t t;
-    while ((t = by__share_take(shares_of(x), me, o->threads)) >= 0) {
+    int64_t taken;
+    while ((t = by__share_take_some(shares_of(x), me, o->threads, GEMV_PIECES, &taken)) >= 0) {
         int64_t begin = t * g->piece;
-        int64_t count = by__min_i64(g->piece, o->n - begin);
+        int64_t count = by__min_i64(taken * g->piece, o->n - begin);
         const char *b = (const char *)x->b + (size_t)(begin * o->ldb) * by_dtype_size(o->dtype);
         float *sums = (float *)((char *)x->work + g->sums_offset) + begin;
         g->panel->few_rows(sums, o->n, a, a_dtype, lda, (int)o->m, b, o->dtype, o->ldb, true, count,

@@ -70,13 +70,16 @@ typedef struct by__panel {
     void (*store)(const by__panel_target *target, const float *sums, int64_t lds, int64_t rows,
                   int64_t columns);
     /* sums[m, n] = x[m, k] B for at most BY__GEMV_ROWS rows, B as it lies: [k, n], or [n, k] when
-     * trans_b. x is f32; with bf16 pairs (step 2) and a B of bf16 and trans_b, it may be bf16. */
+     * trans_b. x is f32; with bf16 pairs (step 2) and a B of bf16 and trans_b, it may be bf16. Columns
+     * may be computed in parts: with trans_b the bits are the same if parts begin at multiples of
+     * BY__GEMV_COLUMNS. */
     void (*few_rows)(float *sums, int64_t lds, const void *x, by_dtype x_dtype, int64_t ldx, int m,
                      const void *b, by_dtype dtype, int64_t ldb, bool trans_b, int64_t n,
                      int64_t k);
 } by__panel;
 
-#define BY__GEMV_ROWS 4
+#define BY__GEMV_ROWS    4
+#define BY__GEMV_COLUMNS 8
 
 /* What the panels of a level share, defined once a level in kernels/. */
 #define BY__DECLARE_SHARED(level)                                                                  \

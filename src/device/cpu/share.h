@@ -31,21 +31,37 @@ static inline void by__share_open(by__share *shares, int64_t tasks, int me, int 
     atomic_store_explicit(&shares[me].range, end << 32 | begin, memory_order_relaxed);
 }
 
-/* The next task of thread `me`, -1 when all are taken. */
-static inline int64_t by__share_take(by__share *shares, int me, int team)
+/* The next tasks of thread `me`, -1 when all are taken: the first of `*count` that follow one another.
+ * They are half of what is left of a part, at most `most`: large as long as nobody waits, because each
+ * taking waits for all that the processor has begun, and small at the end, so that all are done at the
+ * same time (guided self-scheduling: Polychronopoulos and Kuck 1987). */
+static inline int64_t by__share_take_some(by__share *shares, int me, int team, int64_t most,
+                                          int64_t *count)
 {
     for (int i = 0; i < team; i++) {
         _Atomic uint64_t *range = &shares[(me + i) % team].range;
         uint64_t seen = atomic_load_explicit(range, memory_order_relaxed);
-        if ((uint32_t)seen >= seen >> 32) {
+        int64_t end = (int64_t)(seen >> 32);
+        int64_t begin = (int64_t)(uint32_t)seen;
+        if (begin >= end) {
             continue; /* without writing: the line stays where it is */
         }
-        seen = atomic_fetch_add_explicit(range, 1, memory_order_relaxed);
-        if ((uint32_t)seen < seen >> 32) {
-            return (int64_t)(uint32_t)seen;
+        int64_t taken = (end - begin + 1) / 2 < most ? (end - begin + 1) / 2 : most;
+        seen = atomic_fetch_add_explicit(range, (uint64_t)taken, memory_order_relaxed);
+        begin = (int64_t)(uint32_t)seen;
+        if (begin < end) {
+            *count = taken < end - begin ? taken : end - begin;
+            return begin;
         }
     }
     return -1;
+}
+
+/* The next one. */
+static inline int64_t by__share_take(by__share *shares, int me, int team)
+{
+    int64_t one;
+    return by__share_take_some(shares, me, team, 1, &one);
 }
 
 #endif

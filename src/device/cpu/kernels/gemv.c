@@ -1,20 +1,28 @@
 /* Products with at most four rows (a decoder's): every element of B is read once, as it lies, and
  * used for all rows. Sums are f32 and their order depends on the shape alone.
  *
- * Memory is all that matters here, and it is fastest for streams that the processor can follow: one
- * row of B after the other. Side by side, rows shorter than a page are streams within one page,
- * which it takes for one that jumps (Zen 4: 12 instead of 28 GB/s a core). Its own prefetching ends
- * with each page, so lines are fetched a page ahead, into the second cache (into the first, what is
- * in use would have to go). B [k, n] serves for values of attention, whose n is a head's width. */
+ * Memory is all that matters here, and it is fastest for streams that the processor's own prefetching
+ * can follow: one row of B after the other, in a loop whose loads each step half a KiB on. Steps of
+ * three quarters and more it does not follow (Zen 4: 21 to 27 instead of 33 GB/s a core); side by side,
+ * rows shorter than a page are streams within one page, which it takes for one that jumps (12 GB/s); and
+ * prefetch instructions take the places in which the core waits for lines, fewer than the second cache
+ * has (28 GB/s). With a few rows of x the core has too much to do to run ahead of the stream, and they
+ * help after all. B [k, n] serves for values of attention, whose n is a head's width. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 #include "device/cpu/panel.h"
 
-/* Rows of B [n, k] are read WIDE_ROWS at a time when those of x take at least this much: they no
+/* Rows of B [n, k] are read BY__GEMV_COLUMNS at a time when those of x take at least this much: they no
  * longer stay in the first cache beside the stream, and are loaded once for all. */
 #define WIDE_BYTES (16 << 10)
-enum { WIDE_ROWS = 8, CHAINS = 4 };
-/* Bytes ahead of use at which rows of B are fetched. */
+/* Vectors of a row that one turn of the loop takes, and sums that they go to by turns: one sum would wait
+ * for each addition. */
+enum { STEPS = 8, CHAINS = 4 };
+/* Up to this many rows of x, each goes along a row of B alone: the first reads it from memory, the others
+ * from the first cache. */
+#define ALONE 2
+/* Bytes ahead of use at which rows of B are fetched for more rows of x: into the second cache (into the
+ * first, what is in use would have to go), and a page, since the processor's prefetching ends with each. */
 #define AHEAD 4096
 /* Vectors of B [k, n] whose sums are kept in registers. */
 enum { STRIP = 4 };
@@ -34,8 +42,8 @@ static inline __attribute__((always_inline)) int step_width(by_dtype x_dtype)
 }
 
 /* sums[i] += x_i[k ..] * row[k ..], n elements. */
-static inline __attribute__((always_inline)) void
-dot_step(by__vf sums[BY__GEMV_ROWS], rows x, const char *row, by_dtype dtype, int64_t k, int n)
+static inline __attribute__((always_inline)) void dot_step(by__vf *sums, rows x, const char *row,
+                                                           by_dtype dtype, int64_t k, int n)
 {
 #if defined(__AVX512BF16__)
     if (x.dtype == BY_BF16) {
@@ -56,24 +64,47 @@ dot_step(by__vf sums[BY__GEMV_ROWS], rows x, const char *row, by_dtype dtype, in
     }
 }
 
-/* Begins to fetch what lies AHEAD of `bytes` of a row. */
-static inline __attribute__((always_inline)) void fetch_ahead(const char *row, int64_t bytes)
+/* Row i of x alone. */
+static inline __attribute__((always_inline)) rows row_of(rows x, int i)
 {
-    for (int64_t at = 0; at < bytes; at += BY_CACHE_LINE) {
-        __builtin_prefetch(row + at + AHEAD, 0, 2);
-    }
+    int64_t bytes = x.ld * (x.dtype == BY_F32 ? 4 : 2);
+    return (rows){(const char *)x.data + i * bytes, x.dtype, x.ld, 1};
 }
 
-/* One row, in CHAINS sums by turns: one sum would wait for each addition. */
+/* x . row, for one row x. */
+static inline __attribute__((always_inline)) float dot_row(rows x, const char *row, by_dtype dtype,
+                                                           int64_t k)
+{
+    by__vf total[CHAINS] = {{0}};
+    int width = step_width(x.dtype);
+    int64_t at = 0;
+    for (; at + STEPS * width <= k; at += STEPS * width) {
+#pragma GCC unroll 8
+        for (int s = 0; s < STEPS; s++) {
+            dot_step(&total[s % CHAINS], x, row, dtype, at + s * width, width);
+        }
+    }
+    for (; at + width <= k; at += width) {
+        dot_step(&total[0], x, row, dtype, at, width);
+    }
+    if (at < k) {
+        dot_step(&total[1], x, row, dtype, at, (int)(k - at));
+    }
+    return by__sum((total[0] + total[1]) + (total[2] + total[3]));
+}
+
+/* sums[i] = x_i . row, for all rows x_i together. */
 static inline __attribute__((always_inline)) void
-dot_row(float *sums, int64_t lds, rows x, const char *row, by_dtype dtype, int64_t k)
+dot_row_together(float *sums, int64_t lds, rows x, const char *row, by_dtype dtype, int64_t k)
 {
     by__vf total[CHAINS][BY__GEMV_ROWS] = {{{0}}};
     int width = step_width(x.dtype);
     int64_t size = dtype == BY_F32 ? 4 : 2;
     int64_t at = 0;
     for (; at + CHAINS * width <= k; at += CHAINS * width) {
-        fetch_ahead(row + at * size, CHAINS * width * size);
+        for (int64_t line = 0; line < CHAINS * width * size; line += BY_CACHE_LINE) {
+            __builtin_prefetch(row + at * size + line + AHEAD, 0, 2);
+        }
 #pragma GCC unroll 4
         for (int c = 0; c < CHAINS; c++) {
             dot_step(total[c], x, row, dtype, at + c * width, width);
@@ -95,16 +126,16 @@ static inline __attribute__((always_inline)) void dot_wide_rows(float *sums, int
                                                                 const char *row, by_dtype dtype,
                                                                 int64_t row_bytes, int64_t k)
 {
-    by__vf total[WIDE_ROWS][BY__GEMV_ROWS] = {{{0}}};
+    by__vf total[BY__GEMV_COLUMNS][BY__GEMV_ROWS] = {{{0}}};
     int width = step_width(x.dtype);
     int64_t at = 0;
     for (; at + width <= k; at += width) {
 #pragma GCC unroll 8
-        for (int r = 0; r < WIDE_ROWS; r++) {
+        for (int r = 0; r < BY__GEMV_COLUMNS; r++) {
             dot_step(total[r], x, row + r * row_bytes, dtype, at, width);
         }
     }
-    for (int r = 0; r < WIDE_ROWS; r++) {
+    for (int r = 0; r < BY__GEMV_COLUMNS; r++) {
         if (at < k) {
             dot_step(total[r], x, row + r * row_bytes, dtype, at, (int)(k - at));
         }
@@ -124,12 +155,19 @@ static inline __attribute__((always_inline)) void dot_rows(float *sums, int64_t 
     const char *row = b;
     int64_t j = 0;
     if (x.m * k * (x.dtype == BY_F32 ? 4 : 2) >= WIDE_BYTES) {
-        for (; j + WIDE_ROWS <= n; j += WIDE_ROWS, row += WIDE_ROWS * row_bytes) {
+        for (; j + BY__GEMV_COLUMNS <= n;
+             j += BY__GEMV_COLUMNS, row += BY__GEMV_COLUMNS * row_bytes) {
             dot_wide_rows(sums + j, lds, x, row, dtype, row_bytes, k);
         }
     }
     for (; j < n; j++, row += row_bytes) {
-        dot_row(sums + j, lds, x, row, dtype, k);
+        if (x.m > ALONE) {
+            dot_row_together(sums + j, lds, x, row, dtype, k);
+            continue;
+        }
+        for (int i = 0; i < x.m; i++) {
+            sums[i * lds + j] = dot_row(row_of(x, i), row, dtype, k);
+        }
     }
 }
 
