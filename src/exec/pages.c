@@ -1,10 +1,13 @@
 #include <sched.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "exec/exec.h"
 
 /* Bytes that one thread brings in at a time. */
 #define POPULATE_BYTES ((size_t)32 << 20)
+/* A huge page where there are any: of x86-64, and of aarch64 with pages of 4 KiB. */
+#define HUGE_BYTES ((size_t)2 << 20)
 
 /* Brings all pages in now and with all cores: the first step does not stop at a fault for each page, and
  * memory that the system does not have is missed here. Kernels before 5.14 refuse, and bring pages in at
@@ -25,15 +28,40 @@ static void populate(const by__pages *pages)
 #endif
 }
 
+/* Maps `bytes` from a multiple of a huge page on, so that all but the end can lie in huge pages: what
+ * does not is read at a quarter of the speed. MAP_FAILED when there is no memory. */
+static void *map_aligned(size_t bytes)
+{
+    size_t spare = bytes < HUGE_BYTES ? 0 : HUGE_BYTES;
+    size_t mapped;
+    char *data;
+    if (!by__size_add(bytes, spare, &mapped)) {
+        return MAP_FAILED;
+    }
+    data = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED || spare == 0) {
+        return data;
+    }
+    size_t before = by__round_up((size_t)data, HUGE_BYTES) - (size_t)data;
+    size_t used = by__round_up(before + bytes, (size_t)sysconf(_SC_PAGESIZE));
+    if (before > 0) {
+        (void)munmap(data, before);
+    }
+    if (mapped > used) {
+        (void)munmap(data + used, mapped - used);
+    }
+    return data + before;
+}
+
 by_status by__pages_open(by__pages *out, size_t bytes, const char *what, by_error *error)
 {
     char text[32];
     by__pages pages = {.bytes = bytes};
     if (bytes > 0) {
-        pages.data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        pages.data = map_aligned(bytes);
         if (pages.data == MAP_FAILED) {
-            return by_error_set(error, BY_EMEMORY,
-                                "out of memory: %s needs %s", what, by__format_bytes(text, bytes));
+            return by_error_set(error, BY_EMEMORY, "out of memory: %s needs %s", what,
+                                by__format_bytes(text, bytes));
         }
         /* Advice only: without huge pages everything still works, a little slower. */
         (void)madvise(pages.data, bytes, MADV_HUGEPAGE);

@@ -296,6 +296,24 @@ static void test_measure(void **state)
     assert_int_equal(by_machine_measure_peak(&peak, BY_U8, 1, &error), BY_EARG);
 }
 
+/* A probe of any size reads all that it holds, which is never nothing. */
+static void test_memory_probe(void **state)
+{
+    BY_UNUSED(state);
+    static const size_t sizes[] = {1, 100000, (size_t)3 << 20};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(sizes); i++) {
+        by_memory_probe *probe = NULL;
+        double gbps = 0.0;
+        by_error error;
+        assert_int_equal(by_memory_probe_open(&probe, sizes[i], 3, &error), BY_OK);
+        assert_int_equal(by_memory_probe_read(probe, &gbps, &error), BY_OK);
+        assert_true(gbps > 0.0);
+        by_memory_probe_close(&probe);
+        assert_null(probe);
+        by_memory_probe_close(&probe);
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -303,7 +321,7 @@ int main(void)
         TEST(test_round_trip),   TEST(test_entries),        TEST(test_missing_figure),
         TEST(test_broken_cache), TEST(test_broken_figures), TEST(test_no_cache),
         TEST(test_cache_path),   TEST(test_describe),       TEST(test_roof),
-        TEST(test_disk),         TEST(test_measure),
+        TEST(test_disk),         TEST(test_measure),        TEST(test_memory_probe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

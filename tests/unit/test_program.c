@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "device/device.h"
+#include "exec/exec.h"
 #include "ops/ops.h"
 #include "runner.h"
 #include "train/train.h"
@@ -423,6 +424,32 @@ static void test_unknown_isa(void **state)
     by_graph_close(&graph);
 }
 
+/* Blocks that hold a huge page begin with one; every byte of all of them can be written. */
+static void test_pages(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, 5000, ((size_t)2 << 20) - 1, (size_t)2 << 20,
+                                   ((size_t)5 << 20) + 12345};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(sizes); i++) {
+        by__pages pages;
+        by_error error;
+        assert_int_equal(by__pages_open(&pages, sizes[i], "a test", &error), BY_OK);
+        assert_int_equal(pages.bytes, sizes[i]);
+        if (sizes[i] >= (size_t)2 << 20) {
+            assert_int_equal((uintptr_t)pages.data % ((size_t)2 << 20), 0);
+        }
+        if (sizes[i] > 0) {
+            memset(pages.data, 1, sizes[i]);
+        }
+        by__pages_close(&pages);
+        assert_null(pages.data);
+    }
+    by__pages pages;
+    by_error error = {0};
+    assert_int_equal(by__pages_open(&pages, SIZE_MAX - 4096, "a test", &error), BY_EMEMORY);
+    assert_non_null(strstr(error.message, "a test"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -431,7 +458,7 @@ int main(void)
         cmocka_unit_test(test_hook),          cmocka_unit_test(test_threads),
         cmocka_unit_test(test_bytes_moved),
         cmocka_unit_test(test_no_allocation), cmocka_unit_test(test_no_reference_kernel),
-        cmocka_unit_test(test_unknown_isa),
+        cmocka_unit_test(test_unknown_isa),    cmocka_unit_test(test_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
