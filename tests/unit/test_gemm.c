@@ -265,14 +265,15 @@ static void test_odd_shapes_in_every_layout(void **state)
 }
 
 /* Large enough for several tiles, several pieces of k and, with k = 9001, several super-blocks; rows a
- * page apart; so many rows that two threads each pack B for themselves; few rows, and few that are
- * long; so many columns that each thread packs A for itself. */
+ * page apart; so many rows that two threads each pack B for themselves; few rows, few that are long, and
+ * few with short columns; so many columns that each thread packs A for itself. */
 static void test_many_tiles(void **state)
 {
     (void)state;
     static const int64_t shapes[][3] = {
         {300, 290, 70}, {150, 70, 1300}, {35, 40, 9001}, {20, 40, 2048}, {530, 64, 40},
-        {2, 600, 900},  {1, 300, 2600},  {4, 700, 300},  {4, 70, 2101},  {45, 210, 600}};
+        {2, 600, 900},  {1, 300, 2600},  {4, 700, 300},  {4, 70, 2101},  {45, 210, 600},
+        {3, 4103, 64},  {1, 301, 128},   {4, 2047, 128}};
     for (size_t s = 0; s < BY_ARRAY_LENGTH(shapes); s++) {
         for (int types = 0; types < 4; types++) {
             by__gemm_options o = {
@@ -280,7 +281,7 @@ static void test_many_tiles(void **state)
                 .n = shapes[s][1],
                 .k = shapes[s][2],
                 .trans_a = s == 1 || s == 9,
-                .trans_b = s % 2 == 0,
+                .trans_b = s % 2 == 0 || s > 9,
                 .dtype = (types & 1) != 0 ? BY_BF16 : BY_F32,
                 .out = (types & 2) != 0 ? BY_BF16 : BY_F32,
             };

@@ -64,6 +64,14 @@ static inline __attribute__((always_inline)) void dot_step(by__vf *sums, rows x,
     }
 }
 
+/* Begins to fetch what lies AHEAD of `bytes` of a row. */
+static inline __attribute__((always_inline)) void fetch_ahead(const char *row, int64_t bytes)
+{
+    for (int64_t at = 0; at < bytes; at += BY_CACHE_LINE) {
+        __builtin_prefetch(row + at + AHEAD, 0, 2);
+    }
+}
+
 /* Row i of x alone. */
 static inline __attribute__((always_inline)) rows row_of(rows x, int i)
 {
@@ -93,6 +101,22 @@ static inline __attribute__((always_inline)) float dot_row(rows x, const char *r
     return by__sum((total[0] + total[1]) + (total[2] + total[3]));
 }
 
+/* The same of four rows one after the other, of at most CHAINS steps and nothing beyond (heads of keys):
+ * there, adding up lanes is most of the work. */
+static inline __attribute__((always_inline)) void
+dot_short_rows(float sums[4], rows x, const char *row, by_dtype dtype, int64_t row_bytes, int64_t k)
+{
+    by__vf total[4] = {{0}};
+    int width = step_width(x.dtype);
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; r++) {
+        for (int64_t at = 0; at < k; at += width) {
+            dot_step(&total[r], x, row + r * row_bytes, dtype, at, width);
+        }
+    }
+    by__sum4(sums, total[0], total[1], total[2], total[3]);
+}
+
 /* sums[i] = x_i . row, for all rows x_i together. */
 static inline __attribute__((always_inline)) void
 dot_row_together(float *sums, int64_t lds, rows x, const char *row, by_dtype dtype, int64_t k)
@@ -102,9 +126,7 @@ dot_row_together(float *sums, int64_t lds, rows x, const char *row, by_dtype dty
     int64_t size = dtype == BY_F32 ? 4 : 2;
     int64_t at = 0;
     for (; at + CHAINS * width <= k; at += CHAINS * width) {
-        for (int64_t line = 0; line < CHAINS * width * size; line += BY_CACHE_LINE) {
-            __builtin_prefetch(row + at * size + line + AHEAD, 0, 2);
-        }
+        fetch_ahead(row + at * size, CHAINS * width * size);
 #pragma GCC unroll 4
         for (int c = 0; c < CHAINS; c++) {
             dot_step(total[c], x, row, dtype, at + c * width, width);
@@ -160,8 +182,17 @@ static inline __attribute__((always_inline)) void dot_rows(float *sums, int64_t 
             dot_wide_rows(sums + j, lds, x, row, dtype, row_bytes, k);
         }
     }
+    bool is_short = k <= CHAINS * step_width(x.dtype) && k % step_width(x.dtype) == 0;
+    for (; is_short && j + 4 <= n; j += 4, row += 4 * row_bytes) {
+        if (x.m > ALONE && k > 2 * step_width(x.dtype)) {
+            fetch_ahead(row, 4 * row_bytes);
+        }
+        for (int i = 0; i < x.m; i++) {
+            dot_short_rows(sums + i * lds + j, row_of(x, i), row, dtype, row_bytes, k);
+        }
+    }
     for (; j < n; j++, row += row_bytes) {
-        if (x.m > ALONE) {
+        if (x.m > ALONE && !is_short) {
             dot_row_together(sums + j, lds, x, row, dtype, k);
             continue;
         }
