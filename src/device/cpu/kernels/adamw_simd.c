@@ -1,5 +1,6 @@
 /* ADAMW: p, g, m, v f32 of any shape, copy bf16 or absent. One pass: four reads and three writes of
- * f32 an element, which is all that memory must do. */
+ * f32 an element, which is all that memory must do. The copy is read by all cores, and not before the
+ * next step: it goes past the caches. */
 #include <math.h>
 
 #include "device/cpu/cpu.h"
@@ -35,12 +36,17 @@ BY__INLINE void update(const by__call *call, int64_t begin, int64_t end, bool co
         by__store_n(p, i, x, BY_F32, n);                                                           \
         by__store_n(m, i, first, BY_F32, n);                                                       \
         by__store_n(v, i, second, BY_F32, n);                                                      \
-        if (copied) {                                                                              \
+        if (copied && (n) == BY__LANES) {                                                          \
+            by__stream(copy, i, x, BY_BF16);                                                       \
+        } else if (copied) {                                                                       \
             by__store_n(copy, i, x, BY_BF16, n);                                                   \
         }                                                                                          \
     } while (0)
     BY__STEPS(begin, end, STEP);
 #undef STEP
+    if (copied) {
+        by__stream_end();
+    }
 }
 
 static void update_alone(const by__call *call, int64_t begin, int64_t end)
