@@ -42,6 +42,9 @@
 #define OWN_BYTES     (512 << 10)
 #define OWN_B_ROWS    256
 #define OWN_A_COLUMNS 64
+/* Least k that is halved, and columns of C that a thread takes at a time in a half. */
+#define OWN_K         128
+#define OWN_K_COLUMNS 64
 /* A tile: at most this many rows, and steps of k at a time (so that a panel of B takes 32 KiB). */
 #define TILE_ROWS  128
 #define TILE_STEPS 256
@@ -63,12 +66,14 @@ typedef enum packing {
     PACK_TOGETHER, /* all threads a super-block of B; each its rows of A */
     PACK_OWN_B,    /* each thread all of B, and its rows of A */
     PACK_OWN_A,    /* each thread all of A, and its columns of B */
+    PACK_OWN_K,    /* the same in each half of k, whose sums are added up at last */
 } packing;
 
 struct by__gemm {
     by__gemm_options options;
     const by__panel *panel;
     int64_t super_n, super_k;
+    int64_t half_k; /* of PACK_OWN_K */
     int64_t tile_m, tile_n, tile_k;
     bool direct;  /* sums are added up in C */
     bool as_lies; /* A is read as it lies, but for the last of an odd number of rows */
@@ -76,6 +81,7 @@ struct by__gemm {
     bool whole; /* sums of all of C are kept from one super-block of k to the next */
     size_t a_offset, b_offset, sums_offset, work;
     size_t tile_bytes;   /* of each thread's sums */
+    size_t half_bytes;   /* of the sums of a half of k */
     size_t a_tile_bytes; /* of each thread's rows of A, as far as they are packed */
     size_t b_bytes;
     bool few_rows; /* no panels: see plan_few_rows() */
@@ -119,11 +125,26 @@ static int64_t cut_evenly(int64_t n, int64_t most, int64_t unit, int64_t across,
     return best;
 }
 
+/* Gradients of small weights. Rows of A and B are those of k, and each thread made its own of them:
+ * halves of k leave them where they are. Threads that read each other's rows would not only wait for
+ * them: a cache that has a line must be asked before it is overwritten in the next step, one line after
+ * the other. The halves are two for any number of threads, so that the bits are the same. */
+static bool halves_k(const by__gemm *g)
+{
+    const by__gemm_options *o = &g->options;
+    return o->trans_a && !o->trans_b && o->out == BY_F32 && !o->bias && !o->add && o->ldc == o->n &&
+           o->k >= OWN_K && (size_t)(o->m * o->n) * sizeof(float) <= OWN_BYTES &&
+           by__panel_a_bytes(g->panel, o->m, g->half_k) <= OWN_BYTES;
+}
+
 static packing choose_packing(const by__gemm *g)
 {
     const by__gemm_options *o = &g->options;
     if (o->k > g->super_k) {
         return PACK_TOGETHER;
+    }
+    if (halves_k(g)) {
+        return PACK_OWN_K;
     }
     if (o->n <= g->super_n && by__panel_b_bytes(g->panel, o->n, o->k) <= OWN_BYTES &&
         o->m >= OWN_B_ROWS * o->threads) {
@@ -148,7 +169,12 @@ static void choose_cuts(by__gemm *g)
     g->tile_m = cut(o->m, TILE_ROWS, p->mr);
     g->tile_n = cut(by__min_i64(g->super_n, o->n), p->tile_columns, p->nr);
     g->tile_k = cut(g->super_k, (int64_t)TILE_STEPS * p->step, p->k_unit);
+    g->half_k = (int64_t)by__round_up((size_t)by__ceil_div(o->k, 2), (size_t)p->k_unit);
     g->packing = choose_packing(g);
+    if (g->packing == PACK_OWN_K) {
+        g->tile_n = cut(o->n, OWN_K_COLUMNS, p->nr);
+        return;
+    }
     if (g->packing == PACK_OWN_A) {
         g->tile_n = cut_evenly(o->n, OWN_A_COLUMNS, p->nr, 1, o->threads);
         return;
@@ -182,15 +208,20 @@ static by_status plan_memory(by__gemm *g, by_error *error)
     g->direct = o->out == BY_F32 && !o->bias && !o->add;
     g->whole = !g->direct && g->super_k < o->k;
     size_t threads = (size_t)o->threads;
-    bool own_a = g->packing == PACK_OWN_A;
+    bool own_k = g->packing == PACK_OWN_K;
+    bool own_a = g->packing == PACK_OWN_A || own_k;
+    int64_t packed_k = own_k ? g->half_k : g->super_k;
     int64_t packed_rows = g->as_lies ? 1 : own_a ? o->m : g->tile_m;
-    g->a_tile_bytes = by__round_up(by__panel_a_bytes(g->panel, packed_rows, g->super_k), 4096);
+    g->a_tile_bytes = by__round_up(by__panel_a_bytes(g->panel, packed_rows, packed_k), 4096);
     int64_t packed_columns = own_a ? g->tile_n : by__min_i64(g->super_n, o->n);
-    size_t b = by__panel_b_bytes(g->panel, packed_columns, g->super_k);
+    size_t b = by__panel_b_bytes(g->panel, packed_columns, packed_k);
     g->tile_bytes = by__round_up((size_t)(g->tile_m * g->tile_n) * sizeof(float), BY_CACHE_LINE);
     size_t sums = 0;
     bool fits = true;
-    if (g->whole) {
+    if (own_k) {
+        g->half_bytes = by__round_up((size_t)(o->m * o->n) * sizeof(float), 4096);
+        sums = 2 * g->half_bytes;
+    } else if (g->whole) {
         fits = by__size_mul(by__round_up((size_t)o->m, (size_t)g->panel->mr),
                             (size_t)whole_columns(g), &sums) &&
                by__size_mul(sums, sizeof(float), &sums);
@@ -364,7 +395,8 @@ static void add_products(const by__gemm *g, const block *s, float *sums, int64_t
     const char *a = (const char *)s->operands->a + (size_t)(i * o->lda + s->k0) * size;
     for (int64_t k = 0; k < s->k; k += g->tile_k) {
         int64_t depth = by__panel_k(p, by__min_i64(g->tile_k, s->k - k));
-        bool accumulate = k > 0 || s->k0 > 0 || (g->direct && o->accumulate);
+        bool accumulate =
+            k > 0 || (g->packing != PACK_OWN_K && (s->k0 > 0 || (g->direct && o->accumulate)));
         const void *b = by__panel_b_at(p, s->b, j, k, b_stride);
         const by__panel_target *last = k + g->tile_k >= s->k ? target : NULL;
         if (lying > 0) {
@@ -394,6 +426,12 @@ static by__panel_target all_of_c(const by__gemm_options *o, const by__gemm_opera
                               .add = o->add || o->accumulate ? add : NULL};
 }
 
+/* Sums of the first or second half of k. */
+static float *half_of(const by__gemm *g, const by__gemm_operands *x, bool second)
+{
+    return (float *)((char *)x->work + g->sums_offset + (second ? g->half_bytes : 0));
+}
+
 /* The tile of rows i .. i + m and of columns j .. of the block. */
 static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t m, int64_t j)
 {
@@ -402,6 +440,11 @@ static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t m
     int64_t n = by__min_i64(g->tile_n, s->n - j);
     int64_t column = s->n0 + j;
     float *sums = (float *)((char *)x->work + g->sums_offset);
+    if (g->packing == PACK_OWN_K) {
+        sums = half_of(g, x, s->k0 > 0) + i * o->n + column;
+        add_products(g, s, sums, o->n, i, m, j, n, NULL);
+        return;
+    }
     if (g->direct) {
         sums = (float *)x->c + i * o->ldc + column;
         add_products(g, s, sums, o->ldc, i, m, j, n, NULL);
@@ -445,23 +488,66 @@ static void compute_tiles(const by__gemm *g, const block *s, int me, int team)
     }
 }
 
+/* Packs a tile's columns of B, from column n0 on, and multiplies all of A with them, which lies packed at
+ * `a`. */
+static void compute_panel(const by__gemm *g, block *s, char *a, int64_t n0)
+{
+    const by__gemm_options *o = &g->options;
+    size_t a_stride = by__panel_a_stride(g->panel, s->k);
+    s->n0 = n0;
+    s->n = by__min_i64(g->tile_n, o->n - n0);
+    pack_part(g, s, s->b, 0, s->n, 0, s->k);
+    for (int64_t i = 0; i < o->m; i += g->tile_m) {
+        s->a = a + (size_t)(i / g->panel->mr) * a_stride;
+        compute_tile(g, s, i, by__min_i64(g->tile_m, o->m - i), 0);
+    }
+}
+
 /* The columns of C that fall to thread `me`, which packs all of A for itself, and of B what it comes
  * to. */
 static void compute_columns(const by__gemm *g, block *s, int me)
 {
-    const by__gemm_options *o = &g->options;
-    size_t a_stride = by__panel_a_stride(g->panel, s->k);
     char *a = s->a;
-    pack_rows(g, s, 0, o->m);
+    pack_rows(g, s, 0, g->options.m);
     int64_t t;
-    while ((t = by__share_take(shares_of(s->operands), me, o->threads)) >= 0) {
-        s->n0 = t * g->tile_n;
-        s->n = by__min_i64(g->tile_n, o->n - s->n0);
-        pack_part(g, s, s->b, 0, s->n, 0, s->k);
-        for (int64_t i = 0; i < o->m; i += g->tile_m) {
-            s->a = a + (size_t)(i / g->panel->mr) * a_stride;
-            compute_tile(g, s, i, by__min_i64(g->tile_m, o->m - i), 0);
+    while ((t = by__share_take(shares_of(s->operands), me, g->options.threads)) >= 0) {
+        compute_panel(g, s, a, t * g->tile_n);
+    }
+}
+
+/* The columns of the halves of k that fall to thread `me`, which packs for itself what it comes to; then
+ * its rows of C. */
+static void compute_halves(const by__gemm *g, block *s, int me)
+{
+    const by__gemm_options *o = &g->options;
+    const by__gemm_operands *x = s->operands;
+    int64_t columns = by__ceil_div(o->n, g->tile_n);
+    char *a = s->a;
+    int64_t ready = -1;
+    int64_t t;
+    while ((t = by__share_take(shares_of(x), me, o->threads)) >= 0) {
+        s->k0 = t / columns * g->half_k;
+        s->k = by__min_i64(g->half_k, o->k - s->k0);
+        if (s->k0 != ready) {
+            s->a = a;
+            pack_rows(g, s, 0, o->m);
+            ready = s->k0;
         }
+        compute_panel(g, s, a, t % columns * g->tile_n);
+    }
+#pragma omp barrier
+    int64_t row = o->m * me / o->threads;
+    int64_t rows = o->m * (me + 1) / o->threads - row;
+    float *first = half_of(g, x, false) + row * o->n;
+    float *c = (float *)x->c + row * o->ldc;
+    by__panel_target sum = {.y = o->accumulate ? first : c,
+                            .ldy = o->n,
+                            .dtype = BY_F32,
+                            .add = half_of(g, x, true) + row * o->n};
+    g->panel->store(&sum, first, o->n, rows, o->n);
+    if (o->accumulate) {
+        by__panel_target target = {.y = c, .ldy = o->ldc, .dtype = BY_F32, .add = c};
+        g->panel->store(&target, first, o->n, rows, o->n);
     }
 }
 
@@ -481,6 +567,8 @@ static void compute(const by__gemm *g, const by__gemm_operands *operands)
         s.n = o->n;
         if (g->packing == PACK_OWN_A) {
             compute_columns(g, &s, me);
+        } else if (g->packing == PACK_OWN_K) {
+            compute_halves(g, &s, me);
         } else {
             pack_part(g, &s, s.b, 0, s.n, 0, s.k);
             compute_tiles(g, &s, me, o->threads);
@@ -557,8 +645,10 @@ void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands)
     if (gemm->packing != PACK_TOGETHER) {
         /* Nothing else makes the threads wait for each other, so the tasks are divided up before. */
         const by__gemm_options *o = &gemm->options;
-        int64_t rows = gemm->packing == PACK_OWN_A ? 1 : by__ceil_div(o->m, gemm->tile_m);
-        int64_t tiles = rows * by__ceil_div(o->n, gemm->tile_n);
+        int64_t across = gemm->packing == PACK_OWN_B   ? by__ceil_div(o->m, gemm->tile_m)
+                         : gemm->packing == PACK_OWN_K ? by__ceil_div(o->k, gemm->half_k)
+                                                       : 1;
+        int64_t tiles = across * by__ceil_div(o->n, gemm->tile_n);
         open_shares(gemm, operands, tiles);
     }
 #pragma omp parallel num_threads(gemm->options.threads) if (gemm->options.threads > 1)
