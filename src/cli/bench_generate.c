@@ -309,10 +309,9 @@ const cli_command cli_bench_generate = {
     .summary = "time prefill and decoding of a run, a model or a config",
     .usage = "banyan bench generate RUN|MODEL|CONFIG [--prompt-tokens N] [--tokens N] [--json]",
     .text =
-        "Takes in a random prompt and continues it, and measures the memory's speed (before each\n"
-        "quarter of the tokens) and the matrix-product peak in the same run. The share of the "
-        "bandwidth counts what a token must\n"
-        "read: every weight in its type once, and the keys and values so far. A config file is\n"
-        "timed with initial weights.\n\n"
+        "Takes in a random prompt and continues it, and measures the matrix-product peak in the\n"
+        "same run, and between parts of the tokens how fast as much memory as a token must read\n"
+        "can be read: every weight in its type once, and the keys and values so far. What caches\n"
+        "keep from token to token counts in both. A config file is timed with initial weights.\n\n"
         "  banyan bench generate examples/gpt2_124m.yaml --json",
     .run = run};
