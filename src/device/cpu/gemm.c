@@ -73,7 +73,7 @@ struct by__gemm {
     by__gemm_options options;
     const by__panel *panel;
     int64_t super_n, super_k;
-    int64_t half_k; /* of PACK_OWN_K */
+    int64_t half_k, own_rows; /* of PACK_OWN_K: rows of A that a thread packs at a time */
     int64_t tile_m, tile_n, tile_k;
     bool direct;  /* sums are added up in C */
     bool as_lies; /* A is read as it lies, but for the last of an odd number of rows */
@@ -173,6 +173,8 @@ static void choose_cuts(by__gemm *g)
     g->packing = choose_packing(g);
     if (g->packing == PACK_OWN_K) {
         g->tile_n = cut(o->n, OWN_K_COLUMNS, p->nr);
+        int64_t parts = by__ceil_div(o->threads, 2 * by__ceil_div(o->n, g->tile_n));
+        g->own_rows = cut(o->m, by__ceil_div(o->m, parts), p->mr);
         return;
     }
     if (g->packing == PACK_OWN_A) {
@@ -488,18 +490,17 @@ static void compute_tiles(const by__gemm *g, const block *s, int me, int team)
     }
 }
 
-/* Packs a tile's columns of B, from column n0 on, and multiplies all of A with them, which lies packed at
- * `a`. */
-static void compute_panel(const by__gemm *g, block *s, char *a, int64_t n0)
+/* Packs a tile's columns of B, from column n0 on, and multiplies rows m0 .. m0 + m of A with them, which
+ * lie packed at `a`. */
+static void compute_panel(const by__gemm *g, block *s, char *a, int64_t m0, int64_t m, int64_t n0)
 {
-    const by__gemm_options *o = &g->options;
     size_t a_stride = by__panel_a_stride(g->panel, s->k);
     s->n0 = n0;
-    s->n = by__min_i64(g->tile_n, o->n - n0);
+    s->n = by__min_i64(g->tile_n, g->options.n - n0);
     pack_part(g, s, s->b, 0, s->n, 0, s->k);
-    for (int64_t i = 0; i < o->m; i += g->tile_m) {
+    for (int64_t i = 0; i < m; i += g->tile_m) {
         s->a = a + (size_t)(i / g->panel->mr) * a_stride;
-        compute_tile(g, s, i, by__min_i64(g->tile_m, o->m - i), 0);
+        compute_tile(g, s, m0 + i, by__min_i64(g->tile_m, m - i), 0);
     }
 }
 
@@ -511,12 +512,12 @@ static void compute_columns(const by__gemm *g, block *s, int me)
     pack_rows(g, s, 0, g->options.m);
     int64_t t;
     while ((t = by__share_take(shares_of(s->operands), me, g->options.threads)) >= 0) {
-        compute_panel(g, s, a, t * g->tile_n);
+        compute_panel(g, s, a, 0, g->options.m, t * g->tile_n);
     }
 }
 
-/* The columns of the halves of k that fall to thread `me`, which packs for itself what it comes to; then
- * its rows of C. */
+/* The tiles of the halves of k that fall to thread `me`, which packs for itself what it comes to; then its
+ * rows of C. */
 static void compute_halves(const by__gemm *g, block *s, int me)
 {
     const by__gemm_options *o = &g->options;
@@ -526,14 +527,18 @@ static void compute_halves(const by__gemm *g, block *s, int me)
     int64_t ready = -1;
     int64_t t;
     while ((t = by__share_take(shares_of(x), me, o->threads)) >= 0) {
-        s->k0 = t / columns * g->half_k;
+        int64_t part = t / columns; /* rows of A, in a half */
+        int64_t parts = by__ceil_div(o->m, g->own_rows);
+        int64_t m0 = part % parts * g->own_rows;
+        int64_t m = by__min_i64(g->own_rows, o->m - m0);
+        s->k0 = part / parts * g->half_k;
         s->k = by__min_i64(g->half_k, o->k - s->k0);
-        if (s->k0 != ready) {
+        if (part != ready) {
             s->a = a;
-            pack_rows(g, s, 0, o->m);
-            ready = s->k0;
+            pack_rows(g, s, m0, m);
+            ready = part;
         }
-        compute_panel(g, s, a, t % columns * g->tile_n);
+        compute_panel(g, s, a, m0, m, t % columns * g->tile_n);
     }
 #pragma omp barrier
     int64_t row = o->m * me / o->threads;
@@ -646,7 +651,7 @@ void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands)
         /* Nothing else makes the threads wait for each other, so the tasks are divided up before. */
         const by__gemm_options *o = &gemm->options;
         int64_t across = gemm->packing == PACK_OWN_B   ? by__ceil_div(o->m, gemm->tile_m)
-                         : gemm->packing == PACK_OWN_K ? by__ceil_div(o->k, gemm->half_k)
+                         : gemm->packing == PACK_OWN_K ? 2 * by__ceil_div(o->m, gemm->own_rows)
                                                        : 1;
         int64_t tiles = across * by__ceil_div(o->n, gemm->tile_n);
         open_shares(gemm, operands, tiles);
