@@ -37,7 +37,7 @@ BY__INLINE void update(const by__call *call, int64_t begin, int64_t end, bool co
         by__store_n(m, i, first, BY_F32, n);                                                       \
         by__store_n(v, i, second, BY_F32, n);                                                      \
         if (copied && (n) == BY__LANES) {                                                          \
-            by__stream(copy, i, x, BY_BF16);                                                       \
+            by__stream_bf16(copy + i, x);                                                          \
         } else if (copied) {                                                                       \
             by__store_n(copy, i, x, BY_BF16, n);                                                   \
         }                                                                                          \

@@ -79,26 +79,34 @@ static inline __attribute__((always_inline)) rows row_of(rows x, int i)
     return (rows){(const char *)x.data + i * bytes, x.dtype, x.ld, 1};
 }
 
-/* x . row, for one row x. */
-static inline __attribute__((always_inline)) float dot_row(rows x, const char *row, by_dtype dtype,
-                                                           int64_t k)
+/* sums[i] = x_i . row. */
+static inline __attribute__((always_inline)) void
+dot_row(float *sums, int64_t lds, rows x, const char *row, by_dtype dtype, int64_t k)
 {
-    by__vf total[CHAINS] = {{0}};
+    by__vf total[CHAINS][BY__GEMV_ROWS] = {{{0}}};
     int width = step_width(x.dtype);
+    int64_t size = dtype == BY_F32 ? 4 : 2;
+    const int steps = x.m > ALONE ? CHAINS : STEPS;
     int64_t at = 0;
-    for (; at + STEPS * width <= k; at += STEPS * width) {
+    for (; at + steps * width <= k; at += steps * width) {
+        if (x.m > ALONE) {
+            fetch_ahead(row + at * size, steps * width * size);
+        }
 #pragma GCC unroll 8
-        for (int s = 0; s < STEPS; s++) {
-            dot_step(&total[s % CHAINS], x, row, dtype, at + s * width, width);
+        for (int s = 0; s < steps; s++) {
+            dot_step(total[s % CHAINS], x, row, dtype, at + s * width, width);
         }
     }
     for (; at + width <= k; at += width) {
-        dot_step(&total[0], x, row, dtype, at, width);
+        dot_step(total[0], x, row, dtype, at, width);
     }
     if (at < k) {
-        dot_step(&total[1], x, row, dtype, at, (int)(k - at));
+        dot_step(total[1], x, row, dtype, at, (int)(k - at));
     }
-    return by__sum((total[0] + total[1]) + (total[2] + total[3]));
+#pragma GCC unroll 4
+    for (int i = 0; i < x.m; i++) {
+        sums[i * lds] = by__sum((total[0][i] + total[1][i]) + (total[2][i] + total[3][i]));
+    }
 }
 
 /* The same of four rows one after the other, of at most CHAINS steps and nothing beyond (heads of keys):
@@ -115,33 +123,6 @@ dot_short_rows(float sums[4], rows x, const char *row, by_dtype dtype, int64_t r
         }
     }
     by__sum4(sums, total[0], total[1], total[2], total[3]);
-}
-
-/* sums[i] = x_i . row, for all rows x_i together. */
-static inline __attribute__((always_inline)) void
-dot_row_together(float *sums, int64_t lds, rows x, const char *row, by_dtype dtype, int64_t k)
-{
-    by__vf total[CHAINS][BY__GEMV_ROWS] = {{{0}}};
-    int width = step_width(x.dtype);
-    int64_t size = dtype == BY_F32 ? 4 : 2;
-    int64_t at = 0;
-    for (; at + CHAINS * width <= k; at += CHAINS * width) {
-        fetch_ahead(row + at * size, CHAINS * width * size);
-#pragma GCC unroll 4
-        for (int c = 0; c < CHAINS; c++) {
-            dot_step(total[c], x, row, dtype, at + c * width, width);
-        }
-    }
-    for (; at + width <= k; at += width) {
-        dot_step(total[0], x, row, dtype, at, width);
-    }
-    if (at < k) {
-        dot_step(total[1], x, row, dtype, at, (int)(k - at));
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < x.m; i++) {
-        sums[i * lds] = by__sum((total[0][i] + total[1][i]) + (total[2][i] + total[3][i]));
-    }
 }
 
 static inline __attribute__((always_inline)) void dot_wide_rows(float *sums, int64_t lds, rows x,
@@ -193,11 +174,11 @@ static inline __attribute__((always_inline)) void dot_rows(float *sums, int64_t 
     }
     for (; j < n; j++, row += row_bytes) {
         if (x.m > ALONE && !is_short) {
-            dot_row_together(sums + j, lds, x, row, dtype, k);
+            dot_row(sums + j, lds, x, row, dtype, k);
             continue;
         }
         for (int i = 0; i < x.m; i++) {
-            sums[i * lds + j] = dot_row(row_of(x, i), row, dtype, k);
+            dot_row(sums + i * lds + j, lds, row_of(x, i), row, dtype, k);
         }
     }
 }

@@ -482,35 +482,21 @@ BY__INLINE void by__store_flushed(void *data, int64_t i, by__vf x, by_dtype dtyp
     by__store_flushed_n(data, i, x, dtype, BY__LANES);
 }
 
-/* by__store past the caches, to a multiple of the vector's bytes: for results that nobody reads soon. An
+/* Stores x as bf16 past the caches, to a multiple of its own bytes: for results that nobody reads soon. An
  * ordinary store reads the line that it is going to overwrite, and takes it from every cache that has it,
  * one line after the other (Zen 4: 13 ns each where cores have a cache in common, 120 ns where not). */
-BY__INLINE void by__stream(void *data, int64_t i, by__vf x, by_dtype dtype)
+BY__INLINE void by__stream_bf16(uint16_t *data, by__vf x)
 {
-    if (dtype == BY_F32) {
 #if defined(__AVX512F__)
-        _mm512_stream_ps((float *)data + i, (__m512)x);
+    _mm256_stream_si256((__m256i *)data, (__m256i)by__to_bf16(x));
 #elif defined(__AVX2__)
-        _mm256_stream_ps((float *)data + i, (__m256)x);
-#elif defined(__SSE2__)
-        _mm_stream_ps((float *)data + i, (__m128)x);
+    _mm_stream_si128((__m128i *)data, (__m128i)by__to_bf16(x));
 #else
-        by__store(data, i, x, dtype);
-#endif
-        return;
-    }
-#if defined(__AVX512F__)
-    by__vh halves = dtype == BY_BF16 ? by__to_bf16(x) : by__to_f16(x);
-    _mm256_stream_si256((__m256i *)((uint16_t *)data + i), (__m256i)halves);
-#elif defined(__AVX2__)
-    by__vh halves = dtype == BY_BF16 ? by__to_bf16(x) : by__to_f16(x);
-    _mm_stream_si128((__m128i *)((uint16_t *)data + i), (__m128i)halves);
-#else
-    by__store(data, i, x, dtype);
+    by__store(data, 0, x, BY_BF16);
 #endif
 }
 
-/* Must stand between by__stream and the end of a kernel's work on a thread: until then other threads may
+/* Must stand between by__stream_bf16 and the end of a kernel's work on a thread: until then other threads may
  * miss what was stored. */
 BY__INLINE void by__stream_end(void)
 {
