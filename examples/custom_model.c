@@ -1,8 +1,8 @@
 /* A model of one's own in plain C: a gated network that learns to continue a pattern of numbers.
  *
- * The builder below fills a graph through banyan's public headers; the trainer differentiates it, plans its
- * memory and takes AdamW steps on batches that the program makes itself. Prints the loss and exits with 0
- * when the model has learned the pattern.
+ * The builder below fills a graph through banyan's public headers; the trainer differentiates it,
+ * plans its memory and takes AdamW steps on batches that the program makes itself. Prints the loss
+ * and exits with 0 when the model has learned the pattern.
  *
  *   cmake --build build/release --target example_custom_model && build/release/example_custom_model
  */
@@ -14,7 +14,8 @@
 
 enum { VOCAB = 17, CONTEXT = 16, BATCH = 8, STEPS = 300 };
 
-/* Embedding, a gated layer with a residual connection, RMS norm, and a head tied to the embedding. */
+/* Embedding, a gated layer with a residual connection, RMS norm, and a head tied to the
+ * embedding. */
 static by_status build(void *user, by_model *out, by_graph *graph, const by_model_config *config,
                        const by_model_request *request, by_error *error)
 {
@@ -42,7 +43,8 @@ static by_status build(void *user, by_model *out, by_graph *graph, const by_mode
     return by_graph_check(graph, error);
 }
 
-/* Sequences n -> 3 n + 1 modulo VOCAB from random starts: every next number follows from the last one. */
+/* Sequences n -> 3 n + 1 modulo VOCAB from random starts: every next number follows from the last
+ * one. */
 static void fill(int32_t *tokens, int32_t *targets)
 {
     for (int row = 0; row < BATCH; row++) {
@@ -57,7 +59,7 @@ static void fill(int32_t *tokens, int32_t *targets)
 
 static by_status configure(by_config **out, by_error *error)
 {
-    static const char *const settings[] = {"model.width=32", "model.heads=1", "model.vocab=17",
+    static const char *const settings[] = {"model.width=32",   "model.heads=1", "model.vocab=17",
                                            "model.context=16", "train.batch=8", "train.steps=300",
                                            "optimizer.lr=1e-2"};
     by_status status = by_config_default(out, error);

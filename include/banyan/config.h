@@ -23,77 +23,78 @@ typedef struct by_string_list {
 } by_string_list;
 
 typedef struct by_model_config {
-    char *kind;            /* "gpt2", "llama": a row of the model table */
-    int64_t layers;        /* transformer blocks */
-    int64_t heads;         /* query heads */
-    int64_t kv_heads;      /* key and value heads (grouped-query attention); -1: equal to heads */
-    int64_t width;         /* embedding width; heads divides it */
-    int64_t mlp_width;     /* hidden width of the MLP; -1: 4 x width (gpt2), 8/3 x width rounded up
+    char *kind;           /* "gpt2", "llama": a row of the model table */
+    int64_t layers;       /* transformer blocks */
+    int64_t heads;        /* query heads */
+    int64_t kv_heads;     /* key and value heads (grouped-query attention); -1: equal to heads */
+    int64_t width;        /* embedding width; heads divides it */
+    int64_t mlp_width;    /* hidden width of the MLP; -1: 4 x width (gpt2), 8/3 x width rounded up
                               to a multiple of 64 (llama) */
-    int64_t context;       /* positions of a sequence, in tokens */
-    int64_t vocab;         /* rows of the embedding; -1: the tokenizer's size */
-    int64_t pad_vocab_to;  /* the embedding is padded up to a multiple of this; 1: not padded */
-    int64_t tied;          /* 1: the output head shares the token embedding; 0: it does not; -1: 1
+    int64_t context;      /* positions of a sequence, in tokens */
+    int64_t vocab;        /* rows of the embedding; -1: the tokenizer's size */
+    int64_t pad_vocab_to; /* the embedding is padded up to a multiple of this; 1: not padded */
+    int64_t tied;         /* 1: the output head shares the token embedding; 0: it does not; -1: 1
                               for gpt2, 0 for llama */
-    double rope_theta;     /* base of the rotary frequencies (llama) */
-    double norm_eps;       /* epsilon of layer norm or RMS norm */
-    double dropout;        /* probability, on embeddings, attention output and MLP output */
-    double init_std;       /* standard deviation of initial weights; -1: sqrt(2 / (5 width)) (Nguyen &
-                              Salazar 2019), which is GPT-2's 0.02 near its width of 768 */
-    char *from;            /* directory in Hugging Face form to start from; "" for none */
+    double rope_theta;    /* base of the rotary frequencies (llama) */
+    double norm_eps;      /* epsilon of layer norm or RMS norm */
+    double dropout;       /* probability, on embeddings, attention output and MLP output */
+    /* standard deviation of initial weights; -1: sqrt(2 / (5 width)) (Nguyen & Salazar 2019), which
+     * is GPT-2's 0.02 near its width of 768 */
+    double init_std;
+    char *from; /* directory in Hugging Face form to start from; "" for none */
 } by_model_config;
 
 typedef struct by_data_config {
-    by_string_list text;   /* text files or directories: packed on first use, cached by content */
-    char *tokenizer;       /* "char", "bpe", or a path: tokenizer.json, a directory that holds
+    by_string_list text;     /* text files or directories: packed on first use, cached by content */
+    char *tokenizer;         /* "char", "bpe", or a path: tokenizer.json, a directory that holds
                               one, or a directory with encoder.json + vocab.bpe */
     int64_t tokenizer_vocab; /* size of a BPE that is trained here (tokenizer: bpe) */
-    char *field;           /* field of JSON lines that holds the text */
-    double valid_fraction; /* last part of the text that is held out */
-    char *train;           /* packed directory to train on (instead of text); "" for none */
-    char *valid;           /* packed directory to evaluate on; "" for none */
-    char *cache;           /* where packed text is kept */
+    char *field;             /* field of JSON lines that holds the text */
+    double valid_fraction;   /* last part of the text that is held out */
+    char *train;             /* packed directory to train on (instead of text); "" for none */
+    char *valid;             /* packed directory to evaluate on; "" for none */
+    char *cache;             /* where packed text is kept */
 } by_data_config;
 
 typedef struct by_train_config {
     int64_t steps;
-    int64_t batch;         /* sequences a step, over all ranks and micro-batches */
-    int64_t micro_batch;   /* sequences a micro-batch; divides batch; -1: batch */
-    int64_t eval_every;    /* steps between evaluations; 0: only at the end */
-    int64_t eval_batches;  /* micro-batches of an evaluation; -1 ("all"): the whole held-out set */
-    int64_t log_every;     /* steps between log lines */
-    int64_t threads;       /* compute threads; -1: one a core that this process may use */
+    int64_t batch;        /* sequences a step, over all ranks and micro-batches */
+    int64_t micro_batch;  /* sequences a micro-batch; divides batch; -1: batch */
+    int64_t eval_every;   /* steps between evaluations; 0: only at the end */
+    int64_t eval_batches; /* micro-batches of an evaluation; -1 ("all"): the whole held-out set */
+    int64_t log_every;    /* steps between log lines */
+    int64_t threads;      /* compute threads; -1: one a core that this process may use */
 } by_train_config;
 
 typedef struct by_optimizer_config {
-    char *kind;            /* "adamw" */
-    double lr;             /* peak learning rate */
-    double min_lr;         /* last learning rate of cosine, linear and wsd; -1: lr / 10 */
-    char *schedule;        /* "cosine", "linear", "constant", "wsd" */
-    int64_t warmup;        /* steps of linear warm-up; -1: 100, or a tenth of the steps if fewer */
-    int64_t decay;         /* wsd: steps of the final decay; -1: a tenth of the steps */
-    double beta1;          /* betas: [beta1, beta2] in the file */
+    char *kind;     /* "adamw" */
+    double lr;      /* peak learning rate */
+    double min_lr;  /* last learning rate of cosine, linear and wsd; -1: lr / 10 */
+    char *schedule; /* "cosine", "linear", "constant", "wsd" */
+    int64_t warmup; /* steps of linear warm-up; -1: 100, or a tenth of the steps if fewer */
+    int64_t decay;  /* wsd: steps of the final decay; -1: a tenth of the steps */
+    double beta1;   /* betas: [beta1, beta2] in the file */
     double beta2;
     double eps;
-    double weight_decay;   /* on matrices only */
-    double clip;           /* bound of the global gradient norm; 0: none */
+    double weight_decay; /* on matrices only */
+    double clip;         /* bound of the global gradient norm; 0: none */
 } by_optimizer_config;
 
 typedef struct by_precision_config {
-    char *compute;         /* "f32" or "bf16" (f32 master weights, gradients and optimizer state) */
+    char *compute; /* "f32" or "bf16" (f32 master weights, gradients and optimizer state) */
 } by_precision_config;
 
 typedef struct by_memory_config {
-    char *recompute;       /* "none"; "block": the backward pass computes blocks again */
+    char *recompute; /* "none"; "block": the backward pass computes blocks again */
 } by_memory_config;
 
 typedef struct by_checkpoint_config {
-    int64_t every;         /* steps between checkpoints; 0: only at the end */
-    int64_t keep;          /* newest checkpoints kept, beside the best; at least 1 */
+    int64_t every; /* steps between checkpoints; 0: only at the end */
+    int64_t keep;  /* newest checkpoints kept, beside the best; at least 1 */
 } by_checkpoint_config;
 
 typedef struct by_run_config {
-    char *dir;             /* where the run directory DIR/NAME is made */
+    char *dir; /* where the run directory DIR/NAME is made */
 } by_run_config;
 
 typedef struct by_config {

@@ -79,9 +79,9 @@ typedef struct by_loader_options {
 
 /* Views into the loader, valid until its next by_loader_next, by_loader_seek or by_loader_close. */
 typedef struct by_batch {
-    const int32_t *tokens;   /* [batch, context] */
-    const int32_t *targets;  /* [batch, context]: the token behind each one; -1 for none */
-    size_t batch;            /* samples in this view (the rank's); 0: the data has ended */
+    const int32_t *tokens;  /* [batch, context] */
+    const int32_t *targets; /* [batch, context]: the token behind each one; -1 for none */
+    size_t batch;           /* samples in this view (the rank's); 0: the data has ended */
     size_t context;
     uint64_t first_sample;   /* index over all epochs of the view's first sample */
     uint64_t valid_targets;  /* targets of the view that are not -1 */

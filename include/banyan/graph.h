@@ -1,13 +1,13 @@
 /* Graphs: a model, its gradients, its optimizer step, all in one form.
  *
- * A graph is a list of values (typed, statically shaped tensors) and a list of nodes (operations) in an
- * order in which they can run. Values come from the outside (inputs, parameters, state) or from nodes.
- * Build one with the functions here and the operations of banyan/ops.h, let the passes of
- * banyan/passes.h transform it, and compile it with banyan/program.h.
+ * A graph is a list of values (typed, statically shaped tensors) and a list of nodes (operations)
+ * in an order in which they can run. Values come from the outside (inputs, parameters, state) or
+ * from nodes. Build one with the functions here and the operations of banyan/ops.h, let the passes
+ * of banyan/passes.h transform it, and compile it with banyan/program.h.
  *
- * Building is written without error checks at every line: the first error is kept in the graph, each
- * later call returns BY_NONE and does nothing, and by_graph_check reports it with the op's name and
- * both shapes.
+ * Building is written without error checks at every line: the first error is kept in the graph,
+ * each later call returns BY_NONE and does nothing, and by_graph_check reports it with the op's
+ * name and both shapes.
  */
 #ifndef BANYAN_GRAPH_H
 #define BANYAN_GRAPH_H
@@ -25,8 +25,8 @@ typedef struct by_graph by_graph;
 typedef int32_t by_value;
 #define BY_NONE ((by_value)-1)
 
-/* What a value is to the world outside the graph. All but activations keep their memory between runs
- * and are bound to a buffer by the caller. */
+/* What a value is to the world outside the graph. All but activations keep their memory between
+ * runs and are bound to a buffer by the caller. */
 typedef enum by_role {
     BY_ROLE_ACTIVATION = 0, /* lives inside one run, placed by the memory planner */
     BY_ROLE_INPUT,          /* written by the caller before a run */
@@ -38,8 +38,8 @@ typedef enum by_role {
 
 typedef enum by_init_kind { BY_INIT_ZERO = 0, BY_INIT_ONE, BY_INIT_NORMAL } by_init_kind;
 
-/* How a parameter starts: zeros, ones, or normal with mean 0 and the given standard deviation, drawn
- * from Philox keyed by the run's seed and the parameter's name. */
+/* How a parameter starts: zeros, ones, or normal with mean 0 and the given standard deviation,
+ * drawn from Philox keyed by the run's seed and the parameter's name. */
 typedef struct by_init {
     by_init_kind kind;
     float std;
@@ -48,30 +48,32 @@ typedef struct by_init {
 /* What is known of a value. Strings belong to the graph. */
 typedef struct by_value_info {
     const char *name; /* "" for most activations */
-    const char *axes; /* logical axis names, space separated, outermost first: "vocab embed"; or "" */
+    /* logical axis names, space separated, outermost first: "vocab embed"; or "" */
+    const char *axes;
     by_dtype dtype;
     by_shape shape;
     by_role role;
     by_init init;
     int producer; /* index of the node that makes it, -1 for a value from outside */
     int block;    /* block (layer) that it belongs to, -1 outside blocks */
-    bool turned;  /* a weight that by_pass_layout has transposed: shape and axes are those of the result */
+    /* a weight that by_pass_layout has transposed: shape and axes are those of the result */
+    bool turned;
 } by_value_info;
 
 BY_API by_status by_graph_open(by_graph **out, by_error *error);
 BY_API void by_graph_close(by_graph **graph);
 
 /* A shape from its extents: BY_SHAPE(batch, time, width). */
-#define BY_SHAPE(...)                                                                      \
-    ((by_shape){.rank = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),        \
+#define BY_SHAPE(...)                                                                              \
+    ((by_shape){.rank = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                 \
                 .dim = {__VA_ARGS__}})
 
 /* Declares values from outside. Names are copied, must be unique in the graph, and are how buffers,
- * checkpoints and gradients ("grad.NAME") find them. A parameter is f32 until a precision pass makes its
- * compute copy narrower. */
+ * checkpoints and gradients ("grad.NAME") find them. A parameter is f32 until a precision pass
+ * makes its compute copy narrower. */
 BY_API by_value by_graph_input(by_graph *graph, const char *name, by_dtype dtype, by_shape shape);
-BY_API by_value by_graph_parameter(by_graph *graph, const char *name, const char *axes, by_shape shape,
-                                   by_init init);
+BY_API by_value by_graph_parameter(by_graph *graph, const char *name, const char *axes,
+                                   by_shape shape, by_init init);
 BY_API by_value by_graph_state(by_graph *graph, const char *name, by_dtype dtype, by_shape shape);
 /* Makes the result of a node an output that the caller reads under `name`. */
 BY_API void by_graph_output(by_graph *graph, by_value value, const char *name);
@@ -81,9 +83,9 @@ BY_API void by_graph_set_block(by_graph *graph, int block);
 
 /* The first error of building, or BY_OK. */
 BY_API by_status by_graph_check(const by_graph *graph, by_error *error);
-/* Checks every invariant of a finished graph: operands defined before use, shapes and dtypes as the op
- * table infers them, names unique, values in range, in-place updates only of values from outside that
- * nothing else reads. */
+/* Checks every invariant of a finished graph: operands defined before use, shapes and dtypes as the
+ * op table infers them, names unique, values in range, in-place updates only of values from outside
+ * that nothing else reads. */
 BY_API by_status by_graph_verify(const by_graph *graph, by_error *error);
 /* One line a node: "%12 = matmul(%3, wte.weight) trans_b : bf16 [4, 64, 384]  # block 0". Freed with
  * free(). */

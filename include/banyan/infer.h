@@ -4,8 +4,8 @@
  * by_generator continues a sequence with key/value caches; by_sample chooses a token from logits.
  * by_logits computes the logits of whole sequences at once, without caches.
  *
- * All memory is planned and taken when a handle is opened: taking in tokens and choosing one allocates
- * nothing. A handle is used by one thread at a time; two handles share nothing.
+ * All memory is planned and taken when a handle is opened: taking in tokens and choosing one
+ * allocates nothing. A handle is used by one thread at a time; two handles share nothing.
  */
 #ifndef BANYAN_INFER_H
 #define BANYAN_INFER_H
@@ -26,11 +26,11 @@ extern "C" {
 
 typedef struct by_pretrained by_pretrained;
 
-/* Opens a run directory (config.yaml, checkpoints/step-*): its newest valid checkpoint, or the one with
- * the lowest validation loss when `best`; or a directory with config.json and safetensors weights: one
- * checkpoint, or what `transformers` saved. The config is resolved; its model section is what the
- * weights' config.json says. BY_EIO, BY_EFORMAT: a file is missing or wrong; BY_ESTATE: the run has no
- * such checkpoint. */
+/* Opens a run directory (config.yaml, checkpoints/step-*): its newest valid checkpoint, or the one
+ * with the lowest validation loss when `best`; or a directory with config.json and safetensors
+ * weights: one checkpoint, or what `transformers` saved. The config is resolved; its model section
+ * is what the weights' config.json says. BY_EIO, BY_EFORMAT: a file is missing or wrong; BY_ESTATE:
+ * the run has no such checkpoint. */
 BY_API by_status by_pretrained_open(by_pretrained **out, const char *path, bool best,
                                     by_error *error);
 BY_API void by_pretrained_close(by_pretrained **pretrained);
@@ -53,11 +53,11 @@ typedef struct by_sampling {
 
 /* Bytes of scratch memory that by_sample needs for a vocabulary, on an 8-byte boundary. */
 BY_API size_t by_sample_scratch_bytes(int64_t vocab);
-/* Draws a token from softmax(logits / temperature), cut by top_k, then by top_p. Among equal logits the
- * lower id counts as more probable. The draw is a pure function of the logits, `sampling` and `position`
- * (Philox keyed by seed and position), so equal seeds give equal text. A logit of -inf is never chosen.
- * Expected time is linear in `vocab`. BY_EARG: a field of `sampling` is out of range; BY_ESTATE: a logit
- * is nan or +inf, or all are -inf. */
+/* Draws a token from softmax(logits / temperature), cut by top_k, then by top_p. Among equal logits
+ * the lower id counts as more probable. The draw is a pure function of the logits, `sampling` and
+ * `position` (Philox keyed by seed and position), so equal seeds give equal text. A logit of -inf
+ * is never chosen. Expected time is linear in `vocab`. BY_EARG: a field of `sampling` is out of
+ * range; BY_ESTATE: a logit is nan or +inf, or all are -inf. */
 BY_API by_status by_sample(int32_t *token, const by_sampling *sampling, const float *logits,
                            int64_t vocab, uint64_t position, void *scratch, by_error *error);
 
@@ -66,15 +66,19 @@ BY_API by_status by_sample(int32_t *token, const by_sampling *sampling, const fl
 typedef struct by_generator by_generator;
 
 typedef struct by_generator_options {
-    int64_t context;           /* tokens that the caches hold; 0: the model's context. More than that is
-                                  possible where positions are rotary, not where they are a table */
-    int threads;               /* compute threads; 0: config.train.threads */
-    const char *precision;     /* "f32" or "bf16", of weights and caches; NULL: precision.compute */
-    int64_t vocab;             /* ids below it are tokens: the tokenizer's size where the model's table
-                                  is padded; 0: the model's */
-    bool slide;                /* true: when tokens no longer fit, the caches are emptied and the last
-                                  context / 2 tokens are taken in again; false: that is an error */
-    by_model_builder *builder; /* a model of the caller's own; NULL: the one that the config names */
+    /* tokens that the caches hold; 0: the model's context. More than that is possible where
+     * positions are rotary, not where they are a table */
+    int64_t context;
+    int threads;           /* compute threads; 0: config.train.threads */
+    const char *precision; /* "f32" or "bf16", of weights and caches; NULL: precision.compute */
+    /* ids below it are tokens: the tokenizer's size where the model's table is padded; 0: the
+     * model's */
+    int64_t vocab;
+    /* true: when tokens no longer fit, the caches are emptied and the last context / 2 tokens are
+     * taken in again; false: that is an error */
+    bool slide;
+    /* a model of the caller's own; NULL: the one that the config names */
+    by_model_builder *builder;
     void *user;
 } by_generator_options;
 
@@ -88,21 +92,21 @@ typedef struct by_generator_memory_report {
     uint64_t total;
 } by_generator_memory_report;
 
-/* Compiles a model, takes its memory and loads the weights. config: resolved, vocab known. `options` may
- * be NULL. weights NULL: initial weights by the model's rules and config.seed, to measure with. config and
- * weights may be closed afterwards. BY_EFORMAT names a tensor that is missing or has another shape;
- * BY_EARG an option that is out of range. */
+/* Compiles a model, takes its memory and loads the weights. config: resolved, vocab known.
+ * `options` may be NULL. weights NULL: initial weights by the model's rules and config.seed, to
+ * measure with. config and weights may be closed afterwards. BY_EFORMAT names a tensor that is
+ * missing or has another shape; BY_EARG an option that is out of range. */
 BY_API by_status by_generator_open(by_generator **out, const by_config *config,
                                    const by_weights *weights, const by_generator_options *options,
                                    by_error *error);
 BY_API void by_generator_close(by_generator **generator);
 /* Forgets all tokens. */
 BY_API void by_generator_reset(by_generator *generator);
-/* Takes in the next `count` (at least 1) tokens of the sequence; the logits are then those of the token
- * that follows the last one. All but the last run through in chunks of up to 512. When they do not fit and
- * `slide` is on, only the last context / 2 (at least 1) tokens of the sequence so far stay; with `slide`
- * off this is BY_ESTATE. BY_EARG: an id is not below the vocabulary. After these errors the state is as
- * it was before. */
+/* Takes in the next `count` (at least 1) tokens of the sequence; the logits are then those of the
+ * token that follows the last one. All but the last run through in chunks of up to 512. When they
+ * do not fit and `slide` is on, only the last context / 2 (at least 1) tokens of the sequence so
+ * far stay; with `slide` off this is BY_ESTATE. BY_EARG: an id is not below the vocabulary. After
+ * these errors the state is as it was before. */
 BY_API by_status by_generator_feed(by_generator *generator, const int32_t *tokens, size_t count,
                                    by_error *error);
 /* [by_generator_vocab] f32 logits of the next token, valid until the next call that changes the
@@ -112,26 +116,28 @@ BY_API const float *by_generator_logits(const by_generator *generator);
  * by_generator_feed to go on. BY_ESTATE before the first token. */
 BY_API by_status by_generator_sample(by_generator *generator, const by_sampling *sampling,
                                      int32_t *token, by_error *error);
-/* Tokens taken in since the last reset; those of them that are in the caches now; the most that fit. */
+/* Tokens taken in since the last reset; those of them that are in the caches now; the most that
+ * fit. */
 BY_API uint64_t by_generator_position(const by_generator *generator);
 BY_API int64_t by_generator_cached(const by_generator *generator);
 BY_API int64_t by_generator_context(const by_generator *generator);
 BY_API int64_t by_generator_vocab(const by_generator *generator);
 BY_API const by_generator_memory_report *by_generator_memory(const by_generator *generator);
-/* The least work that a model leaves, for shares of the machine's peaks. FLOPs of taking in the first
- * `tokens` tokens of a sequence: two for each weight in a product and token (what follows the keys and
- * values of the last layer counts for the last token alone), and causal attention. */
+/* The least work that a model leaves, for shares of the machine's peaks. FLOPs of taking in the
+ * first `tokens` tokens of a sequence: two for each weight in a product and token (what follows the
+ * keys and values of the last layer counts for the last token alone), and causal attention. */
 BY_API double by_generator_flops(const by_generator *generator, int64_t tokens);
-/* Bytes that taking in one token more must read when `cached` are in the caches: each weight that is not
- * only looked up, once, and the keys and values so far. */
+/* Bytes that taking in one token more must read when `cached` are in the caches: each weight that
+ * is not only looked up, once, and the keys and values so far. */
 BY_API double by_generator_token_bytes(const by_generator *generator, int64_t cached);
 
 /* ---- logits of whole sequences ---- */
 
 typedef struct by_logits by_logits;
 
-/* Compiles a model for batches of `batch` sequences of `time` tokens and loads its weights. precision NULL:
- * precision.compute; threads 0: config.train.threads. config and weights may be closed afterwards. */
+/* Compiles a model for batches of `batch` sequences of `time` tokens and loads its weights.
+ * precision NULL: precision.compute; threads 0: config.train.threads. config and weights may be
+ * closed afterwards. */
 BY_API by_status by_logits_open(by_logits **out, const by_config *config, const by_weights *weights,
                                 int64_t batch, int64_t time, const char *precision, int threads,
                                 by_error *error);

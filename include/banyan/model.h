@@ -1,8 +1,8 @@
 /* Models: a config section becomes a graph. One file a family in src/nn/models/.
  *
- * Parameters carry the names of the Hugging Face checkpoint of their family, and each axis a logical name
- * (vocab, embed, heads, kv_heads, mlp, position) that sharding rules will map to machines; a model knows
- * nothing of ranks, precision or optimizers.
+ * Parameters carry the names of the Hugging Face checkpoint of their family, and each axis a
+ * logical name (vocab, embed, heads, kv_heads, mlp, position) that sharding rules will map to
+ * machines; a model knows nothing of ranks, precision or optimizers.
  */
 #ifndef BANYAN_MODEL_H
 #define BANYAN_MODEL_H
@@ -37,8 +37,9 @@ typedef struct by_model {
     by_value rng;       /* input i32 [4] for dropout, see banyan/op.h (train, when dropout > 0) */
     by_value positions; /* input i32 [batch, time]: learned positions (prefill, decode of gpt2) */
     by_value start;     /* input i32 [1]: cached tokens before this run (prefill, decode) */
-    by_value loss;      /* output f32 [1]: sum of cross-entropies over the counted targets, in nats */
-    by_value logits;    /* output f32 [batch, time, vocab] (logits, decode) */
+    /* output f32 [1]: sum of cross-entropies over the counted targets, in nats */
+    by_value loss;
+    by_value logits; /* output f32 [batch, time, vocab] (logits, decode) */
 } by_model;
 
 /* Builds the forward graph of a resolved config (vocab known). Caches are states "cache.N.k" and
@@ -65,12 +66,13 @@ BY_API by_status by_parameter_init(float *data, const by_graph *graph, by_value 
  * Freed with free(). */
 BY_API by_status by_model_config_json(char **out, const by_model_config *config, int64_t eos,
                                       by_error *error);
-/* Fills kind, sizes and constants of `config` from a Hugging Face config.json (`name` for messages).
- * BY_EFORMAT names a key that is missing or a feature that the family here does not have. */
+/* Fills kind, sizes and constants of `config` from a Hugging Face config.json (`name` for
+ * messages). BY_EFORMAT names a key that is missing or a feature that the family here does not
+ * have. */
 BY_API by_status by_model_config_from_json(by_model_config *config, const char *name,
                                            const char *json, size_t length, by_error *error);
-/* The name under which a checkpoint of this family may hold a parameter, besides its own: "transformer." or
- * nothing in front. NULL when there is none. Static. */
+/* The name under which a checkpoint of this family may hold a parameter, besides its own:
+ * "transformer." or nothing in front. NULL when there is none. Static. */
 BY_API const char *by_model_name_prefix(const char *kind);
 /* True where positions are rotations, which serve for any context, and not rows of a table. */
 BY_API bool by_model_is_rotary(const char *kind);

@@ -36,11 +36,12 @@
  *   ATTENTION_GRAD    (qkv | q, k, v), y, lse, dy               dqkv | dq, dk, dv
  *   CACHED_ATTENTION  (qkv | q, k, v), k_cache*, v_cache*       y [B, T, H*D]; writes k and v of the T
  *                     [B, K, S, D], position i32 [1]            new tokens into the caches at position
- *                                                               .. position + T, then attends over all
+ *                                                               .. position + T, then attends over
+ *                                                               all
  *   DROPOUT           x [B, ...], rng i32 [4]                   y = mask * x / (1 - p); p = attrs.p.
  *     rng = {seed low, seed high, step, index of the first sample}. The mask of an element is a
- *     function of (seed, attrs.stream, step, sample, place in the sample) alone; the gradient is the
- *     same op on dy.
+ *     function of (seed, attrs.stream, step, sample, place in the sample) alone; the gradient is
+ *     the same op on dy.
  *   LINEAR_CROSS_ENTROPY        x [..., C], w [V, C], targets i32 [...]   loss [1] f32, lse [R] f32
  *     sum over rows with target >= 0 of logsumexp(x w^T) - (x w^T)[target]; the logits exist only
  *     for a chunk of rows at a time.
@@ -52,11 +53,12 @@
  *                                                               1 when attrs.clip is 0
  *   ADAMW             p* f32, g f32, m* f32, v* f32,            copy? bf16: p rounded, written when the
  *                     hyper f32 [4], scale f32 [1]              output exists
- *     hyper = {lr, 1 - beta1^t, 1 - beta2^t, 0}; g is multiplied by scale first; attrs beta1, beta2,
- *     eps, decay (decoupled: p -= lr * decay * p before the update; Loshchilov & Hutter 2019).
+ *     hyper = {lr, 1 - beta1^t, 1 - beta2^t, 0}; g is multiplied by scale first; attrs beta1,
+ *     beta2, eps, decay (decoupled: p -= lr * decay * p before the update; Loshchilov & Hutter
+ *     2019).
  *
- * Inputs marked * are updated in place; they must be graph inputs, parameters or state, and no other node
- * may read them: nothing would say whether before or after the update.
+ * Inputs marked * are updated in place; they must be graph inputs, parameters or state, and no
+ * other node may read them: nothing would say whether before or after the update.
  */
 #ifndef BANYAN_OP_H
 #define BANYAN_OP_H
@@ -70,7 +72,7 @@
 extern "C" {
 #endif
 
-#define BY_MAX_RANK 6
+#define BY_MAX_RANK    6
 #define BY_MAX_OUTPUTS 3
 
 /* Extents of a tensor, slowest axis first, densely packed in that order. */
@@ -145,7 +147,8 @@ typedef struct by_attrs {
 /* "matmul", "layer_norm_grad", ...; "?" for an invalid value. */
 BY_API const char *by_op_name(by_op op);
 BY_API const char *by_function_name(by_function function);
-/* Number of elements; 1 for rank 0; 0 if any extent is 0. The extents are valid (their product fits). */
+/* Number of elements; 1 for rank 0; 0 if any extent is 0. The extents are valid (their product
+ * fits). */
 BY_API int64_t by_shape_count(const by_shape *shape);
 /* "[4, 1024, 768]" into buffer (returned). */
 BY_API const char *by_shape_print(const by_shape *shape, char buffer[128]);

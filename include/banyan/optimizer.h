@@ -15,23 +15,24 @@ extern "C" {
  * linear decay to min_lr over the last `decay` steps; Hu et al. 2024). */
 BY_API double by_learning_rate(const by_optimizer_config *config, int64_t step, int64_t steps);
 
-/* The parameters of a model in two flat buckets: matrices (rank >= 2), which decay and may have bf16
- * compute copies, and vectors (norm weights, biases), which do neither. */
+/* The parameters of a model in two flat buckets: matrices (rank >= 2), which decay and may have
+ * bf16 compute copies, and vectors (norm weights, biases), which do neither. */
 typedef struct by_buckets {
     int64_t matrices; /* elements, with padding between parameters */
     int64_t vectors;
     bool copies; /* the update also writes "copy.matrices", bf16 */
 } by_buckets;
 
-/* Builds the graph that reduces gradients "grad.matrices" and "grad.vectors" to outputs "norm" (global
- * 2-norm) and "scale" (clip factor). */
+/* Builds the graph that reduces gradients "grad.matrices" and "grad.vectors" to outputs "norm"
+ * (global 2-norm) and "scale" (clip factor). */
 BY_API by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *config,
                                          const by_buckets *buckets, by_error *error);
 /* Builds the update: parameters "matrices", "vectors" and states "m.*", "v.*" in place, from inputs
  * "grad.*", "scale" [1] and "hyper" [4] (by_optimizer_hyper fills it). */
 BY_API by_status by_optimizer_update_graph(by_graph *graph, const by_optimizer_config *config,
                                            const by_buckets *buckets, by_error *error);
-/* The step's numbers for "hyper": learning rate and bias corrections of update number `step` (0-based). */
+/* The step's numbers for "hyper": learning rate and bias corrections of update number `step`
+ * (0-based). */
 BY_API void by_optimizer_hyper(float hyper[4], const by_optimizer_config *config, int64_t step,
                                double lr);
 

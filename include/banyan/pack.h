@@ -37,19 +37,18 @@ typedef struct by_pack_options {
     size_t input_count;
     const char *output;            /* directory to make; it must not exist */
     const by_tokenizer *tokenizer; /* or NULL: made from the two below */
-    const char
-        *tokenizer_kind;    /* "char": the characters of the inputs; "bpe": learned from the
+    const char *tokenizer_kind;    /* "char": the characters of the inputs; "bpe": learned from the
                                part    that is not held out; else a path for by_tokenizer_open */
-    size_t tokenizer_vocab; /* size of a BPE that is learned here */
-    const char *field;      /* of JSON lines; NULL: "text" */
-    uint64_t shard_tokens;  /* tokens of a shard; 0: 2^27 */
-    size_t threads;         /* 0: one a core */
-    double valid_fraction;  /* in [0, 1). Above 0: OUTPUT/train holds the first
+    size_t tokenizer_vocab;        /* size of a BPE that is learned here */
+    const char *field;             /* of JSON lines; NULL: "text" */
+    uint64_t shard_tokens;         /* tokens of a shard; 0: 2^27 */
+    size_t threads;                /* 0: one a core */
+    double valid_fraction;         /* in [0, 1). Above 0: OUTPUT/train holds the first
                                floor(n * (1 - fraction)) of the n characters of the inputs,
                                OUTPUT/valid the rest. The cut may fall inside a text file; in JSON
                                lines it moves back to the start of its line. 0: all is packed
                                into OUTPUT itself */
-    bool no_eos;            /* do not put the tokenizer's end-of-text token behind each document */
+    bool no_eos; /* do not put the tokenizer's end-of-text token behind each document */
     bool (*progress)(void *user, const by_pack_progress *progress); /* may be NULL; called by one
                                    thread at a time; returns false to stop (BY_ESTOPPED) */
     void *user;
@@ -62,7 +61,7 @@ typedef struct by_pack_result {
     uint64_t text_bytes;
     uint64_t valid_tokens;
     uint32_t vocab;
-    double learn_seconds; /* of learning or opening the tokenizer; 0 when the caller gave it */
+    double learn_seconds;  /* of learning or opening the tokenizer; 0 when the caller gave it */
     double encode_seconds; /* reading, encoding and writing, without opening the tokenizer and
                               without the last sync to disk */
 } by_pack_result;

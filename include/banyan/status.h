@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#define BY_API __attribute__((visibility("default")))
+#define BY_API                __attribute__((visibility("default")))
 #define BY_PRINTF(text, args) __attribute__((format(printf, text, args)))
 #else
 #define BY_API
@@ -46,7 +46,8 @@ BY_API const char *by_status_name(by_status status);
 BY_API by_status by_error_set(by_error *error, by_status status, const char *format, ...)
     BY_PRINTF(3, 4);
 
-/* Puts "PREFIX: " before the message that `error` (may be NULL) already holds. Returns its status. */
+/* Puts "PREFIX: " before the message that `error` (may be NULL) already holds. Returns its
+ * status. */
 BY_API by_status by_error_prefix(by_error *error, by_status status, const char *format, ...)
     BY_PRINTF(3, 4);
 

@@ -1,6 +1,6 @@
-/* Training. by_trainer is the engine: it plans, holds weights and optimizer state, and takes steps; a C
- * program can drive it with its own model and data. by_train is the whole job of `banyan train`: data,
- * loop, evaluation, checkpoints, events.
+/* Training. by_trainer is the engine: it plans, holds weights and optimizer state, and takes steps;
+ * a C program can drive it with its own model and data. by_train is the whole job of `banyan
+ * train`: data, loop, evaluation, checkpoints, events.
  */
 #ifndef BANYAN_TRAIN_H
 #define BANYAN_TRAIN_H
@@ -25,13 +25,14 @@ typedef struct by_memory_report {
     uint64_t activations; /* the arena */
     uint64_t workspace;   /* scratch memory of the most demanding kernel */
     uint64_t data;        /* inputs of a micro-batch, loader buffers, mapped shards */
-    uint64_t process;     /* resident before anything of the run was allocated: code and libraries */
+    /* resident before anything of the run was allocated: code and libraries */
+    uint64_t process;
     uint64_t total;
 } by_memory_report;
 
-/* FLOPs of training on one token, by both conventions: 6 N + 6 L C T, which counts the causal half of
- * attention, and 6 N + 12 L C T (Chowdhery et al. 2022, appendix B), which counts all of it. N counts
- * parameters that take part in matrix products. */
+/* FLOPs of training on one token, by both conventions: 6 N + 6 L C T, which counts the causal half
+ * of attention, and 6 N + 12 L C T (Chowdhery et al. 2022, appendix B), which counts all of it. N
+ * counts parameters that take part in matrix products. */
 typedef struct by_model_size {
     int64_t parameters;
     int64_t in_products;
@@ -52,7 +53,8 @@ typedef enum by_graph_stage {
 BY_API const char *by_graph_stage_name(by_graph_stage stage);
 
 /* The training graph of a resolved config after all passes up to and with `stage`; closed by the
- * caller. builder NULL: the model that config.model names. `model` (may be NULL) receives its values. */
+ * caller. builder NULL: the model that config.model names. `model` (may be NULL) receives its
+ * values. */
 BY_API by_status by_train_graph(by_graph **out, by_model *model, const by_config *config,
                                 by_model_builder *builder, void *user, by_graph_stage stage,
                                 by_error *error);
@@ -61,21 +63,22 @@ BY_API by_status by_train_graph(by_graph **out, by_model *model, const by_config
 typedef enum by_trainer_mode { BY_TRAINER_FULL = 0, BY_TRAINER_LOSS } by_trainer_mode;
 
 /* Plans a run: builds and compiles all programs and adds up every byte, and allocates none of it.
- * config: resolved, with model.vocab known; kept by pointer, must outlive the trainer. builder NULL: the
- * model that config.model names. */
+ * config: resolved, with model.vocab known; kept by pointer, must outlive the trainer. builder
+ * NULL: the model that config.model names. */
 BY_API by_status by_trainer_open(by_trainer **out, const by_config *config, by_trainer_mode mode,
                                  by_model_builder *builder, void *user, by_error *error);
 BY_API void by_trainer_close(by_trainer **trainer);
 BY_API const by_memory_report *by_trainer_memory(const by_trainer *trainer);
 BY_API const by_model_size *by_trainer_size(const by_trainer *trainer);
-/* Adds what the caller will keep resident beside the trainer (loader, mapped data) to the report. */
+/* Adds what the caller will keep resident beside the trainer (loader, mapped data) to the
+ * report. */
 BY_API void by_trainer_plan_data(by_trainer *trainer, uint64_t bytes);
 /* Allocates what was planned. */
 BY_API by_status by_trainer_allocate(by_trainer *trainer, by_error *error);
 /* Initial weights by the model's rules and config.seed; zero moments; step 0. */
 BY_API by_status by_trainer_initialize(by_trainer *trainer, by_error *error);
-/* Weights from a checkpoint or a Hugging Face directory. Every parameter must be there in its shape. A
- * table with fewer rows than a padded vocabulary fills the first rows. */
+/* Weights from a checkpoint or a Hugging Face directory. Every parameter must be there in its
+ * shape. A table with fewer rows than a padded vocabulary fills the first rows. */
 BY_API by_status by_trainer_load_weights(by_trainer *trainer, const by_weights *weights,
                                          by_error *error);
 /* Moments ("m.NAME", "v.NAME") and the number of updates done. */
@@ -83,15 +86,15 @@ BY_API by_status by_trainer_load_optimizer(by_trainer *trainer, const by_weights
                                            int64_t step, by_error *error);
 
 typedef struct by_step_result {
-    double loss;    /* mean cross-entropy over the batch's valid targets, nats */
-    double norm;    /* global gradient norm before clipping */
+    double loss; /* mean cross-entropy over the batch's valid targets, nats */
+    double norm; /* global gradient norm before clipping */
     double lr;
     int64_t tokens; /* tokens of the batch */
 } by_step_result;
 
-/* One optimizer step on a global batch of config.train.batch x context: forward and backward for each
- * micro-batch, gradients summed in the fixed tree, clip, update. BY_ESTATE when loss or gradient is not
- * finite; weights are then as before the step. */
+/* One optimizer step on a global batch of config.train.batch x context: forward and backward for
+ * each micro-batch, gradients summed in the fixed tree, clip, update. BY_ESTATE when loss or
+ * gradient is not finite; weights are then as before the step. */
 BY_API by_status by_trainer_step(by_trainer *trainer, const by_batch *batch, by_step_result *out,
                                  by_error *error);
 /* Forward and backward only, for tests and tools: gradients are left for by_trainer_gradient. */
@@ -109,7 +112,8 @@ BY_API by_tensor_view by_trainer_parameter(const by_trainer *trainer, size_t i);
 /* Gradient of the last batch, and the moments; named as the parameter, "m.NAME" and "v.NAME". */
 BY_API by_tensor_view by_trainer_gradient(const by_trainer *trainer, size_t i);
 BY_API by_tensor_view by_trainer_moment(const by_trainer *trainer, size_t i, int moment);
-/* The program of one micro-batch's forward and backward pass, for profiles; owned by the trainer. */
+/* The program of one micro-batch's forward and backward pass, for profiles; owned by the
+ * trainer. */
 BY_API by_program *by_trainer_program(const by_trainer *trainer);
 /* The programs of the gradient norm and of the update. */
 BY_API by_program *by_trainer_norm_program(const by_trainer *trainer);
@@ -131,17 +135,18 @@ typedef enum by_train_event_kind {
 /* What happened. Fields that do not belong to the kind are zero. Valid during the call only. */
 typedef struct by_train_event {
     by_train_event_kind kind;
-    const char *run;  /* run directory */
+    const char *run; /* run directory */
     const char *path;
     const char *text;
     const char *phase;
     double fraction;
-    int64_t step;     /* steps done */
+    int64_t step; /* steps done */
     int64_t steps;
     int64_t first_step; /* steps done before this process began */
     by_step_result result;
     double tokens_per_s; /* since the last logged step */
-    double mfu;          /* model FLOPs (6 N + 6 L C T) of that rate by the machine's measured peak */
+    /* model FLOPs (6 N + 6 L C T) of that rate by the machine's measured peak */
+    double mfu;
     double step_seconds; /* mean since the last logged step */
     double seconds_left;
     uint64_t resident_bytes;
@@ -156,24 +161,28 @@ typedef struct by_train_event {
 typedef struct by_train_options {
     const by_config *config; /* resolved; model.vocab may be -1 (the tokenizer's) */
     const char *resume;      /* run directory to go on with; NULL: a new run */
-    double peak_gflops;      /* machine's matrix-product peak at the compute precision; 0: unknown */
+    /* machine's matrix-product peak at the compute precision; 0: unknown */
+    double peak_gflops;
     void (*event)(void *user, const by_train_event *event); /* may be NULL */
-    bool (*stop)(void *user); /* asked once a step; true: save and return BY_ESTOPPED. May be NULL */
+    /* asked once a step; true: save and return BY_ESTOPPED. May be NULL */
+    bool (*stop)(void *user);
     void *user;
 } by_train_options;
 
-/* Trains: packs text on first use, plans, trains, evaluates, saves. The run directory is RUNS/NAME (or
- * NAME-2, NAME-3 ... when it is taken) and holds config.yaml (resolved), environment.json, events.jsonl,
- * run.json and checkpoints/. `run` (may be NULL) receives its path, freed with free(), also when the call
- * fails after the directory was made. A resumed run continues bit for bit from its newest valid
- * checkpoint, or from the beginning when it was ended before its first. BY_ESTOPPED: stopped on request, and saved. */
+/* Trains: packs text on first use, plans, trains, evaluates, saves. The run directory is RUNS/NAME
+ * (or NAME-2, NAME-3 ... when it is taken) and holds config.yaml (resolved), environment.json,
+ * events.jsonl, run.json and checkpoints/. `run` (may be NULL) receives its path, freed with
+ * free(), also when the call fails after the directory was made. A resumed run continues bit for
+ * bit from its newest valid checkpoint, or from the beginning when it was ended before its first.
+ * BY_ESTOPPED: stopped on request, and saved. */
 BY_API by_status by_train(const by_train_options *options, char **run, by_error *error);
 
-/* The run directory that `path` means: `path` itself if it is one, else the most recently changed run
- * directory below it. Freed with free(). BY_EIO when there is none. */
+/* The run directory that `path` means: `path` itself if it is one, else the most recently changed
+ * run directory below it. Freed with free(). BY_EIO when there is none. */
 BY_API by_status by_run_find(char **out, const char *path, by_error *error);
 
-/* Where the tokens of a config are: packs data.text on first use, or takes data.train and data.valid. */
+/* Where the tokens of a config are: packs data.text on first use, or takes data.train and
+ * data.valid. */
 typedef struct by_data_paths {
     char *train;
     char *valid; /* NULL when nothing is held out */
@@ -182,22 +191,22 @@ typedef struct by_data_paths {
 BY_API by_status by_data_prepare(by_data_paths *out, const by_config *config,
                                  const by_train_options *progress, by_error *error);
 BY_API void by_data_paths_free(by_data_paths *paths);
-/* Fills model.vocab from the tokenizer, rounded up to model.pad_vocab_to, and checks a vocab that is given.
- * With model.from: takes kind and sizes from its config.json. */
+/* Fills model.vocab from the tokenizer, rounded up to model.pad_vocab_to, and checks a vocab that
+ * is given. With model.from: takes kind and sizes from its config.json. */
 BY_API by_status by_config_complete(by_config *config, const by_data_paths *paths, by_error *error);
 
 typedef struct by_evaluation {
-    double loss;          /* mean cross-entropy, nats a token */
+    double loss; /* mean cross-entropy, nats a token */
     double perplexity;
     double bits_per_byte; /* 0 when the data does not say how many bytes it stands for */
     uint64_t tokens;
 } by_evaluation;
 
-/* Mean loss of weights over a packed directory, or over its first `batches` micro-batches (-1: all).
- * `stop` as in by_train_options; may be NULL. */
+/* Mean loss of weights over a packed directory, or over its first `batches` micro-batches (-1:
+ * all). `stop` as in by_train_options; may be NULL. */
 BY_API by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weights *weights,
-                             const char *data, int64_t batches, bool (*stop)(void *user), void *user,
-                             by_error *error);
+                             const char *data, int64_t batches, bool (*stop)(void *user),
+                             void *user, by_error *error);
 
 #ifdef __cplusplus
 }

@@ -25,17 +25,17 @@
 #include "banyan/status.h"
 
 /* Returns the status of `expr` from the calling function unless it is BY_OK. */
-#define BY_TRY(expr)                  \
-    do {                              \
-        by_status try_status = (expr); \
-        if (try_status != BY_OK) {    \
-            return try_status;        \
-        }                             \
+#define BY_TRY(expr)                                                                               \
+    do {                                                                                           \
+        by_status try_status = (expr);                                                             \
+        if (try_status != BY_OK) {                                                                 \
+            return try_status;                                                                     \
+        }                                                                                          \
     } while (0)
 
 #define BY_ARRAY_LENGTH(a) (sizeof(a) / sizeof((a)[0]))
-#define BY_UNUSED(x) ((void)(x))
-#define BY_CACHE_LINE 64u
+#define BY_UNUSED(x)       ((void)(x))
+#define BY_CACHE_LINE      64u
 
 /* ---- sizes (size.c) ---- */
 

@@ -58,12 +58,13 @@ by_status by__file_read(char **out, size_t *length, const char *path, size_t max
     BY_TRY(by__map_open(&map, path, error));
     by_status status = BY_OK;
     if (map.size > max) {
-        status = by_error_set(error, BY_EFORMAT, "%s: %zu bytes is more than the limit of %zu", path,
-                              map.size, max);
+        status = by_error_set(error, BY_EFORMAT, "%s: %zu bytes is more than the limit of %zu",
+                              path, map.size, max);
     } else {
         char *copy = by__strndup(map.size > 0 ? (const char *)map.data : "", map.size);
         if (copy == NULL) {
-            status = by_error_set(error, BY_EMEMORY, "out of memory: %zu bytes of %s", map.size, path);
+            status =
+                by_error_set(error, BY_EMEMORY, "out of memory: %zu bytes of %s", map.size, path);
         } else {
             *out = copy;
             *length = map.size;
@@ -80,7 +81,8 @@ by_status by__sync_dir(const char *path, by_error *error)
         return system_error(error, "open directory", path);
     }
     by_status status = BY_OK;
-    /* Some file systems cannot sync a directory and say EINVAL; they order renames by themselves. */
+    /* Some file systems cannot sync a directory and say EINVAL; they order renames by
+     * themselves. */
     if (fsync(fd) != 0 && errno != EINVAL) {
         status = system_error(error, "sync directory", path);
     }
@@ -164,8 +166,8 @@ by_status by__make_dirs(const char *path, by_error *error)
     }
     free(partial);
     if (status == BY_OK && !by__path_is_dir(path)) {
-        status = by_error_set(error, BY_EIO, "cannot create directory %s: a file of that name exists",
-                              path);
+        status = by_error_set(error, BY_EIO,
+                              "cannot create directory %s: a file of that name exists", path);
     }
     return status;
 }

@@ -70,11 +70,8 @@ static const char *const op_names[BY_OP_COUNT] = {
 };
 
 static const char *const function_names[BY_FN_COUNT] = {
-    [BY_FN_GELU] = "gelu",
-    [BY_FN_SILU] = "silu",
-    [BY_FN_RELU] = "relu",
-    [BY_FN_TANH] = "tanh",
-    [BY_FN_SIGMOID] = "sigmoid",
+    [BY_FN_GELU] = "gelu", [BY_FN_SILU] = "silu",       [BY_FN_RELU] = "relu",
+    [BY_FN_TANH] = "tanh", [BY_FN_SIGMOID] = "sigmoid",
 };
 
 const char *by_op_name(by_op op)

@@ -51,8 +51,11 @@ void by__text_format(by__text *text, const char *format, ...)
 /* Length of the valid UTF-8 sequence at s (n bytes left), 0 when there is none. */
 static size_t utf8_length(const unsigned char *s, size_t n)
 {
-    size_t length = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3
-                    : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
+    size_t length = s[0] < 0x80                   ? 1
+                    : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+                    : (s[0] & 0xf0) == 0xe0       ? 3
+                    : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+                                                  : 0;
     if (length == 0 || length > n) {
         return 0;
     }

@@ -309,12 +309,13 @@ by_status by_tensors_write(const char *path, const by_tensor_view *tensors, size
     if (length <= sizeof suffix - 1 || strcmp(file + stem_length, suffix) != 0) {
         return by_error_set(error, BY_EARG, "'%s' does not end in .safetensors", path);
     }
-    char *directory = slash == NULL ? by__strdup(".") : by__strndup(path, (size_t)(slash - path) + 1);
+    char *directory =
+        slash == NULL ? by__strdup(".") : by__strndup(path, (size_t)(slash - path) + 1);
     char *stem = by__strndup(file, stem_length);
-    by_status status = directory == NULL || stem == NULL
-                           ? by_error_set(error, BY_EMEMORY, "out of memory: path")
-                           : by__weights_write(directory, stem, tensors, count, UINT64_MAX, NULL,
-                                               error);
+    by_status status =
+        directory == NULL || stem == NULL
+            ? by_error_set(error, BY_EMEMORY, "out of memory: path")
+            : by__weights_write(directory, stem, tensors, count, UINT64_MAX, NULL, error);
     free(directory);
     free(stem);
     return status;

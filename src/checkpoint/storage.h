@@ -111,9 +111,9 @@ by_status by__index_parse(by__index *out, const char *path, const char *text, si
                           by_error *error);
 void by__index_free(by__index *index);
 
-/* The tensor of a model's parameter (parameter.c): under `name`, or with `prefix` (may be NULL) in front.
- * Its shape must be the parameter's; `padded`: the file may have fewer rows, those before padding.
- * BY_EFORMAT names the tensor that is missing or both shapes. */
+/* The tensor of a model's parameter (parameter.c): under `name`, or with `prefix` (may be NULL) in
+ * front. Its shape must be the parameter's; `padded`: the file may have fewer rows, those before
+ * padding. BY_EFORMAT names the tensor that is missing or both shapes. */
 by_status by__weights_parameter(const by_weights *weights, const char *prefix, const char *name,
                                 const by_shape *shape, bool padded, by_tensor_view *out,
                                 by_error *error);

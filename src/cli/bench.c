@@ -6,9 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static const cli_command *const parts[] = {&cli_bench_machine, &cli_bench_train,
-                                           &cli_bench_generate, &cli_bench_pack,
-                                           &cli_bench_kernels};
+static const cli_command *const parts[] = {
+    &cli_bench_machine, &cli_bench_train, &cli_bench_generate, &cli_bench_pack, &cli_bench_kernels};
 
 static int compare(const void *a, const void *b)
 {
@@ -23,8 +22,7 @@ double cli_median(double *values, size_t count)
         return 0.0;
     }
     qsort(values, count, sizeof *values, compare);
-    return count % 2 == 1 ? values[count / 2]
-                          : 0.5 * (values[count / 2 - 1] + values[count / 2]);
+    return count % 2 == 1 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
 }
 
 double cli_process_age_ms(void)

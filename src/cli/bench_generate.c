@@ -9,9 +9,9 @@
 #define PREFILLS   3
 #define PROMPT     512
 #define TOKENS     128
-/* As much memory as a token reads is read before and after each part of the tokens, because on a shared
- * machine its speed changes from second to second: the best of PASSES, after one that brings into the
- * caches what they keep. */
+/* As much memory as a token reads is read before and after each part of the tokens, because on a
+ * shared machine its speed changes from second to second: the best of PASSES, after one that brings
+ * into the caches what they keep. */
 #define PARTS  8
 #define PASSES 3
 

@@ -35,10 +35,12 @@ static by_status time_steps(figures *out, by_trainer *trainer, const by_config *
         memcpy(tokens + count, tokens + 1, (count - 1) * sizeof *tokens);
         tokens[2 * count - 1] = tokens[0];
     }
-    by_batch batch = {.tokens = tokens, .targets = tokens + count,
+    by_batch batch = {.tokens = tokens,
+                      .targets = tokens + count,
                       .batch = (size_t)config->train.batch,
                       .context = (size_t)config->model.context,
-                      .valid_targets = count, .global_targets = count};
+                      .valid_targets = count,
+                      .global_targets = count};
     for (int64_t i = -1; i < steps && status == BY_OK && !cli_stop_requested(NULL); i++) {
         double began = by_clock();
         status = by_trainer_step(trainer, &batch, &result, error);
@@ -131,8 +133,8 @@ static int run(int argc, char **argv)
         return code;
     }
     if (count != 1 || r.steps < 1 || r.steps > CLI_MAX_STEPS) {
-        return cli_misuse(&cli_bench_train, count != 1 ? "name one config file"
-                                                       : "--steps must be 1 to 10000");
+        return cli_misuse(&cli_bench_train,
+                          count != 1 ? "name one config file" : "--steps must be 1 to 10000");
     }
     cli_catch_signals();
     by_status status = cli_open_config(&config, rest[0], &r.overrides, &error);
@@ -150,7 +152,8 @@ const cli_command cli_bench_train = {
     .name = "bench train",
     .summary = "time whole training steps of a config",
     .usage = "banyan bench train CONFIG [--steps N] [--set KEY=VALUE]... [--json]",
-    .text = "Times full steps (forward, backward, clip, update) on random tokens and measures the\n"
-            "matrix-product peak in the same run. A config without model.vocab is timed with 65.\n\n"
-            "  banyan bench train examples/gpt2_124m.yaml --steps 5 --json",
+    .text =
+        "Times full steps (forward, backward, clip, update) on random tokens and measures the\n"
+        "matrix-product peak in the same run. A config without model.vocab is timed with 65.\n\n"
+        "  banyan bench train examples/gpt2_124m.yaml --steps 5 --json",
     .run = run};

@@ -1,11 +1,13 @@
 /* cli: the command line, one file a command. Parses flags, calls the public API, prints.
  *
- * A command is a cli_command in its own file (its flags, its help text, its function) and one line of the
- * table in main.c. Flags are described in a table from which both parsing (getopt_long) and --help are
- * made. Results go to standard output, tab-clean for pipes or as one JSON line with --json; progress and
- * errors go to standard error. Exit codes tell a supervisor what happened (enum cli_exit).
+ * A command is a cli_command in its own file (its flags, its help text, its function) and one line
+ * of the table in main.c. Flags are described in a table from which both parsing (getopt_long) and
+ * --help are made. Results go to standard output, tab-clean for pipes or as one JSON line with
+ * --json; progress and errors go to standard error. Exit codes tell a supervisor what happened
+ * (enum cli_exit).
  *
- * Never put here: anything a user's C program could want; that belongs in a room with a public header.
+ * Never put here: anything a user's C program could want; that belongs in a room with a public
+ * header.
  */
 #ifndef BY_CLI_CLI_H
 #define BY_CLI_CLI_H
@@ -19,9 +21,9 @@
 
 enum cli_exit {
     CLI_DONE = 0,
-    CLI_FAILED = 1,  /* an error at run time: worth a retry */
-    CLI_USAGE = 2,   /* a wrong flag or configuration: never worth a retry */
-    CLI_STOPPED = 3  /* interrupted, and everything was saved */
+    CLI_FAILED = 1, /* an error at run time: worth a retry */
+    CLI_USAGE = 2,  /* a wrong flag or configuration: never worth a retry */
+    CLI_STOPPED = 3 /* interrupted, and everything was saved */
 };
 
 typedef enum cli_flag_kind {
@@ -57,22 +59,22 @@ typedef struct cli_command {
 extern const cli_command cli_pack, cli_train, cli_eval, cli_generate, cli_info, cli_plot, cli_runs,
     cli_bench, cli_profile;
 
-/* Parses flags; positional arguments are moved behind them and returned as *rest, *rest_count. Returns -1
- * to go on, or the exit code when --help was printed or a flag was wrong. A list of flags ends with a
- * NULL name; --help is always there. */
-int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char **argv, char ***rest,
-              int *rest_count);
+/* Parses flags; positional arguments are moved behind them and returned as *rest, *rest_count.
+ * Returns -1 to go on, or the exit code when --help was printed or a flag was wrong. A list of
+ * flags ends with a NULL name; --help is always there. */
+int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char **argv,
+              char ***rest, int *rest_count);
 /* Prints "banyan NAME: message" and returns the exit code for its status. */
 int cli_fail(const cli_command *command, const by_error *error);
 /* Prints "banyan NAME: text" and a hint to --help; CLI_USAGE. */
 int cli_misuse(const cli_command *command, const char *format, ...) BY_PRINTF(2, 3);
 
-/* Opens and resolves a config file with overrides; `path` may be a run directory, whose resolved config is
- * taken. */
+/* Opens and resolves a config file with overrides; `path` may be a run directory, whose resolved
+ * config is taken. */
 by_status cli_open_config(by_config **out, const char *path, const cli_list *overrides,
                           by_error *error);
-/* The directory of a model that `path` means: `path` itself when it holds weights in Hugging Face form, else
- * by_run_find's. Freed with free(). */
+/* The directory of a model that `path` means: `path` itself when it holds weights in Hugging Face
+ * form, else by_run_find's. Freed with free(). */
 by_status cli_find_model(char **out, const char *path, by_error *error);
 /* "1.5 GiB". */
 const char *cli_bytes(char buffer[32], uint64_t bytes);
@@ -82,11 +84,12 @@ const char *cli_duration(char buffer[32], double seconds);
 void cli_print_json_string(const char *s);
 /* The same for `n` bytes. */
 void cli_print_json_text(const char *text, size_t n);
-/* Bytes of the UTF-8 character at `text` (n >= 1 bytes are there): 1 to 4; 0 when it is cut short by the
- * end; -1 when it is none. */
+/* Bytes of the UTF-8 character at `text` (n >= 1 bytes are there): 1 to 4; 0 when it is cut short
+ * by the end; -1 when it is none. */
 int cli_utf8_length(const char *text, size_t n);
 
-/* Set when SIGINT or SIGTERM arrived after cli_catch_signals; a second signal ends the process at once. */
+/* Set when SIGINT or SIGTERM arrived after cli_catch_signals; a second signal ends the process at
+ * once. */
 bool cli_stop_requested(void *unused);
 void cli_catch_signals(void);
 

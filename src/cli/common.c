@@ -17,9 +17,8 @@ by_status cli_open_config(by_config **out, const char *path, const cli_list *ove
         (void)snprintf(inside, sizeof inside, "%s/config.yaml", path);
         path = inside;
     }
-    by_status status =
-        by_config_open(out, path, overrides == NULL ? NULL : overrides->items,
-                       overrides == NULL ? 0 : overrides->count, error);
+    by_status status = by_config_open(out, path, overrides == NULL ? NULL : overrides->items,
+                                      overrides == NULL ? 0 : overrides->count, error);
     if (status == BY_OK) {
         status = by_config_resolve(*out, error);
         if (status != BY_OK) {

@@ -28,9 +28,10 @@ static by_status find_data(char **out, const request *r, const by_config *config
     }
     by_status status = by_data_prepare(&paths, config, NULL, error);
     if (status == BY_OK && paths.valid == NULL) {
-        status = by_error_set(error, BY_ECONFIG,
-                              "nothing is held out (data.valid_fraction is 0); name a packed directory "
-                              "with --data");
+        status =
+            by_error_set(error, BY_ECONFIG,
+                         "nothing is held out (data.valid_fraction is 0); name a packed directory "
+                         "with --data");
     }
     if (status == BY_OK) {
         *out = paths.valid;
@@ -139,20 +140,26 @@ static by_status write_logits(const request *r, const by_pretrained *model, by_e
     by_logits *logits = NULL;
     const float *values;
     const by_config *config = by_pretrained_config(model);
-    by_status status = r->tokens != NULL ? read_tokens(&s, r->tokens, error)
-                                         : take_tokens(&s, r, config, error);
+    by_status status =
+        r->tokens != NULL ? read_tokens(&s, r->tokens, error) : take_tokens(&s, r, config, error);
     if (status == BY_OK) {
-        status = by_logits_open(&logits, config, by_pretrained_weights(model), s.batch, s.time, NULL,
-                                0, error);
+        status = by_logits_open(&logits, config, by_pretrained_weights(model), s.batch, s.time,
+                                NULL, 0, error);
     }
     if (status == BY_OK) {
         status = by_logits_run(logits, s.tokens, &values, error);
     }
     if (status == BY_OK) {
-        by_tensor_view views[2] = {
-            {.name = "tokens", .dtype = BY_I32, .rank = 2, .shape = {s.batch, s.time}, .data = s.tokens},
-            {.name = "logits", .dtype = BY_F32, .rank = 3,
-             .shape = {s.batch, s.time, config->model.vocab}, .data = values}};
+        by_tensor_view views[2] = {{.name = "tokens",
+                                    .dtype = BY_I32,
+                                    .rank = 2,
+                                    .shape = {s.batch, s.time},
+                                    .data = s.tokens},
+                                   {.name = "logits",
+                                    .dtype = BY_F32,
+                                    .rank = 3,
+                                    .shape = {s.batch, s.time, config->model.vocab},
+                                    .data = values}};
         status = by_tensors_write(r->logits_out, views, 2, error);
     }
     by_logits_close(&logits);
@@ -164,13 +171,16 @@ static int run(int argc, char **argv)
 {
     request r = {.batches = -1};
     const cli_flag flags[] = {
-        {"data", CLI_STRING, &r.data, "DIR", "packed directory to evaluate on (default: what the run held out)"},
+        {"data", CLI_STRING, &r.data, "DIR",
+         "packed directory to evaluate on (default: what the run held out)"},
         {"batches", CLI_INTEGER, &r.batches, "N", "micro-batches to evaluate (default: all)"},
-        {"best", CLI_SWITCH, &r.best, NULL, "the checkpoint with the lowest validation loss, not the newest"},
+        {"best", CLI_SWITCH, &r.best, NULL,
+         "the checkpoint with the lowest validation loss, not the newest"},
         {"logits-out", CLI_STRING, &r.logits_out, "FILE",
          "write tokens and their logits as safetensors instead of a loss"},
         {"tokens", CLI_STRING, &r.tokens, "FILE",
-         "with --logits-out: safetensors with the tokens, i32 [batch, time] (default: from the data)"},
+         "with --logits-out: safetensors with the tokens, i32 [batch, time] (default: from the "
+         "data)"},
         {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
@@ -195,7 +205,8 @@ static int run(int argc, char **argv)
         fprintf(stderr, "%s", by_pretrained_skipped(model));
     }
     if (status == BY_OK) {
-        status = r.logits_out != NULL ? write_logits(&r, model, &error) : evaluate(&r, model, &error);
+        status =
+            r.logits_out != NULL ? write_logits(&r, model, &error) : evaluate(&r, model, &error);
     }
     by_pretrained_close(&model);
     free(found);
@@ -206,9 +217,10 @@ const cli_command cli_eval = {
     .name = "eval",
     .summary = "loss, perplexity and bits per byte of a model on held-out data",
     .usage = "banyan eval RUN [--data DIR] [--best] [--json] | banyan eval RUN --logits-out FILE",
-    .text = "Evaluates a run's newest checkpoint on the text that the run held out, or on a packed\n"
-            "directory. RUN is a run directory, one that holds runs (the newest is taken), or a\n"
-            "directory with config.json and safetensors weights in Hugging Face form.\n\n"
-            "  banyan eval runs/shakespeare-char --json\n"
-            "  banyan eval path/to/gpt2 --data packed/valid",
+    .text =
+        "Evaluates a run's newest checkpoint on the text that the run held out, or on a packed\n"
+        "directory. RUN is a run directory, one that holds runs (the newest is taken), or a\n"
+        "directory with config.json and safetensors weights in Hugging Face form.\n\n"
+        "  banyan eval runs/shakespeare-char --json\n"
+        "  banyan eval path/to/gpt2 --data packed/valid",
     .run = run};

@@ -53,7 +53,8 @@ static int store(const cli_command *command, const cli_flag *flag, const char *t
     case CLI_LIST: {
         cli_list *list = flag->target;
         if (list->count == CLI_LIST_MAX) {
-            return cli_misuse(command, "--%s is given more than %d times", flag->name, CLI_LIST_MAX);
+            return cli_misuse(command, "--%s is given more than %d times", flag->name,
+                              CLI_LIST_MAX);
         }
         list->items[list->count++] = text;
         return -1;
@@ -66,8 +67,8 @@ static int store(const cli_command *command, const cli_flag *flag, const char *t
     return -1;
 }
 
-int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char **argv, char ***rest,
-              int *rest_count)
+int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char **argv,
+              char ***rest, int *rest_count)
 {
     struct option options[MAX_FLAGS + 2] = {{0}};
     int count = 0;

@@ -57,7 +57,8 @@ static by_status read_file(char **out, size_t *length, const char *path, by_erro
         *length = fread(data, 1, MAX_PROMPT + 1, file);
         if (ferror(file) != 0 || *length > MAX_PROMPT) {
             status = by_error_set(error, BY_EIO, "%s: %s", path,
-                                  *length > MAX_PROMPT ? "a prompt is at most 16 MiB" : "cannot be read");
+                                  *length > MAX_PROMPT ? "a prompt is at most 16 MiB"
+                                                       : "cannot be read");
         }
     }
     if (file != NULL && !standard) {
@@ -79,9 +80,10 @@ static by_status begin_without_prompt(session *s, by_error *error)
         id = by_tokenizer_token_id(s->tokenizer, "\n", 1);
     }
     if (id < 0) {
-        return by_error_set(error, BY_EARG,
-                            "this tokenizer has neither an end-of-text nor a newline to begin with; "
-                            "give a prompt with --prompt");
+        return by_error_set(
+            error, BY_EARG,
+            "this tokenizer has neither an end-of-text nor a newline to begin with; "
+            "give a prompt with --prompt");
     }
     s->prompt.ids = malloc(sizeof *s->prompt.ids);
     if (s->prompt.ids == NULL) {
@@ -103,7 +105,8 @@ static by_status read_prompt(session *s, by_error *error)
     }
     if (status == BY_OK) {
         const char *text = data == NULL ? r->prompt : data;
-        status = by_tokenizer_encode(s->tokenizer, text, length, &s->prompt, BY_ENCODE_SPECIAL, error);
+        status =
+            by_tokenizer_encode(s->tokenizer, text, length, &s->prompt, BY_ENCODE_SPECIAL, error);
         if (status == BY_OK && !r->json && !r->no_prompt) {
             fwrite(text, 1, length, stdout);
             fflush(stdout);
@@ -177,8 +180,10 @@ static by_status feed_prompt(session *s, by_error *error)
         return by_error_set(error, BY_EMEMORY, "out of memory: the prompt");
     }
     if (s->prompt.count > (size_t)context) {
-        fprintf(stderr, "banyan generate: the prompt has %zu tokens, the context %lld; only its last "
-                        "%lld are read\n", s->prompt.count, context, context / 2 < 1 ? 1 : context / 2);
+        fprintf(stderr,
+                "banyan generate: the prompt has %zu tokens, the context %lld; only its last "
+                "%lld are read\n",
+                s->prompt.count, context, context / 2 < 1 ? 1 : context / 2);
     }
     for (size_t i = 0; i < s->prompt.count; i++) {
         ids[i] = (int32_t)s->prompt.ids[i];
@@ -247,7 +252,8 @@ static void report(const session *s)
     if (s->request->verbose || isatty(STDERR_FILENO)) {
         char text[32];
         fprintf(stderr, "%zu + %lld tokens, prompt %.0f tokens/s, generation %.1f tokens/s, %s%s\n",
-                s->prompt.count, (long long)s->tokens, prefill, decode, cli_bytes(text, memory->total),
+                s->prompt.count, (long long)s->tokens, prefill, decode,
+                cli_bytes(text, memory->total),
                 strcmp(s->stop, "interrupted") == 0 ? "; interrupted" : "");
     }
 }
@@ -259,8 +265,10 @@ static by_status open_model(session *s, const char *path, by_error *error)
     const request *r = s->request;
     by_pretrained *pretrained = NULL;
     char *found = NULL;
-    by_generator_options options = {.context = r->context, .threads = (int)r->threads,
-                                    .precision = r->precision, .slide = true};
+    by_generator_options options = {.context = r->context,
+                                    .threads = (int)r->threads,
+                                    .precision = r->precision,
+                                    .slide = true};
     by_status status = cli_find_model(&found, path, error);
     if (status == BY_OK) {
         status = by_pretrained_open(&pretrained, found, r->best, error);
@@ -323,7 +331,8 @@ static int run(int argc, char **argv)
         {"top-p", CLI_NUMBER, &r.sampling.top_p, "P",
          "only the fewest tokens with probability P together (0.95; 1: all)"},
         {"seed", CLI_INTEGER, &r.seed, "N", "equal seeds give equal text (0)"},
-        {"context", CLI_INTEGER, &r.context, "N", "tokens to remember (default: the model's context)"},
+        {"context", CLI_INTEGER, &r.context, "N",
+         "tokens to remember (default: the model's context)"},
         {"precision", CLI_STRING, &r.precision, "TYPE", "f32 or bf16 (default: the run's)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the run's)"},
         {"best", CLI_SWITCH, &r.best, NULL, "the checkpoint with the lowest validation loss"},
@@ -359,7 +368,8 @@ const cli_command cli_generate = {
     .usage = "banyan generate RUN [--prompt TEXT | --file FILE] [--tokens N] [--temperature T]",
     .text =
         "Prints a prompt and what the model makes of it, as it comes. RUN is a run directory (its\n"
-        "newest checkpoint), one that holds runs (the newest), or a model in Hugging Face form with\n"
+        "newest checkpoint), one that holds runs (the newest), or a model in Hugging Face form "
+        "with\n"
         "config.json, model.safetensors and tokenizer.json.\n\n"
         "When prompt and text outgrow the context, the model goes on with the last half of it.\n"
         "Ctrl-C ends the text cleanly.\n\n"

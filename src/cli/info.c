@@ -63,7 +63,8 @@ static void print_row(const char *name, uint64_t bytes)
     printf("  %-12s %12s\n", name, cli_bytes(text, bytes));
 }
 
-static void print_plan(const by_config *config, const by_model_size *size, const by_memory_report *m)
+static void print_plan(const by_config *config, const by_model_size *size,
+                       const by_memory_report *m)
 {
     printf("model         %s, %lld layers, width %lld, context %lld, vocabulary %lld\n",
            config->model.kind, (long long)config->model.layers, (long long)config->model.width,
@@ -164,8 +165,9 @@ const cli_command cli_info = {
     .name = "info",
     .summary = "parameters, FLOPs and planned memory of a config; its graph after any pass",
     .usage = "banyan info CONFIG [--graph | --after PASS | --config] [--set KEY=VALUE]... [--json]",
-    .text = "Plans a run without allocating it: parameters, FLOPs a token by both conventions, peak\n"
-            "memory by category. With --graph or --after, prints the training graph.\n\n"
-            "  banyan info examples/gpt2_124m.yaml\n"
-            "  banyan info examples/shakespeare_char.yaml --set model.vocab=65 --after fuse",
+    .text =
+        "Plans a run without allocating it: parameters, FLOPs a token by both conventions, peak\n"
+        "memory by category. With --graph or --after, prints the training graph.\n\n"
+        "  banyan info examples/gpt2_124m.yaml\n"
+        "  banyan info examples/shakespeare_char.yaml --set model.vocab=65 --after fuse",
     .run = run};

@@ -6,12 +6,13 @@
 
 #include "cli.h"
 
-/* How often GNU OpenMP's threads look for more work before they sleep: some 20 to 50 microseconds. */
+/* How often GNU OpenMP's threads look for more work before they sleep: some 20 to 50
+ * microseconds. */
 #define SPINS "2000"
 
 static const cli_command *const commands[] = {
-    &cli_pack, &cli_train, &cli_eval, &cli_generate, &cli_info, &cli_runs, &cli_plot, &cli_bench,
-    &cli_profile,
+    &cli_pack, &cli_train, &cli_eval,  &cli_generate, &cli_info,
+    &cli_runs, &cli_plot,  &cli_bench, &cli_profile,
 };
 
 static void print_help(FILE *out)
@@ -25,10 +26,11 @@ static void print_help(FILE *out)
                  "2 wrong flag or configuration, 3 interrupted and saved.\n");
 }
 
-/* Left alone, GNU OpenMP lets threads look for work for milliseconds, about as long as the system lets a
- * thread run. On a machine that does anything else, the threads then fall asleep and wake in turns, and a
- * step of a small model takes 960 ms instead of 60 (docs/performance.md). The library reads its settings
- * when it is loaded, so the program starts itself once more with them; whoever sets one is left alone. */
+/* Left alone, GNU OpenMP lets threads look for work for milliseconds, about as long as the system
+ * lets a thread run. On a machine that does anything else, the threads then fall asleep and wake in
+ * turns, and a step of a small model takes 960 ms instead of 60 (docs/performance.md). The library
+ * reads its settings when it is loaded, so the program starts itself once more with them; whoever
+ * sets one is left alone. */
 static void limit_spinning(char **argv)
 {
     char path[PATH_MAX];
@@ -49,7 +51,8 @@ int main(int argc, char **argv)
         print_help(stderr);
         return CLI_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
         print_help(stdout);
         return CLI_DONE;
     }

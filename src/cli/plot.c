@@ -49,12 +49,15 @@ static by_status draw(char **runs, int count, const char *out, bool log_y, by_er
         for (int k = 0; k < 2 && status == BY_OK; k++) {
             const char *slash = strrchr(run, '/');
             char label[128];
-            (void)snprintf(label, sizeof label, "%s%s%s", count > 1 ? (slash ? slash + 1 : run) : "",
-                           count > 1 ? ", " : "", labels[k]);
+            (void)snprintf(label, sizeof label, "%s%s%s",
+                           count > 1 ? (slash ? slash + 1 : run) : "", count > 1 ? ", " : "",
+                           labels[k]);
             curve *c = &curves[used];
             status = read_curve(c, run, events[k], keys[k], label, error);
             if (status == BY_OK && c->series.count > 0) {
-                series[used] = (by_plot_series){.name = c->name, .x = c->x, .y = c->series.values,
+                series[used] = (by_plot_series){.name = c->name,
+                                                .x = c->x,
+                                                .y = c->series.values,
                                                 .count = c->series.count,
                                                 .smooth = k == 0 ? 0.9 : 0.0};
                 used++;
@@ -66,9 +69,12 @@ static by_status draw(char **runs, int count, const char *out, bool log_y, by_er
         status = by_error_set(error, BY_ESTATE, "the run has no losses yet");
     }
     if (status == BY_OK) {
-        by_plot_options options = {.title = "Loss", .x_label = "step",
-                                   .y_label = "cross-entropy (nats per token)", .log_y = log_y,
-                                   .series = series, .series_count = used};
+        by_plot_options options = {.title = "Loss",
+                                   .x_label = "step",
+                                   .y_label = "cross-entropy (nats per token)",
+                                   .log_y = log_y,
+                                   .series = series,
+                                   .series_count = used};
         status = by_plot_write(&options, out, error);
     }
     for (size_t i = 0; i < 2 * MAX_RUNS; i++) {

@@ -12,7 +12,8 @@ static void print_json(const by_run_record *r)
     cli_print_json_string(r->path);
     printf(",\"status\":");
     cli_print_json_string(r->status);
-    printf(",\"step\":%llu,\"steps\":%llu,\"config_hash\":\"%s\",\"started\":\"%s\",\"updated\":\"%s\"",
+    printf(",\"step\":%llu,\"steps\":%llu,\"config_hash\":\"%s\",\"started\":\"%s\",\"updated\":\"%"
+           "s\"",
            (unsigned long long)r->step, (unsigned long long)r->steps, r->config_hash, r->started,
            r->updated);
     if (isfinite(r->best_loss)) {

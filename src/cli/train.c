@@ -8,8 +8,8 @@
 #include "banyan/train.h"
 #include "cli.h"
 
-/* How progress is shown: a line that is rewritten on a terminal, plain lines elsewhere, JSON lines with
- * --json. */
+/* How progress is shown: a line that is rewritten on a terminal, plain lines elsewhere, JSON lines
+ * with --json. */
 typedef struct screen {
     bool terminal;
     bool json;
@@ -178,7 +178,8 @@ static int run(int argc, char **argv)
     cli_list overrides = {0};
     screen s = {.terminal = isatty(STDERR_FILENO) != 0};
     const cli_flag flags[] = {
-        {"set", CLI_LIST, &overrides, "KEY=VALUE", "override a key of the config, e.g. train.steps=100"},
+        {"set", CLI_LIST, &overrides, "KEY=VALUE",
+         "override a key of the config, e.g. train.steps=100"},
         {"resume", CLI_STRING, &resume, "RUN", "go on with a run from its newest valid checkpoint"},
         {"json", CLI_SWITCH, &s.json, NULL, "one JSON line an event on standard output"},
         {"quiet", CLI_SWITCH, &s.quiet, NULL, "print errors only"},
@@ -215,9 +216,12 @@ const cli_command cli_train = {
     .name = "train",
     .summary = "train a model from a config file",
     .usage = "banyan train CONFIG [--set KEY=VALUE]... | banyan train --resume RUN",
-    .text = "Trains the model of a config on its data and writes a run directory with the resolved\n"
-            "config, events and checkpoints. Text is packed into tokens on first use. Ctrl-C or SIGTERM\n"
-            "saves and exits with code 3; a second one exits at once. A resumed run continues bit for bit.\n\n"
-            "  banyan train examples/shakespeare_char.yaml --set data.text=input.txt\n"
-            "  banyan train --resume runs/shakespeare-char",
+    .text =
+        "Trains the model of a config on its data and writes a run directory with the resolved\n"
+        "config, events and checkpoints. Text is packed into tokens on first use. Ctrl-C or "
+        "SIGTERM\n"
+        "saves and exits with code 3; a second one exits at once. A resumed run continues bit for "
+        "bit.\n\n"
+        "  banyan train examples/shakespeare_char.yaml --set data.text=input.txt\n"
+        "  banyan train --resume runs/shakespeare-char",
     .run = run};

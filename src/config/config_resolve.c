@@ -74,7 +74,8 @@ static int64_t four_times(int64_t width)
     return 4 * width;
 }
 
-/* Two thirds of that, because SwiGLU has three matrices and not two, rounded up to a multiple of 64. */
+/* Two thirds of that, because SwiGLU has three matrices and not two, rounded up to a multiple of
+ * 64. */
 static int64_t eight_thirds(int64_t width)
 {
     return ((8 * width + 2) / 3 + 63) / 64 * 64;

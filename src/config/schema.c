@@ -61,7 +61,8 @@ const by__key by__keys[] = {
     {"model", "dropout", BY__KEY_REAL, AT(model.dropout), "0", 0, 1, BY__BELOW_MAX,
      .help = "dropout probability on embeddings, attention output and MLP output"},
     {"model", "init_std", BY__KEY_REAL, AT(model.init_std), "-1", 0, 10,
-     .derived = "the square root of 2 / (5 x width)", .help = "standard deviation of initial weights"},
+     .derived = "the square root of 2 / (5 x width)",
+     .help = "standard deviation of initial weights"},
     {"model", "from", BY__KEY_TEXT, AT(model.from), "\"\"",
      .help = "directory in Hugging Face form to start from; empty for none"},
 

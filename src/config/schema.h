@@ -35,17 +35,17 @@ typedef enum by__key_type {
 #define BY__BELOW_MAX 2u
 
 typedef struct by__key {
-    const char *section;  /* "" for a key at the top */
+    const char *section; /* "" for a key at the top */
     const char *name;
     by__key_type type;
     size_t offset;        /* into by_config */
     const char *fallback; /* the default, as it would stand in the file */
     double min;           /* numbers: the range; text: the least length */
     double max;
-    unsigned open;        /* BY__ABOVE_MIN, BY__BELOW_MAX */
-    const char *choices;  /* text: the words accepted, "gpt2|llama"; NULL: any text */
-    const char *derived;  /* not NULL: -1 is accepted too, and this is what it stands for */
-    const char *word;     /* a word that may be written (and is printed) for -1; NULL: none */
+    unsigned open;       /* BY__ABOVE_MIN, BY__BELOW_MAX */
+    const char *choices; /* text: the words accepted, "gpt2|llama"; NULL: any text */
+    const char *derived; /* not NULL: -1 is accepted too, and this is what it stands for */
+    const char *word;    /* a word that may be written (and is printed) for -1; NULL: none */
     const char *help;
 } by__key;
 
@@ -61,7 +61,8 @@ extern const size_t by__section_count;
 
 typedef struct by__config {
     by_config config; /* first, so that a by_config * is a by__config * */
-    char **origin;    /* for each key "train.yaml:14" or an override; NULL while it is the default */
+    /* for each key "train.yaml:14" or an override; NULL while it is the default */
+    char **origin;
 } by__config;
 
 typedef struct by__scalar {
@@ -129,7 +130,8 @@ void by__value_print(by__text *out, const by_config *config, const by__key *key)
  * place (both NULL when there is none; freed with free()). */
 by_status by__config_read(by__config *config, const char *file, const char *text, size_t length,
                           char **base, char **base_where, by_error *error);
-/* The value of an override: a YAML list or quoted text when it starts as one, else taken literally. */
+/* The value of an override: a YAML list or quoted text when it starts as one, else taken
+ * literally. */
 by_status by__config_read_value(by__node *node, const char *text, const char *where,
                                 by_error *error);
 

@@ -1,11 +1,11 @@
 /* exec: a compiled program and the loop that runs it.
  *
- * A by_program takes a graph whose passes are done, asks the memory pass where each activation lies and
- * the device for each node's kernel, and keeps one by__call a node. Pointers are resolved when something
- * was bound anew, so a run is a loop over calls: no allocation, no lock, no system call.
+ * A by_program takes a graph whose passes are done, asks the memory pass where each activation lies
+ * and the device for each node's kernel, and keeps one by__call a node. Pointers are resolved when
+ * something was bound anew, so a run is a loop over calls: no allocation, no lock, no system call.
  *
- * Ownership: the program owns its calls and its memory plan; the graph, the arena, the workspace and all
- * bound buffers belong to the caller.
+ * Ownership: the program owns its calls and its memory plan; the graph, the arena, the workspace
+ * and all bound buffers belong to the caller.
  *
  * by__pages (pages.c) is the memory that programs run on: whole pages from the system, zeroed, huge
  * pages where the system has them, because matrix products walk far and the page table is a cost.

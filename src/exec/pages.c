@@ -9,9 +9,9 @@
 /* A huge page where there are any: of x86-64, and of aarch64 with pages of 4 KiB. */
 #define HUGE_BYTES ((size_t)2 << 20)
 
-/* Brings all pages in now and with all cores: the first step does not stop at a fault for each page, and
- * memory that the system does not have is missed here. Kernels before 5.14 refuse, and bring pages in at
- * the first touch as ever. */
+/* Brings all pages in now and with all cores: the first step does not stop at a fault for each
+ * page, and memory that the system does not have is missed here. Kernels before 5.14 refuse, and
+ * bring pages in at the first touch as ever. */
 static void populate(const by__pages *pages)
 {
 #ifdef MADV_POPULATE_WRITE
@@ -28,8 +28,8 @@ static void populate(const by__pages *pages)
 #endif
 }
 
-/* Maps `bytes` from a multiple of a huge page on, so that all but the end can lie in huge pages: what
- * does not is read at a quarter of the speed. MAP_FAILED when there is no memory. */
+/* Maps `bytes` from a multiple of a huge page on, so that all but the end can lie in huge pages:
+ * what does not is read at a quarter of the speed. MAP_FAILED when there is no memory. */
 static void *map_aligned(size_t bytes)
 {
     size_t spare = bytes < HUGE_BYTES ? 0 : HUGE_BYTES;

@@ -57,8 +57,12 @@ static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by__isa i
 {
     const by__node *node = &p->graph->nodes[n];
     by__call *call = &p->calls[n];
-    *call = (by__call){.op = node->op, .attrs = node->attrs, .input_count = node->input_count,
-                       .output_count = node->output_count, .in = in, .threads = p->threads};
+    *call = (by__call){.op = node->op,
+                       .attrs = node->attrs,
+                       .input_count = node->input_count,
+                       .output_count = node->output_count,
+                       .in = in,
+                       .threads = p->threads};
     for (int i = 0; i < operand_slots(node); i++) {
         in[i] = describe(p->graph, i < node->input_count ? node->in[i] : BY_NONE);
     }
@@ -96,8 +100,7 @@ static void collect_checks(by_program *p)
             int64_t time = p->graph->values[node->out[0]].shape.dim[1];
             check = (index_check){node->in[5], slots - time + 1, false};
         }
-        if (check.value != BY_NONE &&
-            by__role_is_external(p->graph->values[check.value].role)) {
+        if (check.value != BY_NONE && by__role_is_external(p->graph->values[check.value].role)) {
             p->checks[p->check_count++] = check;
         }
     }
@@ -298,11 +301,10 @@ static by_status check_indices(const by_program *p, by_error *error)
         int64_t count = by_shape_count(&p->graph->values[check->value].shape);
         for (int64_t i = 0; i < count; i++) {
             if (ids[i] >= check->limit || (ids[i] < 0 && !check->may_ignore)) {
-                return by_error_set(error, BY_EARG,
-                                    "'%s' holds %d at place %lld; it must be less than %lld%s",
-                                    p->graph->values[check->value].name, (int)ids[i], (long long)i,
-                                    (long long)check->limit,
-                                    check->may_ignore ? "" : " and not negative");
+                return by_error_set(
+                    error, BY_EARG, "'%s' holds %d at place %lld; it must be less than %lld%s",
+                    p->graph->values[check->value].name, (int)ids[i], (long long)i,
+                    (long long)check->limit, check->may_ignore ? "" : " and not negative");
             }
         }
     }

@@ -66,7 +66,10 @@ by_value by__graph_add_value(by_graph *graph, by_role role, const char *name, co
                              by__type type)
 {
     char text[128];
-    by__value value = {.dtype = type.dtype, .shape = type.shape, .role = role, .producer = -1,
+    by__value value = {.dtype = type.dtype,
+                       .shape = type.shape,
+                       .role = role,
+                       .producer = -1,
                        .block = graph->block};
     if (graph->error.status != BY_OK) {
         return BY_NONE;
@@ -163,8 +166,12 @@ void by_graph_set_block(by_graph *graph, int block)
 int by__graph_append(by_graph *graph, by_op op, const by_attrs *attrs, const by_value *in,
                      int input_count, const by__type *types, int output_count)
 {
-    by__node node = {.op = op, .attrs = *attrs, .input_count = input_count,
-                     .output_count = output_count, .phase = graph->phase, .block = graph->block};
+    by__node node = {.op = op,
+                     .attrs = *attrs,
+                     .input_count = input_count,
+                     .output_count = output_count,
+                     .phase = graph->phase,
+                     .block = graph->block};
     if (graph->error.status != BY_OK ||
         by__reserve((void **)&graph->nodes, &graph->node_capacity, graph->node_count + 1,
                     sizeof *graph->nodes, &graph->error) != BY_OK ||
@@ -282,8 +289,8 @@ void by__graph_compact(by_graph *graph)
     graph->node_count = kept;
 }
 
-/* Places node n after its operands' producers. Depth-first with an explicit stack, so that a deep graph
- * cannot exhaust the C stack: `state` is 0 new, 1 open, 2 placed. */
+/* Places node n after its operands' producers. Depth-first with an explicit stack, so that a deep
+ * graph cannot exhaust the C stack: `state` is 0 new, 1 open, 2 placed. */
 static by_status place(by_graph *graph, int root, unsigned char *state, int *stack, int *order,
                        size_t *placed, by_error *error)
 {

@@ -2,13 +2,13 @@
  * backward pass, its optimizer step and its inference step.
  *
  * A graph owns two arrays. `values` hold what a tensor is (dtype, shape, role, name); `nodes` hold
- * operations in an order in which they can run: every operand is defined by an earlier node or comes
- * from outside. A by_value is an index into `values` and stays valid for the life of the graph; nodes
- * may be reordered, rewritten or dropped by passes, values are never removed (an unused one costs
- * nothing).
+ * operations in an order in which they can run: every operand is defined by an earlier node or
+ * comes from outside. A by_value is an index into `values` and stays valid for the life of the
+ * graph; nodes may be reordered, rewritten or dropped by passes, values are never removed (an
+ * unused one costs nothing).
  *
- * The graph does not know what an op means: shape rules, gradients and costs are the ops room's, and
- * by__graph_append takes the inferred outputs from it.
+ * The graph does not know what an op means: shape rules, gradients and costs are the ops room's,
+ * and by__graph_append takes the inferred outputs from it.
  *
  * Never put here: op semantics, devices, buffers, anything of a particular model.
  */
@@ -37,7 +37,7 @@ typedef struct by__node {
     by_attrs attrs;
     int input_count;
     int output_count;
-    by_value *in; /* owned; BY_NONE for an absent optional input */
+    by_value *in;                 /* owned; BY_NONE for an absent optional input */
     by_value out[BY_MAX_OUTPUTS]; /* BY_NONE for an absent optional output */
     by__phase phase;
     int block;
@@ -73,8 +73,8 @@ void by__graph_fail(by_graph *graph, by_status status, const char *format, ...) 
 /* Appends a value. name and axes (copied) may be NULL. BY_NONE after an error. */
 by_value by__graph_add_value(by_graph *graph, by_role role, const char *name, const char *axes,
                              by__type type);
-/* Appends a node with fresh outputs of the given types (an output whose rank is -1 is absent). Returns
- * the node's index, -1 after an error. */
+/* Appends a node with fresh outputs of the given types (an output whose rank is -1 is absent).
+ * Returns the node's index, -1 after an error. */
 int by__graph_append(by_graph *graph, by_op op, const by_attrs *attrs, const by_value *in,
                      int input_count, const by__type *types, int output_count);
 /* Number of times each value is read by a live node; an array of value_count, freed with free(). */
@@ -91,8 +91,8 @@ static inline bool by__role_is_external(by_role role)
 {
     return role != BY_ROLE_ACTIVATION;
 }
-/* A node's operation, attributes and types without names: "add(f32 [4, 8], f32 [8]) : f32 [4, 8]". Freed
- * with free(). */
+/* A node's operation, attributes and types without names: "add(f32 [4, 8], f32 [8]) : f32 [4, 8]".
+ * Freed with free(). */
 by_status by__node_signature(const by_graph *graph, size_t node, char **out, by_error *error);
 /* Bytes of a value, overflow-checked when it was made. */
 size_t by__value_bytes(const by__value *value);

@@ -5,8 +5,8 @@
 #include "checkpoint/storage.h"
 #include "infer/infer.h"
 
-/* Elements converted at a time: the scratch for them stays in the first-level cache. A turned matrix
- * is converted in blocks of LINES of its rows and CHUNK / LINES of its columns. */
+/* Elements converted at a time: the scratch for them stays in the first-level cache. A turned
+ * matrix is converted in blocks of LINES of its rows and CHUNK / LINES of its columns. */
 #define CHUNK 2048
 #define LINES 32
 
@@ -130,12 +130,13 @@ static by_status find_source(const by_graph *graph, by_value value, const char *
     if (parameter->turned) {
         shape = BY_SHAPE(shape.dim[1], shape.dim[0]);
     }
-    bool padded = !parameter->turned && parameter->axes != NULL &&
-                  strncmp(parameter->axes, "vocab", 5) == 0;
+    bool padded =
+        !parameter->turned && parameter->axes != NULL && strncmp(parameter->axes, "vocab", 5) == 0;
     BY_TRY(by__weights_parameter(weights, by_model_name_prefix(kind), parameter->name, &shape,
                                  padded, out, error));
     if (!by_dtype_is_float(out->dtype)) {
-        return by_error_set(error, BY_EFORMAT, "%s: tensor '%s' is %s; weights are f32, bf16 or f16",
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: tensor '%s' is %s; weights are f32, bf16 or f16",
                             by_weights_path(weights), out->name, by_dtype_name(out->dtype));
     }
     return BY_OK;
@@ -144,7 +145,9 @@ static by_status find_source(const by_graph *graph, by_value value, const char *
 /* Elements first .. first + count of a float tensor, as f32. */
 static void read_part(float *out, const by_tensor_view *from, size_t first, size_t count)
 {
-    by_tensor_view part = {.name = from->name, .dtype = from->dtype, .rank = 1,
+    by_tensor_view part = {.name = from->name,
+                           .dtype = from->dtype,
+                           .rank = 1,
                            .shape = {(int64_t)count},
                            .data = (const char *)from->data + first * by_dtype_size(from->dtype)};
     (void)by_tensor_read_f32(&part, out, count, NULL);

@@ -3,8 +3,8 @@
 
 #include "infer/infer.h"
 
-/* Tokens of the prefill programs. The end of a prompt is filled up to one of them, so a ladder of sizes
- * keeps that waste small. */
+/* Tokens of the prefill programs. The end of a prompt is filled up to one of them, so a ladder of
+ * sizes keeps that waste small. */
 static const int64_t ladder[] = {16, 32, 64, 128, 256, 512};
 #define RUNGS 6
 /* Tokens of filling that are cheaper than one run more, which reads all weights once more. */
@@ -23,21 +23,21 @@ struct by_generator {
     int32_t *positions; /* the same */
     int32_t *start;
     float *logits;
-    void *scratch;      /* of by_sample */
-    int32_t *window;    /* [context] tokens in the caches */
+    void *scratch;   /* of by_sample */
+    int32_t *window; /* [context] tokens in the caches */
     int64_t context;
-    int64_t slots;      /* positions of the caches: the context and room for filling */
-    int64_t table;      /* rows of a table of positions; 0: positions are rotary */
+    int64_t slots; /* positions of the caches: the context and room for filling */
+    int64_t table; /* rows of a table of positions; 0: positions are rotary */
     int64_t vocab;
-    int64_t cached;     /* tokens of the window that are valid */
+    int64_t cached; /* tokens of the window that are valid */
     uint64_t position;
-    int64_t products;       /* weights that take part in matrix products */
-    int64_t body_products;  /* those of them that a token needs when another follows */
-    double weight_bytes;    /* of weights that a token reads whole */
-    double token_flops;     /* of attention, for each cached token */
-    double token_bytes;     /* of keys and values, the same */
+    int64_t products;      /* weights that take part in matrix products */
+    int64_t body_products; /* those of them that a token needs when another follows */
+    double weight_bytes;   /* of weights that a token reads whole */
+    double token_flops;    /* of attention, for each cached token */
+    double token_bytes;    /* of keys and values, the same */
     bool slide;
-    bool ready;         /* the logits are those after the window */
+    bool ready; /* the logits are those after the window */
     by_generator_memory_report memory;
 };
 
@@ -111,7 +111,8 @@ static by_status compile(by_generator *g, const by__forward_options *options,
         }
     }
     BY_TRY(by__weights_block_open(&g->weights, g->decode.graph, options, weights, error));
-    BY_TRY(by__block_open(&g->caches, g->decode.graph, BY_ROLE_STATE, "the key/value caches", error));
+    BY_TRY(
+        by__block_open(&g->caches, g->decode.graph, BY_ROLE_STATE, "the key/value caches", error));
     BY_TRY(by__forward_compile(&g->decode, options->threads, error));
     request.mode = BY_MODEL_PREFILL;
     for (g->rungs = 0; g->rungs < RUNGS; g->rungs++) {
@@ -216,8 +217,7 @@ by_status by_generator_open(by_generator **out, const by_config *config, const b
     by_generator *g;
     by_generator_options defaults = {0};
     BY_TRY(by__alloc((void **)&g, 1, sizeof *g, "generator", error));
-    by_status status =
-        set_up(g, config, weights, options == NULL ? &defaults : options, error);
+    by_status status = set_up(g, config, weights, options == NULL ? &defaults : options, error);
     if (status != BY_OK) {
         by_generator_close(&g);
         return status;
@@ -267,8 +267,8 @@ static by_status run(by_generator *g, by__forward *forward, int64_t time, int64_
     return BY_OK;
 }
 
-/* The rung for `rest` tokens: the smallest that holds them if that costs little filling and the caches have
- * room for it, else the largest that they fill. */
+/* The rung for `rest` tokens: the smallest that holds them if that costs little filling and the
+ * caches have room for it, else the largest that they fill. */
 static int choose_rung(const by_generator *g, int64_t rest)
 {
     int rung = 0;
@@ -296,7 +296,8 @@ static by_status advance(by_generator *g, int64_t end, by_error *error)
     return BY_OK;
 }
 
-/* Puts the last tokens of the sequence (window, then tokens) into an empty window; returns how many. */
+/* Puts the last tokens of the sequence (window, then tokens) into an empty window; returns how
+ * many. */
 static int64_t slide(by_generator *g, const int32_t *tokens, size_t count)
 {
     int64_t keep = g->context / 2 < 1 ? 1 : g->context / 2;

@@ -1,18 +1,20 @@
-/* infer: trained weights to tokens. pretrained.c finds them, generator.c continues a sequence, sampling.c
- * chooses a token, logits.c runs whole sequences.
+/* infer: trained weights to tokens. pretrained.c finds them, generator.c continues a sequence,
+ * sampling.c chooses a token, logits.c runs whole sequences.
  *
  * Types: a by__forward is a model's graph in one mode and the program compiled from it. A
- * by__weight_block is one flat block with all parameters in the type the graph computes with, loaded
- * once and bound to any number of forwards of the same model.
+ * by__weight_block is one flat block with all parameters in the type the graph computes with,
+ * loaded once and bound to any number of forwards of the same model.
  *
- * A generator has one decode program (one token, logits) and a ladder of prefill programs (a chunk of
- * tokens, no logits), all over the same weights, caches, arena and workspace. A chunk that is longer than
- * what is left of the prompt is filled up with token 0: the keys and values of that filling lie behind
- * the valid ones, are overwritten before their positions become valid, and no valid position ever
- * attends to them. So the caches have room for one smallest chunk beyond the context.
+ * A generator has one decode program (one token, logits) and a ladder of prefill programs (a chunk
+ * of tokens, no logits), all over the same weights, caches, arena and workspace. A chunk that is
+ * longer than what is left of the prompt is filled up with token 0: the keys and values of that
+ * filling lie behind the valid ones, are overwritten before their positions become valid, and no
+ * valid position ever attends to them. So the caches have room for one smallest chunk beyond the
+ * context.
  *
- * Ownership: forwards and blocks belong to the handle that opened them and point into nothing of the
- * caller's. Names in a block are those of the graph it was laid out from, which must outlive it.
+ * Ownership: forwards and blocks belong to the handle that opened them and point into nothing of
+ * the caller's. Names in a block are those of the graph it was laid out from, which must outlive
+ * it.
  *
  * Never put here: kernels, model families, file formats, printing.
  */
@@ -68,8 +70,8 @@ by_status by__block_open(by__block *out, const by_graph *graph, by_role role, co
                          by_error *error);
 void by__block_close(by__block *block);
 by_status by__block_bind(const by__block *block, by__forward *forward, by_error *error);
-/* A block of all parameters with the values of `weights`, rounded where the graph computes in bf16. Every
- * tensor is checked before memory is taken. weights NULL: initial values. */
+/* A block of all parameters with the values of `weights`, rounded where the graph computes in bf16.
+ * Every tensor is checked before memory is taken. weights NULL: initial values. */
 by_status by__weights_block_open(by__block *out, const by_graph *graph,
                                  const by__forward_options *options, const by_weights *weights,
                                  by_error *error);

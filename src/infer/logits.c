@@ -25,7 +25,8 @@ static by_status set_up(by_logits *l, const by__forward_options *options, const 
     BY_TRY(by__forward_compile(&l->forward, options->threads, error));
     by_program *program = l->forward.program;
     BY_TRY(by__pages_open(&l->arena, by_program_arena_bytes(program), "the activations", error));
-    BY_TRY(by__pages_open(&l->workspace, by_program_workspace_bytes(program), "the workspace", error));
+    BY_TRY(
+        by__pages_open(&l->workspace, by_program_workspace_bytes(program), "the workspace", error));
     BY_TRY(by__pages_open(&l->tokens, l->count * sizeof(int32_t), "the tokens", error));
     by_program_set_memory(program, l->arena.data, l->workspace.data);
     BY_TRY(by__block_bind(&l->weights, &l->forward, error));
@@ -66,7 +67,8 @@ void by_logits_close(by_logits **logits)
     *logits = NULL;
 }
 
-by_status by_logits_run(by_logits *logits, const int32_t *tokens, const float **out, by_error *error)
+by_status by_logits_run(by_logits *logits, const int32_t *tokens, const float **out,
+                        by_error *error)
 {
     memcpy(logits->tokens.data, tokens, logits->count * sizeof *tokens);
     BY_TRY(by_program_run(logits->forward.program, error));

@@ -54,18 +54,19 @@ static by_status find_directory(by_pretrained *p, const char *path, bool best, b
     } else if (by__path_exists(file)) {
         status = take_directory(p, path, best, error);
     } else {
-        status = by_error_set(error, BY_EIO,
-                              "%s: %s; wanted is a run (with checkpoints/ and config.yaml) or a "
-                              "directory with config.json and weights",
-                              path,
-                              by__path_is_dir(path) ? "no model is here" : "there is no such directory");
+        status = by_error_set(
+            error, BY_EIO,
+            "%s: %s; wanted is a run (with checkpoints/ and config.yaml) or a "
+            "directory with config.json and weights",
+            path, by__path_is_dir(path) ? "no model is here" : "there is no such directory");
     }
     free(root);
     free(file);
     return status;
 }
 
-/* The model is what the weights' own config.json says, whatever the run's config was written for. */
+/* The model is what the weights' own config.json says, whatever the run's config was written
+ * for. */
 static by_status read_model(by_pretrained *p, by_error *error)
 {
     const char *text = by_weights_config(p->weights);
@@ -75,7 +76,8 @@ static by_status read_model(by_pretrained *p, by_error *error)
         return out_of_memory(error);
     }
     if (text == NULL) {
-        status = by_error_set(error, BY_EFORMAT, "%s is missing: it says what the weights are", name);
+        status =
+            by_error_set(error, BY_EFORMAT, "%s is missing: it says what the weights are", name);
     } else {
         status = by_model_config_from_json(&p->config->model, name, text, strlen(text), error);
     }

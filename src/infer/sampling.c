@@ -4,8 +4,9 @@
 #include "base/half.h"
 #include "infer/infer.h"
 
-/* A vocabulary has tens of thousands of tokens and a decode step takes a few milliseconds, so passes over
- * all logits are loops that compilers vectorise, and cheap bounds leave few candidates for the selection. */
+/* A vocabulary has tens of thousands of tokens and a decode step takes a few milliseconds, so
+ * passes over all logits are loops that compilers vectorise, and cheap bounds leave few candidates
+ * for the selection. */
 
 /* "sampling" as a Philox stream. */
 #define STREAM UINT64_C(0x73616d706c696e67)
@@ -36,7 +37,8 @@ static by_status check(const by_sampling *s, by_error *error)
                             (long long)s->top_k);
     }
     if (!(s->top_p > 0.0 && s->top_p <= 1.0)) {
-        return by_error_set(error, BY_EARG, "top_p %g is not in (0, 1]; 1 keeps all tokens", s->top_p);
+        return by_error_set(error, BY_EARG, "top_p %g is not in (0, 1]; 1 keeps all tokens",
+                            s->top_p);
     }
     return BY_OK;
 }
@@ -107,9 +109,10 @@ static double measure(const candidate *c, bool by_weight)
     return by_weight ? (double)c->weight : 1.0;
 }
 
-/* Moves the shortest prefix of the order "weight falling, id rising" whose measure reaches `target` (> 0)
- * to the front, in any order, and returns its length. Quickselect (Hoare 1961), where the measure of the
- * part before the pivot says on which side the prefix ends: expected linear time, no sort. */
+/* Moves the shortest prefix of the order "weight falling, id rising" whose measure reaches `target`
+ * (> 0) to the front, in any order, and returns its length. Quickselect (Hoare 1961), where the
+ * measure of the part before the pivot says on which side the prefix ends: expected linear time, no
+ * sort. */
 static int64_t keep_top(candidate *c, int64_t count, double target, bool by_weight)
 {
     int64_t first = 0;
@@ -140,7 +143,8 @@ static int64_t keep_top(candidate *c, int64_t count, double target, bool by_weig
     return last;
 }
 
-/* A value that at least `k` of the n logits reach: the smallest of the k largest maxima of blocks. */
+/* A value that at least `k` of the n logits reach: the smallest of the k largest maxima of
+ * blocks. */
 static float top_k_bound(const float *logits, int64_t n, int64_t k, candidate *c)
 {
     int64_t block = n / k < BLOCK ? n / k : BLOCK;
@@ -167,8 +171,8 @@ static int64_t gather(candidate *c, const float *values, int64_t n, float bound)
     return count;
 }
 
-/* exp(x) of x <= 0 within 2e-7; 0 below -87. exp(n ln 2 + r) = 2^n p(r) with |r| <= ln(2) / 2 and p the
- * series to r^6; adding and taking away 1.5 * 2^23 rounds to an integer. */
+/* exp(x) of x <= 0 within 2e-7; 0 below -87. exp(n ln 2 + r) = 2^n p(r) with |r| <= ln(2) / 2 and p
+ * the series to r^6; adding and taking away 1.5 * 2^23 rounds to an integer. */
 static inline float exp_of(float x)
 {
     float t = x < -87.0f ? -87.0f : x;
@@ -230,8 +234,8 @@ static int64_t list_top_k(candidate *c, const float *logits, int64_t vocab, floa
 
 /* All tokens that may be in the nucleus, as weights: those below (1 - p) sum / vocab have less than
  * 1 - p together, so the others reach p without them. */
-static int64_t list_all(candidate *c, float *weights, const float *logits, int64_t vocab, float largest,
-                        const by_sampling *sampling, double *sum)
+static int64_t list_all(candidate *c, float *weights, const float *logits, int64_t vocab,
+                        float largest, const by_sampling *sampling, double *sum)
 {
     *sum = weigh(weights, logits, vocab, largest, sampling->temperature);
     float bound = (float)((1.0 - sampling->top_p) * *sum / (double)vocab * (1.0 - 1e-6));

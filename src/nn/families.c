@@ -16,16 +16,18 @@ static by_status find_family(const by__family **out, const char *kind, by_error 
         }
     }
     const char *nearest = by__nearest_name(kind, names, BY_ARRAY_LENGTH(names));
-    return by_error_set(error, BY_ECONFIG, "model.kind: unknown model '%s'; %s%s", kind,
-                        nearest == NULL ? "one of gpt2, llama" : "nearest: ",
-                        nearest == NULL ? "" : nearest);
+    return by_error_set(
+        error, BY_ECONFIG, "model.kind: unknown model '%s'; %s%s", kind,
+        nearest == NULL ? "one of gpt2, llama" : "nearest: ", nearest == NULL ? "" : nearest);
 }
 
 by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *config,
                          const by_model_request *request, by_error *error)
 {
     const by__family *family = NULL;
-    by__build b = {.graph = graph, .config = config, .request = request,
+    by__build b = {.graph = graph,
+                   .config = config,
+                   .request = request,
                    .model = {BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE}};
     by_shape ids = BY_SHAPE(request->batch, request->time);
     BY_TRY(find_family(&family, config->kind, error));
@@ -129,7 +131,8 @@ by_status by__json_integer(int64_t *out, const char *name, const json_t *in, con
     }
     if (!json_is_integer(value) || json_integer_value(value) < 1 ||
         json_integer_value(value) > INT32_MAX) {
-        return by_error_set(error, BY_EFORMAT, "%s: \"%s\" is not a positive 31-bit integer", name, key);
+        return by_error_set(error, BY_EFORMAT, "%s: \"%s\" is not a positive 31-bit integer", name,
+                            key);
     }
     *out = json_integer_value(value);
     return BY_OK;
@@ -153,8 +156,8 @@ by_status by__json_expect(const char *name, const json_t *in, const char *key, c
     const json_t *value = json_object_get(in, key);
     const char *text = json_string_value(value);
     if (value != NULL && !json_is_null(value) && (text == NULL || strcmp(text, wanted) != 0)) {
-        return by_error_set(error, BY_EFORMAT, "%s: \"%s\" is \"%s\"; only \"%s\" is supported", name,
-                            key, text == NULL ? "(not a string)" : text, wanted);
+        return by_error_set(error, BY_EFORMAT, "%s: \"%s\" is \"%s\"; only \"%s\" is supported",
+                            name, key, text == NULL ? "(not a string)" : text, wanted);
     }
     return BY_OK;
 }
@@ -193,8 +196,9 @@ static by_status read_root(by_model_config *config, const char *name, const json
         }
     }
     if (family == NULL) {
-        return by_error_set(error, BY_EFORMAT, "%s: \"model_type\" is \"%s\"; gpt2 and llama are supported",
-                            name, type == NULL ? "(missing)" : type);
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: \"model_type\" is \"%s\"; gpt2 and llama are supported", name,
+                            type == NULL ? "(missing)" : type);
     }
     BY_TRY(by__set_string(&config->kind, family->kind, error));
     BY_TRY(by__json_integer(&config->vocab, name, root, "vocab_size", BY__REQUIRED, error));

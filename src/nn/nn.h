@@ -1,10 +1,10 @@
 /* nn: models as graphs. layers.c has what families share, models/ one file a family, families.c the
  * table of them.
  *
- * A family fills a forward graph from its config section for one of the modes of by_model_request, names
- * parameters as the Hugging Face checkpoint does, annotates their axes, and translates its config to and
- * from config.json. The same layers serve training and cached decoding: a by__build carries the mode, so
- * that a block is written once.
+ * A family fills a forward graph from its config section for one of the modes of by_model_request,
+ * names parameters as the Hugging Face checkpoint does, annotates their axes, and translates its
+ * config to and from config.json. The same layers serve training and cached decoding: a by__build
+ * carries the mode, so that a block is written once.
  *
  * Adding a family: its file, a row in families.c, golden files for the parity test.
  *
@@ -31,11 +31,12 @@ typedef struct by__build {
 typedef struct by__family {
     const char *kind;
     const char *prefix; /* of parameter names in checkpoints that carry a head, may be NULL */
-    by_value (*body)(by__build *b, by_value *head); /* last hidden state; the head's weight [V, C] */
+    /* last hidden state; the head's weight [V, C] */
+    by_value (*body)(by__build *b, by_value *head);
     void (*write_config)(json_t *out, const by_model_config *config);
     by_status (*read_config)(by_model_config *config, const char *name, const json_t *in,
                              by_error *error);
-    bool rotary; /* positions are rotations, not rows of a table */
+    bool rotary;              /* positions are rotations, not rows of a table */
     const char *model_type;   /* config.json "model_type" */
     const char *architecture; /* config.json "architectures"[0] */
 } by__family;
@@ -52,7 +53,8 @@ by_init by__init_normal(const by__build *b);
 by_init by__init_residual(const by__build *b);
 /* Dropout at the config's probability while training, else x. */
 by_value by__drop(by__build *b, by_value x);
-/* Attention of layer `layer` by mode: plain, or through that layer's caches. k and v BY_NONE: q is packed. */
+/* Attention of layer `layer` by mode: plain, or through that layer's caches. k and v BY_NONE: q is
+ * packed. */
 by_value by__attend(by__build *b, int layer, by_value q, by_value k, by_value v);
 /* True when the mode runs on key/value caches. */
 bool by__is_cached(const by__build *b);

@@ -1,5 +1,5 @@
-/* Causal scaled-dot-product attention with grouped key/value heads (Vaswani et al. 2017; Shazeer 2019;
- * Ainslie et al. 2023). Only the log-sum-exp of each row is kept for the backward pass, which
+/* Causal scaled-dot-product attention with grouped key/value heads (Vaswani et al. 2017; Shazeer
+ * 2019; Ainslie et al. 2023). Only the log-sum-exp of each row is kept for the backward pass, which
  * recomputes the probabilities (FlashAttention, Dao et al. 2022). */
 #include "ops/ops.h"
 
@@ -22,7 +22,9 @@ static bool read_extents(const by__signature *s, int count, extents *out)
         !by__is_act(q->dtype)) {
         return false;
     }
-    *out = (extents){.batch = q->shape.dim[0], .time = q->shape.dim[1], .dtype = q->dtype,
+    *out = (extents){.batch = q->shape.dim[0],
+                     .time = q->shape.dim[1],
+                     .dtype = q->dtype,
                      .packed = count == 1 || by__absent(&s->in[1])};
     int64_t parts = out->packed ? h + 2 * k : h;
     if (q->shape.dim[2] % parts != 0) {
@@ -95,9 +97,9 @@ static by_status infer_cached(const by__signature *s, by__type *out, by_error *e
         return by__op_refuse(s, error, not_heads);
     }
     const by__type *cache = &s->in[3];
-    by__type wanted = {e.dtype, BY_SHAPE(e.batch, s->attrs->kv_heads,
-                                              cache->shape.rank == 4 ? cache->shape.dim[2] : 0,
-                                              e.width)};
+    by__type wanted = {e.dtype,
+                       BY_SHAPE(e.batch, s->attrs->kv_heads,
+                                cache->shape.rank == 4 ? cache->shape.dim[2] : 0, e.width)};
     if (!by__type_equal(cache, &wanted) || !by__type_equal(&s->in[4], &wanted) ||
         wanted.shape.dim[2] < e.time || s->in[5].dtype != BY_I32 ||
         by_shape_count(&s->in[5].shape) != 1) {
@@ -134,19 +136,28 @@ static void cost_cached(const by__signature *s, const by__type *out, by__cost *c
     double row = 4.0 * (double)by_shape_count(&out[0].shape);
     double cache = (double)by_shape_count(&s->in[3].shape) * (double)by_dtype_size(s->in[3].dtype);
     cost->flops = row * (double)s->in[3].shape.dim[2];
-    cost->bytes_written -= 2.0 * cache * (1.0 - (double)out[0].shape.dim[1] /
-                                                    (double)s->in[3].shape.dim[2]);
+    cost->bytes_written -=
+        2.0 * cache * (1.0 - (double)out[0].shape.dim[1] / (double)s->in[3].shape.dim[2]);
 }
 
-const by__op_row by__op_attention = {.min_inputs = 1, .max_inputs = 3, .outputs = 2,
-                                     .infer = infer_attention, .gradient = gradient_attention,
+const by__op_row by__op_attention = {.min_inputs = 1,
+                                     .max_inputs = 3,
+                                     .outputs = 2,
+                                     .infer = infer_attention,
+                                     .gradient = gradient_attention,
                                      .cost = cost_attention};
-const by__op_row by__op_attention_grad = {.min_inputs = 4, .max_inputs = 6, .outputs = 3,
+const by__op_row by__op_attention_grad = {.min_inputs = 4,
+                                          .max_inputs = 6,
+                                          .outputs = 3,
                                           .infer = infer_attention_grad,
                                           .cost = cost_attention_grad};
-const by__op_row by__op_cached_attention = {.min_inputs = 6, .max_inputs = 6, .outputs = 1,
-                                            .infer = infer_cached, .cost = cost_cached,
-                                            .optional = 1u << 1 | 1u << 2, .mutates = 1u << 3 | 1u << 4};
+const by__op_row by__op_cached_attention = {.min_inputs = 6,
+                                            .max_inputs = 6,
+                                            .outputs = 1,
+                                            .infer = infer_cached,
+                                            .cost = cost_cached,
+                                            .optional = 1u << 1 | 1u << 2,
+                                            .mutates = 1u << 3 | 1u << 4};
 
 by_value by_attention_packed(by_graph *graph, by_value qkv, int64_t heads, int64_t kv_heads)
 {

@@ -1,7 +1,8 @@
-/* The language-model head and its loss in one op, so that the logits of a batch (rows x vocabulary, the
- * largest tensor of a small model by far) never exist: a kernel makes them for a chunk of rows at a
- * time. The training form also makes both gradients in that pass, because the gradient of a sum of
- * losses is known but for a scalar factor, which saves computing the logits a second time. */
+/* The language-model head and its loss in one op, so that the logits of a batch (rows x vocabulary,
+ * the largest tensor of a small model by far) never exist: a kernel makes them for a chunk of rows
+ * at a time. The training form also makes both gradients in that pass, because the gradient of a
+ * sum of losses is known but for a scalar factor, which saves computing the logits a second
+ * time. */
 #include "ops/ops.h"
 
 static by_status check_operands(const by__signature *s, by_error *error)
@@ -69,20 +70,21 @@ static void gradient_forward(by_graph *graph, const by__node *node, const by_val
 /* One product x w^T forward; the gradient repeats it and adds dlogits w and dlogits^T x. */
 static void cost_head(const by__signature *s, const by__type *out, by__cost *cost)
 {
-    double product =
-        2.0 * (double)by_shape_count(&s->in[0].shape) * (double)s->in[1].shape.dim[0];
+    double product = 2.0 * (double)by_shape_count(&s->in[0].shape) * (double)s->in[1].shape.dim[0];
     BY_UNUSED(out);
     cost->flops = s->op == BY_OP_LINEAR_CROSS_ENTROPY ? product : 3.0 * product;
 }
 
-const by__op_row by__op_linear_cross_entropy = {.min_inputs = 3, .max_inputs = 3, .outputs = 2,
+const by__op_row by__op_linear_cross_entropy = {.min_inputs = 3,
+                                                .max_inputs = 3,
+                                                .outputs = 2,
                                                 .infer = infer_forward,
-                                                .gradient = gradient_forward, .cost = cost_head};
-const by__op_row by__op_linear_cross_entropy_grad = {.min_inputs = 5, .max_inputs = 5, .outputs = 2,
-                                                     .infer = infer_backward, .cost = cost_head};
-const by__op_row by__op_linear_cross_entropy_train = {.min_inputs = 4, .max_inputs = 4,
-                                                      .outputs = 3, .infer = infer_train,
-                                                      .cost = cost_head};
+                                                .gradient = gradient_forward,
+                                                .cost = cost_head};
+const by__op_row by__op_linear_cross_entropy_grad = {
+    .min_inputs = 5, .max_inputs = 5, .outputs = 2, .infer = infer_backward, .cost = cost_head};
+const by__op_row by__op_linear_cross_entropy_train = {
+    .min_inputs = 4, .max_inputs = 4, .outputs = 3, .infer = infer_train, .cost = cost_head};
 
 by_value by_linear_cross_entropy(by_graph *graph, by_value x, by_value weight, by_value targets)
 {

@@ -1,6 +1,6 @@
-/* Dropout (Srivastava et al. 2014), scaled by 1 / (1 - p). The mask is a function of the sample and the
- * place in it, so the backward pass makes it anew instead of storing it, and a sample is masked alike
- * whatever micro-batch or rank it falls in. */
+/* Dropout (Srivastava et al. 2014), scaled by 1 / (1 - p). The mask is a function of the sample and
+ * the place in it, so the backward pass makes it anew instead of storing it, and a sample is masked
+ * alike whatever micro-batch or rank it falls in. */
 #include "ops/ops.h"
 
 static by_status infer_dropout(const by__signature *s, by__type *out, by_error *error)
@@ -24,8 +24,11 @@ static void gradient_dropout(by_graph *graph, const by__node *node, const by_val
     din[1] = BY_NONE;
 }
 
-const by__op_row by__op_dropout = {.min_inputs = 2, .max_inputs = 2, .outputs = 1,
-                                   .infer = infer_dropout, .gradient = gradient_dropout,
+const by__op_row by__op_dropout = {.min_inputs = 2,
+                                   .max_inputs = 2,
+                                   .outputs = 1,
+                                   .infer = infer_dropout,
+                                   .gradient = gradient_dropout,
                                    .overlay = {1u << 0}};
 
 by_value by_dropout(by_graph *graph, by_value x, by_value rng, float p, uint32_t stream)

@@ -95,7 +95,8 @@ static by_status infer_cast(const by__signature *s, by__type *out, by_error *err
     return BY_OK;
 }
 
-static void gradient_cast(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
+static void gradient_cast(by_graph *graph, const by__node *node, const by_value *dout,
+                          by_value *din)
 {
     BY_UNUSED(graph);
     BY_UNUSED(node);
@@ -135,7 +136,8 @@ static by_status infer_swiglu(const by__signature *s, by__type *out, by_error *e
 {
     for (int i = 0; i < s->input_count; i++) {
         if (!by__is_act(s->in[i].dtype) || !by__type_equal(&s->in[0], &s->in[i])) {
-            return by__op_refuse(s, error, "operands must be f32 or bf16 and agree in shape and dtype");
+            return by__op_refuse(s, error,
+                                 "operands must be f32 or bf16 and agree in shape and dtype");
         }
     }
     out[0] = s->in[0];
@@ -155,30 +157,49 @@ static void gradient_swiglu(by_graph *graph, const by__node *node, const by_valu
     din[1] = outs[1];
 }
 
-#define BINARY(gradient_of)                                                              \
-    {                                                                                    \
-        .min_inputs = 2, .max_inputs = 2, .outputs = 1, .infer = infer_binary,           \
-        .gradient = gradient_of, .overlay = {1u << 0 | 1u << 1}                          \
+#define BINARY(gradient_of)                                                                        \
+    {                                                                                              \
+        .min_inputs = 2, .max_inputs = 2, .outputs = 1, .infer = infer_binary,                     \
+        .gradient = gradient_of, .overlay = {                                                      \
+            1u << 0 | 1u << 1                                                                      \
+        }                                                                                          \
     }
 const by__op_row by__op_add = BINARY(gradient_add);
 const by__op_row by__op_sub = BINARY(gradient_sub);
 const by__op_row by__op_mul = BINARY(gradient_mul);
-const by__op_row by__op_scale = {.min_inputs = 2, .max_inputs = 2, .outputs = 1,
-                                 .infer = infer_scale, .gradient = gradient_scale,
+const by__op_row by__op_scale = {.min_inputs = 2,
+                                 .max_inputs = 2,
+                                 .outputs = 1,
+                                 .infer = infer_scale,
+                                 .gradient = gradient_scale,
                                  .overlay = {1u << 0}};
-const by__op_row by__op_cast = {.min_inputs = 1, .max_inputs = 1, .outputs = 1,
-                                .infer = infer_cast, .gradient = gradient_cast};
-const by__op_row by__op_unary = {.min_inputs = 1, .max_inputs = 1, .outputs = 1,
-                                 .infer = infer_unary, .gradient = gradient_unary,
-                                 .cost = cost_unary, .overlay = {1u << 0}};
-const by__op_row by__op_unary_grad = {.min_inputs = 2, .max_inputs = 2, .outputs = 1,
-                                      .infer = infer_unary, .cost = cost_unary,
+const by__op_row by__op_cast = {
+    .min_inputs = 1, .max_inputs = 1, .outputs = 1, .infer = infer_cast, .gradient = gradient_cast};
+const by__op_row by__op_unary = {.min_inputs = 1,
+                                 .max_inputs = 1,
+                                 .outputs = 1,
+                                 .infer = infer_unary,
+                                 .gradient = gradient_unary,
+                                 .cost = cost_unary,
+                                 .overlay = {1u << 0}};
+const by__op_row by__op_unary_grad = {.min_inputs = 2,
+                                      .max_inputs = 2,
+                                      .outputs = 1,
+                                      .infer = infer_unary,
+                                      .cost = cost_unary,
                                       .overlay = {1u << 0 | 1u << 1}};
-const by__op_row by__op_swiglu = {.min_inputs = 2, .max_inputs = 2, .outputs = 1,
-                                  .infer = infer_swiglu, .gradient = gradient_swiglu,
-                                  .cost = cost_unary, .overlay = {1u << 0 | 1u << 1}};
-const by__op_row by__op_swiglu_grad = {.min_inputs = 3, .max_inputs = 3, .outputs = 2,
-                                       .infer = infer_swiglu, .cost = cost_unary,
+const by__op_row by__op_swiglu = {.min_inputs = 2,
+                                  .max_inputs = 2,
+                                  .outputs = 1,
+                                  .infer = infer_swiglu,
+                                  .gradient = gradient_swiglu,
+                                  .cost = cost_unary,
+                                  .overlay = {1u << 0 | 1u << 1}};
+const by__op_row by__op_swiglu_grad = {.min_inputs = 3,
+                                       .max_inputs = 3,
+                                       .outputs = 2,
+                                       .infer = infer_swiglu,
+                                       .cost = cost_unary,
                                        .overlay = {1u << 0, 1u << 1}};
 
 by_value by_add(by_graph *graph, by_value a, by_value b)

@@ -52,7 +52,8 @@ static by_status infer_position(const by__signature *s, by__type *out, by_error 
     const by__type *table = &s->in[1];
     if (!by__is_act(x->dtype) || x->shape.rank != 3 || table->shape.rank != 2 ||
         table->dtype != x->dtype || table->shape.dim[1] != x->shape.dim[2]) {
-        return by__op_refuse(s, error, "x must be [batch, time, width] and the table [positions, width]");
+        return by__op_refuse(s, error,
+                             "x must be [batch, time, width] and the table [positions, width]");
     }
     if (x->shape.dim[1] > table->shape.dim[0]) {
         return by__op_refuse(s, error, "the sequence is longer than the table of positions");
@@ -96,7 +97,8 @@ static by_status infer_rope(const by__signature *s, by__type *out, by_error *err
 }
 
 /* A rotation's transpose is the rotation back. */
-static void gradient_rope(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
+static void gradient_rope(by_graph *graph, const by__node *node, const by_value *dout,
+                          by_value *din)
 {
     by_attrs attrs = node->attrs;
     by_value in[2] = {dout[0], node->input_count > 1 ? node->in[1] : BY_NONE};
@@ -110,20 +112,34 @@ static void cost_rope(const by__signature *s, const by__type *out, by__cost *cos
     cost->flops = 3.0 * (double)by_shape_count(&out[0].shape);
 }
 
-const by__op_row by__op_embedding = {.min_inputs = 2, .max_inputs = 2, .outputs = 1,
-                                     .infer = infer_embedding, .gradient = gradient_embedding,
+const by__op_row by__op_embedding = {.min_inputs = 2,
+                                     .max_inputs = 2,
+                                     .outputs = 1,
+                                     .infer = infer_embedding,
+                                     .gradient = gradient_embedding,
                                      .cost = cost_embedding};
-const by__op_row by__op_embedding_grad = {.min_inputs = 2, .max_inputs = 3, .outputs = 1,
-                                          .infer = infer_embedding_grad, .optional = 1u << 2,
+const by__op_row by__op_embedding_grad = {.min_inputs = 2,
+                                          .max_inputs = 3,
+                                          .outputs = 1,
+                                          .infer = infer_embedding_grad,
+                                          .optional = 1u << 2,
                                           .overlay = {1u << 2}};
-const by__op_row by__op_position = {.min_inputs = 2, .max_inputs = 2, .outputs = 1,
-                                    .infer = infer_position, .gradient = gradient_position,
+const by__op_row by__op_position = {.min_inputs = 2,
+                                    .max_inputs = 2,
+                                    .outputs = 1,
+                                    .infer = infer_position,
+                                    .gradient = gradient_position,
                                     .overlay = {1u << 0}};
-const by__op_row by__op_position_grad = {.min_inputs = 1, .max_inputs = 1, .outputs = 1,
-                                         .infer = infer_position_grad};
-const by__op_row by__op_rope = {.min_inputs = 1, .max_inputs = 2, .outputs = 1,
-                                .infer = infer_rope, .gradient = gradient_rope, .cost = cost_rope,
-                                .optional = 1u << 1, .overlay = {1u << 0}};
+const by__op_row by__op_position_grad = {
+    .min_inputs = 1, .max_inputs = 1, .outputs = 1, .infer = infer_position_grad};
+const by__op_row by__op_rope = {.min_inputs = 1,
+                                .max_inputs = 2,
+                                .outputs = 1,
+                                .infer = infer_rope,
+                                .gradient = gradient_rope,
+                                .cost = cost_rope,
+                                .optional = 1u << 1,
+                                .overlay = {1u << 0}};
 
 by_value by_embedding(by_graph *graph, by_value ids, by_value table)
 {

@@ -43,8 +43,8 @@ static by_dtype gradient_dtype(const by_graph *graph, by_value value)
     return graph->values[value].role == BY_ROLE_PARAMETER ? BY_F32 : graph->values[value].dtype;
 }
 
-/* y = op(a) op(b) + bias + add. With A = op(a), B = op(b): dA = dy B^T and dB = A^T dy, each written so
- * that no operand has to be transposed in memory. */
+/* y = op(a) op(b) + bias + add. With A = op(a), B = op(b): dA = dy B^T and dB = A^T dy, each
+ * written so that no operand has to be transposed in memory. */
 static void gradient_matmul(by_graph *graph, const by__node *node, const by_value *dout,
                             by_value *din)
 {
@@ -79,7 +79,8 @@ static void cost_matmul(const by__signature *s, const by__type *out, by__cost *c
 static by_status infer_sum_rows(const by__signature *s, by__type *out, by_error *error)
 {
     if (!by__is_act(s->in[0].dtype) || s->in[0].shape.rank < 1) {
-        return by__op_refuse(s, error, "the operand must be an f32 or bf16 tensor of rank 1 or more");
+        return by__op_refuse(s, error,
+                             "the operand must be an f32 or bf16 tensor of rank 1 or more");
     }
     out[0] = (by__type){BY_F32, BY_SHAPE(by__last_dim(&s->in[0].shape))};
     return BY_OK;
@@ -91,11 +92,15 @@ static void cost_sum_rows(const by__signature *s, const by__type *out, by__cost 
     cost->flops = (double)by_shape_count(&s->in[0].shape);
 }
 
-const by__op_row by__op_matmul = {.min_inputs = 2, .max_inputs = 4, .outputs = 1,
-                                  .infer = infer_matmul, .gradient = gradient_matmul,
-                                  .cost = cost_matmul, .optional = 1u << 2 | 1u << 3};
-const by__op_row by__op_sum_rows = {.min_inputs = 1, .max_inputs = 1, .outputs = 1,
-                                    .infer = infer_sum_rows, .cost = cost_sum_rows};
+const by__op_row by__op_matmul = {.min_inputs = 2,
+                                  .max_inputs = 4,
+                                  .outputs = 1,
+                                  .infer = infer_matmul,
+                                  .gradient = gradient_matmul,
+                                  .cost = cost_matmul,
+                                  .optional = 1u << 2 | 1u << 3};
+const by__op_row by__op_sum_rows = {
+    .min_inputs = 1, .max_inputs = 1, .outputs = 1, .infer = infer_sum_rows, .cost = cost_sum_rows};
 
 by_value by__matmul_full(by_graph *graph, by_value a, by_value b, by_value bias, by_value add,
                          bool trans_a, bool trans_b, by_dtype dtype)

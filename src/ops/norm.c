@@ -16,7 +16,8 @@ static by_status infer_forward(const by__signature *s, by__type *out, by_error *
 {
     const by__type *x = &s->in[0];
     if (!by__is_act(x->dtype) || x->shape.rank < 1) {
-        return by__op_refuse(s, error, "the operand must be an f32 or bf16 tensor of rank 1 or more");
+        return by__op_refuse(s, error,
+                             "the operand must be an f32 or bf16 tensor of rank 1 or more");
     }
     for (int i = 1; i < s->input_count; i++) {
         if (!is_f32_vector(&s->in[i], by__last_dim(&x->shape))) {
@@ -46,7 +47,8 @@ static by_status infer_gradient(const by__signature *s, by__type *out, by_error 
         ok = ok && by__type_equal(x, &s->in[3 + statistics]);
     }
     if (!ok) {
-        return by__op_refuse(s, error, "x, dy and the added tensor must agree, statistics be f32 [rows]");
+        return by__op_refuse(s, error,
+                             "x, dy and the added tensor must agree, statistics be f32 [rows]");
     }
     out[0] = *x;
     out[1] = vector_of(width);
@@ -79,18 +81,32 @@ static void cost_norm(const by__signature *s, const by__type *out, by__cost *cos
     cost->flops = 8.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
-const by__op_row by__op_layer_norm = {.min_inputs = 3, .max_inputs = 3, .outputs = 3,
-                                      .infer = infer_forward, .gradient = gradient_layer_norm,
+const by__op_row by__op_layer_norm = {.min_inputs = 3,
+                                      .max_inputs = 3,
+                                      .outputs = 3,
+                                      .infer = infer_forward,
+                                      .gradient = gradient_layer_norm,
                                       .cost = cost_norm};
-const by__op_row by__op_layer_norm_grad = {.min_inputs = 5, .max_inputs = 6, .outputs = 3,
-                                           .infer = infer_gradient, .cost = cost_norm,
-                                           .optional = 1u << 5, .overlay = {1u << 4 | 1u << 5}};
-const by__op_row by__op_rms_norm = {.min_inputs = 2, .max_inputs = 2, .outputs = 2,
-                                    .infer = infer_forward, .gradient = gradient_rms_norm,
+const by__op_row by__op_layer_norm_grad = {.min_inputs = 5,
+                                           .max_inputs = 6,
+                                           .outputs = 3,
+                                           .infer = infer_gradient,
+                                           .cost = cost_norm,
+                                           .optional = 1u << 5,
+                                           .overlay = {1u << 4 | 1u << 5}};
+const by__op_row by__op_rms_norm = {.min_inputs = 2,
+                                    .max_inputs = 2,
+                                    .outputs = 2,
+                                    .infer = infer_forward,
+                                    .gradient = gradient_rms_norm,
                                     .cost = cost_norm};
-const by__op_row by__op_rms_norm_grad = {.min_inputs = 4, .max_inputs = 5, .outputs = 2,
-                                         .infer = infer_gradient, .cost = cost_norm,
-                                         .optional = 1u << 4, .overlay = {1u << 3 | 1u << 4}};
+const by__op_row by__op_rms_norm_grad = {.min_inputs = 4,
+                                         .max_inputs = 5,
+                                         .outputs = 2,
+                                         .infer = infer_gradient,
+                                         .cost = cost_norm,
+                                         .optional = 1u << 4,
+                                         .overlay = {1u << 3 | 1u << 4}};
 
 by_value by_layer_norm(by_graph *graph, by_value x, by_value weight, by_value bias, float eps)
 {

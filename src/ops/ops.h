@@ -1,14 +1,15 @@
 /* ops: what operations mean. One file an op family; one row of the op table an op.
  *
- * A row holds the shape rule (`infer`), the gradient as graph building (`gradient`), the cost in FLOPs
- * and bytes (`cost`), and what the memory planner must know: which inputs an output may overlay in
- * place, and which inputs the op writes. The table in table.c lists the rows by by_op.
+ * A row holds the shape rule (`infer`), the gradient as graph building (`gradient`), the cost in
+ * FLOPs and bytes (`cost`), and what the memory planner must know: which inputs an output may
+ * overlay in place, and which inputs the op writes. The table in table.c lists the rows by by_op.
  *
- * A shape rule sees types only and says in its error which op and which shapes do not fit. A gradient
- * sees the node and the gradients of its outputs (BY_NONE where none flows) and fills those of its
- * inputs, in the input's shape and any float dtype (the pass casts: gradients of parameters are f32,
- * those of activations have the activation's dtype); BY_NONE for an input that has none, which the pass
- * refuses when a parameter feeds it. It adds nodes with the same functions that models use.
+ * A shape rule sees types only and says in its error which op and which shapes do not fit. A
+ * gradient sees the node and the gradients of its outputs (BY_NONE where none flows) and fills
+ * those of its inputs, in the input's shape and any float dtype (the pass casts: gradients of
+ * parameters are f32, those of activations have the activation's dtype); BY_NONE for an input that
+ * has none, which the pass refuses when a parameter feeds it. It adds nodes with the same functions
+ * that models use.
  *
  * Adding an op: its enum and its line in banyan/op.h, a file or a row here, a kernel in the device
  * room's reference, a case in the gradient test's and the kernel test's table.
@@ -96,8 +97,8 @@ by_value by__matmul_full(by_graph *graph, by_value a, by_value b, by_value bias,
                          bool trans_a, bool trans_b, by_dtype dtype);
 by_value by__sum_squares(by_graph *graph, by_value x);
 /* norm and clip factor of the root of the sum of `count` squares. */
-void by__clip_scale(by_graph *graph, const by_value *squares, int count, float clip,
-                    by_value *norm, by_value *scale);
+void by__clip_scale(by_graph *graph, const by_value *squares, int count, float clip, by_value *norm,
+                    by_value *scale);
 /* Returns the bf16 copy when `copy`, else BY_NONE. */
 by_value by__adamw(by_graph *graph, by_value p, by_value g, by_value m, by_value v, by_value hyper,
                    by_value scale, const by_attrs *attrs, bool copy);

@@ -75,8 +75,8 @@ by_status by__op_refuse(const by__signature *s, by_error *error, const char *why
         }
     }
     BY_TRY(by__text_take(&text, &operands, error));
-    by_status status = by_error_set(error, BY_EARG, "%s: %s; operands: %s", by_op_name(s->op), why,
-                                    operands);
+    by_status status =
+        by_error_set(error, BY_EARG, "%s: %s; operands: %s", by_op_name(s->op), why, operands);
     free(operands);
     return status;
 }
@@ -138,8 +138,8 @@ by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const
     by__node_types(graph, &probe, types);
     by__signature s = {op, attrs, types, input_count};
     if (by__op_infer(&s, out, &graph->error) == BY_OK) {
-        int node = by__graph_append(graph, op, attrs, in, input_count, out,
-                                    by__op_row_of(op)->outputs);
+        int node =
+            by__graph_append(graph, op, attrs, in, input_count, out, by__op_row_of(op)->outputs);
         if (node >= 0) {
             result = graph->nodes[node].out[0];
             for (int i = 0; i < BY_MAX_OUTPUTS && outs != NULL; i++) {
@@ -153,9 +153,9 @@ by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const
 
 static double type_bytes(const by__type *type)
 {
-    return by__absent(type) ? 0.0
-                            : (double)by_shape_count(&type->shape) *
-                                  (double)by_dtype_size(type->dtype);
+    return by__absent(type)
+               ? 0.0
+               : (double)by_shape_count(&type->shape) * (double)by_dtype_size(type->dtype);
 }
 
 by_status by__node_cost(const by_graph *graph, size_t n, by__cost *out, by_error *error)
@@ -174,12 +174,13 @@ by_status by__node_cost(const by_graph *graph, size_t n, by__cost *out, by_error
     for (int i = 0; i < node->output_count; i++) {
         types[i].shape.rank = -1;
         if (node->out[i] != BY_NONE) {
-            types[i] = (by__type){graph->values[node->out[i]].dtype,
-                                  graph->values[node->out[i]].shape};
+            types[i] =
+                (by__type){graph->values[node->out[i]].dtype, graph->values[node->out[i]].shape};
         }
         cost.bytes_written += type_bytes(&types[i]);
     }
-    const by__type *main_type = node->output_count > 0 && !by__absent(&types[0]) ? &types[0] : &in[0];
+    const by__type *main_type =
+        node->output_count > 0 && !by__absent(&types[0]) ? &types[0] : &in[0];
     cost.flops = (double)by_shape_count(&main_type->shape);
     if (row->cost != NULL) {
         by__signature s = {node->op, &node->attrs, in, node->input_count};

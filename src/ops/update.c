@@ -56,12 +56,18 @@ static void cost_adamw(const by__signature *s, const by__type *out, by__cost *co
     cost->flops = 14.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
-const by__op_row by__op_sum_squares = {.min_inputs = 1, .max_inputs = 1, .outputs = 1,
-                                       .infer = infer_sum_squares, .cost = cost_sum_squares};
-const by__op_row by__op_clip_scale = {.min_inputs = 1, .max_inputs = -1, .outputs = 2,
-                                      .infer = infer_clip_scale};
-const by__op_row by__op_adamw = {.min_inputs = 6, .max_inputs = 6, .outputs = 1,
-                                 .infer = infer_adamw, .cost = cost_adamw,
+const by__op_row by__op_sum_squares = {.min_inputs = 1,
+                                       .max_inputs = 1,
+                                       .outputs = 1,
+                                       .infer = infer_sum_squares,
+                                       .cost = cost_sum_squares};
+const by__op_row by__op_clip_scale = {
+    .min_inputs = 1, .max_inputs = -1, .outputs = 2, .infer = infer_clip_scale};
+const by__op_row by__op_adamw = {.min_inputs = 6,
+                                 .max_inputs = 6,
+                                 .outputs = 1,
+                                 .infer = infer_adamw,
+                                 .cost = cost_adamw,
                                  .mutates = 1u << 0 | 1u << 2 | 1u << 3};
 
 by_value by__sum_squares(by_graph *graph, by_value x)
@@ -69,8 +75,8 @@ by_value by__sum_squares(by_graph *graph, by_value x)
     return by__op_add_node(graph, BY_OP_SUM_SQUARES, &(by_attrs){0}, &x, 1, NULL);
 }
 
-void by__clip_scale(by_graph *graph, const by_value *squares, int count, float clip,
-                    by_value *norm, by_value *scale)
+void by__clip_scale(by_graph *graph, const by_value *squares, int count, float clip, by_value *norm,
+                    by_value *scale)
 {
     by_attrs attrs = {.clip = clip};
     by_value outs[BY_MAX_OUTPUTS];

@@ -12,17 +12,18 @@ static by_status check_operand(const by_graph *graph, size_t n, int i, const boo
         return BY_OK; /* the shape rule says whether it may be absent */
     }
     if (!by__graph_has(graph, value)) {
-        return by_error_set(error, BY_ESTATE, "graph: node %zu (%s) reads value %d, which does not exist",
-                            n, by_op_name(node->op), (int)value);
+        return by_error_set(error, BY_ESTATE,
+                            "graph: node %zu (%s) reads value %d, which does not exist", n,
+                            by_op_name(node->op), (int)value);
     }
     if (!defined[value]) {
-        return by_error_set(error, BY_ESTATE, "graph: node %zu (%s) reads %%%d before it is made", n,
-                            by_op_name(node->op), (int)value);
+        return by_error_set(error, BY_ESTATE, "graph: node %zu (%s) reads %%%d before it is made",
+                            n, by_op_name(node->op), (int)value);
     }
     if ((by__op_row_of(node->op)->mutates >> i & 1u) != 0 && graph->values[value].producer >= 0) {
         return by_error_set(error, BY_ESTATE,
-                            "graph: node %zu (%s) updates %%%d in place, which is not from outside", n,
-                            by_op_name(node->op), (int)value);
+                            "graph: node %zu (%s) updates %%%d in place, which is not from outside",
+                            n, by_op_name(node->op), (int)value);
     }
     return BY_OK;
 }
@@ -44,17 +45,19 @@ static by_status check_outputs(const by_graph *graph, size_t n, bool *defined, b
             continue;
         }
         if (!by__graph_has(graph, value)) {
-            return by_error_set(error, BY_ESTATE, "graph: node %zu (%s) makes value %d, which does not exist",
-                                n, by_op_name(node->op), (int)value);
+            return by_error_set(error, BY_ESTATE,
+                                "graph: node %zu (%s) makes value %d, which does not exist", n,
+                                by_op_name(node->op), (int)value);
         }
         const by__value *v = &graph->values[value];
         by__type have = {v->dtype, v->shape};
         if (by__absent(&out[i]) || !by__type_equal(&have, &out[i]) || defined[value] ||
             v->producer != (int)n) {
-            return by_error_set(error, BY_ESTATE,
-                                "graph: output %d of node %zu (%s) is %%%d, which has another type, "
-                                "another producer or is made twice",
-                                i, n, by_op_name(node->op), (int)value);
+            return by_error_set(
+                error, BY_ESTATE,
+                "graph: output %d of node %zu (%s) is %%%d, which has another type, "
+                "another producer or is made twice",
+                i, n, by_op_name(node->op), (int)value);
         }
         defined[value] = true;
     }
@@ -66,8 +69,8 @@ static bool comes_from_outside(by_role role)
     return role == BY_ROLE_INPUT || role == BY_ROLE_PARAMETER || role == BY_ROLE_STATE;
 }
 
-/* A value that a node updates in place is that node's alone: passes order nodes by operands and results,
- * and would be free to put another reader before the update or after it. */
+/* A value that a node updates in place is that node's alone: passes order nodes by operands and
+ * results, and would be free to put another reader before the update or after it. */
 static by_status check_updates(const by_graph *graph, const int *uses, by_error *error)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
@@ -75,9 +78,10 @@ static by_status check_updates(const by_graph *graph, const int *uses, by_error 
         uint32_t mutates = by__op_row_of(node->op)->mutates;
         for (int i = 0; i < node->input_count && i < 32; i++) {
             if ((mutates >> i & 1u) != 0 && uses[node->in[i]] != 1) {
-                return by_error_set(error, BY_ESTATE,
-                                    "graph: node %zu (%s) updates '%s' in place, which is read elsewhere",
-                                    n, by_op_name(node->op), graph->values[node->in[i]].name);
+                return by_error_set(
+                    error, BY_ESTATE,
+                    "graph: node %zu (%s) updates '%s' in place, which is read elsewhere", n,
+                    by_op_name(node->op), graph->values[node->in[i]].name);
             }
         }
     }
@@ -106,7 +110,8 @@ static by_status check_nodes(const by_graph *graph, bool *defined, by_error *err
     }
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__node *node = &graph->nodes[n];
-        if (by__op_row_of(node->op) == NULL || node->output_count > by__op_row_of(node->op)->outputs) {
+        if (by__op_row_of(node->op) == NULL ||
+            node->output_count > by__op_row_of(node->op)->outputs) {
             return by_error_set(error, BY_ESTATE, "graph: node %zu has no valid operation", n);
         }
         for (int i = 0; i < node->input_count; i++) {

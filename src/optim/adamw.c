@@ -1,4 +1,5 @@
-/* AdamW (Kingma & Ba 2015; decoupled decay of Loshchilov & Hutter 2019) as a graph over flat buckets. */
+/* AdamW (Kingma & Ba 2015; decoupled decay of Loshchilov & Hutter 2019) as a graph over flat
+ * buckets. */
 #include <math.h>
 
 #include "banyan/optimizer.h"

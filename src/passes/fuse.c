@@ -8,8 +8,8 @@ typedef struct fuse {
     int *uses;
 } fuse;
 
-/* The node that makes `value` if it is a live node of kind `op`, the value is a plain activation and
- * nobody else reads it; NULL otherwise. */
+/* The node that makes `value` if it is a live node of kind `op`, the value is a plain activation
+ * and nobody else reads it; NULL otherwise. */
 static by__node *sole_producer(const fuse *f, by_value value, by_op op)
 {
     const by__value *v = &f->graph->values[value];
@@ -19,8 +19,8 @@ static by__node *sole_producer(const fuse *f, by_value value, by_op op)
     return ok ? node : NULL;
 }
 
-/* Puts `node` with one more operand (at index `slot`) in the place of the ADD `sum`, whose result it
- * then makes; the node's old place is dropped. */
+/* Puts `node` with one more operand (at index `slot`) in the place of the ADD `sum`, whose result
+ * it then makes; the node's old place is dropped. */
 static by_status absorb(fuse *f, by__node *sum, by__node *node, int slot, by_value addend,
                         by_error *error)
 {
@@ -72,8 +72,8 @@ static by_status fuse_add(fuse *f, by__node *sum, by_error *error)
         for (int side = 1; side >= 0; side--) {
             by__node *node = sole_producer(f, sum->in[side], absorptions[k].op);
             int slot = absorptions[k].slot;
-            bool free_slot = node != NULL &&
-                             (node->input_count <= slot || node->in[slot] == BY_NONE);
+            bool free_slot =
+                node != NULL && (node->input_count <= slot || node->in[slot] == BY_NONE);
             if (free_slot) {
                 return absorb(f, sum, node, slot, sum->in[1 - side], error);
             }
@@ -82,8 +82,8 @@ static by_status fuse_add(fuse *f, by__node *sum, by_error *error)
     return BY_OK;
 }
 
-/* loss, lse = linear_cross_entropy(x, w, t) and dx, dw = its gradient: one node in the gradient's place.
- * The loss must not be read by another node, which could stand before that place. */
+/* loss, lse = linear_cross_entropy(x, w, t) and dx, dw = its gradient: one node in the gradient's
+ * place. The loss must not be read by another node, which could stand before that place. */
 static by_status fuse_head(fuse *f, by__node *gradient, by_error *error)
 {
     by_graph *graph = f->graph;

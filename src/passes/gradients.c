@@ -28,8 +28,8 @@ static void mark_needed(const by_graph *graph, bool *needed)
     }
 }
 
-/* Adds the contribution of `op` to the gradient of its operand `value`, in the dtype that gradients of the
- * value have: f32 for a parameter, whatever it computes in, else the value's own. */
+/* Adds the contribution of `op` to the gradient of its operand `value`, in the dtype that gradients
+ * of the value have: f32 for a parameter, whatever it computes in, else the value's own. */
 static by_status accumulate(backward *b, by_op op, by_value value, by_value contribution,
                             by_error *error)
 {
@@ -41,18 +41,19 @@ static by_status accumulate(backward *b, by_op op, by_value value, by_value cont
     }
     BY_TRY(by_graph_check(graph, error));
     by_shape shape = graph->values[value].shape;
-    by_dtype dtype = graph->values[value].role == BY_ROLE_PARAMETER ? BY_F32
-                                                                    : graph->values[value].dtype;
+    by_dtype dtype =
+        graph->values[value].role == BY_ROLE_PARAMETER ? BY_F32 : graph->values[value].dtype;
     if (contribution == BY_NONE) {
-        return by_error_set(error, BY_EARG, "gradients: %s has no gradient for its operand %s", by_op_name(op),
-                            by_shape_print(&shape, want));
+        return by_error_set(error, BY_EARG, "gradients: %s has no gradient for its operand %s",
+                            by_op_name(op), by_shape_print(&shape, want));
     }
     if (!by_shape_equal(&graph->values[contribution].shape, &shape)) {
-        return by_error_set(error, BY_EARG,
-                            "gradients: %s gives a gradient %s for its operand %s; flatten the operand "
-                            "to two axes",
-                            by_op_name(op), by_shape_print(&graph->values[contribution].shape, have),
-                            by_shape_print(&shape, want));
+        return by_error_set(
+            error, BY_EARG,
+            "gradients: %s gives a gradient %s for its operand %s; flatten the operand "
+            "to two axes",
+            by_op_name(op), by_shape_print(&graph->values[contribution].shape, have),
+            by_shape_print(&shape, want));
     }
     if (graph->values[contribution].dtype != dtype) {
         contribution = by_cast(graph, contribution, dtype);
@@ -83,8 +84,8 @@ static by_status differentiate_node(backward *b, size_t n, by_error *error)
         return by_error_set(error, BY_EARG, "gradients: %s has no gradient%s", by_op_name(node.op),
                             row->gradient == NULL ? "" : " through its statistics");
     }
-    size_t room = (size_t)node.input_count > BY_MAX_OUTPUTS ? (size_t)node.input_count
-                                                            : BY_MAX_OUTPUTS;
+    size_t room =
+        (size_t)node.input_count > BY_MAX_OUTPUTS ? (size_t)node.input_count : BY_MAX_OUTPUTS;
     BY_TRY(by__alloc((void **)&din, room, sizeof *din, "gradients", error));
     for (int i = 0; i < node.input_count; i++) {
         din[i] = BY_NONE;
@@ -151,9 +152,9 @@ by_status by_pass_gradients(by_graph *graph, by_value loss, by_value seed, by_er
     if (!by__graph_has(graph, loss) || !by__graph_has(graph, seed) ||
         by_shape_count(&graph->values[loss].shape) != 1 ||
         !by_shape_equal(&graph->values[loss].shape, &graph->values[seed].shape) ||
-        graph->values[loss].dtype != BY_F32 ||
-        graph->values[seed].dtype != BY_F32) {
-        return by_error_set(error, BY_EARG, "gradients: loss and seed must be single f32 values of one shape");
+        graph->values[loss].dtype != BY_F32 || graph->values[seed].dtype != BY_F32) {
+        return by_error_set(error, BY_EARG,
+                            "gradients: loss and seed must be single f32 values of one shape");
     }
     size_t values = graph->value_count;
     backward b = {.graph = graph};

@@ -3,8 +3,8 @@
 
 #include "passes/passes.h"
 
-/* A stretch of memory that one value, or several in place of each other, hold from node `first` to node
- * `last`. */
+/* A stretch of memory that one value, or several in place of each other, hold from node `first` to
+ * node `last`. */
 typedef struct interval {
     by_value root;
     size_t bytes;
@@ -61,17 +61,17 @@ static int reads_of(const by__node *node, by_value value)
     return reads;
 }
 
-/* Equal bytes are not enough: a repeated f32 vector may have as many as the bf16 matrix that it is added
- * to, and would be overwritten while it is still to be read. */
+/* Equal bytes are not enough: a repeated f32 vector may have as many as the bf16 matrix that it is
+ * added to, and would be overwritten while it is still to be read. */
 static bool same_type(const by_graph *graph, by_value a, by_value b)
 {
     return graph->values[a].dtype == graph->values[b].dtype &&
            by_shape_equal(&graph->values[a].shape, &graph->values[b].shape);
 }
 
-/* Lets outputs take over the memory of operands that die at the node. The walk is backward, so that the
- * memory of an output is known when its operand joins it: a chain of in-place nodes that ends in a
- * gradient or an output lies in that value's own buffer from its start. */
+/* Lets outputs take over the memory of operands that die at the node. The walk is backward, so that
+ * the memory of an output is known when its operand joins it: a chain of in-place nodes that ends
+ * in a gradient or an output lies in that value's own buffer from its start. */
 static void join_in_place(planner *p)
 {
     const by_graph *graph = p->graph;
@@ -109,10 +109,11 @@ static void collect(planner *p, size_t *slot)
         }
         if (slot[root] == SIZE_MAX) {
             slot[root] = p->count;
-            p->intervals[p->count++] =
-                (interval){.root = root, .first = p->first[v], .last = p->last[v],
-                           .bytes = by__round_up(by__value_bytes(&graph->values[root]),
-                                                 BY_CACHE_LINE)};
+            p->intervals[p->count++] = (interval){
+                .root = root,
+                .first = p->first[v],
+                .last = p->last[v],
+                .bytes = by__round_up(by__value_bytes(&graph->values[root]), BY_CACHE_LINE)};
         }
         interval *it = &p->intervals[slot[root]];
         it->first = p->first[v] < it->first ? p->first[v] : it->first;
@@ -147,8 +148,8 @@ static int by_offset(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Gives each interval, in the array's order, the tightest gap among those placed before that live at the
- * same time. Returns the arena's size. `near` has room for count pointers. */
+/* Gives each interval, in the array's order, the tightest gap among those placed before that live
+ * at the same time. Returns the arena's size. `near` has room for count pointers. */
 static size_t place_all(interval *intervals, size_t count, const interval **near)
 {
     size_t total = 0;
@@ -223,8 +224,8 @@ static by_status assign(planner *p, by__memory_plan *plan, by_error *error)
             plan->offset[p->intervals[k].root] = p->intervals[k].offset;
         }
         for (size_t v = 0; v < p->graph->value_count; v++) {
-            bool in_arena = is_activation(p->graph, (by_value)v) &&
-                            is_activation(p->graph, p->root[v]);
+            bool in_arena =
+                is_activation(p->graph, (by_value)v) && is_activation(p->graph, p->root[v]);
             plan->offset[v] = in_arena ? plan->offset[p->root[v]] : SIZE_MAX;
             plan->owner[v] = p->root[v];
         }
@@ -240,10 +241,10 @@ by_status by__pass_memory(by__memory_plan *out, const by_graph *graph, by_error 
     by__memory_plan plan = {0};
     size_t values = graph->value_count;
     by_status status = by_graph_verify(graph, error);
-    void **arrays[] = {(void **)&p.root, (void **)&p.first, (void **)&p.last, (void **)&p.intervals,
-                       (void **)&plan.offset, (void **)&plan.owner};
-    size_t sizes[] = {sizeof *p.root, sizeof *p.first, sizeof *p.last, sizeof *p.intervals,
-                      sizeof *plan.offset, sizeof *plan.owner};
+    void **arrays[] = {(void **)&p.root,      (void **)&p.first,     (void **)&p.last,
+                       (void **)&p.intervals, (void **)&plan.offset, (void **)&plan.owner};
+    size_t sizes[] = {sizeof *p.root,      sizeof *p.first,     sizeof *p.last,
+                      sizeof *p.intervals, sizeof *plan.offset, sizeof *plan.owner};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(arrays) && status == BY_OK; i++) {
         status = by__alloc(arrays[i], values, sizes[i], "memory plan", error);
     }

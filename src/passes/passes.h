@@ -1,8 +1,8 @@
 /* passes: graph -> graph. One file a pass; the public ones are in banyan/passes.h.
  *
- * A pass reads and writes only the graph: no devices, no buffers, no configuration. It may mark nodes
- * dead, change operands and append nodes, and ends with by__graph_sort or by__graph_compact so that
- * the node list is an order in which the nodes can run and every value knows its producer.
+ * A pass reads and writes only the graph: no devices, no buffers, no configuration. It may mark
+ * nodes dead, change operands and append nodes, and ends with by__graph_sort or by__graph_compact
+ * so that the node list is an order in which the nodes can run and every value knows its producer.
  *
  * The memory pass does not change the graph: it computes a by__memory_plan, the offsets of every
  * activation in one arena, which the exec room binds.
@@ -20,17 +20,18 @@ by_status by__pass_prune(by_graph *graph, by_error *error);
 
 /* Where the activations of a graph lie when its nodes run in order. */
 typedef struct by__memory_plan {
-    size_t *offset;     /* a value's byte offset in the arena; SIZE_MAX for one that has none */
-    by_value *owner;    /* the value whose memory it uses: itself, or one that it shares in place; an
-                           activation that an output takes over lies in the output's bound buffer */
+    size_t *offset; /* a value's byte offset in the arena; SIZE_MAX for one that has none */
+    /* the value whose memory it uses: itself, or one that it shares in place; an activation that an
+     * output takes over lies in the output's bound buffer */
+    by_value *owner;
     size_t bytes;       /* size of the arena */
     size_t lower_bound; /* most bytes alive at once: no plan of this order is smaller */
     size_t peak_node;   /* node at which they are */
     size_t in_place;    /* outputs that reuse an operand's memory */
 } by__memory_plan;
 
-/* Plans memory: liveness, in-place reuse, then offsets by the better of two offline strategies (largest
- * first, earliest first) over lifetime intervals. Released with by__memory_plan_free. */
+/* Plans memory: liveness, in-place reuse, then offsets by the better of two offline strategies
+ * (largest first, earliest first) over lifetime intervals. Released with by__memory_plan_free. */
 by_status by__pass_memory(by__memory_plan *out, const by_graph *graph, by_error *error);
 void by__memory_plan_free(by__memory_plan *plan);
 /* Most bytes of activations alive at once if the nodes ran in the given order. */

@@ -2,8 +2,8 @@
 
 #include "passes/passes.h"
 
-/* Tensors that are worth narrowing: everything with two axes or more. Vectors (norm weights, biases,
- * statistics) are small, and their sums want the digits. */
+/* Tensors that are worth narrowing: everything with two axes or more. Vectors (norm weights,
+ * biases, statistics) are small, and their sums want the digits. */
 static bool is_wide(const by__value *value)
 {
     return value->dtype == BY_F32 && value->shape.rank >= 2;
@@ -18,8 +18,8 @@ static by_value cast_of(by_graph *graph, by_value value, by_dtype compute, by_va
     return made[value];
 }
 
-/* Lets node n make its result `i` in a narrower dtype; the output that the caller reads under its name is
- * that result's cast to the dtype it had. */
+/* Lets node n make its result `i` in a narrower dtype; the output that the caller reads under its
+ * name is that result's cast to the dtype it had. */
 static by_status keep_output(by_graph *graph, size_t n, int i, by_dtype narrow, by_error *error)
 {
     by_value output = graph->nodes[n].out[i];

@@ -35,8 +35,7 @@ static bool in_forward_block(const by_graph *graph, by_value value, int block)
 {
     int producer = value == BY_NONE ? -1 : graph->values[value].producer;
     return producer >= 0 && graph->nodes[producer].phase == BY__FORWARD &&
-           graph->nodes[producer].block == block &&
-           graph->values[value].role == BY_ROLE_ACTIVATION;
+           graph->nodes[producer].block == block && graph->values[value].role == BY_ROLE_ACTIVATION;
 }
 
 /* Values of the block that backward nodes read, and what those are made from inside the block. */
@@ -101,7 +100,8 @@ static by_status recompute_block(recompute *r, int block, size_t nodes, by_error
     for (size_t n = 0; n < nodes; n++) {
         by__node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count && node->phase == BY__BACKWARD; i++) {
-            if (node->block == block && node->in[i] != BY_NONE && r->again[node->in[i]] != BY_NONE) {
+            if (node->block == block && node->in[i] != BY_NONE &&
+                r->again[node->in[i]] != BY_NONE) {
                 node->in[i] = r->again[node->in[i]];
             }
         }
@@ -117,14 +117,16 @@ static by_status place_copies(by_graph *graph, size_t nodes, by_error *error)
     size_t kept = 0;
     BY_TRY(by__alloc((void **)&ordered, graph->node_count, sizeof *ordered, "order", error));
     bool *placed;
-    by_status status = by__alloc((void **)&placed, graph->node_count, sizeof *placed, "order", error);
+    by_status status =
+        by__alloc((void **)&placed, graph->node_count, sizeof *placed, "order", error);
     if (status != BY_OK) {
         free(ordered);
         return status;
     }
     for (size_t n = 0; n < nodes; n++) {
         int block = graph->nodes[n].block;
-        for (size_t c = nodes; graph->nodes[n].phase == BY__BACKWARD && c < graph->node_count; c++) {
+        for (size_t c = nodes; graph->nodes[n].phase == BY__BACKWARD && c < graph->node_count;
+             c++) {
             if (!placed[c] && graph->nodes[c].block == block) {
                 placed[c] = true;
                 ordered[kept++] = graph->nodes[c];

@@ -9,9 +9,9 @@
 
 /* ---- main memory ---- */
 
-/* What is read: so much more than the caches hold that what they keep from pass to pass does not count
- * (of 256 MiB, caches of 32 MiB keep an eighth, which looked like memory faster by as much), and no more
- * than a small machine can spare. */
+/* What is read: so much more than the caches hold that what they keep from pass to pass does not
+ * count (of 256 MiB, caches of 32 MiB keep an eighth, which looked like memory faster by as much),
+ * and no more than a small machine can spare. */
 #define MEMORY_BYTES ((size_t)1 << 30)
 #define BUDGET       0.3
 /* A core reads this many streams at once, a page of each in turn: its prefetchers stop at the end

@@ -18,8 +18,9 @@ static char *value_of(char *line, const char *key)
     return value;
 }
 
-/* The "model name" of /proc/cpuinfo. 64-bit ARM systems give none, but numbers for the maker and the
- * design of each core; those of the first one keep such machines apart in a cache that they share. */
+/* The "model name" of /proc/cpuinfo. 64-bit ARM systems give none, but numbers for the maker and
+ * the design of each core; those of the first one keep such machines apart in a cache that they
+ * share. */
 static void read_cpu_name(char name[128])
 {
     char line[256];

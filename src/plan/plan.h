@@ -40,8 +40,8 @@ static inline double by__product_flops(const by__product *product)
     return 2.0 * (double)product->m * (double)product->n * (double)product->k;
 }
 
-/* Whether a product would take longer than half a second once, at the best rate so far (operations a
- * second, 0 before the first): then it is left out, and the smaller ones must do. */
+/* Whether a product would take longer than half a second once, at the best rate so far (operations
+ * a second, 0 before the first): then it is left out, and the smaller ones must do. */
 static inline bool by__product_too_long(const by__product *product, double best)
 {
     return best > 0.0 && by__product_flops(product) > 0.5 * best;

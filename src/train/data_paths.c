@@ -110,9 +110,9 @@ static by_status adopt_model(by_config *config, by_error *error)
     const char *from = config->model.from;
     BY_TRY(by_weights_open(&weights, from, error));
     const char *json = by_weights_config(weights);
-    by_status status = json == NULL
-                           ? by_error_set(error, BY_EFORMAT, "%s: there is no config.json", from)
-                           : by_model_config_from_json(&config->model, from, json, strlen(json), error);
+    by_status status =
+        json == NULL ? by_error_set(error, BY_EFORMAT, "%s: there is no config.json", from)
+                     : by_model_config_from_json(&config->model, from, json, strlen(json), error);
     by_weights_close(&weights);
     return status;
 }
@@ -136,10 +136,11 @@ by_status by_config_complete(by_config *config, const by_data_paths *paths, by_e
         config->model.vocab = (vocab + unit - 1) / unit * unit;
     }
     if (config->model.vocab < vocab) {
-        return by_error_set(error, BY_ECONFIG,
-                            "model.vocab %lld is less than the tokenizer's %lld; leave it out to take "
-                            "the tokenizer's",
-                            (long long)config->model.vocab, (long long)vocab);
+        return by_error_set(
+            error, BY_ECONFIG,
+            "model.vocab %lld is less than the tokenizer's %lld; leave it out to take "
+            "the tokenizer's",
+            (long long)config->model.vocab, (long long)vocab);
     }
     return by_config_resolve(config, error);
 }

@@ -39,8 +39,9 @@ by_status by__open_evaluation(by_dataset **dataset, by_loader **loader, const by
     BY_TRY(by_dataset_open(dataset, data, NULL, error));
     by_status status = BY_OK;
     if (by_dataset_vocab(*dataset) > (uint64_t)config->model.vocab) {
-        status = by_error_set(error, BY_ECONFIG, "%s: its vocabulary of %u is more than the model's %lld",
-                              data, by_dataset_vocab(*dataset), (long long)config->model.vocab);
+        status = by_error_set(error, BY_ECONFIG,
+                              "%s: its vocabulary of %u is more than the model's %lld", data,
+                              by_dataset_vocab(*dataset), (long long)config->model.vocab);
     } else {
         status = by_loader_open(loader, *dataset, &options, error);
     }

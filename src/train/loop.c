@@ -64,7 +64,8 @@ static by_status open_data(by__job *job, by_error *error)
     BY_TRY(by_dataset_open(&job->train_data, job->paths.train, NULL, error));
     BY_TRY(by_loader_open(&job->loader, job->train_data, &options, error));
     if (job->paths.valid != NULL) {
-        BY_TRY(by__open_evaluation(&job->valid_data, &job->valid_loader, c, job->paths.valid, error));
+        BY_TRY(
+            by__open_evaluation(&job->valid_data, &job->valid_loader, c, job->paths.valid, error));
     }
     return find_eos(job, error);
 }
@@ -122,9 +123,8 @@ static by_status open_job(by__job *job, by_error *error)
                             .memory = by_trainer_memory(job->trainer),
                             .size = by_trainer_size(job->trainer),
                             .train_tokens = by_dataset_tokens(job->train_data),
-                            .valid_tokens = job->valid_data == NULL
-                                                ? 0
-                                                : by_dataset_tokens(job->valid_data)};
+                            .valid_tokens =
+                                job->valid_data == NULL ? 0 : by_dataset_tokens(job->valid_data)};
     send(job, &event);
     return BY_OK;
 }
@@ -264,8 +264,8 @@ static by_status run_steps(by__job *job, by_error *error)
     return BY_OK;
 }
 
-/* Whatever ends the loop, what was learned is kept if it can be. A failure while saving does not hide why
- * the loop ended. */
+/* Whatever ends the loop, what was learned is kept if it can be. A failure while saving does not
+ * hide why the loop ended. */
 static by_status finish(by__job *job, by_status status, by_error *error)
 {
     const char *word = status == BY_OK ? "done" : status == BY_ESTOPPED ? "stopped" : "failed";

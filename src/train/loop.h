@@ -27,12 +27,13 @@ typedef struct by__job {
     int64_t saved_step; /* of the newest checkpoint; -1: none */
     double best_loss;   /* NaN: none yet */
     uint64_t best_step;
-    bool eval_pending;  /* the evaluation of the present step is still to be done */
-    double log_time;    /* when the last logged step ended */
+    bool eval_pending; /* the evaluation of the present step is still to be done */
+    double log_time;   /* when the last logged step ended */
     int64_t log_step;
 } by__job;
 
-/* Whether there is anything to restore: a run that was killed before its first save begins again. */
+/* Whether there is anything to restore: a run that was killed before its first save begins
+ * again. */
 by_status by__job_is_saved(bool *saved, const by__job *job, by_error *error);
 /* Checkpoint of the present state, and back. */
 by_status by__job_save(by__job *job, by_error *error);
@@ -40,7 +41,8 @@ by_status by__job_restore(by__job *job, by_error *error);
 
 /* Makes RUNS/NAME (or NAME-2, ...); a resumed run's directory is job->run already. */
 by_status by__run_dir_open(by__job *job, by_error *error);
-/* Writes config.yaml and environment.json, opens events (behind first_step: dropped) and registry. */
+/* Writes config.yaml and environment.json, opens events (behind first_step: dropped) and
+ * registry. */
 by_status by__run_dir_start(by__job *job, by_error *error);
 /* Writes run.json and the registry's row. */
 by_status by__run_dir_update(by__job *job, const char *status, by_error *error);

@@ -24,21 +24,22 @@ static by_status make_directory(char **out, const char *runs, const char *name, 
             return BY_OK;
         }
         int reason = errno;
-        by_status status = by_error_set(error, BY_EIO, "cannot create the run directory %s: %s", path,
-                                        strerror(reason));
+        by_status status = by_error_set(error, BY_EIO, "cannot create the run directory %s: %s",
+                                        path, strerror(reason));
         free(path);
         if (reason != EEXIST) {
             return status;
         }
     }
-    return by_error_set(error, BY_EIO, "%s holds 10000 runs named %s; choose another name", runs, name);
+    return by_error_set(error, BY_EIO, "%s holds 10000 runs named %s; choose another name", runs,
+                        name);
 }
 
 static by_status write_inside(const by__job *job, const char *name, char *text, by_error *error)
 {
     char *path = by__path_join(job->run, name);
-    by_status status = path == NULL ? no_memory(error)
-                                    : by__file_write(path, text, strlen(text), error);
+    by_status status =
+        path == NULL ? no_memory(error) : by__file_write(path, text, strlen(text), error);
     free(path);
     free(text);
     return status;
@@ -69,7 +70,8 @@ static by_status open_tracks(by__job *job, by_error *error)
     free(events);
     BY_TRY(status);
     char *slash = strrchr(job->run, '/');
-    char *runs = slash == NULL ? by__strdup(".") : by__strndup(job->run, (size_t)(slash - job->run));
+    char *runs =
+        slash == NULL ? by__strdup(".") : by__strndup(job->run, (size_t)(slash - job->run));
     if (runs == NULL) {
         return no_memory(error);
     }

@@ -45,8 +45,8 @@ static void close_views(views *v)
     free(v->names);
 }
 
-/* tokenizer_config.json: without it transformers takes the family's tokenizer class, which adds tokens of
- * its own. */
+/* tokenizer_config.json: without it transformers takes the family's tokenizer class, which adds
+ * tokens of its own. */
 static by_status tokenizer_config(char **out, const by__job *job, by_error *error)
 {
     by__text text = {0};
@@ -83,9 +83,11 @@ by_status by__job_save(by__job *job, by_error *error)
             {.key = "best_step", .kind = BY_VALUE_U64, .as.u64 = job->best_step},
             {.key = "eval_pending", .kind = BY_VALUE_U64, .as.u64 = job->eval_pending},
             {.key = "config_hash", .kind = BY_VALUE_STRING, .as.string = job->config_hash},
-            {.key = "tokenizer_hash", .kind = BY_VALUE_STRING,
+            {.key = "tokenizer_hash",
+             .kind = BY_VALUE_STRING,
              .as.string = by_dataset_tokenizer_hash(job->train_data)},
-            {.key = "train_tokens", .kind = BY_VALUE_U64,
+            {.key = "train_tokens",
+             .kind = BY_VALUE_U64,
              .as.u64 = by_dataset_tokens(job->train_data)},
         };
         by_checkpoint_file files[] = {
@@ -118,13 +120,13 @@ static by_status check_data(const by__job *job, const by_checkpoint *checkpoint,
     BY_TRY(by_checkpoint_value_u64(checkpoint, "train_tokens", &tokens, error));
     if (strcmp(tokenizer, by_dataset_tokenizer_hash(job->train_data)) != 0 ||
         tokens != by_dataset_tokens(job->train_data)) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s was trained on other data (%llu tokens, tokenizer %.8s) than there is "
-                            "now (%llu tokens, tokenizer %.8s); start a new run with model.from=%s",
-                            by_checkpoint_path(checkpoint), (unsigned long long)tokens, tokenizer,
-                            (unsigned long long)by_dataset_tokens(job->train_data),
-                            by_dataset_tokenizer_hash(job->train_data),
-                            by_checkpoint_path(checkpoint));
+        return by_error_set(
+            error, BY_ECONFIG,
+            "%s was trained on other data (%llu tokens, tokenizer %.8s) than there is "
+            "now (%llu tokens, tokenizer %.8s); start a new run with model.from=%s",
+            by_checkpoint_path(checkpoint), (unsigned long long)tokens, tokenizer,
+            (unsigned long long)by_dataset_tokens(job->train_data),
+            by_dataset_tokenizer_hash(job->train_data), by_checkpoint_path(checkpoint));
     }
     return BY_OK;
 }
@@ -141,7 +143,8 @@ static by_status restore_values(by__job *job, const by_checkpoint *checkpoint, b
     BY_TRY(by_checkpoint_value_u64(checkpoint, "seed", &seed, error));
     job->eval_pending = pending != 0;
     if (seed != job->config->seed) {
-        return by_error_set(error, BY_ECONFIG, "the checkpoint was trained with seed %llu, not %llu",
+        return by_error_set(error, BY_ECONFIG,
+                            "the checkpoint was trained with seed %llu, not %llu",
                             (unsigned long long)seed, (unsigned long long)job->config->seed);
     }
     return BY_OK;
@@ -155,8 +158,8 @@ static by_status restore_tensors(by__job *job, const by_checkpoint *checkpoint, 
         return by_error_set(error, BY_EFORMAT, "%s has no optimizer state to resume from",
                             by_checkpoint_path(checkpoint));
     }
-    return by_trainer_load_optimizer(job->trainer, moments,
-                                     (int64_t)by_checkpoint_step(checkpoint), error);
+    return by_trainer_load_optimizer(job->trainer, moments, (int64_t)by_checkpoint_step(checkpoint),
+                                     error);
 }
 
 by_status by__job_is_saved(bool *saved, const by__job *job, by_error *error)

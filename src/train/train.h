@@ -1,14 +1,14 @@
-/* train: the engine that takes steps (trainer.c), the loop around it (loop.c), evaluation, saving and
- * resuming.
+/* train: the engine that takes steps (trainer.c), the loop around it (loop.c), evaluation, saving
+ * and resuming.
  *
- * The trainer turns a config into four programs: gradients (forward and backward of one micro-batch),
- * the gradient norm, the update, and the loss for evaluation. It owns the memory they run on, in flat
- * blocks: f32 masters, bf16 copies, gradient sets, moments, one arena and one workspace that the
- * programs share because they never run at the same time.
+ * The trainer turns a config into four programs: gradients (forward and backward of one
+ * micro-batch), the gradient norm, the update, and the loss for evaluation. It owns the memory they
+ * run on, in flat blocks: f32 masters, bf16 copies, gradient sets, moments, one arena and one
+ * workspace that the programs share because they never run at the same time.
  *
- * Accumulation is the fixed binary tree of the project's determinism rule: the micro-batches of a step
- * are its leaves; sets of equal height are added as soon as both exist, so k micro-batches need
- * 1 + max popcount(0 .. k-1) gradient sets, and k micro-batches equal k ranks bit for bit.
+ * Accumulation is the fixed binary tree of the project's determinism rule: the micro-batches of a
+ * step are its leaves; sets of equal height are added as soon as both exist, so k micro-batches
+ * need 1 + max popcount(0 .. k-1) gradient sets, and k micro-batches equal k ranks bit for bit.
  *
  * Never put here: kernels, file formats, printing.
  */
@@ -32,9 +32,9 @@ uint64_t by__peak_resident_bytes(void);
 
 /* The sum tree over micro-batches: hands out gradient sets and says which pairs to add. */
 typedef struct by__tree {
-    int sets;          /* gradient sets that exist */
-    int level[64];     /* set held at each height, -1 for none */
-    int spare[65];     /* sets that hold nothing */
+    int sets;      /* gradient sets that exist */
+    int level[64]; /* set held at each height, -1 for none */
+    int spare[65]; /* sets that hold nothing */
     int spare_count;
 } by__tree;
 
@@ -43,12 +43,13 @@ int by__tree_sets(int64_t leaves);
 void by__tree_begin(by__tree *tree, int sets);
 /* A set for the next leaf to be computed into. */
 int by__tree_take(by__tree *tree);
-/* Called with the set of a finished leaf (or the sum so far): if a set of the same height waits, returns
- * it (the caller adds it to `set`: set = waiting + set, and calls again with *height + 1), else keeps
- * `set` at that height and returns -1. */
+/* Called with the set of a finished leaf (or the sum so far): if a set of the same height waits,
+ * returns it (the caller adds it to `set`: set = waiting + set, and calls again with *height + 1),
+ * else keeps `set` at that height and returns -1. */
 int by__tree_put(by__tree *tree, int set, int *height);
 /* Collects what is left when all leaves are in, lowest height first: returns the set that
- * holds the sum so far and, in *other, one to be added in front of it (sum = other + sum), or -1. */
+ * holds the sum so far and, in *other, one to be added in front of it (sum = other + sum), or
+ * -1. */
 int by__tree_finish(by__tree *tree, int *other);
 
 #endif

@@ -57,11 +57,10 @@ by_status by_train_graph(by_graph **out, by_model *model, const by_config *confi
 {
     by_graph *graph;
     by_model built;
-    by_model_request request = {.mode = BY_MODEL_TRAIN, .batch = config->train.micro_batch,
-                                .time = config->model.context};
+    by_model_request request = {
+        .mode = BY_MODEL_TRAIN, .batch = config->train.micro_batch, .time = config->model.context};
     BY_TRY(by_graph_open(&graph, error));
-    by_status status =
-        by__build_model(&built, graph, config, builder, user, &request, error);
+    by_status status = by__build_model(&built, graph, config, builder, user, &request, error);
     if (status == BY_OK) {
         status = run_passes(graph, &built, config, stage, error);
     }

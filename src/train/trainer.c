@@ -4,8 +4,8 @@
 
 #include "train/trainer.h"
 
-/* Elements between parameters of a bucket are rounded up to this: 64 bytes of bf16, so that masters,
- * copies and gradients of every parameter are aligned. */
+/* Elements between parameters of a bucket are rounded up to this: 64 bytes of bf16, so that
+ * masters, copies and gradients of every parameter are aligned. */
 #define PARAMETER_ALIGNMENT 32
 
 #define STAGES 5
@@ -42,8 +42,9 @@ static by_status lay_out(by_trainer *t, by_error *error)
         char name[200];
         int bucket = value->shape.rank >= 2 ? 0 : 1;
         if (snprintf(name, sizeof name, "grad.%s", value->name) >= (int)sizeof name) {
-            return by_error_set(error, BY_EARG, "the name of parameter '%.40s...' has over %zu bytes",
-                                value->name, sizeof name - sizeof "grad.");
+            return by_error_set(error, BY_EARG,
+                                "the name of parameter '%.40s...' has over %zu bytes", value->name,
+                                sizeof name - sizeof "grad.");
         }
         t->parameters[i++] = (by__parameter){.value = (by_value)v,
                                              .gradient = by_graph_find(graph, name),
@@ -54,11 +55,11 @@ static by_status lay_out(by_trainer *t, by_error *error)
                                              .bucket = bucket,
                                              .offset = next[bucket],
                                              .count = by_shape_count(&value->shape)};
-        next[bucket] += (int64_t)by__round_up((size_t)by_shape_count(&value->shape),
-                                              PARAMETER_ALIGNMENT);
+        next[bucket] +=
+            (int64_t)by__round_up((size_t)by_shape_count(&value->shape), PARAMETER_ALIGNMENT);
     }
-    t->buckets = (by_buckets){.matrices = next[0], .vectors = next[1],
-                              .copies = by__compute_dtype(t->config) != BY_F32};
+    t->buckets = (by_buckets){
+        .matrices = next[0], .vectors = next[1], .copies = by__compute_dtype(t->config) != BY_F32};
     for (i = 0; i < t->parameter_count; i++) {
         by__parameter *p = &t->parameters[i];
         p->flat = p->offset + (p->bucket == 0 ? 0 : next[0]);
@@ -68,10 +69,12 @@ static by_status lay_out(by_trainer *t, by_error *error)
 
 static by_status build_loss(by_trainer *t, by_model_builder *builder, void *user, by_error *error)
 {
-    by_model_request request = {.mode = BY_MODEL_LOSS, .batch = t->config->train.micro_batch,
+    by_model_request request = {.mode = BY_MODEL_LOSS,
+                                .batch = t->config->train.micro_batch,
                                 .time = t->config->model.context};
     BY_TRY(by_graph_open(&t->loss.graph, error));
-    BY_TRY(by__build_model(&t->loss_model, t->loss.graph, t->config, builder, user, &request, error));
+    BY_TRY(
+        by__build_model(&t->loss_model, t->loss.graph, t->config, builder, user, &request, error));
     BY_TRY(by_pass_precision(t->loss.graph, by__compute_dtype(t->config), error));
     return compile_stage(&t->loss, t->threads, error);
 }
@@ -137,7 +140,8 @@ static void plan_memory(by_trainer *t)
             m->workspace = most(m->workspace, by_program_workspace_bytes(stages[i]->program));
         }
     }
-    m->data = 2 * by__round_up(tokens * sizeof(int32_t), BY_CACHE_LINE) + IO_SCALARS * BY_CACHE_LINE;
+    m->data =
+        2 * by__round_up(tokens * sizeof(int32_t), BY_CACHE_LINE) + IO_SCALARS * BY_CACHE_LINE;
     m->total = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
                m->data + m->process;
 }
@@ -195,8 +199,8 @@ void by_trainer_close(by_trainer **trainer)
         by_program_close(&stages[i]->program);
         by_graph_close(&stages[i]->graph);
     }
-    by__pages *blocks[] = {&t->masters, &t->copies, &t->gradient_sets, &t->moments,
-                           &t->arena,   &t->workspace, &t->io};
+    by__pages *blocks[] = {&t->masters,   &t->copies, &t->gradient_sets, &t->moments, &t->arena,
+                           &t->workspace, &t->io};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(blocks); i++) {
         by__pages_close(blocks[i]);
     }
@@ -318,7 +322,8 @@ static by_status bind_all(by_trainer *t, by_error *error)
 by_status by__trainer_ready(const by_trainer *t, bool training, by_error *error)
 {
     if (t->io.data == NULL) {
-        return by_error_set(error, BY_ESTATE, "the trainer has no memory yet: by_trainer_allocate comes first");
+        return by_error_set(error, BY_ESTATE,
+                            "the trainer has no memory yet: by_trainer_allocate comes first");
     }
     if (training && t->sets == 0) {
         return by_error_set(error, BY_ESTATE, "this trainer was opened for losses only");
@@ -349,9 +354,10 @@ by_status by_trainer_allocate(by_trainer *t, by_error *error)
     by_status status = take_memory(t, token_bytes, error);
     if (status != BY_OK) {
         by_error plain = error == NULL ? (by_error){0} : *error;
-        return by_error_set(error, status,
-                            "%s; a smaller micro_batch, recompute: block or a smaller model needs less",
-                            plain.message);
+        return by_error_set(
+            error, status,
+            "%s; a smaller micro_batch, recompute: block or a smaller model needs less",
+            plain.message);
     }
     t->tokens = (int32_t *)((char *)t->io.data + IO_SCALARS * BY_CACHE_LINE);
     t->targets = (int32_t *)((char *)t->tokens + token_bytes);
@@ -374,7 +380,8 @@ static by_status add_sets(by_trainer *t, int earlier, int set, by_error *error)
     return by_program_run(t->merge.program, error);
 }
 
-/* Forward and backward of micro-batch `index` into gradient set `set`; adds its loss sum to *loss. */
+/* Forward and backward of micro-batch `index` into gradient set `set`; adds its loss sum to
+ * *loss. */
 static by_status run_micro_batch(by_trainer *t, const by_batch *batch, int64_t index, int set,
                                  double *loss, by_error *error)
 {
@@ -404,7 +411,8 @@ by_status by_trainer_gradients(by_trainer *t, const by_batch *batch, double *los
     BY_TRY(by__trainer_ready(t, true, error));
     if (batch->batch != (size_t)t->config->train.batch ||
         batch->context != (size_t)t->config->model.context) {
-        return by_error_set(error, BY_EARG, "step: the batch is %zu x %zu, the config says %lld x %lld",
+        return by_error_set(error, BY_EARG,
+                            "step: the batch is %zu x %zu, the config says %lld x %lld",
                             batch->batch, batch->context, (long long)t->config->train.batch,
                             (long long)t->config->model.context);
     }
@@ -436,10 +444,11 @@ by_status by_trainer_step(by_trainer *t, const by_batch *batch, by_step_result *
     result.norm = (double)*(const float *)io_at(t, IO_NORM);
     result.lr = by_learning_rate(&c->optimizer, t->updates, c->train.steps);
     if (!isfinite(result.loss) || !isfinite(result.norm)) {
-        return by_error_set(error, BY_ESTATE,
-                            "step %lld: the loss is %g and the gradient norm %g; the weights were not "
-                            "changed; try a lower optimizer.lr, more warmup, or clip",
-                            (long long)t->updates + 1, result.loss, result.norm);
+        return by_error_set(
+            error, BY_ESTATE,
+            "step %lld: the loss is %g and the gradient norm %g; the weights were not "
+            "changed; try a lower optimizer.lr, more warmup, or clip",
+            (long long)t->updates + 1, result.loss, result.norm);
     }
     by_optimizer_hyper(io_at(t, IO_HYPER), &c->optimizer, t->updates, result.lr);
     BY_TRY(by_program_run(t->update.program, error));

@@ -1,5 +1,5 @@
-/* The inside of by_trainer, shared by trainer.c (plan, steps) and trainer_weights.c (initial values, loading,
- * views). */
+/* The inside of by_trainer, shared by trainer.c (plan, steps) and trainer_weights.c (initial
+ * values, loading, views). */
 #ifndef BY_TRAIN_TRAINER_H
 #define BY_TRAIN_TRAINER_H
 
@@ -17,9 +17,9 @@ typedef struct by__parameter {
     const char *name;  /* the graph's */
     by_shape shape;
     bool is_vocabulary; /* its rows are the vocabulary */
-    int bucket;     /* 0 matrices, 1 vectors */
-    int64_t offset; /* elements from the start of its bucket */
-    int64_t flat;   /* elements from the start of the flat block */
+    int bucket;         /* 0 matrices, 1 vectors */
+    int64_t offset;     /* elements from the start of its bucket */
+    int64_t flat;       /* elements from the start of the flat block */
     int64_t count;
 } by__parameter;
 
@@ -59,7 +59,8 @@ static inline const by_graph *by__trainer_graph(const by_trainer *t)
 {
     return t->gradients.graph != NULL ? t->gradients.graph : t->loss.graph;
 }
-/* BY_ESTATE before by_trainer_allocate, and for `training` in a trainer that only computes losses. */
+/* BY_ESTATE before by_trainer_allocate, and for `training` in a trainer that only computes
+ * losses. */
 by_status by__trainer_ready(const by_trainer *t, bool training, by_error *error);
 /* f32 master, gradient in a set, and what the model computes with (bf16 copy or master). */
 float *by__trainer_master(const by_trainer *t, const by__parameter *p);

@@ -38,7 +38,8 @@ static by_status read_tensor(const by_weights *weights, const char *prefix, cons
 {
     by_tensor_view tensor;
     size_t count;
-    BY_TRY(by__weights_parameter(weights, prefix, name, &p->shape, p->is_vocabulary, &tensor, error));
+    BY_TRY(
+        by__weights_parameter(weights, prefix, name, &p->shape, p->is_vocabulary, &tensor, error));
     BY_TRY(by_tensor_size(&tensor, &count, NULL, error));
     return by_tensor_read_f32(&tensor, out, count, error);
 }

@@ -16,8 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (by_config_default(&config, &error) != BY_OK) {
         abort();
     }
-    by_status status = by_model_config_from_json(&config->model, "config.json", (const char *)data,
-                                                 size, &error);
+    by_status status =
+        by_model_config_from_json(&config->model, "config.json", (const char *)data, size, &error);
     /* What was taken must be a config that can be written again, if its sizes agree. */
     if (status == BY_OK && by_config_resolve(config, &error) == BY_OK) {
         if (by_model_config_json(&json, &config->model, 0, &error) != BY_OK) {

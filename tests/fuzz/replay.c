@@ -1,5 +1,5 @@
-/* Runs a fuzz target over the files of the directories given: the corpus as a plain regression test,
- * with any compiler. Exit 0 when every file was accepted or cleanly refused. */
+/* Runs a fuzz target over the files of the directories given: the corpus as a plain regression
+ * test, with any compiler. Exit 0 when every file was accepted or cleanly refused. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,8 @@ int main(int argc, char **argv)
             char *path = by__path_join(argv[i], names[k]);
             char *data;
             size_t length;
-            if (path == NULL || by__file_read(&data, &length, path, SIZE_MAX / 2, &error) != BY_OK) {
+            if (path == NULL ||
+                by__file_read(&data, &length, path, SIZE_MAX / 2, &error) != BY_OK) {
                 fprintf(stderr, "%s\n", error.message);
                 return 1;
             }

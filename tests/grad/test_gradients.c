@@ -1,14 +1,16 @@
-/* The gradient of every op against finite differences, at the reference level and at the machine's own.
+/* The gradient of every op against finite differences, at the reference level and at the machine's
+ * own.
  *
- * A case is one op with its attributes and operands. Its graph holds the op and, through the op row's
- * own gradient, the gradients of all its operands, where dy comes from outside. The oracle is
- * L = sum(dy * y), summed in double, differentiated by the five-point stencil
- * (8 (L(+h) - L(-h)) - (L(+2h) - L(-2h))) / 12h. Operands are multiples of 2^-10 and h is 2^-5, so that
- * x +- h is exact in f32. Then the truncation error is h^4 / 30 times the fifth derivative (about 1e-6
- * here) and rounding y to f32 adds about 6e-8 |y| / h = 2e-6; the bound is 1e-4 of the largest gradient.
+ * A case is one op with its attributes and operands. Its graph holds the op and, through the op
+ * row's own gradient, the gradients of all its operands, where dy comes from outside. The oracle is
+ * L = sum(dy * y), summed in double, differentiated by the five-point stencil (8 (L(+h) - L(-h)) -
+ * (L(+2h) - L(-2h))) / 12h. Operands are multiples of 2^-10 and h is 2^-5, so that x +- h is exact
+ * in f32. Then the truncation error is h^4 / 30 times the fifth derivative (about 1e-6 here) and
+ * rounding y to f32 adds about 6e-8 |y| / h = 2e-6; the bound is 1e-4 of the largest gradient.
  *
- * bf16 is too coarse for differences: there the gradients must agree with the f32 ones, computed from
- * the same rounded operands, within 2 % of the largest (eight bits of mantissa, a few roundings). */
+ * bf16 is too coarse for differences: there the gradients must agree with the f32 ones, computed
+ * from the same rounded operands, within 2 % of the largest (eight bits of mantissa, a few
+ * roundings). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,9 +26,9 @@
 #include "train/train.h"
 
 #define MAX_OPERANDS 4
-#define STEP 0x1p-5
-#define F32_BOUND 1e-4
-#define BF16_BOUND 2e-2
+#define STEP         0x1p-5
+#define F32_BOUND    1e-4
+#define BF16_BOUND   2e-2
 
 /* What an operand is. */
 typedef enum operand_kind {
@@ -53,17 +55,37 @@ typedef struct gradient_case {
     operand in[MAX_OPERANDS];
 } gradient_case;
 
-#define S(...) {sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {__VA_ARGS__}}
-#define UNARY_CASES(f)                                         \
-    {BY_OP_UNARY, {.function = f}, {{ACT, S(2, 3, 7)}}},      \
-    {BY_OP_UNARY, {.function = f}, {{ACT, S(1)}}}
-#define BINARY_CASES(op)                                                     \
-    {op, {0}, {{ACT, S(2, 3, 5)}, {ACT, S(2, 3, 5)}}},                      \
-    {op, {0}, {{ACT, S(1)}, {WEIGHT, S(1)}}},                               \
-    {op, {0}, {{ACT, S(4, 33)}, {VECTOR, S(33)}}},                          \
-    {op, {0}, {{ACT, S(2, 3, 5)}, {ACT, S(5)}}},                            \
-    {op, {0}, {{ACT, S(3, 5)}, {PARAMETER, S(5)}}},                         \
-    {op, {0}, {{WEIGHT, S(3, 5)}, {WEIGHT, S(3, 5)}}}
+#define S(...)                                                                                     \
+    {                                                                                              \
+        sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),                                        \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define UNARY_CASES(f)                                                                             \
+    {BY_OP_UNARY, {.function = f}, {{ACT, S(2, 3, 7)}}},                                           \
+    {                                                                                              \
+        BY_OP_UNARY, {.function = f},                                                              \
+        {                                                                                          \
+            {                                                                                      \
+                ACT, S(1)                                                                          \
+            }                                                                                      \
+        }                                                                                          \
+    }
+#define BINARY_CASES(op)                                                                           \
+    {op, {0}, {{ACT, S(2, 3, 5)}, {ACT, S(2, 3, 5)}}}, {op, {0}, {{ACT, S(1)}, {WEIGHT, S(1)}}},   \
+        {op, {0}, {{ACT, S(4, 33)}, {VECTOR, S(33)}}},                                             \
+        {op, {0}, {{ACT, S(2, 3, 5)}, {ACT, S(5)}}},                                               \
+        {op, {0}, {{ACT, S(3, 5)}, {PARAMETER, S(5)}}},                                            \
+    {                                                                                              \
+        op, {0},                                                                                   \
+        {                                                                                          \
+            {WEIGHT, S(3, 5)},                                                                     \
+            {                                                                                      \
+                WEIGHT, S(3, 5)                                                                    \
+            }                                                                                      \
+        }                                                                                          \
+    }
 
 static const gradient_case cases[] = {
     {BY_OP_MATMUL, {0}, {{ACT, S(5, 3)}, {WEIGHT, S(3, 7)}}},
@@ -72,7 +94,9 @@ static const gradient_case cases[] = {
     {BY_OP_MATMUL, {.trans_a = true, .trans_b = true}, {{ACT, S(3, 5)}, {ACT, S(7, 3)}}},
     {BY_OP_MATMUL, {0}, {{ACT, S(1, 1)}, {ACT, S(1, 1)}}},
     {BY_OP_MATMUL, {0}, {{ACT, S(2, 3, 17)}, {WEIGHT, S(17, 33)}, {VECTOR, S(33)}}},
-    {BY_OP_MATMUL, {0}, {{ACT, S(2, 3, 4)}, {WEIGHT, S(4, 6)}, {PARAMETER, S(6)}, {ACT, S(2, 3, 6)}}},
+    {BY_OP_MATMUL,
+     {0},
+     {{ACT, S(2, 3, 4)}, {WEIGHT, S(4, 6)}, {PARAMETER, S(6)}, {ACT, S(2, 3, 6)}}},
     {BY_OP_MATMUL, {.trans_b = true}, {{WEIGHT, S(2, 4)}, {WEIGHT, S(6, 4)}, {0}, {ACT, S(2, 6)}}},
     {BY_OP_MATMUL, {0}, {{ACT, S(4)}, {WEIGHT, S(4, 3)}, {ACT, S(3)}}},
     BINARY_CASES(BY_OP_ADD),
@@ -102,8 +126,12 @@ static const gradient_case cases[] = {
     {BY_OP_ATTENTION, {.heads = 2, .kv_heads = 2}, {{ACT, S(2, 5, 18)}}},
     {BY_OP_ATTENTION, {.heads = 4, .kv_heads = 2}, {{ACT, S(1, 7, 32)}}},
     {BY_OP_ATTENTION, {.heads = 1, .kv_heads = 1}, {{ACT, S(1, 1, 3)}}},
-    {BY_OP_ATTENTION, {.heads = 4, .kv_heads = 1}, {{ACT, S(2, 3, 8)}, {ACT, S(2, 3, 2)}, {ACT, S(2, 3, 2)}}},
-    {BY_OP_ATTENTION, {.heads = 3, .kv_heads = 3}, {{ACT, S(1, 6, 15)}, {ACT, S(1, 6, 15)}, {ACT, S(1, 6, 15)}}},
+    {BY_OP_ATTENTION,
+     {.heads = 4, .kv_heads = 1},
+     {{ACT, S(2, 3, 8)}, {ACT, S(2, 3, 2)}, {ACT, S(2, 3, 2)}}},
+    {BY_OP_ATTENTION,
+     {.heads = 3, .kv_heads = 3},
+     {{ACT, S(1, 6, 15)}, {ACT, S(1, 6, 15)}, {ACT, S(1, 6, 15)}}},
     {BY_OP_DROPOUT, {.p = 0.3f, .stream = 2}, {{ACT, S(3, 2, 7)}, {RNG, S(4)}}},
     {BY_OP_DROPOUT, {.p = 0.0f, .stream = 1}, {{ACT, S(2, 65)}, {RNG, S(4)}}},
     {BY_OP_LINEAR_CROSS_ENTROPY, {0}, {{ACT, S(2, 3, 4)}, {WEIGHT, S(5, 4)}, {TARGETS, S(2, 3)}}},
@@ -153,10 +181,10 @@ static by_value add_operand(problem *p, int i)
     by__type type = {dtype_of(in->kind, p->act), in->shape};
     bool parameter = in->kind == WEIGHT || in->kind == PARAMETER;
     name_of(name, "in.", i);
-    return in->kind == ABSENT ? BY_NONE
-                              : by__graph_add_value(p->graph, parameter ? BY_ROLE_PARAMETER
-                                                                        : BY_ROLE_INPUT,
-                                                    name, NULL, type);
+    return in->kind == ABSENT
+               ? BY_NONE
+               : by__graph_add_value(p->graph, parameter ? BY_ROLE_PARAMETER : BY_ROLE_INPUT, name,
+                                     NULL, type);
 }
 
 /* The gradient of operand i, as f32 whatever its dtype, in its shape. */
@@ -203,7 +231,8 @@ static void build(problem *p)
     check_ok(by_graph_verify(p->graph, &error), &error);
 }
 
-/* Multiples of 2^-10 (of 2^-5 in bf16) with magnitudes in [1/8, 2): relu's kink is further than 2 h. */
+/* Multiples of 2^-10 (of 2^-5 in bf16) with magnitudes in [1/8, 2): relu's kink is further than 2
+ * h. */
 static double value_of(const problem *p, int i, size_t k)
 {
     const operand *in = &p->source->in[i];
@@ -231,7 +260,8 @@ static void open_problem(problem *p, const gradient_case *source, by_dtype act)
     runner_open(&p->runner, p->graph, 1);
     for (int i = 0; i < p->count; i++) {
         name_of(name, "in.", i);
-        for (size_t k = 0; source->in[i].kind != ABSENT && k < runner_count(&p->runner, name); k++) {
+        for (size_t k = 0; source->in[i].kind != ABSENT && k < runner_count(&p->runner, name);
+             k++) {
             set_element(runner_data(&p->runner, name), dtype_of(source->in[i].kind, act), k,
                         value_of(p, i, k));
         }
@@ -272,7 +302,8 @@ static double loss_at(problem *p, float *x, size_t k, double steps)
     return loss;
 }
 
-/* Without fmax: gcc 12.2 for aarch64 dies of an internal error when it makes such a loop a vector one. */
+/* Without fmax: gcc 12.2 for aarch64 dies of an internal error when it makes such a loop a vector
+ * one. */
 static double largest(const float *x, size_t count)
 {
     double most = 0.0;
@@ -398,8 +429,8 @@ static by_config *model_config(const char *kind, const char *recompute)
     by_config *config;
     char assignment[64];
     static const char *const settings[] = {
-        "model.layers=2", "model.heads=4",        "model.width=16",   "model.context=5",
-        "model.vocab=11", "model.mlp_width=24",   "model.dropout=0.2", "model.init_std=0.3",
+        "model.layers=2", "model.heads=4",      "model.width=16",    "model.context=5",
+        "model.vocab=11", "model.mlp_width=24", "model.dropout=0.2", "model.init_std=0.3",
         "train.batch=3",  "train.micro_batch=3"};
     check_ok(by_config_default(&config, &error), &error);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(settings); i++) {
@@ -426,8 +457,8 @@ static double loss_along(runner *r, float *const *base, double t)
     return (double)*(const float *)runner_data(r, "loss");
 }
 
-/* The directional derivative <gradient, d> against the stencil along d. The loss is read as f32: with
- * h = 2^-8 its rounding (6e-8 of about 40, times 1.5 / h) is 1e-3, and slopes are above 1. */
+/* The directional derivative <gradient, d> against the stencil along d. The loss is read as f32:
+ * with h = 2^-8 its rounding (6e-8 of about 40, times 1.5 / h) is 1e-3, and slopes are above 1. */
 static void compare_model(const char *kind, const char *recompute)
 {
     by_error error = {0};
@@ -492,8 +523,10 @@ static void test_models(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table_is_complete), cmocka_unit_test(test_reference),
-        cmocka_unit_test(test_native),            cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_table_is_complete),
+        cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_native),
+        cmocka_unit_test(test_bf16),
         cmocka_unit_test(test_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* The panels for AMX tiles on a processor without them: packing and loops are the device's own, the
- * tile instructions are stood in for by plain C. Machines with AMX are rare where tests run, and this
- * is all of that path but the instructions themselves. */
+ * tile instructions are stood in for by plain C. Machines with AMX are rare where tests run, and
+ * this is all of that path but the instructions themselves. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,8 +70,8 @@ static uint16_t value_at(uint32_t i)
 }
 
 /* Twice A B, in two passes, with A and B stored along k or across it, over k from `first` on inside
- * the panels, as a caller that multiplies in pieces does. The second pass ends in C or, with a bias,
- * in a target. */
+ * the panels, as a caller that multiplies in pieces does. The second pass ends in C or, with a
+ * bias, in a target. */
 static void check(int64_t m, int64_t n, int64_t k, int64_t first, bool along, bool targeted)
 {
     int64_t depth = k - first;

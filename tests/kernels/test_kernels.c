@@ -201,8 +201,8 @@ static void test_functions(void **state)
     free(y);
 }
 
-/* Two keys with scores 0 and x <= 0, and values 0 and 1: attention returns sigmoid(x), which is exp(x)
- * for small x. The score times log2(e) is rounded, which costs about |x| ulp. */
+/* Two keys with scores 0 and x <= 0, and values 0 and 1: attention returns sigmoid(x), which is
+ * exp(x) for small x. The score times log2(e) is rounded, which costs about |x| ulp. */
 static void test_softmax_weights(void **state)
 {
     BY_UNUSED(state);
@@ -311,7 +311,8 @@ static void test_conversions(void **state)
 
 /* ---- normal values ---- */
 
-/* One Box-Muller value in double precision from the words of its counter: base/random.c and libm. */
+/* One Box-Muller value in double precision from the words of its counter: base/random.c and
+ * libm. */
 static double normal_at(int64_t i, float std, const uint32_t key[2])
 {
     int64_t in_block = i % 4096;

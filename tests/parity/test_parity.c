@@ -1,6 +1,6 @@
-/* gpt2 and llama against PyTorch: logits, loss, every gradient, and 20 AdamW steps from the same weights
- * (golden files made by make_golden.py). Bounds: logits and losses 1e-4 absolute, gradients and final
- * weights 1e-4 relative in the Euclidean norm. */
+/* gpt2 and llama against PyTorch: logits, loss, every gradient, and 20 AdamW steps from the same
+ * weights (golden files made by make_golden.py). Bounds: logits and losses 1e-4 absolute, gradients
+ * and final weights 1e-4 relative in the Euclidean norm. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -96,12 +96,20 @@ static void open_golden(golden *g, const char *name, const char *const *settings
     (void)snprintf(path, sizeof path, "%s/tests/parity/golden/%s.safetensors", BY_SOURCE_DIR, name);
     check(by_weights_open(&g->file, path, &error), &error);
     check(by_config_default(&g->config, &error), &error);
-    static const char *const common[] = {
-        "model.layers=2",       "model.heads=4",          "model.width=32",
-        "model.context=16",     "model.vocab=67",         "train.batch=3",
-        "train.steps=20",       "optimizer.lr=1e-3",      "optimizer.schedule=constant",
-        "optimizer.warmup=0",   "optimizer.betas=[0.9, 0.99]", "optimizer.eps=1e-8",
-        "optimizer.weight_decay=0.1", "optimizer.clip=1.0"};
+    static const char *const common[] = {"model.layers=2",
+                                         "model.heads=4",
+                                         "model.width=32",
+                                         "model.context=16",
+                                         "model.vocab=67",
+                                         "train.batch=3",
+                                         "train.steps=20",
+                                         "optimizer.lr=1e-3",
+                                         "optimizer.schedule=constant",
+                                         "optimizer.warmup=0",
+                                         "optimizer.betas=[0.9, 0.99]",
+                                         "optimizer.eps=1e-8",
+                                         "optimizer.weight_decay=0.1",
+                                         "optimizer.clip=1.0"};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(common); i++) {
         check(by_config_set(g->config, common[i], &error), &error);
     }
@@ -140,10 +148,15 @@ static by_batch batch_of(const golden *g, const char *tokens, const char *target
 {
     size_t count = 3 * 16;
     memcpy(memory, (const int32_t *)tensor(g, "%s", tokens).data + index * count, count * 4);
-    memcpy(memory + count, (const int32_t *)tensor(g, "%s", targets).data + index * count, count * 4);
+    memcpy(memory + count, (const int32_t *)tensor(g, "%s", targets).data + index * count,
+           count * 4);
     uint64_t valid = count_valid(memory + count, count);
-    return (by_batch){.tokens = memory, .targets = memory + count, .batch = 3, .context = 16,
-                      .valid_targets = valid, .global_targets = valid};
+    return (by_batch){.tokens = memory,
+                      .targets = memory + count,
+                      .batch = 3,
+                      .context = 16,
+                      .valid_targets = valid,
+                      .global_targets = valid};
 }
 
 static void compare_gradients(const golden *g)
@@ -210,7 +223,8 @@ static void compare_logits(const golden *g)
     check(by_pass_fuse(graph, &error), &error);
     check(by_program_compile(&program, graph, 1, &error), &error);
     check(by__pages_open(&arena, by_program_arena_bytes(program), "arena", &error), &error);
-    check(by__pages_open(&workspace, by_program_workspace_bytes(program), "workspace", &error), &error);
+    check(by__pages_open(&workspace, by_program_workspace_bytes(program), "workspace", &error),
+          &error);
     check(by__pages_open(&io, 4096 + 3 * 16 * 67 * 4, "io", &error), &error);
     by_program_set_memory(program, arena.data, workspace.data);
     float *logits = (float *)((char *)io.data + 4096);
@@ -286,24 +300,27 @@ static void test_gpt2_recomputed(void **state)
 static void test_llama_tied(void **state)
 {
     BY_UNUSED(state);
-    static const char *const settings[] = {"model.kind=llama", "model.mlp_width=88", "model.tied=true"};
+    static const char *const settings[] = {"model.kind=llama", "model.mlp_width=88",
+                                           "model.tied=true"};
     compare_all("llama_tied", settings, BY_ARRAY_LENGTH(settings));
 }
 
 static void test_llama_grouped(void **state)
 {
     BY_UNUSED(state);
-    static const char *const settings[] = {"model.kind=llama",     "model.mlp_width=88",
-                                           "model.tied=false",         "model.kv_heads=2",
-                                           "model.norm_eps=1e-6",  "model.rope_theta=500000"};
+    static const char *const settings[] = {"model.kind=llama",    "model.mlp_width=88",
+                                           "model.tied=false",    "model.kv_heads=2",
+                                           "model.norm_eps=1e-6", "model.rope_theta=500000"};
     compare_all("llama_gqa", settings, BY_ARRAY_LENGTH(settings));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpt2),       cmocka_unit_test(test_gpt2_accumulated),
-        cmocka_unit_test(test_gpt2_recomputed), cmocka_unit_test(test_llama_tied),
+        cmocka_unit_test(test_gpt2),
+        cmocka_unit_test(test_gpt2_accumulated),
+        cmocka_unit_test(test_gpt2_recomputed),
+        cmocka_unit_test(test_llama_tied),
         cmocka_unit_test(test_llama_grouped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* runner: compiles a graph and gives it memory, so that a test sees names and numbers only. Every call
- * fails the running test with the library's message when something goes wrong. */
+/* runner: compiles a graph and gives it memory, so that a test sees names and numbers only. Every
+ * call fails the running test with the library's message when something goes wrong. */
 #ifndef BY_TESTS_RUNNER_H
 #define BY_TESTS_RUNNER_H
 
@@ -22,16 +22,16 @@ void check_error(by_status status, by_status want, by_error *error, const char *
 /* A graph whose calls all went well so far. */
 by_graph *open_graph(void);
 
-/* Zeroed buffers for every value from outside; arena and workspace full of NaN bits, so that reading
- * memory that nothing wrote shows. */
+/* Zeroed buffers for every value from outside; arena and workspace full of NaN bits, so that
+ * reading memory that nothing wrote shows. */
 void runner_open(runner *r, by_graph *graph, int threads);
 void runner_run(runner *r);
 void runner_close(runner *r);
 /* Buffer and number of elements of the value of this name. */
 void *runner_data(const runner *r, const char *name);
 size_t runner_count(const runner *r, const char *name);
-/* Fills inputs, parameters and states with values in [-1, 1) that depend on seed and name alone; i32
- * values with ids in [0, ids). */
+/* Fills inputs, parameters and states with values in [-1, 1) that depend on seed and name alone;
+ * i32 values with ids in [0, ids). */
 void runner_fill(runner *r, uint64_t seed, int32_t ids);
 /* Element i of a tensor as a number, and a number into a tensor. */
 double get_element(const void *data, by_dtype dtype, size_t i);

@@ -63,8 +63,8 @@ static void test_every_half(void **state)
     }
 }
 
-/* Between every two neighbours: the tie goes to the even code, what is nearer to one goes there. The point
- * in the middle is exact in f32 for both formats. */
+/* Between every two neighbours: the tie goes to the even code, what is nearer to one goes there.
+ * The point in the middle is exact in f32 for both formats. */
 static void test_rounding(void **state)
 {
     BY_UNUSED(state);
@@ -186,10 +186,12 @@ static void test_json_text(void **state)
     by_error error = {0};
     by__text text = {0};
     char *out;
-    static const char raw[] = "a\"\\\n\x01\x7f\xc3\xa9\xff\xe2\x82"; /* the last sequences are cut */
+    /* the last sequences are cut */
+    static const char raw[] = "a\"\\\n\x01\x7f\xc3\xa9\xff\xe2\x82";
     by__text_json(&text, raw, sizeof raw - 1);
     check_ok(by__text_take(&text, &out, &error), &error);
-    assert_string_equal(out, "\"a\\\"\\\\\\n\\u0001\\u007f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
+    assert_string_equal(
+        out, "\"a\\\"\\\\\\n\\u0001\\u007f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
     free(out);
     assert_true(by__utf8_valid("\xf0\x9f\x8c\xb3", 4));
     assert_false(by__utf8_valid("\xf0\x9f\x8c", 3));
@@ -253,10 +255,10 @@ static void test_atomic_write(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_half), cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_philox),     cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_every_half),    cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_philox),        cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_nearest_names), cmocka_unit_test(test_json_text),
-        cmocka_unit_test(test_errors),     cmocka_unit_test(test_atomic_write),
+        cmocka_unit_test(test_errors),        cmocka_unit_test(test_atomic_write),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

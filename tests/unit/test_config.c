@@ -428,11 +428,11 @@ static void change_all(by_config *config)
             }
             break;
         case BY__KEY_TEXT:
-            *(char **)at =
-                by__strdup(key->choices != NULL
-                               ? (bar == NULL ? key->choices : bar + 1)
-                               : "x\xc3\xa9 \"q\" \\ #: "
-                                 "\t\n\r\x01\x7f\xc2\x85 \xe2\x80\xa8 \xef\xbb\xbf\xf0\x9f\x8c\xb3");
+            *(char **)at = by__strdup(
+                key->choices != NULL
+                    ? (bar == NULL ? key->choices : bar + 1)
+                    : "x\xc3\xa9 \"q\" \\ #: "
+                      "\t\n\r\x01\x7f\xc2\x85 \xe2\x80\xa8 \xef\xbb\xbf\xf0\x9f\x8c\xb3");
             break;
         case BY__KEY_TEXTS:
             ((by_string_list *)at)->items = calloc(4, sizeof(char *));

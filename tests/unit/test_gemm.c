@@ -264,9 +264,9 @@ static void test_odd_shapes_in_every_layout(void **state)
     }
 }
 
-/* Large enough for several tiles, several pieces of k and, with k = 9001, several super-blocks; rows a
- * page apart; so many rows that two threads each pack B for themselves; few rows, few that are long, and
- * few with short columns; so many columns that each thread packs A for itself. */
+/* Large enough for several tiles, several pieces of k and, with k = 9001, several super-blocks;
+ * rows a page apart; so many rows that two threads each pack B for themselves; few rows, few that
+ * are long, and few with short columns; so many columns that each thread packs A for itself. */
 static void test_many_tiles(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Generation with key/value caches against running the model over the whole window, token for token. */
+/* Generation with key/value caches against running the model over the whole window, token for
+ * token. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +15,7 @@
 #include "temporary.h"
 
 #define CONTEXT 70
-#define VOCAB 61
+#define VOCAB   61
 #define LONGEST 200
 
 typedef struct fixture {
@@ -32,9 +33,9 @@ static void check(by_status status, const by_error *error)
 
 static by_config *make_config(const char *const *settings, size_t count)
 {
-    static const char *const common[] = {"model.layers=2", "model.heads=4",     "model.width=32",
-                                         "model.context=70", "model.vocab=61", "model.init_std=0.3",
-                                         "precision.compute=f32", "train.threads=1"};
+    static const char *const common[] = {
+        "model.layers=2", "model.heads=4",      "model.width=32",        "model.context=70",
+        "model.vocab=61", "model.init_std=0.3", "precision.compute=f32", "train.threads=1"};
     by_error error = {0};
     by_config *config;
     check(by_config_default(&config, &error), &error);
@@ -70,8 +71,8 @@ static void write_weights(const by_config *config, const char *directory)
         assert_non_null(data);
         assert_true(count < BY_ARRAY_LENGTH(views));
         check(by_parameter_init(data, graph, v, config->seed, &error), &error);
-        views[count] = (by_tensor_view){.name = info.name, .dtype = BY_F32, .rank = info.shape.rank,
-                                        .data = data};
+        views[count] = (by_tensor_view){
+            .name = info.name, .dtype = BY_F32, .rank = info.shape.rank, .data = data};
         memcpy(views[count++].shape, info.shape.dim, (size_t)info.shape.rank * sizeof(int64_t));
     }
     check(by_weights_write(directory, views, count, 0, &error), &error);
@@ -155,22 +156,24 @@ static void fill_tokens(int32_t *tokens, size_t count)
     }
 }
 
-static void compare_logits(const by_generator *generator, const float *wanted, size_t prompt, size_t at)
+static void compare_logits(const by_generator *generator, const float *wanted, size_t prompt,
+                           size_t at)
 {
     const float *have = by_generator_logits(generator);
     assert_non_null(have);
     for (int i = 0; i < VOCAB; i++) {
         if (!(fabsf(have[i] - wanted[i]) <= 1e-4f)) {
-            fail_msg("prompt of %zu tokens, token %zu: logit %d is %g, recomputed %g", prompt, at, i,
-                     (double)have[i], (double)wanted[i]);
+            fail_msg("prompt of %zu tokens, token %zu: logit %d is %g, recomputed %g", prompt, at,
+                     i, (double)have[i], (double)wanted[i]);
         }
     }
 }
 
 /* Generates `more` tokens behind a prompt; at each, the caches' logits and choice are those of the
- * window computed anew. The window is the whole sequence until it would pass the context, and then starts
- * again with the last half. */
-static void compare_generation(const fixture *f, by_generator *generator, size_t prompt, size_t more)
+ * window computed anew. The window is the whole sequence until it would pass the context, and then
+ * starts again with the last half. */
+static void compare_generation(const fixture *f, by_generator *generator, size_t prompt,
+                               size_t more)
 {
     int32_t tokens[LONGEST];
     float wanted[VOCAB];
@@ -327,7 +330,8 @@ static void test_threads(void **state)
     close_fixture(&f);
 }
 
-/* A table padded with rows that no tokenizer knows: they are never chosen, and shorter tables fill it. */
+/* A table padded with rows that no tokenizer knows: they are never chosen, and shorter tables fill
+ * it. */
 static void test_padded_vocabulary(void **state)
 {
     BY_UNUSED(state);
@@ -389,7 +393,8 @@ static void test_work(void **state)
     double layer = 32 * 96 + 96 + 32 * 32 + 32 + 32 * 128 + 128 + 128 * 32 + 32 + 4 * 32;
     double head = VOCAB * 32;
     double all = 2 * layer + 2 * 32 + head;
-    double attention = 2 * 4 * 32; /* a layer: two products of 32, for each token that is looked at */
+    /* a layer: two products of 32, for each token that is looked at */
+    double attention = 2 * 4 * 32;
     assert_true(by_generator_flops(generator, 1) == 2 * all + attention);
     double second = by_generator_flops(generator, 2) - by_generator_flops(generator, 1);
     /* A token that is not the last needs of the last layer only keys and values. */
@@ -440,7 +445,8 @@ static void test_errors(void **state)
     by_generator_options strange = {.precision = "i32"};
     assert_int_equal(by_generator_open(&generator, f.config, f.weights, &strange, &error), BY_EARG);
     by_generator_options negative = {.context = -5};
-    assert_int_equal(by_generator_open(&generator, f.config, f.weights, &negative, &error), BY_EARG);
+    assert_int_equal(by_generator_open(&generator, f.config, f.weights, &negative, &error),
+                     BY_EARG);
     f.config->model.layers = 3;
     assert_int_equal(by_generator_open(&generator, f.config, f.weights, NULL, &error), BY_EFORMAT);
     assert_non_null(strstr(error.message, "h.2."));
@@ -461,12 +467,13 @@ static void write_checkpoint(const fixture *f, const char *root, uint64_t step)
     char *text;
     assert_true(count <= BY_ARRAY_LENGTH(views));
     for (size_t i = 0; i < count; i++) {
-        check(by_weights_tensor(f->weights, by_weights_name(f->weights, i), &views[i], &error), &error);
+        check(by_weights_tensor(f->weights, by_weights_name(f->weights, i), &views[i], &error),
+              &error);
     }
     check(by_model_config_json(&text, &f->config->model, -1, &error), &error);
     by_checkpoint_file file = {.name = "config.json", .data = text, .size = strlen(text)};
-    by_checkpoint_content content = {.model = views, .model_count = count, .files = &file,
-                                     .file_count = 1};
+    by_checkpoint_content content = {
+        .model = views, .model_count = count, .files = &file, .file_count = 1};
     check(by_checkpoint_write(root, step, &content, &error), &error);
     free(text);
 }
@@ -486,7 +493,8 @@ static void expect_directory(const char *path, bool best, const char *name)
     assert_int_equal(model->vocab, VOCAB);
     by_generator *generator;
     check(by_generator_open(&generator, by_pretrained_config(pretrained),
-                            by_pretrained_weights(pretrained), NULL, &error), &error);
+                            by_pretrained_weights(pretrained), NULL, &error),
+          &error);
     by_pretrained_close(&pretrained);
     int32_t token = 1; /* the generator needs neither config nor weights any more */
     feed(generator, &token, 1);

@@ -27,7 +27,8 @@ static void test_errors_name_op_and_shapes(void **state)
     BY_UNUSED(state);
     by_graph *graph = open_graph();
     assert_int_equal(by_matmul(graph, input(graph, "a", BY_SHAPE(4, 8)),
-                               input(graph, "b", BY_SHAPE(9, 3)), false, false), BY_NONE);
+                               input(graph, "b", BY_SHAPE(9, 3)), false, false),
+                     BY_NONE);
     by_error error = {0};
     assert_int_equal(by_graph_check(graph, &error), BY_EARG);
     assert_non_null(strstr(error.message, "matmul"));
@@ -104,7 +105,8 @@ static void test_outputs(void **state)
     expect_build_error(graph, "name");
 }
 
-/* Every operand that an op needs is asked for: an absent one is an error, never a NULL in a kernel. */
+/* Every operand that an op needs is asked for: an absent one is an error, never a NULL in a
+ * kernel. */
 static void test_missing_operands(void **state)
 {
     BY_UNUSED(state);
@@ -113,7 +115,8 @@ static void test_missing_operands(void **state)
         by_graph *graph = open_graph();
         by_attrs attrs = {.heads = 1, .kv_heads = 1, .rows = 1};
         by_value in[8] = {BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE};
-        assert_int_equal(by__op_add_node(graph, (by_op)op, &attrs, in, row->min_inputs, NULL), BY_NONE);
+        assert_int_equal(by__op_add_node(graph, (by_op)op, &attrs, in, row->min_inputs, NULL),
+                         BY_NONE);
         expect_build_error(graph, by_op_name((by_op)op));
     }
     by_graph *graph = open_graph();
@@ -309,11 +312,16 @@ static void test_sort_deep(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_errors_name_op_and_shapes), cmocka_unit_test(test_values_from_outside),
-        cmocka_unit_test(test_outputs),                   cmocka_unit_test(test_missing_operands),
-        cmocka_unit_test(test_hostile_attributes),        cmocka_unit_test(test_verify),
-        cmocka_unit_test(test_updates_in_place),          cmocka_unit_test(test_print),
-        cmocka_unit_test(test_sort),                      cmocka_unit_test(test_sort_deep),
+        cmocka_unit_test(test_errors_name_op_and_shapes),
+        cmocka_unit_test(test_values_from_outside),
+        cmocka_unit_test(test_outputs),
+        cmocka_unit_test(test_missing_operands),
+        cmocka_unit_test(test_hostile_attributes),
+        cmocka_unit_test(test_verify),
+        cmocka_unit_test(test_updates_in_place),
+        cmocka_unit_test(test_print),
+        cmocka_unit_test(test_sort),
+        cmocka_unit_test(test_sort_deep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 #include "train/train.h"
 
 #define GRAPHS 200
-#define NODES 40
+#define NODES  40
 
 /* A random graph over tensors of three sizes: element-wise nodes, products and norms, some results
  * outputs. */
@@ -29,18 +29,20 @@ static by_graph *random_graph(uint64_t seed)
         pool[held++] = by_graph_input(graph, name, BY_F32, BY_SHAPE(6, widths[i]));
         for (int j = 0; j < 3; j++) {
             (void)snprintf(name, sizeof name, "w%d%d", i, j);
-            weight[i][j] = by_graph_parameter(graph, name, NULL, BY_SHAPE(widths[i], widths[j]),
-                                              (by_init){0});
+            weight[i][j] =
+                by_graph_parameter(graph, name, NULL, BY_SHAPE(widths[i], widths[j]), (by_init){0});
         }
     }
     for (size_t n = 0; n < NODES; n++) {
         int draw = (int)((random_unit(seed, 1, n) + 1.0) * 3.0);
         by_value a = pool[(int)((random_unit(seed, 2, n) + 1.0) / 2.0 * held)];
         by_value b = pool[(int)((random_unit(seed, 3, n) + 1.0) / 2.0 * held)];
-        int wide = graph->values[a].shape.dim[1] == 8 ? 0 : graph->values[a].shape.dim[1] == 24 ? 1 : 2;
+        int wide = graph->values[a].shape.dim[1] == 8    ? 0
+                   : graph->values[a].shape.dim[1] == 24 ? 1
+                                                         : 2;
         bool same = by_shape_equal(&graph->values[a].shape, &graph->values[b].shape);
-        by_value y = draw < 2 && same ? by_add(graph, a, b)
-                     : draw < 3       ? by_unary(graph, a, BY_FN_TANH)
+        by_value y = draw < 2 && same   ? by_add(graph, a, b)
+                     : draw < 3         ? by_unary(graph, a, BY_FN_TANH)
                      : draw < 4 && same ? by_swiglu(graph, a, b)
                                         : by_linear(graph, a, weight[wide][n % 3], BY_NONE, false);
         pool[held++] = y;
@@ -115,12 +117,14 @@ static void check_plan(const by_graph *graph, const by__memory_plan *plan)
         assert_true(!in_arena || plan->offset[a] % BY_CACHE_LINE == 0);
         for (size_t b = a + 1; b < graph->value_count; b++) {
             life lb = life_of(graph, (by_value)b);
-            bool together = graph->values[b].producer >= 0 && la.first <= lb.last && lb.first <= la.last;
+            bool together =
+                graph->values[b].producer >= 0 && la.first <= lb.last && lb.first <= la.last;
             bool same_place =
-                in_arena ? plan->offset[b] != SIZE_MAX &&
-                               plan->offset[a] < plan->offset[b] + by__value_bytes(&graph->values[b]) &&
-                               plan->offset[b] < plan->offset[a] + bytes_a
-                         : plan->owner[a] == plan->owner[b];
+                in_arena
+                    ? plan->offset[b] != SIZE_MAX &&
+                          plan->offset[a] < plan->offset[b] + by__value_bytes(&graph->values[b]) &&
+                          plan->offset[b] < plan->offset[a] + bytes_a
+                    : plan->owner[a] == plan->owner[b];
             if (together && same_place) {
                 bool forward = la.last == lb.first && handed_over(graph, (by_value)a, (by_value)b);
                 bool back = lb.last == la.first && handed_over(graph, (by_value)b, (by_value)a);
@@ -150,8 +154,8 @@ static void test_random_graphs(void **state)
     assert_true(in_place > GRAPHS);
 }
 
-/* The same numbers from the planned arena and from a graph in which every value is an output and so has
- * a buffer of its own. */
+/* The same numbers from the planned arena and from a graph in which every value is an output and so
+ * has a buffer of its own. */
 static void test_random_graphs_run(void **state)
 {
     BY_UNUSED(state);
@@ -249,9 +253,9 @@ static void check_model(const char *kind, const char *recompute, const char *com
     by_graph *graph;
     by__memory_plan plan;
     char assignments[3][64];
-    static const char *const settings[] = {"model.layers=4",   "model.heads=4",   "model.width=64",
-                                           "model.context=64", "model.vocab=300", "model.dropout=0.1",
-                                           "train.batch=4"};
+    static const char *const settings[] = {
+        "model.layers=4",  "model.heads=4",     "model.width=64", "model.context=64",
+        "model.vocab=300", "model.dropout=0.1", "train.batch=4"};
     check_ok(by_config_default(&config, &error), &error);
     (void)snprintf(assignments[0], 64, "model.kind=%s", kind);
     (void)snprintf(assignments[1], 64, "memory.recompute=%s", recompute);
@@ -268,8 +272,8 @@ static void check_model(const char *kind, const char *recompute, const char *com
     check_plan(graph, &plan);
     assert_true(plan.bytes >= plan.lower_bound);
     if ((double)plan.bytes > 1.05 * (double)plan.lower_bound) {
-        fail_msg("%s, recompute %s, %s: the arena has %zu bytes, %zu are alive at most", kind, recompute,
-                 compute, plan.bytes, plan.lower_bound);
+        fail_msg("%s, recompute %s, %s: the arena has %zu bytes, %zu are alive at most", kind,
+                 recompute, compute, plan.bytes, plan.lower_bound);
     }
     by__memory_plan_free(&plan);
     by_graph_close(&graph);
@@ -291,8 +295,10 @@ static void test_models(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_graphs),     cmocka_unit_test(test_random_graphs_run),
-        cmocka_unit_test(test_output_takes_over), cmocka_unit_test(test_equal_bytes_are_not_equal_types),
+        cmocka_unit_test(test_random_graphs),
+        cmocka_unit_test(test_random_graphs_run),
+        cmocka_unit_test(test_output_takes_over),
+        cmocka_unit_test(test_equal_bytes_are_not_equal_types),
         cmocka_unit_test(test_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

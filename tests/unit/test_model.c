@@ -34,12 +34,14 @@ static by_graph *build(const by_config *config, by_model *model)
     return graph;
 }
 
-static const char *const gpt2_124m[] = {"model.kind=gpt2", "model.layers=12", "model.heads=12",
-                                        "model.width=768", "model.context=1024", "model.vocab=50257"};
+static const char *const gpt2_124m[] = {"model.kind=gpt2",    "model.layers=12",
+                                        "model.heads=12",     "model.width=768",
+                                        "model.context=1024", "model.vocab=50257"};
 /* TinyLlama 1.1B (Zhang et al. 2024): 1,100,048,384 parameters. */
-static const char *const tiny_llama[] = {"model.kind=llama", "model.layers=22",      "model.heads=32",
-                                         "model.kv_heads=4", "model.width=2048",     "model.mlp_width=5632",
-                                         "model.context=2048", "model.vocab=32000", "model.tied=false"};
+static const char *const tiny_llama[] = {
+    "model.kind=llama",   "model.layers=22",   "model.heads=32",
+    "model.kv_heads=4",   "model.width=2048",  "model.mlp_width=5632",
+    "model.context=2048", "model.vocab=32000", "model.tied=false"};
 
 static void test_parameter_counts(void **state)
 {
@@ -52,7 +54,8 @@ static void test_parameter_counts(void **state)
     by_graph *graph = build(config, &model);
     check_ok(by_model_count(graph, &all, &products, &error), &error);
     assert_int_equal(all, 124439808);
-    assert_int_equal(products, 124439808 - 1024 * 768); /* the tied head is multiplied, wpe is not */
+    /* the tied head is multiplied, wpe is not */
+    assert_int_equal(products, 124439808 - 1024 * 768);
     by_graph_close(&graph);
     by_config_close(&config);
 
@@ -71,7 +74,7 @@ static void test_flops(void **state)
     BY_UNUSED(state);
     by_error error = {0};
     by_trainer *trainer;
-    static const char *const settings[] = {"model.kind=llama", "model.layers=3",  "model.heads=4",
+    static const char *const settings[] = {"model.kind=llama", "model.layers=3",   "model.heads=4",
                                            "model.width=32",   "model.context=16", "model.vocab=40",
                                            "train.batch=2"};
     by_config *config = open_config(settings, BY_ARRAY_LENGTH(settings));
@@ -111,9 +114,9 @@ static void test_initial_values(void **state)
 {
     BY_UNUSED(state);
     by_model model;
-    static const char *const settings[] = {"model.kind=gpt2",  "model.layers=8",   "model.heads=4",
-                                           "model.width=256",  "model.context=64", "model.vocab=1000",
-                                           "model.init_std=0.02"};
+    static const char *const settings[] = {
+        "model.kind=gpt2",  "model.layers=8",   "model.heads=4",      "model.width=256",
+        "model.context=64", "model.vocab=1000", "model.init_std=0.02"};
     by_config *config = open_config(settings, BY_ARRAY_LENGTH(settings));
     by_graph *graph = build(config, &model);
     size_t count = 256 * 256;
@@ -165,7 +168,8 @@ static void round_trip(const char *const *settings, size_t count)
     by_config *back;
     check_ok(by_model_config_json(&json, &config->model, 7, &error), &error);
     check_ok(by_config_default(&back, &error), &error);
-    check_ok(by_model_config_from_json(&back->model, "config.json", json, strlen(json), &error), &error);
+    check_ok(by_model_config_from_json(&back->model, "config.json", json, strlen(json), &error),
+             &error);
     const by_model_config *a = &config->model;
     const by_model_config *b = &back->model;
     assert_string_equal(a->kind, b->kind);
@@ -188,27 +192,29 @@ static void round_trip(const char *const *settings, size_t count)
 static void test_config_json_round_trip(void **state)
 {
     BY_UNUSED(state);
-    static const char *const odd[] = {"model.kind=llama",  "model.layers=1",     "model.heads=6",
-                                      "model.kv_heads=3",  "model.width=48",     "model.mlp_width=100",
-                                      "model.context=9",   "model.vocab=33",     "model.tied=true",
-                                      "model.norm_eps=3e-6", "model.rope_theta=12345.5"};
+    static const char *const odd[] = {
+        "model.kind=llama", "model.layers=1",      "model.heads=6",           "model.kv_heads=3",
+        "model.width=48",   "model.mlp_width=100", "model.context=9",         "model.vocab=33",
+        "model.tied=true",  "model.norm_eps=3e-6", "model.rope_theta=12345.5"};
     round_trip(gpt2_124m, BY_ARRAY_LENGTH(gpt2_124m));
     round_trip(tiny_llama, BY_ARRAY_LENGTH(tiny_llama));
     round_trip(odd, BY_ARRAY_LENGTH(odd));
 }
 
-#define LLAMA                                                                              \
-    "\"model_type\":\"llama\",\"vocab_size\":32,\"hidden_size\":16,\"num_hidden_layers\":2," \
+#define LLAMA                                                                                      \
+    "\"model_type\":\"llama\",\"vocab_size\":32,\"hidden_size\":16,\"num_hidden_layers\":2,"       \
     "\"num_attention_heads\":4,\"intermediate_size\":24"
-#define GPT2 "\"model_type\":\"gpt2\",\"vocab_size\":32,\"n_embd\":16,\"n_layer\":2,\"n_head\":4,\"n_positions\":8"
+#define GPT2                                                                                       \
+    "\"model_type\":\"gpt2\",\"vocab_size\":32,\"n_embd\":16,\"n_layer\":2,\"n_head\":4,\"n_"      \
+    "positions\":8"
 
 static by_status read_json(const char *json, by_error *error)
 {
     by_error ignored = {0};
     by_config *config;
     check_ok(by_config_default(&config, &ignored), &ignored);
-    by_status status = by_model_config_from_json(&config->model, "dir/config.json", json, strlen(json),
-                                                 error);
+    by_status status =
+        by_model_config_from_json(&config->model, "dir/config.json", json, strlen(json), error);
     by_config_close(&config);
     return status;
 }
@@ -221,7 +227,8 @@ static void test_config_json_accepts(void **state)
         "{" GPT2 "}",
         "{" LLAMA ",\"rope_scaling\":null,\"hidden_act\":\"silu\",\"head_dim\":4}",
         "{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":500000.0}}",
-        "{" GPT2 ",\"n_inner\":null,\"activation_function\":\"gelu_new\",\"scale_attn_weights\":true}",
+        "{" GPT2
+        ",\"n_inner\":null,\"activation_function\":\"gelu_new\",\"scale_attn_weights\":true}",
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(accepted); i++) {
         by_error error = {0};
@@ -229,7 +236,8 @@ static void test_config_json_accepts(void **state)
     }
 }
 
-/* A feature that this family does not have must never be read over: the model would be a wrong one. */
+/* A feature that this family does not have must never be read over: the model would be a wrong
+ * one. */
 static void test_config_json_refuses(void **state)
 {
     BY_UNUSED(state);
@@ -279,9 +287,9 @@ static void test_unknown_kind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parameter_counts),       cmocka_unit_test(test_flops),
-        cmocka_unit_test(test_initial_values),         cmocka_unit_test(test_config_json_round_trip),
-        cmocka_unit_test(test_config_json_accepts),    cmocka_unit_test(test_config_json_refuses),
+        cmocka_unit_test(test_parameter_counts),    cmocka_unit_test(test_flops),
+        cmocka_unit_test(test_initial_values),      cmocka_unit_test(test_config_json_round_trip),
+        cmocka_unit_test(test_config_json_accepts), cmocka_unit_test(test_config_json_refuses),
         cmocka_unit_test(test_unknown_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

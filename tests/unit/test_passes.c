@@ -15,9 +15,9 @@ static by_config *open_config(const char *const *settings, size_t count)
 {
     by_error error = {0};
     by_config *config;
-    static const char *const common[] = {"model.layers=3",   "model.heads=4",   "model.width=32",
-                                         "model.context=16", "model.vocab=50",  "model.dropout=0.1",
-                                         "train.batch=4",    "model.init_std=0.1"};
+    static const char *const common[] = {
+        "model.layers=3", "model.heads=4",     "model.width=32", "model.context=16",
+        "model.vocab=50", "model.dropout=0.1", "train.batch=4",  "model.init_std=0.1"};
     check_ok(by_config_default(&config, &error), &error);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(common); i++) {
         check_ok(by_config_set(config, common[i], &error), &error);
@@ -88,7 +88,8 @@ static void test_precision(void **state)
     assert_int_equal(dtype_of(graph, y), BY_F32);
     assert_int_equal(dtype_of(graph, z), BY_F32);
     assert_int_equal(count_ops(graph, BY_OP_CAST), 3);
-    by_value tanh_in = graph->nodes[graph->values[graph->nodes[graph->values[z].producer].in[0]].producer].in[0];
+    by_value tanh_in =
+        graph->nodes[graph->values[graph->nodes[graph->values[z].producer].in[0]].producer].in[0];
     assert_int_equal(dtype_of(graph, tanh_in), BY_BF16);
     by_graph_close(&graph);
 }
@@ -168,7 +169,8 @@ static void test_gradients_refuse(void **state)
     graph = open_graph();
     x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(3, 8));
     by_value y = by_scale(graph, x, parameter(graph, "s", BY_SHAPE(1)));
-    expect_refused(graph, head(graph, y, parameter(graph, "w", BY_SHAPE(5, 8))), "scale has no gradient");
+    expect_refused(graph, head(graph, y, parameter(graph, "w", BY_SHAPE(5, 8))),
+                   "scale has no gradient");
 
     /* w [2, 4, 5] is flattened to [8, 5] by the product; its gradient would not have its shape. */
     graph = open_graph();
@@ -179,11 +181,13 @@ static void test_gradients_refuse(void **state)
     /* A loss that reads the statistics of a norm. */
     graph = open_graph();
     x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(3, 3));
-    y = by_rms_norm(graph, by_linear(graph, x, parameter(graph, "v", BY_SHAPE(3, 3)), BY_NONE, false),
+    y = by_rms_norm(graph,
+                    by_linear(graph, x, parameter(graph, "v", BY_SHAPE(3, 3)), BY_NONE, false),
                     parameter(graph, "g", BY_SHAPE(3)), 1e-5f);
     by_value rstd = graph->nodes[graph->values[y].producer].out[1];
     y = by_add(graph, y, rstd);
-    expect_refused(graph, head(graph, y, parameter(graph, "w", BY_SHAPE(5, 3))), "rms_norm has no gradient");
+    expect_refused(graph, head(graph, y, parameter(graph, "w", BY_SHAPE(5, 3))),
+                   "rms_norm has no gradient");
 
     graph = open_graph();
     x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(3, 8));
@@ -202,7 +206,8 @@ static void test_gradients_of_mixed_uses(void **state)
         by_value w = parameter(graph, "w", BY_SHAPE(5, 8));
         by_value p = parameter(graph, "p", BY_SHAPE(3, 8));
         by_value q = parameter(graph, "q", BY_SHAPE(8, 8));
-        by_value x = by_unary(graph, by_add(graph, p, by_linear(graph, p, q, BY_NONE, false)), BY_FN_TANH);
+        by_value x =
+            by_unary(graph, by_add(graph, p, by_linear(graph, p, q, BY_NONE, false)), BY_FN_TANH);
         x = by_add(graph, by_mul(graph, x, p), p);
         /* The last use comes first in the backward pass: f32, to which bf16 is added. */
         x = by_add(graph, x, by_linear(graph, p, q, BY_NONE, true));
@@ -229,8 +234,8 @@ static void test_gradients_of_mixed_uses(void **state)
 
 /* ---- results of transformed graphs ---- */
 
-/* Runs both graphs on equal inputs; the largest relative distance of an output or gradient, 0 when all
- * have the same bits. */
+/* Runs both graphs on equal inputs; the largest relative distance of an output or gradient, 0 when
+ * all have the same bits. */
 static double compare_graphs(by_graph *a, by_graph *b)
 {
     runner r;
@@ -337,7 +342,8 @@ static void test_recompute_any_block_numbers(void **state)
         char name[32];
         (void)snprintf(name, sizeof name, "w%d", i);
         by_graph_set_block(graph, blocks[i]);
-        x = by_unary(graph, by_linear(graph, x, parameter(graph, name, BY_SHAPE(8, 8)), BY_NONE, false),
+        x = by_unary(graph,
+                     by_linear(graph, x, parameter(graph, name, BY_SHAPE(8, 8)), BY_NONE, false),
                      BY_FN_GELU);
         x = by_unary(graph, x, BY_FN_TANH);
     }
@@ -363,23 +369,24 @@ static void test_fuse(void **state)
         by_config *config = open_config(settings, 4);
         by_graph *plain = graph_at(config, BY_STAGE_RECOMPUTE);
         by_graph *fused = graph_at(config, BY_STAGE_FUSE);
-        /* Without dropout every residual addition goes into a product or a norm's gradient, the tied
-         * embedding's into the head's, and the loss into its gradient. */
+        /* Without dropout every residual addition goes into a product or a norm's gradient, the
+         * tied embedding's into the head's, and the loss into its gradient. */
         assert_true(count_ops(plain, BY_OP_ADD) >= 2 * 3 + 2 * 3 + 1);
         assert_int_equal(count_ops(fused, BY_OP_ADD), 0);
         assert_int_equal(count_ops(fused, BY_OP_LINEAR_CROSS_ENTROPY), 0);
         assert_int_equal(count_ops(fused, BY_OP_LINEAR_CROSS_ENTROPY_GRAD), 0);
         assert_int_equal(count_ops(fused, BY_OP_LINEAR_CROSS_ENTROPY_TRAIN), 1);
         assert_int_equal(count_ops(fused, BY_OP_MATMUL), count_ops(plain, BY_OP_MATMUL));
-        /* f32: only the order of a few sums changes. bf16: one rounding less at each fused addition, so
-         * the results are about as far from f32's as those of the plain graph. */
+        /* f32: only the order of a few sums changes. bf16: one rounding less at each fused
+         * addition, so the results are about as far from f32's as those of the plain graph. */
         settings[1] = "precision.compute=f32";
         by_config *exact_config = open_config(settings, 4);
         by_graph *exact = graph_at(exact_config, BY_STAGE_RECOMPUTE);
         double distance = compare_graphs(fused, exact);
         double bound = k < 2 ? 2e-6 : 1.5 * compare_graphs(plain, exact);
         if (!(distance <= bound)) {
-            fail_msg("%s, case %zu: fused results are %g away, bound %g", settings[0], k, distance, bound);
+            fail_msg("%s, case %zu: fused results are %g away, bound %g", settings[0], k, distance,
+                     bound);
         }
         by_graph_close(&exact);
         by_config_close(&exact_config);
@@ -389,7 +396,8 @@ static void test_fuse(void **state)
     }
 }
 
-/* Additions that must stay: an operand that others read, one that is an output, a repeated vector. */
+/* Additions that must stay: an operand that others read, one that is an output, a repeated
+ * vector. */
 static void test_fuse_leaves_alone(void **state)
 {
     BY_UNUSED(state);
@@ -497,8 +505,8 @@ static by_value_info info_of(const by_graph *graph, by_value value)
     return info;
 }
 
-/* Only a weight [k, n] that nothing reads otherwise is turned. That results stay is what test_generator
- * checks. */
+/* Only a weight [k, n] that nothing reads otherwise is turned. That results stay is what
+ * test_generator checks. */
 static void test_layout(void **state)
 {
     BY_UNUSED(state);

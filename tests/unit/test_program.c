@@ -1,5 +1,6 @@
-/* Compiled programs: what must be bound and checked, rebinding, hooks, the same bits for any number of
- * threads, no allocation while running, and no reference kernel where an optimised one exists. */
+/* Compiled programs: what must be bound and checked, rebinding, hooks, the same bits for any number
+ * of threads, no allocation while running, and no reference kernel where an optimised one
+ * exists. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -65,9 +66,9 @@ static by_graph *train_graph(const char *kind, const char *compute)
     by_config *config;
     by_graph *graph;
     char assignments[2][64];
-    static const char *const settings[] = {"model.layers=2",   "model.heads=4",   "model.width=64",
-                                           "model.context=48", "model.vocab=211", "model.dropout=0.1",
-                                           "train.batch=3",    "model.mlp_width=160"};
+    static const char *const settings[] = {
+        "model.layers=2",  "model.heads=4",     "model.width=64", "model.context=48",
+        "model.vocab=211", "model.dropout=0.1", "train.batch=3",  "model.mlp_width=160"};
     check_ok(by_config_default(&config, &error), &error);
     (void)snprintf(assignments[0], 64, "model.kind=%s", kind);
     (void)snprintf(assignments[1], 64, "precision.compute=%s", compute);
@@ -145,7 +146,8 @@ static void test_cache_position(void **state)
     by_value k = by_graph_state(graph, "k", BY_F32, BY_SHAPE(1, 2, 8, 4));
     by_value v = by_graph_state(graph, "v", BY_F32, BY_SHAPE(1, 2, 8, 4));
     by_value position = by_graph_input(graph, "position", BY_I32, BY_SHAPE(1));
-    by_graph_output(graph, by_attention_cached(graph, qkv, BY_NONE, BY_NONE, k, v, position, 2, 2), "y");
+    by_graph_output(graph, by_attention_cached(graph, qkv, BY_NONE, BY_NONE, k, v, position, 2, 2),
+                    "y");
     runner_open(&r, graph, 1);
     int32_t *at = runner_data(&r, "position");
     *at = 5;
@@ -257,8 +259,8 @@ static void fill(runner *r)
     runner_fill(r, 3, 211);
     for (size_t v = 0; v < r->graph->value_count; v++) {
         const by__value *value = &r->graph->values[v];
-        for (size_t i = 0; value->role == BY_ROLE_PARAMETER && i < (size_t)by_shape_count(&value->shape);
-             i++) {
+        for (size_t i = 0;
+             value->role == BY_ROLE_PARAMETER && i < (size_t)by_shape_count(&value->shape); i++) {
             double u = get_element(r->buffers[v], value->dtype, i);
             set_element(r->buffers[v], value->dtype, i, 0.1 * u);
         }
@@ -283,8 +285,8 @@ static void compare_threads(const char *kind, const char *compute)
         for (size_t v = 0; v < graph->value_count; v++) {
             if (one.buffers[v] != NULL &&
                 memcmp(one.buffers[v], many.buffers[v], by__value_bytes(&graph->values[v])) != 0) {
-                fail_msg("%s %s: '%s' differs with %d threads", kind, compute, graph->values[v].name,
-                         threads);
+                fail_msg("%s %s: '%s' differs with %d threads", kind, compute,
+                         graph->values[v].name, threads);
             }
         }
         runner_close(&many);
@@ -305,9 +307,9 @@ static void test_threads(void **state)
 /* Bytes that a micro-batch of a GPT-2 in bf16 reads and writes, by the op table. */
 static double bytes_moved(int layers)
 {
-    static const char *const settings[] = {"model.kind=gpt2", "model.heads=4",   "model.width=64",
-                                           "model.vocab=211", "model.context=48", "train.batch=3",
-                                           "precision.compute=bf16"};
+    static const char *const settings[] = {
+        "model.kind=gpt2",  "model.heads=4", "model.width=64",        "model.vocab=211",
+        "model.context=48", "train.batch=3", "precision.compute=bf16"};
     by_error error = {0};
     by_config *config;
     by_graph *graph;
@@ -334,28 +336,31 @@ static double bytes_moved(int layers)
     return bytes;
 }
 
-/* What one block more moves, counted by hand. A fusion that is lost, or a cast that slips in between, is a
- * pass over [tokens, width] more. */
+/* What one block more moves, counted by hand. A fusion that is lost, or a cast that slips in
+ * between, is a pass over [tokens, width] more. */
 static void test_bytes_moved(void **state)
 {
     BY_UNUSED(state);
     const double n = 3 * 48; /* tokens */
     const double c = 64;
     const double h = 4;
-    /* In passes over [tokens, width]: norm, qkv, attention, projection with residual, norm, up, gelu, down
-     * with residual. */
-    const double forward = 2 + (1 + 3) + (3 + 1) + (1 + 1 + 1) + 2 + (1 + 4) + (4 + 4) + (4 + 1 + 1);
-    /* For each linear layer, from the last: gradient of its input, of its weight, of its bias. Between them
-     * gelu, norm (x, dy, residual's gradient, dx), attention (qkv, y, dy, dqkv), norm. */
-    const double backward = (1 + 4) + (4 + 1) + 1 + (4 + 4 + 4) + (4 + 1) + (1 + 4) + 4 + 4 + (1 + 1) + (1 + 1) +
-                            1 + (3 + 1 + 1 + 3) + (3 + 1) + (1 + 3) + 3 + 4;
+    /* In passes over [tokens, width]: norm, qkv, attention, projection with residual, norm, up,
+     * gelu, down with residual. */
+    const double forward =
+        2 + (1 + 3) + (3 + 1) + (1 + 1 + 1) + 2 + (1 + 4) + (4 + 4) + (4 + 1 + 1);
+    /* For each linear layer, from the last: gradient of its input, of its weight, of its bias.
+     * Between them gelu, norm (x, dy, residual's gradient, dx), attention (qkv, y, dy, dqkv),
+     * norm. */
+    const double backward = (1 + 4) + (4 + 1) + 1 + (4 + 4 + 4) + (4 + 1) + (1 + 4) + 4 + 4 +
+                            (1 + 1) + (1 + 1) + 1 + (3 + 1 + 1 + 3) + (3 + 1) + (1 + 3) + 3 + 4;
     const double activations = (forward + backward) * n * c * 2;
-    /* Means and deviations of two norms, and the logarithms of the softmax: f32, written and read. */
+    /* Means and deviations of two norms, and the logarithms of the softmax: f32, written and
+     * read. */
     const double rows = 2 * (2 * 2 * n + h * n) * 4;
     /* 12 c^2 weights in bf16, forward and backward, and their gradients in f32. */
     const double weights = 12 * c * c * (2 + 2 + 4);
-    /* Vectors in f32: biases (3 + 1 + 4 + 1) and their gradients; weight and bias of two norms, the weights
-     * again in the backward pass, and gradients of both. */
+    /* Vectors in f32: biases (3 + 1 + 4 + 1) and their gradients; weight and bias of two norms, the
+     * weights again in the backward pass, and gradients of both. */
     const double vectors = (9 + 9 + 4 + 2 + 4) * c * 4;
     assert_true(bytes_moved(3) - bytes_moved(2) == activations + rows + weights + vectors);
 }
@@ -386,7 +391,8 @@ static void test_no_allocation(void **state)
 #endif
 }
 
-/* The reference kernels are oracles; where optimised kernels exist no node of a model falls to one. */
+/* The reference kernels are oracles; where optimised kernels exist no node of a model falls to
+ * one. */
 static void test_no_reference_kernel(void **state)
 {
     BY_UNUSED(state);
@@ -428,8 +434,8 @@ static void test_unknown_isa(void **state)
 static void test_pages(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {0, 1, 5000, ((size_t)2 << 20) - 1, (size_t)2 << 20,
-                                   ((size_t)5 << 20) + 12345};
+    static const size_t sizes[] = {
+        0, 1, 5000, ((size_t)2 << 20) - 1, (size_t)2 << 20, ((size_t)5 << 20) + 12345};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(sizes); i++) {
         by__pages pages;
         by_error error;
@@ -453,12 +459,17 @@ static void test_pages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ids),           cmocka_unit_test(test_targets),
-        cmocka_unit_test(test_cache_position), cmocka_unit_test(test_binding),
-        cmocka_unit_test(test_hook),          cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_cache_position),
+        cmocka_unit_test(test_binding),
+        cmocka_unit_test(test_hook),
+        cmocka_unit_test(test_threads),
         cmocka_unit_test(test_bytes_moved),
-        cmocka_unit_test(test_no_allocation), cmocka_unit_test(test_no_reference_kernel),
-        cmocka_unit_test(test_unknown_isa),    cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_no_allocation),
+        cmocka_unit_test(test_no_reference_kernel),
+        cmocka_unit_test(test_unknown_isa),
+        cmocka_unit_test(test_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

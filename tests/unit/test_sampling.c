@@ -16,7 +16,8 @@
 
 static _Alignas(8) unsigned char scratch[MOST * 12];
 
-static int32_t draw(const by_sampling *sampling, const float *logits, int64_t vocab, uint64_t position)
+static int32_t draw(const by_sampling *sampling, const float *logits, int64_t vocab,
+                    uint64_t position)
 {
     by_error error = {0};
     int32_t token = -1;
@@ -90,7 +91,8 @@ static void expected(double *out, const by_sampling *s, const float *logits, int
     }
 }
 
-/* Pearson's statistic of many draws against the definition stays below its mean plus six deviations. */
+/* Pearson's statistic of many draws against the definition stays below its mean plus six
+ * deviations. */
 static void check_distribution(const by_sampling *s, int64_t vocab)
 {
     enum { DRAWS = 20000 };
@@ -289,9 +291,9 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_distribution),  cmocka_unit_test(test_support),
-        cmocka_unit_test(test_equal_logits),  cmocka_unit_test(test_greedy),
-        cmocka_unit_test(test_never_chosen),  cmocka_unit_test(test_pure),
+        cmocka_unit_test(test_distribution), cmocka_unit_test(test_support),
+        cmocka_unit_test(test_equal_logits), cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_never_chosen), cmocka_unit_test(test_pure),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,18 +9,18 @@
 #include "banyan/optimizer.h"
 #include "base/base.h"
 
-#define STEPS 1000
+#define STEPS  1000
 #define WARMUP 100
-#define DECAY 200
-#define HIGH 1e-3
-#define LOW 1e-4
+#define DECAY  200
+#define HIGH   1e-3
+#define LOW    1e-4
 
 static double rate_of(const char *schedule, int64_t step)
 {
     char name[16];
     (void)snprintf(name, sizeof name, "%s", schedule);
-    by_optimizer_config config = {.lr = HIGH, .min_lr = LOW, .schedule = name, .warmup = WARMUP,
-                                  .decay = DECAY};
+    by_optimizer_config config = {
+        .lr = HIGH, .min_lr = LOW, .schedule = name, .warmup = WARMUP, .decay = DECAY};
     return by_learning_rate(&config, step, STEPS);
 }
 
@@ -75,7 +75,8 @@ static void test_edges(void **state)
     assert_true(by_learning_rate(&config, 0, 1) == HIGH); /* one step, no warm-up */
     config.warmup = 10;
     assert_true(by_learning_rate(&config, 10, 10) == HIGH); /* all of it warm-up */
-    config = (by_optimizer_config){.lr = HIGH, .min_lr = 0.0, .schedule = wsd, .warmup = 4, .decay = 6};
+    config =
+        (by_optimizer_config){.lr = HIGH, .min_lr = 0.0, .schedule = wsd, .warmup = 4, .decay = 6};
     assert_true(by_learning_rate(&config, 4, 10) == HIGH); /* no stable part */
     assert_true(fabs(by_learning_rate(&config, 7, 10) - HIGH / 2.0) < 1e-12);
 }

@@ -1,4 +1,5 @@
-/* Tasks divided among threads: each is taken once, one's own come first, and none is left behind. */
+/* Tasks divided among threads: each is taken once, one's own come first, and none is left
+ * behind. */
 #include <omp.h>
 #include <setjmp.h>
 #include <stdarg.h>

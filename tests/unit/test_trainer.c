@@ -1,4 +1,5 @@
-/* The trainer: the accumulation tree, planned bytes, what a bad step leaves, dropout and micro-batches. */
+/* The trainer: the accumulation tree, planned bytes, what a bad step leaves, dropout and
+ * micro-batches. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,8 +13,8 @@
 #include "runner.h"
 #include "train/trainer.h"
 
-#define CONTEXT 8
-#define VOCAB 31
+#define CONTEXT   8
+#define VOCAB     31
 #define MAX_BATCH 16
 
 /* ---- the tree alone ---- */
@@ -86,9 +87,9 @@ static void open_setup(setup *s, const char *const *settings, size_t count)
 {
     by_error error = {0};
     static const char *const common[] = {
-        "model.layers=2", "model.heads=2",         "model.width=16",   "model.context=8",
-        "model.vocab=31", "train.batch=6",         "train.steps=10",   "optimizer.warmup=0",
-        "model.kind=gpt2"};
+        "model.layers=2",  "model.heads=2",      "model.width=16",
+        "model.context=8", "model.vocab=31",     "train.batch=6",
+        "train.steps=10",  "optimizer.warmup=0", "model.kind=gpt2"};
     *s = (setup){0};
     check_ok(by_config_default(&s->config, &error), &error);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(common); i++) {
@@ -108,8 +109,12 @@ static void open_setup(setup *s, const char *const *settings, size_t count)
         s->targets[i] = i % 11 == 3 ? -1 : (int32_t)((random_unit(1, 2, i) + 1.0) / 2.0 * VOCAB);
         valid += s->targets[i] >= 0;
     }
-    s->batch = (by_batch){.tokens = s->tokens, .targets = s->targets, .batch = batch,
-                          .context = CONTEXT, .valid_targets = valid, .global_targets = valid};
+    s->batch = (by_batch){.tokens = s->tokens,
+                          .targets = s->targets,
+                          .batch = batch,
+                          .context = CONTEXT,
+                          .valid_targets = valid,
+                          .global_targets = valid};
 }
 
 static void close_setup(setup *s)
@@ -150,8 +155,8 @@ static void add_into(float *a, const float *b, size_t count)
     }
 }
 
-/* Leaf gradients one sample at a time, added by hand in the tree's order for six leaves, against the
- * trainer's own accumulation: the same bits. */
+/* Leaf gradients one sample at a time, added by hand in the tree's order for six leaves, against
+ * the trainer's own accumulation: the same bits. */
 static void test_accumulation_is_the_tree(void **state)
 {
     BY_UNUSED(state);
@@ -192,7 +197,8 @@ static void test_accumulation_is_the_tree(void **state)
     close_setup(&all);
 }
 
-/* The mask of a sample does not depend on the micro-batch it is in, nor do the gradients but for rounding. */
+/* The mask of a sample does not depend on the micro-batch it is in, nor do the gradients but for
+ * rounding. */
 static void compare_splits(const char *kind, const char *compute, double bound)
 {
     by_error error = {0};
@@ -214,7 +220,8 @@ static void compare_splits(const char *kind, const char *compute, double bound)
         } else {
             double d = relative_distance(have, want, count);
             if (!(d <= bound) || !(fabs(loss - want_loss) <= bound)) {
-                fail_msg("%s: gradients are %g away, loss %g and %g", splits[k], d, loss, want_loss);
+                fail_msg("%s: gradients are %g away, loss %g and %g", splits[k], d, loss,
+                         want_loss);
             }
             free(have);
         }

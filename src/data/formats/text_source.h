@@ -63,8 +63,8 @@ typedef struct by__units {
 by_status by__units_next(by__units *units, by__unit *unit, bool *found, by_error *error);
 /* Reads a unit's bytes into *buffer, which grows. BY_EFORMAT: the file is shorter than it was. */
 by_status by__unit_read(const by__unit *unit, char **buffer, size_t *capacity, by_error *error);
-/* Hands out the texts of a unit of JSON lines, read into `buffer`, one after the other. Errors, those
- * of `take` included, begin with "FILE:LINE". */
+/* Hands out the texts of a unit of JSON lines, read into `buffer`, one after the other. Errors,
+ * those of `take` included, begin with "FILE:LINE". */
 by_status by__unit_texts(const by__unit *unit, char *buffer,
                          by_status (*take)(void *context, const by_text *text, by_error *error),
                          void *context, by_error *error);

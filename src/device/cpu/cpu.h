@@ -1,6 +1,7 @@
 /* cpu: the CPU device. Its kernels, how they are registered, and what they share.
  *
- * A kernel is one `const by__kernel` object named by__kernel_NAME[_LEVEL] and one line in table.inc:
+ * A kernel is one `const by__kernel` object named by__kernel_NAME[_LEVEL] and one line in
+ * table.inc:
  *
  *   BY__REFERENCE(name)  by__kernel_NAME_reference, in reference_*.c: plain C, one thread, double
  *                        accumulation, every dtype and shape.

@@ -6,8 +6,8 @@
  * the rows: nobody else reads them. Of two operands of which one is small, each thread packs that
  * one for itself, and nobody waits. A tile's operands are cut along k so that they fit the thread's
  * own cache, its sums are added up in f32 in the order of k, and the last of them go from registers
- * to where they belong. The cuts along k are a function of the shape and the panel alone, so the bits
- * do not depend on the number of threads or on which thread took which tile.
+ * to where they belong. The cuts along k are a function of the shape and the panel alone, so the
+ * bits do not depend on the number of threads or on which thread took which tile.
  *
  * One core of a Zen 4, GF/s:                   f32                               bf16 on vdpbf16ps
  *   x W     [4096, 768] x [768, 3072]        106                                   214
@@ -36,9 +36,9 @@
 /* Bytes of a packed super-block of B, and its extent along k in steps of 4 bytes. */
 #define PACKED_B_BYTES (8 << 20)
 #define PACKED_STEPS   1024
-/* An operand that packs into no more than OWN_BYTES is packed whole by every thread for itself, when
- * there are as many rows (columns) of C for each thread as given here: that takes less than waiting
- * for the others and fetching what they packed from their caches. */
+/* An operand that packs into no more than OWN_BYTES is packed whole by every thread for itself,
+ * when there are as many rows (columns) of C for each thread as given here: that takes less than
+ * waiting for the others and fetching what they packed from their caches. */
 #define OWN_BYTES     (512 << 10)
 #define OWN_B_ROWS    256
 #define OWN_A_COLUMNS 64
@@ -98,9 +98,9 @@ static int64_t cut(int64_t n, int64_t most, int64_t unit)
     return by__ceil_div(by__ceil_div(n, pieces), unit) * unit;
 }
 
-/* The extent of a tile along n, a multiple of `unit` and at most `most`, by which the busiest thread
- * has least to do: threads get the tiles, `across` side by side, in equal numbers. Smaller tiles must
- * be worth more than 2 %. */
+/* The extent of a tile along n, a multiple of `unit` and at most `most`, by which the busiest
+ * thread has least to do: threads get the tiles, `across` side by side, in equal numbers. Smaller
+ * tiles must be worth more than 2 %. */
 static int64_t cut_evenly(int64_t n, int64_t most, int64_t unit, int64_t across, int threads)
 {
     int64_t best = 0;
@@ -126,9 +126,10 @@ static int64_t cut_evenly(int64_t n, int64_t most, int64_t unit, int64_t across,
 }
 
 /* Gradients of small weights. Rows of A and B are those of k, and each thread made its own of them:
- * halves of k leave them where they are. Threads that read each other's rows would not only wait for
- * them: a cache that has a line must be asked before it is overwritten in the next step, one line after
- * the other. The halves are two for any number of threads, so that the bits are the same. */
+ * halves of k leave them where they are. Threads that read each other's rows would not only wait
+ * for them: a cache that has a line must be asked before it is overwritten in the next step, one
+ * line after the other. The halves are two for any number of threads, so that the bits are the
+ * same. */
 static bool halves_k(const by__gemm *g)
 {
     const by__gemm_options *o = &g->options;
@@ -325,7 +326,8 @@ static void pack_rows(const by__gemm *g, const block *s, int64_t i, int64_t m)
     g->panel->pack_a(s->a, by__panel_a_stride(g->panel, s->k), from, row_stride, k_stride, m, s->k);
 }
 
-/* Packs columns j .. j + columns of the block over k .. k + depth of it, whose panels begin at b. */
+/* Packs columns j .. j + columns of the block over k .. k + depth of it, whose panels begin at
+ * b. */
 static void pack_part(const by__gemm *g, const block *s, char *b, int64_t j, int64_t columns,
                       int64_t k, int64_t depth)
 {
@@ -339,8 +341,8 @@ static void pack_part(const by__gemm *g, const block *s, char *b, int64_t j, int
 }
 
 /* Packs B's columns together: every thread of the team calls it, and all is packed when it returns.
- * Pieces are cut so that each reads B as it lies in memory: whole columns where those are contiguous,
- * and all columns of a part of k where they are not. */
+ * Pieces are cut so that each reads B as it lies in memory: whole columns where those are
+ * contiguous, and all columns of a part of k where they are not. */
 static void pack_columns(const by__gemm *g, const block *s)
 {
     const by__gemm_options *o = &g->options;
@@ -365,8 +367,8 @@ static void pack_columns(const by__gemm *g, const block *s)
     }
 }
 
-/* Brings rows i .. i + m of A into the thread's cache, all at once: the inner loop would meet them row
- * by row and wait for each. */
+/* Brings rows i .. i + m of A into the thread's cache, all at once: the inner loop would meet them
+ * row by row and wait for each. */
 static void fetch_rows(const by__gemm *g, const block *s, int64_t i, int64_t m)
 {
     size_t size = by_dtype_size(g->options.dtype);
@@ -490,8 +492,8 @@ static void compute_tiles(const by__gemm *g, const block *s, int me, int team)
     }
 }
 
-/* Packs a tile's columns of B, from column n0 on, and multiplies rows m0 .. m0 + m of A with them, which
- * lie packed at `a`. */
+/* Packs a tile's columns of B, from column n0 on, and multiplies rows m0 .. m0 + m of A with them,
+ * which lie packed at `a`. */
 static void compute_panel(const by__gemm *g, block *s, char *a, int64_t m0, int64_t m, int64_t n0)
 {
     size_t a_stride = by__panel_a_stride(g->panel, s->k);
@@ -504,8 +506,8 @@ static void compute_panel(const by__gemm *g, block *s, char *a, int64_t m0, int6
     }
 }
 
-/* The columns of C that fall to thread `me`, which packs all of A for itself, and of B what it comes
- * to. */
+/* The columns of C that fall to thread `me`, which packs all of A for itself, and of B what it
+ * comes to. */
 static void compute_columns(const by__gemm *g, block *s, int me)
 {
     char *a = s->a;
@@ -516,8 +518,8 @@ static void compute_columns(const by__gemm *g, block *s, int me)
     }
 }
 
-/* The tiles of the halves of k that fall to thread `me`, which packs for itself what it comes to; then its
- * rows of C. */
+/* The tiles of the halves of k that fall to thread `me`, which packs for itself what it comes to;
+ * then its rows of C. */
 static void compute_halves(const by__gemm *g, block *s, int me)
 {
     const by__gemm_options *o = &g->options;
@@ -648,7 +650,8 @@ void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands)
         return;
     }
     if (gemm->packing != PACK_TOGETHER) {
-        /* Nothing else makes the threads wait for each other, so the tasks are divided up before. */
+        /* Nothing else makes the threads wait for each other, so the tasks are divided up
+         * before. */
         const by__gemm_options *o = &gemm->options;
         int64_t across = gemm->packing == PACK_OWN_B   ? by__ceil_div(o->m, gemm->tile_m)
                          : gemm->packing == PACK_OWN_K ? 2 * by__ceil_div(o->m, gemm->own_rows)

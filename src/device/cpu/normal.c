@@ -1,6 +1,7 @@
 #include "device/cpu/cpu.h"
 
-/* Values of one Philox stream position; work is cut here, so the values do not depend on threads. */
+/* Values of one Philox stream position; work is cut here, so the values do not depend on
+ * threads. */
 #define BLOCK 4096
 
 static by__fill_normal_fn *fill_at(by__isa isa)

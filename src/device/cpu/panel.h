@@ -28,8 +28,8 @@
 #define BY__LEVEL_avx2     BY__ISA_AVX2
 #define BY__LEVEL_avx512   BY__ISA_AVX512
 
-/* Where sums end up: y[rows, columns] = sums (+ bias[columns]) (+ add), rounded to dtype. add is laid
- * out as y and may be y. */
+/* Where sums end up: y[rows, columns] = sums (+ bias[columns]) (+ add), rounded to dtype. add is
+ * laid out as y and may be y. */
 typedef struct by__panel_target {
     void *y;
     int64_t ldy;
@@ -60,9 +60,9 @@ typedef struct by__panel {
     void (*multiply)(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b,
                      size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,
                      const by__panel_target *target);
-    /* The same with A as it lies, rows `row_bytes` apart (a multiple of 4, and best not of 4096) and
-     * contiguous along k. Rows are read in pairs: with an odd m, one row beyond the last. NULL where
-     * A must be packed. */
+    /* The same with A as it lies, rows `row_bytes` apart (a multiple of 4, and best not of 4096)
+     * and contiguous along k. Rows are read in pairs: with an odd m, one row beyond the last. NULL
+     * where A must be packed. */
     void (*multiply_rows)(float *c, int64_t ldc, const void *a, size_t row_bytes, const void *b,
                           size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,
                           const by__panel_target *target);
@@ -70,9 +70,9 @@ typedef struct by__panel {
     void (*store)(const by__panel_target *target, const float *sums, int64_t lds, int64_t rows,
                   int64_t columns);
     /* sums[m, n] = x[m, k] B for at most BY__GEMV_ROWS rows, B as it lies: [k, n], or [n, k] when
-     * trans_b. x is f32; with bf16 pairs (step 2) and a B of bf16 and trans_b, it may be bf16. Columns
-     * may be computed in parts: with trans_b the bits are the same if parts begin at multiples of
-     * BY__GEMV_COLUMNS. */
+     * trans_b. x is f32; with bf16 pairs (step 2) and a B of bf16 and trans_b, it may be bf16.
+     * Columns may be computed in parts: with trans_b the bits are the same if parts begin at
+     * multiples of BY__GEMV_COLUMNS. */
     void (*few_rows)(float *sums, int64_t lds, const void *x, by_dtype x_dtype, int64_t ldx, int m,
                      const void *b, by_dtype dtype, int64_t ldb, bool trans_b, int64_t n,
                      int64_t k);
@@ -140,8 +140,8 @@ static inline size_t by__panel_b_bytes(const by__panel *panel, int64_t columns, 
 {
     return (size_t)((columns + panel->nr - 1) / panel->nr) * by__panel_b_stride(panel, k);
 }
-/* multiply_rows serves for rows that are `row_bytes` apart and k elements long. Rows a multiple of a
- * page apart share cache sets, and push each other out. */
+/* multiply_rows serves for rows that are `row_bytes` apart and k elements long. Rows a multiple of
+ * a page apart share cache sets, and push each other out. */
 static inline bool by__panel_reads_rows(const by__panel *panel, int64_t k, size_t row_bytes)
 {
     return panel->multiply_rows != NULL && k % panel->k_unit == 0 && row_bytes % 4 == 0 &&

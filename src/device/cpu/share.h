@@ -31,10 +31,10 @@ static inline void by__share_open(by__share *shares, int64_t tasks, int me, int 
     atomic_store_explicit(&shares[me].range, end << 32 | begin, memory_order_relaxed);
 }
 
-/* The next tasks of thread `me`, -1 when all are taken: the first of `*count` that follow one another.
- * They are half of what is left of a part, at most `most`: large as long as nobody waits, because each
- * taking waits for all that the processor has begun, and small at the end, so that all are done at the
- * same time (guided self-scheduling: Polychronopoulos and Kuck 1987). */
+/* The next tasks of thread `me`, -1 when all are taken: the first of `*count` that follow one
+ * another. They are half of what is left of a part, at most `most`: large as long as nobody waits,
+ * because each taking waits for all that the processor has begun, and small at the end, so that all
+ * are done at the same time (guided self-scheduling: Polychronopoulos and Kuck 1987). */
 static inline int64_t by__share_take_some(by__share *shares, int me, int team, int64_t most,
                                           int64_t *count)
 {

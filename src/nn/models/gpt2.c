@@ -1,12 +1,13 @@
-/* GPT-2 (Radford et al. 2019): learned positions, pre-norm blocks with layer norm, GELU (tanh form), a
- * head tied to the token embedding. Weights of linear layers are [in, out], as GPT-2's Conv1D keeps
- * them. */
+/* GPT-2 (Radford et al. 2019): learned positions, pre-norm blocks with layer norm, GELU (tanh
+ * form), a head tied to the token embedding. Weights of linear layers are [in, out], as GPT-2's
+ * Conv1D keeps them. */
 #include "nn/nn.h"
 
 static by_value norm(by__build *b, by_value x, const char *prefix)
 {
     int64_t c = b->config->width;
-    by_value w = by__weight(b, "embed", BY_SHAPE(c), (by_init){.kind = BY_INIT_ONE}, "%s.weight", prefix);
+    by_value w =
+        by__weight(b, "embed", BY_SHAPE(c), (by_init){.kind = BY_INIT_ONE}, "%s.weight", prefix);
     by_value bias = by__weight(b, "embed", BY_SHAPE(c), (by_init){0}, "%s.bias", prefix);
     return by_layer_norm(b->graph, x, w, bias, (float)b->config->norm_eps);
 }
@@ -28,7 +29,8 @@ static by_value block(by__build *b, by_value x, int layer)
     (void)snprintf(name, sizeof name, "h.%d.ln_1", layer);
     by_value y = norm(b, x, name);
     (void)snprintf(name, sizeof name, "h.%d.attn.c_attn", layer);
-    y = linear(b, y, c->width, c->width + 2 * kv_width, "embed heads", "heads", by__init_normal(b), name);
+    y = linear(b, y, c->width, c->width + 2 * kv_width, "embed heads", "heads", by__init_normal(b),
+               name);
     y = by__attend(b, layer, y, BY_NONE, BY_NONE);
     (void)snprintf(name, sizeof name, "h.%d.attn.c_proj", layer);
     y = linear(b, y, c->width, c->width, "heads embed", "embed", by__init_residual(b), name);
@@ -48,9 +50,10 @@ static by_value block(by__build *b, by_value x, int layer)
 static by_value body(by__build *b, by_value *head)
 {
     const by_model_config *c = b->config;
-    by_value wte = by__weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width), by__init_normal(b), "wte.weight");
-    by_value wpe = by__weight(b, "position embed", BY_SHAPE(c->context, c->width), by__init_normal(b),
-                              "wpe.weight");
+    by_value wte = by__weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width), by__init_normal(b),
+                              "wte.weight");
+    by_value wpe = by__weight(b, "position embed", BY_SHAPE(c->context, c->width),
+                              by__init_normal(b), "wpe.weight");
     by_value x = by_embedding(b->graph, b->model.tokens, wte);
     if (by__is_cached(b)) {
         b->model.positions = by_graph_input(b->graph, "positions", BY_I32,
@@ -84,7 +87,8 @@ static void write_config(json_t *out, const by_model_config *c)
     (void)json_object_set_new(out, "attn_pdrop", json_real(0.0));
 }
 
-static by_status read_config(by_model_config *c, const char *name, const json_t *in, by_error *error)
+static by_status read_config(by_model_config *c, const char *name, const json_t *in,
+                             by_error *error)
 {
     BY_TRY(by__json_integer(&c->width, name, in, "n_embd", BY__REQUIRED, error));
     BY_TRY(by__json_integer(&c->layers, name, in, "n_layer", BY__REQUIRED, error));

@@ -1,5 +1,5 @@
-/* Llama (Touvron et al. 2023): rotary positions, pre-norm blocks with RMS norm, SwiGLU, grouped-query
- * attention, no biases. Weights are [out, in], as torch.nn.Linear keeps them. */
+/* Llama (Touvron et al. 2023): rotary positions, pre-norm blocks with RMS norm, SwiGLU,
+ * grouped-query attention, no biases. Weights are [out, in], as torch.nn.Linear keeps them. */
 #include "nn/nn.h"
 
 static by_value norm(by__build *b, by_value x, const char *prefix)
@@ -12,7 +12,8 @@ static by_value norm(by__build *b, by_value x, const char *prefix)
 static by_value linear(by__build *b, by_value x, int64_t in, int64_t out, const char *axes,
                        by_init init, int layer, const char *name)
 {
-    by_value w = by__weight(b, axes, BY_SHAPE(out, in), init, "model.layers.%d.%s.weight", layer, name);
+    by_value w =
+        by__weight(b, axes, BY_SHAPE(out, in), init, "model.layers.%d.%s.weight", layer, name);
     return by_linear(b->graph, x, w, BY_NONE, true);
 }
 
@@ -23,8 +24,10 @@ static by_value attention(by__build *b, by_value x, int layer)
     float theta = (float)c->rope_theta;
     by_init init = by__init_normal(b);
     by_value q = linear(b, x, c->width, c->width, "heads embed", init, layer, "self_attn.q_proj");
-    by_value k = linear(b, x, c->width, kv_width, "kv_heads embed", init, layer, "self_attn.k_proj");
-    by_value v = linear(b, x, c->width, kv_width, "kv_heads embed", init, layer, "self_attn.v_proj");
+    by_value k =
+        linear(b, x, c->width, kv_width, "kv_heads embed", init, layer, "self_attn.k_proj");
+    by_value v =
+        linear(b, x, c->width, kv_width, "kv_heads embed", init, layer, "self_attn.v_proj");
     q = by_rope(b->graph, q, b->model.start, c->heads, theta);
     k = by_rope(b->graph, k, b->model.start, c->kv_heads, theta);
     by_value y = by__attend(b, layer, q, k, v);
@@ -106,7 +109,8 @@ static by_status read_rope(by_model_config *c, const char *name, const json_t *i
     return by__json_number(&c->rope_theta, name, parameters, "rope_theta", outer, error);
 }
 
-static by_status read_config(by_model_config *c, const char *name, const json_t *in, by_error *error)
+static by_status read_config(by_model_config *c, const char *name, const json_t *in,
+                             by_error *error)
 {
     BY_TRY(by__json_integer(&c->width, name, in, "hidden_size", BY__REQUIRED, error));
     BY_TRY(by__json_integer(&c->layers, name, in, "num_hidden_layers", BY__REQUIRED, error));
@@ -119,7 +123,8 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(by__json_expect_bool(name, in, "attention_bias", false, error));
     BY_TRY(by__json_expect_bool(name, in, "mlp_bias", false, error));
     int64_t width;
-    BY_TRY(by__json_integer(&width, name, in, "head_dim", c->heads > 0 ? c->width / c->heads : 0, error));
+    BY_TRY(by__json_integer(&width, name, in, "head_dim", c->heads > 0 ? c->width / c->heads : 0,
+                            error));
     if (c->heads < 1 || width != c->width / c->heads) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: head_dim %lld is not hidden_size / num_attention_heads", name,

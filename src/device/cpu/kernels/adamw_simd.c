@@ -1,6 +1,6 @@
 /* ADAMW: p, g, m, v f32 of any shape, copy bf16 or absent. One pass: four reads and three writes of
- * f32 an element, which is all that memory must do. The copy is read by all cores, and not before the
- * next step: it goes past the caches. */
+ * f32 an element, which is all that memory must do. The copy is read by all cores, and not before
+ * the next step: it goes past the caches. */
 #include <math.h>
 
 #include "device/cpu/cpu.h"

@@ -5,11 +5,11 @@
  * on panels (panel.h). A thread works on one (sample, key head) at a time, with its own scratch:
  * the cut follows the shape alone, and so do the bits.
  *
- * Scores are computed transposed, a row for each key and a column for each of PANEL_QUERIES queries:
- * S^T = K Q^T. The rows of K are operand A as they lie, the softmax runs down the columns, sixteen
- * queries side by side without a sum across lanes, and the weights are stored as the panels that
- * the next product, y^T = V^T P^T, wants as its B. Weights are powers of two: log2(e) is part of
- * their scale.
+ * Scores are computed transposed, a row for each key and a column for each of PANEL_QUERIES
+ * queries: S^T = K Q^T. The rows of K are operand A as they lie, the softmax runs down the columns,
+ * sixteen queries side by side without a sum across lanes, and the weights are stored as the panels
+ * that the next product, y^T = V^T P^T, wants as its B. Weights are powers of two: log2(e) is part
+ * of their scale.
  */
 #ifndef BY_DEVICE_CPU_KERNELS_ATTENTION_H
 #define BY_DEVICE_CPU_KERNELS_ATTENTION_H
@@ -165,8 +165,8 @@ BY__INLINE by__vi attention_seen(int64_t query, int64_t key)
     return (by__vi)by__lane_numbers() >= (int32_t)(key - query);
 }
 
-/* `count` queries and n elements of each, from a block of sums[width, PANEL_QUERIES]. count and n are
- * constants for whole blocks. */
+/* `count` queries and n elements of each, from a block of sums[width, PANEL_QUERIES]. count and n
+ * are constants for whole blocks. */
 BY__INLINE void attention_store_block(void *y, by_dtype dtype, int64_t ldy, const float *sums,
                                       by__vf factor, int count, int n)
 {

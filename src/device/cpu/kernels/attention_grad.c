@@ -93,8 +93,8 @@ BY__INLINE by__vf weigh_key(const softmax *x, int64_t r, int lane, bool masked, 
     return ds;
 }
 
-/* Weights and their gradients of `keys` keys, and the gradients as panels of B, too, with zeros up to
- * a whole unit. The keys before `seen_by_all` need no mask. */
+/* Weights and their gradients of `keys` keys, and the gradients as panels of B, too, with zeros up
+ * to a whole unit. The keys before `seen_by_all` need no mask. */
 BY__INLINE void weigh_lanes(const softmax *x, int64_t keys, int64_t seen_by_all, int64_t padded,
                             int lane, by_dtype dtype)
 {

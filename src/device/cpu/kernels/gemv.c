@@ -1,28 +1,30 @@
 /* Products with at most four rows (a decoder's): every element of B is read once, as it lies, and
  * used for all rows. Sums are f32 and their order depends on the shape alone.
  *
- * Memory is all that matters here, and it is fastest for streams that the processor's own prefetching
- * can follow: one row of B after the other, in a loop whose loads each step half a KiB on. Steps of
- * three quarters and more it does not follow (Zen 4: 21 to 27 instead of 33 GB/s a core); side by side,
- * rows shorter than a page are streams within one page, which it takes for one that jumps (12 GB/s); and
- * prefetch instructions take the places in which the core waits for lines, fewer than the second cache
- * has (28 GB/s). With a few rows of x the core has too much to do to run ahead of the stream, and they
- * help after all. B [k, n] serves for values of attention, whose n is a head's width. */
+ * Memory is all that matters here, and it is fastest for streams that the processor's own
+ * prefetching can follow: one row of B after the other, in a loop whose loads each step half a KiB
+ * on. Steps of three quarters and more it does not follow (Zen 4: 21 to 27 instead of 33 GB/s a
+ * core); side by side, rows shorter than a page are streams within one page, which it takes for one
+ * that jumps (12 GB/s); and prefetch instructions take the places in which the core waits for
+ * lines, fewer than the second cache has (28 GB/s). With a few rows of x the core has too much to
+ * do to run ahead of the stream, and they help after all. B [k, n] serves for values of attention,
+ * whose n is a head's width. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 #include "device/cpu/panel.h"
 
-/* Rows of B [n, k] are read BY__GEMV_COLUMNS at a time when those of x take at least this much: they no
- * longer stay in the first cache beside the stream, and are loaded once for all. */
+/* Rows of B [n, k] are read BY__GEMV_COLUMNS at a time when those of x take at least this much:
+ * they no longer stay in the first cache beside the stream, and are loaded once for all. */
 #define WIDE_BYTES (16 << 10)
-/* Vectors of a row that one turn of the loop takes, and sums that they go to by turns: one sum would wait
- * for each addition. */
+/* Vectors of a row that one turn of the loop takes, and sums that they go to by turns: one sum
+ * would wait for each addition. */
 enum { STEPS = 8, CHAINS = 4 };
-/* Up to this many rows of x, each goes along a row of B alone: the first reads it from memory, the others
- * from the first cache. */
+/* Up to this many rows of x, each goes along a row of B alone: the first reads it from memory, the
+ * others from the first cache. */
 #define ALONE 2
-/* Bytes ahead of use at which rows of B are fetched for more rows of x: into the second cache (into the
- * first, what is in use would have to go), and a page, since the processor's prefetching ends with each. */
+/* Bytes ahead of use at which rows of B are fetched for more rows of x: into the second cache (into
+ * the first, what is in use would have to go), and a page, since the processor's prefetching ends
+ * with each. */
 #define AHEAD 4096
 /* Vectors of B [k, n] whose sums are kept in registers. */
 enum { STRIP = 4 };
@@ -109,8 +111,8 @@ dot_row(float *sums, int64_t lds, rows x, const char *row, by_dtype dtype, int64
     }
 }
 
-/* The same of four rows one after the other, of at most CHAINS steps and nothing beyond (heads of keys):
- * there, adding up lanes is most of the work. */
+/* The same of four rows one after the other, of at most CHAINS steps and nothing beyond (heads of
+ * keys): there, adding up lanes is most of the work. */
 static inline __attribute__((always_inline)) void
 dot_short_rows(float sums[4], rows x, const char *row, by_dtype dtype, int64_t row_bytes, int64_t k)
 {

@@ -29,9 +29,9 @@
  * STEPS_AHEAD steps further on are. */
 #define AHEAD       256
 #define STEPS_AHEAD 16
-/* Steps of k that are packed at a time where rows are contiguous. Their lines stay in the first cache
- * whatever k_stride is (it is often a multiple of 1024 bytes, so that many lines would fall into the
- * same few sets), and a panel gets them as one run of memory. */
+/* Steps of k that are packed at a time where rows are contiguous. Their lines stay in the first
+ * cache whatever k_stride is (it is often a multiple of 1024 bytes, so that many lines would fall
+ * into the same few sets), and a panel gets them as one run of memory. */
 #define STEPS_AT_ONCE 4
 
 typedef enum source_kind { SOURCE_F32, SOURCE_PAIR, SOURCE_WIDE } source_kind;
@@ -39,7 +39,8 @@ typedef enum source_kind { SOURCE_F32, SOURCE_PAIR, SOURCE_WIDE } source_kind;
 /* Units in memory: any alignment, any type underneath. */
 typedef uint32_t units_any __attribute__((vector_size(4 * BY__LANES), aligned(2), may_alias));
 
-/* Element (i, j) is at i * row_stride + j * k_stride; kind, and which stride is 1, are constants. */
+/* Element (i, j) is at i * row_stride + j * k_stride; kind, and which stride is 1, are
+ * constants. */
 typedef struct source {
     const void *data;
     source_kind kind;
@@ -74,8 +75,8 @@ BY__INLINE by__vu load_along_rows(const source *x, int64_t r, int64_t step, int 
     return by__pairs(low, high);
 }
 
-/* v[i] = units of row r + i, where k is contiguous, at the steps from `step` on; zeros beyond k. Rows
- * beyond the last hold anything. */
+/* v[i] = units of row r + i, where k is contiguous, at the steps from `step` on; zeros beyond k.
+ * Rows beyond the last hold anything. */
 BY__INLINE void load_rows(by__vu v[BY__LANES], const source *x, int64_t r, int64_t step)
 {
     int64_t size = x->kind == SOURCE_F32 ? 4 : 2;

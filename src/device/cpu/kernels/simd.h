@@ -189,8 +189,8 @@ BY__INLINE float by__sum(by__vf x)
     return f[0] + f[1];
 }
 
-/* by__sum of four vectors, the same bits for less than half the work: halves of two vectors are added
- * side by side in one. */
+/* by__sum of four vectors, the same bits for less than half the work: halves of two vectors are
+ * added side by side in one. */
 BY__INLINE void by__sum4(float out[4], by__vf a, by__vf b, by__vf c, by__vf d)
 {
     typedef float four __attribute__((vector_size(16)));
@@ -482,9 +482,10 @@ BY__INLINE void by__store_flushed(void *data, int64_t i, by__vf x, by_dtype dtyp
     by__store_flushed_n(data, i, x, dtype, BY__LANES);
 }
 
-/* Stores x as bf16 past the caches, to a multiple of its own bytes: for results that nobody reads soon. An
- * ordinary store reads the line that it is going to overwrite, and takes it from every cache that has it,
- * one line after the other (Zen 4: 13 ns each where cores have a cache in common, 120 ns where not). */
+/* Stores x as bf16 past the caches, to a multiple of its own bytes: for results that nobody reads
+ * soon. An ordinary store reads the line that it is going to overwrite, and takes it from every
+ * cache that has it, one line after the other (Zen 4: 13 ns each where cores have a cache in
+ * common, 120 ns where not). */
 BY__INLINE void by__stream_bf16(uint16_t *data, by__vf x)
 {
 #if defined(__AVX512F__)
@@ -496,8 +497,8 @@ BY__INLINE void by__stream_bf16(uint16_t *data, by__vf x)
 #endif
 }
 
-/* Must stand between by__stream_bf16 and the end of a kernel's work on a thread: until then other threads may
- * miss what was stored. */
+/* Must stand between by__stream_bf16 and the end of a kernel's work on a thread: until then other
+ * threads may miss what was stored. */
 BY__INLINE void by__stream_end(void)
 {
 #if defined(__SSE2__)

@@ -105,8 +105,8 @@ BY__INLINE by__vf by__exp2_within(by__vf x)
 #endif
 }
 
-/* 2^x where x is at most a little above 0, as of a softmax in base 2: log2(e) goes into the factor of
- * its scores. */
+/* 2^x where x is at most a little above 0, as of a softmax in base 2: log2(e) goes into the factor
+ * of its scores. */
 BY__INLINE by__vf by__exp2_of_negative(by__vf x)
 {
 #if defined(__AVX512F__)
