@@ -58,6 +58,20 @@ by_status by__reserve(void **array, size_t *capacity, size_t need, size_t size, 
 char *by__strdup(const char *s);
 char *by__strndup(const char *s, size_t n);
 
+/* ---- memory of the host (memory_available.c) ---- */
+
+typedef struct by__host_memory {
+    uint64_t total;     /* bytes of the host, or of the tightest control group; 0: unknown */
+    uint64_t available; /* bytes that this process can still take without anything being swapped
+                           or killed, page cache counted as free; UINT64_MAX: unknown */
+} by__host_memory;
+
+/* Free memory: MemAvailable of /proc/meminfo, and what the limits of the process's control groups
+ * (version 2 or 1, all levels) leave, whichever is least. It changes while one looks. */
+void by__memory_available(by__host_memory *out);
+/* The same with /proc and /sys below `root`, for tests. */
+void by__memory_available_under(by__host_memory *out, const char *root);
+
 /* ---- strings (text.c) ---- */
 
 /* A growing, NUL-terminated string. {0} is an empty one. A failed allocation sets `failed`, and

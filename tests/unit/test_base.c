@@ -252,13 +252,70 @@ static void test_atomic_write(void **state)
     temporary_remove(directory);
 }
 
+/* Writes ROOT/PATH and the directories above it. */
+static void write_below(const char *root, const char *path, const char *text)
+{
+    char *file = by__path_join(root, path);
+    assert_non_null(file);
+    char *directory = by__strndup(file, (size_t)(strrchr(file, '/') - file));
+    assert_non_null(directory);
+    assert_int_equal(by__make_dirs(directory, NULL), BY_OK);
+    assert_int_equal(by__file_write(file, text, strlen(text), NULL), BY_OK);
+    free(directory);
+    free(file);
+}
+
+static void check_memory(const char *root, uint64_t total, uint64_t available)
+{
+    by__host_memory memory;
+    by__memory_available_under(&memory, root);
+    assert_true(memory.total == total);
+    assert_true(memory.available == available);
+}
+
+static void test_available_memory(void **state)
+{
+    BY_UNUSED(state);
+    char *root = temporary_make();
+    assert_non_null(root);
+    by__host_memory memory;
+    by__memory_available_under(&memory, root);
+    assert_true(memory.total == 0 && memory.available == UINT64_MAX); /* nothing is known */
+    write_below(root, "proc/meminfo",
+                "MemTotal:       16000 kB\nMemFree:         100 kB\nMemAvailable:    8000 kB\n");
+    check_memory(root, 16000 * 1024, 8000 * 1024);
+    /* Version 2: the tightest of all levels counts, page cache counts as free. */
+    write_below(root, "proc/self/cgroup", "0::/job/step\n");
+    write_below(root, "sys/fs/cgroup/job/step/memory.max", "max\n");
+    write_below(root, "sys/fs/cgroup/job/step/memory.current", "1000000\n");
+    check_memory(root, 16000 * 1024, 8000 * 1024);
+    write_below(root, "sys/fs/cgroup/job/memory.max", "4000000\n");
+    write_below(root, "sys/fs/cgroup/job/memory.current", "3000000\n");
+    write_below(root, "sys/fs/cgroup/job/memory.stat",
+                "anon 2\ninactive_file 500000\nactive_file 250000\n");
+    check_memory(root, 4000000, 1750000);
+    write_below(root, "sys/fs/cgroup/job/memory.current", "9000000\n"); /* over its limit */
+    check_memory(root, 4000000, 0);
+    /* Version 1, seen from inside a container: the path is the host's. */
+    write_below(root, "proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/docker/abc\n");
+    write_below(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "6000000\n");
+    write_below(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", "5000000\n");
+    write_below(root, "sys/fs/cgroup/memory/memory.stat",
+                "inactive_file 1\ntotal_inactive_file 40000\ntotal_active_file 0\n");
+    check_memory(root, 6000000, 1040000);
+    temporary_remove(root);
+    by__memory_available(&memory);
+    assert_true(memory.total > 0 && memory.available > 0 && memory.available <= memory.total);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_half),    cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_philox),        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_nearest_names), cmocka_unit_test(test_json_text),
-        cmocka_unit_test(test_errors),        cmocka_unit_test(test_atomic_write),
+        cmocka_unit_test(test_every_half),       cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_philox),           cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_nearest_names),    cmocka_unit_test(test_json_text),
+        cmocka_unit_test(test_errors),           cmocka_unit_test(test_atomic_write),
+        cmocka_unit_test(test_available_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
