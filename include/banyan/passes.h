@@ -1,6 +1,6 @@
-/* Passes: transformations of a graph. Each scaling technique is one; they compose in this order:
- * precision, gradients, rematerialize, recompute, fuse, order; then banyan/program.h plans memory
- * and runs.
+/* Passes: transformations of a graph. Each scaling technique is one. The table of src/passes/pass_table.c
+ * lists them in the order in which they compose and says for which graphs each is meant;
+ * by_passes_run applies it. Then banyan/program.h plans memory and runs.
  *
  * Every pass reads and writes only the graph and leaves it verified (by_graph_verify holds after it
  * when it held before). On an error the graph may be half transformed and must be closed.
@@ -51,6 +51,33 @@ BY_API by_status by_pass_layout(by_graph *graph, by_error *error);
 /* The sequence in which nodes run: a greedy schedule for little memory, taken when its peak is
  * lower than that of the present order. */
 BY_API by_status by_pass_order(by_graph *graph, by_error *error);
+
+/* ---- the table ---- */
+
+/* What a graph is for: decides which passes of the table apply to it. */
+typedef enum by_purpose {
+    BY_PURPOSE_TRAIN = 1 << 0,  /* forward and backward of a micro-batch */
+    BY_PURPOSE_LOSS = 1 << 1,   /* the loss alone */
+    BY_PURPOSE_UPDATE = 1 << 2, /* norm and sum of gradients, the optimizer's update */
+    BY_PURPOSE_INFER = 1 << 3   /* forward only, weights that do not change */
+} by_purpose;
+
+/* What the passes of the table are told. */
+typedef struct by_pass_options {
+    by_dtype compute; /* precision: format of activations and matrix products */
+    by_value loss;  /* gradients: the value to differentiate; its seed becomes input "loss_scale" */
+    bool recompute; /* recompute: blocks are computed again in the backward pass */
+} by_pass_options;
+
+/* Number of passes, and name and one-line description of the i-th; NULL behind the last. Static. */
+BY_API int by_pass_count(void);
+BY_API const char *by_pass_name(int i);
+BY_API const char *by_pass_summary(int i);
+/* Applies the passes that are meant for `purpose`, in the table's order, up to and with the one
+ * named `last` (NULL: all; "forward": none), and verifies the graph. BY_EARG: no pass has that
+ * name; the message lists the names. */
+BY_API by_status by_passes_run(by_graph *graph, by_purpose purpose, const by_pass_options *options,
+                               const char *last, by_error *error);
 
 #ifdef __cplusplus
 }

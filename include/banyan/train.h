@@ -40,23 +40,11 @@ typedef struct by_model_size {
     double flops_per_token_full;
 } by_model_size;
 
-typedef enum by_graph_stage {
-    BY_STAGE_FORWARD = 0,
-    BY_STAGE_PRECISION,
-    BY_STAGE_GRADIENTS,
-    BY_STAGE_RECOMPUTE,
-    BY_STAGE_FUSE,
-    BY_STAGE_ORDER,
-    BY_STAGE_COUNT
-} by_graph_stage;
-/* "forward", "precision", "gradients", "recompute", "fuse", "order". */
-BY_API const char *by_graph_stage_name(by_graph_stage stage);
-
-/* The training graph of a resolved config after all passes up to and with `stage`; closed by the
- * caller. builder NULL: the model that config.model names. `model` (may be NULL) receives its
- * values. */
+/* The training graph of a resolved config after the passes up to and with the one named `last`
+ * (banyan/passes.h; NULL: all, "forward": none); closed by the caller. builder NULL: the model that
+ * config.model names. `model` (may be NULL) receives its values. */
 BY_API by_status by_train_graph(by_graph **out, by_model *model, const by_config *config,
-                                by_model_builder *builder, void *user, by_graph_stage stage,
+                                by_model_builder *builder, void *user, const char *last,
                                 by_error *error);
 
 /* What a trainer is for: training, or only by_trainer_loss (no gradients, no moments). */
@@ -112,14 +100,12 @@ BY_API by_tensor_view by_trainer_parameter(const by_trainer *trainer, size_t i);
 /* Gradient of the last batch, and the moments; named as the parameter, "m.NAME" and "v.NAME". */
 BY_API by_tensor_view by_trainer_gradient(const by_trainer *trainer, size_t i);
 BY_API by_tensor_view by_trainer_moment(const by_trainer *trainer, size_t i, int moment);
-/* The program of one micro-batch's forward and backward pass, for profiles; owned by the
- * trainer. */
-BY_API by_program *by_trainer_program(const by_trainer *trainer);
-/* The programs of the gradient norm and of the update. */
-BY_API by_program *by_trainer_norm_program(const by_trainer *trainer);
-BY_API by_program *by_trainer_update_program(const by_trainer *trainer);
-/* The program that adds the gradients of two micro-batches; NULL when a batch is one. */
-BY_API by_program *by_trainer_merge_program(const by_trainer *trainer);
+/* The trainer's programs, for profiles. Name of the i-th, NULL behind the last: "gradients" (forward
+ * and backward of a micro-batch), "loss", "gradient sum" (of two micro-batches; only where a batch
+ * is several), "gradient norm", "update". */
+BY_API const char *by_trainer_program_name(const by_trainer *trainer, size_t i);
+/* The program of that name, owned by the trainer; NULL when there is none. */
+BY_API by_program *by_trainer_program(const by_trainer *trainer, const char *name);
 
 /* ---- the whole job ---- */
 

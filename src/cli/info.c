@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "banyan/passes.h"
 #include "banyan/train.h"
 #include "cli.h"
 
@@ -15,23 +16,9 @@ typedef struct request {
 
 static by_status print_graph(const by_config *config, const char *after, by_error *error)
 {
-    by_graph_stage stage = BY_STAGE_ORDER;
     by_graph *graph;
     char *text;
-    if (after != NULL) {
-        for (stage = BY_STAGE_FORWARD; stage < BY_STAGE_COUNT; stage++) {
-            if (strcmp(after, by_graph_stage_name(stage)) == 0) {
-                break;
-            }
-        }
-        if (stage == BY_STAGE_COUNT) {
-            return by_error_set(error, BY_EARG,
-                                "--after '%s' is no pass; one of forward, precision, gradients, "
-                                "recompute, fuse, order",
-                                after);
-        }
-    }
-    by_status status = by_train_graph(&graph, NULL, config, NULL, NULL, stage, error);
+    by_status status = by_train_graph(&graph, NULL, config, NULL, NULL, after, error);
     if (status == BY_OK) {
         status = by_graph_print(graph, &text, error);
         if (status == BY_OK) {
@@ -134,11 +121,15 @@ static by_status show(const request *r, by_config *config, by_error *error)
 static int run(int argc, char **argv)
 {
     request r = {0};
+    char after[256] = "print the graph after a pass: forward";
+    for (int i = 0; i < by_pass_count(); i++) {
+        size_t length = strlen(after);
+        (void)snprintf(after + length, sizeof after - length, ", %s", by_pass_name(i));
+    }
     const cli_flag flags[] = {
         {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of the config"},
         {"graph", CLI_SWITCH, &r.graph, NULL, "print the training graph as it will run"},
-        {"after", CLI_STRING, &r.after, "PASS",
-         "print the graph after a pass: forward, precision, gradients, recompute, fuse, order"},
+        {"after", CLI_STRING, &r.after, "PASS", after},
         {"config", CLI_SWITCH, &r.config, NULL, "print the resolved config"},
         {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};

@@ -35,7 +35,7 @@ typedef struct report {
 
 static by_status read_memory(report *r, by_error *error)
 {
-    const by_program *program = by_trainer_program(r->run->trainer);
+    const by_program *program = by_trainer_program(r->run->trainer, "gradients");
     r->nodes = by_program_node_count(program);
     r->first_backward = r->nodes;
     r->live = calloc((size_t)r->nodes + 1, sizeof *r->live);

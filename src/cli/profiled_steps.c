@@ -65,20 +65,12 @@ static by_status open_random(source *s, by_config *config, by_error *error)
 
 static by_status watch(by_profile *profile, by_trainer *trainer, by_error *error)
 {
-    const struct {
-        by_program *program;
-        const char *name;
-        bool model;
-    } programs[] = {{by_trainer_program(trainer), "gradients", true},
-                    {by_trainer_merge_program(trainer), "gradient sum", false},
-                    {by_trainer_norm_program(trainer), "gradient norm", false},
-                    {by_trainer_update_program(trainer), "update", false}};
     by_status status = BY_OK;
-    for (size_t i = 0; i < sizeof programs / sizeof programs[0] && status == BY_OK; i++) {
-        if (programs[i].program != NULL) {
-            status = by_profile_watch(profile, programs[i].program, programs[i].name,
-                                      programs[i].model, error);
-        }
+    const char *name;
+    for (size_t i = 0; (name = by_trainer_program_name(trainer, i)) != NULL && status == BY_OK;
+         i++) {
+        status = by_profile_watch(profile, by_trainer_program(trainer, name), name,
+                                  strcmp(name, "gradients") == 0, error);
     }
     return status;
 }

@@ -144,7 +144,7 @@ static by_status compile(by_program *p, by_error *error)
     const by_graph *graph = p->graph;
     size_t operand_count = 0;
     by__isa isa;
-    BY_TRY(by__pass_memory(&p->plan, graph, error));
+    BY_TRY(by__memory_plan_make(&p->plan, graph, error));
     BY_TRY(by__cpu_isa(&isa, error));
     for (size_t n = 0; n < graph->node_count; n++) {
         operand_count += (size_t)operand_slots(&graph->nodes[n]);

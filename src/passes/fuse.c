@@ -115,7 +115,7 @@ by_status by_pass_fuse(by_graph *graph, by_error *error)
 {
     fuse f = {.graph = graph};
     BY_TRY(by_graph_check(graph, error));
-    BY_TRY(by__pass_prune(graph, error));
+    BY_TRY(by__graph_prune(graph, error));
     BY_TRY(by__graph_uses(graph, &f.uses, error));
     by_status status = BY_OK;
     for (size_t n = 0; n < graph->node_count && status == BY_OK; n++) {
@@ -131,3 +131,15 @@ by_status by_pass_fuse(by_graph *graph, by_error *error)
     by__graph_compact(graph);
     return by__graph_sort(graph, error);
 }
+
+static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
+{
+    BY_UNUSED(options);
+    return by_pass_fuse(graph, error);
+}
+
+const by__pass by__pass_fuse = {
+    .name = "fuse",
+    .summary = "additions into products and norms, head and loss into one",
+    .purposes = BY_PURPOSE_TRAIN | BY_PURPOSE_LOSS | BY_PURPOSE_UPDATE | BY_PURPOSE_INFER,
+    .apply = apply};

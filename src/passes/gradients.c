@@ -143,7 +143,7 @@ static by_status differentiate(backward *b, by_value loss, by_value seed, size_t
             BY_TRY(publish(b, (by_value)v, error));
         }
     }
-    return by__pass_prune(graph, error);
+    return by__graph_prune(graph, error);
 }
 
 by_status by_pass_gradients(by_graph *graph, by_value loss, by_value seed, by_error *error)
@@ -174,3 +174,14 @@ by_status by_pass_gradients(by_graph *graph, by_value loss, by_value seed, by_er
     free(b.needed);
     return status;
 }
+
+static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
+{
+    by_value seed = by_graph_input(graph, "loss_scale", BY_F32, BY_SHAPE(1));
+    return by_pass_gradients(graph, options->loss, seed, error);
+}
+
+const by__pass by__pass_gradients = {.name = "gradients",
+                                     .summary = "backward pass, \"grad.NAME\" for each parameter",
+                                     .purposes = BY_PURPOSE_TRAIN,
+                                     .apply = apply};

@@ -69,3 +69,14 @@ by_status by_pass_layout(by_graph *graph, by_error *error)
     free(turns);
     return BY_OK;
 }
+
+static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
+{
+    BY_UNUSED(options);
+    return by_pass_layout(graph, error);
+}
+
+const by__pass by__pass_layout = {.name = "layout",
+                                  .summary = "weights as rows of what they make",
+                                  .purposes = BY_PURPOSE_INFER,
+                                  .apply = apply};

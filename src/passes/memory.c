@@ -235,7 +235,7 @@ static by_status assign(planner *p, by__memory_plan *plan, by_error *error)
     return status;
 }
 
-by_status by__pass_memory(by__memory_plan *out, const by_graph *graph, by_error *error)
+by_status by__memory_plan_make(by__memory_plan *out, const by_graph *graph, by_error *error)
 {
     planner p = {.graph = graph};
     by__memory_plan plan = {0};

@@ -187,3 +187,15 @@ by_status by_pass_order(by_graph *graph, by_error *error)
     free(order);
     return status;
 }
+
+static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
+{
+    BY_UNUSED(options);
+    return by_pass_order(graph, error);
+}
+
+const by__pass by__pass_order = {.name = "order",
+                                 .summary = "a sequence with a low peak of memory",
+                                 .purposes = BY_PURPOSE_TRAIN | BY_PURPOSE_LOSS |
+                                             BY_PURPOSE_UPDATE | BY_PURPOSE_INFER,
+                                 .apply = apply};

@@ -15,8 +15,19 @@
 #include "banyan/passes.h"
 #include "ops/ops.h"
 
+/* A row of the table (pass_table.c): how by_passes_run applies a pass. Each pass defines its own. */
+typedef struct by__pass {
+    const char *name;    /* as `banyan info --after` knows it */
+    const char *summary; /* one line */
+    unsigned purposes;   /* of by_purpose: graphs that it is meant for */
+    by_status (*apply)(by_graph *graph, const by_pass_options *options, by_error *error);
+} by__pass;
+
+extern const by__pass by__pass_precision, by__pass_gradients, by__pass_rematerialize;
+extern const by__pass by__pass_recompute, by__pass_layout, by__pass_fuse, by__pass_order;
+
 /* Drops nodes that no output, gradient or in-place update depends on. */
-by_status by__pass_prune(by_graph *graph, by_error *error);
+by_status by__graph_prune(by_graph *graph, by_error *error);
 
 /* Where the activations of a graph lie when its nodes run in order. */
 typedef struct by__memory_plan {
@@ -32,7 +43,7 @@ typedef struct by__memory_plan {
 
 /* Plans memory: liveness, in-place reuse, then offsets by the better of two offline strategies
  * (largest first, earliest first) over lifetime intervals. Released with by__memory_plan_free. */
-by_status by__pass_memory(by__memory_plan *out, const by_graph *graph, by_error *error);
+by_status by__memory_plan_make(by__memory_plan *out, const by_graph *graph, by_error *error);
 void by__memory_plan_free(by__memory_plan *plan);
 /* Most bytes of activations alive at once if the nodes ran in the given order. */
 by_status by__peak_bytes(size_t *out, const by_graph *graph, by_error *error);

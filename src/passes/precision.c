@@ -108,3 +108,14 @@ by_status by_pass_precision(by_graph *graph, by_dtype compute, by_error *error)
     free(made);
     return status == BY_OK ? by__graph_sort(graph, error) : status;
 }
+
+static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
+{
+    return by_pass_precision(graph, options->compute, error);
+}
+
+const by__pass by__pass_precision = {.name = "precision",
+                                     .summary = "casts, and narrower copies of matrices",
+                                     .purposes =
+                                         BY_PURPOSE_TRAIN | BY_PURPOSE_LOSS | BY_PURPOSE_INFER,
+                                     .apply = apply};

@@ -2,7 +2,7 @@
 
 #include "passes/passes.h"
 
-by_status by__pass_prune(by_graph *graph, by_error *error)
+by_status by__graph_prune(by_graph *graph, by_error *error)
 {
     bool *used;
     BY_TRY(by__alloc((void **)&used, graph->value_count, sizeof *used, "prune", error));

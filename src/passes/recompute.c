@@ -177,3 +177,13 @@ by_status by_pass_recompute(by_graph *graph, by_error *error)
     by_graph_set_block(graph, -1);
     return status == BY_OK ? place_copies(graph, nodes, error) : status;
 }
+
+static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
+{
+    return options->recompute ? by_pass_recompute(graph, error) : BY_OK;
+}
+
+const by__pass by__pass_recompute = {.name = "recompute",
+                                     .summary = "whole blocks again, if asked for",
+                                     .purposes = BY_PURPOSE_TRAIN,
+                                     .apply = apply};

@@ -128,3 +128,17 @@ by_status by_pass_rematerialize(by_graph *graph, size_t least_bytes, by_error *e
     free(r.place);
     return status;
 }
+
+/* Smaller results stay in a cache, and making them again costs more than keeping them. */
+#define LEAST_BYTES ((size_t)4 << 20)
+
+static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
+{
+    BY_UNUSED(options);
+    return by_pass_rematerialize(graph, LEAST_BYTES, error);
+}
+
+const by__pass by__pass_rematerialize = {.name = "rematerialize",
+                                         .summary = "large activations and norms again",
+                                         .purposes = BY_PURPOSE_TRAIN,
+                                         .apply = apply};

@@ -24,6 +24,12 @@ by_status by__build_model(by_model *out, by_graph *graph, const by_config *confi
                           by_model_builder *builder, void *user, const by_model_request *request,
                           by_error *error);
 by_dtype by__compute_dtype(const by_config *config);
+/* The graph of one micro-batch in `mode`, before any pass. */
+by_status by__train_forward(by_graph **out, by_model *model, const by_config *config,
+                            by_model_builder *builder, void *user, by_model_mode mode,
+                            by_error *error);
+/* What a config tells the passes; model (may be NULL) has the loss to differentiate. */
+by_pass_options by__pass_options(const by_config *config, const by_model *model);
 /* Bytes that this process has in memory now, and at its peak; 0 where the system does not say. */
 uint64_t by__resident_bytes(void);
 uint64_t by__peak_resident_bytes(void);

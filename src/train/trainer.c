@@ -8,17 +8,8 @@
  * masters, copies and gradients of every parameter are aligned. */
 #define PARAMETER_ALIGNMENT 32
 
-#define STAGES 5
-
 /* Small buffers that programs read and write, each at a fixed offset of one block. */
 enum { IO_RNG, IO_SEED, IO_HYPER, IO_NORM, IO_SCALE, IO_LOSS, IO_SCALARS };
-
-static by_status compile_stage(by__stage *stage, int threads, by_error *error)
-{
-    BY_TRY(by_pass_fuse(stage->graph, error));
-    BY_TRY(by_pass_order(stage->graph, error));
-    return by_program_compile(&stage->program, stage->graph, threads, error);
-}
 
 /* Lists parameters in graph order, matrices first, and lays them out in the two buckets. */
 static by_status lay_out(by_trainer *t, by_error *error)
@@ -67,44 +58,64 @@ static by_status lay_out(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-static by_status build_loss(by_trainer *t, by_model_builder *builder, void *user, by_error *error)
+static by_status add_loss(by_trainer *t, by_model_builder *builder, void *user, by_error *error)
 {
-    by_model_request request = {.mode = BY_MODEL_LOSS,
-                                .batch = t->config->train.micro_batch,
-                                .time = t->config->model.context};
-    BY_TRY(by_graph_open(&t->loss.graph, error));
-    BY_TRY(
-        by__build_model(&t->loss_model, t->loss.graph, t->config, builder, user, &request, error));
-    BY_TRY(by_pass_precision(t->loss.graph, by__compute_dtype(t->config), error));
-    return compile_stage(&t->loss, t->threads, error);
+    by_graph *graph;
+    by_model model;
+    BY_TRY(by__train_forward(&graph, &model, t->config, builder, user, BY_MODEL_LOSS, error));
+    by_pass_options options = by__pass_options(t->config, &model);
+    return by__set_add(&t->programs, "loss", graph, BY_PURPOSE_LOSS, &options, t->threads, error);
 }
+
+static by_status add_gradients(by_trainer *t, by_model_builder *builder, void *user,
+                               by_error *error)
+{
+    by_graph *graph;
+    BY_TRY(by__train_forward(&graph, &t->model, t->config, builder, user, BY_MODEL_TRAIN, error));
+    by_pass_options options = by__pass_options(t->config, &t->model);
+    return by__set_add(&t->programs, "gradients", graph, BY_PURPOSE_TRAIN, &options, t->threads,
+                       error);
+}
+
+/* The graphs of a step behind the gradients. */
+typedef by_status update_builder(const by_trainer *t, by_graph *graph, by_error *error);
 
 /* y = a + b over whole gradient sets. */
-static by_status build_merge(by_trainer *t, by_error *error)
+static by_status build_sum(const by_trainer *t, by_graph *graph, by_error *error)
 {
     int64_t size = t->buckets.matrices + t->buckets.vectors;
-    BY_TRY(by_graph_open(&t->merge.graph, error));
-    by_value a = by_graph_input(t->merge.graph, "a", BY_F32, BY_SHAPE(size));
-    by_value b = by_graph_input(t->merge.graph, "b", BY_F32, BY_SHAPE(size));
-    by_graph_output(t->merge.graph, by_add(t->merge.graph, a, b), "sum");
-    return compile_stage(&t->merge, t->threads, error);
+    by_value a = by_graph_input(graph, "a", BY_F32, BY_SHAPE(size));
+    by_value b = by_graph_input(graph, "b", BY_F32, BY_SHAPE(size));
+    by_graph_output(graph, by_add(graph, a, b), "sum");
+    return by_graph_check(graph, error);
 }
 
-static by_status build_update(by_trainer *t, by_error *error)
+static by_status build_norm(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    const by_optimizer_config *config = &t->config->optimizer;
-    BY_TRY(by_graph_open(&t->norm.graph, error));
-    BY_TRY(by_optimizer_norm_graph(t->norm.graph, config, &t->buckets, error));
-    BY_TRY(compile_stage(&t->norm, t->threads, error));
-    BY_TRY(by_graph_open(&t->update.graph, error));
-    BY_TRY(by_optimizer_update_graph(t->update.graph, config, &t->buckets, error));
-    return compile_stage(&t->update, t->threads, error);
+    return by_optimizer_norm_graph(graph, &t->config->optimizer, &t->buckets, error);
+}
+
+static by_status build_update(const by_trainer *t, by_graph *graph, by_error *error)
+{
+    return by_optimizer_update_graph(graph, &t->config->optimizer, &t->buckets, error);
+}
+
+static by_status add_update(by_trainer *t, const char *name, update_builder *build, by_error *error)
+{
+    by_graph *graph;
+    BY_TRY(by_graph_open(&graph, error));
+    by_status status = build(t, graph, error);
+    if (status != BY_OK) {
+        by_graph_close(&graph);
+        return status;
+    }
+    return by__set_add(&t->programs, name, graph, BY_PURPOSE_UPDATE, NULL, t->threads, error);
 }
 
 /* FLOPs a token (see by_model_size). Attention's share is read off the graph's attention nodes. */
 static by_status measure_size(by_trainer *t, by_error *error)
 {
-    const by_graph *graph = t->loss.graph;
+    const by_graph *graph = t->loss->graph;
     double attention = 0.0; /* 12 C T summed over layers */
     BY_TRY(by_model_count(graph, &t->size.parameters, &t->size.in_products, error));
     for (size_t n = 0; n < graph->node_count; n++) {
@@ -119,14 +130,8 @@ static by_status measure_size(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-static uint64_t most(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 static void plan_memory(by_trainer *t)
 {
-    const by__stage *stages[STAGES] = {&t->gradients, &t->loss, &t->merge, &t->norm, &t->update};
     uint64_t flat = (uint64_t)(t->buckets.matrices + t->buckets.vectors);
     uint64_t tokens = (uint64_t)(t->config->train.micro_batch * t->config->model.context);
     by_memory_report *m = &t->memory;
@@ -134,29 +139,42 @@ static void plan_memory(by_trainer *t)
                     (t->buckets.copies ? (uint64_t)t->buckets.matrices * sizeof(uint16_t) : 0);
     m->gradients = flat * sizeof(float) * (uint64_t)t->sets;
     m->optimizer = t->sets > 0 ? 2 * flat * sizeof(float) : 0;
-    for (size_t i = 0; i < STAGES; i++) {
-        if (stages[i]->program != NULL) {
-            m->activations = most(m->activations, by_program_arena_bytes(stages[i]->program));
-            m->workspace = most(m->workspace, by_program_workspace_bytes(stages[i]->program));
-        }
-    }
+    m->activations = by__set_arena_bytes(&t->programs);
+    m->workspace = by__set_workspace_bytes(&t->programs);
     m->data =
         2 * by__round_up(tokens * sizeof(int32_t), BY_CACHE_LINE) + IO_SCALARS * BY_CACHE_LINE;
     m->total = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
                m->data + m->process;
 }
 
-/* The programs that training adds to the loss. */
-static by_status build_training(by_trainer *t, by_model_builder *builder, void *user,
-                                by_error *error)
+static void find_rows(by_trainer *t)
 {
-    t->sets = by__tree_sets(t->micro_batches);
-    BY_TRY(by_train_graph(&t->gradients.graph, &t->model, t->config, builder, user, BY_STAGE_ORDER,
-                          error));
-    BY_TRY(by_program_compile(&t->gradients.program, t->gradients.graph, t->threads, error));
+    t->loss = by__set_row(&t->programs, "loss");
+    t->gradients = by__set_row(&t->programs, "gradients");
+    t->norm = by__set_row(&t->programs, "gradient norm");
+    t->sum = by__set_row(&t->programs, "gradient sum");
+    t->update = by__set_row(&t->programs, "update");
+}
+
+static by_status add_programs(by_trainer *t, by_trainer_mode mode, by_model_builder *builder,
+                              void *user, by_error *error)
+{
+    if (mode == BY_TRAINER_FULL) {
+        t->sets = by__tree_sets(t->micro_batches);
+        BY_TRY(add_gradients(t, builder, user, error));
+    }
+    BY_TRY(add_loss(t, builder, user, error));
+    find_rows(t);
     BY_TRY(lay_out(t, error));
-    BY_TRY(build_update(t, error));
-    return t->sets > 1 ? build_merge(t, error) : BY_OK;
+    if (t->sets > 1) {
+        BY_TRY(add_update(t, "gradient sum", build_sum, error));
+    }
+    if (t->sets > 0) {
+        BY_TRY(add_update(t, "gradient norm", build_norm, error));
+        BY_TRY(add_update(t, "update", build_update, error));
+    }
+    find_rows(t); /* adding may have moved them */
+    return BY_OK;
 }
 
 static by_status build(by_trainer *t, by_trainer_mode mode, by_model_builder *builder, void *user,
@@ -165,8 +183,7 @@ static by_status build(by_trainer *t, by_trainer_mode mode, by_model_builder *bu
     const by_train_config *train = &t->config->train;
     t->micro_batches = train->batch / train->micro_batch;
     t->threads = by__thread_count((int)train->threads);
-    BY_TRY(build_loss(t, builder, user, error));
-    BY_TRY(mode == BY_TRAINER_FULL ? build_training(t, builder, user, error) : lay_out(t, error));
+    BY_TRY(add_programs(t, mode, builder, user, error));
     BY_TRY(measure_size(t, error));
     t->memory.process = by__resident_bytes();
     plan_memory(t);
@@ -194,13 +211,8 @@ void by_trainer_close(by_trainer **trainer)
         return;
     }
     by_trainer *t = *trainer;
-    by__stage *stages[STAGES] = {&t->gradients, &t->loss, &t->merge, &t->norm, &t->update};
-    for (size_t i = 0; i < STAGES; i++) {
-        by_program_close(&stages[i]->program);
-        by_graph_close(&stages[i]->graph);
-    }
-    by__pages *blocks[] = {&t->masters,   &t->copies, &t->gradient_sets, &t->moments, &t->arena,
-                           &t->workspace, &t->io};
+    by__set_close(&t->programs);
+    by__pages *blocks[] = {&t->masters, &t->copies, &t->gradient_sets, &t->moments, &t->io};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(blocks); i++) {
         by__pages_close(blocks[i]);
     }
@@ -253,18 +265,12 @@ static void *io_at(const by_trainer *t, int slot)
     return (char *)t->io.data + (size_t)slot * BY_CACHE_LINE;
 }
 
-static by_status bind_name(by__stage *stage, const char *name, void *data, by_error *error)
-{
-    by_value value = stage->program == NULL ? BY_NONE : by_graph_find(stage->graph, name);
-    return value == BY_NONE ? BY_OK : by_program_bind(stage->program, value, data, error);
-}
-
 /* Points the gradient program's outputs at one gradient set. */
 static by_status bind_gradients(by_trainer *t, int set, by_error *error)
 {
     for (size_t i = 0; i < t->parameter_count && set != t->bound_set; i++) {
         const by__parameter *p = &t->parameters[i];
-        BY_TRY(by_program_bind(t->gradients.program, p->gradient, by__trainer_gradient(t, p, set),
+        BY_TRY(by_program_bind(t->gradients->program, p->gradient, by__trainer_gradient(t, p, set),
                                error));
     }
     t->bound_set = set;
@@ -274,43 +280,44 @@ static by_status bind_gradients(by_trainer *t, int set, by_error *error)
 /* Points norm and update at the set that holds the sum. */
 static by_status bind_sum(by_trainer *t, int set, by_error *error)
 {
-    by__stage *stages[2] = {&t->norm, &t->update};
+    by__program_row *rows[2] = {t->norm, t->update};
     t->sum_set = set;
     for (int i = 0; i < 2; i++) {
-        BY_TRY(bind_name(stages[i], "grad.matrices", flat_set(t, set), error));
-        BY_TRY(bind_name(stages[i], "grad.vectors", flat_set(t, set) + t->buckets.matrices, error));
+        BY_TRY(by__row_bind(rows[i], "grad.matrices", flat_set(t, set), error));
+        BY_TRY(
+            by__row_bind(rows[i], "grad.vectors", flat_set(t, set) + t->buckets.matrices, error));
     }
     return BY_OK;
 }
 
 static by_status bind_all(by_trainer *t, by_error *error)
 {
-    by__stage *models[2] = {&t->gradients, &t->loss};
+    by__program_row *models[2] = {t->gradients, t->loss};
     float *masters = t->masters.data;
     float *moments = t->moments.data;
     int64_t flat = t->buckets.matrices + t->buckets.vectors;
     for (int k = 0; k < 2; k++) {
         for (size_t i = 0; i < t->parameter_count; i++) {
             const by__parameter *p = &t->parameters[i];
-            BY_TRY(bind_name(models[k], p->name, by__trainer_compute(t, p), error));
+            BY_TRY(by__row_bind(models[k], p->name, by__trainer_compute(t, p), error));
         }
-        BY_TRY(bind_name(models[k], "tokens", t->tokens, error));
-        BY_TRY(bind_name(models[k], "targets", t->targets, error));
-        BY_TRY(bind_name(models[k], "loss", io_at(t, IO_LOSS), error));
+        BY_TRY(by__row_bind(models[k], "tokens", t->tokens, error));
+        BY_TRY(by__row_bind(models[k], "targets", t->targets, error));
+        BY_TRY(by__row_bind(models[k], "loss", io_at(t, IO_LOSS), error));
     }
-    BY_TRY(bind_name(&t->gradients, "rng", io_at(t, IO_RNG), error));
-    BY_TRY(bind_name(&t->gradients, "loss_scale", io_at(t, IO_SEED), error));
-    BY_TRY(bind_name(&t->norm, "norm", io_at(t, IO_NORM), error));
-    BY_TRY(bind_name(&t->norm, "scale", io_at(t, IO_SCALE), error));
-    BY_TRY(bind_name(&t->update, "scale", io_at(t, IO_SCALE), error));
-    BY_TRY(bind_name(&t->update, "hyper", io_at(t, IO_HYPER), error));
-    BY_TRY(bind_name(&t->update, "matrices", masters, error));
-    BY_TRY(bind_name(&t->update, "vectors", masters + t->buckets.matrices, error));
-    BY_TRY(bind_name(&t->update, "m.matrices", moments, error));
-    BY_TRY(bind_name(&t->update, "m.vectors", moments + t->buckets.matrices, error));
-    BY_TRY(bind_name(&t->update, "v.matrices", moments + flat, error));
-    BY_TRY(bind_name(&t->update, "v.vectors", moments + flat + t->buckets.matrices, error));
-    BY_TRY(bind_name(&t->update, "copy.matrices", t->copies.data, error));
+    BY_TRY(by__row_bind(t->gradients, "rng", io_at(t, IO_RNG), error));
+    BY_TRY(by__row_bind(t->gradients, "loss_scale", io_at(t, IO_SEED), error));
+    BY_TRY(by__row_bind(t->norm, "norm", io_at(t, IO_NORM), error));
+    BY_TRY(by__row_bind(t->norm, "scale", io_at(t, IO_SCALE), error));
+    BY_TRY(by__row_bind(t->update, "scale", io_at(t, IO_SCALE), error));
+    BY_TRY(by__row_bind(t->update, "hyper", io_at(t, IO_HYPER), error));
+    BY_TRY(by__row_bind(t->update, "matrices", masters, error));
+    BY_TRY(by__row_bind(t->update, "vectors", masters + t->buckets.matrices, error));
+    BY_TRY(by__row_bind(t->update, "m.matrices", moments, error));
+    BY_TRY(by__row_bind(t->update, "m.vectors", moments + t->buckets.matrices, error));
+    BY_TRY(by__row_bind(t->update, "v.matrices", moments + flat, error));
+    BY_TRY(by__row_bind(t->update, "v.vectors", moments + flat + t->buckets.matrices, error));
+    BY_TRY(by__row_bind(t->update, "copy.matrices", t->copies.data, error));
     if (t->sets == 0) {
         return BY_OK;
     }
@@ -339,8 +346,7 @@ static by_status take_memory(by_trainer *t, size_t token_bytes, by_error *error)
     BY_TRY(by__pages_open(&t->copies, copy_bytes, "the bf16 parameters", error));
     BY_TRY(by__pages_open(&t->gradient_sets, t->memory.gradients, "the gradients", error));
     BY_TRY(by__pages_open(&t->moments, t->memory.optimizer, "the optimizer's moments", error));
-    BY_TRY(by__pages_open(&t->arena, t->memory.activations, "the activations", error));
-    BY_TRY(by__pages_open(&t->workspace, t->memory.workspace, "the workspace", error));
+    BY_TRY(by__set_allocate(&t->programs, 0, error));
     return by__pages_open(&t->io, 2 * token_bytes + IO_SCALARS * BY_CACHE_LINE, "inputs", error);
 }
 
@@ -361,12 +367,6 @@ by_status by_trainer_allocate(by_trainer *t, by_error *error)
     }
     t->tokens = (int32_t *)((char *)t->io.data + IO_SCALARS * BY_CACHE_LINE);
     t->targets = (int32_t *)((char *)t->tokens + token_bytes);
-    by__stage *stages[STAGES] = {&t->gradients, &t->loss, &t->merge, &t->norm, &t->update};
-    for (size_t i = 0; i < STAGES; i++) {
-        if (stages[i]->program != NULL) {
-            by_program_set_memory(stages[i]->program, t->arena.data, t->workspace.data);
-        }
-    }
     return bind_all(t, error);
 }
 
@@ -374,10 +374,10 @@ by_status by_trainer_allocate(by_trainer *t, by_error *error)
 
 static by_status add_sets(by_trainer *t, int earlier, int set, by_error *error)
 {
-    BY_TRY(bind_name(&t->merge, "a", flat_set(t, earlier), error));
-    BY_TRY(bind_name(&t->merge, "b", flat_set(t, set), error));
-    BY_TRY(bind_name(&t->merge, "sum", flat_set(t, set), error));
-    return by_program_run(t->merge.program, error);
+    BY_TRY(by__row_bind(t->sum, "a", flat_set(t, earlier), error));
+    BY_TRY(by__row_bind(t->sum, "b", flat_set(t, set), error));
+    BY_TRY(by__row_bind(t->sum, "sum", flat_set(t, set), error));
+    return by_program_run(t->sum->program, error);
 }
 
 /* Forward and backward of micro-batch `index` into gradient set `set`; adds its loss sum to
@@ -398,7 +398,7 @@ static by_status run_micro_batch(by_trainer *t, const by_batch *batch, int64_t i
     rng[3] = (int32_t)(index * t->config->train.micro_batch);
     *scale = batch->global_targets > 0 ? 1.0f / (float)batch->global_targets : 0.0f;
     BY_TRY(bind_gradients(t, set, error));
-    BY_TRY(by_program_run(t->gradients.program, error));
+    BY_TRY(by_program_run(t->gradients->program, error));
     *loss += (double)*(const float *)io_at(t, IO_LOSS);
     return BY_OK;
 }
@@ -440,7 +440,7 @@ by_status by_trainer_step(by_trainer *t, const by_batch *batch, by_step_result *
     const by_config *c = t->config;
     by_step_result result = {.tokens = c->train.batch * c->model.context};
     BY_TRY(by_trainer_gradients(t, batch, &result.loss, error));
-    BY_TRY(by_program_run(t->norm.program, error));
+    BY_TRY(by_program_run(t->norm->program, error));
     result.norm = (double)*(const float *)io_at(t, IO_NORM);
     result.lr = by_learning_rate(&c->optimizer, t->updates, c->train.steps);
     if (!isfinite(result.loss) || !isfinite(result.norm)) {
@@ -451,7 +451,7 @@ by_status by_trainer_step(by_trainer *t, const by_batch *batch, by_step_result *
             (long long)t->updates + 1, result.loss, result.norm);
     }
     by_optimizer_hyper(io_at(t, IO_HYPER), &c->optimizer, t->updates, result.lr);
-    BY_TRY(by_program_run(t->update.program, error));
+    BY_TRY(by_program_run(t->update->program, error));
     t->updates++;
     *out = result;
     return BY_OK;
@@ -464,7 +464,7 @@ by_status by_trainer_loss(by_trainer *t, const int32_t *tokens, const int32_t *t
     BY_TRY(by__trainer_ready(t, false, error));
     memcpy(t->tokens, tokens, count * sizeof *tokens);
     memcpy(t->targets, targets, count * sizeof *targets);
-    BY_TRY(by_program_run(t->loss.program, error));
+    BY_TRY(by_program_run(t->loss->program, error));
     *sum = (double)*(const float *)io_at(t, IO_LOSS);
     return BY_OK;
 }
@@ -474,22 +474,13 @@ int64_t by_trainer_updates(const by_trainer *trainer)
     return trainer->updates;
 }
 
-by_program *by_trainer_program(const by_trainer *trainer)
+const char *by_trainer_program_name(const by_trainer *trainer, size_t i)
 {
-    return trainer->gradients.program;
+    return i < trainer->programs.count ? trainer->programs.rows[i].name : NULL;
 }
 
-by_program *by_trainer_norm_program(const by_trainer *trainer)
+by_program *by_trainer_program(const by_trainer *trainer, const char *name)
 {
-    return trainer->norm.program;
-}
-
-by_program *by_trainer_update_program(const by_trainer *trainer)
-{
-    return trainer->update.program;
-}
-
-by_program *by_trainer_merge_program(const by_trainer *trainer)
-{
-    return trainer->merge.program;
+    const by__program_row *row = by__set_row(&trainer->programs, name);
+    return row == NULL ? NULL : row->program;
 }

@@ -5,12 +5,6 @@
 
 #include "train/train.h"
 
-/* A graph and its program; either may be NULL. */
-typedef struct by__stage {
-    by_graph *graph;
-    by_program *program;
-} by__stage;
-
 typedef struct by__parameter {
     by_value value;    /* in by__trainer_graph */
     by_value gradient; /* in the gradient graph */
@@ -25,11 +19,12 @@ typedef struct by__parameter {
 
 struct by_trainer {
     const by_config *config;
-    by__stage gradients;
-    by__stage loss;
-    by__stage merge; /* only with two gradient sets or more */
-    by__stage norm;
-    by__stage update;
+    by__program_set programs;
+    by__program_row *gradients; /* rows of the set; NULL where there is no such program */
+    by__program_row *loss;
+    by__program_row *sum; /* only with two gradient sets or more */
+    by__program_row *norm;
+    by__program_row *update;
     by_model model;
     by_model loss_model;
     by__parameter *parameters;
@@ -41,8 +36,6 @@ struct by_trainer {
     by__pages copies;  /* bf16 of the matrices */
     by__pages gradient_sets;
     by__pages moments; /* m flat, then v flat */
-    by__pages arena;
-    by__pages workspace;
     by__pages io;
     int32_t *tokens;
     int32_t *targets;
@@ -57,7 +50,7 @@ struct by_trainer {
 /* The graph that the parameters are listed from. */
 static inline const by_graph *by__trainer_graph(const by_trainer *t)
 {
-    return t->gradients.graph != NULL ? t->gradients.graph : t->loss.graph;
+    return t->gradients != NULL ? t->gradients->graph : t->loss->graph;
 }
 /* BY_ESTATE before by_trainer_allocate, and for `training` in a trainer that only computes
  * losses. */

@@ -467,7 +467,7 @@ static void compare_model(const char *kind, const char *recompute)
     runner r;
     const double h = 0x1p-8;
     double slope = 0.0;
-    check_ok(by_train_graph(&graph, NULL, config, NULL, NULL, BY_STAGE_ORDER, &error), &error);
+    check_ok(by_train_graph(&graph, NULL, config, NULL, NULL, "order", &error), &error);
     runner_open(&r, graph, 2);
     runner_fill(&r, 5, 11);
     *(float *)runner_data(&r, "loss_scale") = 1.0f;

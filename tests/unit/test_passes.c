@@ -29,7 +29,7 @@ static by_config *open_config(const char *const *settings, size_t count)
     return config;
 }
 
-static by_graph *graph_at(const by_config *config, by_graph_stage stage)
+static by_graph *graph_at(const by_config *config, const char *stage)
 {
     by_error error = {0};
     by_graph *graph;
@@ -113,7 +113,7 @@ static void test_gradients_are_f32(void **state)
                                                {"model.kind=llama", "precision.compute=bf16"}};
     for (size_t k = 0; k < 2; k++) {
         by_config *config = open_config(settings[k], 2);
-        by_graph *graph = graph_at(config, BY_STAGE_ORDER);
+        by_graph *graph = graph_at(config, "order");
         int parameters = 0;
         for (size_t v = 0; v < graph->value_count; v++) {
             char name[128];
@@ -273,7 +273,7 @@ static size_t arena_of(const by_graph *graph)
 {
     by_error error = {0};
     by__memory_plan plan;
-    check_ok(by__pass_memory(&plan, graph, &error), &error);
+    check_ok(by__memory_plan_make(&plan, graph, &error), &error);
     size_t bytes = plan.bytes;
     by__memory_plan_free(&plan);
     return bytes;
@@ -287,10 +287,10 @@ static void test_recompute(void **state)
                                   k < 2 ? "precision.compute=f32" : "precision.compute=bf16",
                                   "model.layers=8", "memory.recompute=none"};
         by_config *config = open_config(settings, 4);
-        by_graph *kept = graph_at(config, BY_STAGE_ORDER);
+        by_graph *kept = graph_at(config, "order");
         settings[3] = "memory.recompute=block";
         by_config *config_again = open_config(settings, 4);
-        by_graph *again = graph_at(config_again, BY_STAGE_ORDER);
+        by_graph *again = graph_at(config_again, "order");
         assert_true(count_ops(again, BY_OP_ATTENTION) == 8 + 7); /* all blocks but the last */
         assert_true(compare_graphs(kept, again) == 0.0);
         assert_true((double)arena_of(again) < 0.6 * (double)arena_of(kept));
@@ -311,8 +311,8 @@ static void test_rematerialize(void **state)
                                   k < 2 ? "precision.compute=f32" : "precision.compute=bf16",
                                   "model.layers=8", "model.dropout=0"};
         by_config *config = open_config(settings, 4);
-        by_graph *kept = graph_at(config, BY_STAGE_RECOMPUTE);
-        by_graph *again = graph_at(config, BY_STAGE_RECOMPUTE);
+        by_graph *kept = graph_at(config, "recompute");
+        by_graph *again = graph_at(config, "recompute");
         by_op activation = gpt2 ? BY_OP_UNARY : BY_OP_SWIGLU;
         by_op norm = gpt2 ? BY_OP_LAYER_NORM : BY_OP_RMS_NORM;
         check_ok(by_pass_rematerialize(again, (size_t)1 << 30, &error), &error);
@@ -367,8 +367,8 @@ static void test_fuse(void **state)
                                   k < 2 ? "precision.compute=f32" : "precision.compute=bf16",
                                   "model.dropout=0", "model.tied=true"};
         by_config *config = open_config(settings, 4);
-        by_graph *plain = graph_at(config, BY_STAGE_RECOMPUTE);
-        by_graph *fused = graph_at(config, BY_STAGE_FUSE);
+        by_graph *plain = graph_at(config, "recompute");
+        by_graph *fused = graph_at(config, "fuse");
         /* Without dropout every residual addition goes into a product or a norm's gradient, the
          * tied embedding's into the head's, and the loss into its gradient. */
         assert_true(count_ops(plain, BY_OP_ADD) >= 2 * 3 + 2 * 3 + 1);
@@ -381,7 +381,7 @@ static void test_fuse(void **state)
          * addition, so the results are about as far from f32's as those of the plain graph. */
         settings[1] = "precision.compute=f32";
         by_config *exact_config = open_config(settings, 4);
-        by_graph *exact = graph_at(exact_config, BY_STAGE_RECOMPUTE);
+        by_graph *exact = graph_at(exact_config, "recompute");
         double distance = compare_graphs(fused, exact);
         double bound = k < 2 ? 2e-6 : 1.5 * compare_graphs(plain, exact);
         if (!(distance <= bound)) {
@@ -437,8 +437,8 @@ static void test_order(void **state)
         const char *settings[] = {k % 2 == 0 ? "model.kind=gpt2" : "model.kind=llama",
                                   k < 2 ? "memory.recompute=none" : "memory.recompute=block"};
         by_config *config = open_config(settings, 2);
-        by_graph *plain = graph_at(config, BY_STAGE_FUSE);
-        by_graph *ordered = graph_at(config, BY_STAGE_ORDER);
+        by_graph *plain = graph_at(config, "fuse");
+        by_graph *ordered = graph_at(config, "order");
         check_ok(by__peak_bytes(&before, plain, &error), &error);
         check_ok(by__peak_bytes(&after, ordered, &error), &error);
         assert_true(after <= before);
@@ -488,7 +488,7 @@ static void test_prune(void **state)
     by_value kept = by_unary(graph, x, BY_FN_TANH);
     (void)by_unary(graph, by_unary(graph, kept, BY_FN_GELU), BY_FN_RELU);
     by_graph_output(graph, by_add(graph, kept, x), "y");
-    check_ok(by__pass_prune(graph, &error), &error);
+    check_ok(by__graph_prune(graph, &error), &error);
     check_ok(by_graph_verify(graph, &error), &error);
     assert_int_equal(graph->node_count, 2);
     assert_int_equal(graph->values[kept].producer, 0);
@@ -545,6 +545,58 @@ static void test_layout(void **state)
     by_graph_close(&graph);
 }
 
+/* ---- the table ---- */
+
+/* Names are unique, rows are described, the architecture page lists them all, and "forward" and the
+ * names themselves are what by_passes_run takes. */
+static void test_table(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    char *page;
+    size_t length;
+    check_ok(by__file_read(&page, &length, BY_SOURCE_DIR "/docs/architecture.md", 1 << 20, &error),
+             &error);
+    for (int i = 0; i < by_pass_count(); i++) {
+        char quoted[64];
+        assert_true(strlen(by_pass_summary(i)) > 0);
+        for (int k = 0; k < i; k++) {
+            assert_string_not_equal(by_pass_name(i), by_pass_name(k));
+        }
+        (void)snprintf(quoted, sizeof quoted, "%-14s%s\n", by_pass_name(i), by_pass_summary(i));
+        if (strstr(page, quoted) == NULL) {
+            fail_msg("docs/architecture.md has no line '%s'", quoted);
+        }
+    }
+    free(page);
+    assert_null(by_pass_name(by_pass_count()));
+    assert_null(by_pass_summary(-1));
+}
+
+/* A graph gets the passes that its purpose asks for, up to the one that is named. */
+static void test_table_runs(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_pass_options options = {.compute = BY_BF16, .loss = BY_NONE};
+    by_graph *graph = open_graph();
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(4, 8));
+    by_value w = parameter(graph, "w", BY_SHAPE(8, 16));
+    by_graph_output(graph, by_linear(graph, x, w, BY_NONE, false), "y");
+    check_error(by_passes_run(graph, BY_PURPOSE_INFER, &options, "magic", &error), BY_EARG, &error,
+                "one of forward, precision, gradients");
+    check_ok(by_passes_run(graph, BY_PURPOSE_INFER, &options, "forward", &error), &error);
+    assert_int_equal(dtype_of(graph, w), BY_F32);
+    check_ok(by_passes_run(graph, BY_PURPOSE_UPDATE, &options, NULL, &error), &error);
+    assert_int_equal(dtype_of(graph, w), BY_F32);
+    check_ok(by_passes_run(graph, BY_PURPOSE_INFER, &options, "precision", &error), &error);
+    assert_int_equal(dtype_of(graph, w), BY_BF16);
+    assert_int_equal(graph->values[w].shape.dim[0], 8);
+    check_ok(by_passes_run(graph, BY_PURPOSE_INFER, &options, NULL, &error), &error);
+    assert_int_equal(graph->values[w].shape.dim[0], 16); /* layout */
+    by_graph_close(&graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -562,6 +614,8 @@ int main(void)
         cmocka_unit_test(test_order_finds_a_lower_peak),
         cmocka_unit_test(test_prune),
         cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_table_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,7 +78,7 @@ static by_graph *train_graph(const char *kind, const char *compute)
     check_ok(by_config_set(config, assignments[0], &error), &error);
     check_ok(by_config_set(config, assignments[1], &error), &error);
     check_ok(by_config_resolve(config, &error), &error);
-    check_ok(by_train_graph(&graph, NULL, config, NULL, NULL, BY_STAGE_ORDER, &error), &error);
+    check_ok(by_train_graph(&graph, NULL, config, NULL, NULL, "order", &error), &error);
     by_config_close(&config);
     return graph;
 }
@@ -324,7 +324,7 @@ static double bytes_moved(int layers)
         check_ok(by_config_set(config, settings[i], &error), &error);
     }
     check_ok(by_config_resolve(config, &error), &error);
-    check_ok(by_train_graph(&graph, NULL, config, NULL, NULL, BY_STAGE_ORDER, &error), &error);
+    check_ok(by_train_graph(&graph, NULL, config, NULL, NULL, "order", &error), &error);
     runner_open(&r, graph, 1);
     for (int n = 0; n < by_graph_node_count(graph); n++) {
         check_ok(by_program_node(r.program, n, &info, &error), &error);

@@ -318,8 +318,8 @@ static void test_planned_bytes(void **state)
     assert_int_equal(m->gradients, t->masters.bytes * 3); /* six leaves: three sets */
     assert_int_equal(m->optimizer, t->moments.bytes);
     assert_int_equal(m->optimizer, 2 * t->masters.bytes);
-    assert_int_equal(m->activations, t->arena.bytes);
-    assert_int_equal(m->workspace, t->workspace.bytes);
+    assert_int_equal(m->activations, t->programs.arena.bytes);
+    assert_int_equal(m->workspace, t->programs.workspace.bytes);
     assert_int_equal(m->data, t->io.bytes);
     assert_int_equal(m->total, m->parameters + m->gradients + m->optimizer + m->activations +
                                    m->workspace + m->data + m->process);
