@@ -1,8 +1,7 @@
 /* Token data and the batches that training and evaluation take from it.
  *
  * A data set is a packed directory: token shards and a manifest, as `banyan pack` writes them.
- * Opening it maps the shards and checks that files, sizes, vocabulary and documents are what the
- * manifest says. A loader cuts it into samples of `context` tokens and their targets (the next
+ * Opening it checks that files, sizes, vocabulary and documents are what the manifest says. A loader cuts it into samples of `context` tokens and their targets (the next
  * tokens) and fills batches in one background thread, so that the next one is ready before it is
  * asked for.
  *
@@ -56,7 +55,8 @@ BY_API by_status by_dataset_document_at(const by_dataset *dataset, uint64_t posi
                                         uint64_t *document, uint64_t *begin, uint64_t *end,
                                         by_error *error);
 /* Copies tokens [position, position + count) to `out`. BY_EARG: the range is not in the data;
- * BY_EFORMAT: a token is not below the vocabulary (names the shard and the byte offset). */
+ * BY_EFORMAT: a token is not below the vocabulary (names the shard and the byte offset), or the
+ * shard was cut short since it was opened; BY_EIO. Any number of threads may read. */
 BY_API by_status by_dataset_read(const by_dataset *dataset, uint64_t position, size_t count,
                                  int32_t *out, by_error *error);
 
@@ -95,6 +95,10 @@ typedef struct by_loader_statistics {
     double fill_seconds; /* time that the background thread spent filling batches */
 } by_loader_statistics;
 
+/* Bytes that a loader with these options allocates: its batches, the one that the caller looks at
+ * included. Shards are read from the page cache and are not part of it. BY_EARG as for
+ * by_loader_open; BY_EMEMORY: the size overflows. */
+BY_API by_status by_loader_bytes(uint64_t *out, const by_loader_options *options, by_error *error);
 /* Opens a loader over `dataset`, which must outlive it, and starts its thread. Everything is
  * allocated here. BY_EARG: an option is out of range, or the data is too short: fewer than context
  * + 1 tokens to train on, fewer than 2 to evaluate. */

@@ -124,6 +124,10 @@ void by__map_close(by__map *map);
 /* Whole file into memory with a NUL behind it (not counted). Over `max` bytes: BY_EFORMAT.
  * Freed with free(). */
 by_status by__file_read(char **out, size_t *length, const char *path, size_t max, by_error *error);
+/* Reads exactly n bytes at an offset of an open file, which `path` names in messages. BY_EFORMAT:
+ * the file ends before (it was cut short since its size was taken). */
+by_status by__read_at(int fd, const char *path, uint64_t offset, void *out, size_t n,
+                      by_error *error);
 /* Writes path.tmp, fsyncs it, renames it over path and fsyncs the directory: after a crash the
  * path holds the old content or the new, whole. */
 by_status by__file_write(const char *path, const void *data, size_t length, by_error *error);

@@ -74,6 +74,28 @@ by_status by__file_read(char **out, size_t *length, const char *path, size_t max
     return status;
 }
 
+by_status by__read_at(int fd, const char *path, uint64_t offset, void *out, size_t n,
+                      by_error *error)
+{
+    for (size_t done = 0; done < n;) {
+        ssize_t got = pread(fd, (char *)out + done, n - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            return system_error(error, "read", path);
+        }
+        if (got == 0) {
+            return by_error_set(
+                error, BY_EFORMAT,
+                "%s has no byte %llu any more: it became shorter while it was in use", path,
+                (unsigned long long)(offset + done));
+        }
+        done += (size_t)got;
+    }
+    return BY_OK;
+}
+
 by_status by__sync_dir(const char *path, by_error *error)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

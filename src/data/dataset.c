@@ -1,22 +1,32 @@
-/* A packed directory: its manifest, its shards and document offsets in memory maps. */
+/* A packed directory: its manifest, and its shards and document offsets, which are read with pread:
+ * a file that is cut short while it is in use is a short read and thus an error, where a memory map
+ * would end the process with SIGBUS. */
 #include "data/dataset.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/base.h"
 #include "data/formats/npy.h"
 #include "data/formats/token_manifest.h"
 
-/* An npy file in memory. */
+/* Shards beyond this many are opened for each read, so that data of any size needs few files. */
+#define MAX_OPEN_SHARDS ((size_t)256)
+/* Read at a time: 16 KiB of the stack for tokens, 64 KiB of the heap for whole files. */
+#define TOKEN_BLOCK ((size_t)8192)
+#define FILE_BLOCK  ((size_t)1 << 16)
+
+/* An npy file. */
 typedef struct shard {
     char *path;
-    by__map map;
-    const uint8_t *elements; /* little-endian, aligned to their width */
-    uint64_t first;          /* place of its first token in the whole stream */
+    int fd;         /* -1: opened for each read */
+    bool is_open;   /* path and fd are owned */
+    uint64_t start; /* byte offset of its elements, which are little-endian */
+    uint64_t first; /* place of its first token in the whole stream */
     uint64_t count;
 } shard;
 
@@ -29,22 +39,48 @@ struct by_dataset {
 
 /* ---- opening ---- */
 
+static by_status read_shard(const shard *s, uint64_t offset, void *out, size_t bytes,
+                            by_error *error)
+{
+    int fd = s->fd >= 0 ? s->fd : open(s->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return by_error_set(error, BY_EIO, "cannot open %s: %s", s->path, strerror(errno));
+    }
+    by_status status = by__read_at(fd, s->path, s->start + offset, out, bytes, error);
+    if (fd != s->fd) {
+        (void)close(fd);
+    }
+    return status;
+}
+
 static by_status verify_shard(const shard *s, unsigned width, const char *expected, by_error *error)
 {
     char found[33];
-    size_t bytes = (size_t)s->count * width;
-    by__hash128_hex(found, s->elements, bytes);
-    if (strcmp(found, expected) == 0) {
-        return BY_OK;
+    by__hasher *hasher;
+    void *block = NULL;
+    uint64_t bytes = s->count * width;
+    BY_TRY(by__hasher_open(&hasher, error));
+    by_status status = by__alloc(&block, FILE_BLOCK, 1, "read buffer", error);
+    for (uint64_t at = 0; at < bytes && status == BY_OK;) {
+        size_t n = bytes - at < FILE_BLOCK ? (size_t)(bytes - at) : FILE_BLOCK;
+        status = read_shard(s, at, block, n, error);
+        by__hasher_add(hasher, block, n);
+        at += n;
+    }
+    by__hasher_hex(hasher, found);
+    by__hasher_close(&hasher);
+    free(block);
+    if (status != BY_OK || strcmp(found, expected) == 0) {
+        return status;
     }
     return by_error_set(error, BY_EFORMAT,
-                        "%s: damaged: the %zu bytes from offset %zu have checksum %s, but the "
-                        "manifest says %s; pack the data again",
-                        s->path, bytes, (size_t)(s->elements - s->map.data), found, expected);
+                        "%s: damaged: the %" PRIu64 " bytes from offset %" PRIu64
+                        " have checksum %s, but the manifest says %s; pack the data again",
+                        s->path, bytes, s->start, found, expected);
 }
 
-/* Maps one npy file and checks that it holds what the manifest says. On failure the caller releases
- * what `s` got. */
+/* Opens one npy file and checks that it holds what the manifest says. On failure the caller
+ * releases what `s` got. */
 static by_status open_shard(shard *s, const char *directory, const char *file, unsigned width,
                             uint64_t count, const char *hash, bool verify, by_error *error)
 {
@@ -53,47 +89,78 @@ static by_status open_shard(shard *s, const char *directory, const char *file, u
     if (s->path == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
-    BY_TRY(by__map_open(&s->map, s->path, error));
-    BY_TRY(by__npy_parse(&info, s->path, s->map.data, s->map.size, error));
+    BY_TRY(by__npy_open(&s->fd, &info, s->path, error));
+    s->is_open = true;
     if (info.width != width || info.count != count) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: %" PRIu64 " elements of %u bytes, but the manifest says %" PRIu64
                             " of %u bytes",
                             s->path, info.count, info.width, count, width);
     }
-    s->elements = s->map.data + info.offset;
+    s->start = info.offset;
     s->count = count;
     return verify ? verify_shard(s, width, hash, error) : BY_OK;
 }
 
+/* Closes the file; the path stays for later reads. */
+static void close_file(shard *s)
+{
+    if (s->is_open) {
+        (void)close(s->fd);
+    }
+    s->is_open = false;
+    s->fd = -1;
+}
+
 static void close_shard(shard *s)
 {
-    by__map_close(&s->map);
+    close_file(s);
     free(s->path);
 }
 
-static uint64_t offset_at(const by_dataset *d, uint64_t document)
+static by_status offset_at(const by_dataset *d, uint64_t document, uint64_t *out, by_error *error)
 {
-    return ((const uint64_t *)(const void *)d->documents.elements)[document];
+    return read_shard(&d->documents, document * sizeof *out, out, sizeof *out, error);
 }
 
-static by_status check_documents(const by_dataset *d, by_error *error)
+/* Offsets [first, first + count) of documents.npy; `last` is the one before them. */
+static by_status check_offsets(const by_dataset *d, const uint64_t *offsets, uint64_t first,
+                               size_t count, uint64_t *last, by_error *error)
 {
-    uint64_t last = 0;
-    size_t header = (size_t)(d->documents.elements - d->documents.map.data);
-    for (uint64_t i = 0; i < d->documents.count; i++) {
-        uint64_t offset = offset_at(d, i);
+    for (size_t k = 0; k < count; k++) {
+        uint64_t i = first + k;
         bool is_end = i + 1 == d->documents.count;
-        if (offset < last || (i == 0 && offset != 0) || (is_end && offset != d->manifest.tokens)) {
+        if (offsets[k] < *last || (i == 0 && offsets[k] != 0) ||
+            (is_end && offsets[k] != d->manifest.tokens)) {
             return by_error_set(error, BY_EFORMAT,
                                 "%s: the number at offset %" PRIu64 " is %" PRIu64
                                 ", but offsets start at 0, never decrease and end at %" PRIu64
                                 ", the number of tokens",
-                                d->documents.path, header + 8 * i, offset, d->manifest.tokens);
+                                d->documents.path, d->documents.start + 8 * i, offsets[k],
+                                d->manifest.tokens);
         }
-        last = offset;
+        *last = offsets[k];
     }
     return BY_OK;
+}
+
+static by_status check_documents(const by_dataset *d, by_error *error)
+{
+    uint64_t *block;
+    uint64_t last = 0;
+    const size_t limit = FILE_BLOCK / sizeof *block;
+    BY_TRY(by__alloc((void **)&block, limit, sizeof *block, "read buffer", error));
+    by_status status = BY_OK;
+    for (uint64_t i = 0; i < d->documents.count && status == BY_OK;) {
+        size_t n = d->documents.count - i < limit ? (size_t)(d->documents.count - i) : limit;
+        status = read_shard(&d->documents, i * sizeof *block, block, n * sizeof *block, error);
+        if (status == BY_OK) {
+            status = check_offsets(d, block, i, n, &last, error);
+        }
+        i += n;
+    }
+    free(block);
+    return status;
 }
 
 static by_status open_files(by_dataset *d, bool verify, by_error *error)
@@ -110,6 +177,9 @@ static by_status open_files(by_dataset *d, bool verify, by_error *error)
     for (size_t i = 0; i < m->shard_count; i++) {
         BY_TRY(open_shard(&d->shards[i], d->directory, m->shards[i].file, m->width,
                           m->shards[i].tokens, m->shards[i].hash, verify, error));
+        if (i >= MAX_OPEN_SHARDS) {
+            close_file(&d->shards[i]);
+        }
         d->shards[i].first = first;
         first += m->shards[i].tokens; /* the manifest's reader has bounded the sum */
     }
@@ -193,10 +263,11 @@ void by__dataset_advise(const by_dataset *dataset, bool at_random)
      * read-ahead around a sample would only push other pages out. Advice may fail without harm. */
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGE_SIZE);
     bool fits = dataset->manifest.tokens * dataset->manifest.width <= memory / 4;
-    int advice = fits ? MADV_WILLNEED : at_random ? MADV_RANDOM : MADV_SEQUENTIAL;
+    int advice = fits ? POSIX_FADV_WILLNEED : at_random ? POSIX_FADV_RANDOM : POSIX_FADV_SEQUENTIAL;
     for (size_t i = 0; i < dataset->manifest.shard_count; i++) {
-        const by__map *map = &dataset->shards[i].map;
-        (void)madvise((void *)(uintptr_t)map->data, map->size, advice);
+        if (dataset->shards[i].fd >= 0) {
+            (void)posix_fadvise(dataset->shards[i].fd, 0, 0, advice);
+        }
     }
 }
 
@@ -214,27 +285,30 @@ by_status by_dataset_document_at(const by_dataset *dataset, uint64_t position, u
      * that empty documents are passed over. */
     uint64_t low = 0;
     uint64_t high = dataset->manifest.documents;
+    uint64_t offset;
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
-        if (offset_at(dataset, middle) <= position) {
+        BY_TRY(offset_at(dataset, middle, &offset, error));
+        if (offset <= position) {
             low = middle;
         } else {
             high = middle;
         }
     }
-    if (document != NULL) {
-        *document = low;
-    }
     if (begin != NULL) {
-        *begin = offset_at(dataset, low);
+        BY_TRY(offset_at(dataset, low, begin, error));
     }
     if (end != NULL) {
-        *end = offset_at(dataset, high);
+        BY_TRY(offset_at(dataset, high, end, error));
+    }
+    if (document != NULL) {
+        *document = low;
     }
     return BY_OK;
 }
 
-/* Copies tokens and returns the greatest. One pass without branches, which compilers vectorise. */
+/* The greatest of some tokens, widened first. One pass without branches, which compilers
+ * vectorise. */
 static uint32_t widen_u16(int32_t *out, const uint16_t *in, size_t count)
 {
     uint16_t greatest = 0;
@@ -246,12 +320,11 @@ static uint32_t widen_u16(int32_t *out, const uint16_t *in, size_t count)
     return greatest;
 }
 
-static uint32_t copy_u32(int32_t *out, const uint32_t *in, size_t count)
+static uint32_t greatest_u32(const int32_t *tokens, size_t count)
 {
     uint32_t greatest = 0;
     for (size_t i = 0; i < count; i++) {
-        uint32_t token = in[i];
-        out[i] = (int32_t)token;
+        uint32_t token = (uint32_t)tokens[i];
         greatest = token > greatest ? token : greatest;
     }
     return greatest;
@@ -280,11 +353,37 @@ static by_status bad_token(const by_dataset *d, const shard *s, uint64_t at, con
         tokens++;
         at++;
     }
-    uint64_t offset = (uint64_t)(s->elements - s->map.data) + at * d->manifest.width;
+    uint64_t offset = s->start + at * d->manifest.width;
     return by_error_set(error, BY_EFORMAT,
                         "%s: damaged: token %" PRIu32 " at offset %" PRIu64
                         " is not below the vocabulary of %" PRIu32 "; pack the data again",
                         s->path, (uint32_t)*tokens, offset, d->manifest.vocab);
+}
+
+/* Tokens [at, at + count) of a shard. */
+static by_status read_tokens(const by_dataset *d, const shard *s, uint64_t at, size_t count,
+                             int32_t *out, by_error *error)
+{
+    uint16_t block[TOKEN_BLOCK];
+    while (count > 0) {
+        size_t n = count;
+        uint32_t greatest;
+        if (d->manifest.width == 2) {
+            n = n < TOKEN_BLOCK ? n : TOKEN_BLOCK;
+            BY_TRY(read_shard(s, at * 2, block, n * 2, error));
+            greatest = widen_u16(out, block, n);
+        } else {
+            BY_TRY(read_shard(s, at * 4, out, n * 4, error));
+            greatest = greatest_u32(out, n);
+        }
+        if (greatest >= d->manifest.vocab) {
+            return bad_token(d, s, at, out, error);
+        }
+        at += n;
+        out += n;
+        count -= n;
+    }
+    return BY_OK;
 }
 
 by_status by_dataset_read(const by_dataset *dataset, uint64_t position, size_t count, int32_t *out,
@@ -304,13 +403,7 @@ by_status by_dataset_read(const by_dataset *dataset, uint64_t position, size_t c
         uint64_t at = position - s->first;
         uint64_t left = s->count - at;
         size_t n = left < count ? (size_t)left : count;
-        const uint8_t *source = s->elements + at * d->manifest.width;
-        uint32_t greatest = d->manifest.width == 2
-                                ? widen_u16(out, (const uint16_t *)(const void *)source, n)
-                                : copy_u32(out, (const uint32_t *)(const void *)source, n);
-        if (greatest >= d->manifest.vocab && n > 0) {
-            return bad_token(d, s, at, out, error);
-        }
+        BY_TRY(read_tokens(d, s, at, n, out, error));
         out += n;
         count -= n;
         position += n;

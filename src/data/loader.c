@@ -256,51 +256,76 @@ static by_status cut_windows(by_loader *l, by_error *error)
     return BY_OK;
 }
 
-static by_status allocate(by_loader *l, size_t prefetch, by_error *error)
+/* The ring of batches. */
+typedef struct layout {
+    size_t slots; /* batches made ahead, and the one with the caller */
+    size_t count; /* samples of a batch */
+    size_t half;  /* bytes of a slot's tokens or targets, on whole cache lines */
+    size_t bytes; /* of all slots */
+} layout;
+
+static by_status plan_layout(layout *out, const by_loader_options *o, by_error *error)
 {
+    layout p = {.slots = (o->prefetch == 0 ? DEFAULT_PREFETCH : o->prefetch) + 1,
+                .count = o->count == 0 ? o->batch - o->first : o->count};
     size_t row_bytes;
-    size_t half; /* tokens or targets of a slot, on whole cache lines */
-    size_t bytes;
-    l->slot_count = prefetch + 1; /* one is with the caller */
-    if (!by__size_mul(l->context, sizeof(int32_t), &row_bytes) ||
-        !by__size_mul(row_bytes, l->count, &half) ||
-        !by__size_add(half, BY_CACHE_LINE - 1, &half)) {
+    if (!by__size_mul(o->context, sizeof(int32_t), &row_bytes) ||
+        !by__size_mul(row_bytes, p.count, &p.half) ||
+        !by__size_add(p.half, BY_CACHE_LINE - 1, &p.half)) {
         goto overflow;
     }
-    half &= ~(size_t)(BY_CACHE_LINE - 1);
-    if (!by__size_mul(half, 2 * l->slot_count, &bytes)) {
+    p.half &= ~(size_t)(BY_CACHE_LINE - 1);
+    if (!by__size_mul(p.half, 2 * p.slots, &p.bytes)) {
         goto overflow;
     }
-    BY_TRY(by__alloc((void **)&l->slots, l->slot_count, sizeof *l->slots, "loader slots", error));
-    BY_TRY(by__alloc_aligned((void **)&l->buffer, bytes, "loader batches", error));
-    for (size_t i = 0; i < l->slot_count; i++) {
-        l->slots[i].tokens = l->buffer + 2 * i * (half / sizeof(int32_t));
-        l->slots[i].targets = l->slots[i].tokens + half / sizeof(int32_t);
-    }
+    *out = p;
     return BY_OK;
 overflow:
     return by_error_set(error, BY_EMEMORY, "size overflow: %zu batches of %zu x %zu tokens",
-                        l->slot_count, l->count, l->context);
+                        p.slots, p.count, o->context);
+}
+
+by_status by_loader_bytes(uint64_t *out, const by_loader_options *options, by_error *error)
+{
+    layout p;
+    BY_TRY(check_options(options, error));
+    BY_TRY(plan_layout(&p, options, error));
+    *out = (uint64_t)p.bytes + p.slots * sizeof(slot) + sizeof(by_loader);
+    return BY_OK;
+}
+
+static by_status allocate(by_loader *l, const layout *p, by_error *error)
+{
+    l->slot_count = p->slots;
+    BY_TRY(by__alloc((void **)&l->slots, p->slots, sizeof *l->slots, "loader slots", error));
+    BY_TRY(by__alloc_aligned((void **)&l->buffer, p->bytes, "loader batches", error));
+    for (size_t i = 0; i < p->slots; i++) {
+        l->slots[i].tokens = l->buffer + 2 * i * (p->half / sizeof(int32_t));
+        l->slots[i].targets = l->slots[i].tokens + p->half / sizeof(int32_t);
+    }
+    return BY_OK;
 }
 
 by_status by_loader_open(by_loader **out, const by_dataset *dataset,
                          const by_loader_options *options, by_error *error)
 {
     by_loader *l;
+    layout p;
     BY_TRY(check_options(options, error));
+    BY_TRY(plan_layout(&p, options, error));
     BY_TRY(by__alloc((void **)&l, 1, sizeof *l, "a loader", error));
     l->dataset = dataset;
     l->context = options->context;
     l->batch = options->batch;
     l->first = options->first;
-    l->count = options->count == 0 ? options->batch - options->first : options->count;
+    l->count = p.count;
     l->seed = options->seed;
     l->shuffle = options->shuffle;
     l->base = options->start;
     l->total = by_dataset_tokens(dataset);
     by_status status = cut_windows(l, error);
     if (status == BY_OK) {
-        status = allocate(l, options->prefetch == 0 ? DEFAULT_PREFETCH : options->prefetch, error);
+        status = allocate(l, &p, error);
     }
     if (status != BY_OK) {
         goto free_loader;

@@ -56,27 +56,24 @@ static by_status find_eos(by__job *job, by_error *error)
 static by_status open_data(by__job *job, by_error *error)
 {
     const by_config *c = job->config;
+    uint64_t bytes;
+    uint64_t valid_bytes = 0;
     by_loader_options options = {.context = (size_t)c->model.context,
                                  .batch = (size_t)c->train.batch,
                                  .seed = c->seed,
                                  .shuffle = true,
                                  .start = job->sample};
+    BY_TRY(by_loader_bytes(&bytes, &options, error));
     BY_TRY(by_dataset_open(&job->train_data, job->paths.train, NULL, error));
     BY_TRY(by_loader_open(&job->loader, job->train_data, &options, error));
     if (job->paths.valid != NULL) {
         BY_TRY(
             by__open_evaluation(&job->valid_data, &job->valid_loader, c, job->paths.valid, error));
+        options.batch = (size_t)c->train.micro_batch;
+        BY_TRY(by_loader_bytes(&valid_bytes, &options, error));
     }
+    by_trainer_plan_data(job->trainer, bytes + valid_bytes);
     return find_eos(job, error);
-}
-
-/* Bytes that the data keeps resident: batches made ahead and, at most, the mapped shards. */
-static uint64_t data_bytes(const by__job *job)
-{
-    const by_config *c = job->config;
-    uint64_t batch = (uint64_t)(c->train.batch * c->model.context) * 2 * sizeof(int32_t);
-    uint64_t width = by_dataset_vocab(job->train_data) <= 65536 ? 2 : 4;
-    return 4 * batch + width * by_dataset_tokens(job->train_data);
 }
 
 static by_status start_weights(by__job *job, by_error *error)
@@ -111,7 +108,6 @@ static by_status open_job(by__job *job, by_error *error)
     BY_TRY(by_config_hash(job->config, job->config_hash, error));
     BY_TRY(by_trainer_open(&job->trainer, job->config, BY_TRAINER_FULL, NULL, NULL, error));
     BY_TRY(open_data(job, error));
-    by_trainer_plan_data(job->trainer, data_bytes(job));
     BY_TRY(by_trainer_allocate(job->trainer, error));
     if (job->options->resume != NULL) {
         BY_TRY(by_run_find(&job->run, job->options->resume, error));
@@ -249,7 +245,9 @@ static by_status run_steps(by__job *job, by_error *error)
                                 (long long)by_trainer_updates(job->trainer), (long long)last);
         }
         BY_TRY(by_loader_next(job->loader, &batch, error));
+        job->is_torn = true;
         BY_TRY(by_trainer_step(job->trainer, &batch, &result, error));
+        job->is_torn = false;
         int64_t step = by_trainer_updates(job->trainer);
         if (due(step, c->train.log_every, last) || step == 1) {
             BY_TRY(log_step(job, &result, error));
@@ -264,14 +262,14 @@ static by_status run_steps(by__job *job, by_error *error)
     return BY_OK;
 }
 
-/* Whatever ends the loop, what was learned is kept if it can be. A failure while saving does not
- * hide why the loop ended. */
+/* Whatever ends the loop (a request, data that cannot be read), what was learned is kept if it can
+ * be. A failure while saving does not hide why the loop ended. */
 static by_status finish(by__job *job, by_status status, by_error *error)
 {
     const char *word = status == BY_OK ? "done" : status == BY_ESTOPPED ? "stopped" : "failed";
-    if (status == BY_ESTOPPED) {
+    if (status != BY_OK && !job->is_torn) {
         by_error saving = {0};
-        if (save(job, &saving) != BY_OK) {
+        if (save(job, &saving) != BY_OK && status == BY_ESTOPPED) {
             (void)by__run_dir_update(job, "failed", NULL);
             return by_error_set(error, saving.status, "stopped, but the state was not saved: %s",
                                 saving.message);

@@ -28,6 +28,7 @@ typedef struct by__job {
     double best_loss;   /* NaN: none yet */
     uint64_t best_step;
     bool eval_pending; /* the evaluation of the present step is still to be done */
+    bool is_torn;      /* a step has failed part-way: what it leaves is not worth saving */
     double log_time;   /* when the last logged step ended */
     int64_t log_step;
 } by__job;

@@ -274,6 +274,96 @@ static void test_bad_token(void **state)
     }
 }
 
+/* A shard that is cut short while it is in use is an error that names it, not the end of the
+ * process. */
+static void test_cut_short_in_use(void **state)
+{
+    static const char *const dtypes[] = {"u16", "u32"};
+    for (size_t k = 0; k < 2; k++) {
+        by_dataset *data = packed(state, 250, dtypes[k]);
+        by_loader *loader;
+        by_batch batch;
+        by_error error = {0};
+        int32_t tokens[8];
+        char expected[300];
+        uint64_t document;
+        uint64_t begin;
+        by_loader_options options = {.context = 20, .batch = 2, .prefetch = 1};
+        damage(*state, "tokens-00002.npy", 128 + 2, NULL, 0);
+        damage(*state, "documents.npy", 128, NULL, 0);
+        (void)snprintf(
+            expected, sizeof expected,
+            "%s/tokens-00002.npy has no byte 130 any more: it became shorter while it was in "
+            "use",
+            (const char *)*state);
+        assert_int_equal(by_dataset_read(data, 98, 8, tokens, &error), BY_EFORMAT);
+        assert_string_equal(error.message, expected);
+        assert_int_equal(by_dataset_document_at(data, 40, &document, &begin, NULL, &error),
+                         BY_EFORMAT);
+        assert_int_equal(by_loader_open(&loader, data, &options, NULL), BY_OK);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(by_loader_next(loader, &batch, &error), BY_OK);
+        }
+        assert_int_equal(by_loader_next(loader, &batch, &error), BY_EFORMAT);
+        assert_string_equal(error.message, expected);
+        by_loader_close(&loader);
+        by_dataset_close(&data);
+    }
+}
+
+/* More shards than are held open at a time: the others are opened for each read. */
+static void test_many_shards(void **state)
+{
+    enum { SHARDS = 300 };
+    static by__token_shard shards[SHARDS];
+    static char names[SHARDS][32];
+    int32_t tokens[SHARDS];
+    uint64_t offsets[2] = {0, SHARDS};
+    by_dataset *data;
+    by__token_manifest m = {.width = 2,
+                            .vocab = SHARDS,
+                            .eos = -1,
+                            .tokens = SHARDS,
+                            .documents = 1,
+                            .tokenizer_file = (char *)(uintptr_t) "tokenizer.json",
+                            .tokenizer_hash = "0123456789abcdef0123456789abcdef",
+                            .offsets_file = (char *)(uintptr_t) "documents.npy",
+                            .shards = shards,
+                            .shard_count = SHARDS};
+    for (uint64_t i = 0; i < SHARDS; i++) {
+        (void)snprintf(names[i], sizeof names[i], "tokens-%05d.npy", (int)i);
+        shards[i].file = names[i];
+        shards[i].tokens = 1;
+        write_npy(*state, names[i], 2, &i, 1, shards[i].hash);
+    }
+    write_npy(*state, m.offsets_file, 8, offsets, 2, m.offsets_hash);
+    assert_int_equal(by__token_manifest_write(&m, *state, NULL), BY_OK);
+    assert_int_equal(by_dataset_open(&data, *state, &(by_dataset_options){.verify = true}, NULL),
+                     BY_OK);
+    assert_int_equal(by_dataset_read(data, 0, SHARDS, tokens, NULL), BY_OK);
+    for (int i = 0; i < SHARDS; i++) {
+        assert_int_equal(tokens[i], i);
+    }
+    by_dataset_close(&data);
+}
+
+/* What a plan counts is what a loader takes: its ring, the batch in use included. */
+static void test_loader_bytes(void **state)
+{
+    uint64_t bytes;
+    by_loader_options options = {.context = 64, .batch = 12};
+    uint64_t batch = 2 * sizeof(int32_t) * 64 * 12;
+    BY_UNUSED(state);
+    assert_int_equal(by_loader_bytes(&bytes, &options, NULL), BY_OK);
+    assert_in_range(bytes, 5 * batch, 5 * batch + 4096);
+    options.prefetch = 1;
+    options.first = 4;
+    assert_int_equal(by_loader_bytes(&bytes, &options, NULL), BY_OK);
+    assert_in_range(bytes, 2 * batch * 8 / 12, 2 * batch * 8 / 12 + 4096);
+    options.batch = 0;
+    assert_int_equal(by_loader_bytes(&bytes, &options, NULL), BY_EARG);
+}
+
 /* ---- loaders ---- */
 
 static by_loader *open_loader(const by_dataset *data, by_loader_options options)
@@ -636,6 +726,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_dataset, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_damaged_files, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_bad_token, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_cut_short_in_use, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_many_shards, make_folder, drop_folder),
+        cmocka_unit_test(test_loader_bytes),
         cmocka_unit_test_setup_teardown(test_epochs, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_resume, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_seek_while_filling, make_folder, drop_folder),

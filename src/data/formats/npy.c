@@ -5,11 +5,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NPY_MAGIC        "\x93NUMPY"
 #define NPY_HEADER_BYTES 128u /* of the files written here: the longest shape fits */
 #define NPY_MAX_HEADER   65536u
+#define NPY_MAX_PREFIX   (NPY_MAX_HEADER + 12u) /* header, and what comes before it */
 #define NPY_BUFFER_BYTES ((size_t)1 << 20)
 
 struct by__npy_writer {
@@ -140,8 +142,9 @@ static const char *parse_header(cursor c, by__npy_info *out)
     return c.end - c.at == 1 && *c.at == '\n' ? NULL : "the header does not end with a newline";
 }
 
-by_status by__npy_parse(by__npy_info *out, const char *name, const uint8_t *data, size_t size,
-                        by_error *error)
+/* Checks the first `size` bytes, which hold the header, of a file of `file_size`. */
+static by_status parse(by__npy_info *out, const char *name, const uint8_t *data, size_t size,
+                       uint64_t file_size, by_error *error)
 {
     by__npy_info info = {0};
     size_t prefix = 10;
@@ -178,23 +181,64 @@ by_status by__npy_parse(by__npy_info *out, const char *name, const uint8_t *data
         return by_error_set(error, BY_EFORMAT, "%s: npy header at offset %zu: %s", name, prefix,
                             problem);
     }
-    size_t held = (size - info.offset) / info.width;
-    if (info.count != held || (size - info.offset) % info.width != 0) {
+    uint64_t held = file_size - info.offset;
+    if (info.count != held / info.width || held % info.width != 0) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: the header promises %" PRIu64
-                            " elements of %u bytes from offset %zu, but the file has %zu bytes",
-                            name, info.count, info.width, info.offset, size);
+                            " elements of %u bytes from offset %zu, but the file has %" PRIu64
+                            " bytes",
+                            name, info.count, info.width, info.offset, file_size);
     }
     *out = info;
     return BY_OK;
 }
 
-/* ---- writing ---- */
+by_status by__npy_parse(by__npy_info *out, const char *name, const uint8_t *data, size_t size,
+                        by_error *error)
+{
+    return parse(out, name, data, size, size, error);
+}
 
 static by_status system_error(by_error *error, const char *verb, const char *path)
 {
     return by_error_set(error, BY_EIO, "cannot %s %s: %s", verb, path, strerror(errno));
 }
+
+by_status by__npy_open(int *fd, by__npy_info *out, const char *path, by_error *error)
+{
+    struct stat info;
+    uint8_t *header = NULL;
+    /* Without waiting for a writer, should it be a pipe; regular files know nothing of the flag. */
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0) {
+        return system_error(error, "open", path);
+    }
+    by_status status = BY_OK;
+    size_t size = 0;
+    if (fstat(file, &info) != 0) {
+        status = system_error(error, "stat", path);
+    } else if (!S_ISREG(info.st_mode)) {
+        status = by_error_set(error, BY_EIO, "cannot read %s: it is not a regular file", path);
+    } else {
+        size = (size_t)info.st_size < NPY_MAX_PREFIX ? (size_t)info.st_size : NPY_MAX_PREFIX;
+        status = by__alloc((void **)&header, size + 1, 1, "npy header", error);
+    }
+    if (status == BY_OK) {
+        status = by__read_at(file, path, 0, header, size, error);
+    }
+    if (status == BY_OK) {
+        status = parse(out, path, header, size, (uint64_t)info.st_size, error);
+    }
+    free(header);
+    if (status != BY_OK) {
+        (void)close(file);
+        return status;
+    }
+    *fd = file;
+    return BY_OK;
+}
+
+/* ---- writing ---- */
 
 static by_status write_all(const by__npy_writer *writer, const uint8_t *data, size_t length,
                            by_error *error)

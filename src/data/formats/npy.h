@@ -19,6 +19,9 @@ typedef struct by__npy_info {
 by_status by__npy_parse(by__npy_info *out, const char *name, const uint8_t *data, size_t size,
                         by_error *error);
 
+/* Opens a file for reading and checks its header against its size. The caller closes *fd. */
+by_status by__npy_open(int *fd, by__npy_info *out, const char *path, by_error *error);
+
 /* A file that is written from front to back: the element count goes into the header at the end. */
 typedef struct by__npy_writer by__npy_writer;
 

@@ -123,28 +123,6 @@ void by__source_close(by__source *source)
 
 /* ---- reading ---- */
 
-/* Reads exactly n bytes at an offset. */
-static by_status read_at(int fd, const char *path, uint64_t offset, char *out, size_t n,
-                         by_error *error)
-{
-    for (size_t done = 0; done < n;) {
-        ssize_t got = pread(fd, out + done, n - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got < 0) {
-            return system_error(error, "read", path);
-        }
-        if (got == 0) {
-            return by_error_set(error, BY_EFORMAT,
-                                "%s ends at byte %" PRIu64 ": it became shorter while it was read",
-                                path, offset + done);
-        }
-        done += (size_t)got;
-    }
-    return BY_OK;
-}
-
 static by_status open_file(int *fd, const char *path, by_error *error)
 {
     *fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -196,7 +174,7 @@ static by_status scan_file(scan *s, by__source_file *file, char *block, by_error
     bool go_on = true;
     for (uint64_t at = 0; at < file->bytes && status == BY_OK && go_on;) {
         size_t n = file->bytes - at < BLOCK ? (size_t)(file->bytes - at) : BLOCK;
-        status = read_at(fd, file->path, at, block, n, error);
+        status = by__read_at(fd, file->path, at, block, n, error);
         if (status == BY_OK) {
             by__hasher_add(hasher, block, n);
             file->characters += count_characters(block, n);
@@ -256,7 +234,7 @@ static by_status find_character(const by__source_file *file, uint64_t wanted, ui
     uint64_t found = file->bytes;
     for (uint64_t at = 0; at < file->bytes && found == file->bytes && status == BY_OK;) {
         size_t n = file->bytes - at < BLOCK ? (size_t)(file->bytes - at) : BLOCK;
-        status = read_at(fd, file->path, at, block, n, error);
+        status = by__read_at(fd, file->path, at, block, n, error);
         for (size_t i = 0; i < n && status == BY_OK; i++) {
             if ((signed char)block[i] >= -64 && seen++ == wanted) {
                 found = at + i;
@@ -308,7 +286,7 @@ static by_status find_line_end(int fd, const char *path, uint64_t at, uint64_t e
     *out = end;
     while (at < end) {
         size_t n = end - at < BLOCK ? (size_t)(end - at) : BLOCK;
-        BY_TRY(read_at(fd, path, at, block, n, error));
+        BY_TRY(by__read_at(fd, path, at, block, n, error));
         const char *newline = memchr(block, '\n', n);
         if (newline != NULL) {
             *out = at + (uint64_t)(newline - block) + 1;
@@ -327,7 +305,7 @@ static by_status find_border(int fd, const char *path, uint64_t at, uint64_t end
     while (at + 1 < end) {
         /* One byte in front of `at`, which a border depends on. */
         size_t n = end - (at - 1) < BLOCK ? (size_t)(end - (at - 1)) : BLOCK;
-        BY_TRY(read_at(fd, path, at - 1, block, n, error));
+        BY_TRY(by__read_at(fd, path, at - 1, block, n, error));
         size_t cut = by__split_chunk((const uint8_t *)block, n, 1);
         if (cut < n) {
             *out = at - 1 + cut;
@@ -394,7 +372,7 @@ by_status by__unit_read(const by__unit *unit, char **buffer, size_t *capacity, b
     }
     BY_TRY(by__reserve((void **)buffer, capacity, (size_t)n, 1, error));
     BY_TRY(open_file(&fd, unit->file->path, error));
-    by_status status = read_at(fd, unit->file->path, unit->begin, *buffer, (size_t)n, error);
+    by_status status = by__read_at(fd, unit->file->path, unit->begin, *buffer, (size_t)n, error);
     (void)close(fd);
     return status;
 }
@@ -409,7 +387,7 @@ static by_status line_error(const by__unit *unit, size_t line, by_status status,
         if (by__alloc((void **)&block, BLOCK, 1, "read buffer", NULL) == BY_OK) {
             for (uint64_t at = 0; at < unit->begin;) {
                 size_t n = unit->begin - at < BLOCK ? (size_t)(unit->begin - at) : BLOCK;
-                if (read_at(fd, unit->file->path, at, block, n, NULL) != BY_OK) {
+                if (by__read_at(fd, unit->file->path, at, block, n, NULL) != BY_OK) {
                     break;
                 }
                 for (size_t i = 0; i < n; i++) {
