@@ -83,27 +83,28 @@ static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by__isa i
     return BY_OK;
 }
 
-/* Remembers which inputs are indices, so that a wrong id is an error and not a wild read. */
-static void collect_checks(by_program *p)
+/* Remembers the index operands of node n that come from outside, so that a wrong id is an error and
+ * not a wild read. */
+static by_status collect_checks(by_program *p, size_t n, by_error *error)
 {
-    for (size_t n = 0; n < p->graph->node_count; n++) {
-        const by__node *node = &p->graph->nodes[n];
-        index_check check = {.value = BY_NONE};
-        if (node->op == BY_OP_EMBEDDING) {
-            check = (index_check){node->in[0], p->graph->values[node->in[1]].shape.dim[0], false};
-        } else if (node->op == BY_OP_LINEAR_CROSS_ENTROPY ||
-                   node->op == BY_OP_LINEAR_CROSS_ENTROPY_TRAIN) {
-            check = (index_check){node->in[2], p->graph->values[node->in[1]].shape.dim[0], true};
-        } else if (node->op == BY_OP_CACHED_ATTENTION) {
-            /* The new tokens must fit behind those that the caches hold. */
-            int64_t slots = p->graph->values[node->in[3]].shape.dim[2];
-            int64_t time = p->graph->values[node->out[0]].shape.dim[1];
-            check = (index_check){node->in[5], slots - time + 1, false};
-        }
-        if (check.value != BY_NONE && by__role_is_external(p->graph->values[check.value].role)) {
-            p->checks[p->check_count++] = check;
+    const by__node *node = &p->graph->nodes[n];
+    const by__index_operand *index = by__op_row_of(node->op)->indices;
+    by__type *types;
+    if (index[0].limit == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&types, (size_t)node->input_count, sizeof *types, "types", error));
+    by__node_types(p->graph, node, types);
+    by__signature s = {node->op, &node->attrs, types, node->input_count};
+    for (int k = 0; k < BY__MAX_INDICES && index[k].limit != NULL; k++) {
+        by_value value = index[k].input < node->input_count ? node->in[index[k].input] : BY_NONE;
+        if (value != BY_NONE && by__role_is_external(p->graph->values[value].role)) {
+            p->checks[p->check_count++] =
+                (index_check){value, index[k].limit(&s), index[k].may_be_negative};
         }
     }
+    free(types);
+    return BY_OK;
 }
 
 static void measure_liveness(by_program *p)
@@ -155,13 +156,14 @@ static by_status compile(by_program *p, by_error *error)
     BY_TRY(by__alloc((void **)&p->live_bytes, graph->node_count, sizeof *p->live_bytes, "program",
                      error));
     BY_TRY(by__alloc((void **)&p->bound, graph->value_count, sizeof *p->bound, "program", error));
-    BY_TRY(by__alloc((void **)&p->checks, graph->node_count, sizeof *p->checks, "program", error));
+    BY_TRY(by__alloc((void **)&p->checks, graph->node_count * BY__MAX_INDICES, sizeof *p->checks,
+                     "program", error));
     by__tensor *in = p->operands;
     for (size_t n = 0; n < graph->node_count; n++) {
         BY_TRY(prepare_call(p, n, in, isa, error));
         in += operand_slots(&graph->nodes[n]);
+        BY_TRY(collect_checks(p, n, error));
     }
-    collect_checks(p);
     measure_liveness(p);
     return BY_OK;
 }

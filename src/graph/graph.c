@@ -256,17 +256,6 @@ by_status by__graph_uses(const by_graph *graph, int **uses, by_error *error)
     return BY_OK;
 }
 
-void by__graph_replace(by_graph *graph, size_t first, by_value from, by_value to)
-{
-    for (size_t n = first; n < graph->node_count; n++) {
-        for (int i = 0; i < graph->nodes[n].input_count; i++) {
-            if (graph->nodes[n].in[i] == from) {
-                graph->nodes[n].in[i] = to;
-            }
-        }
-    }
-}
-
 void by__graph_compact(by_graph *graph)
 {
     size_t kept = 0;

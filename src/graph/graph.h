@@ -1,4 +1,4 @@
-/* graph: values, nodes, verification and printing. The one form in which banyan holds a model, its
+/* graph: values and nodes. The one form in which banyan holds a model, its
  * backward pass, its optimizer step and its inference step.
  *
  * A graph owns two arrays. `values` hold what a tensor is (dtype, shape, role, name); `nodes` hold
@@ -7,8 +7,8 @@
  * graph; nodes may be reordered, rewritten or dropped by passes, values are never removed (an
  * unused one costs nothing).
  *
- * The graph does not know what an op means: shape rules, gradients and costs are the ops room's,
- * and by__graph_append takes the inferred outputs from it.
+ * The graph does not know what an op means: rows of the ops room say that, which also
+ * verifies and prints, and by__graph_append takes the inferred outputs from it.
  *
  * Never put here: op semantics, devices, buffers, anything of a particular model.
  */
@@ -79,8 +79,6 @@ int by__graph_append(by_graph *graph, by_op op, const by_attrs *attrs, const by_
                      int input_count, const by__type *types, int output_count);
 /* Number of times each value is read by a live node; an array of value_count, freed with free(). */
 by_status by__graph_uses(const by_graph *graph, int **uses, by_error *error);
-/* Replaces `from` by `to` in the inputs of nodes first .. node_count - 1. */
-void by__graph_replace(by_graph *graph, size_t first, by_value from, by_value to);
 /* Drops nodes marked dead and sets every value's producer anew. */
 void by__graph_compact(by_graph *graph);
 /* Puts nodes into an order in which they can run, each as near to its place as its operands allow.
@@ -91,9 +89,6 @@ static inline bool by__role_is_external(by_role role)
 {
     return role != BY_ROLE_ACTIVATION;
 }
-/* A node's operation, attributes and types without names: "add(f32 [4, 8], f32 [8]) : f32 [4, 8]".
- * Freed with free(). */
-by_status by__node_signature(const by_graph *graph, size_t node, char **out, by_error *error);
 /* Bytes of a value, overflow-checked when it was made. */
 size_t by__value_bytes(const by__value *value);
 

@@ -58,9 +58,9 @@ static by_status count_read(double *bytes, const by_graph *graph, by_error *erro
     BY_TRY(by__alloc((void **)&read, graph->value_count, sizeof *read, "count", error));
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__node *node = &graph->nodes[n];
-        bool looks_up = node->op == BY_OP_EMBEDDING || node->op == BY_OP_POSITION;
-        for (int i = 0; i < node->input_count && !looks_up; i++) {
-            if (node->in[i] != BY_NONE) {
+        uint32_t gathers = by__op_row_of(node->op)->gathers;
+        for (int i = 0; i < node->input_count; i++) {
+            if (node->in[i] != BY_NONE && !by__mask_has(gathers, i)) {
                 read[node->in[i]] = true;
             }
         }
@@ -84,13 +84,10 @@ static by_status measure_work(by_generator *g, by_error *error)
     BY_TRY(by_model_count(g->prefill[0].graph, &all, &g->body_products, error));
     BY_TRY(count_read(&g->weight_bytes, graph, error));
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
-        if (node->op == BY_OP_CACHED_ATTENTION) {
-            const by__value *y = &graph->values[node->out[0]];
-            const by__value *cache = &graph->values[node->in[3]];
-            g->token_flops += 4.0 * (double)by_shape_count(&y->shape);
-            g->token_bytes += 2.0 * (double)by__value_bytes(cache) / (double)cache->shape.dim[2];
-        }
+        by__attention_cost cost;
+        BY_TRY(by__node_attention(graph, n, &cost, error));
+        g->token_flops += cost.cached_flops;
+        g->token_bytes += cost.cached_bytes;
     }
     return BY_OK;
 }

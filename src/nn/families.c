@@ -62,11 +62,11 @@ by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in
     BY_TRY(by__alloc((void **)&multiplied, graph->value_count, sizeof *multiplied, "count", error));
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__node *node = &graph->nodes[n];
-        bool product = node->op == BY_OP_MATMUL || node->op == BY_OP_LINEAR_CROSS_ENTROPY ||
-                       node->op == BY_OP_LINEAR_CROSS_ENTROPY_TRAIN;
-        if (product) {
-            multiplied[node->in[0]] = true;
-            multiplied[node->in[1]] = true;
+        uint32_t factors = by__op_row_of(node->op)->factors;
+        for (int i = 0; i < node->input_count; i++) {
+            if (node->in[i] != BY_NONE && by__mask_has(factors, i)) {
+                multiplied[node->in[i]] = true;
+            }
         }
     }
     for (size_t v = 0; v < graph->value_count; v++) {

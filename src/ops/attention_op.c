@@ -140,24 +140,59 @@ static void cost_cached(const by__signature *s, const by__type *out, by__cost *c
         2.0 * cache * (1.0 - (double)out[0].shape.dim[1] / (double)s->in[3].shape.dim[2]);
 }
 
-const by__op_row by__op_attention = {.min_inputs = 1,
+/* Scores and their sum of values: 2 FLOPs for a multiplication and an addition, twice. */
+static void attention_of_sequence(const by__signature *s, const by__type *out,
+                                  by__attention_cost *cost)
+{
+    BY_UNUSED(s);
+    cost->token_flops = 4.0 * (double)out[0].shape.dim[1] * (double)out[0].shape.dim[2];
+    cost->seen = 0.5;
+}
+
+static void attention_of_cache(const by__signature *s, const by__type *out,
+                               by__attention_cost *cost)
+{
+    const by__type *cache = &s->in[3];
+    double bytes = (double)by_shape_count(&cache->shape) * (double)by_dtype_size(cache->dtype);
+    cost->cached_flops = 4.0 * (double)by_shape_count(&out[0].shape);
+    cost->cached_bytes = 2.0 * bytes / (double)cache->shape.dim[2];
+}
+
+/* The new tokens must fit behind those that the caches hold. */
+static int64_t free_position(const by__signature *s)
+{
+    return s->in[3].shape.dim[2] - s->in[0].shape.dim[1] + 1;
+}
+
+#define HEADS BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(kv_heads, INT))
+const by__op_row by__op_attention = {.name = "attention",
+                                     .min_inputs = 1,
                                      .max_inputs = 3,
                                      .outputs = 2,
+                                     .attrs = HEADS,
                                      .infer = infer_attention,
                                      .gradient = gradient_attention,
-                                     .cost = cost_attention};
-const by__op_row by__op_attention_grad = {.min_inputs = 4,
+                                     .cost = cost_attention,
+                                     .attention = attention_of_sequence};
+/* lse, the last but one of four or six operands, is f32 as the forward pass made it. */
+const by__op_row by__op_attention_grad = {.name = "attention_grad",
+                                          .min_inputs = 4,
                                           .max_inputs = 6,
                                           .outputs = 3,
+                                          .attrs = HEADS,
                                           .infer = infer_attention_grad,
                                           .cost = cost_attention_grad};
-const by__op_row by__op_cached_attention = {.min_inputs = 6,
+const by__op_row by__op_cached_attention = {.name = "cached_attention",
+                                            .min_inputs = 6,
                                             .max_inputs = 6,
                                             .outputs = 1,
+                                            .optional = 1u << 1 | 1u << 2,
+                                            .attrs = HEADS,
                                             .infer = infer_cached,
                                             .cost = cost_cached,
-                                            .optional = 1u << 1 | 1u << 2,
-                                            .mutates = 1u << 3 | 1u << 4};
+                                            .attention = attention_of_cache,
+                                            .mutates = 1u << 3 | 1u << 4,
+                                            .indices = {{.input = 5, .limit = free_position}}};
 
 by_value by_attention_packed(by_graph *graph, by_value qkv, int64_t heads, int64_t kv_heads)
 {

@@ -3,6 +3,9 @@
  * at a time. The training form also makes both gradients in that pass, because the gradient of a
  * sum of losses is known but for a scalar factor, which saves computing the logits a second
  * time. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "ops/ops.h"
 
 static by_status check_operands(const by__signature *s, by_error *error)
@@ -75,16 +78,75 @@ static void cost_head(const by__signature *s, const by__type *out, by__cost *cos
     cost->flops = s->op == BY_OP_LINEAR_CROSS_ENTROPY ? product : 3.0 * product;
 }
 
-const by__op_row by__op_linear_cross_entropy = {.min_inputs = 3,
+static int64_t vocabulary(const by__signature *s)
+{
+    return s->in[1].shape.dim[0];
+}
+
+/* loss, lse = linear_cross_entropy(x, w, t) and dx, dw = its gradient: one node in the gradient's
+ * place. The loss must not be read by another node, which could stand before that place. */
+static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_error *error)
+{
+    by__node *gradient = &graph->nodes[n];
+    int producer = graph->values[gradient->in[3]].producer;
+    by__node *forward = producer < 0 ? NULL : &graph->nodes[producer];
+    by_value *in;
+    if (forward == NULL || forward->op != BY_OP_LINEAR_CROSS_ENTROPY ||
+        uses[forward->out[0]] != 0 || uses[forward->out[1]] != 1) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&in, 4, sizeof *in, "operands", error));
+    memcpy(in, forward->in, 3 * sizeof *in);
+    in[3] = gradient->in[4];
+    free(gradient->in);
+    gradient->op = BY_OP_LINEAR_CROSS_ENTROPY_TRAIN;
+    gradient->in = in;
+    gradient->input_count = 4;
+    gradient->out[2] = gradient->out[1];
+    gradient->out[1] = gradient->out[0];
+    gradient->out[0] = forward->out[0];
+    gradient->output_count = 3;
+    graph->values[forward->out[0]].producer = (int)n;
+    forward->dead = true;
+    forward->output_count = 0;
+    return BY_OK;
+}
+
+#define FACTORS (1u << 0 | 1u << 1)
+#define TARGETS                                                                                    \
+    {                                                                                              \
+        {                                                                                          \
+            .input = 2, .may_be_negative = true, .limit = vocabulary                               \
+        }                                                                                          \
+    }
+const by__op_row by__op_linear_cross_entropy = {.name = "linear_cross_entropy",
+                                                .min_inputs = 3,
                                                 .max_inputs = 3,
                                                 .outputs = 2,
                                                 .infer = infer_forward,
                                                 .gradient = gradient_forward,
-                                                .cost = cost_head};
-const by__op_row by__op_linear_cross_entropy_grad = {
-    .min_inputs = 5, .max_inputs = 5, .outputs = 2, .infer = infer_backward, .cost = cost_head};
-const by__op_row by__op_linear_cross_entropy_train = {
-    .min_inputs = 4, .max_inputs = 4, .outputs = 3, .infer = infer_train, .cost = cost_head};
+                                                .cost = cost_head,
+                                                .factors = FACTORS,
+                                                .indices = TARGETS};
+const by__op_row by__op_linear_cross_entropy_grad = {.name = "linear_cross_entropy_grad",
+                                                     .min_inputs = 5,
+                                                     .max_inputs = 5,
+                                                     .outputs = 2,
+                                                     .infer = infer_backward,
+                                                     .cost = cost_head,
+                                                     .factors = FACTORS,
+                                                     .keeps_f32 = 1u << 3 | 1u << 4,
+                                                     .indices = TARGETS,
+                                                     .fuse = fuse_gradient};
+const by__op_row by__op_linear_cross_entropy_train = {.name = "linear_cross_entropy_train",
+                                                      .min_inputs = 4,
+                                                      .max_inputs = 4,
+                                                      .outputs = 3,
+                                                      .infer = infer_train,
+                                                      .cost = cost_head,
+                                                      .factors = FACTORS,
+                                                      .keeps_f32 = 1u << 3,
+                                                      .indices = TARGETS};
 
 by_value by_linear_cross_entropy(by_graph *graph, by_value x, by_value weight, by_value targets)
 {

@@ -24,12 +24,17 @@ static void gradient_dropout(by_graph *graph, const by__node *node, const by_val
     din[1] = BY_NONE;
 }
 
-const by__op_row by__op_dropout = {.min_inputs = 2,
-                                   .max_inputs = 2,
-                                   .outputs = 1,
-                                   .infer = infer_dropout,
-                                   .gradient = gradient_dropout,
-                                   .overlay = {1u << 0}};
+const by__op_row by__op_dropout = {
+    .name = "dropout",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .outputs = 1,
+    .attrs = BY__ATTRS(BY__ATTR_AS("p", p, FLOAT, BY__ATTR_NO_WORK),
+                       BY__ATTR_AS("stream", stream, WORD, BY__ATTR_NO_WORK)),
+    .infer = infer_dropout,
+    .gradient = gradient_dropout,
+    .overlay = {1u << 0},
+    .random = true};
 
 by_value by_dropout(by_graph *graph, by_value x, by_value rng, float p, uint32_t stream)
 {

@@ -108,9 +108,6 @@ static by_status infer_unary(const by__signature *s, by__type *out, by_error *er
     if (!by__is_act(s->in[0].dtype)) {
         return by__op_refuse(s, error, "the operand must be f32 or bf16");
     }
-    if ((unsigned)s->attrs->function >= BY_FN_COUNT) {
-        return by__op_refuse(s, error, "unknown function");
-    }
     if (s->input_count == 2 && !by__type_equal(&s->in[0], &s->in[1])) {
         return by__op_refuse(s, error, "x and dy must agree");
     }
@@ -157,45 +154,59 @@ static void gradient_swiglu(by_graph *graph, const by__node *node, const by_valu
     din[1] = outs[1];
 }
 
-#define BINARY(gradient_of)                                                                        \
+#define BINARY(name_of, gradient_of, fuse_of)                                                      \
     {                                                                                              \
-        .min_inputs = 2, .max_inputs = 2, .outputs = 1, .infer = infer_binary,                     \
-        .gradient = gradient_of, .overlay = {                                                      \
-            1u << 0 | 1u << 1                                                                      \
-        }                                                                                          \
+        .name = name_of, .min_inputs = 2, .max_inputs = 2, .outputs = 1, .infer = infer_binary,    \
+        .gradient = gradient_of, .overlay = {1u << 0 | 1u << 1}, .fuse = fuse_of                   \
     }
-const by__op_row by__op_add = BINARY(gradient_add);
-const by__op_row by__op_sub = BINARY(gradient_sub);
-const by__op_row by__op_mul = BINARY(gradient_mul);
-const by__op_row by__op_scale = {.min_inputs = 2,
+const by__op_row by__op_add = BINARY("add", gradient_add, by__fuse_addition);
+const by__op_row by__op_sub = BINARY("sub", gradient_sub, NULL);
+const by__op_row by__op_mul = BINARY("mul", gradient_mul, NULL);
+const by__op_row by__op_scale = {.name = "scale",
+                                 .min_inputs = 2,
                                  .max_inputs = 2,
                                  .outputs = 1,
                                  .infer = infer_scale,
                                  .gradient = gradient_scale,
-                                 .overlay = {1u << 0}};
-const by__op_row by__op_cast = {
-    .min_inputs = 1, .max_inputs = 1, .outputs = 1, .infer = infer_cast, .gradient = gradient_cast};
-const by__op_row by__op_unary = {.min_inputs = 1,
+                                 .overlay = {1u << 0},
+                                 .keeps_f32 = 1u << 1};
+const by__op_row by__op_cast = {.name = "cast",
+                                .min_inputs = 1,
+                                .max_inputs = 1,
+                                .outputs = 1,
+                                .attrs =
+                                    BY__ATTRS(BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE)),
+                                .infer = infer_cast,
+                                .gradient = gradient_cast};
+const by__op_row by__op_unary = {.name = "unary",
+                                 .min_inputs = 1,
                                  .max_inputs = 1,
                                  .outputs = 1,
+                                 .attrs = BY__ATTRS(BY__ATTR_AS("", function, FUNCTION, 0)),
                                  .infer = infer_unary,
                                  .gradient = gradient_unary,
                                  .cost = cost_unary,
-                                 .overlay = {1u << 0}};
-const by__op_row by__op_unary_grad = {.min_inputs = 2,
+                                 .overlay = {1u << 0},
+                                 .cheap = true};
+const by__op_row by__op_unary_grad = {.name = "unary_grad",
+                                      .min_inputs = 2,
                                       .max_inputs = 2,
                                       .outputs = 1,
+                                      .attrs = BY__ATTRS(BY__ATTR_AS("", function, FUNCTION, 0)),
                                       .infer = infer_unary,
                                       .cost = cost_unary,
                                       .overlay = {1u << 0 | 1u << 1}};
-const by__op_row by__op_swiglu = {.min_inputs = 2,
+const by__op_row by__op_swiglu = {.name = "swiglu",
+                                  .min_inputs = 2,
                                   .max_inputs = 2,
                                   .outputs = 1,
                                   .infer = infer_swiglu,
                                   .gradient = gradient_swiglu,
                                   .cost = cost_unary,
-                                  .overlay = {1u << 0 | 1u << 1}};
-const by__op_row by__op_swiglu_grad = {.min_inputs = 3,
+                                  .overlay = {1u << 0 | 1u << 1},
+                                  .cheap = true};
+const by__op_row by__op_swiglu_grad = {.name = "swiglu_grad",
+                                       .min_inputs = 3,
                                        .max_inputs = 3,
                                        .outputs = 2,
                                        .infer = infer_swiglu,

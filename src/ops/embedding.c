@@ -112,34 +112,57 @@ static void cost_rope(const by__signature *s, const by__type *out, by__cost *cos
     cost->flops = 3.0 * (double)by_shape_count(&out[0].shape);
 }
 
-const by__op_row by__op_embedding = {.min_inputs = 2,
+static int64_t table_rows(const by__signature *s)
+{
+    return s->in[1].shape.dim[0];
+}
+
+const by__op_row by__op_embedding = {.name = "embedding",
+                                     .min_inputs = 2,
                                      .max_inputs = 2,
                                      .outputs = 1,
                                      .infer = infer_embedding,
                                      .gradient = gradient_embedding,
-                                     .cost = cost_embedding};
-const by__op_row by__op_embedding_grad = {.min_inputs = 2,
-                                          .max_inputs = 3,
-                                          .outputs = 1,
-                                          .infer = infer_embedding_grad,
-                                          .optional = 1u << 2,
-                                          .overlay = {1u << 2}};
-const by__op_row by__op_position = {.min_inputs = 2,
+                                     .cost = cost_embedding,
+                                     .gathers = 1u << 1,
+                                     .indices = {{.input = 0, .limit = table_rows}}};
+const by__op_row by__op_embedding_grad = {
+    .name = "embedding_grad",
+    .min_inputs = 2,
+    .max_inputs = 3,
+    .outputs = 1,
+    .optional = 1u << 2,
+    .attrs = BY__ATTRS(BY__ATTR_AS("rows", rows, INT, BY__ATTR_IN_TYPE)),
+    .infer = infer_embedding_grad,
+    .overlay = {1u << 2},
+    .keeps_f32 = 1u << 2,
+    .addend = 2};
+const by__op_row by__op_position = {.name = "position",
+                                    .min_inputs = 2,
                                     .max_inputs = 2,
                                     .outputs = 1,
                                     .infer = infer_position,
                                     .gradient = gradient_position,
+                                    .gathers = 1u << 1,
                                     .overlay = {1u << 0}};
 const by__op_row by__op_position_grad = {
-    .min_inputs = 1, .max_inputs = 1, .outputs = 1, .infer = infer_position_grad};
-const by__op_row by__op_rope = {.min_inputs = 1,
-                                .max_inputs = 2,
-                                .outputs = 1,
-                                .infer = infer_rope,
-                                .gradient = gradient_rope,
-                                .cost = cost_rope,
-                                .optional = 1u << 1,
-                                .overlay = {1u << 0}};
+    .name = "position_grad",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .outputs = 1,
+    .attrs = BY__ATTRS(BY__ATTR_AS("rows", rows, INT, BY__ATTR_IN_TYPE)),
+    .infer = infer_position_grad};
+const by__op_row by__op_rope = {
+    .name = "rope",
+    .min_inputs = 1,
+    .max_inputs = 2,
+    .outputs = 1,
+    .optional = 1u << 1,
+    .attrs = BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(theta, FLOAT), BY__ATTR(inverse, FLAG)),
+    .infer = infer_rope,
+    .gradient = gradient_rope,
+    .cost = cost_rope,
+    .overlay = {1u << 0}};
 
 by_value by_embedding(by_graph *graph, by_value ids, by_value table)
 {

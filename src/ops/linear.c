@@ -92,15 +92,31 @@ static void cost_sum_rows(const by__signature *s, const by__type *out, by__cost 
     cost->flops = (double)by_shape_count(&s->in[0].shape);
 }
 
-const by__op_row by__op_matmul = {.min_inputs = 2,
+static const by__attr matmul_attrs[] = {
+    BY__ATTR(trans_a, FLAG),
+    BY__ATTR(trans_b, FLAG),
+    BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE | BY__ATTR_COMPUTE),
+    {NULL, 0, BY__ATTR_FLAG, 0},
+};
+const by__op_row by__op_matmul = {.name = "matmul",
+                                  .min_inputs = 2,
                                   .max_inputs = 4,
                                   .outputs = 1,
+                                  .optional = 1u << 2 | 1u << 3,
+                                  .attrs = matmul_attrs,
                                   .infer = infer_matmul,
                                   .gradient = gradient_matmul,
                                   .cost = cost_matmul,
-                                  .optional = 1u << 2 | 1u << 3};
-const by__op_row by__op_sum_rows = {
-    .min_inputs = 1, .max_inputs = 1, .outputs = 1, .infer = infer_sum_rows, .cost = cost_sum_rows};
+                                  .factors = 1u << 0 | 1u << 1,
+                                  .addend = 3,
+                                  .weight = 1,
+                                  .transposed = &matmul_attrs[1]};
+const by__op_row by__op_sum_rows = {.name = "sum_rows",
+                                    .min_inputs = 1,
+                                    .max_inputs = 1,
+                                    .outputs = 1,
+                                    .infer = infer_sum_rows,
+                                    .cost = cost_sum_rows};
 
 by_value by__matmul_full(by_graph *graph, by_value a, by_value b, by_value bias, by_value add,
                          bool trans_a, bool trans_b, by_dtype dtype)

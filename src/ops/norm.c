@@ -81,32 +81,46 @@ static void cost_norm(const by__signature *s, const by__type *out, by__cost *cos
     cost->flops = 8.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
-const by__op_row by__op_layer_norm = {.min_inputs = 3,
+const by__op_row by__op_layer_norm = {.name = "layer_norm",
+                                      .min_inputs = 3,
                                       .max_inputs = 3,
                                       .outputs = 3,
+                                      .attrs = BY__ATTRS(BY__ATTR(eps, FLOAT)),
                                       .infer = infer_forward,
                                       .gradient = gradient_layer_norm,
-                                      .cost = cost_norm};
-const by__op_row by__op_layer_norm_grad = {.min_inputs = 5,
+                                      .cost = cost_norm,
+                                      .cheap = true,
+                                      .keeps_f32 = 1u << 1 | 1u << 2};
+const by__op_row by__op_layer_norm_grad = {.name = "layer_norm_grad",
+                                           .min_inputs = 5,
                                            .max_inputs = 6,
                                            .outputs = 3,
+                                           .optional = 1u << 5,
                                            .infer = infer_gradient,
                                            .cost = cost_norm,
-                                           .optional = 1u << 5,
-                                           .overlay = {1u << 4 | 1u << 5}};
-const by__op_row by__op_rms_norm = {.min_inputs = 2,
+                                           .overlay = {1u << 4 | 1u << 5},
+                                           .keeps_f32 = 1u << 1 | 1u << 2 | 1u << 3,
+                                           .addend = 5};
+const by__op_row by__op_rms_norm = {.name = "rms_norm",
+                                    .min_inputs = 2,
                                     .max_inputs = 2,
                                     .outputs = 2,
+                                    .attrs = BY__ATTRS(BY__ATTR(eps, FLOAT)),
                                     .infer = infer_forward,
                                     .gradient = gradient_rms_norm,
-                                    .cost = cost_norm};
-const by__op_row by__op_rms_norm_grad = {.min_inputs = 4,
+                                    .cost = cost_norm,
+                                    .cheap = true,
+                                    .keeps_f32 = 1u << 1};
+const by__op_row by__op_rms_norm_grad = {.name = "rms_norm_grad",
+                                         .min_inputs = 4,
                                          .max_inputs = 5,
                                          .outputs = 2,
+                                         .optional = 1u << 4,
                                          .infer = infer_gradient,
                                          .cost = cost_norm,
-                                         .optional = 1u << 4,
-                                         .overlay = {1u << 3 | 1u << 4}};
+                                         .overlay = {1u << 3 | 1u << 4},
+                                         .keeps_f32 = 1u << 1 | 1u << 2,
+                                         .addend = 4};
 
 by_value by_layer_norm(by_graph *graph, by_value x, by_value weight, by_value bias, float eps)
 {

@@ -1,15 +1,12 @@
 /* ops: what operations mean. One file an op family; one row of the op table an op.
  *
- * A row holds the shape rule (`infer`), the gradient as graph building (`gradient`), the cost in
- * FLOPs and bytes (`cost`), and what the memory planner must know: which inputs an output may
- * overlay in place, and which inputs the op writes. The table in table.c lists the rows by by_op.
+ * A row (row.h) holds all that other rooms ask of an op: its shape rule, its gradient as graph
+ * building, its cost, its attributes, what is special about its operands. Outside this room and the
+ * device room no op is named, and a test holds the tree to that.
  *
- * A shape rule sees types only and says in its error which op and which shapes do not fit. A
- * gradient sees the node and the gradients of its outputs (BY_NONE where none flows) and fills
- * those of its inputs, in the input's shape and any float dtype (the pass casts: gradients of
- * parameters are f32, those of activations have the activation's dtype); BY_NONE for an input that
- * has none, which the pass refuses when a parameter feeds it. It adds nodes with the same functions
- * that models use.
+ * A gradient adds nodes with the same functions that models use. The pass that calls it casts:
+ * gradients of parameters are f32, those of activations have the activation's dtype; and it refuses
+ * an input without a gradient when a parameter feeds it.
  *
  * Adding an op: its enum and its line in banyan/op.h, a file or a row here, a kernel in the device
  * room's reference, a case in the gradient test's and the kernel test's table.
@@ -21,37 +18,7 @@
 
 #include "banyan/ops.h"
 #include "graph/graph.h"
-
-/* The types that a shape rule sees. An absent optional input has rank -1. */
-typedef struct by__signature {
-    by_op op;
-    const by_attrs *attrs;
-    const by__type *in;
-    int input_count;
-} by__signature;
-
-/* Work of one run of a node. Bytes count each operand once, as a perfect cache would. */
-typedef struct by__cost {
-    double flops;
-    double bytes_read;
-    double bytes_written;
-} by__cost;
-
-typedef struct by__op_row {
-    int min_inputs;
-    int max_inputs; /* -1: any number */
-    int outputs;
-    by_status (*infer)(const by__signature *s, by__type *out, by_error *error);
-    /* NULL: not differentiable. `node` is a copy that stays valid while nodes are added. */
-    void (*gradient)(by_graph *graph, const by__node *node, const by_value *dout, by_value *din);
-    /* Sets flops (bytes are filled in beforehand and may be changed). NULL: one FLOP an element. */
-    void (*cost)(const by__signature *s, const by__type *out, by__cost *cost);
-    uint32_t optional;                /* bit i: input i may be absent */
-    uint32_t overlay[BY_MAX_OUTPUTS]; /* bit i: this output may use the memory of input i */
-    uint32_t mutates;                 /* bit i: input i is updated in place */
-} by__op_row;
-
-const by__op_row *by__op_row_of(by_op op);
+#include "ops/row.h"
 
 extern const by__op_row by__op_matmul, by__op_sum_rows;
 extern const by__op_row by__op_add, by__op_sub, by__op_mul, by__op_scale, by__op_cast;
@@ -76,6 +43,14 @@ by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const
 void by__node_types(const by_graph *graph, const by__node *node, by__type *in);
 /* Cost of node n of a graph. */
 by_status by__node_cost(const by_graph *graph, size_t n, by__cost *out, by_error *error);
+/* Work of node n's attention; zeros when it is none. */
+by_status by__node_attention(const by_graph *graph, size_t n, by__attention_cost *out,
+                             by_error *error);
+/* A node's operation, attributes and types without names: "add(f32 [4, 8], f32 [8]) : f32 [4, 8]".
+ * Freed with free(). */
+by_status by__node_signature(const by_graph *graph, size_t node, char **out, by_error *error);
+/* True when a node does more than make its outputs: it is never dropped or made twice. */
+bool by__op_has_effects(const by__op_row *row);
 /* Refuses a signature: "matmul: inner sizes differ: a [4, 8], b [9, 3]". */
 by_status by__op_refuse(const by__signature *s, by_error *error, const char *why);
 
@@ -89,6 +64,9 @@ static inline bool by__absent(const by__type *type)
 {
     return type->shape.rank < 0;
 }
+
+/* `fuse` of an addition: gives it to the node that makes an operand and can take it in. */
+by_status by__fuse_addition(by_graph *graph, size_t n, const int *uses, by_error *error);
 
 /* ---- internal builders, used by gradients, passes and optimizers ---- */
 by_value by__sum_rows(by_graph *graph, by_value x);

@@ -40,6 +40,17 @@ const by__op_row *by__op_row_of(by_op op)
     return (unsigned)op < BY_OP_COUNT ? rows[op] : NULL;
 }
 
+const char *by_op_name(by_op op)
+{
+    const by__op_row *row = by__op_row_of(op);
+    return row == NULL ? "?" : row->name;
+}
+
+bool by__op_has_effects(const by__op_row *row)
+{
+    return row->mutates != 0 || row->communicates;
+}
+
 int64_t by__last_dim(const by_shape *shape)
 {
     return shape->rank > 0 ? shape->dim[shape->rank - 1] : 1;
@@ -92,13 +103,14 @@ by_status by__op_infer(const by__signature *s, by__type out[BY_MAX_OUTPUTS], by_
         return by__op_refuse(s, error, "wrong number of operands");
     }
     for (int i = 0; i < s->input_count; i++) {
-        if (by__absent(&s->in[i]) && (i >= 32 || (row->optional >> i & 1u) == 0)) {
+        if (by__absent(&s->in[i]) && !by__mask_has(row->optional, i)) {
             return by__op_refuse(s, error, "an operand is missing");
         }
     }
     for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
         out[i].shape.rank = -1;
     }
+    BY_TRY(by__attrs_check(s, error));
     return row->infer(s, out, error);
 }
 
@@ -136,10 +148,11 @@ by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const
         return BY_NONE;
     }
     by__node_types(graph, &probe, types);
-    by__signature s = {op, attrs, types, input_count};
+    const by__op_row *row = by__op_row_of(op);
+    by_attrs own = row == NULL ? *attrs : by__attrs_of(row, attrs);
+    by__signature s = {op, &own, types, input_count};
     if (by__op_infer(&s, out, &graph->error) == BY_OK) {
-        int node =
-            by__graph_append(graph, op, attrs, in, input_count, out, by__op_row_of(op)->outputs);
+        int node = by__graph_append(graph, op, &own, in, input_count, out, row->outputs);
         if (node >= 0) {
             result = graph->nodes[node].out[0];
             for (int i = 0; i < BY_MAX_OUTPUTS && outs != NULL; i++) {
@@ -158,6 +171,18 @@ static double type_bytes(const by__type *type)
                : (double)by_shape_count(&type->shape) * (double)by_dtype_size(type->dtype);
 }
 
+/* Types of a node's outputs. */
+static void output_types(const by_graph *graph, const by__node *node, by__type *out)
+{
+    for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
+        out[i] = (by__type){.dtype = BY_F32, .shape = {.rank = -1}};
+        if (i < node->output_count && node->out[i] != BY_NONE) {
+            const by__value *value = &graph->values[node->out[i]];
+            out[i] = (by__type){value->dtype, value->shape};
+        }
+    }
+}
+
 by_status by__node_cost(const by_graph *graph, size_t n, by__cost *out, by_error *error)
 {
     const by__node *node = &graph->nodes[n];
@@ -167,16 +192,12 @@ by_status by__node_cost(const by_graph *graph, size_t n, by__cost *out, by_error
     by__cost cost = {0};
     BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
     by__node_types(graph, node, in);
+    output_types(graph, node, types);
     for (int i = 0; i < node->input_count; i++) {
         cost.bytes_read += type_bytes(&in[i]);
-        cost.bytes_written += (row->mutates >> i & 1u) != 0 ? type_bytes(&in[i]) : 0.0;
+        cost.bytes_written += by__mask_has(row->mutates, i) ? type_bytes(&in[i]) : 0.0;
     }
     for (int i = 0; i < node->output_count; i++) {
-        types[i].shape.rank = -1;
-        if (node->out[i] != BY_NONE) {
-            types[i] =
-                (by__type){graph->values[node->out[i]].dtype, graph->values[node->out[i]].shape};
-        }
         cost.bytes_written += type_bytes(&types[i]);
     }
     const by__type *main_type =
@@ -188,5 +209,25 @@ by_status by__node_cost(const by_graph *graph, size_t n, by__cost *out, by_error
     }
     free(in);
     *out = cost;
+    return BY_OK;
+}
+
+by_status by__node_attention(const by_graph *graph, size_t n, by__attention_cost *out,
+                             by_error *error)
+{
+    const by__node *node = &graph->nodes[n];
+    const by__op_row *row = by__op_row_of(node->op);
+    by__type *in;
+    by__type types[BY_MAX_OUTPUTS];
+    *out = (by__attention_cost){0};
+    if (row->attention == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
+    by__node_types(graph, node, in);
+    output_types(graph, node, types);
+    by__signature s = {node->op, &node->attrs, in, node->input_count};
+    row->attention(&s, types, out);
+    free(in);
     return BY_OK;
 }

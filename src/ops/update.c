@@ -56,19 +56,34 @@ static void cost_adamw(const by__signature *s, const by__type *out, by__cost *co
     cost->flops = 14.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
-const by__op_row by__op_sum_squares = {.min_inputs = 1,
+/* The step is computed in f32 whatever the model computes in. */
+#define ALL UINT32_MAX
+const by__op_row by__op_sum_squares = {.name = "sum_squares",
+                                       .min_inputs = 1,
                                        .max_inputs = 1,
                                        .outputs = 1,
                                        .infer = infer_sum_squares,
-                                       .cost = cost_sum_squares};
-const by__op_row by__op_clip_scale = {
-    .min_inputs = 1, .max_inputs = -1, .outputs = 2, .infer = infer_clip_scale};
-const by__op_row by__op_adamw = {.min_inputs = 6,
-                                 .max_inputs = 6,
-                                 .outputs = 1,
-                                 .infer = infer_adamw,
-                                 .cost = cost_adamw,
-                                 .mutates = 1u << 0 | 1u << 2 | 1u << 3};
+                                       .cost = cost_sum_squares,
+                                       .keeps_f32 = ALL};
+const by__op_row by__op_clip_scale = {.name = "clip_scale",
+                                      .min_inputs = 1,
+                                      .max_inputs = -1,
+                                      .outputs = 2,
+                                      .attrs = BY__ATTRS(BY__ATTR(clip, FLOAT)),
+                                      .infer = infer_clip_scale,
+                                      .keeps_f32 = ALL};
+const by__op_row by__op_adamw = {
+    .name = "adamw",
+    .min_inputs = 6,
+    .max_inputs = 6,
+    .outputs = 1,
+    .attrs = BY__ATTRS(BY__ATTR_AS("betas", beta1, FLOAT, 0), BY__ATTR_AS("", beta2, FLOAT, 0),
+                       BY__ATTR(eps, FLOAT), BY__ATTR(decay, FLOAT),
+                       BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE)),
+    .infer = infer_adamw,
+    .cost = cost_adamw,
+    .mutates = 1u << 0 | 1u << 2 | 1u << 3,
+    .keeps_f32 = ALL};
 
 by_value by__sum_squares(by_graph *graph, by_value x)
 {

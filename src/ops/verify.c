@@ -20,7 +20,7 @@ static by_status check_operand(const by_graph *graph, size_t n, int i, const boo
         return by_error_set(error, BY_ESTATE, "graph: node %zu (%s) reads %%%d before it is made",
                             n, by_op_name(node->op), (int)value);
     }
-    if ((by__op_row_of(node->op)->mutates >> i & 1u) != 0 && graph->values[value].producer >= 0) {
+    if (by__mask_has(by__op_row_of(node->op)->mutates, i) && graph->values[value].producer >= 0) {
         return by_error_set(error, BY_ESTATE,
                             "graph: node %zu (%s) updates %%%d in place, which is not from outside",
                             n, by_op_name(node->op), (int)value);
@@ -76,8 +76,8 @@ static by_status check_updates(const by_graph *graph, const int *uses, by_error 
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__node *node = &graph->nodes[n];
         uint32_t mutates = by__op_row_of(node->op)->mutates;
-        for (int i = 0; i < node->input_count && i < 32; i++) {
-            if ((mutates >> i & 1u) != 0 && uses[node->in[i]] != 1) {
+        for (int i = 0; i < node->input_count; i++) {
+            if (by__mask_has(mutates, i) && uses[node->in[i]] != 1) {
                 return by_error_set(
                     error, BY_ESTATE,
                     "graph: node %zu (%s) updates '%s' in place, which is read elsewhere", n,

@@ -71,18 +71,22 @@ static by_status differentiate_node(backward *b, size_t n, by_error *error)
     by_value dout[BY_MAX_OUTPUTS];
     by_value *din;
     bool flows = false;
-    bool statistics = false; /* a gradient flows through an output that is not the result */
+    uint32_t through = row->differentiable == 0 ? 1u << 0 : row->differentiable;
+    int blocked = -1; /* an output that a gradient flows to and not through */
     for (int i = 0; i < node.output_count; i++) {
         dout[i] = node.out[i] == BY_NONE ? BY_NONE : b->gradient[node.out[i]];
         flows = flows || dout[i] != BY_NONE;
-        statistics = statistics || (i > 0 && dout[i] != BY_NONE);
+        blocked = dout[i] != BY_NONE && !by__mask_has(through, i) ? i : blocked;
     }
     if (!flows) {
         return BY_OK;
     }
-    if (row->gradient == NULL || statistics) {
-        return by_error_set(error, BY_EARG, "gradients: %s has no gradient%s", by_op_name(node.op),
-                            row->gradient == NULL ? "" : " through its statistics");
+    if (row->gradient == NULL) {
+        return by_error_set(error, BY_EARG, "gradients: %s has no gradient", row->name);
+    }
+    if (blocked >= 0) {
+        return by_error_set(error, BY_EARG, "gradients: %s has no gradient through its output %d",
+                            row->name, blocked);
     }
     size_t room =
         (size_t)node.input_count > BY_MAX_OUTPUTS ? (size_t)node.input_count : BY_MAX_OUTPUTS;

@@ -3,10 +3,20 @@
 
 #include "passes/passes.h"
 
-/* The operand is the weight [k, n] of a product. */
-static bool reads_as_it_lies(const by__node *node, int input)
+/* The flag that says that the operand, the weight of a product, is stored transposed; NULL when
+ * the operand is no such weight. */
+static bool *transposed_flag(by__node *node, int input)
 {
-    return node->op == BY_OP_MATMUL && input == 1 && !node->attrs.trans_b;
+    const by__op_row *row = by__op_row_of(node->op);
+    bool is_weight = row->transposed != NULL && input == row->weight;
+    return is_weight ? by__attr_field(&node->attrs, row->transposed) : NULL;
+}
+
+/* The operand is a weight [k, n]. */
+static bool may_transpose(by__node *node, int input)
+{
+    const bool *flag = transposed_flag(node, input);
+    return flag != NULL && !*flag;
 }
 
 /* "in out" becomes "out in". */
@@ -48,17 +58,19 @@ by_status by_pass_layout(by_graph *graph, by_error *error)
         turns[v] = graph->values[v].role == BY_ROLE_PARAMETER && graph->values[v].shape.rank == 2;
     }
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        by__node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
-            if (node->in[i] != BY_NONE && !reads_as_it_lies(node, i)) {
+            if (node->in[i] != BY_NONE && !may_transpose(node, i)) {
                 turns[node->in[i]] = false;
             }
         }
     }
     for (size_t n = 0; n < graph->node_count; n++) {
         by__node *node = &graph->nodes[n];
-        if (node->op == BY_OP_MATMUL && turns[node->in[1]]) {
-            node->attrs.trans_b = true;
+        for (int i = 0; i < node->input_count; i++) {
+            if (node->in[i] != BY_NONE && turns[node->in[i]]) {
+                *transposed_flag(node, i) = true;
+            }
         }
     }
     for (size_t v = 0; v < graph->value_count; v++) {

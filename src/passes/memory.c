@@ -80,9 +80,9 @@ static void join_in_place(planner *p)
         const by__op_row *row = by__op_row_of(node->op);
         uint32_t taken = 0;
         for (int o = 0; o < node->output_count; o++) {
-            for (int i = 0; i < node->input_count && i < 32 && node->out[o] != BY_NONE; i++) {
+            for (int i = 0; i < node->input_count && node->out[o] != BY_NONE; i++) {
                 by_value in = node->in[i];
-                bool may = (row->overlay[o] >> i & 1u) != 0 && (taken >> i & 1u) == 0;
+                bool may = by__mask_has(row->overlay[o], i) && !by__mask_has(taken, i);
                 if (may && is_activation(graph, in) && p->last[in] == n && p->root[in] == in &&
                     reads_of(node, in) == 1 && same_type(graph, in, node->out[o])) {
                     p->root[in] = p->root[node->out[o]];

@@ -2,6 +2,15 @@
 
 #include "passes/passes.h"
 
+typedef struct precision {
+    by_graph *graph;
+    by_dtype compute;
+    bool *was_f32;    /* values that were f32 before the pass */
+    bool *kept;       /* values that an op keeps in f32 */
+    by_value *narrow; /* of each value: its cast to the compute dtype, made once */
+    by_value *wide;   /* and its cast back to f32 */
+} precision;
+
 /* Tensors that are worth narrowing: everything with two axes or more. Vectors (norm weights,
  * biases, statistics) are small, and their sums want the digits. */
 static bool is_wide(const by__value *value)
@@ -9,13 +18,42 @@ static bool is_wide(const by__value *value)
     return value->dtype == BY_F32 && value->shape.rank >= 2;
 }
 
-/* The cast of a value from outside (an input of features), made once and shared by its readers. */
-static by_value cast_of(by_graph *graph, by_value value, by_dtype compute, by_value *made)
+static by_value cast_of(by_graph *graph, by_value value, by_dtype dtype, by_value *made)
 {
     if (made[value] == BY_NONE) {
-        made[value] = by_cast(graph, value, compute);
+        made[value] = by_cast(graph, value, dtype);
     }
     return made[value];
+}
+
+/* Gives operand i of node n the dtype that the op wants of it. */
+static void convert_operand(precision *p, size_t n, int i)
+{
+    by_graph *graph = p->graph;
+    const by__op_row *row = by__op_row_of(graph->nodes[n].op);
+    by_value value = graph->nodes[n].in[i];
+    if (by__mask_has(row->keeps_f32, i)) {
+        if (p->was_f32[value] && graph->values[value].dtype != BY_F32) {
+            value = cast_of(graph, value, BY_F32, p->wide);
+        }
+    } else if (is_wide(&graph->values[value])) {
+        value = cast_of(graph, value, p->compute, p->narrow);
+    }
+    graph->nodes[n].in[i] = value;
+}
+
+/* Lets the nodes behind n read `to` instead of `from`, but for operands that are kept in f32. */
+static void replace_narrowed(by_graph *graph, size_t n, by_value from, by_value to)
+{
+    for (size_t r = n + 1; r < graph->node_count; r++) {
+        by__node *reader = &graph->nodes[r];
+        for (int i = 0; i < reader->input_count; i++) {
+            bool keeps = by__mask_has(by__op_row_of(reader->op)->keeps_f32, i);
+            if (reader->in[i] == from && !keeps) {
+                reader->in[i] = to;
+            }
+        }
+    }
 }
 
 /* Lets node n make its result `i` in a narrower dtype; the output that the caller reads under its
@@ -28,7 +66,7 @@ static by_status keep_output(by_graph *graph, size_t n, int i, by_dtype narrow, 
     by_value wide = by_cast(graph, inner, graph->values[output].dtype);
     BY_TRY(by_graph_check(graph, error));
     int cast = graph->values[wide].producer;
-    by__graph_replace(graph, n + 1, output, inner);
+    replace_narrowed(graph, n, output, inner);
     graph->nodes[cast].in[0] = inner;
     graph->nodes[cast].out[0] = output;
     graph->nodes[cast].block = graph->nodes[n].block;
@@ -47,8 +85,11 @@ static by_status infer_again(by_graph *graph, size_t n, by_dtype compute, by_err
     by__type out[BY_MAX_OUTPUTS];
     bool is_output = node->output_count > 0 && node->out[0] != BY_NONE &&
                      graph->values[node->out[0]].role == BY_ROLE_OUTPUT;
-    if (node->op == BY_OP_MATMUL && !is_output) {
-        node->attrs.dtype = compute;
+    const by__attr *a = by__op_row_of(node->op)->attrs;
+    for (; a != NULL && a->label != NULL && !is_output; a++) {
+        if ((a->traits & BY__ATTR_COMPUTE) != 0) {
+            *(by_dtype *)by__attr_field(&node->attrs, a) = compute;
+        }
     }
     BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
     by__node_types(graph, node, in);
@@ -69,6 +110,53 @@ static by_status infer_again(by_graph *graph, size_t n, by_dtype compute, by_err
     return status;
 }
 
+/* Parameters and states are narrow from the start, but for those that an op keeps in f32. */
+static void narrow_storage(precision *p)
+{
+    by_graph *graph = p->graph;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        for (int i = 0; i < node->input_count; i++) {
+            if (node->in[i] != BY_NONE && by__mask_has(by__op_row_of(node->op)->keeps_f32, i)) {
+                p->kept[node->in[i]] = true;
+            }
+        }
+    }
+    for (size_t v = 0; v < graph->value_count; v++) {
+        by__value *value = &graph->values[v];
+        bool stored = value->role == BY_ROLE_PARAMETER || value->role == BY_ROLE_STATE;
+        p->was_f32[v] = value->dtype == BY_F32;
+        p->narrow[v] = BY_NONE;
+        p->wide[v] = BY_NONE;
+        if (stored && is_wide(value) && !p->kept[v]) {
+            value->dtype = p->compute;
+        }
+    }
+}
+
+static by_status convert(precision *p, by_error *error)
+{
+    size_t values = p->graph->value_count;
+    size_t nodes = p->graph->node_count;
+    BY_TRY(by__alloc((void **)&p->was_f32, values, sizeof *p->was_f32, "precision", error));
+    BY_TRY(by__alloc((void **)&p->kept, values, sizeof *p->kept, "precision", error));
+    BY_TRY(by__alloc((void **)&p->narrow, values, sizeof *p->narrow, "precision", error));
+    BY_TRY(by__alloc((void **)&p->wide, values, sizeof *p->wide, "precision", error));
+    narrow_storage(p);
+    for (size_t n = 0; n < nodes; n++) {
+        for (int i = 0; i < p->graph->nodes[n].input_count; i++) {
+            by_value value = p->graph->nodes[n].in[i];
+            /* A value that the pass has made has the dtype that it is to have. */
+            if (value != BY_NONE && (size_t)value < values) {
+                convert_operand(p, n, i);
+            }
+        }
+        BY_TRY(by_graph_check(p->graph, error));
+        BY_TRY(infer_again(p->graph, n, p->compute, error));
+    }
+    return BY_OK;
+}
+
 by_status by_pass_precision(by_graph *graph, by_dtype compute, by_error *error)
 {
     BY_TRY(by_graph_check(graph, error));
@@ -79,33 +167,12 @@ by_status by_pass_precision(by_graph *graph, by_dtype compute, by_error *error)
         return by_error_set(error, BY_EARG, "precision: cannot compute in %s; f32 or bf16",
                             by_dtype_name(compute));
     }
-    by_value *made;
-    size_t values = graph->value_count;
-    size_t nodes = graph->node_count;
-    BY_TRY(by__alloc((void **)&made, values, sizeof *made, "casts", error));
-    for (size_t v = 0; v < values; v++) {
-        by__value *value = &graph->values[v];
-        made[v] = BY_NONE;
-        if ((value->role == BY_ROLE_PARAMETER || value->role == BY_ROLE_STATE) && is_wide(value)) {
-            value->dtype = compute;
-        }
-    }
-    by_status status = BY_OK;
-    for (size_t n = 0; n < nodes && status == BY_OK; n++) {
-        for (int i = 0; i < graph->nodes[n].input_count; i++) {
-            by_value value = graph->nodes[n].in[i];
-            if (value != BY_NONE && graph->values[value].role == BY_ROLE_INPUT &&
-                is_wide(&graph->values[value])) {
-                by_value narrow = cast_of(graph, value, compute, made);
-                graph->nodes[n].in[i] = narrow;
-            }
-        }
-        status = by_graph_check(graph, error);
-        if (status == BY_OK) {
-            status = infer_again(graph, n, compute, error);
-        }
-    }
-    free(made);
+    precision p = {.graph = graph, .compute = compute};
+    by_status status = convert(&p, error);
+    free(p.was_f32);
+    free(p.kept);
+    free(p.narrow);
+    free(p.wide);
     return status == BY_OK ? by__graph_sort(graph, error) : status;
 }
 

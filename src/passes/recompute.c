@@ -31,11 +31,14 @@ static bool begins_backward(const by_graph *graph, size_t n)
     return first;
 }
 
+/* True for an activation of the block's forward pass that may be made again. */
 static bool in_forward_block(const by_graph *graph, by_value value, int block)
 {
     int producer = value == BY_NONE ? -1 : graph->values[value].producer;
     return producer >= 0 && graph->nodes[producer].phase == BY__FORWARD &&
-           graph->nodes[producer].block == block && graph->values[value].role == BY_ROLE_ACTIVATION;
+           graph->nodes[producer].block == block &&
+           graph->values[value].role == BY_ROLE_ACTIVATION &&
+           !by__op_has_effects(by__op_row_of(graph->nodes[producer].op));
 }
 
 /* Values of the block that backward nodes read, and what those are made from inside the block. */

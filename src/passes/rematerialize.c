@@ -12,13 +12,13 @@ typedef struct remat {
     size_t old_values;
 } remat;
 
-/* Work of a pass over memory or less, from operands that the backward pass keeps anyway. */
 static bool is_cheap(by_op op)
 {
-    return op == BY_OP_UNARY || op == BY_OP_SWIGLU || op == BY_OP_LAYER_NORM ||
-           op == BY_OP_RMS_NORM;
+    const by__op_row *row = by__op_row_of(op);
+    return row->cheap && !by__op_has_effects(row);
 }
 
+/* Cheap to make again, and from operands that the backward pass keeps anyway. */
 static bool is_worth_it(const remat *r, by_value value)
 {
     const by__value *v = &r->graph->values[value];

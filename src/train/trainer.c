@@ -112,21 +112,22 @@ static by_status add_update(by_trainer *t, const char *name, update_builder *bui
     return by__set_add(&t->programs, name, graph, BY_PURPOSE_UPDATE, NULL, t->threads, error);
 }
 
-/* FLOPs a token (see by_model_size). Attention's share is read off the graph's attention nodes. */
+/* FLOPs a token (see by_model_size). Attention's share is read off the graph. */
 static by_status measure_size(by_trainer *t, by_error *error)
 {
     const by_graph *graph = t->loss->graph;
-    double attention = 0.0; /* 12 C T summed over layers */
+    double seen = 0.0; /* of attention, forward and twice that backward */
+    double full = 0.0;
     BY_TRY(by_model_count(graph, &t->size.parameters, &t->size.in_products, error));
     for (size_t n = 0; n < graph->node_count; n++) {
-        if (graph->nodes[n].op == BY_OP_ATTENTION) {
-            const by__value *y = &graph->values[graph->nodes[n].out[0]];
-            attention += 12.0 * (double)y->shape.dim[1] * (double)y->shape.dim[2];
-        }
+        by__attention_cost cost;
+        BY_TRY(by__node_attention(graph, n, &cost, error));
+        full += 3.0 * cost.token_flops;
+        seen += 3.0 * cost.token_flops * cost.seen;
     }
     double products = 6.0 * (double)t->size.in_products;
-    t->size.flops_per_token = products + attention / 2.0;
-    t->size.flops_per_token_full = products + attention;
+    t->size.flops_per_token = products + seen;
+    t->size.flops_per_token_full = products + full;
     return BY_OK;
 }
 

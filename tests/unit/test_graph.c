@@ -1,4 +1,5 @@
 /* Building, verifying, printing and sorting graphs. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -132,6 +133,71 @@ static void test_missing_operands(void **state)
     graph = open_graph();
     assert_int_equal(by_add(graph, 5, 6), BY_NONE);
     expect_build_error(graph, "not a value of this graph");
+}
+
+static void check_mask(const by__op_row *row, uint32_t mask)
+{
+    for (int i = 0; i < 32 && row->max_inputs >= 0 && mask != UINT32_MAX; i++) {
+        assert_true(!by__mask_has(mask, i) || i < row->max_inputs);
+    }
+}
+
+/* What a row says of operands is of operands that the op has. */
+static void test_rows(void **state)
+{
+    BY_UNUSED(state);
+    assert_null(by__op_row_of(BY_OP_COUNT));
+    assert_string_equal(by_op_name(BY_OP_COUNT), "?");
+    for (int op = 0; op < BY_OP_COUNT; op++) {
+        const by__op_row *row = by__op_row_of((by_op)op);
+        assert_non_null(row);
+        assert_non_null(row->infer);
+        assert_true(row->max_inputs < 0 || row->max_inputs >= row->min_inputs);
+        assert_in_range(row->outputs, 1, BY_MAX_OUTPUTS);
+        for (int other = 0; other < op; other++) {
+            assert_string_not_equal(row->name, by_op_name((by_op)other));
+        }
+        const uint32_t masks[] = {row->optional,   row->factors,   row->gathers,
+                                  row->mutates,    row->keeps_f32, row->overlay[0],
+                                  row->overlay[1], row->overlay[2]};
+        for (size_t k = 0; k < BY_ARRAY_LENGTH(masks); k++) {
+            check_mask(row, masks[k]);
+        }
+        for (int k = 0; k < BY__MAX_INDICES && row->indices[k].limit != NULL; k++) {
+            assert_in_range(row->indices[k].input, 0, row->max_inputs - 1);
+        }
+        assert_true(row->addend == 0 || by__mask_has(row->optional, row->addend));
+        assert_true(row->transposed == NULL || row->transposed->type == BY__ATTR_FLAG);
+        assert_true(row->differentiable >> row->outputs == 0);
+    }
+}
+
+/* A node holds the attributes that its row lists and no others. */
+static void test_attributes(void **state)
+{
+    BY_UNUSED(state);
+    by_graph *graph = open_graph();
+    by_value x = input(graph, "x", BY_SHAPE(1, 2, 8));
+    by_attrs attrs = {.heads = 2, .theta = 100.0f, .inverse = true, .eps = 1.0f, .rows = 7};
+    (void)by__op_add_node(graph, BY_OP_ROPE, &attrs, &x, 1, NULL);
+    const by_attrs *have = &graph->nodes[0].attrs;
+    assert_int_equal(have->heads, 2);
+    assert_true(have->inverse);
+    assert_true(have->theta == 100.0f && have->eps == 0.0f && have->rows == 0);
+    by__text text = {0};
+    char *line;
+    by_error error = {0};
+    by__attrs_print(&text, by__op_row_of(BY_OP_ROPE), have, false);
+    check_ok(by__text_take(&text, &line, &error), &error);
+    assert_string_equal(line, " heads 2 theta 100 inverse");
+    free(line);
+    attrs.theta = (float)NAN;
+    (void)by__op_add_node(graph, BY_OP_ROPE, &attrs, &x, 1, NULL);
+    expect_build_error(graph, "rope: an attribute is not a finite number");
+
+    graph = open_graph();
+    (void)by_cast(graph, input(graph, "x", BY_SHAPE(2)), (by_dtype)99);
+    expect_build_error(graph, "cast: unknown dtype");
 }
 
 static void test_hostile_attributes(void **state)
@@ -316,6 +382,8 @@ int main(void)
         cmocka_unit_test(test_values_from_outside),
         cmocka_unit_test(test_outputs),
         cmocka_unit_test(test_missing_operands),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_attributes),
         cmocka_unit_test(test_hostile_attributes),
         cmocka_unit_test(test_verify),
         cmocka_unit_test(test_updates_in_place),

@@ -94,6 +94,40 @@ static void test_precision(void **state)
     by_graph_close(&graph);
 }
 
+/* What a row keeps in f32 is not rounded, however wide: a parameter that such an operand reads stays
+ * f32 and its other readers get a cast; a result that was made narrow is widened for it. */
+static void test_precision_keeps_f32(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_graph *graph = open_graph();
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(4, 8));
+    by_value factor = by_graph_input(graph, "factor", BY_F32, BY_SHAPE(1, 1));
+    by_value kept = parameter(graph, "kept", BY_SHAPE(8, 8));
+    by_value y = by_scale(graph, by_matmul(graph, x, kept, false, false), factor);
+    by_value of_result = by__sum_squares(graph, y);
+    by_value of_parameter = by__sum_squares(graph, kept);
+    by_graph_output(graph, y, "y");
+    by_graph_output(graph, of_result, "of_result");
+    by_graph_output(graph, of_parameter, "of_parameter");
+    check_ok(by_pass_precision(graph, BY_BF16, &error), &error);
+    check_ok(by_graph_verify(graph, &error), &error);
+    assert_int_equal(dtype_of(graph, factor), BY_F32);
+    assert_int_equal(dtype_of(graph, kept), BY_F32);
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        if (node->op == BY_OP_MATMUL) {
+            assert_int_equal(dtype_of(graph, node->in[0]), BY_BF16);
+            assert_int_equal(dtype_of(graph, node->in[1]), BY_BF16);
+        }
+        if (node->op == BY_OP_SCALE) {
+            assert_int_equal(node->in[1], factor);
+            assert_int_equal(dtype_of(graph, node->in[0]), BY_BF16);
+        }
+    }
+    by_graph_close(&graph);
+}
+
 static void test_precision_refuses(void **state)
 {
     BY_UNUSED(state);
@@ -601,6 +635,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_precision),
+        cmocka_unit_test(test_precision_keeps_f32),
         cmocka_unit_test(test_precision_refuses),
         cmocka_unit_test(test_gradients_are_f32),
         cmocka_unit_test(test_gradients_refuse),

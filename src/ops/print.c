@@ -1,4 +1,4 @@
-#include "graph/graph.h"
+#include "ops/ops.h"
 
 static const char *const role_names[] = {"activation", "input",    "parameter",
                                          "state",      "gradient", "output"};
@@ -11,47 +11,6 @@ static void print_value(by__text *text, const by_graph *graph, by_value value)
         by__text_format(text, "%s", graph->values[value].name);
     } else {
         by__text_format(text, "%%%d", (int)value);
-    }
-}
-
-static void print_attrs(by__text *text, const by__node *node)
-{
-    const by_attrs *a = &node->attrs;
-    switch (node->op) {
-    case BY_OP_MATMUL:
-        by__text_add(text, a->trans_a ? " trans_a" : "");
-        by__text_add(text, a->trans_b ? " trans_b" : "");
-        break;
-    case BY_OP_UNARY:
-    case BY_OP_UNARY_GRAD:
-        by__text_format(text, " %s", by_function_name(a->function));
-        break;
-    case BY_OP_LAYER_NORM:
-    case BY_OP_RMS_NORM:
-        by__text_format(text, " eps %g", (double)a->eps);
-        break;
-    case BY_OP_ROPE:
-        by__text_format(text, " heads %lld theta %g%s", (long long)a->heads, (double)a->theta,
-                        a->inverse ? " inverse" : "");
-        break;
-    case BY_OP_ATTENTION:
-    case BY_OP_ATTENTION_GRAD:
-    case BY_OP_CACHED_ATTENTION:
-        by__text_format(text, " heads %lld kv_heads %lld", (long long)a->heads,
-                        (long long)a->kv_heads);
-        break;
-    case BY_OP_DROPOUT:
-        by__text_format(text, " p %g stream %u", (double)a->p, a->stream);
-        break;
-    case BY_OP_CLIP_SCALE:
-        by__text_format(text, " clip %g", (double)a->clip);
-        break;
-    case BY_OP_ADAMW:
-        by__text_format(text, " betas %g %g eps %g decay %g", (double)a->beta1, (double)a->beta2,
-                        (double)a->eps, (double)a->decay);
-        break;
-    default:
-        break;
     }
 }
 
@@ -76,9 +35,7 @@ by_status by__node_signature(const by_graph *graph, size_t node, char **out, by_
         print_type(&text, graph, n->in[i]);
     }
     by__text_add(&text, ")");
-    if (n->op != BY_OP_DROPOUT) { /* every dropout has a stream of its own */
-        print_attrs(&text, n);
-    }
+    by__attrs_print(&text, by__op_row_of(n->op), &n->attrs, true);
     for (int i = 0; i < n->output_count; i++) {
         if (n->out[i] != BY_NONE) {
             by__text_add(&text, i == 0 ? " : " : ", ");
@@ -103,7 +60,7 @@ static void print_node(by__text *text, const by_graph *graph, const by__node *no
         print_value(text, graph, node->in[i]);
     }
     by__text_add(text, ")");
-    print_attrs(text, node);
+    by__attrs_print(text, by__op_row_of(node->op), &node->attrs, false);
     const char *separator = " : ";
     for (int i = 0; i < node->output_count; i++) {
         if (node->out[i] == BY_NONE) {

@@ -1,0 +1,82 @@
+/* Attributes by the descriptors of the rows. */
+#include <math.h>
+#include <string.h>
+
+#include "ops/ops.h"
+
+static const char *const function_names[BY_FN_COUNT] = {
+    [BY_FN_GELU] = "gelu", [BY_FN_SILU] = "silu",       [BY_FN_RELU] = "relu",
+    [BY_FN_TANH] = "tanh", [BY_FN_SIGMOID] = "sigmoid",
+};
+
+const char *by_function_name(by_function function)
+{
+    return (unsigned)function < BY_FN_COUNT ? function_names[function] : "?";
+}
+
+static const size_t field_sizes[] = {
+    [BY__ATTR_FLAG] = sizeof(bool),      [BY__ATTR_INT] = sizeof(int64_t),
+    [BY__ATTR_WORD] = sizeof(uint32_t),  [BY__ATTR_FLOAT] = sizeof(float),
+    [BY__ATTR_DTYPE] = sizeof(by_dtype), [BY__ATTR_FUNCTION] = sizeof(by_function),
+};
+
+by_attrs by__attrs_of(const by__op_row *row, const by_attrs *from)
+{
+    by_attrs attrs = {0};
+    for (const by__attr *a = row->attrs; a != NULL && a->label != NULL; a++) {
+        memcpy(by__attr_field(&attrs, a), by__attr_value(from, a), field_sizes[a->type]);
+    }
+    return attrs;
+}
+
+by_status by__attrs_check(const by__signature *s, by_error *error)
+{
+    for (const by__attr *a = by__op_row_of(s->op)->attrs; a != NULL && a->label != NULL; a++) {
+        const void *value = by__attr_value(s->attrs, a);
+        if (a->type == BY__ATTR_FLOAT && !isfinite(*(const float *)value)) {
+            return by__op_refuse(s, error, "an attribute is not a finite number");
+        }
+        if (a->type == BY__ATTR_DTYPE && by_dtype_size(*(const by_dtype *)value) == 0) {
+            return by__op_refuse(s, error, "unknown dtype");
+        }
+        if (a->type == BY__ATTR_FUNCTION && (unsigned)*(const by_function *)value >= BY_FN_COUNT) {
+            return by__op_refuse(s, error, "unknown function");
+        }
+    }
+    return BY_OK;
+}
+
+static void print_attr(by__text *text, const by__attr *a, const void *value)
+{
+    if (a->type == BY__ATTR_FLAG) {
+        by__text_format(text, *(const bool *)value ? " %s" : "", a->label);
+        return;
+    }
+    by__text_format(text, a->label[0] == '\0' ? " " : " %s ", a->label);
+    switch (a->type) {
+    case BY__ATTR_INT:
+        by__text_format(text, "%lld", (long long)*(const int64_t *)value);
+        break;
+    case BY__ATTR_WORD:
+        by__text_format(text, "%u", *(const uint32_t *)value);
+        break;
+    case BY__ATTR_FLOAT:
+        by__text_format(text, "%g", (double)*(const float *)value);
+        break;
+    case BY__ATTR_DTYPE:
+        by__text_add(text, by_dtype_name(*(const by_dtype *)value));
+        break;
+    default:
+        by__text_add(text, by_function_name(*(const by_function *)value));
+    }
+}
+
+void by__attrs_print(by__text *text, const by__op_row *row, const by_attrs *attrs, bool work)
+{
+    unsigned hidden = BY__ATTR_IN_TYPE | (work ? BY__ATTR_NO_WORK : 0u);
+    for (const by__attr *a = row->attrs; a != NULL && a->label != NULL; a++) {
+        if ((a->traits & hidden) == 0) {
+            print_attr(text, a, by__attr_value(attrs, a));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+/* Fusion of an addition into the node that makes one of its operands. */
+#include <stdlib.h>
+
+#include "ops/ops.h"
+
+/* The node that makes `value` if it can take in an addition, the value is a plain activation and
+ * nobody else reads it; NULL otherwise. */
+static by__node *absorber(by_graph *graph, const int *uses, by_value value)
+{
+    const by__value *v = &graph->values[value];
+    by__node *node = v->producer < 0 ? NULL : &graph->nodes[v->producer];
+    if (node == NULL || node->dead || node->out[0] != value || v->role != BY_ROLE_ACTIVATION ||
+        uses[value] != 1) {
+        return NULL;
+    }
+    int slot = by__op_row_of(node->op)->addend;
+    bool is_free = slot > 0 && (node->input_count <= slot || node->in[slot] == BY_NONE);
+    return is_free ? node : NULL;
+}
+
+/* Puts `node` with `addend` as one more operand in the place of the addition `sum`, whose result it
+ * then makes; the node's old place is dropped. */
+static by_status absorb(by_graph *graph, by__node *sum, by__node *node, by_value addend,
+                        by_error *error)
+{
+    by_value *in;
+    int slot = by__op_row_of(node->op)->addend;
+    by_value result = sum->out[0];
+    BY_TRY(by__alloc((void **)&in, (size_t)slot + 1, sizeof *in, "operands", error));
+    for (int i = 0; i <= slot; i++) {
+        in[i] = i < node->input_count ? node->in[i] : BY_NONE;
+    }
+    in[slot] = addend;
+    by__node merged = *node;
+    merged.in = in;
+    merged.input_count = slot + 1;
+    merged.out[0] = result;
+    node->dead = true;
+    node->output_count = 0; /* its other outputs are made by the merged node */
+    free(sum->in);
+    *sum = merged;
+    graph->values[result].producer = (int)(sum - graph->nodes);
+    for (int i = 1; i < merged.output_count; i++) {
+        if (merged.out[i] != BY_NONE) {
+            graph->values[merged.out[i]].producer = (int)(sum - graph->nodes);
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__fuse_addition(by_graph *graph, size_t n, const int *uses, by_error *error)
+{
+    by__node *sum = &graph->nodes[n];
+    const by__value *a = &graph->values[sum->in[0]];
+    const by__value *b = &graph->values[sum->in[1]];
+    if (a->dtype != b->dtype || !by_shape_equal(&a->shape, &b->shape) || sum->in[0] == sum->in[1]) {
+        return BY_OK;
+    }
+    by__node *first = absorber(graph, uses, sum->in[0]);
+    by__node *second = absorber(graph, uses, sum->in[1]);
+    /* Of two that can, the one whose op stands first in the table, where matrix products are. */
+    if (second != NULL && (first == NULL || second->op <= first->op)) {
+        return absorb(graph, sum, second, sum->in[0], error);
+    }
+    return first == NULL ? BY_OK : absorb(graph, sum, first, sum->in[1], error);
+}

@@ -1,0 +1,217 @@
+/* row: what every other room asks of an operation. One row an op; table.c lists them by by_op.
+ *
+ * A room that needs to know something of ops reads it here and names none: which attributes there
+ * are, which operands are weights of a product, indices, updated in place or kept in f32, what can
+ * be fused, recomputed, split over ranks or exported. A field that is left out says the usual: no
+ * attributes, nothing special about any operand, NULL for what the op cannot do.
+ *
+ * Sets of operands are bit masks: bit i is input i (of the first 32).
+ *
+ * Never put here: what only the op's own file needs; a special case for one model.
+ */
+#ifndef BY_OPS_ROW_H
+#define BY_OPS_ROW_H
+
+#include "graph/graph.h"
+
+#define BY__MAX_INDICES 2
+
+/* The types that a shape rule sees. An absent optional input has rank -1. */
+typedef struct by__signature {
+    by_op op;
+    const by_attrs *attrs;
+    const by__type *in;
+    int input_count;
+} by__signature;
+
+/* Whether bit i of a set of operands is set. */
+static inline bool by__mask_has(uint32_t mask, int i)
+{
+    return i < 32 && (mask >> i & 1u) != 0;
+}
+
+/* ---- attributes ---- */
+
+typedef enum by__attr_type {
+    BY__ATTR_FLAG,  /* bool; printed as its label when it is set */
+    BY__ATTR_INT,   /* int64_t */
+    BY__ATTR_WORD,  /* uint32_t */
+    BY__ATTR_FLOAT, /* float, finite */
+    BY__ATTR_DTYPE,
+    BY__ATTR_FUNCTION
+} by__attr_type;
+
+/* The results' types show it: not printed. */
+#define BY__ATTR_IN_TYPE 1u
+/* Changes what is computed and not how long that takes: left out of signatures, by which profiles
+ * put equal work together. */
+#define BY__ATTR_NO_WORK 2u
+/* The dtype of the result, which by_pass_precision sets. */
+#define BY__ATTR_COMPUTE 4u
+
+/* One field of by_attrs that an op reads. */
+typedef struct by__attr {
+    const char *label; /* printed before the value; "": the value alone. NULL ends a list. */
+    size_t offset;
+    by__attr_type type;
+    unsigned traits;
+} by__attr;
+
+/* A row's list: BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(theta, FLOAT)). */
+#define BY__ATTR_AS(label, field, type, traits)                                                    \
+    {                                                                                              \
+        label, offsetof(by_attrs, field), BY__ATTR_##type, traits                                  \
+    }
+#define BY__ATTR(field, type) BY__ATTR_AS(#field, field, type, 0)
+#define BY__ATTRS(...)        ((const by__attr[]){__VA_ARGS__, {NULL, 0, BY__ATTR_FLAG, 0}})
+
+/* ---- work ---- */
+
+/* Work of one run of a node. Bytes count each operand once, as a perfect cache would. */
+typedef struct by__cost {
+    double flops;
+    double bytes_read;
+    double bytes_written;
+} by__cost;
+
+/* Work of attention, which grows with the sequence and is counted besides that of the weights. */
+typedef struct by__attention_cost {
+    double token_flops;  /* of a token's forward pass if it looked at the whole sequence */
+    double seen;         /* share of that which the mask leaves: 1/2 when causal */
+    double cached_flops; /* of one run, for each position of a key/value cache */
+    double cached_bytes; /* read by one run, the same */
+} by__attention_cost;
+
+/* ---- operands that index ---- */
+
+/* An i32 operand whose entries must be in [0, limit), or below it when they may be negative. */
+typedef struct by__index_operand {
+    int input;
+    bool may_be_negative;
+    int64_t (*limit)(const by__signature *s); /* NULL ends a list */
+} by__index_operand;
+
+/* ---- ranks ---- */
+
+#define BY__WHOLE (-1)
+
+typedef enum by__repair {
+    BY__REPAIR_NONE = 0,   /* the local result is the slice (or the whole) that out_axis says */
+    BY__REPAIR_ALL_REDUCE, /* it is a partial sum: its sum over the mesh axis is the whole */
+} by__repair;
+
+/* How a node's tensors are split over the ranks of one mesh axis. BY__WHOLE is a tensor that every
+ * rank has whole; another number is the axis along which each rank has one of `ranks` equal,
+ * neighbouring slices in the order of ranks. */
+typedef struct by__sharding {
+    int ranks;
+    const int *in_axis; /* of each input: given */
+    int out_axis[BY_MAX_OUTPUTS];
+    by__repair repair[BY_MAX_OUTPUTS]; /* the collective that each output needs */
+    by_attrs attrs;                    /* the node's on entry, the local node's on return */
+} by__sharding;
+
+/* ---- export ---- */
+
+/* Receives the ONNX nodes (opset 17) that stand for one node of a graph. Values are numbers: 0 ..
+ * input_count - 1 are the node's inputs, the functions return those of new ones. An error is kept
+ * until the end of the node, so that rows are written without checks. */
+typedef struct by__onnx by__onnx;
+struct by__onnx {
+    void *user;
+    /* Appends a node; returns its first result, the others follow it. */
+    int (*node)(by__onnx *onnx, const char *type, const int *in, int input_count, int output_count);
+    /* Attributes of the node that was appended last. */
+    void (*set_int)(by__onnx *onnx, const char *name, int64_t value);
+    void (*set_float)(by__onnx *onnx, const char *name, float value);
+    void (*set_ints)(by__onnx *onnx, const char *name, const int64_t *values, int count);
+    /* Constants; `type` gives dtype (f32 or i64 data) and shape. */
+    int (*floats)(by__onnx *onnx, const float *values, const by_shape *shape);
+    int (*ints)(by__onnx *onnx, const int64_t *values, const by_shape *shape);
+    /* Says which value is output `output` of the node. */
+    void (*result)(by__onnx *onnx, int output, int value);
+};
+
+/* ---- the row ---- */
+
+typedef struct by__op_row {
+    const char *name;
+    int min_inputs;
+    int max_inputs; /* -1: any number */
+    int outputs;
+    uint32_t optional; /* inputs that may be absent */
+    const by__attr
+        *attrs; /* fields of by_attrs that the op reads, ended by a NULL label; or NULL */
+
+    /* Types of the outputs. Sees types only; its error says which op and which shapes do not fit. */
+    by_status (*infer)(const by__signature *s, by__type *out, by_error *error);
+
+    /* Adds the nodes of the gradient; NULL: not differentiable. `node` is a copy that stays valid
+     * while nodes are added. `dout` are the gradients of the outputs (BY_NONE where none flows);
+     * `din` those of the inputs, in the input's shape and any float dtype, BY_NONE for an input
+     * that has none. */
+    void (*gradient)(by_graph *graph, const by__node *node, const by_value *dout, by_value *din);
+    /* Outputs through which a gradient may flow, a bit each; 0 stands for output 0 alone. */
+    uint32_t differentiable;
+
+    /* Sets FLOPs; bytes are filled in beforehand and may be changed. NULL: one FLOP an element. */
+    void (*cost)(const by__signature *s, const by__type *out, by__cost *cost);
+    /* NULL: no attention. */
+    void (*attention)(const by__signature *s, const by__type *out, by__attention_cost *cost);
+    uint32_t factors; /* inputs that a matrix product multiplies: weights are counted there */
+    uint32_t gathers; /* inputs of which only some rows are read */
+
+    uint32_t overlay[BY_MAX_OUTPUTS]; /* inputs whose memory each output may use */
+
+    /* Effects. A node with one is never dropped or made twice. */
+    uint32_t mutates;  /* inputs that are updated in place */
+    bool communicates; /* every rank runs it, in one order */
+    /* Draws random bits; they are a function of operands and attributes, so that the node may run
+     * again. */
+    bool random;
+
+    bool cheap;         /* work of a pass over memory or less: may be done again to save memory */
+    uint32_t keeps_f32; /* inputs that by_pass_precision leaves in f32 */
+    by__index_operand indices[BY__MAX_INDICES];
+
+    /* Fusion. `fuse` may put a node that also does the work of the producers of its operands in
+     * the place of node n, and marks those dead; `uses` are the readers of each value. */
+    by_status (*fuse)(by_graph *graph, size_t n, const int *uses, by_error *error);
+    int addend; /* optional input that is added to output 0: takes in an addition; 0: none */
+
+    /* The input that is a weight [k, n] of a product, and the flag among attrs that says that it
+     * is stored as [n, k]. NULL: there is none. */
+    int weight;
+    const by__attr *transposed;
+
+    /* Splits the node over a mesh axis: from the inputs' axes to the outputs', to the collectives
+     * that make the results whole again and to the local node's attributes. false: the node cannot
+     * run on these slices; its inputs have to be gathered first. NULL: it never can. */
+    bool (*shard)(const by__signature *s, const by__type *out, by__sharding *sharding);
+    /* Writes the node as ONNX. NULL: it has no such form. */
+    by_status (*onnx)(const by__signature *s, const by__type *out, by__onnx *onnx, by_error *error);
+} by__op_row;
+
+/* NULL when there is no such op. */
+const by__op_row *by__op_row_of(by_op op);
+
+/* ---- attributes of a node, by the list of its row ---- */
+
+/* The fields that the op reads, as in `from`; zero for the rest. */
+by_attrs by__attrs_of(const by__op_row *row, const by_attrs *from);
+/* The address of an attribute's field. */
+static inline void *by__attr_field(by_attrs *attrs, const by__attr *attr)
+{
+    return (char *)attrs + attr->offset;
+}
+static inline const void *by__attr_value(const by_attrs *attrs, const by__attr *attr)
+{
+    return (const char *)attrs + attr->offset;
+}
+/* Refuses a value that its type does not have: no such dtype or function, a float that is not
+ * finite. */
+by_status by__attrs_check(const by__signature *s, by_error *error);
+/* " heads 4 theta 10000"; without what has no bearing on the work when `work`. */
+void by__attrs_print(by__text *text, const by__op_row *row, const by_attrs *attrs, bool work);
+
+#endif
