@@ -9,6 +9,9 @@
  * (searched down, in the byte order of names) the files that end in .txt, .text, .md, .jsonl and
  * .ndjson are taken.
  *
+ * A byte-order mark at the beginning of a file is left out, and a symbolic link that leads back to a
+ * directory above it is not followed; both are reported through `note`.
+ *
  * The result depends on the texts, their order and the options alone: not on the number of threads.
  */
 #ifndef BANYAN_PACK_H
@@ -26,7 +29,8 @@ extern "C" {
 #endif
 
 typedef struct by_pack_progress {
-    const char *phase;   /* "reading" (hashes), "tokenizer" (learning one), "packing" */
+    const char *phase;   /* "reading" (hashes), "tokenizer" (learning one), "packing"; "waiting" for
+                            another process that packs the same */
     uint64_t done_bytes; /* of the inputs */
     uint64_t total_bytes;
     uint64_t tokens; /* written so far */
@@ -51,6 +55,8 @@ typedef struct by_pack_options {
     bool no_eos; /* do not put the tokenizer's end-of-text token behind each document */
     bool (*progress)(void *user, const by_pack_progress *progress); /* may be NULL; called by one
                                    thread at a time; returns false to stop (BY_ESTOPPED) */
+    void (*note)(void *user, const char *text); /* may be NULL; something that the user should
+                                                   know, as a line without its end */
     void *user;
 } by_pack_options;
 
@@ -68,14 +74,15 @@ typedef struct by_pack_result {
 
 /* Packs. The directory appears whole, by a rename, or not at all; a run that is killed leaves only
  * OUTPUT.partial, which the next one replaces (two packs to one output at the same time: the second
- * is refused). `result` may be NULL. BY_EARG: an option is out of range or output exists; BY_EIO;
- * BY_EFORMAT: an input is broken (file:line); BY_ESTOPPED. */
+ * is refused; so is an OUTPUT.partial that banyan did not make). `result` may be NULL. BY_EARG: an
+ * option is out of range or output exists; BY_EIO; BY_EFORMAT: an input is broken (file:line) or
+ * changed while it was packed; BY_ESTOPPED. */
 BY_API by_status by_pack(const by_pack_options *options, by_pack_result *result, by_error *error);
 
 /* Packs into a directory under `cache` whose name is a hash of the inputs' content and of all
  * options that decide the tokens, unless it is already there, and returns its path (freed with
  * free()). options->output is not used. Several processes may ask for the same at the same time:
- * one packs, the others wait. */
+ * one packs, the others wait (phase "waiting", and may be stopped). */
 BY_API by_status by_pack_cached(char **directory, const by_pack_options *options, const char *cache,
                                 by_error *error);
 

@@ -50,6 +50,12 @@ static bool show(void *user, const by_pack_progress *progress)
     return !cli_stop_requested(NULL);
 }
 
+static void show_note(void *user, const char *text)
+{
+    const pack_view *view = user;
+    fprintf(stderr, "%s%s\n", view->terminal ? "\r\033[K" : "", text);
+}
+
 static void print_result(const by_pack_result *result, const char *output, double elapsed,
                          bool json)
 {
@@ -129,6 +135,7 @@ static int run(int argc, char **argv)
                                 .valid_fraction = valid,
                                 .no_eos = no_eos,
                                 .progress = show,
+                                .note = show_note,
                                 .user = &view};
     cli_catch_signals();
     double start = seconds();

@@ -22,6 +22,15 @@ static bool relay_progress(void *user, const by_pack_progress *progress)
     return options->stop == NULL || !options->stop(options->user);
 }
 
+static void relay_note(void *user, const char *text)
+{
+    const by_train_options *options = ((const relay *)user)->options;
+    if (options->event != NULL) {
+        by_train_event event = {.kind = BY_TRAIN_NOTE, .text = text};
+        options->event(options->user, &event);
+    }
+}
+
 static by_status pack_text(char **directory, const by_config *config,
                            const by_train_options *progress, by_error *error)
 {
@@ -33,6 +42,7 @@ static by_status pack_text(char **directory, const by_config *config,
                                .field = config->data.field,
                                .valid_fraction = config->data.valid_fraction,
                                .progress = progress == NULL ? NULL : relay_progress,
+                               .note = progress == NULL ? NULL : relay_note,
                                .user = &to};
     return by_pack_cached(directory, &options, config->data.cache, error);
 }

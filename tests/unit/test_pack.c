@@ -421,6 +421,7 @@ static void test_errors_leave_nothing(void **state)
     /* What a killed process has left is replaced. */
     inputs[0] = text;
     assert_int_equal(by__make_dirs(partial, NULL), BY_OK);
+    free(put(partial, ".banyan-partial", ""));
     free(put(partial, "manifest.json", "junk"));
     free(put(partial, "junk", "junk"));
     pack(&good, NULL);
@@ -440,6 +441,199 @@ static void test_errors_leave_nothing(void **state)
     free(partial);
     free(output);
     temporary_remove(directory);
+}
+
+/* What somebody else has put where the unfinished directory goes is never removed, nor what a link
+ * of that name leads to. */
+static void test_partial_of_others(void **state)
+{
+    BY_UNUSED(state);
+    char *directory = temporary_make();
+    char *output = join(directory, "corpus");
+    char *partial = join(directory, "corpus.partial");
+    char *other = join(directory, "other");
+    char *text = put(directory, "a.txt", "some text");
+    const char *inputs[] = {text};
+    by_pack_options o = {
+        .inputs = inputs, .input_count = 1, .output = output, .tokenizer_kind = SMALL};
+    assert_int_equal(by__make_dirs(partial, NULL), BY_OK);
+    char *mine = put(partial, "thesis.txt", "years of work");
+    check_fails(&o, BY_EARG, "corpus.partial is in the way: it holds files that banyan pack did");
+    assert_true(by__path_exists(mine));
+    assert_int_equal(rename(partial, other), 0);
+    assert_int_equal(symlink("other", partial), 0);
+    check_fails(&o, BY_EARG, "corpus.partial is in the way and not a directory that banyan pack");
+    free(mine);
+    mine = join(other, "thesis.txt");
+    assert_true(by__path_exists(mine));
+    assert_int_equal(unlink(partial), 0);
+    /* Neither the link in it nor what it leads to. */
+    assert_int_equal(by__make_dirs(partial, NULL), BY_OK);
+    free(put(partial, ".banyan-partial", ""));
+    char *inside = join(partial, "link");
+    assert_int_equal(symlink("../other", inside), 0);
+    pack(&o, NULL);
+    assert_true(by__path_exists(mine));
+    char *marker = join(output, ".banyan-partial");
+    assert_false(by__path_exists(marker));
+    free(marker);
+    free(inside);
+    free(mine);
+    free(text);
+    free(other);
+    free(partial);
+    free(output);
+    temporary_remove(directory);
+}
+
+/* The text is edited, at equal length, between the scan that names it and the encoding. */
+typedef struct edit {
+    const char *path;
+    const char *text;
+    bool done;
+} edit;
+
+static bool edit_when_read(void *user, const by_pack_progress *progress)
+{
+    edit *e = user;
+    if (!e->done && progress->done_bytes == progress->total_bytes) {
+        e->done = true;
+        assert_int_equal(by__file_write(e->path, e->text, strlen(e->text), NULL), BY_OK);
+    }
+    return true;
+}
+
+static void test_text_that_changes(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const names[] = {"a.txt", "a.jsonl"};
+    static const char *const texts[][2] = {{"ab ab ab", "ab ba ab"},
+                                           {"{\"text\": \"ab\"}\n", "{\"text\": \"ba\"}\n"}};
+    for (size_t i = 0; i < 2; i++) {
+        char *directory = temporary_make();
+        char *cache = join(directory, "cache");
+        char *output = join(directory, "output");
+        char *path = put(directory, names[i], texts[i][0]);
+        const char *inputs[] = {path};
+        char *packed_path = NULL;
+        by_error error = {0};
+        edit e = {.path = path, .text = texts[i][1]};
+        by_pack_options o = {.inputs = inputs,
+                             .input_count = 1,
+                             .output = output,
+                             .tokenizer_kind = SMALL,
+                             .progress = edit_when_read,
+                             .user = &e};
+        check_fails(&o, BY_EFORMAT, "changed while it was packed");
+        assert_true(e.done);
+        e = (edit){.path = path, .text = texts[i][0]};
+        assert_int_equal(by_pack_cached(&packed_path, &o, cache, &error), BY_EFORMAT);
+        assert_non_null(strstr(error.message, "changed while it was packed"));
+        char **left;
+        size_t count;
+        assert_int_equal(by__list_dir(&left, &count, cache, NULL), BY_OK);
+        assert_int_equal(count, 0);
+        by__names_free(left, count);
+        assert_int_equal(by_pack_cached(&packed_path, &o, cache, &error), BY_OK);
+        free(packed_path);
+        free(path);
+        free(output);
+        free(cache);
+        temporary_remove(directory);
+    }
+}
+
+static void keep_note(void *user, const char *text)
+{
+    char *notes = user;
+    (void)snprintf(notes + strlen(notes), 1000 - strlen(notes), "%s\n", text);
+}
+
+/* A link to a directory above it is not followed; one to another directory is. */
+static void test_links(void **state)
+{
+    BY_UNUSED(state);
+    char notes[1000] = "";
+    char *directory = temporary_make();
+    char *texts = join(directory, "texts");
+    char *deep = join(texts, "deep");
+    char *output = join(directory, "output");
+    assert_int_equal(by__make_dirs(deep, NULL), BY_OK);
+    free(put(deep, "a.txt", "some text"));
+    char *loop = join(deep, "loop");
+    char *again = join(texts, "again");
+    assert_int_equal(symlink("..", loop), 0);
+    assert_int_equal(symlink("deep", again), 0);
+    const char *inputs[] = {texts};
+    by_pack_options o = {.inputs = inputs,
+                         .input_count = 1,
+                         .output = output,
+                         .tokenizer_kind = SMALL,
+                         .note = keep_note,
+                         .user = notes};
+    pack(&o, NULL);
+    packed p = read_packed(output);
+    assert_int_equal(p.manifest.documents, 2); /* deep/a.txt and again/a.txt */
+    free_packed(&p);
+    assert_non_null(strstr(notes, "/texts/again/loop leads back to a directory that it is in: not "
+                                  "followed (other links too)\n"));
+    free(again);
+    free(loop);
+    free(output);
+    free(deep);
+    free(texts);
+    temporary_remove(directory);
+}
+
+/* Editors' byte-order marks are no text. */
+static void test_byte_order_mark(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const with[] = {"\xef\xbb\xbfone two three",
+                                       "\xef\xbb\xbf{\"text\": \"one two\"}\n"};
+    static const char *const names[] = {"a.txt", "a.jsonl"};
+    for (size_t i = 0; i < 2; i++) {
+        for (int split = 0; split < 2; split++) {
+            char notes[1000] = "";
+            char *directory = temporary_make();
+            char *marked = join(directory, "marked");
+            char *plain = join(directory, "plain");
+            assert_int_equal(by__make_dirs(marked, NULL), BY_OK);
+            assert_int_equal(by__make_dirs(plain, NULL), BY_OK);
+            free(put(marked, names[i], with[i]));
+            free(put(plain, names[i], with[i] + 3));
+            free(put(marked, "b.txt", "\xef\xbb\xbf")); /* nothing else in it */
+            free(put(plain, "b.txt", ""));
+            char *outputs[2] = {join(directory, "0"), join(directory, "1")};
+            const char *inputs[2] = {marked, plain};
+            packed p[2];
+            for (size_t k = 0; k < 2; k++) {
+                by_pack_options o = {.inputs = &inputs[k],
+                                     .input_count = 1,
+                                     .output = outputs[k],
+                                     .tokenizer_kind = SMALL,
+                                     .valid_fraction = split == 1 ? 0.4 : 0.0,
+                                     .note = k == 0 ? keep_note : NULL,
+                                     .user = notes};
+                pack(&o, NULL);
+                char *part = split == 1 ? join(outputs[k], "valid") : by__strdup(outputs[k]);
+                p[k] = read_packed(part);
+                free(part);
+            }
+            assert_int_equal(p[0].manifest.tokens, p[1].manifest.tokens);
+            assert_int_equal(p[0].manifest.text_bytes, p[1].manifest.text_bytes);
+            assert_memory_equal(p[0].ids, p[1].ids, p[0].manifest.tokens * sizeof *p[0].ids);
+            assert_non_null(strstr(notes, names[i]));
+            assert_non_null(strstr(notes, "begins with a byte-order mark, which is left out"));
+            for (size_t k = 0; k < 2; k++) {
+                free_packed(&p[k]);
+                free(outputs[k]);
+            }
+            free(plain);
+            free(marked);
+            temporary_remove(directory);
+        }
+    }
 }
 
 /* ---- the cache ---- */
@@ -538,6 +732,64 @@ static void test_cache_is_shared(void **state)
     temporary_remove(directory);
 }
 
+static bool stop_waiting(void *user, const by_pack_progress *progress)
+{
+    BY_UNUSED(user);
+    return strcmp(progress->phase, "waiting") != 0;
+}
+
+static bool hold(void *user, const by_pack_progress *progress)
+{
+    const int *ready = user;
+    if (strcmp(progress->phase, "packing") == 0) {
+        assert_int_equal(write(ready[1], "x", 1), 1);
+        (void)pause();
+    }
+    return true;
+}
+
+/* Who waits for another process says so, and may be stopped. */
+static void test_waiting(void **state)
+{
+    BY_UNUSED(state);
+    char notes[1000] = "";
+    char *directory = temporary_make();
+    char *cache = join(directory, "cache");
+    char *text = put(directory, "a.txt", "some text");
+    const char *inputs[] = {text};
+    char *path = NULL;
+    by_error error = {0};
+    char byte;
+    int ready[2];
+    assert_int_equal(pipe(ready), 0);
+    by_pack_options o = {.inputs = inputs,
+                         .input_count = 1,
+                         .tokenizer_kind = SMALL,
+                         .progress = hold,
+                         .user = ready};
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        _exit(by_pack_cached(&path, &o, cache, NULL) == BY_OK ? 0 : 1);
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    o.progress = stop_waiting;
+    o.note = keep_note;
+    o.user = notes;
+    assert_int_equal(by_pack_cached(&path, &o, cache, &error), BY_ESTOPPED);
+    assert_non_null(strstr(notes, "waiting for another process that packs into "));
+    assert_non_null(strstr(error.message, "stopped while waiting"));
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(by_pack_cached(&path, &o, cache, &error), BY_OK);
+    (void)close(ready[0]);
+    (void)close(ready[1]);
+    free(path);
+    free(text);
+    free(cache);
+    temporary_remove(directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -546,6 +798,11 @@ int main(void)
         cmocka_unit_test(test_held_out),
         cmocka_unit_test(test_held_out_documents),
         cmocka_unit_test(test_errors_leave_nothing),
+        cmocka_unit_test(test_partial_of_others),
+        cmocka_unit_test(test_text_that_changes),
+        cmocka_unit_test(test_links),
+        cmocka_unit_test(test_byte_order_mark),
+        cmocka_unit_test(test_waiting),
         cmocka_unit_test(test_cache),
         cmocka_unit_test(test_cache_is_shared),
     };

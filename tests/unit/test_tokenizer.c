@@ -11,10 +11,10 @@
 #include <jansson.h>
 
 #include "banyan/tokenizer.h"
+#include "data/pack/workers.h"
 #include "data/tokenizer/split.h"
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/vocabulary.h"
-#include "data/workers.h"
 #include "temporary.h"
 
 #define GOLDEN BY_SOURCE_DIR "/tests/parity/golden/"

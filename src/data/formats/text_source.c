@@ -11,11 +11,12 @@
 #include <unistd.h>
 
 #include "data/formats/json_lines.h"
+#include "data/pack/workers.h"
 #include "data/tokenizer/split.h"
-#include "data/workers.h"
 
-#define BLOCK     ((size_t)1 << 20)
-#define MAX_DEPTH 64 /* of directories: a loop of links ends there */
+#define BLOCK      ((size_t)1 << 20)
+#define MAX_DEPTH  64 /* of directories */
+#define MARK_BYTES (sizeof BY__BYTE_ORDER_MARK - 1)
 
 static by_status system_error(by_error *error, const char *verb, const char *path)
 {
@@ -62,11 +63,47 @@ static by_status add_file(by__source *s, const char *path, by_error *error)
     return BY_OK;
 }
 
-static by_status add_directory(by__source *s, const char *path, unsigned depth, by_error *error)
+/* The directories from an input down to one. */
+typedef struct chain {
+    const struct chain *above;
+    dev_t device;
+    ino_t inode;
+    unsigned depth;
+} chain;
+
+/* Whether the directory is one of those above it, which a symbolic link can lead back to. */
+static bool is_above(const chain *above, const struct stat *info)
+{
+    for (; above != NULL; above = above->above) {
+        if (above->device == info->st_dev && above->inode == info->st_ino) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static by_status skip_loop(by__source *s, const char *path, by_error *error)
+{
+    s->loops++;
+    if (s->loop == NULL && (s->loop = by__strdup(path)) == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    return BY_OK;
+}
+
+static by_status add_directory(by__source *s, const char *path, const chain *above, by_error *error)
 {
     char **names;
     size_t count;
-    if (depth > MAX_DEPTH) {
+    struct stat info;
+    if (stat(path, &info) != 0) {
+        return system_error(error, "read", path);
+    }
+    if (is_above(above, &info)) {
+        return skip_loop(s, path, error);
+    }
+    const chain here = {above, info.st_dev, info.st_ino, above == NULL ? 0 : above->depth + 1};
+    if (here.depth > MAX_DEPTH) {
         return by_error_set(error, BY_EIO, "%s: directories are nested deeper than %d", path,
                             MAX_DEPTH);
     }
@@ -77,7 +114,7 @@ static by_status add_directory(by__source *s, const char *path, unsigned depth, 
         if (child == NULL) {
             status = by_error_set(error, BY_EMEMORY, "out of memory: path");
         } else if (names[i][0] != '.' && by__path_is_dir(child)) {
-            status = add_directory(s, child, depth + 1, error);
+            status = add_directory(s, child, &here, error);
         } else if (names[i][0] != '.' && is_text(child)) {
             status = add_file(s, child, error);
         }
@@ -94,7 +131,7 @@ by_status by__source_open(by__source *out, const char *const *inputs, size_t cou
     by_status status = count > 0 ? BY_OK : by_error_set(error, BY_EARG, "no text to pack is named");
     for (size_t i = 0; i < count && status == BY_OK; i++) {
         size_t before = s.count;
-        status = by__path_is_dir(inputs[i]) ? add_directory(&s, inputs[i], 0, error)
+        status = by__path_is_dir(inputs[i]) ? add_directory(&s, inputs[i], NULL, error)
                                             : add_file(&s, inputs[i], error);
         if (status == BY_OK && s.count == before) {
             status = by_error_set(error, BY_EARG,
@@ -118,6 +155,7 @@ void by__source_close(by__source *source)
         free(source->files[i].path);
     }
     free(source->files);
+    free(source->loop);
     *source = (by__source){0};
 }
 
@@ -177,6 +215,10 @@ static by_status scan_file(scan *s, by__source_file *file, char *block, by_error
         status = by__read_at(fd, file->path, at, block, n, error);
         if (status == BY_OK) {
             by__hasher_add(hasher, block, n);
+            if (at == 0 && n >= MARK_BYTES && memcmp(block, BY__BYTE_ORDER_MARK, MARK_BYTES) == 0) {
+                file->mark_bytes = MARK_BYTES;
+                file->characters--; /* the mark is one */
+            }
             file->characters += count_characters(block, n);
             at += n;
             go_on = report(s, n);
@@ -230,9 +272,10 @@ static by_status find_character(const by__source_file *file, uint64_t wanted, ui
     BY_TRY(open_file(&fd, file->path, error));
     by_status status = by__alloc((void **)&block, BLOCK, 1, "read buffer", error);
     uint64_t seen = 0;
-    uint64_t line = 0;
+    uint64_t line = file->mark_bytes;
     uint64_t found = file->bytes;
-    for (uint64_t at = 0; at < file->bytes && found == file->bytes && status == BY_OK;) {
+    for (uint64_t at = file->mark_bytes;
+         at < file->bytes && found == file->bytes && status == BY_OK;) {
         size_t n = file->bytes - at < BLOCK ? (size_t)(file->bytes - at) : BLOCK;
         status = by__read_at(fd, file->path, at, block, n, error);
         for (size_t i = 0; i < n && status == BY_OK; i++) {
@@ -335,7 +378,8 @@ static by_status find_cut(const by__source_file *file, uint64_t at, uint64_t end
 by_status by__units_next(by__units *u, by__unit *unit, bool *found, by_error *error)
 {
     const by__source *s = u->source;
-    while (u->file < s->count && u->offset >= s->files[u->file].bytes) {
+    while (u->file < s->count && (u->offset >= s->files[u->file].bytes ||
+                                  s->files[u->file].mark_bytes == s->files[u->file].bytes)) {
         u->file++;
         u->offset = 0;
     }
@@ -344,6 +388,7 @@ by_status by__units_next(by__units *u, by__unit *unit, bool *found, by_error *er
         return BY_OK;
     }
     const by__source_file *file = &s->files[u->file];
+    u->offset = u->offset == 0 ? file->mark_bytes : u->offset;
     bool splits = u->file == s->split_file;
     uint64_t part = splits && u->offset < s->split_offset ? s->split_offset : file->bytes;
     uint64_t end = part;

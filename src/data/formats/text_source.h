@@ -1,7 +1,7 @@
 /* The texts to pack: files, cut into units that threads work on.
  *
  * A source is a list of files. Its units, taken one after the other, cover all bytes of all files
- * in order: a large text is cut where its parts can be encoded apart (tokenizer/split.h), JSON
+ * in order, but for byte-order marks: a large text is cut where its parts can be encoded apart (tokenizer/split.h), JSON
  * lines between lines. The units are a function of the files, the split and the two settings of
  * by__units, so that what is made of them does not depend on who takes which. */
 #ifndef BY_DATA_FORMATS_TEXT_SOURCE_H
@@ -10,11 +10,15 @@
 #include "banyan/tokenizer.h"
 #include "base/base.h"
 
+/* U+FEFF in UTF-8, which some editors put first. */
+#define BY__BYTE_ORDER_MARK "\xef\xbb\xbf"
+
 typedef struct by__source_file {
     char *path;
     bool json_lines;
     uint64_t bytes;
-    uint64_t characters; /* bytes that do not continue a UTF-8 sequence */
+    uint64_t mark_bytes; /* of a byte-order mark at its beginning, which no unit holds: 3 or 0 */
+    uint64_t characters; /* bytes behind it that do not continue a UTF-8 sequence */
     char hash[33];       /* XXH3-128 */
 } by__source_file;
 
@@ -24,6 +28,8 @@ typedef struct by__source {
     size_t capacity;
     uint64_t bytes;
     const char *field;     /* of JSON lines; borrowed */
+    char *loop;            /* the first link to a directory above it, not followed; NULL: none */
+    size_t loops;          /* of them */
     size_t split_file;     /* the held-out part begins in this file, at split_offset; */
     uint64_t split_offset; /* split_file = count: nothing is held out */
 } by__source;

@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/pack/workers.h"
 #include "data/tokenizer/split.h"
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/word_counts.h"
-#include "data/workers.h"
 
 #define COUNT_CHUNK ((size_t)1 << 20) /* bytes of text that a thread takes at a time */
 #define NO_LIST     UINT32_MAX

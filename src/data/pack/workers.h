@@ -1,6 +1,6 @@
 /* A few threads over one piece of work, started and joined within a call. */
-#ifndef BY_DATA_WORKERS_H
-#define BY_DATA_WORKERS_H
+#ifndef BY_DATA_PACK_WORKERS_H
+#define BY_DATA_PACK_WORKERS_H
 
 #include "base/base.h"
 

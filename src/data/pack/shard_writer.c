@@ -1,4 +1,4 @@
-#include "data/pack_write.h"
+#include "data/pack/shard_writer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ static by_status no_memory(by_error *error)
     return by_error_set(error, BY_EMEMORY, "out of memory: path");
 }
 
-static by_status save_tokenizer(const by__pack_writer *w, const by_tokenizer *tokenizer,
+static by_status save_tokenizer(const by__shard_writer *w, const by_tokenizer *tokenizer,
                                 by_error *error)
 {
     char *path = by__path_join(w->directory, TOKENIZER_FILE);
@@ -20,7 +20,7 @@ static by_status save_tokenizer(const by__pack_writer *w, const by_tokenizer *to
     return status;
 }
 
-static by_status open_npy(const by__pack_writer *w, by__npy_writer **out, const char *file,
+static by_status open_npy(const by__shard_writer *w, by__npy_writer **out, const char *file,
                           unsigned width, by_error *error)
 {
     char *path = by__path_join(w->directory, file);
@@ -30,9 +30,9 @@ static by_status open_npy(const by__pack_writer *w, by__npy_writer **out, const 
     return status;
 }
 
-by_status by__pack_writer_open(by__pack_writer *w, const char *directory,
-                               const by_tokenizer *tokenizer, bool eos, uint64_t shard_tokens,
-                               by_error *error)
+by_status by__shard_writer_open(by__shard_writer *w, const char *directory,
+                                const by_tokenizer *tokenizer, bool eos, uint64_t shard_tokens,
+                                by_error *error)
 {
     by__token_manifest *m = &w->manifest;
     const uint64_t zero = 0;
@@ -53,7 +53,7 @@ by_status by__pack_writer_open(by__pack_writer *w, const char *directory,
     return by__npy_writer_add_u64(w->offsets, &zero, 1, error);
 }
 
-static by_status end_shard(by__pack_writer *w, by_error *error)
+static by_status end_shard(by__shard_writer *w, by_error *error)
 {
     if (w->shard == NULL) {
         return BY_OK;
@@ -64,7 +64,7 @@ static by_status end_shard(by__pack_writer *w, by_error *error)
     return BY_OK;
 }
 
-static by_status begin_shard(by__pack_writer *w, by_error *error)
+static by_status begin_shard(by__shard_writer *w, by_error *error)
 {
     char name[40];
     by__token_manifest *m = &w->manifest;
@@ -82,8 +82,8 @@ static by_status begin_shard(by__pack_writer *w, by_error *error)
     return BY_OK;
 }
 
-by_status by__pack_writer_add(by__pack_writer *w, const uint32_t *ids, size_t count,
-                              by_error *error)
+by_status by__shard_writer_add(by__shard_writer *w, const uint32_t *ids, size_t count,
+                               by_error *error)
 {
     while (count > 0) {
         if (w->shard_room == 0) {
@@ -100,15 +100,15 @@ by_status by__pack_writer_add(by__pack_writer *w, const uint32_t *ids, size_t co
     return BY_OK;
 }
 
-by_status by__pack_writer_end_document(by__pack_writer *w, uint64_t behind, by_error *error)
+by_status by__shard_writer_end_document(by__shard_writer *w, uint64_t behind, by_error *error)
 {
     uint64_t end = w->manifest.tokens - behind;
     w->manifest.documents++;
     return by__npy_writer_add_u64(w->offsets, &end, 1, error);
 }
 
-by_status by__pack_writer_add_source(by__pack_writer *w, const char *path, uint64_t bytes,
-                                     const char hash[33], by_error *error)
+by_status by__shard_writer_add_source(by__shard_writer *w, const char *path, uint64_t bytes,
+                                      const char hash[33], by_error *error)
 {
     by__token_manifest *m = &w->manifest;
     BY_TRY(by__reserve((void **)&m->sources, &w->source_capacity, m->source_count + 1,
@@ -123,7 +123,7 @@ by_status by__pack_writer_add_source(by__pack_writer *w, const char *path, uint6
     return BY_OK;
 }
 
-by_status by__pack_writer_finish(by__pack_writer *w, by_error *error)
+by_status by__shard_writer_finish(by__shard_writer *w, by_error *error)
 {
     BY_TRY(end_shard(w, error));
     BY_TRY(by__npy_writer_finish(w->offsets, w->manifest.offsets_hash, error));
@@ -131,11 +131,11 @@ by_status by__pack_writer_finish(by__pack_writer *w, by_error *error)
     return by__sync_dir(w->directory, error);
 }
 
-void by__pack_writer_close(by__pack_writer *w)
+void by__shard_writer_close(by__shard_writer *w)
 {
     by__npy_writer_close(&w->shard);
     by__npy_writer_close(&w->offsets);
     by__token_manifest_free(&w->manifest);
     free(w->directory);
-    *w = (by__pack_writer){0};
+    *w = (by__shard_writer){0};
 }

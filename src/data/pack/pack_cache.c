@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/pack.h"
+#include "data/pack/pack.h"
 
 #define CACHE_VERSION "banyan-pack-1" /* raise it when the same key would give other bytes */
 
@@ -43,6 +43,9 @@ static by_status make_key(char key[33], const by__pack *pack, const by_tokenizer
         add_string(hasher, file->json_lines ? o->field : "");
         add_number(hasher, file->bytes);
         add_string(hasher, file->hash);
+        if (file->mark_bytes > 0) {
+            add_string(hasher, "without byte-order mark");
+        }
     }
     by__hasher_hex(hasher, key);
     by__hasher_close(&hasher);

@@ -1,4 +1,4 @@
-#include "data/workers.h"
+#include "data/pack/workers.h"
 
 #include <pthread.h>
 #include <sched.h>

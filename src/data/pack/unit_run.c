@@ -1,8 +1,8 @@
-#include "data/unit_run.h"
+#include "data/pack/unit_run.h"
 
 #include <pthread.h>
 
-#include "data/workers.h"
+#include "data/pack/workers.h"
 
 typedef struct runner {
     const by__unit_job *job;

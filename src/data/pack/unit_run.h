@@ -1,6 +1,6 @@
 /* Units of text over threads, with their results taken in order. */
-#ifndef BY_DATA_UNIT_RUN_H
-#define BY_DATA_UNIT_RUN_H
+#ifndef BY_DATA_PACK_UNIT_RUN_H
+#define BY_DATA_PACK_UNIT_RUN_H
 
 #include "data/formats/text_source.h"
 

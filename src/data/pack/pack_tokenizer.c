@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/pack.h"
+#include "data/pack/pack.h"
+#include "data/pack/unit_run.h"
 #include "data/tokenizer/characters.h"
 #include "data/tokenizer/word_counts.h"
-#include "data/unit_run.h"
 
 #define UNIT_BYTES ((uint64_t)1 << 20)
 
