@@ -301,6 +301,9 @@ static int run(int argc, char **argv)
         return cli_misuse(&cli_bench_generate, "--threads must be 1 to 4096, tokens at most %d",
                           MAX_TOKENS);
     }
+    if ((code = cli_check_precision(&cli_bench_generate, r.precision)) >= 0) {
+        return code;
+    }
     return measure(&r, rest[0], &error) == BY_OK ? CLI_DONE : cli_fail(&cli_bench_generate, &error);
 }
 

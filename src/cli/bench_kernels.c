@@ -163,8 +163,7 @@ static int measure_level(const request *r, const char *level)
     if (child == 0) {
         (void)setenv("BANYAN_ISA", level, 1);
         int code = measure(r);
-        (void)fflush(stdout);
-        _exit(code);
+        _exit(cli_finish_output(code));
     }
     if (waitpid(child, &state, 0) != child || !WIFEXITED(state)) {
         fprintf(stderr, "banyan bench kernels: the measurement at level %s ended early\n", level);

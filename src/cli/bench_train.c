@@ -50,6 +50,9 @@ static by_status time_steps(figures *out, by_trainer *trainer, const by_config *
             seconds[i] = by_clock() - began;
         }
     }
+    if (status == BY_OK && cli_stop_requested(NULL)) {
+        status = by_error_set(error, BY_ESTOPPED, "interrupted: nothing was measured");
+    }
     if (status == BY_OK) {
         out->loss = result.loss;
         double median = cli_median(seconds, (size_t)steps);
@@ -70,13 +73,14 @@ static void print(const request *r, const figures *f, const by_model_size *size,
     char planned[32];
     char measured[32];
     if (r->json) {
+        char loss[32];
         printf("{\"tokens_per_s\":%.6g,\"step_ms\":%.6g,\"step_spread_ms\":%.4g,\"mfu\":%.4g,"
                "\"mfu_12\":%.4g,\"gflops\":%.6g,\"peak_gflops\":%.6g,\"planned_bytes\":%llu,"
-               "\"measured_bytes\":%llu,\"loss\":%.9g,\"start_ms\":%.6g}\n",
+               "\"measured_bytes\":%llu,\"loss\":%s,\"start_ms\":%.6g}\n",
                f->tokens_per_s, f->step_ms, f->spread_ms, gflops / f->peak_gflops,
                gflops_full / f->peak_gflops, gflops, f->peak_gflops,
-               (unsigned long long)memory->total, (unsigned long long)f->resident, f->loss,
-               f->start_ms);
+               (unsigned long long)memory->total, (unsigned long long)f->resident,
+               cli_json_number(loss, f->loss, 9), f->start_ms);
         return;
     }
     printf("step        %.1f ms (median; spread %.1f)\n", f->step_ms, f->spread_ms);

@@ -21,15 +21,17 @@
 
 enum cli_exit {
     CLI_DONE = 0,
-    CLI_FAILED = 1, /* an error at run time: worth a retry */
-    CLI_USAGE = 2,  /* a wrong flag or configuration: never worth a retry */
-    CLI_STOPPED = 3 /* interrupted, and everything was saved */
+    CLI_FAILED = 1,       /* an error at run time: worth a retry */
+    CLI_USAGE = 2,        /* a wrong flag or configuration: never worth a retry */
+    CLI_STOPPED = 3,      /* interrupted, and everything was saved: resume it */
+    CLI_INTERRUPTED = 130 /* interrupted, and there was nothing to save */
 };
 
 typedef enum cli_flag_kind {
     CLI_SWITCH,  /* bool */
     CLI_STRING,  /* const char * */
     CLI_INTEGER, /* int64_t */
+    CLI_SEED,    /* uint64_t */
     CLI_NUMBER,  /* double */
     CLI_LIST     /* cli_list: the flag may be repeated */
 } cli_flag_kind;
@@ -80,6 +82,12 @@ by_status cli_find_model(char **out, const char *path, by_error *error);
 const char *cli_bytes(char buffer[32], uint64_t bytes);
 /* "1h02m", "3m20s", "12s". */
 const char *cli_duration(char buffer[32], double seconds);
+/* A number as JSON with so many significant digits; "null" when it is not finite, which JSON cannot
+ * say. */
+const char *cli_json_number(char buffer[32], double value, int digits);
+/* Refuses a --precision that is given (not NULL) and is neither f32 nor bf16: an exit code, or -1
+ * to go on. */
+int cli_check_precision(const cli_command *command, const char *precision);
 /* Prints s as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
 void cli_print_json_string(const char *s);
 /* The same for `n` bytes. */
@@ -88,9 +96,16 @@ void cli_print_json_text(const char *text, size_t n);
  * by the end; -1 when it is none. */
 int cli_utf8_length(const char *text, size_t n);
 
-/* Set when SIGINT or SIGTERM arrived after cli_catch_signals; a second signal ends the process at
- * once. */
+/* Set when SIGINT, SIGTERM or SIGHUP (unless ignored, as under nohup) arrived after
+ * cli_catch_signals. Another one, half a second later or more, ends the process at once: what comes
+ * sooner is the same request, sent to the process and to its group. */
 bool cli_stop_requested(void *unused);
 void cli_catch_signals(void);
+/* Opens /dev/null in the place of a standard stream that is closed: the next file opened would get
+ * its number and whatever is printed. */
+void cli_guard_streams(void);
+/* Writes out what is buffered of standard output. When that, or anything before it, failed: says so
+ * and turns CLI_DONE into CLI_FAILED. */
+int cli_finish_output(int code);
 
 #endif

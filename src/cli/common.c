@@ -1,8 +1,13 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "banyan/train.h"
@@ -19,6 +24,10 @@ by_status cli_open_config(by_config **out, const char *path, const cli_list *ove
     }
     by_status status = by_config_open(out, path, overrides == NULL ? NULL : overrides->items,
                                       overrides == NULL ? 0 : overrides->count, error);
+    if (status == BY_EIO && access(path, F_OK) != 0) {
+        /* A name that is wrong: never worth a retry. */
+        status = by_error_set(error, BY_ECONFIG, "there is no config %s", path);
+    }
     if (status == BY_OK) {
         status = by_config_resolve(*out, error);
         if (status != BY_OK) {
@@ -64,23 +73,52 @@ const char *cli_duration(char buffer[32], double seconds)
     return buffer;
 }
 
-/* The one piece of state that a signal handler can reach. */
-static volatile sig_atomic_t stop_signals;
+const char *cli_json_number(char buffer[32], double value, int digits)
+{
+    if (isfinite(value)) {
+        (void)snprintf(buffer, 32, "%.*g", digits, value);
+    } else {
+        (void)snprintf(buffer, 32, "null");
+    }
+    return buffer;
+}
+
+int cli_check_precision(const cli_command *command, const char *precision)
+{
+    if (precision == NULL || strcmp(precision, "f32") == 0 || strcmp(precision, "bf16") == 0) {
+        return -1;
+    }
+    return cli_misuse(command, "--precision '%s' is neither f32 nor bf16", precision);
+}
+
+/* When the first signal came, in milliseconds of a clock that never steps back; 0: none yet. The
+ * one piece of state that a signal handler can reach. */
+static _Atomic int64_t first_signal;
+
+#define SAME_REQUEST_MS 500
 
 static void on_signal(int number)
 {
     (void)number;
-    if (stop_signals++ > 0) {
-        _exit(130);
+    struct timespec now;
+    int64_t none = 0;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t ms = 1 + (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    if (!atomic_compare_exchange_strong(&first_signal, &none, ms) && ms - none >= SAME_REQUEST_MS) {
+        _exit(CLI_INTERRUPTED);
     }
 }
 
 void cli_catch_signals(void)
 {
     struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction hang_up;
     (void)sigemptyset(&action.sa_mask);
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
+    if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN) {
+        (void)sigaction(SIGHUP, &action, NULL);
+    }
     /* A file-size limit shall come back as a write error, with the checkpoint intact. */
     (void)signal(SIGXFSZ, SIG_IGN);
 }
@@ -88,5 +126,27 @@ void cli_catch_signals(void)
 bool cli_stop_requested(void *unused)
 {
     (void)unused;
-    return stop_signals > 0;
+    return atomic_load(&first_signal) != 0;
+}
+
+void cli_guard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
+            (void)open("/dev/null", O_RDWR); /* gets the lowest free number, which is fd */
+        }
+    }
+}
+
+int cli_finish_output(int code)
+{
+    errno = 0;
+    bool failed = fflush(stdout) != 0;
+    int reason = errno;
+    if (!failed && ferror(stdout) == 0) {
+        return code;
+    }
+    fprintf(stderr, "banyan: standard output could not be written%s%s\n", failed ? ": " : "",
+            failed ? strerror(reason) : "");
+    return code == CLI_DONE ? CLI_FAILED : code;
 }

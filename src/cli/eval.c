@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,8 @@ typedef struct request {
 
 /* Sequences whose logits are written when no tokens are named. */
 #define LOGITS_BATCH 2
+/* --batches when it is not given. */
+#define ALL_BATCHES INT64_MIN
 
 /* The packed directory to evaluate on: --data, or what the run held out. */
 static by_status find_data(char **out, const request *r, const by_config *config, by_error *error)
@@ -44,11 +47,16 @@ static by_status find_data(char **out, const request *r, const by_config *config
 static void print(const request *r, const by_pretrained *model, const by_evaluation *e)
 {
     const char *directory = by_pretrained_directory(model);
+    if (!isfinite(e->loss)) {
+        fprintf(stderr, "banyan eval: the loss of %s is not finite\n", directory);
+    }
     if (r->json) {
+        char text[3][32];
         printf("{\"checkpoint\":");
         cli_print_json_string(directory);
-        printf(",\"valid_loss\":%.9g,\"perplexity\":%.9g,\"bits_per_byte\":%.9g,\"tokens\":%llu}\n",
-               e->loss, e->perplexity, e->bits_per_byte, (unsigned long long)e->tokens);
+        printf(",\"valid_loss\":%s,\"perplexity\":%s,\"bits_per_byte\":%s,\"tokens\":%llu}\n",
+               cli_json_number(text[0], e->loss, 9), cli_json_number(text[1], e->perplexity, 9),
+               cli_json_number(text[2], e->bits_per_byte, 9), (unsigned long long)e->tokens);
     } else {
         printf("checkpoint     %s\nvalid_loss     %.6f\nperplexity     %.4f\n"
                "bits_per_byte  %.6f\ntokens         %llu\n",
@@ -63,8 +71,9 @@ static by_status evaluate(const request *r, const by_pretrained *model, by_error
     const by_config *config = by_pretrained_config(model);
     by_status status = find_data(&data, r, config, error);
     if (status == BY_OK) {
-        status = by_evaluate(&result, config, by_pretrained_weights(model), data, r->batches,
-                             cli_stop_requested, NULL, error);
+        status = by_evaluate(&result, config, by_pretrained_weights(model), data,
+                             r->batches == ALL_BATCHES ? -1 : r->batches, cli_stop_requested, NULL,
+                             error);
     }
     if (status == BY_OK) {
         print(r, model, &result);
@@ -169,7 +178,7 @@ static by_status write_logits(const request *r, const by_pretrained *model, by_e
 
 static int run(int argc, char **argv)
 {
-    request r = {.batches = -1};
+    request r = {.batches = ALL_BATCHES};
     const cli_flag flags[] = {
         {"data", CLI_STRING, &r.data, "DIR",
          "packed directory to evaluate on (default: what the run held out)"},
@@ -194,6 +203,14 @@ static int run(int argc, char **argv)
     }
     if (count != 1) {
         return cli_misuse(&cli_eval, "name one run directory");
+    }
+    if (r.batches != ALL_BATCHES && (r.batches < 1 || r.logits_out != NULL)) {
+        return cli_misuse(&cli_eval, r.batches < 1 ? "--batches must be at least 1"
+                                                   : "--batches is for a loss, not --logits-out");
+    }
+    if (r.tokens != NULL && r.logits_out == NULL) {
+        return cli_misuse(&cli_eval, "--tokens needs --logits-out: it names what to compute "
+                                     "logits of");
     }
     cli_catch_signals();
     /* Not a run and holding none: a directory in Hugging Face form, or an error that says so. */

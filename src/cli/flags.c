@@ -47,6 +47,10 @@ static int store(const cli_command *command, const cli_flag *flag, const char *t
     case CLI_INTEGER:
         *(int64_t *)flag->target = strtoll(text, &end, 10);
         break;
+    case CLI_SEED:
+        *(uint64_t *)flag->target = strtoull(text, &end, 10);
+        errno = text[strspn(text, " \t")] == '-' ? ERANGE : errno;
+        break;
     case CLI_NUMBER:
         *(double *)flag->target = strtod(text, &end);
         break;
@@ -61,8 +65,11 @@ static int store(const cli_command *command, const cli_flag *flag, const char *t
     }
     }
     if (end == text || *end != '\0' || errno != 0) {
-        return cli_misuse(command, "--%s '%s' is not a%s number", flag->name, text,
-                          flag->kind == CLI_INTEGER ? " whole" : "");
+        return cli_misuse(command, "--%s '%s' is not a%s number%s", flag->name, text,
+                          flag->kind == CLI_NUMBER ? "" : " whole",
+                          flag->kind == CLI_SEED      ? " from 0 to 18446744073709551615"
+                          : flag->kind == CLI_INTEGER ? " below 2^63"
+                                                      : "");
     }
     return -1;
 }
@@ -106,7 +113,7 @@ int cli_fail(const cli_command *command, const by_error *error)
     fprintf(stderr, "banyan %s: %s\n", command->name, error->message);
     switch (error->status) {
     case BY_ESTOPPED:
-        return CLI_STOPPED;
+        return CLI_INTERRUPTED;
     case BY_ECONFIG:
     case BY_EARG:
         return CLI_USAGE;

@@ -16,7 +16,6 @@ typedef struct request {
     const char *file;
     const char *precision;
     int64_t tokens;
-    int64_t seed;
     int64_t context;
     int64_t threads;
     by_sampling sampling;
@@ -307,7 +306,7 @@ static int generate(const request *r, const char *path)
     int code = CLI_DONE;
     if (status == BY_OK) {
         report(&s);
-        code = strcmp(s.stop, "interrupted") == 0 ? CLI_STOPPED : CLI_DONE;
+        code = strcmp(s.stop, "interrupted") == 0 ? CLI_INTERRUPTED : CLI_DONE;
     } else {
         code = cli_fail(&cli_generate, &error);
     }
@@ -330,7 +329,7 @@ static int run(int argc, char **argv)
         {"top-k", CLI_INTEGER, &r.sampling.top_k, "K", "only the K most probable tokens (0: all)"},
         {"top-p", CLI_NUMBER, &r.sampling.top_p, "P",
          "only the fewest tokens with probability P together (0.95; 1: all)"},
-        {"seed", CLI_INTEGER, &r.seed, "N", "equal seeds give equal text (0)"},
+        {"seed", CLI_SEED, &r.sampling.seed, "N", "equal seeds give equal text (0)"},
         {"context", CLI_INTEGER, &r.context, "N",
          "tokens to remember (default: the model's context)"},
         {"precision", CLI_STRING, &r.precision, "TYPE", "f32 or bf16 (default: the run's)"},
@@ -357,7 +356,9 @@ static int run(int argc, char **argv)
         return cli_misuse(&cli_generate, "--tokens, --threads and --context are not negative "
                                          "(and threads at most 4096)");
     }
-    r.sampling.seed = (uint64_t)r.seed;
+    if ((code = cli_check_precision(&cli_generate, r.precision)) >= 0) {
+        return code;
+    }
     cli_catch_signals();
     return generate(&r, rest[0]);
 }

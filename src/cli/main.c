@@ -23,7 +23,7 @@ static void print_help(FILE *out)
         fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
     }
     fprintf(out, "\n`banyan COMMAND --help` explains a command. Exit codes: 0 done, 1 failed,\n"
-                 "2 wrong flag or configuration, 3 interrupted and saved.\n");
+                 "2 wrong flag or configuration, 3 interrupted and saved, 130 interrupted.\n");
 }
 
 /* Left alone, GNU OpenMP lets threads look for work for milliseconds, about as long as the system
@@ -45,7 +45,7 @@ static void limit_spinning(char **argv)
     }
 }
 
-int main(int argc, char **argv)
+static int dispatch(int argc, char **argv)
 {
     if (argc < 2) {
         print_help(stderr);
@@ -60,7 +60,6 @@ int main(int argc, char **argv)
         printf("banyan %s\n", BY_VERSION);
         return CLI_DONE;
     }
-    limit_spinning(argv);
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         if (strcmp(argv[1], commands[i]->name) == 0) {
             return commands[i]->run(argc - 1, argv + 1);
@@ -68,4 +67,13 @@ int main(int argc, char **argv)
     }
     fprintf(stderr, "banyan: unknown command '%s'; see banyan --help\n", argv[1]);
     return CLI_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    cli_guard_streams();
+    if (argc >= 2 && argv[1][0] != '-') {
+        limit_spinning(argv);
+    }
+    return cli_finish_output(dispatch(argc, argv));
 }

@@ -1,4 +1,6 @@
+#include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +20,8 @@ typedef struct screen {
     double shown;   /* when it was last drawn */
     int64_t first;
     double peak_gflops;
+    long lost;  /* reports that could not be written to standard output */
+    int reason; /* errno of the first */
 } screen;
 
 static void end_line(screen *s)
@@ -78,10 +82,13 @@ static void show_step(screen *s, const by_train_event *e)
     char memory[32];
     char line[256];
     if (s->json) {
-        printf("{\"event\":\"train\",\"step\":%lld,\"loss\":%.9g,\"lr\":%.9g,\"norm\":%.9g,"
-               "\"tokens_per_s\":%.6g,\"mfu\":%.4g}\n",
-               (long long)e->step, e->result.loss, e->result.lr, e->result.norm, e->tokens_per_s,
-               e->mfu);
+        char text[5][32];
+        printf("{\"event\":\"train\",\"step\":%lld,\"loss\":%s,\"lr\":%s,\"norm\":%s,"
+               "\"tokens_per_s\":%s,\"mfu\":%s}\n",
+               (long long)e->step, cli_json_number(text[0], e->result.loss, 9),
+               cli_json_number(text[1], e->result.lr, 9),
+               cli_json_number(text[2], e->result.norm, 9),
+               cli_json_number(text[3], e->tokens_per_s, 6), cli_json_number(text[4], e->mfu, 4));
         return;
     }
     int n = snprintf(line, sizeof line, "step %lld/%lld  loss %.4f  lr %.2e  norm %.3f  %.0f tok/s",
@@ -103,19 +110,33 @@ static void show_step(screen *s, const by_train_event *e)
 static void show_evaluated(screen *s, const by_train_event *e)
 {
     if (s->json) {
-        printf("{\"event\":\"eval\",\"step\":%lld,\"valid_loss\":%.9g}\n", (long long)e->step,
-               e->valid_loss);
+        char text[32];
+        printf("{\"event\":\"eval\",\"step\":%lld,\"valid_loss\":%s}\n", (long long)e->step,
+               cli_json_number(text, e->valid_loss, 9));
         return;
     }
     end_line(s);
+    if (!isfinite(e->valid_loss)) {
+        printf("step %lld  valid_loss is not finite\n", (long long)e->step);
+        return;
+    }
     printf("step %lld  valid_loss %.4f  perplexity %.2f%s\n", (long long)e->step, e->valid_loss,
            exp(e->valid_loss), e->best ? "  (best)" : "");
+}
+
+/* Standard output that is full, or that nobody reads any longer, does not end a run. */
+static void flush_output(screen *s)
+{
+    if (fflush(stdout) != 0) {
+        s->reason = s->lost++ == 0 ? errno : s->reason;
+        clearerr(stdout);
+    }
 }
 
 static void on_event(void *user, const by_train_event *e)
 {
     screen *s = user;
-    if (s->quiet) {
+    if (s->quiet && e->kind != BY_TRAIN_NOTE) {
         return;
     }
     switch (e->kind) {
@@ -139,7 +160,18 @@ static void on_event(void *user, const by_train_event *e)
         fprintf(stderr, "%s\n", e->text);
         break;
     }
-    fflush(stdout);
+    flush_output(s);
+}
+
+/* A reader that went away is no failure; lines that somebody wanted to keep and could not are. */
+static int report_lost(const screen *s, int code)
+{
+    if (s->lost == 0) {
+        return code;
+    }
+    fprintf(stderr, "banyan train: %ld reports were not written to standard output: %s\n", s->lost,
+            strerror(s->reason));
+    return code == CLI_DONE && s->reason != EPIPE ? CLI_FAILED : code;
 }
 
 static int train(const by_config *config, const char *resume, screen *s)
@@ -163,13 +195,15 @@ static int train(const by_config *config, const char *resume, screen *s)
     if (status != BY_OK) {
         code = cli_fail(&cli_train, &error);
         if (status == BY_ESTOPPED && run != NULL) {
+            code = CLI_STOPPED;
             fprintf(stderr, "everything is saved; go on with: banyan train --resume %s\n", run);
         }
     } else if (!s->json && !s->quiet) {
         printf("done       %s\n", run);
+        flush_output(s);
     }
     free(run);
-    return code;
+    return report_lost(s, code);
 }
 
 static int run(int argc, char **argv)
@@ -205,6 +239,7 @@ static int run(int argc, char **argv)
         (void)cli_fail(&cli_train, &error);
     } else {
         cli_catch_signals();
+        (void)signal(SIGPIPE, SIG_IGN);
         code = train(config, found, &s);
         by_config_close(&config);
     }

@@ -60,6 +60,24 @@ static by_status at_most(const resolver *r, const by__key *low_key, int64_t low,
                         (long long)high);
 }
 
+/* Tokens of a micro-batch are rows of every activation, tokens of a step those of a batch in the
+ * loader. */
+#define MICRO_BATCH_TOKENS ((int64_t)1 << 31)
+#define BATCH_TOKENS       ((int64_t)1 << 40)
+
+/* "c.yaml:5: micro_batch 16777216 x context 16777216 is over 2147483648 tokens". */
+static by_status countable(const resolver *r, const by__key *key, int64_t sequences, int64_t most)
+{
+    int64_t context = r->config->config.model.context;
+    if (sequences <= most / context) {
+        return BY_OK;
+    }
+    return by_error_set(r->error, BY_ECONFIG,
+                        "%s: %s %lld x context %lld is more than %lld tokens; make one smaller",
+                        where(r, key, BY__KEY(model.context)), key->name, (long long)sequences,
+                        (long long)context, (long long)most);
+}
+
 /* What is derived and checked for each kind of model; src/nn/models has what it computes. */
 typedef struct model_kind {
     const char *name;
@@ -136,6 +154,8 @@ static by_status resolve_training(const resolver *r, by_train_config *train,
     }
     BY_TRY(divides(r, BY__KEY(train.micro_batch), train->micro_batch, BY__KEY(train.batch),
                    train->batch));
+    BY_TRY(countable(r, BY__KEY(train.micro_batch), train->micro_batch, MICRO_BATCH_TOKENS));
+    BY_TRY(countable(r, BY__KEY(train.batch), train->batch, BATCH_TOKENS));
     int64_t tenth = train->steps / 10;
     if (optimizer->warmup == -1) {
         optimizer->warmup = tenth < 100 ? tenth : 100;

@@ -191,14 +191,20 @@ static bool parse_int(int64_t *out, const char *s)
 
 /* ---- ranges ---- */
 
+static bool above_and_below(const by__key *key, double value)
+{
+    bool low = (key->open & BY__ABOVE_MIN) != 0 ? value > key->min : value >= key->min;
+    bool high = (key->open & BY__BELOW_MAX) != 0 ? value < key->max : value <= key->max;
+    return low && high;
+}
+
+/* Kernels compute in f32: an eps that rounds to 0 or a dropout that rounds to 1 is out of range. */
 static bool real_in_range(const by__key *key, double value)
 {
     if (key->derived != NULL && value == -1.0) {
         return true;
     }
-    bool low = (key->open & BY__ABOVE_MIN) != 0 ? value > key->min : value >= key->min;
-    bool high = (key->open & BY__BELOW_MAX) != 0 ? value < key->max : value <= key->max;
-    return low && high;
+    return above_and_below(key, value) && above_and_below(key, (double)(float)value);
 }
 
 static bool int_in_range(const by__key *key, int64_t value)
@@ -254,11 +260,15 @@ static by_status refuse(const by__key *key, const char *shown, const char *where
     by__text accepts = {0};
     by__key_accepts(&accepts, key);
     const char *near = key->choices == NULL ? NULL : nearest_choice(choices, key, shown);
-    by_status status = by_error_set(error, BY_ECONFIG, "%s: %s: \"%.60s%s\" is not %s%s%s%s", where,
-                                    by__key_path(path, key), shown, strlen(shown) > 60 ? "..." : "",
-                                    accepts.failed ? "accepted" : accepts.data,
-                                    near == NULL ? "" : "; did you mean \"",
-                                    near == NULL ? "" : near, near == NULL ? "" : "\"?");
+    double value;
+    bool is_real = key->type == BY__KEY_REAL || key->type == BY__KEY_PAIR;
+    bool rounds_out = is_real && parse_real(&value, shown) && above_and_below(key, value) &&
+                      !above_and_below(key, (double)(float)value);
+    by_status status = by_error_set(
+        error, BY_ECONFIG, "%s: %s: \"%.60s%s\" is not %s%s%s%s%s", where, by__key_path(path, key),
+        shown, strlen(shown) > 60 ? "..." : "", accepts.failed ? "accepted" : accepts.data,
+        rounds_out ? " when it is rounded to f32" : "", near == NULL ? "" : "; did you mean \"",
+        near == NULL ? "" : near, near == NULL ? "" : "\"?");
     by__text_free(&accepts);
     return status;
 }

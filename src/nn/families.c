@@ -214,9 +214,12 @@ by_status by_model_config_from_json(by_model_config *config, const char *name, c
     json_error_t where;
     json_t *root = json_loadb(json, length, JSON_REJECT_DUPLICATES, &where);
     if (!json_is_object(root)) {
+        bool is_json = root != NULL;
         json_decref(root);
-        return by_error_set(error, BY_EFORMAT, "%s:%d: not a JSON object: %s", name, where.line,
-                            where.text);
+        return is_json ? by_error_set(error, BY_EFORMAT,
+                                      "%s: it holds JSON, but not an object {...} of a model", name)
+                       : by_error_set(error, BY_EFORMAT, "%s:%d: not JSON: %s", name, where.line,
+                                      where.text);
     }
     by_status status = read_root(config, name, root, error);
     json_decref(root);

@@ -154,4 +154,4 @@ holds err "model.safetensors"
 say "sizes that overflow are an error"
 run 2 "$banyan" info c.yaml --set model.width=1048576 --set model.heads=1 --set model.context=16777216 \
     --set model.vocab=1073741824 --set train.batch=16777216
-holds err "not a valid tensor type"
+holds err "micro_batch 16777216 x context 16777216 is more than 2147483648 tokens"

@@ -208,6 +208,12 @@ static void test_ranges_and_choices(void **state)
             "train.yaml:1: model.kv_heads: \"-2\" is not -1 or a whole number from 1 to 65536");
     refused("model: {dropout: 1}",
             "train.yaml:1: model.dropout: \"1\" is not a number at least 0 and below 1");
+    refused("model: {dropout: 0.9999999999}",
+            "train.yaml:1: model.dropout: \"0.9999999999\" is not a number at least 0 and below 1 "
+            "when it is rounded to f32");
+    refused("optimizer: {eps: 1e-300}",
+            "train.yaml:1: optimizer.eps: \"1e-300\" is not a number above 0 and at most 1 when it "
+            "is rounded to f32");
     refused("optimizer: {lr: 0}",
             "train.yaml:1: optimizer.lr: \"0\" is not a number above 0 and at most 1000");
     refused("model: {kind: gpt3}", "train.yaml:1: model.kind: \"gpt3\" is not one of gpt2, llama; "

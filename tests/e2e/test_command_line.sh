@@ -1,0 +1,101 @@
+#!/bin/sh
+# Flags that are out of range, output that cannot be written, numbers that JSON lacks, exit codes, and reads
+# of directories in which nothing can be written.
+. "$(dirname "$0")/../support/shell.sh"
+
+tiny gpt2 >c.yaml
+run 0 "$banyan" train c.yaml --quiet --set name=a --set train.steps=10
+
+# refused TEXT ARGUMENTS...: exit code 2 and what the message says.
+refused() {
+    text=$1
+    shift
+    say "refused: $*"
+    run 2 "$banyan" "$@"
+    holds err "$text"
+}
+refused "--batches must be at least 1" eval runs/a --batches -7
+refused "--batches must be at least 1" eval runs/a --batches 0
+refused "--tokens needs --logits-out" eval runs/a --tokens tokens.safetensors
+refused "--batches is for a loss" eval runs/a --logits-out l.safetensors --batches 1
+refused "--precision 'fp16' is neither f32 nor bf16" generate runs/a --precision fp16
+refused "--precision 'i32' is neither f32 nor bf16" bench generate c.yaml --precision i32
+refused "--seed '-1' is not a whole number from 0 to 18446744073709551615" generate runs/a --seed -1
+refused "--seed '18446744073709551616' is not" generate runs/a --seed 18446744073709551616
+refused "micro_batch 16777216 x context 16777216 is more than" info c.yaml --set model.vocab=60 \
+    --set model.context=16777216 --set train.batch=16777216
+for command in train info profile "bench train" "bench kernels" "bench generate"; do
+    # shellcheck disable=SC2086
+    refused "there is no config nowhere.yaml" $command nowhere.yaml
+done
+
+say "a seed of 64 bits"
+run 0 "$banyan" generate runs/a --seed 18446744073709551615 --tokens 2 --json
+holds out '"seed":18446744073709551615'
+
+say "a config.json that is a list"
+mkdir list
+echo '[1, 2]' >list/config.json
+cp runs/a/checkpoints/step-00000010/model.safetensors list
+run 1 "$banyan" eval list --data x
+holds err "list/config.json: it holds JSON, but not an object"
+
+say "standard output that is full: a message and a failure"
+cat >commands <<END
+--help
+--version
+train --help
+bench
+info c.yaml
+info c.yaml --graph
+eval runs/a
+runs
+generate runs/a --tokens 5
+pack text.txt --output packed --tokenizer char
+train c.yaml --set name=full --set train.steps=10
+train c.yaml --json --set name=full --set train.steps=10
+bench train c.yaml --steps 1
+bench generate c.yaml --tokens 2
+bench kernels c.yaml --steps 1
+bench pack text.txt --tokenizer packed/tokenizer.json
+profile c.yaml --steps 1
+END
+while read -r line; do
+    # shellcheck disable=SC2086
+    "$banyan" $line >/dev/full 2>err </dev/null && fail "exit code 0 of: $line"
+    holds err "standard output"
+done <commands
+exists runs/full/checkpoints/step-00000010/manifest.json
+
+say "standard streams that are closed: nothing else gets their numbers"
+"$banyan" train c.yaml --set name=closed --set train.steps=10 >&- <&- 2>err || fail "exit code $?"
+[ "$(head -c 9 runs/closed/events.jsonl)" = '{"event":' ] || fail "the events begin with something else"
+"$banyan" train c.yaml --set name=dark --set train.steps=10 >&- <&- 2>&- || fail "exit code $?"
+run 0 "$banyan" eval runs/dark --json
+
+say "a reader that goes away does not end a run"
+"$banyan" train c.yaml --json --set name=head --set train.steps=60 --set optimizer.warmup=5 2>err | head -n 1 >out
+exists runs/head/checkpoints/step-00000060/manifest.json
+holds err "Broken pipe"
+holds runs/head/run.json '"done"'
+
+say "a loss that is not finite is null in JSON and never the best"
+run 0 "$banyan" train c.yaml --set name=wild --set train.steps=10 --json
+cp -r runs/wild/checkpoints/step-00000010 nan
+size=$(wc -c <nan/model.safetensors)
+awk 'BEGIN { for (i = 0; i < 256; i++) printf "\\377" }' >ones
+printf "$(cat ones)" | dd of=nan/model.safetensors bs=1 seek=$((size - 256)) conv=notrunc 2>/dev/null
+run 0 "$banyan" pack text.txt --output split --tokenizer char --valid-fraction 0.1
+run 0 "$banyan" eval nan --data split/valid --json
+holds out '"valid_loss":null,"perplexity":null'
+holds err "not finite"
+
+say "an interrupt: 130 where there is nothing to save"
+"$banyan" bench train c.yaml --steps 10000 --json >out 2>err &
+background=$!
+sleep 1
+kill -TERM "$background"
+wait "$background"
+[ $? -eq 130 ] || fail "exit code $? of bench train"
+background=
+[ ! -s out ] || fail "figures of a measurement that was interrupted"
