@@ -73,15 +73,11 @@ static by_status train(by_trainer *trainer, double *loss, by_error *error)
 {
     static int32_t tokens[BATCH * CONTEXT];
     static int32_t targets[BATCH * CONTEXT];
-    by_batch batch = {.tokens = tokens,
-                      .targets = targets,
-                      .batch = BATCH,
-                      .context = CONTEXT,
-                      .valid_targets = BATCH * CONTEXT,
-                      .global_targets = BATCH * CONTEXT};
+    by_array arrays[2];
     for (int step = 0; step < STEPS; step++) {
         by_step_result result;
         fill(tokens, targets);
+        by_batch batch = by_batch_of_tokens(arrays, tokens, targets, BATCH, CONTEXT);
         by_status status = by_trainer_step(trainer, &batch, &result, error);
         if (status != BY_OK) {
             return status;

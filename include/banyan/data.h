@@ -1,15 +1,14 @@
-/* Token data and the batches that training and evaluation take from it.
+/* Data and the batches that training and evaluation take from it.
  *
- * A data set is a packed directory: token shards and a manifest, as `banyan pack` writes them.
- * Opening it checks that files, sizes, vocabulary and documents are what the manifest says. A loader cuts it into samples of `context` tokens and their targets (the next
- * tokens) and fills batches in one background thread, so that the next one is ready before it is
- * asked for.
+ * A batch is a list of named arrays whose first axis is the example. A source says which arrays a
+ * sample has and writes samples into them: windows of packed tokens, or whatever a program makes. A
+ * loader puts a source's samples in order and fills batches in one background thread, so that the
+ * next one is ready before it is asked for.
  *
- * Order. Sample i of epoch e is window permute(seed, e, i); the windows of epoch e start at
- * phase(seed, e) + k * context, so that the cuts differ between epochs. Both are pure functions,
- * so one integer, the index of the next sample over all epochs, is the whole state of a loader:
- * open or seek one there and the stream continues exactly, with any batch size and any number of
- * ranks.
+ * Order. Sample i of epoch e is the source's sample permute(seed, e, i), a pure function, so one
+ * integer, the index of the next sample over all epochs, is the whole state of a loader: open or
+ * seek one there and the stream continues exactly, with any batch size and any number of ranks.
+ * Randomness (augmentation) is a pure function of (seed, index of the sample) as well.
  */
 #ifndef BANYAN_DATA_H
 #define BANYAN_DATA_H
@@ -18,14 +17,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "banyan/status.h"
+#include "banyan/dtype.h"
+#include "banyan/shape.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* ---- data sets ---- */
+/* ---- token data ---- */
 
+/* A packed directory: token shards and a manifest, as `banyan pack` writes them. Opening it
+ * checks that files, sizes, vocabulary and documents are what the manifest says. */
 typedef struct by_dataset by_dataset;
 
 typedef struct by_dataset_options {
@@ -60,33 +62,91 @@ BY_API by_status by_dataset_document_at(const by_dataset *dataset, uint64_t posi
 BY_API by_status by_dataset_read(const by_dataset *dataset, uint64_t position, size_t count,
                                  int32_t *out, by_error *error);
 
+/* ---- batches ---- */
+
+typedef struct by_array {
+    const char *name;
+    by_dtype dtype;
+    by_shape shape;   /* the first axis is the example */
+    const void *data; /* densely packed */
+} by_array;
+
+/* Views, e.g. into a loader: valid until its next by_loader_next, by_loader_seek or
+ * by_loader_close. Examples that only fill up the last batch of a pass come last. */
+typedef struct by_batch {
+    const by_array *arrays;
+    size_t array_count;
+    size_t batch;            /* examples in this view (the rank's); 0: the data has ended */
+    uint64_t first_sample;   /* index over all epochs of the view's first sample */
+    uint64_t valid_targets;  /* targets of the view that count: tokens, or examples */
+    uint64_t global_targets; /* the same over the global batch, all ranks together */
+} by_batch;
+
+/* The array of this name; NULL when there is none. */
+BY_API const by_array *by_batch_array(const by_batch *batch, const char *name);
+/* A batch of token windows in a program's own memory: "tokens" and "targets", i32 [batch, context],
+ * a target being the token behind, or negative for none. Fills in `arrays`, which the batch views.
+ */
+BY_API by_batch by_batch_of_tokens(by_array arrays[2], const int32_t *tokens,
+                                   const int32_t *targets, size_t batch, size_t context);
+
+/* ---- sources ---- */
+
+/* A sample that a loader asks for. */
+typedef struct by_source_sample {
+    uint64_t place; /* which one of the source's; in a pass, source->samples and more: fill up with
+                       an example that does not count */
+    uint64_t epoch; /* 0 in a pass */
+    uint64_t index; /* of the sample over all epochs */
+    uint64_t seed;
+} by_source_sample;
+
+/* 128 random bits that are a pure function of (seed, index of the sample, purpose): whatever the
+ * rank, thread or batch size, the sample is augmented in the same way. */
+BY_API void by_source_random(const by_source_sample *sample, uint64_t purpose, uint32_t out[4]);
+
+/* Where a loader's samples come from. A program's own source fills in these fields. */
+typedef struct by_source by_source;
+struct by_source {
+    const char *name;        /* for messages */
+    const by_array *arrays;  /* of a sample: shape without the example axis; data is not read */
+    size_t array_count;      /* at least 1 */
+    bool shuffle;            /* true: epochs without end in pseudo-random order; false: one pass */
+    uint64_t samples;        /* of an epoch or of the pass, at least 1 */
+    uint64_t sample_targets; /* targets that count in a sample */
+    uint64_t targets;        /* of all samples: below samples * sample_targets when the last sample
+                                has fewer */
+    /* Writes a sample: rows[i] is its part of array i. Called by one thread at a time. */
+    by_status (*fill)(const by_source *source, const by_source_sample *sample, void *const *rows,
+                      by_error *error);
+    void (*close)(by_source *source); /* NULL: there is nothing to free */
+};
+
+BY_API void by_source_close(by_source **source);
+
+/* The arrays of a sample of `context` tokens: "tokens" and "targets", i32 [context]. */
+BY_API void by_token_arrays(by_array arrays[2], size_t context);
+/* Windows of `context` tokens: arrays "tokens" and "targets" as in by_batch_of_tokens. With
+ * `shuffle`, the windows of epoch e start at phase(seed, e) + k * context, so that the cuts differ
+ * between epochs. Without, each token but the first is a target once, and the last samples are
+ * filled up with token 0 and target -1. The data set must outlive the source. BY_EARG: the context
+ * is out of range, or the data is too short: fewer than context + 1 tokens to train on, fewer than
+ * 2 to evaluate. */
+BY_API by_status by_token_source_open(by_source **out, const by_dataset *dataset, size_t context,
+                                      bool shuffle, by_error *error);
+
 /* ---- loaders ---- */
 
 typedef struct by_loader by_loader;
 
 typedef struct by_loader_options {
-    size_t context;  /* tokens of a sample, at least 1 */
     size_t batch;    /* samples of a global batch, at least 1 */
-    uint64_t seed;   /* of the order */
-    bool shuffle;    /* true: training, epochs without end in pseudo-random order. false:
-                        evaluation, one pass in order in which each token but the first is a target
-                        once; the last samples are filled up with token 0 and target -1 */
+    uint64_t seed;   /* of the order and of augmentation */
     uint64_t start;  /* index of the first sample, over all epochs; at most 2^62 */
     size_t prefetch; /* batches made ahead; 0: 4 */
     size_t first;    /* a rank's part of each global batch: samples [first, first + count) */
     size_t count;    /* 0: all from `first` on */
 } by_loader_options;
-
-/* Views into the loader, valid until its next by_loader_next, by_loader_seek or by_loader_close. */
-typedef struct by_batch {
-    const int32_t *tokens;  /* [batch, context] */
-    const int32_t *targets; /* [batch, context]: the token behind each one; -1 for none */
-    size_t batch;           /* samples in this view (the rank's); 0: the data has ended */
-    size_t context;
-    uint64_t first_sample;   /* index over all epochs of the view's first sample */
-    uint64_t valid_targets;  /* targets of the view that are not -1 */
-    uint64_t global_targets; /* the same over the global batch, all ranks together */
-} by_batch;
 
 typedef struct by_loader_statistics {
     uint64_t batches;    /* taken since the loader was opened */
@@ -95,18 +155,19 @@ typedef struct by_loader_statistics {
     double fill_seconds; /* time that the background thread spent filling batches */
 } by_loader_statistics;
 
-/* Bytes that a loader with these options allocates: its batches, the one that the caller looks at
- * included. Shards are read from the page cache and are not part of it. BY_EARG as for
- * by_loader_open; BY_EMEMORY: the size overflows. */
-BY_API by_status by_loader_bytes(uint64_t *out, const by_loader_options *options, by_error *error);
-/* Opens a loader over `dataset`, which must outlive it, and starts its thread. Everything is
- * allocated here. BY_EARG: an option is out of range, or the data is too short: fewer than context
- * + 1 tokens to train on, fewer than 2 to evaluate. */
-BY_API by_status by_loader_open(by_loader **out, const by_dataset *dataset,
+/* Bytes that a loader with these options allocates for a source of such arrays: its batches, the one
+ * that the caller looks at included. Files are read from the page cache and are not part of it.
+ * BY_EARG as for by_loader_open; BY_EMEMORY: the size overflows. */
+BY_API by_status by_loader_bytes(uint64_t *out, const by_array *arrays, size_t array_count,
+                                 const by_loader_options *options, by_error *error);
+/* Opens a loader and starts its thread. Everything is allocated here. From this call on, whether it
+ * succeeds or fails, the source belongs to the loader, which closes it. BY_EARG: an option is out
+ * of range. */
+BY_API by_status by_loader_open(by_loader **out, by_source *source,
                                 const by_loader_options *options, by_error *error);
 BY_API void by_loader_close(by_loader **loader);
-/* The next batch; blocks only while it is not ready. With shuffle off, `batch` is 0 (and the
- * pointers NULL) once all data was delivered. An error in the data is returned here, again at each
+/* The next batch; blocks only while it is not ready. In a pass, `batch` is 0 (and there are no
+ * arrays) once all data was delivered. An error in the data is returned here, again at each
  * call. One thread may use a loader at a time. */
 BY_API by_status by_loader_next(by_loader *loader, by_batch *out, by_error *error);
 /* Index of the first sample (of the global batch) that by_loader_next has not delivered yet: the

@@ -63,11 +63,6 @@ typedef struct by_value_info {
 BY_API by_status by_graph_open(by_graph **out, by_error *error);
 BY_API void by_graph_close(by_graph **graph);
 
-/* A shape from its extents: BY_SHAPE(batch, time, width). */
-#define BY_SHAPE(...)                                                                              \
-    ((by_shape){.rank = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                 \
-                .dim = {__VA_ARGS__}})
-
 /* Declares values from outside. Names are copied, must be unique in the graph, and are how buffers,
  * checkpoints and gradients ("grad.NAME") find them. A parameter is f32 until a precision pass
  * makes its compute copy narrower. */

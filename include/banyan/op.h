@@ -67,19 +67,13 @@
 #include <stdint.h>
 
 #include "banyan/dtype.h"
+#include "banyan/shape.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define BY_MAX_RANK    6
 #define BY_MAX_OUTPUTS 3
-
-/* Extents of a tensor, slowest axis first, densely packed in that order. */
-typedef struct by_shape {
-    int rank;
-    int64_t dim[BY_MAX_RANK];
-} by_shape;
 
 typedef enum by_op {
     BY_OP_MATMUL = 0,
@@ -147,12 +141,6 @@ typedef struct by_attrs {
 /* "matmul", "layer_norm_grad", ...; "?" for an invalid value. */
 BY_API const char *by_op_name(by_op op);
 BY_API const char *by_function_name(by_function function);
-/* Number of elements; 1 for rank 0; 0 if any extent is 0. The extents are valid (their product
- * fits). */
-BY_API int64_t by_shape_count(const by_shape *shape);
-/* "[4, 1024, 768]" into buffer (returned). */
-BY_API const char *by_shape_print(const by_shape *shape, char buffer[128]);
-BY_API bool by_shape_equal(const by_shape *a, const by_shape *b);
 
 #ifdef __cplusplus
 }

@@ -27,6 +27,8 @@ static by_status time_steps(figures *out, by_trainer *trainer, const by_config *
     int32_t *tokens = malloc(2 * count * sizeof *tokens);
     double *seconds = malloc((size_t)steps * sizeof *seconds);
     by_step_result result = {0};
+    by_array arrays[2];
+    by_batch batch = {0};
     by_status status = BY_OK;
     if (tokens == NULL || seconds == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: a batch of %zu tokens", count);
@@ -34,13 +36,9 @@ static by_status time_steps(figures *out, by_trainer *trainer, const by_config *
         cli_random_tokens(tokens, count, config->model.vocab);
         memcpy(tokens + count, tokens + 1, (count - 1) * sizeof *tokens);
         tokens[2 * count - 1] = tokens[0];
+        batch = by_batch_of_tokens(arrays, tokens, tokens + count, (size_t)config->train.batch,
+                                   (size_t)config->model.context);
     }
-    by_batch batch = {.tokens = tokens,
-                      .targets = tokens + count,
-                      .batch = (size_t)config->train.batch,
-                      .context = (size_t)config->model.context,
-                      .valid_targets = count,
-                      .global_targets = count};
     for (int64_t i = -1; i < steps && status == BY_OK && !cli_stop_requested(NULL); i++) {
         double began = by_clock();
         status = by_trainer_step(trainer, &batch, &result, error);

@@ -9,6 +9,7 @@ typedef struct source {
     by_dataset *dataset;
     by_loader *loader;
     int32_t *tokens; /* and targets behind them */
+    by_array arrays[2];
     by_batch batch;
 } source;
 
@@ -23,10 +24,8 @@ static void close_source(source *s)
 static by_status open_data(source *s, by_config *config, by_error *error)
 {
     by_data_paths paths;
-    by_loader_options options = {.context = (size_t)config->model.context,
-                                 .batch = (size_t)config->train.batch,
-                                 .seed = config->seed,
-                                 .shuffle = true};
+    by_loader_options options = {.batch = (size_t)config->train.batch, .seed = config->seed};
+    by_source *windows;
     by_status status = by_data_prepare(&paths, config, NULL, error);
     if (status != BY_OK) {
         return status;
@@ -36,8 +35,11 @@ static by_status open_data(source *s, by_config *config, by_error *error)
         status = by_dataset_open(&s->dataset, paths.train, NULL, error);
     }
     if (status == BY_OK) {
-        options.context = (size_t)config->model.context;
-        status = by_loader_open(&s->loader, s->dataset, &options, error);
+        status =
+            by_token_source_open(&windows, s->dataset, (size_t)config->model.context, true, error);
+    }
+    if (status == BY_OK) {
+        status = by_loader_open(&s->loader, windows, &options, error);
     }
     by_data_paths_free(&paths);
     return status;
@@ -54,12 +56,8 @@ static by_status open_random(source *s, by_config *config, by_error *error)
         return by_error_set(error, BY_EMEMORY, "out of memory: a batch of %zu tokens", count);
     }
     cli_random_tokens(s->tokens, 2 * count, config->model.vocab);
-    s->batch = (by_batch){.tokens = s->tokens,
-                          .targets = s->tokens + count,
-                          .batch = (size_t)config->train.batch,
-                          .context = (size_t)config->model.context,
-                          .valid_targets = count,
-                          .global_targets = count};
+    s->batch = by_batch_of_tokens(s->arrays, s->tokens, s->tokens + count,
+                                  (size_t)config->train.batch, (size_t)config->model.context);
     return BY_OK;
 }
 

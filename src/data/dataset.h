@@ -1,15 +1,17 @@
-/* data: from packed token shards to batches.
+/* data: from files to batches of named arrays.
  *
- * What it is for: by_dataset maps a packed directory and finds tokens and documents by position;
- * order.h is the pseudo-random order of samples; by_loader (loader.c) cuts samples, and fills
- * batches ahead of their use. formats/ reads and writes the files; tokenizer/ and packing make
- * them.
+ * What it is for: by_dataset reads a packed directory and finds tokens and documents by position. A
+ * by_source writes samples: windows of tokens (token_source.c), or what a program makes. order.h is
+ * the pseudo-random order of samples; by_loader (loader.c) takes a source's samples in that order
+ * and fills batches ahead of their use. formats/ reads and writes the files; tokenizer/ and packing
+ * make them.
  *
- * Who owns what: a data set owns its maps and is read-only after opening, so that any number of
- * loaders and threads share it; a loader borrows it and owns its thread and its ring of batches.
+ * Who owns what: a data set owns its files and is read-only after opening, so that any number of
+ * sources and threads share it; a source borrows it; a loader owns its source, its thread and its
+ * ring of batches.
  *
- * Determinism: the content of a batch is a pure function of (data, seed, context, sample index).
- * No thread, time or rank enters it.
+ * Determinism: the content of a batch is a pure function of (data, seed, options of the source,
+ * sample index). No thread, time or rank enters it.
  *
  * Never put here: models, losses, devices; an allocation or a lock per sample; an order that needs
  * a table as long as the data.

@@ -1,4 +1,4 @@
-/* Batches of one data set, filled ahead by one thread.
+/* Batches of one source, filled ahead by one thread.
  *
  * A ring of slots lies between the thread and the caller. `filled` and `released` count batches
  * since the last seek: slot k % slots holds batch k while released <= k < filled. The batch that
@@ -13,40 +13,35 @@
 
 #include "banyan/data.h"
 #include "base/base.h"
-#include "data/dataset.h"
 #include "data/order.h"
 
 #define DEFAULT_PREFETCH 4
 #define PREFETCH_LIMIT   65536
-/* Bounds below which no sum or product of sample and token counts leaves 64 bits. */
-#define CONTEXT_LIMIT ((size_t)1 << 30)
-#define BATCH_LIMIT   ((size_t)1 << 30)
-#define SAMPLE_LIMIT  ((uint64_t)1 << 62)
+/* Bounds below which no sum or product of sample and target counts leaves 64 bits. */
+#define BATCH_LIMIT  ((size_t)1 << 30)
+#define TARGET_LIMIT ((uint64_t)1 << 30)
+#define SAMPLE_LIMIT ((uint64_t)1 << 62)
 
 typedef struct slot {
-    int32_t *tokens;
-    int32_t *targets;
-    uint64_t sample; /* first sample of the global batch */
+    by_array *arrays; /* views into the buffer */
+    uint64_t sample;  /* first sample of the global batch */
 } slot;
 
 struct by_loader {
-    const by_dataset *dataset; /* borrowed */
-    size_t context;
+    by_source *source;
     size_t batch;
     size_t first;
     size_t count;
     uint64_t seed;
-    bool shuffle;
-    uint64_t total;   /* tokens of the data */
-    uint64_t windows; /* samples of an epoch or of the pass */
-    uint64_t phases;  /* places where the first window of an epoch may start */
     slot *slots;
     size_t slot_count;
-    int32_t *buffer; /* all slots' tokens and targets */
+    by_array *arrays;  /* of all slots */
+    size_t *row_bytes; /* of each array of a sample */
+    char *buffer;      /* all slots' arrays */
 
-    /* Of the thread alone: the order of the epoch it is in. */
-    by__order order;
-    uint64_t phase;
+    /* Of the thread alone. */
+    void **rows;     /* of the sample that is filled */
+    by__order order; /* of the epoch that it is in */
     uint64_t epoch;
     bool has_epoch;
 
@@ -69,71 +64,44 @@ struct by_loader {
 
 /* ---- samples ---- */
 
-/* First token of a sample. */
-static uint64_t window_start(by_loader *l, uint64_t sample)
+static by_source_sample locate(by_loader *l, uint64_t index)
 {
-    if (!l->shuffle) {
-        return sample * l->context;
+    by_source_sample sample = {.place = index, .index = index, .seed = l->seed};
+    if (l->source->shuffle) {
+        uint64_t samples = l->source->samples;
+        sample.epoch = index / samples;
+        if (!l->has_epoch || sample.epoch != l->epoch) {
+            by__order_init(&l->order, samples, l->seed, sample.epoch);
+            l->epoch = sample.epoch;
+            l->has_epoch = true;
+        }
+        sample.place = by__order_at(&l->order, index % samples);
     }
-    uint64_t epoch = sample / l->windows;
-    if (!l->has_epoch || epoch != l->epoch) {
-        by__order_init(&l->order, l->windows, l->seed, epoch);
-        l->phase = by__order_phase(l->phases, l->seed, epoch);
-        l->epoch = epoch;
-        l->has_epoch = true;
-    }
-    return l->phase + by__order_at(&l->order, sample % l->windows) * l->context;
-}
-
-/* Targets of a sample: `context`, fewer at the end of a pass, 0 behind it. */
-static uint64_t targets_of(const by_loader *l, uint64_t sample)
-{
-    if (l->shuffle) {
-        return l->context;
-    }
-    if (sample >= l->windows) {
-        return 0;
-    }
-    uint64_t left = l->total - 1 - sample * l->context;
-    return left < l->context ? left : l->context;
-}
-
-static by_status fill_sample(by_loader *l, uint64_t sample, int32_t *tokens, int32_t *targets,
-                             by_error *error)
-{
-    size_t valid = (size_t)targets_of(l, sample);
-    if (valid > 0) {
-        uint64_t start = window_start(l, sample);
-        BY_TRY(by_dataset_read(l->dataset, start, valid, tokens, error));
-        memcpy(targets, tokens + 1, (valid - 1) * sizeof *targets);
-        BY_TRY(by_dataset_read(l->dataset, start + valid, 1, targets + valid - 1, error));
-    }
-    for (size_t i = valid; i < l->context; i++) {
-        tokens[i] = 0;
-        targets[i] = -1;
-    }
-    return BY_OK;
+    return sample;
 }
 
 static by_status fill_slot(by_loader *l, slot *s, by_error *error)
 {
     for (size_t row = 0; row < l->count; row++) {
-        BY_TRY(fill_sample(l, s->sample + l->first + row, s->tokens + row * l->context,
-                           s->targets + row * l->context, error));
+        by_source_sample sample = locate(l, s->sample + l->first + row);
+        for (size_t i = 0; i < l->source->array_count; i++) {
+            l->rows[i] = (char *)(uintptr_t)s->arrays[i].data + row * l->row_bytes[i];
+        }
+        BY_TRY(l->source->fill(l->source, &sample, l->rows, error));
     }
     return BY_OK;
 }
 
 /* Targets of a pass before a sample. */
-static uint64_t targets_before(const by_loader *l, uint64_t sample)
+static uint64_t targets_before(const by_source *source, uint64_t sample)
 {
-    return sample >= l->windows ? l->total - 1 : sample * l->context;
+    return sample >= source->samples ? source->targets : sample * source->sample_targets;
 }
 
-static uint64_t count_targets(const by_loader *l, uint64_t sample, size_t rows)
+static uint64_t count_targets(const by_source *source, uint64_t sample, size_t rows)
 {
-    return l->shuffle ? (uint64_t)rows * l->context
-                      : targets_before(l, sample + rows) - targets_before(l, sample);
+    return source->shuffle ? (uint64_t)rows * source->sample_targets
+                           : targets_before(source, sample + rows) - targets_before(source, sample);
 }
 
 /* ---- the thread ---- */
@@ -144,7 +112,7 @@ static void fill_next(by_loader *l)
     slot *s = &l->slots[l->filled % l->slot_count];
     by_error error = {0};
     s->sample = l->base + l->filled * l->batch;
-    if (!l->shuffle && s->sample >= l->windows) {
+    if (!l->source->shuffle && s->sample >= l->source->samples) {
         l->has_ended = true;
         return;
     }
@@ -201,10 +169,8 @@ static by_status start_thread(by_loader *l, by_error *error)
 
 static by_status check_options(const by_loader_options *o, by_error *error)
 {
-    if (o->context == 0 || o->batch == 0 || o->context > CONTEXT_LIMIT || o->batch > BATCH_LIMIT) {
-        return by_error_set(error, BY_EARG,
-                            "loader: context %zu and batch %zu must be from 1 to 2^30", o->context,
-                            o->batch);
+    if (o->batch == 0 || o->batch > BATCH_LIMIT) {
+        return by_error_set(error, BY_EARG, "loader: batch %zu must be from 1 to 2^30", o->batch);
     }
     if (o->first >= o->batch || o->count > o->batch - o->first) {
         return by_error_set(
@@ -222,37 +188,32 @@ static by_status check_options(const by_loader_options *o, by_error *error)
     return BY_OK;
 }
 
-/* How many windows an epoch or a pass has, and where the first may start. */
-static by_status cut_windows(by_loader *l, by_error *error)
+static by_status check_source(const by_source *s, by_error *error)
 {
-    uint64_t context = l->context;
-    if (!l->shuffle) {
-        if (l->total < 2) {
-            return by_error_set(
-                error, BY_EARG,
-                "%s: %llu tokens are too few to evaluate on: a target needs a token "
-                "before it; hold out more text (data.valid_fraction)",
-                by__dataset_name(l->dataset), (unsigned long long)l->total);
+    if (s->array_count == 0 || s->samples == 0 || s->samples > SAMPLE_LIMIT ||
+        s->sample_targets > TARGET_LIMIT ||
+        s->targets / (s->sample_targets + (s->sample_targets == 0)) > s->samples) {
+        return by_error_set(
+            error, BY_EARG,
+            "%s: a source of %zu arrays and %llu samples, %llu targets with %llu in "
+            "a sample, cannot fill batches",
+            s->name, s->array_count, (unsigned long long)s->samples, (unsigned long long)s->targets,
+            (unsigned long long)s->sample_targets);
+    }
+    for (size_t i = 0; i < s->array_count; i++) {
+        const by_array *a = &s->arrays[i];
+        bool is_valid =
+            a->shape.rank >= 0 && a->shape.rank < BY_MAX_RANK && by_dtype_size(a->dtype) > 0;
+        for (int k = 0; is_valid && k < a->shape.rank; k++) {
+            is_valid = a->shape.dim[k] > 0;
         }
-        l->windows = (l->total - 1 + context - 1) / context;
-        return BY_OK;
+        if (!is_valid) {
+            return by_error_set(error, BY_EARG,
+                                "%s: array '%s' of a sample needs a data type and up to %d axes of "
+                                "at least 1",
+                                s->name, a->name, BY_MAX_RANK - 1);
+        }
     }
-    if (l->total <= context) {
-        return by_error_set(error, BY_EARG,
-                            "%s: %llu tokens are too few for a context of %llu, which needs %llu; "
-                            "give more text or lower model.context to %llu",
-                            by__dataset_name(l->dataset), (unsigned long long)l->total,
-                            (unsigned long long)context, (unsigned long long)context + 1,
-                            (unsigned long long)(l->total > 1 ? l->total - 1 : 1));
-    }
-    /* As many as fit behind every phase of [0, context), so that all epochs have the same number;
-     * for data shorter than that one window, with the phases that leave room for it. */
-    l->windows = (l->total - context) / context;
-    if (l->windows == 0) {
-        l->windows = 1;
-    }
-    uint64_t slack = l->total - 1 - l->windows * context;
-    l->phases = (slack < context - 1 ? slack : context - 1) + 1;
     return BY_OK;
 }
 
@@ -260,95 +221,148 @@ static by_status cut_windows(by_loader *l, by_error *error)
 typedef struct layout {
     size_t slots; /* batches made ahead, and the one with the caller */
     size_t count; /* samples of a batch */
-    size_t half;  /* bytes of a slot's tokens or targets, on whole cache lines */
+    size_t views; /* arrays of all slots */
     size_t bytes; /* of all slots */
 } layout;
 
-static by_status plan_layout(layout *out, const by_loader_options *o, by_error *error)
+/* Bytes of one sample's part of an array; false when they do not fit. */
+static bool measure_row(const by_array *array, size_t *bytes)
+{
+    *bytes = by_dtype_size(array->dtype);
+    for (int k = 0; k < array->shape.rank; k++) {
+        if (!by__size_mul(*bytes, (size_t)array->shape.dim[k], bytes)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static by_status plan_layout(layout *out, const by_array *arrays, size_t count,
+                             const by_loader_options *o, by_error *error)
 {
     layout p = {.slots = (o->prefetch == 0 ? DEFAULT_PREFETCH : o->prefetch) + 1,
                 .count = o->count == 0 ? o->batch - o->first : o->count};
-    size_t row_bytes;
-    if (!by__size_mul(o->context, sizeof(int32_t), &row_bytes) ||
-        !by__size_mul(row_bytes, p.count, &p.half) ||
-        !by__size_add(p.half, BY_CACHE_LINE - 1, &p.half)) {
-        goto overflow;
+    bool fits = by__size_mul(count, p.slots, &p.views);
+    for (size_t i = 0; i < count && fits; i++) {
+        size_t bytes; /* each array begins on a cache line */
+        fits = measure_row(&arrays[i], &bytes) && by__size_mul(bytes, p.count, &bytes) &&
+               by__size_add(bytes, BY_CACHE_LINE - 1, &bytes) &&
+               by__size_add(p.bytes, bytes & ~(size_t)(BY_CACHE_LINE - 1), &p.bytes);
     }
-    p.half &= ~(size_t)(BY_CACHE_LINE - 1);
-    if (!by__size_mul(p.half, 2 * p.slots, &p.bytes)) {
-        goto overflow;
+    if (!fits || !by__size_mul(p.bytes, p.slots, &p.bytes)) {
+        return by_error_set(error, BY_EMEMORY, "size overflow: %zu batches of %zu samples", p.slots,
+                            p.count);
     }
     *out = p;
     return BY_OK;
-overflow:
-    return by_error_set(error, BY_EMEMORY, "size overflow: %zu batches of %zu x %zu tokens",
-                        p.slots, p.count, o->context);
 }
 
-by_status by_loader_bytes(uint64_t *out, const by_loader_options *options, by_error *error)
+by_status by_loader_bytes(uint64_t *out, const by_array *arrays, size_t array_count,
+                          const by_loader_options *options, by_error *error)
 {
     layout p;
     BY_TRY(check_options(options, error));
-    BY_TRY(plan_layout(&p, options, error));
-    *out = (uint64_t)p.bytes + p.slots * sizeof(slot) + sizeof(by_loader);
+    BY_TRY(plan_layout(&p, arrays, array_count, options, error));
+    *out =
+        (uint64_t)p.bytes + p.slots * sizeof(slot) + p.views * sizeof(by_array) + sizeof(by_loader);
     return BY_OK;
+}
+
+/* The views of a slot, whose content begins at `at`; returns where it ends. */
+static char *place_slot(const by_loader *l, slot *s, char *at)
+{
+    for (size_t i = 0; i < l->source->array_count; i++) {
+        const by_array *row = &l->source->arrays[i];
+        by_array *view = &s->arrays[i];
+        *view = (by_array){.name = row->name, .dtype = row->dtype, .data = at};
+        view->shape.rank = row->shape.rank + 1;
+        view->shape.dim[0] = (int64_t)l->count;
+        memcpy(view->shape.dim + 1, row->shape.dim,
+               (size_t)row->shape.rank * sizeof row->shape.dim[0]);
+        at += by__round_up(l->row_bytes[i] * l->count, BY_CACHE_LINE);
+    }
+    return at;
 }
 
 static by_status allocate(by_loader *l, const layout *p, by_error *error)
 {
+    size_t arrays = l->source->array_count;
     l->slot_count = p->slots;
+    BY_TRY(by__alloc((void **)&l->row_bytes, arrays, sizeof *l->row_bytes, "loader rows", error));
+    BY_TRY(by__alloc((void **)&l->rows, arrays, sizeof *l->rows, "loader rows", error));
     BY_TRY(by__alloc((void **)&l->slots, p->slots, sizeof *l->slots, "loader slots", error));
+    BY_TRY(by__alloc((void **)&l->arrays, p->views, sizeof *l->arrays, "loader arrays", error));
     BY_TRY(by__alloc_aligned((void **)&l->buffer, p->bytes, "loader batches", error));
-    for (size_t i = 0; i < p->slots; i++) {
-        l->slots[i].tokens = l->buffer + 2 * i * (p->half / sizeof(int32_t));
-        l->slots[i].targets = l->slots[i].tokens + p->half / sizeof(int32_t);
+    for (size_t i = 0; i < arrays; i++) {
+        (void)measure_row(&l->source->arrays[i], &l->row_bytes[i]);
+    }
+    char *at = l->buffer;
+    for (size_t k = 0; k < p->slots; k++) {
+        l->slots[k].arrays = l->arrays + k * arrays;
+        at = place_slot(l, &l->slots[k], at);
     }
     return BY_OK;
 }
 
-by_status by_loader_open(by_loader **out, const by_dataset *dataset,
-                         const by_loader_options *options, by_error *error)
+static void destroy_locks(by_loader *l)
 {
-    by_loader *l;
+    pthread_cond_destroy(&l->is_released);
+    pthread_cond_destroy(&l->is_filled);
+    pthread_mutex_destroy(&l->mutex);
+}
+
+static void free_loader(by_loader *l)
+{
+    by_source_close(&l->source);
+    free(l->buffer);
+    free(l->arrays);
+    free(l->slots);
+    free(l->rows);
+    free(l->row_bytes);
+    free(l);
+}
+
+by_status by_loader_open(by_loader **out, by_source *source, const by_loader_options *options,
+                         by_error *error)
+{
+    by_loader *l = NULL;
     layout p;
-    BY_TRY(check_options(options, error));
-    BY_TRY(plan_layout(&p, options, error));
-    BY_TRY(by__alloc((void **)&l, 1, sizeof *l, "a loader", error));
-    l->dataset = dataset;
-    l->context = options->context;
+    by_status status = check_options(options, error);
+    if (status == BY_OK) {
+        status = check_source(source, error);
+    }
+    if (status == BY_OK) {
+        status = plan_layout(&p, source->arrays, source->array_count, options, error);
+    }
+    if (status == BY_OK) {
+        status = by__alloc((void **)&l, 1, sizeof *l, "a loader", error);
+    }
+    if (status != BY_OK) {
+        by_source_close(&source);
+        return status;
+    }
+    l->source = source;
     l->batch = options->batch;
     l->first = options->first;
     l->count = p.count;
     l->seed = options->seed;
-    l->shuffle = options->shuffle;
     l->base = options->start;
-    l->total = by_dataset_tokens(dataset);
-    by_status status = cut_windows(l, error);
-    if (status == BY_OK) {
-        status = allocate(l, &p, error);
-    }
+    status = allocate(l, &p, error);
     if (status != BY_OK) {
-        goto free_loader;
+        free_loader(l);
+        return status;
     }
-    by__dataset_advise(dataset, l->shuffle);
     pthread_mutex_init(&l->mutex, NULL);
     pthread_cond_init(&l->is_filled, NULL);
     pthread_cond_init(&l->is_released, NULL);
     status = start_thread(l, error);
     if (status != BY_OK) {
-        goto destroy_locks;
+        destroy_locks(l);
+        free_loader(l);
+        return status;
     }
     *out = l;
     return BY_OK;
-destroy_locks:
-    pthread_cond_destroy(&l->is_released);
-    pthread_cond_destroy(&l->is_filled);
-    pthread_mutex_destroy(&l->mutex);
-free_loader:
-    free(l->buffer);
-    free(l->slots);
-    free(l);
-    return status;
 }
 
 void by_loader_close(by_loader **loader)
@@ -362,12 +376,8 @@ void by_loader_close(by_loader **loader)
     pthread_cond_signal(&l->is_released);
     pthread_mutex_unlock(&l->mutex);
     pthread_join(l->thread, NULL);
-    pthread_cond_destroy(&l->is_released);
-    pthread_cond_destroy(&l->is_filled);
-    pthread_mutex_destroy(&l->mutex);
-    free(l->buffer);
-    free(l->slots);
-    free(l);
+    destroy_locks(l);
+    free_loader(l);
     *loader = NULL;
 }
 
@@ -401,7 +411,7 @@ by_status by_loader_next(by_loader *loader, by_batch *out, by_error *error)
 {
     by_loader *l = loader;
     by_status status = BY_OK;
-    by_batch batch = {.context = l->context};
+    by_batch batch = {0};
     pthread_mutex_lock(&l->mutex);
     release_held(l);
     wait_filled(l);
@@ -409,12 +419,12 @@ by_status by_loader_next(by_loader *loader, by_batch *out, by_error *error)
         const slot *s = &l->slots[l->released % l->slot_count];
         l->is_held = true;
         l->statistics.batches++;
-        batch.tokens = s->tokens;
-        batch.targets = s->targets;
+        batch.arrays = s->arrays;
+        batch.array_count = l->source->array_count;
         batch.batch = l->count;
         batch.first_sample = s->sample + l->first;
-        batch.valid_targets = count_targets(l, batch.first_sample, l->count);
-        batch.global_targets = count_targets(l, s->sample, l->batch);
+        batch.valid_targets = count_targets(l->source, batch.first_sample, l->count);
+        batch.global_targets = count_targets(l->source, s->sample, l->batch);
     } else if (l->status != BY_OK) {
         status = l->status;
         if (error != NULL) {
@@ -465,7 +475,7 @@ uint64_t by_loader_position(const by_loader *loader)
 
 uint64_t by_loader_epoch_samples(const by_loader *loader)
 {
-    return loader->windows;
+    return loader->source->samples;
 }
 
 void by_loader_stats(by_loader *loader, by_loader_statistics *out)

@@ -19,7 +19,8 @@ by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, by_loader
         if (batch.batch == 0) {
             break;
         }
-        BY_TRY(by_trainer_loss(trainer, batch.tokens, batch.targets, &loss, error));
+        BY_TRY(by_trainer_loss(trainer, by_batch_array(&batch, "tokens")->data,
+                               by_batch_array(&batch, "targets")->data, &loss, error));
         sum += loss;
         targets += batch.valid_targets;
     }
@@ -34,8 +35,8 @@ by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, by_loader
 by_status by__open_evaluation(by_dataset **dataset, by_loader **loader, const by_config *config,
                               const char *data, by_error *error)
 {
-    by_loader_options options = {.context = (size_t)config->model.context,
-                                 .batch = (size_t)config->train.micro_batch};
+    by_loader_options options = {.batch = (size_t)config->train.micro_batch};
+    by_source *source;
     BY_TRY(by_dataset_open(dataset, data, NULL, error));
     by_status status = BY_OK;
     if (by_dataset_vocab(*dataset) > (uint64_t)config->model.vocab) {
@@ -43,7 +44,11 @@ by_status by__open_evaluation(by_dataset **dataset, by_loader **loader, const by
                               "%s: its vocabulary of %u is more than the model's %lld", data,
                               by_dataset_vocab(*dataset), (long long)config->model.vocab);
     } else {
-        status = by_loader_open(loader, *dataset, &options, error);
+        status =
+            by_token_source_open(&source, *dataset, (size_t)config->model.context, false, error);
+    }
+    if (status == BY_OK) {
+        status = by_loader_open(loader, source, &options, error);
     }
     if (status != BY_OK) {
         by_dataset_close(dataset);

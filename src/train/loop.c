@@ -58,19 +58,20 @@ static by_status open_data(by__job *job, by_error *error)
     const by_config *c = job->config;
     uint64_t bytes;
     uint64_t valid_bytes = 0;
-    by_loader_options options = {.context = (size_t)c->model.context,
-                                 .batch = (size_t)c->train.batch,
-                                 .seed = c->seed,
-                                 .shuffle = true,
-                                 .start = job->sample};
-    BY_TRY(by_loader_bytes(&bytes, &options, error));
+    by_array arrays[2];
+    by_loader_options options = {
+        .batch = (size_t)c->train.batch, .seed = c->seed, .start = job->sample};
+    by_source *source;
+    by_token_arrays(arrays, (size_t)c->model.context);
+    BY_TRY(by_loader_bytes(&bytes, arrays, 2, &options, error));
     BY_TRY(by_dataset_open(&job->train_data, job->paths.train, NULL, error));
-    BY_TRY(by_loader_open(&job->loader, job->train_data, &options, error));
+    BY_TRY(by_token_source_open(&source, job->train_data, (size_t)c->model.context, true, error));
+    BY_TRY(by_loader_open(&job->loader, source, &options, error));
     if (job->paths.valid != NULL) {
         BY_TRY(
             by__open_evaluation(&job->valid_data, &job->valid_loader, c, job->paths.valid, error));
         options.batch = (size_t)c->train.micro_batch;
-        BY_TRY(by_loader_bytes(&valid_bytes, &options, error));
+        BY_TRY(by_loader_bytes(&valid_bytes, arrays, 2, &options, error));
     }
     by_trainer_plan_data(job->trainer, bytes + valid_bytes);
     return find_eos(job, error);

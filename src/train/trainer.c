@@ -391,8 +391,10 @@ static by_status run_micro_batch(by_trainer *t, const by_batch *batch, int64_t i
     uint64_t seed = t->config->seed;
     int32_t *rng = io_at(t, IO_RNG);
     float *scale = io_at(t, IO_SEED);
-    memcpy(t->tokens, batch->tokens + first, count * sizeof *t->tokens);
-    memcpy(t->targets, batch->targets + first, count * sizeof *t->targets);
+    const int32_t *tokens = by_batch_array(batch, "tokens")->data;
+    const int32_t *targets = by_batch_array(batch, "targets")->data;
+    memcpy(t->tokens, tokens + first, count * sizeof *t->tokens);
+    memcpy(t->targets, targets + first, count * sizeof *t->targets);
     rng[0] = (int32_t)(uint32_t)seed;
     rng[1] = (int32_t)(uint32_t)(seed >> 32);
     rng[2] = (int32_t)t->updates;
@@ -404,19 +406,31 @@ static by_status run_micro_batch(by_trainer *t, const by_batch *batch, int64_t i
     return BY_OK;
 }
 
+static by_status check_array(const by_trainer *t, const by_batch *batch, const char *name,
+                             by_error *error)
+{
+    by_shape shape = BY_SHAPE(t->config->train.batch, t->config->model.context);
+    const by_array *array = by_batch_array(batch, name);
+    char have[128];
+    char want[128];
+    if (array == NULL || array->dtype != BY_I32 || !by_shape_equal(&array->shape, &shape)) {
+        return by_error_set(error, BY_EARG,
+                            "step: the batch has %s %s '%s', the config wants i32 %s",
+                            array == NULL ? "no" : by_dtype_name(array->dtype),
+                            array == NULL ? "array" : by_shape_print(&array->shape, have), name,
+                            by_shape_print(&shape, want));
+    }
+    return BY_OK;
+}
+
 by_status by_trainer_gradients(by_trainer *t, const by_batch *batch, double *loss, by_error *error)
 {
     by__tree tree;
     double sum = 0.0;
     int other;
     BY_TRY(by__trainer_ready(t, true, error));
-    if (batch->batch != (size_t)t->config->train.batch ||
-        batch->context != (size_t)t->config->model.context) {
-        return by_error_set(error, BY_EARG,
-                            "step: the batch is %zu x %zu, the config says %lld x %lld",
-                            batch->batch, batch->context, (long long)t->config->train.batch,
-                            (long long)t->config->model.context);
-    }
+    BY_TRY(check_array(t, batch, "tokens", error));
+    BY_TRY(check_array(t, batch, "targets", error));
     by__tree_begin(&tree, t->sets);
     for (int64_t i = 0; i < t->micro_batches; i++) {
         int set = by__tree_take(&tree);

@@ -133,30 +133,15 @@ static void close_golden(golden *g)
     by_weights_close(&g->file);
 }
 
-static uint64_t count_valid(const int32_t *targets, size_t count)
-{
-    uint64_t valid = 0;
-    for (size_t i = 0; i < count; i++) {
-        valid += targets[i] >= 0;
-    }
-    return valid;
-}
-
 /* Batch `index` of tokens and targets, copied because mapped tensors need not be aligned. */
 static by_batch batch_of(const golden *g, const char *tokens, const char *targets, size_t index,
-                         int32_t *memory)
+                         int32_t *memory, by_array arrays[2])
 {
     size_t count = 3 * 16;
     memcpy(memory, (const int32_t *)tensor(g, "%s", tokens).data + index * count, count * 4);
     memcpy(memory + count, (const int32_t *)tensor(g, "%s", targets).data + index * count,
            count * 4);
-    uint64_t valid = count_valid(memory + count, count);
-    return (by_batch){.tokens = memory,
-                      .targets = memory + count,
-                      .batch = 3,
-                      .context = 16,
-                      .valid_targets = valid,
-                      .global_targets = valid};
+    return by_batch_of_tokens(arrays, memory, memory + count, 3, 16);
 }
 
 static void compare_gradients(const golden *g)
@@ -253,16 +238,17 @@ static void compare_all(const char *name, const char *const *settings, size_t co
     golden g = {0};
     by_error error = {0};
     int32_t memory[2 * 3 * 16];
+    by_array arrays[2];
     double loss;
     open_golden(&g, name, settings, count);
     compare_logits(&g);
-    by_batch batch = batch_of(&g, "tokens", "targets", 0, memory);
+    by_batch batch = batch_of(&g, "tokens", "targets", 0, memory, arrays);
     check(by_trainer_gradients(g.trainer, &batch, &loss, &error), &error);
     assert_true(fabs(loss - (double)*(const float *)tensor(&g, "%s", "loss").data) <= BOUND);
     compare_gradients(&g);
     for (size_t step = 0; step < 20; step++) {
         by_step_result result;
-        batch = batch_of(&g, "steps.tokens", "steps.targets", step, memory);
+        batch = batch_of(&g, "steps.tokens", "steps.targets", step, memory, arrays);
         check(by_trainer_step(g.trainer, &batch, &result, &error), &error);
         float want_loss = ((const float *)tensor(&g, "%s", "losses").data)[step];
         float want_norm = ((const float *)tensor(&g, "%s", "norms").data)[step];

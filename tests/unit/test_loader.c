@@ -251,8 +251,10 @@ static void test_bad_token(void **state)
         pack(*state, 250, dtypes[k]);
         damage(*state, "tokens-00002.npy", offset, "\xfa\x00", 2);
         assert_int_equal(by_dataset_open(&data, *state, NULL, NULL), BY_OK);
-        by_loader_options options = {.context = 20, .batch = 2};
-        assert_int_equal(by_loader_open(&loader, data, &options, NULL), BY_OK);
+        by_source *source;
+        by_loader_options options = {.batch = 2};
+        assert_int_equal(by_token_source_open(&source, data, 20, false, NULL), BY_OK);
+        assert_int_equal(by_loader_open(&loader, source, &options, NULL), BY_OK);
         (void)snprintf(expected, sizeof expected,
                        "%s/tokens-00002.npy: damaged: token 250 at offset %zu is not below the "
                        "vocabulary of 250; pack the data again",
@@ -268,7 +270,8 @@ static void test_bad_token(void **state)
         }
         assert_int_equal(by_loader_seek(loader, 7, NULL), BY_OK); /* behind it */
         assert_int_equal(by_loader_next(loader, &batch, &error), BY_OK);
-        assert_int_equal(batch.tokens[0], 140);
+        const int32_t *first = by_batch_array(&batch, "tokens")->data;
+        assert_int_equal(first[0], 140);
         by_loader_close(&loader);
         by_dataset_close(&data);
     }
@@ -288,7 +291,8 @@ static void test_cut_short_in_use(void **state)
         char expected[300];
         uint64_t document;
         uint64_t begin;
-        by_loader_options options = {.context = 20, .batch = 2, .prefetch = 1};
+        by_source *source;
+        by_loader_options options = {.batch = 2, .prefetch = 1};
         damage(*state, "tokens-00002.npy", 128 + 2, NULL, 0);
         damage(*state, "documents.npy", 128, NULL, 0);
         (void)snprintf(
@@ -300,7 +304,8 @@ static void test_cut_short_in_use(void **state)
         assert_string_equal(error.message, expected);
         assert_int_equal(by_dataset_document_at(data, 40, &document, &begin, NULL, &error),
                          BY_EFORMAT);
-        assert_int_equal(by_loader_open(&loader, data, &options, NULL), BY_OK);
+        assert_int_equal(by_token_source_open(&source, data, 20, false, NULL), BY_OK);
+        assert_int_equal(by_loader_open(&loader, source, &options, NULL), BY_OK);
         for (int i = 0; i < 2; i++) {
             assert_int_equal(by_loader_next(loader, &batch, &error), BY_OK);
         }
@@ -351,29 +356,57 @@ static void test_many_shards(void **state)
 static void test_loader_bytes(void **state)
 {
     uint64_t bytes;
-    by_loader_options options = {.context = 64, .batch = 12};
+    by_array arrays[2];
+    by_loader_options options = {.batch = 12};
     uint64_t batch = 2 * sizeof(int32_t) * 64 * 12;
     BY_UNUSED(state);
-    assert_int_equal(by_loader_bytes(&bytes, &options, NULL), BY_OK);
+    by_token_arrays(arrays, 64);
+    assert_int_equal(by_loader_bytes(&bytes, arrays, 2, &options, NULL), BY_OK);
     assert_in_range(bytes, 5 * batch, 5 * batch + 4096);
     options.prefetch = 1;
     options.first = 4;
-    assert_int_equal(by_loader_bytes(&bytes, &options, NULL), BY_OK);
+    assert_int_equal(by_loader_bytes(&bytes, arrays, 2, &options, NULL), BY_OK);
     assert_in_range(bytes, 2 * batch * 8 / 12, 2 * batch * 8 / 12 + 4096);
     options.batch = 0;
-    assert_int_equal(by_loader_bytes(&bytes, &options, NULL), BY_EARG);
+    assert_int_equal(by_loader_bytes(&bytes, arrays, 2, &options, NULL), BY_EARG);
 }
 
 /* ---- loaders ---- */
 
-static by_loader *open_loader(const by_dataset *data, by_loader_options options)
+static by_source *windows(const by_dataset *data, size_t context, bool shuffle)
+{
+    by_source *source;
+    by_error error = {0};
+    if (by_token_source_open(&source, data, context, shuffle, &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    return source;
+}
+
+static by_loader *open_source(by_source *source, by_loader_options options)
 {
     by_loader *loader;
     by_error error = {0};
-    if (by_loader_open(&loader, data, &options, &error) != BY_OK) {
+    if (by_loader_open(&loader, source, &options, &error) != BY_OK) {
         fail_msg("%s", error.message);
     }
     return loader;
+}
+
+static by_loader *open_loader(const by_dataset *data, size_t context, bool shuffle,
+                              by_loader_options options)
+{
+    return open_source(windows(data, context, shuffle), options);
+}
+
+static const int32_t *tokens_of(const by_batch *batch)
+{
+    return by_batch_array(batch, "tokens")->data;
+}
+
+static const int32_t *targets_of(const by_batch *batch)
+{
+    return by_batch_array(batch, "targets")->data;
 }
 
 static by_batch next(by_loader *loader)
@@ -393,9 +426,9 @@ static int32_t *record(by_loader *loader, size_t batches, size_t batch_tokens)
     assert_non_null(all);
     for (size_t i = 0; i < batches; i++) {
         by_batch b = next(loader);
-        assert_int_equal(b.batch * b.context, batch_tokens);
-        memcpy(all + 2 * i * batch_tokens, b.tokens, batch_tokens * sizeof *all);
-        memcpy(all + (2 * i + 1) * batch_tokens, b.targets, batch_tokens * sizeof *all);
+        assert_int_equal(by_shape_count(&b.arrays[0].shape), batch_tokens);
+        memcpy(all + 2 * i * batch_tokens, tokens_of(&b), batch_tokens * sizeof *all);
+        memcpy(all + (2 * i + 1) * batch_tokens, targets_of(&b), batch_tokens * sizeof *all);
     }
     return all;
 }
@@ -406,8 +439,8 @@ static void test_epochs(void **state)
 {
     by_dataset *data = packed(state, 1003, "u16");
     enum { CONTEXT = 16, BATCH = 5 };
-    by_loader *loader = open_loader(
-        data, (by_loader_options){.context = CONTEXT, .batch = BATCH, .seed = 3, .shuffle = true});
+    by_loader *loader =
+        open_loader(data, CONTEXT, true, (by_loader_options){.batch = BATCH, .seed = 3});
     uint64_t windows = by_loader_epoch_samples(loader);
     assert_int_equal(windows, (1003 - CONTEXT) / CONTEXT);
     uint8_t *seen = calloc(1003, 1);
@@ -423,7 +456,7 @@ static void test_epochs(void **state)
         assert_int_equal(b.valid_targets, BATCH * CONTEXT);
         assert_int_equal(b.global_targets, BATCH * CONTEXT);
         for (size_t row = 0; row < BATCH && sample < 4 * windows; row++, sample++) {
-            const int32_t *tokens = b.tokens + row * CONTEXT;
+            const int32_t *tokens = tokens_of(&b) + row * CONTEXT;
             uint64_t epoch = sample / windows;
             if (sample % windows == 0) {
                 memset(seen, 0, 1003);
@@ -436,7 +469,7 @@ static void test_epochs(void **state)
             last = tokens[0];
             for (int32_t i = 0; i < CONTEXT; i++) {
                 assert_int_equal(tokens[i], tokens[0] + i); /* token k of the data is k */
-                assert_int_equal(b.targets[row * CONTEXT + (size_t)i], tokens[0] + i + 1);
+                assert_int_equal(targets_of(&b)[row * CONTEXT + (size_t)i], tokens[0] + i + 1);
             }
         }
     }
@@ -451,15 +484,15 @@ static void test_epochs(void **state)
 static void test_resume(void **state)
 {
     by_dataset *data = packed(state, 1003, "u32");
-    by_loader_options options = {.context = 8, .batch = 3, .seed = 11, .shuffle = true};
+    by_loader_options options = {.batch = 3, .seed = 11};
     enum { BATCHES = 120, TOKENS = 24 };
-    by_loader *loader = open_loader(data, options);
+    by_loader *loader = open_loader(data, 8, true, options);
     int32_t *all = record(loader, BATCHES, TOKENS);
     assert_true(by_loader_position(loader) == 3 * BATCHES);
     for (uint64_t at = 0; at < BATCHES - 3; at += 7) {
         options.start = 3 * at;
         options.prefetch = 1 + at % 5;
-        by_loader *again = open_loader(data, options);
+        by_loader *again = open_loader(data, 8, true, options);
         assert_true(by_loader_position(again) == 3 * at);
         int32_t *part = record(again, 3, TOKENS);
         assert_memory_equal(part, all + 2 * at * TOKENS, 3 * 2 * TOKENS * sizeof *part);
@@ -474,16 +507,16 @@ static void test_resume(void **state)
         by_loader_close(&again);
     }
     /* Another batch size cuts the same stream of samples; another seed gives another stream. */
-    options = (by_loader_options){.context = 8, .batch = 9, .seed = 11, .shuffle = true};
-    by_loader *wide = open_loader(data, options);
+    options = (by_loader_options){.batch = 9, .seed = 11};
+    by_loader *wide = open_loader(data, 8, true, options);
     by_batch b = next(wide);
     for (size_t i = 0; i < 3; i++) {
-        assert_memory_equal(b.tokens + i * TOKENS, all + 2 * i * TOKENS, TOKENS * sizeof *all);
+        assert_memory_equal(tokens_of(&b) + i * TOKENS, all + 2 * i * TOKENS, TOKENS * sizeof *all);
     }
     options.seed = 12;
-    by_loader *other = open_loader(data, options);
+    by_loader *other = open_loader(data, 8, true, options);
     by_batch c = next(other);
-    assert_memory_not_equal(b.tokens, c.tokens, 3 * TOKENS * sizeof *all);
+    assert_memory_not_equal(tokens_of(&b), tokens_of(&c), 3 * TOKENS * sizeof *all);
     by_loader_close(&other);
     by_loader_close(&wide);
     by_loader_close(&loader);
@@ -496,9 +529,8 @@ static void test_seek_while_filling(void **state)
 {
     by_dataset *data = packed(state, 1003, "u16");
     enum { CONTEXT = 100, BATCH = 256 };
-    by_loader_options options = {
-        .context = CONTEXT, .batch = BATCH, .seed = 2, .shuffle = true, .prefetch = 2};
-    by_loader *loader = open_loader(data, options);
+    by_loader_options options = {.batch = BATCH, .seed = 2, .prefetch = 2};
+    by_loader *loader = open_loader(data, CONTEXT, true, options);
     int32_t *all = record(loader, 8, BATCH * CONTEXT);
     for (uint64_t i = 0; i < 300; i++) {
         uint64_t at = i * 5 % 8;
@@ -506,7 +538,7 @@ static void test_seek_while_filling(void **state)
         if (i % 3 == 0) {
             by_batch b = next(loader);
             assert_true(b.first_sample == at * BATCH);
-            assert_memory_equal(b.tokens, all + 2 * at * BATCH * CONTEXT,
+            assert_memory_equal(tokens_of(&b), all + 2 * at * BATCH * CONTEXT,
                                 BATCH * CONTEXT * sizeof *all);
             assert_true(by_loader_position(loader) == (at + 1) * BATCH);
         }
@@ -521,14 +553,14 @@ static void test_ranks(void **state)
 {
     by_dataset *data = packed(state, 1003, "u16");
     for (int shuffle = 0; shuffle < 2; shuffle++) {
-        by_loader_options options = {.context = 10, .batch = 7, .seed = 5, .shuffle = shuffle == 1};
+        by_loader_options options = {.batch = 7, .seed = 5};
         static const size_t cuts[] = {0, 2, 3, 7};
         by_loader *ranks[3];
-        by_loader *whole = open_loader(data, options);
+        by_loader *whole = open_loader(data, 10, shuffle == 1, options);
         for (size_t r = 0; r < 3; r++) {
             options.first = cuts[r];
             options.count = r == 2 ? 0 : cuts[r + 1] - cuts[r]; /* 0: the rest */
-            ranks[r] = open_loader(data, options);
+            ranks[r] = open_loader(data, 10, shuffle == 1, options);
         }
         for (size_t step = 0; step < 15; step++) { /* 105 samples: beyond the pass of 101 */
             uint64_t targets = 0;
@@ -537,8 +569,10 @@ static void test_ranks(void **state)
                 by_batch part = next(ranks[r]);
                 assert_int_equal(part.batch, cuts[r + 1] - cuts[r]);
                 assert_true(part.first_sample == all.first_sample + cuts[r]);
-                assert_memory_equal(part.tokens, all.tokens + cuts[r] * 10, part.batch * 40);
-                assert_memory_equal(part.targets, all.targets + cuts[r] * 10, part.batch * 40);
+                assert_memory_equal(tokens_of(&part), tokens_of(&all) + cuts[r] * 10,
+                                    part.batch * 40);
+                assert_memory_equal(targets_of(&part), targets_of(&all) + cuts[r] * 10,
+                                    part.batch * 40);
                 assert_true(part.global_targets == all.valid_targets);
                 targets += part.valid_targets;
             }
@@ -559,7 +593,7 @@ static void check_pass(const by_dataset *data, size_t context, size_t batch)
 {
     uint64_t total = by_dataset_tokens(data);
     by_loader *loader =
-        open_loader(data, (by_loader_options){.context = context, .batch = batch, .seed = 1});
+        open_loader(data, context, false, (by_loader_options){.batch = batch, .seed = 1});
     uint64_t windows = (total - 1 + context - 1) / context;
     assert_true(by_loader_epoch_samples(loader) == windows);
     for (int pass = 0; pass < 2; pass++) {
@@ -570,13 +604,13 @@ static void check_pass(const by_dataset *data, size_t context, size_t batch)
             uint64_t valid = 0;
             for (size_t i = 0; i < b.batch * context; i++) {
                 if ((uint64_t)expected < total) {
-                    assert_int_equal(b.tokens[i], expected - 1);
-                    assert_int_equal(b.targets[i], expected);
+                    assert_int_equal(tokens_of(&b)[i], expected - 1);
+                    assert_int_equal(targets_of(&b)[i], expected);
                     expected++;
                     valid++;
                 } else {
-                    assert_int_equal(b.tokens[i], 0);
-                    assert_int_equal(b.targets[i], -1);
+                    assert_int_equal(tokens_of(&b)[i], 0);
+                    assert_int_equal(targets_of(&b)[i], -1);
                 }
             }
             assert_true(b.valid_targets == valid);
@@ -584,8 +618,8 @@ static void check_pass(const by_dataset *data, size_t context, size_t batch)
         }
         assert_true((uint64_t)expected == total);
         assert_true(batches == (windows + batch - 1) / batch);
-        assert_null(b.tokens);
-        assert_null(b.targets);
+        assert_null(by_batch_array(&b, "tokens"));
+        assert_int_equal(b.array_count, 0);
         b = next(loader); /* the end stays the end */
         assert_int_equal(b.batch, 0);
         assert_int_equal(by_loader_seek(loader, 0, NULL), BY_OK);
@@ -609,28 +643,26 @@ static void test_pass(void **state)
 
 static void test_short_data(void **state)
 {
-    by_loader *loader = NULL;
+    by_source *source = NULL;
     by_error error;
     char expected[300];
     by_dataset *data = packed(state, 9, "u16");
-    by_loader_options options = {.context = 9, .batch = 1, .shuffle = true};
-    assert_int_equal(by_loader_open(&loader, data, &options, &error), BY_EARG);
+    assert_int_equal(by_token_source_open(&source, data, 9, true, &error), BY_EARG);
     (void)snprintf(expected, sizeof expected,
                    "%s: 9 tokens are too few for a context of 9, which needs 10; give more text or "
                    "lower model.context to 8",
                    (const char *)*state);
     assert_string_equal(error.message, expected);
-    assert_null(loader);
+    assert_null(source);
     /* From context + 1 tokens on there is one window, and only where it fits. */
     for (size_t context = 4; context <= 8; context++) {
-        options.context = context;
-        loader = open_loader(data, options);
+        by_loader *loader = open_loader(data, context, true, (by_loader_options){.batch = 1});
         assert_int_equal(by_loader_epoch_samples(loader), 1);
         uint64_t starts = 0;
         for (int i = 0; i < 64; i++) {
             by_batch b = next(loader);
-            assert_true(b.tokens[0] >= 0 && (size_t)b.targets[context - 1] < 9);
-            starts |= (uint64_t)1 << b.tokens[0];
+            assert_true(tokens_of(&b)[0] >= 0 && (size_t)targets_of(&b)[context - 1] < 9);
+            starts |= (uint64_t)1 << tokens_of(&b)[0];
         }
         uint64_t slack = 8 - context < context - 1 ? 8 - context : context - 1;
         assert_true(starts == ((uint64_t)2 << slack) - 1); /* all places were used */
@@ -639,8 +671,7 @@ static void test_short_data(void **state)
     by_dataset_close(&data);
 
     data = packed(state, 1, "u16");
-    options = (by_loader_options){.context = 4, .batch = 1};
-    assert_int_equal(by_loader_open(&loader, data, &options, &error), BY_EARG);
+    assert_int_equal(by_token_source_open(&source, data, 4, false, &error), BY_EARG);
     (void)snprintf(
         expected, sizeof expected,
         "%s: 1 tokens are too few to evaluate on: a target needs a token before it; hold "
@@ -658,41 +689,49 @@ static void test_options(void **state)
         by_status status;
         const char *message;
     } cases[] = {
-        {{.context = 0, .batch = 1},
-         BY_EARG,
-         "loader: context 0 and batch 1 must be from 1 to 2^30"},
-        {{.context = 4, .batch = SIZE_MAX},
-         BY_EARG,
-         "loader: context 4 and batch 18446744073709551615 must be from 1 to 2^30"},
-        {{.context = 4, .batch = 4, .first = 3, .count = 2},
+        {{.batch = 0}, BY_EARG, "loader: batch 0 must be from 1 to 2^30"},
+        {{.batch = SIZE_MAX}, BY_EARG, "loader: batch 18446744073709551615 must be from 1 to 2^30"},
+        {{.batch = 4, .first = 3, .count = 2},
          BY_EARG,
          "loader: samples 3 to 5 are not within the batch of 4"},
-        {{.context = 4, .batch = 4, .first = 4},
-         BY_EARG,
-         "loader: samples 4 to 4 are not within the batch of 4"},
-        {{.context = 4, .batch = 4, .count = SIZE_MAX, .first = 1},
+        {{.batch = 4, .first = 4}, BY_EARG, "loader: samples 4 to 4 are not within the batch of 4"},
+        {{.batch = 4, .count = SIZE_MAX, .first = 1},
          BY_EARG,
          "loader: samples 1 to 18446744073709551615 are not within the batch of 4"},
-        {{.context = 4, .batch = 4, .prefetch = SIZE_MAX},
+        {{.batch = 4, .prefetch = SIZE_MAX},
          BY_EARG,
          "loader: prefetch 18446744073709551615 is more than 65536"},
-        {{.context = 4, .batch = 4, .start = UINT64_MAX},
+        {{.batch = 4, .start = UINT64_MAX},
          BY_EARG,
          "loader: start 18446744073709551615 is more than 2^62"},
-        {{.context = (size_t)1 << 30, .batch = (size_t)1 << 30, .prefetch = 60000},
-         BY_EMEMORY,
-         "size overflow: 60001 batches of 1073741824 x 1073741824 tokens"},
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
         by_loader *loader = NULL;
         by_error error = {0};
-        assert_int_equal(by_loader_open(&loader, data, &cases[i].options, &error), cases[i].status);
+        assert_int_equal(by_loader_open(&loader, windows(data, 4, true), &cases[i].options, &error),
+                         cases[i].status);
         assert_string_equal(error.message, cases[i].message);
         assert_null(loader);
     }
-    by_loader *loader = open_loader(data, (by_loader_options){.context = 4, .batch = 2});
+    static const size_t contexts[] = {0, SIZE_MAX};
+    for (size_t i = 0; i < 2; i++) {
+        by_source *source = NULL;
+        by_error error = {0};
+        assert_int_equal(by_token_source_open(&source, data, contexts[i], false, &error), BY_EARG);
+        assert_non_null(strstr(error.message, "must be from 1 to 2^30"));
+        assert_null(source);
+    }
+    by_loader *huge = NULL;
+    by_error overflow = {0};
+    by_loader_options options = {.batch = (size_t)1 << 30, .prefetch = 60000};
+    assert_int_equal(
+        by_loader_open(&huge, windows(data, (size_t)1 << 30, false), &options, &overflow),
+        BY_EMEMORY);
+    assert_non_null(strstr(overflow.message, "60001 batches of 1073741824 samples"));
+    by_loader *loader = open_loader(data, 4, false, (by_loader_options){.batch = 2});
     assert_int_equal(by_loader_seek(loader, UINT64_MAX, NULL), BY_EARG);
-    assert_int_equal(next(loader).tokens[1], 1);
+    by_batch first = next(loader);
+    assert_int_equal(tokens_of(&first)[1], 1);
     /* A place behind the end of a pass is its end. */
     assert_int_equal(by_loader_seek(loader, (uint64_t)1 << 62, NULL), BY_OK);
     assert_int_equal(next(loader).batch, 0);
@@ -705,8 +744,7 @@ static void test_options(void **state)
 static void test_statistics(void **state)
 {
     by_dataset *data = packed(state, 500, "u16");
-    by_loader *loader = open_loader(
-        data, (by_loader_options){.context = 8, .batch = 2, .shuffle = true, .prefetch = 3});
+    by_loader *loader = open_loader(data, 8, true, (by_loader_options){.batch = 2, .prefetch = 3});
     by_loader_statistics s;
     for (int i = 0; i < 50; i++) {
         (void)next(loader);
@@ -718,6 +756,123 @@ static void test_statistics(void **state)
     assert_true(s.fill_seconds > 0.0);
     by_loader_close(&loader);
     by_dataset_close(&data);
+}
+
+/* ---- a program's own source ---- */
+
+typedef struct own_source {
+    by_source base;
+    by_array arrays[2];
+    bool *is_closed;
+} own_source;
+
+static by_status fill_own(const by_source *source, const by_source_sample *sample,
+                          void *const *rows, by_error *error)
+{
+    uint8_t *bytes = rows[0];
+    float *value = rows[1];
+    uint32_t random[4];
+    BY_UNUSED(error);
+    bool counts = sample->place < source->samples;
+    by_source_random(sample, 7, random);
+    for (size_t i = 0; i < 6; i++) {
+        bytes[i] = counts ? (uint8_t)(10 * sample->place + i) : 0xff;
+    }
+    *value = counts ? by__unit_float(random[0]) : -1.0f;
+    return BY_OK;
+}
+
+static void close_own(by_source *source)
+{
+    *((own_source *)source)->is_closed = true;
+}
+
+static by_source *open_own(own_source *s, bool shuffle, bool *is_closed)
+{
+    *s = (own_source){.is_closed = is_closed};
+    s->arrays[0] = (by_array){"bytes", BY_U8, BY_SHAPE(2, 3), NULL};
+    s->arrays[1] = (by_array){"value", BY_F32, {.rank = 0}, NULL};
+    s->base = (by_source){.name = "own",
+                          .arrays = s->arrays,
+                          .array_count = 2,
+                          .shuffle = shuffle,
+                          .samples = 5,
+                          .sample_targets = 1,
+                          .targets = 5,
+                          .fill = fill_own,
+                          .close = close_own};
+    *is_closed = false;
+    return &s->base;
+}
+
+/* Arrays of any type and shape; each sample once an epoch; randomness that depends on the sample's
+ * index alone; the last batch of a pass filled up. */
+static void test_own_source(void **state)
+{
+    BY_UNUSED(state);
+    own_source own;
+    bool is_closed;
+    by_loader *loader =
+        open_source(open_own(&own, true, &is_closed), (by_loader_options){.batch = 5, .seed = 9});
+    float values[20];
+    for (size_t epoch = 0; epoch < 4; epoch++) {
+        unsigned seen = 0;
+        by_batch b = next(loader);
+        const by_array *bytes = by_batch_array(&b, "bytes");
+        assert_true(by_shape_equal(&bytes->shape, &BY_SHAPE(5, 2, 3)));
+        assert_int_equal(bytes->dtype, BY_U8);
+        assert_true(by_shape_equal(&by_batch_array(&b, "value")->shape, &BY_SHAPE(5)));
+        assert_int_equal((uintptr_t)by_batch_array(&b, "value")->data % 64, 0);
+        assert_null(by_batch_array(&b, "other"));
+        assert_int_equal(b.valid_targets, 5);
+        for (size_t row = 0; row < 5; row++) {
+            const uint8_t *at = (const uint8_t *)bytes->data + 6 * row;
+            assert_int_equal(at[5], at[0] + 5);
+            seen |= 1u << at[0] / 10;
+        }
+        assert_int_equal(seen, 31);
+        memcpy(values + 5 * epoch, by_batch_array(&b, "value")->data, 5 * sizeof *values);
+    }
+    by_loader_close(&loader);
+    assert_true(is_closed);
+    for (size_t i = 0; i < 20; i++) {
+        for (size_t k = 0; k < i; k++) {
+            assert_true(values[i] != values[k]);
+        }
+    }
+    /* One at a time, from the middle. */
+    loader = open_source(open_own(&own, true, &is_closed),
+                         (by_loader_options){.batch = 1, .seed = 9, .start = 7});
+    for (size_t i = 7; i < 20; i++) {
+        by_batch b = next(loader);
+        assert_memory_equal(by_batch_array(&b, "value")->data, values + i, sizeof *values);
+    }
+    by_loader_close(&loader);
+
+    loader = open_source(open_own(&own, false, &is_closed), (by_loader_options){.batch = 3});
+    (void)next(loader);
+    by_batch b = next(loader);
+    const uint8_t *last = by_batch_array(&b, "bytes")->data;
+    assert_int_equal(b.first_sample, 3);
+    assert_int_equal(b.valid_targets, 2);
+    assert_int_equal(last[6], 40);
+    assert_int_equal(last[12], 0xff);
+    assert_int_equal(next(loader).batch, 0);
+    by_loader_close(&loader);
+
+    /* Refused, and closed all the same. */
+    by_error error = {0};
+    by_loader_options options = {.batch = 3};
+    by_source *bad = open_own(&own, false, &is_closed);
+    bad->samples = 0;
+    assert_int_equal(by_loader_open(&loader, bad, &options, &error), BY_EARG);
+    assert_non_null(strstr(error.message, "own: a source of 2 arrays and 0 samples"));
+    assert_true(is_closed);
+    bad = open_own(&own, false, &is_closed);
+    own.arrays[1].shape = BY_SHAPE(4, 0);
+    assert_int_equal(by_loader_open(&loader, bad, &options, &error), BY_EARG);
+    assert_non_null(strstr(error.message, "own: array 'value' of a sample needs"));
+    assert_true(is_closed);
 }
 
 int main(void)
@@ -737,6 +892,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_short_data, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_options, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_statistics, make_folder, drop_folder),
+        cmocka_unit_test(test_own_source),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -85,12 +85,8 @@ static int measure(const char *const *settings, size_t count, bool call)
     for (int i = 0; i < BATCH * CONTEXT; i++) {
         tokens[i] = i * 7 % 31;
     }
-    by_batch batch = {.tokens = tokens,
-                      .targets = tokens,
-                      .batch = BATCH,
-                      .context = CONTEXT,
-                      .valid_targets = BATCH * CONTEXT,
-                      .global_targets = BATCH * CONTEXT};
+    by_array arrays[2];
+    by_batch batch = by_batch_of_tokens(arrays, tokens, tokens, BATCH, CONTEXT);
     for (int step = 0; step < 5; step++) {
         if (step == 2 && !refuse_calls()) {
             return 4;

@@ -80,6 +80,7 @@ typedef struct setup {
     by_trainer *trainer;
     int32_t tokens[MAX_BATCH * CONTEXT];
     int32_t targets[MAX_BATCH * CONTEXT];
+    by_array arrays[2];
     by_batch batch;
 } setup;
 
@@ -103,18 +104,11 @@ static void open_setup(setup *s, const char *const *settings, size_t count)
     check_ok(by_trainer_allocate(s->trainer, &error), &error);
     check_ok(by_trainer_initialize(s->trainer, &error), &error);
     size_t batch = (size_t)s->config->train.batch;
-    uint64_t valid = 0;
     for (size_t i = 0; i < batch * CONTEXT; i++) {
         s->tokens[i] = (int32_t)((random_unit(1, 1, i) + 1.0) / 2.0 * VOCAB);
         s->targets[i] = i % 11 == 3 ? -1 : (int32_t)((random_unit(1, 2, i) + 1.0) / 2.0 * VOCAB);
-        valid += s->targets[i] >= 0;
     }
-    s->batch = (by_batch){.tokens = s->tokens,
-                          .targets = s->targets,
-                          .batch = batch,
-                          .context = CONTEXT,
-                          .valid_targets = valid,
-                          .global_targets = valid};
+    s->batch = by_batch_of_tokens(s->arrays, s->tokens, s->targets, batch, CONTEXT);
 }
 
 static void close_setup(setup *s)
@@ -175,8 +169,8 @@ static void test_accumulation_is_the_tree(void **state)
         setup s;
         double part;
         open_setup(&s, single, 2);
-        s.batch.tokens = all.tokens + k * CONTEXT;
-        s.batch.targets = all.targets + k * CONTEXT;
+        s.batch = by_batch_of_tokens(s.arrays, all.tokens + k * CONTEXT, all.targets + k * CONTEXT,
+                                     1, CONTEXT);
         s.batch.global_targets = all.batch.global_targets;
         check_ok(by_trainer_gradients(s.trainer, &s.batch, &part, &error), &error);
         losses += part;
@@ -340,10 +334,10 @@ static void test_calls_in_the_wrong_order(void **state)
     open_setup(&s, NULL, 0);
     by_status status = by_trainer_allocate(s.trainer, &error);
     check_error(status, BY_ESTATE, &error, "allocated before");
-    s.batch.batch = 5;
+    s.arrays[1].shape.dim[0] = 5;
     status = by_trainer_step(s.trainer, &s.batch, &result, &error);
-    check_error(status, BY_EARG, &error, "5 x 8");
-    s.batch.batch = 6;
+    check_error(status, BY_EARG, &error, "[5, 8] 'targets', the config wants i32 [6, 8]");
+    s.arrays[1].shape.dim[0] = 6;
     s.tokens[3] = VOCAB;
     status = by_trainer_step(s.trainer, &s.batch, &result, &error);
     check_error(status, BY_EARG, &error, "'tokens' holds 31");

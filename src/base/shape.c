@@ -1,6 +1,7 @@
-#include <stdio.h>
+#include "banyan/shape.h"
 
-#include "banyan/op.h"
+#include <stddef.h>
+#include <stdio.h>
 
 int64_t by_shape_count(const by_shape *shape)
 {
