@@ -9,10 +9,10 @@
  *     a and b are flattened to 2-D [rows, last]; trans_a / trans_b transpose them. y is
  *     [lead(a)..., N], or [M, N] when trans_a. bias f32 or act; add has y's shape and dtype.
  *     y's dtype is attrs.dtype.
- *   SUM_ROWS          x [..., C]                                y [C] f32: sum over rows (bias gradient)
+ *   SUM_ROWS          x [..., C]                                y [C] f32: sum over the leading axes, as
+ *                                                               many as attrs.lead; 0: all but the last
  *   ADD, SUB, MUL     a, b (b: a's shape, or a suffix of it     y like a
- *                     that repeats over the leading axes; its
- *                     gradient wants a's shape or one axis)
+ *                     that repeats over the leading axes)
  *   SCALE             x, s [1] f32                              y = x * s, like x
  *   CAST              x                                         y, dtype attrs.dtype
  *   UNARY             x                                         y = f(x), f = attrs.function
@@ -115,6 +115,7 @@ typedef enum by_function {
     BY_FN_RELU,
     BY_FN_TANH,
     BY_FN_SIGMOID,
+    BY_FN_NEGATE, /* -x */
     BY_FN_COUNT
 } by_function;
 
@@ -128,6 +129,7 @@ typedef struct by_attrs {
     int64_t heads;
     int64_t kv_heads;
     int64_t rows;
+    int64_t lead;
     uint32_t stream;
     float eps;
     float p;

@@ -6,7 +6,7 @@
 
 static const char *const function_names[BY_FN_COUNT] = {
     [BY_FN_GELU] = "gelu", [BY_FN_SILU] = "silu",       [BY_FN_RELU] = "relu",
-    [BY_FN_TANH] = "tanh", [BY_FN_SIGMOID] = "sigmoid",
+    [BY_FN_TANH] = "tanh", [BY_FN_SIGMOID] = "sigmoid", [BY_FN_NEGATE] = "negate",
 };
 
 const char *by_function_name(by_function function)
@@ -46,6 +46,12 @@ by_status by__attrs_check(const by__signature *s, by_error *error)
     return BY_OK;
 }
 
+static bool is_zero(const by__attr *a, const void *value)
+{
+    static const char zeros[sizeof(by_attrs)];
+    return memcmp(value, zeros, field_sizes[a->type]) == 0;
+}
+
 static void print_attr(by__text *text, const by__attr *a, const void *value)
 {
     if (a->type == BY__ATTR_FLAG) {
@@ -75,8 +81,10 @@ void by__attrs_print(by__text *text, const by__op_row *row, const by_attrs *attr
 {
     unsigned hidden = BY__ATTR_IN_TYPE | (work ? BY__ATTR_NO_WORK : 0u);
     for (const by__attr *a = row->attrs; a != NULL && a->label != NULL; a++) {
-        if ((a->traits & hidden) == 0) {
-            print_attr(text, a, by__attr_value(attrs, a));
+        const void *value = by__attr_value(attrs, a);
+        bool spared = (a->traits & BY__ATTR_SPARE) != 0 && is_zero(a, value);
+        if ((a->traits & hidden) == 0 && !spared) {
+            print_attr(text, a, value);
         }
     }
 }

@@ -31,21 +31,10 @@ static by_status infer_binary(const by__signature *s, by__type *out, by_error *e
 /* The gradient of a second operand that was repeated over leading axes: its sum over them. */
 static by_value reduce_to(by_graph *graph, by_value gradient, by_value operand)
 {
-    const by__value *from = &graph->values[gradient];
-    const by__value *to = &graph->values[operand];
-    if (by_shape_equal(&from->shape, &to->shape)) {
-        return gradient;
-    }
-    if (to->shape.rank != 1) {
-        char a[128];
-        char b[128];
-        by__graph_fail(graph, BY_EARG,
-                       "gradients: operand %s is repeated over the leading axes of %s; that has a "
-                       "gradient only for an operand with one axis",
-                       by_shape_print(&to->shape, b), by_shape_print(&from->shape, a));
-        return BY_NONE;
-    }
-    return by__sum_rows(graph, gradient);
+    const by_shape *from = &graph->values[gradient].shape;
+    const by_shape *to = &graph->values[operand].shape;
+    return by_shape_equal(from, to) ? gradient
+                                    : by__sum_rows(graph, gradient, from->rank - to->rank);
 }
 
 static void gradient_add(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
@@ -56,10 +45,8 @@ static void gradient_add(by_graph *graph, const by__node *node, const by_value *
 
 static void gradient_sub(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
 {
-    /* -dy as (dy - dy) - dy keeps the vocabulary small; subtraction is rare in models. */
-    by_value zero = by_sub(graph, dout[0], dout[0]);
     din[0] = dout[0];
-    din[1] = reduce_to(graph, by_sub(graph, zero, dout[0]), node->in[1]);
+    din[1] = by_unary(graph, reduce_to(graph, dout[0], node->in[1]), BY_FN_NEGATE);
 }
 
 static void gradient_mul(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
@@ -118,6 +105,10 @@ static by_status infer_unary(const by__signature *s, by__type *out, by_error *er
 static void gradient_unary(by_graph *graph, const by__node *node, const by_value *dout,
                            by_value *din)
 {
+    if (node->attrs.function == BY_FN_NEGATE) { /* needs no operand */
+        din[0] = by_unary(graph, dout[0], BY_FN_NEGATE);
+        return;
+    }
     by_value in[2] = {node->in[0], dout[0]};
     din[0] = by__op_add_node(graph, BY_OP_UNARY_GRAD, &node->attrs, in, 2, NULL);
 }

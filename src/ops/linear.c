@@ -1,4 +1,6 @@
 /* Matrix products and the reduction that is a bias's gradient. */
+#include <string.h>
+
 #include "ops/ops.h"
 
 static by_status infer_matmul(const by__signature *s, by__type *out, by_error *error)
@@ -63,7 +65,7 @@ static void gradient_matmul(by_graph *graph, const by__node *node, const by_valu
     din[1] = tb ? by__matmul_full(graph, dy, a, BY_NONE, BY_NONE, true, ta, db_type)
                 : by__matmul_full(graph, a, dy, BY_NONE, BY_NONE, !ta, false, db_type);
     if (node->input_count > 2 && node->in[2] != BY_NONE) {
-        din[2] = by__sum_rows(graph, dout[0]);
+        din[2] = by__sum_rows(graph, dout[0], graph->values[dout[0]].shape.rank - 1);
     }
     if (node->input_count > 3 && node->in[3] != BY_NONE) {
         din[3] = dout[0];
@@ -82,7 +84,13 @@ static by_status infer_sum_rows(const by__signature *s, by__type *out, by_error 
         return by__op_refuse(s, error,
                              "the operand must be an f32 or bf16 tensor of rank 1 or more");
     }
-    out[0] = (by__type){BY_F32, BY_SHAPE(by__last_dim(&s->in[0].shape))};
+    const by_shape *x = &s->in[0].shape;
+    int64_t lead = s->attrs->lead == 0 ? x->rank - 1 : s->attrs->lead;
+    if (lead < 0 || lead > x->rank) {
+        return by__op_refuse(s, error, "there are not so many leading axes");
+    }
+    out[0] = (by__type){.dtype = BY_F32, .shape = {.rank = x->rank - (int)lead}};
+    memcpy(out[0].shape.dim, x->dim + lead, (size_t)out[0].shape.rank * sizeof(int64_t));
     return BY_OK;
 }
 
@@ -115,6 +123,8 @@ const by__op_row by__op_sum_rows = {.name = "sum_rows",
                                     .min_inputs = 1,
                                     .max_inputs = 1,
                                     .outputs = 1,
+                                    .attrs =
+                                        BY__ATTRS(BY__ATTR_AS("lead", lead, INT, BY__ATTR_SPARE)),
                                     .infer = infer_sum_rows,
                                     .cost = cost_sum_rows};
 
@@ -142,7 +152,9 @@ by_value by_linear(by_graph *graph, by_value x, by_value weight, by_value bias, 
     return by__matmul_full(graph, x, weight, bias, BY_NONE, false, out_in, dtype_of(graph, x));
 }
 
-by_value by__sum_rows(by_graph *graph, by_value x)
+by_value by__sum_rows(by_graph *graph, by_value x, int lead)
 {
-    return by__op_add_node(graph, BY_OP_SUM_ROWS, &(by_attrs){0}, &x, 1, NULL);
+    bool usual = by__graph_has(graph, x) && lead == graph->values[x].shape.rank - 1;
+    by_attrs attrs = {.lead = usual ? 0 : lead};
+    return by__op_add_node(graph, BY_OP_SUM_ROWS, &attrs, &x, 1, NULL);
 }

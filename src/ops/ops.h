@@ -69,7 +69,8 @@ static inline bool by__absent(const by__type *type)
 by_status by__fuse_addition(by_graph *graph, size_t n, const int *uses, by_error *error);
 
 /* ---- internal builders, used by gradients, passes and optimizers ---- */
-by_value by__sum_rows(by_graph *graph, by_value x);
+/* Sum over the first `lead` axes. */
+by_value by__sum_rows(by_graph *graph, by_value x, int lead);
 /* matmul with every option: bias and add may be BY_NONE. */
 by_value by__matmul_full(by_graph *graph, by_value a, by_value b, by_value bias, by_value add,
                          bool trans_a, bool trans_b, by_dtype dtype);

@@ -46,6 +46,8 @@ typedef enum by__attr_type {
 /* Changes what is computed and not how long that takes: left out of signatures, by which profiles
  * put equal work together. */
 #define BY__ATTR_NO_WORK 2u
+/* 0 is its usual value: not printed then. */
+#define BY__ATTR_SPARE 8u
 /* The dtype of the result, which by_pass_precision sets. */
 #define BY__ATTR_COMPUTE 4u
 

@@ -77,6 +77,9 @@ typedef struct gradient_case {
         {op, {0}, {{ACT, S(4, 33)}, {VECTOR, S(33)}}},                                             \
         {op, {0}, {{ACT, S(2, 3, 5)}, {ACT, S(5)}}},                                               \
         {op, {0}, {{ACT, S(3, 5)}, {PARAMETER, S(5)}}},                                            \
+        {op, {0}, {{ACT, S(2, 3, 2, 5)}, {ACT, S(2, 5)}}},                                         \
+        {op, {0}, {{ACT, S(2, 3, 5)}, {WEIGHT, S(3, 5)}}},                                         \
+        {op, {0}, {{ACT, S(2, 5)}, {PARAMETER, {0}}}},                                             \
     {                                                                                              \
         op, {0},                                                                                   \
         {                                                                                          \
@@ -110,6 +113,7 @@ static const gradient_case cases[] = {
     UNARY_CASES(BY_FN_RELU),
     UNARY_CASES(BY_FN_TANH),
     UNARY_CASES(BY_FN_SIGMOID),
+    UNARY_CASES(BY_FN_NEGATE),
     {BY_OP_SWIGLU, {0}, {{ACT, S(2, 3, 7)}, {ACT, S(2, 3, 7)}}},
     {BY_OP_SWIGLU, {0}, {{ACT, S(1)}, {ACT, S(1)}}},
     {BY_OP_LAYER_NORM, {.eps = 1e-5f}, {{ACT, S(2, 3, 8)}, {PARAMETER, S(8)}, {PARAMETER, S(8)}}},
@@ -407,6 +411,21 @@ static void test_bf16(void **state)
     }
 }
 
+/* d (a - b) / d b is -dy and nothing that overflows on the way. */
+static void test_negated_extremes(void **state)
+{
+    BY_UNUSED(state);
+    static const gradient_case source = {BY_OP_SUB, {0}, {{ACT, S(2)}, {ACT, S(2)}}};
+    static const float dy[2] = {INFINITY, 3e38f};
+    problem p;
+    open_problem(&p, &source, BY_F32);
+    memcpy(runner_data(&p.runner, "dy"), dy, sizeof dy);
+    runner_run(&p.runner);
+    const float *got = runner_data(&p.runner, "grad.in.1");
+    assert_true(got[0] == -INFINITY && got[1] == -3e38f);
+    close_problem(&p);
+}
+
 static void test_table_is_complete(void **state)
 {
     BY_UNUSED(state);
@@ -523,6 +542,7 @@ static void test_models(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_negated_extremes),
         cmocka_unit_test(test_table_is_complete),
         cmocka_unit_test(test_reference),
         cmocka_unit_test(test_native),

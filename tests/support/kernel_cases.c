@@ -40,6 +40,8 @@ const kernel_case kernel_cases[] = {
     CASE(SUM_ROWS, (0), A(1025, 129)),
     CASE(SUM_ROWS, (0), A(513, 64)),
     CASE(SUM_ROWS, (0), A(9, 5000)),
+    CASE(SUM_ROWS, (.lead = 1), A(40, 3, 5, 7)),
+    CASE(SUM_ROWS, (.lead = 3), A(40, 3, 5)),
     BENCH(SUM_ROWS, (0), A(4, 1024, 768)),
     BENCH(SUM_ROWS, (0), A(4, 1024, 3072)),
     /* ---- element by element ---- */
@@ -74,7 +76,9 @@ const kernel_case kernel_cases[] = {
     CASE(UNARY, (.function = BY_FN_RELU), A(3, 131)),
     CASE(UNARY, (.function = BY_FN_TANH), A(3, 131)),
     CASE(UNARY, (.function = BY_FN_SIGMOID), A(3, 131)),
+    CASE(UNARY, (.function = BY_FN_NEGATE), A(3, 131)),
     CASE(UNARY_GRAD, (.function = BY_FN_GELU), A(401, 131), A(401, 131)),
+    CASE(UNARY_GRAD, (.function = BY_FN_NEGATE), A(3, 131), A(3, 131)),
     CASE(UNARY_GRAD, (.function = BY_FN_SILU), A(3, 131), A(3, 131)),
     CASE(UNARY_GRAD, (.function = BY_FN_RELU), A(3, 131), A(3, 131)),
     CASE(UNARY_GRAD, (.function = BY_FN_TANH), A(3, 131), A(3, 131)),

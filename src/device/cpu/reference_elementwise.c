@@ -65,6 +65,8 @@ static double apply(by_function function, double x)
         return x > 0.0 ? x : 0.0;
     case BY_FN_TANH:
         return tanh(x);
+    case BY_FN_NEGATE:
+        return -x;
     default:
         return sigmoid(x);
     }
@@ -84,6 +86,8 @@ static double derivative(by_function function, double x)
         return x > 0.0 ? 1.0 : 0.0;
     case BY_FN_TANH:
         return 1.0 - tanh(x) * tanh(x);
+    case BY_FN_NEGATE:
+        return -1.0;
     default:
         return s * (1.0 - s);
     }

@@ -31,10 +31,11 @@ BY__REFERENCE_KERNEL(BY_OP_MATMUL, matmul, NULL, run_matmul);
 static by_status run_sum_rows(const by__call *call)
 {
     const by__tensor *x = &call->in[0];
-    int64_t columns = by__tensor_columns(x);
+    int64_t columns = by__tensor_count(&call->out[0]);
+    int64_t rows = by__tensor_count(x) / columns;
     for (int64_t i = 0; i < columns; i++) {
         double sum = 0.0;
-        for (int64_t row = 0, rows = by__tensor_rows(x); row < rows; row++) {
+        for (int64_t row = 0; row < rows; row++) {
             sum += by__get(x, row * columns + i);
         }
         by__set(&call->out[0], i, sum);

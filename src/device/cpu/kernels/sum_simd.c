@@ -5,7 +5,17 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 
-/* SUM_ROWS: x [R, C] act. The workspace is [blocks][C] f32. */
+/* SUM_ROWS: x [R, C] act, y [C] f32 of any shape. The workspace is [blocks][C] f32. */
+static int64_t kept_columns(const by__call *call)
+{
+    return by__tensor_count(&call->out[0]);
+}
+
+static int64_t summed_rows(const by__call *call)
+{
+    return by__tensor_count(&call->in[0]) / kept_columns(call);
+}
+
 static int64_t block_rows(int64_t rows)
 {
     return rows < 8 * 64 ? 8 : by__ceil_div(rows, 64);
@@ -14,8 +24,8 @@ static int64_t block_rows(int64_t rows)
 BY__INLINE void sum_block(const by__call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const void *x = call->in[0].data;
-    int64_t columns = by__tensor_columns(&call->in[0]);
-    float *sum = (float *)call->work + begin / block_rows(by__tensor_rows(&call->in[0])) * columns;
+    int64_t columns = kept_columns(call);
+    float *sum = (float *)call->work + begin / block_rows(summed_rows(call)) * columns;
     memset(sum, 0, (size_t)columns * sizeof(float));
     int64_t row = begin;
     /* Four rows at a time spare three of four loads and stores of the sums. */
@@ -55,8 +65,8 @@ static void add_blocks(const by__call *call, int64_t begin, int64_t end)
 {
     const float *partial = call->work;
     float *y = call->out[0].data;
-    int64_t columns = by__tensor_columns(&call->in[0]);
-    int64_t rows = by__tensor_rows(&call->in[0]);
+    int64_t columns = kept_columns(call);
+    int64_t rows = summed_rows(call);
     int64_t blocks = by__ceil_div(rows, block_rows(rows));
 #define STEP(i, n)                                                                                 \
     do {                                                                                           \
@@ -77,10 +87,9 @@ static bool supports_sum_rows(const by__call *call)
 
 static by_status prepare_sum_rows(by__call *call, by_error *error)
 {
-    int64_t rows = by__tensor_rows(&call->in[0]);
+    int64_t rows = summed_rows(call);
     size_t blocks = (size_t)by__ceil_div(rows, block_rows(rows));
-    if (!by__size_mul(blocks * sizeof(float), (size_t)by__tensor_columns(&call->in[0]),
-                      &call->work_bytes)) {
+    if (!by__size_mul(blocks * sizeof(float), (size_t)kept_columns(call), &call->work_bytes)) {
         return by_error_set(error, BY_EMEMORY, "sum_rows: the workspace overflows");
     }
     return BY_OK;
@@ -89,10 +98,10 @@ static by_status prepare_sum_rows(by__call *call, by_error *error)
 static by_status run_sum_rows(const by__call *call)
 {
     const by__tensor *x = &call->in[0];
-    int64_t rows = by__tensor_rows(x);
+    int64_t rows = summed_rows(call);
     by__parallel(call, rows, block_rows(rows), by__tensor_count(x),
                  x->dtype == BY_F32 ? sum_block_f32 : sum_block_bf16);
-    by__parallel(call, by__tensor_columns(x), 64, (int64_t)(call->work_bytes / sizeof(float)),
+    by__parallel(call, kept_columns(call), 64, (int64_t)(call->work_bytes / sizeof(float)),
                  add_blocks);
     return BY_OK;
 }

@@ -36,6 +36,8 @@ BY__INLINE by__vf apply(by_function function, by_dtype type, by__vf x)
         return by__select(x > 0.0f, x, by__zero());
     case BY_FN_TANH:
         return by__tanh(x);
+    case BY_FN_NEGATE:
+        return -x;
     default:
         return by__sigmoid(x);
     }
@@ -60,6 +62,8 @@ BY__INLINE by__vf derivative(by_function function, by_dtype type, by__vf x)
     case BY_FN_TANH: /* 1 - tanh(x)^2 = 4 sigmoid(2x) (1 - sigmoid(2x)) */
         s = sigmoid_pair(type, 2.0f * x, &t);
         return 4.0f * s * t;
+    case BY_FN_NEGATE:
+        return by__splat(-1.0f);
     default:
         s = sigmoid_pair(type, x, &t);
         return s * t;
@@ -72,7 +76,14 @@ BY__INLINE void unary(const by__call *call, int64_t begin, int64_t end, by_funct
     const void *x = call->in[0].data;
     void *y = call->out[0].data;
 #define STEP(i, n)                                                                                 \
-    by__store_flushed_n(y, i, apply(function, type, by__load_n(x, i, type, n)), type, n)
+    do {                                                                                           \
+        by__vf z = apply(function, type, by__load_n(x, i, type, n));                               \
+        if (function == BY_FN_NEGATE) {                                                            \
+            by__store_n(y, i, z, type, n); /* exact */                                             \
+        } else {                                                                                   \
+            by__store_flushed_n(y, i, z, type, n);                                                 \
+        }                                                                                          \
+    } while (0)
     BY__STEPS(begin, end, STEP);
 #undef STEP
 }
@@ -113,6 +124,7 @@ RANGES(silu, BY_FN_SILU)
 RANGES(relu, BY_FN_RELU)
 RANGES(tanh, BY_FN_TANH)
 RANGES(sigmoid, BY_FN_SIGMOID)
+RANGES(negate, BY_FN_NEGATE)
 #undef RANGES
 
 static bool supports_act(const by__call *call)
@@ -125,7 +137,7 @@ static by_status run_unary(const by__call *call)
     static by__range_fn *const ranges[BY_FN_COUNT][2] = {
         [BY_FN_GELU] = {gelu_f32, gelu_bf16},          [BY_FN_SILU] = {silu_f32, silu_bf16},
         [BY_FN_RELU] = {relu_f32, relu_bf16},          [BY_FN_TANH] = {tanh_f32, tanh_bf16},
-        [BY_FN_SIGMOID] = {sigmoid_f32, sigmoid_bf16},
+        [BY_FN_SIGMOID] = {sigmoid_f32, sigmoid_bf16}, [BY_FN_NEGATE] = {negate_f32, negate_bf16},
     };
     int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(call, count, GRAIN, count,
@@ -141,6 +153,7 @@ static by_status run_unary_grad(const by__call *call)
         [BY_FN_RELU] = {relu_grad_f32, relu_grad_bf16},
         [BY_FN_TANH] = {tanh_grad_f32, tanh_grad_bf16},
         [BY_FN_SIGMOID] = {sigmoid_grad_f32, sigmoid_grad_bf16},
+        [BY_FN_NEGATE] = {negate_grad_f32, negate_grad_bf16},
     };
     int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(call, count, GRAIN, count,
