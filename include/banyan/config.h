@@ -1,8 +1,10 @@
 /* The configuration of a run: one YAML file, `base:` inheritance, `section.key=value` overrides.
  *
- * by_config is plain data: every key of the file is a field here, in a section of the same name,
- * and one table in src/config/schema.c ties the two together (type, default, range, choices, help).
- * The parser, the printer, the hash and docs/config.md are all made from that table.
+ * by_config is plain data: keys that several rooms read are fields here, in a section of the same
+ * name. A section with a key `kind` (model, optimizer) has further keys for each kind, declared in
+ * the file of that kind (src/nn/models/llama.c, src/optim/adamw.c) and stored where only that file
+ * looks: behind `own`. The parser, the printer, the hash and docs/config.md are made from the
+ * declarations.
  */
 #ifndef BANYAN_CONFIG_H
 #define BANYAN_CONFIG_H
@@ -22,20 +24,24 @@ typedef struct by_string_list {
     size_t count;
 } by_string_list;
 
+/* The values of keys that belong to single kinds of a section. Made and owned by the config; the
+ * same for every kind that is chosen. */
+typedef struct by_kind_values by_kind_values;
+
 typedef struct by_model_config {
     char *kind;           /* "gpt2", "llama": a row of the model table */
+    by_kind_values *own;  /* keys of single families */
     int64_t layers;       /* transformer blocks */
     int64_t heads;        /* query heads */
-    int64_t kv_heads;     /* key and value heads (grouped-query attention); -1: equal to heads */
+    int64_t kv_heads;     /* key and value heads (grouped-query attention); -1: equal to heads; a
+                              key of families that group them, equal to heads in others */
     int64_t width;        /* embedding width; heads divides it */
-    int64_t mlp_width;    /* hidden width of the MLP; -1: 4 x width (gpt2), 8/3 x width rounded up
-                              to a multiple of 64 (llama) */
+    int64_t mlp_width;    /* hidden width of the MLP; -1: by family */
     int64_t context;      /* positions of a sequence, in tokens */
     int64_t vocab;        /* rows of the embedding; -1: the tokenizer's size */
     int64_t pad_vocab_to; /* the embedding is padded up to a multiple of this; 1: not padded */
-    int64_t tied;         /* 1: the output head shares the token embedding; 0: it does not; -1: 1
-                              for gpt2, 0 for llama */
-    double rope_theta;    /* base of the rotary frequencies (llama) */
+    int64_t tied;         /* 1: the output head shares the token embedding; 0: it does not; -1: by
+                              family */
     double norm_eps;      /* epsilon of layer norm or RMS norm */
     double dropout;       /* probability, on embeddings, attention output and MLP output */
     /* standard deviation of initial weights; -1: sqrt(2 / (5 width)) (Nguyen & Salazar 2019), which
@@ -67,15 +73,13 @@ typedef struct by_train_config {
 } by_train_config;
 
 typedef struct by_optimizer_config {
-    char *kind;     /* "adamw" */
-    double lr;      /* peak learning rate */
-    double min_lr;  /* last learning rate of cosine, linear and wsd; -1: lr / 10 */
-    char *schedule; /* "cosine", "linear", "constant", "wsd" */
-    int64_t warmup; /* steps of linear warm-up; -1: 100, or a tenth of the steps if fewer */
-    int64_t decay;  /* wsd: steps of the final decay; -1: a tenth of the steps */
-    double beta1;   /* betas: [beta1, beta2] in the file */
-    double beta2;
-    double eps;
+    char *kind;          /* "adamw": a row of the optimizer table */
+    by_kind_values *own; /* keys of single optimizers */
+    double lr;           /* peak learning rate */
+    double min_lr;       /* last learning rate of cosine, linear and wsd; -1: lr / 10 */
+    char *schedule;      /* "cosine", "linear", "constant", "wsd" */
+    int64_t warmup;      /* steps of linear warm-up; -1: 100, or a tenth of the steps if fewer */
+    int64_t decay;       /* wsd: steps of the final decay; -1: a tenth of the steps */
     double weight_decay; /* on matrices only */
     double clip;         /* bound of the global gradient norm; 0: none */
 } by_optimizer_config;
@@ -114,7 +118,8 @@ typedef struct by_config {
  * `overrides` ("section.key=value", `count` of them), checks every key, type and range, and returns
  * a config that the caller closes. A file's key replaces its base's, lists whole. Derived values
  * (-1) stay as written; by_config_resolve fills them. BY_ECONFIG names file, line, key, value and
- * the nearest valid name; BY_EIO a file that cannot be read.
+ * the nearest valid name, or the kinds that a key belongs to when the chosen kind does not have it;
+ * BY_EIO a file that cannot be read.
  *
  * The file is YAML: sections of keys, comments, quoting, lists in either form. Whole numbers may be
  * written 1_000 or 1e3. Refused: duplicate keys, anchors, aliases, tags, several documents, files
@@ -125,9 +130,14 @@ BY_API by_status by_config_open(by_config **out, const char *path, const char *c
 /* The same from memory; `name` stands for the file in messages, base paths are relative to it. */
 BY_API by_status by_config_parse(by_config **out, const char *name, const char *text, size_t length,
                                  const char *const *overrides, size_t count, by_error *error);
+/* The config.yaml that a run keeps in its directory `run`. Keys that its kinds do not have are left
+ * out: earlier versions printed every key of every kind. */
+BY_API by_status by_config_open_run(by_config **out, const char *run, const char *const *overrides,
+                                    size_t count, by_error *error);
 /* All defaults, no file. */
 BY_API by_status by_config_default(by_config **out, by_error *error);
-/* Applies one "section.key=value" to an open config. */
+/* Applies one "section.key=value" to an open config. Whether the chosen kinds have the key is
+ * checked by by_config_resolve, so that a kind and its keys can be set in any order. */
 BY_API by_status by_config_set(by_config *config, const char *assignment, by_error *error);
 /* Fills every derived value but those that depend on the data (model.vocab) or on the machine
  * (train.threads, train.eval_batches), and checks every range again (a program may have written the
@@ -135,12 +145,14 @@ BY_API by_status by_config_set(by_config *config, const char *assignment, by_err
  * kv_heads divides heads, ...). `config` comes from one of the calls above. The same values after a
  * second call. */
 BY_API by_status by_config_resolve(by_config *config, by_error *error);
-/* The config as YAML text that by_config_parse reads back to the same values. Freed with free(). */
+/* The config as YAML text that by_config_parse reads back to the same values: the keys that the
+ * chosen kinds have. Freed with free(). */
 BY_API by_status by_config_print(const by_config *config, char **out, by_error *error);
 /* 32 hex digits over the printed text without `run` and `name`: equal for equal work, if both
  * configs are resolved. */
 BY_API by_status by_config_hash(const by_config *config, char out[33], by_error *error);
-/* docs/config.md: every key with type, default, range and meaning. Freed with free(). */
+/* docs/config.md: every key of every kind with type, default, range and meaning. Freed with
+ * free(). */
 BY_API by_status by_config_reference(char **out, by_error *error);
 BY_API void by_config_close(by_config **config);
 

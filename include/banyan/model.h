@@ -66,16 +66,16 @@ BY_API by_status by_parameter_init(float *data, const by_graph *graph, by_value 
  * Freed with free(). */
 BY_API by_status by_model_config_json(char **out, const by_model_config *config, int64_t eos,
                                       by_error *error);
-/* Fills kind, sizes and constants of `config` from a Hugging Face config.json (`name` for
+/* Fills kind, sizes and constants of `config`, a part of a by_config, from a Hugging Face config.json (`name` for
  * messages). BY_EFORMAT names a key that is missing or a feature that the family here does not
  * have. */
 BY_API by_status by_model_config_from_json(by_model_config *config, const char *name,
                                            const char *json, size_t length, by_error *error);
-/* The name under which a checkpoint of this family may hold a parameter, besides its own:
+/* The name under which a checkpoint of the config's family may hold a parameter, besides its own:
  * "transformer." or nothing in front. NULL when there is none. Static. */
-BY_API const char *by_model_name_prefix(const char *kind);
+BY_API const char *by_model_name_prefix(const by_model_config *config);
 /* True where positions are rotations, which serve for any context, and not rows of a table. */
-BY_API bool by_model_is_rotary(const char *kind);
+BY_API bool by_model_is_rotary(const by_model_config *config);
 
 #ifdef __cplusplus
 }

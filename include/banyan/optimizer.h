@@ -28,7 +28,8 @@ typedef struct by_buckets {
 BY_API by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *config,
                                          const by_buckets *buckets, by_error *error);
 /* Builds the update: parameters "matrices", "vectors" and states "m.*", "v.*" in place, from inputs
- * "grad.*", "scale" [1] and "hyper" [4] (by_optimizer_hyper fills it). */
+ * "grad.*", "scale" [1] and "hyper" [4] (by_optimizer_hyper fills it). `config` is the section of a
+ * by_config, whose kind chooses the update; BY_EARG otherwise. */
 BY_API by_status by_optimizer_update_graph(by_graph *graph, const by_optimizer_config *config,
                                            const by_buckets *buckets, by_error *error);
 /* The step's numbers for "hyper": learning rate and bias corrections of update number `step`

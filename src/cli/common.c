@@ -16,17 +16,17 @@
 by_status cli_open_config(by_config **out, const char *path, const cli_list *overrides,
                           by_error *error)
 {
-    char inside[4096];
     struct stat info;
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
-        (void)snprintf(inside, sizeof inside, "%s/config.yaml", path);
-        path = inside;
-    }
-    by_status status = by_config_open(out, path, overrides == NULL ? NULL : overrides->items,
-                                      overrides == NULL ? 0 : overrides->count, error);
-    if (status == BY_EIO && access(path, F_OK) != 0) {
+    char file[4096];
+    const char *const *items = overrides == NULL ? NULL : overrides->items;
+    size_t count = overrides == NULL ? 0 : overrides->count;
+    bool is_run = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    (void)snprintf(file, sizeof file, "%s%s", path, is_run ? "/config.yaml" : "");
+    by_status status = is_run ? by_config_open_run(out, path, items, count, error)
+                              : by_config_open(out, path, items, count, error);
+    if (status == BY_EIO && access(file, F_OK) != 0) {
         /* A name that is wrong: never worth a retry. */
-        status = by_error_set(error, BY_ECONFIG, "there is no config %s", path);
+        status = by_error_set(error, BY_ECONFIG, "there is no config %s", file);
     }
     if (status == BY_OK) {
         status = by_config_resolve(*out, error);

@@ -103,7 +103,7 @@ static const char *scalar_text(const reader *r)
     return (const char *)r->event.data.scalar.value;
 }
 
-static by_status add_scalar(reader *r, by__node *node)
+static by_status add_scalar(reader *r, by__config_node *node)
 {
     const char *text = scalar_text(r);
     size_t length = r->event.data.scalar.length;
@@ -115,7 +115,7 @@ static by_status add_scalar(reader *r, by__node *node)
 }
 
 /* The current event as a value: a scalar, or a list of scalars up to its end. */
-static by_status read_node(reader *r, by__node *node)
+static by_status read_node(reader *r, by__config_node *node)
 {
     if (r->event.type == YAML_SCALAR_EVENT) {
         return add_scalar(r, node);
@@ -158,23 +158,17 @@ static by_status once(const reader *r, size_t *line, const char *section, const 
 }
 
 /* Reads the value of a known key and stores it unless a more derived file has set the key. */
-static by_status read_value(reader *r, by__config *config, const by__key *key)
+static by_status read_value(reader *r, by__config *config, by__entry *entry)
 {
     char where[sizeof r->where];
-    by__node node = {0};
-    char **origin = &config->origin[key - by__keys];
+    by__config_node node = {0};
     memcpy(where, r->where, sizeof where); /* the key's line, not the value's last */
     by_status status = next(r);
     if (status == BY_OK) {
         status = read_node(r, &node);
     }
-    if (status == BY_OK && *origin != NULL) {
-        status = by__value_check(key, &node, where, r->error);
-    } else if (status == BY_OK) {
-        status = by__value_set(&config->config, key, &node, where, r->error);
-        if (status == BY_OK && (*origin = by__strdup(where)) == NULL) {
-            status = by_error_set(r->error, BY_EMEMORY, "out of memory: reading %s", r->file);
-        }
+    if (status == BY_OK) {
+        status = by__config_assign(config, entry, &node, where, entry->origin == NULL, r->error);
     }
     by__node_free(&node);
     return status;
@@ -187,12 +181,12 @@ static by_status read_key(reader *r, by__config *config, const char *section, se
     if (r->event.type != YAML_SCALAR_EVENT) {
         return fail(r, "a key must be a word");
     }
-    const by__key *key = by__key_find(section, scalar_text(r));
-    if (key == NULL) {
-        return by__key_unknown(r->where, section, scalar_text(r), r->error);
+    by__entry *entry = by__entry_find(config, NULL, section, scalar_text(r));
+    if (entry == NULL) {
+        return by__key_unknown(config, r->where, section, scalar_text(r), r->error);
     }
-    BY_TRY(once(r, &seen->keys[key - by__keys], section, key->name));
-    return read_value(r, config, key);
+    BY_TRY(once(r, &seen->keys[entry - config->entries], section, entry->key.name));
+    return read_value(r, config, entry);
 }
 
 /* The keys of a section. The current event is the section's name. */
@@ -301,9 +295,9 @@ by_status by__config_read(by__config *config, const char *file, const char *text
     char *found_base = NULL;
     char *found_where = NULL;
     by_status status;
-    BY_TRY(by__alloc((void **)&seen.keys, by__key_count + by__section_count, sizeof *seen.keys,
+    BY_TRY(by__alloc((void **)&seen.keys, config->count + by__section_count, sizeof *seen.keys,
                      "config keys", error));
-    seen.sections = seen.keys + by__key_count;
+    seen.sections = seen.keys + config->count;
     status = open_reader(&r, file, true, text, length, error);
     if (status == BY_OK) {
         status = read_document(&r, config, &seen, &found_base, &found_where);
@@ -320,7 +314,7 @@ by_status by__config_read(by__config *config, const char *file, const char *text
     return BY_OK;
 }
 
-by_status by__config_read_value(by__node *node, const char *text, const char *where,
+by_status by__config_read_value(by__config_node *node, const char *text, const char *where,
                                 by_error *error)
 {
     if (text[0] == '\0' || strchr("[\"'", text[0]) == NULL) {

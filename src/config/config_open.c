@@ -1,4 +1,4 @@
-/* A config's life: defaults, the chain of files, overrides. */
+/* How a config is read: the chain of files, then overrides. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,52 +14,11 @@ typedef struct file_chain {
     size_t count;
 } file_chain;
 
-by_status by_config_default(by_config **out, by_error *error)
-{
-    by__config *made;
-    by_config *config;
-    BY_TRY(by__alloc((void **)&made, 1, sizeof *made, "a config", error));
-    config = &made->config;
-    by_status status =
-        by__alloc((void **)&made->origin, by__key_count, sizeof *made->origin, "a config", error);
-    for (size_t i = 0; i < by__key_count && status == BY_OK; i++) {
-        by__node node = {0};
-        status = by__config_read_value(&node, by__keys[i].fallback, "default", error);
-        if (status == BY_OK) {
-            status = by__value_set(config, &by__keys[i], &node, "default", error);
-        }
-        by__node_free(&node);
-    }
-    if (status != BY_OK) {
-        by_config_close(&config);
-        return status;
-    }
-    *out = config;
-    return BY_OK;
-}
-
-void by_config_close(by_config **config)
-{
-    if (config == NULL || *config == NULL) {
-        return;
-    }
-    by__config *whole = (by__config *)*config;
-    for (size_t i = 0; i < by__key_count; i++) {
-        by__value_free(*config, &by__keys[i]);
-        if (whole->origin != NULL) {
-            free(whole->origin[i]);
-        }
-    }
-    free(whole->origin);
-    free(whole);
-    *config = NULL;
-}
-
 /* ---- overrides ---- */
 
 /* Splits "section.key=value"; the row of the key. */
-static by_status find_assigned(const by__key **out, const char **value, const char *where,
-                               const char *assignment, by_error *error)
+static by_status find_assigned(by__entry **out, const char **value, const by__config *config,
+                               const char *where, const char *assignment, by_error *error)
 {
     char path[64];
     const char *equals = strchr(assignment, '=');
@@ -78,7 +37,7 @@ static by_status find_assigned(const by__key **out, const char **value, const ch
     if (dot != NULL) {
         *dot = '\0';
         if (!by__section_exists(section)) {
-            return by__key_unknown(where, "", section, error);
+            return by__key_unknown(config, where, "", section, error);
         }
     }
     if (dot == NULL && by__section_exists(name)) {
@@ -88,37 +47,32 @@ static by_status find_assigned(const by__key **out, const char **value, const ch
     if (dot == NULL && strcmp(name, "base") == 0) {
         return by_error_set(error, BY_ECONFIG, "%s: base can be set in a file only", where);
     }
-    *out = by__key_find(section, name);
+    *out = by__entry_find(config, NULL, section, name);
     *value = equals + 1;
-    return *out == NULL ? by__key_unknown(where, section, name, error) : BY_OK;
+    return *out == NULL ? by__key_unknown(config, where, section, name, error) : BY_OK;
 }
 
 by_status by_config_set(by_config *config, const char *assignment, by_error *error)
 {
     by__config *whole = (by__config *)config;
-    const by__key *key = NULL;
+    by__entry *entry = NULL;
     const char *value = NULL;
     char *where;
-    by__node node = {0};
+    by__config_node node = {0};
     by__text text = {0};
     by__text_format(&text, "override \"%.100s%s\"", assignment,
                     strlen(assignment) > 100 ? "..." : "");
     BY_TRY(by__text_take(&text, &where, error));
-    by_status status = find_assigned(&key, &value, where, assignment, error);
+    by_status status = find_assigned(&entry, &value, whole, where, assignment, error);
     if (status == BY_OK) {
         status = by__config_read_value(&node, value, where, error);
     }
     if (status == BY_OK) {
-        status = by__value_set(config, key, &node, where, error);
+        status = by__config_assign(whole, entry, &node, where, true, error);
     }
     by__node_free(&node);
-    if (status != BY_OK) {
-        free(where);
-        return status;
-    }
-    free(whole->origin[key - by__keys]);
-    whole->origin[key - by__keys] = where;
-    return BY_OK;
+    free(where);
+    return status;
 }
 
 /* ---- the chain of files ---- */
@@ -218,23 +172,31 @@ static by_status read_chain(by__config *config, file_chain *chain, const char *t
     }
 }
 
-by_status by_config_parse(by_config **out, const char *name, const char *text, size_t length,
-                          const char *const *overrides, size_t count, by_error *error)
+by_status by__config_parse(by_config **out, const by__schema *schema, const char *name,
+                           const char *text, size_t length, const char *const *overrides,
+                           size_t count, bool kept, by_error *error)
 {
-    by_config *config;
+    by__config *made;
     file_chain chain = {0};
     if (length > FILE_LIMIT) {
         return by_error_set(error, BY_ECONFIG, "%s: %zu bytes is more than the limit of %zu", name,
                             length, FILE_LIMIT);
     }
-    BY_TRY(by_config_default(&config, error));
+    BY_TRY(by__config_new(&made, schema, error));
+    by_config *config = &made->config;
     by_status status = enter(&chain, by__strdup(name), name, error);
     if (status == BY_OK) {
-        status = read_chain((by__config *)config, &chain, text, length, error);
+        status = read_chain(made, &chain, text, length, error);
     }
     leave(&chain);
+    if (status == BY_OK && kept) {
+        by__config_drop_foreign(made);
+    }
     for (size_t i = 0; i < count && status == BY_OK; i++) {
         status = by_config_set(config, overrides[i], error);
+    }
+    if (status == BY_OK) {
+        status = by__config_check_kinds(made, error);
     }
     if (status != BY_OK) {
         by_config_close(&config);
@@ -244,13 +206,14 @@ by_status by_config_parse(by_config **out, const char *name, const char *text, s
     return BY_OK;
 }
 
-by_status by_config_open(by_config **out, const char *path, const char *const *overrides,
-                         size_t count, by_error *error)
+by_status by__config_open(by_config **out, const by__schema *schema, const char *path,
+                          const char *const *overrides, size_t count, bool kept, by_error *error)
 {
     char *text;
     size_t length;
     BY_TRY(by__file_read(&text, &length, path, FILE_LIMIT, error));
-    by_status status = by_config_parse(out, path, text, length, overrides, count, error);
+    by_status status =
+        by__config_parse(out, schema, path, text, length, overrides, count, kept, error);
     free(text);
     return status;
 }

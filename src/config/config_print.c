@@ -80,9 +80,10 @@ static void add_string(by__text *out, const char *s)
     by__text_add(out, "\"");
 }
 
-void by__value_print(by__text *out, const by_config *config, const by__key *key)
+void by__value_print(by__text *out, const by__entry *entry)
 {
-    const void *at = by__key_field(config, key);
+    const by__key *key = &entry->key;
+    const void *at = entry->at;
     const by_string_list *list = at;
     const int64_t *whole = at;
     const double *real = at;
@@ -131,45 +132,46 @@ void by__value_print(by__text *out, const by_config *config, const by__key *key)
 /* ---- the whole config ---- */
 
 /* All sections as YAML; without `name` and `run` when hashing. */
-static by_status print(char **out, const by_config *config, bool hashing, by_error *error)
+static by_status print(char **out, const by__config *config, bool hashing, by_error *error)
 {
     by__text text = {0};
-    for (size_t s = 0; s < by__section_count; s++) {
-        const char *section = by__sections[s].name;
-        if (hashing && strcmp(section, "run") == 0) {
+    const char *section = "";
+    for (size_t i = 0; i < config->count; i++) {
+        const by__entry *entry = &config->entries[i];
+        const by__key *key = &entry->key;
+        bool top = key->section[0] == '\0';
+        if (hashing &&
+            (strcmp(key->section, "run") == 0 || (top && strcmp(key->name, "name") == 0))) {
             continue;
         }
-        if (section[0] != '\0') {
+        if (!by__entry_active(config, entry)) {
+            continue;
+        }
+        by_status status = by__value_verify(entry, "config", error);
+        if (status != BY_OK) {
+            by__text_free(&text);
+            return status;
+        }
+        if (strcmp(key->section, section) != 0) {
+            section = key->section;
             by__text_format(&text, "%s:\n", section);
         }
-        for (size_t i = 0; i < by__key_count; i++) {
-            const by__key *key = &by__keys[i];
-            if (strcmp(key->section, section) != 0 ||
-                (hashing && key->offset == offsetof(by_config, name))) {
-                continue;
-            }
-            by_status status = by__value_verify(config, key, "config", error);
-            if (status != BY_OK) {
-                by__text_free(&text);
-                return status;
-            }
-            by__text_format(&text, "%s%s: ", section[0] == '\0' ? "" : "  ", key->name);
-            by__value_print(&text, config, key);
-            by__text_add(&text, "\n");
-        }
+        by__text_format(&text, "%s%s: ", top ? "" : "  ", key->name);
+        by__value_print(&text, entry);
+        by__text_add(&text, "\n");
     }
     return by__text_take(&text, out, error);
 }
 
 by_status by_config_print(const by_config *config, char **out, by_error *error)
 {
-    return print(out, config, false, error);
+    return print(out, (const by__config *)config, false, error);
 }
 
 by_status by_config_hash(const by_config *config, char out[33], by_error *error)
 {
     char *text;
-    BY_TRY(print(&text, config, true, error));
+    BY_TRY(print(&text, (const by__config *)config, true, error));
     by__hash128_hex(out, text, strlen(text));
     free(text);
     return BY_OK;
@@ -190,48 +192,82 @@ static const char reference_head[] =
     "as a whole. On the command line `--set section.key=value` replaces a key of the file; its\n"
     "value is taken literally unless it starts with `[`, `\"` or `'`, which is read as YAML. The\n"
     "resolved config is printed, hashed and kept with the run.\n\n"
-    "An unknown key, a key given twice, a value of the wrong type or out of its range is an error\n"
-    "that names file and line. Whole numbers may be written `1_000` or `1e3`; a list of one may "
-    "be\n"
-    "written without brackets. Where -1 is accepted, the value is derived as the table says.\n\n"
-    "<!-- Made from the table in src/config/schema.c; make it anew with\n"
+    "A section with a key `kind` has further keys for each kind, listed below the section's own.\n"
+    "A key that the chosen kind does not have, an unknown key, a key given twice, a value of the\n"
+    "wrong type or out of its range is an error that names file and line. Whole numbers may be\n"
+    "written `1_000` or `1e3`; a list of one may be written without brackets. Where -1 is\n"
+    "accepted, the value is derived as the table says.\n\n"
+    "<!-- Made from the declarations of all keys; make it anew with\n"
     "     `build/debug/tests/test_config --write`. -->\n";
 
-by_status by_config_reference(char **out, by_error *error)
+static const char table_head[] = "| key | default | accepts | meaning |\n|---|---|---|---|\n";
+
+static void add_row(by__text *text, const by__entry *entry)
 {
-    by_config *defaults;
+    const by__key *key = &entry->key;
+    by__text_format(text, "| `%s` | `", key->name);
+    by__value_print(text, entry);
+    by__text_add(text, "` | ");
+    by__key_accepts(text, key);
+    by__text_add(text, " | ");
+    add_cell(text, key->help);
+    if (key->derived != NULL) {
+        by__text_format(text, "; %s: ", key->word != NULL ? key->word : "-1");
+        add_cell(text, key->derived);
+    }
+    by__text_add(text, " |\n");
+}
+
+/* The keys of one kind (NULL: of every run) in a section. */
+static void add_rows(by__text *text, const by__config *defaults, const char *section,
+                     const by__kind *kind)
+{
+    for (size_t i = 0; i < defaults->count; i++) {
+        const by__entry *entry = &defaults->entries[i];
+        if (entry->kind == kind && strcmp(entry->key.section, section) == 0) {
+            add_row(text, entry);
+        }
+    }
+}
+
+/* One table for each kind that has keys in a section. */
+static void add_kinds(by__text *text, const by__config *defaults, const char *section)
+{
+    const by__kind *kind = NULL;
+    for (size_t i = 0; i < defaults->count; i++) {
+        const by__entry *entry = &defaults->entries[i];
+        if (entry->kind == NULL || entry->kind == kind ||
+            strcmp(entry->key.section, section) != 0) {
+            continue;
+        }
+        kind = entry->kind;
+        by__text_format(text, "\n### %s.kind: %s\n\n%s\n\n%s",
+                        defaults->schema->tables[entry->table].section, kind->name, kind->help,
+                        table_head);
+        add_rows(text, defaults, section, kind);
+    }
+}
+
+by_status by__config_reference(char **out, const by__schema *schema, by_error *error)
+{
+    by__config *defaults;
     by__text text = {0};
-    BY_TRY(by_config_default(&defaults, error));
+    BY_TRY(by__config_new(&defaults, schema, error));
     by__text_add(&text, reference_head);
     for (size_t s = 0; s < by__section_count; s++) {
         const by__section *section = &by__sections[s];
-        by__text_format(&text,
-                        "\n## %s\n\n%s\n\n| key | default | accepts | meaning |\n"
-                        "|---|---|---|---|\n",
-                        section->name[0] == '\0' ? "Top" : section->name, section->help);
-        if (section->name[0] == '\0') {
+        bool top = section->name[0] == '\0';
+        by__text_format(&text, "\n## %s\n\n%s\n\n%s", top ? "Top" : section->name, section->help,
+                        table_head);
+        if (top) {
             by__text_add(&text,
                          "| `base` | | path of a YAML file | file whose keys this one starts "
                          "from |\n");
         }
-        for (size_t i = 0; i < by__key_count; i++) {
-            const by__key *key = &by__keys[i];
-            if (strcmp(key->section, section->name) != 0) {
-                continue;
-            }
-            by__text_format(&text, "| `%s` | `", key->name);
-            by__value_print(&text, defaults, key);
-            by__text_add(&text, "` | ");
-            by__key_accepts(&text, key);
-            by__text_add(&text, " | ");
-            add_cell(&text, key->help);
-            if (key->derived != NULL) {
-                by__text_format(&text, "; %s: ", key->word != NULL ? key->word : "-1");
-                add_cell(&text, key->derived);
-            }
-            by__text_add(&text, " |\n");
-        }
+        add_rows(&text, defaults, section->name, NULL);
+        add_kinds(&text, defaults, section->name);
     }
-    by_config_close(&defaults);
+    by_config *config = &defaults->config;
+    by_config_close(&config);
     return by__text_take(&text, out, error);
 }

@@ -45,7 +45,7 @@ bool by__is_utf8(const char *text)
     return true;
 }
 
-by_status by__node_add(by__node *node, const char *text, size_t length, bool quoted,
+by_status by__node_add(by__config_node *node, const char *text, size_t length, bool quoted,
                        by_error *error)
 {
     BY_TRY(by__reserve((void **)&node->items, &node->capacity, node->count + 1, sizeof *node->items,
@@ -58,13 +58,13 @@ by_status by__node_add(by__node *node, const char *text, size_t length, bool quo
     return BY_OK;
 }
 
-void by__node_free(by__node *node)
+void by__node_free(by__config_node *node)
 {
     for (size_t i = 0; i < node->count; i++) {
         free(node->items[i].text);
     }
     free(node->items);
-    *node = (by__node){0};
+    *node = (by__config_node){0};
 }
 
 /* ---- numbers ---- */
@@ -236,11 +236,11 @@ static bool text_is_accepted(const by__key *key, const char *text)
 
 /* ---- errors ---- */
 
-static const char *nearest_choice(char buffer[64], const by__key *key, const char *text)
+static const char *nearest_choice(char buffer[512], const by__key *key, const char *text)
 {
-    const char *names[16];
+    const char *names[64];
     size_t count = 0;
-    (void)snprintf(buffer, 64, "%s", key->choices);
+    (void)snprintf(buffer, 512, "%s", key->choices);
     for (char *p = buffer; p != NULL && count < BY_ARRAY_LENGTH(names);) {
         char *bar = strchr(p, '|');
         names[count++] = p;
@@ -256,7 +256,7 @@ static const char *nearest_choice(char buffer[64], const by__key *key, const cha
 static by_status refuse(const by__key *key, const char *shown, const char *where, by_error *error)
 {
     char path[64];
-    char choices[64];
+    char choices[512];
     by__text accepts = {0};
     by__key_accepts(&accepts, key);
     const char *near = key->choices == NULL ? NULL : nearest_choice(choices, key, shown);
@@ -338,8 +338,8 @@ static bool convert(number *out, size_t index, const by__key *key, const by__sca
     return false;
 }
 
-static by_status check(number *out, const by__key *key, const by__node *node, const char *where,
-                       by_error *error)
+static by_status check(number *out, const by__key *key, const by__config_node *node,
+                       const char *where, by_error *error)
 {
     size_t expected = key->type == BY__KEY_PAIR ? 2 : 1;
     if (key->type == BY__KEY_PAIR && !node->is_list) {
@@ -364,14 +364,14 @@ static by_status check(number *out, const by__key *key, const by__node *node, co
     return BY_OK;
 }
 
-by_status by__value_check(const by__key *key, const by__node *node, const char *where,
+by_status by__value_check(const by__key *key, const by__config_node *node, const char *where,
                           by_error *error)
 {
     number ignored = {0};
     return check(&ignored, key, node, where, error);
 }
 
-static by_status copy_list(by_string_list *out, const by__node *node, by_error *error)
+static by_status copy_list(by_string_list *out, const by__config_node *node, by_error *error)
 {
     by_string_list list = {0};
     if (node->count > 0) {
@@ -389,14 +389,15 @@ static by_status copy_list(by_string_list *out, const by__node *node, by_error *
     return BY_OK;
 }
 
-by_status by__value_set(by_config *config, const by__key *key, const by__node *node,
-                        const char *where, by_error *error)
+by_status by__value_set(by__entry *entry, const by__config_node *node, const char *where,
+                        by_error *error)
 {
+    const by__key *key = &entry->key;
+    void *at = entry->at;
     number value = {0};
     by_string_list list = {0};
     char *text = NULL;
     BY_TRY(check(&value, key, node, where, error));
-    void *at = by__key_field(config, key);
     switch (key->type) {
     case BY__KEY_INT:
     case BY__KEY_SWITCH:
@@ -416,22 +417,22 @@ by_status by__value_set(by_config *config, const by__key *key, const by__node *n
         if (text == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory: a config value");
         }
-        by__value_free(config, key);
+        by__value_free(entry);
         memcpy(at, &text, sizeof text);
         break;
     case BY__KEY_TEXTS:
         BY_TRY(copy_list(&list, node, error));
-        by__value_free(config, key);
+        by__value_free(entry);
         memcpy(at, &list, sizeof list);
         break;
     }
     return BY_OK;
 }
 
-by_status by__value_verify(const by_config *config, const by__key *key, const char *where,
-                           by_error *error)
+by_status by__value_verify(const by__entry *entry, const char *where, by_error *error)
 {
-    const void *at = by__key_field(config, key);
+    const by__key *key = &entry->key;
+    const void *at = entry->at;
     const by_string_list *list = at;
     const double *reals = at;
     char *const *text = at;
@@ -467,21 +468,21 @@ by_status by__value_verify(const by_config *config, const by__key *key, const ch
     } else if (key->type == BY__KEY_TEXTS) {
         by__text_add(&shown, "list with a NULL or bytes that are not UTF-8");
     } else {
-        by__value_print(&shown, config, key);
+        by__value_print(&shown, entry);
     }
     by_status status = refuse(key, shown.failed ? "?" : shown.data, where, error);
     by__text_free(&shown);
     return status;
 }
 
-void by__value_free(by_config *config, const by__key *key)
+void by__value_free(by__entry *entry)
 {
-    void *at = by__key_field(config, key);
-    if (key->type == BY__KEY_TEXT) {
+    void *at = entry->at;
+    if (entry->key.type == BY__KEY_TEXT) {
         char **text = at;
         free(*text);
         *text = NULL;
-    } else if (key->type == BY__KEY_TEXTS) {
+    } else if (entry->key.type == BY__KEY_TEXTS) {
         by_string_list *list = at;
         by__names_free(list->items, list->count);
         *list = (by_string_list){0};

@@ -122,7 +122,7 @@ by_status by__block_bind(const by__block *block, by__forward *forward, by_error 
 }
 
 /* Where a parameter's values come from. A table over the vocabulary may be padded. */
-static by_status find_source(const by_graph *graph, by_value value, const char *kind,
+static by_status find_source(const by_graph *graph, by_value value, const by_model_config *config,
                              const by_weights *weights, by_tensor_view *out, by_error *error)
 {
     const by__value *parameter = &graph->values[value];
@@ -132,7 +132,7 @@ static by_status find_source(const by_graph *graph, by_value value, const char *
     }
     bool padded =
         !parameter->turned && parameter->axes != NULL && strncmp(parameter->axes, "vocab", 5) == 0;
-    BY_TRY(by__weights_parameter(weights, by_model_name_prefix(kind), parameter->name, &shape,
+    BY_TRY(by__weights_parameter(weights, by_model_name_prefix(config), parameter->name, &shape,
                                  padded, out, error));
     if (!by_dtype_is_float(out->dtype)) {
         return by_error_set(error, BY_EFORMAT,
@@ -203,14 +203,14 @@ static void convert(void *out, const by__value *to, const by_tensor_view *from, 
     }
 }
 
-static by_status load(by__block *block, const by_graph *graph, const char *kind,
+static by_status load(by__block *block, const by_graph *graph, const by_model_config *config,
                       const by_weights *weights, int threads, by_error *error)
 {
     for (size_t s = 0; s < block->count; s++) {
         by_tensor_view from;
         size_t count;
         by_value value = by_graph_find(graph, block->slots[s].name);
-        BY_TRY(find_source(graph, value, kind, weights, &from, error));
+        BY_TRY(find_source(graph, value, config, weights, &from, error));
         BY_TRY(by_tensor_size(&from, &count, NULL, error));
         convert((char *)block->pages.data + block->slots[s].offset, &graph->values[value], &from,
                 count, threads);
@@ -253,17 +253,17 @@ by_status by__weights_block_open(by__block *out, const by_graph *graph,
                                  by_error *error)
 {
     by__block block;
-    const char *kind = options->config->kind;
+    const by_model_config *config = options->config;
     for (size_t v = 0; v < graph->value_count && weights != NULL; v++) {
         by_tensor_view from;
         if (graph->values[v].role == BY_ROLE_PARAMETER) {
-            BY_TRY(find_source(graph, (by_value)v, kind, weights, &from, error));
+            BY_TRY(find_source(graph, (by_value)v, config, weights, &from, error));
         }
     }
     BY_TRY(by__block_open(&block, graph, BY_ROLE_PARAMETER, "the weights", error));
     by_status status = weights == NULL
                            ? initialize(&block, graph, options, error)
-                           : load(&block, graph, kind, weights, options->threads, error);
+                           : load(&block, graph, config, weights, options->threads, error);
     if (status != BY_OK) {
         by__block_close(&block);
         return status;

@@ -19,15 +19,7 @@ static by_status out_of_memory(by_error *error)
 static by_status find_in_run(by_pretrained *p, const char *path, const char *root, bool best,
                              by_error *error)
 {
-    char *file = by__path_join(path, "config.yaml");
-    if (file == NULL) {
-        return out_of_memory(error);
-    }
-    by_status status = by_config_open(&p->config, file, NULL, 0, error);
-    free(file);
-    if (status != BY_OK) {
-        return status;
-    }
+    BY_TRY(by_config_open_run(&p->config, path, NULL, 0, error));
     return best ? by_checkpoint_best(root, &p->directory, NULL, error)
                 : by_checkpoint_latest(root, &p->directory, &p->skipped, error);
 }

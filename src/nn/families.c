@@ -5,12 +5,38 @@
 
 static const by__family *const families[] = {&by__family_gpt2, &by__family_llama};
 
-static by_status find_family(const by__family **out, const char *kind, by_error *error)
+const by__kind *by__family_kind(size_t index)
 {
+    return index < BY_ARRAY_LENGTH(families) ? &families[index]->kind : NULL;
+}
+
+/* "gpt2, llama" */
+static const char *all_names(char buffer[256])
+{
+    size_t length = 0;
+    buffer[0] = '\0';
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(families) && length < 256; i++) {
+        length += (size_t)snprintf(buffer + length, 256 - length, "%s%s", i == 0 ? "" : ", ",
+                                   families[i]->kind.name);
+    }
+    return buffer;
+}
+
+static by_status find_family(const by__family **out, const by_model_config *config, by_error *error)
+{
+    char all[256];
     const char *names[BY_ARRAY_LENGTH(families)];
+    const char *kind = config->kind;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(families); i++) {
-        names[i] = families[i]->kind;
+        const by__kind *row = &families[i]->kind;
+        names[i] = row->name;
         if (strcmp(kind, names[i]) == 0) {
+            if (row->size > 0 && by__kind_own(config->own, row) == NULL) {
+                return by_error_set(error, BY_EARG,
+                                    "model.kind %s: the config of a model is part of one that "
+                                    "by_config_open, by_config_parse or by_config_default made",
+                                    kind);
+            }
             *out = families[i];
             return BY_OK;
         }
@@ -18,7 +44,7 @@ static by_status find_family(const by__family **out, const char *kind, by_error 
     const char *nearest = by__nearest_name(kind, names, BY_ARRAY_LENGTH(names));
     return by_error_set(
         error, BY_ECONFIG, "model.kind: unknown model '%s'; %s%s", kind,
-        nearest == NULL ? "one of gpt2, llama" : "nearest: ", nearest == NULL ? "" : nearest);
+        nearest == NULL ? "one of " : "nearest: ", nearest == NULL ? all_names(all) : nearest);
 }
 
 by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *config,
@@ -30,7 +56,7 @@ by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *
                    .request = request,
                    .model = {BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE}};
     by_shape ids = BY_SHAPE(request->batch, request->time);
-    BY_TRY(find_family(&family, config->kind, error));
+    BY_TRY(find_family(&family, config, error));
     b.model.tokens = by_graph_input(graph, "tokens", BY_I32, ids);
     if (request->mode == BY_MODEL_TRAIN && config->dropout > 0.0) {
         b.model.rng = by_graph_input(graph, "rng", BY_I32, BY_SHAPE(4));
@@ -82,23 +108,23 @@ by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in
     return BY_OK;
 }
 
-bool by_model_is_rotary(const char *kind)
+bool by_model_is_rotary(const by_model_config *config)
 {
     const by__family *family = NULL;
-    return find_family(&family, kind, NULL) == BY_OK && family->rotary;
+    return find_family(&family, config, NULL) == BY_OK && family->rotary;
 }
 
-const char *by_model_name_prefix(const char *kind)
+const char *by_model_name_prefix(const by_model_config *config)
 {
     const by__family *family = NULL;
-    return find_family(&family, kind, NULL) == BY_OK ? family->prefix : NULL;
+    return find_family(&family, config, NULL) == BY_OK ? family->prefix : NULL;
 }
 
 by_status by_model_config_json(char **out, const by_model_config *config, int64_t eos,
                                by_error *error)
 {
     const by__family *family = NULL;
-    BY_TRY(find_family(&family, config->kind, error));
+    BY_TRY(find_family(&family, config, error));
     json_t *root = json_object();
     (void)json_object_set_new(root, "architectures", json_pack("[s]", family->architecture));
     (void)json_object_set_new(root, "model_type", json_string(family->model_type));
@@ -188,6 +214,7 @@ by_status by__set_string(char **field, const char *value, by_error *error)
 static by_status read_root(by_model_config *config, const char *name, const json_t *root,
                            by_error *error)
 {
+    char all[256];
     const char *type = json_string_value(json_object_get(root, "model_type"));
     const by__family *family = NULL;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(families) && type != NULL; i++) {
@@ -196,15 +223,15 @@ static by_status read_root(by_model_config *config, const char *name, const json
         }
     }
     if (family == NULL) {
-        return by_error_set(error, BY_EFORMAT,
-                            "%s: \"model_type\" is \"%s\"; gpt2 and llama are supported", name,
-                            type == NULL ? "(missing)" : type);
+        return by_error_set(error, BY_EFORMAT, "%s: \"model_type\" is \"%s\"; supported: %s", name,
+                            type == NULL ? "(missing)" : type, all_names(all));
     }
-    BY_TRY(by__set_string(&config->kind, family->kind, error));
+    BY_TRY(by__set_string(&config->kind, family->kind.name, error));
+    BY_TRY(find_family(&family, config, error));
     BY_TRY(by__json_integer(&config->vocab, name, root, "vocab_size", BY__REQUIRED, error));
     const json_t *tied = json_object_get(root, "tie_word_embeddings");
     /* transformers leaves the key out when it has the family's default. */
-    config->tied = tied != NULL ? json_is_true(tied) : strcmp(family->kind, "gpt2") == 0;
+    config->tied = tied != NULL ? json_is_true(tied) : family->tied;
     return family->read_config(config, name, root, error);
 }
 

@@ -6,7 +6,8 @@
  * config to and from config.json. The same layers serve training and cached decoding: a by__build
  * carries the mode, so that a block is written once.
  *
- * Adding a family: its file, a row in families.c, golden files for the parity test.
+ * Adding a family: its file, which also declares its keys (config/kind.h), a row in families.c,
+ * golden files for the parity test.
  *
  * Never put here: precision, parallelism, optimizers, buffers. Those are passes and programs.
  */
@@ -16,6 +17,7 @@
 #include <jansson.h>
 
 #include "banyan/model.h"
+#include "config/kind.h"
 #include "graph/graph.h"
 #include "ops/ops.h"
 
@@ -29,19 +31,34 @@ typedef struct by__build {
 } by__build;
 
 typedef struct by__family {
-    const char *kind;
+    by__kind kind;      /* name and keys */
     const char *prefix; /* of parameter names in checkpoints that carry a head, may be NULL */
     /* last hidden state; the head's weight [V, C] */
     by_value (*body)(by__build *b, by_value *head);
     void (*write_config)(json_t *out, const by_model_config *config);
     by_status (*read_config)(by_model_config *config, const char *name, const json_t *in,
                              by_error *error);
+    bool tied;                /* a config.json without the key ties the head */
     bool rotary;              /* positions are rotations, not rows of a table */
     const char *model_type;   /* config.json "model_type" */
     const char *architecture; /* config.json "architectures"[0] */
 } by__family;
 
 extern const by__family by__family_gpt2, by__family_llama;
+
+/* The kinds of the section `model`: the table of families, for by__kind_table. */
+const by__kind *by__family_kind(size_t index);
+
+/* ---- keys that families share (family_keys.c) ---- */
+
+/* heads, norm_eps and init_std, of every transformer. */
+extern const by__key_list by__transformer_keys;
+/* context, vocab and pad_vocab_to, of every model of tokens. */
+extern const by__key_list by__token_keys;
+/* Checks that the tokens of a batch can be counted. */
+by_status by__token_resolve(const by_config *config, by_error *error);
+/* Derives init_std and checks that heads divides width. */
+by_status by__transformer_resolve(by_config *config, by_error *error);
 
 /* ---- layers (layers.c) ---- */
 

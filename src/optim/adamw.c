@@ -2,62 +2,41 @@
  * buckets. */
 #include <math.h>
 
-#include "banyan/optimizer.h"
-#include "ops/ops.h"
+#include "optim/optim.h"
 
-static const char *const bucket_names[2] = {"matrices", "vectors"};
+typedef struct adamw_keys {
+    double betas[2];
+    double eps;
+} adamw_keys;
 
-static int64_t bucket_size(const by_buckets *buckets, int bucket)
+static const by__key keys[] = {
+    {"optimizer", "betas", BY__KEY_PAIR, BY__OWN(adamw_keys, betas), "[0.9, 0.99]", 0, 1,
+     BY__BELOW_MAX, .help = "decay rates of the first and second moment"},
+    {"optimizer", "eps", BY__KEY_REAL, BY__OWN(adamw_keys, eps), "1e-8", 0, 1, BY__ABOVE_MIN,
+     .help = "added to the root of the second moment"},
+};
+static const by__key_list key_list = BY__KEY_LIST(keys);
+
+static by_status update(by_graph *graph, const by_optimizer_config *config, const void *own,
+                        const by_buckets *buckets, by_error *error)
 {
-    return bucket == 0 ? buckets->matrices : buckets->vectors;
-}
-
-static by_value named(by_graph *graph, by_role role, const char *prefix, int bucket, int64_t size)
-{
-    char name[32];
-    (void)snprintf(name, sizeof name, "%s%s", prefix, bucket_names[bucket]);
-    return by__graph_add_value(graph, role, name, NULL, (by__type){BY_F32, BY_SHAPE(size)});
-}
-
-by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *config,
-                                  const by_buckets *buckets, by_error *error)
-{
-    by_value squares[2];
-    int count = 0;
-    by_value norm;
-    by_value scale;
-    for (int bucket = 0; bucket < 2; bucket++) {
-        int64_t size = bucket_size(buckets, bucket);
-        if (size > 0) {
-            by_value g = named(graph, BY_ROLE_INPUT, "grad.", bucket, size);
-            squares[count++] = by__sum_squares(graph, g);
-        }
-    }
-    by__clip_scale(graph, squares, count, (float)config->clip, &norm, &scale);
-    by_graph_output(graph, norm, "norm");
-    by_graph_output(graph, scale, "scale");
-    return by_graph_check(graph, error);
-}
-
-by_status by_optimizer_update_graph(by_graph *graph, const by_optimizer_config *config,
-                                    const by_buckets *buckets, by_error *error)
-{
+    const adamw_keys *k = own;
     by_value hyper = by_graph_input(graph, "hyper", BY_F32, BY_SHAPE(4));
     by_value scale = by_graph_input(graph, "scale", BY_F32, BY_SHAPE(1));
     graph->phase = BY__UPDATE;
     for (int bucket = 0; bucket < 2; bucket++) {
-        int64_t size = bucket_size(buckets, bucket);
+        int64_t size = by__bucket_size(buckets, bucket);
         if (size == 0) {
             continue;
         }
-        by_attrs attrs = {.beta1 = (float)config->beta1,
-                          .beta2 = (float)config->beta2,
-                          .eps = (float)config->eps,
+        by_attrs attrs = {.beta1 = (float)k->betas[0],
+                          .beta2 = (float)k->betas[1],
+                          .eps = (float)k->eps,
                           .decay = bucket == 0 ? (float)config->weight_decay : 0.0f};
-        by_value p = named(graph, BY_ROLE_PARAMETER, "", bucket, size);
-        by_value g = named(graph, BY_ROLE_INPUT, "grad.", bucket, size);
-        by_value m = named(graph, BY_ROLE_STATE, "m.", bucket, size);
-        by_value v = named(graph, BY_ROLE_STATE, "v.", bucket, size);
+        by_value p = by__bucket_value(graph, BY_ROLE_PARAMETER, "", bucket, size);
+        by_value g = by__bucket_value(graph, BY_ROLE_INPUT, "grad.", bucket, size);
+        by_value m = by__bucket_value(graph, BY_ROLE_STATE, "m.", bucket, size);
+        by_value v = by__bucket_value(graph, BY_ROLE_STATE, "v.", bucket, size);
         bool copy = bucket == 0 && buckets->copies;
         by_value narrow = by__adamw(graph, p, g, m, v, hyper, scale, &attrs, copy);
         if (copy) {
@@ -67,10 +46,18 @@ by_status by_optimizer_update_graph(by_graph *graph, const by_optimizer_config *
     return by_graph_check(graph, error);
 }
 
-void by_optimizer_hyper(float hyper[4], const by_optimizer_config *config, int64_t step, double lr)
+static void hyper_values(float hyper[4], const void *own, int64_t step)
 {
-    hyper[0] = (float)lr;
-    hyper[1] = (float)(1.0 - pow(config->beta1, (double)step + 1.0));
-    hyper[2] = (float)(1.0 - pow(config->beta2, (double)step + 1.0));
-    hyper[3] = 0.0f;
+    const adamw_keys *k = own;
+    hyper[1] = (float)(1.0 - pow(k->betas[0], (double)step + 1.0));
+    hyper[2] = (float)(1.0 - pow(k->betas[1], (double)step + 1.0));
 }
+
+const by__optimizer by__optimizer_adamw = {
+    .kind = {.name = "adamw",
+             .help = "Adam with decoupled weight decay (Loshchilov & Hutter 2019).",
+             .keys = {&key_list},
+             .size = sizeof(adamw_keys)},
+    .update = update,
+    .hyper = hyper_values,
+};

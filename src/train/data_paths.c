@@ -134,7 +134,7 @@ by_status by_config_complete(by_config *config, const by_data_paths *paths, by_e
     if (config->model.from[0] != '\0') {
         BY_TRY(adopt_model(config, error));
         /* A shorter context than the checkpoint's is fine with rotary positions only. */
-        if (context < config->model.context && by_model_is_rotary(config->model.kind)) {
+        if (context < config->model.context && by_model_is_rotary(&config->model)) {
             config->model.context = context;
         }
     }

@@ -46,7 +46,7 @@ static by_status read_tensor(const by_weights *weights, const char *prefix, cons
 
 by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_error *error)
 {
-    const char *prefix = by_model_name_prefix(t->config->model.kind);
+    const char *prefix = by_model_name_prefix(&t->config->model);
     BY_TRY(by__trainer_ready(t, false, error));
     for (size_t i = 0; i < t->parameter_count; i++) {
         const by__parameter *p = &t->parameters[i];

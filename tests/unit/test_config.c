@@ -1,7 +1,7 @@
 /* The config room: every class of error with its exact message, inheritance, overrides, derived
  * values, and that what is printed reads back.
  *
- * `test_config --write` makes docs/config.md anew from the table. */
+ * `test_config --write` makes docs/config.md anew from the declarations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,6 +63,11 @@ static void unresolved(const char *text, const char *message)
     assert_null(config);
 }
 
+static const double *pair(const by_config *config)
+{
+    return by__entry_at((const by__config *)config, "optimizer.betas")->at;
+}
+
 static void test_defaults(void **state)
 {
     BY_UNUSED(state);
@@ -75,7 +80,7 @@ static void test_defaults(void **state)
     assert_int_equal(config->model.tied, -1);
     assert_int_equal(config->train.eval_batches, -1);
     assert_true(config->optimizer.lr == 1e-3);
-    assert_true(config->optimizer.beta1 == 0.9 && config->optimizer.beta2 == 0.99);
+    assert_true(pair(config)[0] == 0.9 && pair(config)[1] == 0.99);
     assert_int_equal(config->data.text.count, 0);
     assert_string_equal(config->data.train, "");
     by_config_close(&config);
@@ -112,7 +117,7 @@ static void test_reads_the_example(void **state)
     assert_string_equal(config->data.text.items[0], "tinyshakespeare.txt");
     assert_int_equal(config->train.steps, 2000);
     assert_int_equal(config->optimizer.warmup, 100);
-    assert_true(config->optimizer.beta1 == 0.8 && config->optimizer.beta2 == 0.95);
+    assert_true(pair(config)[0] == 0.8 && pair(config)[1] == 0.95);
     assert_string_equal(config->precision.compute, "bf16");
     by_config_close(&config);
 
@@ -291,7 +296,7 @@ static void test_overrides(void **state)
     assert_int_equal(config->data.text.count, 2);
     assert_string_equal(config->data.text.items[1], "y z.txt");
     assert_string_equal(config->data.train, "");
-    assert_true(config->optimizer.beta1 == 0.5 && config->optimizer.beta2 == 0.6);
+    assert_true(pair(config)[0] == 0.5 && pair(config)[1] == 0.6);
     assert_int_equal(config->train.eval_batches, -1);
     assert_string_equal(config->data.valid, "q\xc3\xa9");
     assert_string_equal(config->data.field, "a=b");
@@ -340,9 +345,6 @@ static void test_cross_checks(void **state)
                "train.yaml:2: heads 5 does not divide width 128; nearest: 4, 8");
     unresolved("model: {kind: llama, kv_heads: 3}",
                "train.yaml:1: kv_heads 3 does not divide heads 4; nearest: 2, 4");
-    unresolved("model:\n  kv_heads: 2\n",
-               "train.yaml:2: kv_heads 2 differs from heads 4, which gpt2 does not have; set "
-               "model.kind to llama or leave kv_heads out");
     unresolved("model:\n  kind: llama\n  width: 12\n",
                "train.yaml:3: heads 4 gives heads of width 3 (width 12 / heads); rotary embeddings "
                "need an even one");
@@ -408,14 +410,14 @@ static void test_derived(void **state)
 /* ---- printing ---- */
 
 /* Gives every field a value that is not its default, through the fields themselves. */
-static void change_all(by_config *config)
+static void change_all(by__config *config)
 {
-    for (size_t i = 0; i < by__key_count; i++) {
-        const by__key *key = &by__keys[i];
-        void *at = by__key_field(config, key);
+    for (size_t i = 0; i < config->count; i++) {
+        const by__key *key = &config->entries[i].key;
+        void *at = config->entries[i].at;
         double span = key->max - key->min;
         const char *bar = key->choices == NULL ? NULL : strrchr(key->choices, '|');
-        by__value_free(config, key);
+        by__value_free(&config->entries[i]);
         switch (key->type) {
         case BY__KEY_INT:
             *(int64_t *)at = (int64_t)(key->min + (double)(1 + i % 7)) + 9000 * (key->max > 1e5);
@@ -452,39 +454,43 @@ static void change_all(by_config *config)
     }
 }
 
-static bool same_value(const by_config *a, const by_config *b, const by__key *key)
+static bool same_value(const by__entry *a, const by__entry *b)
 {
-    const by_string_list *left = by__key_field(a, key);
-    const by_string_list *right = by__key_field(b, key);
-    if (key->type == BY__KEY_TEXT) {
-        return strcmp(*(char **)by__key_field(a, key), *(char **)by__key_field(b, key)) == 0;
+    const by_string_list *left = a->at;
+    const by_string_list *right = b->at;
+    if (a->key.type == BY__KEY_TEXT) {
+        return strcmp(*(char **)a->at, *(char **)b->at) == 0;
     }
-    if (key->type == BY__KEY_TEXTS) {
+    if (a->key.type == BY__KEY_TEXTS) {
         bool same = left->count == right->count;
         for (size_t i = 0; i < left->count && same; i++) {
             same = strcmp(left->items[i], right->items[i]) == 0;
         }
         return same;
     }
-    return memcmp(left, right, key->type == BY__KEY_PAIR ? 16 : 8) == 0;
+    return memcmp(left, right, a->key.type == BY__KEY_PAIR ? 16 : 8) == 0;
 }
 
+/* Every key of the kinds that are chosen reads back as it was printed. */
 static void test_round_trip(void **state)
 {
     BY_UNUSED(state);
     by_config *config = good("");
     by_config *defaults = good("");
-    change_all(config);
+    const by__config *whole = (const by__config *)config;
+    change_all((by__config *)config);
     char *text = printed(config);
     by_config *again = good(text);
-    for (size_t i = 0; i < by__key_count; i++) {
-        bool one_choice = by__keys[i].choices != NULL && strchr(by__keys[i].choices, '|') == NULL;
-        if (!one_choice && same_value(config, defaults, &by__keys[i])) {
-            fail_msg("%s.%s was not changed", by__keys[i].section, by__keys[i].name);
+    for (size_t i = 0; i < whole->count; i++) {
+        const by__entry *entry = &whole->entries[i];
+        const by__key *key = &entry->key;
+        bool one_choice = key->choices != NULL && strchr(key->choices, '|') == NULL;
+        if (!one_choice && same_value(entry, &((by__config *)defaults)->entries[i])) {
+            fail_msg("%s.%s was not changed", key->section, key->name);
         }
-        if (!same_value(config, again, &by__keys[i])) {
-            fail_msg("%s.%s reads back differently:\n%s", by__keys[i].section, by__keys[i].name,
-                     text);
+        if (by__entry_active(whole, entry) &&
+            !same_value(entry, &((by__config *)again)->entries[i])) {
+            fail_msg("%s.%s reads back differently:\n%s", key->section, key->name, text);
         }
     }
     char *second = printed(again);
@@ -634,18 +640,298 @@ static void test_base_errors(void **state)
     assert_null(config);
 }
 
-/* ---- the table and its document ---- */
+/* The config of a run that was made before keys had owners: it names every key of every family. */
+static void test_config_of_a_run(void **state)
+{
+    char path[128];
+    by_config *config;
+    by_error error = {0};
+    const char *run = ((folder *)*state)->path;
+    put(state, path, "config.yaml",
+        "model:\n  kind: gpt2\n  heads: 2\n  kv_heads: 2\n  rope_theta: 10000\n");
+    assert_int_equal(by_config_open(&config, path, NULL, 0, &error), BY_ECONFIG);
+    assert_int_equal(by_config_open_run(&config, run, NULL, 0, &error), BY_OK);
+    assert_int_equal(by_config_resolve(config, &error), BY_OK);
+    assert_int_equal(config->model.heads, 2);
+    char *text = printed(config);
+    assert_null(strstr(text, "rope_theta"));
+    free(text);
+    by_config_close(&config);
+    const char *override = "model.rope_theta=5";
+    assert_int_equal(by_config_open_run(&config, run, &override, 1, &error), BY_ECONFIG);
+    assert_string_equal(error.message,
+                        "override \"model.rope_theta=5\": model.rope_theta belongs to "
+                        "llama; the kind here is gpt2");
+    /* A family's own key comes back. */
+    put(state, path, "config.yaml", "model: {kind: llama, rope_theta: 77}\n");
+    assert_int_equal(by_config_open_run(&config, run, NULL, 0, &error), BY_OK);
+    text = printed(config);
+    assert_non_null(strstr(text, "  rope_theta: 77\n"));
+    free(text);
+    by_config_close(&config);
+}
 
-static void test_table(void **state)
+/* ---- declarations and their document ---- */
+
+/* Whatever is declared anywhere: each key has a section and help, its type is that of the field
+ * that holds it, and kinds that share a field agree on the default. */
+static void test_declarations(void **state)
 {
     BY_UNUSED(state);
-    for (size_t i = 0; i < by__key_count; i++) {
-        const by__key *key = &by__keys[i];
-        assert_ptr_equal(by__key_find(key->section, key->name), key);
-        assert_ptr_equal(by__key_at(key->offset), key);
+    by_config *config = good("");
+    const by__config *c = (const by__config *)config;
+    for (size_t i = 0; i < c->count; i++) {
+        const by__entry *e = &c->entries[i];
+        const by__key *key = &e->key;
         assert_true(key->section[0] == '\0' || by__section_exists(key->section));
         assert_true(key->help != NULL && key->help[0] != '\0');
+        assert_int_equal(key->place.holds, key->type == BY__KEY_SWITCH ? BY__KEY_INT : key->type);
+        assert_true(!key->place.own ||
+                    key->place.offset + (key->type == BY__KEY_PAIR ? 16 : 8) <= e->kind->size);
+        for (size_t k = 0; k < i; k++) {
+            const by__entry *other = &c->entries[k];
+            bool same_key = strcmp(other->key.name, key->name) == 0 &&
+                            strcmp(other->key.section, key->section) == 0;
+            if (same_key && (e->kind == NULL || other->kind == NULL || other->kind == e->kind)) {
+                fail_msg("%s.%s is declared twice", key->section, key->name);
+            }
+            if (other->at == e->at && (!same_key || other->key.type != key->type ||
+                                       strcmp(other->key.fallback, key->fallback) != 0)) {
+                fail_msg("%s.%s and %s.%s share a field", key->section, key->name,
+                         other->key.section, other->key.name);
+            }
+        }
     }
+    for (size_t t = 0; t < c->schema->table_count; t++) {
+        assert_non_null(by__chosen_kind(c, t)); /* the default is a kind of the table */
+    }
+    by_config_close(&config);
+}
+
+/* ---- kinds ---- */
+
+static void test_foreign_keys(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    refused("model:\n  layers: 2\n  heads: 2\n  rope_theta: 5e5\n",
+            "train.yaml:4: model.rope_theta belongs to llama; the kind here is gpt2");
+    refused("model:\n  rope_theta: 5e5\n  kind: gpt2\n",
+            "train.yaml:2: model.rope_theta belongs to llama; the kind here is gpt2");
+    refused("model:\n  kv_heads: 2\n",
+            "train.yaml:2: model.kv_heads belongs to llama; the kind here is gpt2");
+    refused("model:\n  rope_thta: 5e5\n", "train.yaml:2: unknown key \"rope_thta\" in section "
+                                          "model; did you mean \"rope_theta\" (of llama)?");
+    refused("model:\n  mlp_widht: 3\n", "train.yaml:2: unknown key \"mlp_widht\" in section model; "
+                                        "did you mean \"mlp_width\" (of gpt2, llama)?");
+    refused("optimizer: {nesterow: true}\nmodel: {moment: 1}",
+            "train.yaml:1: unknown key \"nesterow\" in section optimizer; keys here are kind, lr, "
+            "min_lr, schedule, warmup, decay, weight_decay, clip, betas, eps");
+    /* The kind may come after its keys, in the file or from an override. */
+    by_config *config = good("model: {rope_theta: 5e5, kind: llama}");
+    by_config_close(&config);
+    const char *text = "model: {rope_theta: 5e5}";
+    const char *llama = "model.kind=llama";
+    assert_int_equal(by_config_parse(&config, "train.yaml", text, strlen(text), &llama, 1, &error),
+                     BY_OK);
+    assert_true(*(double *)by__entry_at((by__config *)config, "model.rope_theta")->at == 5e5);
+    assert_int_equal(by_config_set(config, "model.kind=gpt2", &error), BY_OK);
+    assert_int_equal(by_config_resolve(config, &error), BY_ECONFIG);
+    assert_string_equal(error.message,
+                        "train.yaml:1: model.rope_theta belongs to llama; the kind here is gpt2");
+    by_config_close(&config);
+    assert_int_equal(by_config_default(&config, &error), BY_OK);
+    assert_int_equal(by_config_set(config, "model.rope_theta=2", &error), BY_OK);
+    assert_int_equal(by_config_resolve(config, &error), BY_ECONFIG);
+    assert_int_equal(by_config_set(config, "model.kind=llama", &error), BY_OK);
+    assert_int_equal(by_config_resolve(config, &error), BY_OK);
+    char *shown = printed(config);
+    assert_non_null(strstr(shown, "\n  rope_theta: 2\n"));
+    free(shown);
+    by_config_close(&config);
+    config = good("");
+    shown = printed(config);
+    assert_null(strstr(shown, "rope_theta"));
+    assert_null(strstr(shown, "kv_heads"));
+    free(shown);
+    by_config_close(&config);
+}
+
+/* A schema of this test's own: a kind with keys in another section, in fields of its own and with
+ * a type that a kind of another name has too. */
+typedef struct image_keys {
+    char *images;
+    by_string_list labels;
+    int64_t patch;
+    int64_t flip;
+    double scale[2];
+    char *form;
+} image_keys;
+
+typedef struct graph_keys {
+    int64_t patch;
+    char *form;
+} graph_keys;
+
+static by_status resolve_image(by_config *config, void *own, by_error *error)
+{
+    image_keys *k = own;
+    k->patch = k->patch == -1 ? config->train.batch : k->patch;
+    if (k->images[0] == '\0') {
+        return by_error_set(error, BY_ECONFIG, "%s: data.images is empty",
+                            by__config_where(config, "data.images", "model.kind"));
+    }
+    return by__config_divides(config, "model.patch", "train.batch", error);
+}
+
+static const by__key image_rows[] = {
+    {"data", "images", BY__KEY_TEXT, BY__OWN(image_keys, images), "\"\"", .help = "files"},
+    {"data", "labels", BY__KEY_TEXTS, BY__OWN(image_keys, labels), "[a, b]", .help = "names"},
+    {"model", "patch", BY__KEY_INT, BY__OWN(image_keys, patch), "-1", 1, 64, .derived = "batch",
+     .help = "side"},
+    {"model", "flip", BY__KEY_SWITCH, BY__OWN(image_keys, flip), "true", .help = "mirrored"},
+    {"model", "scale", BY__KEY_PAIR, BY__OWN(image_keys, scale), "[0.5, 2]", 0, 9, .help = "range"},
+    {"model", "form", BY__KEY_TEXT, BY__OWN(image_keys, form), "png", .choices = "png|jpeg",
+     .help = "form"},
+};
+static const by__key graph_rows[] = {
+    {"model", "patch", BY__KEY_INT, BY__OWN(graph_keys, patch), "70", 65, 100, .help = "nodes"},
+    {"model", "form", BY__KEY_TEXT, BY__OWN(graph_keys, form), "list", .choices = "list|matrix",
+     .help = "form"},
+};
+static const by__key_list image_list = BY__KEY_LIST(image_rows);
+static const by__key_list graph_list = BY__KEY_LIST(graph_rows);
+static const by__kind kinds[] = {
+    {"gpt2", "Nothing of its own.", {NULL}, 0, NULL},
+    {"image", "Images.", {&image_list}, sizeof(image_keys), resolve_image},
+    {"graph", "Graphs.", {&graph_list}, sizeof(graph_keys), NULL},
+};
+
+static const by__kind *kind_row(size_t index)
+{
+    return index < BY_ARRAY_LENGTH(kinds) ? &kinds[index] : NULL;
+}
+
+static const by__kind_table kind_tables[] = {{"model", kind_row}};
+static const by__schema own_schema = {kind_tables, 1};
+
+static by_status own_parse(by_config **out, const char *text, bool kept, by_error *error)
+{
+    return by__config_parse(out, &own_schema, "own.yaml", text, strlen(text), NULL, 0, kept, error);
+}
+
+static void own_refused(const char *text, const char *message)
+{
+    by_error error = {0};
+    by_config *config = NULL;
+    assert_int_equal(own_parse(&config, text, false, &error), BY_ECONFIG);
+    assert_string_equal(error.message, message);
+    assert_null(config);
+}
+
+static void test_keys_of_a_kind(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_config *config;
+    assert_int_equal(own_parse(&config,
+                               "model: {kind: image, form: jpeg}\ndata:\n  images: x.idx\n"
+                               "  labels: [c, d, e]\n",
+                               false, &error),
+                     BY_OK);
+    image_keys *k = by__kind_own(config->model.own, &kinds[1]);
+    graph_keys *g = by__kind_own(config->model.own, &kinds[2]);
+    assert_null(by__kind_own(config->model.own, &kinds[0]));
+    assert_null(by__kind_own(NULL, &kinds[1]));
+    assert_string_equal(k->images, "x.idx");
+    assert_int_equal(k->labels.count, 3);
+    assert_true(k->flip == 1 && k->scale[0] == 0.5 && k->scale[1] == 2.0 && k->patch == -1);
+    assert_string_equal(k->form, "jpeg");
+    assert_string_equal(g->form, "list"); /* a value of the other kind does not reach it */
+    assert_int_equal(g->patch, 70);
+    assert_int_equal(by_config_resolve(config, &error), BY_OK);
+    assert_int_equal(k->patch, 12);
+    char *text = printed(config);
+    assert_non_null(strstr(text, "data:\n"));
+    assert_non_null(strstr(text, "  images: x.idx\n  labels: [c, d, e]\n"));
+    assert_non_null(strstr(text, "  patch: 12\n  flip: true\n  scale: [0.5, 2]\n  form: jpeg\n"));
+    by_config *again;
+    assert_int_equal(own_parse(&again, text, false, &error), BY_OK);
+    char *second = printed(again);
+    assert_string_equal(text, second);
+    free(second);
+    free(text);
+    by_config_close(&again);
+    k->patch = 99; /* by a program */
+    assert_int_equal(by_config_resolve(config, &error), BY_ECONFIG);
+    assert_string_equal(error.message,
+                        "config: model.patch: \"99\" is not -1 or a whole number from 1 to 64");
+    by_config_close(&config);
+}
+
+static void test_kinds_refuse(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_config *config;
+    own_refused("data:\n  images: a\n",
+                "own.yaml:2: data.images belongs to model image; the model here is gpt2");
+    own_refused("model: {patch: 3}",
+                "own.yaml:1: model.patch belongs to image, graph; the kind here is gpt2");
+    own_refused("model: {kind: imag}",
+                "own.yaml:1: model.kind: \"imag\" is not one of gpt2, image, "
+                "graph; did you mean \"image\"?");
+    /* Each of two kinds has its own range and its own words. */
+    own_refused("model:\n  patch: 3\n  kind: graph\n",
+                "own.yaml:2: model.patch: \"3\" is not a whole number from 65 to 100");
+    own_refused("model:\n  kind: image\n  form: list\n",
+                "own.yaml:3: model.form: \"list\" is not one of png, jpeg");
+    own_refused("model:\n  kind: graph\n  form: x\n",
+                "own.yaml:3: model.form: \"x\" is not one of png, jpeg");
+    assert_int_equal(
+        own_parse(&config, "model: {kind: graph, patch: 66, form: matrix}", false, &error), BY_OK);
+    /* A value that suits only the other kind, then one that suits this. */
+    assert_int_equal(by_config_set(config, "model.patch=5", &error), BY_OK);
+    assert_int_equal(by_config_resolve(config, &error), BY_ECONFIG);
+    assert_string_equal(error.message,
+                        "override \"model.patch=5\": model.patch: \"5\" is not a whole "
+                        "number from 65 to 100");
+    assert_int_equal(by_config_set(config, "model.patch=65", &error), BY_OK);
+    assert_int_equal(by_config_resolve(config, &error), BY_OK);
+    by_config_close(&config);
+    assert_int_equal(own_parse(&config, "\n\nmodel: {kind: image, patch: 5}", false, &error),
+                     BY_OK);
+    assert_int_equal(by_config_resolve(config, &error), BY_ECONFIG);
+    assert_string_equal(error.message, "own.yaml:3: data.images is empty");
+    assert_int_equal(by_config_set(config, "data.images=z", &error), BY_OK);
+    assert_int_equal(by_config_resolve(config, &error), BY_ECONFIG);
+    assert_string_equal(error.message,
+                        "own.yaml:3: patch 5 does not divide batch 12; nearest: 4, 6");
+    by_config_close(&config);
+    /* A run's own config may hold keys that its kind does not have. */
+    assert_int_equal(own_parse(&config, "model: {patch: 3, layers: 2}", true, &error), BY_OK);
+    assert_int_equal(by_config_resolve(config, &error), BY_OK);
+    assert_int_equal(config->model.layers, 2);
+    by_config_close(&config);
+}
+
+static void test_reference_of_kinds(void **state)
+{
+    BY_UNUSED(state);
+    char *text;
+    assert_int_equal(by__config_reference(&text, &own_schema, NULL), BY_OK);
+    assert_non_null(strstr(text, "| `kind` | `gpt2` | one of gpt2, image, graph | model family |"));
+    assert_non_null(strstr(text,
+                           "\n### model.kind: graph\n\nGraphs.\n\n| key | default | accepts | "
+                           "meaning |\n|---|---|---|---|\n| `patch` | `70` | a whole number "
+                           "from 65 to 100 | nodes |\n"));
+    /* The keys of the kind in another section stand there. */
+    const char *data = strstr(text, "\n## data\n");
+    assert_non_null(data);
+    assert_non_null(strstr(data, "\n### model.kind: image\n"));
+    assert_non_null(strstr(data, "| `labels` | `[a, b]` |"));
+    assert_null(strstr(text, "### model.kind: gpt2"));
+    free(text);
 }
 
 static void test_reference_is_current(void **state)
@@ -657,7 +943,7 @@ static void test_reference_is_current(void **state)
     assert_int_equal(by_config_reference(&expected, NULL), BY_OK);
     if (by__file_read(&actual, &length, DOCS, 1 << 20, NULL) != BY_OK ||
         strcmp(actual, expected) != 0) {
-        fail_msg("docs/config.md is not what the table says; run test_config --write");
+        fail_msg("docs/config.md is not what the declarations say; run test_config --write");
     }
     free(actual);
     free(expected);
@@ -698,7 +984,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_hash),
         cmocka_unit_test_setup_teardown(test_base_chain, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_base_errors, make_folder, drop_folder),
-        cmocka_unit_test(test_table),
+        cmocka_unit_test_setup_teardown(test_config_of_a_run, make_folder, drop_folder),
+        cmocka_unit_test(test_declarations),
+        cmocka_unit_test(test_foreign_keys),
+        cmocka_unit_test(test_keys_of_a_kind),
+        cmocka_unit_test(test_kinds_refuse),
+        cmocka_unit_test(test_reference_of_kinds),
         cmocka_unit_test(test_reference_is_current),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -85,13 +85,16 @@ static void test_hyper(void **state)
 {
     BY_UNUSED(state);
     float hyper[4];
-    by_optimizer_config config = {.beta1 = 0.9, .beta2 = 0.999};
-    by_optimizer_hyper(hyper, &config, 0, 3e-4);
+    by_config *config;
+    assert_int_equal(by_config_default(&config, NULL), BY_OK);
+    assert_int_equal(by_config_set(config, "optimizer.betas=[0.9, 0.999]", NULL), BY_OK);
+    by_optimizer_hyper(hyper, &config->optimizer, 0, 3e-4);
     assert_true(hyper[0] == 3e-4f && hyper[3] == 0.0f);
     assert_true(fabs((double)hyper[1] - 0.1) < 1e-7 && fabs((double)hyper[2] - 0.001) < 1e-9);
-    by_optimizer_hyper(hyper, &config, 9, 3e-4);
+    by_optimizer_hyper(hyper, &config->optimizer, 9, 3e-4);
     assert_true(fabs((double)hyper[1] - (1.0 - pow(0.9, 10.0))) < 1e-7);
     assert_true(fabs((double)hyper[2] - (1.0 - pow(0.999, 10.0))) < 1e-8);
+    by_config_close(&config);
 }
 
 int main(void)

@@ -3,6 +3,25 @@
  * Conv1D keeps them. */
 #include "nn/nn.h"
 
+static const by__key keys[] = {
+    {"model", "mlp_width", BY__KEY_INT, BY__FIELD(model.mlp_width), "-1", 1, BY__MI24,
+     .derived = "4 x width", .help = "hidden width of the MLP"},
+    {"model", "tied", BY__KEY_SWITCH, BY__FIELD(model.tied), "-1", .derived = "true",
+     .help = "the output head shares the token embedding"},
+};
+static const by__key_list key_list = BY__KEY_LIST(keys);
+
+static by_status resolve(by_config *config, void *own, by_error *error)
+{
+    BY_UNUSED(own);
+    by_model_config *c = &config->model;
+    c->kv_heads = c->heads;
+    c->mlp_width = c->mlp_width == -1 ? 4 * c->width : c->mlp_width;
+    c->tied = c->tied == -1 ? 1 : c->tied;
+    BY_TRY(by__token_resolve(config, error));
+    return by__transformer_resolve(config, error);
+}
+
 static by_value norm(by__build *b, by_value x, const char *prefix)
 {
     int64_t c = b->config->width;
@@ -103,10 +122,16 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     return by__json_expect(name, in, "activation_function", "gelu_new", error);
 }
 
-const by__family by__family_gpt2 = {.kind = "gpt2",
-                                    .prefix = "transformer.",
-                                    .body = body,
-                                    .write_config = write_config,
-                                    .read_config = read_config,
-                                    .model_type = "gpt2",
-                                    .architecture = "GPT2LMHeadModel"};
+const by__family by__family_gpt2 = {
+    .kind = {.name = "gpt2",
+             .help = "GPT-2: learned positions, layer norm, GELU.",
+             .keys = {&by__transformer_keys, &by__token_keys, &key_list},
+             .resolve = resolve},
+    .prefix = "transformer.",
+    .body = body,
+    .write_config = write_config,
+    .read_config = read_config,
+    .tied = true,
+    .model_type = "gpt2",
+    .architecture = "GPT2LMHeadModel",
+};

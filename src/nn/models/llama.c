@@ -2,6 +2,50 @@
  * grouped-query attention, no biases. Weights are [out, in], as torch.nn.Linear keeps them. */
 #include "nn/nn.h"
 
+typedef struct llama_keys {
+    double rope_theta;
+} llama_keys;
+
+static const by__key keys[] = {
+    {"model", "kv_heads", BY__KEY_INT, BY__FIELD(model.kv_heads), "-1", 1, 65536,
+     .derived = "equal to heads",
+     .help = "key and value heads (grouped-query attention); divides heads"},
+    {"model", "mlp_width", BY__KEY_INT, BY__FIELD(model.mlp_width), "-1", 1, BY__MI24,
+     .derived = "8/3 x width rounded up to a multiple of 64", .help = "hidden width of the MLP"},
+    {"model", "tied", BY__KEY_SWITCH, BY__FIELD(model.tied), "-1", .derived = "false",
+     .help = "the output head shares the token embedding"},
+    {"model", "rope_theta", BY__KEY_REAL, BY__OWN(llama_keys, rope_theta), "10000", 1, 1e12,
+     .help = "base of the rotary frequencies"},
+};
+static const by__key_list key_list = BY__KEY_LIST(keys);
+
+static llama_keys *own_keys(const by_model_config *c)
+{
+    return by__kind_own(c->own, &by__family_llama.kind);
+}
+
+static by_status resolve(by_config *config, void *own, by_error *error)
+{
+    BY_UNUSED(own);
+    by_model_config *c = &config->model;
+    c->kv_heads = c->kv_heads == -1 ? c->heads : c->kv_heads;
+    c->tied = c->tied == -1 ? 0 : c->tied;
+    /* Two thirds of GPT-2's four, because SwiGLU has three matrices and not two. */
+    c->mlp_width = c->mlp_width == -1 ? ((8 * c->width + 2) / 3 + 63) / 64 * 64 : c->mlp_width;
+    BY_TRY(by__token_resolve(config, error));
+    BY_TRY(by__transformer_resolve(config, error));
+    BY_TRY(by__config_divides(config, "model.kv_heads", "model.heads", error));
+    if (c->width / c->heads % 2 != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: heads %lld gives heads of width %lld (width %lld / heads); rotary "
+                            "embeddings need an even one",
+                            by__config_where(config, "model.heads", "model.width"),
+                            (long long)c->heads, (long long)(c->width / c->heads),
+                            (long long)c->width);
+    }
+    return BY_OK;
+}
+
 static by_value norm(by__build *b, by_value x, const char *prefix)
 {
     by_value w = by__weight(b, "embed", BY_SHAPE(b->config->width), (by_init){.kind = BY_INIT_ONE},
@@ -21,7 +65,7 @@ static by_value attention(by__build *b, by_value x, int layer)
 {
     const by_model_config *c = b->config;
     int64_t kv_width = c->kv_heads * (c->width / c->heads);
-    float theta = (float)c->rope_theta;
+    float theta = (float)own_keys(c)->rope_theta;
     by_init init = by__init_normal(b);
     by_value q = linear(b, x, c->width, c->width, "heads embed", init, layer, "self_attn.q_proj");
     by_value k =
@@ -86,7 +130,7 @@ static void write_config(json_t *out, const by_model_config *c)
     (void)json_object_set_new(out, "max_position_embeddings", json_integer(c->context));
     (void)json_object_set_new(out, "hidden_act", json_string("silu"));
     (void)json_object_set_new(out, "rms_norm_eps", json_real(c->norm_eps));
-    (void)json_object_set_new(out, "rope_theta", json_real(c->rope_theta));
+    (void)json_object_set_new(out, "rope_theta", json_real(own_keys(c)->rope_theta));
     (void)json_object_set_new(out, "attention_bias", json_false());
     (void)json_object_set_new(out, "mlp_bias", json_false());
 }
@@ -100,13 +144,13 @@ static by_status read_rope(by_model_config *c, const char *name, const json_t *i
         parameters = scaling;
     }
     if (!json_is_object(parameters)) {
-        return by__json_number(&c->rope_theta, name, in, "rope_theta", 10000.0, error);
+        return by__json_number(&own_keys(c)->rope_theta, name, in, "rope_theta", 10000.0, error);
     }
     BY_TRY(by__json_expect(name, parameters, "rope_type", "default", error));
     BY_TRY(by__json_expect(name, parameters, "type", "default", error)); /* its older name */
     double outer;
     BY_TRY(by__json_number(&outer, name, in, "rope_theta", 10000.0, error));
-    return by__json_number(&c->rope_theta, name, parameters, "rope_theta", outer, error);
+    return by__json_number(&own_keys(c)->rope_theta, name, parameters, "rope_theta", outer, error);
 }
 
 static by_status read_config(by_model_config *c, const char *name, const json_t *in,
@@ -133,11 +177,16 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     return read_rope(c, name, in, error);
 }
 
-const by__family by__family_llama = {.kind = "llama",
-                                     .prefix = NULL,
-                                     .body = body,
-                                     .write_config = write_config,
-                                     .read_config = read_config,
-                                     .rotary = true,
-                                     .model_type = "llama",
-                                     .architecture = "LlamaForCausalLM"};
+const by__family by__family_llama = {
+    .kind = {.name = "llama",
+             .help = "Llama: rotary positions, RMS norm, SwiGLU, grouped-query attention.",
+             .keys = {&by__transformer_keys, &by__token_keys, &key_list},
+             .size = sizeof(llama_keys),
+             .resolve = resolve},
+    .body = body,
+    .write_config = write_config,
+    .read_config = read_config,
+    .rotary = true,
+    .model_type = "llama",
+    .architecture = "LlamaForCausalLM",
+};

@@ -1,0 +1,396 @@
+/* Keys and kinds: which keys a config has, whose they are, and where their values lie. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/schema.h"
+
+/* ---- a new config ---- */
+
+/* The field `own` of the section of a table. */
+static by_kind_values **values_of(const by__config *config, size_t table)
+{
+    const by__section *section = by__sections;
+    while (strcmp(section->name, config->schema->tables[table].section) != 0) {
+        section++;
+    }
+    return (by_kind_values **)((uintptr_t)config + section->own);
+}
+
+/* The structs of all kinds of a table, and their names as the choices of its key `kind`. */
+static by_status add_table(by__config *config, size_t table, by_error *error)
+{
+    const by__kind_table *t = &config->schema->tables[table];
+    by_kind_values *values;
+    by__text names = {0};
+    size_t count = 0;
+    while (t->row(count) != NULL) {
+        by__text_format(&names, "%s%s", count == 0 ? "" : "|", t->row(count)->name);
+        count++;
+    }
+    BY_TRY(by__text_take(&names, &config->choices[table], error));
+    BY_TRY(by__alloc((void **)&values, 1, sizeof *values + count * sizeof values->blocks[0],
+                     "a config", error));
+    *values_of(config, table) = values;
+    values->count = count;
+    for (size_t i = 0; i < count; i++) {
+        values->blocks[i].kind = t->row(i);
+        if (t->row(i)->size > 0) {
+            BY_TRY(by__alloc(&values->blocks[i].values, 1, t->row(i)->size, "a config", error));
+        }
+    }
+    return BY_OK;
+}
+
+static by_status add_entry(by__config *config, size_t *capacity, const by__key *key,
+                           const by__kind *kind, size_t table, by_error *error)
+{
+    BY_TRY(by__reserve((void **)&config->entries, capacity, config->count + 1,
+                       sizeof *config->entries, error));
+    void *base = key->place.own ? by__kind_own(*values_of(config, table), kind) : config;
+    assert(base != NULL);
+    config->entries[config->count++] = (by__entry){
+        .key = *key, .kind = kind, .table = table, .at = (char *)base + key->place.offset};
+    return BY_OK;
+}
+
+static by_status add_kind(by__config *config, size_t *capacity, const char *section, size_t table,
+                          const by__kind *kind, by_error *error)
+{
+    for (size_t l = 0; l < BY_ARRAY_LENGTH(kind->keys) && kind->keys[l] != NULL; l++) {
+        for (size_t i = 0; i < kind->keys[l]->count; i++) {
+            const by__key *key = &kind->keys[l]->rows[i];
+            if (strcmp(key->section, section) == 0) {
+                BY_TRY(add_entry(config, capacity, key, kind, table, error));
+            }
+        }
+    }
+    return BY_OK;
+}
+
+static by_status add_section(by__config *config, size_t *capacity, const char *section,
+                             by_error *error)
+{
+    const by__schema *schema = config->schema;
+    for (size_t i = 0; i < by__common_keys.count; i++) {
+        if (strcmp(by__common_keys.rows[i].section, section) == 0) {
+            BY_TRY(add_entry(config, capacity, &by__common_keys.rows[i], NULL, 0, error));
+        }
+    }
+    for (size_t t = 0; t < schema->table_count; t++) {
+        if (strcmp(schema->tables[t].section, section) == 0) {
+            by__entry_find(config, NULL, section, "kind")->key.choices = config->choices[t];
+        }
+        for (size_t k = 0; schema->tables[t].row(k) != NULL; k++) {
+            BY_TRY(add_kind(config, capacity, section, t, schema->tables[t].row(k), error));
+        }
+    }
+    return BY_OK;
+}
+
+static by_status set_defaults(by__config *config, by_error *error)
+{
+    for (size_t i = 0; i < config->count; i++) {
+        by__config_node node = {0};
+        by__entry *entry = &config->entries[i];
+        by_status status = by__config_read_value(&node, entry->key.fallback, "default", error);
+        if (status == BY_OK) {
+            status = by__value_set(entry, &node, "default", error);
+        }
+        by__node_free(&node);
+        BY_TRY(status);
+    }
+    return BY_OK;
+}
+
+static by_status fill(by__config *config, by_error *error)
+{
+    size_t capacity = 0;
+    BY_TRY(by__alloc((void **)&config->choices, config->schema->table_count + 1,
+                     sizeof *config->choices, "a config", error));
+    for (size_t t = 0; t < config->schema->table_count; t++) {
+        BY_TRY(add_table(config, t, error));
+    }
+    for (size_t s = 0; s < by__section_count; s++) {
+        BY_TRY(add_section(config, &capacity, by__sections[s].name, error));
+    }
+    return set_defaults(config, error);
+}
+
+by_status by__config_new(by__config **out, const by__schema *schema, by_error *error)
+{
+    by__config *made;
+    BY_TRY(by__alloc((void **)&made, 1, sizeof *made, "a config", error));
+    made->schema = schema;
+    by_status status = fill(made, error);
+    if (status != BY_OK) {
+        by_config *config = &made->config;
+        by_config_close(&config);
+        return status;
+    }
+    *out = made;
+    return BY_OK;
+}
+
+void by_config_close(by_config **config)
+{
+    if (config == NULL || *config == NULL) {
+        return;
+    }
+    by__config *whole = (by__config *)*config;
+    for (size_t i = 0; i < whole->count; i++) {
+        by__value_free(&whole->entries[i]);
+        free(whole->entries[i].origin);
+        free(whole->entries[i].refusal);
+    }
+    for (size_t t = 0; t < whole->schema->table_count && whole->choices != NULL; t++) {
+        by_kind_values *values = *values_of(whole, t);
+        for (size_t i = 0; values != NULL && i < values->count; i++) {
+            free(values->blocks[i].values);
+        }
+        free(values);
+        free(whole->choices[t]);
+    }
+    free(whole->choices);
+    free(whole->entries);
+    free(whole);
+    *config = NULL;
+}
+
+void *by__kind_own(const by_kind_values *own, const by__kind *kind)
+{
+    for (size_t i = 0; own != NULL && i < own->count; i++) {
+        if (own->blocks[i].kind == kind) {
+            return own->blocks[i].values;
+        }
+    }
+    return NULL;
+}
+
+/* ---- finding keys ---- */
+
+const by__kind *by__chosen_kind(const by__config *config, size_t table)
+{
+    const by__kind_table *t = &config->schema->tables[table];
+    const by__entry *entry = by__entry_find(config, NULL, t->section, "kind");
+    const char *name = *(char *const *)entry->at;
+    for (size_t i = 0; name != NULL && t->row(i) != NULL; i++) {
+        if (strcmp(t->row(i)->name, name) == 0) {
+            return t->row(i);
+        }
+    }
+    return NULL;
+}
+
+void *by__chosen_own(const by__config *config, size_t table)
+{
+    return by__kind_own(*values_of(config, table), by__chosen_kind(config, table));
+}
+
+bool by__entry_active(const by__config *config, const by__entry *entry)
+{
+    return entry->kind == NULL || by__chosen_kind(config, entry->table) == entry->kind;
+}
+
+by__entry *by__entry_find(const by__config *config, const by__entry *after, const char *section,
+                          const char *name)
+{
+    size_t first = after == NULL ? 0 : (size_t)(after - config->entries) + 1;
+    for (size_t i = first; i < config->count; i++) {
+        const by__key *key = &config->entries[i].key;
+        if (strcmp(key->name, name) == 0 && strcmp(key->section, section) == 0) {
+            return &config->entries[i];
+        }
+    }
+    return NULL;
+}
+
+by__entry *by__entry_at(const by__config *config, const char *path)
+{
+    char text[64];
+    for (size_t i = 0; i < config->count; i++) {
+        by__entry *entry = &config->entries[i];
+        if (strcmp(by__key_path(text, &entry->key), path) == 0 && by__entry_active(config, entry)) {
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+/* Names that may stand in a section; at the top the sections and `base` too. */
+static size_t names_in(const by__config *config, const char *section, const char **names)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < config->count; i++) {
+        const by__key *key = &config->entries[i].key;
+        if (strcmp(key->section, section) == 0 &&
+            by__entry_find(config, NULL, section, key->name) == &config->entries[i]) {
+            names[count++] = key->name;
+        }
+    }
+    if (section[0] == '\0') {
+        names[count++] = "base";
+        for (size_t i = 1; i < by__section_count; i++) {
+            names[count++] = by__sections[i].name;
+        }
+    }
+    return count;
+}
+
+/* Adds "gpt2, llama": the kinds that have a key of the name of `entry`. */
+static void add_owners(by__text *out, const by__config *config, const by__entry *entry)
+{
+    const by__entry *e = by__entry_find(config, NULL, entry->key.section, entry->key.name);
+    for (bool first = true; e != NULL;
+         e = by__entry_find(config, e, entry->key.section, entry->key.name)) {
+        if (e->kind != NULL && e->table == entry->table) {
+            by__text_format(out, "%s%s", first ? "" : ", ", e->kind->name);
+            first = false;
+        }
+    }
+}
+
+static by_status refuse_unknown(const by__config *config, const char **names, const char *where,
+                                const char *section, const char *name, by_error *error)
+{
+    char path[64];
+    by__text text = {0};
+    size_t count = names_in(config, section, names);
+    const char *near = by__nearest_name(name, names, count);
+    by__text_format(&text, "%s: unknown key \"%.60s\"%s%s", where, name,
+                    section[0] == '\0' ? "" : " in section ", section);
+    if (near != NULL) {
+        const by__entry *entry = by__entry_find(config, NULL, section, near);
+        by__text_format(&text, "; did you mean \"%s\"", near);
+        if (entry != NULL && entry->kind != NULL) {
+            by__text_add(&text, " (of ");
+            add_owners(&text, config, entry);
+            by__text_add(&text, ")");
+        }
+        by__text_add(&text, "?");
+    }
+    for (size_t i = 0; i < config->count && near == NULL; i++) {
+        const by__key *key = &config->entries[i].key;
+        if (strcmp(key->name, name) == 0 || strcmp(by__key_path(path, key), name) == 0) {
+            near = key->name;
+            by__text_format(&text, "; did you mean \"%s\" in section %s?", near,
+                            key->section[0] == '\0' ? "(top)" : key->section);
+        }
+    }
+    for (size_t i = 0; i < count && near == NULL; i++) {
+        by__text_format(&text, "%s%s", i == 0 ? "; keys here are " : ", ", names[i]);
+    }
+    by_status status =
+        by_error_set(error, BY_ECONFIG, "%s", text.failed ? "unknown key" : text.data);
+    by__text_free(&text);
+    return status;
+}
+
+by_status by__key_unknown(const by__config *config, const char *where, const char *section,
+                          const char *name, by_error *error)
+{
+    const char **names;
+    BY_TRY(by__alloc((void **)&names, config->count + by__section_count + 1, sizeof *names,
+                     "names of keys", error));
+    by_status status = refuse_unknown(config, names, where, section, name, error);
+    free(names);
+    return status;
+}
+
+/* ---- values of keys that several kinds have ---- */
+
+/* One key of a name: stores the value, or why it does not suit. */
+static by_status assign(by__entry *entry, const by__config_node *node, const char *where,
+                        by_error *error)
+{
+    by_error reason = {0};
+    by_status status = by__value_set(entry, node, where, &reason);
+    if (status != BY_OK && status != BY_ECONFIG) {
+        return by_error_set(error, status, "%s", reason.message);
+    }
+    char *origin = by__strdup(where);
+    char *refusal = status == BY_OK ? NULL : by__strdup(reason.message);
+    if (origin == NULL || (status != BY_OK && refusal == NULL)) {
+        free(origin);
+        free(refusal);
+        return by_error_set(error, BY_EMEMORY, "out of memory: a config value");
+    }
+    free(entry->origin);
+    free(entry->refusal);
+    entry->origin = origin;
+    entry->refusal = refusal;
+    return BY_OK;
+}
+
+by_status by__config_assign(by__config *config, by__entry *first, const by__config_node *node,
+                            const char *where, bool store, by_error *error)
+{
+    by_error ignored;
+    bool suits = false;
+    const char *section = first->key.section;
+    const char *name = first->key.name;
+    for (by__entry *e = first; e != NULL; e = by__entry_find(config, e, section, name)) {
+        suits = suits || by__value_check(&e->key, node, where, &ignored) == BY_OK;
+    }
+    if (!suits) {
+        return by__value_check(&first->key, node, where, error);
+    }
+    for (by__entry *e = first; e != NULL && store; e = by__entry_find(config, e, section, name)) {
+        BY_TRY(assign(e, node, where, error));
+    }
+    return BY_OK;
+}
+
+/* ---- keys of other kinds ---- */
+
+/* A key that was given, and that none of the chosen kinds has. */
+static bool is_foreign(const by__config *config, const by__entry *entry)
+{
+    char path[64];
+    return entry->origin != NULL && !by__entry_active(config, entry) &&
+           by__entry_at(config, by__key_path(path, &entry->key)) == NULL;
+}
+
+/* "train.yaml:4: model.rope_theta belongs to llama; the kind here is gpt2", or, of a key in
+ * another section than its owner's, "data.images belongs to task image; the task here is text". */
+static by_status refuse_foreign(const by__config *config, const by__entry *entry, by_error *error)
+{
+    char path[64];
+    by__text owners = {0};
+    const char *section = config->schema->tables[entry->table].section;
+    const by__kind *chosen = by__chosen_kind(config, entry->table);
+    bool near = strcmp(section, entry->key.section) == 0;
+    add_owners(&owners, config, entry);
+    by_status status =
+        by_error_set(error, BY_ECONFIG, "%s: %s belongs to %s%s%s; the %s here is %s",
+                     entry->origin, by__key_path(path, &entry->key), near ? "" : section,
+                     near ? "" : " ", owners.failed ? entry->kind->name : owners.data,
+                     near ? "kind" : section, chosen == NULL ? "unknown" : chosen->name);
+    by__text_free(&owners);
+    return status;
+}
+
+by_status by__config_check_kinds(const by__config *config, by_error *error)
+{
+    for (size_t i = 0; i < config->count; i++) {
+        const by__entry *entry = &config->entries[i];
+        if (is_foreign(config, entry)) {
+            return refuse_foreign(config, entry, error);
+        }
+        if (entry->refusal != NULL && by__entry_active(config, entry)) {
+            return by_error_set(error, BY_ECONFIG, "%s", entry->refusal);
+        }
+    }
+    return BY_OK;
+}
+
+void by__config_drop_foreign(by__config *config)
+{
+    for (size_t i = 0; i < config->count; i++) {
+        by__entry *entry = &config->entries[i];
+        if (is_foreign(config, entry)) {
+            free(entry->origin);
+            entry->origin = NULL;
+        }
+    }
+}

@@ -1,0 +1,61 @@
+/* Keys that several model families declare. */
+#include <math.h>
+
+#include "nn/nn.h"
+
+static const by__key transformer[] = {
+    {"model", "heads", BY__KEY_INT, BY__FIELD(model.heads), "4", 1, 65536,
+     .help = "query heads; divides width"},
+    {"model", "norm_eps", BY__KEY_REAL, BY__FIELD(model.norm_eps), "1e-5", 0, 1, BY__ABOVE_MIN,
+     .help = "epsilon of layer norm or RMS norm"},
+    {"model", "init_std", BY__KEY_REAL, BY__FIELD(model.init_std), "-1", 0, 10,
+     .derived = "the square root of 2 / (5 x width)",
+     .help = "standard deviation of initial weights"},
+};
+const by__key_list by__transformer_keys = BY__KEY_LIST(transformer);
+
+static const by__key token[] = {
+    {"model", "context", BY__KEY_INT, BY__FIELD(model.context), "64", 1, BY__MI24,
+     .help = "positions of a sequence, in tokens"},
+    {"model", "vocab", BY__KEY_INT, BY__FIELD(model.vocab), "-1", 1, BY__MI30,
+     .derived = "the tokenizer's size", .help = "rows of the token embedding"},
+    {"model", "pad_vocab_to", BY__KEY_INT, BY__FIELD(model.pad_vocab_to), "1", 1, 65536,
+     .help = "the embedding is padded up to a multiple of this; 1 does not pad"},
+};
+const by__key_list by__token_keys = BY__KEY_LIST(token);
+
+/* Tokens of a micro-batch are rows of every activation, tokens of a step those of a batch in the
+ * loader. */
+#define MICRO_BATCH_TOKENS ((int64_t)1 << 31)
+#define BATCH_TOKENS       ((int64_t)1 << 40)
+
+/* "c.yaml:5: micro_batch 16777216 x context 16777216 is more than 2147483648 tokens". */
+static by_status countable(const by_config *config, const char *name, int64_t sequences,
+                           int64_t most, by_error *error)
+{
+    char path[64];
+    int64_t context = config->model.context;
+    (void)snprintf(path, sizeof path, "train.%s", name);
+    if (sequences <= most / context) {
+        return BY_OK;
+    }
+    return by_error_set(error, BY_ECONFIG,
+                        "%s: %s %lld x context %lld is more than %lld tokens; make one smaller",
+                        by__config_where(config, path, "model.context"), name, (long long)sequences,
+                        (long long)context, (long long)most);
+}
+
+by_status by__token_resolve(const by_config *config, by_error *error)
+{
+    BY_TRY(countable(config, "micro_batch", config->train.micro_batch, MICRO_BATCH_TOKENS, error));
+    return countable(config, "batch", config->train.batch, BATCH_TOKENS, error);
+}
+
+by_status by__transformer_resolve(by_config *config, by_error *error)
+{
+    by_model_config *model = &config->model;
+    if (model->init_std == -1.0) {
+        model->init_std = sqrt(2.0 / (5.0 * (double)model->width));
+    }
+    return by__config_divides(config, "model.heads", "model.width", error);
+}
