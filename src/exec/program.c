@@ -107,37 +107,54 @@ static by_status collect_checks(by_program *p, size_t n, by_error *error)
     return BY_OK;
 }
 
-static void measure_liveness(by_program *p)
+/* Widens the interval [first, last] of the memory that a value uses by node n. */
+static void touch(const by__memory_plan *plan, by_value value, size_t n, size_t *first,
+                  size_t *last)
+{
+    by_value owner = value == BY_NONE ? BY_NONE : plan->owner[value];
+    if (owner != BY_NONE) {
+        first[owner] = first[owner] == SIZE_MAX ? n : first[owner];
+        last[owner] = n;
+    }
+}
+
+/* live_bytes[n]: the sum of the values that have memory of their own in the arena at node n. */
+static by_status measure_liveness(by_program *p, by_error *error)
 {
     const by_graph *graph = p->graph;
-    size_t nodes = graph->node_count;
-    /* Each owner's interval counts once; live_bytes[n] is their sum at node n. */
+    size_t *first;
+    size_t *last = NULL;
+    BY_TRY(by__alloc((void **)&first, graph->value_count, sizeof *first, "program", error));
+    by_status status =
+        by__alloc((void **)&last, graph->value_count, sizeof *last, "program", error);
     for (size_t v = 0; v < graph->value_count; v++) {
-        if (p->plan.offset[v] == SIZE_MAX || p->plan.owner[v] != (by_value)v) {
-            continue;
+        first[v] = SIZE_MAX;
+    }
+    for (size_t n = 0; n < graph->node_count && status == BY_OK; n++) {
+        const by__node *node = &graph->nodes[n];
+        for (int i = 0; i < node->input_count; i++) {
+            touch(&p->plan, node->in[i], n, first, last);
         }
-        size_t first = nodes;
-        size_t last = 0;
-        for (size_t n = 0; n < nodes; n++) {
-            const by__node *node = &graph->nodes[n];
-            bool touches = false;
-            for (int i = 0; i < node->input_count; i++) {
-                touches = touches ||
-                          (node->in[i] != BY_NONE && p->plan.owner[node->in[i]] == (by_value)v);
-            }
-            for (int i = 0; i < node->output_count; i++) {
-                touches = touches ||
-                          (node->out[i] != BY_NONE && p->plan.owner[node->out[i]] == (by_value)v);
-            }
-            if (touches) {
-                first = n < first ? n : first;
-                last = n;
-            }
-        }
-        for (size_t n = first; n <= last && n < nodes; n++) {
-            p->live_bytes[n] += by__value_bytes(&graph->values[v]);
+        for (int i = 0; i < node->output_count; i++) {
+            touch(&p->plan, node->out[i], n, first, last);
         }
     }
+    /* What begins at a node less what ended before it (modulo 2^64), then the sum up to each. */
+    for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
+        if (p->plan.offset[v] != SIZE_MAX && p->plan.owner[v] == (by_value)v &&
+            first[v] != SIZE_MAX) {
+            p->live_bytes[first[v]] += by__value_bytes(&graph->values[v]);
+            if (last[v] + 1 < graph->node_count) {
+                p->live_bytes[last[v] + 1] -= by__value_bytes(&graph->values[v]);
+            }
+        }
+    }
+    for (size_t n = 1; n < graph->node_count; n++) {
+        p->live_bytes[n] += p->live_bytes[n - 1];
+    }
+    free(first);
+    free(last);
+    return status;
 }
 
 static by_status compile(by_program *p, by_error *error)
@@ -164,8 +181,7 @@ static by_status compile(by_program *p, by_error *error)
         in += operand_slots(&graph->nodes[n]);
         BY_TRY(collect_checks(p, n, error));
     }
-    measure_liveness(p);
-    return BY_OK;
+    return measure_liveness(p, error);
 }
 
 by_status by_program_compile(by_program **out, const by_graph *graph, int threads, by_error *error)

@@ -27,6 +27,7 @@ void by_graph_close(by_graph **graph)
     }
     free((*graph)->values);
     free((*graph)->nodes);
+    by__names_index_free(&(*graph)->names);
     free(*graph);
     *graph = NULL;
 }
@@ -90,7 +91,8 @@ by_value by__graph_add_value(by_graph *graph, by_role role, const char *name, co
         return BY_NONE;
     }
     if (by__reserve((void **)&graph->values, &graph->value_capacity, graph->value_count + 1,
-                    sizeof *graph->values, &graph->error) != BY_OK) {
+                    sizeof *graph->values, &graph->error) != BY_OK ||
+        by__names_index_reserve(&graph->names, graph->values, &graph->error) != BY_OK) {
         return BY_NONE;
     }
     value.name = name == NULL ? NULL : by__strdup(name);
@@ -102,6 +104,9 @@ by_value by__graph_add_value(by_graph *graph, by_role role, const char *name, co
         return BY_NONE;
     }
     graph->values[graph->value_count] = value;
+    if (name != NULL) {
+        by__names_index_add(&graph->names, graph->values, (by_value)graph->value_count);
+    }
     return (by_value)graph->value_count++;
 }
 
@@ -148,6 +153,9 @@ void by_graph_output(by_graph *graph, by_value value, const char *name)
         by__graph_fail(graph, BY_EARG, "graph: two values are named '%s'", name);
         return;
     }
+    if (by__names_index_reserve(&graph->names, graph->values, &graph->error) != BY_OK) {
+        return;
+    }
     char *copy = by__strdup(name);
     if (copy == NULL) {
         by__graph_fail(graph, BY_EMEMORY, "out of memory: value name");
@@ -156,6 +164,7 @@ void by_graph_output(by_graph *graph, by_value value, const char *name)
     free(graph->values[value].name);
     graph->values[value].name = copy;
     graph->values[value].role = BY_ROLE_OUTPUT;
+    by__names_index_add(&graph->names, graph->values, value);
 }
 
 void by_graph_set_block(by_graph *graph, int block)
@@ -234,12 +243,7 @@ by_status by_graph_value(const by_graph *graph, by_value value, by_value_info *o
 
 by_value by_graph_find(const by_graph *graph, const char *name)
 {
-    for (size_t i = 0; i < graph->value_count; i++) {
-        if (graph->values[i].name != NULL && strcmp(graph->values[i].name, name) == 0) {
-            return (by_value)i;
-        }
-    }
-    return BY_NONE;
+    return by__names_index_find(&graph->names, graph->values, name);
 }
 
 by_status by__graph_uses(const by_graph *graph, int **uses, by_error *error)

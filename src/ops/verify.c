@@ -89,16 +89,22 @@ static by_status check_updates(const by_graph *graph, const int *uses, by_error 
 }
 
 /* What is true of values once all nodes were seen: results were made, and names are unique. */
-static by_status check_values(const by_graph *graph, const bool *defined, by_error *error)
+static by_status check_values(const by_graph *graph, const bool *defined, by__names_index *names,
+                              by_error *error)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
         const by__value *value = &graph->values[v];
         if (by__role_is_external(value->role) && !defined[v]) {
             return by_error_set(error, BY_ESTATE, "graph: nothing makes '%s'", value->name);
         }
-        if (value->name != NULL && by_graph_find(graph, value->name) != (by_value)v) {
+        if (value->name == NULL) {
+            continue;
+        }
+        if (by__names_index_find(names, graph->values, value->name) != BY_NONE) {
             return by_error_set(error, BY_ESTATE, "graph: two values are named '%s'", value->name);
         }
+        BY_TRY(by__names_index_reserve(names, graph->values, error));
+        by__names_index_add(names, graph->values, (by_value)v);
     }
     return BY_OK;
 }
@@ -126,11 +132,12 @@ by_status by_graph_verify(const by_graph *graph, by_error *error)
 {
     bool *defined;
     int *uses = NULL;
+    by__names_index names = {0};
     BY_TRY(by_graph_check(graph, error));
     BY_TRY(by__alloc((void **)&defined, graph->value_count, sizeof *defined, "verify", error));
     by_status status = check_nodes(graph, defined, error);
     if (status == BY_OK) {
-        status = check_values(graph, defined, error);
+        status = check_values(graph, defined, &names, error);
     }
     if (status == BY_OK) {
         status = by__graph_uses(graph, &uses, error);
@@ -138,6 +145,7 @@ by_status by_graph_verify(const by_graph *graph, by_error *error)
     if (status == BY_OK) {
         status = check_updates(graph, uses, error);
     }
+    by__names_index_free(&names);
     free(uses);
     free(defined);
     return status;

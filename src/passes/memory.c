@@ -2,23 +2,15 @@
 #include <string.h>
 
 #include "passes/passes.h"
-
-/* A stretch of memory that one value, or several in place of each other, hold from node `first` to
- * node `last`. */
-typedef struct interval {
-    by_value root;
-    size_t bytes;
-    size_t first;
-    size_t last;
-    size_t offset;
-} interval;
+#include "passes/placement.h"
 
 typedef struct planner {
     const by_graph *graph;
     by_value *root; /* the value whose memory this one uses; itself when it has its own */
     size_t *first;  /* node that makes it */
     size_t *last;   /* last node that reads it */
-    interval *intervals;
+    size_t *slot;   /* of a root: its interval */
+    by__interval *intervals;
     size_t count;
     size_t in_place;
 } planner;
@@ -96,143 +88,67 @@ static void join_in_place(planner *p)
 }
 
 /* One interval for each root that is an activation, over the lifetimes of all that joined it. */
-static void collect(planner *p, size_t *slot)
+static void collect(planner *p)
 {
     const by_graph *graph = p->graph;
     for (size_t v = 0; v < graph->value_count; v++) {
-        slot[v] = SIZE_MAX;
+        p->slot[v] = SIZE_MAX;
     }
     for (size_t v = 0; v < graph->value_count; v++) {
         by_value root = p->root[v];
         if (!is_activation(graph, (by_value)v) || !is_activation(graph, root)) {
             continue;
         }
-        if (slot[root] == SIZE_MAX) {
-            slot[root] = p->count;
-            p->intervals[p->count++] = (interval){
+        if (p->slot[root] == SIZE_MAX) {
+            p->slot[root] = p->count;
+            p->intervals[p->count++] = (by__interval){
                 .root = root,
                 .first = p->first[v],
                 .last = p->last[v],
                 .bytes = by__round_up(by__value_bytes(&graph->values[root]), BY_CACHE_LINE)};
         }
-        interval *it = &p->intervals[slot[root]];
+        by__interval *it = &p->intervals[p->slot[root]];
         it->first = p->first[v] < it->first ? p->first[v] : it->first;
         it->last = p->last[v] > it->last ? p->last[v] : it->last;
     }
 }
 
-static int by_size(const void *a, const void *b)
+/* The most bytes alive at once, and the first node at which they are. */
+static by_status find_lower_bound(const planner *p, by__memory_plan *plan, by_error *error)
 {
-    const interval *x = a;
-    const interval *y = b;
-    if (x->bytes != y->bytes) {
-        return x->bytes > y->bytes ? -1 : 1;
+    size_t alive = 0;
+    size_t *change; /* bytes that begin at each node less those that ended before it, modulo 2^64 */
+    BY_TRY(by__alloc((void **)&change, p->graph->node_count + 1, sizeof *change, "memory plan",
+                     error));
+    for (size_t k = 0; k < p->count; k++) {
+        change[p->intervals[k].first] += p->intervals[k].bytes;
+        change[p->intervals[k].last + 1] -= p->intervals[k].bytes;
     }
-    return x->root < y->root ? -1 : 1;
-}
-
-static int by_start(const void *a, const void *b)
-{
-    const interval *x = a;
-    const interval *y = b;
-    if (x->first != y->first) {
-        return x->first < y->first ? -1 : 1;
-    }
-    return by_size(a, b);
-}
-
-static int by_offset(const void *a, const void *b)
-{
-    const interval *x = *(const interval *const *)a;
-    const interval *y = *(const interval *const *)b;
-    return x->offset < y->offset ? -1 : x->offset > y->offset;
-}
-
-/* Gives each interval, in the array's order, the tightest gap among those placed before that live
- * at the same time. Returns the arena's size. `near` has room for count pointers. */
-static size_t place_all(interval *intervals, size_t count, const interval **near)
-{
-    size_t total = 0;
-    for (size_t k = 0; k < count; k++) {
-        interval *it = &intervals[k];
-        size_t neighbours = 0;
-        for (size_t j = 0; j < k; j++) {
-            if (intervals[j].first <= it->last && it->first <= intervals[j].last) {
-                near[neighbours++] = &intervals[j];
-            }
-        }
-        if (neighbours > 0) {
-            qsort(near, neighbours, sizeof *near, by_offset);
-        }
-        size_t cursor = 0;
-        size_t best = SIZE_MAX;
-        size_t best_gap = SIZE_MAX;
-        for (size_t j = 0; j < neighbours; j++) {
-            if (near[j]->offset > cursor) {
-                size_t gap = near[j]->offset - cursor;
-                if (gap >= it->bytes && gap < best_gap) {
-                    best = cursor;
-                    best_gap = gap;
-                }
-            }
-            size_t end = near[j]->offset + near[j]->bytes;
-            cursor = end > cursor ? end : cursor;
-        }
-        it->offset = best == SIZE_MAX ? cursor : best;
-        total = it->offset + it->bytes > total ? it->offset + it->bytes : total;
-    }
-    return total;
-}
-
-static void find_lower_bound(const planner *p, by__memory_plan *plan)
-{
     for (size_t n = 0; n < p->graph->node_count; n++) {
-        size_t alive = 0;
-        for (size_t k = 0; k < p->count; k++) {
-            if (p->intervals[k].first <= n && n <= p->intervals[k].last) {
-                alive += p->intervals[k].bytes;
-            }
-        }
+        alive += change[n];
         if (alive > plan->lower_bound) {
             plan->lower_bound = alive;
             plan->peak_node = n;
         }
     }
+    free(change);
+    return BY_OK;
 }
 
 static by_status assign(planner *p, by__memory_plan *plan, by_error *error)
 {
-    const interval **near = NULL;
-    size_t *slot = NULL;
-    BY_TRY(by__alloc((void **)&slot, p->graph->value_count, sizeof *slot, "memory plan", error));
-    collect(p, slot);
-    by_status status = by__alloc((void **)&near, p->count, sizeof *near, "memory plan", error);
-    if (status == BY_OK && p->count > 0) {
-        qsort(p->intervals, p->count, sizeof *p->intervals, by_start);
-        size_t early = place_all(p->intervals, p->count, near);
-        qsort(p->intervals, p->count, sizeof *p->intervals, by_size);
-        size_t large = place_all(p->intervals, p->count, near);
-        if (early < large) {
-            qsort(p->intervals, p->count, sizeof *p->intervals, by_start);
-            large = place_all(p->intervals, p->count, near);
-        }
-        plan->bytes = large;
-        find_lower_bound(p, plan);
+    collect(p);
+    BY_TRY(by__place_intervals(&plan->bytes, p->intervals, p->count, error));
+    BY_TRY(find_lower_bound(p, plan, error));
+    for (size_t k = 0; k < p->count; k++) {
+        plan->offset[p->intervals[k].root] = p->intervals[k].offset;
     }
-    if (status == BY_OK) {
-        for (size_t k = 0; k < p->count; k++) {
-            plan->offset[p->intervals[k].root] = p->intervals[k].offset;
-        }
-        for (size_t v = 0; v < p->graph->value_count; v++) {
-            bool in_arena =
-                is_activation(p->graph, (by_value)v) && is_activation(p->graph, p->root[v]);
-            plan->offset[v] = in_arena ? plan->offset[p->root[v]] : SIZE_MAX;
-            plan->owner[v] = p->root[v];
-        }
+    for (size_t v = 0; v < p->graph->value_count; v++) {
+        bool in_arena = is_activation(p->graph, (by_value)v) && is_activation(p->graph, p->root[v]);
+        plan->offset[v] = in_arena ? plan->offset[p->root[v]] : SIZE_MAX;
+        plan->owner[v] = p->root[v];
     }
-    free(near);
-    free(slot);
-    return status;
+    return BY_OK;
 }
 
 by_status by__memory_plan_make(by__memory_plan *out, const by_graph *graph, by_error *error)
@@ -241,9 +157,10 @@ by_status by__memory_plan_make(by__memory_plan *out, const by_graph *graph, by_e
     by__memory_plan plan = {0};
     size_t values = graph->value_count;
     by_status status = by_graph_verify(graph, error);
-    void **arrays[] = {(void **)&p.root,      (void **)&p.first,     (void **)&p.last,
-                       (void **)&p.intervals, (void **)&plan.offset, (void **)&plan.owner};
-    size_t sizes[] = {sizeof *p.root,      sizeof *p.first,     sizeof *p.last,
+    void **arrays[] = {(void **)&p.root,    (void **)&p.first,     (void **)&p.last,
+                       (void **)&p.slot,    (void **)&p.intervals, (void **)&plan.offset,
+                       (void **)&plan.owner};
+    size_t sizes[] = {sizeof *p.root,      sizeof *p.first,     sizeof *p.last,    sizeof *p.slot,
                       sizeof *p.intervals, sizeof *plan.offset, sizeof *plan.owner};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(arrays) && status == BY_OK; i++) {
         status = by__alloc(arrays[i], values, sizes[i], "memory plan", error);
@@ -260,6 +177,7 @@ by_status by__memory_plan_make(by__memory_plan *out, const by_graph *graph, by_e
     free(p.root);
     free(p.first);
     free(p.last);
+    free(p.slot);
     free(p.intervals);
     if (status != BY_OK) {
         by__memory_plan_free(&plan);

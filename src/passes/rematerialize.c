@@ -8,6 +8,7 @@ typedef struct remat {
     size_t least;    /* bytes of a value that is worth it */
     by_value *again; /* of each value: the copy that the backward pass reads */
     size_t *place;   /* of each copied node, in their order: the node that it goes before */
+    int *reads;      /* of each value: how often the backward pass reads it */
     size_t old_nodes;
     size_t old_values;
 } remat;
@@ -32,14 +33,8 @@ static bool has_operands_kept(const remat *r, const by__node *node)
 {
     for (int i = 0; i < node->input_count; i++) {
         by_value value = node->in[i];
-        bool kept = value == BY_NONE || by__role_is_external(r->graph->values[value].role);
-        for (size_t n = 0; n < r->old_nodes && !kept; n++) {
-            const by__node *reader = &r->graph->nodes[n];
-            for (int k = 0; k < reader->input_count && reader->phase == BY__BACKWARD; k++) {
-                kept = kept || reader->in[k] == value;
-            }
-        }
-        if (!kept) {
+        if (value != BY_NONE && !by__role_is_external(r->graph->values[value].role) &&
+            r->reads[value] == 0) {
             return false;
         }
     }
@@ -60,6 +55,18 @@ static by_status copy(remat *r, by_value value, size_t reader, by_error *error)
     return BY_OK;
 }
 
+static void count_reads(const remat *r)
+{
+    for (size_t n = 0; n < r->old_nodes; n++) {
+        const by__node *reader = &r->graph->nodes[n];
+        for (int i = 0; i < reader->input_count && reader->phase == BY__BACKWARD; i++) {
+            if (reader->in[i] != BY_NONE) {
+                r->reads[reader->in[i]]++;
+            }
+        }
+    }
+}
+
 static by_status copy_all(remat *r, by_error *error)
 {
     by_graph *graph = r->graph;
@@ -76,6 +83,7 @@ static by_status copy_all(remat *r, by_error *error)
             }
             if (r->again[value] != BY_NONE) {
                 graph->nodes[n].in[i] = r->again[value];
+                r->reads[value]--;
             }
         }
     }
@@ -113,10 +121,14 @@ by_status by_pass_rematerialize(by_graph *graph, size_t least_bytes, by_error *e
     if (status == BY_OK) {
         status = by__alloc((void **)&r.place, r.old_values, sizeof *r.place, "copies", error);
     }
+    if (status == BY_OK) {
+        status = by__alloc((void **)&r.reads, r.old_values, sizeof *r.reads, "copies", error);
+    }
     for (size_t v = 0; v < r.old_values && status == BY_OK; v++) {
         r.again[v] = BY_NONE;
     }
     if (status == BY_OK) {
+        count_reads(&r);
         graph->phase = BY__BACKWARD;
         status = copy_all(&r, error);
         by_graph_set_block(graph, -1);
@@ -126,6 +138,7 @@ by_status by_pass_rematerialize(by_graph *graph, size_t least_bytes, by_error *e
     }
     free(r.again);
     free(r.place);
+    free(r.reads);
     return status;
 }
 
