@@ -5,6 +5,7 @@ pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
+pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(CAIRO REQUIRED IMPORTED_TARGET cairo)
 
 # oneDNN only gives a second opinion on the machine's peaks: src/plan/onednn.c knows it by its headers and
@@ -17,7 +18,7 @@ if(DNNL_INCLUDE AND NOT BY_SANITIZE)
 endif()
 
 set(library_dependencies PkgConfig::YAML PkgConfig::JANSSON PkgConfig::XXHASH PkgConfig::SQLITE
-                         PkgConfig::CAIRO Threads::Threads ${CMAKE_DL_LIBS} m)
+                         PkgConfig::CAIRO PkgConfig::ZLIB Threads::Threads ${CMAKE_DL_LIBS} m)
 
 # OpenMP is the one thread pool of the kernels, as it is oneDNN's. Debian's oneDNN links GNU's runtime;
 # clang's own runtime answers the same symbols, so either compiler ends with one pool.

@@ -92,7 +92,7 @@ static void test_headers(void **state)
         {"{'descr': '<u2', 'fortran_order': False, 'shape': (3, 1), }\n", 6, "one axis"},
         {"{'descr': '<u2', 'fortran_order': False, 'shape': (), }\n", 6, "one axis"},
         {"{'descr': '<u2', 'fortran_order': False, 'shape': (99999999999999999999,), }\n", 6,
-         "one axis"},
+         "tuple"},
         {"{'descr': '<u2', 'fortran_order': False, }\n", 6, "lacks"},
         {"{'descr': '<u2', 'descr': '<u2', 'fortran_order': False, 'shape': (3,)}\n", 6, "twice"},
         {"{'descr': '<u2', 'extra': 1, 'shape': (3,)}\n", 6, "beside"},

@@ -81,20 +81,38 @@ static bool take_number(cursor *c, uint64_t *out)
     return c->at > start;
 }
 
-static unsigned width_of(const char *descr)
+/* What a header says, whoever asks. */
+typedef struct npy_header {
+    char descr[24];
+    by_shape shape;
+    size_t offset; /* of the first element */
+} npy_header;
+
+/* The shape: "(3, 4)", "(5,)", "()". */
+static bool take_shape(cursor *c, by_shape *out)
 {
-    return strcmp(descr, "<u2") == 0   ? 2
-           : strcmp(descr, "<u4") == 0 ? 4
-           : strcmp(descr, "<u8") == 0 ? 8
-                                       : 0;
+    *out = (by_shape){0};
+    if (!take(c, "(")) {
+        return false;
+    }
+    while (!take(c, ")")) {
+        uint64_t extent;
+        if (out->rank == BY_MAX_RANK || !take_number(c, &extent) || extent > INT64_MAX) {
+            return false;
+        }
+        out->dim[out->rank++] = (int64_t)extent;
+        if (!take(c, ",")) {
+            return out->rank > 1 && take(c, ")");
+        }
+    }
+    return true;
 }
 
 /* The dictionary {'descr': '<u2', 'fortran_order': False, 'shape': (N,), }, keys in any order.
  * Returns what is wrong with it, NULL if nothing is. */
-static const char *parse_header(cursor c, by__npy_info *out)
+static const char *parse_header(cursor c, npy_header *out)
 {
     char key[24];
-    char descr[24];
     unsigned seen = 0;
     if (!take(&c, "{")) {
         return "the header is not a dictionary";
@@ -106,9 +124,8 @@ static const char *parse_header(cursor c, by__npy_info *out)
         unsigned bit;
         if (strcmp(key, "descr") == 0) {
             bit = 1;
-            out->width = take_string(&c, descr, sizeof descr) ? width_of(descr) : 0;
-            if (out->width == 0) {
-                return "descr is not '<u2', '<u4' or '<u8'";
+            if (!take_string(&c, out->descr, sizeof out->descr)) {
+                return "descr is not a short string";
             }
         } else if (strcmp(key, "fortran_order") == 0) {
             bit = 2;
@@ -117,9 +134,8 @@ static const char *parse_header(cursor c, by__npy_info *out)
             }
         } else if (strcmp(key, "shape") == 0) {
             bit = 4;
-            if (!take(&c, "(") || !take_number(&c, &out->count) || !take(&c, ",") ||
-                !take(&c, ")")) {
-                return "shape is not one axis, (N,)";
+            if (!take_shape(&c, &out->shape)) {
+                return "shape is not a tuple of up to 6 extents";
             }
         } else {
             return "the header has a key beside descr, fortran_order and shape";
@@ -142,11 +158,17 @@ static const char *parse_header(cursor c, by__npy_info *out)
     return c.end - c.at == 1 && *c.at == '\n' ? NULL : "the header does not end with a newline";
 }
 
-/* Checks the first `size` bytes, which hold the header, of a file of `file_size`. */
-static by_status parse(by__npy_info *out, const char *name, const uint8_t *data, size_t size,
-                       uint64_t file_size, by_error *error)
+static by_status bad_header(const char *name, const npy_header *header, const char *problem,
+                            by_error *error)
 {
-    by__npy_info info = {0};
+    return by_error_set(error, BY_EFORMAT, "%s: npy header before offset %zu: %s", name,
+                        header->offset, problem);
+}
+
+/* Reads the header that the first `size` bytes of a file hold. */
+static by_status read_header(npy_header *out, const char *name, const uint8_t *data, size_t size,
+                             by_error *error)
+{
     size_t prefix = 10;
     if (size < prefix || memcmp(data, NPY_MAGIC, 6) != 0) {
         return by_error_set(error, BY_EFORMAT, "%s: not an npy file (no \\x93NUMPY at offset 0)",
@@ -157,29 +179,56 @@ static by_status parse(by__npy_info *out, const char *name, const uint8_t *data,
                             "%s: npy version %u.%u at offset 6 is not 1.0 to 3.0", name, data[6],
                             data[7]);
     }
-    size_t header = (size_t)data[8] | (size_t)data[9] << 8;
+    size_t length = (size_t)data[8] | (size_t)data[9] << 8;
     if (data[6] > 1) {
         prefix = 12;
         if (size < prefix) {
             return by_error_set(error, BY_EFORMAT, "%s: %zu bytes end inside the npy header", name,
                                 size);
         }
-        header |= (size_t)data[10] << 16 | (size_t)data[11] << 24;
+        length |= (size_t)data[10] << 16 | (size_t)data[11] << 24;
     }
-    if (header > NPY_MAX_HEADER || header > size - prefix) {
+    if (length > NPY_MAX_HEADER || length > size - prefix) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: header of %zu bytes at offset %zu, but the file has %zu", name,
-                            header, prefix, size);
+                            length, prefix, size);
     }
-    info.offset = prefix + header;
+    npy_header header = {.offset = prefix + length};
     const char *text = (const char *)data + prefix;
-    const char *problem = parse_header((cursor){text, text + header}, &info);
-    if (problem == NULL && info.offset % info.width != 0) {
-        problem = "the elements are not aligned";
-    }
+    const char *problem = parse_header((cursor){text, text + length}, &header);
     if (problem != NULL) {
-        return by_error_set(error, BY_EFORMAT, "%s: npy header at offset %zu: %s", name, prefix,
-                            problem);
+        return bad_header(name, &header, problem, error);
+    }
+    *out = header;
+    return BY_OK;
+}
+
+static unsigned width_of(const char *descr)
+{
+    return strcmp(descr, "<u2") == 0   ? 2
+           : strcmp(descr, "<u4") == 0 ? 4
+           : strcmp(descr, "<u8") == 0 ? 8
+                                       : 0;
+}
+
+/* Checks the first `size` bytes, which hold the header, of a file of `file_size` with one axis of
+ * tokens. */
+static by_status parse(by__npy_info *out, const char *name, const uint8_t *data, size_t size,
+                       uint64_t file_size, by_error *error)
+{
+    npy_header header;
+    BY_TRY(read_header(&header, name, data, size, error));
+    by__npy_info info = {.width = width_of(header.descr),
+                         .count = (uint64_t)header.shape.dim[0],
+                         .offset = header.offset};
+    if (info.width == 0) {
+        return bad_header(name, &header, "descr is not '<u2', '<u4' or '<u8'", error);
+    }
+    if (header.shape.rank != 1) {
+        return bad_header(name, &header, "shape is not one axis, (N,)", error);
+    }
+    if (info.offset % info.width != 0) {
+        return bad_header(name, &header, "the elements are not aligned", error);
     }
     uint64_t held = file_size - info.offset;
     if (info.count != held / info.width || held % info.width != 0) {
@@ -197,6 +246,40 @@ by_status by__npy_parse(by__npy_info *out, const char *name, const uint8_t *data
                         by_error *error)
 {
     return parse(out, name, data, size, size, error);
+}
+
+by_status by__npy_parse_array(by__array_view *out, const char *name, const uint8_t *data,
+                              size_t size, by_error *error)
+{
+    static const struct {
+        const char *descr; /* behind the byte order */
+        by__element element;
+    } types[] = {{"u1", BY__ELEMENT_U8},  {"b1", BY__ELEMENT_U8},  {"i1", BY__ELEMENT_I8},
+                 {"u2", BY__ELEMENT_U16}, {"i2", BY__ELEMENT_I16}, {"u4", BY__ELEMENT_U32},
+                 {"i4", BY__ELEMENT_I32}, {"u8", BY__ELEMENT_U64}, {"i8", BY__ELEMENT_I64},
+                 {"f4", BY__ELEMENT_F32}, {"f8", BY__ELEMENT_F64}};
+    npy_header header;
+    BY_TRY(read_header(&header, name, data, size, error));
+    by__array_view view = {.shape = header.shape, .data = data + header.offset};
+    char order = header.descr[0];
+    size_t i = 0;
+    while (i < BY_ARRAY_LENGTH(types) &&
+           (order == '\0' || strcmp(header.descr + 1, types[i].descr) != 0)) {
+        i++;
+    }
+    bool is_byte = i < BY_ARRAY_LENGTH(types) && by__element_size(types[i].element) == 1;
+    if (i == BY_ARRAY_LENGTH(types) ||
+        !(order == '<' || order == '>' || (is_byte && order == '|'))) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: npy elements '%s' are not integers or floating-point numbers of "
+                            "up to 8 bytes ('|u1', '<i4', '<f4', ...)",
+                            name, header.descr);
+    }
+    view.element = types[i].element;
+    view.big_endian = order == '>';
+    BY_TRY(by__array_view_check(&view, name, header.offset, size - header.offset, error));
+    *out = view;
+    return BY_OK;
 }
 
 static by_status system_error(by_error *error, const char *verb, const char *path)

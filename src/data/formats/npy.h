@@ -1,12 +1,14 @@
-/* npy files of one axis of unsigned integers, as numpy.load(mmap_mode="r") reads them.
+/* npy files: shards of tokens, one axis of unsigned integers, are read and written, as
+ * numpy.load(mmap_mode="r") reads them; arrays of any shape are read.
  *
  * Format: numpy/lib/_format_impl.py: magic, version, header length, a Python dictionary literal
- * padded so that the elements start at a multiple of 64, then the elements, little-endian. The
- * reader takes one axis of '<u2', '<u4' or '<u8' in C order and nothing behind the elements. */
+ * padded so that the elements start at a multiple of 64, then the elements. Token
+ * shards are '<u2', '<u4' or '<u8'. Always in C order, and nothing behind the elements. */
 #ifndef BY_DATA_FORMATS_NPY_H
 #define BY_DATA_FORMATS_NPY_H
 
 #include "base/base.h"
+#include "data/formats/array_file.h"
 
 typedef struct by__npy_info {
     unsigned width; /* bytes of an element: 2, 4 or 8 */
@@ -18,6 +20,10 @@ typedef struct by__npy_info {
  */
 by_status by__npy_parse(by__npy_info *out, const char *name, const uint8_t *data, size_t size,
                         by_error *error);
+
+/* The same for integers and floating-point numbers of any shape and byte order. */
+by_status by__npy_parse_array(by__array_view *out, const char *name, const uint8_t *data,
+                              size_t size, by_error *error);
 
 /* Opens a file for reading and checks its header against its size. The caller closes *fd. */
 by_status by__npy_open(int *fd, by__npy_info *out, const char *path, by_error *error);
