@@ -1,18 +1,16 @@
-/* exec: a compiled program and the loop that runs it.
+/* exec: a compiled program and its submission to a device.
  *
  * A by_program takes a graph whose passes are done, asks the memory pass where each activation lies
- * and the device for each node's kernel, and keeps one by__call a node. Pointers are resolved when
- * something was bound anew, so a run is a loop over calls: no allocation, no lock, no system call.
+ * and the device for each node's kernel, keeps one by__call a node, and gives the device the list of
+ * its commands once. Addresses are resolved when something was bound anew, so that to run is to
+ * submit the same list again: no allocation, no lock, no system call.
  *
- * Ownership: the program owns its calls and its memory plan; the graph, the arena, the workspace
- * and all bound buffers belong to the caller.
+ * Ownership: the program owns its calls and its memory plan; the graph, the device, the arena, the
+ * workspace and all bound buffers belong to the caller.
  *
  * A by__program_set (program_set.c) is a list of named programs over one model: graph, program and
  * the arena it runs in. Programs that never run at the same time share an arena; all share one
  * workspace.
- *
- * by__pages (pages.c) is the memory that programs run on: whole pages from the system, zeroed, huge
- * pages where the system has them, because matrix products walk far and the page table is a cost.
  *
  * Never put here: knowledge of models, training or files.
  */
@@ -23,15 +21,6 @@
 #include "device/device.h"
 #include "passes/passes.h"
 
-typedef struct by__pages {
-    void *data;
-    size_t bytes;
-} by__pages;
-
-/* Zeroed pages, in memory already. bytes 0 gives a NULL block. */
-by_status by__pages_open(by__pages *out, size_t bytes, const char *what, by_error *error);
-void by__pages_close(by__pages *pages);
-
 /* A named graph and the program compiled from it, both owned by the set. */
 typedef struct by__program_row {
     const char *name; /* static */
@@ -40,17 +29,18 @@ typedef struct by__program_row {
 } by__program_row;
 
 typedef struct by__program_set {
+    by_device *device; /* the caller's, set before the first program is added */
     by__program_row *rows;
     size_t count;
     size_t capacity;
-    by__pages arena;
-    by__pages workspace;
+    by_memory arena;
+    by_memory workspace;
 } by__program_set;
 
 /* Runs the passes meant for `purpose` over `graph`, compiles it and appends it as `name`. The set
  * owns the graph from here on, also when this fails. */
 by_status by__set_add(by__program_set *set, const char *name, by_graph *graph, by_purpose purpose,
-                      const by_pass_options *options, int threads, by_error *error);
+                      const by_pass_options *options, by_error *error);
 /* The row of that name; NULL when there is none. Valid until a program is added. */
 by__program_row *by__set_row(const by__program_set *set, const char *name);
 /* Bytes of the largest arena and workspace that a program of the set needs. */
@@ -59,11 +49,8 @@ size_t by__set_workspace_bytes(const by__program_set *set);
 /* Takes arena and workspace (at least `workspace_bytes`) and gives them to all programs. */
 by_status by__set_allocate(by__program_set *set, size_t workspace_bytes, by_error *error);
 /* Binds the value named `value` of a row, if the row (may be NULL) has one. */
-by_status by__row_bind(by__program_row *row, const char *value, void *data, by_error *error);
+by_status by__row_bind(by__program_row *row, const char *value, by_memory memory, by_error *error);
 /* {0} is accepted. */
 void by__set_close(by__program_set *set);
-
-/* Threads for an option value: -1 is one a core that this process may run on. */
-int by__thread_count(int threads);
 
 #endif

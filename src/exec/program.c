@@ -13,20 +13,24 @@ typedef struct index_check {
 
 struct by_program {
     const by_graph *graph;
+    by_device *device;
+    char *name;
     by__memory_plan plan;
     by__call *calls; /* one a node */
     const by__kernel **kernels;
     by__tensor *operands; /* inputs of all calls, one after another */
     size_t *live_bytes;
-    size_t prepared; /* calls whose state must be released */
-    void **bound;    /* buffer of each value from outside */
+    size_t prepared;  /* calls whose state must be released */
+    by_memory *bound; /* memory of each external value */
     index_check *checks;
     size_t check_count;
-    void *arena;
-    void *workspace;
+    by__command *commands;
+    by__command_list list;
+    by__recording *recording;
+    by_memory arena;
+    by_memory workspace;
     size_t workspace_bytes;
-    int threads;
-    bool stale; /* something was bound since pointers were resolved */
+    bool stale; /* something was bound since addresses were resolved */
     by_program_hook *hook;
     void *hook_user;
 };
@@ -53,7 +57,7 @@ static int operand_slots(const by__node *node)
 }
 
 /* Chooses and prepares the kernel of node n. */
-static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by__isa isa, by_error *error)
+static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by_error *error)
 {
     const by__node *node = &p->graph->nodes[n];
     by__call *call = &p->calls[n];
@@ -62,14 +66,14 @@ static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by__isa i
                        .input_count = node->input_count,
                        .output_count = node->output_count,
                        .in = in,
-                       .threads = p->threads};
+                       .threads = by__device_threads(p->device)};
     for (int i = 0; i < operand_slots(node); i++) {
         in[i] = describe(p->graph, i < node->input_count ? node->in[i] : BY_NONE);
     }
     for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
         call->out[i] = describe(p->graph, i < node->output_count ? node->out[i] : BY_NONE);
     }
-    BY_TRY(by__cpu_kernel(&p->kernels[n], call, isa, error));
+    BY_TRY(by__device_kernel(&p->kernels[n], p->device, call, error));
     if (p->kernels[n]->prepare != NULL) {
         by_status status = p->kernels[n]->prepare(call, error);
         if (status != BY_OK) {
@@ -157,13 +161,28 @@ static by_status measure_liveness(by_program *p, by_error *error)
     return status;
 }
 
+/* Gives the device the commands: every node on the compute queue. */
+static by_status record(by_program *p, by_error *error)
+{
+    size_t count = p->graph->node_count;
+    BY_TRY(by__alloc((void **)&p->commands, count, sizeof *p->commands, "program", error));
+    for (size_t n = 0; n < count; n++) {
+        p->commands[n] = (by__command){BY__COMMAND_CALL, BY__QUEUE_COMPUTE, n};
+    }
+    p->list = (by__command_list){.name = p->name,
+                                 .calls = p->calls,
+                                 .kernels = p->kernels,
+                                 .call_count = count,
+                                 .commands = p->commands,
+                                 .command_count = count};
+    return by__recording_open(&p->recording, p->device, &p->list, error);
+}
+
 static by_status compile(by_program *p, by_error *error)
 {
     const by_graph *graph = p->graph;
     size_t operand_count = 0;
-    by__isa isa;
     BY_TRY(by__memory_plan_make(&p->plan, graph, error));
-    BY_TRY(by__cpu_isa(&isa, error));
     for (size_t n = 0; n < graph->node_count; n++) {
         operand_count += (size_t)operand_slots(&graph->nodes[n]);
     }
@@ -177,21 +196,26 @@ static by_status compile(by_program *p, by_error *error)
                      "program", error));
     by__tensor *in = p->operands;
     for (size_t n = 0; n < graph->node_count; n++) {
-        BY_TRY(prepare_call(p, n, in, isa, error));
+        BY_TRY(prepare_call(p, n, in, error));
         in += operand_slots(&graph->nodes[n]);
         BY_TRY(collect_checks(p, n, error));
     }
-    return measure_liveness(p, error);
+    BY_TRY(measure_liveness(p, error));
+    return record(p, error);
 }
 
-by_status by_program_compile(by_program **out, const by_graph *graph, int threads, by_error *error)
+by_status by_program_compile(by_program **out, const by_graph *graph, by_device *device,
+                             const char *name, by_error *error)
 {
     by_program *p;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "program", error));
     p->graph = graph;
-    p->threads = by__thread_count(threads);
+    p->device = device;
     p->stale = true;
-    by_status status = compile(p, error);
+    p->name = by__strdup(name);
+    by_status status = p->name == NULL
+                           ? by_error_set(error, BY_EMEMORY, "out of memory: program '%s'", name)
+                           : compile(p, error);
     if (status != BY_OK) {
         by_program_close(&p);
         return status;
@@ -206,6 +230,7 @@ void by_program_close(by_program **program)
         return;
     }
     by_program *p = *program;
+    by__recording_close(&p->recording);
     for (size_t n = 0; n < p->prepared; n++) {
         if (p->kernels[n]->release != NULL) {
             p->kernels[n]->release(&p->calls[n]);
@@ -218,6 +243,8 @@ void by_program_close(by_program **program)
     free(p->live_bytes);
     free(p->bound);
     free(p->checks);
+    free(p->commands);
+    free(p->name);
     free(p);
     *program = NULL;
 }
@@ -239,28 +266,53 @@ size_t by_program_live_bytes(const by_program *program)
 
 int by_program_threads(const by_program *program)
 {
-    return program->threads;
+    return by__device_threads(program->device);
 }
 
-void by_program_set_memory(by_program *program, void *arena, void *workspace)
+void by_program_set_memory(by_program *program, by_memory arena, by_memory workspace)
 {
     program->arena = arena;
     program->workspace = workspace;
     program->stale = true;
 }
 
-by_status by_program_bind(by_program *program, by_value value, void *data, by_error *error)
+/* Whether kernels of the program's device can use this memory, of at least `need` bytes. */
+static by_status check_memory(const by_program *p, const char *what, by_memory memory, size_t need,
+                              by_error *error)
 {
+    char has[32];
+    char wants[32];
+    if (memory.device == NULL ? !p->device->host_memory : memory.device != p->device) {
+        return by_error_set(error, BY_EARG, "%s: %s is not memory of the program's device", p->name,
+                            what);
+    }
+    if ((memory.address & (p->device->alignment - 1)) != 0) {
+        return by_error_set(error, BY_EARG, "%s: %s is not %zu-byte aligned", p->name, what,
+                            p->device->alignment);
+    }
+    if (memory.bytes < need) {
+        return by_error_set(error, BY_EARG, "%s: %s has %s; it needs %s", p->name, what,
+                            by__format_bytes(has, memory.bytes), by__format_bytes(wants, need));
+    }
+    return BY_OK;
+}
+
+by_status by_program_bind(by_program *program, by_value value, by_memory memory, by_error *error)
+{
+    char what[200];
     if (!by__graph_has(program->graph, value) ||
         !by__role_is_external(program->graph->values[value].role)) {
-        return by_error_set(error, BY_EARG, "bind: value %d is not one from outside", (int)value);
+        return by_error_set(error, BY_EARG,
+                            "%s: value %d is not an external one: it cannot be bound",
+                            program->name, (int)value);
     }
-    if (((uintptr_t)data & (BY_CACHE_LINE - 1)) != 0) {
-        return by_error_set(error, BY_EARG, "bind: the buffer of '%s' is not 64-byte aligned",
-                            program->graph->values[value].name);
+    const by__value *v = &program->graph->values[value];
+    if (memory.address != 0) {
+        (void)snprintf(what, sizeof what, "the buffer of '%s'", v->name);
+        BY_TRY(check_memory(program, what, memory, by__value_bytes(v), error));
     }
-    program->stale = program->stale || program->bound[value] != data;
-    program->bound[value] = data;
+    program->stale = program->stale || program->bound[value].address != memory.address;
+    program->bound[value] = memory;
     return BY_OK;
 }
 
@@ -271,17 +323,14 @@ static by_status locate(const by_program *p, by_value value, void **out, by_erro
         return BY_OK;
     }
     if (p->plan.offset[value] != SIZE_MAX) {
-        if (p->arena == NULL) {
-            return by_error_set(error, BY_ESTATE, "run: the program has no memory yet");
-        }
-        *out = (char *)p->arena + p->plan.offset[value];
+        *out = (void *)(p->arena.address + p->plan.offset[value]);
         return BY_OK;
     }
     by_value owner = p->plan.owner[value];
-    *out = p->bound[owner];
+    *out = (void *)p->bound[owner].address;
     if (*out == NULL) {
         const char *name = p->graph->values[owner].name;
-        return by_error_set(error, BY_ESTATE, "run: '%s' is not bound to a buffer",
+        return by_error_set(error, BY_ESTATE, "%s: '%s' is not bound to a buffer", p->name,
                             name == NULL ? "?" : name);
     }
     return BY_OK;
@@ -290,8 +339,17 @@ static by_status locate(const by_program *p, by_value value, void **out, by_erro
 static by_status resolve(by_program *p, by_error *error)
 {
     by__tensor *in = p->operands;
-    if ((((uintptr_t)p->arena | (uintptr_t)p->workspace) & (BY_CACHE_LINE - 1)) != 0) {
-        return by_error_set(error, BY_EARG, "run: arena and workspace must be 64-byte aligned");
+    const by_memory *areas[2] = {&p->arena, &p->workspace};
+    const char *names[2] = {"the arena", "the workspace"};
+    size_t needs[2] = {p->plan.bytes, p->workspace_bytes};
+    for (int i = 0; i < 2; i++) {
+        if (areas[i]->address == 0 && needs[i] > 0) {
+            return by_error_set(error, BY_ESTATE, "%s: the program has no memory yet: %s", p->name,
+                                names[i]);
+        }
+        if (areas[i]->address != 0) {
+            BY_TRY(check_memory(p, names[i], *areas[i], needs[i], error));
+        }
     }
     for (size_t n = 0; n < p->graph->node_count; n++) {
         const by__node *node = &p->graph->nodes[n];
@@ -301,52 +359,73 @@ static by_status resolve(by_program *p, by_error *error)
         for (int i = 0; i < node->output_count; i++) {
             BY_TRY(locate(p, node->out[i], &p->calls[n].out[i].data, error));
         }
-        if (p->calls[n].work_bytes > 0 && p->workspace == NULL) {
-            return by_error_set(error, BY_ESTATE, "run: the program has no workspace yet");
-        }
-        p->calls[n].work = p->workspace;
+        p->calls[n].work = (void *)p->workspace.address;
         in += operand_slots(node);
     }
+    return BY_OK;
+}
+
+static by_status check_index(const by_program *p, const index_check *check, const int32_t *ids,
+                             by_error *error)
+{
+    int64_t count = by_shape_count(&p->graph->values[check->value].shape);
+    for (int64_t i = 0; i < count; i++) {
+        if (ids[i] >= check->limit || (ids[i] < 0 && !check->may_ignore)) {
+            return by_error_set(
+                error, BY_EARG, "'%s' holds %d at place %lld; it must be less than %lld%s",
+                p->graph->values[check->value].name, (int)ids[i], (long long)i,
+                (long long)check->limit, check->may_ignore ? "" : " and not negative");
+        }
+    }
+    return BY_OK;
+}
+
+by_status by_program_check(const by_program *program, by_value value, const int32_t *data,
+                           by_error *error)
+{
+    for (size_t k = 0; k < program->check_count; k++) {
+        if (program->checks[k].value == value) {
+            BY_TRY(check_index(program, &program->checks[k], data, error));
+        }
+    }
+    return BY_OK;
+}
+
+/* Indices in memory that the host may read. */
+static by_status check_host_indices(const by_program *p, by_error *error)
+{
+    for (size_t k = 0; k < p->check_count; k++) {
+        const by_memory *memory = &p->bound[p->checks[k].value];
+        if (memory->device == NULL) {
+            BY_TRY(check_index(p, &p->checks[k], (const int32_t *)memory->address, error));
+        }
+    }
+    return BY_OK;
+}
+
+static by_status submit(by_program *p, by_error *error)
+{
+    bool rebound = p->stale;
+    if (rebound) {
+        BY_TRY(resolve(p, error));
+    }
+    BY_TRY(check_host_indices(p, error));
+    BY_TRY(by__recording_submit(p->recording, rebound, p->hook, p->hook_user, error));
     p->stale = false;
     return BY_OK;
 }
 
-static by_status check_indices(const by_program *p, by_error *error)
+by_status by_program_submit(by_program *program, by_error *error)
 {
-    for (size_t k = 0; k < p->check_count; k++) {
-        const index_check *check = &p->checks[k];
-        const int32_t *ids = p->bound[check->value];
-        int64_t count = by_shape_count(&p->graph->values[check->value].shape);
-        for (int64_t i = 0; i < count; i++) {
-            if (ids[i] >= check->limit || (ids[i] < 0 && !check->may_ignore)) {
-                return by_error_set(
-                    error, BY_EARG, "'%s' holds %d at place %lld; it must be less than %lld%s",
-                    p->graph->values[check->value].name, (int)ids[i], (long long)i,
-                    (long long)check->limit, check->may_ignore ? "" : " and not negative");
-            }
-        }
-    }
-    return BY_OK;
+    by_error local;
+    error = error == NULL ? &local : error;
+    return by__device_report(program->device, submit(program, error), error);
 }
 
 by_status by_program_run(by_program *program, by_error *error)
 {
-    if (program->stale) {
-        BY_TRY(resolve(program, error));
-    }
-    BY_TRY(check_indices(program, error));
-    for (size_t n = 0; n < program->graph->node_count; n++) {
-        double begin = program->hook != NULL ? by__now() : 0.0;
-        by_status status = program->kernels[n]->run(&program->calls[n]);
-        if (status != BY_OK) {
-            return by_error_set(error, status, "node %zu (%s): kernel %s failed", n,
-                                by_op_name(program->graph->nodes[n].op), program->kernels[n]->name);
-        }
-        if (program->hook != NULL) {
-            program->hook(program->hook_user, (int)n, begin, by__now());
-        }
-    }
-    return BY_OK;
+    BY_TRY(by_program_submit(program, error));
+    return by__queue_finish(program->device, BY__QUEUE_COMPUTE, error);
 }
 
 void by_program_set_hook(by_program *program, by_program_hook *hook, void *user)

@@ -57,19 +57,25 @@ by_status by__forward_compile(by__forward *forward, int threads, by_error *error
     BY_TRY(by_pass_fuse(forward->graph, error));
     BY_TRY(by_pass_order(forward->graph, error));
     BY_TRY(by_graph_verify(forward->graph, error));
-    return by_program_compile(&forward->program, forward->graph, threads, error);
+    BY_TRY(by_device_open(&forward->device, "cpu", threads, error));
+    return by_program_compile(&forward->program, forward->graph, forward->device, "model", error);
 }
 
 void by__forward_close(by__forward *forward)
 {
     by_program_close(&forward->program);
     by_graph_close(&forward->graph);
+    by_device_close(&forward->device);
 }
 
 by_status by__forward_bind(by__forward *forward, const char *name, void *data, by_error *error)
 {
     by_value value = by_graph_find(forward->graph, name);
-    return value == BY_NONE ? BY_OK : by_program_bind(forward->program, value, data, error);
+    if (value == BY_NONE) {
+        return BY_OK;
+    }
+    by_memory memory = by_host_memory(data, by__value_bytes(&forward->graph->values[value]));
+    return by_program_bind(forward->program, value, memory, error);
 }
 
 by_status by__block_open(by__block *out, const by_graph *graph, by_role role, const char *what,

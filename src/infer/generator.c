@@ -146,7 +146,8 @@ static size_t place_data(by_generator *g, char *block, int64_t logits)
 
 static by_status bind(by_generator *g, by__forward *forward, by_error *error)
 {
-    by_program_set_memory(forward->program, g->arena.data, g->workspace.data);
+    by_program_set_memory(forward->program, by_host_memory(g->arena.data, g->arena.bytes),
+                          by_host_memory(g->workspace.data, g->workspace.bytes));
     BY_TRY(by__block_bind(&g->weights, forward, error));
     BY_TRY(by__block_bind(&g->caches, forward, error));
     BY_TRY(by__forward_bind(forward, "tokens", g->tokens, error));

@@ -22,6 +22,7 @@
 #define BY_INFER_INFER_H
 
 #include "banyan/infer.h"
+#include "device/cpu/pages.h"
 #include "exec/exec.h"
 
 /* How programs are made from a config. */
@@ -36,6 +37,7 @@ typedef struct by__forward_options {
 
 typedef struct by__forward {
     by_graph *graph;
+    by_device *device;
     by_program *program;
     by_model model;
 } by__forward;

@@ -28,7 +28,8 @@ static by_status set_up(by_logits *l, const by__forward_options *options, const 
     BY_TRY(
         by__pages_open(&l->workspace, by_program_workspace_bytes(program), "the workspace", error));
     BY_TRY(by__pages_open(&l->tokens, l->count * sizeof(int32_t), "the tokens", error));
-    by_program_set_memory(program, l->arena.data, l->workspace.data);
+    by_program_set_memory(program, by_host_memory(l->arena.data, l->arena.bytes),
+                          by_host_memory(l->workspace.data, l->workspace.bytes));
     BY_TRY(by__block_bind(&l->weights, &l->forward, error));
     BY_TRY(by__block_bind(&l->outputs, &l->forward, error));
     return by__forward_bind(&l->forward, "tokens", l->tokens.data, error);

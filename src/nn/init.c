@@ -18,10 +18,7 @@ by_status by_parameter_init(float *data, const by_graph *graph, by_value paramet
         }
         return BY_OK;
     }
-    by__isa isa;
     uint32_t key[2];
-    BY_TRY(by__cpu_isa(&isa, error));
     by__philox_key(key, seed, by__hash64(value->name, strlen(value->name)));
-    by__cpu_fill_normal(data, count, value->init.std, key, isa);
-    return BY_OK;
+    return by__fill_normal(data, count, value->init.std, key, error);
 }

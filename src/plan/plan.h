@@ -19,6 +19,8 @@
 #define BY_PLAN_PLAN_H
 
 #include "banyan/machine.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/pages.h"
 #include "exec/exec.h"
 
 /* One product: y [m, n] = op(a) op(b), of which the inner size is k. */

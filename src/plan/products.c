@@ -66,18 +66,22 @@ static by_status time_bound(double *seconds, const by__product *p, by_program *p
     by_status status = BY_OK;
     for (int i = 0; i < 3 && status == BY_OK; i++) {
         fill_ones(base + offsets[i], dtype, counts[i]);
-        status = by_program_bind(program, values[i], base + offsets[i], error);
+        status =
+            by_program_bind(program, values[i],
+                            by_host_memory(base + offsets[i], offsets[i + 1] - offsets[i]), error);
     }
     if (status == BY_OK) {
-        by_program_set_memory(program, base, base + offsets[3]);
+        by_program_set_memory(
+            program, (by_memory){0},
+            by_host_memory(base + offsets[3], by_program_workspace_bytes(program)));
         status = by__best_seconds(seconds, BUDGET, run_program, program, error);
     }
     by__pages_close(&pages);
     return status;
 }
 
-static by_status time_product(double *seconds, const by__product *p, by_dtype dtype, int threads,
-                              by_error *error)
+static by_status time_product(double *seconds, const by__product *p, by_dtype dtype,
+                              by_device *device, by_error *error)
 {
     by_graph *graph = NULL;
     by_program *program = NULL;
@@ -87,7 +91,7 @@ static by_status time_product(double *seconds, const by__product *p, by_dtype dt
     values[1] = operand(graph, "b", dtype, p->k, p->n, p->trans_b);
     values[2] = by_matmul(graph, values[0], values[1], p->trans_a, p->trans_b);
     by_graph_output(graph, values[2], "y");
-    by_status status = by_program_compile(&program, graph, threads, error);
+    by_status status = by_program_compile(&program, graph, device, "product", error);
     if (status == BY_OK) {
         status = time_bound(seconds, p, program, values, dtype, error);
     }
@@ -99,15 +103,21 @@ static by_status time_product(double *seconds, const by__product *p, by_dtype dt
 by_status by__measure_products(double *gflops, by_dtype dtype, int threads, by_error *error)
 {
     double best = 0.0; /* operations a second */
-    for (size_t i = 0; i < by__product_count; i++) {
+    by_device *device;
+    BY_TRY(by_device_open(&device, "cpu", threads, error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < by__product_count && status == BY_OK; i++) {
         double seconds;
         double flops = by__product_flops(&by__products[i]);
         if (by__product_too_long(&by__products[i], best)) {
             continue;
         }
-        BY_TRY(time_product(&seconds, &by__products[i], dtype, threads, error));
-        best = flops / seconds > best ? flops / seconds : best;
+        status = time_product(&seconds, &by__products[i], dtype, device, error);
+        best = status == BY_OK && flops / seconds > best ? flops / seconds : best;
     }
-    *gflops = 1e-9 * best;
-    return BY_OK;
+    by_device_close(&device);
+    if (status == BY_OK) {
+        *gflops = 1e-9 * best;
+    }
+    return status;
 }

@@ -34,7 +34,7 @@ static void begin_event(trace *t, const char *name, const char *category, double
     add_time(&t->text, "dur", nanoseconds(t, end) - from);
 }
 
-static by_status add_node(trace *t, const by__watched *watched, const by__event *event,
+static by_status add_node(trace *t, const by__watched *watched, const by__node_run *event,
                           by_error *error)
 {
     by_node_info info;
@@ -66,7 +66,7 @@ static by_status add_events(trace *t, const by_profile *p, by_error *error)
 {
     double begins[BY__MAX_WATCHED] = {0};
     for (size_t e = 0; e < p->count; e++) {
-        const by__event *event = &p->events[e];
+        const by__node_run *event = &p->events[e];
         if (event->program < 0) {
             begin_event(t, p->span_names[event->node], "span", event->begin, event->end);
             by__text_add(&t->text, "}");

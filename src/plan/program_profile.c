@@ -29,7 +29,7 @@ void by_profile_close(by_profile **profile)
     *profile = NULL;
 }
 
-static by_status add_event(by_profile *p, by__event event, by_error *error)
+static by_status add_event(by_profile *p, by__node_run event, by_error *error)
 {
     BY_TRY(by__reserve((void **)&p->events, &p->capacity, p->count + 1, sizeof *p->events, error));
     p->events[p->count++] = event;
@@ -40,7 +40,7 @@ static void on_node(void *user, int node, double begin, double end)
 {
     const by__watched *watched = user;
     by_profile *p = watched->profile;
-    by__event event = {(int)(watched - p->watched), node, begin, end};
+    by__node_run event = {(int)(watched - p->watched), node, begin, end};
     if (add_event(p, event, NULL) != BY_OK) {
         p->lost = true;
     }
@@ -85,7 +85,7 @@ static by_status find_span_name(by_profile *p, const char *name, int *out, by_er
 by_status by_profile_span(by_profile *profile, const char *name, double begin, double end,
                           by_error *error)
 {
-    by__event event = {-1, 0, begin, end};
+    by__node_run event = {-1, 0, begin, end};
     BY_TRY(find_span_name(profile, name, &event.node, error));
     return add_event(profile, event, error);
 }
@@ -166,8 +166,8 @@ static by_status find_row(table *t, const by__watched *watched, int node, const 
     return BY_OK;
 }
 
-static by_status add_run(table *t, const by_profile *p, const by__event *event, by_profile_key key,
-                         const by_machine *machine, by_error *error)
+static by_status add_run(table *t, const by_profile *p, const by__node_run *event,
+                         by_profile_key key, const by_machine *machine, by_error *error)
 {
     const by__watched *watched = &p->watched[event->program];
     int *row = &t->row_of[event->program][event->node];
@@ -213,7 +213,7 @@ static by_status find_medians(const table *t, const by_profile *p, by_error *err
     for (size_t r = 0; r < t->count; r++) {
         size_t n = 0;
         for (size_t e = 0; e < p->count; e++) {
-            const by__event *event = &p->events[e];
+            const by__node_run *event = &p->events[e];
             if (event->program >= 0 && t->row_of[event->program][event->node] == (int)r) {
                 seconds[n++] = event->end - event->begin;
             }

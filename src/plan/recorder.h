@@ -15,17 +15,17 @@ typedef struct by__watched {
 } by__watched;
 
 /* One run of a node, or a span of the caller's. */
-typedef struct by__event {
+typedef struct by__node_run {
     int program; /* index of a by__watched; -1: a span */
     int node;    /* index of a node, or of a span's name */
     double begin;
     double end;
-} by__event;
+} by__node_run;
 
 struct by_profile {
     by__watched watched[BY__MAX_WATCHED]; /* hooks point at them */
     int watched_count;
-    by__event *events; /* in the order in which they ended */
+    by__node_run *events; /* in the order in which they ended */
     size_t count;
     size_t capacity;
     char **span_names;

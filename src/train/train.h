@@ -17,6 +17,7 @@
 
 #include "banyan/optimizer.h"
 #include "banyan/train.h"
+#include "device/cpu/pages.h"
 #include "exec/exec.h"
 
 /* Builds the model of a config, or the caller's own. */

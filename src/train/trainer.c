@@ -64,7 +64,7 @@ static by_status add_loss(by_trainer *t, by_model_builder *builder, void *user, 
     by_model model;
     BY_TRY(by__train_forward(&graph, &model, t->config, builder, user, BY_MODEL_LOSS, error));
     by_pass_options options = by__pass_options(t->config, &model);
-    return by__set_add(&t->programs, "loss", graph, BY_PURPOSE_LOSS, &options, t->threads, error);
+    return by__set_add(&t->programs, "loss", graph, BY_PURPOSE_LOSS, &options, error);
 }
 
 static by_status add_gradients(by_trainer *t, by_model_builder *builder, void *user,
@@ -73,8 +73,7 @@ static by_status add_gradients(by_trainer *t, by_model_builder *builder, void *u
     by_graph *graph;
     BY_TRY(by__train_forward(&graph, &t->model, t->config, builder, user, BY_MODEL_TRAIN, error));
     by_pass_options options = by__pass_options(t->config, &t->model);
-    return by__set_add(&t->programs, "gradients", graph, BY_PURPOSE_TRAIN, &options, t->threads,
-                       error);
+    return by__set_add(&t->programs, "gradients", graph, BY_PURPOSE_TRAIN, &options, error);
 }
 
 /* The graphs of a step behind the gradients. */
@@ -109,7 +108,7 @@ static by_status add_update(by_trainer *t, const char *name, update_builder *bui
         by_graph_close(&graph);
         return status;
     }
-    return by__set_add(&t->programs, name, graph, BY_PURPOSE_UPDATE, NULL, t->threads, error);
+    return by__set_add(&t->programs, name, graph, BY_PURPOSE_UPDATE, NULL, error);
 }
 
 /* FLOPs a token (see by_model_size). Attention's share is read off the graph. */
@@ -183,7 +182,8 @@ static by_status build(by_trainer *t, by_trainer_mode mode, by_model_builder *bu
 {
     const by_train_config *train = &t->config->train;
     t->micro_batches = train->batch / train->micro_batch;
-    t->threads = by__thread_count((int)train->threads);
+    BY_TRY(by_device_open(&t->device, "cpu", (int)train->threads, error));
+    t->programs.device = t->device;
     BY_TRY(add_programs(t, mode, builder, user, error));
     BY_TRY(measure_size(t, error));
     t->memory.process = by__resident_bytes();
@@ -217,6 +217,7 @@ void by_trainer_close(by_trainer **trainer)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(blocks); i++) {
         by__pages_close(blocks[i]);
     }
+    by_device_close(&t->device);
     free(t->parameters);
     free(t);
     *trainer = NULL;
@@ -266,13 +267,24 @@ static void *io_at(const by_trainer *t, int slot)
     return (char *)t->io.data + (size_t)slot * BY_CACHE_LINE;
 }
 
+static by_status bind_host(by__program_row *row, const char *name, void *data, by_error *error)
+{
+    by_value value = row == NULL ? BY_NONE : by_graph_find(row->graph, name);
+    if (value == BY_NONE) {
+        return BY_OK;
+    }
+    by_memory memory = by_host_memory(data, by__value_bytes(&row->graph->values[value]));
+    return by_program_bind(row->program, value, memory, error);
+}
+
 /* Points the gradient program's outputs at one gradient set. */
 static by_status bind_gradients(by_trainer *t, int set, by_error *error)
 {
     for (size_t i = 0; i < t->parameter_count && set != t->bound_set; i++) {
         const by__parameter *p = &t->parameters[i];
-        BY_TRY(by_program_bind(t->gradients->program, p->gradient, by__trainer_gradient(t, p, set),
-                               error));
+        by_memory memory =
+            by_host_memory(by__trainer_gradient(t, p, set), (size_t)p->count * sizeof(float));
+        BY_TRY(by_program_bind(t->gradients->program, p->gradient, memory, error));
     }
     t->bound_set = set;
     return BY_OK;
@@ -284,9 +296,8 @@ static by_status bind_sum(by_trainer *t, int set, by_error *error)
     by__program_row *rows[2] = {t->norm, t->update};
     t->sum_set = set;
     for (int i = 0; i < 2; i++) {
-        BY_TRY(by__row_bind(rows[i], "grad.matrices", flat_set(t, set), error));
-        BY_TRY(
-            by__row_bind(rows[i], "grad.vectors", flat_set(t, set) + t->buckets.matrices, error));
+        BY_TRY(bind_host(rows[i], "grad.matrices", flat_set(t, set), error));
+        BY_TRY(bind_host(rows[i], "grad.vectors", flat_set(t, set) + t->buckets.matrices, error));
     }
     return BY_OK;
 }
@@ -300,25 +311,25 @@ static by_status bind_all(by_trainer *t, by_error *error)
     for (int k = 0; k < 2; k++) {
         for (size_t i = 0; i < t->parameter_count; i++) {
             const by__parameter *p = &t->parameters[i];
-            BY_TRY(by__row_bind(models[k], p->name, by__trainer_compute(t, p), error));
+            BY_TRY(bind_host(models[k], p->name, by__trainer_compute(t, p), error));
         }
-        BY_TRY(by__row_bind(models[k], "tokens", t->tokens, error));
-        BY_TRY(by__row_bind(models[k], "targets", t->targets, error));
-        BY_TRY(by__row_bind(models[k], "loss", io_at(t, IO_LOSS), error));
+        BY_TRY(bind_host(models[k], "tokens", t->tokens, error));
+        BY_TRY(bind_host(models[k], "targets", t->targets, error));
+        BY_TRY(bind_host(models[k], "loss", io_at(t, IO_LOSS), error));
     }
-    BY_TRY(by__row_bind(t->gradients, "rng", io_at(t, IO_RNG), error));
-    BY_TRY(by__row_bind(t->gradients, "loss_scale", io_at(t, IO_SEED), error));
-    BY_TRY(by__row_bind(t->norm, "norm", io_at(t, IO_NORM), error));
-    BY_TRY(by__row_bind(t->norm, "scale", io_at(t, IO_SCALE), error));
-    BY_TRY(by__row_bind(t->update, "scale", io_at(t, IO_SCALE), error));
-    BY_TRY(by__row_bind(t->update, "hyper", io_at(t, IO_HYPER), error));
-    BY_TRY(by__row_bind(t->update, "matrices", masters, error));
-    BY_TRY(by__row_bind(t->update, "vectors", masters + t->buckets.matrices, error));
-    BY_TRY(by__row_bind(t->update, "m.matrices", moments, error));
-    BY_TRY(by__row_bind(t->update, "m.vectors", moments + t->buckets.matrices, error));
-    BY_TRY(by__row_bind(t->update, "v.matrices", moments + flat, error));
-    BY_TRY(by__row_bind(t->update, "v.vectors", moments + flat + t->buckets.matrices, error));
-    BY_TRY(by__row_bind(t->update, "copy.matrices", t->copies.data, error));
+    BY_TRY(bind_host(t->gradients, "rng", io_at(t, IO_RNG), error));
+    BY_TRY(bind_host(t->gradients, "loss_scale", io_at(t, IO_SEED), error));
+    BY_TRY(bind_host(t->norm, "norm", io_at(t, IO_NORM), error));
+    BY_TRY(bind_host(t->norm, "scale", io_at(t, IO_SCALE), error));
+    BY_TRY(bind_host(t->update, "scale", io_at(t, IO_SCALE), error));
+    BY_TRY(bind_host(t->update, "hyper", io_at(t, IO_HYPER), error));
+    BY_TRY(bind_host(t->update, "matrices", masters, error));
+    BY_TRY(bind_host(t->update, "vectors", masters + t->buckets.matrices, error));
+    BY_TRY(bind_host(t->update, "m.matrices", moments, error));
+    BY_TRY(bind_host(t->update, "m.vectors", moments + t->buckets.matrices, error));
+    BY_TRY(bind_host(t->update, "v.matrices", moments + flat, error));
+    BY_TRY(bind_host(t->update, "v.vectors", moments + flat + t->buckets.matrices, error));
+    BY_TRY(bind_host(t->update, "copy.matrices", t->copies.data, error));
     if (t->sets == 0) {
         return BY_OK;
     }
@@ -375,9 +386,9 @@ by_status by_trainer_allocate(by_trainer *t, by_error *error)
 
 static by_status add_sets(by_trainer *t, int earlier, int set, by_error *error)
 {
-    BY_TRY(by__row_bind(t->sum, "a", flat_set(t, earlier), error));
-    BY_TRY(by__row_bind(t->sum, "b", flat_set(t, set), error));
-    BY_TRY(by__row_bind(t->sum, "sum", flat_set(t, set), error));
+    BY_TRY(bind_host(t->sum, "a", flat_set(t, earlier), error));
+    BY_TRY(bind_host(t->sum, "b", flat_set(t, set), error));
+    BY_TRY(bind_host(t->sum, "sum", flat_set(t, set), error));
     return by_program_run(t->sum->program, error);
 }
 

@@ -44,7 +44,7 @@ struct by_trainer {
     int sets;
     int bound_set; /* gradient set that the gradient program writes */
     int sum_set;   /* set that holds the last batch's sum */
-    int threads;
+    by_device *device;
 };
 
 /* The graph that the parameters are listed from. */

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "banyan/passes.h"
-#include "exec/exec.h"
+#include "runner.h"
 #include "train/train.h"
 
 #define BOUND 1e-4
@@ -197,40 +197,26 @@ static void compare_logits(const golden *g)
 {
     by_error error = {0};
     by_graph *graph;
-    by_program *program;
     by_model model;
     by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = 3, .time = 16};
-    by__pages arena;
-    by__pages workspace;
-    by__pages io;
+    runner r;
     check(by_graph_open(&graph, &error), &error);
     check(by_model_build(&model, graph, &g->config->model, &request, &error), &error);
     check(by_pass_fuse(graph, &error), &error);
-    check(by_program_compile(&program, graph, 1, &error), &error);
-    check(by__pages_open(&arena, by_program_arena_bytes(program), "arena", &error), &error);
-    check(by__pages_open(&workspace, by_program_workspace_bytes(program), "workspace", &error),
-          &error);
-    check(by__pages_open(&io, 4096 + 3 * 16 * 67 * 4, "io", &error), &error);
-    by_program_set_memory(program, arena.data, workspace.data);
-    float *logits = (float *)((char *)io.data + 4096);
-    memcpy(io.data, tensor(g, "%s", "tokens").data, 3 * 16 * 4);
-    check(by_program_bind(program, model.tokens, io.data, &error), &error);
-    check(by_program_bind(program, model.logits, logits, &error), &error);
+    runner_open(&r, graph, 1);
+    memcpy(runner_data(&r, "tokens"), tensor(g, "%s", "tokens").data, 3 * 16 * 4);
     for (size_t i = 0; i < by_trainer_parameter_count(g->trainer); i++) {
         by_tensor_view p = by_trainer_parameter(g->trainer, i);
-        by_value value = by_graph_find(graph, p.name);
-        check(by_program_bind(program, value, (void *)(uintptr_t)p.data, &error), &error);
+        memcpy(runner_data(&r, p.name), p.data, runner_count(&r, p.name) * sizeof(float));
     }
-    check(by_program_run(program, &error), &error);
+    runner_run(&r);
+    const float *logits = runner_data(&r, "logits");
     double most = largest_difference(logits, tensor(g, "%s", "logits").data, 3 * 16 * 67);
     if (!(most <= BOUND)) {
         fail_msg("logits differ by %g", most);
     }
-    by_program_close(&program);
+    runner_close(&r);
     by_graph_close(&graph);
-    by__pages_close(&arena);
-    by__pages_close(&workspace);
-    by__pages_close(&io);
 }
 
 static void compare_all(const char *name, const char *const *settings, size_t count)

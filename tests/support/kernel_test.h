@@ -5,7 +5,7 @@
 #ifndef BY_TESTS_KERNEL_TEST_H
 #define BY_TESTS_KERNEL_TEST_H
 
-#include "device/device.h"
+#include "device/cpu/cpu.h"
 #include "ops/ops.h"
 
 /* Stands for f32 and bf16 in turn, in types and in attrs.dtype. */

@@ -50,18 +50,24 @@ void runner_open(runner *r, by_graph *graph, int threads)
 {
     by_error error = {0};
     *r = (runner){.graph = graph};
-    check_ok(by_program_compile(&r->program, graph, threads, &error), &error);
+    check_ok(by_device_open(&r->device, "cpu", threads, &error), &error);
+    check_ok(by_program_compile(&r->program, graph, r->device, "test", &error), &error);
     check_ok(by__alloc((void **)&r->buffers, graph->value_count, sizeof(void *), "buffers", &error),
              &error);
     for (size_t v = 0; v < graph->value_count; v++) {
         if (by__role_is_external(graph->values[v].role)) {
-            r->buffers[v] = allocate(by__value_bytes(&graph->values[v]), 0);
-            check_ok(by_program_bind(r->program, (by_value)v, r->buffers[v], &error), &error);
+            size_t bytes = by__value_bytes(&graph->values[v]);
+            r->buffers[v] = allocate(bytes, 0);
+            by_memory memory = by_host_memory(r->buffers[v], bytes);
+            check_ok(by_program_bind(r->program, (by_value)v, memory, &error), &error);
         }
     }
-    r->arena = allocate(by_program_arena_bytes(r->program), 0xff);
-    r->workspace = allocate(by_program_workspace_bytes(r->program), 0xff);
-    by_program_set_memory(r->program, r->arena, r->workspace);
+    size_t arena = by_program_arena_bytes(r->program);
+    size_t workspace = by_program_workspace_bytes(r->program);
+    r->arena = allocate(arena, 0xff);
+    r->workspace = allocate(workspace, 0xff);
+    by_program_set_memory(r->program, by_host_memory(r->arena, arena),
+                          by_host_memory(r->workspace, workspace));
 }
 
 void runner_run(runner *r)
@@ -73,6 +79,7 @@ void runner_run(runner *r)
 void runner_close(runner *r)
 {
     by_program_close(&r->program);
+    by_device_close(&r->device);
     for (size_t v = 0; v < r->graph->value_count; v++) {
         free(r->buffers[v]);
     }

@@ -9,6 +9,7 @@
 
 typedef struct runner {
     by_graph *graph; /* the caller's */
+    by_device *device;
     by_program *program;
     void **buffers; /* of values from outside, by value; NULL for the others */
     void *arena;

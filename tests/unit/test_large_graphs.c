@@ -236,6 +236,7 @@ static void test_deep_model(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
+    by_device *device;
     by_program *program;
     by_graph *graph = open_graph();
     by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(4, 8));
@@ -264,12 +265,14 @@ static void test_deep_model(void **state)
     check_ok(by_pass_recompute(graph, &error), &error);
     check_ok(by_pass_fuse(graph, &error), &error);
     check_ok(by_pass_order(graph, &error), &error);
-    check_ok(by_program_compile(&program, graph, 1, &error), &error);
+    check_ok(by_device_open(&device, "cpu", 1, &error), &error);
+    check_ok(by_program_compile(&program, graph, device, "deep", &error), &error);
     assert_true(by_program_node_count(program) > 40000);
     assert_true(by_program_arena_bytes(program) >= by_program_live_bytes(program));
     assert_int_not_equal(by_graph_find(graph, "grad.2499.up"), BY_NONE);
     assert_int_equal(by_graph_find(graph, "grad.2500.up"), BY_NONE);
     by_program_close(&program);
+    by_device_close(&device);
     by_graph_close(&graph);
 }
 

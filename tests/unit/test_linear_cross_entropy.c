@@ -12,7 +12,7 @@
 
 #include "base/base.h"
 #include "base/half.h"
-#include "device/device.h"
+#include "device/cpu/cpu.h"
 
 enum { ROWS = 100, COLUMNS = 2, VOCABULARY = 700000, SLICE = 25 };
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "device/device.h"
+#include "device/cpu/pages.h"
 #include "exec/exec.h"
 #include "ops/ops.h"
 #include "runner.h"
@@ -166,6 +166,7 @@ static void test_binding(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
+    by_device *device;
     by_program *program;
     by_graph *graph = open_graph();
     by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(16));
@@ -175,37 +176,45 @@ static void test_binding(void **state)
     _Alignas(64) float in[17] = {2.0f, -1.0f};
     _Alignas(64) float out[2][16];
     _Alignas(64) char memory[4096];
-    check_ok(by_program_compile(&program, graph, 1, &error), &error);
+    by_memory all = by_host_memory(memory, sizeof memory);
+    check_ok(by_device_open(&device, "cpu", 1, &error), &error);
+    check_ok(by_program_compile(&program, graph, device, "square", &error), &error);
     assert_true(by_program_arena_bytes(program) <= sizeof memory);
 
-    by_status status = by_program_bind(program, a, in, &error);
-    check_error(status, BY_EARG, &error, "not one from outside");
-    status = by_program_bind(program, 1000, in, &error);
+    by_status status = by_program_bind(program, a, by_host_memory(in, 64), &error);
+    check_error(status, BY_EARG, &error, "square: value 1 is not an external one");
+    status = by_program_bind(program, 1000, by_host_memory(in, 64), &error);
     check_error(status, BY_EARG, &error, "1000");
-    status = by_program_bind(program, x, in + 1, &error);
-    check_error(status, BY_EARG, &error, "'x' is not 64-byte aligned");
+    status = by_program_bind(program, x, by_host_memory(in + 1, 64), &error);
+    check_error(status, BY_EARG, &error, "square: the buffer of 'x' is not 64-byte aligned");
+    status = by_program_bind(program, x, by_host_memory(in, 60), &error);
+    check_error(status, BY_EARG, &error, "the buffer of 'x' has 60 B; it needs 64 B");
 
-    by_program_set_memory(program, memory, memory);
-    check_ok(by_program_bind(program, y, out[0], &error), &error);
+    by_program_set_memory(program, all, all);
+    check_ok(by_program_bind(program, y, by_host_memory(out[0], 64), &error), &error);
     status = by_program_run(program, &error);
-    check_error(status, BY_ESTATE, &error, "'x' is not bound");
-    check_ok(by_program_bind(program, x, in, &error), &error);
-    by_program_set_memory(program, NULL, memory);
+    check_error(status, BY_ESTATE, &error, "square: 'x' is not bound");
+    check_ok(by_program_bind(program, x, by_host_memory(in, 64), &error), &error);
+    by_program_set_memory(program, (by_memory){0}, all);
     status = by_program_run(program, &error);
     check_error(status, BY_ESTATE, &error, "no memory");
-    by_program_set_memory(program, memory + 8, memory);
+    by_program_set_memory(program, by_memory_at(all, 8, 4000), all);
     status = by_program_run(program, &error);
-    check_error(status, BY_EARG, &error, "64-byte aligned");
+    check_error(status, BY_EARG, &error, "the arena is not 64-byte aligned");
+    by_program_set_memory(program, by_memory_at(all, 0, 1), all);
+    status = by_program_run(program, &error);
+    check_error(status, BY_EARG, &error, "the arena has 1 B");
 
-    by_program_set_memory(program, memory, memory);
+    by_program_set_memory(program, all, all);
     check_ok(by_program_run(program, &error), &error);
     assert_true(out[0][0] == 8.0f && out[0][1] == 0.0f);
     in[0] = 3.0f;
-    check_ok(by_program_bind(program, y, out[1], &error), &error);
+    check_ok(by_program_bind(program, y, by_host_memory(out[1], 64), &error), &error);
     check_ok(by_program_run(program, &error), &error);
     assert_true(out[0][0] == 8.0f && out[1][0] == 27.0f);
     by_program_close(&program);
     by_program_close(&program);
+    by_device_close(&device);
     by_graph_close(&graph);
 }
 
@@ -400,9 +409,11 @@ static void test_no_reference_kernel(void **state)
     static const char *const computes[] = {"f32", "bf16"};
     for (size_t k = 0; k < 4; k++) {
         by_error error = {0};
+        by_device *device;
         by_program *program;
         by_graph *graph = train_graph(kinds[k / 2], computes[k % 2]);
-        check_ok(by_program_compile(&program, graph, 1, &error), &error);
+        check_ok(by_device_open(&device, "cpu", 1, &error), &error);
+        check_ok(by_program_compile(&program, graph, device, "test", &error), &error);
         for (int n = 0; n < by_graph_node_count(graph); n++) {
             by_node_info info;
             check_ok(by_program_node(program, n, &info, &error), &error);
@@ -413,6 +424,7 @@ static void test_no_reference_kernel(void **state)
         }
         by_program_close(&program);
         by_graph_close(&graph);
+        by_device_close(&device);
     }
 }
 
@@ -420,14 +432,12 @@ static void test_unknown_isa(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by_program *program = NULL;
-    by_graph *graph = lookup();
+    by_device *device = NULL;
     set_isa("fastest");
-    by_status status = by_program_compile(&program, graph, 1, &error);
+    by_status status = by_device_open(&device, "cpu", 1, &error);
     check_error(status, BY_EARG, &error, "BANYAN_ISA is 'fastest'");
-    assert_null(program);
+    assert_null(device);
     set_isa("native");
-    by_graph_close(&graph);
 }
 
 /* Blocks that hold a huge page begin with one; every byte of all of them can be written. */

@@ -84,6 +84,34 @@ static inline int64_t by__ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
+/* Instruction-set levels. */
+typedef enum by__isa {
+    BY__ISA_REFERENCE = 0,
+    BY__ISA_BASELINE,
+    BY__ISA_AVX2,
+    BY__ISA_AVX512,
+    BY__ISA_COUNT
+} by__isa;
+
+/* Highest level of this machine, capped by the environment variable BANYAN_ISA. An unknown value of
+ * the variable is an error. */
+by_status by__cpu_isa(by__isa *out, by_error *error);
+/* Highest level of this machine, whatever the environment says. */
+by__isa by__cpu_best_isa(void);
+const char *by__isa_name(by__isa isa);
+/* The kernel for a call at `isa` or the nearest level below it. BY_EDEVICE names op and dtypes when
+ * there is none. */
+by_status by__cpu_kernel(const by__kernel **out, const by__call *call, by__isa isa,
+                         by_error *error);
+/* The kernel at exactly this level, NULL if that level has none: for the kernel tests. */
+const by__kernel *by__cpu_kernel_at(const by__call *call, by__isa isa);
+
+/* by__fill_normal at a level. */
+void by__cpu_fill_normal(float *out, int64_t count, float std, const uint32_t key[2], by__isa isa);
+
+/* The CPU's device (cpu_device.c). */
+by_status by__cpu_open(by_device **out, int threads, by_error *error);
+
 /* Computes [begin, end) of whatever the kernel counts: elements, rows, columns. */
 typedef void by__range_fn(const by__call *call, int64_t begin, int64_t end);
 

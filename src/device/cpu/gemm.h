@@ -19,7 +19,7 @@
 
 #include "banyan/dtype.h"
 #include "banyan/status.h"
-#include "device/device.h"
+#include "device/cpu/cpu.h"
 
 typedef struct by__gemm by__gemm;
 

@@ -29,3 +29,12 @@ void by__cpu_fill_normal(float *out, int64_t count, float std, const uint32_t ke
         fill(out + first, by__min_i64(count - first, BLOCK), std, key, block);
     }
 }
+
+by_status by__fill_normal(float *out, int64_t count, float std, const uint32_t key[2],
+                          by_error *error)
+{
+    by__isa isa;
+    BY_TRY(by__cpu_isa(&isa, error));
+    by__cpu_fill_normal(out, count, std, key, isa);
+    return BY_OK;
+}

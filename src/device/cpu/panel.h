@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "device/device.h"
+#include "device/cpu/cpu.h"
 
 /* BY__AT_LEVEL(BY__LEVEL) is the by__isa that a file in kernels/ is compiled for. */
 #define BY__LEVEL_baseline BY__ISA_BASELINE

@@ -1,8 +1,9 @@
-#include <sched.h>
+#include "device/cpu/pages.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "exec/exec.h"
+#include "base/base.h"
 
 /* Bytes that one thread brings in at a time. */
 #define POPULATE_BYTES ((size_t)32 << 20)
@@ -77,17 +78,4 @@ void by__pages_close(by__pages *pages)
         (void)munmap(pages->data, pages->bytes);
     }
     *pages = (by__pages){0};
-}
-
-int by__thread_count(int threads)
-{
-    cpu_set_t set;
-    if (threads >= 1) {
-        return threads;
-    }
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) < 1) {
-        return 1;
-    }
-    return CPU_COUNT(&set);
 }

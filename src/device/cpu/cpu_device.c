@@ -1,0 +1,267 @@
+/* The CPU as a device: every queue runs what is submitted at once, on the calling thread, so that
+ * events are done when they are recorded. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cpu/cpu.h"
+#include "device/cpu/pages.h"
+
+#ifdef _OPENMP
+#define OPENMP_VERSION _OPENMP
+#else
+#define OPENMP_VERSION 0
+#endif
+
+typedef struct cpu_device {
+    by_device base;
+    by__isa isa;
+} cpu_device;
+
+typedef struct cpu_event {
+    by__event base;
+    bool timed;
+    double seconds; /* of by__now(), when it was recorded */
+} cpu_event;
+
+static void close_device(by_device *device)
+{
+    free(device);
+}
+
+static by_status describe(by_device_info *out, const by_device *device, by_error *error)
+{
+    const cpu_device *cpu = (const cpu_device *)device;
+    BY_UNUSED(error);
+    (void)snprintf(out->kind, sizeof out->kind, "cpu");
+    (void)snprintf(out->level, sizeof out->level, "%s", by__isa_name(cpu->isa));
+    (void)snprintf(out->best_level, sizeof out->best_level, "%s", by__isa_name(by__cpu_best_isa()));
+    (void)snprintf(out->name, sizeof out->name, "cpu %s", by__isa_name(cpu->isa));
+    (void)snprintf(out->version, sizeof out->version, "banyan %s, OpenMP %d", BY_VERSION,
+                   OPENMP_VERSION);
+    by__host_memory memory;
+    by__memory_available(&memory);
+    out->memory_total = memory.total;
+    out->memory_free = memory.available;
+    return BY_OK;
+}
+
+/* ---- memory ---- */
+
+static by_status take_pages(void **out, by_device *device, size_t bytes, const char *what,
+                            by_error *error)
+{
+    by__pages pages;
+    BY_UNUSED(device);
+    BY_TRY(by__pages_open(&pages, bytes, what, error));
+    *out = pages.data;
+    return BY_OK;
+}
+
+static void give_pages(by_device *device, void *data, size_t bytes)
+{
+    by__pages pages = {data, bytes};
+    BY_UNUSED(device);
+    by__pages_close(&pages);
+}
+
+static by_status take_memory(uintptr_t *out, by_device *device, size_t bytes, const char *what,
+                             by_error *error)
+{
+    void *data;
+    BY_TRY(take_pages(&data, device, bytes, what, error));
+    *out = (uintptr_t)data;
+    return BY_OK;
+}
+
+static void give_memory(by_device *device, uintptr_t address, size_t bytes)
+{
+    give_pages(device, (void *)address, bytes);
+}
+
+static by_status write_memory(by_memory to, const void *from, by_error *error)
+{
+    BY_UNUSED(error);
+    memcpy((void *)to.address, from, to.bytes);
+    return BY_OK;
+}
+
+static by_status read_memory(void *to, by_memory from, by_error *error)
+{
+    BY_UNUSED(error);
+    memcpy(to, (const void *)from.address, from.bytes);
+    return BY_OK;
+}
+
+static by_status copy_in(by__queue queue, by_memory to, const void *from, by_error *error)
+{
+    BY_UNUSED(queue);
+    return write_memory(to, from, error);
+}
+
+static by_status copy_out(by__queue queue, void *to, by_memory from, by_error *error)
+{
+    BY_UNUSED(queue);
+    return read_memory(to, from, error);
+}
+
+static by_status copy(by__queue queue, by_memory to, by_memory from, by_error *error)
+{
+    BY_UNUSED(queue);
+    BY_UNUSED(error);
+    memmove((void *)to.address, (const void *)from.address, to.bytes);
+    return BY_OK;
+}
+
+static by_status fill(by__queue queue, by_memory memory, uint8_t byte, by_error *error)
+{
+    BY_UNUSED(queue);
+    BY_UNUSED(error);
+    memset((void *)memory.address, byte, memory.bytes);
+    return BY_OK;
+}
+
+static by_status finish(by_device *device, by__queue queue, by_error *error)
+{
+    BY_UNUSED(device);
+    BY_UNUSED(queue);
+    BY_UNUSED(error);
+    return BY_OK;
+}
+
+/* ---- events ---- */
+
+static by_status event_open(by__event **out, by_device *device, bool timed, by_error *error)
+{
+    cpu_event *event;
+    BY_UNUSED(device);
+    BY_TRY(by__alloc((void **)&event, 1, sizeof *event, "event", error));
+    event->timed = timed;
+    *out = &event->base;
+    return BY_OK;
+}
+
+static void event_close(by__event *event)
+{
+    free(event);
+}
+
+static by_status event_record(by__event *event, by__queue queue, by_error *error)
+{
+    cpu_event *e = (cpu_event *)event;
+    BY_UNUSED(queue);
+    BY_UNUSED(error);
+    if (e->timed) {
+        e->seconds = by__now();
+    }
+    return BY_OK;
+}
+
+static by_status event_order(by__event *event, by__queue queue, by_error *error)
+{
+    BY_UNUSED(event);
+    BY_UNUSED(queue);
+    BY_UNUSED(error);
+    return BY_OK;
+}
+
+static by_status event_wait(by__event *event, by_error *error)
+{
+    BY_UNUSED(event);
+    BY_UNUSED(error);
+    return BY_OK;
+}
+
+static by_status event_done(bool *done, by__event *event, by_error *error)
+{
+    BY_UNUSED(event);
+    BY_UNUSED(error);
+    *done = true;
+    return BY_OK;
+}
+
+static by_status event_seconds(double *seconds, by__event *from, by__event *to, by_error *error)
+{
+    BY_UNUSED(error);
+    *seconds = ((const cpu_event *)to)->seconds - ((const cpu_event *)from)->seconds;
+    return BY_OK;
+}
+
+/* ---- programs ---- */
+
+static by_status kernel(const by__kernel **out, by_device *device, const by__call *call,
+                        by_error *error)
+{
+    return by__cpu_kernel(out, call, ((const cpu_device *)device)->isa, error);
+}
+
+static by_status recording_open(by__recording **out, by_device *device,
+                                const by__command_list *list, by_error *error)
+{
+    BY_UNUSED(device);
+    BY_UNUSED(list);
+    return by__alloc((void **)out, 1, sizeof **out, "program", error);
+}
+
+static void recording_close(by__recording *recording)
+{
+    free(recording);
+}
+
+/* Calls stand in an order in which they can run one after another. */
+static by_status submit(by__recording *recording, bool rebound, by__call_hook *hook, void *user,
+                        by_error *error)
+{
+    const by__command_list *list = recording->list;
+    BY_UNUSED(rebound);
+    for (size_t n = 0; n < list->call_count; n++) {
+        double begin = hook != NULL ? by__now() : 0.0;
+        by_status status = list->kernels[n]->run(&list->calls[n]);
+        if (status != BY_OK) {
+            return by__call_failed(list, n, status, error);
+        }
+        if (hook != NULL) {
+            hook(user, (int)n, begin, by__now());
+        }
+    }
+    return BY_OK;
+}
+
+static const by__device_ops cpu_ops = {
+    .close = close_device,
+    .describe = describe,
+    .alloc = take_memory,
+    .free = give_memory,
+    .pin = take_pages,
+    .unpin = give_pages,
+    .write = write_memory,
+    .read = read_memory,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+    .copy = copy,
+    .fill = fill,
+    .finish = finish,
+    .event_open = event_open,
+    .event_close = event_close,
+    .event_record = event_record,
+    .event_order = event_order,
+    .event_wait = event_wait,
+    .event_done = event_done,
+    .event_seconds = event_seconds,
+    .kernel = kernel,
+    .recording_open = recording_open,
+    .recording_close = recording_close,
+    .submit = submit,
+};
+
+by_status by__cpu_open(by_device **out, int threads, by_error *error)
+{
+    cpu_device *cpu;
+    by__isa isa;
+    BY_TRY(by__cpu_isa(&isa, error));
+    BY_TRY(by__alloc((void **)&cpu, 1, sizeof *cpu, "device", error));
+    cpu->base = (by_device){
+        .ops = &cpu_ops, .threads = threads, .alignment = BY_CACHE_LINE, .host_memory = true};
+    cpu->isa = isa;
+    *out = &cpu->base;
+    return BY_OK;
+}

@@ -1,0 +1,299 @@
+#include "device/device.h"
+
+#include <sched.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "device/cpu/cpu.h"
+
+typedef struct backend {
+    const char *kind;
+    by_status (*open)(by_device **out, int threads, by_error *error);
+} backend;
+
+static const backend backends[] = {{"cpu", by__cpu_open}};
+
+static const char *const queue_names[BY__QUEUE_COUNT] = {"compute", "copy-in", "copy-out",
+                                                         "collective"};
+
+const char *by__queue_name(by__queue queue)
+{
+    return (unsigned)queue < BY__QUEUE_COUNT ? queue_names[queue] : "?";
+}
+
+by_status by_device_open(by_device **out, const char *kind, int threads, by_error *error)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(backends); i++) {
+        if (strcmp(kind, backends[i].kind) == 0) {
+            return backends[i].open(out, by__thread_count(threads), error);
+        }
+    }
+    return by_error_set(error, BY_EARG, "there is no device '%s' in this build; cpu", kind);
+}
+
+void by_device_close(by_device **device)
+{
+    if (device != NULL && *device != NULL) {
+        (*device)->ops->close(*device);
+        *device = NULL;
+    }
+}
+
+by_status by_device_describe(by_device_info *out, const by_device *device, by_error *error)
+{
+    by_device_info info = {.threads = device->threads,
+                           .alignment = device->alignment,
+                           .host_memory = device->host_memory};
+    BY_TRY(device->ops->describe(&info, device, error));
+    *out = info;
+    return BY_OK;
+}
+
+int by__device_threads(const by_device *device)
+{
+    return device->threads;
+}
+
+/* ---- memory ---- */
+
+by_status by_device_alloc(by_memory *out, by_device *device, size_t bytes, const char *what,
+                          by_error *error)
+{
+    by_memory memory = {.device = device, .bytes = bytes};
+    if (bytes == 0) {
+        *out = (by_memory){0};
+        return BY_OK;
+    }
+    BY_TRY(device->ops->alloc(&memory.address, device, bytes, what, error));
+    *out = memory;
+    return BY_OK;
+}
+
+void by_device_free(by_memory *memory)
+{
+    if (memory->device != NULL) {
+        memory->device->ops->free(memory->device, memory->address, memory->bytes);
+    }
+    *memory = (by_memory){0};
+}
+
+by_status by_device_pin(by_pinned *out, by_device *device, size_t bytes, const char *what,
+                        by_error *error)
+{
+    by_pinned pinned = {.device = device, .bytes = bytes};
+    if (bytes == 0) {
+        *out = (by_pinned){0};
+        return BY_OK;
+    }
+    BY_TRY(device->ops->pin(&pinned.data, device, bytes, what, error));
+    *out = pinned;
+    return BY_OK;
+}
+
+void by_device_unpin(by_pinned *pinned)
+{
+    if (pinned->device != NULL) {
+        pinned->device->ops->unpin(pinned->device, pinned->data, pinned->bytes);
+    }
+    *pinned = (by_pinned){0};
+}
+
+by_memory by_memory_at(by_memory memory, size_t offset, size_t bytes)
+{
+    if (offset > memory.bytes || bytes > memory.bytes - offset) {
+        return (by_memory){0};
+    }
+    return (by_memory){memory.device, memory.address + offset, bytes};
+}
+
+by_memory by_host_memory(void *data, size_t bytes)
+{
+    return (by_memory){NULL, (uintptr_t)data, bytes};
+}
+
+/* ---- copies ---- */
+
+static by_status check_memory(by_memory memory, const char *what, by_error *error)
+{
+    if (memory.device == NULL) {
+        return by_error_set(error, BY_EARG, "%s: %s", what,
+                            memory.address == 0 ? "there is no memory"
+                                                : "this is host memory, not a device's");
+    }
+    return BY_OK;
+}
+
+by_status by__copy_in(by__queue queue, by_memory to, const void *from, by_error *error)
+{
+    BY_TRY(check_memory(to, "copy in", error));
+    return to.device->ops->copy_in(queue, to, from, error);
+}
+
+by_status by__copy_out(by__queue queue, void *to, by_memory from, by_error *error)
+{
+    BY_TRY(check_memory(from, "copy out", error));
+    return from.device->ops->copy_out(queue, to, from, error);
+}
+
+by_status by__copy(by__queue queue, by_memory to, by_memory from, by_error *error)
+{
+    BY_TRY(check_memory(to, "copy", error));
+    BY_TRY(check_memory(from, "copy", error));
+    if (to.device != from.device || to.bytes != from.bytes) {
+        return by_error_set(error, BY_EARG, "copy: %zu bytes to %zu bytes%s", from.bytes, to.bytes,
+                            to.device == from.device ? "" : " of another device");
+    }
+    return to.device->ops->copy(queue, to, from, error);
+}
+
+by_status by__fill(by__queue queue, by_memory memory, uint8_t byte, by_error *error)
+{
+    BY_TRY(check_memory(memory, "fill", error));
+    return memory.device->ops->fill(queue, memory, byte, error);
+}
+
+/* ---- waiting: where errors of submitted work surface ---- */
+
+void by__device_on_error(by_device *device, by__error_fn *fn, void *user)
+{
+    device->on_error = fn;
+    device->on_error_user = user;
+}
+
+by_status by__device_report(by_device *device, by_status status, const by_error *error)
+{
+    if (status != BY_OK && device->on_error != NULL) {
+        by_error plain = {.status = status};
+        (void)snprintf(plain.message, sizeof plain.message, "%s", by_status_name(status));
+        device->on_error(device->on_error_user, status, error == NULL ? &plain : error);
+    }
+    return status;
+}
+
+by_status by__queue_finish(by_device *device, by__queue queue, by_error *error)
+{
+    by_status status = device->ops->finish(device, queue, error);
+    return status == BY_OK ? BY_OK : by__device_report(device, status, error);
+}
+
+by_status by_device_finish(by_device *device, by_error *error)
+{
+    for (int queue = 0; queue < BY__QUEUE_COUNT; queue++) {
+        BY_TRY(by__queue_finish(device, (by__queue)queue, error));
+    }
+    return BY_OK;
+}
+
+by_status by_device_write(by_memory to, const void *from, by_error *error)
+{
+    BY_TRY(check_memory(to, "write", error));
+    BY_TRY(by_device_finish(to.device, error));
+    return to.device->ops->write(to, from, error);
+}
+
+by_status by_device_read(void *to, by_memory from, by_error *error)
+{
+    BY_TRY(check_memory(from, "read", error));
+    BY_TRY(by_device_finish(from.device, error));
+    return from.device->ops->read(to, from, error);
+}
+
+/* ---- events ---- */
+
+by_status by__event_open(by__event **out, by_device *device, bool timed, by_error *error)
+{
+    by__event *event;
+    BY_TRY(device->ops->event_open(&event, device, timed, error));
+    event->device = device;
+    *out = event;
+    return BY_OK;
+}
+
+void by__event_close(by__event **event)
+{
+    if (event != NULL && *event != NULL) {
+        (*event)->device->ops->event_close(*event);
+        *event = NULL;
+    }
+}
+
+by_status by__event_record(by__event *event, by__queue queue, by_error *error)
+{
+    return event->device->ops->event_record(event, queue, error);
+}
+
+by_status by__event_order(by__event *event, by__queue queue, by_error *error)
+{
+    return event->device->ops->event_order(event, queue, error);
+}
+
+by_status by__event_wait(by__event *event, by_error *error)
+{
+    by_status status = event->device->ops->event_wait(event, error);
+    return status == BY_OK ? BY_OK : by__device_report(event->device, status, error);
+}
+
+by_status by__event_done(bool *done, by__event *event, by_error *error)
+{
+    return event->device->ops->event_done(done, event, error);
+}
+
+by_status by__event_seconds(double *seconds, by__event *from, by__event *to, by_error *error)
+{
+    return from->device->ops->event_seconds(seconds, from, to, error);
+}
+
+/* ---- programs ---- */
+
+by_status by__device_kernel(const by__kernel **out, by_device *device, const by__call *call,
+                            by_error *error)
+{
+    return device->ops->kernel(out, device, call, error);
+}
+
+by_status by__recording_open(by__recording **out, by_device *device, const by__command_list *list,
+                             by_error *error)
+{
+    by__recording *recording;
+    BY_TRY(device->ops->recording_open(&recording, device, list, error));
+    recording->device = device;
+    recording->list = list;
+    *out = recording;
+    return BY_OK;
+}
+
+void by__recording_close(by__recording **recording)
+{
+    if (recording != NULL && *recording != NULL) {
+        (*recording)->device->ops->recording_close(*recording);
+        *recording = NULL;
+    }
+}
+
+by_status by__recording_submit(by__recording *recording, bool rebound, by__call_hook *hook,
+                               void *user, by_error *error)
+{
+    return recording->device->ops->submit(recording, rebound, hook, user, error);
+}
+
+by_status by__call_failed(const by__command_list *list, size_t call, by_status status,
+                          by_error *error)
+{
+    return by_error_set(error, status, "%s: node %zu: kernel %s failed", list->name, call,
+                        list->kernels[call]->name);
+}
+
+/* ---- the host ---- */
+
+int by__thread_count(int threads)
+{
+    cpu_set_t set;
+    if (threads >= 1) {
+        return threads;
+    }
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) < 1) {
+        return 1;
+    }
+    return CPU_COUNT(&set);
+}
