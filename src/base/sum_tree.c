@@ -1,0 +1,144 @@
+#include "base/sum_tree.h"
+
+#include <stdlib.h>
+
+static int64_t largest_power_of_two(int64_t at_most)
+{
+    return (int64_t)1 << (63 - __builtin_clzll((unsigned long long)at_most));
+}
+
+/* True when leaves [a, middle) and [middle, end) are the two halves of a node: the first one is a
+ * power of two that is aligned to its double, the second one as large or cut off by the end of all
+ * leaves. */
+static bool are_halves(int64_t a, int64_t middle, int64_t end, int64_t all)
+{
+    int64_t half = middle - a;
+    int64_t rest = end - middle;
+    bool aligned = (half & (half - 1)) == 0 && (a & half) == 0 && (a & (half - 1)) == 0;
+    return aligned && (rest == half || (rest < half && end == all));
+}
+
+/* True when leaves [a, a + count) are a node of the tree. */
+static bool is_node(int64_t a, int64_t count, int64_t all)
+{
+    if (count == 1) {
+        return true;
+    }
+    int64_t half = largest_power_of_two(count - 1);
+    return are_halves(a, a + half, a + count, all);
+}
+
+void by__sum_tree_block(int64_t all, int ranks, int rank, int64_t *first, int64_t *count)
+{
+    int64_t each = all / ranks;
+    int64_t larger = all % ranks;
+    *first = each * rank + (rank < larger ? rank : larger);
+    *count = each + (rank < larger ? 1 : 0);
+}
+
+int by__sum_tree_forest(int64_t first, int64_t count, int64_t all, by__sum_node *out)
+{
+    int nodes = 0;
+    while (count > 0) {
+        int64_t size = count;
+        if (first + count != all || !is_node(first, count, all)) {
+            /* The largest aligned node that begins here and is no larger than what is left. */
+            int64_t alignment = first == 0 ? count : first & -first;
+            size = largest_power_of_two(alignment < count ? alignment : count);
+        }
+        out[nodes++] = (by__sum_node){first, size, -1};
+        first += size;
+        count -= size;
+    }
+    return nodes;
+}
+
+int by__sum_tree_sets(int64_t first, int64_t count, int64_t all)
+{
+    by__sum_node nodes[BY__SUM_TREE_NODES];
+    int most = 0;
+    for (int64_t i = 0; i < count; i++) {
+        /* Leaf i is computed while the forest of those before it is held. */
+        int held = by__sum_tree_forest(first, i, all, nodes);
+        most = held + 1 > most ? held + 1 : most;
+    }
+    return most;
+}
+
+void by__sum_tree_begin(by__sum_tree *tree, int64_t first, int64_t all, int sets)
+{
+    tree->all = all;
+    tree->next = first;
+    tree->held_count = 0;
+    tree->spare_count = sets;
+    for (int i = 0; i < sets; i++) {
+        tree->spare[i] = sets - 1 - i; /* set 0 is taken first */
+    }
+}
+
+int by__sum_tree_take(by__sum_tree *tree)
+{
+    return tree->spare[--tree->spare_count];
+}
+
+void by__sum_tree_put(by__sum_tree *tree, int set)
+{
+    tree->held[tree->held_count++] = (by__sum_node){tree->next++, 1, set};
+}
+
+bool by__sum_tree_add(by__sum_tree *tree, by__sum_addition *out)
+{
+    if (tree->held_count < 2) {
+        return false;
+    }
+    by__sum_node *left = &tree->held[tree->held_count - 2];
+    const by__sum_node *right = &tree->held[tree->held_count - 1];
+    if (!are_halves(left->first, right->first, right->first + right->count, tree->all)) {
+        return false;
+    }
+    *out = (by__sum_addition){left->set, right->set};
+    tree->spare[tree->spare_count++] = left->set;
+    *left = (by__sum_node){left->first, left->count + right->count, right->set};
+    tree->held_count--;
+    return true;
+}
+
+/* The forests of all ranks, one after another, are the leaves of what is left of the tree: each is
+ * put on a stack as a rank puts its leaves, `set` being the rank that holds a sum. */
+by_status by__sum_tree_merges(by__sum_merge **out, size_t *count, const int64_t *begin, int ranks,
+                              by_error *error)
+{
+    by__sum_tree tree = {.all = begin[ranks]};
+    by__sum_merge *merges = NULL;
+    size_t made = 0;
+    size_t capacity = 0;
+    for (int r = 0; r < ranks; r++) {
+        by__sum_node nodes[BY__SUM_TREE_NODES];
+        int forest = by__sum_tree_forest(begin[r], begin[r + 1] - begin[r], tree.all, nodes);
+        for (int k = 0; k < forest; k++) {
+            nodes[k].set = r;
+            tree.held[tree.held_count++] = nodes[k];
+            while (tree.held_count > 1) {
+                by__sum_node *left = &tree.held[tree.held_count - 2];
+                const by__sum_node *right = &tree.held[tree.held_count - 1];
+                int64_t end = right->first + right->count;
+                if (!are_halves(left->first, right->first, end, tree.all)) {
+                    break;
+                }
+                by_status status =
+                    by__reserve((void **)&merges, &capacity, made + 1, sizeof *merges, error);
+                if (status != BY_OK) {
+                    free(merges);
+                    return status;
+                }
+                merges[made++] =
+                    (by__sum_merge){left->first, right->first, end, left->set, right->set};
+                left->count += right->count;
+                tree.held_count--;
+            }
+        }
+    }
+    *out = merges;
+    *count = made;
+    return BY_OK;
+}
