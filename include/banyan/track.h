@@ -27,14 +27,17 @@ BY_API by_status by_events_open(by_events **out, const char *path, by_error *err
 BY_API void by_events_close(by_events **events);
 /* One event: begin, any number of values, end. `event` says what it is ("train", "eval", ...).
  * Numbers read back as the same double; nan, inf and -inf are written as strings. Problems of
- * memory are reported by by_events_end. */
+ * memory are reported by by_events_end. Up to 16 MiB of events that could not be written are kept. */
 BY_API void by_events_begin(by_events *events, const char *event, uint64_t step);
 BY_API void by_events_number(by_events *events, const char *key, double value);
 BY_API void by_events_integer(by_events *events, const char *key, int64_t value);
 BY_API void by_events_string(by_events *events, const char *key, const char *value);
 /* Adds "time" (seconds since 1970) and hands the whole line to the kernel in one write. On an error
- * (full disk) the file holds no part of the line. */
+ * (full disk) the file holds no part of the line; the event is kept in memory and written in front
+ * of the next one, so the caller may go on. */
 BY_API by_status by_events_end(by_events *events, by_error *error);
+/* Tries once more to write what is kept. BY_OK: nothing is kept any longer and nothing was lost. */
+BY_API by_status by_events_flush(by_events *events, by_error *error);
 
 /* Drops the events behind `step` and a last line cut short, atomically, so that a run which goes on
  * from that step leaves the events of a run that was never interrupted (apart from times). A file
@@ -80,7 +83,8 @@ typedef struct by_run_record {
     const char *config_hash;
     const char *started; /* UTC, "2026-01-31T23:59:59Z" */
     const char *updated; /* filled by the registry when "" */
-    const char *status;  /* "running", "done", "stopped", "failed" */
+    const char *status;  /* "running", "done", "stopped", "failed"; by_registry_open_view adds
+                            "killed" */
     uint64_t step;       /* steps done */
     uint64_t steps;      /* steps wanted */
     double best_loss;    /* NaN when there is none yet */
@@ -92,6 +96,10 @@ typedef struct by_registry by_registry;
  * (the damaged file is kept as registry.sqlite.broken). Any number of processes may use it at once.
  */
 BY_API by_status by_registry_open(by_registry **out, const char *runs, by_error *error);
+/* The run directories in RUNS as they are now, for reading only: nothing is written anywhere, and
+ * registry.sqlite is not needed. A run that says "running" while no process holds its lock has the
+ * status "killed". BY_EIO when RUNS is not a directory. */
+BY_API by_status by_registry_open_view(by_registry **out, const char *runs, by_error *error);
 BY_API void by_registry_close(by_registry **registry);
 /* Writes RUNS/NAME/run.json (the directory exists) and the registry's row. It syncs the file: for
  * the start, saves and the end of a run, not for each step. */

@@ -111,6 +111,7 @@ BY_API by_program *by_trainer_program(const by_trainer *trainer, const char *nam
 
 typedef enum by_train_event_kind {
     BY_TRAIN_PREPARING = 0, /* reading and packing text: `phase`, `fraction` */
+    BY_TRAIN_PLANNED,       /* sizes, memory and data are known; nothing large is allocated yet */
     BY_TRAIN_STARTED,       /* run directory, plan and data are known; nothing is trained yet */
     BY_TRAIN_STEPPED,       /* a step that is logged */
     BY_TRAIN_EVALUATED,     /* valid_loss */
@@ -147,6 +148,7 @@ typedef struct by_train_event {
 typedef struct by_train_options {
     const by_config *config; /* resolved; model.vocab may be -1 (the tokenizer's) */
     const char *resume;      /* run directory to go on with; NULL: a new run */
+    bool from_start;         /* a resumed run without a whole checkpoint begins again at step 0 */
     /* machine's matrix-product peak at the compute precision; 0: unknown */
     double peak_gflops;
     void (*event)(void *user, const by_train_event *event); /* may be NULL */
@@ -159,8 +161,13 @@ typedef struct by_train_options {
  * (or NAME-2, NAME-3 ... when it is taken) and holds config.yaml (resolved), environment.json,
  * events.jsonl, run.json and checkpoints/. `run` (may be NULL) receives its path, freed with
  * free(), also when the call fails after the directory was made. A resumed run continues bit for
- * bit from its newest valid checkpoint, or from the beginning when it was ended before its first.
- * BY_ESTOPPED: stopped on request, and saved. */
+ * bit from its newest valid checkpoint; newer ones that are not valid are reported as notes, and
+ * without any the call fails unless options->from_start permits to begin again. The process holds
+ * the lock of the run directory for the whole call; BY_ESTATE names who else does. Nothing of a
+ * resumed run is written before its state is restored. BY_EMEMORY, before anything is allocated:
+ * the plan needs more than is free; the message says what would fit. Neither the events file nor
+ * the registry ends a run when it cannot be written. BY_ESTOPPED: stopped on request; saved, unless
+ * `run` is NULL, which means that nothing was trained yet. */
 BY_API by_status by_train(const by_train_options *options, char **run, by_error *error);
 
 /* The run directory that `path` means: `path` itself if it is one, else the most recently changed
@@ -177,8 +184,14 @@ typedef struct by_data_paths {
 BY_API by_status by_data_prepare(by_data_paths *out, const by_config *config,
                                  const by_train_options *progress, by_error *error);
 BY_API void by_data_paths_free(by_data_paths *paths);
+/* Bytes that the loaders of a run allocate: for training, and for evaluation where something is
+ * held out. Errors as by_loader_bytes. */
+BY_API by_status by_data_bytes(uint64_t *out, const by_config *config, bool held_out,
+                               by_error *error);
+/* With model.from: takes kind, sizes and vocabulary from its config.json. Else only resolves. */
+BY_API by_status by_config_take_model(by_config *config, by_error *error);
 /* Fills model.vocab from the tokenizer, rounded up to model.pad_vocab_to, and checks a vocab that
- * is given. With model.from: takes kind and sizes from its config.json. */
+ * is given, after by_config_take_model. */
 BY_API by_status by_config_complete(by_config *config, const by_data_paths *paths, by_error *error);
 
 typedef struct by_evaluation {

@@ -141,10 +141,13 @@ static int run(int argc, char **argv)
     cli_catch_signals();
     by_status status = cli_open_config(&config, rest[0], &r.overrides, &error);
     if (status == BY_OK) {
+        status = by_config_take_model(config, &error);
         if (config->model.vocab < 0) {
             config->model.vocab = CLI_DEFAULT_VOCAB;
         }
-        status = measure(&r, config, &error);
+        if (status == BY_OK) {
+            status = measure(&r, config, &error);
+        }
         by_config_close(&config);
     }
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_bench_train, &error);

@@ -79,6 +79,12 @@ static by_status show(const request *r, by_config *config, by_error *error)
 {
     by_trainer *trainer;
     char *text;
+    uint64_t loaders;
+    const by_data_config *data = &config->data;
+    by_status status = by_config_take_model(config, error);
+    if (status != BY_OK) {
+        return status;
+    }
     if (config->model.vocab < 0 && config->data.text.count == 0 && config->data.train[0] == '\0') {
         return by_error_set(error, BY_ECONFIG,
                             "the vocabulary is not known: set model.vocab, or name the data with "
@@ -86,7 +92,7 @@ static by_status show(const request *r, by_config *config, by_error *error)
     }
     if (config->model.vocab < 0) {
         by_data_paths paths;
-        by_status status = by_data_prepare(&paths, config, NULL, error);
+        status = by_data_prepare(&paths, config, NULL, error);
         if (status == BY_OK) {
             status = by_config_complete(config, &paths, error);
             by_data_paths_free(&paths);
@@ -96,7 +102,7 @@ static by_status show(const request *r, by_config *config, by_error *error)
         }
     }
     if (r->config) {
-        by_status status = by_config_print(config, &text, error);
+        status = by_config_print(config, &text, error);
         if (status == BY_OK) {
             fputs(text, stdout);
             free(text);
@@ -106,8 +112,14 @@ static by_status show(const request *r, by_config *config, by_error *error)
     if (r->graph || r->after != NULL) {
         return print_graph(config, r->after, error);
     }
-    by_status status = by_trainer_open(&trainer, config, BY_TRAINER_FULL, NULL, NULL, error);
+    status = by_data_bytes(
+        &loaders, config,
+        data->valid[0] != '\0' || (data->text.count > 0 && data->valid_fraction > 0.0), error);
     if (status == BY_OK) {
+        status = by_trainer_open(&trainer, config, BY_TRAINER_FULL, NULL, NULL, error);
+    }
+    if (status == BY_OK) {
+        by_trainer_plan_data(trainer, loaders);
         if (r->json) {
             print_json(by_trainer_size(trainer), by_trainer_memory(trainer));
         } else {

@@ -47,6 +47,10 @@ static by_status open_data(source *s, by_config *config, by_error *error)
 
 static by_status open_random(source *s, by_config *config, by_error *error)
 {
+    by_status status = by_config_take_model(config, error);
+    if (status != BY_OK) {
+        return status;
+    }
     if (config->model.vocab < 0) {
         config->model.vocab = CLI_DEFAULT_VOCAB;
     }

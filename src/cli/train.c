@@ -54,6 +54,18 @@ static void show_memory(const by_memory_report *m)
            cli_bytes(text[6], m->data), cli_bytes(text[7], m->process));
 }
 
+static void show_planned(const screen *s, const by_train_event *e)
+{
+    if (s->json) {
+        return;
+    }
+    printf("model      %lld parameters, %.3g MFLOP a token\n", (long long)e->size->parameters,
+           e->size->flops_per_token / 1e6);
+    printf("data       %llu tokens to train on, %llu held out\n",
+           (unsigned long long)e->train_tokens, (unsigned long long)e->valid_tokens);
+    show_memory(e->memory);
+}
+
 static void show_started(screen *s, const by_train_event *e)
 {
     s->first = e->first_step;
@@ -66,11 +78,6 @@ static void show_started(screen *s, const by_train_event *e)
         return;
     }
     printf("run        %s%s\n", e->run, e->first_step > 0 ? " (resumed)" : "");
-    printf("model      %lld parameters, %.3g MFLOP a token\n", (long long)e->size->parameters,
-           e->size->flops_per_token / 1e6);
-    printf("data       %llu tokens to train on, %llu held out\n",
-           (unsigned long long)e->train_tokens, (unsigned long long)e->valid_tokens);
-    show_memory(e->memory);
     if (s->peak_gflops > 0.0) {
         printf("machine    %.0f GFLOP/s in matrix products, measured\n", s->peak_gflops);
     }
@@ -143,6 +150,10 @@ static void on_event(void *user, const by_train_event *e)
     case BY_TRAIN_PREPARING:
         show_preparing(s, e);
         return;
+    case BY_TRAIN_PLANNED:
+        end_line(s);
+        show_planned(s, e);
+        break;
     case BY_TRAIN_STARTED:
         end_line(s);
         show_started(s, e);
@@ -174,7 +185,7 @@ static int report_lost(const screen *s, int code)
     return code == CLI_DONE && s->reason != EPIPE ? CLI_FAILED : code;
 }
 
-static int train(const by_config *config, const char *resume, screen *s)
+static int train(const by_config *config, const char *resume, bool from_start, screen *s)
 {
     by_error error = {0};
     char *run = NULL;
@@ -185,6 +196,7 @@ static int train(const by_config *config, const char *resume, screen *s)
     }
     by_train_options options = {.config = config,
                                 .resume = resume,
+                                .from_start = from_start,
                                 .peak_gflops = s->peak_gflops,
                                 .event = on_event,
                                 .stop = cli_stop_requested,
@@ -209,12 +221,15 @@ static int train(const by_config *config, const char *resume, screen *s)
 static int run(int argc, char **argv)
 {
     const char *resume = NULL;
+    bool from_start = false;
     cli_list overrides = {0};
     screen s = {.terminal = isatty(STDERR_FILENO) != 0};
     const cli_flag flags[] = {
         {"set", CLI_LIST, &overrides, "KEY=VALUE",
          "override a key of the config, e.g. train.steps=100"},
         {"resume", CLI_STRING, &resume, "RUN", "go on with a run from its newest valid checkpoint"},
+        {"from-start", CLI_SWITCH, &from_start, NULL,
+         "with --resume: begin again at step 0 where no checkpoint is whole"},
         {"json", CLI_SWITCH, &s.json, NULL, "one JSON line an event on standard output"},
         {"quiet", CLI_SWITCH, &s.quiet, NULL, "print errors only"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
@@ -231,6 +246,9 @@ static int run(int argc, char **argv)
         return cli_misuse(&cli_train, resume == NULL ? "name one config file"
                                                      : "--resume takes the config from the run");
     }
+    if (from_start && resume == NULL) {
+        return cli_misuse(&cli_train, "--from-start is for --resume");
+    }
     if (resume != NULL && by_run_find(&found, resume, &error) != BY_OK) {
         return cli_fail(&cli_train, &error);
     }
@@ -240,7 +258,7 @@ static int run(int argc, char **argv)
     } else {
         cli_catch_signals();
         (void)signal(SIGPIPE, SIG_IGN);
-        code = train(config, found, &s);
+        code = train(config, found, from_start, &s);
         by_config_close(&config);
     }
     free(found);
@@ -250,13 +268,14 @@ static int run(int argc, char **argv)
 const cli_command cli_train = {
     .name = "train",
     .summary = "train a model from a config file",
-    .usage = "banyan train CONFIG [--set KEY=VALUE]... | banyan train --resume RUN",
+    .usage = "banyan train CONFIG [--set KEY=VALUE]... | banyan train --resume RUN [--from-start]",
     .text =
         "Trains the model of a config on its data and writes a run directory with the resolved\n"
-        "config, events and checkpoints. Text is packed into tokens on first use. Ctrl-C or "
-        "SIGTERM\n"
-        "saves and exits with code 3; a second one exits at once. A resumed run continues bit for "
-        "bit.\n\n"
+        "config, events and checkpoints. Text is packed into tokens on first use. Ctrl-C, SIGTERM\n"
+        "or SIGHUP saves and exits with code 3; a second one, half a second later or more, exits\n"
+        "at once. A resumed run continues bit for bit. A run has one process: it holds the lock "
+        "of\n"
+        "the run directory.\n\n"
         "  banyan train examples/shakespeare_char.yaml --set data.text=input.txt\n"
         "  banyan train --resume runs/shakespeare-char",
     .run = run};

@@ -10,10 +10,15 @@
 
 #include "track/track.h"
 
+/* Bytes of events that wait for a disk with room. */
+#define KEEP_BYTES ((size_t)16 << 20)
+
 struct by_events {
     int fd;
     char *path;
     by__text line; /* kept from event to event, so that it stops growing */
+    by__text kept; /* whole lines that could not be written yet */
+    uint64_t lost; /* events that were too many to be kept */
 };
 
 /* Removes what stands behind the last newline: the next event must begin on a line of its own. */
@@ -68,6 +73,7 @@ void by_events_close(by_events **events)
             (void)close((*events)->fd);
         }
         by__text_free(&(*events)->line);
+        by__text_free(&(*events)->kept);
         free((*events)->path);
         free(*events);
         *events = NULL;
@@ -112,22 +118,15 @@ void by_events_string(by_events *events, const char *key, const char *value)
     by__text_json(&events->line, value, strlen(value));
 }
 
-by_status by_events_end(by_events *events, by_error *error)
+/* Writes all of it or nothing. */
+static by_status append(const by_events *events, const by__text *text, by_error *error)
 {
-    struct timespec now;
     struct stat info;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    by__text_format(&events->line, ",\"time\":%lld.%03ld}\n", (long long)now.tv_sec,
-                    now.tv_nsec / 1000000);
-    if (events->line.failed) {
-        by__text_free(&events->line);
-        return by_error_set(error, BY_EMEMORY, "out of memory: an event of %s", events->path);
-    }
     if (fstat(events->fd, &info) != 0) {
         return by_error_set(error, BY_EIO, "cannot stat %s: %s", events->path, strerror(errno));
     }
-    const char *data = events->line.data;
-    size_t left = events->line.length;
+    const char *data = text->data;
+    size_t left = text->length;
     while (left > 0) {
         ssize_t n = write(events->fd, data, left);
         if (n < 0 && errno == EINTR) {
@@ -143,4 +142,53 @@ by_status by_events_end(by_events *events, by_error *error)
         left -= (size_t)n;
     }
     return BY_OK;
+}
+
+/* Keeps the line for later. */
+static void keep(by_events *events)
+{
+    if (events->kept.length + events->line.length > KEEP_BYTES) {
+        events->lost++;
+        return;
+    }
+    size_t before = events->kept.length;
+    by__text_add_bytes(&events->kept, events->line.data, events->line.length);
+    if (events->kept.failed) { /* what was kept before is still there */
+        events->kept.failed = false;
+        events->kept.length = before;
+        events->lost++;
+    }
+}
+
+by_status by_events_end(by_events *events, by_error *error)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    by__text_format(&events->line, ",\"time\":%lld.%03ld}\n", (long long)now.tv_sec,
+                    now.tv_nsec / 1000000);
+    if (events->line.failed) {
+        by__text_free(&events->line);
+        events->lost++;
+        return by_error_set(error, BY_EMEMORY, "out of memory: an event of %s", events->path);
+    }
+    if (events->kept.length == 0) {
+        by_status status = append(events, &events->line, error);
+        if (status != BY_OK) {
+            keep(events);
+        }
+        return status;
+    }
+    keep(events);
+    return by_events_flush(events, error);
+}
+
+by_status by_events_flush(by_events *events, by_error *error)
+{
+    if (events->kept.length > 0) {
+        BY_TRY(append(events, &events->kept, error));
+        by__text_free(&events->kept);
+    }
+    return events->lost == 0 ? BY_OK
+                             : by_error_set(error, BY_EIO, "%" PRIu64 " events of %s were lost",
+                                            events->lost, events->path);
 }

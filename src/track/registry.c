@@ -10,12 +10,13 @@
 #include "track/track.h"
 
 #define SCHEMA_VERSION    1
-#define BUSY_MILLISECONDS 20000
+#define BUSY_MILLISECONDS 5000
 
 struct by_registry {
     sqlite3 *database;
     char *runs;
-    char *path;
+    char *path;   /* ":memory:" of a view */
+    bool is_view; /* for reading: statuses say whether a process still holds the run */
 };
 
 static const char create_table[] =
@@ -89,6 +90,10 @@ static by_status add_directory(by_registry *registry, const char *name, by_error
             .name = name, .status = "unreadable", .best_loss = (double)NAN};
         by_run_record row = status == BY_OK ? run : unreadable;
         row.name = name; /* a directory that was renamed is known by its new name */
+        if (registry->is_view && strcmp(row.status, "running") == 0 &&
+            !by__run_is_held(directory)) {
+            row.status = "killed";
+        }
         status = put(registry, &row, error);
     }
 done:
@@ -230,6 +235,28 @@ by_status by_registry_open(by_registry **out, const char *runs, by_error *error)
     return BY_OK;
 }
 
+by_status by_registry_open_view(by_registry **out, const char *runs, by_error *error)
+{
+    by_registry *registry;
+    bool damaged;
+    if (!by__path_is_dir(runs)) {
+        return by_error_set(error, BY_EIO, "there is no directory %s", runs);
+    }
+    BY_TRY(by__alloc((void **)&registry, 1, sizeof *registry, "registry", error));
+    registry->is_view = true;
+    registry->runs = by__strdup(runs);
+    registry->path = by__strdup(":memory:");
+    by_status status = registry->runs == NULL || registry->path == NULL
+                           ? by_error_set(error, BY_EMEMORY, "out of memory: path")
+                           : connect(registry, &damaged, error);
+    if (status != BY_OK) {
+        by_registry_close(&registry);
+        return status;
+    }
+    *out = registry;
+    return BY_OK;
+}
+
 void by_registry_close(by_registry **registry)
 {
     if (*registry != NULL) {
@@ -241,19 +268,39 @@ void by_registry_close(by_registry **registry)
     }
 }
 
-by_status by_registry_update(by_registry *registry, const by_run_record *run, by_error *error)
+/* The record with `updated` filled in; BY_EARG when its name cannot be a key. */
+static by_status complete_record(by_run_record *row, char now[24], const by_run_record *run,
+                                 by_error *error)
 {
-    by_run_record row = *run;
-    char now[24];
     if (run->name == NULL || run->name[0] == '\0' || run->name[0] == '.' ||
         strchr(run->name, '/') != NULL || !by__utf8_valid(run->name, strlen(run->name))) {
         return by_error_set(error, BY_EARG, "'%s' is not the name of a run directory",
                             run->name == NULL ? "" : run->name);
     }
-    if (row.updated == NULL || row.updated[0] == '\0') {
+    *row = *run;
+    if (row->updated == NULL || row->updated[0] == '\0') {
         by__utc_now(now);
-        row.updated = now;
+        row->updated = now;
     }
+    return BY_OK;
+}
+
+by_status by__registry_put(by_registry *registry, const by_run_record *run, by_error *error)
+{
+    by_run_record row;
+    char now[24];
+    BY_TRY(complete_record(&row, now, run, error));
+    return put(registry, &row, error);
+}
+
+by_status by_registry_update(by_registry *registry, const by_run_record *run, by_error *error)
+{
+    by_run_record row;
+    char now[24];
+    if (registry->is_view) {
+        return by_error_set(error, BY_ESTATE, "%s was opened for reading", registry->runs);
+    }
+    BY_TRY(complete_record(&row, now, run, error));
     char *directory = by__path_join(registry->runs, run->name);
     if (directory == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: path");

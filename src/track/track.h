@@ -35,6 +35,16 @@ by_status by__run_parse(by_run_record *out, const char *path, const char *text, 
                         by_error *error);
 void by__run_free(by_run_record *run);
 
+/* Takes the lock of a run directory for this process (run_lock.c); by__run_unlock, or the end of the
+ * process, gives it back. BY_ESTATE names the run and who holds it. */
+by_status by__run_lock(int *fd, const char *run, by_error *error);
+void by__run_unlock(int *fd);
+/* Whether a process holds it now; true too where the system cannot tell. */
+bool by__run_is_held(const char *run);
+
+/* The registry's row alone, without run.json. */
+by_status by__registry_put(by_registry *registry, const by_run_record *run, by_error *error);
+
 /* Tick positions of an axis from low to high (low < high, finite): multiples of 1, 2 or 5 times a
  * power of ten, about `wanted` of them, at most 64. Returns the step between two. (plot_axis.c) */
 double by__plot_ticks(double *ticks, size_t *count, double low, double high, int wanted);

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "banyan/pack.h"
-#include "train/train.h"
+#include "train/loop.h"
 
 /* Passes the packer's progress on as a training event. */
 typedef struct relay {
@@ -105,6 +105,38 @@ by_status by_data_prepare(by_data_paths *out, const by_config *config,
     return BY_OK;
 }
 
+static by_loader_options loader_options(const by_config *config, bool is_training)
+{
+    int64_t batch = is_training ? config->train.batch : config->train.micro_batch;
+    return (by_loader_options){.batch = (size_t)batch, .seed = config->seed};
+}
+
+by_status by__open_loader(by_loader **out, const by_dataset *dataset, const by_config *config,
+                          bool is_training, by_error *error)
+{
+    by_source *source;
+    by_loader_options options = loader_options(config, is_training);
+    BY_TRY(
+        by_token_source_open(&source, dataset, (size_t)config->model.context, is_training, error));
+    return by_loader_open(out, source, &options, error);
+}
+
+by_status by_data_bytes(uint64_t *out, const by_config *config, bool held_out, by_error *error)
+{
+    uint64_t train;
+    uint64_t valid = 0;
+    by_array arrays[2];
+    by_loader_options options = loader_options(config, true);
+    by_token_arrays(arrays, (size_t)config->model.context);
+    BY_TRY(by_loader_bytes(&train, arrays, BY_ARRAY_LENGTH(arrays), &options, error));
+    if (held_out) {
+        options = loader_options(config, false);
+        BY_TRY(by_loader_bytes(&valid, arrays, BY_ARRAY_LENGTH(arrays), &options, error));
+    }
+    *out = train + valid;
+    return BY_OK;
+}
+
 void by_data_paths_free(by_data_paths *paths)
 {
     free(paths->train);
@@ -127,9 +159,8 @@ static by_status adopt_model(by_config *config, by_error *error)
     return status;
 }
 
-by_status by_config_complete(by_config *config, const by_data_paths *paths, by_error *error)
+by_status by_config_take_model(by_config *config, by_error *error)
 {
-    by_dataset *dataset;
     int64_t context = config->model.context;
     if (config->model.from[0] != '\0') {
         BY_TRY(adopt_model(config, error));
@@ -138,6 +169,13 @@ by_status by_config_complete(by_config *config, const by_data_paths *paths, by_e
             config->model.context = context;
         }
     }
+    return by_config_resolve(config, error);
+}
+
+by_status by_config_complete(by_config *config, const by_data_paths *paths, by_error *error)
+{
+    by_dataset *dataset;
+    BY_TRY(by_config_take_model(config, error));
     BY_TRY(by_dataset_open(&dataset, paths->train, NULL, error));
     int64_t vocab = by_dataset_vocab(dataset);
     by_dataset_close(&dataset);

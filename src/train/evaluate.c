@@ -32,28 +32,18 @@ by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, by_loader
     return BY_OK;
 }
 
-by_status by__open_evaluation(by_dataset **dataset, by_loader **loader, const by_config *config,
-                              const char *data, by_error *error)
+by_status by__open_held_out(by_dataset **dataset, const by_config *config, const char *data,
+                            by_error *error)
 {
-    by_loader_options options = {.batch = (size_t)config->train.micro_batch};
-    by_source *source;
     BY_TRY(by_dataset_open(dataset, data, NULL, error));
-    by_status status = BY_OK;
     if (by_dataset_vocab(*dataset) > (uint64_t)config->model.vocab) {
-        status = by_error_set(error, BY_ECONFIG,
-                              "%s: its vocabulary of %u is more than the model's %lld", data,
-                              by_dataset_vocab(*dataset), (long long)config->model.vocab);
-    } else {
-        status =
-            by_token_source_open(&source, *dataset, (size_t)config->model.context, false, error);
-    }
-    if (status == BY_OK) {
-        status = by_loader_open(loader, source, &options, error);
-    }
-    if (status != BY_OK) {
+        by_status status = by_error_set(
+            error, BY_ECONFIG, "%s: its vocabulary of %u is more than the model's %lld", data,
+            by_dataset_vocab(*dataset), (long long)config->model.vocab);
         by_dataset_close(dataset);
+        return status;
     }
-    return status;
+    return BY_OK;
 }
 
 by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weights *weights,
@@ -73,7 +63,10 @@ by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weig
         status = by_trainer_load_weights(trainer, weights, error);
     }
     if (status == BY_OK) {
-        status = by__open_evaluation(&dataset, &loader, config, data, error);
+        status = by__open_held_out(&dataset, config, data, error);
+    }
+    if (status == BY_OK) {
+        status = by__open_loader(&loader, dataset, config, false, error);
     }
     if (status == BY_OK) {
         status = by__evaluate_loader(&result, trainer, loader, batches, stop, user, error);

@@ -1,6 +1,7 @@
 #include "train/loop.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,17 @@ static void send(const by__job *job, by_train_event *event)
         event->step = by_trainer_updates(job->trainer);
         job->options->event(job->options->user, event);
     }
+}
+
+void by__job_note(const by__job *job, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    by_train_event event = {.kind = BY_TRAIN_NOTE, .text = text};
+    send(job, &event);
 }
 
 static bool stopped(const by__job *job)
@@ -53,39 +65,58 @@ static by_status find_eos(by__job *job, by_error *error)
     return status;
 }
 
-static by_status open_data(by__job *job, by_error *error)
+/* The config with what its data and weights say. A resumed run does not need the directory that
+ * its weights once came from: its config has the sizes, its checkpoints have the rest. */
+static by_status complete_config(by__job *job, by_error *error)
 {
-    const by_config *c = job->config;
-    uint64_t bytes;
-    uint64_t valid_bytes = 0;
-    by_array arrays[2];
-    by_loader_options options = {
-        .batch = (size_t)c->train.batch, .seed = c->seed, .start = job->sample};
-    by_source *source;
-    by_token_arrays(arrays, (size_t)c->model.context);
-    BY_TRY(by_loader_bytes(&bytes, arrays, 2, &options, error));
-    BY_TRY(by_dataset_open(&job->train_data, job->paths.train, NULL, error));
-    BY_TRY(by_token_source_open(&source, job->train_data, (size_t)c->model.context, true, error));
-    BY_TRY(by_loader_open(&job->loader, source, &options, error));
-    if (job->paths.valid != NULL) {
-        BY_TRY(
-            by__open_evaluation(&job->valid_data, &job->valid_loader, c, job->paths.valid, error));
-        options.batch = (size_t)c->train.micro_batch;
-        BY_TRY(by_loader_bytes(&valid_bytes, arrays, 2, &options, error));
+    by_config *c = job->config;
+    char none[] = "";
+    char *from = c->model.from;
+    if (job->options->resume != NULL) {
+        c->model.from = none;
     }
-    by_trainer_plan_data(job->trainer, bytes + valid_bytes);
+    by_status status = by_config_complete(c, &job->paths, error);
+    c->model.from = from;
+    return status == BY_OK ? by_config_hash(c, job->config_hash, error) : status;
+}
+
+/* Opens the data sets and plans the loaders; nothing large is allocated yet. */
+static by_status plan_data(by__job *job, by_error *error)
+{
+    uint64_t bytes;
+    BY_TRY(by_dataset_open(&job->train_data, job->paths.train, NULL, error));
+    if (job->paths.valid != NULL) {
+        BY_TRY(by__open_held_out(&job->valid_data, job->config, job->paths.valid, error));
+    }
+    BY_TRY(by_data_bytes(&bytes, job->config, job->valid_data != NULL, error));
+    by_trainer_plan_data(job->trainer, bytes);
+    by_train_event event = {.kind = BY_TRAIN_PLANNED,
+                            .memory = by_trainer_memory(job->trainer),
+                            .size = by_trainer_size(job->trainer),
+                            .train_tokens = by_dataset_tokens(job->train_data),
+                            .valid_tokens =
+                                job->valid_data == NULL ? 0 : by_dataset_tokens(job->valid_data)};
+    send(job, &event);
+    return by__job_fits(job, error);
+}
+
+static by_status open_loaders(by__job *job, by_error *error)
+{
+    BY_TRY(by__open_loader(&job->loader, job->train_data, job->config, true, error));
+    if (job->valid_data != NULL) {
+        BY_TRY(by__open_loader(&job->valid_loader, job->valid_data, job->config, false, error));
+    }
     return find_eos(job, error);
 }
 
 static by_status start_weights(by__job *job, by_error *error)
 {
     const char *from = job->config->model.from;
-    bool saved = false;
+    bool restored = false;
     if (job->options->resume != NULL) {
-        BY_TRY(by__job_is_saved(&saved, job, error));
+        BY_TRY(by__job_restore(&restored, job, error));
     }
-    if (saved) {
-        BY_TRY(by__job_restore(job, error));
+    if (restored) {
         job->first_step = by_trainer_updates(job->trainer);
         job->saved_step = job->first_step;
         return by_loader_seek(job->loader, job->sample, error);
@@ -103,17 +134,19 @@ static by_status start_weights(by__job *job, by_error *error)
 
 static by_status open_job(by__job *job, by_error *error)
 {
+    if (job->options->resume != NULL) {
+        BY_TRY(by__run_dir_find(job, error));
+    }
     BY_TRY(copy_config(&job->config, job->options->config, error));
     BY_TRY(by_data_prepare(&job->paths, job->config, job->options, error));
-    BY_TRY(by_config_complete(job->config, &job->paths, error));
-    BY_TRY(by_config_hash(job->config, job->config_hash, error));
+    BY_TRY(complete_config(job, error));
     BY_TRY(by_trainer_open(&job->trainer, job->config, BY_TRAINER_FULL, NULL, NULL, error));
-    BY_TRY(open_data(job, error));
+    BY_TRY(plan_data(job, error));
+    BY_TRY(open_loaders(job, error));
     BY_TRY(by_trainer_allocate(job->trainer, error));
-    if (job->options->resume != NULL) {
-        BY_TRY(by_run_find(&job->run, job->options->resume, error));
+    if (job->options->resume == NULL) {
+        BY_TRY(by__run_dir_make(job, error));
     }
-    BY_TRY(by__run_dir_open(job, error));
     BY_TRY(start_weights(job, error));
     BY_TRY(by__run_dir_start(job, error));
     by_train_event event = {.kind = BY_TRAIN_STARTED,
@@ -129,7 +162,6 @@ static by_status open_job(by__job *job, by_error *error)
 static void close_job(by__job *job)
 {
     by_events_close(&job->events);
-    by_registry_close(&job->registry);
     by_loader_close(&job->loader);
     by_loader_close(&job->valid_loader);
     by_dataset_close(&job->train_data);
@@ -137,6 +169,7 @@ static void close_job(by__job *job)
     by_trainer_close(&job->trainer);
     by_data_paths_free(&job->paths);
     by_config_close(&job->config);
+    by__run_unlock(&job->lock);
     free(job->eos_token);
     free(job->checkpoints);
     free(job->run);
@@ -144,7 +177,19 @@ static void close_job(by__job *job)
 
 /* ---- the loop ---- */
 
-static by_status log_step(by__job *job, const by_step_result *result, by_error *error)
+/* An event that cannot be written is kept and tried again with the next: a log never ends a run. */
+static void end_event(by__job *job)
+{
+    by_error error = {0};
+    bool failing = by_events_end(job->events, &error) != BY_OK;
+    if (failing && !job->events_failing) {
+        by__job_note(job, "%s; training goes on, the events are kept and written later",
+                     error.message);
+    }
+    job->events_failing = failing;
+}
+
+static void log_step(by__job *job, const by_step_result *result)
 {
     int64_t step = by_trainer_updates(job->trainer);
     double now = by_clock();
@@ -154,7 +199,7 @@ static by_status log_step(by__job *job, const by_step_result *result, by_error *
     event.step_seconds = seconds / (double)steps;
     event.tokens_per_s = (double)(steps * result->tokens) / seconds;
     event.seconds_left = event.step_seconds * (double)(job->config->train.steps - step);
-    event.resident_bytes = by__peak_resident_bytes();
+    event.resident_bytes = by__resident_bytes();
     if (job->options->peak_gflops > 0.0) {
         event.mfu = event.tokens_per_s * by_trainer_size(job->trainer)->flops_per_token /
                     (1e9 * job->options->peak_gflops);
@@ -167,9 +212,8 @@ static by_status log_step(by__job *job, const by_step_result *result, by_error *
     by_events_number(job->events, "norm", result->norm);
     by_events_number(job->events, "tokens_per_s", event.tokens_per_s);
     by_events_number(job->events, "mfu", event.mfu);
-    BY_TRY(by_events_end(job->events, error));
+    end_event(job);
     send(job, &event);
-    return BY_OK;
 }
 
 /* Evaluation and saving are not training time: the clock of the log line skips them. */
@@ -188,7 +232,7 @@ static by_status save(by__job *job, by_error *error)
     BY_TRY(by__job_save(job, error));
     job->saved_step = step;
     BY_TRY(by_checkpoint_prune(job->checkpoints, (size_t)job->config->checkpoint.keep, error));
-    BY_TRY(by__run_dir_update(job, "running", error));
+    by__run_dir_update(job, "running");
     by_train_event event = {.kind = BY_TRAIN_SAVED, .path = job->checkpoints};
     send(job, &event);
     restart_clock(job, began);
@@ -208,10 +252,10 @@ static by_status evaluate(by__job *job, by_error *error)
                                job->config->train.eval_batches, job->options->stop,
                                job->options->user, error));
     job->eval_pending = false;
-    bool best = isnan(job->best_loss) || result.loss < job->best_loss;
+    bool best = isfinite(result.loss) && (isnan(job->best_loss) || result.loss < job->best_loss);
     by_events_begin(job->events, "eval", (uint64_t)step);
     by_events_number(job->events, "valid_loss", result.loss);
-    BY_TRY(by_events_end(job->events, error));
+    end_event(job);
     by_train_event event = {.kind = BY_TRAIN_EVALUATED, .valid_loss = result.loss, .best = best};
     send(job, &event);
     restart_clock(job, began);
@@ -251,7 +295,7 @@ static by_status run_steps(by__job *job, by_error *error)
         job->is_torn = false;
         int64_t step = by_trainer_updates(job->trainer);
         if (due(step, c->train.log_every, last) || step == 1) {
-            BY_TRY(log_step(job, &result, error));
+            log_step(job, &result);
         }
         if (due(step, c->train.eval_every, last)) {
             BY_TRY(evaluate(job, error));
@@ -271,23 +315,36 @@ static by_status finish(by__job *job, by_status status, by_error *error)
     if (status != BY_OK && !job->is_torn) {
         by_error saving = {0};
         if (save(job, &saving) != BY_OK && status == BY_ESTOPPED) {
-            (void)by__run_dir_update(job, "failed", NULL);
+            by__run_dir_update(job, "failed");
             return by_error_set(error, saving.status, "stopped, but the state was not saved: %s",
                                 saving.message);
         }
     }
-    by_status updated = by__run_dir_update(job, word, status == BY_OK ? error : NULL);
-    return status == BY_OK ? updated : status;
+    by__run_dir_update(job, word);
+    by_error late = {0};
+    if (by_events_flush(job->events, &late) != BY_OK) {
+        if (status == BY_OK) {
+            return by_error_set(error, late.status, "everything is saved, but not all events: %s",
+                                late.message);
+        }
+        by__job_note(job, "%s", late.message);
+    }
+    return status;
 }
 
 by_status by_train(const by_train_options *options, char **run, by_error *error)
 {
-    by__job job = {.options = options, .best_loss = (double)NAN, .saved_step = -1, .eos = -1};
+    if (run != NULL) {
+        *run = NULL;
+    }
+    by__job job = {
+        .options = options, .best_loss = (double)NAN, .saved_step = -1, .eos = -1, .lock = -1};
     by_status status = open_job(&job, error);
-    if (status == BY_OK) {
+    bool began = status == BY_OK;
+    if (began) {
         status = finish(&job, run_steps(&job, error), error);
     }
-    if (run != NULL) {
+    if (run != NULL && (began || status != BY_ESTOPPED)) { /* stopped before there was a run */
         *run = job.run;
         job.run = NULL;
     }

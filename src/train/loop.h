@@ -2,7 +2,7 @@
 #ifndef BY_TRAIN_LOOP_H
 #define BY_TRAIN_LOOP_H
 
-#include "banyan/track.h"
+#include "track/track.h"
 #include "train/train.h"
 
 typedef struct by__job {
@@ -16,8 +16,8 @@ typedef struct by__job {
     by_loader *loader;
     by_loader *valid_loader;
     by_events *events;
-    by_registry *registry;
     char *run;         /* run directory */
+    int lock;          /* of the run directory, for the job's whole life; -1: not taken */
     char *checkpoints; /* RUN/checkpoints */
     char started[24];  /* UTC */
     int64_t eos;       /* id of the end-of-text token; -1: none */
@@ -27,29 +27,50 @@ typedef struct by__job {
     int64_t saved_step; /* of the newest checkpoint; -1: none */
     double best_loss;   /* NaN: none yet */
     uint64_t best_step;
-    bool eval_pending; /* the evaluation of the present step is still to be done */
-    bool is_torn;      /* a step has failed part-way: what it leaves is not worth saving */
-    double log_time;   /* when the last logged step ended */
+    bool events_failing; /* said once: events wait for a disk with room */
+    bool record_failing; /* the same of run.json */
+    bool index_failing;  /* the same of the registry; it is left alone until the run ends */
+    bool eval_pending;   /* the evaluation of the present step is still to be done */
+    bool is_torn;        /* a step has failed part-way: what it leaves is not worth saving */
+    double log_time;     /* when the last logged step ended */
     int64_t log_step;
 } by__job;
 
-/* Whether there is anything to restore: a run that was killed before its first save begins
- * again. */
-by_status by__job_is_saved(bool *saved, const by__job *job, by_error *error);
-/* Checkpoint of the present state, and back. */
+/* Tells the caller something worth a line. */
+void by__job_note(const by__job *job, const char *format, ...) BY_PRINTF(2, 3);
+
+/* Checkpoint of the present state. */
 by_status by__job_save(by__job *job, by_error *error);
-by_status by__job_restore(by__job *job, by_error *error);
+/* Back to the newest checkpoint that is whole; newer ones that are not are reported. Without any,
+ * *restored is false where options->from_start permits it, else that is an error. */
+by_status by__job_restore(bool *restored, by__job *job, by_error *error);
 
-/* Makes RUNS/NAME (or NAME-2, ...); a resumed run's directory is job->run already. */
-by_status by__run_dir_open(by__job *job, by_error *error);
-/* Writes config.yaml and environment.json, opens events (behind first_step: dropped) and
- * registry. */
+/* Finds the run to resume, or makes RUNS/NAME (or NAME-2, ...), and takes its lock. Writes nothing
+ * else. */
+by_status by__run_dir_find(by__job *job, by_error *error);
+by_status by__run_dir_make(by__job *job, by_error *error);
+/* Writes config.yaml, environment.json and run.json, and opens the events (those behind first_step
+ * are dropped). */
 by_status by__run_dir_start(by__job *job, by_error *error);
-/* Writes run.json and the registry's row. */
-by_status by__run_dir_update(by__job *job, const char *status, by_error *error);
+/* Writes run.json and the registry's row. Neither ends a run: what fails is reported once. */
+void by__run_dir_update(by__job *job, const char *status);
 
-by_status by__open_evaluation(by_dataset **dataset, by_loader **loader, const by_config *config,
-                              const char *data, by_error *error);
+/* ---- fit.c ---- */
+
+/* BY_EMEMORY when the job's plan needs more memory than is free; the message says what would fit,
+ * found by planning it. */
+by_status by__job_fits(const by__job *job, by_error *error);
+/* The core: `planned` needs more than `available` bytes. */
+by_status by__refuse_plan(const by_config *config, const by_memory_report *planned,
+                          const by__host_memory *memory, by_error *error);
+
+/* Opens a data set to evaluate on; BY_ECONFIG when its vocabulary is more than the model's. */
+by_status by__open_held_out(by_dataset **dataset, const by_config *config, const char *data,
+                            by_error *error);
+/* A loader of a run, for training (batches in random order, from sample 0 on) or for evaluation
+ * (micro-batches in order). */
+by_status by__open_loader(by_loader **out, const by_dataset *dataset, const by_config *config,
+                          bool is_training, by_error *error);
 by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, by_loader *loader,
                               int64_t batches, bool (*stop)(void *user), void *user,
                               by_error *error);

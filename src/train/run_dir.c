@@ -54,7 +54,7 @@ static by_status describe(const by__job *job, by_error *error)
     return write_inside(job, "environment.json", text, error);
 }
 
-static by_status open_tracks(by__job *job, by_error *error)
+static by_status open_events(by__job *job, by_error *error)
 {
     char *events = by__path_join(job->run, "events.jsonl");
     if (events == NULL) {
@@ -68,46 +68,103 @@ static by_status open_tracks(by__job *job, by_error *error)
         status = by_events_open(&job->events, events, error);
     }
     free(events);
-    BY_TRY(status);
-    char *slash = strrchr(job->run, '/');
-    char *runs =
-        slash == NULL ? by__strdup(".") : by__strndup(job->run, (size_t)(slash - job->run));
-    if (runs == NULL) {
-        return no_memory(error);
-    }
-    status = by_registry_open(&job->registry, runs, error);
-    free(runs);
     return status;
 }
 
-by_status by__run_dir_open(by__job *job, by_error *error)
+static by_status take(by__job *job, by_error *error)
 {
-    if (job->options->resume == NULL) {
-        BY_TRY(make_directory(&job->run, job->config->run.dir, job->config->name, error));
-    }
     job->checkpoints = by__path_join(job->run, "checkpoints");
-    return job->checkpoints == NULL ? no_memory(error) : BY_OK;
+    return job->checkpoints == NULL ? no_memory(error) : by__run_lock(&job->lock, job->run, error);
+}
+
+by_status by__run_dir_find(by__job *job, by_error *error)
+{
+    BY_TRY(by_run_find(&job->run, job->options->resume, error));
+    return take(job, error);
+}
+
+by_status by__run_dir_make(by__job *job, by_error *error)
+{
+    BY_TRY(make_directory(&job->run, job->config->run.dir, job->config->name, error));
+    return take(job, error);
+}
+
+/* by_run_find gives a path with a last component that is the run's name. */
+static by_run_record describe_progress(const by__job *job, const char *status)
+{
+    const char *slash = strrchr(job->run, '/');
+    return (by_run_record){.name = slash == NULL ? job->run : slash + 1,
+                           .config_hash = job->config_hash,
+                           .started = job->started,
+                           .status = status,
+                           .step = (uint64_t)by_trainer_updates(job->trainer),
+                           .steps = (uint64_t)job->config->train.steps,
+                           .best_loss = job->best_loss};
+}
+
+/* The registry's row: an index that can be made again from the run directories. */
+static by_status index_run(const by__job *job, const by_run_record *record, by_error *error)
+{
+    by_registry *registry;
+    const char *slash = strrchr(job->run, '/');
+    char *runs = slash == NULL
+                     ? by__strdup(".")
+                     : by__strndup(job->run, slash == job->run ? 1 : (size_t)(slash - job->run));
+    if (runs == NULL) {
+        return no_memory(error);
+    }
+    by_status status = by_registry_open(&registry, runs, error);
+    free(runs);
+    if (status == BY_OK) {
+        status = by__registry_put(registry, record, error);
+        by_registry_close(&registry);
+    }
+    return status;
+}
+
+static by_status write_record(const by__job *job, by_run_record *record, by_error *error)
+{
+    char now[24];
+    by__utc_now(now);
+    record->updated = now;
+    by_status status = by__run_write(job->run, record, error);
+    record->updated = NULL;
+    return status;
+}
+
+static void update_index(by__job *job, const by_run_record *record)
+{
+    by_error error = {0};
+    if (index_run(job, record, &error) != BY_OK && !job->index_failing) {
+        job->index_failing = true;
+        by__job_note(job, "%s; the run goes on without this index of runs", error.message);
+    }
 }
 
 by_status by__run_dir_start(by__job *job, by_error *error)
 {
     by__utc_now(job->started);
     BY_TRY(describe(job, error));
-    BY_TRY(open_tracks(job, error));
-    return by__run_dir_update(job, "running", error);
+    BY_TRY(open_events(job, error));
+    by_run_record record = describe_progress(job, "running");
+    BY_TRY(write_record(job, &record, error));
+    update_index(job, &record);
+    return BY_OK;
 }
 
-by_status by__run_dir_update(by__job *job, const char *status, by_error *error)
+void by__run_dir_update(by__job *job, const char *status)
 {
-    const char *slash = strrchr(job->run, '/');
-    by_run_record record = {.name = slash == NULL ? job->run : slash + 1,
-                            .config_hash = job->config_hash,
-                            .started = job->started,
-                            .status = status,
-                            .step = (uint64_t)by_trainer_updates(job->trainer),
-                            .steps = (uint64_t)job->config->train.steps,
-                            .best_loss = job->best_loss};
-    return by_registry_update(job->registry, &record, error);
+    by_error error = {0};
+    by_run_record record = describe_progress(job, status);
+    bool is_running = strcmp(status, "running") == 0;
+    bool failing = write_record(job, &record, &error) != BY_OK;
+    if (failing && (!job->record_failing || !is_running)) {
+        by__job_note(job, "%s", error.message);
+    }
+    job->record_failing = failing;
+    if (!job->index_failing || !is_running) { /* a lock that is held costs seconds each time */
+        update_index(job, &record);
+    }
 }
 
 static bool is_run(const char *path)
@@ -118,6 +175,31 @@ static bool is_run(const char *path)
     return found;
 }
 
+/* The same directory by a path whose last component is its name: "runs/a/" is "runs/a", and "."
+ * and ".." are what they stand for. */
+static by_status name_path(char **out, const char *path, by_error *error)
+{
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') {
+        length--;
+    }
+    char *named = by__strndup(path, length);
+    if (named == NULL) {
+        return no_memory(error);
+    }
+    const char *slash = strrchr(named, '/');
+    const char *last = slash == NULL ? named : slash + 1;
+    if (strcmp(last, ".") == 0 || strcmp(last, "..") == 0) {
+        free(named);
+        named = realpath(path, NULL);
+        if (named == NULL) {
+            return by_error_set(error, BY_EIO, "cannot resolve %s: %s", path, strerror(errno));
+        }
+    }
+    *out = named;
+    return BY_OK;
+}
+
 by_status by_run_find(char **out, const char *path, by_error *error)
 {
     char **names = NULL;
@@ -125,8 +207,7 @@ by_status by_run_find(char **out, const char *path, by_error *error)
     char *newest = NULL;
     struct timespec latest = {0};
     if (is_run(path)) {
-        *out = by__strdup(path);
-        return *out == NULL ? no_memory(error) : BY_OK;
+        return name_path(out, path, error);
     }
     if (!by__path_is_dir(path)) {
         return by_error_set(error, BY_EIO, "%s is not a run directory: it does not exist", path);

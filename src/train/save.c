@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -162,38 +163,132 @@ static by_status restore_tensors(by__job *job, const by_checkpoint *checkpoint, 
                                      error);
 }
 
-by_status by__job_is_saved(bool *saved, const by__job *job, by_error *error)
+/* BY_ECONFIG when a size of the checkpoint's model is not the config's. */
+static by_status check_model(const by__job *job, const by_checkpoint *checkpoint, by_error *error)
+{
+    by_config *saved;
+    const char *path = by_checkpoint_path(checkpoint);
+    const char *json = by_weights_config(by_checkpoint_model(checkpoint));
+    if (json == NULL) {
+        return by_error_set(error, BY_EFORMAT, "%s has no config.json", path);
+    }
+    BY_TRY(by_config_default(&saved, error));
+    const by_model_config *now = &job->config->model;
+    const by_model_config *then = &saved->model;
+    by_status status = by_model_config_from_json(&saved->model, path, json, strlen(json), error);
+    if (status == BY_OK) {
+        status = by_config_resolve(saved, error);
+    }
+    const struct {
+        const char *key;
+        int64_t then;
+        int64_t now;
+    } sizes[] = {{"layers", then->layers, now->layers},
+                 {"heads", then->heads, now->heads},
+                 {"kv_heads", then->kv_heads, now->kv_heads},
+                 {"width", then->width, now->width},
+                 {"mlp_width", then->mlp_width, now->mlp_width},
+                 {"context", then->context, now->context},
+                 {"vocab", then->vocab, now->vocab},
+                 {"tied", then->tied, now->tied}};
+    if (status == BY_OK && strcmp(then->kind, now->kind) != 0) {
+        status = by_error_set(error, BY_ECONFIG,
+                              "%s was trained with model.kind %s, not %s; leave it as it was, or "
+                              "start a new run",
+                              path, then->kind, now->kind);
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(sizes) && status == BY_OK; i++) {
+        if (sizes[i].then != sizes[i].now) {
+            status =
+                by_error_set(error, BY_ECONFIG,
+                             "%s was trained with model.%s %lld, not %lld; leave it as it "
+                             "was, or start a new run",
+                             path, sizes[i].key, (long long)sizes[i].then, (long long)sizes[i].now);
+        }
+    }
+    by_config_close(&saved);
+    return status;
+}
+
+/* Whether there is any directory that is named like a checkpoint, and the newest one's step. */
+static by_status find_newest(bool *found, uint64_t *newest, const by__job *job, by_error *error)
 {
     char **names = NULL;
     size_t count = 0;
     uint64_t step;
-    *saved = false;
+    *found = false;
+    *newest = 0;
     if (!by__path_exists(job->checkpoints)) {
         return BY_OK;
     }
     BY_TRY(by__list_dir(&names, &count, job->checkpoints, error));
     for (size_t i = 0; i < count; i++) {
-        *saved = *saved || by__step_of_name(names[i], &step);
+        if (by__step_of_name(names[i], &step)) {
+            *newest = !*found || step > *newest ? step : *newest;
+            *found = true;
+        }
     }
     by__names_free(names, count);
     return BY_OK;
 }
 
-by_status by__job_restore(by__job *job, by_error *error)
+/* Opens the newest checkpoint that is whole and says what was passed over for it. */
+static by_status open_newest(by_checkpoint **out, const by__job *job, uint64_t newest,
+                             by_error *error)
 {
-    by_checkpoint *checkpoint;
-    BY_TRY(by_checkpoint_open(&checkpoint, job->checkpoints, true, error));
-    by_status status = check_data(job, checkpoint, error);
-    if (status == BY_OK) {
-        status = restore_values(job, checkpoint, error);
+    char *path;
+    char *skipped;
+    BY_TRY(by_checkpoint_latest(job->checkpoints, &path, &skipped, error));
+    by_status status = by_checkpoint_open(out, path, false, error); /* verified just now */
+    if (status == BY_OK && skipped[0] != '\0') {
+        uint64_t step = by_checkpoint_step(*out);
+        by__job_note(job,
+                     "not a whole checkpoint: %sgoing on from step %llu: the %llu steps behind it "
+                     "are trained again",
+                     skipped, (unsigned long long)step, (unsigned long long)(newest - step));
     }
-    if (status == BY_OK) {
-        status = restore_tensors(job, checkpoint, error);
-    }
+    free(path);
+    free(skipped);
+    return status;
+}
+
+static by_status restore_from(by__job *job, const by_checkpoint *checkpoint, by_error *error)
+{
+    BY_TRY(check_data(job, checkpoint, error));
+    BY_TRY(check_model(job, checkpoint, error));
+    BY_TRY(restore_values(job, checkpoint, error));
+    BY_TRY(restore_tensors(job, checkpoint, error));
     /* A crash between writing the best checkpoint and marking it. */
-    if (status == BY_OK && job->best_step == by_checkpoint_step(checkpoint)) {
-        status = by_checkpoint_mark_best(job->checkpoints, job->best_step, job->best_loss, error);
+    if (job->best_step == by_checkpoint_step(checkpoint) && isfinite(job->best_loss)) {
+        return by_checkpoint_mark_best(job->checkpoints, job->best_step, job->best_loss, error);
     }
+    return BY_OK;
+}
+
+by_status by__job_restore(bool *restored, by__job *job, by_error *error)
+{
+    by_checkpoint *checkpoint = NULL;
+    by_error reason = {0};
+    bool found;
+    uint64_t newest;
+    BY_TRY(find_newest(&found, &newest, job, error));
+    by_status status = found ? open_newest(&checkpoint, job, newest, &reason)
+                             : by_error_set(&reason, BY_ESTATE,
+                                            "%s was ended before its first checkpoint", job->run);
+    if (status == BY_ESTATE) {
+        *restored = false;
+        if (!job->options->from_start) {
+            return by_error_set(error, BY_ESTATE, "%s; --from-start begins again at step 0",
+                                reason.message);
+        }
+        by__job_note(job, "%s; beginning again at step 0", reason.message);
+        return BY_OK;
+    }
+    if (status != BY_OK) {
+        return by_error_set(error, status, "%s", reason.message);
+    }
+    status = restore_from(job, checkpoint, error);
     by_checkpoint_close(&checkpoint);
+    *restored = status == BY_OK;
     return status;
 }

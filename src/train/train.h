@@ -35,6 +35,9 @@ by_pass_options by__pass_options(const by_config *config, const by_model *model)
 uint64_t by__resident_bytes(void);
 uint64_t by__peak_resident_bytes(void);
 
+/* BY_EMEMORY when what is planned beside the process and its data is not free (fit.c). */
+by_status by__plan_fits(const by_memory_report *planned, by_error *error);
+
 /* ---- accumulation.c ---- */
 
 /* The sum tree over micro-batches: hands out gradient sets and says which pairs to add. */

@@ -369,7 +369,10 @@ by_status by_trainer_allocate(by_trainer *t, by_error *error)
     }
     uint64_t tokens = (uint64_t)(t->config->train.micro_batch * t->config->model.context);
     size_t token_bytes = by__round_up(tokens * sizeof(int32_t), BY_CACHE_LINE);
-    by_status status = take_memory(t, token_bytes, error);
+    by_status status = by__plan_fits(&t->memory, error);
+    if (status == BY_OK) {
+        status = take_memory(t, token_bytes, error);
+    }
     if (status != BY_OK) {
         by_error plain = error == NULL ? (by_error){0} : *error;
         return by_error_set(

@@ -32,7 +32,7 @@ for setting in "gpt2 f32" "llama bf16"; do
 
     say "$setting: kill -9 before the first checkpoint, resume"
     train_until 10 KILL "$banyan" "$@" --set name=early --set train.eval_every=0
-    run 0 "$banyan" train --resume runs/early --set train.eval_every=40
+    run 0 "$banyan" train --resume runs/early --from-start --set train.eval_every=40
     compare runs/early
 
     say "$setting: SIGINT saves, exits with 3, resumes"

@@ -38,7 +38,7 @@ while [ "$kills" -lt 20 ]; do
         check_checkpoints
     fi
     if [ -e runs/killed/config.yaml ]; then
-        "$banyan" train --resume runs/killed --quiet >out 2>err &
+        "$banyan" train --resume runs/killed --from-start --quiet >out 2>err &
     else
         rm -rf runs/killed
         "$banyan" "$@" --set name=killed >out 2>err &

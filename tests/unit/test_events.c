@@ -255,9 +255,18 @@ static void a_full_disk_leaves_no_part_of_a_line(void **state)
     char *after = NULL;
     read_all(&after, path, &length);
     assert_string_equal(before, after);
-    by_events_begin(events, "train", 2);
+    /* It was kept, and goes in front of the next one. */
+    by_series series;
+    by_events_begin(events, "train", 3);
+    by_events_number(events, "loss", 2);
     assert_int_equal(by_events_end(events, &error), BY_OK);
+    assert_int_equal(by_events_flush(events, &error), BY_OK);
     by_events_close(&events);
+    assert_int_equal(by_events_read(&series, path, "train", "loss", &error), BY_OK);
+    assert_int_equal(series.count, 3);
+    assert_true(series.steps[1] == 2 && series.values[1] == 1.0);
+    assert_true(series.steps[2] == 3 && series.values[2] == 2.0);
+    by_series_free(&series);
     free(before);
     free(after);
     free(path);

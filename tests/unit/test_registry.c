@@ -159,6 +159,46 @@ static void a_rebuild_follows_the_directories(void **state)
     temporary_remove(runs);
 }
 
+static void a_view_reads_only_and_knows_the_killed(void **state)
+{
+    (void)state;
+    char *runs = temporary_make();
+    char *beta = by__path_join(runs, "beta");
+    char *path = by__path_join(runs, "registry.sqlite");
+    by_registry *registry = open_registry(runs);
+    by_run_list list;
+    by_error error = {0};
+    int lock = -1;
+    fill(registry, runs);
+    by_registry_close(&registry);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(by_registry_open_view(&registry, runs, &error), BY_OK);
+    assert_int_equal(by_registry_list(registry, &(by_run_query){.status = "killed"}, &list, NULL),
+                     BY_OK);
+    assert_int_equal(list.count, 1); /* it says "running", and nobody holds it */
+    assert_string_equal(list.items[0].name, "beta");
+    by_run_list_free(&list);
+    assert_int_equal(by_registry_update(registry, &(by_run_record){.name = "beta"}, &error),
+                     BY_ESTATE);
+    by_registry_close(&registry);
+    assert_false(by__path_exists(path));
+    /* A holder, another who wants to be one, and none any longer. */
+    assert_int_equal(by__run_lock(&lock, beta, &error), BY_OK);
+    int second = -1;
+    assert_int_equal(by__run_lock(&second, beta, &error), BY_ESTATE);
+    assert_non_null(strstr(error.message, "beta is being trained by process"));
+    assert_int_equal(by_registry_open_view(&registry, runs, &error), BY_OK);
+    assert_filled(registry, runs);
+    by_registry_close(&registry);
+    by__run_unlock(&lock);
+    assert_false(by__run_is_held(beta));
+    assert_int_equal(by_registry_open_view(&registry, path, &error), BY_EIO);
+    assert_non_null(strstr(error.message, "there is no directory"));
+    free(path);
+    free(beta);
+    temporary_remove(runs);
+}
+
 static void bad_names_are_refused(void **state)
 {
     (void)state;
@@ -225,6 +265,7 @@ int main(void)
         cmocka_unit_test(rows_are_listed_and_queried),
         cmocka_unit_test(a_lost_or_damaged_file_is_made_again),
         cmocka_unit_test(a_rebuild_follows_the_directories),
+        cmocka_unit_test(a_view_reads_only_and_knows_the_killed),
         cmocka_unit_test(bad_names_are_refused),
         cmocka_unit_test(several_processes_write_at_once),
     };

@@ -1,0 +1,137 @@
+#!/bin/sh
+# What happens to a run from its surroundings: too little memory, signals, a second process, an index that
+# vanishes, damaged checkpoints, a weights directory that is gone. Nothing that was learned is lost in silence.
+. "$(dirname "$0")/../support/shell.sh"
+
+tiny gpt2 | sed "s|text.txt|$work/text.txt|; s|cache: cache|cache: $work/cache|" >c.yaml
+# A run that is still going on when a signal comes, whatever the machine.
+long="--set train.steps=100000 --set checkpoint.every=0 --set train.eval_every=0"
+
+say "a plan that is larger than the memory: refused before anything is allocated, with what would fit"
+run 1 "$banyan" train c.yaml --set model.layers=100 --set train.batch=131072 --set name=large
+holds out "activations"
+holds err "the plan needs"
+holds err "this would fit: train.micro_batch="
+[ ! -e runs/large ] || fail "a run directory was made"
+fits=$(sed 's/.*this would fit: \(train.micro_batch=[0-9]*\).*/\1/' err)
+run 0 "$banyan" info c.yaml --set model.vocab=60 --set model.layers=100 --set train.batch=131072 --set "$fits"
+run 1 "$banyan" bench train c.yaml --set model.layers=100 --set train.batch=131072
+holds err "the plan needs"
+
+say "the signal that timeout sends to the process and to its group is one request"
+for signal in TERM HUP; do
+    # shellcheck disable=SC2086
+    env --default-signal=HUP "$banyan" train c.yaml --json $long --set name="two-$signal" >out 2>err &
+    background=$!
+    until grep -q '"event":"train"' out; do sleep 0.05; done
+    kill "-$signal" "$background"
+    kill "-$signal" "$background"
+    wait "$background"
+    code=$?
+    background=
+    [ "$code" -eq 3 ] || fail "exit code $code after two SIG$signal: $(cat err)"
+    ls "runs/two-$signal/checkpoints" | grep -q step- || fail "nothing was saved"
+done
+
+: >held.out
+say "one process a run: a second one is told who holds it"
+# shellcheck disable=SC2086
+"$banyan" train c.yaml --json $long --set name=held >held.out 2>held.err &
+background=$!
+until grep -q '"event":"train"' held.out; do sleep 0.05; done
+cp runs/held/config.yaml before.yaml
+run 1 "$banyan" train --resume runs/held
+holds err "runs/held is being trained by process $background on "
+same before.yaml runs/held/config.yaml
+run 0 "$banyan" runs --json --status running
+holds out '"name":"held"'
+
+say "the registry goes away in the middle of a run: the run goes on, and the index comes back"
+rm runs/registry.sqlite
+mkdir runs/registry.sqlite
+kill -TERM "$background"
+wait "$background"
+[ $? -eq 3 ] || fail "$(cat held.err)"
+background=
+holds held.err "the run goes on without this index"
+rmdir runs/registry.sqlite
+run 0 "$banyan" runs
+grep -q "^held	stopped	" out || fail "held is not shown as stopped"
+[ ! -e runs/registry.sqlite ] || fail "a reader made the registry"
+
+say "a killed run is shown as killed"
+# shellcheck disable=SC2086
+train_until 3 KILL "$banyan" train c.yaml --json $long --set name=killed
+run 0 "$banyan" runs
+grep -q "^killed	killed	" out || fail "$(cat out)"
+run 0 "$banyan" runs --status killed --json
+holds out '"name":"killed"'
+
+say "a name with a tab stays in its column"
+run 0 "$banyan" train c.yaml --quiet --set "name=a	b"
+run 0 "$banyan" runs
+holds out 'a\tb	done	20	20'
+
+say "a directory of runs that does not exist is not made"
+run 1 "$banyan" runs nowhere
+[ ! -e nowhere ] || fail "it was made"
+
+say "a run without a checkpoint begins again only when told to"
+cp runs/killed/config.yaml before.yaml
+run 1 "$banyan" train --resume runs/killed --set train.steps=20
+holds err "runs/killed was ended before its first checkpoint; --from-start begins again at step 0"
+same before.yaml runs/killed/config.yaml
+run 0 "$banyan" train --resume runs/killed --from-start --quiet --set train.steps=20
+holds err "beginning again at step 0"
+
+say "a damaged newest checkpoint: which, why, and what is trained again"
+run 0 "$banyan" train c.yaml --quiet --set name=whole
+truncate -s 1000 runs/whole/checkpoints/step-00000020/model.safetensors
+run 0 "$banyan" train --resume runs/whole --quiet
+holds err "step-00000020/model.safetensors"
+holds err "going on from step 10: the 10 steps behind it are trained again"
+
+say "a path with a slash behind it, and the directory itself"
+run 0 "$banyan" train --resume runs/whole/ --set train.steps=22 --json
+(cd runs/whole && "$banyan" train --resume . --set train.steps=24 --quiet) || fail "--resume ."
+holds runs/whole/run.json '"name": "whole"'
+holds runs/whole/run.json '"step": 24'
+
+say "another model is a wrong configuration, and nothing is rewritten"
+cp runs/whole/config.yaml before.yaml
+run 2 "$banyan" train --resume runs/whole --set model.layers=3
+holds err "was trained with model.layers 2, not 3"
+run 2 "$banyan" train --resume runs/whole --set model.kind=llama
+holds err "model.kind"
+same before.yaml runs/whole/config.yaml
+
+say "a resumed run does not need the weights that it began with; info and bench train read their sizes"
+cp -r runs/whole/checkpoints/step-00000024 weights
+run 0 "$banyan" train c.yaml --quiet --set name=tuned --set model.from=weights --set model.layers=2
+run 0 "$banyan" info runs/whole --json
+layers=$(field parameters <out)
+sed 's/layers: 2/layers: 1/' c.yaml >one.yaml
+run 0 "$banyan" info one.yaml --json --set model.from=weights
+[ "$(field parameters <out)" = "$layers" ] || fail "info: $(cat out)"
+run 0 "$banyan" bench train one.yaml --json --steps 1 --set model.from=weights --set train.batch=1
+rm -r weights
+run 0 "$banyan" train --resume runs/tuned --quiet --set train.steps=22
+
+say "the plan that info prints is that of the run"
+run 0 "$banyan" info c.yaml --json
+data=$(field data_bytes <out)
+run 0 "$banyan" train c.yaml --set name=planned
+sed -n 's/.*, data \([0-9.]* KiB\).*/\1/p' out >shown
+[ "$(cat shown)" = "$(awk -v b="$data" 'BEGIN { printf "%.1f KiB", b / 1024 }')" ] || fail "$data, $(cat shown)"
+
+say "an interrupt while packing: nothing to save, and nothing said of saving"
+awk 'BEGIN { s = 1; for (i = 0; i < 3000000; i++) { s = (s * 1103515245 + 12345) % 2147483648; print s } }' >big.txt
+"$banyan" train c.yaml --set data.text=big.txt --set data.tokenizer=bpe --set name=packing >out 2>err &
+background=$!
+sleep 0.3
+kill -TERM "$background"
+wait "$background"
+code=$?
+background=
+[ "$code" -eq 130 ] || fail "exit code $code: $(cat err)"
+if grep -q saved out err; then fail "it says that something was saved"; fi
