@@ -45,6 +45,18 @@ BY_API by_status by_tensor_size(const by_tensor_view *tensor, size_t *elements, 
 BY_API by_status by_tensor_read_f32(const by_tensor_view *tensor, float *out, size_t count,
                                     by_error *error);
 
+/* A part of a tensor: the box of `shape` elements from `offset` on, per axis; or, where `flat`, the
+ * elements [offset[0], offset[0] + shape[0]) of its row-major order. In memory a slice is dense and
+ * row-major. */
+typedef struct by_tensor_slice {
+    bool flat;
+    int64_t offset[BY_TENSOR_MAX_RANK];
+    int64_t shape[BY_TENSOR_MAX_RANK];
+} by_tensor_slice;
+
+/* The slice that is the whole tensor. */
+BY_API by_tensor_slice by_tensor_whole(const by_tensor_view *tensor);
+
 /* ---- weights ---- */
 
 typedef struct by_weights by_weights;
@@ -62,6 +74,12 @@ BY_API bool by_weights_has(const by_weights *weights, const char *name);
  * when there is none (with the nearest name), or when its dtype or rank is one banyan lacks. */
 BY_API by_status by_weights_tensor(const by_weights *weights, const char *name, by_tensor_view *out,
                                    by_error *error);
+/* Copies a slice of `count` elements of an f32, bf16 or f16 tensor into `out` as f32. Only the pages
+ * of the file that hold it are read. BY_EARG: the slice is not within the tensor or not of `count`
+ * elements. */
+BY_API by_status by_weights_read_f32(const by_weights *weights, const char *name,
+                                     const by_tensor_slice *slice, float *out, size_t count,
+                                     by_error *error);
 /* Text of the directory's config.json, NULL when there is none; owned by `weights`. */
 BY_API const char *by_weights_config(const by_weights *weights);
 /* The path given to by_weights_open; owned by `weights`. */
@@ -102,30 +120,69 @@ typedef struct by_checkpoint_file {
     const char *path;
 } by_checkpoint_file;
 
-typedef struct by_checkpoint_content {
-    const by_tensor_view *model; /* at least one */
+/* What a checkpoint will hold. Every writer of one checkpoint gives the same. */
+typedef struct by_checkpoint_layout {
+    const by_tensor_view *model; /* whole tensors, at least one; `data` is not read */
     size_t model_count;
     const by_tensor_view *optimizer; /* "m.NAME", "v.NAME", ...; may be none */
     size_t optimizer_count;
-    const by_checkpoint_value *values;
-    size_t value_count;
-    const by_checkpoint_file *files;
-    size_t file_count;
     uint64_t shard_bytes; /* tensors over this many bytes go into shards; 0: 5e9 */
-} by_checkpoint_content;
+    int writers;          /* processes that write slices, the one that begins included; 0: 1 */
+} by_checkpoint_layout;
 
-/* Writes ROOT/step-XXXXXXXX (made if missing) from the caller's memory and returns when it is on
- * the disk. A checkpoint of the same step is replaced in one atomic exchange. On an error (full
- * disk, ...) nothing of it is left and the earlier checkpoints are as they were. Leftovers of saves
- * that a crash cut short are removed first. BY_ESTATE when another process saves there now.
+/* A checkpoint that is being written. Any number of threads of a process may add to it. */
+typedef struct by_checkpoint_writer by_checkpoint_writer;
+
+/* Begins ROOT/step-XXXXXXXX (ROOT is made if missing): reserves its files under another name and
+ * removes what saves that a crash cut short have left. One process begins and commits; where there
+ * are several writers, the others join behind a barrier of the caller's, add, finish, and meet at
+ * a second barrier, behind which the first one commits:
+ *
+ *     writer 0:  begin | barrier | add ... | barrier | commit
+ *     the rest:        | barrier | join, add ..., finish | barrier |
+ *
+ * Until commit has renamed it the checkpoint does not exist: whatever process ends before, the
+ * earlier checkpoints are as they were. BY_ESTATE when another process saves there now. The layout
+ * is copied. */
+BY_API by_status by_checkpoint_begin(by_checkpoint_writer **out, const char *root, uint64_t step,
+                                     const by_checkpoint_layout *layout, by_error *error);
+/* Opens what another process has begun, as writer `rank`, from 1 to layout->writers - 1. */
+BY_API by_status by_checkpoint_join(by_checkpoint_writer **out, const char *root, uint64_t step,
+                                    const by_checkpoint_layout *layout, int rank, by_error *error);
+/* The i-th tensor in the order of the files, as a number: those of the model count from 0 on, those
+ * of the optimizer from model_count on. One writer alone that adds whole tensors in this order
+ * writes past the page cache and reads nothing back for the checksums. */
+BY_API size_t by_checkpoint_order(const by_checkpoint_writer *writer, size_t i);
+/* Writes a slice of tensor `tensor` (numbered as above) from `data`, which is free again when this
+ * returns. Over all writers each element must be written once, each tensor either by flat ranges
+ * (or boxes that are ranges) or by boxes. After an error the checkpoint cannot be committed. */
+BY_API by_status by_checkpoint_add(by_checkpoint_writer *writer, size_t tensor,
+                                   const by_tensor_slice *slice, const void *data, by_error *error);
+/* Takes the file NAME from the checkpoint `from` of the same root instead of writing it: the
+ * manifest names it there, and a symbolic link stands for it. A weight file must be laid out alike,
+ * and none of its tensors may be added. Pruning keeps what is referenced. For the process that
+ * begins, before the others join. BY_EFORMAT: that checkpoint is broken or has no such file. */
+BY_API by_status by_checkpoint_reference(by_checkpoint_writer *writer, const char *name,
+                                         uint64_t from, by_error *error);
+/* Ends the part of a writer that joined, on the disk; closes it, also on failure. */
+BY_API by_status by_checkpoint_finish(by_checkpoint_writer **writer, by_error *error);
+/* Writes values and files, checks that every tensor is whole, and makes the checkpoint appear on
+ * the disk; one of the same step is replaced in one atomic exchange. Closes the writer, also on
+ * failure, after which nothing of it is left. BY_ESTATE: a part of a tensor is missing or was
+ * written twice, or a writer did not finish.
  *
  * A file-size limit raises SIGXFSZ: a program that wants the error instead ignores that signal. */
-BY_API by_status by_checkpoint_write(const char *root, uint64_t step,
-                                     const by_checkpoint_content *content, by_error *error);
+BY_API by_status by_checkpoint_commit(by_checkpoint_writer **writer,
+                                      const by_checkpoint_value *values, size_t value_count,
+                                      const by_checkpoint_file *files, size_t file_count,
+                                      by_error *error);
+/* Closes without committing; what was begun is removed. NULL is accepted. */
+BY_API void by_checkpoint_abandon(by_checkpoint_writer **writer);
 /* Makes ROOT/best.json point at a step, atomically. */
 BY_API by_status by_checkpoint_mark_best(const char *root, uint64_t step, double loss,
                                          by_error *error);
-/* Removes all valid checkpoints but the newest `keep` (at least 1) and the best. Directories that
+/* Removes all valid checkpoints but the newest `keep` (at least 1), the best, and those that hold a
+ * file that one of these refers to. Directories that
  * are not valid checkpoints are neither counted nor touched. Each one leaves its name first. */
 BY_API by_status by_checkpoint_prune(const char *root, size_t keep, by_error *error);
 

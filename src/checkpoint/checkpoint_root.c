@@ -74,7 +74,7 @@ by_status by__root_lock(int *fd, const char *root, by_error *error)
 
 static bool is_leftover(const char *name)
 {
-    return (strncmp(name, "step-", 5) == 0 && strstr(name, ".tmp-") != NULL) ||
+    return (strncmp(name, "step-", 5) == 0 && strstr(name, ".tmp") != NULL) ||
            strncmp(name, ".trash-step-", 12) == 0;
 }
 
@@ -127,19 +127,16 @@ static by_status list_steps(uint64_t **out, size_t *count, const char *root, by_
 }
 
 /* Whether ROOT/step-N is a whole checkpoint of that step; *path is freed with free(). */
-static by_status check_step(char **path, const char *root, uint64_t step, bool verify,
-                            by_error *error)
+static by_status read_step(by__manifest *manifest, char **path, const char *root, uint64_t step,
+                           bool verify, by_error *error)
 {
-    by__manifest manifest;
     char *directory = NULL;
     BY_TRY(by__step_path(&directory, root, step, error));
-    by_status status = by__manifest_check(&manifest, directory, verify, error);
-    if (status == BY_OK) {
-        if (manifest.step != step) {
-            status = by_error_set(error, BY_EFORMAT, "%s: its manifest is that of step %" PRIu64,
-                                  directory, manifest.step);
-        }
-        by__manifest_free(&manifest);
+    by_status status = by__manifest_check(manifest, directory, verify, error);
+    if (status == BY_OK && manifest->step != step) {
+        status = by_error_set(error, BY_EFORMAT, "%s: its manifest is that of step %" PRIu64,
+                              directory, manifest->step);
+        by__manifest_free(manifest);
     }
     if (status == BY_OK) {
         *path = directory;
@@ -147,6 +144,16 @@ static by_status check_step(char **path, const char *root, uint64_t step, bool v
         free(directory);
     }
     return status;
+}
+
+/* The same, of its manifest only that it is right. */
+static by_status check_step(char **path, const char *root, uint64_t step, bool verify,
+                            by_error *error)
+{
+    by__manifest manifest;
+    BY_TRY(read_step(&manifest, path, root, step, verify, error));
+    by__manifest_free(&manifest);
+    return BY_OK;
 }
 
 by_status by_checkpoint_latest(const char *root, char **path, char **skipped, by_error *error)
@@ -283,6 +290,45 @@ static by_status remove_step(const char *root, uint64_t step, const char *direct
     return status;
 }
 
+typedef enum fate { NOT_VALID = 0, REMOVED, KEPT } fate;
+
+/* Keeps the checkpoints that hold a file of this one. References point to what holds the bytes, so
+ * that they need not be followed further. */
+static void keep_referenced(const by__manifest *manifest, const uint64_t *steps, fate *fates,
+                            size_t count)
+{
+    for (size_t i = 0; i < manifest->files.count; i++) {
+        uint64_t step;
+        const char *in = manifest->files.items[i].in;
+        for (size_t k = 0; in != NULL && by__step_of_name(in, &step) && k < count; k++) {
+            fates[k] = steps[k] == step ? KEPT : fates[k];
+        }
+    }
+}
+
+/* Decides about the steps, newest first. */
+static void decide(const char *root, const uint64_t *steps, fate *fates, size_t count, size_t keep,
+                   const uint64_t *best)
+{
+    size_t valid = 0;
+    for (size_t i = 0; i < count; i++) {
+        by__manifest manifest;
+        char *directory;
+        if (read_step(&manifest, &directory, root, steps[i], false, NULL) != BY_OK) {
+            continue;
+        }
+        free(directory);
+        valid++;
+        if (valid <= keep || (best != NULL && steps[i] == *best)) {
+            fates[i] = KEPT;
+            keep_referenced(&manifest, steps, fates, count);
+        } else if (fates[i] == NOT_VALID) {
+            fates[i] = REMOVED;
+        }
+        by__manifest_free(&manifest);
+    }
+}
+
 static by_status prune_locked(const char *root, size_t keep, by_error *error)
 {
     uint64_t *steps;
@@ -290,21 +336,24 @@ static by_status prune_locked(const char *root, size_t keep, by_error *error)
     bool marked;
     uint64_t best = 0;
     double loss;
-    size_t valid = 0;
+    fate *fates;
     BY_TRY(read_best(&marked, &best, &loss, root, error));
     BY_TRY(list_steps(&steps, &count, root, error));
-    by_status status = BY_OK;
+    by_status status = by__alloc((void **)&fates, count, sizeof *fates, "step list", error);
+    if (status == BY_OK) {
+        decide(root, steps, fates, count, keep, marked ? &best : NULL);
+    }
     for (size_t i = 0; i < count && status == BY_OK; i++) {
         char *directory;
-        if (check_step(&directory, root, steps[i], false, NULL) != BY_OK) {
-            continue;
+        if (fates[i] == REMOVED) {
+            status = by__step_path(&directory, root, steps[i], error);
+            if (status == BY_OK) {
+                status = remove_step(root, steps[i], directory, error);
+                free(directory);
+            }
         }
-        valid++;
-        if (valid > keep && !(marked && steps[i] == best)) {
-            status = remove_step(root, steps[i], directory, error);
-        }
-        free(directory);
     }
+    free(fates);
     free(steps);
     return status;
 }

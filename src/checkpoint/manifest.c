@@ -29,8 +29,12 @@ by_status by__manifest_print(const by__manifest *manifest, char **out, size_t *l
         const by__file_record *file = &manifest->files.items[i];
         by__text_add(&body, i == 0 ? "\n  {\"name\": " : ",\n  {\"name\": ");
         by__text_json(&body, file->name, strlen(file->name));
-        by__text_format(&body, ", \"size\": %" PRIu64 ", \"xxh3_128\": \"%s\"}", file->size,
+        by__text_format(&body, ", \"size\": %" PRIu64 ", \"xxh3_128\": \"%s\"", file->size,
                         file->hash);
+        if (file->in != NULL) {
+            by__text_format(&body, ", \"in\": \"%s\"", file->in);
+        }
+        by__text_add(&body, "}");
     }
     by__text_add(&body, "\n ]}\n");
     by__hash128_hex(hash, body.failed ? "" : body.data, body.failed ? 0 : body.length);
@@ -69,21 +73,22 @@ static by_status read_file(by__manifest *out, const char *path, size_t i, const 
     const char *name = json_string_value(json_object_get(value, "name"));
     const json_t *size = json_object_get(value, "size");
     const char *hash = json_string_value(json_object_get(value, "xxh3_128"));
-    if (name == NULL || !by__plain_name(name) || !json_is_integer(size) ||
-        json_integer_value(size) < 0 || hash == NULL || strlen(hash) != hash_digits) {
+    const json_t *in = json_object_get(value, "in");
+    uint64_t step;
+    bool good = name != NULL && by__plain_name(name) && json_is_integer(size) &&
+                json_integer_value(size) >= 0 && hash != NULL && strlen(hash) == hash_digits;
+    if (good && in != NULL) {
+        good = json_is_string(in) && by__step_of_name(json_string_value(in), &step) &&
+               step != out->step;
+    }
+    if (!good) {
         return by_error_set(error, BY_EFORMAT,
-                            "%s: files[%zu]: expected a plain name, a size and an xxh3_128", path,
-                            i);
+                            "%s: files[%zu]: expected a plain name, a size, an xxh3_128 and, where "
+                            "the file is another checkpoint's, that one's name as \"in\"",
+                            path, i);
     }
-    by__file_record *record = &out->files.items[out->files.count];
-    record->name = by__strdup(name);
-    if (record->name == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: manifest");
-    }
-    record->size = (uint64_t)json_integer_value(size);
-    memcpy(record->hash, hash, hash_digits + 1);
-    out->files.count++;
-    return BY_OK;
+    return by__file_list_add(&out->files, name, (uint64_t)json_integer_value(size), hash,
+                             json_string_value(in), error);
 }
 
 static by_status read_root(by__manifest *out, const char *path, const json_t *root, by_error *error)
@@ -106,8 +111,6 @@ static by_status read_root(by__manifest *out, const char *path, const json_t *ro
         return by_error_set(error, BY_EFORMAT, "%s: expected a step and a list of files", path);
     }
     out->step = (uint64_t)json_integer_value(step);
-    BY_TRY(by__alloc((void **)&out->files.items, json_array_size(files), sizeof *out->files.items,
-                     "manifest", error));
     for (size_t i = 0; i < json_array_size(files); i++) {
         BY_TRY(read_file(out, path, i, json_array_get(files, i), error));
     }
@@ -144,7 +147,11 @@ static by_status check_file(const by__file_record *record, const char *directory
     }
     by_status status = BY_OK;
     if (stat(path, &info) != 0) {
-        status = errno == ENOENT
+        status = errno == ENOENT && record->in != NULL
+                     ? by_error_set(error, BY_EFORMAT,
+                                    "%s is missing, the manifest says that it is the one of %s",
+                                    path, record->in)
+                 : errno == ENOENT
                      ? by_error_set(error, BY_EFORMAT, "%s is missing, the manifest lists it", path)
                      : by_error_set(error, BY_EIO, "cannot stat %s: %s", path, strerror(errno));
     } else if (!S_ISREG(info.st_mode) || (uint64_t)info.st_size != record->size) {

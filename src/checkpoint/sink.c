@@ -36,9 +36,27 @@ void by__file_list_free(by__file_list *list)
 {
     for (size_t i = 0; i < list->count; i++) {
         free(list->items[i].name);
+        free(list->items[i].in);
     }
     free(list->items);
     *list = (by__file_list){0};
+}
+
+by_status by__file_list_add(by__file_list *list, const char *name, uint64_t size,
+                            const char hash[33], const char *in, by_error *error)
+{
+    BY_TRY(by__reserve((void **)&list->items, &list->capacity, list->count + 1, sizeof *list->items,
+                       error));
+    by__file_record item = {
+        .name = by__strdup(name), .size = size, .in = in == NULL ? NULL : by__strdup(in)};
+    if (item.name == NULL || (in != NULL && item.in == NULL)) {
+        free(item.name);
+        free(item.in);
+        return by_error_set(error, BY_EMEMORY, "out of memory: file list");
+    }
+    memcpy(item.hash, hash, sizeof item.hash);
+    list->items[list->count++] = item;
+    return BY_OK;
 }
 
 static by_status sink_error(const by__sink *sink, const char *verb, by_error *error)
@@ -46,10 +64,10 @@ static by_status sink_error(const by__sink *sink, const char *verb, by_error *er
     return by_error_set(error, BY_EIO, "cannot %s %s: %s", verb, sink->temporary, strerror(errno));
 }
 
-/* Asks for the blocks now. File systems that cannot reserve say so, and the writes decide then. */
-static by_status reserve(const by__sink *sink, uint64_t size, by_error *error)
+/* File systems that cannot reserve say so, and the writes decide then. */
+by_status by__reserve_space(int fd, const char *path, uint64_t size, by_error *error)
 {
-    if (size == 0 || size > INT64_MAX || fallocate(sink->fd, 0, 0, (off_t)size) == 0) {
+    if (size == 0 || size > INT64_MAX || fallocate(fd, 0, 0, (off_t)size) == 0) {
         return BY_OK;
     }
     if (errno == ENOSPC) {
@@ -57,14 +75,15 @@ static by_status reserve(const by__sink *sink, uint64_t size, by_error *error)
         char need[32];
         char have[32];
         uint64_t free_bytes = 0;
-        if (fstatvfs(sink->fd, &info) == 0) {
+        if (fstatvfs(fd, &info) == 0) {
             free_bytes = (uint64_t)info.f_bavail * info.f_frsize;
         }
         return by_error_set(error, BY_EIO, "cannot write %s: the disk is full (%s needed, %s free)",
-                            sink->path, by__format_bytes(need, size),
-                            by__format_bytes(have, free_bytes));
+                            path, by__format_bytes(need, size), by__format_bytes(have, free_bytes));
     }
-    return errno == EFBIG || errno == EDQUOT ? sink_error(sink, "write", error) : BY_OK;
+    return errno == EFBIG || errno == EDQUOT
+               ? by_error_set(error, BY_EIO, "cannot write %s: %s", path, strerror(errno))
+               : BY_OK;
 }
 
 static void sink_free(by__sink **sink)
@@ -127,7 +146,7 @@ by_status by__sink_open(by__sink **out, const char *directory, const char *name,
     if (status != BY_OK) {
         goto fail;
     }
-    status = reserve(sink, size, error);
+    status = by__reserve_space(sink->fd, sink->path, size, error);
     if (status != BY_OK) {
         by__sink_discard(&sink);
         return status;
@@ -196,15 +215,24 @@ by_status by__sink_add(by__sink *sink, const void *data, size_t n, by_error *err
     return BY_OK;
 }
 
-static by_status record(by__sink *sink, by__file_list *written, by_error *error)
+by_status by__sink_release(by__sink **sink, int *fd, by_error *error)
 {
-    BY_TRY(by__reserve((void **)&written->items, &written->capacity, written->count + 1,
-                       sizeof *written->items, error));
-    by__file_record *item = &written->items[written->count++];
-    item->name = sink->name;
-    sink->name = NULL;
-    item->size = sink->written;
-    by__hasher_hex(sink->hasher, item->hash);
+    by__sink *s = *sink;
+    by_status status = flush(s, error);
+    /* The padding of a direct write is no content. */
+    if (status == BY_OK && s->direct && !stop_direct(s)) {
+        status = sink_error(s, "write", error);
+    }
+    if (status == BY_OK && rename(s->temporary, s->path) != 0) {
+        status = sink_error(s, "rename", error);
+    }
+    if (status != BY_OK) {
+        by__sink_discard(sink);
+        return status;
+    }
+    *fd = s->fd;
+    s->fd = -1;
+    sink_free(sink);
     return BY_OK;
 }
 
@@ -230,7 +258,9 @@ by_status by__sink_commit(by__sink **sink, by__file_list *written, by_error *err
         status = sink_error(s, "rename", error);
     }
     if (status == BY_OK && written != NULL) {
-        status = record(s, written, error);
+        char hash[33];
+        by__hasher_hex(s->hasher, hash);
+        status = by__file_list_add(written, s->name, s->written, hash, NULL, error);
     }
     if (status != BY_OK) {
         by__sink_discard(sink);

@@ -7,9 +7,14 @@
  * by__safetensors is one mapped file with its checked entries. by_weights joins the shards of a
  * directory. by__manifest lists a checkpoint's files; by__state holds its typed values.
  *
- * How a checkpoint becomes visible: everything is written and synced in `step-N.tmp-PID`, the
+ * How a checkpoint becomes visible: everything is written and synced in `step-N.tmp`, the
  * manifest last; the directory is synced, renamed to `step-N`, and the root is synced. A directory
  * that is removed loses its name first (`.trash-...`). Both kinds of leftovers go at the next save.
+ *
+ * Several writers: one process begins and commits and holds the root's lock all the while; the
+ * others open the files that it has made, write their slices into them, and leave
+ * `slices-RANK` with a list of these. Commit takes the lists, checks that each element was written
+ * once, and removes them.
  *
  * Who owns what: readers own their maps and names, so a view is valid until its by_weights closes.
  * Writers own nothing of the caller's and copy no tensor data.
@@ -33,6 +38,7 @@ typedef struct by__file_record {
     char *name;
     uint64_t size;
     char hash[33];
+    char *in; /* "step-00000100": the file is that checkpoint's; NULL: it is here */
 } by__file_record;
 
 typedef struct by__file_list {
@@ -42,6 +48,9 @@ typedef struct by__file_list {
 } by__file_list;
 
 void by__file_list_free(by__file_list *list);
+/* Adds copies of the strings; `in` may be NULL. */
+by_status by__file_list_add(by__file_list *list, const char *name, uint64_t size,
+                            const char hash[33], const char *in, by_error *error);
 
 typedef struct by__sink by__sink;
 
@@ -50,6 +59,11 @@ typedef struct by__sink by__sink;
 by_status by__sink_open(by__sink **out, const char *directory, const char *name, uint64_t size,
                         by_error *error);
 by_status by__sink_add(by__sink *sink, const void *data, size_t n, by_error *error);
+/* Writes out what was added, gives the file its name without a sync and hands over its descriptor,
+ * through the page cache: for what follows out of order. Closes the sink, also on failure. */
+by_status by__sink_release(by__sink **sink, int *fd, by_error *error);
+/* Reserves `size` bytes for an open file; BY_EIO when the disk has not as many. */
+by_status by__reserve_space(int fd, const char *path, uint64_t size, by_error *error);
 /* Syncs, renames to NAME, adds a record to `written` (may be NULL) and closes, also on failure. */
 by_status by__sink_commit(by__sink **sink, by__file_list *written, by_error *error);
 /* Closes and removes what was written. NULL is accepted. */
@@ -84,11 +98,67 @@ by_status by__safetensors_parse(by__safetensors *out, const char *file, const ui
                                 size_t size, by_error *error);
 void by__safetensors_free(by__safetensors *file);
 
+/* How tensors are laid out in files (weights_plan.c): a function of names, dtypes and shapes. */
+typedef struct by__planned_tensor {
+    size_t file;
+    uint64_t begin; /* byte offset in its file */
+    uint64_t bytes;
+} by__planned_tensor;
+
+typedef struct by__planned_file {
+    char name[256];
+    by__text header; /* with its length in front: the bytes before the first tensor */
+    uint64_t size;
+    size_t first; /* its tensors: order[first], ... order[first + count - 1], front to back */
+    size_t count;
+} by__planned_file;
+
+typedef struct by__weights_plan {
+    by__planned_file *files;
+    size_t file_count;
+    by__planned_tensor *tensors; /* in the caller's order */
+    size_t *order;               /* indices of tensors in the order of files and offsets */
+    size_t count;
+    char index_name[256];
+    char *index; /* text of the index of shards; NULL: one file */
+    size_t index_length;
+} by__weights_plan;
+
+/* Plans STEM.safetensors, or shards and an index when over `shard_bytes` (0: default). BY_EARG: a
+ * name, shape or dtype cannot be written. */
+by_status by__weights_plan_make(by__weights_plan *out, const char *stem,
+                                const by_tensor_view *tensors, size_t count, uint64_t shard_bytes,
+                                by_error *error);
+void by__weights_plan_free(by__weights_plan *plan);
+
 /* Writes DIRECTORY/STEM.safetensors, or shards and an index when over `shard_bytes` (0: default).
  */
 by_status by__weights_write(const char *directory, const char *stem, const by_tensor_view *tensors,
                             size_t count, uint64_t shard_bytes, by__file_list *written,
                             by_error *error);
+
+/* ---- parts of tensors (slice.c) ---- */
+
+/* Elements of a slice; BY_EARG when it is not within the tensor. */
+by_status by__slice_check(const by_tensor_view *tensor, const by_tensor_slice *slice,
+                          size_t *elements, by_error *error);
+/* The runs of consecutive elements that a slice is, in row-major order, all of one length. */
+typedef struct by__runs {
+    const by_tensor_view *tensor;
+    const by_tensor_slice *slice;
+    size_t left;   /* elements */
+    size_t length; /* of a run */
+    int axes;      /* the first ones, which a run does not go over */
+    int64_t index[BY_TENSOR_MAX_RANK];
+} by__runs;
+/* `elements` as by__slice_check found it. Tensor and slice are borrowed. */
+void by__runs_begin(by__runs *runs, const by_tensor_view *tensor, const by_tensor_slice *slice,
+                    size_t elements);
+/* The next run, elements [*first, *first + *count) of the tensor; false behind the last. */
+bool by__runs_next(by__runs *runs, uint64_t *first, size_t *count);
+/* BY_ESTATE unless the slices, none of which is empty, hold each element of the tensor once. */
+by_status by__slices_cover(const by_tensor_view *tensor, const by_tensor_slice *const *slices,
+                           size_t count, by_error *error);
 
 /* ---- several files as one (weights.c) ---- */
 
@@ -157,6 +227,8 @@ void by__state_free(by__state *state);
 
 /* ---- the root of a run's checkpoints (checkpoint_root.c) ---- */
 
+/* True for a name that a caller's file may not have: not plain, or one of the checkpoint's own. */
+bool by__checkpoint_reserved(const char *name);
 /* "step-00000123" to 123; false for any other name. */
 bool by__step_of_name(const char *name, uint64_t *step);
 /* ROOT/step-XXXXXXXX; freed with free(). */

@@ -62,10 +62,42 @@ static by_status tokenizer_config(char **out, const by__job *job, by_error *erro
     return by__text_take(&text, out, error);
 }
 
+/* Writes the tensors one after the other in the order of the files. */
+static by_status add_tensors(by_checkpoint_writer *writer, const views *v, by_error *error)
+{
+    for (size_t i = 0; i < 3 * v->count; i++) {
+        size_t tensor = by_checkpoint_order(writer, i);
+        const by_tensor_view *view =
+            tensor < v->count ? &v->model[tensor] : &v->moments[tensor - v->count];
+        by_tensor_slice whole = by_tensor_whole(view);
+        BY_TRY(by_checkpoint_add(writer, tensor, &whole, view->data, error));
+    }
+    return BY_OK;
+}
+
+static by_status write_checkpoint(const by__job *job, const views *v,
+                                  const by_checkpoint_value *values, size_t value_count,
+                                  const by_checkpoint_file *files, size_t file_count,
+                                  by_error *error)
+{
+    by_checkpoint_writer *writer;
+    uint64_t step = (uint64_t)by_trainer_updates(job->trainer);
+    const by_checkpoint_layout layout = {.model = v->model,
+                                         .model_count = v->count,
+                                         .optimizer = v->moments,
+                                         .optimizer_count = 2 * v->count};
+    BY_TRY(by_checkpoint_begin(&writer, job->checkpoints, step, &layout, error));
+    by_status status = add_tensors(writer, v, error);
+    if (status != BY_OK) {
+        by_checkpoint_abandon(&writer);
+        return status;
+    }
+    return by_checkpoint_commit(&writer, values, value_count, files, file_count, error);
+}
+
 by_status by__job_save(by__job *job, by_error *error)
 {
     const by_config *config = job->config;
-    int64_t step = by_trainer_updates(job->trainer);
     views v;
     char *json = NULL;
     char *tokenizer = NULL;
@@ -96,15 +128,8 @@ by_status by__job_save(by__job *job, by_error *error)
             {.name = "tokenizer.json", .path = job->paths.tokenizer},
             {.name = "tokenizer_config.json", .data = tokenizer, .size = strlen(tokenizer)},
         };
-        by_checkpoint_content content = {.model = v.model,
-                                         .model_count = v.count,
-                                         .optimizer = v.moments,
-                                         .optimizer_count = 2 * v.count,
-                                         .values = values,
-                                         .value_count = BY_ARRAY_LENGTH(values),
-                                         .files = files,
-                                         .file_count = BY_ARRAY_LENGTH(files)};
-        status = by_checkpoint_write(job->checkpoints, (uint64_t)step, &content, error);
+        status = write_checkpoint(job, &v, values, BY_ARRAY_LENGTH(values), files,
+                                  BY_ARRAY_LENGTH(files), error);
     }
     free(json);
     free(tokenizer);

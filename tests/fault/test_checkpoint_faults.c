@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "checkpoint/storage.h"
+#include "checkpoints.h"
 #include "temporary.h"
 
 enum { element_count = 300000 };
@@ -40,16 +41,16 @@ static by_status save(const char *root, uint64_t step, const float *weights, by_
     const by_tensor_view optimizer[] = {{"m.a", BY_F32, 1, {element_count}, weights}};
     const by_checkpoint_value values[] = {{"position", BY_VALUE_U64, {.u64 = step * 12}}};
     const by_checkpoint_file files[] = {{"config.json", "{}", 2, NULL}};
-    const by_checkpoint_content content = {.model = model,
-                                           .model_count = 2,
-                                           .optimizer = optimizer,
-                                           .optimizer_count = 1,
-                                           .values = values,
-                                           .value_count = 1,
-                                           .files = files,
-                                           .file_count = 1,
-                                           .shard_bytes = element_count * sizeof(float)};
-    return by_checkpoint_write(root, step, &content, error);
+    const checkpoint_content content = {.model = model,
+                                        .model_count = 2,
+                                        .optimizer = optimizer,
+                                        .optimizer_count = 1,
+                                        .values = values,
+                                        .value_count = 1,
+                                        .files = files,
+                                        .file_count = 1,
+                                        .shard_bytes = element_count * sizeof(float)};
+    return checkpoint_write(root, step, &content, error);
 }
 
 static void assert_latest(const char *root, uint64_t step)
@@ -126,7 +127,7 @@ static void a_write_error_leaves_the_earlier_ones(void **state)
         assert_non_null(strstr(error.message, "step 2 was not saved"));
         assert_non_null(strstr(error.message, "step-00000002"));
         assert_non_null(strstr(error.message, ".safetensors"));
-        assert_int_equal(count_names(root, ".tmp-"), 0);
+        assert_int_equal(count_names(root, ".tmp"), 0);
         assert_latest(root, 1);
     }
     (void)signal(SIGXFSZ, handler);
@@ -279,7 +280,7 @@ static void a_kill_at_any_instant_leaves_a_whole_checkpoint(void **state)
     }
     assert_true(newest > 0);
     assert_int_equal(save(root, newest + 1, weights, NULL), BY_OK);
-    assert_int_equal(count_names(root, ".tmp-") + count_names(root, ".trash"), 0);
+    assert_int_equal(count_names(root, ".tmp") + count_names(root, ".trash"), 0);
     free(weights);
     temporary_remove(root);
 }

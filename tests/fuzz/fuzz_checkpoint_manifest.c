@@ -24,6 +24,13 @@ static void manifest_round_trip(const char *text, size_t size)
         second.step != first.step || second.files.count != first.files.count) {
         abort();
     }
+    for (size_t i = 0; i < first.files.count; i++) {
+        const char *a = first.files.items[i].in;
+        const char *b = second.files.items[i].in;
+        if ((a == NULL) != (b == NULL) || (a != NULL && strcmp(a, b) != 0)) {
+            abort();
+        }
+    }
     free(printed);
     by__manifest_free(&first);
     by__manifest_free(&second);

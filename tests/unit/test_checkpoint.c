@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "checkpoint/storage.h"
+#include "checkpoints.h"
 #include "temporary.h"
 
 static const float weight[6] = {1, -2, 3.5f, -0.0f, 1e-38f, 6};
@@ -24,17 +25,17 @@ static const by_tensor_view optimizer[] = {{"m.w", BY_F32, 2, {2, 3}, moment},
                                            {"v.w", BY_F32, 2, {2, 3}, weight}};
 static const char config[] = "{\"model_type\": \"gpt2\"}";
 
-static by_checkpoint_content content(void)
+static checkpoint_content content(void)
 {
-    return (by_checkpoint_content){
+    return (checkpoint_content){
         .model = model, .model_count = 1, .optimizer = optimizer, .optimizer_count = 2};
 }
 
 static void save(const char *root, uint64_t step)
 {
-    by_checkpoint_content c = content();
+    checkpoint_content c = content();
     by_error error = {0};
-    if (by_checkpoint_write(root, step, &c, &error) != BY_OK) {
+    if (checkpoint_write(root, step, &c, &error) != BY_OK) {
         fail_msg("%s", error.message);
     }
 }
@@ -54,7 +55,7 @@ static void everything_comes_back(void **state)
                                      1.8799999952316284};
     static const char *const keys[] = {"d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7", "d8", "d9"};
     by_checkpoint_value values[14];
-    by_checkpoint_content c = content();
+    checkpoint_content c = content();
     by_checkpoint *checkpoint;
     by_tensor_view view;
     uint64_t u64;
@@ -79,7 +80,7 @@ static void everything_comes_back(void **state)
     c.file_count = 2;
     /* Where the decimal point is a comma the files are the same (if such a locale is installed). */
     (void)setlocale(LC_ALL, "de_DE.UTF-8");
-    assert_int_equal(by_checkpoint_write(root, 1000, &c, &error), BY_OK);
+    assert_int_equal(checkpoint_write(root, 1000, &c, &error), BY_OK);
     assert_int_equal(by_checkpoint_open(&checkpoint, root, true, &error), BY_OK);
     (void)setlocale(LC_ALL, "C");
     assert_int_equal(by_checkpoint_step(checkpoint), 1000);
@@ -213,12 +214,12 @@ static void a_step_is_replaced_while_it_is_mapped(void **state)
     by_checkpoint *old;
     by_checkpoint *new;
     by_tensor_view view;
-    by_checkpoint_content c = content();
+    checkpoint_content c = content();
     save(root, 3);
     assert_int_equal(by_checkpoint_open(&old, root, true, NULL), BY_OK);
     const by_tensor_view changed = {"w", BY_F32, 2, {2, 3}, moment};
     c.model = &changed;
-    assert_int_equal(by_checkpoint_write(root, 3, &c, NULL), BY_OK);
+    assert_int_equal(checkpoint_write(root, 3, &c, NULL), BY_OK);
     assert_int_equal(by_checkpoint_open(&new, root, true, NULL), BY_OK);
     assert_int_equal(by_weights_tensor(by_checkpoint_model(old), "w", &view, NULL), BY_OK);
     assert_memory_equal(view.data, weight, sizeof weight);
@@ -283,11 +284,11 @@ static void leftovers_go_and_two_writers_are_refused(void **state)
     char *trash = by__path_join(root, ".trash-step-00000001-7");
     int lock;
     by_error error = {0};
-    by_checkpoint_content c = content();
+    checkpoint_content c = content();
     assert_int_equal(by__make_dirs(torn, NULL), BY_OK);
     assert_int_equal(by__make_dirs(trash, NULL), BY_OK);
     assert_int_equal(by__root_lock(&lock, root, NULL), BY_OK);
-    assert_int_equal(by_checkpoint_write(root, 1, &c, &error), BY_ESTATE);
+    assert_int_equal(checkpoint_write(root, 1, &c, &error), BY_ESTATE);
     assert_non_null(strstr(error.message, "another process"));
     assert_true(by__path_exists(torn));
     assert_int_equal(close(lock), 0);
@@ -310,7 +311,7 @@ static void bad_content_is_refused_and_leaves_nothing(void **state)
     const by_checkpoint_file outside = {"../x", "x", 1, NULL};
     const by_checkpoint_file weights = {"model-1.safetensors", "x", 1, NULL};
     const by_checkpoint_file missing = {"tokenizer.json", NULL, 0, "/nonexistent/tokenizer.json"};
-    by_checkpoint_content bad[8];
+    checkpoint_content bad[8];
     for (size_t i = 0; i < BY_ARRAY_LENGTH(bad); i++) {
         bad[i] = content();
     }
@@ -331,7 +332,7 @@ static void bad_content_is_refused_and_leaves_nothing(void **state)
         by_error error = {0};
         char **names;
         size_t count;
-        assert_int_not_equal(by_checkpoint_write(root, 1, &bad[i], &error), BY_OK);
+        assert_int_not_equal(checkpoint_write(root, 1, &bad[i], &error), BY_OK);
         assert_non_null(strstr(error.message, "step 1 was not saved"));
         assert_int_equal(by__list_dir(&names, &count, root, NULL), BY_OK);
         for (size_t k = 0; k < count; k++) {

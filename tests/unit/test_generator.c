@@ -12,6 +12,7 @@
 
 #include "banyan/infer.h"
 #include "base/base.h"
+#include "checkpoints.h"
 #include "temporary.h"
 
 #define CONTEXT 70
@@ -472,9 +473,9 @@ static void write_checkpoint(const fixture *f, const char *root, uint64_t step)
     }
     check(by_model_config_json(&text, &f->config->model, -1, &error), &error);
     by_checkpoint_file file = {.name = "config.json", .data = text, .size = strlen(text)};
-    by_checkpoint_content content = {
+    checkpoint_content content = {
         .model = views, .model_count = count, .files = &file, .file_count = 1};
-    check(by_checkpoint_write(root, step, &content, &error), &error);
+    check(checkpoint_write(root, step, &content, &error), &error);
     free(text);
 }
 

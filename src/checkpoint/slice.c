@@ -1,0 +1,225 @@
+/* Parts of tensors: their checks, the runs of memory that they are, and whether they make up a
+ * whole. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/storage.h"
+
+by_status by__slice_check(const by_tensor_view *tensor, const by_tensor_slice *slice,
+                          size_t *elements, by_error *error)
+{
+    size_t total;
+    size_t count = 1;
+    BY_TRY(by_tensor_size(tensor, &total, NULL, error));
+    if (slice->flat) {
+        if (slice->offset[0] < 0 || slice->shape[0] < 0 || (uint64_t)slice->offset[0] > total ||
+            (uint64_t)slice->shape[0] > total - (uint64_t)slice->offset[0]) {
+            return by_error_set(error, BY_EARG,
+                                "tensor '%.200s': elements %" PRId64 " + %" PRId64
+                                " are not within its %zu",
+                                tensor->name, slice->offset[0], slice->shape[0], total);
+        }
+        *elements = (size_t)slice->shape[0];
+        return BY_OK;
+    }
+    for (int i = 0; i < tensor->rank; i++) {
+        if (slice->offset[i] < 0 || slice->shape[i] < 0 || slice->offset[i] > tensor->shape[i] ||
+            slice->shape[i] > tensor->shape[i] - slice->offset[i]) {
+            return by_error_set(error, BY_EARG,
+                                "tensor '%.200s': %" PRId64 " + %" PRId64
+                                " along axis %d is not within its %" PRId64,
+                                tensor->name, slice->offset[i], slice->shape[i], i,
+                                tensor->shape[i]);
+        }
+        count *= (size_t)slice->shape[i]; /* at most the tensor's elements, or 0 */
+        if (slice->shape[i] == 0) {
+            break;
+        }
+    }
+    *elements = count;
+    return BY_OK;
+}
+
+by_tensor_slice by_tensor_whole(const by_tensor_view *tensor)
+{
+    by_tensor_slice slice = {0};
+    for (int i = 0; i < tensor->rank; i++) {
+        slice.shape[i] = tensor->shape[i];
+    }
+    return slice;
+}
+
+void by__runs_begin(by__runs *runs, const by_tensor_view *tensor, const by_tensor_slice *slice,
+                    size_t elements)
+{
+    *runs = (by__runs){.tensor = tensor, .slice = slice, .left = elements, .length = 1};
+    if (slice->flat) {
+        runs->length = elements;
+        return;
+    }
+    /* The axes behind `axes` are taken whole, so that a run goes on over them. */
+    int axis = tensor->rank;
+    while (axis > 0) {
+        axis--;
+        runs->length *= (size_t)slice->shape[axis];
+        if (slice->shape[axis] != tensor->shape[axis]) {
+            break;
+        }
+    }
+    runs->axes = axis;
+}
+
+bool by__runs_next(by__runs *r, uint64_t *first, size_t *count)
+{
+    const by_tensor_slice *s = r->slice;
+    if (r->left == 0) {
+        return false;
+    }
+    *count = r->length;
+    r->left -= r->length;
+    if (s->flat) {
+        *first = (uint64_t)s->offset[0];
+        return true;
+    }
+    uint64_t at = 0;
+    for (int i = 0; i < r->tensor->rank; i++) {
+        int64_t index = s->offset[i] + (i < r->axes ? r->index[i] : 0);
+        at = at * (uint64_t)r->tensor->shape[i] + (uint64_t)index;
+    }
+    *first = at;
+    for (int i = r->axes - 1; i >= 0 && ++r->index[i] == s->shape[i]; i--) {
+        r->index[i] = 0;
+    }
+    return true;
+}
+
+/* ---- whether slices make up a tensor ---- */
+
+/* One run of elements. */
+typedef struct range {
+    uint64_t first;
+    uint64_t count;
+} range;
+
+static int by_first(const void *a, const void *b)
+{
+    const range *x = a;
+    const range *y = b;
+    return x->first < y->first ? -1 : x->first > y->first ? 1 : 0;
+}
+
+static by_status not_once(const by_tensor_view *tensor, const char *what, by_error *error)
+{
+    return by_error_set(error, BY_ESTATE, "tensor '%.200s': %s: each element must be written once",
+                        tensor->name, what);
+}
+
+static by_status ranges_cover(const by_tensor_view *tensor, range *ranges, size_t count,
+                              uint64_t total, by_error *error)
+{
+    uint64_t end = 0;
+    if (count > 1) {
+        qsort(ranges, count, sizeof *ranges, by_first);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (ranges[i].first != end) {
+            return not_once(tensor, ranges[i].first < end ? "slices overlap" : "a part is missing",
+                            error);
+        }
+        end += ranges[i].count;
+    }
+    return end == total ? BY_OK : not_once(tensor, "a part is missing", error);
+}
+
+static bool overlap(const by_tensor_slice *a, const by_tensor_slice *b, int rank)
+{
+    for (int i = 0; i < rank; i++) {
+        if (a->offset[i] >= b->offset[i] + b->shape[i] ||
+            b->offset[i] >= a->offset[i] + a->shape[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Boxes that do not overlap and have the tensor's elements together are the tensor. */
+static by_status boxes_cover(const by_tensor_view *tensor, const by_tensor_slice *const *slices,
+                             size_t count, uint64_t total, by_error *error)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t elements;
+        if (slices[i]->flat) {
+            return by_error_set(error, BY_EARG,
+                                "tensor '%.200s' is written both by ranges and by boxes that are "
+                                "no ranges",
+                                tensor->name);
+        }
+        BY_TRY(by__slice_check(tensor, slices[i], &elements, error));
+        for (size_t k = 0; k < i; k++) {
+            if (overlap(slices[i], slices[k], tensor->rank)) {
+                return not_once(tensor, "slices overlap", error);
+            }
+        }
+        sum += elements;
+    }
+    return sum == total ? BY_OK : not_once(tensor, "a part is missing", error);
+}
+
+by_status by__slices_cover(const by_tensor_view *tensor, const by_tensor_slice *const *slices,
+                           size_t count, by_error *error)
+{
+    range *ranges;
+    size_t total;
+    bool simple = true;
+    BY_TRY(by_tensor_size(tensor, &total, NULL, error));
+    BY_TRY(by__alloc((void **)&ranges, count, sizeof *ranges, "slices", error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && simple && status == BY_OK; i++) {
+        by__runs runs;
+        size_t elements = 0;
+        size_t length = 0;
+        status = by__slice_check(tensor, slices[i], &elements, error);
+        if (status == BY_OK) {
+            by__runs_begin(&runs, tensor, slices[i], elements);
+            (void)by__runs_next(&runs, &ranges[i].first, &length);
+            ranges[i].count = length;
+            simple = length == elements;
+        }
+    }
+    if (status == BY_OK) {
+        status = simple ? ranges_cover(tensor, ranges, count, total, error)
+                        : boxes_cover(tensor, slices, count, total, error);
+    }
+    free(ranges);
+    return status;
+}
+
+/* ---- reading ---- */
+
+by_status by_weights_read_f32(const by_weights *weights, const char *name,
+                              const by_tensor_slice *slice, float *out, size_t count,
+                              by_error *error)
+{
+    by_tensor_view tensor;
+    by__runs runs;
+    size_t elements;
+    size_t length;
+    uint64_t first;
+    BY_TRY(by_weights_tensor(weights, name, &tensor, error));
+    BY_TRY(by__slice_check(&tensor, slice, &elements, error));
+    if (elements != count) {
+        return by_error_set(error, BY_EARG, "tensor '%.200s': a slice of %zu elements, not %zu",
+                            name, elements, count);
+    }
+    by__runs_begin(&runs, &tensor, slice, elements);
+    while (by__runs_next(&runs, &first, &length)) {
+        by_tensor_view run = {.name = tensor.name, .dtype = tensor.dtype, .rank = 1};
+        run.shape[0] = (int64_t)length;
+        run.data = (const uint8_t *)tensor.data + first * by_dtype_size(tensor.dtype);
+        BY_TRY(by_tensor_read_f32(&run, out, length, error));
+        out += length;
+    }
+    return BY_OK;
+}
