@@ -11,8 +11,9 @@
  *     y's dtype is attrs.dtype.
  *   SUM_ROWS          x [..., C]                                y [C] f32: sum over the leading axes, as
  *                                                               many as attrs.lead; 0: all but the last
- *   ADD, SUB, MUL     a, b (b: a's shape, or a suffix of it     y like a
- *                     that repeats over the leading axes)
+ *   ADD, SUB, MUL     a, b (broadcast: aligned at the last      y: the broadcast shape, a's dtype
+ *                     axis, extents equal or 1; b of a's
+ *                     dtype or f32)
  *   SCALE             x, s [1] f32                              y = x * s, like x
  *   CAST              x                                         y, dtype attrs.dtype
  *   UNARY             x                                         y = f(x), f = attrs.function
@@ -47,6 +48,31 @@
  *     for a chunk of rows at a time.
  *   LINEAR_CROSS_ENTROPY_GRAD   x, w, targets, lse, dloss [1] f32         dx like x, dw [V, C] f32
  *   LINEAR_CROSS_ENTROPY_TRAIN  x, w, targets, dloss [1] f32              loss, dx, dw: both in one pass
+ *   CROSS_ENTROPY     logits [..., C], targets i32 [...]         loss [1] f32, lse [R] f32
+ *     sum over rows with target in [0, C) of lse - (1 - e) logits[target] - e mean(logits), with
+ *     e = attrs.smoothing (label smoothing: Szegedy et al. 2016); computed in f32.
+ *   CROSS_ENTROPY_GRAD  logits, targets, lse, dloss [1] f32     dlogits like logits
+ *   SQUARED_ERROR     x [..., C], t f32 like x, w? f32 [R]      loss [1] f32 = sum of w (x - t)^2
+ *   SMOOTH_L1         x, t, w?                                  loss [1] f32 = sum of w l(x - t):
+ *     l(d) = d^2 / (2 beta) where |d| < beta, else |d| - beta / 2; beta = attrs.beta, 0 gives |d|.
+ *   SQUARED_ERROR_GRAD, SMOOTH_L1_GRAD
+ *                     x, t, w?, dloss [1] f32                   dx like x
+ *   FILL              none                                      y attrs.shape, attrs.dtype: attrs.value
+ *   RESHAPE           x                                         y attrs.shape, of as many elements
+ *   PERMUTE           x                                         y: axis i is x's axis attrs.order[i]
+ *   CONCAT            two to eight tensors that differ in       y: behind each other along attrs.axis
+ *                     the extent of attrs.axis alone
+ *   SLICE             x                                         y: attrs.rows entries of attrs.axis
+ *                                                               from attrs.begin on
+ *   PAD               x                                         y: x from attrs.begin on in attrs.rows
+ *                                                               entries of attrs.axis, zeros around
+ *   EXPAND            x (broadcast to attrs.shape)              y attrs.shape
+ *   SUM               x                                         y: x summed over the set of axes
+ *     attrs.axes (bit i: axis i), which are dropped, or stay with extent 1 when attrs.keep; divided by
+ *     the number of terms when attrs.mean; f32 when attrs.wide, else like x.
+ *   SOFTMAX           x [..., C]                                y like x: softmax over the last axis,
+ *                                                               its logarithm when attrs.logarithm
+ *   SOFTMAX_GRAD      y, dy                                     dx like y
  *   SUM_SQUARES       x f32 (any shape)                         y [1] f32
  *   CLIP_SCALE        squares [1] (any number of inputs)        norm [1], scale [1] =
  *                                                               min(1, attrs.clip / (norm + 1e-6));
@@ -106,6 +132,22 @@ typedef enum by_op {
     BY_OP_SUM_SQUARES,
     BY_OP_CLIP_SCALE,
     BY_OP_ADAMW,
+    BY_OP_CROSS_ENTROPY,
+    BY_OP_CROSS_ENTROPY_GRAD,
+    BY_OP_SQUARED_ERROR,
+    BY_OP_SQUARED_ERROR_GRAD,
+    BY_OP_SMOOTH_L1,
+    BY_OP_SMOOTH_L1_GRAD,
+    BY_OP_FILL,
+    BY_OP_RESHAPE,
+    BY_OP_PERMUTE,
+    BY_OP_CONCAT,
+    BY_OP_SLICE,
+    BY_OP_PAD,
+    BY_OP_EXPAND,
+    BY_OP_SUM,
+    BY_OP_SOFTMAX,
+    BY_OP_SOFTMAX_GRAD,
     BY_OP_COUNT
 } by_op;
 
@@ -115,7 +157,8 @@ typedef enum by_function {
     BY_FN_RELU,
     BY_FN_TANH,
     BY_FN_SIGMOID,
-    BY_FN_NEGATE, /* -x */
+    BY_FN_NEGATE,   /* -x */
+    BY_FN_GELU_ERF, /* 0.5 x (1 + erf(x / sqrt(2))): the exact form, ViT's and BERT's */
     BY_FN_COUNT
 } by_function;
 
@@ -124,12 +167,21 @@ typedef struct by_attrs {
     bool trans_a;
     bool trans_b;
     bool inverse;
+    bool keep;
+    bool mean;
+    bool wide;
+    bool logarithm;
     by_dtype dtype;
     by_function function;
     int64_t heads;
     int64_t kv_heads;
     int64_t rows;
     int64_t lead;
+    int64_t begin;
+    by_shape shape;
+    int64_t axis;
+    int order[BY_MAX_RANK];
+    uint32_t axes;
     uint32_t stream;
     float eps;
     float p;
@@ -138,6 +190,9 @@ typedef struct by_attrs {
     float beta1;
     float beta2;
     float decay;
+    float value;
+    float beta;
+    float smoothing;
 } by_attrs;
 
 /* "matmul", "layer_norm_grad", ...; "?" for an invalid value. */

@@ -18,6 +18,8 @@ BY_API by_value by_matmul(by_graph *graph, by_value a, by_value b, bool trans_a,
 /* y = x W + bias. `out_in`: W is [out, in] as in torch.nn.Linear, else [in, out]. bias may be
  * BY_NONE. */
 BY_API by_value by_linear(by_graph *graph, by_value x, by_value weight, by_value bias, bool out_in);
+/* Arithmetic with NumPy's broadcasting: shapes are aligned at the last axis, and an extent of 1 or
+ * an axis that is missing repeats. y has a's dtype; b has it too or is f32. */
 BY_API by_value by_add(by_graph *graph, by_value a, by_value b);
 BY_API by_value by_sub(by_graph *graph, by_value a, by_value b);
 BY_API by_value by_mul(by_graph *graph, by_value a, by_value b);
@@ -45,6 +47,56 @@ BY_API by_value by_attention_cached(by_graph *graph, by_value q, by_value k, by_
                                     int64_t heads, int64_t kv_heads);
 /* Identity when p is 0. `stream` tells this mask from the others of the graph. */
 BY_API by_value by_dropout(by_graph *graph, by_value x, by_value rng, float p, uint32_t stream);
+/* ---- moving elements: any dtype; axes count from 0, or from the end when negative ---- */
+
+/* A constant tensor of `shape` (one axis or more), f32 or bf16, known when the graph is built. */
+BY_API by_value by_fill(by_graph *graph, by_dtype dtype, by_shape shape, float value);
+/* The same elements in the same order; one extent may be -1 and follows from the others. A view:
+ * the memory planner gives it the memory of x unless x is an output of its own. */
+BY_API by_value by_reshape(by_graph *graph, by_value x, by_shape shape);
+/* Axis i of the result is axis order[i] of x; `order` has one entry for each axis of x. */
+BY_API by_value by_permute(by_graph *graph, by_value x, const int *order);
+/* Exchanges two axes. */
+BY_API by_value by_transpose(by_graph *graph, by_value x, int a, int b);
+/* Two to eight tensors behind each other along an axis; they may differ in its extent alone. */
+BY_API by_value by_concat(by_graph *graph, const by_value *parts, int count, int axis);
+/* Entries begin .. begin + extent - 1 of an axis. */
+BY_API by_value by_slice(by_graph *graph, by_value x, int axis, int64_t begin, int64_t extent);
+/* The opposite: x becomes the entries from `begin` on of an axis of `extent` entries, the others
+ * are zero. */
+BY_API by_value by_pad(by_graph *graph, by_value x, int axis, int64_t begin, int64_t extent);
+/* x broadcast to `shape`, as by_add would. */
+BY_API by_value by_expand(by_graph *graph, by_value x, by_shape shape);
+/* images [B, C, H, W] cut into squares: [B, (H / size) (W / size), C size size], patches row by
+ * row, the elements of a patch in the order of a convolution's weight [out, C, size, size]. A
+ * convolution with stride `size` is by_linear of this with its weight reshaped to two axes
+ * (Dosovitskiy et al. 2021). H and W must be multiples of `size`. */
+BY_API by_value by_patches(by_graph *graph, by_value images, int64_t size);
+
+/* ---- sums ---- */
+
+/* Sum and mean over `count` different axes, which are dropped or, with `keep`, stay with extent 1.
+ * f32 or bf16, like x; summed in f32. */
+BY_API by_value by_sum(by_graph *graph, by_value x, const int *axes, int count, bool keep);
+BY_API by_value by_mean(by_graph *graph, by_value x, const int *axes, int count, bool keep);
+/* exp(x) / sum(exp(x)) over the last axis, and its logarithm x - log(sum(exp(x))). */
+BY_API by_value by_softmax(by_graph *graph, by_value x);
+BY_API by_value by_log_softmax(by_graph *graph, by_value x);
+
+/* ---- losses: f32 [1], sums that the caller divides by the number of examples ---- */
+
+/* Sum over rows of the cross-entropy of softmax(logits [..., C]) with targets i32 [...]; rows with
+ * a negative target do not count. `smoothing` in [0, 1) is the share of the target that goes to
+ * all classes alike (Szegedy et al. 2016), as in torch.nn.CrossEntropyLoss. */
+BY_API by_value by_cross_entropy(by_graph *graph, by_value logits, by_value targets,
+                                 float smoothing);
+/* Sum over elements of (x - targets)^2. x is f32 or bf16 [..., C], targets f32 of its shape;
+ * weights f32 [...], one a row, multiply its terms, or are BY_NONE. */
+BY_API by_value by_squared_error(by_graph *graph, by_value x, by_value targets, by_value weights);
+/* The same of torch.nn.SmoothL1Loss (Huber 1964, divided by beta): with d = |x - target|,
+ * d^2 / (2 beta) where d < beta, else d - beta / 2. */
+BY_API by_value by_smooth_l1(by_graph *graph, by_value x, by_value targets, by_value weights,
+                             float beta);
 /* Sum over the rows with target >= 0 of the cross-entropy of softmax(x w^T): loss [1] f32. */
 BY_API by_value by_linear_cross_entropy(by_graph *graph, by_value x, by_value weight,
                                         by_value targets);

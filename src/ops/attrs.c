@@ -5,8 +5,9 @@
 #include "ops/ops.h"
 
 static const char *const function_names[BY_FN_COUNT] = {
-    [BY_FN_GELU] = "gelu", [BY_FN_SILU] = "silu",       [BY_FN_RELU] = "relu",
-    [BY_FN_TANH] = "tanh", [BY_FN_SIGMOID] = "sigmoid", [BY_FN_NEGATE] = "negate",
+    [BY_FN_GELU] = "gelu",         [BY_FN_SILU] = "silu",       [BY_FN_RELU] = "relu",
+    [BY_FN_TANH] = "tanh",         [BY_FN_SIGMOID] = "sigmoid", [BY_FN_NEGATE] = "negate",
+    [BY_FN_GELU_ERF] = "gelu_erf",
 };
 
 const char *by_function_name(by_function function)
@@ -18,6 +19,8 @@ static const size_t field_sizes[] = {
     [BY__ATTR_FLAG] = sizeof(bool),      [BY__ATTR_INT] = sizeof(int64_t),
     [BY__ATTR_WORD] = sizeof(uint32_t),  [BY__ATTR_FLOAT] = sizeof(float),
     [BY__ATTR_DTYPE] = sizeof(by_dtype), [BY__ATTR_FUNCTION] = sizeof(by_function),
+    [BY__ATTR_SHAPE] = sizeof(by_shape), [BY__ATTR_ORDER] = BY_MAX_RANK * sizeof(int),
+    [BY__ATTR_AXES] = sizeof(uint32_t),
 };
 
 by_attrs by__attrs_of(const by__op_row *row, const by_attrs *from)
@@ -52,6 +55,26 @@ static bool is_zero(const by__attr *a, const void *value)
     return memcmp(value, zeros, field_sizes[a->type]) == 0;
 }
 
+/* The axes of a set or of an order, whose highest says how many there are. */
+static void print_axes(by__text *text, const by__attr *a, const void *value)
+{
+    const int *order = value;
+    int highest = 0;
+    for (int i = 0; i < BY_MAX_RANK && a->type == BY__ATTR_ORDER; i++) {
+        highest = order[i] > highest ? order[i] : highest;
+    }
+    const char *separator = "";
+    for (int i = 0; i < BY_MAX_RANK; i++) {
+        if (a->type == BY__ATTR_ORDER && i <= highest) {
+            by__text_format(text, "%s%d", separator, order[i]);
+            separator = " ";
+        } else if (a->type == BY__ATTR_AXES && by__mask_has(*(const uint32_t *)value, i)) {
+            by__text_format(text, "%s%d", separator, i);
+            separator = " ";
+        }
+    }
+}
+
 static void print_attr(by__text *text, const by__attr *a, const void *value)
 {
     if (a->type == BY__ATTR_FLAG) {
@@ -68,6 +91,15 @@ static void print_attr(by__text *text, const by__attr *a, const void *value)
         break;
     case BY__ATTR_FLOAT:
         by__text_format(text, "%g", (double)*(const float *)value);
+        break;
+    case BY__ATTR_SHAPE: {
+        char shape[128];
+        by__text_add(text, by_shape_print(value, shape));
+        break;
+    }
+    case BY__ATTR_ORDER:
+    case BY__ATTR_AXES:
+        print_axes(text, a, value);
         break;
     case BY__ATTR_DTYPE:
         by__text_add(text, by_dtype_name(*(const by_dtype *)value));

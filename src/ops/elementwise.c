@@ -1,58 +1,44 @@
 /* Element-wise operations: arithmetic, activation functions, gated units, casts. */
 #include "ops/ops.h"
 
-/* b has a's shape, or repeats over a's leading axes. */
-static bool is_suffix(const by_shape *b, const by_shape *a)
-{
-    if (b->rank > a->rank) {
-        return false;
-    }
-    for (int i = 0; i < b->rank; i++) {
-        if (b->dim[b->rank - 1 - i] != a->dim[a->rank - 1 - i]) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static by_status infer_binary(const by__signature *s, by__type *out, by_error *error)
 {
     if (!by__is_act(s->in[0].dtype) || !by__is_act(s->in[1].dtype) ||
         (s->in[0].dtype != s->in[1].dtype && s->in[1].dtype != BY_F32)) {
         return by__op_refuse(s, error, "operands must be f32 or bf16 of one dtype");
     }
-    if (!is_suffix(&s->in[1].shape, &s->in[0].shape)) {
-        return by__op_refuse(s, error, "the second shape is neither the first nor a suffix of it");
+    const by_shape *a = &s->in[0].shape;
+    const by_shape *b = &s->in[1].shape;
+    int rank = a->rank > b->rank ? a->rank : b->rank;
+    by_shape shape = {.rank = rank};
+    for (int i = 1; i <= rank; i++) {
+        int64_t x = i <= a->rank ? a->dim[a->rank - i] : 1;
+        int64_t y = i <= b->rank ? b->dim[b->rank - i] : 1;
+        if (x != y && x != 1 && y != 1) {
+            return by__op_refuse(s, error, "the shapes cannot be broadcast to one");
+        }
+        shape.dim[rank - i] = x > y ? x : y;
     }
-    out[0] = s->in[0];
+    out[0] = (by__type){s->in[0].dtype, shape};
     return BY_OK;
-}
-
-/* The gradient of a second operand that was repeated over leading axes: its sum over them. */
-static by_value reduce_to(by_graph *graph, by_value gradient, by_value operand)
-{
-    const by_shape *from = &graph->values[gradient].shape;
-    const by_shape *to = &graph->values[operand].shape;
-    return by_shape_equal(from, to) ? gradient
-                                    : by__sum_rows(graph, gradient, from->rank - to->rank);
 }
 
 static void gradient_add(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
 {
-    din[0] = dout[0];
-    din[1] = reduce_to(graph, dout[0], node->in[1]);
+    din[0] = by__reduce_to(graph, dout[0], node->in[0]);
+    din[1] = by__reduce_to(graph, dout[0], node->in[1]);
 }
 
 static void gradient_sub(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
 {
-    din[0] = dout[0];
-    din[1] = by_unary(graph, reduce_to(graph, dout[0], node->in[1]), BY_FN_NEGATE);
+    din[0] = by__reduce_to(graph, dout[0], node->in[0]);
+    din[1] = by_unary(graph, by__reduce_to(graph, dout[0], node->in[1]), BY_FN_NEGATE);
 }
 
 static void gradient_mul(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
 {
-    din[0] = by_mul(graph, dout[0], node->in[1]);
-    din[1] = reduce_to(graph, by_mul(graph, dout[0], node->in[0]), node->in[1]);
+    din[0] = by__reduce_to(graph, by_mul(graph, dout[0], node->in[1]), node->in[0]);
+    din[1] = by__reduce_to(graph, by_mul(graph, dout[0], node->in[0]), node->in[1]);
 }
 
 static by_status infer_scale(const by__signature *s, by__type *out, by_error *error)

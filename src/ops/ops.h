@@ -32,6 +32,12 @@ extern const by__op_row by__op_dropout;
 extern const by__op_row by__op_linear_cross_entropy, by__op_linear_cross_entropy_grad;
 extern const by__op_row by__op_linear_cross_entropy_train;
 extern const by__op_row by__op_sum_squares, by__op_clip_scale, by__op_adamw;
+extern const by__op_row by__op_cross_entropy, by__op_cross_entropy_grad;
+extern const by__op_row by__op_squared_error, by__op_squared_error_grad;
+extern const by__op_row by__op_smooth_l1, by__op_smooth_l1_grad;
+extern const by__op_row by__op_fill, by__op_reshape, by__op_permute, by__op_concat;
+extern const by__op_row by__op_slice, by__op_pad, by__op_expand, by__op_sum;
+extern const by__op_row by__op_softmax, by__op_softmax_grad;
 
 /* Types of all outputs of a node with these operands. */
 by_status by__op_infer(const by__signature *s, by__type out[BY_MAX_OUTPUTS], by_error *error);
@@ -60,6 +66,8 @@ int64_t by__last_dim(const by_shape *shape);
 int64_t by__rows(const by_shape *shape);
 bool by__is_act(by_dtype dtype);
 bool by__type_equal(const by__type *a, const by__type *b);
+/* `from` fits `to` when broadcast: aligned at the last axis, each extent equal or 1. */
+bool by__broadcasts(const by_shape *from, const by_shape *to);
 static inline bool by__absent(const by__type *type)
 {
     return type->shape.rank < 0;
@@ -75,6 +83,12 @@ by_value by__sum_rows(by_graph *graph, by_value x, int lead);
 by_value by__matmul_full(by_graph *graph, by_value a, by_value b, by_value bias, by_value add,
                          bool trans_a, bool trans_b, by_dtype dtype);
 by_value by__sum_squares(by_graph *graph, by_value x);
+/* Sum over the set of axes `axes` (bit i: axis i), which stay with extent 1 when `keep`; f32 when
+ * `wide`. */
+by_value by__sum_axes(by_graph *graph, by_value x, uint32_t axes, bool keep, bool wide);
+/* The gradient of an operand that was broadcast: `gradient` summed over the axes along which it
+ * was, in the operand's shape. */
+by_value by__reduce_to(by_graph *graph, by_value gradient, by_value operand);
 /* norm and clip factor of the root of the sum of `count` squares. */
 void by__clip_scale(by_graph *graph, const by_value *squares, int count, float clip, by_value *norm,
                     by_value *scale);

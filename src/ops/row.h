@@ -38,7 +38,10 @@ typedef enum by__attr_type {
     BY__ATTR_WORD,  /* uint32_t */
     BY__ATTR_FLOAT, /* float, finite */
     BY__ATTR_DTYPE,
-    BY__ATTR_FUNCTION
+    BY__ATTR_FUNCTION,
+    BY__ATTR_SHAPE,
+    BY__ATTR_ORDER, /* int[BY_MAX_RANK], a permutation of the first axes */
+    BY__ATTR_AXES   /* uint32_t, bit i for axis i */
 } by__attr_type;
 
 /* The results' types show it: not printed. */
@@ -164,6 +167,7 @@ typedef struct by__op_row {
     uint32_t gathers; /* inputs of which only some rows are read */
 
     uint32_t overlay[BY_MAX_OUTPUTS]; /* inputs whose memory each output may use */
+    bool view; /* output 0 has the elements of input 0 in their order: it may be the same memory */
 
     /* Effects. A node with one is never dropped or made twice. */
     uint32_t mutates;  /* inputs that are updated in place */

@@ -33,6 +33,22 @@ static const by__op_row *const rows[BY_OP_COUNT] = {
     [BY_OP_SUM_SQUARES] = &by__op_sum_squares,
     [BY_OP_CLIP_SCALE] = &by__op_clip_scale,
     [BY_OP_ADAMW] = &by__op_adamw,
+    [BY_OP_CROSS_ENTROPY] = &by__op_cross_entropy,
+    [BY_OP_CROSS_ENTROPY_GRAD] = &by__op_cross_entropy_grad,
+    [BY_OP_SQUARED_ERROR] = &by__op_squared_error,
+    [BY_OP_SQUARED_ERROR_GRAD] = &by__op_squared_error_grad,
+    [BY_OP_SMOOTH_L1] = &by__op_smooth_l1,
+    [BY_OP_SMOOTH_L1_GRAD] = &by__op_smooth_l1_grad,
+    [BY_OP_FILL] = &by__op_fill,
+    [BY_OP_RESHAPE] = &by__op_reshape,
+    [BY_OP_PERMUTE] = &by__op_permute,
+    [BY_OP_CONCAT] = &by__op_concat,
+    [BY_OP_SLICE] = &by__op_slice,
+    [BY_OP_PAD] = &by__op_pad,
+    [BY_OP_EXPAND] = &by__op_expand,
+    [BY_OP_SUM] = &by__op_sum,
+    [BY_OP_SOFTMAX] = &by__op_softmax,
+    [BY_OP_SOFTMAX_GRAD] = &by__op_softmax_grad,
 };
 
 const by__op_row *by__op_row_of(by_op op)

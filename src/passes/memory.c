@@ -9,6 +9,8 @@ typedef struct planner {
     by_value *root; /* the value whose memory this one uses; itself when it has its own */
     size_t *first;  /* node that makes it */
     size_t *last;   /* last node that reads it */
+    by_value *base; /* the value that this one is a view of; itself when it is none */
+    size_t *viewed; /* last node that reads a view of it */
     size_t *slot;   /* of a root: its interval */
     by__interval *intervals;
     size_t count;
@@ -26,6 +28,7 @@ static void find_lifetimes(planner *p)
     const by_graph *graph = p->graph;
     for (size_t v = 0; v < graph->value_count; v++) {
         p->root[v] = (by_value)v;
+        p->base[v] = (by_value)v;
         p->first[v] = SIZE_MAX;
     }
     for (size_t n = 0; n < graph->node_count; n++) {
@@ -61,6 +64,36 @@ static bool same_type(const by_graph *graph, by_value a, by_value b)
            by_shape_equal(&graph->values[a].shape, &graph->values[b].shape);
 }
 
+/* A view shares the memory of what it shows, which lives on or comes from outside; nobody writes
+ * there while it does. (Where the operand dies at the node, its memory becomes the result's as that
+ * of any other operand: join_in_place.) */
+static void find_views(planner *p)
+{
+    const by_graph *graph = p->graph;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        if (!by__op_row_of(node->op)->view || !is_activation(graph, node->out[0])) {
+            continue;
+        }
+        by_value in = node->in[0];
+        if (is_activation(graph, in) && p->base[in] == in && p->last[in] == n) {
+            continue;
+        }
+        by_value base = p->base[in];
+        p->base[node->out[0]] = base;
+        p->viewed[base] =
+            p->last[node->out[0]] > p->viewed[base] ? p->last[node->out[0]] : p->viewed[base];
+        p->in_place++;
+    }
+}
+
+/* Node n may write over operand `in`: nobody else reads it there or later, nor a view of it. */
+static bool dies_at(const planner *p, by_value in, size_t n)
+{
+    return is_activation(p->graph, in) && p->last[in] == n && p->root[in] == in &&
+           p->base[in] == in && p->viewed[in] < n && reads_of(&p->graph->nodes[n], in) == 1;
+}
+
 /* Lets outputs take over the memory of operands that die at the node. The walk is backward, so that
  * the memory of an output is known when its operand joins it: a chain of in-place nodes that ends
  * in a gradient or an output lies in that value's own buffer from its start. */
@@ -75,14 +108,25 @@ static void join_in_place(planner *p)
             for (int i = 0; i < node->input_count && node->out[o] != BY_NONE; i++) {
                 by_value in = node->in[i];
                 bool may = by__mask_has(row->overlay[o], i) && !by__mask_has(taken, i);
-                if (may && is_activation(graph, in) && p->last[in] == n && p->root[in] == in &&
-                    reads_of(node, in) == 1 && same_type(graph, in, node->out[o])) {
+                if ((may || row->view) && dies_at(p, in, n) &&
+                    p->base[node->out[o]] == node->out[o] &&
+                    (row->view || same_type(graph, in, node->out[o]))) {
                     p->root[in] = p->root[node->out[o]];
                     taken |= 1u << i;
                     p->in_place++;
                     break;
                 }
             }
+        }
+    }
+}
+
+/* Views lie where their base came to lie. */
+static void place_views(planner *p)
+{
+    for (size_t v = 0; v < p->graph->value_count; v++) {
+        if (p->base[v] != (by_value)v) {
+            p->root[v] = p->root[p->base[v]];
         }
     }
 }
@@ -157,10 +201,11 @@ by_status by__memory_plan_make(by__memory_plan *out, const by_graph *graph, by_e
     by__memory_plan plan = {0};
     size_t values = graph->value_count;
     by_status status = by_graph_verify(graph, error);
-    void **arrays[] = {(void **)&p.root,    (void **)&p.first,     (void **)&p.last,
-                       (void **)&p.slot,    (void **)&p.intervals, (void **)&plan.offset,
-                       (void **)&plan.owner};
-    size_t sizes[] = {sizeof *p.root,      sizeof *p.first,     sizeof *p.last,    sizeof *p.slot,
+    void **arrays[] = {(void **)&p.root,      (void **)&p.first,     (void **)&p.last,
+                       (void **)&p.base,      (void **)&p.viewed,    (void **)&p.slot,
+                       (void **)&p.intervals, (void **)&plan.offset, (void **)&plan.owner};
+    size_t sizes[] = {sizeof *p.root,      sizeof *p.first,     sizeof *p.last,
+                      sizeof *p.base,      sizeof *p.viewed,    sizeof *p.slot,
                       sizeof *p.intervals, sizeof *plan.offset, sizeof *plan.owner};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(arrays) && status == BY_OK; i++) {
         status = by__alloc(arrays[i], values, sizes[i], "memory plan", error);
@@ -170,13 +215,17 @@ by_status by__memory_plan_make(by__memory_plan *out, const by_graph *graph, by_e
             plan.offset[v] = SIZE_MAX;
         }
         find_lifetimes(&p);
+        find_views(&p);
         join_in_place(&p);
+        place_views(&p);
         plan.in_place = p.in_place;
         status = assign(&p, &plan, error);
     }
     free(p.root);
     free(p.first);
     free(p.last);
+    free(p.base);
+    free(p.viewed);
     free(p.slot);
     free(p.intervals);
     if (status != BY_OK) {

@@ -144,6 +144,13 @@ static void fill_integers(problem *p, int index)
     case BY_OP_DROPOUT:
         limit = INT32_MAX;
         break;
+    case BY_OP_CROSS_ENTROPY:
+    case BY_OP_CROSS_ENTROPY_GRAD:
+        limit = p->in[0].shape.dim[p->in[0].shape.rank - 1];
+        break;
+    case BY_OP_PERMUTE:
+        limit = INT32_MAX;
+        break;
     default:
         limit = p->in[1].shape.dim[0];
     }
@@ -245,6 +252,8 @@ void problem_open(problem *p, const kernel_case *source, by_dtype act, pattern k
         fill_from_forward(p, BY_OP_ATTENTION, source->input_count - 3);
     } else if (source->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD) {
         fill_from_forward(p, BY_OP_LINEAR_CROSS_ENTROPY, 3);
+    } else if (source->op == BY_OP_CROSS_ENTROPY_GRAD) {
+        fill_from_forward(p, BY_OP_CROSS_ENTROPY, 2);
     }
 }
 

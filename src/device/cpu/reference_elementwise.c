@@ -3,15 +3,29 @@
 
 #include "device/cpu/reference.h"
 
+/* Where element i of the broadcast shape is in an operand. */
+static int64_t broadcast_place(const by_shape *whole, const by_shape *operand, int64_t i)
+{
+    int64_t place = 0;
+    int64_t stride = 1;
+    for (int axis = 1; axis <= operand->rank; axis++) {
+        int64_t extent = operand->dim[operand->rank - axis];
+        int64_t at = i % whole->dim[whole->rank - axis];
+        i /= whole->dim[whole->rank - axis];
+        place += extent == 1 ? 0 : at * stride;
+        stride *= extent;
+    }
+    return place;
+}
+
 static by_status run_binary(const by__call *call)
 {
     const by__tensor *a = &call->in[0];
     const by__tensor *b = &call->in[1];
-    int64_t count = by__tensor_count(a);
-    int64_t period = by__tensor_count(b);
-    for (int64_t i = 0; i < count; i++) {
-        double x = by__get(a, i);
-        double y = by__get(b, i % period);
+    const by_shape *shape = &call->out[0].shape;
+    for (int64_t i = 0, count = by_shape_count(shape); i < count; i++) {
+        double x = by__get(a, broadcast_place(shape, &a->shape, i));
+        double y = by__get(b, broadcast_place(shape, &b->shape, i));
         double z = call->op == BY_OP_ADD ? x + y : call->op == BY_OP_SUB ? x - y : x * y;
         by__set(&call->out[0], i, z);
     }
@@ -67,6 +81,8 @@ static double apply(by_function function, double x)
         return tanh(x);
     case BY_FN_NEGATE:
         return -x;
+    case BY_FN_GELU_ERF:
+        return 0.5 * x * erfc(-x * sqrt(0.5));
     default:
         return sigmoid(x);
     }
@@ -88,6 +104,8 @@ static double derivative(by_function function, double x)
         return 1.0 - tanh(x) * tanh(x);
     case BY_FN_NEGATE:
         return -1.0;
+    case BY_FN_GELU_ERF: /* the normal distribution's function and x times its density */
+        return 0.5 * erfc(-x * sqrt(0.5)) + x * exp(-0.5 * x * x) / sqrt(2.0 * M_PI);
     default:
         return s * (1.0 - s);
     }

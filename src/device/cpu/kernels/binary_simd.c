@@ -1,4 +1,5 @@
-/* ADD, SUB, MUL (the second operand repeats over leading axes), SCALE, CAST.
+/* ADD, SUB, MUL (the second operand has the shape of the first or repeats over its leading axes),
+ * SCALE, CAST.
  * Shapes: any. Dtypes: act, and b f32 or like a; CAST between f32, bf16 and f16. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
@@ -58,10 +59,28 @@ RANGE(mul_bf16, BY_OP_MUL, BY_BF16, BY_BF16)
 RANGE(mul_mixed, BY_OP_MUL, BY_BF16, BY_F32)
 #undef RANGE
 
+/* The second operand has the shape of the first, or repeats over its leading axes: behind its axes
+ * of extent 1 in front, it is a suffix. broadcast_simd.c has the rest. */
+static bool is_suffix(const by_shape *b, const by_shape *a)
+{
+    int first = 0;
+    while (first < b->rank && b->dim[first] == 1) {
+        first++;
+    }
+    for (int i = 1; i <= b->rank - first; i++) {
+        if (i > a->rank || b->dim[b->rank - i] != a->dim[a->rank - i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool supports_binary(const by__call *call)
 {
     by_dtype b = call->in[1].dtype;
-    return by__tensor_is_act(&call->in[0]) && (b == call->in[0].dtype || b == BY_F32);
+    return by__tensor_is_act(&call->in[0]) && (b == call->in[0].dtype || b == BY_F32) &&
+           by__tensor_count(&call->in[0]) == by__tensor_count(&call->out[0]) &&
+           is_suffix(&call->in[1].shape, &call->in[0].shape);
 }
 
 static by_status prepare_binary(by__call *call, by_error *error)

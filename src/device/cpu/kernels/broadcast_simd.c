@@ -1,0 +1,158 @@
+/* ADD, SUB, MUL where either operand repeats along any axes. binary_simd.c has the common case: the
+ * second operand repeats over leading axes. Dtypes: act, and b f32 or like a. */
+#include "device/cpu/cpu.h"
+#include "device/cpu/kernels/simd.h"
+
+#define GRAIN 16384
+
+/* The result's axes but for those of extent 1, with the strides of both operands (0 along an axis
+ * that repeats). Axes that follow one another in both are one. */
+typedef struct layout {
+    int rank; /* at least 1 */
+    int64_t dim[BY_MAX_RANK];
+    int64_t stride[2][BY_MAX_RANK];
+} layout;
+
+/* Strides of an operand along the axes of the result. */
+static void find_strides(int64_t stride[BY_MAX_RANK], const by_shape *y, const by_shape *x)
+{
+    int64_t step = 1;
+    for (int axis = y->rank - 1; axis >= 0; axis--) {
+        int at = axis - (y->rank - x->rank);
+        int64_t extent = at < 0 ? 1 : x->dim[at];
+        stride[axis] = extent == 1 ? 0 : step;
+        step *= extent;
+    }
+}
+
+static layout measure(const by__call *call)
+{
+    const by_shape *y = &call->out[0].shape;
+    int64_t strides[2][BY_MAX_RANK];
+    layout l = {0};
+    find_strides(strides[0], y, &call->in[0].shape);
+    find_strides(strides[1], y, &call->in[1].shape);
+    for (int axis = 0; axis < y->rank; axis++) {
+        int64_t extent = y->dim[axis];
+        int last = l.rank - 1;
+        if (extent == 1) {
+            continue;
+        }
+        if (l.rank > 0 && l.stride[0][last] == extent * strides[0][axis] &&
+            l.stride[1][last] == extent * strides[1][axis]) {
+            l.dim[last] *= extent;
+        } else {
+            last = l.rank++;
+            l.dim[last] = extent;
+        }
+        l.stride[0][last] = strides[0][axis];
+        l.stride[1][last] = strides[1][axis];
+    }
+    if (l.rank == 0) {
+        l = (layout){.rank = 1, .dim = {1}};
+    }
+    return l;
+}
+
+/* n elements of a row; an operand that repeats along it is one element. */
+BY__INLINE void binary_row(void *y, int64_t at, const void *a, int64_t a_at, const void *b,
+                           int64_t b_at, int64_t length, bool a_one, bool b_one, by_op op,
+                           by_dtype type_a, by_dtype type_b)
+{
+    by__vf one_a = by__splat(by__load_n(a, a_at, type_a, 1)[0]);
+    by__vf one_b = by__splat(by__load_n(b, b_at, type_b, 1)[0]);
+#define STEP(i, n)                                                                                 \
+    do {                                                                                           \
+        by__vf p = a_one ? one_a : by__load_n(a, a_at + (i), type_a, n);                           \
+        by__vf q = b_one ? one_b : by__load_n(b, b_at + (i), type_b, n);                           \
+        by__vf z = op == BY_OP_ADD ? p + q : op == BY_OP_SUB ? p - q : p * q;                      \
+        by__store_n(y, at + (i), z, type_a, n);                                                    \
+    } while (0)
+    BY__STEPS(0, length, STEP);
+#undef STEP
+}
+
+BY__INLINE void broadcast(const by__call *call, int64_t begin, int64_t end, by_op op,
+                          by_dtype type_a, by_dtype type_b)
+{
+    layout l = measure(call);
+    int last = l.rank - 1;
+    int64_t at[BY_MAX_RANK] = {0};
+    int64_t place[2] = {0, 0};
+    int64_t rest = begin;
+    for (int axis = last - 1; axis >= 0; axis--) {
+        at[axis] = rest % l.dim[axis];
+        rest /= l.dim[axis];
+        place[0] += at[axis] * l.stride[0][axis];
+        place[1] += at[axis] * l.stride[1][axis];
+    }
+    for (int64_t row = begin; row < end; row++) {
+        const void *a = call->in[0].data;
+        const void *b = call->in[1].data;
+        void *y = call->out[0].data;
+        int64_t to = row * l.dim[last];
+        if (l.stride[0][last] != 0 && l.stride[1][last] != 0) {
+            binary_row(y, to, a, place[0], b, place[1], l.dim[last], false, false, op, type_a,
+                       type_b);
+        } else if (l.stride[0][last] != 0) {
+            binary_row(y, to, a, place[0], b, place[1], l.dim[last], false, true, op, type_a,
+                       type_b);
+        } else {
+            binary_row(y, to, a, place[0], b, place[1], l.dim[last], true, l.stride[1][last] == 0,
+                       op, type_a, type_b);
+        }
+        for (int axis = last - 1; axis >= 0; axis--) {
+            place[0] += l.stride[0][axis];
+            place[1] += l.stride[1][axis];
+            if (++at[axis] < l.dim[axis]) {
+                break;
+            }
+            place[0] -= l.dim[axis] * l.stride[0][axis];
+            place[1] -= l.dim[axis] * l.stride[1][axis];
+            at[axis] = 0;
+        }
+    }
+}
+
+#define RANGE(name, op, type_a, type_b)                                                            \
+    static void name(const by__call *call, int64_t begin, int64_t end)                             \
+    {                                                                                              \
+        broadcast(call, begin, end, op, type_a, type_b);                                           \
+    }
+RANGE(add_f32, BY_OP_ADD, BY_F32, BY_F32)
+RANGE(add_bf16, BY_OP_ADD, BY_BF16, BY_BF16)
+RANGE(add_mixed, BY_OP_ADD, BY_BF16, BY_F32)
+RANGE(sub_f32, BY_OP_SUB, BY_F32, BY_F32)
+RANGE(sub_bf16, BY_OP_SUB, BY_BF16, BY_BF16)
+RANGE(sub_mixed, BY_OP_SUB, BY_BF16, BY_F32)
+RANGE(mul_f32, BY_OP_MUL, BY_F32, BY_F32)
+RANGE(mul_bf16, BY_OP_MUL, BY_BF16, BY_BF16)
+RANGE(mul_mixed, BY_OP_MUL, BY_BF16, BY_F32)
+#undef RANGE
+
+static bool supports(const by__call *call)
+{
+    by_dtype b = call->in[1].dtype;
+    return by__tensor_is_act(&call->in[0]) && (b == call->in[0].dtype || b == BY_F32);
+}
+
+static by_status run(const by__call *call)
+{
+    static by__range_fn *const ranges[3][3] = {{add_f32, add_bf16, add_mixed},
+                                               {sub_f32, sub_bf16, sub_mixed},
+                                               {mul_f32, mul_bf16, mul_mixed}};
+    int kind = call->in[0].dtype == BY_F32 ? 0 : call->in[1].dtype == BY_BF16 ? 1 : 2;
+    layout l = measure(call);
+    int64_t count = by__tensor_count(&call->out[0]);
+    int64_t length = l.dim[l.rank - 1];
+    by__parallel(call, count / length, by__ceil_div(GRAIN, length), count,
+                 ranges[call->op - BY_OP_ADD][kind]);
+    return BY_OK;
+}
+
+BY__KERNEL(broadcast_add) = {BY_OP_ADD, BY__KERNEL_NAME("broadcast_add"), supports, NULL, NULL,
+                             run};
+BY__KERNEL(broadcast_sub) = {BY_OP_SUB, BY__KERNEL_NAME("broadcast_sub"), supports, NULL, NULL,
+                             run};
+BY__KERNEL(broadcast_mul) = {BY_OP_MUL, BY__KERNEL_NAME("broadcast_mul"), supports, NULL, NULL,
+                             run};

@@ -1,0 +1,148 @@
+/* SQUARED_ERROR, SMOOTH_L1 and their gradients: x act, targets f32, weights f32 [R] or absent. */
+#include "device/cpu/cpu.h"
+#include "device/cpu/kernels/simd.h"
+
+/* Rows of a block make about this many elements; the workspace is one double a block. */
+#define BLOCK 4096
+
+static int64_t block_rows(const by__call *call)
+{
+    return by__ceil_div(BLOCK, by__tensor_columns(&call->in[0]));
+}
+
+static float weight_of(const by__call *call, int64_t row)
+{
+    bool weighted = call->input_count > 2 && by__present(&call->in[2]);
+    return weighted ? ((const float *)call->in[2].data)[row] : 1.0f;
+}
+
+/* Of d = x - t: the term, and its derivative. inverse: 1 / beta. */
+BY__INLINE by__vf term_of(by__vf d, bool smooth, float beta, float inverse)
+{
+    by__vf size = by__abs(d);
+    return smooth ? by__select(size < beta, size * size * (0.5f * inverse), size - 0.5f * beta)
+                  : d * d;
+}
+
+BY__INLINE by__vf slope_of(by__vf d, bool smooth, float beta, float inverse)
+{
+    by__vf sign = by__select(d > 0.0f, by__splat(1.0f), by__select(d < 0.0f, by__splat(-1.0f), d));
+    return smooth ? by__select(by__abs(d) < beta, d * inverse, sign) : d * 2.0f;
+}
+
+BY__INLINE void loss(const by__call *call, int64_t begin, int64_t end, bool smooth, by_dtype type)
+{
+    const void *x = call->in[0].data;
+    const void *t = call->in[1].data;
+    int64_t columns = by__tensor_columns(&call->in[0]);
+    float beta = call->attrs.beta;
+    float inverse = beta > 0.0f ? 1.0f / beta : 0.0f;
+    double total = 0.0;
+    for (int64_t row = begin; row < end; row++) {
+        int64_t at = row * columns;
+        by__vf sum = by__zero();
+#define STEP(i, n)                                                                                 \
+    do {                                                                                           \
+        by__vf d = by__load_n(x, at + (i), type, n) - by__load_n(t, at + (i), BY_F32, n);          \
+        by__vf term = term_of(d, smooth, beta, inverse);                                           \
+        sum += by__select((by__vi)by__lane_numbers() < (int32_t)(n), term, by__zero());            \
+    } while (0)
+        BY__STEPS(0, columns, STEP);
+#undef STEP
+        total += (double)(weight_of(call, row) * by__sum(sum));
+    }
+    ((double *)call->work)[begin / block_rows(call)] = total;
+}
+
+BY__INLINE void gradient(const by__call *call, int64_t begin, int64_t end, bool smooth,
+                         by_dtype type)
+{
+    const void *x = call->in[0].data;
+    const void *t = call->in[1].data;
+    int64_t columns = by__tensor_columns(&call->in[0]);
+    float beta = call->attrs.beta;
+    float inverse = beta > 0.0f ? 1.0f / beta : 0.0f;
+    float dloss = *(const float *)call->in[3].data;
+    for (int64_t row = begin; row < end; row++) {
+        int64_t at = row * columns;
+        float factor = weight_of(call, row) * dloss;
+#define STEP(i, n)                                                                                 \
+    do {                                                                                           \
+        by__vf d = by__load_n(x, at + (i), type, n) - by__load_n(t, at + (i), BY_F32, n);          \
+        by__vf slope = slope_of(d, smooth, beta, inverse);                                         \
+        by__store_n(call->out[0].data, at + (i), slope * factor, type, n);                         \
+    } while (0)
+        BY__STEPS(0, columns, STEP);
+#undef STEP
+    }
+}
+
+#define RANGES(name, what, smooth)                                                                 \
+    static void name##_f32(const by__call *call, int64_t begin, int64_t end)                       \
+    {                                                                                              \
+        what(call, begin, end, smooth, BY_F32);                                                    \
+    }                                                                                              \
+    static void name##_bf16(const by__call *call, int64_t begin, int64_t end)                      \
+    {                                                                                              \
+        what(call, begin, end, smooth, BY_BF16);                                                   \
+    }
+RANGES(squared, loss, false)
+RANGES(smooth, loss, true)
+RANGES(squared_grad, gradient, false)
+RANGES(smooth_grad, gradient, true)
+#undef RANGES
+
+static bool supports(const by__call *call)
+{
+    return by__tensor_is_act(&call->in[0]);
+}
+
+static int64_t block_count(const by__call *call)
+{
+    return by__ceil_div(by__tensor_rows(&call->in[0]), block_rows(call));
+}
+
+static by_status prepare(by__call *call, by_error *error)
+{
+    BY_UNUSED(error);
+    call->work_bytes = (size_t)block_count(call) * sizeof(double);
+    return BY_OK;
+}
+
+static by_status run(const by__call *call)
+{
+    static by__range_fn *const ranges[2][2] = {{squared_f32, squared_bf16},
+                                               {smooth_f32, smooth_bf16}};
+    double total = 0.0;
+    by__parallel(call, by__tensor_rows(&call->in[0]), block_rows(call),
+                 by__tensor_count(&call->in[0]),
+                 ranges[call->op == BY_OP_SMOOTH_L1][call->in[0].dtype == BY_BF16]);
+    for (int64_t block = 0; block < block_count(call); block++) {
+        total += ((const double *)call->work)[block];
+    }
+    *(float *)call->out[0].data = (float)total;
+    return BY_OK;
+}
+
+static by_status run_grad(const by__call *call)
+{
+    static by__range_fn *const ranges[2][2] = {{squared_grad_f32, squared_grad_bf16},
+                                               {smooth_grad_f32, smooth_grad_bf16}};
+    by__parallel(call, by__tensor_rows(&call->in[0]), block_rows(call),
+                 by__tensor_count(&call->in[0]),
+                 ranges[call->op == BY_OP_SMOOTH_L1_GRAD][call->in[0].dtype == BY_BF16]);
+    return BY_OK;
+}
+
+BY__KERNEL(squared_error) = {
+    BY_OP_SQUARED_ERROR, BY__KERNEL_NAME("squared_error"), supports, prepare, NULL, run};
+BY__KERNEL(smooth_l1) = {
+    BY_OP_SMOOTH_L1, BY__KERNEL_NAME("smooth_l1"), supports, prepare, NULL, run};
+BY__KERNEL(squared_error_grad) = {BY_OP_SQUARED_ERROR_GRAD,
+                                  BY__KERNEL_NAME("squared_error_grad"),
+                                  supports,
+                                  NULL,
+                                  NULL,
+                                  run_grad};
+BY__KERNEL(smooth_l1_grad) = {
+    BY_OP_SMOOTH_L1_GRAD, BY__KERNEL_NAME("smooth_l1_grad"), supports, NULL, NULL, run_grad};

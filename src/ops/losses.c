@@ -1,0 +1,162 @@
+/* Losses on predictions that exist as a tensor: sums over rows or elements, in f32 whatever the
+ * predictions' dtype; the caller divides by the number of examples of the whole step. */
+#include <math.h>
+
+#include "ops/ops.h"
+
+static bool is_scalar(const by__type *type)
+{
+    return type->dtype == BY_F32 && by_shape_count(&type->shape) == 1;
+}
+
+/* CROSS_ENTROPY: logits, targets; and in its gradient lse and dloss. */
+static by_status infer_cross_entropy(const by__signature *s, by__type *out, by_error *error)
+{
+    const by__type *logits = &s->in[0];
+    if (!by__is_act(logits->dtype) || logits->shape.rank < 1) {
+        return by__op_refuse(s, error, "logits must be [..., classes], f32 or bf16");
+    }
+    int64_t rows = by__rows(&logits->shape);
+    if (s->in[1].dtype != BY_I32 || by_shape_count(&s->in[1].shape) != rows) {
+        return by__op_refuse(s, error, "there must be one i32 target for each row of logits");
+    }
+    if (!(s->attrs->smoothing >= 0.0f && s->attrs->smoothing < 1.0f)) {
+        return by__op_refuse(s, error, "label smoothing must be in [0, 1)");
+    }
+    if (s->op == BY_OP_CROSS_ENTROPY) {
+        out[0] = (by__type){BY_F32, BY_SHAPE(1)};
+        out[1] = (by__type){BY_F32, BY_SHAPE(rows)};
+        return BY_OK;
+    }
+    if (s->in[2].dtype != BY_F32 || by_shape_count(&s->in[2].shape) != rows ||
+        !is_scalar(&s->in[3])) {
+        return by__op_refuse(s, error, "lse must be f32 [rows] and dloss one f32");
+    }
+    out[0] = *logits;
+    return BY_OK;
+}
+
+static void gradient_cross_entropy(by_graph *graph, const by__node *node, const by_value *dout,
+                                   by_value *din)
+{
+    by_value in[4] = {node->in[0], node->in[1], node->out[1], dout[0]};
+    din[0] = by__op_add_node(graph, BY_OP_CROSS_ENTROPY_GRAD, &node->attrs, in, 4, NULL);
+    din[1] = BY_NONE;
+}
+
+static void cost_cross_entropy(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(out);
+    cost->flops = 12.0 * (double)by_shape_count(&s->in[0].shape);
+}
+
+/* SQUARED_ERROR, SMOOTH_L1: x, t, weights?; and in their gradients dloss. */
+static by_status infer_difference(const by__signature *s, by__type *out, by_error *error)
+{
+    bool backward = s->op == BY_OP_SQUARED_ERROR_GRAD || s->op == BY_OP_SMOOTH_L1_GRAD;
+    const by__type *x = &s->in[0];
+    by__type targets = {BY_F32, x->shape};
+    if (!by__is_act(x->dtype) || x->shape.rank < 1 || !by__type_equal(&s->in[1], &targets)) {
+        return by__op_refuse(s, error,
+                             "predictions must be f32 or bf16, targets f32 of the same shape");
+    }
+    if (s->input_count > 2 && !by__absent(&s->in[2]) &&
+        (s->in[2].dtype != BY_F32 || by_shape_count(&s->in[2].shape) != by__rows(&x->shape))) {
+        return by__op_refuse(s, error, "there must be one f32 weight for each row");
+    }
+    if (backward && !is_scalar(&s->in[3])) {
+        return by__op_refuse(s, error, "the gradient of the loss must be one f32");
+    }
+    bool smooth = s->op == BY_OP_SMOOTH_L1 || s->op == BY_OP_SMOOTH_L1_GRAD;
+    if (smooth && !(s->attrs->beta >= 0.0f && s->attrs->beta < INFINITY)) {
+        return by__op_refuse(s, error, "beta must not be negative");
+    }
+    out[0] = backward ? *x : (by__type){BY_F32, BY_SHAPE(1)};
+    return BY_OK;
+}
+
+static void gradient_difference(by_graph *graph, const by__node *node, const by_value *dout,
+                                by_value *din)
+{
+    by_value weights = node->input_count > 2 ? node->in[2] : BY_NONE;
+    by_value in[4] = {node->in[0], node->in[1], weights, dout[0]};
+    by_op op = node->op == BY_OP_SQUARED_ERROR ? BY_OP_SQUARED_ERROR_GRAD : BY_OP_SMOOTH_L1_GRAD;
+    din[0] = by__op_add_node(graph, op, &node->attrs, in, 4, NULL);
+}
+
+static void cost_difference(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(out);
+    cost->flops = 3.0 * (double)by_shape_count(&s->in[0].shape);
+}
+
+static int64_t classes(const by__signature *s)
+{
+    return by__last_dim(&s->in[0].shape);
+}
+
+#define SMOOTHING BY__ATTRS(BY__ATTR_AS("smoothing", smoothing, FLOAT, BY__ATTR_SPARE))
+#define TARGETS                                                                                    \
+    {                                                                                              \
+        {                                                                                          \
+            .input = 1, .may_be_negative = true, .limit = classes                                  \
+        }                                                                                          \
+    }
+const by__op_row by__op_cross_entropy = {.name = "cross_entropy",
+                                         .min_inputs = 2,
+                                         .max_inputs = 2,
+                                         .outputs = 2,
+                                         .attrs = SMOOTHING,
+                                         .infer = infer_cross_entropy,
+                                         .gradient = gradient_cross_entropy,
+                                         .cost = cost_cross_entropy,
+                                         .indices = TARGETS};
+const by__op_row by__op_cross_entropy_grad = {.name = "cross_entropy_grad",
+                                              .min_inputs = 4,
+                                              .max_inputs = 4,
+                                              .outputs = 1,
+                                              .attrs = SMOOTHING,
+                                              .infer = infer_cross_entropy,
+                                              .cost = cost_cross_entropy,
+                                              .overlay = {1u << 0},
+                                              .keeps_f32 = 1u << 2 | 1u << 3,
+                                              .indices = TARGETS};
+
+/* Targets and weights are given in f32 and stay so. */
+#define BETA BY__ATTRS(BY__ATTR(beta, FLOAT))
+#define DIFFERENCE(name_of, attrs_of)                                                              \
+    {                                                                                              \
+        .name = name_of, .min_inputs = 2, .max_inputs = 3, .outputs = 1, .optional = 1u << 2,      \
+        .attrs = attrs_of, .infer = infer_difference, .gradient = gradient_difference,             \
+        .cost = cost_difference, .keeps_f32 = 1u << 1 | 1u << 2                                    \
+    }
+#define DIFFERENCE_GRAD(name_of, attrs_of)                                                         \
+    {                                                                                              \
+        .name = name_of, .min_inputs = 4, .max_inputs = 4, .outputs = 1, .optional = 1u << 2,      \
+        .attrs = attrs_of, .infer = infer_difference, .cost = cost_difference,                     \
+        .overlay = {1u << 0}, .keeps_f32 = 1u << 1 | 1u << 2 | 1u << 3                             \
+    }
+const by__op_row by__op_squared_error = DIFFERENCE("squared_error", NULL);
+const by__op_row by__op_squared_error_grad = DIFFERENCE_GRAD("squared_error_grad", NULL);
+const by__op_row by__op_smooth_l1 = DIFFERENCE("smooth_l1", BETA);
+const by__op_row by__op_smooth_l1_grad = DIFFERENCE_GRAD("smooth_l1_grad", BETA);
+
+by_value by_cross_entropy(by_graph *graph, by_value logits, by_value targets, float smoothing)
+{
+    by_attrs attrs = {.smoothing = smoothing};
+    by_value in[2] = {logits, targets};
+    return by__op_add_node(graph, BY_OP_CROSS_ENTROPY, &attrs, in, 2, NULL);
+}
+
+by_value by_squared_error(by_graph *graph, by_value x, by_value targets, by_value weights)
+{
+    by_value in[3] = {x, targets, weights};
+    return by__op_add_node(graph, BY_OP_SQUARED_ERROR, &(by_attrs){0}, in, 3, NULL);
+}
+
+by_value by_smooth_l1(by_graph *graph, by_value x, by_value targets, by_value weights, float beta)
+{
+    by_attrs attrs = {.beta = beta};
+    by_value in[3] = {x, targets, weights};
+    return by__op_add_node(graph, BY_OP_SMOOTH_L1, &attrs, in, 3, NULL);
+}

@@ -1,0 +1,359 @@
+/* Operations that move elements and compute nothing: constants, views, permutations, pieces. */
+#include "ops/ops.h"
+
+static by_status infer_fill(const by__signature *s, by__type *out, by_error *error)
+{
+    if (!by__is_act(s->attrs->dtype) || s->attrs->shape.rank < 1) {
+        return by__op_refuse(s, error, "a constant is f32 or bf16 and has at least one axis");
+    }
+    out[0] = (by__type){s->attrs->dtype, s->attrs->shape};
+    return BY_OK;
+}
+
+static bool is_shape(const by_shape *shape)
+{
+    if (shape->rank < 0 || shape->rank > BY_MAX_RANK) {
+        return false;
+    }
+    for (int i = 0; i < shape->rank; i++) {
+        if (shape->dim[i] < 1 || shape->dim[i] > (int64_t)1 << 40) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* by_shape_count for extents that may not fit; -1 when their product does not. */
+static int64_t checked_count(const by_shape *shape)
+{
+    size_t count = 1;
+    if (!is_shape(shape)) {
+        return -1;
+    }
+    for (int i = 0; i < shape->rank; i++) {
+        if (!by__size_mul(count, (size_t)shape->dim[i], &count)) {
+            return -1;
+        }
+    }
+    return count > INT64_MAX ? -1 : (int64_t)count;
+}
+
+static by_status infer_reshape(const by__signature *s, by__type *out, by_error *error)
+{
+    char shape[128];
+    if (checked_count(&s->attrs->shape) != by_shape_count(&s->in[0].shape)) {
+        by_status status = by__op_refuse(s, error, "the new shape has another number of elements");
+        return by_error_prefix(error, status, "to %s", by_shape_print(&s->attrs->shape, shape));
+    }
+    out[0] = (by__type){s->in[0].dtype, s->attrs->shape};
+    return BY_OK;
+}
+
+static void gradient_reshape(by_graph *graph, const by__node *node, const by_value *dout,
+                             by_value *din)
+{
+    din[0] = by_reshape(graph, dout[0], graph->values[node->in[0]].shape);
+}
+
+static by_status infer_permute(const by__signature *s, by__type *out, by_error *error)
+{
+    const by_shape *x = &s->in[0].shape;
+    uint32_t seen = 0;
+    out[0] = s->in[0];
+    for (int i = 0; i < x->rank; i++) {
+        int from = s->attrs->order[i];
+        if (from < 0 || from >= x->rank || (seen >> from & 1u) != 0) {
+            return by__op_refuse(s, error, "the order must name each axis once");
+        }
+        seen |= 1u << from;
+        out[0].shape.dim[i] = x->dim[from];
+    }
+    return BY_OK;
+}
+
+static void gradient_permute(by_graph *graph, const by__node *node, const by_value *dout,
+                             by_value *din)
+{
+    int back[BY_MAX_RANK] = {0};
+    for (int i = 0; i < graph->values[node->in[0]].shape.rank; i++) {
+        back[node->attrs.order[i]] = i;
+    }
+    din[0] = by_permute(graph, dout[0], back);
+}
+
+static bool has_axis(const by__signature *s)
+{
+    return s->attrs->axis >= 0 && s->attrs->axis < s->in[0].shape.rank;
+}
+
+static by_status infer_concat(const by__signature *s, by__type *out, by_error *error)
+{
+    int64_t axis = s->attrs->axis;
+    out[0] = s->in[0];
+    for (int i = 0; i < s->input_count; i++) {
+        by__type like = s->in[i];
+        if (!has_axis(s) || like.shape.rank != s->in[0].shape.rank) {
+            return by__op_refuse(s, error, "the operands must have one rank and the axis");
+        }
+        like.shape.dim[axis] = s->in[0].shape.dim[axis];
+        if (!by__type_equal(&like, &s->in[0])) {
+            return by__op_refuse(s, error,
+                                 "the operands may differ in the extent of the axis alone");
+        }
+        out[0].shape.dim[axis] += i > 0 ? s->in[i].shape.dim[axis] : 0;
+    }
+    return BY_OK;
+}
+
+static void gradient_concat(by_graph *graph, const by__node *node, const by_value *dout,
+                            by_value *din)
+{
+    int64_t begin = 0;
+    for (int i = 0; i < node->input_count; i++) {
+        int64_t extent = graph->values[node->in[i]].shape.dim[node->attrs.axis];
+        din[i] = by_slice(graph, dout[0], (int)node->attrs.axis, begin, extent);
+        begin += extent;
+    }
+}
+
+static by_status infer_slice(const by__signature *s, by__type *out, by_error *error)
+{
+    const by_attrs *a = s->attrs;
+    if (!has_axis(s) || a->begin < 0 || a->rows < 1 || a->begin > s->in[0].shape.dim[a->axis] ||
+        a->rows > s->in[0].shape.dim[a->axis] - a->begin) {
+        return by__op_refuse(s, error, "the slice is not within the axis");
+    }
+    out[0] = s->in[0];
+    out[0].shape.dim[a->axis] = a->rows;
+    return BY_OK;
+}
+
+static void gradient_slice(by_graph *graph, const by__node *node, const by_value *dout,
+                           by_value *din)
+{
+    int64_t extent = graph->values[node->in[0]].shape.dim[node->attrs.axis];
+    din[0] = by_pad(graph, dout[0], (int)node->attrs.axis, node->attrs.begin, extent);
+}
+
+static by_status infer_pad(const by__signature *s, by__type *out, by_error *error)
+{
+    const by_attrs *a = s->attrs;
+    if (!has_axis(s) || a->begin < 0 || a->rows < a->begin ||
+        a->rows - a->begin < s->in[0].shape.dim[a->axis]) {
+        return by__op_refuse(s, error, "the operand does not fit into the padded axis");
+    }
+    out[0] = s->in[0];
+    out[0].shape.dim[a->axis] = a->rows;
+    return BY_OK;
+}
+
+static void gradient_pad(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
+{
+    int64_t extent = graph->values[node->in[0]].shape.dim[node->attrs.axis];
+    din[0] = by_slice(graph, dout[0], (int)node->attrs.axis, node->attrs.begin, extent);
+}
+
+static by_status infer_expand(const by__signature *s, by__type *out, by_error *error)
+{
+    if (!is_shape(&s->attrs->shape) || !by__broadcasts(&s->in[0].shape, &s->attrs->shape)) {
+        return by__op_refuse(s, error, "the operand cannot be broadcast to the shape");
+    }
+    out[0] = (by__type){s->in[0].dtype, s->attrs->shape};
+    return BY_OK;
+}
+
+static void gradient_expand(by_graph *graph, const by__node *node, const by_value *dout,
+                            by_value *din)
+{
+    din[0] = by__reduce_to(graph, dout[0], node->in[0]);
+}
+
+static void cost_move(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(s);
+    BY_UNUSED(out);
+    cost->flops = 0.0;
+}
+
+/* Only the elements that are taken are read. */
+static void cost_slice(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(s);
+    cost->flops = 0.0;
+    cost->bytes_read = (double)by_shape_count(&out[0].shape) * (double)by_dtype_size(out[0].dtype);
+}
+
+const by__op_row by__op_fill = {.name = "fill",
+                                .attrs =
+                                    BY__ATTRS(BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE),
+                                              BY__ATTR_AS("shape", shape, SHAPE, BY__ATTR_IN_TYPE),
+                                              BY__ATTR_AS("", value, FLOAT, BY__ATTR_NO_WORK)),
+                                .cheap = true,
+                                .outputs = 1,
+                                .infer = infer_fill,
+                                .cost = cost_move};
+const by__op_row by__op_reshape = {
+    .name = "reshape",
+    .attrs = BY__ATTRS(BY__ATTR_AS("shape", shape, SHAPE, BY__ATTR_IN_TYPE)),
+    .cheap = true,
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .outputs = 1,
+    .infer = infer_reshape,
+    .gradient = gradient_reshape,
+    .cost = cost_move,
+    .view = true};
+const by__op_row by__op_permute = {.name = "permute",
+                                   .attrs = BY__ATTRS(BY__ATTR(order, ORDER)),
+                                   .cheap = true,
+                                   .min_inputs = 1,
+                                   .max_inputs = 1,
+                                   .outputs = 1,
+                                   .infer = infer_permute,
+                                   .gradient = gradient_permute,
+                                   .cost = cost_move};
+const by__op_row by__op_concat = {.name = "concat",
+                                  .attrs = BY__ATTRS(BY__ATTR(axis, INT)),
+                                  .cheap = true,
+                                  .min_inputs = 2,
+                                  .max_inputs = 8,
+                                  .outputs = 1,
+                                  .infer = infer_concat,
+                                  .gradient = gradient_concat,
+                                  .cost = cost_move};
+#define PIECE                                                                                      \
+    BY__ATTRS(BY__ATTR(axis, INT), BY__ATTR(begin, INT), BY__ATTR_AS("extent", rows, INT, 0))
+const by__op_row by__op_slice = {.name = "slice",
+                                 .attrs = PIECE,
+                                 .cheap = true,
+                                 .min_inputs = 1,
+                                 .max_inputs = 1,
+                                 .outputs = 1,
+                                 .infer = infer_slice,
+                                 .gradient = gradient_slice,
+                                 .cost = cost_slice};
+const by__op_row by__op_pad = {.name = "pad",
+                               .attrs = PIECE,
+                               .cheap = true,
+                               .min_inputs = 1,
+                               .max_inputs = 1,
+                               .outputs = 1,
+                               .infer = infer_pad,
+                               .gradient = gradient_pad,
+                               .cost = cost_move};
+const by__op_row by__op_expand = {
+    .name = "expand",
+    .attrs = BY__ATTRS(BY__ATTR_AS("shape", shape, SHAPE, BY__ATTR_IN_TYPE)),
+    .cheap = true,
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .outputs = 1,
+    .infer = infer_expand,
+    .gradient = gradient_expand,
+    .cost = cost_move};
+
+by_value by_fill(by_graph *graph, by_dtype dtype, by_shape shape, float value)
+{
+    by_attrs attrs = {.dtype = dtype, .shape = shape, .value = value};
+    return by__op_add_node(graph, BY_OP_FILL, &attrs, NULL, 0, NULL);
+}
+
+by_value by_reshape(by_graph *graph, by_value x, by_shape shape)
+{
+    by_attrs attrs = {.shape = shape};
+    if (graph->error.status == BY_OK && by__graph_has(graph, x)) {
+        int64_t rest = by_shape_count(&graph->values[x].shape);
+        int open = -1;
+        for (int i = 0; i < shape.rank && i < BY_MAX_RANK; i++) {
+            if (shape.dim[i] == -1 && open < 0) {
+                open = i;
+            } else if (shape.dim[i] > 0 && rest % shape.dim[i] == 0) {
+                rest /= shape.dim[i];
+            }
+        }
+        if (open >= 0) {
+            attrs.shape.dim[open] = rest;
+        }
+    }
+    return by__op_add_node(graph, BY_OP_RESHAPE, &attrs, &x, 1, NULL);
+}
+
+by_value by_permute(by_graph *graph, by_value x, const int *order)
+{
+    by_attrs attrs = {0};
+    if (graph->error.status == BY_OK && by__graph_has(graph, x)) {
+        for (int i = 0; i < graph->values[x].shape.rank; i++) {
+            attrs.order[i] = order[i];
+        }
+    }
+    return by__op_add_node(graph, BY_OP_PERMUTE, &attrs, &x, 1, NULL);
+}
+
+/* An axis counted from the end is negative. */
+static int axis_of(const by_graph *graph, by_value x, int axis)
+{
+    bool known = graph->error.status == BY_OK && by__graph_has(graph, x);
+    return known && axis < 0 ? axis + graph->values[x].shape.rank : axis;
+}
+
+by_value by_transpose(by_graph *graph, by_value x, int a, int b)
+{
+    int order[BY_MAX_RANK] = {0, 1, 2, 3, 4, 5};
+    int from = axis_of(graph, x, a);
+    int to = axis_of(graph, x, b);
+    if (from < 0 || from >= BY_MAX_RANK || to < 0 || to >= BY_MAX_RANK) {
+        by__graph_fail(graph, BY_EARG, "transpose: there are no axes %d and %d", a, b);
+        return BY_NONE;
+    }
+    order[from] = to;
+    order[to] = from;
+    return by_permute(graph, x, order);
+}
+
+by_value by_concat(by_graph *graph, const by_value *parts, int count, int axis)
+{
+    by_attrs attrs = {.axis = axis_of(graph, count > 0 ? parts[0] : BY_NONE, axis)};
+    return by__op_add_node(graph, BY_OP_CONCAT, &attrs, parts, count, NULL);
+}
+
+by_value by_slice(by_graph *graph, by_value x, int axis, int64_t begin, int64_t extent)
+{
+    by_attrs attrs = {.axis = axis_of(graph, x, axis), .begin = begin, .rows = extent};
+    return by__op_add_node(graph, BY_OP_SLICE, &attrs, &x, 1, NULL);
+}
+
+by_value by_pad(by_graph *graph, by_value x, int axis, int64_t begin, int64_t extent)
+{
+    by_attrs attrs = {.axis = axis_of(graph, x, axis), .begin = begin, .rows = extent};
+    return by__op_add_node(graph, BY_OP_PAD, &attrs, &x, 1, NULL);
+}
+
+by_value by_expand(by_graph *graph, by_value x, by_shape shape)
+{
+    by_attrs attrs = {.shape = shape};
+    return by__op_add_node(graph, BY_OP_EXPAND, &attrs, &x, 1, NULL);
+}
+
+by_value by_patches(by_graph *graph, by_value images, int64_t size)
+{
+    static const int order[BY_MAX_RANK] = {0, 2, 4, 1, 3, 5};
+    if (graph->error.status != BY_OK || !by__graph_has(graph, images)) {
+        by__graph_fail(graph, BY_EARG, "patches: the images are not a value of this graph");
+        return BY_NONE;
+    }
+    by_shape s = graph->values[images].shape;
+    char text[128];
+    if (s.rank != 4 || size < 1 || s.dim[2] % size != 0 || s.dim[3] % size != 0) {
+        by__graph_fail(graph, BY_EARG,
+                       "patches: images must be [batch, channels, height, width] and patches of "
+                       "%lld x %lld divide them; the images are %s",
+                       (long long)size, (long long)size, by_shape_print(&s, text));
+        return BY_NONE;
+    }
+    int64_t down = s.dim[2] / size;
+    int64_t across = s.dim[3] / size;
+    by_value cells =
+        by_reshape(graph, images, BY_SHAPE(s.dim[0], s.dim[1], down, size, across, size));
+    return by_reshape(graph, by_permute(graph, cells, order),
+                      BY_SHAPE(s.dim[0], down * across, s.dim[1] * size * size));
+}
