@@ -1,7 +1,8 @@
 /* data: from files to batches of named arrays.
  *
  * What it is for: by_dataset reads a packed directory and finds tokens and documents by position. A
- * by_source writes samples: windows of tokens (token_source.c), or what a program makes. order.h is
+ * by_source writes samples: windows of tokens (token_source.c), examples of a by_array_set with
+ * augmentation (array_source.c), or what a program makes. order.h is
  * the pseudo-random order of samples; by_loader (loader.c) takes a source's samples in that order
  * and fills batches ahead of their use. formats/ reads and writes the files; tokenizer/ and packing
  * make them.

@@ -1,0 +1,224 @@
+/* Sets of images and labels from the files that the field has them in. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "data/array_set.h"
+#include "data/formats/array_file.h"
+#include "data/formats/cifar.h"
+
+#define FILE_LIMIT ((size_t)1 << 36)
+
+/* The set as it grows, file by file. */
+typedef struct images {
+    uint8_t *pixels;
+    int32_t *labels;
+    by_shape shape; /* of all images: [N, C, H, W] */
+} images;
+
+static by_status grow(images *s, const by_shape *more, bool labels, const char *path,
+                      by_error *error)
+{
+    by_shape all = *more;
+    size_t bytes;
+    char have[128];
+    char want[128];
+    if (s->shape.rank > 0) {
+        all.dim[0] = s->shape.dim[0];
+        if (!by_shape_equal(&all, &s->shape)) {
+            return by_error_set(error, BY_EFORMAT, "%s: images %s do not go with those before, %s",
+                                path, by_shape_print(more, have), by_shape_print(&s->shape, want));
+        }
+        all.dim[0] += more->dim[0]; /* extents of files in memory: the sum fits */
+    }
+    BY_TRY(by__array_bytes(&bytes, BY_U8, &all, path, error));
+    uint8_t *pixels = realloc(s->pixels, bytes);
+    if (pixels == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: %zu bytes of %s", bytes, path);
+    }
+    s->pixels = pixels;
+    if (labels) {
+        int32_t *grown = realloc(s->labels, (size_t)all.dim[0] * sizeof *grown);
+        if (grown == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: labels of %s", path);
+        }
+        s->labels = grown;
+    }
+    s->shape = all;
+    return BY_OK;
+}
+
+/* ---- IDX and npy ---- */
+
+/* The shape that a file's images have in the set. *last: channels are its last axis. */
+static by_status image_shape(by_shape *out, bool *last, const by__array_view *view,
+                             const char *path, by_error *error)
+{
+    const int64_t *d = view->shape.dim;
+    bool is_small = d[3] == 1 || d[3] == 3 || d[3] == 4;
+    *last = view->shape.rank == 4 && is_small && !(d[1] == 1 || d[1] == 3 || d[1] == 4);
+    if (view->shape.rank == 3) {
+        *out = BY_SHAPE(d[0], 1, d[1], d[2]);
+    } else if (view->shape.rank == 4) {
+        *out = *last ? BY_SHAPE(d[0], d[3], d[1], d[2]) : view->shape;
+    }
+    if ((view->shape.rank != 3 && view->shape.rank != 4) || by_shape_count(&view->shape) == 0) {
+        char shape[128];
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: images are [N, H, W] or [N, C, H, W] with extents of at least 1, "
+                            "not %s",
+                            path, by_shape_print(&view->shape, shape));
+    }
+    return BY_OK;
+}
+
+static by_status to_channels_first(uint8_t *pixels, const by_shape *shape, const char *path,
+                                   by_error *error)
+{
+    size_t channels = (size_t)shape->dim[1];
+    size_t plane = (size_t)(shape->dim[2] * shape->dim[3]);
+    uint8_t *image;
+    BY_TRY(by__alloc((void **)&image, channels * plane, 1, path, error));
+    for (int64_t n = 0; n < shape->dim[0]; n++) {
+        uint8_t *at = pixels + (size_t)n * channels * plane;
+        memcpy(image, at, channels * plane);
+        for (size_t i = 0; i < plane; i++) {
+            for (size_t c = 0; c < channels; c++) {
+                at[c * plane + i] = image[i * channels + c];
+            }
+        }
+    }
+    free(image);
+    return BY_OK;
+}
+
+static by_status add_images(images *s, const char *path, bool labels, by_error *error)
+{
+    uint8_t *data;
+    size_t size;
+    by__array_view view;
+    by_shape shape;
+    bool last = false;
+    size_t before = s->shape.rank == 0 ? 0 : (size_t)by_shape_count(&s->shape);
+    BY_TRY(by__array_file_read(&data, &size, path, FILE_LIMIT, error));
+    by_status status = by__array_file_parse(&view, path, data, size, error);
+    if (status == BY_OK) {
+        status = image_shape(&shape, &last, &view, path, error);
+    }
+    if (status == BY_OK) {
+        status = grow(s, &shape, labels, path, error);
+    }
+    if (status == BY_OK) {
+        status = by__array_convert(s->pixels + before, BY_U8, &view, path, error);
+    }
+    if (status == BY_OK && last) {
+        status = to_channels_first(s->pixels + before, &shape, path, error);
+    }
+    free(data);
+    return status;
+}
+
+/* Labels of the newest `count` images. */
+static by_status add_labels(images *s, const char *path, int64_t count, by_error *error)
+{
+    uint8_t *data;
+    size_t size;
+    by__array_view view;
+    BY_TRY(by__array_file_read(&data, &size, path, FILE_LIMIT, error));
+    by_status status = by__array_file_parse(&view, path, data, size, error);
+    if (status == BY_OK && (view.shape.rank != 1 || view.shape.dim[0] != count)) {
+        char shape[128];
+        status = by_error_set(error, BY_EFORMAT, "%s: labels %s, but there are %lld images", path,
+                              by_shape_print(&view.shape, shape), (long long)count);
+    }
+    if (status == BY_OK) {
+        status = by__array_convert(s->labels + s->shape.dim[0] - count, BY_I32, &view, path, error);
+    }
+    free(data);
+    return status;
+}
+
+static by_status read_pairs(images *s, const by_image_files *files, by_error *error)
+{
+    if (files->label_count != 0 && files->label_count != files->image_count) {
+        return by_error_set(error, BY_EARG, "%zu files of labels for %zu of images",
+                            files->label_count, files->image_count);
+    }
+    for (size_t i = 0; i < files->image_count; i++) {
+        int64_t before = s->shape.dim[0];
+        BY_TRY(add_images(s, files->images[i], files->label_count > 0, error));
+        if (files->label_count > 0) {
+            BY_TRY(add_labels(s, files->labels[i], s->shape.dim[0] - before, error));
+        }
+    }
+    return BY_OK;
+}
+
+/* ---- CIFAR ---- */
+
+static by_status add_cifar(images *s, const char *path, int classes, by_error *error)
+{
+    uint8_t *data;
+    size_t size;
+    size_t count;
+    size_t before = (size_t)s->shape.dim[0];
+    BY_TRY(by__array_file_read(&data, &size, path, FILE_LIMIT, error));
+    by_status status = by__cifar_count(&count, path, size, classes, error);
+    if (status == BY_OK) {
+        status = grow(s, &BY_SHAPE((int64_t)count, 3, 32, 32), true, path, error);
+    }
+    if (status == BY_OK) {
+        status = by__cifar_read(s->pixels + before * BY__CIFAR_IMAGE, s->labels + before, path,
+                                data, count, classes, error);
+    }
+    free(data);
+    return status;
+}
+
+static by_status read_cifar(images *s, const by_image_files *files, int classes, by_error *error)
+{
+    if (files->label_count != 0) {
+        return by_error_set(error, BY_EARG,
+                            "CIFAR's files hold the labels: there are no files of labels to name");
+    }
+    for (size_t i = 0; i < files->image_count; i++) {
+        BY_TRY(add_cifar(s, files->images[i], classes, error));
+    }
+    return BY_OK;
+}
+
+by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_error *error)
+{
+    const char *format = files->format == NULL ? "auto" : files->format;
+    images s = {0};
+    by_status status;
+    if (files->image_count == 0) {
+        return by_error_set(error, BY_EARG, "there are no files of images to read");
+    }
+    if (strcmp(format, "auto") == 0) {
+        status = read_pairs(&s, files, error);
+    } else if (strcmp(format, "cifar10") == 0) {
+        status = read_cifar(&s, files, 10, error);
+    } else if (strcmp(format, "cifar100") == 0) {
+        status = read_cifar(&s, files, 100, error);
+    } else {
+        status = by_error_set(error, BY_EARG,
+                              "'%s' is no format of images: auto, cifar10, cifar100", format);
+    }
+    by_array arrays[2] = {{by__strdup("images"), BY_U8, s.shape, s.pixels},
+                          {by__strdup("labels"), BY_I32, BY_SHAPE(s.shape.dim[0]), s.labels}};
+    if (status == BY_OK && (arrays[0].name == NULL || arrays[1].name == NULL)) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: name");
+    }
+    size_t count = s.labels == NULL ? 1 : 2;
+    if (status != BY_OK || count == 1) {
+        free((void *)(uintptr_t)arrays[1].name);
+    }
+    if (status != BY_OK) {
+        free((void *)(uintptr_t)arrays[0].name);
+        free(s.pixels);
+        free(s.labels);
+        return status;
+    }
+    return by__array_set_take(out, files->images[0], arrays, count, error);
+}
