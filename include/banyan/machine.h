@@ -1,7 +1,7 @@
 /* What this machine can do, measured: the roof under every speed that banyan prints.
  *
- * Figures are kept in a cache file, one entry for each CPU model, number of threads and
- * instruction-set level (see by_machine_cache_path), so that a share of the peak costs a second
+ * Figures are kept in a cache file, one entry for each CPU model and build of banyan, number of
+ * threads and instruction-set level (see by_machine_cache_path), so that a share of the peak costs a second
  * once and nothing afterwards. `banyan bench machine` measures anew and replaces the entry.
  */
 #ifndef BANYAN_MACHINE_H
@@ -19,6 +19,8 @@ extern "C" {
 /* A machine and what was measured on it. Plain data. A figure that was not measured is 0. */
 typedef struct by_machine {
     char cpu[128]; /* model name, as the system tells it; "unknown" when it does not */
+    char key[192]; /* family, model, stepping and flags of the CPU, and how banyan was built: what
+                      figures are for; measured ones are kept by it */
     char isa[16];  /* instruction-set level in use: the best of the machine, capped by BANYAN_ISA */
     int cores;     /* that this process may run on */
     int threads;   /* compute threads that the figures are for */

@@ -6,52 +6,13 @@
 
 #include "plan/plan.h"
 
-/* VALUE when the line is "KEY : VALUE", else NULL. */
-static char *value_of(char *line, const char *key)
-{
-    char *value = strchr(line, ':');
-    if (value == NULL || strncmp(line, key, strlen(key)) != 0) {
-        return NULL;
-    }
-    value += 1 + strspn(value + 1, " \t");
-    value[strcspn(value, "\n")] = '\0';
-    return value;
-}
-
-/* The "model name" of /proc/cpuinfo. 64-bit ARM systems give none, but numbers for the maker and
- * the design of each core; those of the first one keep such machines apart in a cache that they
- * share. */
-static void read_cpu_name(char name[128])
-{
-    char line[256];
-    char maker[32] = "";
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    (void)snprintf(name, 128, "unknown");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        const char *value = value_of(line, "model name");
-        if (value != NULL) {
-            (void)snprintf(name, 128, "%.127s", value);
-            break;
-        }
-        if ((value = value_of(line, "CPU implementer")) != NULL) {
-            (void)snprintf(maker, sizeof maker, "%.31s", value);
-        } else if ((value = value_of(line, "CPU part")) != NULL) {
-            (void)snprintf(name, 128, "ARM implementer %s part %.31s", maker, value);
-            break;
-        }
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-}
-
 by_status by_machine_describe(by_machine *out, int threads, by_error *error)
 {
     by__isa isa;
     by_machine machine = {.cores = by__thread_count(-1), .threads = by__thread_count(threads)};
     BY_TRY(by__cpu_isa(&isa, error));
     (void)snprintf(machine.isa, sizeof machine.isa, "%s", by__isa_name(isa));
-    read_cpu_name(machine.cpu);
+    by__machine_identify(&machine, "/proc/cpuinfo");
     *out = machine;
     return BY_OK;
 }

@@ -4,8 +4,8 @@
 
 #include "plan/plan.h"
 
-/* {"version": 1, "machines": [{"cpu": ..., "isa": ..., "threads": ..., "f32_gflops": ..., ...}]} */
-#define VERSION   1
+/* {"version": 2, "machines": [{"cpu": ..., "key": ..., "isa": ..., "threads": ..., "f32_gflops": ..., ...}]} */
+#define VERSION   2
 #define MAX_BYTES ((size_t)1 << 20)
 /* Entries kept; the oldest go first. */
 #define MAX_MACHINES 64
@@ -67,9 +67,10 @@ static json_t *read_machines(const char *path)
 static bool is_machine(const json_t *entry, const by_machine *machine)
 {
     const char *cpu = json_string_value(json_object_get(entry, "cpu"));
+    const char *key = json_string_value(json_object_get(entry, "key"));
     const char *isa = json_string_value(json_object_get(entry, "isa"));
-    return cpu != NULL && isa != NULL && strcmp(cpu, machine->cpu) == 0 &&
-           strcmp(isa, machine->isa) == 0 &&
+    return cpu != NULL && key != NULL && isa != NULL && strcmp(cpu, machine->cpu) == 0 &&
+           strcmp(key, machine->key) == 0 && strcmp(isa, machine->isa) == 0 &&
            json_integer_value(json_object_get(entry, "threads")) == machine->threads;
 }
 
@@ -96,6 +97,7 @@ static json_t *make_entry(const by_machine *machine)
 {
     json_t *entry = json_object();
     bool ok = json_object_set_new(entry, "cpu", json_string(machine->cpu)) == 0 &&
+              json_object_set_new(entry, "key", json_string(machine->key)) == 0 &&
               json_object_set_new(entry, "isa", json_string(machine->isa)) == 0 &&
               json_object_set_new(entry, "threads", json_integer(machine->threads)) == 0 &&
               json_object_set_new(entry, "disk_direct", json_boolean(machine->disk_direct)) == 0;

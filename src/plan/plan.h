@@ -66,6 +66,8 @@ const char *by__onednn_version(char buffer[32]);
 
 by_status by__measure_memory(double *read_gbps, double *copy_gbps, int threads, by_error *error);
 
+/* Fills cpu and key from a file like /proc/cpuinfo. */
+void by__machine_identify(by_machine *out, const char *path);
 /* Fills what the cache file at `path` knows of a described machine; does nothing when it knows
  * nothing or is broken. */
 void by__machine_recall(by_machine *machine, const char *path);

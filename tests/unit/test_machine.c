@@ -151,12 +151,12 @@ static void test_broken_cache(void **state)
     static const char *const broken[] = {
         "",
         "not json",
-        "{\"version\": 1, \"machines\": [{\"cpu\":",
+        "{\"version\": 2, \"machines\": [{\"cpu\":",
         "[1, 2]",
         "null",
-        "{\"version\": 2, \"machines\": []}",
-        "{\"version\": 1, \"machines\": {}}",
-        "{\"version\": 1, \"machines\": [1, null, [], {\"cpu\": 7}]}",
+        "{\"version\": 1, \"machines\": []}",
+        "{\"version\": 2, \"machines\": {}}",
+        "{\"version\": 2, \"machines\": [1, null, [], {\"cpu\": 7}]}",
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(broken); i++) {
         by_machine stored = invented(1e6);
@@ -178,13 +178,13 @@ static void test_broken_figures(void **state)
     by_machine m;
     by__text text = {0};
     assert_int_equal(by_machine_describe(&m, 1, NULL), BY_OK);
-    by__text_add(&text, "{\"version\": 1, \"machines\": [{\"cpu\": ");
+    by__text_add(&text, "{\"version\": 2, \"machines\": [{\"cpu\": ");
     by__text_json(&text, m.cpu, strlen(m.cpu));
-    by__text_format(
-        &text,
-        ", \"isa\": \"%s\", \"threads\": 1, \"f32_gflops\": \"fast\", \"bf16_gflops\": -5, "
-        "\"read_gbps\": 12.5, \"disk_direct\": 1}]}",
-        m.isa);
+    by__text_format(&text,
+                    ", \"key\": \"%s\", \"isa\": \"%s\", \"threads\": 1, \"f32_gflops\": \"fast\", "
+                    "\"bf16_gflops\": -5, "
+                    "\"read_gbps\": 12.5, \"disk_direct\": 1}]}",
+                    m.key, m.isa);
     put(f, text.data);
     by__text_free(&text);
     by__machine_recall(&m, f->cache);
@@ -249,6 +249,43 @@ static void test_describe(void **state)
     setenv("BANYAN_ISA", "quantum", 1);
     assert_int_equal(by_machine_describe(&m, 1, &error), BY_EARG);
     assert_non_null(strstr(error.message, "quantum"));
+}
+
+/* Machines of one name are told apart by what their cores are. */
+static void test_identify(void **state)
+{
+    const fixture *f = *state;
+    static const char zen[] = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\n"
+                              "model\t\t: 17\nmodel name\t: AMD EPYC\nstepping\t: 1\n"
+                              "flags\t\t: fpu avx2\n\nprocessor\t: 1\nmodel\t\t: 99\n";
+    static const char *const others[][2] = {
+        {"25\n", "26\n"}, {"17\n", "18\n"}, {": 1\n", ": 2\n"}, {"avx2", "avx3"}};
+    by_machine first;
+    by_machine other;
+    char *path = by__path_join(f->directory, "cpuinfo");
+    assert_int_equal(by__file_write(path, zen, strlen(zen), NULL), BY_OK);
+    by__machine_identify(&first, path);
+    assert_string_equal(first.cpu, "AMD EPYC");
+    assert_non_null(strstr(first.key, "family 25 model 17 stepping 1 flags "));
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(others); i++) {
+        char text[sizeof zen];
+        memcpy(text, zen, sizeof zen);
+        char *at = strstr(text, others[i][0]);
+        assert_non_null(at);
+        memcpy(at, others[i][1], strlen(others[i][1]));
+        assert_int_equal(by__file_write(path, text, strlen(text), NULL), BY_OK);
+        by__machine_identify(&other, path);
+        assert_string_equal(other.cpu, first.cpu);
+        assert_string_not_equal(other.key, first.key);
+    }
+    static const char arm[] = "processor\t: 0\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\n"
+                              "CPU part\t: 0xd4f\n";
+    assert_int_equal(by__file_write(path, arm, strlen(arm), NULL), BY_OK);
+    by__machine_identify(&other, path);
+    assert_string_equal(other.cpu, "implementer 0x41 part 0xd4f");
+    by__machine_identify(&other, "/nonexistent");
+    assert_string_equal(other.cpu, "unknown");
+    free(path);
 }
 
 static void test_roof(void **state)
@@ -322,6 +359,7 @@ int main(void)
         TEST(test_broken_cache), TEST(test_broken_figures), TEST(test_no_cache),
         TEST(test_cache_path),   TEST(test_describe),       TEST(test_roof),
         TEST(test_disk),         TEST(test_measure),        TEST(test_memory_probe),
+        TEST(test_identify),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
