@@ -41,7 +41,7 @@ void by_device_close(by_device **device)
 
 by_status by_device_describe(by_device_info *out, const by_device *device, by_error *error)
 {
-    by_device_info info = {.threads = device->threads,
+    by_device_info info = {.threads = device->context.threads,
                            .alignment = device->alignment,
                            .host_memory = device->host_memory};
     BY_TRY(device->ops->describe(&info, device, error));
@@ -49,9 +49,9 @@ by_status by_device_describe(by_device_info *out, const by_device *device, by_er
     return BY_OK;
 }
 
-int by__device_threads(const by_device *device)
+const by__context *by__device_context(const by_device *device)
 {
-    return device->threads;
+    return &device->context;
 }
 
 /* ---- memory ---- */

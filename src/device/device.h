@@ -29,7 +29,8 @@
  * Kernels. by__call is a bound node as a kernel sees it: tensors, attributes, workspace. Its `state`
  * belongs to the kernel that prepared it and goes away with `release`. Data pointers are NULL during
  * `supports` and `prepare`, and an absent optional input or output has rank -1. Tensors are dense,
- * row-major and aligned as the device says. All choices fall in `prepare`: `run` makes no
+ * row-major and aligned as the device says. What else a kernel may use (device, threads, queue) is
+ * in the by__context that `prepare` and `run` get. All choices fall in `prepare`: `run` makes no
  * allocation, takes no lock and makes no system call.
  *
  * The CPU. Queues run what is submitted at once, on the calling thread, so every event is done when
@@ -82,8 +83,14 @@ typedef struct by__call {
     void *work;        /* work_bytes of scratch memory, 64-byte aligned, shared by all calls */
     size_t work_bytes; /* set by prepare */
     void *state;       /* set by prepare, owned by the kernel */
-    int threads;       /* compute threads, fixed at compile time */
 } by__call;
+
+/* What a kernel may use besides its call. */
+typedef struct by__context {
+    by_device *device;
+    int threads; /* host threads to compute with */
+    void *queue; /* the backend's handle of the queue that a call runs on; NULL on the CPU */
+} by__context;
 
 typedef struct by__kernel {
     by_op op;
@@ -92,10 +99,10 @@ typedef struct by__kernel {
      * accepts. */
     bool (*supports)(const by__call *call);
     /* Sets state and work_bytes. NULL: neither is needed. */
-    by_status (*prepare)(by__call *call, by_error *error);
+    by_status (*prepare)(by__call *call, const by__context *context, by_error *error);
     void (*release)(by__call *call);
     /* Computes. BY_EDEVICE only when a library underneath fails. */
-    by_status (*run)(const by__call *call);
+    by_status (*run)(const by__call *call, const by__context *context);
 } by__kernel;
 
 /* ---- queues, copies and events ---- */
@@ -180,7 +187,8 @@ by_status by__recording_submit(by__recording *recording, bool rebound, by__call_
 /* The kernel for a call. BY_EDEVICE names op and dtypes when there is none. */
 by_status by__device_kernel(const by__kernel **out, by_device *device, const by__call *call,
                             by_error *error);
-int by__device_threads(const by_device *device);
+/* What `prepare` gets. */
+const by__context *by__device_context(const by_device *device);
 
 /* One function a device, called with every error of submitted work and every by__device_report,
  * before the call that meets it returns. NULL: none. */
@@ -231,7 +239,7 @@ struct by_device {
     const by__device_ops *ops;
     by__error_fn *on_error;
     void *on_error_user;
-    int threads;
+    by__context context;
     size_t alignment;
     bool host_memory;
 };

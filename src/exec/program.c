@@ -65,8 +65,7 @@ static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by_error 
                        .attrs = node->attrs,
                        .input_count = node->input_count,
                        .output_count = node->output_count,
-                       .in = in,
-                       .threads = by__device_threads(p->device)};
+                       .in = in};
     for (int i = 0; i < operand_slots(node); i++) {
         in[i] = describe(p->graph, i < node->input_count ? node->in[i] : BY_NONE);
     }
@@ -75,7 +74,7 @@ static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by_error 
     }
     BY_TRY(by__device_kernel(&p->kernels[n], p->device, call, error));
     if (p->kernels[n]->prepare != NULL) {
-        by_status status = p->kernels[n]->prepare(call, error);
+        by_status status = p->kernels[n]->prepare(call, by__device_context(p->device), error);
         if (status != BY_OK) {
             return by_error_prefix(error, status, "node %zu (%s)", n, by_op_name(node->op));
         }
@@ -266,7 +265,7 @@ size_t by_program_live_bytes(const by_program *program)
 
 int by_program_threads(const by_program *program)
 {
-    return by__device_threads(program->device);
+    return by__device_context(program->device)->threads;
 }
 
 void by_program_set_memory(by_program *program, by_memory arena, by_memory workspace)

@@ -16,6 +16,8 @@
 #include "base/half.h"
 #include "kernel_test.h"
 
+static const by__context one_thread = {.threads = 1};
+
 static bool uses_act(const kernel_case *source)
 {
     bool found = source->attrs.dtype == ACT;
@@ -176,13 +178,12 @@ static void test_functions(void **state)
     }
     for (size_t f = 0; f < BY_ARRAY_LENGTH(functions); f++) {
         by__tensor in = {x, BY_F32, {1, {count}}};
-        by__call call = {
-            .op = BY_OP_UNARY, .input_count = 1, .output_count = 1, .in = &in, .threads = 1};
+        by__call call = {.op = BY_OP_UNARY, .input_count = 1, .output_count = 1, .in = &in};
         call.attrs.function = functions[f].function;
         call.out[0] = (by__tensor){y, BY_F32, {1, {count}}};
         for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
             const by__kernel *kernel = by__cpu_kernel_at(&call, (by__isa)level);
-            assert_int_equal(kernel->run(&call), BY_OK);
+            assert_int_equal(kernel->run(&call, &one_thread), BY_OK);
             double worst = 0.0;
             float at = 0.0f;
             for (int64_t i = 0; i < count; i++) {
@@ -225,15 +226,14 @@ static void test_softmax_weights(void **state)
                      .attrs = {.heads = 1, .kv_heads = 1},
                      .in = in,
                      .input_count = 1,
-                     .output_count = 2,
-                     .threads = 1};
+                     .output_count = 2};
     call.out[0] = (by__tensor){y, BY_F32, BY_SHAPE(SAMPLES, 2, 1)};
     call.out[1] = (by__tensor){lse, BY_F32, BY_SHAPE(SAMPLES, 1, 2)};
     for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
         const by__kernel *kernel = by__cpu_kernel_at(&call, (by__isa)level);
-        assert_int_equal(kernel->prepare(&call, NULL), BY_OK);
+        assert_int_equal(kernel->prepare(&call, &one_thread, NULL), BY_OK);
         assert_int_equal(posix_memalign(&call.work, 64, call.work_bytes), 0);
-        assert_int_equal(kernel->run(&call), BY_OK);
+        assert_int_equal(kernel->run(&call, &one_thread), BY_OK);
         double worst = 0.0;
         for (int i = 0; i < SAMPLES; i++) {
             double score = -i / 64.0;
@@ -262,14 +262,13 @@ static void check_cast(by_dtype from, by_dtype to, const void *data, int64_t cou
     float *got = malloc((size_t)count * sizeof(float));
     assert_non_null(want);
     assert_non_null(got);
-    by__call call = {
-        .op = BY_OP_CAST, .input_count = 1, .output_count = 1, .in = &in, .threads = 1};
+    by__call call = {.op = BY_OP_CAST, .input_count = 1, .output_count = 1, .in = &in};
     call.attrs.dtype = to;
     call.out[0] = (by__tensor){want, to, {1, {count}}};
-    assert_int_equal(by__cpu_kernel_at(&call, BY__ISA_REFERENCE)->run(&call), BY_OK);
+    assert_int_equal(by__cpu_kernel_at(&call, BY__ISA_REFERENCE)->run(&call, &one_thread), BY_OK);
     for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
         call.out[0].data = got;
-        assert_int_equal(by__cpu_kernel_at(&call, (by__isa)level)->run(&call), BY_OK);
+        assert_int_equal(by__cpu_kernel_at(&call, (by__isa)level)->run(&call, &one_thread), BY_OK);
         for (int64_t i = 0; i < count; i++) {
             double a = element(got, to, i);
             double b = element(want, to, i);
@@ -380,7 +379,7 @@ static void test_fallback(void **state)
 {
     BY_UNUSED(state);
     by__tensor in[2] = {{NULL, BY_F16, {1, {3}}}, {NULL, BY_F16, {1, {3}}}};
-    by__call call = {.op = BY_OP_ADD, .input_count = 2, .output_count = 1, .in = in, .threads = 1};
+    by__call call = {.op = BY_OP_ADD, .input_count = 2, .output_count = 1, .in = in};
     call.out[0] = in[0];
     const by__kernel *kernel;
     by_error error = {0};

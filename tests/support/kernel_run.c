@@ -269,11 +269,8 @@ void problem_close(problem *p)
 
 by__call problem_call(const problem *p, by__tensor *in)
 {
-    by__call call = {.op = p->source->op,
-                     .attrs = p->attrs,
-                     .input_count = p->source->input_count,
-                     .in = in,
-                     .threads = 1};
+    by__call call = {
+        .op = p->source->op, .attrs = p->attrs, .input_count = p->source->input_count, .in = in};
     for (int i = 0; i < BY__MAX_INPUTS; i++) {
         in[i] = (by__tensor){NULL, p->in[i].dtype, p->in[i].shape};
     }
@@ -358,13 +355,13 @@ const char *kernel_run(const by__kernel *kernel, const problem *p, const run_opt
     by__tensor in[BY__MAX_INPUTS];
     by__call call = problem_call(p, in);
     by_error error = {0};
-    call.threads = options->threads;
+    by__context context = {.threads = options->threads};
     *out = (result){0};
-    if (kernel->prepare != NULL && kernel->prepare(&call, &error) != BY_OK) {
+    if (kernel->prepare != NULL && kernel->prepare(&call, &context, &error) != BY_OK) {
         return "prepare failed";
     }
     attach(&call, p, in, options);
-    const char *problem_found = kernel->run(&call) != BY_OK ? "run failed" : NULL;
+    const char *problem_found = kernel->run(&call, &context) != BY_OK ? "run failed" : NULL;
     problem_found = problem_found == NULL ? check_guards(&call, p) : problem_found;
     problem_found = problem_found == NULL ? check_inputs(&call, p, options) : problem_found;
     detach(&call, p, in, options, out);
@@ -387,15 +384,15 @@ double kernel_time(const by__kernel *kernel, const problem *p, int threads, int 
     by__tensor in[BY__MAX_INPUTS];
     by__call call = problem_call(p, in);
     by_error error = {0};
-    call.threads = threads;
-    if (kernel->prepare != NULL && kernel->prepare(&call, &error) != BY_OK) {
+    by__context context = {.threads = threads};
+    if (kernel->prepare != NULL && kernel->prepare(&call, &context, &error) != BY_OK) {
         return NAN;
     }
     attach(&call, p, in, &plain_run);
     double fastest = INFINITY;
     for (int i = 0; i <= repeats; i++) {
         double start = clock_of(threads);
-        (void)kernel->run(&call);
+        (void)kernel->run(&call, &context);
         double seconds = clock_of(threads) - start;
         fastest = i > 0 && seconds < fastest ? seconds : fastest;
     }

@@ -80,20 +80,18 @@ static result train(const problem *p, int64_t first, int64_t rows, int threads)
         {p->targets + first, BY_I32, {1, {rows}}},
         {(void *)(uintptr_t)&p->dloss, BY_F32, {1, {1}}},
     };
-    by__call call = {.op = BY_OP_LINEAR_CROSS_ENTROPY_TRAIN,
-                     .input_count = 4,
-                     .output_count = 3,
-                     .in = in,
-                     .threads = threads};
+    by__call call = {
+        .op = BY_OP_LINEAR_CROSS_ENTROPY_TRAIN, .input_count = 4, .output_count = 3, .in = in};
     call.out[0] = (by__tensor){&r.loss, BY_F32, {1, {1}}};
     call.out[1] = (by__tensor){r.dx, p->dtype, {2, {rows, COLUMNS}}};
     call.out[2] = (by__tensor){r.dw, BY_F32, {2, {VOCABULARY, COLUMNS}}};
+    by__context context = {.threads = threads};
     const by__kernel *kernel = NULL;
     assert_int_equal(by__cpu_kernel(&kernel, &call, by__cpu_best_isa(), NULL), BY_OK);
-    assert_int_equal(kernel->prepare(&call, NULL), BY_OK);
+    assert_int_equal(kernel->prepare(&call, &context, NULL), BY_OK);
     assert_true(call.work_bytes < (size_t)160 << 20); /* all logits would take 267 MiB */
     call.work = allocate(call.work_bytes);
-    assert_int_equal(kernel->run(&call), BY_OK);
+    assert_int_equal(kernel->run(&call, &context), BY_OK);
     kernel->release(&call);
     free(call.work);
     return r;

@@ -120,17 +120,17 @@ by_status by__cpu_kernel(const by__kernel **out, const by__call *call, by__isa i
 /* Waking the team costs about as much as one core needs for this many elements. */
 #define SERIAL_ELEMENTS 32768
 
-void by__parallel(const by__call *call, int64_t count, int64_t grain, int64_t elements,
-                  by__range_fn *fn)
+void by__parallel(const by__context *context, const by__call *call, int64_t count, int64_t grain,
+                  int64_t elements, by__range_fn *fn)
 {
     int64_t ranges = by__ceil_div(count, grain);
-    if (call->threads <= 1 || ranges <= 1 || elements < SERIAL_ELEMENTS) {
+    if (context->threads <= 1 || ranges <= 1 || elements < SERIAL_ELEMENTS) {
         for (int64_t i = 0; i < ranges; i++) {
             fn(call, i * grain, by__min_i64(count, (i + 1) * grain));
         }
         return;
     }
-#pragma omp parallel for schedule(static) num_threads(call->threads)
+#pragma omp parallel for schedule(static) num_threads(context->threads)
     for (int64_t i = 0; i < ranges; i++) {
         fn(call, i * grain, by__min_i64(count, (i + 1) * grain));
     }

@@ -115,12 +115,12 @@ by_status by__cpu_open(by_device **out, int threads, by_error *error);
 /* Computes [begin, end) of whatever the kernel counts: elements, rows, columns. */
 typedef void by__range_fn(const by__call *call, int64_t begin, int64_t end);
 
-/* Calls fn for [0, grain), [grain, 2 grain), ... up to count, on call->threads threads, each on a
+/* Calls fn for [0, grain), [grain, 2 grain), ... up to count, on the threads of the context, each on a
  * run of neighbouring ranges. A call that touches few `elements` stays on the calling thread, where
  * it is faster. The ranges depend on count and grain alone, so begin / grain names a partial sum.
  */
-void by__parallel(const by__call *call, int64_t count, int64_t grain, int64_t elements,
-                  by__range_fn *fn);
+void by__parallel(const by__context *context, const by__call *call, int64_t count, int64_t grain,
+                  int64_t elements, by__range_fn *fn);
 
 /* Block `block` of by__cpu_fill_normal: `count` values from `out` on. kernels/normal_simd.c. */
 typedef void by__fill_normal_fn(float *out, int64_t count, float std, const uint32_t key[2],

@@ -212,10 +212,11 @@ static by_status submit(by__recording *recording, bool rebound, by__call_hook *h
                         by_error *error)
 {
     const by__command_list *list = recording->list;
+    const by__context *context = &recording->device->context;
     BY_UNUSED(rebound);
     for (size_t n = 0; n < list->call_count; n++) {
         double begin = hook != NULL ? by__now() : 0.0;
-        by_status status = list->kernels[n]->run(&list->calls[n]);
+        by_status status = list->kernels[n]->run(&list->calls[n], context);
         if (status != BY_OK) {
             return by__call_failed(list, n, status, error);
         }
@@ -259,8 +260,10 @@ by_status by__cpu_open(by_device **out, int threads, by_error *error)
     by__isa isa;
     BY_TRY(by__cpu_isa(&isa, error));
     BY_TRY(by__alloc((void **)&cpu, 1, sizeof *cpu, "device", error));
-    cpu->base = (by_device){
-        .ops = &cpu_ops, .threads = threads, .alignment = BY_CACHE_LINE, .host_memory = true};
+    cpu->base = (by_device){.ops = &cpu_ops,
+                            .context = {.device = &cpu->base, .threads = threads},
+                            .alignment = BY_CACHE_LINE,
+                            .host_memory = true};
     cpu->isa = isa;
     *out = &cpu->base;
     return BY_OK;

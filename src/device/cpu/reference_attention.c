@@ -77,13 +77,15 @@ static double softmax(double *scores, int64_t count)
     return lse;
 }
 
-static by_status prepare_attention(by__call *call, by_error *error)
+static by_status prepare_attention(by__call *call, const by__context *context, by_error *error)
 {
+    BY_UNUSED(context);
     return by__reference_work(call, call->in[0].shape.dim[1], error);
 }
 
-static by_status run_attention(const by__call *call)
+static by_status run_attention(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     bool packed = is_packed(call, call->input_count);
     problem p = measure(call, packed);
     view in[3];
@@ -116,8 +118,9 @@ static by_status run_attention(const by__call *call)
 
 BY__REFERENCE_KERNEL(BY_OP_ATTENTION, attention, prepare_attention, run_attention);
 
-static by_status prepare_attention_grad(by__call *call, by_error *error)
+static by_status prepare_attention_grad(by__call *call, const by__context *context, by_error *error)
 {
+    BY_UNUSED(context);
     problem p = measure(call, is_packed(call, call->input_count - 3));
     return by__reference_work(call, (2 * p.length + 1) * p.width, error);
 }
@@ -150,8 +153,9 @@ static void query_grad(const by__call *call, const view in[3], const problem *p,
     }
 }
 
-static by_status run_attention_grad(const by__call *call)
+static by_status run_attention_grad(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     bool packed = is_packed(call, call->input_count - 3);
     problem p = measure(call, packed);
     view in[3];
@@ -188,13 +192,16 @@ static by_status run_attention_grad(const by__call *call)
 BY__REFERENCE_KERNEL(BY_OP_ATTENTION_GRAD, attention_grad, prepare_attention_grad,
                      run_attention_grad);
 
-static by_status prepare_cached_attention(by__call *call, by_error *error)
+static by_status prepare_cached_attention(by__call *call, const by__context *context,
+                                          by_error *error)
 {
+    BY_UNUSED(context);
     return by__reference_work(call, call->in[call->input_count - 2].shape.dim[2], error);
 }
 
-static by_status run_cached_attention(const by__call *call)
+static by_status run_cached_attention(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     bool packed = is_packed(call, call->input_count - 3);
     problem p = measure(call, packed);
     view in[3];

@@ -18,8 +18,9 @@ static int64_t broadcast_place(const by_shape *whole, const by_shape *operand, i
     return place;
 }
 
-static by_status run_binary(const by__call *call)
+static by_status run_binary(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     const by__tensor *a = &call->in[0];
     const by__tensor *b = &call->in[1];
     const by_shape *shape = &call->out[0].shape;
@@ -36,8 +37,9 @@ BY__REFERENCE_KERNEL(BY_OP_ADD, add, NULL, run_binary);
 BY__REFERENCE_KERNEL(BY_OP_SUB, sub, NULL, run_binary);
 BY__REFERENCE_KERNEL(BY_OP_MUL, mul, NULL, run_binary);
 
-static by_status run_scale(const by__call *call)
+static by_status run_scale(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     double s = by__get(&call->in[1], 0);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
         by__set(&call->out[0], i, by__get(&call->in[0], i) * s);
@@ -47,8 +49,9 @@ static by_status run_scale(const by__call *call)
 
 BY__REFERENCE_KERNEL(BY_OP_SCALE, scale, NULL, run_scale);
 
-static by_status run_cast(const by__call *call)
+static by_status run_cast(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
         by__set(&call->out[0], i, by__get(&call->in[0], i));
     }
@@ -111,8 +114,9 @@ static double derivative(by_function function, double x)
     }
 }
 
-static by_status run_unary(const by__call *call)
+static by_status run_unary(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
         by__set(&call->out[0], i, apply(call->attrs.function, by__get(&call->in[0], i)));
     }
@@ -121,8 +125,9 @@ static by_status run_unary(const by__call *call)
 
 BY__REFERENCE_KERNEL(BY_OP_UNARY, unary, NULL, run_unary);
 
-static by_status run_unary_grad(const by__call *call)
+static by_status run_unary_grad(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
         double slope = derivative(call->attrs.function, by__get(&call->in[0], i));
         by__set(&call->out[0], i, by__get(&call->in[1], i) * slope);
@@ -132,8 +137,9 @@ static by_status run_unary_grad(const by__call *call)
 
 BY__REFERENCE_KERNEL(BY_OP_UNARY_GRAD, unary_grad, NULL, run_unary_grad);
 
-static by_status run_swiglu(const by__call *call)
+static by_status run_swiglu(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
         double gate = by__get(&call->in[0], i);
         by__set(&call->out[0], i, apply(BY_FN_SILU, gate) * by__get(&call->in[1], i));
@@ -143,8 +149,9 @@ static by_status run_swiglu(const by__call *call)
 
 BY__REFERENCE_KERNEL(BY_OP_SWIGLU, swiglu, NULL, run_swiglu);
 
-static by_status run_swiglu_grad(const by__call *call)
+static by_status run_swiglu_grad(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
         double gate = by__get(&call->in[0], i);
         double up = by__get(&call->in[1], i);
@@ -157,8 +164,9 @@ static by_status run_swiglu_grad(const by__call *call)
 
 BY__REFERENCE_KERNEL(BY_OP_SWIGLU_GRAD, swiglu_grad, NULL, run_swiglu_grad);
 
-static by_status run_dropout(const by__call *call)
+static by_status run_dropout(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     by__dropout dropout = by__dropout_setup(call);
     const by__tensor *x = &call->in[0];
     int64_t samples = x->shape.rank == 0 ? 1 : x->shape.dim[0];
@@ -181,8 +189,9 @@ static by_status run_dropout(const by__call *call)
 BY__REFERENCE_KERNEL(BY_OP_DROPOUT, dropout, NULL, run_dropout);
 
 /* Each pair (i, i + D/2) of a head is turned by position * frequency(i). */
-static by_status run_rope(const by__call *call)
+static by_status run_rope(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     const by__tensor *x = &call->in[0];
     int64_t length = x->shape.dim[1];
     int64_t half = by__tensor_columns(x) / call->attrs.heads / 2;

@@ -2,8 +2,9 @@
 
 #include "device/cpu/reference.h"
 
-static by_status run_embedding(const by__call *call)
+static by_status run_embedding(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     const by__tensor *table = &call->in[1];
     int64_t columns = by__tensor_columns(table);
     int64_t rows = by__tensor_rows(table);
@@ -19,14 +20,16 @@ static by_status run_embedding(const by__call *call)
 
 BY__REFERENCE_KERNEL(BY_OP_EMBEDDING, embedding, NULL, run_embedding);
 
-static by_status prepare_embedding_grad(by__call *call, by_error *error)
+static by_status prepare_embedding_grad(by__call *call, const by__context *context, by_error *error)
 {
+    BY_UNUSED(context);
     return by__reference_work(call, by__tensor_rows(&call->out[0]), error);
 }
 
 /* One column of the table at a time, in double. */
-static by_status run_embedding_grad(const by__call *call)
+static by_status run_embedding_grad(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     const by__tensor *ids = &call->in[0];
     const by__tensor *dy = &call->in[1];
     bool based = call->input_count > 2 && by__present(&call->in[2]);
@@ -53,8 +56,9 @@ static by_status run_embedding_grad(const by__call *call)
 BY__REFERENCE_KERNEL(BY_OP_EMBEDDING_GRAD, embedding_grad, prepare_embedding_grad,
                      run_embedding_grad);
 
-static by_status run_position(const by__call *call)
+static by_status run_position(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     const by__tensor *x = &call->in[0];
     int64_t columns = by__tensor_columns(x);
     int64_t length = x->shape.dim[x->shape.rank - 2];
@@ -67,8 +71,9 @@ static by_status run_position(const by__call *call)
 
 BY__REFERENCE_KERNEL(BY_OP_POSITION, position, NULL, run_position);
 
-static by_status run_position_grad(const by__call *call)
+static by_status run_position_grad(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     const by__tensor *dy = &call->in[0];
     int64_t size = dy->shape.dim[dy->shape.rank - 2] * by__tensor_columns(dy);
     int64_t samples = size == 0 ? 0 : by__tensor_count(dy) / size;

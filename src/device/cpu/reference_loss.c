@@ -88,15 +88,17 @@ static void backward(const by__call *call, const double *lse, double dloss, cons
     }
 }
 
-static by_status prepare_loss(by__call *call, by_error *error)
+static by_status prepare_loss(by__call *call, const by__context *context, by_error *error)
 {
+    BY_UNUSED(context);
     const by__tensor *w = &call->in[1];
     return by__reference_work(
         call, by__tensor_rows(&call->in[0]) + by__tensor_rows(w) + by__tensor_columns(w), error);
 }
 
-static by_status run_loss(const by__call *call)
+static by_status run_loss(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     int64_t rows = by__tensor_rows(&call->in[0]);
     double *lse = call->work;
     by__set(&call->out[0], 0, forward(call, lse, lse + rows));
@@ -106,8 +108,9 @@ static by_status run_loss(const by__call *call)
     return BY_OK;
 }
 
-static by_status run_loss_grad(const by__call *call)
+static by_status run_loss_grad(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     int64_t rows = by__tensor_rows(&call->in[0]);
     double *lse = call->work;
     for (int64_t row = 0; row < rows; row++) {
@@ -117,8 +120,9 @@ static by_status run_loss_grad(const by__call *call)
     return BY_OK;
 }
 
-static by_status run_loss_train(const by__call *call)
+static by_status run_loss_train(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     int64_t rows = by__tensor_rows(&call->in[0]);
     double *lse = call->work;
     by__set(&call->out[0], 0, forward(call, lse, lse + rows));

@@ -1,7 +1,8 @@
 #include "device/cpu/reference.h"
 
-static by_status run_matmul(const by__call *call)
+static by_status run_matmul(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     const by__tensor *a = &call->in[0];
     const by__tensor *b = &call->in[1];
     const by__tensor *y = &call->out[0];
@@ -28,8 +29,9 @@ static by_status run_matmul(const by__call *call)
 
 BY__REFERENCE_KERNEL(BY_OP_MATMUL, matmul, NULL, run_matmul);
 
-static by_status run_sum_rows(const by__call *call)
+static by_status run_sum_rows(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     const by__tensor *x = &call->in[0];
     int64_t columns = by__tensor_count(&call->out[0]);
     int64_t rows = by__tensor_count(x) / columns;

@@ -3,8 +3,9 @@
 
 #include "device/cpu/reference.h"
 
-static by_status run_layer_norm(const by__call *call)
+static by_status run_layer_norm(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     const by__tensor *x = &call->in[0];
     int64_t columns = by__tensor_columns(x);
     for (int64_t row = 0, rows = by__tensor_rows(x); row < rows; row++) {
@@ -32,8 +33,9 @@ static by_status run_layer_norm(const by__call *call)
 
 BY__REFERENCE_KERNEL(BY_OP_LAYER_NORM, layer_norm, NULL, run_layer_norm);
 
-static by_status run_rms_norm(const by__call *call)
+static by_status run_rms_norm(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     const by__tensor *x = &call->in[0];
     int64_t columns = by__tensor_columns(x);
     for (int64_t row = 0, rows = by__tensor_rows(x); row < rows; row++) {
@@ -53,16 +55,18 @@ static by_status run_rms_norm(const by__call *call)
 
 BY__REFERENCE_KERNEL(BY_OP_RMS_NORM, rms_norm, NULL, run_rms_norm);
 
-static by_status prepare_norm_grad(by__call *call, by_error *error)
+static by_status prepare_norm_grad(by__call *call, const by__context *context, by_error *error)
 {
+    BY_UNUSED(context);
     return by__reference_work(call, 2 * by__tensor_columns(&call->in[0]), error);
 }
 
 /* With n the normalised row and g = dy * w:
  *   layer norm  dx = rstd (g - mean(g) - n mean(g n)),   dw = sum dy n,   db = sum dy
  *   RMS norm    dx = rstd (g - n mean(g n)),             dw = sum dy n */
-static by_status run_norm_grad(const by__call *call)
+static by_status run_norm_grad(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     bool layer = call->op == BY_OP_LAYER_NORM_GRAD;
     const by__tensor *x = &call->in[0];
     const by__tensor *w = &call->in[1];

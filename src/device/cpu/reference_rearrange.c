@@ -1,7 +1,8 @@
 #include "device/cpu/reference.h"
 
-static by_status run_fill(const by__call *call)
+static by_status run_fill(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->out[0]); i < count; i++) {
         by__set(&call->out[0], i, (double)call->attrs.value);
     }
@@ -10,8 +11,9 @@ static by_status run_fill(const by__call *call)
 
 BY__REFERENCE_KERNEL(BY_OP_FILL, fill, NULL, run_fill);
 
-static by_status run_reshape(const by__call *call)
+static by_status run_reshape(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
         by__set(&call->out[0], i, by__get(&call->in[0], i));
     }
@@ -44,8 +46,9 @@ static int64_t stride_of(const by_shape *shape, int64_t axis)
     return stride;
 }
 
-static by_status run_permute(const by__call *call)
+static by_status run_permute(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     int64_t stride[BY_MAX_RANK] = {0};
     for (int i = 0; i < call->out[0].shape.rank; i++) {
         stride[i] = stride_of(&call->in[0].shape, call->attrs.order[i]);
@@ -56,8 +59,9 @@ static by_status run_permute(const by__call *call)
 
 BY__REFERENCE_KERNEL(BY_OP_PERMUTE, permute, NULL, run_permute);
 
-static by_status run_expand(const by__call *call)
+static by_status run_expand(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     int64_t stride[BY_MAX_RANK] = {0};
     int missing = call->out[0].shape.rank - call->in[0].shape.rank;
     for (int i = 0; i < call->in[0].shape.rank; i++) {
@@ -84,16 +88,18 @@ static void move(const by__tensor *y, int64_t to, const by__tensor *x, int64_t f
     }
 }
 
-static by_status run_slice(const by__call *call)
+static by_status run_slice(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     move(&call->out[0], 0, &call->in[0], call->attrs.begin, call->attrs.axis);
     return BY_OK;
 }
 
 BY__REFERENCE_KERNEL(BY_OP_SLICE, slice, NULL, run_slice);
 
-static by_status run_pad(const by__call *call)
+static by_status run_pad(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->out[0]); i < count; i++) {
         by__set(&call->out[0], i, 0.0);
     }
@@ -103,8 +109,9 @@ static by_status run_pad(const by__call *call)
 
 BY__REFERENCE_KERNEL(BY_OP_PAD, pad, NULL, run_pad);
 
-static by_status run_concat(const by__call *call)
+static by_status run_concat(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     int64_t begin = 0;
     for (int i = 0; i < call->input_count; i++) {
         move(&call->out[0], begin, &call->in[i], 0, call->attrs.axis);
@@ -115,13 +122,15 @@ static by_status run_concat(const by__call *call)
 
 BY__REFERENCE_KERNEL(BY_OP_CONCAT, concat, NULL, run_concat);
 
-static by_status prepare_sum(by__call *call, by_error *error)
+static by_status prepare_sum(by__call *call, const by__context *context, by_error *error)
 {
+    BY_UNUSED(context);
     return by__reference_work(call, by__tensor_count(&call->out[0]), error);
 }
 
-static by_status run_sum(const by__call *call)
+static by_status run_sum(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     const by_shape *x = &call->in[0].shape;
     double *sums = call->work;
     int64_t count = by_shape_count(x);

@@ -17,8 +17,9 @@ static double log_sum_exp(const by__tensor *x, int64_t row)
     return highest + log(sum);
 }
 
-static by_status run_softmax(const by__call *call)
+static by_status run_softmax(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     int64_t columns = by__tensor_columns(&call->in[0]);
     for (int64_t row = 0, rows = by__tensor_rows(&call->in[0]); row < rows; row++) {
         double lse = log_sum_exp(&call->in[0], row);
@@ -32,8 +33,9 @@ static by_status run_softmax(const by__call *call)
 
 BY__REFERENCE_KERNEL(BY_OP_SOFTMAX, softmax, NULL, run_softmax);
 
-static by_status run_softmax_grad(const by__call *call)
+static by_status run_softmax_grad(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     const by__tensor *y = &call->in[0];
     const by__tensor *dy = &call->in[1];
     bool logarithm = call->attrs.logarithm;
@@ -60,8 +62,9 @@ static bool counts(const by__call *call, int64_t row)
     return target >= 0 && target < by__tensor_columns(&call->in[0]);
 }
 
-static by_status run_cross_entropy(const by__call *call)
+static by_status run_cross_entropy(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     const by__tensor *x = &call->in[0];
     int64_t columns = by__tensor_columns(x);
     double smoothing = (double)call->attrs.smoothing;
@@ -85,8 +88,9 @@ static by_status run_cross_entropy(const by__call *call)
 
 BY__REFERENCE_KERNEL(BY_OP_CROSS_ENTROPY, cross_entropy, NULL, run_cross_entropy);
 
-static by_status run_cross_entropy_grad(const by__call *call)
+static by_status run_cross_entropy_grad(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     const by__tensor *x = &call->in[0];
     int64_t columns = by__tensor_columns(x);
     double smoothing = (double)call->attrs.smoothing;
@@ -109,8 +113,9 @@ static double weight_of(const by__call *call, int64_t i)
     return weighted ? by__get(&call->in[2], i / by__tensor_columns(&call->in[0])) : 1.0;
 }
 
-static by_status run_difference(const by__call *call)
+static by_status run_difference(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     double beta = (double)call->attrs.beta;
     double loss = 0.0;
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
@@ -128,8 +133,9 @@ static by_status run_difference(const by__call *call)
 BY__REFERENCE_KERNEL(BY_OP_SQUARED_ERROR, squared_error, NULL, run_difference);
 BY__REFERENCE_KERNEL(BY_OP_SMOOTH_L1, smooth_l1, NULL, run_difference);
 
-static by_status run_difference_grad(const by__call *call)
+static by_status run_difference_grad(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     double beta = (double)call->attrs.beta;
     double dloss = by__get(&call->in[3], 0);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {

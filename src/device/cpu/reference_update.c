@@ -2,8 +2,9 @@
 
 #include "device/cpu/reference.h"
 
-static by_status run_sum_squares(const by__call *call)
+static by_status run_sum_squares(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     double sum = 0.0;
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
         sum += by__get(&call->in[0], i) * by__get(&call->in[0], i);
@@ -14,8 +15,9 @@ static by_status run_sum_squares(const by__call *call)
 
 BY__REFERENCE_KERNEL(BY_OP_SUM_SQUARES, sum_squares, NULL, run_sum_squares);
 
-static by_status run_clip_scale(const by__call *call)
+static by_status run_clip_scale(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     double sum = 0.0;
     for (int i = 0; i < call->input_count; i++) {
         sum += by__get(&call->in[i], 0);
@@ -30,8 +32,9 @@ static by_status run_clip_scale(const by__call *call)
 BY__REFERENCE_KERNEL(BY_OP_CLIP_SCALE, clip_scale, NULL, run_clip_scale);
 
 /* Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019, algorithm 2. */
-static by_status run_adamw(const by__call *call)
+static by_status run_adamw(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     const by__tensor *p = &call->in[0];
     const by__tensor *m = &call->in[2];
     const by__tensor *v = &call->in[3];

@@ -59,11 +59,11 @@ static void update_and_copy(const by__call *call, int64_t begin, int64_t end)
     update(call, begin, end, true);
 }
 
-static by_status run_adamw(const by__call *call)
+static by_status run_adamw(const by__call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
     bool copied = call->output_count > 0 && by__present(&call->out[0]);
-    by__parallel(call, count, GRAIN, count, copied ? update_and_copy : update_alone);
+    by__parallel(context, call, count, GRAIN, count, copied ? update_and_copy : update_alone);
     return BY_OK;
 }
 

@@ -243,7 +243,8 @@ static bool supports(const by__call *call)
            by__tensor_count(&call->in[0]) > 0;
 }
 
-static by_status plan_attention(by__call *call, bool cached, int64_t slots, by_error *error)
+static by_status plan_attention(by__call *call, const by__context *context, bool cached,
+                                int64_t slots, by_error *error)
 {
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "attention", error));
@@ -271,14 +272,14 @@ static by_status plan_attention(by__call *call, bool cached, int64_t slots, by_e
     p->sums = reserve(&used, (size_t)(s->width * PANEL_QUERIES) * sizeof(float));
     p->thread_bytes = by__round_up(used, 4096);
     call->state = p;
-    p->shares = p->thread_bytes * (size_t)call->threads;
-    call->work_bytes = p->shares + (size_t)call->threads * sizeof(by__share);
+    p->shares = p->thread_bytes * (size_t)context->threads;
+    call->work_bytes = p->shares + (size_t)context->threads * sizeof(by__share);
     return BY_OK;
 }
 
-static by_status prepare(by__call *call, by_error *error)
+static by_status prepare(by__call *call, const by__context *context, by_error *error)
 {
-    return plan_attention(call, false, call->in[0].shape.dim[1], error);
+    return plan_attention(call, context, false, call->in[0].shape.dim[1], error);
 }
 
 static void release(by__call *call)
@@ -287,34 +288,34 @@ static void release(by__call *call)
     call->state = NULL;
 }
 
-static void run_tasks(const operands *x)
+static void run_tasks(const operands *x, const by__context *context)
 {
     const by__call *call = x->call;
     const plan *p = call->state;
     int64_t tasks = p->s.batch * p->s.kv_heads * p->pieces;
     by__share *shares = (by__share *)((char *)call->work + p->shares);
-#pragma omp parallel num_threads(call->threads) if (call->threads > 1)
+#pragma omp parallel num_threads(context->threads) if (context->threads > 1)
     attention_run_tasks(shares, tasks, run_task, x);
 }
 
-static by_status run(const by__call *call)
+static by_status run(const by__call *call, const by__context *context)
 {
     const plan *p = call->state;
     operands x = {.call = call};
     attention_views(x.in, call->in, p->packed, &p->s);
-    run_tasks(&x);
+    run_tasks(&x, context);
     return BY_OK;
 }
 
 BY__KERNEL(attention) = {
     BY_OP_ATTENTION, BY__KERNEL_NAME("attention"), supports, prepare, release, run};
 
-static by_status prepare_cached(by__call *call, by_error *error)
+static by_status prepare_cached(by__call *call, const by__context *context, by_error *error)
 {
-    return plan_attention(call, true, call->in[call->input_count - 2].shape.dim[2], error);
+    return plan_attention(call, context, true, call->in[call->input_count - 2].shape.dim[2], error);
 }
 
-static by_status run_cached(const by__call *call)
+static by_status run_cached(const by__call *call, const by__context *context)
 {
     const plan *p = call->state;
     operands x = {.call = call, .position = *(const int32_t *)call->in[call->input_count - 1].data};
@@ -323,7 +324,7 @@ static by_status run_cached(const by__call *call)
         attention_fill(call, x.in, &p->s, p->slots, x.position, pair / p->s.kv_heads,
                        pair % p->s.kv_heads);
     }
-    run_tasks(&x);
+    run_tasks(&x, context);
     return BY_OK;
 }
 

@@ -149,7 +149,7 @@ static void take_in(const by__call *call, const job *j)
     }
 }
 
-static by_status run(const by__call *call)
+static by_status run(const by__call *call, const by__context *context)
 {
     const plan *p = call->state;
     const attention_shape *s = &p->s;
@@ -165,7 +165,7 @@ static by_status run(const by__call *call)
     int64_t pairs = s->batch * s->kv_heads;
     int64_t chunks = by__ceil_div(j.position + s->length, CHUNK);
     head_view y = {call->out[0].data, s->heads * s->width, 0};
-#pragma omp parallel num_threads(call->threads) if (call->threads > 1)
+#pragma omp parallel num_threads(context->threads) if (context->threads > 1)
     {
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < pairs * chunks; i++) {
@@ -188,8 +188,9 @@ static bool supports(const by__call *call)
            by__tensor_count(&call->in[0]) > 0 && call->in[0].shape.dim[1] <= MOST_TOKENS;
 }
 
-static by_status prepare(by__call *call, by_error *error)
+static by_status prepare(by__call *call, const by__context *context, by_error *error)
 {
+    BY_UNUSED(context);
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "attention", error));
     p->packed = attention_packed(call, 3);

@@ -327,7 +327,7 @@ static void add_pieces(const operands *x, int64_t pair)
     }
 }
 
-static by_status run(const by__call *call)
+static by_status run(const by__call *call, const by__context *context)
 {
     const plan *p = call->state;
     const attention_shape *s = &p->s;
@@ -343,7 +343,7 @@ static by_status run(const by__call *call)
     int64_t pairs = s->batch * s->kv_heads;
     int64_t tasks = pairs * p->pieces;
     by__share *shares = (by__share *)((char *)call->work + p->shares);
-#pragma omp parallel num_threads(call->threads) if (call->threads > 1)
+#pragma omp parallel num_threads(context->threads) if (context->threads > 1)
     {
         attention_run_tasks(shares, tasks, run_task, &x);
         if (p->pieces > 1) {
@@ -391,7 +391,7 @@ static void plan_scratch(plan *p)
     p->thread_bytes = by__round_up(used, 4096);
 }
 
-static by_status prepare(by__call *call, by_error *error)
+static by_status prepare(by__call *call, const by__context *context, by_error *error)
 {
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the gradient of attention", error));
@@ -414,12 +414,12 @@ static by_status prepare(by__call *call, by_error *error)
     p->piece = by__ceil_div(blocks, p->pieces) * p->query_block;
     p->pieces = by__ceil_div(s->length, p->piece);
     plan_scratch(p);
-    p->sums = p->thread_bytes * (size_t)call->threads;
+    p->sums = p->thread_bytes * (size_t)context->threads;
     p->sum_bytes = by__round_up((size_t)(s->length * s->width) * sizeof(float), BY_CACHE_LINE);
-    int64_t slots = p->pieces > 1 ? pairs * p->pieces : call->threads;
+    int64_t slots = p->pieces > 1 ? pairs * p->pieces : context->threads;
     call->state = p;
     p->shares = p->sums + 2 * (size_t)slots * p->sum_bytes;
-    call->work_bytes = p->shares + (size_t)call->threads * sizeof(by__share);
+    call->work_bytes = p->shares + (size_t)context->threads * sizeof(by__share);
     return BY_OK;
 }
 

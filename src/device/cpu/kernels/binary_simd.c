@@ -83,8 +83,9 @@ static bool supports_binary(const by__call *call)
            is_suffix(&call->in[1].shape, &call->in[0].shape);
 }
 
-static by_status prepare_binary(by__call *call, by_error *error)
+static by_status prepare_binary(by__call *call, const by__context *context, by_error *error)
 {
+    BY_UNUSED(context);
     BY_UNUSED(error);
     int64_t period = by__tensor_count(&call->in[1]);
     if (period > 0 && period < TILE && period < by__tensor_count(&call->in[0])) {
@@ -94,7 +95,7 @@ static by_status prepare_binary(by__call *call, by_error *error)
     return BY_OK;
 }
 
-static by_status run_binary(const by__call *call)
+static by_status run_binary(const by__call *call, const by__context *context)
 {
     static by__range_fn *const ranges[3][3] = {{add_f32, add_bf16, add_mixed},
                                                {sub_f32, sub_bf16, sub_mixed},
@@ -105,7 +106,7 @@ static by_status run_binary(const by__call *call)
         memcpy((char *)call->work + at, call->in[1].data, bytes);
     }
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(call, count, GRAIN, count, ranges[call->op - BY_OP_ADD][kind]);
+    by__parallel(context, call, count, GRAIN, count, ranges[call->op - BY_OP_ADD][kind]);
     return BY_OK;
 }
 
@@ -141,10 +142,11 @@ static bool supports_scale(const by__call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status run_scale(const by__call *call)
+static by_status run_scale(const by__call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(call, count, GRAIN, count, call->in[0].dtype == BY_F32 ? scale_f32 : scale_bf16);
+    by__parallel(context, call, count, GRAIN, count,
+                 call->in[0].dtype == BY_F32 ? scale_f32 : scale_bf16);
     return BY_OK;
 }
 
@@ -180,14 +182,14 @@ static bool supports_cast(const by__call *call)
     return by_dtype_is_float(call->in[0].dtype) && by_dtype_is_float(call->out[0].dtype);
 }
 
-static by_status run_cast(const by__call *call)
+static by_status run_cast(const by__call *call, const by__context *context)
 {
     static by__range_fn *const ranges[3][3] = {
         [BY_F32] = {[BY_F32] = f32_to_f32, [BY_BF16] = f32_to_bf16, [BY_F16] = f32_to_f16},
         [BY_BF16] = {[BY_F32] = bf16_to_f32, [BY_BF16] = bf16_to_bf16, [BY_F16] = bf16_to_f16},
         [BY_F16] = {[BY_F32] = f16_to_f32, [BY_BF16] = f16_to_bf16, [BY_F16] = f16_to_f16}};
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(call, count, GRAIN, count, ranges[call->in[0].dtype][call->out[0].dtype]);
+    by__parallel(context, call, count, GRAIN, count, ranges[call->in[0].dtype][call->out[0].dtype]);
     return BY_OK;
 }
 

@@ -136,7 +136,7 @@ static bool supports(const by__call *call)
     return by__tensor_is_act(&call->in[0]) && (b == call->in[0].dtype || b == BY_F32);
 }
 
-static by_status run(const by__call *call)
+static by_status run(const by__call *call, const by__context *context)
 {
     static by__range_fn *const ranges[3][3] = {{add_f32, add_bf16, add_mixed},
                                                {sub_f32, sub_bf16, sub_mixed},
@@ -145,7 +145,7 @@ static by_status run(const by__call *call)
     layout l = measure(call);
     int64_t count = by__tensor_count(&call->out[0]);
     int64_t length = l.dim[l.rank - 1];
-    by__parallel(call, count / length, by__ceil_div(GRAIN, length), count,
+    by__parallel(context, call, count / length, by__ceil_div(GRAIN, length), count,
                  ranges[call->op - BY_OP_ADD][kind]);
     return BY_OK;
 }

@@ -102,19 +102,20 @@ static int64_t block_count(const by__call *call)
     return by__ceil_div(by__tensor_rows(&call->in[0]), block_rows(call));
 }
 
-static by_status prepare(by__call *call, by_error *error)
+static by_status prepare(by__call *call, const by__context *context, by_error *error)
 {
+    BY_UNUSED(context);
     BY_UNUSED(error);
     call->work_bytes = (size_t)block_count(call) * sizeof(double);
     return BY_OK;
 }
 
-static by_status run(const by__call *call)
+static by_status run(const by__call *call, const by__context *context)
 {
     static by__range_fn *const ranges[2][2] = {{squared_f32, squared_bf16},
                                                {smooth_f32, smooth_bf16}};
     double total = 0.0;
-    by__parallel(call, by__tensor_rows(&call->in[0]), block_rows(call),
+    by__parallel(context, call, by__tensor_rows(&call->in[0]), block_rows(call),
                  by__tensor_count(&call->in[0]),
                  ranges[call->op == BY_OP_SMOOTH_L1][call->in[0].dtype == BY_BF16]);
     for (int64_t block = 0; block < block_count(call); block++) {
@@ -124,11 +125,11 @@ static by_status run(const by__call *call)
     return BY_OK;
 }
 
-static by_status run_grad(const by__call *call)
+static by_status run_grad(const by__call *call, const by__context *context)
 {
     static by__range_fn *const ranges[2][2] = {{squared_grad_f32, squared_grad_bf16},
                                                {smooth_grad_f32, smooth_grad_bf16}};
-    by__parallel(call, by__tensor_rows(&call->in[0]), block_rows(call),
+    by__parallel(context, call, by__tensor_rows(&call->in[0]), block_rows(call),
                  by__tensor_count(&call->in[0]),
                  ranges[call->op == BY_OP_SMOOTH_L1_GRAD][call->in[0].dtype == BY_BF16]);
     return BY_OK;

@@ -67,13 +67,13 @@ static bool supports_dropout(const by__call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status run_dropout(const by__call *call)
+static by_status run_dropout(const by__call *call, const by__context *context)
 {
     const by__tensor *x = &call->in[0];
     int64_t count = by__tensor_count(x);
     if (count > 0) {
         int64_t size = sample_size(x);
-        by__parallel(call, count / size * by__ceil_div(size, BLOCK), 128, count,
+        by__parallel(context, call, count / size * by__ceil_div(size, BLOCK), 128, count,
                      x->dtype == BY_F32 ? drop_f32 : drop_bf16);
     }
     return BY_OK;

@@ -27,10 +27,11 @@ static bool supports_embedding(const by__call *call)
     return call->in[1].dtype == call->out[0].dtype;
 }
 
-static by_status run_embedding(const by__call *call)
+static by_status run_embedding(const by__call *call, const by__context *context)
 {
-    by__parallel(call, by__tensor_count(&call->in[0]), row_grain(by__tensor_columns(&call->in[1])),
-                 by__tensor_count(&call->out[0]), gather);
+    by__parallel(context, call, by__tensor_count(&call->in[0]),
+                 row_grain(by__tensor_columns(&call->in[1])), by__tensor_count(&call->out[0]),
+                 gather);
     return BY_OK;
 }
 
@@ -92,17 +93,17 @@ static bool supports_embedding_grad(const by__call *call)
     return by__tensor_is_act(&call->in[1]);
 }
 
-static by_status run_embedding_grad(const by__call *call)
+static by_status run_embedding_grad(const by__call *call, const by__context *context)
 {
     const by__tensor *dy = &call->in[1];
     int64_t size = by__tensor_count(&call->out[0]);
     int64_t columns = by__tensor_columns(dy);
     if (!based(call) || call->in[2].data != call->out[0].data) {
-        by__parallel(call, size, 65536, size, start_table);
+        by__parallel(context, call, size, 65536, size, start_table);
     }
     /* Whole cache lines, and as wide as the threads allow. */
-    int64_t grain = by__ceil_div(by__ceil_div(columns, call->threads), 16) * 16;
-    by__parallel(call, columns, grain, by__tensor_count(dy),
+    int64_t grain = by__ceil_div(by__ceil_div(columns, context->threads), 16) * 16;
+    by__parallel(context, call, columns, grain, by__tensor_count(dy),
                  dy->dtype == BY_F32 ? scatter_f32 : scatter_bf16);
     return BY_OK;
 }
@@ -146,11 +147,11 @@ static bool supports_position(const by__call *call)
     return by__tensor_is_act(&call->in[0]) && call->in[1].dtype == call->in[0].dtype;
 }
 
-static by_status run_position(const by__call *call)
+static by_status run_position(const by__call *call, const by__context *context)
 {
     const by__tensor *x = &call->in[0];
-    by__parallel(call, by__tensor_rows(x), row_grain(by__tensor_columns(x)), by__tensor_count(x),
-                 x->dtype == BY_F32 ? position_f32 : position_bf16);
+    by__parallel(context, call, by__tensor_rows(x), row_grain(by__tensor_columns(x)),
+                 by__tensor_count(x), x->dtype == BY_F32 ? position_f32 : position_bf16);
     return BY_OK;
 }
 
@@ -197,9 +198,10 @@ static bool supports_position_grad(const by__call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status run_position_grad(const by__call *call)
+static by_status run_position_grad(const by__call *call, const by__context *context)
 {
-    by__parallel(call, by__tensor_count(&call->out[0]), 8192, by__tensor_count(&call->in[0]),
+    by__parallel(context, call, by__tensor_count(&call->out[0]), 8192,
+                 by__tensor_count(&call->in[0]),
                  call->in[0].dtype == BY_F32 ? position_grad_f32 : position_grad_bf16);
     return BY_OK;
 }

@@ -163,7 +163,8 @@ static void run_row(const plan *p, const operands *o, int64_t r, float *row, dou
     }
 }
 
-static void run_chunk(const by__call *call, const operands *o, int64_t begin)
+static void run_chunk(const by__call *call, const by__context *context, const operands *o,
+                      int64_t begin)
 {
     const plan *p = call->state;
     int64_t rows = by__min_i64(p->chunk, p->rows - begin);
@@ -176,7 +177,7 @@ static void run_chunk(const by__call *call, const operands *o, int64_t begin)
     void *gemm_work = work + p->gemm_work;
     by__gemm_run(p->logits[last],
                  &(by__gemm_operands){.a = x, .b = o->w, .c = logits, .work = gemm_work});
-#pragma omp parallel for schedule(static) num_threads(call->threads) if (call->threads > 1)
+#pragma omp parallel for schedule(static) num_threads(context->threads) if (context->threads > 1)
     for (int64_t r = 0; r < rows; r++) {
         run_row(p, o, begin + r, logits + r * p->stride, &losses[begin + r]);
     }
@@ -190,12 +191,12 @@ static void run_chunk(const by__call *call, const operands *o, int64_t begin)
                  &(by__gemm_operands){.a = logits, .b = x, .c = o->dw, .work = gemm_work});
 }
 
-static by_status run(const by__call *call)
+static by_status run(const by__call *call, const by__context *context)
 {
     const plan *p = call->state;
     operands o = bind(call);
     for (int64_t begin = 0; begin < p->rows; begin += p->chunk) {
-        run_chunk(call, &o, begin);
+        run_chunk(call, context, &o, begin);
     }
     if (o.loss != NULL) {
         const double *losses = (const double *)((const char *)call->work + p->losses);
@@ -224,20 +225,21 @@ static void release(by__call *call)
     }
 }
 
-static by_status open_gemm(by__gemm **out, const by__call *call, by__gemm_options options,
-                           size_t *work, by_error *error)
+static by_status open_gemm(by__gemm **out, const by__call *call, const by__context *context,
+                           by__gemm_options options, size_t *work, by_error *error)
 {
     const plan *p = call->state;
     options.dtype = p->dtype;
     options.isa = BY__AT_LEVEL(BY__LEVEL);
-    options.threads = call->threads;
+    options.threads = context->threads;
     BY_TRY(by__gemm_open(out, &options, error));
     size_t bytes = by__gemm_work(*out);
     *work = bytes > *work ? bytes : *work;
     return BY_OK;
 }
 
-static by_status open_gemms(by__call *call, size_t *work, by_error *error)
+static by_status open_gemms(by__call *call, const by__context *context, size_t *work,
+                            by_error *error)
 {
     plan *p = call->state;
     int64_t v = p->vocabulary;
@@ -252,24 +254,24 @@ static by_status open_gemms(by__call *call, size_t *work, by_error *error)
         by__gemm_options logits = {.m = sizes[i], .n = v, .k = c, .trans_b = true};
         logits.ldc = p->stride;
         logits.out = BY_F32;
-        BY_TRY(open_gemm(&p->logits[i], call, logits, work, error));
+        BY_TRY(open_gemm(&p->logits[i], call, context, logits, work, error));
         if (p->mode == FORWARD) {
             continue;
         }
         by__gemm_options dx = {.m = sizes[i], .n = c, .k = v, .lda = ld, .out = p->dtype};
-        BY_TRY(open_gemm(&p->dx[i], call, dx, work, error));
+        BY_TRY(open_gemm(&p->dx[i], call, context, dx, work, error));
         by__gemm_options dw = {.m = v, .n = c, .k = sizes[i], .trans_a = true, .lda = ld};
         dw.out = BY_F32;
         if (i == 0) {
-            BY_TRY(open_gemm(&p->dw[2], call, dw, work, error));
+            BY_TRY(open_gemm(&p->dw[2], call, context, dw, work, error));
         }
         dw.accumulate = true;
-        BY_TRY(open_gemm(&p->dw[i], call, dw, work, error));
+        BY_TRY(open_gemm(&p->dw[i], call, context, dw, work, error));
     }
     return BY_OK;
 }
 
-static by_status prepare(by__call *call, by_error *error)
+static by_status prepare(by__call *call, const by__context *context, by_error *error)
 {
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the vocabulary loss", error));
@@ -289,7 +291,7 @@ static by_status prepare(by__call *call, by_error *error)
     int64_t chunks = by__ceil_div(p->rows, most < 1 ? 1 : most);
     p->chunk = by__ceil_div(p->rows, chunks);
     size_t work = 0;
-    by_status status = open_gemms(call, &work, error);
+    by_status status = open_gemms(call, context, &work, error);
     if (status != BY_OK) {
         release(call);
         return status;

@@ -21,7 +21,6 @@ static by__gemm_options product(const by__call *call)
         .bias_dtype = call->in[2].dtype,
         .add = by__present(&call->in[3]),
         .isa = BY__AT_LEVEL(BY__LEVEL),
-        .threads = call->threads,
     };
 }
 
@@ -33,9 +32,10 @@ static bool supports(const by__call *call)
            (!o.bias || by__tensor_is_act(&call->in[2]));
 }
 
-static by_status prepare(by__call *call, by_error *error)
+static by_status prepare(by__call *call, const by__context *context, by_error *error)
 {
     by__gemm_options options = product(call);
+    options.threads = context->threads;
     by__gemm *gemm = NULL;
     BY_TRY(by__gemm_open(&gemm, &options, error));
     call->state = gemm;
@@ -50,8 +50,9 @@ static void release(by__call *call)
     call->state = NULL;
 }
 
-static by_status run(const by__call *call)
+static by_status run(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     by__gemm_operands operands = {
         .a = call->in[0].data,
         .b = call->in[1].data,

@@ -88,13 +88,13 @@ static bool supports_norm(const by__call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status run_norm(const by__call *call)
+static by_status run_norm(const by__call *call, const by__context *context)
 {
     static by__range_fn *const ranges[2][2] = {{layer_norm_f32, layer_norm_bf16},
                                                {rms_norm_f32, rms_norm_bf16}};
     const by__tensor *x = &call->in[0];
-    by__parallel(call, by__tensor_rows(x), row_grain(by__tensor_columns(x)), by__tensor_count(x),
-                 ranges[call->op == BY_OP_RMS_NORM][x->dtype == BY_BF16]);
+    by__parallel(context, call, by__tensor_rows(x), row_grain(by__tensor_columns(x)),
+                 by__tensor_count(x), ranges[call->op == BY_OP_RMS_NORM][x->dtype == BY_BF16]);
     return BY_OK;
 }
 
@@ -231,8 +231,9 @@ static void add_blocks(const by__call *call, int64_t begin, int64_t end)
     }
 }
 
-static by_status prepare_norm_grad(by__call *call, by_error *error)
+static by_status prepare_norm_grad(by__call *call, const by__context *context, by_error *error)
 {
+    BY_UNUSED(context);
     int64_t rows = by__tensor_rows(&call->in[0]);
     size_t parts = call->op == BY_OP_LAYER_NORM_GRAD ? 2 : 1;
     size_t blocks = (size_t)by__ceil_div(rows, block_rows(rows));
@@ -243,16 +244,16 @@ static by_status prepare_norm_grad(by__call *call, by_error *error)
     return BY_OK;
 }
 
-static by_status run_norm_grad(const by__call *call)
+static by_status run_norm_grad(const by__call *call, const by__context *context)
 {
     static by__range_fn *const ranges[2][2] = {{layer_norm_grad_f32, layer_norm_grad_bf16},
                                                {rms_norm_grad_f32, rms_norm_grad_bf16}};
     const by__tensor *x = &call->in[0];
     int64_t rows = by__tensor_rows(x);
-    by__parallel(call, rows, block_rows(rows), by__tensor_count(x),
+    by__parallel(context, call, rows, block_rows(rows), by__tensor_count(x),
                  ranges[call->op == BY_OP_RMS_NORM_GRAD][x->dtype == BY_BF16]);
-    by__parallel(call, by__tensor_columns(x), 64, (int64_t)(call->work_bytes / sizeof(float)),
-                 add_blocks);
+    by__parallel(context, call, by__tensor_columns(x), 64,
+                 (int64_t)(call->work_bytes / sizeof(float)), add_blocks);
     return BY_OK;
 }
 

@@ -51,10 +51,10 @@ static bool supports_fill(const by__call *call)
     return by__tensor_is_act(&call->out[0]);
 }
 
-static by_status run_fill(const by__call *call)
+static by_status run_fill(const by__call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->out[0]);
-    by__parallel(call, count, GRAIN, count, fill_range);
+    by__parallel(context, call, count, GRAIN, count, fill_range);
     return BY_OK;
 }
 
@@ -69,11 +69,11 @@ static void reshape_range(const by__call *call, int64_t begin, int64_t end)
            (const char *)call->in[0].data + (size_t)begin * size, (size_t)(end - begin) * size);
 }
 
-static by_status run_reshape(const by__call *call)
+static by_status run_reshape(const by__call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->out[0]);
     if (call->out[0].data != call->in[0].data) {
-        by__parallel(call, count, GRAIN, count, reshape_range);
+        by__parallel(context, call, count, GRAIN, count, reshape_range);
     }
     return BY_OK;
 }
@@ -151,10 +151,10 @@ static void move_range(const by__call *call, int64_t begin, int64_t end)
     }
 }
 
-static by_status run_move(const by__call *call)
+static by_status run_move(const by__call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->out[0]);
-    by__parallel(call, count, GRAIN, count, move_range);
+    by__parallel(context, call, count, GRAIN, count, move_range);
     return BY_OK;
 }
 
@@ -363,19 +363,19 @@ static bool supports_strided(const by__call *call)
            (last <= 1 || (element_bytes(call) >= 2 && contiguous_axis(&s) >= 0));
 }
 
-static by_status run_strided(const by__call *call)
+static by_status run_strided(const by__call *call, const by__context *context)
 {
     strided s = measure(call);
     int64_t count = by__tensor_count(&call->out[0]);
     int64_t length = s.dim[s.rank - 1];
     if (s.stride[s.rank - 1] <= 1) {
-        by__parallel(call, count / length, by__ceil_div(GRAIN, length), count, rows_range);
+        by__parallel(context, call, count / length, by__ceil_div(GRAIN, length), count, rows_range);
         return BY_OK;
     }
     int64_t columns = s.dim[contiguous_axis(&s)];
     int64_t tiles = by__ceil_div(length, TILE) * by__ceil_div(columns, TILE);
     int64_t grain = by__ceil_div(GRAIN, by__min_i64(length, TILE) * by__min_i64(columns, TILE));
-    by__parallel(call, count / length / columns * tiles, grain, count, tiles_range);
+    by__parallel(context, call, count / length / columns * tiles, grain, count, tiles_range);
     return BY_OK;
 }
 

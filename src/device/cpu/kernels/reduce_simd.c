@@ -198,8 +198,9 @@ static bool supports(const by__call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status prepare(by__call *call, by_error *error)
+static by_status prepare(by__call *call, const by__context *context, by_error *error)
 {
+    BY_UNUSED(context);
     plan p = measure(call);
     size_t count = (size_t)(p.kept.count * result_length(&p));
     if (!by__size_mul(count, (size_t)p.pieces * sizeof(float), &call->work_bytes)) {
@@ -208,15 +209,15 @@ static by_status prepare(by__call *call, by_error *error)
     return BY_OK;
 }
 
-static by_status run(const by__call *call)
+static by_status run(const by__call *call, const by__context *context)
 {
     plan p = measure(call);
     int64_t count = by__tensor_count(&call->in[0]);
     int64_t row = p.lanes ? p.length : by__min_i64(p.length, PART);
     int64_t results = p.kept.count;
-    by__parallel(call, results * p.pieces, by__ceil_div(GRAIN, p.piece * row), count,
+    by__parallel(context, call, results * p.pieces, by__ceil_div(GRAIN, p.piece * row), count,
                  call->in[0].dtype == BY_F32 ? piece_f32 : piece_bf16);
-    by__parallel(call, results, by__ceil_div(GRAIN, p.pieces * result_length(&p)),
+    by__parallel(context, call, results, by__ceil_div(GRAIN, p.pieces * result_length(&p)),
                  results * p.pieces * result_length(&p), finish);
     return BY_OK;
 }

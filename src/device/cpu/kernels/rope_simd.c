@@ -103,8 +103,9 @@ static bool supports_rope(const by__call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status prepare_rope(by__call *call, by_error *error)
+static by_status prepare_rope(by__call *call, const by__context *context, by_error *error)
 {
+    BY_UNUSED(context);
     int64_t half = half_width(call);
     if (!by__size_mul((size_t)call->in[0].shape.dim[1], 2 * (size_t)half * sizeof(float),
                       &call->work_bytes)) {
@@ -125,13 +126,13 @@ static void release_rope(by__call *call)
     call->state = NULL;
 }
 
-static by_status run_rope(const by__call *call)
+static by_status run_rope(const by__call *call, const by__context *context)
 {
     const by__tensor *x = &call->in[0];
     int64_t length = x->shape.dim[1];
     int64_t half = half_width(call);
-    by__parallel(call, length, by__ceil_div(1024, half), length * half * 4, make_table);
-    by__parallel(call, by__tensor_rows(x), by__ceil_div(8192, by__tensor_columns(x)),
+    by__parallel(context, call, length, by__ceil_div(1024, half), length * half * 4, make_table);
+    by__parallel(context, call, by__tensor_rows(x), by__ceil_div(8192, by__tensor_columns(x)),
                  by__tensor_count(x), x->dtype == BY_F32 ? rotate_f32 : rotate_bf16);
     return BY_OK;
 }

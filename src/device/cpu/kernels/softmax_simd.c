@@ -167,9 +167,9 @@ BY__INLINE void cross_entropy_grad(const by__call *call, int64_t begin, int64_t 
     {                                                                                              \
         name(call, begin, end, BY_BF16);                                                           \
     }                                                                                              \
-    static void run_rows_##name(const by__call *call)                                              \
+    static void run_rows_##name(const by__call *call, const by__context *context)                  \
     {                                                                                              \
-        by__parallel(call, by__tensor_rows(&call->in[0]), grain_of(call),                          \
+        by__parallel(context, call, by__tensor_rows(&call->in[0]), grain_of(call),                 \
                      by__tensor_count(&call->in[0]),                                               \
                      call->in[0].dtype == BY_F32 ? name##_f32 : name##_bf16);                      \
     }
@@ -184,29 +184,30 @@ static bool supports(const by__call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status run_softmax(const by__call *call)
+static by_status run_softmax(const by__call *call, const by__context *context)
 {
-    run_rows_softmax(call);
+    run_rows_softmax(call, context);
     return BY_OK;
 }
 
-static by_status run_softmax_grad(const by__call *call)
+static by_status run_softmax_grad(const by__call *call, const by__context *context)
 {
-    run_rows_softmax_grad(call);
+    run_rows_softmax_grad(call, context);
     return BY_OK;
 }
 
-static by_status prepare_cross_entropy(by__call *call, by_error *error)
+static by_status prepare_cross_entropy(by__call *call, const by__context *context, by_error *error)
 {
+    BY_UNUSED(context);
     BY_UNUSED(error);
     call->work_bytes = (size_t)by__tensor_rows(&call->in[0]) * sizeof(float);
     return BY_OK;
 }
 
-static by_status run_cross_entropy(const by__call *call)
+static by_status run_cross_entropy(const by__call *call, const by__context *context)
 {
     double loss = 0.0;
-    run_rows_cross_entropy(call);
+    run_rows_cross_entropy(call, context);
     for (int64_t row = 0, rows = by__tensor_rows(&call->in[0]); row < rows; row++) {
         loss += (double)((const float *)call->work)[row];
     }
@@ -214,9 +215,9 @@ static by_status run_cross_entropy(const by__call *call)
     return BY_OK;
 }
 
-static by_status run_cross_entropy_grad(const by__call *call)
+static by_status run_cross_entropy_grad(const by__call *call, const by__context *context)
 {
-    run_rows_cross_entropy_grad(call);
+    run_rows_cross_entropy_grad(call, context);
     return BY_OK;
 }
 

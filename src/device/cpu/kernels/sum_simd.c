@@ -85,8 +85,9 @@ static bool supports_sum_rows(const by__call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status prepare_sum_rows(by__call *call, by_error *error)
+static by_status prepare_sum_rows(by__call *call, const by__context *context, by_error *error)
 {
+    BY_UNUSED(context);
     int64_t rows = summed_rows(call);
     size_t blocks = (size_t)by__ceil_div(rows, block_rows(rows));
     if (!by__size_mul(blocks * sizeof(float), (size_t)kept_columns(call), &call->work_bytes)) {
@@ -95,13 +96,13 @@ static by_status prepare_sum_rows(by__call *call, by_error *error)
     return BY_OK;
 }
 
-static by_status run_sum_rows(const by__call *call)
+static by_status run_sum_rows(const by__call *call, const by__context *context)
 {
     const by__tensor *x = &call->in[0];
     int64_t rows = summed_rows(call);
-    by__parallel(call, rows, block_rows(rows), by__tensor_count(x),
+    by__parallel(context, call, rows, block_rows(rows), by__tensor_count(x),
                  x->dtype == BY_F32 ? sum_block_f32 : sum_block_bf16);
-    by__parallel(call, kept_columns(call), 64, (int64_t)(call->work_bytes / sizeof(float)),
+    by__parallel(context, call, kept_columns(call), 64, (int64_t)(call->work_bytes / sizeof(float)),
                  add_blocks);
     return BY_OK;
 }
@@ -142,18 +143,19 @@ static void sum_squares(const by__call *call, int64_t begin, int64_t end)
     ((double *)call->work)[begin / SQUARES_BLOCK] = (double)by__sum(total);
 }
 
-static by_status prepare_sum_squares(by__call *call, by_error *error)
+static by_status prepare_sum_squares(by__call *call, const by__context *context, by_error *error)
 {
+    BY_UNUSED(context);
     BY_UNUSED(error);
     call->work_bytes =
         (size_t)by__ceil_div(by__tensor_count(&call->in[0]), SQUARES_BLOCK) * sizeof(double);
     return BY_OK;
 }
 
-static by_status run_sum_squares(const by__call *call)
+static by_status run_sum_squares(const by__call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(call, count, SQUARES_BLOCK, count, sum_squares);
+    by__parallel(context, call, count, SQUARES_BLOCK, count, sum_squares);
     double total = 0.0;
     for (int64_t block = 0; block < by__ceil_div(count, SQUARES_BLOCK); block++) {
         total += ((const double *)call->work)[block];
@@ -167,8 +169,9 @@ BY__KERNEL(sum_squares) = {
     run_sum_squares};
 
 /* CLIP_SCALE: a NaN in the squares stays one in both outputs, for the training loop to see. */
-static by_status run_clip_scale(const by__call *call)
+static by_status run_clip_scale(const by__call *call, const by__context *context)
 {
+    BY_UNUSED(context);
     double total = 0.0;
     for (int i = 0; i < call->input_count; i++) {
         total += (double)*(const float *)call->in[i].data;

@@ -162,7 +162,7 @@ static bool supports_act(const by__call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status run_unary(const by__call *call)
+static by_status run_unary(const by__call *call, const by__context *context)
 {
     static by__range_fn *const ranges[BY_FN_COUNT][2] = {
         [BY_FN_GELU] = {gelu_f32, gelu_bf16},
@@ -174,12 +174,12 @@ static by_status run_unary(const by__call *call)
         [BY_FN_GELU_ERF] = {gelu_erf_f32, gelu_erf_bf16},
     };
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(call, count, GRAIN, count,
+    by__parallel(context, call, count, GRAIN, count,
                  ranges[call->attrs.function][call->in[0].dtype == BY_BF16]);
     return BY_OK;
 }
 
-static by_status run_unary_grad(const by__call *call)
+static by_status run_unary_grad(const by__call *call, const by__context *context)
 {
     static by__range_fn *const ranges[BY_FN_COUNT][2] = {
         [BY_FN_GELU] = {gelu_grad_f32, gelu_grad_bf16},
@@ -191,7 +191,7 @@ static by_status run_unary_grad(const by__call *call)
         [BY_FN_GELU_ERF] = {gelu_erf_grad_f32, gelu_erf_grad_bf16},
     };
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(call, count, GRAIN, count,
+    by__parallel(context, call, count, GRAIN, count,
                  ranges[call->attrs.function][call->in[0].dtype == BY_BF16]);
     return BY_OK;
 }
@@ -254,17 +254,18 @@ static void swiglu_grad_bf16(const by__call *call, int64_t begin, int64_t end)
     swiglu_grad(call, begin, end, BY_BF16);
 }
 
-static by_status run_swiglu(const by__call *call)
+static by_status run_swiglu(const by__call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(call, count, GRAIN, count, call->in[0].dtype == BY_F32 ? swiglu_f32 : swiglu_bf16);
+    by__parallel(context, call, count, GRAIN, count,
+                 call->in[0].dtype == BY_F32 ? swiglu_f32 : swiglu_bf16);
     return BY_OK;
 }
 
-static by_status run_swiglu_grad(const by__call *call)
+static by_status run_swiglu_grad(const by__call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(call, count, GRAIN, count,
+    by__parallel(context, call, count, GRAIN, count,
                  call->in[0].dtype == BY_F32 ? swiglu_grad_f32 : swiglu_grad_bf16);
     return BY_OK;
 }
