@@ -136,6 +136,9 @@ BY_API by_status by_config_open_run(by_config **out, const char *run, const char
                                     size_t count, by_error *error);
 /* All defaults, no file. */
 BY_API by_status by_config_default(by_config **out, by_error *error);
+/* A config of its own with the same values, which remembers where each was set. BY_ECONFIG when a
+ * program has written a value that is out of its range. */
+BY_API by_status by_config_copy(by_config **out, const by_config *config, by_error *error);
 /* Applies one "section.key=value" to an open config. Whether the chosen kinds have the key is
  * checked by by_config_resolve, so that a kind and its keys can be set in any order. */
 BY_API by_status by_config_set(by_config *config, const char *assignment, by_error *error);

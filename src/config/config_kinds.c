@@ -132,6 +132,46 @@ by_status by__config_new(by__config **out, const by__schema *schema, by_error *e
     return BY_OK;
 }
 
+static by_status copy_text(char **out, const char *text, by_error *error)
+{
+    *out = text == NULL ? NULL : by__strdup(text);
+    return text != NULL && *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a config")
+                                        : BY_OK;
+}
+
+by_status by_config_copy(by_config **out, const by_config *config, by_error *error)
+{
+    const by__config *whole = (const by__config *)config;
+    by__config *made;
+    by_status status = BY_OK;
+    BY_TRY(by__config_new(&made, whole->schema, error));
+    for (size_t i = 0; i < whole->count && status == BY_OK; i++) {
+        const by__entry *from = &whole->entries[i];
+        by__entry *to = &made->entries[i];
+        bool active = by__entry_active(whole, from);
+        bool good = by__value_verify(from, from->origin == NULL ? "config" : from->origin,
+                                     active ? error : NULL) == BY_OK;
+        if (good) {
+            status = by__value_copy(&made->entries[i], from, error);
+        } else if (active) {
+            status = BY_ECONFIG;
+        }
+        if (status == BY_OK) {
+            status = copy_text(&to->origin, from->origin, error);
+        }
+        if (status == BY_OK) {
+            status = copy_text(&to->refusal, from->refusal, error);
+        }
+    }
+    by_config *copy = &made->config;
+    if (status != BY_OK) {
+        by_config_close(&copy);
+        return status;
+    }
+    *out = copy;
+    return BY_OK;
+}
+
 void by_config_close(by_config **config)
 {
     if (config == NULL || *config == NULL) {

@@ -371,22 +371,34 @@ by_status by__value_check(const by__key *key, const by__config_node *node, const
     return check(&ignored, key, node, where, error);
 }
 
-static by_status copy_list(by_string_list *out, const by__config_node *node, by_error *error)
+/* `item(from, i)` is the text of element i. */
+static by_status copy_list(by_string_list *out, const void *from, size_t count,
+                           const char *(*item)(const void *from, size_t i), by_error *error)
 {
     by_string_list list = {0};
-    if (node->count > 0) {
-        BY_TRY(by__alloc((void **)&list.items, node->count, sizeof *list.items, "a list", error));
+    if (count > 0) {
+        BY_TRY(by__alloc((void **)&list.items, count, sizeof *list.items, "a list", error));
     }
-    for (size_t i = 0; i < node->count; i++) {
-        list.items[i] = by__strdup(node->items[i].text);
+    for (size_t i = 0; i < count; i++) {
+        list.items[i] = by__strdup(item(from, i));
         if (list.items[i] == NULL) {
             by__names_free(list.items, i);
             return by_error_set(error, BY_EMEMORY, "out of memory: a config value");
         }
     }
-    list.count = node->count;
+    list.count = count;
     *out = list;
     return BY_OK;
+}
+
+static const char *node_item(const void *node, size_t i)
+{
+    return ((const by__config_node *)node)->items[i].text;
+}
+
+static const char *list_item(const void *list, size_t i)
+{
+    return ((const by_string_list *)list)->items[i];
 }
 
 by_status by__value_set(by__entry *entry, const by__config_node *node, const char *where,
@@ -421,9 +433,41 @@ by_status by__value_set(by__entry *entry, const by__config_node *node, const cha
         memcpy(at, &text, sizeof text);
         break;
     case BY__KEY_TEXTS:
-        BY_TRY(copy_list(&list, node, error));
+        BY_TRY(copy_list(&list, node, node->count, node_item, error));
         by__value_free(entry);
         memcpy(at, &list, sizeof list);
+        break;
+    }
+    return BY_OK;
+}
+
+by_status by__value_copy(by__entry *to, const by__entry *from, by_error *error)
+{
+    const by_string_list *list = from->at;
+    by_string_list copied = {0};
+    char *text;
+    switch (from->key.type) {
+    case BY__KEY_INT:
+    case BY__KEY_SWITCH:
+    case BY__KEY_SEED:
+    case BY__KEY_REAL:
+        memcpy(to->at, from->at, 8);
+        break;
+    case BY__KEY_PAIR:
+        memcpy(to->at, from->at, 16);
+        break;
+    case BY__KEY_TEXT:
+        text = by__strdup(*(char *const *)from->at);
+        if (text == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: a config value");
+        }
+        by__value_free(to);
+        memcpy(to->at, &text, sizeof text);
+        break;
+    case BY__KEY_TEXTS:
+        BY_TRY(copy_list(&copied, list, list->count, list_item, error));
+        by__value_free(to);
+        memcpy(to->at, &copied, sizeof copied);
         break;
     }
     return BY_OK;

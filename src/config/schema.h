@@ -137,6 +137,8 @@ by_status by__value_check(const by__key *key, const by__config_node *node, const
                           by_error *error);
 /* Checks the value that a config holds (a program may have written the fields). */
 by_status by__value_verify(const by__entry *entry, const char *where, by_error *error);
+/* Replaces a value by a copy of another entry's, which belongs to the same key. */
+by_status by__value_copy(by__entry *to, const by__entry *from, by_error *error);
 /* Releases what the field owns. */
 void by__value_free(by__entry *entry);
 /* Appends a copy of a scalar. */

@@ -36,16 +36,6 @@ static bool stopped(const by__job *job)
 
 /* ---- opening ---- */
 
-/* A copy of the caller's config that this job may complete. */
-static by_status copy_config(by_config **out, const by_config *config, by_error *error)
-{
-    char *text;
-    BY_TRY(by_config_print(config, &text, error));
-    by_status status = by_config_parse(out, "config", text, strlen(text), NULL, 0, error);
-    free(text);
-    return status;
-}
-
 /* The end-of-text token, which the checkpoint's config.json and tokenizer_config.json name. */
 static by_status find_eos(by__job *job, by_error *error)
 {
@@ -137,7 +127,7 @@ static by_status open_job(by__job *job, by_error *error)
     if (job->options->resume != NULL) {
         BY_TRY(by__run_dir_find(job, error));
     }
-    BY_TRY(copy_config(&job->config, job->options->config, error));
+    BY_TRY(by_config_copy(&job->config, job->options->config, error));
     BY_TRY(by_data_prepare(&job->paths, job->config, job->options, error));
     BY_TRY(complete_config(job, error));
     BY_TRY(by_trainer_open(&job->trainer, job->config, BY_TRAINER_FULL, NULL, NULL, error));

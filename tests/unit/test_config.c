@@ -502,6 +502,36 @@ static void test_round_trip(void **state)
     by_config_close(&defaults);
 }
 
+/* A copy has every value, of kinds that are not chosen too, and remembers where each was set. */
+static void test_copy(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_config *copy = NULL;
+    by_config *config = good("model:\n  kind: llama\n  rope_theta: 3\n");
+    change_all((by__config *)config);
+    assert_int_equal(by_config_copy(&copy, config, &error), BY_OK);
+    for (size_t i = 0; i < ((by__config *)copy)->count; i++) {
+        const by__entry *left = &((by__config *)config)->entries[i];
+        const by__entry *right = &((by__config *)copy)->entries[i];
+        assert_ptr_not_equal(left->at, right->at);
+        if (!same_value(left, right)) {
+            fail_msg("%s.%s is another", left->key.section, left->key.name);
+        }
+    }
+    by_config_close(&config);
+    assert_int_equal(by_config_set(copy, "model.kind=gpt2", &error), BY_OK);
+    assert_int_equal(by_config_resolve(copy, &error), BY_ECONFIG);
+    assert_string_equal(error.message,
+                        "train.yaml:3: model.rope_theta belongs to llama; the kind here is gpt2");
+    by_config_close(&copy);
+    config = good("");
+    config->train.steps = 0;
+    assert_int_equal(by_config_copy(&copy, config, &error), BY_ECONFIG);
+    assert_null(copy);
+    by_config_close(&config);
+}
+
 static void test_hash(void **state)
 {
     BY_UNUSED(state);
@@ -981,6 +1011,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_cross_checks),
         cmocka_unit_test(test_derived),
         cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_copy),
         cmocka_unit_test(test_hash),
         cmocka_unit_test_setup_teardown(test_base_chain, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_base_errors, make_folder, drop_folder),
