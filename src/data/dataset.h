@@ -2,10 +2,10 @@
  *
  * What it is for: by_dataset reads a packed directory and finds tokens and documents by position. A
  * by_source writes samples: windows of tokens (token_source.c), examples of a by_array_set with
- * augmentation (array_source.c), or what a program makes. order.h is
- * the pseudo-random order of samples; by_loader (loader.c) takes a source's samples in that order
- * and fills batches ahead of their use. formats/ reads and writes the files; tokenizer/ and packing
- * make them.
+ * augmentation (array_source.c), or what a program makes. order.h is the pseudo-random order of
+ * samples; by_loader (loader.c) takes a source's samples in that order and fills batches ahead of
+ * their use. csv_table.c and encoding.c make arrays from tables. formats/ reads and writes the
+ * files; tokenizer/ and packing make token data.
  *
  * Who owns what: a data set owns its files and is read-only after opening, so that any number of
  * sources and threads share it; a source borrows it; a loader owns its source, its thread and its

@@ -1,0 +1,385 @@
+/* Tables: a CSV file read twice, once to count rows and find the kinds of columns, once to fill
+ * them. A cell costs no allocation; a category's value is kept once. */
+#include "banyan/table.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "data/formats/array_file.h"
+#include "data/formats/csv.h"
+
+#define FILE_LIMIT    ((size_t)1 << 36)
+#define NUMBER_LENGTH 64u /* more characters are no number */
+
+/* The distinct values of a column: a hash table of their indices. */
+typedef struct values {
+    char **names;
+    size_t count;
+    size_t capacity;
+    int32_t *slots; /* index + 1; 0: free. A power of two, at least twice the values */
+    size_t slot_count;
+} values;
+
+typedef struct column {
+    by_column info;
+    bool is_text; /* a cell is neither missing nor a number */
+    double *numbers;
+    int32_t *categories;
+    values values;
+} column;
+
+struct by_table {
+    char *name;
+    column *columns;
+    size_t column_count;
+    size_t column_capacity;
+    uint64_t rows;
+};
+
+/* ---- values ---- */
+
+/* Where a value is in the table of slots, or the free slot where it would be. */
+static size_t find_slot(const values *v, const char *text, size_t length)
+{
+    size_t at = (size_t)by__hash64(text, length) & (v->slot_count - 1);
+    while (v->slots[at] != 0) {
+        const char *name = v->names[v->slots[at] - 1];
+        if (strlen(name) == length && memcmp(name, text, length) == 0) {
+            break;
+        }
+        at = (at + 1) & (v->slot_count - 1);
+    }
+    return at;
+}
+
+static by_status grow_slots(values *v, by_error *error)
+{
+    values wide = *v;
+    wide.slot_count = v->slot_count == 0 ? 16 : 2 * v->slot_count;
+    BY_TRY(by__alloc((void **)&wide.slots, wide.slot_count, sizeof *wide.slots, "values", error));
+    for (size_t i = 0; i < v->count; i++) {
+        wide.slots[find_slot(&wide, v->names[i], strlen(v->names[i]))] = (int32_t)(i + 1);
+    }
+    free(v->slots);
+    *v = wide;
+    return BY_OK;
+}
+
+/* The index of a value, which is added when it is new. */
+static by_status find_value(values *v, const char *text, size_t length, int32_t *out,
+                            by_error *error)
+{
+    if (2 * v->count >= v->slot_count) {
+        BY_TRY(grow_slots(v, error));
+    }
+    size_t slot = find_slot(v, text, length);
+    if (v->slots[slot] == 0) {
+        if (v->count == INT32_MAX) {
+            return by_error_set(error, BY_EMEMORY, "more than 2^31 - 1 values in a column");
+        }
+        BY_TRY(
+            by__reserve((void **)&v->names, &v->capacity, v->count + 1, sizeof *v->names, error));
+        v->names[v->count] = by__strndup(text, length);
+        if (v->names[v->count] == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: a value of a column");
+        }
+        v->slots[slot] = (int32_t)++v->count;
+    }
+    *out = v->slots[slot] - 1;
+    return BY_OK;
+}
+
+static void free_values(values *v)
+{
+    for (size_t i = 0; i < v->count; i++) {
+        free(v->names[i]);
+    }
+    free(v->names);
+    free(v->slots);
+}
+
+/* ---- cells ---- */
+
+static bool is_missing(const by__csv_cell *cell)
+{
+    static const char *const marks[] = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "?"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(marks); i++) {
+        if (cell->length == strlen(marks[i]) && memcmp(cell->text, marks[i], cell->length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A finite decimal number, with blanks around it or not. */
+static bool read_number(const by__csv_cell *cell, double *out)
+{
+    char text[NUMBER_LENGTH];
+    const char *begin = cell->text;
+    const char *end = cell->text + cell->length;
+    while (begin < end && *begin == ' ') {
+        begin++;
+    }
+    while (end > begin && end[-1] == ' ') {
+        end--;
+    }
+    size_t n = (size_t)(end - begin);
+    if (n == 0 || n >= sizeof text) {
+        return false;
+    }
+    memcpy(text, begin, n);
+    text[n] = '\0';
+    return strspn(text, "+-.0123456789eE") == n && by__parse_f64(text, out) && isfinite(*out);
+}
+
+/* ---- rows ---- */
+
+/* Takes the next cell and checks that the row has as many cells as the header. */
+static by_status next_cell(const by_table *t, by__csv *csv, by__csv_cell *cell, bool *found,
+                           by_error *error)
+{
+    BY_TRY(by__csv_next(csv, cell, found, error));
+    size_t cells = cell->column + 1;
+    if (*found && (cells > t->column_count || (cell->ends_row && cells < t->column_count))) {
+        return by_error_set(
+            error, BY_EFORMAT, "%s:%" PRIu64 ": the row has %s %zu cells, but the header has %zu",
+            t->name, cell->line, cell->ends_row ? "only" : "at least", cells, t->column_count);
+    }
+    return BY_OK;
+}
+
+static by_status read_header(by_table *t, by__csv *csv, by_error *error)
+{
+    by__csv_cell cell = {0};
+    bool found = true;
+    while (found && !cell.ends_row) {
+        by__text name = {0};
+        BY_TRY(by__csv_next(csv, &cell, &found, error));
+        if (!found) {
+            break;
+        }
+        BY_TRY(by__reserve((void **)&t->columns, &t->column_capacity, t->column_count + 1,
+                           sizeof *t->columns, error));
+        column *c = &t->columns[t->column_count++];
+        *c = (column){0};
+        char *text;
+        by__csv_unescape(&name, &cell);
+        BY_TRY(by__text_take(&name, &text, error));
+        c->info.name = text;
+        if (text[0] == '\0' || !by__utf8_valid(text, strlen(text))) {
+            return by_error_set(error, BY_EFORMAT, "%s:%" PRIu64 ": column %zu has %s", t->name,
+                                cell.line, cell.column + 1,
+                                text[0] == '\0' ? "no name" : "a name that is not UTF-8");
+        }
+        if (by_table_find(t, text) != &c->info) {
+            return by_error_set(error, BY_EFORMAT, "%s:%" PRIu64 ": two columns are named '%s'",
+                                t->name, cell.line, text);
+        }
+    }
+    return t->column_count > 0
+               ? BY_OK
+               : by_error_set(error, BY_EFORMAT, "%s: empty: there is no header", t->name);
+}
+
+/* Counts the rows and finds which columns have text. */
+static by_status scan(by_table *t, by__csv csv, by_error *error)
+{
+    for (;;) {
+        by__csv_cell cell;
+        bool found;
+        double number;
+        BY_TRY(next_cell(t, &csv, &cell, &found, error));
+        if (!found) {
+            break;
+        }
+        column *c = &t->columns[cell.column];
+        t->rows += cell.ends_row;
+        if (is_missing(&cell)) {
+            c->info.missing++;
+        } else if (!read_number(&cell, &number)) {
+            if (c->info.kind == BY_COLUMN_NUMBER) {
+                return by_error_set(error, BY_EFORMAT,
+                                    "%s:%" PRIu64 ": column %zu, '%s': '%.*s' is not a number",
+                                    t->name, cell.line, cell.column + 1, c->info.name,
+                                    (int)(cell.length < 40 ? cell.length : 40), cell.text);
+            }
+            c->is_text = true;
+        }
+    }
+    return t->rows > 0
+               ? BY_OK
+               : by_error_set(error, BY_EFORMAT, "%s: there are no rows below the header", t->name);
+}
+
+static by_status fill_cell(column *c, uint64_t row, const by__csv_cell *cell, by__text *scratch,
+                           by_error *error)
+{
+    if (c->numbers != NULL) {
+        c->numbers[row] = NAN;
+        if (!is_missing(cell)) {
+            (void)read_number(cell, &c->numbers[row]);
+        }
+        return BY_OK;
+    }
+    if (is_missing(cell)) {
+        c->categories[row] = -1;
+        return BY_OK;
+    }
+    if (!cell->escaped) {
+        return find_value(&c->values, cell->text, cell->length, &c->categories[row], error);
+    }
+    scratch->length = 0;
+    by__csv_unescape(scratch, cell);
+    if (scratch->failed) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a cell");
+    }
+    return find_value(&c->values, scratch->data, scratch->length, &c->categories[row], error);
+}
+
+static by_status fill(by_table *t, by__csv csv, by_error *error)
+{
+    by__text scratch = {0};
+    by_status status = BY_OK;
+    uint64_t row = 0;
+    for (size_t i = 0; i < t->column_count && status == BY_OK; i++) {
+        column *c = &t->columns[i];
+        if (c->info.kind == BY_COLUMN_AUTO) {
+            c->info.kind = c->is_text ? BY_COLUMN_CATEGORY : BY_COLUMN_NUMBER;
+        }
+        status = c->info.kind == BY_COLUMN_NUMBER
+                     ? by__alloc((void **)&c->numbers, (size_t)t->rows, sizeof *c->numbers,
+                                 "numbers of a column", error)
+                     : by__alloc((void **)&c->categories, (size_t)t->rows, sizeof *c->categories,
+                                 "categories of a column", error);
+    }
+    while (status == BY_OK && row < t->rows) {
+        by__csv_cell cell;
+        bool found;
+        status = next_cell(t, &csv, &cell, &found, error);
+        if (status == BY_OK) {
+            status = fill_cell(&t->columns[cell.column], row, &cell, &scratch, error);
+            row += cell.ends_row;
+        }
+    }
+    by__text_free(&scratch);
+    for (size_t i = 0; i < t->column_count; i++) {
+        column *c = &t->columns[i];
+        c->info.numbers = c->numbers;
+        c->info.categories = c->categories;
+        c->info.values = (const char *const *)c->values.names;
+        c->info.value_count = c->values.count;
+    }
+    return status;
+}
+
+/* ---- opening ---- */
+
+static by_status set_types(by_table *t, const by_table_options *o, by_error *error)
+{
+    for (size_t i = 0; i < o->type_count; i++) {
+        size_t k = 0;
+        while (k < t->column_count && strcmp(t->columns[k].info.name, o->types[i].name) != 0) {
+            k++;
+        }
+        if (k == t->column_count) {
+            return by_error_set(error, BY_EARG, "%s: there is no column '%s'", t->name,
+                                o->types[i].name);
+        }
+        t->columns[k].info.kind = o->types[i].kind;
+    }
+    return BY_OK;
+}
+
+by_status by_table_parse(by_table **out, const char *name, const char *text, size_t length,
+                         const by_table_options *options, by_error *error)
+{
+    by_table_options o = options == NULL ? (by_table_options){0} : *options;
+    by_table *t;
+    by__csv csv;
+    BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "a table", error));
+    t->name = by__strdup(name);
+    by_status status =
+        t->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: name") : BY_OK;
+    if (status == BY_OK) {
+        by__csv_begin(&csv, t->name, text, length, o.separator == '\0' ? ',' : o.separator);
+        status = read_header(t, &csv, error);
+    }
+    if (status == BY_OK) {
+        status = set_types(t, &o, error);
+    }
+    if (status == BY_OK) {
+        status = scan(t, csv, error);
+    }
+    if (status == BY_OK) {
+        status = fill(t, csv, error);
+    }
+    if (status != BY_OK) {
+        by_table_close(&t);
+        return status;
+    }
+    *out = t;
+    return BY_OK;
+}
+
+by_status by_table_open(by_table **out, const char *path, const by_table_options *options,
+                        by_error *error)
+{
+    uint8_t *data;
+    size_t size;
+    BY_TRY(by__array_file_read(&data, &size, path, FILE_LIMIT, error));
+    by_status status = by_table_parse(out, path, (const char *)data, size, options, error);
+    free(data);
+    return status;
+}
+
+void by_table_close(by_table **table)
+{
+    if (table == NULL || *table == NULL) {
+        return;
+    }
+    by_table *t = *table;
+    for (size_t i = 0; i < t->column_count; i++) {
+        column *c = &t->columns[i];
+        free((char *)(uintptr_t)c->info.name);
+        free(c->numbers);
+        free(c->categories);
+        free_values(&c->values);
+    }
+    free(t->columns);
+    free(t->name);
+    free(t);
+    *table = NULL;
+}
+
+const char *by_table_name(const by_table *table)
+{
+    return table->name;
+}
+
+uint64_t by_table_rows(const by_table *table)
+{
+    return table->rows;
+}
+
+size_t by_table_column_count(const by_table *table)
+{
+    return table->column_count;
+}
+
+const by_column *by_table_column(const by_table *table, size_t index)
+{
+    return &table->columns[index].info;
+}
+
+const by_column *by_table_find(const by_table *table, const char *name)
+{
+    for (size_t i = 0; i < table->column_count; i++) {
+        if (strcmp(table->columns[i].info.name, name) == 0) {
+            return &table->columns[i].info;
+        }
+    }
+    return NULL;
+}

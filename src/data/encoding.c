@@ -1,0 +1,586 @@
+/* What turns a table's rows into arrays: learned, applied, kept as JSON. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "banyan/table.h"
+#include "base/base.h"
+#include "data/array_set.h"
+
+/* What is known of one column. */
+typedef struct feature {
+    char *name;
+    bool is_category;
+    double mean;
+    double deviation;
+    char **values; /* of a category, sorted by their bytes */
+    size_t count;
+} feature;
+
+struct by_encoding {
+    feature *numbers;
+    size_t number_count;
+    feature *categories;
+    size_t category_count;
+    feature target;
+    bool has_target;
+};
+
+static void free_feature(feature *f)
+{
+    for (size_t i = 0; i < f->count; i++) {
+        free(f->values[i]);
+    }
+    free(f->values);
+    free(f->name);
+}
+
+void by_encoding_close(by_encoding **encoding)
+{
+    if (encoding == NULL || *encoding == NULL) {
+        return;
+    }
+    by_encoding *e = *encoding;
+    for (size_t i = 0; i < e->number_count; i++) {
+        free_feature(&e->numbers[i]);
+    }
+    for (size_t i = 0; i < e->category_count; i++) {
+        free_feature(&e->categories[i]);
+    }
+    free_feature(&e->target);
+    free(e->numbers);
+    free(e->categories);
+    free(e);
+    *encoding = NULL;
+}
+
+static by_status allocate(by_encoding **out, size_t numbers, size_t categories, by_error *error)
+{
+    by_encoding *e;
+    BY_TRY(by__alloc((void **)&e, 1, sizeof *e, "an encoding", error));
+    by_status status = by__alloc((void **)&e->numbers, numbers + 1, sizeof *e->numbers,
+                                 "an encoding's numbers", error);
+    if (status == BY_OK) {
+        status = by__alloc((void **)&e->categories, categories + 1, sizeof *e->categories,
+                           "an encoding's categories", error);
+    }
+    if (status != BY_OK) {
+        by_encoding_close(&e);
+        return status;
+    }
+    *out = e;
+    return BY_OK;
+}
+
+static by_status copy_text(char **out, const char *text, by_error *error)
+{
+    *out = by__strdup(text);
+    return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a name") : BY_OK;
+}
+
+/* ---- learning ---- */
+
+/* Mean and population deviation, in two passes in the part's order. */
+static void learn_number(feature *f, const by_column *column, const by__part_rows *rows,
+                         uint64_t count)
+{
+    double sum = 0.0;
+    double squares = 0.0;
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        double value = column->numbers[by__part_row(rows, i)];
+        if (!isnan(value)) {
+            sum += value;
+            n++;
+        }
+    }
+    f->mean = n == 0 ? 0.0 : sum / (double)n;
+    for (uint64_t i = 0; i < count; i++) {
+        double value = column->numbers[by__part_row(rows, i)];
+        if (!isnan(value)) {
+            squares += (value - f->mean) * (value - f->mean);
+        }
+    }
+    f->deviation = n == 0 ? 1.0 : sqrt(squares / (double)n);
+    if (!(f->deviation > 0.0) || !isfinite(f->deviation)) {
+        f->deviation = 1.0;
+    }
+    if (!isfinite(f->mean)) {
+        f->mean = 0.0;
+    }
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static by_status learn_category(feature *f, const by_column *column, const by__part_rows *rows,
+                                uint64_t count, const char *table, by_error *error)
+{
+    bool *seen;
+    size_t values = 0;
+    BY_TRY(by__alloc((void **)&seen, column->value_count + 1, sizeof *seen, "values", error));
+    for (uint64_t i = 0; i < count; i++) {
+        int32_t value = column->categories[by__part_row(rows, i)];
+        if (value >= 0 && !seen[value]) {
+            seen[value] = true;
+            values++;
+        }
+    }
+    by_status status =
+        by__alloc((void **)&f->values, values + 1, sizeof *f->values, "values", error);
+    for (size_t i = 0; i < column->value_count && status == BY_OK; i++) {
+        if (!seen[i]) {
+            continue;
+        }
+        if (!by__utf8_valid(column->values[i], strlen(column->values[i]))) {
+            status = by_error_set(error, BY_EFORMAT, "%s: a value of column '%s' is not UTF-8",
+                                  table, column->name);
+        } else {
+            status = copy_text(&f->values[f->count], column->values[i], error);
+            f->count += status == BY_OK;
+        }
+    }
+    free(seen);
+    if (status == BY_OK) {
+        qsort(f->values, f->count, sizeof *f->values, by_bytes);
+    }
+    return status;
+}
+
+static by_status learn_column(feature *f, const by_column *column, const by__part_rows *rows,
+                              uint64_t count, const char *table, by_error *error)
+{
+    *f = (feature){.is_category = column->kind == BY_COLUMN_CATEGORY};
+    BY_TRY(copy_text(&f->name, column->name, error));
+    if (f->is_category) {
+        return learn_category(f, column, rows, count, table, error);
+    }
+    learn_number(f, column, rows, count);
+    return BY_OK;
+}
+
+static bool is_ignored(const by_encoding_options *o, const char *name)
+{
+    for (size_t i = 0; i < o->ignore_count; i++) {
+        if (strcmp(o->ignore[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static by_status check_names(const by_table *table, const by_encoding_options *o, by_error *error)
+{
+    for (size_t i = 0; i < o->ignore_count + 1; i++) {
+        const char *name = i == o->ignore_count ? o->target : o->ignore[i];
+        if (name != NULL && by_table_find(table, name) == NULL) {
+            return by_error_set(error, BY_EARG, "%s: there is no column '%s'", by_table_name(table),
+                                name);
+        }
+    }
+    return BY_OK;
+}
+
+static by_status learn_all(by_encoding *e, const by_table *table, const by_part *part,
+                           const by_encoding_options *o, by_error *error)
+{
+    const char *name = by_table_name(table);
+    by__part_rows rows;
+    by__part_rows_init(&rows, part);
+    for (size_t i = 0; i < by_table_column_count(table); i++) {
+        const by_column *column = by_table_column(table, i);
+        feature *f;
+        if (o->target != NULL && strcmp(column->name, o->target) == 0) {
+            f = &e->target;
+            e->has_target = true;
+        } else if (is_ignored(o, column->name)) {
+            continue;
+        } else if (column->kind == BY_COLUMN_CATEGORY) {
+            f = &e->categories[e->category_count++];
+        } else {
+            f = &e->numbers[e->number_count++];
+        }
+        BY_TRY(learn_column(f, column, &rows, part->count, name, error));
+    }
+    if (e->has_target && e->target.is_category && e->target.count == 0) {
+        return by_error_set(error, BY_EFORMAT, "%s: all targets in column '%s' are missing", name,
+                            o->target);
+    }
+    return e->number_count + e->category_count > 0
+               ? BY_OK
+               : by_error_set(error, BY_EARG, "%s: no column is left as a feature", name);
+}
+
+by_status by_encoding_learn(by_encoding **out, const by_table *table, const by_part *part,
+                            const by_encoding_options *options, by_error *error)
+{
+    by_encoding *e;
+    size_t columns = by_table_column_count(table);
+    if (part->total != by_table_rows(table) || part->first > part->total ||
+        part->count > part->total - part->first || part->count == 0) {
+        return by_error_set(error, BY_EARG,
+                            "%s: the part of %" PRIu64 " rows is not of its %" PRIu64,
+                            by_table_name(table), part->total, by_table_rows(table));
+    }
+    BY_TRY(check_names(table, options, error));
+    BY_TRY(allocate(&e, columns, columns, error));
+    by_status status = learn_all(e, table, part, options, error);
+    if (status != BY_OK) {
+        by_encoding_close(&e);
+        return status;
+    }
+    *out = e;
+    return BY_OK;
+}
+
+/* ---- what it is ---- */
+
+size_t by_encoding_numbers(const by_encoding *encoding)
+{
+    return encoding->number_count;
+}
+
+size_t by_encoding_categories(const by_encoding *encoding)
+{
+    return encoding->category_count;
+}
+
+size_t by_encoding_category_size(const by_encoding *encoding, size_t index)
+{
+    return encoding->categories[index].count + 1;
+}
+
+const char *by_encoding_target(const by_encoding *encoding)
+{
+    return encoding->has_target ? encoding->target.name : NULL;
+}
+
+size_t by_encoding_classes(const by_encoding *encoding)
+{
+    return encoding->target.count;
+}
+
+const char *by_encoding_class(const by_encoding *encoding, size_t index)
+{
+    return encoding->target.values[index];
+}
+
+void by_encoding_target_scale(const by_encoding *encoding, double *mean, double *deviation)
+{
+    *mean = encoding->target.mean;
+    *deviation = encoding->target.deviation;
+}
+
+/* ---- applying ---- */
+
+static by_status find_column(const by_column **out, const by_table *table, const feature *f,
+                             by_error *error)
+{
+    static const char *const kinds[] = {"a number", "a category"};
+    const by_column *column = by_table_find(table, f->name);
+    bool is_empty = column != NULL && column->missing == by_table_rows(table);
+    if (column == NULL) {
+        return by_error_set(error, BY_EFORMAT, "%s: there is no column '%s'", by_table_name(table),
+                            f->name);
+    }
+    /* A column in which all is missing is read as one of numbers. */
+    if ((column->kind == BY_COLUMN_CATEGORY) != f->is_category && !is_empty) {
+        return by_error_set(error, BY_EFORMAT, "%s: column '%s' is %s, but %s was learned",
+                            by_table_name(table), f->name,
+                            kinds[column->kind == BY_COLUMN_CATEGORY], kinds[f->is_category]);
+    }
+    *out = column;
+    return BY_OK;
+}
+
+/* Index among the sorted values; -1: unknown. */
+static int32_t find_known(const feature *f, const char *value)
+{
+    char *const *found = bsearch(&value, f->values, f->count, sizeof *f->values, by_bytes);
+    return found == NULL ? -1 : (int32_t)(found - f->values);
+}
+
+/* Writes (number - mean) / deviation to out[row * stride], and `missing` where there is none. */
+static by_status put_numbers(float *out, size_t stride, const feature *f, const by_table *table,
+                             float missing, by_error *error)
+{
+    const by_column *column;
+    BY_TRY(find_column(&column, table, f, error));
+    for (uint64_t row = 0; row < by_table_rows(table); row++) {
+        double value = column->numbers == NULL ? (double)NAN : column->numbers[row];
+        out[row * stride] = isnan(value) ? missing : (float)((value - f->mean) / f->deviation);
+    }
+    return BY_OK;
+}
+
+/* Writes `first` + index of the value to out[row * stride], `missing` and `unknown` else. */
+static by_status put_categories(int32_t *out, size_t stride, const feature *f,
+                                const by_table *table, int32_t first, int32_t missing,
+                                int32_t unknown, by_error *error)
+{
+    const by_column *column;
+    int32_t *ids;
+    BY_TRY(find_column(&column, table, f, error));
+    BY_TRY(by__alloc((void **)&ids, column->value_count + 1, sizeof *ids, "values", error));
+    for (size_t i = 0; i < column->value_count; i++) {
+        int32_t known = find_known(f, column->values[i]);
+        ids[i] = known < 0 ? unknown : first + known;
+    }
+    for (uint64_t row = 0; row < by_table_rows(table); row++) {
+        int32_t value = column->categories == NULL ? -1 : column->categories[row];
+        out[row * stride] = value < 0 ? missing : ids[value];
+    }
+    free(ids);
+    return BY_OK;
+}
+
+static by_status put_targets(by_array *array, const by_encoding *e, const by_table *table,
+                             by_error *error)
+{
+    const feature *f = &e->target;
+    const char *name = by_table_name(table);
+    uint64_t rows = by_table_rows(table);
+    void *data = (void *)(uintptr_t)array->data;
+    if (!f->is_category) {
+        BY_TRY(put_numbers(data, 1, f, table, NAN, error));
+    } else {
+        BY_TRY(put_categories(data, 1, f, table, 0, -1, -2, error));
+    }
+    for (uint64_t row = 0; row < rows; row++) {
+        int32_t label = f->is_category ? ((const int32_t *)data)[row] : 0;
+        if (label == -1 || (!f->is_category && isnan(((const float *)data)[row]))) {
+            return by_error_set(error, BY_EFORMAT, "%s: row %" PRIu64 " has no target in '%s'",
+                                name, row + 1, f->name);
+        }
+        if (label == -2) {
+            const by_column *column = by_table_find(table, f->name);
+            return by_error_set(error, BY_EFORMAT,
+                                "%s: row %" PRIu64 ": '%s' in '%s' is none of the %zu classes "
+                                "that were learned",
+                                name, row + 1, column->values[column->categories[row]], f->name,
+                                f->count);
+        }
+    }
+    return BY_OK;
+}
+
+/* An array of the set, zeroed; `columns` 0: one axis. */
+static by_status add_array(by_array *arrays, size_t *count, const char *name, by_dtype dtype,
+                           uint64_t rows, size_t columns, by_error *error)
+{
+    by_array *a = &arrays[(*count)++];
+    void *data;
+    size_t elements;
+    *a = (by_array){.dtype = dtype, .shape = BY_SHAPE((int64_t)rows)};
+    if (columns > 0) {
+        a->shape = BY_SHAPE((int64_t)rows, (int64_t)columns);
+    }
+    if (!by__size_mul((size_t)rows, columns == 0 ? 1 : columns, &elements)) {
+        return by_error_set(error, BY_EMEMORY, "size overflow: array '%s'", name);
+    }
+    BY_TRY(by__alloc(&data, elements, by_dtype_size(dtype), name, error));
+    a->data = data;
+    a->name = by__strdup(name);
+    return a->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: name") : BY_OK;
+}
+
+static by_status make_arrays(by_array *arrays, size_t *count, const by_encoding *e,
+                             const by_table *table, bool targets, by_error *error)
+{
+    uint64_t rows = by_table_rows(table);
+    if (e->number_count > 0) {
+        BY_TRY(add_array(arrays, count, "numbers", BY_F32, rows, e->number_count, error));
+        float *out = (float *)(uintptr_t)arrays[*count - 1].data;
+        for (size_t i = 0; i < e->number_count; i++) {
+            BY_TRY(put_numbers(out + i, e->number_count, &e->numbers[i], table, 0.0f, error));
+        }
+    }
+    if (e->category_count > 0) {
+        BY_TRY(add_array(arrays, count, "categories", BY_I32, rows, e->category_count, error));
+        int32_t *out = (int32_t *)(uintptr_t)arrays[*count - 1].data;
+        for (size_t i = 0; i < e->category_count; i++) {
+            BY_TRY(put_categories(out + i, e->category_count, &e->categories[i], table, 1, 0, 0,
+                                  error));
+        }
+    }
+    if (targets) {
+        bool classes = e->target.is_category;
+        BY_TRY(add_array(arrays, count, classes ? "labels" : "targets", classes ? BY_I32 : BY_F32,
+                         rows, 0, error));
+        BY_TRY(put_targets(&arrays[*count - 1], e, table, error));
+    }
+    return BY_OK;
+}
+
+by_status by_encoding_apply(const by_encoding *encoding, const by_table *table, bool targets,
+                            by_array_set **out, by_error *error)
+{
+    by_array arrays[3] = {0};
+    size_t count = 0;
+    if (targets && !encoding->has_target) {
+        return by_error_set(error, BY_EARG, "%s: the encoding has no target", by_table_name(table));
+    }
+    by_status status = make_arrays(arrays, &count, encoding, table, targets, error);
+    if (status == BY_OK) {
+        return by__array_set_take(out, by_table_name(table), arrays, count, error);
+    }
+    for (size_t i = 0; i < count; i++) {
+        free((void *)(uintptr_t)arrays[i].name);
+        free((void *)(uintptr_t)arrays[i].data);
+    }
+    return status;
+}
+
+/* ---- JSON ---- */
+
+static void print_feature(by__text *text, const feature *f)
+{
+    char number[32];
+    by__text_add(text, "{\"name\": ");
+    by__text_json(text, f->name, strlen(f->name));
+    if (!f->is_category) {
+        by__format_f64(number, f->mean);
+        by__text_format(text, ", \"mean\": %s", number);
+        by__format_f64(number, f->deviation);
+        by__text_format(text, ", \"deviation\": %s}", number);
+        return;
+    }
+    by__text_add(text, ", \"values\": [");
+    for (size_t i = 0; i < f->count; i++) {
+        by__text_add(text, i == 0 ? "" : ", ");
+        by__text_json(text, f->values[i], strlen(f->values[i]));
+    }
+    by__text_add(text, "]}");
+}
+
+static void print_features(by__text *text, const char *key, const feature *features, size_t count)
+{
+    by__text_format(text, "  \"%s\": [", key);
+    for (size_t i = 0; i < count; i++) {
+        by__text_add(text, i == 0 ? "\n    " : ",\n    ");
+        print_feature(text, &features[i]);
+    }
+    by__text_add(text, count == 0 ? "]" : "\n  ]");
+}
+
+by_status by_encoding_print(const by_encoding *encoding, char **out, by_error *error)
+{
+    by__text text = {0};
+    by__text_add(&text, "{\n  \"format\": 1,\n");
+    print_features(&text, "numbers", encoding->numbers, encoding->number_count);
+    by__text_add(&text, ",\n");
+    print_features(&text, "categories", encoding->categories, encoding->category_count);
+    if (encoding->has_target) {
+        by__text_add(&text, ",\n  \"target\": ");
+        print_feature(&text, &encoding->target);
+    }
+    by__text_add(&text, "\n}\n");
+    return by__text_take(&text, out, error);
+}
+
+static by_status bad_json(const char *name, const char *what, by_error *error)
+{
+    return by_error_set(error, BY_EFORMAT, "%s: %s", name, what);
+}
+
+static by_status parse_values(feature *f, const json_t *values, const char *name, by_error *error)
+{
+    size_t count = json_array_size(values);
+    f->is_category = true;
+    BY_TRY(by__alloc((void **)&f->values, count + 1, sizeof *f->values, "values", error));
+    for (size_t i = 0; i < count; i++) {
+        const char *value = json_string_value(json_array_get(values, i));
+        if (value == NULL || (i > 0 && strcmp(f->values[i - 1], value) >= 0)) {
+            return bad_json(name, "values are not sorted strings, each once", error);
+        }
+        BY_TRY(copy_text(&f->values[i], value, error));
+        f->count++;
+    }
+    return BY_OK;
+}
+
+static by_status parse_feature(feature *f, const json_t *json, const char *name, by_error *error)
+{
+    const json_t *values = json_object_get(json, "values");
+    const json_t *mean = json_object_get(json, "mean");
+    const json_t *deviation = json_object_get(json, "deviation");
+    const char *column = json_string_value(json_object_get(json, "name"));
+    if (column == NULL) {
+        return bad_json(name, "a column has no name", error);
+    }
+    BY_TRY(copy_text(&f->name, column, error));
+    if (json_is_array(values) && json_object_size(json) == 2) {
+        return parse_values(f, values, name, error);
+    }
+    if (!json_is_number(mean) || !json_is_number(deviation) || json_object_size(json) != 3) {
+        return bad_json(name, "a column has neither values nor mean and deviation", error);
+    }
+    f->mean = json_number_value(mean);
+    f->deviation = json_number_value(deviation);
+    return f->deviation > 0.0 ? BY_OK : bad_json(name, "a deviation is not more than 0", error);
+}
+
+static by_status parse_features(feature *features, size_t *count, const json_t *json,
+                                bool categories, const char *name, by_error *error)
+{
+    for (size_t i = 0; i < json_array_size(json); i++) {
+        feature *f = &features[(*count)++];
+        BY_TRY(parse_feature(f, json_array_get(json, i), name, error));
+        if (f->is_category != categories) {
+            return bad_json(name, "a column is of the other kind", error);
+        }
+    }
+    return BY_OK;
+}
+
+static by_status parse_root(by_encoding **out, const json_t *root, const char *name,
+                            by_error *error)
+{
+    const json_t *numbers = json_object_get(root, "numbers");
+    const json_t *categories = json_object_get(root, "categories");
+    const json_t *target = json_object_get(root, "target");
+    by_encoding *e;
+    if (json_integer_value(json_object_get(root, "format")) != 1 || !json_is_array(numbers) ||
+        !json_is_array(categories) || json_object_size(root) != (target == NULL ? 3u : 4u)) {
+        return bad_json(name, "not an encoding of format 1: numbers, categories, target", error);
+    }
+    if (json_array_size(numbers) + json_array_size(categories) == 0) {
+        return bad_json(name, "the encoding has no columns", error);
+    }
+    BY_TRY(allocate(&e, json_array_size(numbers), json_array_size(categories), error));
+    by_status status = parse_features(e->numbers, &e->number_count, numbers, false, name, error);
+    if (status == BY_OK) {
+        status = parse_features(e->categories, &e->category_count, categories, true, name, error);
+    }
+    if (status == BY_OK && target != NULL) {
+        e->has_target = true;
+        status = parse_feature(&e->target, target, name, error);
+        if (status == BY_OK && e->target.is_category && e->target.count == 0) {
+            status = bad_json(name, "the target has no classes", error);
+        }
+    }
+    if (status != BY_OK) {
+        by_encoding_close(&e);
+        return status;
+    }
+    *out = e;
+    return BY_OK;
+}
+
+by_status by_encoding_parse(by_encoding **out, const char *name, const char *text, size_t length,
+                            by_error *error)
+{
+    json_error_t problem;
+    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
+    if (root == NULL) {
+        return by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
+    }
+    by_status status = parse_root(out, root, name, error);
+    json_decref(root);
+    return status;
+}

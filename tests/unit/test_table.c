@@ -1,0 +1,338 @@
+/* CSV tables: what RFC 4180 allows is read, what it does not is refused with line and column; and
+ * encodings, which know the training part alone. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "banyan/table.h"
+#include "base/base.h"
+
+static by_table *parse(const char *text, const by_table_options *options)
+{
+    by_table *table;
+    by_error error = {0};
+    if (by_table_parse(&table, "t.csv", text, strlen(text), options, &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    return table;
+}
+
+static const char *value_of(const by_table *table, const char *column, uint64_t row)
+{
+    const by_column *c = by_table_find(table, column);
+    assert_int_equal(c->kind, BY_COLUMN_CATEGORY);
+    return c->categories[row] < 0 ? NULL : c->values[c->categories[row]];
+}
+
+/* ---- CSV ---- */
+
+static void test_csv(void **state)
+{
+    BY_UNUSED(state);
+    by_table *t = parse("\xef\xbb\xbf"
+                        "a,\"b,\"\"x\"\"\",c\r\n"
+                        "1,\"two\nlines\",  -2.5e1 \r\n"
+                        "\r\n"
+                        "\"3\",\"say \"\"hi\"\"\",\r\n"
+                        "NA,say \xc3\xa9,4",
+                        NULL);
+    assert_int_equal(by_table_rows(t), 3);
+    assert_int_equal(by_table_column_count(t), 3);
+    const by_column *a = by_table_find(t, "a");
+    const by_column *c = by_table_find(t, "c");
+    assert_int_equal(a->kind, BY_COLUMN_NUMBER);
+    assert_true(a->numbers[0] == 1.0 && a->numbers[1] == 3.0 && isnan(a->numbers[2]));
+    assert_int_equal(a->missing, 1);
+    assert_true(c->numbers[0] == -25.0 && isnan(c->numbers[1]) && c->numbers[2] == 4.0);
+    assert_string_equal(value_of(t, "b,\"x\"", 0), "two\nlines");
+    assert_string_equal(value_of(t, "b,\"x\"", 1), "say \"hi\"");
+    assert_string_equal(value_of(t, "b,\"x\"", 2), "say \xc3\xa9");
+    assert_null(by_table_find(t, "d"));
+    by_table_close(&t);
+    by_table_close(&t);
+
+    /* Separators, types by hand, and one column. */
+    static const by_column_type types[] = {{"zip", BY_COLUMN_CATEGORY}};
+    by_table_options options = {.separator = ';', .types = types, .type_count = 1};
+    t = parse("zip;n\n01;1,5\n1;2\n?;3\n01;\"\"\n", &options);
+    assert_string_equal(value_of(t, "zip", 0), "01");
+    assert_string_equal(value_of(t, "zip", 1), "1");
+    assert_null(value_of(t, "zip", 2));
+    const by_column *zip = by_table_find(t, "zip");
+    assert_int_equal(zip->categories[3], zip->categories[0]);
+    assert_int_equal(zip->value_count, 2);
+    assert_int_equal(by_table_find(t, "n")->kind, BY_COLUMN_CATEGORY); /* "1,5" is no number */
+    by_table_close(&t);
+    t = parse("x\n1\n2\n", NULL);
+    assert_int_equal(by_table_rows(t), 2);
+    by_table_close(&t);
+    /* What only looks like a number. */
+    t = parse("a,b,c,d,e\n0x10,inf,1e999,1.2.3,-\n", NULL);
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(by_table_column(t, i)->kind, BY_COLUMN_CATEGORY);
+    }
+    by_table_close(&t);
+}
+
+static void test_csv_errors(void **state)
+{
+    BY_UNUSED(state);
+    static const by_column_type number[] = {{"b", BY_COLUMN_NUMBER}};
+    static const by_column_type absent[] = {{"z", BY_COLUMN_NUMBER}};
+    static const struct {
+        const char *text;
+        by_table_options options;
+        const char *message;
+    } cases[] = {
+        {"", {0}, "t.csv: empty"},
+        {"\n\r\n", {0}, "t.csv: empty"},
+        {"a,b\n", {0}, "t.csv: there are no rows"},
+        {"a,b\n1\n", {0}, "t.csv:2: the row has only 1 cells, but the header has 2"},
+        {"a,b\n1,2\n\n1,2,3\n", {0}, "t.csv:4: the row has only 3 cells, but the header has 2"},
+        {"a,b\n1,2,3,4\n", {0}, "t.csv:2: the row has at least 3 cells, but the header has 2"},
+        {"a,b\n1,x\"y\n", {0}, "t.csv:2: column 2: a quote inside a cell"},
+        {"a,b\n1,2\n3,\"y\n4,5\n", {0}, "t.csv:3: column 2: the quote that opens"},
+        {"a,b\n1,\"y\" \n", {0}, "t.csv:2: column 2: text behind the quote"},
+        {"a,b\r1,2\r", {0}, "t.csv:1: column 2: a carriage return without"},
+        {"a,b\n1,2\r", {0}, "t.csv:2: column 2: a carriage return without"},
+        {"a,a\n1,2\n", {0}, "t.csv:1: two columns are named 'a'"},
+        {"a,\n1,2\n", {0}, "t.csv:1: column 2 has no name"},
+        {"a,\xff\n1,2\n", {0}, "t.csv:1: column 2 has a name that is not UTF-8"},
+        {"a,b\n1,2\n3,four\n",
+         {.types = number, .type_count = 1},
+         "t.csv:3: column 2, 'b': 'four' is not a number"},
+        {"a,b\n1,2\n", {.types = absent, .type_count = 1}, "t.csv: there is no column 'z'"},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        by_table *table = NULL;
+        by_error error = {0};
+        by_status status = by_table_parse(&table, "t.csv", cases[i].text, strlen(cases[i].text),
+                                          &cases[i].options, &error);
+        if (status == BY_OK || strstr(error.message, cases[i].message) != error.message) {
+            fail_msg("case %zu: %d %s", i, status, error.message);
+        }
+        assert_null(table);
+    }
+    by_table *table = NULL;
+    by_error error = {0};
+    assert_int_equal(by_table_parse(&table, "t.csv", "a\n1\0\n", 5, NULL, &error), BY_EFORMAT);
+    assert_string_equal(error.message, "t.csv:2: column 1: a NUL byte");
+}
+
+/* ---- encodings ---- */
+
+#define ROWS                                                                                       \
+    "size,colour,extra,price\n"                                                                    \
+    "1,red,9,10\n"                                                                                 \
+    "3,blue,9,30\n"                                                                                \
+    ",red,9,20\n"                                                                                  \
+    "5,,9,20\n"                                                                                    \
+    "100,green,9,1000\n" /* held out */
+
+static by_encoding *learn(const by_table *table, uint64_t rows, const char *target)
+{
+    static const char *const ignore[] = {"extra"};
+    by_encoding *encoding;
+    by_error error = {0};
+    by_part part;
+    by_encoding_options options = {.target = target, .ignore = ignore, .ignore_count = 1};
+    by_split split = {.test = by_table_rows(table) - rows};
+    assert_int_equal(by_split_parts(&part, NULL, NULL, by_table_rows(table), &split, &error),
+                     BY_OK);
+    if (by_encoding_learn(&encoding, table, &part, &options, &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    return encoding;
+}
+
+/* Back from its JSON, which replaces it. */
+static by_encoding *reread(by_encoding *encoding)
+{
+    by_encoding *again;
+    char *text;
+    char *second;
+    by_error error = {0};
+    assert_int_equal(by_encoding_print(encoding, &text, &error), BY_OK);
+    if (by_encoding_parse(&again, "e.json", text, strlen(text), &error) != BY_OK) {
+        fail_msg("%s\n%s", error.message, text);
+    }
+    assert_int_equal(by_encoding_print(again, &second, &error), BY_OK);
+    assert_string_equal(text, second);
+    free(text);
+    free(second);
+    by_encoding_close(&encoding);
+    return again;
+}
+
+static void test_regression(void **state)
+{
+    BY_UNUSED(state);
+    by_table *t = parse(ROWS, NULL);
+    by_encoding *e = reread(learn(t, 4, "price"));
+    by_array_set *set;
+    by_error error = {0};
+    double mean;
+    double deviation;
+    assert_int_equal(by_encoding_numbers(e), 1);
+    assert_int_equal(by_encoding_categories(e), 1);
+    assert_int_equal(by_encoding_category_size(e, 0), 3); /* 0, blue, red: green is held out */
+    assert_string_equal(by_encoding_target(e), "price");
+    assert_int_equal(by_encoding_classes(e), 0);
+    by_encoding_target_scale(e, &mean, &deviation);
+    assert_true(mean == 20.0 && deviation == sqrt(200.0 / 4.0));
+    assert_int_equal(by_encoding_apply(e, t, true, &set, &error), BY_OK);
+    const float *numbers = by_array_set_find(set, "numbers")->data;
+    const int32_t *colours = by_array_set_find(set, "categories")->data;
+    const float *targets = by_array_set_find(set, "targets")->data;
+    double size = sqrt(8.0 / 3.0); /* of 1, 3 and 5 */
+    assert_true(numbers[0] == (float)(-2.0 / size) && numbers[1] == 0.0f && numbers[2] == 0.0f);
+    assert_true(numbers[4] == (float)(97.0 / size));
+    static const int32_t ids[] = {2, 1, 2, 0, 0};
+    assert_memory_equal(colours, ids, sizeof ids);
+    assert_true(targets[1] == (float)(10.0 / deviation) && targets[2] == 0.0f);
+    assert_true(by_shape_equal(&by_array_set_find(set, "numbers")->shape, &BY_SHAPE(5, 1)));
+    assert_true(by_shape_equal(&by_array_set_find(set, "targets")->shape, &BY_SHAPE(5)));
+    by_array_set_close(&set);
+    by_table_close(&t);
+
+    /* Another table: columns in another order, more of them, no target; all of one missing. */
+    t = parse("more,colour,size\nx,green,5\ny,blue,\nz,,5\n", NULL);
+    assert_int_equal(by_encoding_apply(e, t, false, &set, &error), BY_OK);
+    numbers = by_array_set_find(set, "numbers")->data;
+    colours = by_array_set_find(set, "categories")->data;
+    assert_true(numbers[0] == (float)(2.0 / size) && numbers[1] == 0.0f);
+    assert_true(colours[0] == 0 && colours[1] == 1 && colours[2] == 0);
+    assert_null(by_array_set_find(set, "targets"));
+    by_array_set_close(&set);
+    by_table_close(&t);
+    t = parse("colour,size\n,5\n", NULL);
+    assert_int_equal(by_encoding_apply(e, t, false, &set, &error), BY_OK);
+    by_array_set_close(&set);
+
+    assert_int_equal(by_encoding_apply(e, t, true, &set, &error), BY_EFORMAT);
+    assert_string_equal(error.message, "t.csv: there is no column 'price'");
+    by_table_close(&t);
+    t = parse("colour,size,price\nred,5,1\nred,5,\n", NULL);
+    assert_int_equal(by_encoding_apply(e, t, true, &set, &error), BY_EFORMAT);
+    assert_string_equal(error.message, "t.csv: row 2 has no target in 'price'");
+    by_table_close(&t);
+    t = parse("colour,size\n5,5\n", NULL);
+    assert_int_equal(by_encoding_apply(e, t, false, &set, &error), BY_EFORMAT);
+    assert_string_equal(error.message,
+                        "t.csv: column 'colour' is a number, but a category was learned");
+    by_table_close(&t);
+    by_encoding_close(&e);
+    by_encoding_close(&e);
+}
+
+static void test_classification(void **state)
+{
+    BY_UNUSED(state);
+    by_table *t = parse("a,kind\n1,dog\n2,\"c\"\"at\"\n2,dog\n4,eel\n", NULL);
+    by_table *known = parse("a,kind,extra\n1,dog,\n2,\"c\"\"at\",\n2,dog,\n", NULL);
+    by_encoding *e = reread(learn(known, 3, "kind"));
+    by_array_set *set;
+    by_error error = {0};
+    by_table_close(&known);
+    assert_int_equal(by_encoding_classes(e), 2);
+    assert_string_equal(by_encoding_class(e, 0), "c\"at");
+    assert_string_equal(by_encoding_class(e, 1), "dog");
+    assert_int_equal(by_encoding_apply(e, t, true, &set, &error), BY_EFORMAT);
+    assert_string_equal(error.message,
+                        "t.csv: row 4: 'eel' in 'kind' is none of the 2 classes that "
+                        "were learned");
+    by_table_close(&t);
+    t = parse("a,kind\n1,dog\n2,\"c\"\"at\"\n", NULL);
+    assert_int_equal(by_encoding_apply(e, t, true, &set, &error), BY_OK);
+    const int32_t *labels = by_array_set_find(set, "labels")->data;
+    assert_true(labels[0] == 1 && labels[1] == 0);
+    assert_null(by_array_set_find(set, "categories"));
+    by_array_set_close(&set);
+    by_table_close(&t);
+    by_encoding_close(&e);
+}
+
+static void test_encoding_refusals(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_encoding *e = NULL;
+    by_table *t = parse("a,b\n1,x\n2,\xff\n3,\n", NULL);
+    by_part whole = by_part_whole(3);
+    by_part other = by_part_whole(4);
+    by_encoding_options options = {.target = "c"};
+    static const char *const both[] = {"a", "b"};
+    assert_int_equal(by_encoding_learn(&e, t, &whole, &options, &error), BY_EARG);
+    assert_string_equal(error.message, "t.csv: there is no column 'c'");
+    options = (by_encoding_options){.ignore = both, .ignore_count = 2};
+    assert_int_equal(by_encoding_learn(&e, t, &whole, &options, &error), BY_EARG);
+    assert_string_equal(error.message, "t.csv: no column is left as a feature");
+    options = (by_encoding_options){0};
+    assert_int_equal(by_encoding_learn(&e, t, &other, &options, &error), BY_EARG);
+    assert_int_equal(by_encoding_learn(&e, t, &whole, &options, &error), BY_EFORMAT);
+    assert_string_equal(error.message, "t.csv: a value of column 'b' is not UTF-8");
+    assert_null(e);
+    by_table_close(&t);
+    static const char *const bad[] = {
+        "",
+        "[]",
+        "{\"format\": 2, \"numbers\": [], \"categories\": []}",
+        "{\"format\": 1, \"numbers\": [], \"categories\": []}",
+        "{\"format\": 1, \"numbers\": [{\"name\": \"a\"}], \"categories\": []}",
+        "{\"format\": 1, \"numbers\": [{\"name\": \"a\", \"mean\": 0, \"deviation\": 0}], "
+        "\"categories\": []}",
+        "{\"format\": 1, \"numbers\": [{\"name\": \"a\", \"values\": []}], \"categories\": []}",
+        "{\"format\": 1, \"numbers\": [], \"categories\": [{\"name\": \"a\", \"values\": "
+        "[\"b\", \"a\"]}]}",
+        "{\"format\": 1, \"numbers\": [], \"categories\": [{\"name\": \"a\", \"values\": [1]}]}",
+        "{\"format\": 1, \"numbers\": [], \"categories\": [{\"name\": \"a\", \"values\": "
+        "[\"b\"]}], "
+        "\"target\": {\"name\": \"t\", \"values\": []}}",
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(bad); i++) {
+        if (by_encoding_parse(&e, "e.json", bad[i], strlen(bad[i]), &error) != BY_EFORMAT ||
+            strstr(error.message, "e.json") == NULL) {
+            fail_msg("case %zu: %s", i, error.message);
+        }
+        assert_null(e);
+    }
+}
+
+/* Many values: the table of values grows, and each is found again. */
+static void test_many_values(void **state)
+{
+    BY_UNUSED(state);
+    enum { VALUES = 3000 };
+    by__text text = {0};
+    by__text_add(&text, "v\n");
+    for (int i = 0; i < 2 * VALUES; i++) {
+        by__text_format(&text, "value-%d\n", i % VALUES);
+    }
+    by_table *t = parse(text.data, NULL);
+    const by_column *v = by_table_find(t, "v");
+    assert_int_equal(v->value_count, VALUES);
+    for (int i = 0; i < 2 * VALUES; i++) {
+        assert_int_equal(v->categories[i], i % VALUES);
+    }
+    by_table_close(&t);
+    by__text_free(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_csv_errors),
+        cmocka_unit_test(test_regression),
+        cmocka_unit_test(test_classification),
+        cmocka_unit_test(test_encoding_refusals),
+        cmocka_unit_test(test_many_values),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
