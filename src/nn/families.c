@@ -3,7 +3,15 @@
 
 #include "nn/nn.h"
 
-static const by__family *const families[] = {&by__family_gpt2, &by__family_llama};
+/* One row a family: by__family_NAME of models/NAME.c. */
+#define FAMILIES(ROW)                                                                              \
+    ROW(gpt2)                                                                                      \
+    ROW(llama)
+
+#define DECLARE(name) extern const by__family by__family_##name;
+#define ADDRESS(name) &by__family_##name,
+FAMILIES(DECLARE)
+static const by__family *const families[] = {FAMILIES(ADDRESS)};
 
 const by__kind *by__family_kind(size_t index)
 {

@@ -44,8 +44,6 @@ typedef struct by__family {
     const char *architecture; /* config.json "architectures"[0] */
 } by__family;
 
-extern const by__family by__family_gpt2, by__family_llama;
-
 /* The kinds of the section `model`: the table of families, for by__kind_table. */
 const by__kind *by__family_kind(size_t index);
 

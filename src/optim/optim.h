@@ -24,8 +24,6 @@ typedef struct by__optimizer {
     void (*hyper)(float hyper[4], const void *own, int64_t step);
 } by__optimizer;
 
-extern const by__optimizer by__optimizer_adamw;
-
 /* The kinds of the section `optimizer`, for by__kind_table. */
 const by__kind *by__optimizer_kind(size_t index);
 

@@ -2,7 +2,13 @@
 
 #include "optim/optim.h"
 
-static const by__optimizer *const optimizers[] = {&by__optimizer_adamw};
+/* One row an optimizer: by__optimizer_NAME of NAME.c. */
+#define OPTIMIZERS(ROW) ROW(adamw)
+
+#define DECLARE(name) extern const by__optimizer by__optimizer_##name;
+#define ADDRESS(name) &by__optimizer_##name,
+OPTIMIZERS(DECLARE)
+static const by__optimizer *const optimizers[] = {OPTIMIZERS(ADDRESS)};
 
 const by__kind *by__optimizer_kind(size_t index)
 {

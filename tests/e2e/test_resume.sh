@@ -32,6 +32,8 @@ for setting in "gpt2 f32" "llama bf16"; do
 
     say "$setting: kill -9 before the first checkpoint, resume"
     train_until 10 KILL "$banyan" "$@" --set name=early --set train.eval_every=0
+    # Runs of earlier versions name every key of every kind.
+    grep -q rope_theta runs/early/config.yaml || sed -i '/^model:/a\  rope_theta: 10000' runs/early/config.yaml
     run 0 "$banyan" train --resume runs/early --from-start --set train.eval_every=40
     compare runs/early
 

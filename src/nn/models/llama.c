@@ -19,6 +19,8 @@ static const by__key keys[] = {
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
+extern const by__family by__family_llama;
+
 static llama_keys *own_keys(const by_model_config *c)
 {
     return by__kind_own(c->own, &by__family_llama.kind);
