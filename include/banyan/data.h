@@ -32,6 +32,9 @@ typedef struct by_dataset by_dataset;
 
 typedef struct by_dataset_options {
     bool verify; /* read all shards once and compare their checksums with the manifest */
+    /* while verifying; may be NULL. Returns false to stop (BY_ESTOPPED) */
+    bool (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
+    void *user;
 } by_dataset_options;
 
 /* Opens a packed directory. `options` may be NULL. BY_EIO: a file cannot be read; BY_EFORMAT: a
@@ -41,12 +44,27 @@ BY_API by_status by_dataset_open(by_dataset **out, const char *directory,
 /* Loaders over it must be closed before. */
 BY_API void by_dataset_close(by_dataset **dataset);
 
+typedef struct by_data_verify_options {
+    bool always; /* read everything, also what was read before */
+    bool (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes); /* as above */
+    void *user;
+} by_data_verify_options;
+
+/* Compares shards, document offsets and tokenizer of a packed directory with the checksums of its
+ * manifest. What was right once is not read again while device, inode, size and times of every file
+ * are the same (kept in DIR/.verified). `options` may be NULL. BY_EFORMAT names the file that is
+ * wrong; BY_EIO; BY_ESTOPPED. */
+BY_API by_status by_data_verify(const char *directory, const by_data_verify_options *options,
+                                by_error *error);
+
 /* Tokens over all shards. */
 BY_API uint64_t by_dataset_tokens(const by_dataset *dataset);
 /* Size of the vocabulary: every token is below it. */
 BY_API uint32_t by_dataset_vocab(const by_dataset *dataset);
 /* Hash of the tokenizer that made the tokens, as hex digits; lives as long as the data set. */
 BY_API const char *by_dataset_tokenizer_hash(const by_dataset *dataset);
+/* Writes 32 hex digits that stand for the content, tokens and documents, as the manifest says. */
+BY_API void by_dataset_hash(const by_dataset *dataset, char out[33]);
 /* Bytes of text that the tokens stand for (bits per byte); 0 when the manifest does not say. */
 BY_API uint64_t by_dataset_text_bytes(const by_dataset *dataset);
 /* Number of documents. */

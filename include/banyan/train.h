@@ -175,7 +175,10 @@ BY_API by_status by_train(const by_train_options *options, char **run, by_error 
 BY_API by_status by_run_find(char **out, const char *path, by_error *error);
 
 /* Where the tokens of a config are: packs data.text on first use, or takes data.train and
- * data.valid. */
+ * data.valid. Checksums are verified at the first use of a directory. The tokenizer of data.text is
+ * the one of model.from where data.tokenizer is not given, and that of its checkpoints for a run
+ * that exists (progress->resume). BY_ECONFIG when train, valid and model.from do not agree on the
+ * tokenizer. */
 typedef struct by_data_paths {
     char *train;
     char *valid; /* NULL when nothing is held out */
@@ -193,6 +196,22 @@ BY_API by_status by_config_take_model(by_config *config, by_error *error);
 /* Fills model.vocab from the tokenizer, rounded up to model.pad_vocab_to, and checks a vocab that
  * is given, after by_config_take_model. */
 BY_API by_status by_config_complete(by_config *config, const by_data_paths *paths, by_error *error);
+
+/* Tokens to evaluate a model on. */
+typedef struct by_evaluation_data {
+    char *directory; /* packed */
+    char *temporary; /* removed with it; NULL: there is none */
+} by_evaluation_data;
+
+/* Opens what `path` is: a packed directory, which must have been made by the tokenizer in
+ * `model_directory` (where there is one); or a text file, JSON lines (.jsonl, .ndjson; the text is
+ * in data.field), a directory of them, or "-" for text on standard input, which is packed with that
+ * tokenizer into a temporary directory below TMPDIR. `progress` may be NULL. BY_ECONFIG: another
+ * tokenizer; BY_EFORMAT: damaged data. Released with by_evaluation_data_close. */
+BY_API by_status by_evaluation_data_open(by_evaluation_data *out, const char *path,
+                                         const char *model_directory, const by_config *config,
+                                         const by_train_options *progress, by_error *error);
+BY_API void by_evaluation_data_close(by_evaluation_data *data);
 
 typedef struct by_evaluation {
     double loss; /* mean cross-entropy, nats a token */

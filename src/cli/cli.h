@@ -58,8 +58,8 @@ typedef struct cli_command {
     int (*run)(int argc, char **argv);
 } cli_command;
 
-extern const cli_command cli_pack, cli_train, cli_eval, cli_generate, cli_info, cli_plot, cli_runs,
-    cli_bench, cli_profile;
+extern const cli_command cli_pack, cli_data, cli_train, cli_eval, cli_generate, cli_info, cli_plot,
+    cli_runs, cli_bench, cli_profile;
 
 /* Parses flags; positional arguments are moved behind them and returned as *rest, *rest_count.
  * Returns -1 to go on, or the exit code when --help was printed or a flag was wrong. A list of

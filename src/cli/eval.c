@@ -8,6 +8,7 @@
 #include "cli.h"
 
 typedef struct request {
+    const char *run; /* run directory; NULL: a directory in Hugging Face form */
     const char *data;
     const char *logits_out;
     const char *tokens;
@@ -21,24 +22,34 @@ typedef struct request {
 /* --batches when it is not given. */
 #define ALL_BATCHES INT64_MIN
 
-/* The packed directory to evaluate on: --data, or what the run held out. */
-static by_status find_data(char **out, const request *r, const by_config *config, by_error *error)
+static void show_note(void *user, const by_train_event *event)
+{
+    (void)user;
+    if (event->kind == BY_TRAIN_NOTE) {
+        fprintf(stderr, "%s\n", event->text);
+    }
+}
+
+/* What to evaluate on: --data, or what the run held out. */
+static by_status find_data(by_evaluation_data *out, const request *r, const by_pretrained *model,
+                           by_error *error)
 {
     by_data_paths paths = {0};
+    const by_config *config = by_pretrained_config(model);
+    const char *directory = by_pretrained_directory(model);
+    const by_train_options options = {
+        .resume = r->run, .event = show_note, .stop = cli_stop_requested};
     if (r->data != NULL) {
-        *out = strdup(r->data);
-        return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path") : BY_OK;
+        return by_evaluation_data_open(out, r->data, directory, config, &options, error);
     }
-    by_status status = by_data_prepare(&paths, config, NULL, error);
+    by_status status = by_data_prepare(&paths, config, &options, error);
     if (status == BY_OK && paths.valid == NULL) {
-        status =
-            by_error_set(error, BY_ECONFIG,
-                         "nothing is held out (data.valid_fraction is 0); name a packed directory "
-                         "with --data");
+        status = by_error_set(error, BY_ECONFIG,
+                              "nothing is held out (data.valid_fraction is 0); name a file or a "
+                              "packed directory with --data");
     }
     if (status == BY_OK) {
-        *out = paths.valid;
-        paths.valid = NULL;
+        status = by_evaluation_data_open(out, paths.valid, directory, config, &options, error);
     }
     by_data_paths_free(&paths);
     return status;
@@ -66,19 +77,19 @@ static void print(const request *r, const by_pretrained *model, const by_evaluat
 
 static by_status evaluate(const request *r, const by_pretrained *model, by_error *error)
 {
-    char *data = NULL;
+    by_evaluation_data data = {0};
     by_evaluation result;
     const by_config *config = by_pretrained_config(model);
-    by_status status = find_data(&data, r, config, error);
+    by_status status = find_data(&data, r, model, error);
     if (status == BY_OK) {
-        status = by_evaluate(&result, config, by_pretrained_weights(model), data,
+        status = by_evaluate(&result, config, by_pretrained_weights(model), data.directory,
                              r->batches == ALL_BATCHES ? -1 : r->batches, cli_stop_requested, NULL,
                              error);
     }
     if (status == BY_OK) {
         print(r, model, &result);
     }
-    free(data);
+    by_evaluation_data_close(&data);
     return status;
 }
 
@@ -120,15 +131,16 @@ static by_status read_tokens(sequences *out, const char *path, by_error *error)
 }
 
 /* The first sequences of the data to evaluate on. */
-static by_status take_tokens(sequences *out, const request *r, const by_config *config,
+static by_status take_tokens(sequences *out, const request *r, const by_pretrained *model,
                              by_error *error)
 {
-    char *data = NULL;
+    by_evaluation_data data = {0};
     by_dataset *dataset = NULL;
+    const by_config *config = by_pretrained_config(model);
     size_t count = (size_t)(LOGITS_BATCH * config->model.context);
-    by_status status = find_data(&data, r, config, error);
+    by_status status = find_data(&data, r, model, error);
     if (status == BY_OK) {
-        status = by_dataset_open(&dataset, data, NULL, error);
+        status = by_dataset_open(&dataset, data.directory, NULL, error);
     }
     if (status == BY_OK && (out->tokens = malloc(count * sizeof *out->tokens)) == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: tokens");
@@ -139,7 +151,7 @@ static by_status take_tokens(sequences *out, const request *r, const by_config *
         out->time = config->model.context;
     }
     by_dataset_close(&dataset);
-    free(data);
+    by_evaluation_data_close(&data);
     return status;
 }
 
@@ -150,7 +162,7 @@ static by_status write_logits(const request *r, const by_pretrained *model, by_e
     const float *values;
     const by_config *config = by_pretrained_config(model);
     by_status status =
-        r->tokens != NULL ? read_tokens(&s, r->tokens, error) : take_tokens(&s, r, config, error);
+        r->tokens != NULL ? read_tokens(&s, r->tokens, error) : take_tokens(&s, r, model, error);
     if (status == BY_OK) {
         status = by_logits_open(&logits, config, by_pretrained_weights(model), s.batch, s.time,
                                 NULL, 0, error);
@@ -180,8 +192,10 @@ static int run(int argc, char **argv)
 {
     request r = {.batches = ALL_BATCHES};
     const cli_flag flags[] = {
-        {"data", CLI_STRING, &r.data, "DIR",
-         "packed directory to evaluate on (default: what the run held out)"},
+        {"data", CLI_STRING, &r.data, "WHAT",
+         "a packed directory, a text file, JSON lines, a directory of them, or - for standard "
+         "input "
+         "(default: what the run held out)"},
         {"batches", CLI_INTEGER, &r.batches, "N", "micro-batches to evaluate (default: all)"},
         {"best", CLI_SWITCH, &r.best, NULL,
          "the checkpoint with the lowest validation loss, not the newest"},
@@ -217,6 +231,7 @@ static int run(int argc, char **argv)
     if (by_run_find(&found, rest[0], NULL) != BY_OK) {
         found = NULL;
     }
+    r.run = found;
     by_status status = by_pretrained_open(&model, found != NULL ? found : rest[0], r.best, &error);
     if (status == BY_OK && by_pretrained_skipped(model)[0] != '\0') {
         fprintf(stderr, "%s", by_pretrained_skipped(model));
@@ -233,11 +248,13 @@ static int run(int argc, char **argv)
 const cli_command cli_eval = {
     .name = "eval",
     .summary = "loss, perplexity and bits per byte of a model on held-out data",
-    .usage = "banyan eval RUN [--data DIR] [--best] [--json] | banyan eval RUN --logits-out FILE",
-    .text =
-        "Evaluates a run's newest checkpoint on the text that the run held out, or on a packed\n"
-        "directory. RUN is a run directory, one that holds runs (the newest is taken), or a\n"
-        "directory with config.json and safetensors weights in Hugging Face form.\n\n"
-        "  banyan eval runs/shakespeare-char --json\n"
-        "  banyan eval path/to/gpt2 --data packed/valid",
+    .usage = "banyan eval RUN [--data WHAT] [--best] [--json] | banyan eval RUN --logits-out FILE",
+    .text = "Evaluates a run's newest checkpoint on the text that the run held out, on a packed\n"
+            "directory, or on text, which the model's own tokenizer packs for the occasion. RUN is "
+            "a run directory, one that holds runs (the newest is taken), or a\n"
+            "directory with config.json and safetensors weights in Hugging Face form.\n\n"
+            "  banyan eval runs/shakespeare-char --json\n"
+            "  banyan eval path/to/gpt2 --data packed/valid\n"
+            "  banyan eval runs/shakespeare-char --data new.txt\n"
+            "  tail -n 100 log.txt | banyan eval runs/logs --data -",
     .run = run};

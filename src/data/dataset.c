@@ -53,7 +53,24 @@ static by_status read_shard(const shard *s, uint64_t offset, void *out, size_t b
     return status;
 }
 
-static by_status verify_shard(const shard *s, unsigned width, const char *expected, by_error *error)
+/* The reading of all files, for its progress. */
+typedef struct verification {
+    const by_dataset_options *options;
+    uint64_t done;
+    uint64_t total;
+} verification;
+
+static by_status report(verification *v, size_t bytes, by_error *error)
+{
+    const by_dataset_options *o = v->options;
+    v->done += bytes;
+    return o->progress == NULL || o->progress(o->user, v->done, v->total)
+               ? BY_OK
+               : by_error_set(error, BY_ESTOPPED, "stopped while verifying the data");
+}
+
+static by_status verify_shard(const shard *s, unsigned width, const char *expected, verification *v,
+                              by_error *error)
 {
     char found[33];
     by__hasher *hasher;
@@ -66,6 +83,9 @@ static by_status verify_shard(const shard *s, unsigned width, const char *expect
         status = read_shard(s, at, block, n, error);
         by__hasher_add(hasher, block, n);
         at += n;
+        if (status == BY_OK) {
+            status = report(v, n, error);
+        }
     }
     by__hasher_hex(hasher, found);
     by__hasher_close(&hasher);
@@ -82,7 +102,7 @@ static by_status verify_shard(const shard *s, unsigned width, const char *expect
 /* Opens one npy file and checks that it holds what the manifest says. On failure the caller
  * releases what `s` got. */
 static by_status open_shard(shard *s, const char *directory, const char *file, unsigned width,
-                            uint64_t count, const char *hash, bool verify, by_error *error)
+                            uint64_t count, by_error *error)
 {
     by__npy_info info;
     s->path = by__path_join(directory, file);
@@ -99,7 +119,7 @@ static by_status open_shard(shard *s, const char *directory, const char *file, u
     }
     s->start = info.offset;
     s->count = count;
-    return verify ? verify_shard(s, width, hash, error) : BY_OK;
+    return BY_OK;
 }
 
 /* Closes the file; the path stays for later reads. */
@@ -163,7 +183,7 @@ static by_status check_documents(const by_dataset *d, by_error *error)
     return status;
 }
 
-static by_status open_files(by_dataset *d, bool verify, by_error *error)
+static by_status open_files(by_dataset *d, by_error *error)
 {
     const by__token_manifest *m = &d->manifest;
     uint64_t first = 0;
@@ -176,16 +196,26 @@ static by_status open_files(by_dataset *d, bool verify, by_error *error)
         by__alloc((void **)&d->shards, m->shard_count, sizeof *d->shards, "token shards", error));
     for (size_t i = 0; i < m->shard_count; i++) {
         BY_TRY(open_shard(&d->shards[i], d->directory, m->shards[i].file, m->width,
-                          m->shards[i].tokens, m->shards[i].hash, verify, error));
+                          m->shards[i].tokens, error));
         if (i >= MAX_OPEN_SHARDS) {
             close_file(&d->shards[i]);
         }
         d->shards[i].first = first;
         first += m->shards[i].tokens; /* the manifest's reader has bounded the sum */
     }
-    BY_TRY(open_shard(&d->documents, d->directory, m->offsets_file, 8, m->documents + 1,
-                      m->offsets_hash, verify, error));
+    BY_TRY(open_shard(&d->documents, d->directory, m->offsets_file, 8, m->documents + 1, error));
     return check_documents(d, error);
+}
+
+static by_status verify_files(const by_dataset *d, const by_dataset_options *options,
+                              by_error *error)
+{
+    const by__token_manifest *m = &d->manifest;
+    verification v = {options, 0, m->tokens * m->width + d->documents.count * 8};
+    for (size_t i = 0; i < m->shard_count; i++) {
+        BY_TRY(verify_shard(&d->shards[i], m->width, m->shards[i].hash, &v, error));
+    }
+    return verify_shard(&d->documents, 8, m->offsets_hash, &v, error);
 }
 
 by_status by_dataset_open(by_dataset **out, const char *directory,
@@ -198,7 +228,10 @@ by_status by_dataset_open(by_dataset **out, const char *directory,
                            ? by_error_set(error, BY_EMEMORY, "out of memory: path")
                            : by__token_manifest_read(&d->manifest, directory, error);
     if (status == BY_OK) {
-        status = open_files(d, options != NULL && options->verify, error);
+        status = open_files(d, error);
+    }
+    if (status == BY_OK && options != NULL && options->verify) {
+        status = verify_files(d, options, error);
     }
     if (status != BY_OK) {
         by_dataset_close(&d);
@@ -240,6 +273,20 @@ uint32_t by_dataset_vocab(const by_dataset *dataset)
 const char *by_dataset_tokenizer_hash(const by_dataset *dataset)
 {
     return dataset->manifest.tokenizer_hash;
+}
+
+void by_dataset_hash(const by_dataset *dataset, char out[33])
+{
+    const by__token_manifest *m = &dataset->manifest;
+    char hashes[33] = "";
+    char joined[66];
+    /* A chain, so that any number of shards needs no memory. */
+    memcpy(hashes, m->offsets_hash, sizeof hashes);
+    for (size_t i = 0; i < m->shard_count; i++) {
+        (void)snprintf(joined, sizeof joined, "%s%s", hashes, m->shards[i].hash);
+        by__hash128_hex(hashes, joined, strlen(joined));
+    }
+    memcpy(out, hashes, sizeof hashes);
 }
 
 uint64_t by_dataset_text_bytes(const by_dataset *dataset)

@@ -2,6 +2,7 @@
 #ifndef BY_TRAIN_LOOP_H
 #define BY_TRAIN_LOOP_H
 
+#include "banyan/pack.h"
 #include "track/track.h"
 #include "train/train.h"
 
@@ -74,5 +75,18 @@ by_status by__open_loader(by_loader **out, const by_dataset *dataset, const by_c
 by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, by_loader *loader,
                               int64_t batches, bool (*stop)(void *user), void *user,
                               by_error *error);
+
+/* BY_ECONFIG when packed data was made by another tokenizer than the tokenizer.json in a model's
+ * directory (data_paths.c). A directory without one fits any data. */
+by_status by__same_tokenizer(const char *data, const char *model, by_error *error);
+
+/* Verifies a packed directory at its first use; `progress` (may be NULL) hears of it. */
+by_status by__verify_data(const char *directory, const by_train_options *progress, by_error *error);
+/* Fills progress and note of packing so that `relay` (alive as long as the options) passes them on
+ * as training events. */
+typedef struct by__relay {
+    const by_train_options *options; /* may be NULL */
+} by__relay;
+void by__relay_packing(by_pack_options *options, by__relay *relay);
 
 #endif

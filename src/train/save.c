@@ -109,6 +109,8 @@ by_status by__job_save(by__job *job, by_error *error)
         status = tokenizer_config(&tokenizer, job, error);
     }
     if (status == BY_OK) {
+        char content[33];
+        by_dataset_hash(job->train_data, content);
         by_checkpoint_value values[] = {
             {.key = "sample", .kind = BY_VALUE_U64, .as.u64 = by_loader_position(job->loader)},
             {.key = "seed", .kind = BY_VALUE_U64, .as.u64 = config->seed},
@@ -122,6 +124,7 @@ by_status by__job_save(by__job *job, by_error *error)
             {.key = "train_tokens",
              .kind = BY_VALUE_U64,
              .as.u64 = by_dataset_tokens(job->train_data)},
+            {.key = "train_hash", .kind = BY_VALUE_STRING, .as.string = content},
         };
         by_checkpoint_file files[] = {
             {.name = "config.json", .data = json, .size = strlen(json)},
@@ -141,6 +144,8 @@ by_status by__job_save(by__job *job, by_error *error)
 static by_status check_data(const by__job *job, const by_checkpoint *checkpoint, by_error *error)
 {
     const char *tokenizer;
+    const char *content;
+    char now[33];
     uint64_t tokens;
     BY_TRY(by_checkpoint_value_string(checkpoint, "tokenizer_hash", &tokenizer, error));
     BY_TRY(by_checkpoint_value_u64(checkpoint, "train_tokens", &tokens, error));
@@ -153,6 +158,17 @@ static by_status check_data(const by__job *job, const by_checkpoint *checkpoint,
             by_checkpoint_path(checkpoint), (unsigned long long)tokens, tokenizer,
             (unsigned long long)by_dataset_tokens(job->train_data),
             by_dataset_tokenizer_hash(job->train_data), by_checkpoint_path(checkpoint));
+    }
+    /* Checkpoints of earlier versions do not say what the content was. */
+    by_dataset_hash(job->train_data, now);
+    if (by_checkpoint_value_string(checkpoint, "train_hash", &content, NULL) == BY_OK &&
+        strcmp(content, now) != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s was trained on other text of the same length (content %.8s) than "
+                            "there is now (%.8s): the text was edited; restore it, or start a new "
+                            "run with model.from=%s",
+                            by_checkpoint_path(checkpoint), content, now,
+                            by_checkpoint_path(checkpoint));
     }
     return BY_OK;
 }

@@ -1,4 +1,5 @@
 /* Packing: what comes out is the text, in order, whatever the threads; errors leave nothing. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "banyan/data.h"
 #include "banyan/pack.h"
 #include "data/formats/npy.h"
 #include "data/formats/token_manifest.h"
@@ -636,6 +638,85 @@ static void test_byte_order_mark(void **state)
     }
 }
 
+static bool count_reads(void *user, uint64_t done, uint64_t total)
+{
+    int *reads = user;
+    assert_true(done <= total);
+    (*reads)++;
+    return *reads < 100;
+}
+
+/* Checksums are read at the first use, and again when a file is another one. */
+static void test_verify(void **state)
+{
+    BY_UNUSED(state);
+    char *directory = temporary_make();
+    char *output = join(directory, "packed");
+    char *text = put(directory, "a.txt", "some text to be packed");
+    char *shard = join(output, "tokens-00000.npy");
+    const char *inputs[] = {text};
+    by_error error = {0};
+    int reads = 0;
+    by_pack_options o = {
+        .inputs = inputs, .input_count = 1, .output = output, .tokenizer_kind = SMALL};
+    by_data_verify_options verify = {.progress = count_reads, .user = &reads};
+    pack(&o, NULL);
+    assert_int_equal(by_data_verify(output, &verify, &error), BY_OK);
+    assert_int_equal(reads, 2); /* a shard and the offsets */
+    assert_int_equal(by_data_verify(output, &verify, &error), BY_OK);
+    assert_int_equal(reads, 2);
+    verify.always = true;
+    assert_int_equal(by_data_verify(output, &verify, &error), BY_OK);
+    assert_int_equal(reads, 4);
+    verify.always = false;
+    /* Other bytes under the old size and time. */
+    struct stat info;
+    assert_int_equal(stat(shard, &info), 0);
+    int fd = open(shard, O_WRONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, "\x01", 1, 128), 1);
+    const struct timespec times[2] = {info.st_atim, info.st_mtim};
+    assert_int_equal(futimens(fd, times), 0);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(by_data_verify(output, &verify, &error), BY_EFORMAT);
+    assert_non_null(strstr(error.message, "tokens-00000.npy: damaged"));
+    assert_int_equal(by_data_verify(output, NULL, &error), BY_EFORMAT); /* still */
+    assert_int_equal(by__remove_tree(output, NULL), BY_OK);
+    pack(&o, NULL);
+    reads = 98;
+    assert_int_equal(by_data_verify(output, &verify, &error), BY_ESTOPPED);
+    free(shard);
+    free(text);
+    free(output);
+    temporary_remove(directory);
+}
+
+/* The hash of the content sees an edit that keeps all sizes. */
+static void test_content_hash(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const texts[] = {"ab ab", "ba ab", "ab ab"};
+    char hashes[3][33];
+    for (size_t i = 0; i < 3; i++) {
+        char *directory = temporary_make();
+        char *output = join(directory, "packed");
+        char *text = put(directory, "a.txt", texts[i]);
+        const char *inputs[] = {text};
+        by_dataset *data;
+        by_pack_options o = {
+            .inputs = inputs, .input_count = 1, .output = output, .tokenizer_kind = SMALL};
+        pack(&o, NULL);
+        assert_int_equal(by_dataset_open(&data, output, NULL, NULL), BY_OK);
+        by_dataset_hash(data, hashes[i]);
+        by_dataset_close(&data);
+        free(text);
+        free(output);
+        temporary_remove(directory);
+    }
+    assert_string_not_equal(hashes[0], hashes[1]);
+    assert_string_equal(hashes[0], hashes[2]);
+}
+
 /* ---- the cache ---- */
 
 static void test_cache(void **state)
@@ -803,6 +884,8 @@ int main(void)
         cmocka_unit_test(test_links),
         cmocka_unit_test(test_byte_order_mark),
         cmocka_unit_test(test_waiting),
+        cmocka_unit_test(test_verify),
+        cmocka_unit_test(test_content_hash),
         cmocka_unit_test(test_cache),
         cmocka_unit_test(test_cache_is_shared),
     };
