@@ -99,7 +99,7 @@ int main(void)
     srand(1);
     by_status status = configure(&config, &error);
     if (status == BY_OK) {
-        status = by_trainer_open(&trainer, config, BY_TRAINER_FULL, build, NULL, &error);
+        status = by_trainer_open(&trainer, config, &(by_trainer_options){.builder = build}, &error);
     }
     if (status == BY_OK) {
         printf("%lld parameters, %llu bytes planned\n",

@@ -16,6 +16,7 @@
 
 #include "banyan/checkpoint.h"
 #include "banyan/config.h"
+#include "banyan/device.h"
 #include "banyan/model.h"
 
 #ifdef __cplusplus
@@ -80,6 +81,7 @@ typedef struct by_generator_options {
     /* a model of the caller's own; NULL: the one that the config names */
     by_model_builder *builder;
     void *user;
+    by_device *device; /* stays the caller's; NULL: the CPU */
 } by_generator_options;
 
 /* Bytes that a generator holds. Their sum is `total`. */
@@ -87,8 +89,8 @@ typedef struct by_generator_memory_report {
     uint64_t weights;
     uint64_t caches;      /* keys and values of every layer and position */
     uint64_t activations; /* one arena for all programs */
-    uint64_t workspace;   /* scratch memory of the most demanding kernel, and of sampling */
-    uint64_t data;        /* tokens, positions, logits */
+    uint64_t workspace;   /* scratch memory of the most demanding kernel */
+    uint64_t data;        /* tokens, positions, logits, scratch memory of sampling */
     uint64_t total;
 } by_generator_memory_report;
 

@@ -15,27 +15,49 @@ extern "C" {
  * linear decay to min_lr over the last `decay` steps; Hu et al. 2024). */
 BY_API double by_learning_rate(const by_optimizer_config *config, int64_t step, int64_t steps);
 
-/* The parameters of a model in two flat buckets: matrices (rank >= 2), which decay and may have
- * bf16 compute copies, and vectors (norm weights, biases), which do neither. */
-typedef struct by_buckets {
-    int64_t matrices; /* elements, with padding between parameters */
-    int64_t vectors;
-    bool copies; /* the update also writes "copy.matrices", bf16 */
-} by_buckets;
+/* Numbers of a step that an update graph reads from its input "hyper". */
+#define BY_HYPER_COUNT 8
+#define BY_MAX_STATES  4
 
-/* Builds the graph that reduces gradients "grad.matrices" and "grad.vectors" to outputs "norm"
- * (global 2-norm) and "scale" (clip factor). */
+/* What one update works on: a tensor, or a flat block of tensors one after another, for which the
+ * elements' places in their tensors are unknown. */
+typedef struct by_update_unit {
+    const char *name; /* of its values in the graphs below */
+    by_shape shape;
+    bool decay;    /* weight decay applies: matrices, not vectors (norm weights, biases) */
+    by_dtype copy; /* format of the copy that programs compute with; BY_F32: there is none */
+} by_update_unit;
+
+/* A state that an optimizer keeps for each parameter, f32. */
+typedef struct by_optimizer_state {
+    const char *name; /* "m": in checkpoints the state of parameter NAME is "m.NAME" */
+    /* Its shape from the parameter's; false: that parameter has none. NULL: the same shape. */
+    bool (*shape)(const by_shape *parameter, by_shape *state);
+} by_optimizer_state;
+
+/* `config` is the section of a by_config in all of these; its kind chooses the optimizer. */
+
+/* Number of states, and the i-th. */
+BY_API int by_optimizer_state_count(const by_optimizer_config *config);
+BY_API by_optimizer_state by_optimizer_state_at(const by_optimizer_config *config, int i);
+/* True when each unit must be one tensor in its own shape (norms of tensors, sums over rows and
+ * columns); else a flat block is updated as its tensors would be. */
+BY_API bool by_optimizer_needs_tensors(const by_optimizer_config *config);
+/* Builds the graph that reduces the gradients "grad.UNIT" to outputs "norm" (global 2-norm) and
+ * "scale" (clip factor). */
 BY_API by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *config,
-                                         const by_buckets *buckets, by_error *error);
-/* Builds the update: parameters "matrices", "vectors" and states "m.*", "v.*" in place, from inputs
- * "grad.*", "scale" [1] and "hyper" [4] (by_optimizer_hyper fills it). `config` is the section of a
- * by_config, whose kind chooses the update; BY_EARG otherwise. */
+                                         const by_update_unit *units, size_t count,
+                                         by_error *error);
+/* Builds the update: parameters "UNIT" and states "STATE.UNIT" in place, from inputs "grad.UNIT",
+ * "scale" [1] and "hyper" [BY_HYPER_COUNT]; outputs "copy.UNIT" where a unit has a copy. BY_EARG when
+ * `config` is no section of a by_config. */
 BY_API by_status by_optimizer_update_graph(by_graph *graph, const by_optimizer_config *config,
-                                           const by_buckets *buckets, by_error *error);
-/* The step's numbers for "hyper": learning rate and bias corrections of update number `step`
- * (0-based). */
-BY_API void by_optimizer_hyper(float hyper[4], const by_optimizer_config *config, int64_t step,
-                               double lr);
+                                           const by_update_unit *units, size_t count,
+                                           by_error *error);
+/* The numbers of update number `step` (0-based) for "hyper": hyper[0] is the learning rate, the rest
+ * is the optimizer's own (AdamW: bias corrections). */
+BY_API void by_optimizer_hyper(float hyper[BY_HYPER_COUNT], const by_optimizer_config *config,
+                               int64_t step, double lr);
 
 #ifdef __cplusplus
 }

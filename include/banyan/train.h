@@ -8,6 +8,7 @@
 #include "banyan/checkpoint.h"
 #include "banyan/config.h"
 #include "banyan/data.h"
+#include "banyan/device.h"
 #include "banyan/model.h"
 #include "banyan/program.h"
 
@@ -21,7 +22,7 @@ typedef struct by_trainer by_trainer;
 typedef struct by_memory_report {
     uint64_t parameters;  /* f32 masters and bf16 compute copies */
     uint64_t gradients;   /* f32; one set more for each level of the accumulation tree in use */
-    uint64_t optimizer;   /* moments */
+    uint64_t optimizer;   /* the optimizer's state */
     uint64_t activations; /* the arena */
     uint64_t workspace;   /* scratch memory of the most demanding kernel */
     uint64_t data;        /* inputs of a micro-batch, loader buffers, mapped shards */
@@ -47,14 +48,21 @@ BY_API by_status by_train_graph(by_graph **out, by_model *model, const by_config
                                 by_model_builder *builder, void *user, const char *last,
                                 by_error *error);
 
-/* What a trainer is for: training, or only by_trainer_loss (no gradients, no moments). */
+/* What a trainer is for: training, or only by_trainer_loss (no gradients, no optimizer state). */
 typedef enum by_trainer_mode { BY_TRAINER_FULL = 0, BY_TRAINER_LOSS } by_trainer_mode;
 
+typedef struct by_trainer_options {
+    by_trainer_mode mode;
+    by_model_builder *builder; /* a model of the caller's own; NULL: the one config.model names */
+    void *user;                /* given to builder */
+    by_device *device; /* stays the caller's; NULL: the CPU with config.train.threads threads */
+} by_trainer_options;
+
 /* Plans a run: builds and compiles all programs and adds up every byte, and allocates none of it.
- * config: resolved, with model.vocab known; kept by pointer, must outlive the trainer. builder
- * NULL: the model that config.model names. */
-BY_API by_status by_trainer_open(by_trainer **out, const by_config *config, by_trainer_mode mode,
-                                 by_model_builder *builder, void *user, by_error *error);
+ * config: resolved, with model.vocab known; kept by pointer, must outlive the trainer. options may be
+ * NULL. */
+BY_API by_status by_trainer_open(by_trainer **out, const by_config *config,
+                                 const by_trainer_options *options, by_error *error);
 BY_API void by_trainer_close(by_trainer **trainer);
 BY_API const by_memory_report *by_trainer_memory(const by_trainer *trainer);
 BY_API const by_model_size *by_trainer_size(const by_trainer *trainer);
@@ -63,14 +71,14 @@ BY_API const by_model_size *by_trainer_size(const by_trainer *trainer);
 BY_API void by_trainer_plan_data(by_trainer *trainer, uint64_t bytes);
 /* Allocates what was planned. */
 BY_API by_status by_trainer_allocate(by_trainer *trainer, by_error *error);
-/* Initial weights by the model's rules and config.seed; zero moments; step 0. */
+/* Initial weights by the model's rules and config.seed; zeroed optimizer state; step 0. */
 BY_API by_status by_trainer_initialize(by_trainer *trainer, by_error *error);
 /* Weights from a checkpoint or a Hugging Face directory. Every parameter must be there in its
  * shape. A table with fewer rows than a padded vocabulary fills the first rows. */
 BY_API by_status by_trainer_load_weights(by_trainer *trainer, const by_weights *weights,
                                          by_error *error);
-/* Moments ("m.NAME", "v.NAME") and the number of updates done. */
-BY_API by_status by_trainer_load_optimizer(by_trainer *trainer, const by_weights *moments,
+/* Optimizer state ("m.NAME", "v.NAME" for AdamW) and the number of updates done. */
+BY_API by_status by_trainer_load_optimizer(by_trainer *trainer, const by_weights *states,
                                            int64_t step, by_error *error);
 
 typedef struct by_step_result {
@@ -85,21 +93,42 @@ typedef struct by_step_result {
  * gradient is not finite; weights are then as before the step. */
 BY_API by_status by_trainer_step(by_trainer *trainer, const by_batch *batch, by_step_result *out,
                                  by_error *error);
-/* Forward and backward only, for tests and tools: gradients are left for by_trainer_gradient. */
+/* Forward and backward only: gradients are left for by_trainer_gradient and by_trainer_update. *loss:
+ * mean over the batch's valid targets. */
 BY_API by_status by_trainer_gradients(by_trainer *trainer, const by_batch *batch, double *loss,
                                       by_error *error);
-/* Sum of cross-entropies (nats) of one micro-batch [micro_batch, context] without dropout. */
-BY_API by_status by_trainer_loss(by_trainer *trainer, const int32_t *tokens, const int32_t *targets,
-                                 double *sum, by_error *error);
+/* The other half of a step: clips the gradients of by_trainer_gradients and updates the weights at
+ * this learning rate. *norm: global norm before clipping. BY_ESTATE when it is not finite; nothing
+ * is changed then. */
+BY_API by_status by_trainer_update(by_trainer *trainer, double lr, double *norm, by_error *error);
+/* Sum of losses (nats for cross-entropy) of one micro-batch of train.micro_batch examples, without
+ * dropout. */
+BY_API by_status by_trainer_loss(by_trainer *trainer, const by_batch *batch, double *sum,
+                                 by_error *error);
 /* Updates done so far. */
 BY_API int64_t by_trainer_updates(const by_trainer *trainer);
 
-/* Parameters in the order of the graph. Views into the trainer's memory (f32 masters). */
+/* Parameters in the order of the graph: f32 masters. A view's data is in the trainer's memory, and
+ * NULL where the device's memory is not the host's; by_trainer_read copies from any device. */
 BY_API size_t by_trainer_parameter_count(const by_trainer *trainer);
 BY_API by_tensor_view by_trainer_parameter(const by_trainer *trainer, size_t i);
-/* Gradient of the last batch, and the moments; named as the parameter, "m.NAME" and "v.NAME". */
+/* Gradient of the last batch; named as the parameter. */
 BY_API by_tensor_view by_trainer_gradient(const by_trainer *trainer, size_t i);
-BY_API by_tensor_view by_trainer_moment(const by_trainer *trainer, size_t i, int moment);
+/* States of the optimizer: their number, their names ("m"), and that of a parameter; rank -1 where
+ * the optimizer keeps none for it. */
+BY_API int by_trainer_state_count(const by_trainer *trainer);
+BY_API const char *by_trainer_state_name(const by_trainer *trainer, int state);
+BY_API by_tensor_view by_trainer_state(const by_trainer *trainer, size_t i, int state);
+
+typedef enum by_trainer_tensor {
+    BY_TRAINER_PARAMETER = 0,
+    BY_TRAINER_GRADIENT,
+    BY_TRAINER_STATE
+} by_trainer_tensor;
+/* Copies the values of such a tensor of parameter i (state: which; else not read) into out, once
+ * everything that was submitted is done. */
+BY_API by_status by_trainer_read(const by_trainer *trainer, by_trainer_tensor what, int state,
+                                 size_t i, float *out, by_error *error);
 /* The trainer's programs, for profiles. Name of the i-th, NULL behind the last: "gradients" (forward
  * and backward of a micro-batch), "loss", "gradient sum" (of two micro-batches; only where a batch
  * is several), "gradient norm", "update". */

@@ -27,6 +27,7 @@
 #include "banyan/checkpoint.h"
 #include "banyan/op.h"
 #include "base/base.h"
+#include "store/store.h"
 
 #define BY_DEFAULT_SHARD_BYTES UINT64_C(5000000000)
 /* JSON read whole into memory: index, manifest, state, config. */
@@ -181,12 +182,22 @@ by_status by__index_parse(by__index *out, const char *path, const char *text, si
                           by_error *error);
 void by__index_free(by__index *index);
 
-/* The tensor of a model's parameter (parameter.c): under `name`, or with `prefix` (may be NULL) in
- * front. Its shape must be the parameter's; `padded`: the file may have fewer rows, those before
- * padding. BY_EFORMAT names the tensor that is missing or both shapes. */
-by_status by__weights_parameter(const by_weights *weights, const char *prefix, const char *name,
-                                const by_shape *shape, bool padded, by_tensor_view *out,
-                                by_error *error);
+/* ---- weights into a tensor store (store_load.c) ---- */
+
+typedef struct by__load_options {
+    const char *prefix; /* in front of the entries' names: "m." for a state; NULL: none */
+    const char *family; /* files may have this in front of that ("transformer."); NULL: none */
+    int threads;        /* that convert */
+} by__load_options;
+
+/* Checks that a tensor is there, in its shape and a float format, for every entry that has a buffer
+ * in the flat buffer; before or after memory is taken. BY_EFORMAT names the tensor that is missing,
+ * or both shapes. An entry that grows may have fewer rows in the file. */
+by_status by__store_check(const by__store *store, int flat, const by_weights *weights,
+                          const by__load_options *options, by_error *error);
+/* Checks the same and writes the values. */
+by_status by__store_load(by__store *store, int flat, const by_weights *weights,
+                         const by__load_options *options, by_error *error);
 
 /* True for a name that stays in its directory: not empty, no '/', not "." or "..". */
 bool by__plain_name(const char *name);

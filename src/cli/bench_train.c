@@ -96,7 +96,7 @@ static by_status measure(const request *r, const by_config *config, by_error *er
     by_trainer *trainer;
     figures f = {0};
     by_dtype dtype = cli_compute_dtype(config);
-    by_status status = by_trainer_open(&trainer, config, BY_TRAINER_FULL, NULL, NULL, error);
+    by_status status = by_trainer_open(&trainer, config, NULL, error);
     if (status != BY_OK) {
         return status;
     }

@@ -116,7 +116,7 @@ static by_status show(const request *r, by_config *config, by_error *error)
         &loaders, config,
         data->valid[0] != '\0' || (data->text.count > 0 && data->valid_fraction > 0.0), error);
     if (status == BY_OK) {
-        status = by_trainer_open(&trainer, config, BY_TRAINER_FULL, NULL, NULL, error);
+        status = by_trainer_open(&trainer, config, NULL, error);
     }
     if (status == BY_OK) {
         by_trainer_plan_data(trainer, loaders);

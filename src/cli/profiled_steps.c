@@ -124,7 +124,7 @@ static by_status take_steps(cli_profiled *p, source *s, int64_t steps, by_error 
 
 static by_status set_up(cli_profiled *p, const by_config *config, by_error *error)
 {
-    by_status status = by_trainer_open(&p->trainer, config, BY_TRAINER_FULL, NULL, NULL, error);
+    by_status status = by_trainer_open(&p->trainer, config, NULL, error);
     if (status == BY_OK) {
         status = by_trainer_allocate(p->trainer, error);
     }

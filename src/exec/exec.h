@@ -20,12 +20,21 @@
 #include "banyan/program.h"
 #include "device/device.h"
 #include "passes/passes.h"
+#include "store/store.h"
+
+/* A value of a graph and the entry of a store that it stands for. */
+typedef struct by__link {
+    by_value value;
+    by__handle entry;
+} by__link;
 
 /* A named graph and the program compiled from it, both owned by the set. */
 typedef struct by__program_row {
     const char *name; /* static */
     by_graph *graph;
     by_program *program;
+    by__link *links; /* parameters, states and gradients, once by__row_link was called */
+    size_t link_count;
 } by__program_row;
 
 typedef struct by__program_set {
@@ -46,10 +55,21 @@ by__program_row *by__set_row(const by__program_set *set, const char *name);
 /* Bytes of the largest arena and workspace that a program of the set needs. */
 size_t by__set_arena_bytes(const by__program_set *set);
 size_t by__set_workspace_bytes(const by__program_set *set);
-/* Takes arena and workspace (at least `workspace_bytes`) and gives them to all programs. */
-by_status by__set_allocate(by__program_set *set, size_t workspace_bytes, by_error *error);
+/* Takes arena and workspace and gives them to all programs. */
+by_status by__set_allocate(by__program_set *set, by_error *error);
 /* Binds the value named `value` of a row, if the row (may be NULL) has one. */
 by_status by__row_bind(by__program_row *row, const char *value, by_memory memory, by_error *error);
+/* by_program_check of the value of that name; nothing for one that the row lacks or that is not
+ * i32. */
+by_status by__row_check(const by__program_row *row, const char *value, const void *data,
+                        by_error *error);
+/* Finds the entries of all parameters, states and gradients ("grad.NAME") by their names, once.
+ * BY_ESTATE names a value that the store has no entry for. */
+by_status by__row_link(by__program_row *row, const by__store *store, by_error *error);
+/* Binds the linked values of a role to their buffers in the flat buffer; those that have none there,
+ * to that in `other`. */
+by_status by__row_bind_flat(by__program_row *row, const by__store *store, by_role role, int flat,
+                            int other, by_error *error);
 /* {0} is accepted. */
 void by__set_close(by__program_set *set);
 

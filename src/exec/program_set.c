@@ -51,9 +51,9 @@ size_t by__set_workspace_bytes(const by__program_set *set)
     return bytes;
 }
 
-by_status by__set_allocate(by__program_set *set, size_t workspace_bytes, by_error *error)
+by_status by__set_allocate(by__program_set *set, by_error *error)
 {
-    size_t workspace = larger(workspace_bytes, by__set_workspace_bytes(set));
+    size_t workspace = by__set_workspace_bytes(set);
     BY_TRY(by_device_alloc(&set->arena, set->device, by__set_arena_bytes(set), "the activations",
                            error));
     BY_TRY(by_device_alloc(&set->workspace, set->device, workspace, "the workspace", error));
@@ -69,11 +69,74 @@ by_status by__row_bind(by__program_row *row, const char *value, by_memory memory
     return found == BY_NONE ? BY_OK : by_program_bind(row->program, found, memory, error);
 }
 
+by_status by__row_check(const by__program_row *row, const char *value, const void *data,
+                        by_error *error)
+{
+    by_value found = by_graph_find(row->graph, value);
+    return found == BY_NONE || row->graph->values[found].dtype != BY_I32
+               ? BY_OK
+               : by_program_check(row->program, found, data, error);
+}
+
+/* ---- entries of a store ---- */
+
+/* The entry that an external value stands for: "grad.NAME" is the gradient of NAME. */
+static by__handle entry_of(const by__value *value, const by__store *store)
+{
+    const char *name = value->name;
+    if (value->role == BY_ROLE_GRADIENT) {
+        name += strlen("grad.");
+    }
+    return by__store_find(store, name);
+}
+
+by_status by__row_link(by__program_row *row, const by__store *store, by_error *error)
+{
+    const by_graph *graph = row->graph;
+    BY_TRY(by__alloc((void **)&row->links, graph->value_count, sizeof *row->links, "links", error));
+    for (size_t v = 0; v < graph->value_count; v++) {
+        const by__value *value = &graph->values[v];
+        if (value->role != BY_ROLE_PARAMETER && value->role != BY_ROLE_STATE &&
+            value->role != BY_ROLE_GRADIENT) {
+            continue;
+        }
+        by__handle entry = entry_of(value, store);
+        if (entry == BY__NO_ENTRY) {
+            return by_error_set(error, BY_ESTATE, "%s: the store has no tensor for '%s'", row->name,
+                                value->name);
+        }
+        if (value->role == BY_ROLE_PARAMETER &&
+            value->turned != by__store_entry(store, entry)->transposed) {
+            return by_error_set(error, BY_ESTATE, "%s: '%s' is transposed in one program only",
+                                row->name, value->name);
+        }
+        row->links[row->link_count++] = (by__link){(by_value)v, entry};
+    }
+    return BY_OK;
+}
+
+by_status by__row_bind_flat(by__program_row *row, const by__store *store, by_role role, int flat,
+                            int other, by_error *error)
+{
+    for (size_t i = 0; i < row->link_count; i++) {
+        const by__link *link = &row->links[i];
+        if (row->graph->values[link->value].role == role) {
+            by_memory memory = by__store_buffer(store, flat, link->entry);
+            if (memory.bytes == 0) {
+                memory = by__store_buffer(store, other, link->entry);
+            }
+            BY_TRY(by_program_bind(row->program, link->value, memory, error));
+        }
+    }
+    return BY_OK;
+}
+
 void by__set_close(by__program_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
         by_program_close(&set->rows[i].program);
         by_graph_close(&set->rows[i].graph);
+        free(set->rows[i].links);
     }
     by_device_free(&set->arena);
     by_device_free(&set->workspace);

@@ -3,30 +3,35 @@
 
 #include "infer/infer.h"
 
-/* Tokens of the prefill programs. The end of a prompt is filled up to one of them, so a ladder of
- * sizes keeps that waste small. */
-static const int64_t ladder[] = {16, 32, 64, 128, 256, 512};
-#define RUNGS 6
-/* Tokens of filling that are cheaper than one run more, which reads all weights once more. */
-#define FILLING 48
+/* Tokens of the prefill programs. The end of a prompt is padded up to one of them, so sizes close to
+ * each other keep that waste small. */
+static const int64_t prefill_sizes[] = {16, 32, 64, 128, 256, 512};
+static const char *const prefill_names[] = {"prefill 16",  "prefill 32",  "prefill 64",
+                                            "prefill 128", "prefill 256", "prefill 512"};
+#define PREFILLS 6
+/* Tokens of padding that are cheaper than one run more, which reads all weights once more. */
+#define CHEAP_PADDING 48
+/* Staging blocks: one is filled while the other is copied. */
+#define STAGES 2
 
 struct by_generator {
-    by__forward decode;
-    by__forward prefill[RUNGS];
-    int rungs; /* prefill programs that exist: those that fit into the caches */
-    by__block weights;
-    by__block caches;
-    by__pages arena;
-    by__pages workspace;
-    by__pages data;
-    int32_t *tokens;    /* input of all programs */
-    int32_t *positions; /* the same */
-    int32_t *start;
-    float *logits;
-    void *scratch;   /* of by_sample */
-    int32_t *window; /* [context] tokens in the caches */
+    by__engine engine;
+    by__program_row *decode;
+    by__program_row *prefill[PREFILLS];
+    int prefills; /* programs that exist: those that fit into the caches */
+    /* Inputs lie in one block: start, tokens, positions. */
+    by_memory inputs;
+    by_memory device_logits;
+    by_pinned host; /* all of the following */
+    size_t logits_bytes;
+    char *staging;             /* STAGES blocks of inputs */
+    float *logits;             /* [vocab of the model] */
+    int32_t *window;           /* [context] tokens in the caches */
+    void *scratch;             /* of by_sample */
+    by__event *copied[STAGES]; /* a staging block may be filled again */
+    unsigned fed;              /* runs so far: which staging block is next */
     int64_t context;
-    int64_t slots; /* positions of the caches: the context and room for filling */
+    int64_t slots; /* positions of the caches: the context and room for padding */
     int64_t table; /* rows of a table of positions; 0: positions are rotary */
     int64_t vocab;
     int64_t cached; /* tokens of the window that are valid */
@@ -46,9 +51,17 @@ static int64_t smallest(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static size_t largest(size_t a, size_t b)
+/* Where a block of inputs has them: start, tokens, positions. */
+#define TOKENS_OFFSET BY_CACHE_LINE
+
+static size_t ids_bytes(const by_generator *g)
 {
-    return a > b ? a : b;
+    return (size_t)prefill_sizes[g->prefills - 1] * sizeof(int32_t);
+}
+
+static size_t input_bytes(const by_generator *g)
+{
+    return TOKENS_OFFSET + 2 * ids_bytes(g);
 }
 
 /* Bytes of the parameters of which a run reads more than a row. */
@@ -78,10 +91,10 @@ static by_status count_read(double *bytes, const by_graph *graph, by_error *erro
 /* Work that by_generator_flops and by_generator_token_bytes count, read off the graphs. */
 static by_status measure_work(by_generator *g, by_error *error)
 {
-    const by_graph *graph = g->decode.graph;
+    const by_graph *graph = g->decode->graph;
     int64_t all;
     BY_TRY(by_model_count(graph, &all, &g->products, error));
-    BY_TRY(by_model_count(g->prefill[0].graph, &all, &g->body_products, error));
+    BY_TRY(by_model_count(g->prefill[0]->graph, &all, &g->body_products, error));
     BY_TRY(count_read(&g->weight_bytes, graph, error));
     for (size_t n = 0; n < graph->node_count; n++) {
         by__attention_cost cost;
@@ -92,14 +105,15 @@ static by_status measure_work(by_generator *g, by_error *error)
     return BY_OK;
 }
 
-/* Builds and compiles all programs and loads the weights. */
-static by_status compile(by_generator *g, const by__forward_options *options,
-                         const by_weights *weights, by_error *error)
+/* Builds and compiles all programs. */
+static by_status compile(by_generator *g, const by__forward_options *options, by_error *error)
 {
-    g->slots = (g->context / ladder[0] + 2) * ladder[0];
+    by_model model;
+    g->slots = (g->context / prefill_sizes[0] + 2) * prefill_sizes[0];
     by_model_request request = {.mode = BY_MODEL_DECODE, .batch = 1, .time = 1, .cache = g->slots};
-    BY_TRY(by__forward_build(&g->decode, options, &request, error));
-    if (g->decode.model.positions != BY_NONE) {
+    BY_TRY(by__engine_open(&g->engine, options, error));
+    BY_TRY(by__engine_add(&g->engine, "decode", &request, &model, error));
+    if (model.positions != BY_NONE) {
         g->table = options->config->context;
         if (g->context > g->table) {
             return by_error_set(error, BY_EARG,
@@ -107,19 +121,23 @@ static by_status compile(by_generator *g, const by__forward_options *options,
                                 (long long)g->context, (long long)g->table);
         }
     }
-    BY_TRY(by__weights_block_open(&g->weights, g->decode.graph, options, weights, error));
-    BY_TRY(
-        by__block_open(&g->caches, g->decode.graph, BY_ROLE_STATE, "the key/value caches", error));
-    BY_TRY(by__forward_compile(&g->decode, options->threads, error));
     request.mode = BY_MODEL_PREFILL;
-    for (g->rungs = 0; g->rungs < RUNGS; g->rungs++) {
-        if (ladder[g->rungs] > g->slots) {
-            break;
-        }
-        request.time = ladder[g->rungs];
-        BY_TRY(by__forward_build(&g->prefill[g->rungs], options, &request, error));
-        BY_TRY(by__forward_compile(&g->prefill[g->rungs], options->threads, error));
+    for (; g->prefills < PREFILLS && prefill_sizes[g->prefills] <= g->slots; g->prefills++) {
+        by_model unused;
+        request.time = prefill_sizes[g->prefills];
+        BY_TRY(by__engine_add(&g->engine, prefill_names[g->prefills], &request, &unused, error));
     }
+    g->decode = by__set_row(&g->engine.programs, "decode");
+    for (int i = 0; i < g->prefills; i++) {
+        g->prefill[i] = by__set_row(&g->engine.programs, prefill_names[i]);
+    }
+    int64_t vocab = by_shape_count(&g->decode->graph->values[model.logits].shape);
+    if (g->vocab > vocab) {
+        return by_error_set(error, BY_EARG, "the vocabulary has %lld tokens; the model knows %lld",
+                            (long long)g->vocab, (long long)vocab);
+    }
+    g->vocab = g->vocab == 0 ? vocab : g->vocab;
+    g->logits_bytes = (size_t)vocab * sizeof(float);
     return measure_work(g, error);
 }
 
@@ -131,62 +149,51 @@ static void *carve(char *block, size_t *offset, size_t bytes)
     return place;
 }
 
-/* Places of the small buffers in `block` (NULL: only measures). */
-static size_t place_data(by_generator *g, char *block, int64_t logits)
+/* Places of the host's buffers in `block` (NULL: only measures). */
+static size_t place_host(by_generator *g, char *block)
 {
     size_t offset = 0;
-    size_t ids = (size_t)ladder[g->rungs - 1] * sizeof(int32_t);
-    g->tokens = carve(block, &offset, ids);
-    g->positions = carve(block, &offset, ids);
-    g->start = carve(block, &offset, sizeof(int32_t));
-    g->logits = carve(block, &offset, (size_t)logits * sizeof(float));
+    g->staging = carve(block, &offset, STAGES * input_bytes(g));
+    g->logits = carve(block, &offset, g->logits_bytes);
     g->window = carve(block, &offset, (size_t)g->context * sizeof(int32_t));
+    g->scratch = carve(block, &offset, by_sample_scratch_bytes(g->vocab));
     return offset;
 }
 
-static by_status bind(by_generator *g, by__forward *forward, by_error *error)
+static by_status bind(by_generator *g, by__program_row *row, int64_t time, by_error *error)
 {
-    by_program_set_memory(forward->program, by_host_memory(g->arena.data, g->arena.bytes),
-                          by_host_memory(g->workspace.data, g->workspace.bytes));
-    BY_TRY(by__block_bind(&g->weights, forward, error));
-    BY_TRY(by__block_bind(&g->caches, forward, error));
-    BY_TRY(by__forward_bind(forward, "tokens", g->tokens, error));
-    BY_TRY(by__forward_bind(forward, "positions", g->positions, error));
-    BY_TRY(by__forward_bind(forward, "start", g->start, error));
-    return by__forward_bind(forward, "logits", g->logits, error);
+    size_t bytes = (size_t)time * sizeof(int32_t);
+    by_memory start = by_memory_at(g->inputs, 0, sizeof(int32_t));
+    BY_TRY(by__row_bind(row, "start", start, error));
+    BY_TRY(by__row_bind(row, "tokens", by_memory_at(g->inputs, TOKENS_OFFSET, bytes), error));
+    BY_TRY(by__row_bind(row, "positions",
+                        by_memory_at(g->inputs, TOKENS_OFFSET + ids_bytes(g), bytes), error));
+    return by__row_bind(row, "logits", g->device_logits, error);
 }
 
-static by_status allocate(by_generator *g, by_error *error)
+static by_status allocate(by_generator *g, const by_weights *weights, by_error *error)
 {
-    int64_t model_vocab = by_shape_count(&g->decode.graph->values[g->decode.model.logits].shape);
-    size_t arena = by_program_arena_bytes(g->decode.program);
-    size_t workspace = by_program_workspace_bytes(g->decode.program);
-    for (int r = 0; r < g->rungs; r++) {
-        arena = largest(arena, by_program_arena_bytes(g->prefill[r].program));
-        workspace = largest(workspace, by_program_workspace_bytes(g->prefill[r].program));
+    by_device *device = g->engine.device;
+    size_t host = place_host(g, NULL);
+    BY_TRY(by__engine_plan(&g->engine, weights, error));
+    by_generator_memory_report *m = &g->memory;
+    m->weights = by__store_bytes(g->engine.store, BY__COPY);
+    m->caches = by__store_bytes(g->engine.store, BY__CACHE);
+    m->activations = by__set_arena_bytes(&g->engine.programs);
+    m->workspace = by__set_workspace_bytes(&g->engine.programs);
+    m->data = input_bytes(g) + g->logits_bytes + host;
+    m->total = m->weights + m->caches + m->activations + m->workspace + m->data;
+    BY_TRY(by__engine_start(&g->engine, weights, error));
+    BY_TRY(by_device_alloc(&g->inputs, device, input_bytes(g), "the inputs", error));
+    BY_TRY(by_device_alloc(&g->device_logits, device, g->logits_bytes, "the logits", error));
+    BY_TRY(by_device_pin(&g->host, device, host, "tokens and logits", error));
+    (void)place_host(g, g->host.data);
+    for (int i = 0; i < STAGES; i++) {
+        BY_TRY(by__event_open(&g->copied[i], device, false, error));
     }
-    if (g->vocab > model_vocab) {
-        return by_error_set(error, BY_EARG, "the vocabulary has %lld tokens; the model knows %lld",
-                            (long long)g->vocab, (long long)model_vocab);
-    }
-    g->vocab = g->vocab == 0 ? model_vocab : g->vocab;
-    /* Sampling and programs never run at the same time. */
-    workspace = largest(workspace, by_sample_scratch_bytes(g->vocab));
-    size_t data = place_data(g, NULL, model_vocab);
-    g->memory = (by_generator_memory_report){.weights = g->weights.pages.bytes,
-                                             .caches = g->caches.pages.bytes,
-                                             .activations = arena,
-                                             .workspace = workspace,
-                                             .data = data};
-    g->memory.total = g->weights.pages.bytes + g->caches.pages.bytes + arena + workspace + data;
-    BY_TRY(by__pages_open(&g->arena, arena, "the activations", error));
-    BY_TRY(by__pages_open(&g->workspace, workspace, "the workspace", error));
-    BY_TRY(by__pages_open(&g->data, data, "tokens and logits", error));
-    (void)place_data(g, g->data.data, model_vocab);
-    g->scratch = g->workspace.data;
-    BY_TRY(bind(g, &g->decode, error));
-    for (int r = 0; r < g->rungs; r++) {
-        BY_TRY(bind(g, &g->prefill[r], error));
+    BY_TRY(bind(g, g->decode, 1, error));
+    for (int i = 0; i < g->prefills; i++) {
+        BY_TRY(bind(g, g->prefill[i], prefill_sizes[i], error));
     }
     return BY_OK;
 }
@@ -202,11 +209,12 @@ static by_status set_up(by_generator *g, const by_config *config, const by_weigh
     BY_TRY(by__forward_options_read(&options, config, o->precision, o->threads, error));
     options.builder = o->builder;
     options.user = o->user;
+    options.device = o->device;
     g->context = o->context == 0 ? config->model.context : o->context;
     g->vocab = o->vocab;
     g->slide = o->slide;
-    BY_TRY(compile(g, &options, weights, error));
-    return allocate(g, error);
+    BY_TRY(compile(g, &options, error));
+    return allocate(g, weights, error);
 }
 
 by_status by_generator_open(by_generator **out, const by_config *config, const by_weights *weights,
@@ -230,15 +238,16 @@ void by_generator_close(by_generator **generator)
         return;
     }
     by_generator *g = *generator;
-    for (int r = 0; r < RUNGS; r++) {
-        by__forward_close(&g->prefill[r]);
+    if (g->engine.device != NULL) {
+        (void)by_device_finish(g->engine.device, NULL);
     }
-    by__block_close(&g->weights);
-    by__block_close(&g->caches);
-    by__forward_close(&g->decode);
-    by__pages_close(&g->arena);
-    by__pages_close(&g->workspace);
-    by__pages_close(&g->data);
+    for (int i = 0; i < STAGES; i++) {
+        by__event_close(&g->copied[i]);
+    }
+    by_device_unpin(&g->host);
+    by_device_free(&g->inputs);
+    by_device_free(&g->device_logits);
+    by__engine_close(&g->engine);
     free(g);
     *generator = NULL;
 }
@@ -250,34 +259,42 @@ void by_generator_reset(by_generator *generator)
     generator->ready = false;
 }
 
-/* Runs window[cached .. cached + count) through a program for `time` >= count tokens. */
-static by_status run(by_generator *g, by__forward *forward, int64_t time, int64_t count,
-                     by_error *error)
+/* Submits window[cached .. cached + count) to a program for `time` >= count tokens. */
+static by_status submit(by_generator *g, by__program_row *row, int64_t time, int64_t count,
+                        by_error *error)
 {
-    memcpy(g->tokens, g->window + g->cached, (size_t)count * sizeof *g->tokens);
-    memset(g->tokens + count, 0, (size_t)(time - count) * sizeof *g->tokens);
+    unsigned stage = g->fed++ % STAGES;
+    char *block = g->staging + stage * input_bytes(g);
+    int32_t *tokens = (int32_t *)(void *)(block + TOKENS_OFFSET);
+    int32_t *positions = (int32_t *)(void *)(block + TOKENS_OFFSET + ids_bytes(g));
+    BY_TRY(by__event_wait(g->copied[stage], error)); /* the copy that read this block before */
+    memcpy(tokens, g->window + g->cached, (size_t)count * sizeof *tokens);
+    memset(tokens + count, 0, (size_t)(time - count) * sizeof *tokens);
     for (int64_t t = 0; t < time && g->table > 0; t++) {
-        g->positions[t] = (int32_t)smallest(g->cached + t, g->table - 1);
+        positions[t] = (int32_t)smallest(g->cached + t, g->table - 1);
     }
-    *g->start = (int32_t)g->cached;
-    BY_TRY(by_program_run(forward->program, error));
+    *(int32_t *)(void *)block = (int32_t)g->cached;
+    BY_TRY(by__row_check(row, "tokens", tokens, error));
+    BY_TRY(by__copy_in(BY__QUEUE_COMPUTE, g->inputs, block, error));
+    BY_TRY(by__event_record(g->copied[stage], BY__QUEUE_COMPUTE, error));
+    BY_TRY(by_program_submit(row->program, error));
     g->cached += count;
     return BY_OK;
 }
 
-/* The rung for `rest` tokens: the smallest that holds them if that costs little filling and the
- * caches have room for it, else the largest that they fill. */
-static int choose_rung(const by_generator *g, int64_t rest)
+/* The prefill program for `rest` tokens: the smallest that holds them if that costs little padding
+ * and the caches have room for it, else the largest that they fill. */
+static int choose_prefill(const by_generator *g, int64_t rest)
 {
-    int rung = 0;
-    while (rung + 1 < g->rungs && ladder[rung + 1] <= rest) {
-        rung++;
+    int i = 0;
+    while (i + 1 < g->prefills && prefill_sizes[i + 1] <= rest) {
+        i++;
     }
-    if (rung + 1 < g->rungs && ladder[rung] < rest) {
-        int64_t next = ladder[rung + 1];
-        rung += next - rest <= FILLING && g->cached + next <= g->slots;
+    if (i + 1 < g->prefills && prefill_sizes[i] < rest) {
+        int64_t next = prefill_sizes[i + 1];
+        i += next - rest <= CHEAP_PADDING && g->cached + next <= g->slots;
     }
-    return rung;
+    return i;
 }
 
 /* Takes in window[cached .. end). */
@@ -286,10 +303,12 @@ static by_status advance(by_generator *g, int64_t end, by_error *error)
     g->ready = false;
     while (g->cached < end - 1) {
         int64_t rest = end - 1 - g->cached;
-        int rung = choose_rung(g, rest);
-        BY_TRY(run(g, &g->prefill[rung], ladder[rung], smallest(rest, ladder[rung]), error));
+        int i = choose_prefill(g, rest);
+        BY_TRY(submit(g, g->prefill[i], prefill_sizes[i], smallest(rest, prefill_sizes[i]), error));
     }
-    BY_TRY(run(g, &g->decode, 1, 1, error));
+    BY_TRY(submit(g, g->decode, 1, 1, error));
+    BY_TRY(by__copy_out(BY__QUEUE_COMPUTE, g->logits, g->device_logits, error));
+    BY_TRY(by__queue_finish(g->engine.device, BY__QUEUE_COMPUTE, error));
     g->ready = true;
     return BY_OK;
 }

@@ -4,35 +4,36 @@
 #include "infer/infer.h"
 
 struct by_logits {
-    by__forward forward;
-    by__block weights;
-    by__block outputs;
-    by__pages arena;
-    by__pages workspace;
-    by__pages tokens;
-    size_t count; /* tokens of a run */
+    by__engine engine;
+    by__program_row *row;
+    by_memory tokens;
+    by_memory logits;
+    by_pinned host;     /* tokens, then logits */
+    size_t count;       /* tokens of a run */
+    size_t token_bytes; /* of them, on whole cache lines */
 };
 
 static by_status set_up(by_logits *l, const by__forward_options *options, const by_weights *weights,
                         int64_t batch, int64_t time, by_error *error)
 {
+    by_model model;
     by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = batch, .time = time};
-    BY_TRY(by__forward_build(&l->forward, options, &request, error));
-    by_graph *graph = l->forward.graph;
-    l->count = (size_t)(batch * time); /* the graph has checked that the extents fit */
-    BY_TRY(by__weights_block_open(&l->weights, graph, options, weights, error));
-    BY_TRY(by__block_open(&l->outputs, graph, BY_ROLE_OUTPUT, "the logits", error));
-    BY_TRY(by__forward_compile(&l->forward, options->threads, error));
-    by_program *program = l->forward.program;
-    BY_TRY(by__pages_open(&l->arena, by_program_arena_bytes(program), "the activations", error));
+    BY_TRY(by__engine_open(&l->engine, options, error));
+    BY_TRY(by__engine_add(&l->engine, "logits", &request, &model, error));
+    BY_TRY(by__engine_plan(&l->engine, weights, error));
+    BY_TRY(by__engine_start(&l->engine, weights, error));
+    l->row = by__set_row(&l->engine.programs, "logits");
+    /* The graph has checked that the extents fit. */
+    l->count = (size_t)(batch * time);
+    l->token_bytes = by__round_up(l->count * sizeof(int32_t), BY_CACHE_LINE);
+    size_t logits_bytes = by__value_bytes(&l->row->graph->values[model.logits]);
+    by_device *device = l->engine.device;
+    BY_TRY(by_device_alloc(&l->tokens, device, l->token_bytes, "the tokens", error));
+    BY_TRY(by_device_alloc(&l->logits, device, logits_bytes, "the logits", error));
     BY_TRY(
-        by__pages_open(&l->workspace, by_program_workspace_bytes(program), "the workspace", error));
-    BY_TRY(by__pages_open(&l->tokens, l->count * sizeof(int32_t), "the tokens", error));
-    by_program_set_memory(program, by_host_memory(l->arena.data, l->arena.bytes),
-                          by_host_memory(l->workspace.data, l->workspace.bytes));
-    BY_TRY(by__block_bind(&l->weights, &l->forward, error));
-    BY_TRY(by__block_bind(&l->outputs, &l->forward, error));
-    return by__forward_bind(&l->forward, "tokens", l->tokens.data, error);
+        by_device_pin(&l->host, device, l->token_bytes + logits_bytes, "tokens and logits", error));
+    BY_TRY(by__row_bind(l->row, "tokens", l->tokens, error));
+    return by__row_bind(l->row, "logits", l->logits, error);
 }
 
 by_status by_logits_open(by_logits **out, const by_config *config, const by_weights *weights,
@@ -58,12 +59,10 @@ void by_logits_close(by_logits **logits)
         return;
     }
     by_logits *l = *logits;
-    by__block_close(&l->weights);
-    by__block_close(&l->outputs);
-    by__forward_close(&l->forward);
-    by__pages_close(&l->arena);
-    by__pages_close(&l->workspace);
-    by__pages_close(&l->tokens);
+    by_device_unpin(&l->host);
+    by_device_free(&l->tokens);
+    by_device_free(&l->logits);
+    by__engine_close(&l->engine);
     free(l);
     *logits = NULL;
 }
@@ -71,8 +70,13 @@ void by_logits_close(by_logits **logits)
 by_status by_logits_run(by_logits *logits, const int32_t *tokens, const float **out,
                         by_error *error)
 {
-    memcpy(logits->tokens.data, tokens, logits->count * sizeof *tokens);
-    BY_TRY(by_program_run(logits->forward.program, error));
-    *out = logits->outputs.pages.data; /* the only output */
+    float *host = (float *)(void *)((char *)logits->host.data + logits->token_bytes);
+    memcpy(logits->host.data, tokens, logits->count * sizeof *tokens);
+    BY_TRY(by__row_check(logits->row, "tokens", logits->host.data, error));
+    BY_TRY(by__copy_in(BY__QUEUE_COMPUTE, logits->tokens, logits->host.data, error));
+    BY_TRY(by_program_submit(logits->row->program, error));
+    BY_TRY(by__copy_out(BY__QUEUE_COMPUTE, host, logits->logits, error));
+    BY_TRY(by__queue_finish(logits->engine.device, BY__QUEUE_COMPUTE, error));
+    *out = host;
     return BY_OK;
 }

@@ -20,6 +20,7 @@
 #include "config/kind.h"
 #include "graph/graph.h"
 #include "ops/ops.h"
+#include "store/store.h"
 
 /* What the layers of one model need while it is built. */
 typedef struct by__build {
@@ -73,6 +74,23 @@ by_value by__drop(by__build *b, by_value x);
 by_value by__attend(by__build *b, int layer, by_value q, by_value k, by_value v);
 /* True when the mode runs on key/value caches. */
 bool by__is_cached(const by__build *b);
+
+/* ---- parameters as entries of a tensor store (parameters.c) ---- */
+
+/* Groups of parameters, in the order in which they are laid out: matrices before vectors, and those
+ * that programs compute with in a narrower format than f32 apart from those that they do not. */
+enum {
+    BY__GROUP_VECTOR = 1, /* one axis: norm weights, biases; weight decay leaves them alone */
+    BY__GROUP_WIDE = 2,   /* computed with as f32 */
+    BY__GROUPS = 4
+};
+int by__parameter_group(int rank, bool narrow);
+
+/* Declares an entry for each parameter of a graph whose passes are done, in the graph's order. */
+by_status by__declare_parameters(by__store *store, const by_graph *graph, by_error *error);
+/* Writes the initial values of all parameters (by_parameter_init) into a flat buffer. */
+by_status by__initialize_parameters(by__store *store, int flat, const by_graph *graph,
+                                    uint64_t seed, int threads, by_error *error);
 
 /* ---- config.json readers (families.c) ---- */
 by_status by__json_integer(int64_t *out, const char *name, const json_t *in, const char *key,

@@ -40,9 +40,9 @@ static by_status infer_adamw(const by__signature *s, by__type *out, by_error *er
             return by__op_refuse(s, error, "p, g, m and v must be f32 of one shape");
         }
     }
-    if (s->in[4].dtype != BY_F32 || by_shape_count(&s->in[4].shape) != 4 ||
+    if (s->in[4].dtype != BY_F32 || by_shape_count(&s->in[4].shape) < 3 ||
         s->in[5].dtype != BY_F32 || by_shape_count(&s->in[5].shape) != 1) {
-        return by__op_refuse(s, error, "hyper must be f32 [4] and scale one f32");
+        return by__op_refuse(s, error, "hyper must be f32 [3] or more and scale one f32");
     }
     if (s->attrs->dtype == BY_BF16) {
         out[0] = (by__type){BY_BF16, s->in[0].shape};

@@ -1,5 +1,4 @@
-/* AdamW (Kingma & Ba 2015; decoupled decay of Loshchilov & Hutter 2019) as a graph over flat
- * buckets. */
+/* AdamW (Kingma & Ba 2015; decoupled decay of Loshchilov & Hutter 2019) . */
 #include <math.h>
 
 #include "optim/optim.h"
@@ -17,36 +16,20 @@ static const by__key keys[] = {
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
-static by_status update(by_graph *graph, const by_optimizer_config *config, const void *own,
-                        const by_buckets *buckets, by_error *error)
+static const by_optimizer_state states[] = {{.name = "m"}, {.name = "v"}};
+
+static by_value update(by_graph *graph, const by__update *u, const void *own)
 {
     const adamw_keys *k = own;
-    by_value hyper = by_graph_input(graph, "hyper", BY_F32, BY_SHAPE(4));
-    by_value scale = by_graph_input(graph, "scale", BY_F32, BY_SHAPE(1));
-    graph->phase = BY__UPDATE;
-    for (int bucket = 0; bucket < 2; bucket++) {
-        int64_t size = by__bucket_size(buckets, bucket);
-        if (size == 0) {
-            continue;
-        }
-        by_attrs attrs = {.beta1 = (float)k->betas[0],
-                          .beta2 = (float)k->betas[1],
-                          .eps = (float)k->eps,
-                          .decay = bucket == 0 ? (float)config->weight_decay : 0.0f};
-        by_value p = by__bucket_value(graph, BY_ROLE_PARAMETER, "", bucket, size);
-        by_value g = by__bucket_value(graph, BY_ROLE_INPUT, "grad.", bucket, size);
-        by_value m = by__bucket_value(graph, BY_ROLE_STATE, "m.", bucket, size);
-        by_value v = by__bucket_value(graph, BY_ROLE_STATE, "v.", bucket, size);
-        bool copy = bucket == 0 && buckets->copies;
-        by_value narrow = by__adamw(graph, p, g, m, v, hyper, scale, &attrs, copy);
-        if (copy) {
-            by_graph_output(graph, narrow, "copy.matrices");
-        }
-    }
-    return by_graph_check(graph, error);
+    by_attrs attrs = {.beta1 = (float)k->betas[0],
+                      .beta2 = (float)k->betas[1],
+                      .eps = (float)k->eps,
+                      .decay = u->decay};
+    return by__adamw(graph, u->parameter, u->gradient, u->state[0], u->state[1], u->hyper, u->scale,
+                     &attrs, u->unit->copy != BY_F32);
 }
 
-static void hyper_values(float hyper[4], const void *own, int64_t step)
+static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t step)
 {
     const adamw_keys *k = own;
     hyper[1] = (float)(1.0 - pow(k->betas[0], (double)step + 1.0));
@@ -58,6 +41,8 @@ const by__optimizer by__optimizer_adamw = {
              .help = "Adam with decoupled weight decay (Loshchilov & Hutter 2019).",
              .keys = {&key_list},
              .size = sizeof(adamw_keys)},
+    .states = states,
+    .state_count = BY_ARRAY_LENGTH(states),
     .update = update,
     .hyper = hyper_values,
 };

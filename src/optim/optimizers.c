@@ -1,3 +1,4 @@
+#include <stdlib.h>
 #include <string.h>
 
 #include "optim/optim.h"
@@ -27,41 +28,74 @@ static const by__optimizer *find(const by_optimizer_config *config)
     return NULL;
 }
 
-int64_t by__bucket_size(const by_buckets *buckets, int bucket)
+int by_optimizer_state_count(const by_optimizer_config *config)
 {
-    return bucket == 0 ? buckets->matrices : buckets->vectors;
+    const by__optimizer *optimizer = find(config);
+    return optimizer == NULL ? 0 : optimizer->state_count;
 }
 
-by_value by__bucket_value(by_graph *graph, by_role role, const char *prefix, int bucket,
-                          int64_t size)
+by_optimizer_state by_optimizer_state_at(const by_optimizer_config *config, int i)
 {
-    char name[32];
-    (void)snprintf(name, sizeof name, "%s%s", prefix, bucket == 0 ? "matrices" : "vectors");
-    return by__graph_add_value(graph, role, name, NULL, (by__type){BY_F32, BY_SHAPE(size)});
+    return find(config)->states[i];
+}
+
+bool by_optimizer_needs_tensors(const by_optimizer_config *config)
+{
+    const by__optimizer *optimizer = find(config);
+    return optimizer != NULL && optimizer->needs_tensors;
+}
+
+/* The f32 value "PREFIX.UNIT", or "UNIT" where there is no prefix. */
+static by_value named(by_graph *graph, by_role role, const char *prefix, const by_update_unit *unit,
+                      const by_shape *shape)
+{
+    char name[300];
+    (void)snprintf(name, sizeof name, "%s%s%s", prefix, prefix[0] == '\0' ? "" : ".", unit->name);
+    return by__graph_add_value(graph, role, name, NULL, (by__type){BY_F32, *shape});
 }
 
 by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *config,
-                                  const by_buckets *buckets, by_error *error)
+                                  const by_update_unit *units, size_t count, by_error *error)
 {
-    by_value squares[2];
-    int count = 0;
+    by_value *squares;
     by_value norm;
     by_value scale;
-    for (int bucket = 0; bucket < 2; bucket++) {
-        int64_t size = by__bucket_size(buckets, bucket);
-        if (size > 0) {
-            by_value g = by__bucket_value(graph, BY_ROLE_INPUT, "grad.", bucket, size);
-            squares[count++] = by__sum_squares(graph, g);
-        }
+    BY_TRY(by__alloc((void **)&squares, count, sizeof *squares, "gradient norm", error));
+    for (size_t i = 0; i < count; i++) {
+        by_value g = named(graph, BY_ROLE_INPUT, "grad", &units[i], &units[i].shape);
+        squares[i] = by__sum_squares(graph, g);
     }
-    by__clip_scale(graph, squares, count, (float)config->clip, &norm, &scale);
+    by__clip_scale(graph, squares, (int)count, (float)config->clip, &norm, &scale);
     by_graph_output(graph, norm, "norm");
     by_graph_output(graph, scale, "scale");
+    free(squares);
     return by_graph_check(graph, error);
 }
 
+static void update_unit(by_graph *graph, const by__optimizer *optimizer,
+                        const by_optimizer_config *config, by__update *u)
+{
+    const by_update_unit *unit = u->unit;
+    const void *own = by__kind_own(config->own, &optimizer->kind);
+    u->parameter = named(graph, BY_ROLE_PARAMETER, "", unit, &unit->shape);
+    u->gradient = named(graph, BY_ROLE_INPUT, "grad", unit, &unit->shape);
+    u->decay = unit->decay ? (float)config->weight_decay : 0.0f;
+    for (int i = 0; i < optimizer->state_count; i++) {
+        const by_optimizer_state *state = &optimizer->states[i];
+        by_shape shape = unit->shape;
+        bool has = state->shape == NULL || state->shape(&unit->shape, &shape);
+        u->state[i] = has ? named(graph, BY_ROLE_STATE, state->name, unit, &shape) : BY_NONE;
+    }
+    by_value copy = optimizer->update(graph, u, own);
+    if (unit->copy != BY_F32) {
+        char name[300];
+        (void)snprintf(name, sizeof name, "copy.%s", unit->name);
+        by_graph_output(graph, copy, name);
+    }
+}
+
 by_status by_optimizer_update_graph(by_graph *graph, const by_optimizer_config *config,
-                                    const by_buckets *buckets, by_error *error)
+                                    const by_update_unit *units, size_t count, by_error *error)
 {
     const by__optimizer *optimizer = find(config);
     if (optimizer == NULL) {
@@ -70,15 +104,22 @@ by_status by_optimizer_update_graph(by_graph *graph, const by_optimizer_config *
                             "by_config_open, by_config_parse or by_config_default made",
                             config->kind);
     }
-    return optimizer->update(graph, config, by__kind_own(config->own, &optimizer->kind), buckets,
-                             error);
+    by__update u = {.hyper = by_graph_input(graph, "hyper", BY_F32, BY_SHAPE(BY_HYPER_COUNT)),
+                    .scale = by_graph_input(graph, "scale", BY_F32, BY_SHAPE(1))};
+    graph->phase = BY__UPDATE;
+    for (size_t i = 0; i < count; i++) {
+        u.unit = &units[i];
+        update_unit(graph, optimizer, config, &u);
+    }
+    return by_graph_check(graph, error);
 }
 
-void by_optimizer_hyper(float hyper[4], const by_optimizer_config *config, int64_t step, double lr)
+void by_optimizer_hyper(float hyper[BY_HYPER_COUNT], const by_optimizer_config *config,
+                        int64_t step, double lr)
 {
     const by__optimizer *optimizer = find(config);
+    memset(hyper, 0, BY_HYPER_COUNT * sizeof *hyper);
     hyper[0] = (float)lr;
-    hyper[1] = hyper[2] = hyper[3] = 0.0f;
     if (optimizer != NULL && optimizer->hyper != NULL) {
         optimizer->hyper(hyper, by__kind_own(config->own, &optimizer->kind), step);
     }

@@ -54,8 +54,14 @@ by_status by_pass_layout(by_graph *graph, by_error *error)
     bool *turns;
     BY_TRY(by_graph_check(graph, error));
     BY_TRY(by__alloc((void **)&turns, graph->value_count, sizeof *turns, "layout", error));
-    for (size_t v = 0; v < graph->value_count; v++) {
-        turns[v] = graph->values[v].role == BY_ROLE_PARAMETER && graph->values[v].shape.rank == 2;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        by__node *node = &graph->nodes[n];
+        for (int i = 0; i < node->input_count; i++) {
+            const by__value *value = node->in[i] == BY_NONE ? NULL : &graph->values[node->in[i]];
+            if (value != NULL && value->role == BY_ROLE_PARAMETER && value->shape.rank == 2) {
+                turns[node->in[i]] = true;
+            }
+        }
     }
     for (size_t n = 0; n < graph->node_count; n++) {
         by__node *node = &graph->nodes[n];

@@ -19,8 +19,7 @@ by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, by_loader
         if (batch.batch == 0) {
             break;
         }
-        BY_TRY(by_trainer_loss(trainer, by_batch_array(&batch, "tokens")->data,
-                               by_batch_array(&batch, "targets")->data, &loss, error));
+        BY_TRY(by_trainer_loss(trainer, &batch, &loss, error));
         sum += loss;
         targets += batch.valid_targets;
     }
@@ -54,7 +53,8 @@ by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weig
     by_dataset *dataset = NULL;
     by_loader *loader = NULL;
     by_evaluation result;
-    by_status status = by_trainer_open(&trainer, config, BY_TRAINER_LOSS, NULL, NULL, error);
+    by_status status =
+        by_trainer_open(&trainer, config, &(by_trainer_options){.mode = BY_TRAINER_LOSS}, error);
     if (status != BY_OK) {
         return status;
     }

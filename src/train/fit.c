@@ -31,7 +31,7 @@ static uint64_t plan_with(const by_config *config, int64_t micro_batch, char *re
     variant.train.micro_batch = micro_batch;
     variant.memory.recompute = recompute;
     if (by_data_bytes(&loaders, &variant, true, NULL) != BY_OK ||
-        by_trainer_open(&trainer, &variant, BY_TRAINER_FULL, NULL, NULL, NULL) != BY_OK) {
+        by_trainer_open(&trainer, &variant, NULL, NULL) != BY_OK) {
         return UINT64_MAX;
     }
     uint64_t bytes = needed(by_trainer_memory(trainer)) + loaders;

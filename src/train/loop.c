@@ -130,7 +130,7 @@ static by_status open_job(by__job *job, by_error *error)
     BY_TRY(by_config_copy(&job->config, job->options->config, error));
     BY_TRY(by_data_prepare(&job->paths, job->config, job->options, error));
     BY_TRY(complete_config(job, error));
-    BY_TRY(by_trainer_open(&job->trainer, job->config, BY_TRAINER_FULL, NULL, NULL, error));
+    BY_TRY(by_trainer_open(&job->trainer, job->config, NULL, error));
     BY_TRY(plan_data(job, error));
     BY_TRY(open_loaders(job, error));
     BY_TRY(by_trainer_allocate(job->trainer, error));

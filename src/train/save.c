@@ -6,33 +6,48 @@
 #include "checkpoint/storage.h"
 #include "train/loop.h"
 
-/* All parameters and moments as views, names owned by `names`. */
+/* A tensor to save: which it is in the trainer. */
+typedef struct source {
+    by_trainer_tensor what;
+    int state;
+    size_t parameter;
+} source;
+
+/* Parameters, then the states of the optimizer, as views and where their values come from. */
 typedef struct views {
-    by_tensor_view *model;
-    by_tensor_view *moments;
-    char (*names)[220];
+    by_tensor_view *views;
+    source *sources;
+    char (*names)[220]; /* of the states */
+    size_t model_count;
     size_t count;
 } views;
 
 static by_status open_views(views *out, const by_trainer *trainer, by_error *error)
 {
-    size_t count = by_trainer_parameter_count(trainer);
-    views v = {.count = count};
-    by_status status = by__alloc((void **)&v.model, count, sizeof *v.model, "checkpoint", error);
+    size_t parameters = by_trainer_parameter_count(trainer);
+    int states = by_trainer_state_count(trainer);
+    size_t most = parameters * (1 + (size_t)states);
+    views v = {.model_count = parameters, .count = parameters};
+    by_status status = by__alloc((void **)&v.views, most, sizeof *v.views, "checkpoint", error);
     if (status == BY_OK) {
-        status = by__alloc((void **)&v.moments, 2 * count, sizeof *v.moments, "checkpoint", error);
+        status = by__alloc((void **)&v.sources, most, sizeof *v.sources, "checkpoint", error);
     }
     if (status == BY_OK) {
-        status = by__alloc((void **)&v.names, 2 * count, sizeof *v.names, "checkpoint", error);
+        status = by__alloc((void **)&v.names, most, sizeof *v.names, "checkpoint", error);
     }
-    for (size_t i = 0; i < count && status == BY_OK; i++) {
-        v.model[i] = by_trainer_parameter(trainer, i);
-        for (int k = 0; k < 2; k++) {
-            size_t slot = 2 * i + (size_t)k;
-            v.moments[slot] = by_trainer_moment(trainer, i, k);
-            (void)snprintf(v.names[slot], sizeof v.names[slot], "%s.%s", k == 0 ? "m" : "v",
-                           v.moments[slot].name);
-            v.moments[slot].name = v.names[slot];
+    for (size_t i = 0; i < parameters && status == BY_OK; i++) {
+        v.views[i] = by_trainer_parameter(trainer, i);
+        v.sources[i] = (source){BY_TRAINER_PARAMETER, 0, i};
+        for (int k = 0; k < states; k++) {
+            by_tensor_view *view = &v.views[v.count];
+            char *name = v.names[v.count];
+            *view = by_trainer_state(trainer, i, k);
+            if (view->rank >= 0) {
+                (void)snprintf(name, sizeof v.names[0], "%s.%s", by_trainer_state_name(trainer, k),
+                               view->name);
+                view->name = name;
+                v.sources[v.count++] = (source){BY_TRAINER_STATE, k, i};
+            }
         }
     }
     *out = v;
@@ -41,8 +56,8 @@ static by_status open_views(views *out, const by_trainer *trainer, by_error *err
 
 static void close_views(views *v)
 {
-    free(v->model);
-    free(v->moments);
+    free(v->views);
+    free(v->sources);
     free(v->names);
 }
 
@@ -62,15 +77,35 @@ static by_status tokenizer_config(char **out, const by__job *job, by_error *erro
     return by__text_take(&text, out, error);
 }
 
-/* Writes the tensors one after the other in the order of the files. */
-static by_status add_tensors(by_checkpoint_writer *writer, const views *v, by_error *error)
+/* Adds one tensor. Values that the host cannot read where they are come through a copy. */
+static by_status add_tensor(by_checkpoint_writer *writer, const by_trainer *trainer, const views *v,
+                            size_t tensor, by_error *error)
 {
-    for (size_t i = 0; i < 3 * v->count; i++) {
-        size_t tensor = by_checkpoint_order(writer, i);
-        const by_tensor_view *view =
-            tensor < v->count ? &v->model[tensor] : &v->moments[tensor - v->count];
-        by_tensor_slice whole = by_tensor_whole(view);
-        BY_TRY(by_checkpoint_add(writer, tensor, &whole, view->data, error));
+    const by_tensor_view *view = &v->views[tensor];
+    const source *from = &v->sources[tensor];
+    by_tensor_slice whole = by_tensor_whole(view);
+    size_t bytes;
+    float *copy;
+    if (view->data != NULL) {
+        return by_checkpoint_add(writer, tensor, &whole, view->data, error);
+    }
+    BY_TRY(by_tensor_size(view, NULL, &bytes, error));
+    BY_TRY(by__alloc_aligned((void **)&copy, bytes, "a copy of the weights", error));
+    by_status status =
+        by_trainer_read(trainer, from->what, from->state, from->parameter, copy, error);
+    if (status == BY_OK) {
+        status = by_checkpoint_add(writer, tensor, &whole, copy, error);
+    }
+    free(copy);
+    return status;
+}
+
+/* Writes the tensors one after the other in the order of the files. */
+static by_status add_tensors(by_checkpoint_writer *writer, const by_trainer *trainer,
+                             const views *v, by_error *error)
+{
+    for (size_t i = 0; i < v->count; i++) {
+        BY_TRY(add_tensor(writer, trainer, v, by_checkpoint_order(writer, i), error));
     }
     return BY_OK;
 }
@@ -82,12 +117,12 @@ static by_status write_checkpoint(const by__job *job, const views *v,
 {
     by_checkpoint_writer *writer;
     uint64_t step = (uint64_t)by_trainer_updates(job->trainer);
-    const by_checkpoint_layout layout = {.model = v->model,
-                                         .model_count = v->count,
-                                         .optimizer = v->moments,
-                                         .optimizer_count = 2 * v->count};
+    const by_checkpoint_layout layout = {.model = v->views,
+                                         .model_count = v->model_count,
+                                         .optimizer = v->views + v->model_count,
+                                         .optimizer_count = v->count - v->model_count};
     BY_TRY(by_checkpoint_begin(&writer, job->checkpoints, step, &layout, error));
-    by_status status = add_tensors(writer, v, error);
+    by_status status = add_tensors(writer, job->trainer, v, error);
     if (status != BY_OK) {
         by_checkpoint_abandon(&writer);
         return status;
@@ -98,7 +133,7 @@ static by_status write_checkpoint(const by__job *job, const views *v,
 by_status by__job_save(by__job *job, by_error *error)
 {
     const by_config *config = job->config;
-    views v;
+    views v = {0};
     char *json = NULL;
     char *tokenizer = NULL;
     by_status status = open_views(&v, job->trainer, error);

@@ -2,9 +2,10 @@
  * and resuming.
  *
  * The trainer turns a config into four programs: gradients (forward and backward of one
- * micro-batch), the gradient norm, the update, and the loss for evaluation. It owns the memory they
- * run on, in flat blocks: f32 masters, bf16 copies, gradient sets, moments, one arena and one
- * workspace that the programs share because they never run at the same time.
+ * micro-batch), the gradient norm, the update, and the loss for evaluation. It owns a tensor store
+ * with f32 masters, compute copies, gradient sets and optimizer states, and one arena and one
+ * workspace that the programs share because they never run at the same time. Inputs go to the device
+ * through pinned staging memory (trainer_feed.c).
  *
  * Accumulation is the fixed binary tree of the project's determinism rule: the micro-batches of a
  * step are its leaves; sets of equal height are added as soon as both exist, so k micro-batches
@@ -17,7 +18,6 @@
 
 #include "banyan/optimizer.h"
 #include "banyan/train.h"
-#include "device/cpu/pages.h"
 #include "exec/exec.h"
 
 /* Builds the model of a config, or the caller's own. */

@@ -1,50 +1,71 @@
-/* The inside of by_trainer, shared by trainer.c (plan, steps) and trainer_weights.c (initial
- * values, loading, views). */
+/* The inside of by_trainer, shared by trainer.c (plan, memory), trainer_steps.c (feeding programs,
+ * steps) and trainer_weights.c (initial values, loading, views). */
 #ifndef BY_TRAIN_TRAINER_H
 #define BY_TRAIN_TRAINER_H
 
+#include "nn/nn.h"
+#include "store/store.h"
 #include "train/train.h"
 
-typedef struct by__parameter {
-    by_value value;    /* in by__trainer_graph */
-    by_value gradient; /* in the gradient graph */
-    const char *name;  /* the graph's */
-    by_shape shape;
-    bool is_vocabulary; /* its rows are the vocabulary */
-    int bucket;         /* 0 matrices, 1 vectors */
-    int64_t offset;     /* elements from the start of its bucket */
-    int64_t flat;       /* elements from the start of the flat block */
-    int64_t count;
-} by__parameter;
+/* An input of the model's programs that comes from the batch. Its bytes have the same place in the
+ * device's block of inputs and in each staging block of the host. */
+typedef struct by__feed {
+    const char *name; /* the graph's */
+    by_dtype dtype;
+    by_shape shape; /* of a micro-batch */
+    size_t offset;
+    size_t bytes;
+} by__feed;
+
+#define BY__STAGES     2 /* staging blocks: one is filled while the other is copied */
+#define BY__MAX_STATES 4
+#define BY__MAX_SETS   65
 
 struct by_trainer {
     const by_config *config;
+    by_device *device;
+    bool owns_device;
     by__program_set programs;
     by__program_row *gradients; /* rows of the set; NULL where there is no such program */
     by__program_row *loss;
     by__program_row *sum; /* only with two gradient sets or more */
     by__program_row *norm;
     by__program_row *update;
+    by__program_row *copy; /* only where programs compute in a narrower format than f32 */
     by_model model;
-    by_model loss_model;
-    by__parameter *parameters;
-    size_t parameter_count;
-    by_buckets buckets;
+    by__store *store;
+    int masters; /* flat buffers of the store; -1: none */
+    int copies;
+    int gradient_sets[BY__MAX_SETS];
+    int states[BY__MAX_STATES];
+    int sets;
+    int state_count;
+    by_update_unit groups[BY__GROUPS]; /* the groups that have entries */
+    int group_of_unit[BY__GROUPS];
+    size_t group_count;
+    by_update_unit *tensors; /* what the update works on where the optimizer needs whole tensors */
+    size_t tensor_count;
+    by__feed *feeds;
+    size_t feed_count;
+    size_t feed_capacity;
+    size_t input_bytes; /* feeds, rng and loss scale: what a micro-batch copies to the device */
+    size_t rng_offset;
+    size_t seed_offset;
+    by_memory inputs;
+    by_memory outputs; /* norm, clip factor, the loss of a micro-batch, of all; "hyper" */
+    by_pinned staging; /* BY__STAGES blocks of inputs, one of results, one of "hyper" */
+    by__event *copied[BY__STAGES]; /* a staging block may be filled again */
+    by__event *computed;           /* the device's inputs may be overwritten */
+    by__event *read;               /* results are in pinned memory */
+    unsigned fed;                  /* micro-batches so far: which staging block is next */
     by_memory_report memory;
     by_model_size size;
-    by__pages masters; /* flat f32: matrices, then vectors */
-    by__pages copies;  /* bf16 of the matrices */
-    by__pages gradient_sets;
-    by__pages moments; /* m flat, then v flat */
-    by__pages io;
-    int32_t *tokens;
-    int32_t *targets;
     int64_t micro_batches;
+    int64_t first_micro_batch; /* of this process, in the batch of all */
     int64_t updates;
-    int sets;
+    int threads;   /* of the host, that convert values */
     int bound_set; /* gradient set that the gradient program writes */
     int sum_set;   /* set that holds the last batch's sum */
-    by_device *device;
 };
 
 /* The graph that the parameters are listed from. */
@@ -55,9 +76,29 @@ static inline const by_graph *by__trainer_graph(const by_trainer *t)
 /* BY_ESTATE before by_trainer_allocate, and for `training` in a trainer that only computes
  * losses. */
 by_status by__trainer_ready(const by_trainer *t, bool training, by_error *error);
-/* f32 master, gradient in a set, and what the model computes with (bf16 copy or master). */
-float *by__trainer_master(const by_trainer *t, const by__parameter *p);
-float *by__trainer_gradient(const by_trainer *t, const by__parameter *p, int set);
-void *by__trainer_compute(const by_trainer *t, const by__parameter *p);
+
+/* Range of group `unit` in a flat buffer. */
+by_memory by__trainer_group(const by_trainer *t, int flat, size_t unit);
+/* Points norm and update at the set that holds the sum. */
+by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error);
+
+/* ---- trainer_feed.c ---- */
+
+/* Lists the inputs that come from the batch and lays out inputs, outputs and staging. */
+by_status by__trainer_plan_feeds(by_trainer *t, by_error *error);
+/* Bytes of them, on the device and pinned on the host. */
+uint64_t by__trainer_feed_bytes(const by_trainer *t);
+/* Takes their memory and binds all programs to it. */
+by_status by__trainer_open_feeds(by_trainer *t, by_error *error);
+void by__trainer_close_feeds(by_trainer *t);
+/* Sends micro-batch `index` of a batch of `examples` to the device and submits the program of `row`
+ * on it; its loss is kept as the index-th. */
+by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *batch,
+                           int64_t examples, int64_t index, by_error *error);
+/* Waits for what was submitted, and reads the first `losses` losses and the gradient norm. */
+by_status by__trainer_read_results(by_trainer *t, int64_t losses, const float **loss, float *norm,
+                                   by_error *error);
+/* Sends the numbers of the next update. */
+by_status by__trainer_send_hyper(by_trainer *t, const float *hyper, by_error *error);
 
 #endif

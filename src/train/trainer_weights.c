@@ -1,109 +1,102 @@
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/half.h"
 #include "checkpoint/storage.h"
 #include "train/trainer.h"
 
-/* Rounds the masters of all matrices into their compute copies. */
-static void refresh_copies(by_trainer *t)
+static by_status refresh_copies(by_trainer *t, by_error *error)
 {
-    const float *masters = t->masters.data;
-    uint16_t *copies = t->copies.data;
-    int64_t count = t->buckets.copies ? t->buckets.matrices : 0;
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < count; i++) {
-        copies[i] = by__f32_to_bf16(masters[i]);
-    }
+    return t->copy == NULL ? BY_OK : by_program_run(t->copy->program, error);
 }
 
 by_status by_trainer_initialize(by_trainer *t, by_error *error)
 {
     BY_TRY(by__trainer_ready(t, false, error));
-    for (size_t i = 0; i < t->parameter_count; i++) {
-        const by__parameter *p = &t->parameters[i];
-        BY_TRY(by_parameter_init(by__trainer_master(t, p), by__trainer_graph(t), p->value,
-                                 t->config->seed, error));
-    }
-    refresh_copies(t);
-    if (t->updates > 0) {
-        memset(t->moments.data, 0, t->moments.bytes);
-    }
+    BY_TRY(by__initialize_parameters(t->store, t->masters, by__trainer_graph(t), t->config->seed,
+                                     t->threads, error));
+    BY_TRY(by__store_clear(t->store, BY__STATE, error));
     t->updates = 0;
-    return BY_OK;
-}
-
-/* Reads the tensor `name` of a parameter's shape. */
-static by_status read_tensor(const by_weights *weights, const char *prefix, const char *name,
-                             const by__parameter *p, float *out, by_error *error)
-{
-    by_tensor_view tensor;
-    size_t count;
-    BY_TRY(
-        by__weights_parameter(weights, prefix, name, &p->shape, p->is_vocabulary, &tensor, error));
-    BY_TRY(by_tensor_size(&tensor, &count, NULL, error));
-    return by_tensor_read_f32(&tensor, out, count, error);
+    return refresh_copies(t, error);
 }
 
 by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_error *error)
 {
-    const char *prefix = by_model_name_prefix(&t->config->model);
+    by__load_options options = {.family = by_model_name_prefix(&t->config->model),
+                                .threads = t->threads};
     BY_TRY(by__trainer_ready(t, false, error));
-    for (size_t i = 0; i < t->parameter_count; i++) {
-        const by__parameter *p = &t->parameters[i];
-        BY_TRY(read_tensor(weights, prefix, p->name, p, by__trainer_master(t, p), error));
-    }
-    refresh_copies(t);
-    return BY_OK;
+    BY_TRY(by__store_load(t->store, t->masters, weights, &options, error));
+    return refresh_copies(t, error);
 }
 
-static float *moment_of(const by_trainer *t, const by__parameter *p, int moment)
-{
-    int64_t flat = t->buckets.matrices + t->buckets.vectors;
-    return (float *)t->moments.data + (moment == 0 ? 0 : flat) + p->flat;
-}
-
-by_status by_trainer_load_optimizer(by_trainer *t, const by_weights *moments, int64_t step,
+by_status by_trainer_load_optimizer(by_trainer *t, const by_weights *states, int64_t step,
                                     by_error *error)
 {
     BY_TRY(by__trainer_ready(t, true, error));
-    for (size_t i = 0; i < t->parameter_count; i++) {
-        for (int moment = 0; moment < 2; moment++) {
-            const by__parameter *p = &t->parameters[i];
-            char name[220];
-            (void)snprintf(name, sizeof name, "%s.%s", moment == 0 ? "m" : "v", p->name);
-            BY_TRY(read_tensor(moments, NULL, name, p, moment_of(t, p, moment), error));
-        }
+    for (int i = 0; i < t->state_count; i++) {
+        char prefix[64];
+        by__load_options options = {.prefix = prefix, .threads = t->threads};
+        (void)snprintf(prefix, sizeof prefix, "%s.", by__store_flat_name(t->store, t->states[i]));
+        BY_TRY(by__store_load(t->store, t->states[i], states, &options, error));
     }
     t->updates = step;
     return BY_OK;
 }
 
+/* ---- what a trainer holds ---- */
+
 size_t by_trainer_parameter_count(const by_trainer *trainer)
 {
-    return trainer->parameter_count;
+    return by__store_count(trainer->store);
 }
 
-static by_tensor_view view(const by__parameter *p, const float *data)
+int by_trainer_state_count(const by_trainer *trainer)
 {
-    by_tensor_view tensor = {.name = p->name, .dtype = BY_F32, .rank = p->shape.rank, .data = data};
-    memcpy(tensor.shape, p->shape.dim, (size_t)p->shape.rank * sizeof p->shape.dim[0]);
+    return trainer->state_count;
+}
+
+static by_tensor_view view(const by_trainer *t, int flat, size_t i)
+{
+    by_shape shape = by__store_shape(t->store, flat, (by__handle)i);
+    by_tensor_view tensor = {.name = by__store_entry(t->store, (by__handle)i)->name,
+                             .dtype = BY_F32,
+                             .rank = shape.rank,
+                             .data = by__store_host(t->store, flat, (by__handle)i)};
+    if (shape.rank > 0) {
+        memcpy(tensor.shape, shape.dim, (size_t)shape.rank * sizeof shape.dim[0]);
+    }
     return tensor;
 }
 
 by_tensor_view by_trainer_parameter(const by_trainer *trainer, size_t i)
 {
-    const by__parameter *p = &trainer->parameters[i];
-    return view(p, by__trainer_master(trainer, p));
+    return view(trainer, trainer->masters, i);
 }
 
 by_tensor_view by_trainer_gradient(const by_trainer *trainer, size_t i)
 {
-    const by__parameter *p = &trainer->parameters[i];
-    return view(p, by__trainer_gradient(trainer, p, trainer->sum_set));
+    return view(trainer, trainer->gradient_sets[trainer->sum_set], i);
 }
 
-by_tensor_view by_trainer_moment(const by_trainer *trainer, size_t i, int moment)
+by_tensor_view by_trainer_state(const by_trainer *trainer, size_t i, int state)
 {
-    const by__parameter *p = &trainer->parameters[i];
-    return view(p, moment_of(trainer, p, moment));
+    return view(trainer, trainer->states[state], i);
+}
+
+const char *by_trainer_state_name(const by_trainer *trainer, int state)
+{
+    return by__store_flat_name(trainer->store, trainer->states[state]);
+}
+
+/* The flat buffer that holds what `what` names. */
+static int flat_of(const by_trainer *t, by_trainer_tensor what, int state)
+{
+    return what == BY_TRAINER_PARAMETER  ? t->masters
+           : what == BY_TRAINER_GRADIENT ? t->gradient_sets[t->sum_set]
+                                         : t->states[state];
+}
+
+by_status by_trainer_read(const by_trainer *trainer, by_trainer_tensor what, int state, size_t i,
+                          float *out, by_error *error)
+{
+    return by__store_read(trainer->store, flat_of(trainer, what, state), (by__handle)i, out, error);
 }

@@ -6,18 +6,19 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
-below_train="base config graph ops passes device exec nn optim data checkpoint track"
+below_train="base config graph ops passes device store exec nn optim data checkpoint track"
 rooms="base:
 config: base
 graph: base
 ops: base graph
 passes: base graph ops
 device: base
-exec: base graph ops passes device
-nn: base config graph ops passes device exec
-optim: base config graph ops passes device exec nn
+store: base device
+exec: base graph ops passes device store
+nn: base config graph ops passes device store exec
+optim: base config graph ops passes device store exec nn
 data: base config
-checkpoint: base
+checkpoint: base device store
 track: base
 train: $below_train
 infer: $below_train

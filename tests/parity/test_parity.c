@@ -117,7 +117,7 @@ static void open_golden(golden *g, const char *name, const char *const *settings
         check(by_config_set(g->config, settings[i], &error), &error);
     }
     check(by_config_resolve(g->config, &error), &error);
-    check(by_trainer_open(&g->trainer, g->config, BY_TRAINER_FULL, NULL, NULL, &error), &error);
+    check(by_trainer_open(&g->trainer, g->config, NULL, &error), &error);
     check(by_trainer_allocate(g->trainer, &error), &error);
     strcpy(g->directory, "/tmp/banyan-parity-XXXXXX");
     assert_non_null(mkdtemp(g->directory));

@@ -78,7 +78,7 @@ static void test_flops(void **state)
                                            "model.width=32",   "model.context=16", "model.vocab=40",
                                            "train.batch=2"};
     by_config *config = open_config(settings, BY_ARRAY_LENGTH(settings));
-    check_ok(by_trainer_open(&trainer, config, BY_TRAINER_FULL, NULL, NULL, &error), &error);
+    check_ok(by_trainer_open(&trainer, config, NULL, &error), &error);
     const by_model_size *size = by_trainer_size(trainer);
     double n = (double)size->in_products;
     assert_true(size->flops_per_token == 6.0 * n + 6.0 * 3.0 * 32.0 * 16.0);

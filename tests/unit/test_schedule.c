@@ -84,7 +84,7 @@ static void test_edges(void **state)
 static void test_hyper(void **state)
 {
     BY_UNUSED(state);
-    float hyper[4];
+    float hyper[BY_HYPER_COUNT];
     by_config *config;
     assert_int_equal(by_config_default(&config, NULL), BY_OK);
     assert_int_equal(by_config_set(config, "optimizer.betas=[0.9, 0.999]", NULL), BY_OK);

@@ -77,7 +77,7 @@ static int measure(const char *const *settings, size_t count, bool call)
         }
     }
     if (by_config_resolve(config, &error) != BY_OK ||
-        by_trainer_open(&trainer, config, BY_TRAINER_FULL, NULL, NULL, &error) != BY_OK ||
+        by_trainer_open(&trainer, config, NULL, &error) != BY_OK ||
         by_trainer_allocate(trainer, &error) != BY_OK ||
         by_trainer_initialize(trainer, &error) != BY_OK) {
         return 3;

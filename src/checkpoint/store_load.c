@@ -1,0 +1,80 @@
+/* Weight files into a tensor store. */
+#include <string.h>
+
+#include "checkpoint/storage.h"
+
+static bool fits(const by_tensor_view *tensor, const by_shape *shape, bool grows)
+{
+    bool same = tensor->rank == shape->rank;
+    for (int i = 0; i < tensor->rank && same; i++) {
+        bool shorter = i == 0 && grows && tensor->shape[0] <= shape->dim[0];
+        same = tensor->shape[i] == shape->dim[i] || shorter;
+    }
+    return same;
+}
+
+/* The tensor of an entry: under its name, or with options->family in front. */
+static by_status find(const by__store *store, int flat, by__handle handle,
+                      const by_weights *weights, const by__load_options *options,
+                      by_tensor_view *out, by_error *error)
+{
+    char name[512];
+    const by__stored_tensor *entry = by__store_entry(store, handle);
+    by_shape shape = by__store_shape(store, flat, handle);
+    const char *prefix = options->prefix == NULL ? "" : options->prefix;
+    by_tensor_view tensor;
+    (void)snprintf(name, sizeof name, "%s%s", prefix, entry->name);
+    if (!by_weights_has(weights, name) && options->family != NULL) {
+        char other[512];
+        (void)snprintf(other, sizeof other, "%s%s", options->family, name);
+        if (by_weights_has(weights, other)) {
+            memcpy(name, other, sizeof name);
+        }
+    }
+    BY_TRY(by_weights_tensor(weights, name, &tensor, error));
+    if (!fits(&tensor, &shape, entry->grows)) {
+        char wanted[128];
+        char have[128];
+        by_shape found = {.rank = tensor.rank > BY_MAX_RANK ? BY_MAX_RANK : tensor.rank};
+        memcpy(found.dim, tensor.shape, (size_t)found.rank * sizeof found.dim[0]);
+        return by_error_set(error, BY_EFORMAT, "%s: tensor '%s' is %s; the model needs %s",
+                            by_weights_path(weights), tensor.name, by_shape_print(&found, have),
+                            by_shape_print(&shape, wanted));
+    }
+    if (!by_dtype_is_float(tensor.dtype)) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: tensor '%s' is %s; weights are f32, bf16 or f16",
+                            by_weights_path(weights), tensor.name, by_dtype_name(tensor.dtype));
+    }
+    *out = tensor;
+    return BY_OK;
+}
+
+by_status by__store_check(const by__store *store, int flat, const by_weights *weights,
+                          const by__load_options *options, by_error *error)
+{
+    for (size_t i = 0; i < by__store_count(store); i++) {
+        by_tensor_view tensor;
+        if (by__store_shape(store, flat, (by__handle)i).rank >= 0) {
+            BY_TRY(find(store, flat, (by__handle)i, weights, options, &tensor, error));
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__store_load(by__store *store, int flat, const by_weights *weights,
+                         const by__load_options *options, by_error *error)
+{
+    for (size_t i = 0; i < by__store_count(store); i++) {
+        by_tensor_view tensor;
+        size_t count;
+        if (by__store_shape(store, flat, (by__handle)i).rank < 0) {
+            continue;
+        }
+        BY_TRY(find(store, flat, (by__handle)i, weights, options, &tensor, error));
+        BY_TRY(by_tensor_size(&tensor, &count, NULL, error));
+        BY_TRY(by__store_write(store, flat, (by__handle)i, tensor.data, tensor.dtype,
+                               (int64_t)count, options->threads, error));
+    }
+    return BY_OK;
+}

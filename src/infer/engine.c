@@ -1,0 +1,122 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/storage.h"
+#include "infer/infer.h"
+
+by_status by__forward_options_read(by__forward_options *out, const by_config *config,
+                                   const char *precision, int threads, by_error *error)
+{
+    by__forward_options options = {.config = &config->model, .seed = config->seed};
+    BY_TRY(by_dtype_parse(&options.compute,
+                          precision == NULL ? config->precision.compute : precision, error));
+    if (options.compute != BY_F32 && options.compute != BY_BF16) {
+        return by_error_set(error, BY_EARG, "cannot compute in %s; f32 or bf16",
+                            by_dtype_name(options.compute));
+    }
+    if (config->model.vocab < 1) {
+        return by_error_set(error, BY_EARG, "model.vocab is not known yet");
+    }
+    options.threads = by__thread_count(threads == 0 ? (int)config->train.threads : threads);
+    *out = options;
+    return BY_OK;
+}
+
+by_status by__engine_open(by__engine *out, const by__forward_options *options, by_error *error)
+{
+    by__engine engine = {.options = *options, .device = options->device};
+    by_status status = BY_OK;
+    if (engine.device == NULL) {
+        status = by_device_open(&engine.device, "cpu", options->threads, error);
+        engine.owns_device = status == BY_OK;
+    }
+    engine.programs.device = engine.device;
+    if (status == BY_OK) {
+        status = by__store_open(&engine.store, engine.device, error);
+    }
+    *out = engine;
+    return status;
+}
+
+void by__engine_close(by__engine *engine)
+{
+    if (engine->device != NULL) {
+        (void)by_device_finish(engine->device, NULL);
+    }
+    by__set_close(&engine->programs);
+    by__store_close(&engine->store);
+    if (engine->owns_device) {
+        by_device_close(&engine->device);
+    }
+    *engine = (by__engine){0};
+}
+
+by_status by__engine_add(by__engine *engine, const char *name, const by_model_request *request,
+                         by_model *model, by_error *error)
+{
+    const by__forward_options *o = &engine->options;
+    by_pass_options passes = {.compute = o->compute, .loss = BY_NONE};
+    by_graph *graph;
+    BY_TRY(by_graph_open(&graph, error));
+    by_status status = o->builder != NULL
+                           ? o->builder(o->user, model, graph, o->config, request, error)
+                           : by_model_build(model, graph, o->config, request, error);
+    if (status != BY_OK) {
+        by_graph_close(&graph);
+        return status;
+    }
+    return by__set_add(&engine->programs, name, graph, BY_PURPOSE_INFER, &passes, error);
+}
+
+/* The key/value caches of a graph as entries of a group of their own. */
+static by_status declare_caches(by__store *store, const by_graph *graph, by_error *error)
+{
+    for (size_t v = 0; v < graph->value_count; v++) {
+        const by__value *value = &graph->values[v];
+        by__handle handle;
+        if (value->role == BY_ROLE_STATE) {
+            by__stored_tensor entry = {.name = value->name,
+                                       .shape = value->shape,
+                                       .format = value->dtype,
+                                       .group = BY__GROUP_CACHES};
+            BY_TRY(by__store_add(store, &entry, &handle, error));
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__engine_plan(by__engine *engine, const by_weights *weights, by_error *error)
+{
+    const by_graph *graph = engine->programs.rows[0].graph;
+    by__load_options load = {.family = by_model_name_prefix(engine->options.config)};
+    by__flat_spec spec = {
+        .role = BY__COPY, .dtype = BY_DTYPE_COUNT, .groups = (1u << BY__GROUPS) - 1};
+    BY_TRY(by__declare_parameters(engine->store, graph, error));
+    BY_TRY(declare_caches(engine->store, graph, error));
+    BY_TRY(by__store_add_flat(engine->store, &spec, &engine->weights, error));
+    spec.role = BY__CACHE;
+    spec.groups = 1u << BY__GROUP_CACHES;
+    BY_TRY(by__store_add_flat(engine->store, &spec, &engine->caches, error));
+    return weights == NULL ? BY_OK
+                           : by__store_check(engine->store, engine->weights, weights, &load, error);
+}
+
+by_status by__engine_start(by__engine *engine, const by_weights *weights, by_error *error)
+{
+    const by__forward_options *o = &engine->options;
+    by__load_options load = {.family = by_model_name_prefix(o->config), .threads = o->threads};
+    BY_TRY(by__store_allocate(engine->store, error));
+    BY_TRY(by__set_allocate(&engine->programs, error));
+    for (size_t i = 0; i < engine->programs.count; i++) {
+        by__program_row *row = &engine->programs.rows[i];
+        BY_TRY(by__row_link(row, engine->store, error));
+        BY_TRY(by__row_bind_flat(row, engine->store, BY_ROLE_PARAMETER, engine->weights,
+                                 engine->weights, error));
+        BY_TRY(by__row_bind_flat(row, engine->store, BY_ROLE_STATE, engine->caches, engine->caches,
+                                 error));
+    }
+    return weights == NULL ? by__initialize_parameters(engine->store, engine->weights,
+                                                       engine->programs.rows[0].graph, o->seed,
+                                                       o->threads, error)
+                           : by__store_load(engine->store, engine->weights, weights, &load, error);
+}

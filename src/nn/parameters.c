@@ -1,0 +1,77 @@
+/* A model's parameters as entries of a tensor store: the layout that training and inference share. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/nn.h"
+
+/* Whether files may hold fewer rows than the parameter: a table over a vocabulary that was padded
+ * after the file was written. */
+static bool is_over_vocabulary(const by__value *value)
+{
+    return value->axes != NULL && strncmp(value->axes, "vocab", 5) == 0;
+}
+
+int by__parameter_group(int rank, bool narrow)
+{
+    return (rank >= 2 ? 0 : BY__GROUP_VECTOR) | (narrow ? 0 : BY__GROUP_WIDE);
+}
+
+by_status by__declare_parameters(by__store *store, const by_graph *graph, by_error *error)
+{
+    for (size_t v = 0; v < graph->value_count; v++) {
+        const by__value *value = &graph->values[v];
+        if (value->role != BY_ROLE_PARAMETER) {
+            continue;
+        }
+        by__handle handle;
+        by__stored_tensor entry = {
+            .name = value->name,
+            .axes = value->axes,
+            .shape = value->shape,
+            .format = value->dtype,
+            .group = by__parameter_group(value->shape.rank, value->dtype != BY_F32),
+            .trainable = true,
+            .transposed = value->turned,
+            .grows = !value->turned && is_over_vocabulary(value)};
+        if (value->turned) {
+            entry.shape = BY_SHAPE(value->shape.dim[1], value->shape.dim[0]);
+        }
+        BY_TRY(by__store_add(store, &entry, &handle, error));
+    }
+    return BY_OK;
+}
+
+/* The graph draws a transposed parameter in the order of the matrix that files have: rows of the
+ * value are columns there, and initial values do not depend on the layout. */
+static by_status initialize_one(by__store *store, int flat, by__handle handle,
+                                const by_graph *graph, by_value value, uint64_t seed, int threads,
+                                by_error *error)
+{
+    const by__stored_tensor *entry = by__store_entry(store, handle);
+    int64_t count = by_shape_count(&entry->local);
+    float *host = by__store_host(store, flat, handle);
+    float *drawn;
+    if (host != NULL && !entry->transposed && by__store_dtype(store, flat, handle) == BY_F32) {
+        return by_parameter_init(host, graph, value, seed, error);
+    }
+    BY_TRY(by__alloc_aligned((void **)&drawn, (size_t)count * sizeof *drawn, "initial weights",
+                             error));
+    by_status status = by_parameter_init(drawn, graph, value, seed, error);
+    if (status == BY_OK) {
+        status = by__store_write(store, flat, handle, drawn, BY_F32, count, threads, error);
+    }
+    free(drawn);
+    return status;
+}
+
+by_status by__initialize_parameters(by__store *store, int flat, const by_graph *graph,
+                                    uint64_t seed, int threads, by_error *error)
+{
+    for (size_t v = 0; v < graph->value_count; v++) {
+        if (graph->values[v].role == BY_ROLE_PARAMETER) {
+            by__handle handle = by__store_find(store, graph->values[v].name);
+            BY_TRY(initialize_one(store, flat, handle, graph, (by_value)v, seed, threads, error));
+        }
+    }
+    return BY_OK;
+}

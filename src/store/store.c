@@ -1,0 +1,299 @@
+#include "store/store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/name_table.h"
+#include "device/device.h"
+
+typedef struct flat {
+    char *name;
+    by__flat_spec spec;
+    by_shape *shape;                         /* of each entry's buffer; rank -1: none */
+    size_t *offset;                          /* of it in the flat buffer, bytes */
+    size_t group_offset[BY__MAX_GROUPS + 1]; /* where each group begins; the last: the end */
+    size_t count;                            /* entries that there were at its declaration */
+    size_t block_offset;                     /* in the role's block */
+} flat;
+
+struct by__store {
+    by_device *device;
+    bool host_memory;
+    by__stored_tensor *entries;
+    size_t count;
+    size_t capacity;
+    by__name_table names;
+    flat *flats;
+    size_t flat_count;
+    size_t flat_capacity;
+    by_memory blocks[BY__BUFFER_ROLES];
+    bool allocated;
+};
+
+static const char *const role_names[BY__BUFFER_ROLES] = {
+    "the parameters", "the compute copies", "the gradients", "the optimizer's state", "the caches"};
+
+by_status by__store_open(by__store **out, by_device *device, by_error *error)
+{
+    by__store *store;
+    by_device_info info;
+    BY_TRY(by_device_describe(&info, device, error));
+    BY_TRY(by__alloc((void **)&store, 1, sizeof *store, "tensor store", error));
+    store->device = device;
+    store->host_memory = info.host_memory;
+    *out = store;
+    return BY_OK;
+}
+
+static void free_flat(flat *f)
+{
+    free(f->name);
+    free(f->shape);
+    free(f->offset);
+}
+
+void by__store_close(by__store **store)
+{
+    if (store == NULL || *store == NULL) {
+        return;
+    }
+    by__store *s = *store;
+    for (int role = 0; role < BY__BUFFER_ROLES; role++) {
+        by_device_free(&s->blocks[role]);
+    }
+    for (size_t i = 0; i < s->flat_count; i++) {
+        free_flat(&s->flats[i]);
+    }
+    for (size_t i = 0; i < s->count; i++) {
+        free((char *)(uintptr_t)s->entries[i].name);
+        free((char *)(uintptr_t)s->entries[i].axes);
+    }
+    by__name_table_free(&s->names);
+    free(s->flats);
+    free(s->entries);
+    free(s);
+    *store = NULL;
+}
+
+/* ---- declaring ---- */
+
+by_status by__store_add(by__store *store, const by__stored_tensor *entry, by__handle *out,
+                        by_error *error)
+{
+    if (by__store_find(store, entry->name) != BY__NO_ENTRY) {
+        return by_error_set(error, BY_EARG, "there are two tensors named '%s'", entry->name);
+    }
+    BY_TRY(by__reserve((void **)&store->entries, &store->capacity, store->count + 1,
+                       sizeof *store->entries, error));
+    by__stored_tensor copy = *entry;
+    if (copy.local.rank != copy.shape.rank) {
+        copy.local = copy.shape;
+    }
+    char *name = by__strdup(entry->name);
+    char *axes = by__strdup(entry->axes == NULL ? "" : entry->axes);
+    by_status status = BY_OK;
+    if (name == NULL || axes == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: tensor '%s'", entry->name);
+    } else {
+        status = by__name_table_add(&store->names, name, (int32_t)store->count, error);
+    }
+    if (status != BY_OK) {
+        free(name);
+        free(axes);
+        return status;
+    }
+    copy.name = name;
+    copy.axes = axes;
+    *out = (by__handle)store->count;
+    store->entries[store->count++] = copy;
+    return BY_OK;
+}
+
+/* Lays out one entry's buffer behind *end. */
+static by_status place(const by__store *store, flat *f, size_t i, size_t *end, by_error *error)
+{
+    const by__stored_tensor *entry = &store->entries[i];
+    by_shape shape = entry->local;
+    size_t elements;
+    size_t bytes;
+    bool has = (f->spec.groups >> entry->group & 1u) != 0 &&
+               (f->spec.shape == NULL || f->spec.shape(&entry->local, &shape));
+    f->shape[i].rank = -1;
+    if (!has) {
+        return BY_OK;
+    }
+    by_dtype dtype = f->spec.dtype == BY_DTYPE_COUNT ? entry->format : f->spec.dtype;
+    if (!by__size_add((size_t)by_shape_count(&shape), BY__ENTRY_ALIGNMENT - 1, &elements) ||
+        !by__size_mul(elements & ~(size_t)(BY__ENTRY_ALIGNMENT - 1), by_dtype_size(dtype),
+                      &bytes) ||
+        !by__size_add(*end, bytes, &bytes)) {
+        return by_error_set(error, BY_EMEMORY, "%s: the size overflows", role_names[f->spec.role]);
+    }
+    f->shape[i] = shape;
+    f->offset[i] = *end;
+    *end = bytes;
+    return BY_OK;
+}
+
+static by_status lay_out(const by__store *store, flat *f, by_error *error)
+{
+    size_t end = 0;
+    for (int group = 0; group < BY__MAX_GROUPS; group++) {
+        f->group_offset[group] = end;
+        for (size_t i = 0; i < f->count; i++) {
+            if (store->entries[i].group == group) {
+                BY_TRY(place(store, f, i, &end, error));
+            }
+        }
+    }
+    f->group_offset[BY__MAX_GROUPS] = end;
+    return BY_OK;
+}
+
+by_status by__store_add_flat(by__store *store, const by__flat_spec *spec, int *out, by_error *error)
+{
+    flat f = {.spec = *spec, .count = store->count};
+    if (store->allocated) {
+        return by_error_set(error, BY_ESTATE, "the store's memory was taken before");
+    }
+    BY_TRY(by__reserve((void **)&store->flats, &store->flat_capacity, store->flat_count + 1,
+                       sizeof *store->flats, error));
+    f.block_offset = by__store_bytes(store, spec->role);
+    f.name = by__strdup(spec->name == NULL ? "" : spec->name);
+    f.spec.name = f.name;
+    by_status status =
+        f.name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a name") : BY_OK;
+    if (status == BY_OK) {
+        status = by__alloc((void **)&f.shape, f.count, sizeof *f.shape, "shapes", error);
+    }
+    if (status == BY_OK) {
+        status = by__alloc((void **)&f.offset, f.count, sizeof *f.offset, "offsets", error);
+    }
+    if (status == BY_OK) {
+        status = lay_out(store, &f, error);
+    }
+    if (status != BY_OK) {
+        free_flat(&f);
+        return status;
+    }
+    *out = (int)store->flat_count;
+    store->flats[store->flat_count++] = f;
+    return BY_OK;
+}
+
+/* ---- reading what was declared ---- */
+
+size_t by__store_count(const by__store *store)
+{
+    return store->count;
+}
+
+const by__stored_tensor *by__store_entry(const by__store *store, by__handle handle)
+{
+    return &store->entries[handle];
+}
+
+by__handle by__store_find(const by__store *store, const char *name)
+{
+    return by__name_table_find(&store->names, name);
+}
+
+by_device *by__store_device(const by__store *store)
+{
+    return store->device;
+}
+
+size_t by__store_bytes(const by__store *store, by__buffer_role role)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < store->flat_count; i++) {
+        const flat *f = &store->flats[i];
+        bytes += f->spec.role == role ? f->group_offset[BY__MAX_GROUPS] : 0;
+    }
+    return bytes;
+}
+
+int by__store_flat_count(const by__store *store)
+{
+    return (int)store->flat_count;
+}
+
+const char *by__store_flat_name(const by__store *store, int index)
+{
+    return store->flats[index].name;
+}
+
+by_shape by__store_shape(const by__store *store, int index, by__handle handle)
+{
+    const flat *f = &store->flats[index];
+    return (size_t)handle < f->count ? f->shape[handle] : (by_shape){.rank = -1};
+}
+
+by_dtype by__store_dtype(const by__store *store, int index, by__handle handle)
+{
+    by_dtype dtype = store->flats[index].spec.dtype;
+    return dtype == BY_DTYPE_COUNT ? store->entries[handle].format : dtype;
+}
+
+/* ---- memory ---- */
+
+by_status by__store_allocate(by__store *store, by_error *error)
+{
+    if (store->allocated) {
+        return by_error_set(error, BY_ESTATE, "the store's memory was taken before");
+    }
+    for (int role = 0; role < BY__BUFFER_ROLES; role++) {
+        BY_TRY(by_device_alloc(&store->blocks[role], store->device,
+                               by__store_bytes(store, (by__buffer_role)role), role_names[role],
+                               error));
+    }
+    store->allocated = true;
+    return BY_OK;
+}
+
+bool by__store_is_allocated(const by__store *store)
+{
+    return store->allocated;
+}
+
+by_status by__store_clear(by__store *store, by__buffer_role role, by_error *error)
+{
+    by_memory block = store->blocks[role];
+    if (block.bytes == 0) {
+        return BY_OK;
+    }
+    BY_TRY(by__fill(BY__QUEUE_COMPUTE, block, 0, error));
+    return by_device_finish(store->device, error);
+}
+
+by_memory by__store_buffer(const by__store *store, int index, by__handle handle)
+{
+    const flat *f = &store->flats[index];
+    by_shape shape = by__store_shape(store, index, handle);
+    if (shape.rank < 0) {
+        return (by_memory){0};
+    }
+    size_t bytes =
+        (size_t)by_shape_count(&shape) * by_dtype_size(by__store_dtype(store, index, handle));
+    return by_memory_at(store->blocks[f->spec.role], f->block_offset + f->offset[handle], bytes);
+}
+
+int64_t by__store_group_elements(const by__store *store, int index, int group)
+{
+    const flat *f = &store->flats[index];
+    size_t bytes = f->group_offset[group + 1] - f->group_offset[group];
+    return (int64_t)(bytes / by_dtype_size(f->spec.dtype));
+}
+
+by_memory by__store_group(const by__store *store, int index, int group)
+{
+    const flat *f = &store->flats[index];
+    return by_memory_at(store->blocks[f->spec.role], f->block_offset + f->group_offset[group],
+                        f->group_offset[group + 1] - f->group_offset[group]);
+}
+
+void *by__store_host(const by__store *store, int index, by__handle handle)
+{
+    by_memory buffer = by__store_buffer(store, index, handle);
+    return store->host_memory ? (void *)buffer.address : NULL;
+}

@@ -1,0 +1,124 @@
+/* store: named tensors and the memory behind them, for training and for inference.
+ *
+ * An entry is a tensor by name: its global shape, logical axes, the part of it that this process
+ * holds, the format that programs compute it in, and its group. A by__handle names an entry; what
+ * runs often holds handles and looks up no name.
+ *
+ * A flat buffer holds, for one role, the buffers of the entries of some groups one after another:
+ * the f32 masters, the copies that programs compute with, a set of gradients, one state of the
+ * optimizer, key/value caches. (PyTorch's FSDP calls this a FlatParameter.) The entries of a group
+ * are neighbours in every flat buffer, in the same order and, where shapes are equal, at the same
+ * element offsets; so one call over a range computes the norm, the update or the sum of two gradient
+ * sets of a whole group. Buffers begin at multiples of BY__ENTRY_ALIGNMENT elements; what is between
+ * them is zero and stays zero.
+ *
+ * Life: entries and flat buffers are declared, by__store_allocate lays everything out and takes the
+ * memory, one block a role. Sizes are known before (by__store_bytes), so a plan costs nothing.
+ *
+ * The store owns entries and memory; names are copied. Memory is the device's: by__store_write and
+ * by__store_read convert from and to host values, by__store_host gives the address where the
+ * device's memory is the host's.
+ *
+ * Never put here: graphs, models, file formats, the meaning of a group.
+ */
+#ifndef BY_STORE_STORE_H
+#define BY_STORE_STORE_H
+
+#include "banyan/device.h"
+#include "banyan/dtype.h"
+#include "banyan/shape.h"
+#include "base/base.h"
+
+/* 64 bytes of the narrowest format, so that every buffer of an entry is aligned in every format. */
+#define BY__ENTRY_ALIGNMENT 32
+#define BY__MAX_GROUPS      8
+
+typedef struct by__store by__store;
+
+/* An entry of a store: its index in the order of declaration. */
+typedef int32_t by__handle;
+#define BY__NO_ENTRY ((by__handle)-1)
+
+typedef struct by__stored_tensor {
+    const char *name;
+    const char *axes;           /* logical axis names, space separated, outermost first; or "" */
+    by_shape shape;             /* of the whole tensor, as checkpoints have it */
+    by_shape local;             /* of the part held here ... */
+    int64_t first[BY_MAX_RANK]; /* ... which begins at these indices */
+    by_dtype format;            /* what programs compute with */
+    int group;                  /* below BY__MAX_GROUPS */
+    bool trainable;
+    bool transposed; /* a matrix held as its transpose */
+    bool grows;      /* files may hold fewer rows: those behind them keep their values */
+} by__stored_tensor;
+
+typedef enum by__buffer_role {
+    BY__MASTER = 0, /* the value that is trained and saved, f32 */
+    BY__COPY,       /* what programs compute with where that is not the master */
+    BY__GRADIENT,   /* one flat buffer a gradient set */
+    BY__STATE,      /* one flat buffer a state of the optimizer */
+    BY__CACHE,      /* what a sequence leaves behind: keys and values */
+    BY__BUFFER_ROLES
+} by__buffer_role;
+
+/* Shape of an entry's buffer from the entry's; false: the entry has none in this flat buffer. */
+typedef bool by__shape_rule(const by_shape *entry, by_shape *buffer);
+
+typedef struct by__flat_spec {
+    by__buffer_role role;
+    const char *name;      /* of a state: "m"; copied; NULL or "" for none */
+    by_dtype dtype;        /* BY_DTYPE_COUNT: each entry's format */
+    unsigned groups;       /* bit g: the entries of group g */
+    by__shape_rule *shape; /* NULL: the entry's local shape */
+} by__flat_spec;
+
+by_status by__store_open(by__store **out, by_device *device, by_error *error);
+void by__store_close(by__store **store);
+
+/* Declares an entry; strings are copied. local rank 0 in an entry of another rank: the whole tensor
+ * is held. BY_EARG: a name is taken. */
+by_status by__store_add(by__store *store, const by__stored_tensor *entry, by__handle *out,
+                        by_error *error);
+/* Declares a flat buffer over the entries declared so far. *out: its index. */
+by_status by__store_add_flat(by__store *store, const by__flat_spec *spec, int *out,
+                             by_error *error);
+
+size_t by__store_count(const by__store *store);
+const by__stored_tensor *by__store_entry(const by__store *store, by__handle handle);
+/* BY__NO_ENTRY when there is none. In constant time. */
+by__handle by__store_find(const by__store *store, const char *name);
+by_device *by__store_device(const by__store *store);
+
+/* Planned bytes of a role. */
+size_t by__store_bytes(const by__store *store, by__buffer_role role);
+/* Takes the memory, zeroed: one block a role. BY_ESTATE when it was taken before. */
+by_status by__store_allocate(by__store *store, by_error *error);
+bool by__store_is_allocated(const by__store *store);
+/* Zeroes all buffers of a role. */
+by_status by__store_clear(by__store *store, by__buffer_role role, by_error *error);
+
+int by__store_flat_count(const by__store *store);
+const char *by__store_flat_name(const by__store *store, int flat);
+/* Buffer of an entry; {0} when it has none there. */
+by_memory by__store_buffer(const by__store *store, int flat, by__handle handle);
+/* Its shape (rank -1: none) and format. */
+by_shape by__store_shape(const by__store *store, int flat, by__handle handle);
+by_dtype by__store_dtype(const by__store *store, int flat, by__handle handle);
+/* Elements of a group, with what is between its entries, and its range. Only where all entries have
+ * one format. */
+int64_t by__store_group_elements(const by__store *store, int flat, int group);
+by_memory by__store_group(const by__store *store, int flat, int group);
+
+/* Writes `count` values of format `dtype` (f32, bf16, f16; at any address) into the first elements of
+ * an entry's buffer, rounded to its format, transposed where the entry is. `rows` of a tensor that
+ * grows: the first ones. On `threads` threads. */
+by_status by__store_write(by__store *store, int flat, by__handle handle, const void *values,
+                          by_dtype dtype, int64_t count, int threads, by_error *error);
+/* Reads a buffer of f32, not transposed, into out (its number of elements). */
+by_status by__store_read(const by__store *store, int flat, by__handle handle, float *out,
+                         by_error *error);
+/* Address of a buffer where the device's memory is the host's and nothing that writes it is under
+ * way, else NULL. */
+void *by__store_host(const by__store *store, int flat, by__handle handle);
+
+#endif

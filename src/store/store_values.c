@@ -1,0 +1,113 @@
+/* Values of the host into buffers of the store and back. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "store/store.h"
+
+/* Elements converted at a time: the scratch for them stays in the first-level cache. A transposed
+ * matrix is converted in blocks of LINES of its rows and CHUNK / LINES of its columns. */
+#define CHUNK 2048
+#define LINES 32
+
+/* Values first .. first + count as f32. */
+static void read_part(float *out, const void *values, by_dtype dtype, size_t first, size_t count)
+{
+    const char *from = (const char *)values + first * by_dtype_size(dtype);
+    if (dtype == BY_F32) {
+        memcpy(out, from, count * sizeof *out);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint16_t bits;
+        memcpy(&bits, from + i * sizeof bits, sizeof bits);
+        out[i] = dtype == BY_BF16 ? by__bf16_to_f32(bits) : by__f16_to_f32(bits);
+    }
+}
+
+static void store_part(void *out, by_dtype dtype, size_t first, const float *from, size_t stride,
+                       size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (dtype == BY_F32) {
+            ((float *)out)[first + i] = from[i * stride];
+        } else {
+            ((uint16_t *)out)[first + i] = by__f32_to_bf16(from[i * stride]);
+        }
+    }
+}
+
+/* Rows line .. line + lines of the transpose [columns, rows] of values [rows, columns]. */
+static void convert_transposed(void *out, by_dtype to, const void *values, by_dtype from,
+                               const by_shape *shape, size_t line, size_t lines)
+{
+    float scratch[CHUNK];
+    size_t rows = (size_t)shape->dim[0];
+    size_t columns = (size_t)shape->dim[1];
+    for (size_t k = 0; k < rows; k += CHUNK / LINES) {
+        size_t count = rows - k < CHUNK / LINES ? rows - k : CHUNK / LINES;
+        for (size_t i = 0; i < count; i++) {
+            read_part(scratch + i * LINES, values, from, (k + i) * columns + line, lines);
+        }
+        for (size_t j = 0; j < lines; j++) {
+            store_part(out, to, (line + j) * rows + k, scratch + j, LINES, count);
+        }
+    }
+}
+
+static void convert(void *out, by_dtype to, const void *values, by_dtype from,
+                    const by__stored_tensor *entry, size_t count, int threads)
+{
+    size_t unit = entry->transposed ? LINES : CHUNK;
+    size_t units = entry->transposed ? (size_t)entry->local.dim[1] : count;
+    int64_t pieces = (int64_t)((units + unit - 1) / unit);
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t i = 0; i < pieces; i++) {
+        size_t first = (size_t)i * unit;
+        size_t part = units - first < unit ? units - first : unit;
+        if (entry->transposed) {
+            convert_transposed(out, to, values, from, &entry->local, first, part);
+        } else {
+            float scratch[CHUNK];
+            read_part(scratch, values, from, first, part);
+            store_part(out, to, first, scratch, 1, part);
+        }
+    }
+}
+
+by_status by__store_write(by__store *store, int flat, by__handle handle, const void *values,
+                          by_dtype dtype, int64_t count, int threads, by_error *error)
+{
+    const by__stored_tensor *entry = by__store_entry(store, handle);
+    by_shape shape = by__store_shape(store, flat, handle);
+    by_dtype to = by__store_dtype(store, flat, handle);
+    by_memory buffer = by__store_buffer(store, flat, handle);
+    void *host = by__store_host(store, flat, handle);
+    if (!by_dtype_is_float(dtype) || (to != BY_F32 && to != BY_BF16) || shape.rank < 0 ||
+        count > by_shape_count(&shape) || (entry->transposed && count != by_shape_count(&shape))) {
+        return by_error_set(error, BY_EARG, "'%s': cannot write %lld values of %s to it",
+                            entry->name, (long long)count, by_dtype_name(dtype));
+    }
+    if (host != NULL) {
+        convert(host, to, values, dtype, entry, (size_t)count, threads);
+        return BY_OK;
+    }
+    void *staged;
+    buffer.bytes = (size_t)count * by_dtype_size(to);
+    BY_TRY(by__alloc_aligned(&staged, buffer.bytes, "staging", error));
+    convert(staged, to, values, dtype, entry, (size_t)count, threads);
+    by_status status = by_device_write(buffer, staged, error);
+    free(staged);
+    return status;
+}
+
+by_status by__store_read(const by__store *store, int flat, by__handle handle, float *out,
+                         by_error *error)
+{
+    by_memory buffer = by__store_buffer(store, flat, handle);
+    const by__stored_tensor *entry = by__store_entry(store, handle);
+    if (buffer.bytes == 0 || by__store_dtype(store, flat, handle) != BY_F32 || entry->transposed) {
+        return by_error_set(error, BY_EARG, "'%s': there are no f32 values to read", entry->name);
+    }
+    return by_device_read(out, buffer, error);
+}

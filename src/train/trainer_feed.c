@@ -1,0 +1,232 @@
+/* The trainer's inputs and results: what goes to the device with a micro-batch and what comes back.
+ *
+ * The inputs lie behind each other in one block on the device and in two staging blocks of pinned
+ * host memory, so that a micro-batch is one copy, and the next one can be put together while it is
+ * under way. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/trainer.h"
+
+/* Values of a step that are not the batch's, in the block of outputs on the device. */
+enum {
+    OUT_LOSS = 0,             /* of a micro-batch */
+    OUT_NORM = BY_CACHE_LINE, /* of the gradient */
+    OUT_SCALE = 2 * BY_CACHE_LINE,
+    OUT_HYPER = 3 * BY_CACHE_LINE,
+    OUT_LOSSES = 4 * BY_CACHE_LINE /* of all micro-batches */
+};
+
+static bool is_own_input(const char *name)
+{
+    return strcmp(name, "rng") == 0 || strcmp(name, "loss_scale") == 0;
+}
+
+static by_status add_feeds(by_trainer *t, const by__program_row *row, by_error *error)
+{
+    for (size_t v = 0; row != NULL && v < row->graph->value_count; v++) {
+        const by__value *value = &row->graph->values[v];
+        bool known = value->role != BY_ROLE_INPUT || is_own_input(value->name);
+        for (size_t i = 0; i < t->feed_count && !known; i++) {
+            known = strcmp(t->feeds[i].name, value->name) == 0;
+        }
+        if (known) {
+            continue;
+        }
+        if (value->shape.rank < 1 || value->shape.dim[0] != t->config->train.micro_batch) {
+            return by_error_set(error, BY_EARG,
+                                "the model's input '%s' has no axis of train.micro_batch (%lld) "
+                                "examples in front",
+                                value->name, (long long)t->config->train.micro_batch);
+        }
+        BY_TRY(by__reserve((void **)&t->feeds, &t->feed_capacity, t->feed_count + 1,
+                           sizeof *t->feeds, error));
+        t->feeds[t->feed_count++] = (by__feed){.name = value->name,
+                                               .dtype = value->dtype,
+                                               .shape = value->shape,
+                                               .offset = t->input_bytes,
+                                               .bytes = by__value_bytes(value)};
+        if (!by__size_add(t->input_bytes, by__value_bytes(value) + BY_CACHE_LINE,
+                          &t->input_bytes)) {
+            return by_error_set(error, BY_EMEMORY, "the inputs' size overflows");
+        }
+        t->input_bytes &= ~(size_t)(BY_CACHE_LINE - 1);
+    }
+    return BY_OK;
+}
+
+static size_t result_bytes(const by_trainer *t)
+{
+    return by__round_up((size_t)t->micro_batches * sizeof(float), BY_CACHE_LINE) + BY_CACHE_LINE;
+}
+
+static size_t output_bytes(const by_trainer *t)
+{
+    return OUT_LOSSES + result_bytes(t);
+}
+
+/* Staging blocks, results, the update's numbers. */
+static size_t staging_bytes(const by_trainer *t)
+{
+    return BY__STAGES * t->input_bytes + result_bytes(t) + BY_CACHE_LINE;
+}
+
+by_status by__trainer_plan_feeds(by_trainer *t, by_error *error)
+{
+    BY_TRY(add_feeds(t, t->gradients, error));
+    BY_TRY(add_feeds(t, t->loss, error));
+    t->rng_offset = t->input_bytes;
+    t->seed_offset = t->rng_offset + BY_CACHE_LINE;
+    t->input_bytes += 2 * BY_CACHE_LINE;
+    return BY_OK;
+}
+
+uint64_t by__trainer_feed_bytes(const by_trainer *t)
+{
+    return t->input_bytes + output_bytes(t) + staging_bytes(t);
+}
+
+static by_status bind_model(by_trainer *t, by__program_row *row, by_error *error)
+{
+    by_memory rng = by_memory_at(t->inputs, t->rng_offset, 4 * sizeof(int32_t));
+    by_memory seed = by_memory_at(t->inputs, t->seed_offset, sizeof(float));
+    for (size_t i = 0; i < t->feed_count; i++) {
+        const by__feed *feed = &t->feeds[i];
+        BY_TRY(by__row_bind(row, feed->name, by_memory_at(t->inputs, feed->offset, feed->bytes),
+                            error));
+    }
+    BY_TRY(by__row_bind(row, "rng", rng, error));
+    BY_TRY(by__row_bind(row, "loss_scale", seed, error));
+    return by__row_bind(row, "loss", by_memory_at(t->outputs, OUT_LOSS, sizeof(float)), error);
+}
+
+static by_status open_events(by_trainer *t, by_error *error)
+{
+    for (int i = 0; i < BY__STAGES; i++) {
+        BY_TRY(by__event_open(&t->copied[i], t->device, false, error));
+    }
+    BY_TRY(by__event_open(&t->computed, t->device, false, error));
+    return by__event_open(&t->read, t->device, false, error);
+}
+
+by_status by__trainer_open_feeds(by_trainer *t, by_error *error)
+{
+    BY_TRY(by_device_alloc(&t->inputs, t->device, t->input_bytes, "the inputs", error));
+    BY_TRY(by_device_alloc(&t->outputs, t->device, output_bytes(t), "the outputs", error));
+    BY_TRY(by_device_pin(&t->staging, t->device, staging_bytes(t), "the staging memory", error));
+    BY_TRY(open_events(t, error));
+    BY_TRY(bind_model(t, t->gradients, error));
+    BY_TRY(bind_model(t, t->loss, error));
+    by_memory scale = by_memory_at(t->outputs, OUT_SCALE, sizeof(float));
+    BY_TRY(by__row_bind(t->norm, "norm", by_memory_at(t->outputs, OUT_NORM, sizeof(float)), error));
+    BY_TRY(by__row_bind(t->norm, "scale", scale, error));
+    BY_TRY(by__row_bind(t->update, "scale", scale, error));
+    return by__row_bind(t->update, "hyper",
+                        by_memory_at(t->outputs, OUT_HYPER, BY_HYPER_COUNT * sizeof(float)), error);
+}
+
+void by__trainer_close_feeds(by_trainer *t)
+{
+    for (int i = 0; i < BY__STAGES; i++) {
+        by__event_close(&t->copied[i]);
+    }
+    by__event_close(&t->computed);
+    by__event_close(&t->read);
+    by_device_unpin(&t->staging);
+    by_device_free(&t->inputs);
+    by_device_free(&t->outputs);
+    free(t->feeds);
+}
+
+/* ---- to the device ---- */
+
+/* The batch's array for a feed, which must hold `examples` of them. */
+static by_status find_array(const by_trainer *t, const by__feed *feed, const by_batch *batch,
+                            int64_t examples, const by_array **out, by_error *error)
+{
+    const by_array *array = by_batch_array(batch, feed->name);
+    by_shape want = feed->shape;
+    char have_text[128];
+    char want_text[128];
+    BY_UNUSED(t);
+    want.dim[0] = examples;
+    if (array == NULL) {
+        return by_error_set(error, BY_EARG, "the batch has no array '%s', which the model reads",
+                            feed->name);
+    }
+    if (array->dtype != feed->dtype || !by_shape_equal(&array->shape, &want)) {
+        return by_error_set(error, BY_EARG, "the batch has %s %s '%s', the config wants %s %s",
+                            by_dtype_name(array->dtype), by_shape_print(&array->shape, have_text),
+                            feed->name, by_dtype_name(feed->dtype),
+                            by_shape_print(&want, want_text));
+    }
+    *out = array;
+    return BY_OK;
+}
+
+by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *batch,
+                           int64_t examples, int64_t index, by_error *error)
+{
+    unsigned stage = t->fed++ % BY__STAGES;
+    char *block = (char *)t->staging.data + stage * t->input_bytes;
+    uint64_t seed = t->config->seed;
+    /* The copy that read this block before is done. */
+    BY_TRY(by__event_wait(t->copied[stage], error));
+    for (size_t i = 0; i < t->feed_count; i++) {
+        const by__feed *feed = &t->feeds[i];
+        const by_array *array = NULL;
+        if (by_graph_find(row->graph, feed->name) == BY_NONE) {
+            continue;
+        }
+        BY_TRY(find_array(t, feed, batch, examples, &array, error));
+        memcpy(block + feed->offset, (const char *)array->data + feed->bytes * (size_t)index,
+               feed->bytes);
+        BY_TRY(by__row_check(row, feed->name, block + feed->offset, error));
+    }
+    int32_t *rng = (int32_t *)(void *)(block + t->rng_offset);
+    rng[0] = (int32_t)(uint32_t)seed;
+    rng[1] = (int32_t)(uint32_t)(seed >> 32);
+    rng[2] = (int32_t)t->updates;
+    rng[3] = (int32_t)((t->first_micro_batch + index) * t->config->train.micro_batch);
+    *(float *)(void *)(block + t->seed_offset) =
+        batch->global_targets > 0 ? 1.0f / (float)batch->global_targets : 0.0f;
+    /* The device's inputs are free when the program before has run. */
+    BY_TRY(by__event_order(t->computed, BY__QUEUE_COPY_IN, error));
+    BY_TRY(by__copy_in(BY__QUEUE_COPY_IN, t->inputs, block, error));
+    BY_TRY(by__event_record(t->copied[stage], BY__QUEUE_COPY_IN, error));
+    BY_TRY(by__event_order(t->copied[stage], BY__QUEUE_COMPUTE, error));
+    BY_TRY(by_program_submit(row->program, error));
+    by_memory loss = by_memory_at(t->outputs, OUT_LOSS, sizeof(float));
+    by_memory kept =
+        by_memory_at(t->outputs, OUT_LOSSES + (size_t)index * sizeof(float), sizeof(float));
+    BY_TRY(by__copy(BY__QUEUE_COMPUTE, kept, loss, error));
+    return by__event_record(t->computed, BY__QUEUE_COMPUTE, error);
+}
+
+/* ---- and back ---- */
+
+by_status by__trainer_read_results(by_trainer *t, int64_t losses, const float **loss, float *norm,
+                                   by_error *error)
+{
+    char *host = (char *)t->staging.data + BY__STAGES * t->input_bytes;
+    float *sums = (float *)(void *)(host + BY_CACHE_LINE);
+    size_t bytes = (size_t)losses * sizeof(float);
+    BY_TRY(by__copy_out(BY__QUEUE_COMPUTE, host, by_memory_at(t->outputs, OUT_NORM, sizeof(float)),
+                        error));
+    BY_TRY(
+        by__copy_out(BY__QUEUE_COMPUTE, sums, by_memory_at(t->outputs, OUT_LOSSES, bytes), error));
+    BY_TRY(by__event_record(t->read, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__event_wait(t->read, error));
+    *loss = sums;
+    *norm = *(const float *)(const void *)host;
+    return BY_OK;
+}
+
+by_status by__trainer_send_hyper(by_trainer *t, const float *hyper, by_error *error)
+{
+    char *host = (char *)t->staging.data + BY__STAGES * t->input_bytes + result_bytes(t);
+    memcpy(host, hyper, BY_HYPER_COUNT * sizeof *hyper);
+    return by__copy_in(BY__QUEUE_COMPUTE,
+                       by_memory_at(t->outputs, OUT_HYPER, BY_HYPER_COUNT * sizeof(float)), host,
+                       error);
+}

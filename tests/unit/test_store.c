@@ -1,0 +1,196 @@
+/* The tensor store: layout of flat buffers, conversion of values, loading from files. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/half.h"
+#include "base/name_table.h"
+#include "checkpoint/storage.h"
+#include "runner.h"
+#include "store/store.h"
+
+typedef struct fixture {
+    by_device *device;
+    by__store *store;
+} fixture;
+
+static void open_store(fixture *f)
+{
+    by_error error = {0};
+    check_ok(by_device_open(&f->device, "cpu", 2, &error), &error);
+    check_ok(by__store_open(&f->store, f->device, &error), &error);
+}
+
+static void close_store(fixture *f)
+{
+    by__store_close(&f->store);
+    by_device_close(&f->device);
+}
+
+static by__handle add(fixture *f, const char *name, by_shape shape, int group)
+{
+    by_error error = {0};
+    by__handle handle;
+    by__stored_tensor tensor = {.name = name,
+                                .axes = "a b",
+                                .shape = shape,
+                                .format = group == 0 ? BY_BF16 : BY_F32,
+                                .group = group,
+                                .trainable = true};
+    check_ok(by__store_add(f->store, &tensor, &handle, &error), &error);
+    return handle;
+}
+
+static int add_flat(fixture *f, by__buffer_role role, by_dtype dtype, unsigned groups,
+                    by__shape_rule *shape)
+{
+    by_error error = {0};
+    int flat;
+    by__flat_spec spec = {role, "m", dtype, groups, shape};
+    check_ok(by__store_add_flat(f->store, &spec, &flat, &error), &error);
+    return flat;
+}
+
+static void test_names(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by__name_table table = {0};
+    char names[1000][16];
+    assert_int_equal(by__name_table_find(&table, "x"), -1);
+    for (int i = 0; i < 1000; i++) {
+        (void)snprintf(names[i], sizeof names[i], "name %d", i);
+        check_ok(by__name_table_add(&table, names[i], i, &error), &error);
+    }
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(by__name_table_find(&table, names[i]), i);
+    }
+    assert_int_equal(by__name_table_find(&table, "name 1000"), -1);
+    by__name_table_free(&table);
+}
+
+/* Groups are neighbours whatever the order of declaration, at the same element offsets in every
+ * format, and the plan is what is taken. */
+static void test_layout(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    fixture f;
+    open_store(&f);
+    by__handle v = add(&f, "vector", BY_SHAPE(5), 1);
+    by__handle a = add(&f, "a", BY_SHAPE(3, 11), 0);
+    by__handle b = add(&f, "b", BY_SHAPE(4, 16), 0);
+    by__handle again;
+    by__stored_tensor twice = {.name = "a", .shape = BY_SHAPE(1)};
+    check_error(by__store_add(f.store, &twice, &again, &error), BY_EARG, &error, "two tensors");
+    int masters = add_flat(&f, BY__MASTER, BY_F32, 3, NULL);
+    int copies = add_flat(&f, BY__COPY, BY_BF16, 1, NULL);
+    int gradients = add_flat(&f, BY__GRADIENT, BY_F32, 3, NULL);
+    int more = add_flat(&f, BY__GRADIENT, BY_F32, 3, NULL);
+    assert_int_equal(by__store_find(f.store, "b"), b);
+    assert_int_equal(by__store_find(f.store, "c"), BY__NO_ENTRY);
+    assert_int_equal(by__store_bytes(f.store, BY__MASTER), (64 + 64 + 32) * 4);
+    assert_int_equal(by__store_bytes(f.store, BY__COPY), (64 + 64) * 2);
+    assert_int_equal(by__store_bytes(f.store, BY__GRADIENT), 2 * (64 + 64 + 32) * 4);
+    check_ok(by__store_allocate(f.store, &error), &error);
+    check_error(by__store_allocate(f.store, &error), BY_ESTATE, &error, "taken before");
+    uintptr_t base = by__store_group(f.store, masters, 0).address;
+    assert_int_equal(by__store_buffer(f.store, masters, a).address, base);
+    assert_int_equal(by__store_buffer(f.store, masters, b).address, base + 64 * 4);
+    assert_int_equal(by__store_buffer(f.store, masters, v).address, base + 128 * 4);
+    assert_int_equal(by__store_buffer(f.store, masters, v).bytes, 5 * 4);
+    assert_int_equal(by__store_group_elements(f.store, masters, 0), 128);
+    assert_int_equal(by__store_group_elements(f.store, masters, 1), 32);
+    base = by__store_group(f.store, copies, 0).address;
+    assert_int_equal(by__store_buffer(f.store, copies, b).address, base + 64 * 2);
+    assert_int_equal(by__store_buffer(f.store, copies, v).bytes, 0);
+    assert_int_equal(by__store_group(f.store, more, 0).address,
+                     by__store_group(f.store, gradients, 0).address + 160 * 4);
+    close_store(&f);
+}
+
+static bool rows_only(const by_shape *tensor, by_shape *buffer)
+{
+    *buffer = BY_SHAPE(tensor->dim[0]);
+    return tensor->rank == 2;
+}
+
+/* A state of another shape than the tensor's, and none for vectors. */
+static void test_shape_rule(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    fixture f;
+    open_store(&f);
+    by__handle a = add(&f, "a", BY_SHAPE(3, 11), 0);
+    by__handle v = add(&f, "v", BY_SHAPE(7), 1);
+    int rows = add_flat(&f, BY__STATE, BY_F32, 3, rows_only);
+    check_ok(by__store_allocate(f.store, &error), &error);
+    assert_int_equal(by__store_shape(f.store, rows, a).rank, 1);
+    assert_int_equal(by__store_shape(f.store, rows, a).dim[0], 3);
+    assert_int_equal(by__store_shape(f.store, rows, v).rank, -1);
+    assert_int_equal(by__store_bytes(f.store, BY__STATE), 32 * 4);
+    assert_string_equal(by__store_flat_name(f.store, rows), "m");
+    close_store(&f);
+}
+
+/* Rounding, transposition and fewer rows than the tensor has. */
+static void test_values(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    fixture f;
+    float values[70 * 90];
+    float read[70 * 90];
+    by__handle plain;
+    by__handle transposed;
+    for (int i = 0; i < 70 * 90; i++) {
+        values[i] = (float)i * 0.37f;
+    }
+    open_store(&f);
+    by__stored_tensor tensor = {
+        .name = "plain", .shape = BY_SHAPE(70, 90), .format = BY_F32, .grows = true};
+    check_ok(by__store_add(f.store, &tensor, &plain, &error), &error);
+    tensor.name = "transposed";
+    tensor.transposed = true;
+    tensor.format = BY_BF16;
+    check_ok(by__store_add(f.store, &tensor, &transposed, &error), &error);
+    int flat = add_flat(&f, BY__COPY, BY_DTYPE_COUNT, 1, NULL);
+    check_ok(by__store_allocate(f.store, &error), &error);
+    check_ok(by__store_write(f.store, flat, plain, values, BY_F32, 60 * 90, 2, &error), &error);
+    check_ok(by__store_read(f.store, flat, plain, read, &error), &error);
+    for (int i = 0; i < 70 * 90; i++) {
+        assert_true(read[i] == (i < 60 * 90 ? values[i] : 0.0f));
+    }
+    check_ok(by__store_write(f.store, flat, transposed, values, BY_F32, 70 * 90, 2, &error),
+             &error);
+    const uint16_t *held = by__store_host(f.store, flat, transposed);
+    for (int r = 0; r < 70; r++) {
+        for (int c = 0; c < 90; c++) {
+            assert_int_equal(held[c * 70 + r], by__f32_to_bf16(values[r * 90 + c]));
+        }
+    }
+    check_error(by__store_write(f.store, flat, transposed, values, BY_F32, 90, 2, &error), BY_EARG,
+                &error, "'transposed'");
+    check_error(by__store_write(f.store, flat, plain, values, BY_I32, 90, 2, &error), BY_EARG,
+                &error, "i32");
+    check_error(by__store_read(f.store, flat, transposed, read, &error), BY_EARG, &error,
+                "no f32 values");
+    check_ok(by__store_clear(f.store, BY__COPY, &error), &error);
+    assert_int_equal(held[5], 0);
+    close_store(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_shape_rule),
+        cmocka_unit_test(test_values),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
