@@ -11,8 +11,10 @@ else()
 endif()
 
 file(GLOB kernel_sources CONFIGURE_DEPENDS src/device/cpu/kernels/*.c)
-# Initial weights have the same bits at every level: nothing is fused, and zeros keep their signs.
-set_source_files_properties(src/device/cpu/kernels/normal_simd.c PROPERTIES
+# Initial weights and maps have the same bits at every level: nothing is fused, and zeros keep their
+# signs.
+set_source_files_properties(src/device/cpu/kernels/normal_simd.c
+                            src/device/cpu/kernels/map_simd.c PROPERTIES
                             COMPILE_OPTIONS "-ffp-contract=off;-fsigned-zeros")
 set(kernel_objects "")
 if(kernel_sources)

@@ -83,6 +83,10 @@
  *     beta2, eps, decay (decoupled: p -= lr * decay * p before the update; Loshchilov & Hutter
  *     2019).
  *
+ *   MAP               up to 8: act of one shape, some *, and    up to 3: act of that shape
+ *                     f32 of any shape, read as scalars
+ *     attrs.map computes element by element in f32: banyan/map.h.
+ *
  * Inputs marked * are updated in place; they must be graph inputs, parameters or state, and no
  * other node may read them: nothing would say whether before or after the update.
  */
@@ -148,6 +152,7 @@ typedef enum by_op {
     BY_OP_SUM,
     BY_OP_SOFTMAX,
     BY_OP_SOFTMAX_GRAD,
+    BY_OP_MAP,
     BY_OP_COUNT
 } by_op;
 
@@ -161,6 +166,62 @@ typedef enum by_function {
     BY_FN_GELU_ERF, /* 0.5 x (1 + erf(x / sqrt(2))): the exact form, ViT's and BERT's */
     BY_FN_COUNT
 } by_function;
+
+/* ---- the programs of MAP (banyan/map.h builds them) ---- */
+
+#define BY_MAP_MAX_INPUTS 8
+/* Constants and scalars that are read count as steps. */
+#define BY_MAP_MAX_STEPS 64
+
+/* What a step computes of its operands a, b and c. Each result is rounded to f32. */
+typedef enum by_map_kind {
+    BY_MAP_CONSTANT = 0,
+    BY_MAP_SCALAR, /* an element of an input, the same for all elements of the result */
+    BY_MAP_ADD,    /* a + b */
+    BY_MAP_SUB,
+    BY_MAP_MUL,
+    BY_MAP_DIV,
+    BY_MAP_MIN,    /* a < b ? a : b, so b where one is NaN */
+    BY_MAP_MAX,    /* a > b ? a : b */
+    BY_MAP_LESS,   /* a < b ? 1 : 0 */
+    BY_MAP_SELECT, /* a != 0 ? b : c */
+    BY_MAP_NEGATE, /* -a */
+    BY_MAP_ABS,
+    BY_MAP_SIGN, /* 1, -1, or 0 where a is 0 or NaN */
+    BY_MAP_SQUARE,
+    BY_MAP_SQRT,
+    BY_MAP_RSQRT,  /* 1 / sqrt(a), rounded twice */
+    BY_MAP_FINITE, /* 1, or 0 where a is infinite or NaN */
+    BY_MAP_FUNCTION,
+    BY_MAP_KINDS
+} by_map_kind;
+
+/* One step. Operands are values: i below BY_MAP_MAX_INPUTS is input i, BY_MAP_MAX_INPUTS + k is
+ * step k. */
+typedef struct by_map_instruction {
+    by_map_kind kind;
+    int operand[3];       /* of BY_MAP_SCALAR: the input, and the index of its element */
+    by_function function; /* of BY_MAP_FUNCTION */
+    float constant;       /* of BY_MAP_CONSTANT */
+} by_map_instruction;
+
+/* A whole program. It does not change once a node has it, and belongs to the node's graph. */
+typedef struct by_map_program {
+    int inputs;
+    int steps;
+    int results;
+    int updates;
+    uint32_t scalars; /* bit i: input i is read by BY_MAP_SCALAR alone */
+    by_map_instruction step[BY_MAP_MAX_STEPS];
+    struct {
+        int value;
+        by_dtype dtype;       /* f32 or bf16 */
+    } result[BY_MAX_OUTPUTS]; /* new tensors */
+    struct {
+        int input;
+        int value;
+    } update[BY_MAP_MAX_INPUTS]; /* inputs whose place a value takes */
+} by_map_program;
 
 /* Attributes of a node. An op reads the fields that the table above names and ignores the rest. */
 typedef struct by_attrs {
@@ -193,11 +254,14 @@ typedef struct by_attrs {
     float value;
     float beta;
     float smoothing;
+    const by_map_program *map;
 } by_attrs;
 
 /* "matmul", "layer_norm_grad", ...; "?" for an invalid value. */
 BY_API const char *by_op_name(by_op op);
 BY_API const char *by_function_name(by_function function);
+/* "sub", "select", ...; "?" for an invalid value. */
+BY_API const char *by_map_kind_name(by_map_kind kind);
 
 #ifdef __cplusplus
 }

@@ -26,6 +26,10 @@ void by_graph_close(by_graph **graph)
         free((*graph)->nodes[i].in);
     }
     free((*graph)->values);
+    for (size_t i = 0; i < (*graph)->owned_count; i++) {
+        free((*graph)->owned[i]);
+    }
+    free((*graph)->owned);
     free((*graph)->nodes);
     by__names_index_free(&(*graph)->names);
     free(*graph);
@@ -41,6 +45,15 @@ void by__graph_fail(by_graph *graph, by_status status, const char *format, ...)
         (void)vsnprintf(graph->error.message, sizeof graph->error.message, format, args);
         va_end(args);
     }
+}
+
+by_status by__graph_own(by_graph *graph, void **out, size_t bytes)
+{
+    BY_TRY(by__reserve((void **)&graph->owned, &graph->owned_capacity, graph->owned_count + 1,
+                       sizeof *graph->owned, &graph->error));
+    BY_TRY(by__alloc(out, 1, bytes, "attribute", &graph->error));
+    graph->owned[graph->owned_count++] = *out;
+    return BY_OK;
 }
 
 size_t by__value_bytes(const by__value *value)

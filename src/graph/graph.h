@@ -59,6 +59,9 @@ struct by_graph {
     size_t value_capacity;
     size_t node_count;
     size_t node_capacity;
+    void **owned; /* memory that attributes point to */
+    size_t owned_count;
+    size_t owned_capacity;
     int block;       /* of nodes that are added now */
     by__phase phase; /* of nodes that are added now */
     by_error error;  /* first error of building */
@@ -87,6 +90,8 @@ void by__names_index_free(by__names_index *index);
 
 /* Keeps the first error of building. */
 void by__graph_fail(by_graph *graph, by_status status, const char *format, ...) BY_PRINTF(3, 4);
+/* Memory for an attribute that is a pointer: zeroed, freed with the graph. Its error is kept, too. */
+by_status by__graph_own(by_graph *graph, void **out, size_t bytes);
 /* Appends a value. name and axes (copied) may be NULL. BY_NONE after an error. */
 by_value by__graph_add_value(by_graph *graph, by_role role, const char *name, const char *axes,
                              by__type type);

@@ -20,7 +20,7 @@ static const size_t field_sizes[] = {
     [BY__ATTR_WORD] = sizeof(uint32_t),  [BY__ATTR_FLOAT] = sizeof(float),
     [BY__ATTR_DTYPE] = sizeof(by_dtype), [BY__ATTR_FUNCTION] = sizeof(by_function),
     [BY__ATTR_SHAPE] = sizeof(by_shape), [BY__ATTR_ORDER] = BY_MAX_RANK * sizeof(int),
-    [BY__ATTR_AXES] = sizeof(uint32_t),
+    [BY__ATTR_AXES] = sizeof(uint32_t),  [BY__ATTR_MAP] = sizeof(const by_map_program *),
 };
 
 by_attrs by__attrs_of(const by__op_row *row, const by_attrs *from)
@@ -38,6 +38,10 @@ by_status by__attrs_check(const by__signature *s, by_error *error)
         const void *value = by__attr_value(s->attrs, a);
         if (a->type == BY__ATTR_FLOAT && !isfinite(*(const float *)value)) {
             return by__op_refuse(s, error, "an attribute is not a finite number");
+        }
+        if (a->type == BY__ATTR_MAP) {
+            const char *wrong = by__map_wrong(*(const by_map_program *const *)value);
+            BY_TRY(wrong == NULL ? BY_OK : by__op_refuse(s, error, wrong));
         }
         if (a->type == BY__ATTR_DTYPE && by_dtype_size(*(const by_dtype *)value) == 0) {
             return by__op_refuse(s, error, "unknown dtype");
@@ -103,6 +107,9 @@ static void print_attr(by__text *text, const by__attr *a, const void *value)
         break;
     case BY__ATTR_DTYPE:
         by__text_add(text, by_dtype_name(*(const by_dtype *)value));
+        break;
+    case BY__ATTR_MAP:
+        by__map_print(text, *(const by_map_program *const *)value);
         break;
     default:
         by__text_add(text, by_function_name(*(const by_function *)value));

@@ -38,6 +38,7 @@ extern const by__op_row by__op_smooth_l1, by__op_smooth_l1_grad;
 extern const by__op_row by__op_fill, by__op_reshape, by__op_permute, by__op_concat;
 extern const by__op_row by__op_slice, by__op_pad, by__op_expand, by__op_sum;
 extern const by__op_row by__op_softmax, by__op_softmax_grad;
+extern const by__op_row by__op_map;
 
 /* Types of all outputs of a node with these operands. */
 by_status by__op_infer(const by__signature *s, by__type out[BY_MAX_OUTPUTS], by_error *error);
@@ -56,7 +57,9 @@ by_status by__node_attention(const by_graph *graph, size_t n, by__attention_cost
  * Freed with free(). */
 by_status by__node_signature(const by_graph *graph, size_t node, char **out, by_error *error);
 /* True when a node does more than make its outputs: it is never dropped or made twice. */
-bool by__op_has_effects(const by__op_row *row);
+bool by__node_has_effects(const by__node *node);
+/* Inputs that a node with these attributes updates in place, a bit each. */
+uint32_t by__op_mutates(by_op op, const by_attrs *attrs);
 /* Refuses a signature: "matmul: inner sizes differ: a [4, 8], b [9, 3]". */
 by_status by__op_refuse(const by__signature *s, by_error *error, const char *why);
 
@@ -75,6 +78,11 @@ static inline bool by__absent(const by__type *type)
 
 /* `fuse` of an addition: gives it to the node that makes an operand and can take it in. */
 by_status by__fuse_addition(by_graph *graph, size_t n, const int *uses, by_error *error);
+
+/* What is wrong with a program; NULL when it is right. */
+const char *by__map_wrong(const by_map_program *map);
+/* "{0 = in1[0]; 1 = mul in0 0; in0 = 1}" */
+void by__map_print(by__text *text, const by_map_program *map);
 
 /* ---- internal builders, used by gradients, passes and optimizers ---- */
 /* Sum over the first `lead` axes. */

@@ -41,7 +41,8 @@ typedef enum by__attr_type {
     BY__ATTR_FUNCTION,
     BY__ATTR_SHAPE,
     BY__ATTR_ORDER, /* int[BY_MAX_RANK], a permutation of the first axes */
-    BY__ATTR_AXES   /* uint32_t, bit i for axis i */
+    BY__ATTR_AXES,  /* uint32_t, bit i for axis i */
+    BY__ATTR_MAP    /* const by_map_program *, of the node's graph */
 } by__attr_type;
 
 /* The results' types show it: not printed. */
@@ -170,8 +171,9 @@ typedef struct by__op_row {
     bool view; /* output 0 has the elements of input 0 in their order: it may be the same memory */
 
     /* Effects. A node with one is never dropped or made twice. */
-    uint32_t mutates;  /* inputs that are updated in place */
-    bool communicates; /* every rank runs it, in one order */
+    uint32_t mutates;                           /* inputs that are updated in place */
+    uint32_t (*updated)(const by_attrs *attrs); /* and those that attributes say; or NULL */
+    bool communicates;                          /* every rank runs it, in one order */
     /* Draws random bits; they are a function of operands and attributes, so that the node may run
      * again. */
     bool random;

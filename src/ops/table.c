@@ -49,6 +49,7 @@ static const by__op_row *const rows[BY_OP_COUNT] = {
     [BY_OP_SUM] = &by__op_sum,
     [BY_OP_SOFTMAX] = &by__op_softmax,
     [BY_OP_SOFTMAX_GRAD] = &by__op_softmax_grad,
+    [BY_OP_MAP] = &by__op_map,
 };
 
 const by__op_row *by__op_row_of(by_op op)
@@ -62,9 +63,15 @@ const char *by_op_name(by_op op)
     return row == NULL ? "?" : row->name;
 }
 
-bool by__op_has_effects(const by__op_row *row)
+uint32_t by__op_mutates(by_op op, const by_attrs *attrs)
 {
-    return row->mutates != 0 || row->communicates;
+    const by__op_row *row = by__op_row_of(op);
+    return row->mutates | (row->updated == NULL ? 0u : row->updated(attrs));
+}
+
+bool by__node_has_effects(const by__node *node)
+{
+    return by__op_row_of(node->op)->communicates || by__op_mutates(node->op, &node->attrs) != 0;
 }
 
 int64_t by__last_dim(const by_shape *shape)
@@ -209,9 +216,10 @@ by_status by__node_cost(const by_graph *graph, size_t n, by__cost *out, by_error
     BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
     by__node_types(graph, node, in);
     output_types(graph, node, types);
+    uint32_t mutates = by__op_mutates(node->op, &node->attrs);
     for (int i = 0; i < node->input_count; i++) {
         cost.bytes_read += type_bytes(&in[i]);
-        cost.bytes_written += by__mask_has(row->mutates, i) ? type_bytes(&in[i]) : 0.0;
+        cost.bytes_written += by__mask_has(mutates, i) ? type_bytes(&in[i]) : 0.0;
     }
     for (int i = 0; i < node->output_count; i++) {
         cost.bytes_written += type_bytes(&types[i]);

@@ -20,7 +20,8 @@ static by_status check_operand(const by_graph *graph, size_t n, int i, const boo
         return by_error_set(error, BY_ESTATE, "graph: node %zu (%s) reads %%%d before it is made",
                             n, by_op_name(node->op), (int)value);
     }
-    if (by__mask_has(by__op_row_of(node->op)->mutates, i) && graph->values[value].producer >= 0) {
+    if (by__mask_has(by__op_mutates(node->op, &node->attrs), i) &&
+        graph->values[value].producer >= 0) {
         return by_error_set(error, BY_ESTATE,
                             "graph: node %zu (%s) updates %%%d in place, which is not from outside",
                             n, by_op_name(node->op), (int)value);
@@ -75,7 +76,7 @@ static by_status check_updates(const by_graph *graph, const int *uses, by_error 
 {
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__node *node = &graph->nodes[n];
-        uint32_t mutates = by__op_row_of(node->op)->mutates;
+        uint32_t mutates = by__op_mutates(node->op, &node->attrs);
         for (int i = 0; i < node->input_count; i++) {
             if (by__mask_has(mutates, i) && uses[node->in[i]] != 1) {
                 return by_error_set(

@@ -9,7 +9,7 @@ by_status by__graph_prune(by_graph *graph, by_error *error)
     /* Readers come after producers, so one backward walk sees every reader first. */
     for (size_t n = graph->node_count; n-- > 0;) {
         by__node *node = &graph->nodes[n];
-        bool keep = by__op_has_effects(by__op_row_of(node->op));
+        bool keep = by__node_has_effects(node);
         for (int i = 0; i < node->output_count; i++) {
             by_value value = node->out[i];
             keep = keep || (value != BY_NONE &&

@@ -82,7 +82,7 @@ static bool in_forward_block(const by_graph *graph, by_value value, int block)
     return producer >= 0 && graph->nodes[producer].phase == BY__FORWARD &&
            graph->nodes[producer].block == block &&
            graph->values[value].role == BY_ROLE_ACTIVATION &&
-           !by__op_has_effects(by__op_row_of(graph->nodes[producer].op));
+           !by__node_has_effects(&graph->nodes[producer]);
 }
 
 /* Marks values of the block that its backward nodes read, and what those are made from inside the

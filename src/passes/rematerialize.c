@@ -13,10 +13,9 @@ typedef struct remat {
     size_t old_values;
 } remat;
 
-static bool is_cheap(by_op op)
+static bool is_cheap(const by__node *node)
 {
-    const by__op_row *row = by__op_row_of(op);
-    return row->cheap && !by__op_has_effects(row);
+    return by__op_row_of(node->op)->cheap && !by__node_has_effects(node);
 }
 
 /* Cheap to make again, and from operands that the backward pass keeps anyway. */
@@ -24,8 +23,8 @@ static bool is_worth_it(const remat *r, by_value value)
 {
     const by__value *v = &r->graph->values[value];
     const by__node *node = v->producer < 0 ? NULL : &r->graph->nodes[v->producer];
-    return node != NULL && node->phase == BY__FORWARD && is_cheap(node->op) &&
-           node->out[0] == value && v->role == BY_ROLE_ACTIVATION && by__value_bytes(v) >= r->least;
+    return node != NULL && node->phase == BY__FORWARD && is_cheap(node) && node->out[0] == value &&
+           v->role == BY_ROLE_ACTIVATION && by__value_bytes(v) >= r->least;
 }
 
 /* The backward pass reads the node's operands for itself, so that they are there. */

@@ -26,6 +26,54 @@
 #define CASE(op, attrs, ...)  LINE(op, ATTRS attrs, false, __VA_ARGS__)
 #define BENCH(op, attrs, ...) LINE(op, ATTRS attrs, true, __VA_ARGS__)
 
+/* Step k of a map's program as an operand. */
+#define AT(k) (BY_MAP_MAX_INPUTS + (k))
+
+/* Stochastic gradient descent with Nesterov's momentum: p, g, m, {rate, momentum}. */
+static const by_map_program nesterov = {
+    .inputs = 4,
+    .steps = 8,
+    .results = 1,
+    .updates = 2,
+    .scalars = 1u << 3,
+    .step = {{BY_MAP_SCALAR, {3, 0}, 0, 0.0f},
+             {BY_MAP_SCALAR, {3, 1}, 0, 0.0f},
+             {BY_MAP_MUL, {2, AT(1)}, 0, 0.0f},
+             {BY_MAP_ADD, {AT(2), 1}, 0, 0.0f},
+             {BY_MAP_MUL, {AT(3), AT(1)}, 0, 0.0f},
+             {BY_MAP_ADD, {AT(4), 1}, 0, 0.0f},
+             {BY_MAP_MUL, {AT(5), AT(0)}, 0, 0.0f},
+             {BY_MAP_SUB, {0, AT(6)}, 0, 0.0f}},
+    .result = {{AT(7), BY_BF16}},
+    .update = {{2, AT(3)}, {0, AT(7)}},
+};
+
+/* AdamW: p, g, m, v, {rate, 1 - beta1^t, 1 - beta2^t}, scale; to be timed beside ADAMW. */
+static const by_map_program adamw_map = {
+    .inputs = 6,
+    .steps = 30,
+    .results = 1,
+    .updates = 3,
+    .scalars = 1u << 4 | 1u << 5,
+    .step = {{BY_MAP_SCALAR, {4, 0}, 0, 0.0f},        {BY_MAP_SCALAR, {4, 1}, 0, 0.0f},
+             {BY_MAP_SCALAR, {4, 2}, 0, 0.0f},        {BY_MAP_SCALAR, {5, 0}, 0, 0.0f},
+             {BY_MAP_CONSTANT, {0}, 0, 0.9f},         {BY_MAP_CONSTANT, {0}, 0, 0.1f},
+             {BY_MAP_CONSTANT, {0}, 0, 0.95f},        {BY_MAP_CONSTANT, {0}, 0, 0.05f},
+             {BY_MAP_CONSTANT, {0}, 0, 1e-8f},        {BY_MAP_CONSTANT, {0}, 0, 0.1f},
+             {BY_MAP_CONSTANT, {0}, 0, 1.0f},         {BY_MAP_MUL, {AT(0), AT(9)}, 0, 0.0f},
+             {BY_MAP_SUB, {AT(10), AT(11)}, 0, 0.0f}, {BY_MAP_DIV, {AT(0), AT(1)}, 0, 0.0f},
+             {BY_MAP_RSQRT, {AT(2)}, 0, 0.0f},        {BY_MAP_MUL, {1, AT(3)}, 0, 0.0f},
+             {BY_MAP_MUL, {2, AT(4)}, 0, 0.0f},       {BY_MAP_MUL, {AT(15), AT(5)}, 0, 0.0f},
+             {BY_MAP_ADD, {AT(16), AT(17)}, 0, 0.0f}, {BY_MAP_SQUARE, {AT(15)}, 0, 0.0f},
+             {BY_MAP_MUL, {AT(19), AT(7)}, 0, 0.0f},  {BY_MAP_MUL, {3, AT(6)}, 0, 0.0f},
+             {BY_MAP_ADD, {AT(20), AT(21)}, 0, 0.0f}, {BY_MAP_SQRT, {AT(22)}, 0, 0.0f},
+             {BY_MAP_MUL, {AT(23), AT(14)}, 0, 0.0f}, {BY_MAP_ADD, {AT(24), AT(8)}, 0, 0.0f},
+             {BY_MAP_DIV, {AT(18), AT(25)}, 0, 0.0f}, {BY_MAP_MUL, {AT(26), AT(13)}, 0, 0.0f},
+             {BY_MAP_MUL, {0, AT(12)}, 0, 0.0f},      {BY_MAP_SUB, {AT(28), AT(27)}, 0, 0.0f}},
+    .result = {{AT(29), BY_BF16}},
+    .update = {{0, AT(29)}, {2, AT(18)}, {3, AT(22)}},
+};
+
 const kernel_case kernel_cases[] = {
     /* ---- products ---- */
     CASE(MATMUL, (.dtype = ACT), A(1, 1), A(1, 1)),
@@ -279,6 +327,11 @@ const kernel_case kernel_cases[] = {
          F(257, 131), F(257, 131), F(257, 131), F(257, 131), F(4), F(1)),
     BENCH(ADAMW, (.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f, .dtype = BY_BF16),
           F(50257, 768), F(50257, 768), F(50257, 768), F(50257, 768), F(4), F(1)),
+    CASE(MAP, (.map = &nesterov), F(1), A(1), F(1), F(2)),
+    CASE(MAP, (.map = &nesterov), F(257, 131), A(257, 131), F(257, 131), F(2)),
+    BENCH(MAP, (.map = &nesterov), F(50257, 768), F(50257, 768), F(50257, 768), F(2)),
+    BENCH(MAP, (.map = &adamw_map), F(50257, 768), F(50257, 768), F(50257, 768), F(50257, 768),
+          F(4), F(1)),
 };
 
 const size_t kernel_case_count = sizeof kernel_cases / sizeof kernel_cases[0];

@@ -237,7 +237,7 @@ void problem_open(problem *p, const kernel_case *source, by_dtype act, pattern k
         fprintf(stderr, "%s\n", error.message);
         abort();
     }
-    p->mutates = by__op_row_of(source->op)->mutates;
+    p->mutates = by__op_mutates(source->op, &p->attrs);
     for (int i = 0; i < source->input_count; i++) {
         if (present(&p->in[i])) {
             p->data[i] = guarded_open(bytes_of(&p->in[i]));

@@ -23,6 +23,7 @@
  *   SWIGLU                                  gate, up
  *   LAYER_NORM_GRAD, RMS_NORM_GRAD          x, dy, add
  *   EMBEDDING_GRAD                          base
+ *   MAP                                     any tensor that it does not update
  *
  * SWIGLU_GRAD's two outputs may lie on any two of gate, up and dy.
  *
@@ -132,6 +133,11 @@ by__fill_normal_fn by__fill_normal_block_avx512;
 /* Rotary embedding as Hugging Face computes it: all in f32, 1 / theta^(2i / D) for i < D / 2; the
  * angle is the f32 product of the position and this. */
 float by__rope_frequency(float theta, int64_t i, int64_t width);
+
+/* The f32 range of UNARY for a function, which MAP runs on its blocks, too. kernels/unary_simd.c. */
+by__range_fn *by__unary_range_baseline(by_function function);
+by__range_fn *by__unary_range_avx2(by_function function);
+by__range_fn *by__unary_range_avx512(by_function function);
 
 /* Dropout. The bits of element `place` of a sample are word (place % 64) / 16 of the Philox block
  * with the counter below, so that sixteen neighbours come from sixteen blocks and any vector width

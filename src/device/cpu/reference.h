@@ -51,6 +51,9 @@ static inline void by__set(const by__tensor *tensor, int64_t i, double value)
     }
 }
 
+/* f(x) of UNARY. */
+double by__reference_function(by_function function, double x);
+
 static inline int32_t by__id(const by__tensor *tensor, int64_t i)
 {
     return ((const int32_t *)tensor->data)[i];

@@ -71,7 +71,7 @@ static double gelu_argument(double x)
     return 2.0 * sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x);
 }
 
-static double apply(by_function function, double x)
+double by__reference_function(by_function function, double x)
 {
     switch (function) {
     case BY_FN_GELU:
@@ -118,7 +118,8 @@ static by_status run_unary(const by__call *call, const by__context *context)
 {
     BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
-        by__set(&call->out[0], i, apply(call->attrs.function, by__get(&call->in[0], i)));
+        by__set(&call->out[0], i,
+                by__reference_function(call->attrs.function, by__get(&call->in[0], i)));
     }
     return BY_OK;
 }
@@ -142,7 +143,8 @@ static by_status run_swiglu(const by__call *call, const by__context *context)
     BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
         double gate = by__get(&call->in[0], i);
-        by__set(&call->out[0], i, apply(BY_FN_SILU, gate) * by__get(&call->in[1], i));
+        by__set(&call->out[0], i,
+                by__reference_function(BY_FN_SILU, gate) * by__get(&call->in[1], i));
     }
     return BY_OK;
 }
@@ -157,7 +159,7 @@ static by_status run_swiglu_grad(const by__call *call, const by__context *contex
         double up = by__get(&call->in[1], i);
         double dy = by__get(&call->in[2], i);
         by__set(&call->out[0], i, dy * up * derivative(BY_FN_SILU, gate));
-        by__set(&call->out[1], i, dy * apply(BY_FN_SILU, gate));
+        by__set(&call->out[1], i, dy * by__reference_function(BY_FN_SILU, gate));
     }
     return BY_OK;
 }

@@ -162,20 +162,26 @@ static bool supports_act(const by__call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
+static by__range_fn *const unary_ranges[BY_FN_COUNT][2] = {
+    [BY_FN_GELU] = {gelu_f32, gelu_bf16},
+    [BY_FN_SILU] = {silu_f32, silu_bf16},
+    [BY_FN_RELU] = {relu_f32, relu_bf16},
+    [BY_FN_TANH] = {tanh_f32, tanh_bf16},
+    [BY_FN_SIGMOID] = {sigmoid_f32, sigmoid_bf16},
+    [BY_FN_NEGATE] = {negate_f32, negate_bf16},
+    [BY_FN_GELU_ERF] = {gelu_erf_f32, gelu_erf_bf16},
+};
+
+by__range_fn *BY__AT_LEVEL(by__unary_range)(by_function function)
+{
+    return unary_ranges[function][0];
+}
+
 static by_status run_unary(const by__call *call, const by__context *context)
 {
-    static by__range_fn *const ranges[BY_FN_COUNT][2] = {
-        [BY_FN_GELU] = {gelu_f32, gelu_bf16},
-        [BY_FN_SILU] = {silu_f32, silu_bf16},
-        [BY_FN_RELU] = {relu_f32, relu_bf16},
-        [BY_FN_TANH] = {tanh_f32, tanh_bf16},
-        [BY_FN_SIGMOID] = {sigmoid_f32, sigmoid_bf16},
-        [BY_FN_NEGATE] = {negate_f32, negate_bf16},
-        [BY_FN_GELU_ERF] = {gelu_erf_f32, gelu_erf_bf16},
-    };
     int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(context, call, count, GRAIN, count,
-                 ranges[call->attrs.function][call->in[0].dtype == BY_BF16]);
+                 unary_ranges[call->attrs.function][call->in[0].dtype == BY_BF16]);
     return BY_OK;
 }
 
