@@ -51,6 +51,15 @@ BY_API by_status by_error_set(by_error *error, by_status status, const char *for
 BY_API by_status by_error_prefix(by_error *error, by_status status, const char *format, ...)
     BY_PRINTF(3, 4);
 
+#ifdef __clang_analyzer__
+/* Both return the status that they are given, which the analyzer cannot see in another file: it
+ * would follow failures as if they were successes. */
+#define by_error_set(error, status, ...)                                                           \
+    ((void)(by_error_set)(error, status, __VA_ARGS__), (status))
+#define by_error_prefix(error, status, ...)                                                        \
+    ((void)(by_error_prefix)(error, status, __VA_ARGS__), (status))
+#endif
+
 #ifdef __cplusplus
 }
 #endif

@@ -33,7 +33,7 @@ const char *by_status_name(by_status status)
     return "unknown";
 }
 
-by_status by_error_set(by_error *error, by_status status, const char *format, ...)
+by_status(by_error_set)(by_error *error, by_status status, const char *format, ...)
 {
     if (error != NULL) {
         va_list args;
@@ -45,7 +45,7 @@ by_status by_error_set(by_error *error, by_status status, const char *format, ..
     return status;
 }
 
-by_status by_error_prefix(by_error *error, by_status status, const char *format, ...)
+by_status(by_error_prefix)(by_error *error, by_status status, const char *format, ...)
 {
     if (error != NULL) {
         char old[sizeof error->message];

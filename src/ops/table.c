@@ -174,7 +174,7 @@ by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const
     const by__op_row *row = by__op_row_of(op);
     by_attrs own = row == NULL ? *attrs : by__attrs_of(row, attrs);
     by__signature s = {op, &own, types, input_count};
-    if (by__op_infer(&s, out, &graph->error) == BY_OK) {
+    if (by__op_infer(&s, out, &graph->error) == BY_OK && row != NULL) {
         int node = by__graph_append(graph, op, &own, in, input_count, out, row->outputs);
         if (node >= 0) {
             result = graph->nodes[node].out[0];

@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -178,6 +179,7 @@ static by_status add_run(table *t, const by_profile *p, const by__node_run *even
         BY_TRY(find_row(t, watched, event->node, &info, key, row, error));
         t->rows[*row].nodes++;
     }
+    assert(t->rows != NULL);
     by_profile_row *r = &t->rows[*row];
     by_profile_part part = !watched->model ? BY_PROFILE_UPDATE
                            : info.backward ? BY_PROFILE_BACKWARD

@@ -106,7 +106,7 @@ static void gaps_and_odd_values_do_not_break_it(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
         for (int mode = 0; mode < 4; mode++) {
             by_error error = {0};
-            by_plot_series series = {"s", x, cases[i], 8, mode / 2 * 0.5};
+            by_plot_series series = {"s", x, cases[i], 8, mode >= 2 ? 0.5 : 0.0};
             by_plot_options options = {.log_y = mode % 2 == 1,
                                        .width = 300,
                                        .height = 200,

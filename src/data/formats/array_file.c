@@ -1,5 +1,6 @@
 #include "data/formats/array_file.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +84,7 @@ static int64_t load_integer(const by__array_view *view, size_t i)
 {
     uint64_t bits = load_bits(view, i);
     unsigned unused = 64 - 8 * (unsigned)elements[view->element].size;
+    assert(unused < 64);
     if (elements[view->element].is_signed) {
         return (int64_t)(bits << unused) >> unused;
     }

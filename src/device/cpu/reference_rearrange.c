@@ -147,7 +147,8 @@ static by_status run_sum(const by__call *call, const by__context *context)
         }
         sums[to] += by__get(&call->in[0], i);
     }
-    double terms = call->attrs.mean ? (double)(count / results) : 1.0;
+    int64_t summed = count / results; /* elements in each sum */
+    double terms = call->attrs.mean ? (double)summed : 1.0;
     for (int64_t i = 0; i < results; i++) {
         by__set(&call->out[0], i, sums[i] / terms);
     }

@@ -72,10 +72,12 @@ static inline attention_shape attention_measure(const by__call *call, bool packe
         .heads = call->attrs.heads,
         .kv_heads = call->attrs.kv_heads,
     };
+    assert(s.heads > 0 && s.kv_heads > 0);
     s.width = q->shape.dim[2] / (packed ? s.heads + 2 * s.kv_heads : s.heads);
     s.scale = (float)(1.0 / sqrt((double)s.width));
     assert(panel->nr == PANEL_QUERIES && panel->mr % 2 == 0);
     int64_t unit = common_multiple(panel->mr, panel->k_unit);
+    assert(unit > 0);
     s.key_block = MOST_KEYS / unit * unit;
     return s;
 }

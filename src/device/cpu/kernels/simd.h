@@ -315,7 +315,7 @@ BY__INLINE by__vh by__to_bf16(by__vf x)
     return by__upper_halves((by__vu)sum);
 #else
     by__vu sum = u + 0x7fff + ((u >> 16) & 1);
-    by__vu nan = (by__vu)(x != x);
+    by__vu nan = (by__vu)(x != x); /* NOLINT(misc-redundant-expression): true of NaN alone */
     return by__upper_halves((nan & (u | 0x400000)) | (~nan & sum));
 #endif
 }
