@@ -7,9 +7,8 @@
  * workspace that the programs share because they never run at the same time. Inputs go to the device
  * through pinned staging memory (trainer_feed.c).
  *
- * Accumulation is the fixed binary tree of the project's determinism rule: the micro-batches of a
- * step are its leaves; sets of equal height are added as soon as both exist, so k micro-batches
- * need 1 + max popcount(0 .. k-1) gradient sets, and k micro-batches equal k ranks bit for bit.
+ * Gradients and losses of a step's micro-batches are added in the order of one fixed binary tree
+ * (base/sum_tree.h), so that their sum does not depend on who computed which of them.
  *
  * Never put here: kernels, file formats, printing.
  */
@@ -37,29 +36,5 @@ uint64_t by__peak_resident_bytes(void);
 
 /* BY_EMEMORY when what is planned beside the process and its data is not free (fit.c). */
 by_status by__plan_fits(const by_memory_report *planned, by_error *error);
-
-/* ---- accumulation.c ---- */
-
-/* The sum tree over micro-batches: hands out gradient sets and says which pairs to add. */
-typedef struct by__tree {
-    int sets;      /* gradient sets that exist */
-    int level[64]; /* set held at each height, -1 for none */
-    int spare[65]; /* sets that hold nothing */
-    int spare_count;
-} by__tree;
-
-/* Sets that `leaves` micro-batches need. */
-int by__tree_sets(int64_t leaves);
-void by__tree_begin(by__tree *tree, int sets);
-/* A set for the next leaf to be computed into. */
-int by__tree_take(by__tree *tree);
-/* Called with the set of a finished leaf (or the sum so far): if a set of the same height waits,
- * returns it (the caller adds it to `set`: set = waiting + set, and calls again with *height + 1),
- * else keeps `set` at that height and returns -1. */
-int by__tree_put(by__tree *tree, int set, int *height);
-/* Collects what is left when all leaves are in, lowest height first: returns the set that
- * holds the sum so far and, in *other, one to be added in front of it (sum = other + sum), or
- * -1. */
-int by__tree_finish(by__tree *tree, int *other);
 
 #endif

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sum_tree.h"
 #include "train/trainer.h"
 
 /* ---- the programs ---- */
@@ -207,7 +208,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     t->programs.device = t->device;
     BY_TRY(by__store_open(&t->store, t->device, error));
     if (o->mode == BY_TRAINER_FULL) {
-        t->sets = by__tree_sets(t->micro_batches);
+        t->sets = by__sum_tree_sets(0, t->micro_batches, t->micro_batches);
         BY_TRY(add_model(t, o, true, error));
     }
     BY_TRY(add_model(t, o, false, error));

@@ -1,5 +1,6 @@
 #include <math.h>
 
+#include "base/sum_tree.h"
 #include "train/trainer.h"
 
 /* Points the gradient program's outputs at one gradient set. */
@@ -34,24 +35,37 @@ static by_status add_sets(by_trainer *t, int earlier, int set, by_error *error)
 /* Submits forward and backward of all micro-batches and the sums of their gradients. */
 static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error *error)
 {
-    by__tree tree;
-    int other;
-    by__tree_begin(&tree, t->sets);
+    by__sum_tree tree;
+    by__sum_addition addition;
+    by__sum_tree_begin(&tree, 0, t->micro_batches, t->sets);
     for (int64_t i = 0; i < t->micro_batches; i++) {
-        int set = by__tree_take(&tree);
-        int height = 0;
+        int set = by__sum_tree_take(&tree);
         BY_TRY(bind_gradients(t, set, error));
         BY_TRY(by__trainer_feed(t, t->gradients, batch, t->config->train.batch, i, error));
-        for (int waiting; (waiting = by__tree_put(&tree, set, &height)) >= 0;) {
-            BY_TRY(add_sets(t, waiting, set, error));
+        by__sum_tree_put(&tree, set);
+        while (by__sum_tree_add(&tree, &addition)) {
+            BY_TRY(add_sets(t, addition.left, addition.right, error));
         }
     }
-    int total = by__tree_finish(&tree, &other);
-    while (other >= 0) {
-        BY_TRY(add_sets(t, other, total, error));
-        total = by__tree_finish(&tree, &other);
+    return by__trainer_bind_sum(t, tree.held[0].set, error);
+}
+
+/* The micro-batches' losses, added in the order of their gradients. */
+static double sum_losses(const by_trainer *t, const float *losses)
+{
+    by__sum_tree tree;
+    by__sum_addition addition;
+    double sums[BY__SUM_TREE_NODES];
+    by__sum_tree_begin(&tree, 0, t->micro_batches, t->sets);
+    for (int64_t i = 0; i < t->micro_batches; i++) {
+        int set = by__sum_tree_take(&tree);
+        sums[set] = (double)losses[i];
+        by__sum_tree_put(&tree, set);
+        while (by__sum_tree_add(&tree, &addition)) {
+            sums[addition.right] = sums[addition.left] + sums[addition.right];
+        }
     }
-    return by__trainer_bind_sum(t, total, error);
+    return sums[tree.held[0].set];
 }
 
 /* Waits, and reads the gradient norm and the batch's mean loss. */
@@ -60,12 +74,8 @@ static by_status read_step(by_trainer *t, const by_batch *batch, double *loss, d
 {
     const float *losses;
     float length;
-    double sum = 0.0;
     BY_TRY(by__trainer_read_results(t, t->micro_batches, &losses, &length, error));
-    for (int64_t i = 0; i < t->micro_batches; i++) {
-        sum += (double)losses[i];
-    }
-    *loss = batch->global_targets > 0 ? sum / (double)batch->global_targets : 0.0;
+    *loss = batch->global_targets > 0 ? sum_losses(t, losses) / (double)batch->global_targets : 0.0;
     *norm = (double)length;
     return BY_OK;
 }

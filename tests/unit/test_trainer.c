@@ -17,62 +17,6 @@
 #define VOCAB     31
 #define MAX_BATCH 16
 
-/* ---- the tree alone ---- */
-
-/* What the tree does with k leaves, as an expression: "((0+1)+2)". */
-static void expression(int64_t leaves, char *out, size_t room)
-{
-    char text[20][256];
-    by__tree tree;
-    int other;
-    int sets = by__tree_sets(leaves);
-    char sum[256];
-    assert_true(sets <= 20);
-    by__tree_begin(&tree, sets);
-    for (int64_t i = 0; i < leaves; i++) {
-        int set = by__tree_take(&tree);
-        int height = 0;
-        assert_true(set >= 0 && set < sets);
-        (void)snprintf(text[set], sizeof text[set], "%lld", (long long)i);
-        for (int waiting; (waiting = by__tree_put(&tree, set, &height)) >= 0;) {
-            (void)snprintf(sum, sizeof sum, "(%.100s+%.100s)", text[waiting], text[set]);
-            memcpy(text[set], sum, sizeof sum);
-        }
-    }
-    int total = by__tree_finish(&tree, &other);
-    while (other >= 0) {
-        (void)snprintf(sum, sizeof sum, "(%.100s+%.100s)", text[other], text[total]);
-        memcpy(text[total], sum, sizeof sum);
-        total = by__tree_finish(&tree, &other);
-    }
-    (void)snprintf(out, room, "%s", text[total]);
-}
-
-static void test_tree(void **state)
-{
-    BY_UNUSED(state);
-    static const char *const want[] = {"",
-                                       "0",
-                                       "(0+1)",
-                                       "((0+1)+2)",
-                                       "((0+1)+(2+3))",
-                                       "(((0+1)+(2+3))+4)",
-                                       "(((0+1)+(2+3))+(4+5))",
-                                       "(((0+1)+(2+3))+((4+5)+6))",
-                                       "(((0+1)+(2+3))+((4+5)+(6+7)))"};
-    char have[256];
-    for (int64_t k = 1; k <= 8; k++) {
-        expression(k, have, sizeof have);
-        assert_string_equal(have, want[k]);
-    }
-    assert_int_equal(by__tree_sets(1), 1);
-    assert_int_equal(by__tree_sets(2), 2);
-    assert_int_equal(by__tree_sets(3), 2);
-    assert_int_equal(by__tree_sets(4), 3);
-    assert_int_equal(by__tree_sets(8), 4);
-    assert_int_equal(by__tree_sets(1024), 11);
-}
-
 /* ---- trainers ---- */
 
 typedef struct setup {
@@ -422,7 +366,6 @@ static void test_first_update(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tree),
         cmocka_unit_test(test_accumulation_is_the_tree),
         cmocka_unit_test(test_dropout_and_splits),
         cmocka_unit_test(test_dropout_depends_on_step_and_seed),
