@@ -29,8 +29,10 @@ by_status by_memory_probe_open(by_memory_probe **out, size_t bytes, int threads,
 {
     by_memory_probe *p;
     threads = by__thread_count(threads);
-    size_t available = (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    size_t most = available / 8 < MEMORY_BYTES ? available / 8 : MEMORY_BYTES;
+    by__host_memory memory;
+    by__memory_available(&memory);
+    size_t most =
+        memory.available / 8 < MEMORY_BYTES ? (size_t)(memory.available / 8) : MEMORY_BYTES;
     size_t unit = (size_t)threads * 2 * STREAMS * PAGE;
     if (most < unit) {
         return by_error_set(error, BY_EMEMORY,

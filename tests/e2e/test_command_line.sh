@@ -68,8 +68,8 @@ done <commands
 exists runs/full/checkpoints/step-00000010/manifest.json
 
 say "standard streams that are closed: nothing else gets their numbers"
-"$banyan" train c.yaml --set name=closed --set train.steps=10 >&- <&- 2>err || fail "exit code $?"
-[ "$(head -c 9 runs/closed/events.jsonl)" = '{"event":' ] || fail "the events begin with something else"
+"$banyan" train c.yaml --set name=closed --set train.steps=10 >&- 2>err || fail "exit code $?"
+if grep -v '^{"event":' runs/closed/events.jsonl; then fail "the events hold something else"; fi
 "$banyan" train c.yaml --set name=dark --set train.steps=10 >&- <&- 2>&- || fail "exit code $?"
 run 0 "$banyan" eval runs/dark --json
 
@@ -100,9 +100,11 @@ holds out '"valid_loss":null,"perplexity":null'
 holds err "not finite"
 
 say "the memory of a log line is what the run takes now, not what measuring the machine took"
-XDG_CACHE_HOME=$work/cache-home run 0 "$banyan" train c.yaml --set name=memory --set train.steps=10
-mib=$(sed -n 's|^step 10/10 .*% of peak  *\([0-9]*\)[.0-9]* MiB.*|\1|p' out)
-[ "$mib" -gt 0 ] && [ "$mib" -lt 150 ] || fail "$mib MiB: $(cat out)"
+for name in measuring known; do
+    XDG_CACHE_HOME=$work/cache-home run 0 "$banyan" train c.yaml --set name=$name --set train.steps=10
+    sed -n 's|^step 10/10 .*% of peak  *\([.0-9]*\) MiB.*|\1|p' out >$name
+done
+near "$(cat measuring)" "$(cat known)" 30
 
 say "an interrupt: 130 where there is nothing to save"
 "$banyan" bench train c.yaml --steps 10000 --json >out 2>err &

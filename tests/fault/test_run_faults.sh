@@ -25,7 +25,8 @@ for signal in TERM HUP; do
     background=$!
     until grep -q '"event":"train"' out; do sleep 0.05; done
     kill "-$signal" "$background"
-    kill "-$signal" "$background"
+    sleep 0.02
+    kill "-$signal" "$background" 2>/dev/null
     wait "$background"
     code=$?
     background=
