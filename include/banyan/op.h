@@ -32,9 +32,12 @@
  *                     positions position + t; attrs.inverse     base attrs.theta, heads attrs.heads
  *                     turns back (that is its gradient)
  *   ATTENTION         qkv [B, T, (H + 2K) * D]  (packed), or    y [B, T, H*D], lse [B, H, T] f32
- *                     q [B, T, H*D], k, v [B, T, K*D]           causal, scale 1/sqrt(D); query head h
- *                                                               reads key head h / (H / K)
- *   ATTENTION_GRAD    (qkv | q, k, v), y, lse, dy               dqkv | dq, dk, dv
+ *                     q [B, T, H*D], k, v [B, T, K*D];          scale 1/sqrt(D); query head h reads key
+ *                     lengths? i32 [B] (fourth operand)         head h / (H / K)
+ *     causal, or with attrs.bidirectional each query reads all keys. Of sample b only the first
+ *     lengths[b] rows (within 0 .. T) exist: keys behind them are not read, and y, lse and all
+ *     gradients are zero there.
+ *   ATTENTION_GRAD    (qkv | q, k, v [, lengths]), y, lse, dy   dqkv | dq, dk, dv
  *   CACHED_ATTENTION  (qkv | q, k, v), k_cache*, v_cache*       y [B, T, H*D]; writes k and v of the T
  *                     [B, K, S, D], position i32 [1]            new tokens into the caches at position
  *                                                               .. position + T, then attends over
@@ -232,6 +235,7 @@ typedef struct by_attrs {
     bool mean;
     bool wide;
     bool logarithm;
+    bool bidirectional;
     by_dtype dtype;
     by_function function;
     int64_t heads;

@@ -40,7 +40,12 @@ BY_API by_value by_rope(by_graph *graph, by_value x, by_value start, int64_t hea
 BY_API by_value by_attention_packed(by_graph *graph, by_value qkv, int64_t heads, int64_t kv_heads);
 BY_API by_value by_attention(by_graph *graph, by_value q, by_value k, by_value v, int64_t heads,
                              int64_t kv_heads);
-/* The same with caches [B, kv_heads, S, D] that are written at `position` and read up to it. For
+/* The same with the choice of the mask. Packed: k and v are BY_NONE. Without `causal` each query
+ * reads all keys. `lengths`, i32 [B] or BY_NONE: of sample b only the first lengths[b] positions
+ * exist; the others are not read, their results are zero, and they have no gradient. */
+BY_API by_value by_attention_masked(by_graph *graph, by_value q, by_value k, by_value v,
+                                    by_value lengths, int64_t heads, int64_t kv_heads, bool causal);
+/* Causal attention with caches [B, kv_heads, S, D] that are written at `position` and read up to it. For
  * packed qkv, k and v are BY_NONE. */
 BY_API by_value by_attention_cached(by_graph *graph, by_value q, by_value k, by_value v,
                                     by_value k_cache, by_value v_cache, by_value position,

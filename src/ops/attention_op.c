@@ -1,4 +1,4 @@
-/* Causal scaled-dot-product attention with grouped key/value heads (Vaswani et al. 2017; Shazeer
+/* Scaled-dot-product attention, causal or bidirectional, with grouped key/value heads (Vaswani et al. 2017; Shazeer
  * 2019; Ainslie et al. 2023). Only the log-sum-exp of each row is kept for the backward pass, which
  * recomputes the probabilities (FlashAttention, Dao et al. 2022). */
 #include "ops/ops.h"
@@ -12,7 +12,7 @@ typedef struct extents {
     bool packed;
 } extents;
 
-/* `count` operands from in[0] on: one is packed qkv, three are q, k, v. */
+/* `count` operands from in[0] on: one is packed qkv, three are q, k, v, a fourth is the lengths. */
 static bool read_extents(const by__signature *s, int count, extents *out)
 {
     const by__type *q = &s->in[0];
@@ -20,6 +20,9 @@ static bool read_extents(const by__signature *s, int count, extents *out)
     int64_t k = s->attrs->kv_heads;
     if (h < 1 || k < 1 || h % k != 0 || q->shape.rank != 3 || h > q->shape.dim[2] ||
         !by__is_act(q->dtype)) {
+        return false;
+    }
+    if (count >= 3 && by__absent(&s->in[1]) != by__absent(&s->in[2])) {
         return false;
     }
     *out = (extents){.batch = q->shape.dim[0],
@@ -37,12 +40,13 @@ static bool read_extents(const by__signature *s, int count, extents *out)
             return false;
         }
     }
-    return true;
+    return count < 4 || by__absent(&s->in[3]) ||
+           (s->in[3].dtype == BY_I32 && by_shape_count(&s->in[3].shape) == out->batch);
 }
 
 static const char not_heads[] =
     "q must be [batch, time, heads x width], k and v [batch, time, kv_heads x width] or all packed "
-    "in one tensor, and kv_heads must divide heads";
+    "in one tensor, kv_heads must divide heads, and lengths be i32 [batch]";
 
 static by_status infer_attention(const by__signature *s, by__type *out, by_error *error)
 {
@@ -58,7 +62,7 @@ static by_status infer_attention(const by__signature *s, by__type *out, by_error
 static void gradient_attention(by_graph *graph, const by__node *node, const by_value *dout,
                                by_value *din)
 {
-    by_value in[6];
+    by_value in[7];
     by_value outs[BY_MAX_OUTPUTS];
     int count = 0;
     for (int i = 0; i < node->input_count; i++) {
@@ -68,7 +72,7 @@ static void gradient_attention(by_graph *graph, const by__node *node, const by_v
     in[count++] = node->out[1];
     in[count++] = dout[0];
     (void)by__op_add_node(graph, BY_OP_ATTENTION_GRAD, &node->attrs, in, count, outs);
-    for (int i = 0; i < node->input_count; i++) {
+    for (int i = 0; i < node->input_count && i < 3; i++) {
         din[i] = outs[i];
     }
 }
@@ -77,14 +81,19 @@ static by_status infer_attention_grad(const by__signature *s, by__type *out, by_
 {
     extents e;
     int operands = s->input_count - 3;
-    if ((operands != 1 && operands != 3) || !read_extents(s, operands, &e)) {
+    if (operands == 2 || !read_extents(s, operands, &e)) {
         return by__op_refuse(s, error, not_heads);
     }
     by__type y = {e.dtype, BY_SHAPE(e.batch, e.time, s->attrs->heads * e.width)};
-    if (!by__type_equal(&s->in[operands], &y) || !by__type_equal(&s->in[operands + 2], &y)) {
-        return by__op_refuse(s, error, "y and dy must be [batch, time, heads x width]");
+    by__type lse = {BY_F32, BY_SHAPE(e.batch, s->attrs->heads, e.time)};
+    if (!by__type_equal(&s->in[operands], &y) || !by__type_equal(&s->in[operands + 1], &lse) ||
+        !by__type_equal(&s->in[operands + 2], &y)) {
+        return by__op_refuse(
+            s, error,
+            "y and dy must be [batch, time, heads x width], lse f32 [batch, heads, "
+            "time]");
     }
-    for (int i = 0; i < operands; i++) {
+    for (int i = 0; i < (e.packed ? 1 : 3); i++) {
         out[i] = s->in[i];
     }
     return BY_OK;
@@ -93,7 +102,7 @@ static by_status infer_attention_grad(const by__signature *s, by__type *out, by_
 static by_status infer_cached(const by__signature *s, by__type *out, by_error *error)
 {
     extents e;
-    if (!read_extents(s, 3, &e) || by__absent(&s->in[1]) != by__absent(&s->in[2])) {
+    if (!read_extents(s, 3, &e)) {
         return by__op_refuse(s, error, not_heads);
     }
     const by__type *cache = &s->in[3];
@@ -111,23 +120,23 @@ static by_status infer_cached(const by__signature *s, by__type *out, by_error *e
     return BY_OK;
 }
 
-/* Two products of [T, D] x [D, T] a head, of which the causal half is needed. */
-static double forward_flops(const by__type *y)
+/* Two products of [T, D] x [D, T] a head, of which a causal mask leaves half. */
+static double forward_flops(const by__signature *s, const by__type *y)
 {
-    return 2.0 * (double)by_shape_count(&y->shape) * (double)y->shape.dim[1];
+    double half = 2.0 * (double)by_shape_count(&y->shape) * (double)y->shape.dim[1];
+    return s->attrs->bidirectional ? 2.0 * half : half;
 }
 
 static void cost_attention(const by__signature *s, const by__type *out, by__cost *cost)
 {
-    BY_UNUSED(s);
-    cost->flops = forward_flops(&out[0]);
+    cost->flops = forward_flops(s, &out[0]);
 }
 
 /* Five products instead of two: the scores again, dv, dp, dq and dk. */
 static void cost_attention_grad(const by__signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
-    cost->flops = 2.5 * forward_flops(&s->in[s->input_count - 1]);
+    cost->flops = 2.5 * forward_flops(s, &s->in[s->input_count - 1]);
 }
 
 /* Counted at a full cache: every key and value is read once, each new row written. */
@@ -144,9 +153,8 @@ static void cost_cached(const by__signature *s, const by__type *out, by__cost *c
 static void attention_of_sequence(const by__signature *s, const by__type *out,
                                   by__attention_cost *cost)
 {
-    BY_UNUSED(s);
     cost->token_flops = 4.0 * (double)out[0].shape.dim[1] * (double)out[0].shape.dim[2];
-    cost->seen = 0.5;
+    cost->seen = s->attrs->bidirectional ? 1.0 : 0.5;
 }
 
 static void attention_of_cache(const by__signature *s, const by__type *out,
@@ -165,21 +173,25 @@ static int64_t free_position(const by__signature *s)
 }
 
 #define HEADS BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(kv_heads, INT))
+#define MASKED_HEADS                                                                               \
+    BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(kv_heads, INT), BY__ATTR(bidirectional, FLAG))
 const by__op_row by__op_attention = {.name = "attention",
                                      .min_inputs = 1,
-                                     .max_inputs = 3,
+                                     .max_inputs = 4,
                                      .outputs = 2,
-                                     .attrs = HEADS,
+                                     .optional = 1u << 1 | 1u << 2 | 1u << 3,
+                                     .attrs = MASKED_HEADS,
                                      .infer = infer_attention,
                                      .gradient = gradient_attention,
                                      .cost = cost_attention,
                                      .attention = attention_of_sequence};
-/* lse, the last but one of four or six operands, is f32 as the forward pass made it. */
+/* lse, the last but one of four, six or seven operands, is f32 as the forward pass made it. */
 const by__op_row by__op_attention_grad = {.name = "attention_grad",
                                           .min_inputs = 4,
-                                          .max_inputs = 6,
+                                          .max_inputs = 7,
                                           .outputs = 3,
-                                          .attrs = HEADS,
+                                          .optional = 1u << 1 | 1u << 2,
+                                          .attrs = MASKED_HEADS,
                                           .infer = infer_attention_grad,
                                           .cost = cost_attention_grad};
 const by__op_row by__op_cached_attention = {.name = "cached_attention",
@@ -206,6 +218,15 @@ by_value by_attention(by_graph *graph, by_value q, by_value k, by_value v, int64
     by_attrs attrs = {.heads = heads, .kv_heads = kv_heads};
     by_value in[3] = {q, k, v};
     return by__op_add_node(graph, BY_OP_ATTENTION, &attrs, in, 3, NULL);
+}
+
+by_value by_attention_masked(by_graph *graph, by_value q, by_value k, by_value v, by_value lengths,
+                             int64_t heads, int64_t kv_heads, bool causal)
+{
+    by_attrs attrs = {.heads = heads, .kv_heads = kv_heads, .bidirectional = !causal};
+    by_value in[4] = {q, k, v, lengths};
+    int count = lengths != BY_NONE ? 4 : k != BY_NONE ? 3 : 1;
+    return by__op_add_node(graph, BY_OP_ATTENTION, &attrs, in, count, NULL);
 }
 
 by_value by_attention_cached(by_graph *graph, by_value q, by_value k, by_value v, by_value k_cache,

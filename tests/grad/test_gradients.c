@@ -39,7 +39,7 @@ typedef enum operand_kind {
     PARAMETER, /* f32 parameter */
     IDS,       /* i32 in [0, 5) */
     TARGETS,   /* the same, every third one is -1 */
-    START,     /* one i32 that is not differentiable, 3 */
+    START,     /* i32 that are not differentiable, all 3 */
     FACTOR,    /* f32 that is not trained */
     RNG
 } operand_kind;
@@ -162,6 +162,16 @@ static const gradient_case cases[] = {
     {BY_OP_ATTENTION,
      {.heads = 3, .kv_heads = 3},
      {{ACT, S(1, 6, 15)}, {ACT, S(1, 6, 15)}, {ACT, S(1, 6, 15)}}},
+    {BY_OP_ATTENTION, {.heads = 2, .kv_heads = 2, .bidirectional = true}, {{ACT, S(2, 5, 18)}}},
+    {BY_OP_ATTENTION,
+     {.heads = 4, .kv_heads = 2, .bidirectional = true},
+     {{ACT, S(2, 5, 32)}, {0}, {0}, {START, S(2)}}},
+    {BY_OP_ATTENTION,
+     {.heads = 4, .kv_heads = 1, .bidirectional = true},
+     {{ACT, S(2, 5, 8)}, {ACT, S(2, 5, 2)}, {ACT, S(2, 5, 2)}, {IDS, S(2)}}},
+    {BY_OP_ATTENTION,
+     {.heads = 3, .kv_heads = 3},
+     {{ACT, S(1, 6, 15)}, {ACT, S(1, 6, 15)}, {ACT, S(1, 6, 15)}, {START, S(1)}}},
     {BY_OP_DROPOUT, {.p = 0.3f, .stream = 2}, {{ACT, S(3, 2, 7)}, {RNG, S(4)}}},
     {BY_OP_DROPOUT, {.p = 0.0f, .stream = 1}, {{ACT, S(2, 65)}, {RNG, S(4)}}},
     {BY_OP_LINEAR_CROSS_ENTROPY, {0}, {{ACT, S(2, 3, 4)}, {WEIGHT, S(5, 4)}, {TARGETS, S(2, 3)}}},

@@ -128,6 +128,7 @@ static void fill_integers(problem *p, int index)
 {
     int32_t *data = p->data[index];
     int64_t limit = 1;
+    int64_t empty = -1;
     switch (p->source->op) {
     case BY_OP_EMBEDDING:
         limit = p->in[1].shape.dim[0];
@@ -148,6 +149,11 @@ static void fill_integers(problem *p, int index)
     case BY_OP_CROSS_ENTROPY_GRAD:
         limit = p->in[0].shape.dim[p->in[0].shape.rank - 1];
         break;
+    case BY_OP_ATTENTION:
+    case BY_OP_ATTENTION_GRAD: /* lengths within 0 .. T, or out of range, and one of them 0 */
+        limit = p->in[0].shape.dim[1] + 1;
+        empty = 1;
+        break;
     case BY_OP_PERMUTE:
         limit = INT32_MAX;
         break;
@@ -155,7 +161,7 @@ static void fill_integers(problem *p, int index)
         limit = p->in[1].shape.dim[0];
     }
     for (int64_t i = 0; i < count_of(&p->in[index]); i++) {
-        data[i] = random_id((uint32_t)index, i, limit);
+        data[i] = i == empty ? 0 : random_id((uint32_t)index, i, limit);
     }
 }
 

@@ -58,6 +58,16 @@ static double dot(const by__tensor *a, int64_t at, const by__tensor *b, int64_t 
     return sum;
 }
 
+/* Rows of sample b that exist. `operands`: q, k, v or packed, and lengths if there are four. */
+static int64_t rows_of(const by__call *call, const problem *p, int operands, int64_t b)
+{
+    if (operands < 4 || !by__present(&call->in[3])) {
+        return p->length;
+    }
+    int64_t rows = by__id(&call->in[3], b);
+    return rows < 0 ? 0 : rows > p->length ? p->length : rows;
+}
+
 /* Turns `count` scores into probabilities; returns the logarithm of the sum of their exponentials.
  */
 static double softmax(double *scores, int64_t count)
@@ -83,6 +93,28 @@ static by_status prepare_attention(by__call *call, const by__context *context, b
     return by__reference_work(call, call->in[0].shape.dim[1], error);
 }
 
+/* One query, which reads the first `count` keys; none leave zeros. */
+static void attend(const by__call *call, const view in[3], const problem *p, int64_t b, int64_t t,
+                   int64_t head, int64_t count)
+{
+    double *scores = call->work;
+    int64_t kv = head / (p->heads / p->kv_heads);
+    int64_t q = place(&in[0], p, b, t, head);
+    for (int64_t s = 0; s < count; s++) {
+        int64_t k = place(&in[1], p, b, s, kv);
+        scores[s] = dot(in[0].tensor, q, in[1].tensor, k, p->width) * p->scale;
+    }
+    double lse = count > 0 ? softmax(scores, count) : 0.0;
+    by__set(&call->out[1], (b * p->heads + head) * p->length + t, lse);
+    for (int64_t d = 0; d < p->width; d++) {
+        double sum = 0.0;
+        for (int64_t s = 0; s < count; s++) {
+            sum += scores[s] * by__get(in[2].tensor, place(&in[2], p, b, s, kv) + d);
+        }
+        by__set(&call->out[0], ((b * p->length + t) * p->heads + head) * p->width + d, sum);
+    }
+}
+
 static by_status run_attention(const by__call *call, const by__context *context)
 {
     BY_UNUSED(context);
@@ -90,27 +122,12 @@ static by_status run_attention(const by__call *call, const by__context *context)
     problem p = measure(call, packed);
     view in[3];
     make_views(in, call->in, packed, &p);
-    double *scores = call->work;
     for (int64_t b = 0; b < p.batch; b++) {
-        for (int64_t head = 0; head < p.heads; head++) {
-            int64_t kv = head / (p.heads / p.kv_heads);
-            for (int64_t t = 0; t < p.length; t++) {
-                int64_t q = place(&in[0], &p, b, t, head);
-                for (int64_t s = 0; s <= t; s++) {
-                    int64_t k = place(&in[1], &p, b, s, kv);
-                    scores[s] = dot(in[0].tensor, q, in[1].tensor, k, p.width) * p.scale;
-                }
-                double lse = softmax(scores, t + 1);
-                by__set(&call->out[1], (b * p.heads + head) * p.length + t, lse);
-                for (int64_t d = 0; d < p.width; d++) {
-                    double sum = 0.0;
-                    for (int64_t s = 0; s <= t; s++) {
-                        sum += scores[s] * by__get(in[2].tensor, place(&in[2], &p, b, s, kv) + d);
-                    }
-                    by__set(&call->out[0], ((b * p.length + t) * p.heads + head) * p.width + d,
-                            sum);
-                }
-            }
+        int64_t rows = rows_of(call, &p, call->input_count, b);
+        for (int64_t i = 0; i < p.heads * p.length; i++) {
+            int64_t t = i % p.length;
+            int64_t count = t >= rows ? 0 : call->attrs.bidirectional ? rows : t + 1;
+            attend(call, in, &p, b, t, i / p.length, count);
         }
     }
     return BY_OK;
@@ -139,8 +156,10 @@ static void query_grad(const by__call *call, const view in[3], const problem *p,
     int64_t q = place(&in[0], p, b, t, head);
     double delta = dot(dy, row, y, row, n);
     double total = by__get(lse, (b * p->heads + head) * p->length + t);
+    int64_t rows = rows_of(call, p, call->input_count - 3, b);
+    int64_t count = t >= rows ? 0 : call->attrs.bidirectional ? rows : t + 1;
     memset(dq, 0, (size_t)n * sizeof(double));
-    for (int64_t s = 0; s <= t; s++) {
+    for (int64_t s = 0; s < count; s++) {
         int64_t k = place(&in[1], p, b, s, kv);
         int64_t v = place(&in[2], p, b, s, kv);
         double probability = exp(dot(in[0].tensor, q, in[1].tensor, k, n) * p->scale - total);

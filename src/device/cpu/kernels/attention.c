@@ -30,6 +30,7 @@ typedef struct job {
     attention_rows keys;
     int64_t first; /* place of the first query among the keys */
     int64_t queries;
+    int64_t visible; /* keys that some query sees */
     by__vf high[2];  /* the highest score so far, times log2(e) */
     by__vf total[2]; /* of weights relative to it */
 } job;
@@ -139,7 +140,9 @@ static void meet(job *j, int64_t key, int64_t keys)
     by__vf sum[2];
     attention_multiply(panel, scores, PANEL_QUERIES, &j->keys, key, area(j, p->queries), 0, keys,
                        PANEL_QUERIES, by__panel_k(panel, p->s.width), false);
-    hide(j, scores, key, keys);
+    if (p->s.causal) {
+        hide(j, scores, key, keys);
+    }
     raise(j, scores, keys, factors);
     if (panel->step == 2) {
         weigh(j, scores, keys, sum, true);
@@ -163,7 +166,6 @@ static void attend(job *j, const void *q, int64_t q_stride, void *y, int64_t y_s
 {
     const plan *p = j->p;
     const by__panel *panel = p->panel;
-    int64_t visible = j->first + j->queries;
     float factors[PANEL_QUERIES];
     panel->pack_b(area(j, p->queries), by__panel_b_stride(panel, p->s.width), q, q_stride, 1,
                   j->queries, p->s.width);
@@ -171,8 +173,8 @@ static void attend(job *j, const void *q, int64_t q_stride, void *y, int64_t y_s
         j->high[v] = by__splat(HIDDEN);
         j->total[v] = by__zero();
     }
-    for (int64_t key = 0; key < visible; key += p->s.key_block) {
-        meet(j, key, by__min_i64(p->s.key_block, visible - key));
+    for (int64_t key = 0; key < j->visible; key += p->s.key_block) {
+        meet(j, key, by__min_i64(p->s.key_block, j->visible - key));
     }
     for (int v = 0; v < 2; v++) {
         by__store(factors, v * BY__LANES, 1.0f / j->total[v], BY_F32);
@@ -188,8 +190,22 @@ static void attend(job *j, const void *q, int64_t q_stride, void *y, int64_t y_s
 typedef struct operands {
     const by__call *call;
     head_view in[3];
-    int64_t position; /* of the first query */
+    const int32_t *lengths; /* of the samples; NULL: all rows exist */
+    int64_t position;       /* of the first query */
 } operands;
+
+/* Queries begin .. end of a head are not among the rows that exist. */
+static void clear(const operands *x, const head_view *y, int64_t b, int64_t begin, int64_t end,
+                  int64_t head)
+{
+    const plan *p = x->call->state;
+    const attention_shape *s = &p->s;
+    float *lse = (float *)x->call->out[1].data + (b * s->heads + head) * s->length;
+    attention_clear(y, s, b, begin, end, head);
+    for (int64_t t = begin; t < end; t++) {
+        lse[t] = 0.0f;
+    }
+}
 
 /* All query heads of a key head, for one piece of the queries. */
 static void run_task(const void *context, int64_t task)
@@ -201,9 +217,11 @@ static void run_task(const void *context, int64_t task)
     const attention_shape *s = &p->s;
     const by__panel *panel = p->panel;
     int64_t begin = (p->pieces - 1 - task % p->pieces) * p->piece; /* the longest first */
-    int64_t end = by__min_i64(s->length, begin + p->piece);
+    int64_t stop = by__min_i64(s->length, begin + p->piece);
     int64_t kv = task / p->pieces % s->kv_heads;
     int64_t b = task / p->pieces / s->kv_heads;
+    int64_t rows = attention_rows_of(x->lengths, s, b);
+    int64_t end = by__min_i64(stop, rows);
     job j = {.p = p,
              .scratch = (char *)call->work + p->thread_bytes * (size_t)omp_get_thread_num()};
     const void *keys = head_at(&in[1], s, b, 0, kv);
@@ -217,22 +235,28 @@ static void run_task(const void *context, int64_t task)
         values = (const char *)call->in[call->input_count - 2].data + cache;
         k_stride = v_stride = s->width;
     }
-    int64_t visible = x->position + end;
-    j.keys = attention_take_rows(panel, s->dtype, keys, k_stride, visible, s->width, p->keys_lie,
-                                 area(&j, p->keys));
-    panel->pack_a(area(&j, p->values), by__panel_a_stride(panel, p->slots), values, 1, v_stride,
-                  s->width, visible);
+    int64_t visible = s->causal ? x->position + end : rows;
+    if (begin < end) {
+        j.keys = attention_take_rows(panel, s->dtype, keys, k_stride, visible, s->width,
+                                     p->keys_lie, area(&j, p->keys));
+        panel->pack_a(area(&j, p->values), by__panel_a_stride(panel, p->slots), values, 1, v_stride,
+                      s->width, visible);
+    }
     int64_t group = s->heads / s->kv_heads;
     head_view y = {call->out[0].data, s->heads * s->width, 0};
     for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
         for (int64_t t = begin; t < end; t += PANEL_QUERIES) {
             j.queries = by__min_i64(PANEL_QUERIES, end - t);
             j.first = x->position + t;
+            j.visible = s->causal ? j.first + j.queries : rows;
             float *lse = p->cached
                              ? NULL
                              : (float *)call->out[1].data + (b * s->heads + head) * s->length + t;
             attend(&j, head_at(&in[0], s, b, t, head), in[0].stride, head_at(&y, s, b, t, head),
                    y.stride, lse);
+        }
+        if (end < stop) {
+            clear(x, &y, b, begin > end ? begin : end, stop, head);
         }
     }
 }
@@ -301,7 +325,7 @@ static void run_tasks(const operands *x, const by__context *context)
 static by_status run(const by__call *call, const by__context *context)
 {
     const plan *p = call->state;
-    operands x = {.call = call};
+    operands x = {.call = call, .lengths = attention_lengths(call, 0)};
     attention_views(x.in, call->in, p->packed, &p->s);
     run_tasks(&x, context);
     return BY_OK;

@@ -17,6 +17,7 @@
 #include <assert.h>
 #include <math.h>
 #include <omp.h>
+#include <string.h>
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd_math.h"
@@ -40,6 +41,7 @@ typedef struct attention_shape {
     by_dtype dtype;
     int64_t batch, length, heads, kv_heads, width;
     int64_t key_block; /* a multiple of mr and k_unit, and even */
+    bool causal;       /* a query sees the keys up to its own place; else all */
     float scale;
 } attention_shape;
 
@@ -71,6 +73,7 @@ static inline attention_shape attention_measure(const by__call *call, bool packe
         .length = q->shape.dim[1],
         .heads = call->attrs.heads,
         .kv_heads = call->attrs.kv_heads,
+        .causal = !call->attrs.bidirectional,
     };
     assert(s.heads > 0 && s.kv_heads > 0);
     s.width = q->shape.dim[2] / (packed ? s.heads + 2 * s.kv_heads : s.heads);
@@ -80,6 +83,19 @@ static inline attention_shape attention_measure(const by__call *call, bool packe
     assert(unit > 0);
     s.key_block = MOST_KEYS / unit * unit;
     return s;
+}
+
+/* Rows of sample b that exist. `lengths` may be NULL. */
+static inline int64_t attention_rows_of(const int32_t *lengths, const attention_shape *s, int64_t b)
+{
+    int64_t rows = lengths == NULL ? s->length : lengths[b];
+    return rows < 0 ? 0 : by__min_i64(rows, s->length);
+}
+
+/* Of the operands before `others` further ones, the fourth if there is one. */
+static inline const int32_t *attention_lengths(const by__call *call, int others)
+{
+    return call->input_count - others > 3 && by__present(&call->in[3]) ? call->in[3].data : NULL;
 }
 
 static inline void attention_views(head_view views[3], const by__tensor *tensors, bool packed,
@@ -212,6 +228,15 @@ static inline void attention_store(void *y, by_dtype dtype, int64_t ldy, const f
         attention_store_as(y, BY_F32, ldy, sums, factors, queries, width);
     } else {
         attention_store_as(y, BY_BF16, ldy, sums, factors, queries, width);
+    }
+}
+
+/* Zeros for rows begin .. end of one head. */
+static inline void attention_clear(const head_view *view, const attention_shape *s, int64_t b,
+                                   int64_t begin, int64_t end, int64_t head)
+{
+    for (int64_t t = begin; t < end; t++) {
+        memset(head_at(view, s, b, t, head), 0, (size_t)s->width * by_dtype_size(s->dtype));
     }
 }
 

@@ -47,6 +47,7 @@ typedef struct job {
     float *dk, *dv;
     int64_t first; /* the first query */
     int64_t queries;
+    int64_t visible; /* keys that some query sees */
 } job;
 
 /* PANEL_QUERIES queries of a block and a block of keys. */
@@ -126,7 +127,7 @@ BY__INLINE void weigh(const meeting *m, by_dtype dtype)
             .dscores = (char *)area(j, p->dscores) + m->query * size,
             .dscores_panel = area(j, p->dscores_panel),
             .query_block = p->query_block,
-            .query = j->first + query,
+            .query = p->s.causal ? j->first + query : p->s.length, /* sees all */
             .count = j->queries - query,
             .key = m->key,
             .scale = p->s.scale,
@@ -231,9 +232,8 @@ static void run_block(const job *j, const void *q, int64_t q_stride, const void 
     for (int64_t i = 0; i < j->queries; i++) {
         ((float *)area(j, p->lse))[i] = lse[i] * LOG2_E;
     }
-    int64_t visible = j->first + j->queries;
-    for (int64_t key = 0; key < visible; key += s->key_block) {
-        meet(j, key, by__min_i64(s->key_block, visible - key));
+    for (int64_t key = 0; key < j->visible; key += s->key_block) {
+        meet(j, key, by__min_i64(s->key_block, j->visible - key));
     }
     float ones[PANEL_QUERIES];
     by__store(ones, 0, by__splat(1.0f), BY_F32);
@@ -250,6 +250,7 @@ typedef struct operands {
     head_view in[3], out[3];
     head_view y, dy;
     const float *lse;
+    const int32_t *lengths; /* of the samples; NULL: all rows exist */
 } operands;
 
 /* The gradient `which` of the keys (1) or values (2) of one key head, from its sums. */
@@ -263,6 +264,22 @@ static void store_head(const operands *x, int which, int64_t sample, int64_t kv,
     p->panel->store(&target, sums, s->width, s->length, s->width);
 }
 
+/* The first `rows` keys and values of a key head as the products want them. */
+static void take_keys(const operands *x, job *j, int64_t b, int64_t kv, int64_t rows)
+{
+    const plan *p = j->p;
+    const attention_shape *s = &p->s;
+    const by__panel *panel = p->panel;
+    const void *k = head_at(&x->in[1], s, b, 0, kv);
+    const void *v = head_at(&x->in[2], s, b, 0, kv);
+    j->keys = attention_take_rows(panel, s->dtype, k, x->in[1].stride, rows, s->width, p->rows_lie,
+                                  area(j, p->key_rows));
+    j->values = attention_take_rows(panel, s->dtype, v, x->in[2].stride, rows, s->width,
+                                    p->rows_lie, area(j, p->value_rows));
+    panel->pack_a(area(j, p->key_columns), by__panel_a_stride(panel, s->length), k, 1,
+                  x->in[1].stride, s->width, rows);
+}
+
 /* All query heads of a key head, for one piece of the queries. */
 static void run_task(const void *context, int64_t task)
 {
@@ -270,35 +287,33 @@ static void run_task(const void *context, int64_t task)
     const by__call *call = x->call;
     const plan *p = call->state;
     const attention_shape *s = &p->s;
-    const by__panel *panel = p->panel;
     int64_t begin = (p->pieces - 1 - task % p->pieces) * p->piece; /* the longest first */
-    int64_t end = by__min_i64(s->length, begin + p->piece);
+    int64_t stop = by__min_i64(s->length, begin + p->piece);
     int64_t kv = task / p->pieces % s->kv_heads;
     int64_t b = task / p->pieces / s->kv_heads;
+    int64_t rows = attention_rows_of(x->lengths, s, b);
+    int64_t end = by__min_i64(stop, rows);
     int64_t thread = omp_get_thread_num();
     job j = {.p = p, .scratch = (char *)call->work + p->thread_bytes * (size_t)thread};
     size_t slot = (size_t)(p->pieces > 1 ? task : thread);
     j.dk = (float *)((char *)call->work + p->sums + 2 * slot * p->sum_bytes);
     j.dv = (float *)((char *)j.dk + p->sum_bytes);
     memset(j.dk, 0, 2 * p->sum_bytes);
-    const void *k = head_at(&x->in[1], s, b, 0, kv);
-    const void *v = head_at(&x->in[2], s, b, 0, kv);
-    j.keys = attention_take_rows(panel, s->dtype, k, x->in[1].stride, end, s->width, p->rows_lie,
-                                 area(&j, p->key_rows));
-    j.values = attention_take_rows(panel, s->dtype, v, x->in[2].stride, end, s->width, p->rows_lie,
-                                   area(&j, p->value_rows));
-    panel->pack_a(area(&j, p->key_columns), by__panel_a_stride(panel, s->length), k, 1,
-                  x->in[1].stride, s->width, end);
+    if (begin < end) {
+        take_keys(x, &j, b, kv, s->causal ? end : rows);
+    }
     int64_t group = s->heads / s->kv_heads;
     for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
         for (int64_t t = begin; t < end; t += p->query_block) {
             j.first = t;
             j.queries = by__min_i64(p->query_block, end - t);
+            j.visible = s->causal ? t + j.queries : rows;
             run_block(&j, head_at(&x->in[0], s, b, t, head), x->in[0].stride,
                       head_at(&x->y, s, b, t, head), head_at(&x->dy, s, b, t, head),
                       x->lse + (b * s->heads + head) * s->length + t,
                       head_at(&x->out[0], s, b, t, head), x->out[0].stride);
         }
+        attention_clear(&x->out[0], s, b, begin > end ? begin : end, stop, head);
     }
     if (p->pieces == 1) {
         store_head(x, 1, b, kv, j.dk);
@@ -337,6 +352,7 @@ static by_status run(const by__call *call, const by__context *context)
         .y = {y[0].data, s->heads * s->width, 0},
         .dy = {y[2].data, s->heads * s->width, 0},
         .lse = y[1].data,
+        .lengths = attention_lengths(call, 3),
     };
     attention_views(x.in, call->in, p->packed, s);
     attention_views(x.out, call->out, p->packed, s);
