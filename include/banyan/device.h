@@ -42,7 +42,6 @@ typedef struct by_device_info {
     char kind[16];         /* what by_device_open takes: "cpu" */
     char name[64];         /* "cpu avx512" */
     char level[16];        /* instruction-set level of its kernels, capped by BANYAN_ISA */
-    char best_level[16];   /* the highest that the machine has */
     char version[128];     /* what results and speed depend on besides the hardware */
     int threads;           /* host threads that compute; 0 when the host does not compute */
     bool host_memory;      /* its memory is the host's: by_host_memory is accepted */

@@ -262,6 +262,10 @@ struct by__recording {
 /* Threads for an option value: -1 is one a core that this process may run on. */
 int by__thread_count(int threads);
 
+/* Instruction-set levels of the host, "baseline" first, the best one last, without the reference
+ * kernels; whatever BANYAN_ISA says. Static. */
+const char *const *by__host_levels(size_t *count);
+
 /* Fills `out` with `count` normal values of mean 0 and deviation `std` from Philox under `key`. The
  * bits are the same on every machine, for any number of threads. */
 by_status by__fill_normal(float *out, int64_t count, float std, const uint32_t key[2],

@@ -8,10 +8,16 @@
 
 by_status by_machine_describe(by_machine *out, int threads, by_error *error)
 {
-    by__isa isa;
+    by_device *device;
+    by_device_info info;
     by_machine machine = {.cores = by__thread_count(-1), .threads = by__thread_count(threads)};
-    BY_TRY(by__cpu_isa(&isa, error));
-    (void)snprintf(machine.isa, sizeof machine.isa, "%s", by__isa_name(isa));
+    BY_TRY(by_device_open(&device, "cpu", threads, error));
+    by_status status = by_device_describe(&info, device, error);
+    by_device_close(&device);
+    if (status != BY_OK) {
+        return status;
+    }
+    (void)snprintf(machine.isa, sizeof machine.isa, "%s", info.level);
     by__machine_identify(&machine, "/proc/cpuinfo");
     *out = machine;
     return BY_OK;
@@ -19,9 +25,7 @@ by_status by_machine_describe(by_machine *out, int threads, by_error *error)
 
 const char *const *by_machine_levels(size_t *count)
 {
-    static const char *const levels[] = {"baseline", "avx2", "avx512"};
-    *count = (size_t)(by__cpu_best_isa() - BY__ISA_BASELINE) + 1;
-    return levels;
+    return by__host_levels(count);
 }
 
 by_status by_machine_libraries(char **out, by_error *error)
@@ -45,18 +49,16 @@ static double larger(double a, double b)
 by_status by_machine_measure(by_machine *machine, unsigned figures, by_error *error)
 {
     by_machine m = *machine;
-    by__isa isa;
-    BY_TRY(by__cpu_isa(&isa, error));
     if (figures & BY_MACHINE_F32) {
         BY_TRY(by__measure_products(&m.own_f32_gflops, BY_F32, m.threads, error));
-        m.f32_gflops = larger(m.own_f32_gflops, by__measure_onednn(BY_F32, isa, m.threads));
+        m.f32_gflops = larger(m.own_f32_gflops, by__measure_onednn(BY_F32, m.isa, m.threads));
     }
     if (figures & BY_MACHINE_BF16) {
         BY_TRY(by__measure_products(&m.own_bf16_gflops, BY_BF16, m.threads, error));
-        m.bf16_gflops = larger(m.own_bf16_gflops, by__measure_onednn(BY_BF16, isa, m.threads));
+        m.bf16_gflops = larger(m.own_bf16_gflops, by__measure_onednn(BY_BF16, m.isa, m.threads));
     }
     if (figures & BY_MACHINE_INT8) {
-        m.int8_gops = by__measure_onednn(BY_U8, isa, m.threads);
+        m.int8_gops = by__measure_onednn(BY_U8, m.isa, m.threads);
     }
     if (figures & BY_MACHINE_MEMORY) {
         BY_TRY(by__measure_memory(&m.read_gbps, &m.copy_gbps, m.threads, error));

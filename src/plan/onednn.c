@@ -221,7 +221,7 @@ static double rate(const library *dnnl, const by__product *p, by_dtype dtype)
     return seconds > 0.0 ? by__product_flops(p) / seconds : 0.0;
 }
 
-double by__measure_onednn(by_dtype dtype, by__isa isa, int threads)
+double by__measure_onednn(by_dtype dtype, const char *level, int threads)
 {
     library dnnl;
     double best = 0.0;
@@ -231,9 +231,9 @@ double by__measure_onednn(by_dtype dtype, by__isa isa, int threads)
     }
     /* The cap of this process holds for the library too. It can be set once only, and then to the
      * same. */
-    if (isa < BY__ISA_AVX512) {
-        (void)dnnl.dnnl_set_max_cpu_isa(isa == BY__ISA_AVX2 ? dnnl_cpu_isa_avx2
-                                                            : dnnl_cpu_isa_sse41);
+    if (strcmp(level, "avx512") != 0) {
+        (void)dnnl.dnnl_set_max_cpu_isa(strcmp(level, "avx2") == 0 ? dnnl_cpu_isa_avx2
+                                                                   : dnnl_cpu_isa_sse41);
     }
     omp_set_num_threads(threads);
     for (size_t i = 0; i < by__product_count; i++) {
@@ -263,10 +263,10 @@ const char *by__onednn_version(char buffer[32])
 
 #else
 
-double by__measure_onednn(by_dtype dtype, by__isa isa, int threads)
+double by__measure_onednn(by_dtype dtype, const char *level, int threads)
 {
     BY_UNUSED(dtype);
-    BY_UNUSED(isa);
+    BY_UNUSED(level);
     BY_UNUSED(threads);
     return 0.0;
 }

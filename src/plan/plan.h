@@ -19,7 +19,6 @@
 #define BY_PLAN_PLAN_H
 
 #include "banyan/machine.h"
-#include "device/cpu/cpu.h"
 #include "device/cpu/pages.h"
 #include "exec/exec.h"
 
@@ -59,8 +58,8 @@ by_status by__best_seconds(double *best, double budget,
  */
 by_status by__measure_products(double *gflops, by_dtype dtype, int threads, by_error *error);
 /* The same of oneDNN, where BY_U8 stands for u8 x s8 to i32. 0 when the library is not installed,
- * was not known when banyan was built, or has no such product at `isa`: that is not an error. */
-double by__measure_onednn(by_dtype dtype, by__isa isa, int threads);
+ * was not known when banyan was built, or has no such product at instruction-set level `level`: that is not an error. */
+double by__measure_onednn(by_dtype dtype, const char *level, int threads);
 /* "2.6.3"; "" when there is none. Returns `buffer`. */
 const char *by__onednn_version(char buffer[32]);
 

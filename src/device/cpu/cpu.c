@@ -66,6 +66,12 @@ by__isa by__cpu_best_isa(void)
 #endif
 }
 
+const char *const *by__host_levels(size_t *count)
+{
+    *count = (size_t)(by__cpu_best_isa() - BY__ISA_BASELINE) + 1;
+    return isa_names + BY__ISA_BASELINE;
+}
+
 by_status by__cpu_isa(by__isa *out, by_error *error)
 {
     by__isa best = by__cpu_best_isa();

@@ -34,7 +34,6 @@ static by_status describe(by_device_info *out, const by_device *device, by_error
     BY_UNUSED(error);
     (void)snprintf(out->kind, sizeof out->kind, "cpu");
     (void)snprintf(out->level, sizeof out->level, "%s", by__isa_name(cpu->isa));
-    (void)snprintf(out->best_level, sizeof out->best_level, "%s", by__isa_name(by__cpu_best_isa()));
     (void)snprintf(out->name, sizeof out->name, "cpu %s", by__isa_name(cpu->isa));
     (void)snprintf(out->version, sizeof out->version, "banyan %s, OpenMP %d", BY_VERSION,
                    OPENMP_VERSION);
