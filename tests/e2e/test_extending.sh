@@ -1,0 +1,45 @@
+#!/bin/sh
+# docs/extending.md is true: its code, put into a copy of the tree where the comments above the blocks say, is
+# compiled without a warning, and its commands run there.
+#
+#   <!-- file PATH -->            the block is a new file
+#   <!-- behind PATH: TEXT -->    the block goes behind the first line of PATH that holds TEXT
+#   <!-- then ... -->             the block is run in the copy, whose program is build/banyan
+. "$(dirname "$0")/../support/shell.sh"
+
+copy=$work/tree
+mkdir "$copy"
+(cd "$root" && tar cf - CMakeLists.txt cmake include src examples) | tar xf - -C "$copy"
+
+python3 - "$root/docs/extending.md" "$copy" <<'END' || fail "docs/extending.md does not fit the tree"
+import os, re, sys
+page, copy = open(sys.argv[1]).read(), sys.argv[2]
+blocks = re.findall(r"^<!-- (file|behind|then)\b(.*?) -->\n```\w+\n(.*?)^```$", page, re.M | re.S)
+if not blocks:
+    sys.exit("no block has a place")
+for kind, where, text in blocks:
+    if kind == "then":
+        open(os.path.join(copy, "commands.sh"), "a").write(text)
+        continue
+    path, _, line = where.strip().partition(": ")
+    target = os.path.join(copy, path)
+    if kind == "file":
+        if os.path.exists(target):
+            sys.exit(f"{path} is there already")
+        open(target, "w").write(text)
+        continue
+    lines = open(target).read().splitlines(keepends=True)
+    at = next((i for i, have in enumerate(lines) if line in have), None)
+    if at is None:
+        sys.exit(f"no line of {path} holds '{line}'")
+    lines.insert(at + 1, text)
+    open(target, "w").write("".join(lines))
+END
+
+say "the code of the page compiles"
+run 0 cmake -S "$copy" -B "$copy/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O0 -DBY_TESTS=OFF -DBY_WERROR=ON
+run 0 cmake --build "$copy/build" --target banyan_cli
+
+say "its commands run"
+(cd "$copy" && set -e && . ./commands.sh) >out 2>err || { tail -n 20 out err >&2; fail "a command of the page"; }
+[ -s out ] || fail "the commands printed nothing"
