@@ -76,13 +76,18 @@
  *   SOFTMAX           x [..., C]                                y like x: softmax over the last axis,
  *                                                               its logarithm when attrs.logarithm
  *   SOFTMAX_GRAD      y, dy                                     dx like y
- *   SUM_SQUARES       x f32 (any shape)                         y [1] f32
- *   CLIP_SCALE        squares [1] (any number of inputs)        norm [1], scale [1] =
- *                                                               min(1, attrs.clip / (norm + 1e-6));
+ *   SUM_SQUARES       x f32 (any shape)                         y [ceil(elements / BY_SUM_BLOCK)] f32:
+ *     the sum of squares of each BY_SUM_BLOCK neighbouring elements. A process that holds a part of x
+ *     which begins at such a boundary has the same numbers for its blocks as one that holds all.
+ *   CLIP_SCALE        failed* [1], losses? [n], squares [k]     norm [1], scale [1] =
+ *                     (any number of them)                      min(1, attrs.clip / (norm + 1e-6));
  *                                                               1 when attrs.clip is 0
+ *     norm: the root of the sum of all squares. When it or one of the losses is not finite, failed
+ *     becomes 1; while failed is not 0, scale is NaN, and an update whose scale is not finite changes
+ *     nothing.
  *   ADAMW             p* f32, g f32, m* f32, v* f32,            copy? bf16: p rounded, written when the
- *                     hyper f32 [4], scale f32 [1]              output exists
- *     hyper = {lr, 1 - beta1^t, 1 - beta2^t, 0}; g is multiplied by scale first; attrs beta1,
+ *                     hyper f32 [3..], scale f32 [1]            output exists
+ *     hyper = {lr, 1 - beta1^t, 1 - beta2^t, ...}; g is multiplied by scale first; attrs beta1,
  *     beta2, eps, decay (decoupled: p -= lr * decay * p before the update; Loshchilov & Hutter
  *     2019).
  *
@@ -107,6 +112,8 @@ extern "C" {
 #endif
 
 #define BY_MAX_OUTPUTS 3
+/* Elements of a partial sum: sums that ranks share are cut at multiples of it. */
+#define BY_SUM_BLOCK 16384
 
 typedef enum by_op {
     BY_OP_MATMUL = 0,

@@ -44,12 +44,15 @@ BY_API by_optimizer_state by_optimizer_state_at(const by_optimizer_config *confi
  * columns); else a flat block is updated as its tensors would be. */
 BY_API bool by_optimizer_needs_tensors(const by_optimizer_config *config);
 /* Builds the graph that reduces the gradients "grad.UNIT" to outputs "norm" (global 2-norm) and
- * "scale" (clip factor). */
+ * "scale" (clip factor), from the input "losses" [losses] (of all micro-batches) and the state
+ * "failed" [1], which is 0 before the first step. When the norm or a loss is not finite, "failed"
+ * becomes 1 and "scale" NaN, from then on until the caller sets it back: updates change nothing.
+ * losses 0: there is no such input. */
 BY_API by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *config,
-                                         const by_update_unit *units, size_t count,
+                                         const by_update_unit *units, size_t count, int64_t losses,
                                          by_error *error);
 /* Builds the update: parameters "UNIT" and states "STATE.UNIT" in place, from inputs "grad.UNIT",
- * "scale" [1] and "hyper" [BY_HYPER_COUNT]; outputs "copy.UNIT" where a unit has a copy. BY_EARG when
+ * "scale" [1] (not finite: nothing is changed) and "hyper" [BY_HYPER_COUNT]; outputs "copy.UNIT" where a unit has a copy. BY_EARG when
  * `config` is no section of a by_config. */
 BY_API by_status by_optimizer_update_graph(by_graph *graph, const by_optimizer_config *config,
                                            const by_update_unit *units, size_t count,

@@ -82,8 +82,9 @@ BY_API by_status by_trainer_load_optimizer(by_trainer *trainer, const by_weights
                                            int64_t step, by_error *error);
 
 typedef struct by_step_result {
-    double loss; /* mean cross-entropy over the batch's valid targets, nats */
-    double norm; /* global gradient norm before clipping */
+    int64_t step; /* updates done with this one */
+    double loss;  /* mean cross-entropy over the batch's valid targets, nats */
+    double norm;  /* global gradient norm before clipping */
     double lr;
     int64_t tokens; /* tokens of the batch */
 } by_step_result;
@@ -93,19 +94,28 @@ typedef struct by_step_result {
  * gradient is not finite; weights are then as before the step. */
 BY_API by_status by_trainer_step(by_trainer *trainer, const by_batch *batch, by_step_result *out,
                                  by_error *error);
+/* The same in two halves, so that the host can prepare the next batch while a device computes: submit
+ * a step, collect the results of the oldest one that was submitted. At most two steps may be under
+ * way; a batch may be reused once its submit has returned. wait: until the step is done; else *got
+ * is false when it is not (or none is under way). On the CPU a step is done when it was submitted.
+ * BY_ESTATE as for by_trainer_step: the steps behind the one that failed have changed nothing
+ * either, and are forgotten. */
+BY_API by_status by_trainer_submit(by_trainer *trainer, const by_batch *batch, by_error *error);
+BY_API by_status by_trainer_collect(by_trainer *trainer, bool wait, bool *got, by_step_result *out,
+                                    by_error *error);
 /* Forward and backward only: gradients are left for by_trainer_gradient and by_trainer_update. *loss:
  * mean over the batch's valid targets. */
 BY_API by_status by_trainer_gradients(by_trainer *trainer, const by_batch *batch, double *loss,
                                       by_error *error);
-/* The other half of a step: clips the gradients of by_trainer_gradients and updates the weights at
- * this learning rate. *norm: global norm before clipping. BY_ESTATE when it is not finite; nothing
- * is changed then. */
-BY_API by_status by_trainer_update(by_trainer *trainer, double lr, double *norm, by_error *error);
+/* The other half: clips the gradients of by_trainer_gradients and updates the weights at this
+ * learning rate. BY_ESTATE when loss or norm is not finite; nothing is changed then. */
+BY_API by_status by_trainer_update(by_trainer *trainer, double lr, by_step_result *out,
+                                   by_error *error);
 /* Sum of losses (nats for cross-entropy) of one micro-batch of train.micro_batch examples, without
  * dropout. */
 BY_API by_status by_trainer_loss(by_trainer *trainer, const by_batch *batch, double *sum,
                                  by_error *error);
-/* Updates done so far. */
+/* Updates done so far, those under way included. */
 BY_API int64_t by_trainer_updates(const by_trainer *trainer);
 
 /* Parameters in the order of the graph: f32 masters. A view's data is in the trainer's memory, and

@@ -97,8 +97,8 @@ by_value by__sum_axes(by_graph *graph, by_value x, uint32_t axes, bool keep, boo
 /* The gradient of an operand that was broadcast: `gradient` summed over the axes along which it
  * was, in the operand's shape. */
 by_value by__reduce_to(by_graph *graph, by_value gradient, by_value operand);
-/* norm and clip factor of the root of the sum of `count` squares. */
-void by__clip_scale(by_graph *graph, const by_value *squares, int count, float clip, by_value *norm,
+/* Norm and clip factor; in: failed, losses (may be BY_NONE) and the squares. */
+void by__clip_scale(by_graph *graph, const by_value *in, int count, float clip, by_value *norm,
                     by_value *scale);
 /* Returns the bf16 copy when `copy`, else BY_NONE. */
 by_value by__adamw(by_graph *graph, by_value p, by_value g, by_value m, by_value v, by_value hyper,

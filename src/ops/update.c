@@ -11,7 +11,8 @@ static by_status infer_sum_squares(const by__signature *s, by__type *out, by_err
     if (s->in[0].dtype != BY_F32) {
         return by__op_refuse(s, error, "the operand must be f32");
     }
-    out[0] = scalar();
+    out[0] = (by__type){
+        BY_F32, BY_SHAPE((by_shape_count(&s->in[0].shape) + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK)};
     return BY_OK;
 }
 
@@ -24,9 +25,12 @@ static void cost_sum_squares(const by__signature *s, const by__type *out, by__co
 static by_status infer_clip_scale(const by__signature *s, by__type *out, by_error *error)
 {
     for (int i = 0; i < s->input_count; i++) {
-        if (s->in[i].dtype != BY_F32 || by_shape_count(&s->in[i].shape) != 1) {
-            return by__op_refuse(s, error, "operands must be single f32 values");
+        if (!by__absent(&s->in[i]) && s->in[i].dtype != BY_F32) {
+            return by__op_refuse(s, error, "operands must be f32");
         }
+    }
+    if (by_shape_count(&s->in[0].shape) != 1) {
+        return by__op_refuse(s, error, "the state `failed` must be a single value");
     }
     out[0] = scalar();
     out[1] = scalar();
@@ -66,11 +70,13 @@ const by__op_row by__op_sum_squares = {.name = "sum_squares",
                                        .cost = cost_sum_squares,
                                        .keeps_f32 = ALL};
 const by__op_row by__op_clip_scale = {.name = "clip_scale",
-                                      .min_inputs = 1,
+                                      .min_inputs = 3,
                                       .max_inputs = -1,
                                       .outputs = 2,
+                                      .optional = 1u << 1,
                                       .attrs = BY__ATTRS(BY__ATTR(clip, FLOAT)),
                                       .infer = infer_clip_scale,
+                                      .mutates = 1u << 0,
                                       .keeps_f32 = ALL};
 const by__op_row by__op_adamw = {
     .name = "adamw",
@@ -90,12 +96,12 @@ by_value by__sum_squares(by_graph *graph, by_value x)
     return by__op_add_node(graph, BY_OP_SUM_SQUARES, &(by_attrs){0}, &x, 1, NULL);
 }
 
-void by__clip_scale(by_graph *graph, const by_value *squares, int count, float clip, by_value *norm,
+void by__clip_scale(by_graph *graph, const by_value *in, int count, float clip, by_value *norm,
                     by_value *scale)
 {
     by_attrs attrs = {.clip = clip};
     by_value outs[BY_MAX_OUTPUTS];
-    *norm = by__op_add_node(graph, BY_OP_CLIP_SCALE, &attrs, squares, count, outs);
+    *norm = by__op_add_node(graph, BY_OP_CLIP_SCALE, &attrs, in, count, outs);
     *scale = *norm == BY_NONE ? BY_NONE : outs[1];
 }
 

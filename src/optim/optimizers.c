@@ -55,20 +55,23 @@ static by_value named(by_graph *graph, by_role role, const char *prefix, const b
 }
 
 by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *config,
-                                  const by_update_unit *units, size_t count, by_error *error)
+                                  const by_update_unit *units, size_t count, int64_t losses,
+                                  by_error *error)
 {
-    by_value *squares;
+    by_value *in;
     by_value norm;
     by_value scale;
-    BY_TRY(by__alloc((void **)&squares, count, sizeof *squares, "gradient norm", error));
+    BY_TRY(by__alloc((void **)&in, count + 2, sizeof *in, "gradient norm", error));
+    in[0] = by_graph_state(graph, "failed", BY_F32, BY_SHAPE(1));
+    in[1] = losses > 0 ? by_graph_input(graph, "losses", BY_F32, BY_SHAPE(losses)) : BY_NONE;
     for (size_t i = 0; i < count; i++) {
         by_value g = named(graph, BY_ROLE_INPUT, "grad", &units[i], &units[i].shape);
-        squares[i] = by__sum_squares(graph, g);
+        in[i + 2] = by__sum_squares(graph, g);
     }
-    by__clip_scale(graph, squares, (int)count, (float)config->clip, &norm, &scale);
+    by__clip_scale(graph, in, (int)count + 2, (float)config->clip, &norm, &scale);
     by_graph_output(graph, norm, "norm");
     by_graph_output(graph, scale, "scale");
-    free(squares);
+    free(in);
     return by_graph_check(graph, error);
 }
 

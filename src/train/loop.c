@@ -13,7 +13,7 @@ static void send(const by__job *job, by_train_event *event)
         event->run = job->run;
         event->steps = job->config->train.steps;
         event->first_step = job->first_step;
-        event->step = by_trainer_updates(job->trainer);
+        event->step = job->done_step;
         job->options->event(job->options->user, event);
     }
 }
@@ -138,6 +138,7 @@ static by_status open_job(by__job *job, by_error *error)
         BY_TRY(by__run_dir_make(job, error));
     }
     BY_TRY(start_weights(job, error));
+    job->done_step = by_trainer_updates(job->trainer);
     BY_TRY(by__run_dir_start(job, error));
     by_train_event event = {.kind = BY_TRAIN_STARTED,
                             .memory = by_trainer_memory(job->trainer),
@@ -181,7 +182,7 @@ static void end_event(by__job *job)
 
 static void log_step(by__job *job, const by_step_result *result)
 {
-    int64_t step = by_trainer_updates(job->trainer);
+    int64_t step = result->step;
     double now = by_clock();
     double seconds = now - job->log_time;
     int64_t steps = step - job->log_step;
@@ -258,41 +259,141 @@ static by_status evaluate(by__job *job, by_error *error)
     return BY_OK;
 }
 
-static bool due(int64_t step, int64_t every, int64_t last)
+/* ---- what follows a step ---- */
+
+/* Steps under way at most: one is computed while the next one is prepared. */
+#define STEPS_AHEAD 2
+
+typedef struct hook {
+    const char *name;
+    bool (*is_due)(const by__job *job, int64_t step);
+    by_status (*run)(by__job *job, const by_step_result *result, by_error *error);
+    bool
+        after_step; /* wants the state after this very step: no later one may be submitted before */
+} hook;
+
+static bool every(const by__job *job, int64_t step, int64_t interval)
 {
-    return step == last || (every > 0 && step % every == 0);
+    return step == job->config->train.steps || (interval > 0 && step % interval == 0);
 }
 
+static bool log_is_due(const by__job *job, int64_t step)
+{
+    return step == 1 || every(job, step, job->config->train.log_every);
+}
+
+static by_status run_log(by__job *job, const by_step_result *result, by_error *error)
+{
+    BY_UNUSED(error);
+    log_step(job, result);
+    return BY_OK;
+}
+
+static bool evaluation_is_due(const by__job *job, int64_t step)
+{
+    return every(job, step, job->config->train.eval_every);
+}
+
+static by_status run_evaluation(by__job *job, const by_step_result *result, by_error *error)
+{
+    BY_UNUSED(result);
+    return evaluate(job, error);
+}
+
+static bool save_is_due(const by__job *job, int64_t step)
+{
+    return every(job, step, job->config->checkpoint.every);
+}
+
+static by_status run_save(by__job *job, const by_step_result *result, by_error *error)
+{
+    BY_UNUSED(result);
+    return save(job, error);
+}
+
+/* In the order in which they run. */
+static const hook hooks[] = {
+    {"log", log_is_due, run_log, false},
+    {"evaluate", evaluation_is_due, run_evaluation, true},
+    {"save", save_is_due, run_save, true},
+};
+
+static bool state_is_wanted(const by__job *job, int64_t step)
+{
+    bool wanted = false;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(hooks); i++) {
+        wanted = wanted || (hooks[i].after_step && hooks[i].is_due(job, step));
+    }
+    return wanted;
+}
+
+static by_status run_hooks(by__job *job, const by_step_result *result, by_error *error)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(hooks); i++) {
+        if (hooks[i].is_due(job, result->step)) {
+            BY_TRY(hooks[i].run(job, result, error));
+        }
+    }
+    return BY_OK;
+}
+
+static int64_t steps_ahead(const by__job *job)
+{
+    return by_trainer_updates(job->trainer) - job->done_step;
+}
+
+/* Collects the oldest step that is under way, if it is done or `wait`, and runs what follows it. */
+static by_status collect_step(by__job *job, bool wait, by_error *error)
+{
+    by_step_result result;
+    bool got;
+    job->is_torn = steps_ahead(job) > 0;
+    BY_TRY(by_trainer_collect(job->trainer, wait, &got, &result, error));
+    if (!got) {
+        return BY_OK;
+    }
+    job->done_step = result.step;
+    job->is_torn = steps_ahead(job) > 0;
+    return run_hooks(job, &result, error);
+}
+
+static by_status submit_step(by__job *job, by_error *error)
+{
+    by_batch batch;
+    by_status status = by_loader_next(job->loader, &batch, error);
+    if (status != BY_OK) {
+        /* What is under way is worth saving. */
+        while (steps_ahead(job) > 0 && collect_step(job, true, NULL) == BY_OK) {
+        }
+        return status;
+    }
+    job->is_torn = true;
+    return by_trainer_submit(job->trainer, &batch, error);
+}
+
+/* Results are read while the next step is under way, so a device never waits for the host; on the
+ * CPU a step is done when it was submitted. */
 static by_status run_steps(by__job *job, by_error *error)
 {
-    const by_config *c = job->config;
-    int64_t last = c->train.steps;
+    int64_t last = job->config->train.steps;
     job->log_time = by_clock();
-    job->log_step = by_trainer_updates(job->trainer);
+    job->log_step = job->done_step;
     if (job->eval_pending) {
         BY_TRY(evaluate(job, error));
     }
-    while (by_trainer_updates(job->trainer) < last) {
-        by_batch batch;
-        by_step_result result;
-        if (stopped(job)) {
+    while (job->done_step < last) {
+        int64_t submitted = by_trainer_updates(job->trainer);
+        bool stop = stopped(job);
+        if (stop && steps_ahead(job) == 0) {
             return by_error_set(error, BY_ESTOPPED, "stopped at step %lld of %lld",
-                                (long long)by_trainer_updates(job->trainer), (long long)last);
+                                (long long)job->done_step, (long long)last);
         }
-        BY_TRY(by_loader_next(job->loader, &batch, error));
-        job->is_torn = true;
-        BY_TRY(by_trainer_step(job->trainer, &batch, &result, error));
-        job->is_torn = false;
-        int64_t step = by_trainer_updates(job->trainer);
-        if (due(step, c->train.log_every, last) || step == 1) {
-            log_step(job, &result);
+        bool hold =
+            stop || submitted == last || (steps_ahead(job) > 0 && state_is_wanted(job, submitted));
+        if (!hold) {
+            BY_TRY(submit_step(job, error));
         }
-        if (due(step, c->train.eval_every, last)) {
-            BY_TRY(evaluate(job, error));
-        }
-        if (due(step, c->checkpoint.every, last)) {
-            BY_TRY(save(job, error));
-        }
+        BY_TRY(collect_step(job, hold || steps_ahead(job) == STEPS_AHEAD, error));
     }
     return BY_OK;
 }

@@ -25,6 +25,7 @@ typedef struct by__job {
     char *eos_token;   /* its text; NULL: none */
     uint64_t sample;   /* where the loader begins */
     int64_t first_step;
+    int64_t done_step;  /* steps whose results were collected */
     int64_t saved_step; /* of the newest checkpoint; -1: none */
     double best_loss;   /* NaN: none yet */
     uint64_t best_step;

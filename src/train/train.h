@@ -7,8 +7,12 @@
  * workspace that the programs share because they never run at the same time. Inputs go to the device
  * through pinned staging memory (trainer_feed.c).
  *
- * Gradients and losses of a step's micro-batches are added in the order of one fixed binary tree
- * (base/sum_tree.h), so that their sum does not depend on who computed which of them.
+ * Gradients and losses of the micro-batches are added in the order of the sum tree
+ * (base/sum_tree.h), which depends on their number alone, however many processes share them.
+ *
+ * A step is submitted to the device and its results are collected later: the host prepares the next
+ * one meanwhile. Whether a step was finite is decided on the device, so that a step that was
+ * submitted behind one that failed changes nothing either.
  *
  * Never put here: kernels, file formats, printing.
  */

@@ -1,7 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sum_tree.h"
 #include "train/trainer.h"
 
 /* ---- the programs ---- */
@@ -42,7 +41,8 @@ static by_status build_sum(const by_trainer *t, by_graph *graph, by_error *error
 
 static by_status build_norm(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    return by_optimizer_norm_graph(graph, &t->config->optimizer, t->groups, t->group_count, error);
+    return by_optimizer_norm_graph(graph, &t->config->optimizer, t->groups, t->group_count,
+                                   t->micro_batches, error);
 }
 
 static by_status build_update(const by_trainer *t, by_graph *graph, by_error *error)
@@ -198,7 +198,8 @@ static void plan_memory(by_trainer *t)
 static by_status build(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     const by_train_config *train = &t->config->train;
-    t->micro_batches = train->batch / train->micro_batch;
+    t->all_micro_batches = train->batch / train->micro_batch;
+    t->micro_batches = t->all_micro_batches;
     t->threads = by__thread_count((int)train->threads);
     t->device = o->device;
     if (t->device == NULL) {
@@ -208,7 +209,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     t->programs.device = t->device;
     BY_TRY(by__store_open(&t->store, t->device, error));
     if (o->mode == BY_TRAINER_FULL) {
-        t->sets = by__sum_tree_sets(0, t->micro_batches, t->micro_batches);
+        t->sets = by__sum_tree_sets(t->first_micro_batch, t->micro_batches, t->all_micro_batches);
         BY_TRY(add_model(t, o, true, error));
     }
     BY_TRY(add_model(t, o, false, error));

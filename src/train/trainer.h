@@ -3,6 +3,7 @@
 #ifndef BY_TRAIN_TRAINER_H
 #define BY_TRAIN_TRAINER_H
 
+#include "base/sum_tree.h"
 #include "nn/nn.h"
 #include "store/store.h"
 #include "train/train.h"
@@ -19,7 +20,16 @@ typedef struct by__feed {
 
 #define BY__STAGES     2 /* staging blocks: one is filled while the other is copied */
 #define BY__MAX_STATES 4
-#define BY__MAX_SETS   65
+#define BY__MAX_SETS   BY__SUM_TREE_NODES
+/* Steps that may be submitted before the oldest is collected. */
+#define BY__STEPS_AHEAD 2
+
+/* A step that was submitted: what the host must know to read its results. */
+typedef struct by__pending {
+    by_step_result result; /* but for loss and norm */
+    uint64_t targets;      /* of the global batch */
+    by__event *read;       /* its results are in pinned memory */
+} by__pending;
 
 struct by_trainer {
     const by_config *config;
@@ -53,15 +63,20 @@ struct by_trainer {
     size_t seed_offset;
     by_memory inputs;
     by_memory outputs; /* norm, clip factor, the loss of a micro-batch, of all; "hyper" */
-    by_pinned staging; /* BY__STAGES blocks of inputs, one of results, one of "hyper" */
-    by__event *copied[BY__STAGES]; /* a staging block may be filled again */
-    by__event *computed;           /* the device's inputs may be overwritten */
-    by__event *read;               /* results are in pinned memory */
-    unsigned fed;                  /* micro-batches so far: which staging block is next */
+    /* BY__STAGES blocks of inputs; for each step ahead results and "hyper". */
+    by_pinned staging;
+    by__event *copied[BY__STAGES];        /* a staging block may be filled again */
+    by__event *computed;                  /* the device's inputs may be overwritten */
+    by__pending pending[BY__STEPS_AHEAD]; /* steps that were submitted and not collected, in turn */
+    unsigned submitted;                   /* steps so far */
+    unsigned collected;
+    unsigned fed;              /* micro-batches so far: which staging block is next */
+    uint64_t gradient_targets; /* of the batch whose gradients by_trainer_gradients left */
     by_memory_report memory;
     by_model_size size;
-    int64_t micro_batches;
-    int64_t first_micro_batch; /* of this process, in the batch of all */
+    int64_t all_micro_batches; /* of a step, over all processes */
+    int64_t first_micro_batch; /* this process computes micro-batches first ... */
+    int64_t micro_batches;     /* ... first + count - 1 */
     int64_t updates;
     int threads;   /* of the host, that convert values */
     int bound_set; /* gradient set that the gradient program writes */
@@ -95,10 +110,21 @@ void by__trainer_close_feeds(by_trainer *t);
  * on it; its loss is kept as the index-th. */
 by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *batch,
                            int64_t examples, int64_t index, by_error *error);
-/* Waits for what was submitted, and reads the first `losses` losses and the gradient norm. */
-by_status by__trainer_read_results(by_trainer *t, int64_t losses, const float **loss, float *norm,
-                                   by_error *error);
-/* Sends the numbers of the next update. */
-by_status by__trainer_send_hyper(by_trainer *t, const float *hyper, by_error *error);
+/* What comes back from the device. */
+typedef struct by__results {
+    float norm;
+    float failed; /* not 0: this or an earlier step was not finite, and nothing was changed */
+    const float *losses; /* sums of micro-batches */
+} by__results;
+
+/* Submits the copy of the results of slot `slot` (step number modulo BY__STEPS_AHEAD) to pinned
+ * memory, which pending[slot].read tells of. */
+by_status by__trainer_fetch(by_trainer *t, unsigned slot, by_error *error);
+/* Waits for it. */
+by_status by__trainer_results(by_trainer *t, unsigned slot, by__results *out, by_error *error);
+/* Submits the numbers of the next update. */
+by_status by__trainer_send_hyper(by_trainer *t, unsigned slot, const float *hyper, by_error *error);
+/* Lets updates change weights again after a step that failed. Nothing is in flight. */
+by_status by__trainer_reset_failure(by_trainer *t, by_error *error);
 
 #endif

@@ -8,13 +8,16 @@
 
 #include "train/trainer.h"
 
-/* Values of a step that are not the batch's, in the block of outputs on the device. */
+/* Values of a step that are not the batch's, in the block of outputs on the device. What the host
+ * reads of a step begins at OUT_RESULTS and is one copy. */
 enum {
-    OUT_LOSS = 0,             /* of a micro-batch */
-    OUT_NORM = BY_CACHE_LINE, /* of the gradient */
-    OUT_SCALE = 2 * BY_CACHE_LINE,
-    OUT_HYPER = 3 * BY_CACHE_LINE,
-    OUT_LOSSES = 4 * BY_CACHE_LINE /* of all micro-batches */
+    OUT_LOSS = 0, /* of a micro-batch */
+    OUT_SCALE = BY_CACHE_LINE,
+    OUT_HYPER = 2 * BY_CACHE_LINE,
+    OUT_RESULTS = 3 * BY_CACHE_LINE,
+    OUT_NORM = OUT_RESULTS, /* of the gradient */
+    OUT_FAILED = OUT_RESULTS + BY_CACHE_LINE,
+    OUT_LOSSES = OUT_RESULTS + 2 * BY_CACHE_LINE /* of all micro-batches */
 };
 
 static bool is_own_input(const char *name)
@@ -57,18 +60,25 @@ static by_status add_feeds(by_trainer *t, const by__program_row *row, by_error *
 
 static size_t result_bytes(const by_trainer *t)
 {
-    return by__round_up((size_t)t->micro_batches * sizeof(float), BY_CACHE_LINE) + BY_CACHE_LINE;
+    return OUT_LOSSES - OUT_RESULTS +
+           by__round_up((size_t)t->micro_batches * sizeof(float), BY_CACHE_LINE);
 }
 
 static size_t output_bytes(const by_trainer *t)
 {
-    return OUT_LOSSES + result_bytes(t);
+    return OUT_RESULTS + result_bytes(t);
 }
 
-/* Staging blocks, results, the update's numbers. */
 static size_t staging_bytes(const by_trainer *t)
 {
-    return BY__STAGES * t->input_bytes + result_bytes(t) + BY_CACHE_LINE;
+    return BY__STAGES * t->input_bytes + BY__STEPS_AHEAD * (result_bytes(t) + BY_CACHE_LINE);
+}
+
+/* Pinned memory of a step: results, then "hyper". */
+static char *host_of_step(const by_trainer *t, unsigned slot)
+{
+    return (char *)t->staging.data + BY__STAGES * t->input_bytes +
+           slot * (result_bytes(t) + BY_CACHE_LINE);
 }
 
 by_status by__trainer_plan_feeds(by_trainer *t, by_error *error)
@@ -105,8 +115,10 @@ static by_status open_events(by_trainer *t, by_error *error)
     for (int i = 0; i < BY__STAGES; i++) {
         BY_TRY(by__event_open(&t->copied[i], t->device, false, error));
     }
-    BY_TRY(by__event_open(&t->computed, t->device, false, error));
-    return by__event_open(&t->read, t->device, false, error);
+    for (int i = 0; i < BY__STEPS_AHEAD; i++) {
+        BY_TRY(by__event_open(&t->pending[i].read, t->device, false, error));
+    }
+    return by__event_open(&t->computed, t->device, false, error);
 }
 
 by_status by__trainer_open_feeds(by_trainer *t, by_error *error)
@@ -119,7 +131,11 @@ by_status by__trainer_open_feeds(by_trainer *t, by_error *error)
     BY_TRY(bind_model(t, t->loss, error));
     by_memory scale = by_memory_at(t->outputs, OUT_SCALE, sizeof(float));
     BY_TRY(by__row_bind(t->norm, "norm", by_memory_at(t->outputs, OUT_NORM, sizeof(float)), error));
+    size_t losses = (size_t)t->micro_batches * sizeof(float);
     BY_TRY(by__row_bind(t->norm, "scale", scale, error));
+    BY_TRY(by__row_bind(t->norm, "failed", by_memory_at(t->outputs, OUT_FAILED, sizeof(float)),
+                        error));
+    BY_TRY(by__row_bind(t->norm, "losses", by_memory_at(t->outputs, OUT_LOSSES, losses), error));
     BY_TRY(by__row_bind(t->update, "scale", scale, error));
     return by__row_bind(t->update, "hyper",
                         by_memory_at(t->outputs, OUT_HYPER, BY_HYPER_COUNT * sizeof(float)), error);
@@ -130,8 +146,10 @@ void by__trainer_close_feeds(by_trainer *t)
     for (int i = 0; i < BY__STAGES; i++) {
         by__event_close(&t->copied[i]);
     }
+    for (int i = 0; i < BY__STEPS_AHEAD; i++) {
+        by__event_close(&t->pending[i].read);
+    }
     by__event_close(&t->computed);
-    by__event_close(&t->read);
     by_device_unpin(&t->staging);
     by_device_free(&t->inputs);
     by_device_free(&t->outputs);
@@ -205,28 +223,34 @@ by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *
 
 /* ---- and back ---- */
 
-by_status by__trainer_read_results(by_trainer *t, int64_t losses, const float **loss, float *norm,
-                                   by_error *error)
+by_status by__trainer_fetch(by_trainer *t, unsigned slot, by_error *error)
 {
-    char *host = (char *)t->staging.data + BY__STAGES * t->input_bytes;
-    float *sums = (float *)(void *)(host + BY_CACHE_LINE);
-    size_t bytes = (size_t)losses * sizeof(float);
-    BY_TRY(by__copy_out(BY__QUEUE_COMPUTE, host, by_memory_at(t->outputs, OUT_NORM, sizeof(float)),
-                        error));
-    BY_TRY(
-        by__copy_out(BY__QUEUE_COMPUTE, sums, by_memory_at(t->outputs, OUT_LOSSES, bytes), error));
-    BY_TRY(by__event_record(t->read, BY__QUEUE_COMPUTE, error));
-    BY_TRY(by__event_wait(t->read, error));
-    *loss = sums;
-    *norm = *(const float *)(const void *)host;
+    BY_TRY(by__copy_out(BY__QUEUE_COMPUTE, host_of_step(t, slot),
+                        by_memory_at(t->outputs, OUT_RESULTS, result_bytes(t)), error));
+    return by__event_record(t->pending[slot].read, BY__QUEUE_COMPUTE, error);
+}
+
+by_status by__trainer_results(by_trainer *t, unsigned slot, by__results *out, by_error *error)
+{
+    const char *host = host_of_step(t, slot);
+    BY_TRY(by__event_wait(t->pending[slot].read, error));
+    out->norm = *(const float *)(const void *)(host + OUT_NORM - OUT_RESULTS);
+    out->failed = *(const float *)(const void *)(host + OUT_FAILED - OUT_RESULTS);
+    out->losses = (const float *)(const void *)(host + OUT_LOSSES - OUT_RESULTS);
     return BY_OK;
 }
 
-by_status by__trainer_send_hyper(by_trainer *t, const float *hyper, by_error *error)
+by_status by__trainer_send_hyper(by_trainer *t, unsigned slot, const float *hyper, by_error *error)
 {
-    char *host = (char *)t->staging.data + BY__STAGES * t->input_bytes + result_bytes(t);
+    char *host = host_of_step(t, slot) + result_bytes(t);
     memcpy(host, hyper, BY_HYPER_COUNT * sizeof *hyper);
     return by__copy_in(BY__QUEUE_COMPUTE,
                        by_memory_at(t->outputs, OUT_HYPER, BY_HYPER_COUNT * sizeof(float)), host,
                        error);
+}
+
+by_status by__trainer_reset_failure(by_trainer *t, by_error *error)
+{
+    const float none = 0.0f;
+    return by_device_write(by_memory_at(t->outputs, OUT_FAILED, sizeof none), &none, error);
 }

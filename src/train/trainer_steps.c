@@ -1,6 +1,3 @@
-#include <math.h>
-
-#include "base/sum_tree.h"
 #include "train/trainer.h"
 
 /* Points the gradient program's outputs at one gradient set. */
@@ -32,115 +29,180 @@ static by_status add_sets(by_trainer *t, int earlier, int set, by_error *error)
     return by_program_submit(t->sum->program, error);
 }
 
+/* Runs the additions that the sums held allow. */
+static by_status add_up(by_trainer *t, by__sum_tree *tree, by_error *error)
+{
+    by__sum_addition pair;
+    while (by__sum_tree_add(tree, &pair)) {
+        BY_TRY(add_sets(t, pair.left, pair.right, error));
+    }
+    return BY_OK;
+}
+
 /* Submits forward and backward of all micro-batches and the sums of their gradients. */
 static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error *error)
 {
     by__sum_tree tree;
-    by__sum_addition addition;
-    by__sum_tree_begin(&tree, 0, t->micro_batches, t->sets);
+    by__sum_tree_begin(&tree, t->first_micro_batch, t->all_micro_batches, t->sets);
     for (int64_t i = 0; i < t->micro_batches; i++) {
         int set = by__sum_tree_take(&tree);
         BY_TRY(bind_gradients(t, set, error));
         BY_TRY(by__trainer_feed(t, t->gradients, batch, t->config->train.batch, i, error));
         by__sum_tree_put(&tree, set);
-        while (by__sum_tree_add(&tree, &addition)) {
-            BY_TRY(add_sets(t, addition.left, addition.right, error));
-        }
+        BY_TRY(add_up(t, &tree, error));
     }
     return by__trainer_bind_sum(t, tree.held[0].set, error);
 }
 
-/* The micro-batches' losses, added in the order of their gradients. */
+/* The sum of the micro-batches' losses, added in the order of the tree as the gradients are. */
 static double sum_losses(const by_trainer *t, const float *losses)
 {
+    double sums[BY__MAX_SETS];
     by__sum_tree tree;
-    by__sum_addition addition;
-    double sums[BY__SUM_TREE_NODES];
-    by__sum_tree_begin(&tree, 0, t->micro_batches, t->sets);
+    by__sum_addition pair;
+    by__sum_tree_begin(&tree, t->first_micro_batch, t->all_micro_batches, t->sets);
     for (int64_t i = 0; i < t->micro_batches; i++) {
         int set = by__sum_tree_take(&tree);
         sums[set] = (double)losses[i];
         by__sum_tree_put(&tree, set);
-        while (by__sum_tree_add(&tree, &addition)) {
-            sums[addition.right] = sums[addition.left] + sums[addition.right];
+        while (by__sum_tree_add(&tree, &pair)) {
+            sums[pair.right] = sums[pair.left] + sums[pair.right];
         }
     }
     return sums[tree.held[0].set];
 }
 
-/* Waits, and reads the gradient norm and the batch's mean loss. */
-static by_status read_step(by_trainer *t, const by_batch *batch, double *loss, double *norm,
-                           by_error *error)
+static double mean_loss(const by_trainer *t, const float *losses, uint64_t targets)
 {
-    const float *losses;
-    float length;
-    BY_TRY(by__trainer_read_results(t, t->micro_batches, &losses, &length, error));
-    *loss = batch->global_targets > 0 ? sum_losses(t, losses) / (double)batch->global_targets : 0.0;
-    *norm = (double)length;
+    return targets > 0 ? sum_losses(t, losses) / (double)targets : 0.0;
+}
+
+static unsigned slot_of(unsigned step)
+{
+    return step % BY__STEPS_AHEAD;
+}
+
+static by_status check_free_slot(const by_trainer *t, by_error *error)
+{
+    BY_TRY(by__trainer_ready(t, true, error));
+    if (t->submitted - t->collected == BY__STEPS_AHEAD) {
+        return by_error_set(error, BY_ESTATE, "%d steps are under way: collect one first",
+                            BY__STEPS_AHEAD);
+    }
     return BY_OK;
 }
 
-by_status by_trainer_gradients(by_trainer *t, const by_batch *batch, double *loss, by_error *error)
-{
-    double norm;
-    BY_TRY(by__trainer_ready(t, true, error));
-    BY_TRY(submit_gradients(t, batch, error));
-    return read_step(t, batch, loss, &norm, error);
-}
-
-by_status by_trainer_update(by_trainer *t, double lr, double *norm, by_error *error)
+/* Submits norm and update on the gradients, and the way back of their results. */
+static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_error *error)
 {
     float hyper[BY_HYPER_COUNT];
-    const float *losses;
-    float length;
-    BY_TRY(by__trainer_ready(t, true, error));
+    unsigned slot = slot_of(t->submitted);
+    by__pending *pending = &t->pending[slot];
     BY_TRY(by_program_submit(t->norm->program, error));
-    BY_TRY(by__trainer_read_results(t, 1, &losses, &length, error));
-    *norm = (double)length;
-    if (!isfinite(*norm)) {
-        return by_error_set(error, BY_ESTATE,
-                            "the gradient norm is %g; the weights were not changed", *norm);
-    }
     by_optimizer_hyper(hyper, &t->config->optimizer, t->updates, lr);
-    BY_TRY(by__trainer_send_hyper(t, hyper, error));
+    BY_TRY(by__trainer_send_hyper(t, slot, hyper, error));
     BY_TRY(by_program_submit(t->update->program, error));
+    BY_TRY(by__trainer_fetch(t, slot, error));
     t->updates++;
+    t->submitted++;
+    pending->targets = targets;
+    pending->result = (by_step_result){.step = t->updates, .lr = lr};
+    return BY_OK;
+}
+
+/* The oldest step was not finite: no later one has changed anything either. */
+static by_status fail_step(by_trainer *t, const by_step_result *result, by_error *error)
+{
+    BY_TRY(by_device_finish(t->device, error));
+    BY_TRY(by__trainer_reset_failure(t, error));
+    t->collected = t->submitted;
+    t->updates = result->step - 1;
+    return by_error_set(error, BY_ESTATE,
+                        "step %lld: the loss is %g and the gradient norm %g; the weights were not "
+                        "changed; try a lower optimizer.lr, more warmup, or clip",
+                        (long long)result->step, result->loss, result->norm);
+}
+
+by_status by_trainer_submit(by_trainer *t, const by_batch *batch, by_error *error)
+{
+    const by_config *c = t->config;
+    BY_TRY(check_free_slot(t, error));
+    BY_TRY(submit_gradients(t, batch, error));
+    double lr = by_learning_rate(&c->optimizer, t->updates, c->train.steps);
+    return submit_update(t, lr, batch->global_targets, error);
+}
+
+by_status by_trainer_collect(by_trainer *t, bool wait, bool *got, by_step_result *out,
+                             by_error *error)
+{
+    by__results results;
+    unsigned slot = slot_of(t->collected);
+    by__pending *pending = &t->pending[slot];
+    *got = false;
+    if (t->submitted == t->collected) {
+        return BY_OK;
+    }
+    if (!wait) {
+        bool done;
+        BY_TRY(by__event_done(&done, pending->read, error));
+        if (!done) {
+            return BY_OK;
+        }
+    }
+    BY_TRY(by__trainer_results(t, slot, &results, error));
+    by_step_result result = pending->result;
+    result.loss = mean_loss(t, results.losses, pending->targets);
+    result.norm = (double)results.norm;
+    result.tokens = t->config->train.batch * t->config->model.context;
+    t->collected++;
+    if (results.failed != 0.0f) {
+        return fail_step(t, &result, error);
+    }
+    *out = result;
+    *got = true;
     return BY_OK;
 }
 
 by_status by_trainer_step(by_trainer *t, const by_batch *batch, by_step_result *out,
                           by_error *error)
 {
-    const by_config *c = t->config;
-    by_step_result result = {.tokens = c->train.batch * c->model.context};
-    float hyper[BY_HYPER_COUNT];
-    BY_TRY(by__trainer_ready(t, true, error));
-    BY_TRY(submit_gradients(t, batch, error));
-    BY_TRY(by_program_submit(t->norm->program, error));
-    BY_TRY(read_step(t, batch, &result.loss, &result.norm, error));
-    result.lr = by_learning_rate(&c->optimizer, t->updates, c->train.steps);
-    if (!isfinite(result.loss) || !isfinite(result.norm)) {
-        return by_error_set(
-            error, BY_ESTATE,
-            "step %lld: the loss is %g and the gradient norm %g; the weights were not "
-            "changed; try a lower optimizer.lr, more warmup, or clip",
-            (long long)t->updates + 1, result.loss, result.norm);
+    bool got;
+    if (t->submitted != t->collected) {
+        return by_error_set(error, BY_ESTATE, "step: %u submitted steps were not collected",
+                            t->submitted - t->collected);
     }
-    by_optimizer_hyper(hyper, &c->optimizer, t->updates, result.lr);
-    BY_TRY(by__trainer_send_hyper(t, hyper, error));
-    BY_TRY(by_program_submit(t->update->program, error));
-    t->updates++;
-    *out = result;
+    BY_TRY(by_trainer_submit(t, batch, error));
+    return by_trainer_collect(t, true, &got, out, error);
+}
+
+by_status by_trainer_gradients(by_trainer *t, const by_batch *batch, double *loss, by_error *error)
+{
+    by__results results;
+    BY_TRY(check_free_slot(t, error));
+    BY_TRY(submit_gradients(t, batch, error));
+    BY_TRY(by__trainer_fetch(t, slot_of(t->submitted), error));
+    BY_TRY(by__trainer_results(t, slot_of(t->submitted), &results, error));
+    t->gradient_targets = batch->global_targets;
+    *loss = mean_loss(t, results.losses, batch->global_targets);
     return BY_OK;
+}
+
+by_status by_trainer_update(by_trainer *t, double lr, by_step_result *out, by_error *error)
+{
+    bool got;
+    BY_TRY(check_free_slot(t, error));
+    BY_TRY(submit_update(t, lr, t->gradient_targets, error));
+    return by_trainer_collect(t, true, &got, out, error);
 }
 
 by_status by_trainer_loss(by_trainer *t, const by_batch *batch, double *sum, by_error *error)
 {
-    const float *losses;
-    float norm;
+    by__results results;
+    unsigned slot = slot_of(t->submitted);
     BY_TRY(by__trainer_ready(t, false, error));
     BY_TRY(by__trainer_feed(t, t->loss, batch, t->config->train.micro_batch, 0, error));
-    BY_TRY(by__trainer_read_results(t, 1, &losses, &norm, error));
-    *sum = (double)losses[0];
+    BY_TRY(by__trainer_fetch(t, slot, error));
+    BY_TRY(by__trainer_results(t, slot, &results, error));
+    *sum = (double)results.losses[0];
     return BY_OK;
 }

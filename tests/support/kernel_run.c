@@ -169,6 +169,7 @@ static void fill_integers(problem *p, int index)
 static void fill_floats(problem *p, int index, pattern kind)
 {
     by_op op = p->source->op;
+    bool zero = op == BY_OP_CLIP_SCALE && index == 0; /* no step has failed */
     bool positive = op == BY_OP_CLIP_SCALE || (op == BY_OP_ADAMW && index == 3);
     bool rstd =
         (op == BY_OP_LAYER_NORM_GRAD && index == 3) || (op == BY_OP_RMS_NORM_GRAD && index == 2);
@@ -178,10 +179,11 @@ static void fill_floats(problem *p, int index, pattern kind)
         float value = random_value((uint32_t)index, i, rstd ? PATTERN_RANDOM : kind);
         /* exp(score - lse) keeps no digits once f32 cannot hold the fraction of a score. */
         value = op == BY_OP_ATTENTION_GRAD && kind == PATTERN_WIDE ? value * 0x1p-9f : value;
-        value = positive ? fabsf(value)
-                : rstd   ? 0.5f + fabsf(value)
-                : hyper  ? hyper_values[i]
-                         : value;
+        value = zero       ? 0.0f
+                : positive ? fabsf(value)
+                : rstd     ? 0.5f + fabsf(value)
+                : hyper    ? hyper_values[i]
+                           : value;
         set_element(p->data[index], p->in[index].dtype, i, value);
     }
 }

@@ -5,11 +5,15 @@
 static by_status run_sum_squares(const by__call *call, const by__context *context)
 {
     BY_UNUSED(context);
-    double sum = 0.0;
-    for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
-        sum += by__get(&call->in[0], i) * by__get(&call->in[0], i);
+    int64_t count = by__tensor_count(&call->in[0]);
+    for (int64_t block = 0; block < by__tensor_count(&call->out[0]); block++) {
+        double sum = 0.0;
+        int64_t end = by__min_i64(count, (block + 1) * BY_SUM_BLOCK);
+        for (int64_t i = block * BY_SUM_BLOCK; i < end; i++) {
+            sum += by__get(&call->in[0], i) * by__get(&call->in[0], i);
+        }
+        by__set(&call->out[0], block, sum);
     }
-    by__set(&call->out[0], 0, sum);
     return BY_OK;
 }
 
@@ -19,13 +23,22 @@ static by_status run_clip_scale(const by__call *call, const by__context *context
 {
     BY_UNUSED(context);
     double sum = 0.0;
-    for (int i = 0; i < call->input_count; i++) {
-        sum += by__get(&call->in[i], 0);
+    bool finite = true;
+    for (int k = 1; k < call->input_count; k++) {
+        int64_t count = by__present(&call->in[k]) ? by__tensor_count(&call->in[k]) : 0;
+        for (int64_t i = 0; i < count; i++) {
+            finite = finite && isfinite(by__get(&call->in[k], i));
+            sum += k >= 2 ? by__get(&call->in[k], i) : 0.0;
+        }
     }
     double norm = sqrt(sum);
     double scale = call->attrs.clip == 0.0f ? 1.0 : (double)call->attrs.clip / (norm + 1e-6);
+    if (!finite) {
+        by__set(&call->in[0], 0, 1.0);
+    }
     by__set(&call->out[0], 0, norm);
-    by__set(&call->out[1], 0, scale > 1.0 ? 1.0 : scale);
+    by__set(&call->out[1], 0,
+            by__get(&call->in[0], 0) != 0.0 ? (double)NAN : (scale > 1.0 ? 1.0 : scale));
     return BY_OK;
 }
 
@@ -43,6 +56,9 @@ static by_status run_adamw(const by__call *call, const by__context *context)
     double beta2 = (double)call->attrs.beta2;
     double rate = by__get(hyper, 0);
     double scale = by__get(&call->in[5], 0);
+    if (!isfinite(scale)) {
+        return BY_OK;
+    }
     for (int64_t i = 0, count = by__tensor_count(p); i < count; i++) {
         double g = by__get(&call->in[1], i) * scale;
         double first = beta1 * by__get(m, i) + (1.0 - beta1) * g;

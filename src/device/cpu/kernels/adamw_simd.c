@@ -62,6 +62,9 @@ static void update_and_copy(const by__call *call, int64_t begin, int64_t end)
 static by_status run_adamw(const by__call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
+    if (!isfinite(*(const float *)call->in[5].data)) {
+        return BY_OK; /* the step has failed: nothing is changed */
+    }
     bool copied = call->output_count > 0 && by__present(&call->out[0]);
     by__parallel(context, call, count, GRAIN, count, copied ? update_and_copy : update_alone);
     return BY_OK;

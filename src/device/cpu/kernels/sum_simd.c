@@ -111,18 +111,15 @@ BY__KERNEL(sum_rows) = {
     BY_OP_SUM_ROWS, BY__KERNEL_NAME("sum_rows"), supports_sum_rows, prepare_sum_rows, NULL,
     run_sum_rows};
 
-/* SUM_SQUARES: x f32. The workspace is one double a block of this many elements. */
-#define SQUARES_BLOCK 16384
-
-/* A whole block is read at four places at once: the processor fetches ahead within a page, so one
- * stream waits at the start of each. */
+/* SUM_SQUARES: x f32, y one partial sum a block. A whole block is read at four places at once: the
+ * processor fetches ahead within a page, so one stream waits at the start of each. */
 static void sum_squares(const by__call *call, int64_t begin, int64_t end)
 {
     const float *x = call->in[0].data;
-    const int64_t quarter = SQUARES_BLOCK / 4;
+    const int64_t quarter = BY_SUM_BLOCK / 4;
     by__vf sum[8] = {{0}};
     int64_t i = begin;
-    if (end - begin == SQUARES_BLOCK) {
+    if (end - begin == BY_SUM_BLOCK) {
         for (; i < begin + quarter; i += 2 * BY__LANES) {
             for (int k = 0; k < 8; k++) {
                 by__vf v = by__load(x, i + k / 2 * quarter + k % 2 * BY__LANES, BY_F32);
@@ -140,46 +137,51 @@ static void sum_squares(const by__call *call, int64_t begin, int64_t end)
 #undef STEP
     by__vf total =
         ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
-    ((double *)call->work)[begin / SQUARES_BLOCK] = (double)by__sum(total);
-}
-
-static by_status prepare_sum_squares(by__call *call, const by__context *context, by_error *error)
-{
-    BY_UNUSED(context);
-    BY_UNUSED(error);
-    call->work_bytes =
-        (size_t)by__ceil_div(by__tensor_count(&call->in[0]), SQUARES_BLOCK) * sizeof(double);
-    return BY_OK;
+    ((float *)call->out[0].data)[begin / BY_SUM_BLOCK] = by__sum(total);
 }
 
 static by_status run_sum_squares(const by__call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(context, call, count, SQUARES_BLOCK, count, sum_squares);
-    double total = 0.0;
-    for (int64_t block = 0; block < by__ceil_div(count, SQUARES_BLOCK); block++) {
-        total += ((const double *)call->work)[block];
-    }
-    *(float *)call->out[0].data = (float)total;
+    by__parallel(context, call, count, BY_SUM_BLOCK, count, sum_squares);
     return BY_OK;
 }
 
-BY__KERNEL(sum_squares) = {
-    BY_OP_SUM_SQUARES, BY__KERNEL_NAME("sum_squares"), NULL, prepare_sum_squares, NULL,
-    run_sum_squares};
+BY__KERNEL(sum_squares) = {BY_OP_SUM_SQUARES, BY__KERNEL_NAME("sum_squares"), NULL, NULL, NULL,
+                           run_sum_squares};
 
-/* CLIP_SCALE: a NaN in the squares stays one in both outputs, for the training loop to see. */
+/* CLIP_SCALE. */
+static bool all_finite(const by__tensor *tensor)
+{
+    const float *values = tensor->data;
+    int64_t count = by__present(tensor) ? by__tensor_count(tensor) : 0;
+    bool finite = true;
+    for (int64_t i = 0; i < count; i++) {
+        finite = finite && isfinite(values[i]);
+    }
+    return finite;
+}
+
 static by_status run_clip_scale(const by__call *call, const by__context *context)
 {
     BY_UNUSED(context);
+    float *failed = call->in[0].data;
     double total = 0.0;
-    for (int i = 0; i < call->input_count; i++) {
-        total += (double)*(const float *)call->in[i].data;
+    for (int k = 2; k < call->input_count; k++) {
+        const float *squares = call->in[k].data;
+        double sum = 0.0;
+        for (int64_t i = 0; i < by__tensor_count(&call->in[k]); i++) {
+            sum += (double)squares[i];
+        }
+        total += (double)(float)sum;
     }
     double norm = sqrt(total);
     double scale = call->attrs.clip == 0.0f ? 1.0 : (double)call->attrs.clip / (norm + 1e-6);
+    if (!isfinite(norm) || !all_finite(&call->in[1])) {
+        *failed = 1.0f;
+    }
     *(float *)call->out[0].data = (float)norm;
-    *(float *)call->out[1].data = (float)(scale > 1.0 ? 1.0 : scale);
+    *(float *)call->out[1].data = *failed != 0.0f ? NAN : (float)(scale > 1.0 ? 1.0 : scale);
     return BY_OK;
 }
 

@@ -1,0 +1,281 @@
+/* Training and generation on a device that runs everything late and in an odd order, on memory that
+ * the host cannot touch: the bits of the CPU for every seed, with the next step submitted before the
+ * last one was read; and a step that is not finite changes nothing on it. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "banyan/infer.h"
+#include "late_device.h"
+#include "runner.h"
+#include "temporary.h"
+#include "train/trainer.h"
+
+#define SEEDS   8
+#define STEPS   6
+#define CONTEXT 8
+#define BATCH   3
+#define VOCAB   31
+
+typedef struct data {
+    int32_t tokens[STEPS][BATCH * CONTEXT];
+    int32_t targets[STEPS][BATCH * CONTEXT];
+    by_array arrays[2];
+} data;
+
+static by_config *open_config(const char *kind, const char *compute)
+{
+    by_error error = {0};
+    by_config *config;
+    const char *settings[] = {kind,
+                              compute,
+                              "model.layers=2",
+                              "model.heads=2",
+                              "model.width=16",
+                              "model.context=8",
+                              "model.vocab=31",
+                              "model.dropout=0.1",
+                              "train.batch=3",
+                              "train.micro_batch=1",
+                              "train.steps=6",
+                              "optimizer.warmup=0",
+                              "train.threads=2"};
+    check_ok(by_config_default(&config, &error), &error);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(settings); i++) {
+        check_ok(by_config_set(config, settings[i], &error), &error);
+    }
+    check_ok(by_config_resolve(config, &error), &error);
+    return config;
+}
+
+static void make_data(data *d)
+{
+    for (uint64_t s = 0; s < STEPS; s++) {
+        for (uint64_t i = 0; i < BATCH * CONTEXT; i++) {
+            d->tokens[s][i] = (int32_t)((random_unit(s, 1, i) + 1.0) / 2.0 * VOCAB);
+            d->targets[s][i] =
+                i % 11 == 3 ? -1 : (int32_t)((random_unit(s, 2, i) + 1.0) / 2.0 * VOCAB);
+        }
+    }
+}
+
+static by_batch batch_of(data *d, int64_t step)
+{
+    return by_batch_of_tokens(d->arrays, d->tokens[step], d->targets[step], BATCH, CONTEXT);
+}
+
+static by_trainer *open_trainer(const by_config *config, by_device *device)
+{
+    by_error error = {0};
+    by_trainer *trainer;
+    by_trainer_options options = {.device = device};
+    check_ok(by_trainer_open(&trainer, config, &options, &error), &error);
+    check_ok(by_trainer_allocate(trainer, &error), &error);
+    check_ok(by_trainer_initialize(trainer, &error), &error);
+    return trainer;
+}
+
+/* Weights and optimizer states as one hash, through the device's copies. */
+static uint64_t hash_of(const by_trainer *trainer)
+{
+    by_error error = {0};
+    uint64_t hash = 0;
+    static float values[VOCAB * 64];
+    for (size_t i = 0; i < by_trainer_parameter_count(trainer); i++) {
+        by_tensor_view view = by_trainer_parameter(trainer, i);
+        size_t count;
+        check_ok(by_tensor_size(&view, &count, NULL, &error), &error);
+        assert_true(count <= BY_ARRAY_LENGTH(values));
+        for (int state = -1; state < by_trainer_state_count(trainer); state++) {
+            by_trainer_tensor what = state < 0 ? BY_TRAINER_PARAMETER : BY_TRAINER_STATE;
+            check_ok(by_trainer_read(trainer, what, state, i, values, &error), &error);
+            hash = hash * 31u + by__hash64(values, count * sizeof *values);
+        }
+    }
+    return hash;
+}
+
+/* All steps, each submitted before the one before it was collected. losses [STEPS]. */
+static uint64_t train(by_trainer *trainer, data *d, double *losses)
+{
+    by_error error = {0};
+    int64_t collected = 0;
+    for (int64_t s = 0; s < STEPS; s++) {
+        by_batch batch = batch_of(d, s);
+        by_step_result result;
+        bool got;
+        check_ok(by_trainer_submit(trainer, &batch, &error), &error);
+        if (s > 0) {
+            check_ok(by_trainer_collect(trainer, true, &got, &result, &error), &error);
+            assert_true(got && result.step == collected + 1);
+            losses[collected++] = result.loss;
+        }
+    }
+    by_step_result result;
+    bool got;
+    check_ok(by_trainer_collect(trainer, true, &got, &result, &error), &error);
+    losses[collected++] = result.loss;
+    assert_int_equal(collected, STEPS);
+    check_ok(by_trainer_collect(trainer, false, &got, &result, &error), &error);
+    assert_false(got);
+    return hash_of(trainer);
+}
+
+static void test_training(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const kinds[] = {"model.kind=gpt2", "model.kind=llama"};
+    static const char *const computes[] = {"precision.compute=f32", "precision.compute=bf16"};
+    static data d;
+    make_data(&d);
+    for (size_t k = 0; k < 4; k++) {
+        by_config *config = open_config(kinds[k / 2], computes[k % 2]);
+        double want[STEPS];
+        by_trainer *trainer = open_trainer(config, NULL);
+        uint64_t hash = train(trainer, &d, want);
+        by_trainer_close(&trainer);
+        for (uint64_t seed = 0; seed < SEEDS; seed++) {
+            by_error error = {0};
+            by_device *device;
+            double have[STEPS];
+            check_ok(late_device_open(&device, seed, 2, &error), &error);
+            trainer = open_trainer(config, device);
+            assert_true(train(trainer, &d, have) == hash);
+            assert_memory_equal(have, want, sizeof want);
+            by_trainer_close(&trainer);
+            assert_string_equal(late_device_fault(device), "");
+            by_device_close(&device);
+        }
+        by_config_close(&config);
+    }
+}
+
+/* A weight becomes NaN under way: the step that meets it and the one behind it change nothing, are
+ * reported once and forgotten; the trainer goes on when the weight is mended. */
+static void test_failed_step(void **state)
+{
+    BY_UNUSED(state);
+    static data d;
+    make_data(&d);
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        by_error error = {0};
+        by_device *device;
+        by_step_result result;
+        bool got;
+        by_config *config = open_config("model.kind=gpt2", "precision.compute=f32");
+        check_ok(late_device_open(&device, seed, 2, &error), &error);
+        by_trainer *trainer = open_trainer(config, device);
+        by_batch batch = batch_of(&d, 0);
+        check_ok(by_trainer_step(trainer, &batch, &result, &error), &error);
+        by_memory weight = by__store_buffer(trainer->store, trainer->masters, 2);
+        float saved;
+        float broken = NAN;
+        weight.bytes = sizeof saved;
+        check_ok(by_device_read(&saved, weight, &error), &error);
+        check_ok(by_device_write(weight, &broken, &error), &error);
+        uint64_t before = hash_of(trainer);
+        check_ok(by_trainer_submit(trainer, &batch, &error), &error);
+        batch = batch_of(&d, 1);
+        check_ok(by_trainer_submit(trainer, &batch, &error), &error);
+        check_error(by_trainer_submit(trainer, &batch, &error), BY_ESTATE, &error, "collect one");
+        check_error(by_trainer_collect(trainer, true, &got, &result, &error), BY_ESTATE, &error,
+                    "weights were not changed");
+        assert_true(hash_of(trainer) == before);
+        assert_int_equal(by_trainer_updates(trainer), 1);
+        check_ok(by_trainer_collect(trainer, true, &got, &result, &error), &error);
+        assert_false(got);
+        check_ok(by_device_write(weight, &saved, &error), &error);
+        check_ok(by_trainer_step(trainer, &batch, &result, &error), &error);
+        assert_int_equal(result.step, 2);
+        assert_true(hash_of(trainer) != before);
+        by_trainer_close(&trainer);
+        assert_string_equal(late_device_fault(device), "");
+        by_device_close(&device);
+        by_config_close(&config);
+    }
+}
+
+/* A step in two halves is a step. */
+static void test_halves(void **state)
+{
+    BY_UNUSED(state);
+    static data d;
+    uint64_t hashes[2];
+    make_data(&d);
+    by_config *config = open_config("model.kind=llama", "precision.compute=bf16");
+    for (int half = 0; half < 2; half++) {
+        by_error error = {0};
+        by_trainer *trainer = open_trainer(config, NULL);
+        for (int64_t s = 0; s < STEPS; s++) {
+            by_step_result result;
+            double loss;
+            by_batch batch = batch_of(&d, s);
+            if (half == 0) {
+                check_ok(by_trainer_step(trainer, &batch, &result, &error), &error);
+                continue;
+            }
+            double lr = by_learning_rate(&config->optimizer, s, config->train.steps);
+            check_ok(by_trainer_gradients(trainer, &batch, &loss, &error), &error);
+            check_ok(by_trainer_update(trainer, lr, &result, &error), &error);
+            assert_true(result.loss == loss && result.step == s + 1 && result.lr == lr);
+        }
+        hashes[half] = hash_of(trainer);
+        by_trainer_close(&trainer);
+    }
+    assert_true(hashes[0] == hashes[1]);
+    by_config_close(&config);
+}
+
+/* Greedy text of initial weights: prompts of several chunks, then token by token. */
+static void generate(const by_config *config, by_device *device, int32_t *out, size_t count)
+{
+    by_error error = {0};
+    by_generator *generator;
+    by_generator_options options = {.device = device, .context = 200, .slide = true};
+    int32_t prompt[150];
+    by_sampling greedy = {.top_p = 1.0};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(prompt); i++) {
+        prompt[i] = (int32_t)(i * 7 % VOCAB);
+    }
+    check_ok(by_generator_open(&generator, config, NULL, &options, &error), &error);
+    check_ok(by_generator_feed(generator, prompt, BY_ARRAY_LENGTH(prompt), &error), &error);
+    for (size_t i = 0; i < count; i++) {
+        check_ok(by_generator_sample(generator, &greedy, &out[i], &error), &error);
+        check_ok(by_generator_feed(generator, &out[i], 1, &error), &error);
+    }
+    by_generator_close(&generator);
+}
+
+static void test_generation(void **state)
+{
+    BY_UNUSED(state);
+    by_config *config = open_config("model.kind=llama", "precision.compute=bf16");
+    int32_t want[20];
+    generate(config, NULL, want, BY_ARRAY_LENGTH(want));
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        by_error error = {0};
+        by_device *device;
+        int32_t have[20];
+        check_ok(late_device_open(&device, seed, 2, &error), &error);
+        generate(config, device, have, BY_ARRAY_LENGTH(have));
+        assert_memory_equal(have, want, sizeof want);
+        assert_string_equal(late_device_fault(device), "");
+        by_device_close(&device);
+    }
+    by_config_close(&config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_training),
+        cmocka_unit_test(test_failed_step),
+        cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_generation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
