@@ -24,9 +24,8 @@ static by_status build(void *user, by_model *out, by_graph *graph, const by_mode
     by_init ones = {.kind = BY_INIT_ONE};
     int64_t c = config->width;
     (void)user;
-    *out = (by_model){BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE};
+    *out = BY_MODEL_NONE;
     out->tokens = by_graph_input(graph, "tokens", BY_I32, ids);
-    out->targets = by_graph_input(graph, "targets", BY_I32, ids);
     by_value table =
         by_graph_parameter(graph, "table", "vocab embed", BY_SHAPE(config->vocab, c), normal);
     by_value gate = by_graph_parameter(graph, "gate", "embed mlp", BY_SHAPE(c, 2 * c), normal);
@@ -37,9 +36,8 @@ static by_status build(void *user, by_model *out, by_graph *graph, const by_mode
     by_value hidden = by_swiglu(graph, by_linear(graph, x, gate, BY_NONE, false),
                                 by_linear(graph, x, up, BY_NONE, false));
     x = by_add(graph, x, by_linear(graph, hidden, down, BY_NONE, false));
-    x = by_rms_norm(graph, x, scale, 1e-5f);
-    out->loss = by_linear_cross_entropy(graph, x, table, out->targets);
-    by_graph_output(graph, out->loss, "loss");
+    out->hidden = by_rms_norm(graph, x, scale, 1e-5f);
+    out->head = table; /* the task, language modelling, makes a loss of these two */
     return by_graph_check(graph, error);
 }
 

@@ -1,7 +1,7 @@
 /* The configuration of a run: one YAML file, `base:` inheritance, `section.key=value` overrides.
  *
  * by_config is plain data: keys that several rooms read are fields here, in a section of the same
- * name. A section with a key `kind` (model, optimizer) has further keys for each kind, declared in
+ * name. A section with a key `kind` (task, model, optimizer) has further keys for each kind, declared in
  * the file of that kind (src/nn/models/llama.c, src/optim/adamw.c) and stored where only that file
  * looks: behind `own`. The parser, the printer, the hash and docs/config.md are made from the
  * declarations.
@@ -47,8 +47,19 @@ typedef struct by_model_config {
     /* standard deviation of initial weights; -1: sqrt(2 / (5 width)) (Nguyen & Salazar 2019), which
      * is GPT-2's 0.02 near its width of 768 */
     double init_std;
-    char *from; /* directory in Hugging Face form to start from; "" for none */
+    int64_t outputs;  /* classes of a classifier, or numbers that are predicted; -1: by the data */
+    int64_t channels; /* of an image; -1: by the data */
+    int64_t image_height; /* in pixels; -1: by the data */
+    int64_t image_width;
+    int64_t numbers;           /* numbers in a row of a table; -1: by the data */
+    by_string_list categories; /* ids of each category column of a table ("7"), in order */
+    char *from;                /* directory in Hugging Face form to start from; "" for none */
 } by_model_config;
+
+typedef struct by_task_config {
+    char *kind;          /* "language": a row of the task table */
+    by_kind_values *own; /* keys of single tasks */
+} by_task_config;
 
 typedef struct by_data_config {
     by_string_list text;     /* text files or directories: packed on first use, cached by content */
@@ -104,6 +115,7 @@ typedef struct by_run_config {
 typedef struct by_config {
     char *name;
     uint64_t seed;
+    by_task_config task;
     by_model_config model;
     by_data_config data;
     by_train_config train;

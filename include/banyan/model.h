@@ -1,5 +1,9 @@
 /* Models: a config section becomes a graph. One file a family in src/nn/models/.
  *
+ * A model reads inputs by name ("tokens", "images", "numbers") and delivers values: a hidden state
+ * and a head, where there is a vocabulary, or outputs, such as the logits of classes. What they
+ * should be is not its business: the loss is added by a task (banyan/task.h).
+ *
  * Parameters carry the names of the Hugging Face checkpoint of their family, and each axis a
  * logical name (vocab, embed, heads, kv_heads, mlp, position) that sharding rules will map to
  * machines; a model knows nothing of ranks, precision or optimizers.
@@ -15,39 +19,55 @@ extern "C" {
 #endif
 
 typedef enum by_model_mode {
-    BY_MODEL_TRAIN = 0, /* loss, with dropout */
-    BY_MODEL_LOSS,      /* loss, without dropout */
-    BY_MODEL_LOGITS,    /* logits of every position */
-    BY_MODEL_PREFILL,   /* fills key/value caches, no logits */
-    BY_MODEL_DECODE     /* key/value caches and logits */
+    BY_MODEL_TRAIN = 0, /* what a loss is computed from, with dropout */
+    BY_MODEL_LOSS,      /* the same without dropout */
+    BY_MODEL_LOGITS,    /* models of tokens: logits of every position */
+    BY_MODEL_PREFILL,   /* models of tokens: fills key/value caches, no logits */
+    BY_MODEL_DECODE     /* models of tokens: key/value caches and logits */
 } by_model_mode;
 
 typedef struct by_model_request {
     by_model_mode mode;
-    int64_t batch; /* sequences */
-    int64_t time;  /* tokens of each */
+    int64_t batch; /* examples: sequences, images, rows */
+    int64_t time;  /* models of tokens: tokens of each sequence */
     int64_t cache; /* positions of the key/value caches (prefill, decode) */
 } by_model_request;
 
-/* The values of a model that the caller feeds and reads; BY_NONE where the mode has none.
- * Names in the graph are those of the fields. */
+/* The values of a model that the caller feeds and reads; BY_NONE where there is none. Names in the
+ * graph are those of the fields. */
 typedef struct by_model {
-    by_value tokens;    /* input i32 [batch, time] */
-    by_value targets;   /* input i32 [batch, time], negative: not counted (train, loss) */
+    by_value tokens;    /* input i32 [batch, time] (models of tokens) */
     by_value rng;       /* input i32 [4] for dropout, see banyan/op.h (train, when dropout > 0) */
     by_value positions; /* input i32 [batch, time]: learned positions (prefill, decode of gpt2) */
     by_value start;     /* input i32 [1]: cached tokens before this run (prefill, decode) */
-    /* output f32 [1]: sum of cross-entropies over the counted targets, in nats */
-    by_value loss;
+    /* Models of tokens, in train and loss: the last hidden state [batch, time, width] and the
+     * parameter [vocab, width] that makes logits of it. Not outputs of the graph. */
+    by_value hidden;
+    by_value head;
+    /* Other models: logits of classes or predictions, f32 [batch, outputs]. No output of the
+     * graph. */
+    by_value output;
     by_value logits; /* output f32 [batch, time, vocab] (logits, decode) */
+    /* output f32 [1], added by the task: sum over the targets that count. A model of the caller's
+     * own may add one itself, and then the task adds none. */
+    by_value loss;
+    /* output f32 [batch, ...], added by the task where its metrics need it (loss) */
+    by_value evaluated;
 } by_model;
 
-/* Builds the forward graph of a resolved config (vocab known). Caches are states "cache.N.k" and
- * "cache.N.v" [batch, kv_heads, cache, head width]. */
+/* A model without any value. */
+#define BY_MODEL_NONE                                                                              \
+    ((by_model){BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE,   \
+                BY_NONE})
+
+/* Builds the forward graph of a resolved config whose sizes are known (vocab; outputs, and the
+ * shape of an example). Caches are states "cache.N.k" and "cache.N.v" [batch, kv_heads, cache, head
+ * width]. */
 BY_API by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *config,
                                 const by_model_request *request, by_error *error);
 
-/* A user's own model: same contract as by_model_build, called with `user`. */
+/* A user's own model: same contract as by_model_build, called with `user`. It begins with *out =
+ * BY_MODEL_NONE. */
 typedef by_status by_model_builder(void *user, by_model *out, by_graph *graph,
                                    const by_model_config *config, const by_model_request *request,
                                    by_error *error);
@@ -74,6 +94,9 @@ BY_API by_status by_model_config_from_json(by_model_config *config, const char *
 /* The name under which a checkpoint of the config's family may hold a parameter, besides its own:
  * "transformer." or nothing in front. NULL when there is none. Static. */
 BY_API const char *by_model_name_prefix(const by_model_config *config);
+/* What a model of this config reads: "tokens", "images" or "table". Static; "" when the kind is not
+ * known. */
+BY_API const char *by_model_reads(const by_model_config *config);
 /* True where positions are rotations, which serve for any context, and not rows of a table. */
 BY_API bool by_model_is_rotary(const by_model_config *config);
 

@@ -11,6 +11,7 @@
 #include "banyan/device.h"
 #include "banyan/model.h"
 #include "banyan/program.h"
+#include "banyan/task.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -55,6 +56,7 @@ typedef struct by_trainer_options {
     by_trainer_mode mode;
     by_model_builder *builder; /* a model of the caller's own; NULL: the one config.model names */
     void *user;                /* given to builder */
+    const by_task *task;       /* a task of the caller's own; NULL: the one config.task names */
     by_device *device; /* stays the caller's; NULL: the CPU with config.train.threads threads */
 } by_trainer_options;
 

@@ -5,6 +5,7 @@
 
 const by__section by__sections[] = {
     {"", "Keys at the top of the file.", 0},
+    {"task", "What a model is trained to do.", offsetof(by_config, task.own)},
     {"model", "What is trained.", offsetof(by_config, model.own)},
     {"data", "What it is trained on. Paths are relative to the working directory.", 0},
     {"train", "How long, in what portions, and how often it is looked at.", 0},
@@ -24,6 +25,8 @@ static const by__key common[] = {
     {"", "seed", BY__KEY_SEED, BY__FIELD(seed), "1337",
      .help = "source of all randomness: initial weights, data order, dropout"},
 
+    {"task", "kind", BY__KEY_TEXT, BY__FIELD(task.kind), "language", .help = "what is learned"},
+
     {"model", "kind", BY__KEY_TEXT, BY__FIELD(model.kind), "gpt2", .help = "model family"},
     {"model", "layers", BY__KEY_INT, BY__FIELD(model.layers), "4", 1, 10000, .help = "blocks"},
     {"model", "width", BY__KEY_INT, BY__FIELD(model.width), "128", 1, BY__MI20,
@@ -33,23 +36,8 @@ static const by__key common[] = {
     {"model", "from", BY__KEY_TEXT, BY__FIELD(model.from), "\"\"",
      .help = "directory in Hugging Face form to start from; empty for none"},
 
-    {"data", "text", BY__KEY_TEXTS, BY__FIELD(data.text), "[]",
-     .help = "raw text files or directories; packed on first use, cached by content"},
-    {"data", "tokenizer", BY__KEY_TEXT, BY__FIELD(data.tokenizer), "bpe", .min = 1,
-     .help = "`char`, `bpe` (trained here), or a path: a tokenizer.json, a directory that holds "
-             "one, or a directory with encoder.json and vocab.bpe"},
-    {"data", "tokenizer_vocab", BY__KEY_INT, BY__FIELD(data.tokenizer_vocab), "8192", 257, BY__MI24,
-     .help = "size of the vocabulary that `tokenizer: bpe` trains"},
-    {"data", "field", BY__KEY_TEXT, BY__FIELD(data.field), "text", .min = 1,
-     .help = "field of JSON lines that holds the text"},
     {"data", "valid_fraction", BY__KEY_REAL, BY__FIELD(data.valid_fraction), "0.1", 0, 1,
-     BY__BELOW_MAX, .help = "share of the text, at its end, that is held out"},
-    {"data", "train", BY__KEY_TEXT, BY__FIELD(data.train), "\"\"",
-     .help = "packed directory to train on, instead of text; empty for none"},
-    {"data", "valid", BY__KEY_TEXT, BY__FIELD(data.valid), "\"\"",
-     .help = "packed directory to evaluate on; empty for none"},
-    {"data", "cache", BY__KEY_TEXT, BY__FIELD(data.cache), "runs/.cache", .min = 1,
-     .help = "where packed text is kept"},
+     BY__BELOW_MAX, .help = "share of the data that is held out; of text, the end"},
 
     {"train", "steps", BY__KEY_INT, BY__FIELD(train.steps), "2000", 1, BY__MANY,
      .help = "optimizer steps of the run"},

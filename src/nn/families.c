@@ -55,31 +55,45 @@ static by_status find_family(const by__family **out, const by_model_config *conf
         nearest == NULL ? "one of " : "nearest: ", nearest == NULL ? all_names(all) : nearest);
 }
 
+static bool reads_tokens(const by__family *family)
+{
+    return strcmp(family->reads, "tokens") == 0;
+}
+
+/* The inputs that models of tokens have in common, and dropout's. */
+static void add_inputs(by__build *b, const by__family *family)
+{
+    const by_model_request *request = b->request;
+    if (reads_tokens(family)) {
+        b->model.tokens =
+            by_graph_input(b->graph, "tokens", BY_I32, BY_SHAPE(request->batch, request->time));
+    }
+    if (request->mode == BY_MODEL_TRAIN && b->config->dropout > 0.0) {
+        b->model.rng = by_graph_input(b->graph, "rng", BY_I32, BY_SHAPE(4));
+    }
+    if (by__is_cached(b)) {
+        b->model.start = by_graph_input(b->graph, "start", BY_I32, BY_SHAPE(1));
+    }
+}
+
 by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *config,
                          const by_model_request *request, by_error *error)
 {
     const by__family *family = NULL;
-    by__build b = {.graph = graph,
-                   .config = config,
-                   .request = request,
-                   .model = {BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE}};
-    by_shape ids = BY_SHAPE(request->batch, request->time);
+    by__build b = {.graph = graph, .config = config, .request = request, .model = BY_MODEL_NONE};
+    bool for_loss = request->mode == BY_MODEL_TRAIN || request->mode == BY_MODEL_LOSS;
     BY_TRY(find_family(&family, config, error));
-    b.model.tokens = by_graph_input(graph, "tokens", BY_I32, ids);
-    if (request->mode == BY_MODEL_TRAIN && config->dropout > 0.0) {
-        b.model.rng = by_graph_input(graph, "rng", BY_I32, BY_SHAPE(4));
+    if (!for_loss && !reads_tokens(family)) {
+        return by_error_set(error, BY_EARG,
+                            "model.kind %s reads %s, not tokens: it has no logits "
+                            "of positions and continues no text",
+                            config->kind, family->reads);
     }
-    if (by__is_cached(&b)) {
-        b.model.start = by_graph_input(graph, "start", BY_I32, BY_SHAPE(1));
-    }
-    by_value head;
-    by_value x = family->body(&b, &head);
-    if (request->mode == BY_MODEL_TRAIN || request->mode == BY_MODEL_LOSS) {
-        b.model.targets = by_graph_input(graph, "targets", BY_I32, ids);
-        b.model.loss = by_linear_cross_entropy(graph, x, head, b.model.targets);
-        by_graph_output(graph, b.model.loss, "loss");
-    } else if (request->mode != BY_MODEL_PREFILL) {
-        b.model.logits = by__matmul_full(graph, x, head, BY_NONE, BY_NONE, false, true, BY_F32);
+    add_inputs(&b, family);
+    family->body(&b);
+    if (!for_loss && request->mode != BY_MODEL_PREFILL) {
+        b.model.logits = by__matmul_full(graph, b.model.hidden, b.model.head, BY_NONE, BY_NONE,
+                                         false, true, BY_F32);
         by_graph_output(graph, b.model.logits, "logits");
     }
     BY_TRY(by_graph_check(graph, error));
@@ -120,6 +134,12 @@ bool by_model_is_rotary(const by_model_config *config)
 {
     const by__family *family = NULL;
     return find_family(&family, config, NULL) == BY_OK && family->rotary;
+}
+
+const char *by_model_reads(const by_model_config *config)
+{
+    const by__family *family = NULL;
+    return find_family(&family, config, NULL) == BY_OK ? family->reads : "";
 }
 
 const char *by_model_name_prefix(const by_model_config *config)

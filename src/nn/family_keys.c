@@ -24,6 +24,30 @@ static const by__key token[] = {
 };
 const by__key_list by__token_keys = BY__KEY_LIST(token);
 
+static const by__key output[] = {
+    {"model", "outputs", BY__KEY_INT, BY__FIELD(model.outputs), "-1", 1, BY__MI24,
+     .derived = "what the data has", .help = "classes, or numbers that are predicted"},
+};
+const by__key_list by__output_keys = BY__KEY_LIST(output);
+
+static const by__key image[] = {
+    {"model", "channels", BY__KEY_INT, BY__FIELD(model.channels), "-1", 1, 4096,
+     .derived = "what the data has", .help = "channels of an image"},
+    {"model", "image_height", BY__KEY_INT, BY__FIELD(model.image_height), "-1", 1, 65536,
+     .derived = "what the data has", .help = "height of an image in pixels"},
+    {"model", "image_width", BY__KEY_INT, BY__FIELD(model.image_width), "-1", 1, 65536,
+     .derived = "what the data has", .help = "width of an image in pixels"},
+};
+const by__key_list by__image_keys = BY__KEY_LIST(image);
+
+static const by__key table[] = {
+    {"model", "numbers", BY__KEY_INT, BY__FIELD(model.numbers), "-1", 0, BY__MI20,
+     .derived = "what the data has", .help = "columns of numbers in a table"},
+    {"model", "categories", BY__KEY_TEXTS, BY__FIELD(model.categories), "[]",
+     .help = "ids of each column of categories in a table; empty: what the data has"},
+};
+const by__key_list by__table_keys = BY__KEY_LIST(table);
+
 /* Tokens of a micro-batch are rows of every activation, tokens of a step those of a batch in the
  * loader. */
 #define MICRO_BATCH_TOKENS ((int64_t)1 << 31)

@@ -4,6 +4,12 @@
 
 #include "nn/nn.h"
 
+by_value by__input(by__build *b, const char *name, by_dtype dtype, by_shape shape)
+{
+    by_value found = by_graph_find(b->graph, name);
+    return found == BY_NONE ? by_graph_input(b->graph, name, dtype, shape) : found;
+}
+
 by_value by__weight(by__build *b, const char *axes, by_shape shape, by_init init,
                     const char *format, ...)
 {

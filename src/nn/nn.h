@@ -34,8 +34,10 @@ typedef struct by__build {
 typedef struct by__family {
     by__kind kind;      /* name and keys */
     const char *prefix; /* of parameter names in checkpoints that carry a head, may be NULL */
-    /* last hidden state; the head's weight [V, C] */
-    by_value (*body)(by__build *b, by_value *head);
+    const char *reads;  /* what an example is: "tokens", "images" or "table" */
+    /* Reads its inputs (by__input; for tokens, b->model.tokens) and sets hidden and head, or
+     * output, of b->model. */
+    void (*body)(by__build *b);
     void (*write_config)(json_t *out, const by_model_config *config);
     by_status (*read_config)(by_model_config *config, const char *name, const json_t *in,
                              by_error *error);
@@ -54,6 +56,12 @@ const by__kind *by__family_kind(size_t index);
 extern const by__key_list by__transformer_keys;
 /* context, vocab and pad_vocab_to, of every model of tokens. */
 extern const by__key_list by__token_keys;
+/* outputs, of every model of anything else. */
+extern const by__key_list by__output_keys;
+/* channels, image_height and image_width, of every model of images. */
+extern const by__key_list by__image_keys;
+/* numbers and categories, of every model of tables. */
+extern const by__key_list by__table_keys;
 /* Checks that the tokens of a batch can be counted. */
 by_status by__token_resolve(const by_config *config, by_error *error);
 /* Derives init_std and checks that heads divides width. */
@@ -61,6 +69,8 @@ by_status by__transformer_resolve(by_config *config, by_error *error);
 
 /* ---- layers (layers.c) ---- */
 
+/* The input of that name; the first call adds it to the graph. */
+by_value by__input(by__build *b, const char *name, by_dtype dtype, by_shape shape);
 /* A parameter named by format and argument, e.g. ("h.%d.ln_1.weight", 3). */
 by_value by__weight(by__build *b, const char *axes, by_shape shape, by_init init,
                     const char *format, ...) BY_PRINTF(5, 6);

@@ -5,8 +5,10 @@
 #include "config/schema.h"
 #include "nn/nn.h"
 #include "optim/optim.h"
+#include "train/tasks/tasks.h"
 
 static const by__kind_table tables[] = {
+    {"task", by__task_kind},
     {"model", by__family_kind},
     {"optimizer", by__optimizer_kind},
 };

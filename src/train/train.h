@@ -23,15 +23,17 @@
 #include "banyan/train.h"
 #include "exec/exec.h"
 
-/* Builds the model of a config, or the caller's own. */
-by_status by__build_model(by_model *out, by_graph *graph, const by_config *config,
-                          by_model_builder *builder, void *user, const by_model_request *request,
-                          by_error *error);
+/* What a graph is made from beside a config. */
+typedef struct by__recipe {
+    by_model_builder *builder; /* NULL: the model that the config names */
+    void *user;
+    const by_task *task; /* NULL: the one that the config names */
+} by__recipe;
+
 by_dtype by__compute_dtype(const by_config *config);
-/* The graph of one micro-batch in `mode`, before any pass. */
+/* The graph of one micro-batch in `mode`, with its loss, before any pass. */
 by_status by__train_forward(by_graph **out, by_model *model, const by_config *config,
-                            by_model_builder *builder, void *user, by_model_mode mode,
-                            by_error *error);
+                            const by__recipe *recipe, by_model_mode mode, by_error *error);
 /* What a config tells the passes; model (may be NULL) has the loss to differentiate. */
 by_pass_options by__pass_options(const by_config *config, const by_model *model);
 /* Bytes that this process has in memory now, and at its peak; 0 where the system does not say. */

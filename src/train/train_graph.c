@@ -2,14 +2,6 @@
 
 #include "train/train.h"
 
-by_status by__build_model(by_model *out, by_graph *graph, const by_config *config,
-                          by_model_builder *builder, void *user, const by_model_request *request,
-                          by_error *error)
-{
-    return builder != NULL ? builder(user, out, graph, &config->model, request, error)
-                           : by_model_build(out, graph, &config->model, request, error);
-}
-
 by_dtype by__compute_dtype(const by_config *config)
 {
     return strcmp(config->precision.compute, "bf16") == 0 ? BY_BF16 : BY_F32;
@@ -22,15 +14,36 @@ by_pass_options by__pass_options(const by_config *config, const by_model *model)
                              .recompute = strcmp(config->memory.recompute, "block") == 0};
 }
 
+/* The model, and the loss of the task where the model has none of its own. */
+static by_status build(by_model *model, by_graph *graph, const by_config *config,
+                       const by__recipe *recipe, const by_model_request *request, by_error *error)
+{
+    const by_task *task = recipe->task;
+    if (task == NULL) {
+        BY_TRY(by_task_find(&task, config, error));
+    }
+    BY_TRY(recipe->builder != NULL
+               ? recipe->builder(recipe->user, model, graph, &config->model, request, error)
+               : by_model_build(model, graph, &config->model, request, error));
+    if (model->loss != BY_NONE) {
+        return by_graph_check(graph, error);
+    }
+    BY_TRY(task->loss(config, request, graph, model, error));
+    by_graph_output(graph, model->loss, "loss");
+    if (model->evaluated != BY_NONE) {
+        by_graph_output(graph, model->evaluated, "evaluated");
+    }
+    return by_graph_check(graph, error);
+}
+
 by_status by__train_forward(by_graph **out, by_model *model, const by_config *config,
-                            by_model_builder *builder, void *user, by_model_mode mode,
-                            by_error *error)
+                            const by__recipe *recipe, by_model_mode mode, by_error *error)
 {
     by_graph *graph;
     by_model_request request = {
         .mode = mode, .batch = config->train.micro_batch, .time = config->model.context};
     BY_TRY(by_graph_open(&graph, error));
-    by_status status = by__build_model(model, graph, config, builder, user, &request, error);
+    by_status status = build(model, graph, config, recipe, &request, error);
     if (status != BY_OK) {
         by_graph_close(&graph);
         return status;
@@ -44,7 +57,8 @@ by_status by_train_graph(by_graph **out, by_model *model, const by_config *confi
 {
     by_graph *graph;
     by_model built;
-    BY_TRY(by__train_forward(&graph, &built, config, builder, user, BY_MODEL_TRAIN, error));
+    const by__recipe recipe = {.builder = builder, .user = user};
+    BY_TRY(by__train_forward(&graph, &built, config, &recipe, BY_MODEL_TRAIN, error));
     by_pass_options options = by__pass_options(config, &built);
     by_status status = by_passes_run(graph, BY_PURPOSE_TRAIN, &options, last, error);
     if (status != BY_OK) {

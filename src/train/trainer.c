@@ -10,7 +10,8 @@ static by_status add_model(by_trainer *t, const by_trainer_options *o, bool trai
 {
     by_graph *graph;
     by_model_mode mode = training ? BY_MODEL_TRAIN : BY_MODEL_LOSS;
-    BY_TRY(by__train_forward(&graph, &t->model, t->config, o->builder, o->user, mode, error));
+    const by__recipe recipe = {o->builder, o->user, o->task};
+    BY_TRY(by__train_forward(&graph, &t->model, t->config, &recipe, mode, error));
     by_pass_options options = by__pass_options(t->config, &t->model);
     return by__set_add(&t->programs, training ? "gradients" : "loss", graph,
                        training ? BY_PURPOSE_TRAIN : BY_PURPOSE_LOSS, &options, error);

@@ -421,6 +421,7 @@ static void change_all(by__config *config)
         switch (key->type) {
         case BY__KEY_INT:
             *(int64_t *)at = (int64_t)(key->min + (double)(1 + i % 7)) + 9000 * (key->max > 1e5);
+            *(int64_t *)at += *(int64_t *)at == strtoll(key->fallback, NULL, 10);
             break;
         case BY__KEY_SWITCH:
             *(int64_t *)at = 1;

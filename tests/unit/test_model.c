@@ -28,7 +28,7 @@ static by_graph *build(const by_config *config, by_model *model)
 {
     by_error error = {0};
     by_graph *graph = open_graph();
-    by_model_request request = {.mode = BY_MODEL_LOSS, .batch = 1, .time = config->model.context};
+    by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = 1, .time = config->model.context};
     check_ok(by_model_build(model, graph, &config->model, &request, &error), &error);
     check_ok(by_graph_verify(graph, &error), &error);
     return graph;

@@ -66,7 +66,7 @@ static by_value block(by__build *b, by_value x, int layer)
     return x;
 }
 
-static by_value body(by__build *b, by_value *head)
+static void body(by__build *b)
 {
     const by_model_config *c = b->config;
     by_value wte = by__weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width), by__init_normal(b),
@@ -85,10 +85,10 @@ static by_value body(by__build *b, by_value *head)
     for (int layer = 0; layer < c->layers; layer++) {
         x = block(b, x, layer);
     }
-    *head = c->tied ? wte
-                    : by__weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width), by__init_normal(b),
-                                 "lm_head.weight");
-    return norm(b, x, "ln_f");
+    b->model.head = c->tied ? wte
+                            : by__weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width),
+                                         by__init_normal(b), "lm_head.weight");
+    b->model.hidden = norm(b, x, "ln_f");
 }
 
 static void write_config(json_t *out, const by_model_config *c)
@@ -128,6 +128,7 @@ const by__family by__family_gpt2 = {
              .keys = {&by__transformer_keys, &by__token_keys, &key_list},
              .resolve = resolve},
     .prefix = "transformer.",
+    .reads = "tokens",
     .body = body,
     .write_config = write_config,
     .read_config = read_config,

@@ -106,7 +106,7 @@ static by_value block(by__build *b, by_value x, int layer)
     return x;
 }
 
-static by_value body(by__build *b, by_value *head)
+static void body(by__build *b)
 {
     const by_model_config *c = b->config;
     by_value table = by__weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width), by__init_normal(b),
@@ -115,10 +115,10 @@ static by_value body(by__build *b, by_value *head)
     for (int layer = 0; layer < c->layers; layer++) {
         x = block(b, x, layer);
     }
-    *head = c->tied ? table
-                    : by__weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width), by__init_normal(b),
-                                 "lm_head.weight");
-    return norm(b, x, "model.norm");
+    b->model.head = c->tied ? table
+                            : by__weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width),
+                                         by__init_normal(b), "lm_head.weight");
+    b->model.hidden = norm(b, x, "model.norm");
 }
 
 static void write_config(json_t *out, const by_model_config *c)
@@ -185,6 +185,7 @@ const by__family by__family_llama = {
              .keys = {&by__transformer_keys, &by__token_keys, &key_list},
              .size = sizeof(llama_keys),
              .resolve = resolve},
+    .reads = "tokens",
     .body = body,
     .write_config = write_config,
     .read_config = read_config,

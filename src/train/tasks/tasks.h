@@ -1,0 +1,17 @@
+/* The tasks that the config key task.kind can name: a row in a file of this folder, and its line in
+ * tasks.c. */
+#ifndef BY_TRAIN_TASKS_TASKS_H
+#define BY_TRAIN_TASKS_TASKS_H
+
+#include "banyan/task.h"
+#include "config/kind.h"
+
+typedef struct by__task_row {
+    by__kind kind; /* name and keys */
+    by_task task;
+} by__task_row;
+
+/* The kinds of the section `task`, for by__kind_table. */
+const by__kind *by__task_kind(size_t index);
+
+#endif
