@@ -80,7 +80,7 @@ BY_API void by_graph_set_block(by_graph *graph, int block);
 BY_API by_status by_graph_check(const by_graph *graph, by_error *error);
 /* Checks every invariant of a finished graph: operands defined before use, shapes and dtypes as the
  * op table infers them, names unique, values in range, in-place updates only of values from outside
- * that nothing else reads. */
+ * that nothing else reads but what feeds the update. */
 BY_API by_status by_graph_verify(const by_graph *graph, by_error *error);
 /* One line a node: "%12 = matmul(%3, wte.weight) trans_b : bf16 [4, 64, 384]  # block 0". Freed with
  * free(). */

@@ -95,8 +95,9 @@
  *                     f32 of any shape, read as scalars
  *     attrs.map computes element by element in f32: banyan/map.h.
  *
- * Inputs marked * are updated in place; they must be graph inputs, parameters or state, and no
- * other node may read them: nothing would say whether before or after the update.
+ * Inputs marked * are updated in place; they must be graph inputs, parameters or state. Another node
+ * may read such a value only when its result feeds the update, as a norm of the parameter does: it
+ * then reads the old value in every order of the nodes.
  */
 #ifndef BANYAN_OP_H
 #define BANYAN_OP_H

@@ -70,19 +70,63 @@ static bool comes_from_outside(by_role role)
     return role == BY_ROLE_INPUT || role == BY_ROLE_PARAMETER || role == BY_ROLE_STATE;
 }
 
-/* A value that a node updates in place is that node's alone: passes order nodes by operands and
- * results, and would be free to put another reader before the update or after it. */
-static by_status check_updates(const by_graph *graph, const int *uses, by_error *error)
+/* Walks over the nodes that feed node n. */
+typedef struct feeders {
+    size_t *mark; /* of each node: the number of the last walk that met it */
+    size_t *stack;
+    size_t walks;
+} feeders;
+
+/* How often node n and those that feed it read `value`. */
+static int count_reads(feeders *f, const by_graph *graph, size_t n, by_value value)
+{
+    size_t *stack = f->stack;
+    size_t *mark = f->mark;
+    size_t height = 0;
+    size_t walk = ++f->walks;
+    int reads = 0;
+    mark[n] = walk;
+    stack[height++] = n;
+    while (height > 0) {
+        const by__node *node = &graph->nodes[stack[--height]];
+        for (int i = 0; i < node->input_count; i++) {
+            int producer = node->in[i] == BY_NONE ? -1 : graph->values[node->in[i]].producer;
+            reads += node->in[i] == value;
+            if (producer >= 0 && mark[producer] != walk) {
+                mark[producer] = walk;
+                stack[height++] = (size_t)producer;
+            }
+        }
+    }
+    return reads;
+}
+
+static bool reads_once(const by__node *node, by_value value)
+{
+    int reads = 0;
+    for (int i = 0; i < node->input_count; i++) {
+        reads += node->in[i] == value;
+    }
+    return reads == 1;
+}
+
+/* A value that a node updates in place is read by that node once, and by nodes that feed it: in
+ * every order of the nodes by operands and results they come before the update. */
+static by_status check_updates(const by_graph *graph, const int *uses, feeders *f, by_error *error)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__node *node = &graph->nodes[n];
         uint32_t mutates = by__op_mutates(node->op, &node->attrs);
         for (int i = 0; i < node->input_count; i++) {
-            if (by__mask_has(mutates, i) && uses[node->in[i]] != 1) {
+            by_value value = node->in[i];
+            if (!by__mask_has(mutates, i) || uses[value] == 1) {
+                continue;
+            }
+            if (!reads_once(node, value) || count_reads(f, graph, n, value) != uses[value]) {
                 return by_error_set(
                     error, BY_ESTATE,
                     "graph: node %zu (%s) updates '%s' in place, which is read elsewhere", n,
-                    by_op_name(node->op), graph->values[node->in[i]].name);
+                    by_op_name(node->op), graph->values[value].name);
             }
         }
     }
@@ -133,6 +177,7 @@ by_status by_graph_verify(const by_graph *graph, by_error *error)
 {
     bool *defined;
     int *uses = NULL;
+    feeders f = {0};
     by__names_index names = {0};
     BY_TRY(by_graph_check(graph, error));
     BY_TRY(by__alloc((void **)&defined, graph->value_count, sizeof *defined, "verify", error));
@@ -144,9 +189,17 @@ by_status by_graph_verify(const by_graph *graph, by_error *error)
         status = by__graph_uses(graph, &uses, error);
     }
     if (status == BY_OK) {
-        status = check_updates(graph, uses, error);
+        status = by__alloc((void **)&f.mark, graph->node_count, sizeof *f.mark, "verify", error);
+    }
+    if (status == BY_OK) {
+        status = by__alloc((void **)&f.stack, graph->node_count, sizeof *f.stack, "verify", error);
+    }
+    if (status == BY_OK) {
+        status = check_updates(graph, uses, &f, error);
     }
     by__names_index_free(&names);
+    free(f.mark);
+    free(f.stack);
     free(uses);
     free(defined);
     return status;

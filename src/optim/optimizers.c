@@ -4,7 +4,8 @@
 #include "optim/optim.h"
 
 /* One row an optimizer: by__optimizer_NAME of NAME.c. */
-#define OPTIMIZERS(ROW) ROW(adamw)
+#define OPTIMIZERS(ROW)                                                                            \
+    ROW(adamw)
 
 #define DECLARE(name) extern const by__optimizer by__optimizer_##name;
 #define ADDRESS(name) &by__optimizer_##name,

@@ -304,6 +304,23 @@ static by_graph *update(bool p_of_result, bool reader)
     return graph;
 }
 
+/* An AdamW node whose gradient is made from the square norms of p and of m; `twice` makes p itself
+ * the gradient. */
+static by_graph *update_of_norms(bool twice)
+{
+    by_graph *graph = open_graph();
+    by_value p = by_graph_parameter(graph, "p", NULL, BY_SHAPE(8), (by_init){0});
+    by_value m = by_graph_state(graph, "m", BY_F32, BY_SHAPE(8));
+    by_value v = by_graph_state(graph, "v", BY_F32, BY_SHAPE(8));
+    by_value hyper = input(graph, "hyper", BY_SHAPE(4));
+    by_value g = input(graph, "g", BY_SHAPE(8));
+    g = by_scale(graph, g, by__sum_squares(graph, p));
+    g = by_scale(graph, g, by__sum_squares(graph, m));
+    (void)by__adamw(graph, p, twice ? p : g, m, v, hyper, input(graph, "scale", BY_SHAPE(1)),
+                    &(by_attrs){.beta1 = 0.9f, .beta2 = 0.99f}, false);
+    return graph;
+}
+
 static void test_updates_in_place(void **state)
 {
     BY_UNUSED(state);
@@ -314,6 +331,11 @@ static void test_updates_in_place(void **state)
     expect_broken(update(true, false), BY_ESTATE, "not from outside");
     /* Nothing orders a reader before or after the update. */
     expect_broken(update(false, true), BY_ESTATE, "'p' in place, which is read elsewhere");
+    /* What feeds the update comes before it. */
+    graph = update_of_norms(false);
+    check_ok(by_graph_verify(graph, &error), &error);
+    by_graph_close(&graph);
+    expect_broken(update_of_norms(true), BY_ESTATE, "'p' in place, which is read elsewhere");
 }
 
 static void test_print(void **state)
