@@ -79,7 +79,8 @@ BY_API by_status by_trainer_initialize(by_trainer *trainer, by_error *error);
  * shape. A table with fewer rows than a padded vocabulary fills the first rows. */
 BY_API by_status by_trainer_load_weights(by_trainer *trainer, const by_weights *weights,
                                          by_error *error);
-/* Optimizer state ("m.NAME", "v.NAME" for AdamW) and the number of updates done. */
+/* Optimizer state ("m.NAME", "v.NAME" for AdamW; NULL for an optimizer that keeps none) and the
+ * number of updates done. BY_ECONFIG: the states are those of another optimizer. */
 BY_API by_status by_trainer_load_optimizer(by_trainer *trainer, const by_weights *states,
                                            int64_t step, by_error *error);
 

@@ -32,7 +32,9 @@ static by_status find(const by__store *store, int flat, by__handle handle,
         }
     }
     BY_TRY(by_weights_tensor(weights, name, &tensor, error));
-    if (!fits(&tensor, &shape, entry->grows)) {
+    /* A buffer of another shape than the entry's (a row of sums, say) has no rows of a table. */
+    bool grows = entry->grows && by_shape_equal(&shape, &entry->local);
+    if (!fits(&tensor, &shape, grows)) {
         char wanted[128];
         char have[128];
         by_shape found = {.rank = tensor.rank > BY_MAX_RANK ? BY_MAX_RANK : tensor.rank};

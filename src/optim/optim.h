@@ -12,6 +12,7 @@
 #ifndef BY_OPTIM_OPTIM_H
 #define BY_OPTIM_OPTIM_H
 
+#include "banyan/map.h"
 #include "banyan/optimizer.h"
 #include "config/kind.h"
 #include "ops/ops.h"
@@ -23,24 +24,79 @@ typedef struct by__update {
     by_value gradient;             /* f32, before clipping: `scale` times this is what counts */
     by_value state[BY_MAX_STATES]; /* f32, updated in place; BY_NONE where the unit has none */
     by_value hyper;                /* f32 [BY_HYPER_COUNT] */
-    by_value scale;                /* f32 [1] */
-    float decay;                   /* weight decay of this unit */
+    /* f32 [1]; where it is not finite, nothing may change: by__update_set sees to it */
+    by_value scale;
+    float decay; /* weight decay of this unit */
 } by__update;
 
 typedef struct by__optimizer {
     by__kind kind; /* name and keys */
     const by_optimizer_state *states;
     int state_count;
+    /* How many of the states, the first ones, are kept with these keys. NULL: all. */
+    int (*kept)(const void *own);
     bool needs_tensors; /* a unit is always one tensor, in its shape */
     /* Adds the nodes that update a unit. Returns the value of its copy (BY_NONE when unit->copy is
      * BY_F32). `own` is the struct of the kind's keys. */
     by_value (*update)(by_graph *graph, const by__update *u, const void *own);
-    /* Fills hyper[1] and the following, which are zero when called; hyper[0] is the learning rate.
-     * May be NULL. */
+    /* Fills hyper[1] and the following, which are zero when called, for update number `step`
+     * (0-based); hyper[0] is the learning rate. May be NULL. */
     void (*hyper)(float hyper[BY_HYPER_COUNT], const void *own, int64_t step);
 } by__optimizer;
 
 /* The kinds of the section `optimizer`, for by__kind_table. */
 const by__kind *by__optimizer_kind(size_t index);
+
+/* ---- updates as maps (update_map.c) ---- */
+
+/* A map (banyan/map.h) over tensors of a unit's shape, or of a state's. Operands and results of its
+ * steps are numbers that the functions below and those of `map` return. */
+typedef struct by__update_map {
+    by_map map;
+    const by__update *u;
+    int finite; /* 1, or 0 where the clip factor is not finite */
+} by__update_map;
+
+void by__update_begin(by__update_map *m, by_graph *graph, const by__update *u);
+/* The unit's gradient after clipping. */
+int by__update_gradient(by__update_map *m);
+/* hyper[i] */
+int by__update_hyper(by__update_map *m, int i);
+/* Lets `value` take the place of a tensor operand (a state), unless the clip factor is not finite.
+ * Returns what is there then. */
+int by__update_set(by__update_map *m, int tensor, int value);
+/* p = p (1 - lr decay) - step, and the end of the map. Returns the unit's copy, as `update` does. */
+by_value by__update_end(by__update_map *m, int step);
+
+static inline int by__map_add(by__update_map *m, int a, int b)
+{
+    return by_map_step(&m->map, BY_MAP_ADD, a, b, 0);
+}
+
+static inline int by__map_sub(by__update_map *m, int a, int b)
+{
+    return by_map_step(&m->map, BY_MAP_SUB, a, b, 0);
+}
+
+static inline int by__map_mul(by__update_map *m, int a, int b)
+{
+    return by_map_step(&m->map, BY_MAP_MUL, a, b, 0);
+}
+
+static inline int by__map_div(by__update_map *m, int a, int b)
+{
+    return by_map_step(&m->map, BY_MAP_DIV, a, b, 0);
+}
+
+static inline int by__map_one(by__update_map *m, by_map_kind kind, int a)
+{
+    return by_map_step(&m->map, kind, a, 0, 0);
+}
+
+/* Sum of the squares of an f32 tensor: [1]. */
+by_value by__update_squares(by_graph *graph, by_value x);
+
+/* beta a + (1 - beta) b: a moving average that takes in b. */
+int by__map_average(by__update_map *m, double beta, int a, int b);
 
 #endif

@@ -29,10 +29,17 @@ static const by__optimizer *find(const by_optimizer_config *config)
     return NULL;
 }
 
+/* States that an optimizer keeps with the keys of a config. */
+static int count_states(const by__optimizer *optimizer, const by_optimizer_config *config)
+{
+    return optimizer->kept == NULL ? optimizer->state_count
+                                   : optimizer->kept(by__kind_own(config->own, &optimizer->kind));
+}
+
 int by_optimizer_state_count(const by_optimizer_config *config)
 {
     const by__optimizer *optimizer = find(config);
-    return optimizer == NULL ? 0 : optimizer->state_count;
+    return optimizer == NULL ? 0 : count_states(optimizer, config);
 }
 
 by_optimizer_state by_optimizer_state_at(const by_optimizer_config *config, int i)
@@ -84,7 +91,11 @@ static void update_unit(by_graph *graph, const by__optimizer *optimizer,
     u->parameter = named(graph, BY_ROLE_PARAMETER, "", unit, &unit->shape);
     u->gradient = named(graph, BY_ROLE_INPUT, "grad", unit, &unit->shape);
     u->decay = unit->decay ? (float)config->weight_decay : 0.0f;
-    for (int i = 0; i < optimizer->state_count; i++) {
+    int states = count_states(optimizer, config);
+    for (int i = 0; i < BY_MAX_STATES; i++) {
+        u->state[i] = BY_NONE;
+    }
+    for (int i = 0; i < states; i++) {
         const by_optimizer_state *state = &optimizer->states[i];
         by_shape shape = unit->shape;
         bool has = state->shape == NULL || state->shape(&unit->shape, &shape);

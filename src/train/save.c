@@ -229,13 +229,13 @@ static by_status restore_values(by__job *job, const by_checkpoint *checkpoint, b
 
 static by_status restore_tensors(by__job *job, const by_checkpoint *checkpoint, by_error *error)
 {
-    const by_weights *moments = by_checkpoint_optimizer(checkpoint);
+    const by_weights *states = by_checkpoint_optimizer(checkpoint);
     BY_TRY(by_trainer_load_weights(job->trainer, by_checkpoint_model(checkpoint), error));
-    if (moments == NULL) {
+    if (states == NULL && by_trainer_state_count(job->trainer) > 0) {
         return by_error_set(error, BY_EFORMAT, "%s has no optimizer state to resume from",
                             by_checkpoint_path(checkpoint));
     }
-    return by_trainer_load_optimizer(job->trainer, moments, (int64_t)by_checkpoint_step(checkpoint),
+    return by_trainer_load_optimizer(job->trainer, states, (int64_t)by_checkpoint_step(checkpoint),
                                      error);
 }
 

@@ -28,10 +28,33 @@ by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_e
     return refresh_copies(t, error);
 }
 
+/* BY_ECONFIG when the file holds more than the states of this optimizer, so those of another. */
+static by_status check_states(const by_trainer *t, const by_weights *states, by_error *error)
+{
+    size_t wanted = 0;
+    for (int i = 0; i < t->state_count; i++) {
+        for (size_t k = 0; k < by__store_count(t->store); k++) {
+            wanted += by__store_shape(t->store, t->states[i], (by__handle)k).rank >= 0;
+        }
+    }
+    if (by_weights_count(states) <= wanted) {
+        return BY_OK; /* what is missing has a name, by which it is missed */
+    }
+    return by_error_set(error, BY_ECONFIG,
+                        "%s holds %zu states of parameters, optimizer.kind %s keeps %zu: it was "
+                        "trained with other keys of the section optimizer; leave them as they were",
+                        by_weights_path(states), by_weights_count(states),
+                        t->config->optimizer.kind, wanted);
+}
+
 by_status by_trainer_load_optimizer(by_trainer *t, const by_weights *states, int64_t step,
                                     by_error *error)
 {
     BY_TRY(by__trainer_ready(t, true, error));
+    BY_TRY(states == NULL ? BY_OK : check_states(t, states, error));
+    if (states == NULL && t->state_count > 0) {
+        return by_error_set(error, BY_EFORMAT, "there is no optimizer state to resume from");
+    }
     for (int i = 0; i < t->state_count; i++) {
         char prefix[64];
         by__load_options options = {.prefix = prefix, .threads = t->threads};

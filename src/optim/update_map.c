@@ -1,0 +1,57 @@
+/* What the updates of optimizers have in common when they are maps. */
+#include "optim/optim.h"
+
+void by__update_begin(by__update_map *m, by_graph *graph, const by__update *u)
+{
+    m->u = u;
+    by_map_begin(&m->map, graph);
+    m->finite = by__map_one(m, BY_MAP_FINITE, by_map_scalar(&m->map, u->scale, 0));
+}
+
+int by__update_gradient(by__update_map *m)
+{
+    int gradient = by_map_input(&m->map, m->u->gradient);
+    return by__map_mul(m, gradient, by_map_scalar(&m->map, m->u->scale, 0));
+}
+
+int by__update_hyper(by__update_map *m, int i)
+{
+    return by_map_scalar(&m->map, m->u->hyper, i);
+}
+
+int by__update_set(by__update_map *m, int tensor, int value)
+{
+    int guarded = by_map_step(&m->map, BY_MAP_SELECT, m->finite, value, tensor);
+    by_map_update(&m->map, tensor, guarded);
+    return guarded;
+}
+
+by_value by__update_end(by__update_map *m, int step)
+{
+    const by__update *u = m->u;
+    by_value results[BY_MAX_OUTPUTS];
+    int parameter = by_map_input(&m->map, u->parameter);
+    int kept = parameter;
+    if (u->decay != 0.0f) {
+        int decay = by__map_mul(m, by__update_hyper(m, 0), by_map_constant(&m->map, u->decay));
+        kept = by__map_mul(m, parameter, by__map_sub(m, by_map_constant(&m->map, 1.0f), decay));
+    }
+    int next = by__update_set(m, parameter, by__map_sub(m, kept, step));
+    if (u->unit->copy != BY_F32) {
+        by_map_result(&m->map, next, u->unit->copy);
+    }
+    by_map_end(&m->map, results);
+    return results[0];
+}
+
+int by__map_average(by__update_map *m, double beta, int a, int b)
+{
+    int old = by__map_mul(m, a, by_map_constant(&m->map, (float)beta));
+    return by__map_add(m, old, by__map_mul(m, b, by_map_constant(&m->map, (float)(1.0 - beta))));
+}
+
+by_value by__update_squares(by_graph *graph, by_value x)
+{
+    by_value blocks = by__sum_squares(graph, x);
+    return blocks == BY_NONE ? BY_NONE : by__sum_axes(graph, blocks, 1u << 0, true, true);
+}

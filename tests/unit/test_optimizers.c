@@ -1,0 +1,661 @@
+/* Every optimizer of the table: 20 updates against its published equations in float64, a clip factor
+ * that is not finite, threads, training, resuming, and half steps of the trainer. An optimizer adds
+ * its equations and a row of `references`. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "optim/optim.h"
+#include "runner.h"
+#include "train/trainer.h"
+
+#define STEPS 20
+
+/* ---- the equations ---- */
+
+/* One update of one tensor in float64. */
+typedef struct update {
+    by_shape shape;
+    int64_t count;
+    int64_t number;   /* of the update, from 1 */
+    double lr;        /* eta */
+    double decay;     /* lambda */
+    const double *g;  /* after clipping */
+    double *p;        /* in: before the update; out: after it */
+    double *state[4]; /* likewise */
+} update;
+
+/* p (1 - eta lambda) - step: decoupled decay (Loshchilov & Hutter 2019). */
+static double decayed(const update *u, int64_t i, double step)
+{
+    return u->p[i] * (1.0 - u->lr * u->decay) - step;
+}
+
+/* Loshchilov & Hutter 2019, algorithm 2; betas 0.9 and 0.99, eps 1e-8. */
+static void adamw(const update *u)
+{
+    double t = (double)u->number;
+    for (int64_t i = 0; i < u->count; i++) {
+        double *m = &u->state[0][i];
+        double *v = &u->state[1][i];
+        *m = 0.9 * *m + 0.1 * u->g[i];
+        *v = 0.99 * *v + 0.01 * u->g[i] * u->g[i];
+        double root = sqrt(*v / (1.0 - pow(0.99, t))) + 1e-8;
+        u->p[i] = decayed(u, i, u->lr * *m / (1.0 - pow(0.9, t)) / root);
+    }
+}
+
+typedef struct reference {
+    const char *kind;
+    const char *settings[5]; /* of the section optimizer */
+    void (*step)(const update *u);
+    double lr;   /* at which the model below learns in 60 steps ... */
+    double loss; /* down to this */
+} reference;
+
+static const reference references[] = {
+    {"adamw", {NULL}, adamw, 1e-2, 1.0},
+};
+
+/* ---- units and their float64 twins ---- */
+
+/* Matrices, a table with rows that get no gradient, a vector, one that begins with zeros, four axes,
+ * and one that several threads share. */
+static const by_update_unit units[] = {
+    {"matrix", {2, {7, 40}}, true, BY_BF16},      {"table", {2, {65, 12}}, true, BY_F32},
+    {"vector", {1, {33}}, false, BY_BF16},        {"zeros", {1, {40}}, false, BY_F32},
+    {"filter", {4, {6, 3, 4, 5}}, true, BY_BF16}, {"large", {2, {300, 517}}, true, BY_BF16},
+};
+#define UNITS BY_ARRAY_LENGTH(units)
+
+typedef struct fixture {
+    const reference *row;
+    by_config *config;
+    by_graph *graph;
+    runner r;
+    int states;
+    double *p[UNITS];
+    double *state[UNITS][BY_MAX_STATES];
+} fixture;
+
+static void open_config(by_config **out, const reference *row)
+{
+    by_error error = {0};
+    char kind[64];
+    char lr[64];
+    (void)snprintf(kind, sizeof kind, "optimizer.kind=%s", row->kind);
+    (void)snprintf(lr, sizeof lr, "optimizer.lr=%g", row->lr);
+    const char *settings[] = {kind,
+                              lr,
+                              "optimizer.schedule=constant",
+                              "optimizer.warmup=0",
+                              "model.kind=gpt2",
+                              "model.layers=2",
+                              "model.heads=2",
+                              "model.width=16",
+                              "model.context=8",
+                              "model.vocab=29",
+                              "model.pad_vocab_to=32",
+                              "train.batch=6",
+                              "train.steps=100"};
+    check_ok(by_config_default(out, &error), &error);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(settings); i++) {
+        check_ok(by_config_set(*out, settings[i], &error), &error);
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(row->settings) && row->settings[i] != NULL; i++) {
+        check_ok(by_config_set(*out, row->settings[i], &error), &error);
+    }
+    check_ok(by_config_resolve(*out, &error), &error);
+}
+
+static double *zeros(int64_t count)
+{
+    double *values = calloc((size_t)count, sizeof *values);
+    assert_non_null(values);
+    return values;
+}
+
+/* The value "PREFIX.UNIT" of the running program. */
+static float *data_of(const fixture *f, const char *prefix, size_t unit)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "%s%s%s", prefix, prefix[0] == '\0' ? "" : ".",
+                   units[unit].name);
+    return runner_data(&f->r, name);
+}
+
+static const char *state_name(const fixture *f, int state)
+{
+    return by_optimizer_state_at(&f->config->optimizer, state).name;
+}
+
+/* Elements of a unit's state; 0 where it has none. */
+static int64_t state_count(const fixture *f, size_t unit, int state)
+{
+    by_optimizer_state s = by_optimizer_state_at(&f->config->optimizer, state);
+    by_shape shape = units[unit].shape;
+    bool has = s.shape == NULL || s.shape(&units[unit].shape, &shape);
+    return has ? by_shape_count(&shape) : 0;
+}
+
+static void open_fixture(fixture *f, const reference *row, int threads)
+{
+    by_error error = {0};
+    *f = (fixture){.row = row};
+    open_config(&f->config, row);
+    const by_optimizer_config *optimizer = &f->config->optimizer;
+    f->states = by_optimizer_state_count(optimizer);
+    f->graph = open_graph();
+    check_ok(by_optimizer_update_graph(f->graph, optimizer, units, UNITS, &error), &error);
+    check_ok(by_graph_verify(f->graph, &error), &error);
+    runner_open(&f->r, f->graph, threads);
+    for (size_t k = 0; k < UNITS; k++) {
+        int64_t count = by_shape_count(&units[k].shape);
+        float *p = data_of(f, "", k);
+        f->p[k] = zeros(count);
+        for (int64_t i = 0; i < count; i++) {
+            p[i] = strcmp(units[k].name, "zeros") == 0
+                       ? 0.0f
+                       : (float)(0.1 * random_unit(5, k, (size_t)i));
+            f->p[k][i] = (double)p[i];
+        }
+        for (int s = 0; s < f->states; s++) {
+            f->state[k][s] = state_count(f, k, s) > 0 ? zeros(state_count(f, k, s)) : NULL;
+        }
+    }
+}
+
+static void close_fixture(fixture *f)
+{
+    for (size_t k = 0; k < UNITS; k++) {
+        free(f->p[k]);
+        for (int s = 0; s < f->states; s++) {
+            free(f->state[k][s]);
+        }
+    }
+    runner_close(&f->r);
+    by_graph_close(&f->graph);
+    by_config_close(&f->config);
+}
+
+/* Gradients of very different sizes; the last rows of a table never get one. */
+static float gradient_of(int64_t number, size_t unit, int64_t i)
+{
+    bool none = strcmp(units[unit].name, "table") == 0 && i >= (int64_t)60 * 12;
+    double size = i % 5 == 0 ? 1e-3 : 1.0;
+    return none ? 0.0f : (float)(size * random_unit((uint64_t)number, 100 + unit, (size_t)i));
+}
+
+static void run_update(fixture *f, int64_t number, float scale)
+{
+    for (size_t k = 0; k < UNITS; k++) {
+        float *g = data_of(f, "grad", k);
+        for (int64_t i = 0; i < by_shape_count(&units[k].shape); i++) {
+            g[i] = gradient_of(number, k, i);
+        }
+    }
+    by_optimizer_hyper(runner_data(&f->r, "hyper"), &f->config->optimizer, number - 1, f->row->lr);
+    *(float *)runner_data(&f->r, "scale") = scale;
+    runner_run(&f->r);
+}
+
+static void run_reference(fixture *f, int64_t number, float scale)
+{
+    for (size_t k = 0; k < UNITS; k++) {
+        int64_t count = by_shape_count(&units[k].shape);
+        double *g = zeros(count);
+        for (int64_t i = 0; i < count; i++) {
+            g[i] = (double)gradient_of(number, k, i) * (double)scale;
+        }
+        update u = {.shape = units[k].shape,
+                    .count = count,
+                    .number = number,
+                    .lr = f->row->lr,
+                    .decay = units[k].decay ? f->config->optimizer.weight_decay : 0.0,
+                    .g = g,
+                    .p = f->p[k]};
+        memcpy(u.state, f->state[k], sizeof u.state);
+        f->row->step(&u);
+        free(g);
+    }
+}
+
+static void compare(const fixture *f, const char *prefix, size_t unit, const double *want,
+                    int64_t count, int64_t number)
+{
+    const float *have = data_of(f, prefix, unit);
+    double difference = 0.0;
+    double norm = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        difference += ((double)have[i] - want[i]) * ((double)have[i] - want[i]);
+        norm += want[i] * want[i];
+    }
+    if (!(sqrt(difference) <= 1e-5 * sqrt(norm))) {
+        fail_msg("%s: update %lld: %s.%s is %g of %g away", f->row->kind, (long long)number, prefix,
+                 units[unit].name, sqrt(difference), sqrt(norm));
+    }
+}
+
+/* The copies are the parameters, rounded. */
+static void check_copies(const fixture *f)
+{
+    for (size_t k = 0; k < UNITS; k++) {
+        if (units[k].copy == BY_F32) {
+            continue;
+        }
+        const float *p = data_of(f, "", k);
+        const void *copy = data_of(f, "copy", k);
+        for (int64_t i = 0; i < by_shape_count(&units[k].shape); i++) {
+            double step = fabs((double)p[i] - get_element(copy, BY_BF16, (size_t)i));
+            assert_true(step <= fabs((double)p[i]) / 256.0);
+        }
+    }
+}
+
+static const reference *reference_of(const char *kind)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(references); i++) {
+        if (strcmp(references[i].kind, kind) == 0) {
+            return &references[i];
+        }
+    }
+    return NULL;
+}
+
+static void test_every_kind_has_equations(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t i = 0; by__optimizer_kind(i) != NULL; i++) {
+        if (reference_of(by__optimizer_kind(i)->name) == NULL) {
+            fail_msg("optimizer.kind %s has no row of `references`", by__optimizer_kind(i)->name);
+        }
+    }
+}
+
+static void test_equations(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t row = 0; row < BY_ARRAY_LENGTH(references); row++) {
+        fixture f;
+        open_fixture(&f, &references[row], 2);
+        for (int64_t number = 1; number <= STEPS; number++) {
+            float scale = number % 3 == 0 ? 0.25f : 1.0f;
+            run_update(&f, number, scale);
+            run_reference(&f, number, scale);
+            for (size_t k = 0; k < UNITS; k++) {
+                compare(&f, "", k, f.p[k], by_shape_count(&units[k].shape), number);
+                for (int s = 0; s < f.states; s++) {
+                    if (f.state[k][s] != NULL) {
+                        compare(&f, state_name(&f, s), k, f.state[k][s], state_count(&f, k, s),
+                                number);
+                    }
+                }
+            }
+            check_copies(&f);
+        }
+        close_fixture(&f);
+    }
+}
+
+/* Parameters, states and copies as one hash. */
+static uint64_t hash_fixture(const fixture *f)
+{
+    uint64_t hash = 0;
+    for (size_t k = 0; k < UNITS; k++) {
+        size_t count = (size_t)by_shape_count(&units[k].shape);
+        hash = hash * 31u + by__hash64(data_of(f, "", k), count * sizeof(float));
+        if (units[k].copy != BY_F32) {
+            hash = hash * 31u + by__hash64(data_of(f, "copy", k), count * 2);
+        }
+        for (int s = 0; s < f->states; s++) {
+            size_t elements = (size_t)state_count(f, k, s);
+            if (elements > 0) {
+                hash = hash * 31u + by__hash64(data_of(f, state_name(f, s), k), elements * 4);
+            }
+        }
+    }
+    return hash;
+}
+
+static void test_threads(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t row = 0; row < BY_ARRAY_LENGTH(references); row++) {
+        uint64_t hash[3];
+        for (int threads = 1; threads <= 3; threads++) {
+            fixture f;
+            open_fixture(&f, &references[row], threads);
+            for (int64_t number = 1; number <= 3; number++) {
+                run_update(&f, number, 0.5f);
+            }
+            hash[threads - 1] = hash_fixture(&f);
+            close_fixture(&f);
+        }
+        assert_true(hash[0] == hash[1] && hash[0] == hash[2]);
+    }
+}
+
+/* A gradient that is not finite makes the clip factor so. */
+static void test_bad_clip_factor(void **state)
+{
+    BY_UNUSED(state);
+    const float bad[] = {NAN, INFINITY, -INFINITY};
+    for (size_t row = 0; row < BY_ARRAY_LENGTH(references); row++) {
+        fixture f;
+        open_fixture(&f, &references[row], 2);
+        run_update(&f, 1, 1.0f);
+        uint64_t before = hash_fixture(&f);
+        for (size_t i = 0; i < BY_ARRAY_LENGTH(bad); i++) {
+            run_update(&f, 2, bad[i]);
+            if (hash_fixture(&f) != before) {
+                fail_msg("%s: a clip factor of %g changed something", f.row->kind, (double)bad[i]);
+            }
+        }
+        close_fixture(&f);
+    }
+}
+
+/* ---- in a trainer ---- */
+
+typedef struct training {
+    by_config *config;
+    by_trainer *trainer;
+    int32_t tokens[6 * 8];
+    int32_t targets[6 * 8];
+    by_array arrays[2];
+    by_batch batch;
+} training;
+
+static void open_training(training *t, const reference *row, const char *compute,
+                          const char *const *more, size_t count)
+{
+    by_error error = {0};
+    *t = (training){0};
+    open_config(&t->config, row);
+    check_ok(by_config_set(t->config, compute, &error), &error);
+    for (size_t i = 0; i < count; i++) {
+        check_ok(by_config_set(t->config, more[i], &error), &error);
+    }
+    check_ok(by_config_resolve(t->config, &error), &error);
+    check_ok(by_trainer_open(&t->trainer, t->config, NULL, &error), &error);
+    check_ok(by_trainer_allocate(t->trainer, &error), &error);
+    check_ok(by_trainer_initialize(t->trainer, &error), &error);
+    for (size_t i = 0; i < 6 * 8; i++) {
+        t->tokens[i] = (int32_t)(i * 7 % 29);
+        t->targets[i] = (int32_t)((i + 1) * 7 % 29);
+    }
+    t->batch = by_batch_of_tokens(t->arrays, t->tokens, t->targets, 6, 8);
+}
+
+static void close_training(training *t)
+{
+    by_trainer_close(&t->trainer);
+    by_config_close(&t->config);
+}
+
+static double train(training *t, int steps)
+{
+    by_error error = {0};
+    by_step_result result = {0};
+    for (int i = 0; i < steps; i++) {
+        check_ok(by_trainer_step(t->trainer, &t->batch, &result, &error), &error);
+    }
+    return result.loss;
+}
+
+static uint64_t hash_flat(const by_trainer *t, int flat)
+{
+    uint64_t hash = 0;
+    for (by__handle i = 0; (size_t)i < by__store_count(t->store); i++) {
+        by_memory buffer = by__store_buffer(t->store, flat, i);
+        hash = hash * 31u + by__hash64((const void *)buffer.address, buffer.bytes);
+    }
+    return hash;
+}
+
+/* Weights, copies and states. */
+static uint64_t hash_training(const training *t)
+{
+    const by_trainer *trainer = t->trainer;
+    uint64_t hash = hash_flat(trainer, trainer->masters);
+    hash = hash * 31u + hash_flat(trainer, trainer->copies);
+    for (int s = 0; s < trainer->state_count; s++) {
+        hash = hash * 31u + hash_flat(trainer, trainer->states[s]);
+    }
+    return hash;
+}
+
+static void test_learns(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t row = 0; row < BY_ARRAY_LENGTH(references); row++) {
+        training t;
+        open_training(&t, &references[row], "precision.compute=f32", NULL, 0);
+        double loss = train(&t, 60);
+        if (!(loss <= references[row].loss)) {
+            fail_msg("%s: the loss is %g after 60 steps", references[row].kind, loss);
+        }
+        close_training(&t);
+    }
+}
+
+/* All parameters or all of one state, as a checkpoint has them. */
+static size_t list_views(const by_trainer *trainer, int state, by_tensor_view *views,
+                         char (*names)[300])
+{
+    size_t count = 0;
+    for (size_t i = 0; i < by_trainer_parameter_count(trainer); i++) {
+        views[count] =
+            state < 0 ? by_trainer_parameter(trainer, i) : by_trainer_state(trainer, i, state);
+        if (views[count].rank >= 0) {
+            (void)snprintf(names[count], sizeof names[0], "%s%s%s",
+                           state < 0 ? "" : by_trainer_state_name(trainer, state),
+                           state < 0 ? "" : ".", views[count].name);
+            views[count].name = names[count];
+            count++;
+        }
+    }
+    return count;
+}
+
+/* Through files: the weights alone, then all states. */
+static by_weights *write_views(const training *t, bool states, const char *directory)
+{
+    by_error error = {0};
+    by_weights *weights;
+    size_t most = by_trainer_parameter_count(t->trainer) * (1 + BY_MAX_STATES);
+    by_tensor_view *views = calloc(most, sizeof *views);
+    char(*names)[300] = calloc(most, sizeof *names);
+    size_t count = 0;
+    assert_true(views != NULL && names != NULL);
+    if (!states) {
+        count = list_views(t->trainer, -1, views, names);
+    }
+    for (int s = 0; states && s < by_trainer_state_count(t->trainer); s++) {
+        count += list_views(t->trainer, s, views + count, names + count);
+    }
+    if (count > 0) {
+        check_ok(by_weights_write(directory, views, count, 0, &error), &error);
+        check_ok(by_weights_open(&weights, directory, &error), &error);
+    }
+    free(views);
+    free(names);
+    return count > 0 ? weights : NULL;
+}
+
+static void resume(const reference *row, const char *compute)
+{
+    by_error error = {0};
+    training whole;
+    training first;
+    training second;
+    char directory[2][64] = {"/tmp/banyan-optim-XXXXXX", "/tmp/banyan-optim-XXXXXX"};
+    assert_true(mkdtemp(directory[0]) != NULL && mkdtemp(directory[1]) != NULL);
+    open_training(&whole, row, compute, NULL, 0);
+    open_training(&first, row, compute, NULL, 0);
+    open_training(&second, row, compute, NULL, 0);
+    (void)train(&whole, 20);
+    (void)train(&first, 10);
+    (void)train(&second, 1);
+    by_weights *weights = write_views(&first, false, directory[0]);
+    by_weights *states = write_views(&first, true, directory[1]);
+    check_ok(by_trainer_load_weights(second.trainer, weights, &error), &error);
+    check_ok(by_trainer_load_optimizer(second.trainer, states, 10, &error), &error);
+    assert_true(hash_training(&second) == hash_training(&first));
+    (void)train(&second, 10);
+    if (hash_training(&second) != hash_training(&whole)) {
+        fail_msg("%s, %s: 10 + 10 steps are not 20", row->kind, compute);
+    }
+    by_weights_close(&weights);
+    by_weights_close(&states);
+    for (int i = 0; i < 2; i++) {
+        check_ok(by__remove_tree(directory[i], &error), &error);
+    }
+    close_training(&whole);
+    close_training(&first);
+    close_training(&second);
+}
+
+static void test_resume(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t row = 0; row < BY_ARRAY_LENGTH(references); row++) {
+        resume(&references[row], "precision.compute=f32");
+        resume(&references[row], "precision.compute=bf16");
+    }
+}
+
+/* Micro-batches and threads: the second does not change a bit. */
+static void test_training_threads(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const threads[][2] = {{"train.threads=1", "train.micro_batch=2"},
+                                             {"train.threads=2", "train.micro_batch=2"}};
+    for (size_t row = 0; row < BY_ARRAY_LENGTH(references); row++) {
+        uint64_t hash[2];
+        for (int k = 0; k < 2; k++) {
+            training t;
+            open_training(&t, &references[row], "precision.compute=bf16", threads[k], 2);
+            (void)train(&t, 5);
+            hash[k] = hash_training(&t);
+            close_training(&t);
+        }
+        assert_true(hash[0] == hash[1]);
+    }
+}
+
+/* The states are planned with the shapes that their rules give, and nothing else is. */
+static void test_planned_states(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t row = 0; row < BY_ARRAY_LENGTH(references); row++) {
+        training t;
+        uint64_t elements = 0;
+        uint64_t buffers = 0;
+        open_training(&t, &references[row], "precision.compute=f32", NULL, 0);
+        for (int s = 0; s < by_trainer_state_count(t.trainer); s++) {
+            for (size_t i = 0; i < by_trainer_parameter_count(t.trainer); i++) {
+                by_tensor_view parameter = by_trainer_parameter(t.trainer, i);
+                by_shape shape = {.rank = parameter.rank};
+                memcpy(shape.dim, parameter.shape, (size_t)shape.rank * sizeof shape.dim[0]);
+                by_optimizer_state rule = by_optimizer_state_at(&t.config->optimizer, s);
+                by_shape want = shape;
+                bool has = rule.shape == NULL || rule.shape(&shape, &want);
+                by_tensor_view view = by_trainer_state(t.trainer, i, s);
+                assert_int_equal(view.rank, has ? want.rank : -1);
+                for (int d = 0; d < view.rank; d++) {
+                    assert_int_equal(view.shape[d], want.dim[d]);
+                }
+                elements += has ? (uint64_t)by_shape_count(&want) : 0;
+                buffers += has;
+            }
+        }
+        uint64_t bytes = by_trainer_memory(t.trainer)->optimizer;
+        assert_true(bytes >= 4 * elements);
+        assert_true(bytes <= 4 * (elements + BY__ENTRY_ALIGNMENT * buffers));
+        close_training(&t);
+    }
+}
+
+/* A file of another optimizer's states is refused, unless they have the same names and shapes. */
+static void test_states_of_another_kind(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    training from;
+    training to;
+    char directory[64] = "/tmp/banyan-optim-XXXXXX";
+    assert_non_null(mkdtemp(directory));
+    open_training(&from, reference_of("adamw"), "precision.compute=f32", NULL, 0);
+    by_weights *states = write_views(&from, true, directory);
+    for (size_t row = 0; row < BY_ARRAY_LENGTH(references); row++) {
+        open_training(&to, &references[row], "precision.compute=f32", NULL, 0);
+        bool same = by_trainer_state_count(to.trainer) == 2 &&
+                    strcmp(by_trainer_state_name(to.trainer, 0), "m") == 0;
+        by_status status = by_trainer_load_optimizer(to.trainer, states, 1, &error);
+        assert_true(same ? status == BY_OK : status != BY_OK);
+        error = (by_error){0};
+        close_training(&to);
+    }
+    by_weights_close(&states);
+    check_ok(by__remove_tree(directory, &error), &error);
+    close_training(&from);
+}
+
+/* A step in two halves: the same bits as a whole one; gradients that are not finite change nothing. */
+static void test_half_steps(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t row = 0; row < BY_ARRAY_LENGTH(references); row++) {
+        by_error error = {0};
+        training whole;
+        training halves;
+        double loss;
+        by_step_result result;
+        by_step_result half;
+        open_training(&whole, &references[row], "precision.compute=bf16", NULL, 0);
+        open_training(&halves, &references[row], "precision.compute=bf16", NULL, 0);
+        for (int i = 0; i < 3; i++) {
+            check_ok(by_trainer_step(whole.trainer, &whole.batch, &result, &error), &error);
+            check_ok(by_trainer_gradients(halves.trainer, &halves.batch, &loss, &error), &error);
+            check_ok(by_trainer_update(halves.trainer, result.lr, &half, &error), &error);
+            assert_true(loss == result.loss && half.loss == loss && half.norm == result.norm);
+            assert_true(half.step == i + 1 && half.lr == result.lr);
+        }
+        assert_true(hash_training(&halves) == hash_training(&whole));
+        assert_int_equal(by_trainer_updates(halves.trainer), 3);
+        check_ok(by_trainer_gradients(halves.trainer, &halves.batch, &loss, &error), &error);
+        *(float *)(uintptr_t)by_trainer_gradient(halves.trainer, 2).data = NAN;
+        by_status status = by_trainer_update(halves.trainer, 1e-2, &half, &error);
+        check_error(status, BY_ESTATE, &error, "the weights were not changed");
+        assert_true(hash_training(&halves) == hash_training(&whole));
+        assert_int_equal(by_trainer_updates(halves.trainer), 3);
+        check_ok(by_trainer_gradients(halves.trainer, &halves.batch, &loss, &error), &error);
+        check_ok(by_trainer_update(halves.trainer, 0.5 * result.lr, &half, &error), &error);
+        assert_true(hash_training(&halves) != hash_training(&whole));
+        close_training(&whole);
+        close_training(&halves);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_kind_has_equations),
+        cmocka_unit_test(test_equations),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_bad_clip_factor),
+        cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_training_threads),
+        cmocka_unit_test(test_planned_states),
+        cmocka_unit_test(test_states_of_another_kind),
+        cmocka_unit_test(test_half_steps),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
