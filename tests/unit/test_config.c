@@ -424,7 +424,7 @@ static void change_all(by__config *config)
             *(int64_t *)at += *(int64_t *)at == strtoll(key->fallback, NULL, 10);
             break;
         case BY__KEY_SWITCH:
-            *(int64_t *)at = 1;
+            *(int64_t *)at = strcmp(key->fallback, "true") != 0;
             break;
         case BY__KEY_SEED:
             *(uint64_t *)at = UINT64_MAX - 4;
