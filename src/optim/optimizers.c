@@ -5,7 +5,8 @@
 
 /* One row an optimizer: by__optimizer_NAME of NAME.c. */
 #define OPTIMIZERS(ROW)                                                                            \
-    ROW(adamw)
+    ROW(adamw)                                                                                     \
+    ROW(sgd)
 
 #define DECLARE(name) extern const by__optimizer by__optimizer_##name;
 #define ADDRESS(name) &by__optimizer_##name,

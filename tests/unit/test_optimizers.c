@@ -50,6 +50,32 @@ static void adamw(const update *u)
     }
 }
 
+/* torch.optim.SGD with nesterov=True, momentum 0.9 and dampening 0. */
+static void sgd_nesterov(const update *u)
+{
+    for (int64_t i = 0; i < u->count; i++) {
+        double *m = &u->state[0][i];
+        *m = 0.9 * *m + u->g[i];
+        u->p[i] = decayed(u, i, u->lr * (u->g[i] + 0.9 * *m));
+    }
+}
+
+static void sgd_momentum(const update *u)
+{
+    for (int64_t i = 0; i < u->count; i++) {
+        double *m = &u->state[0][i];
+        *m = 0.8 * *m + u->g[i];
+        u->p[i] = decayed(u, i, u->lr * *m);
+    }
+}
+
+static void sgd_plain(const update *u)
+{
+    for (int64_t i = 0; i < u->count; i++) {
+        u->p[i] = decayed(u, i, u->lr * u->g[i]);
+    }
+}
+
 typedef struct reference {
     const char *kind;
     const char *settings[5]; /* of the section optimizer */
@@ -60,6 +86,9 @@ typedef struct reference {
 
 static const reference references[] = {
     {"adamw", {NULL}, adamw, 1e-2, 1.0},
+    {"sgd", {"optimizer.nesterov=true"}, sgd_nesterov, 0.1, 1.0},
+    {"sgd", {"optimizer.momentum=0.8"}, sgd_momentum, 0.2, 1.0},
+    {"sgd", {"optimizer.momentum=0"}, sgd_plain, 1.0, 2.5},
 };
 
 /* ---- units and their float64 twins ---- */
