@@ -6,7 +6,8 @@
 /* One row an optimizer: by__optimizer_NAME of NAME.c. */
 #define OPTIMIZERS(ROW)                                                                            \
     ROW(adamw)                                                                                     \
-    ROW(sgd)
+    ROW(sgd)                                                                                       \
+    ROW(lion)
 
 #define DECLARE(name) extern const by__optimizer by__optimizer_##name;
 #define ADDRESS(name) &by__optimizer_##name,

@@ -76,6 +76,17 @@ static void sgd_plain(const update *u)
     }
 }
 
+/* Chen et al. 2023, algorithm 2; betas 0.9 and 0.99. */
+static void lion(const update *u)
+{
+    for (int64_t i = 0; i < u->count; i++) {
+        double *m = &u->state[0][i];
+        double mix = 0.9 * *m + 0.1 * u->g[i];
+        u->p[i] = decayed(u, i, mix == 0.0 ? 0.0 : copysign(u->lr, mix));
+        *m = 0.99 * *m + 0.01 * u->g[i];
+    }
+}
+
 typedef struct reference {
     const char *kind;
     const char *settings[5]; /* of the section optimizer */
@@ -89,6 +100,7 @@ static const reference references[] = {
     {"sgd", {"optimizer.nesterov=true"}, sgd_nesterov, 0.1, 1.0},
     {"sgd", {"optimizer.momentum=0.8"}, sgd_momentum, 0.2, 1.0},
     {"sgd", {"optimizer.momentum=0"}, sgd_plain, 1.0, 2.5},
+    {"lion", {NULL}, lion, 3e-3, 1.0},
 };
 
 /* ---- units and their float64 twins ---- */
