@@ -7,7 +7,8 @@
 #define OPTIMIZERS(ROW)                                                                            \
     ROW(adamw)                                                                                     \
     ROW(sgd)                                                                                       \
-    ROW(lion)
+    ROW(lion)                                                                                      \
+    ROW(lamb)
 
 #define DECLARE(name) extern const by__optimizer by__optimizer_##name;
 #define ADDRESS(name) &by__optimizer_##name,

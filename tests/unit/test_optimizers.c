@@ -87,6 +87,37 @@ static void lion(const update *u)
     }
 }
 
+static double norm_of(const double *x, int64_t count)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        sum += x[i] * x[i];
+    }
+    return sqrt(sum);
+}
+
+/* You et al. 2020, algorithm 2 with phi(x) = x; betas 0.9 and 0.999, eps 1e-6. */
+static void lamb(const update *u)
+{
+    double t = (double)u->number;
+    double *r = calloc((size_t)u->count, sizeof *r);
+    assert_non_null(r);
+    for (int64_t i = 0; i < u->count; i++) {
+        double *m = &u->state[0][i];
+        double *v = &u->state[1][i];
+        *m = 0.9 * *m + 0.1 * u->g[i];
+        *v = 0.999 * *v + 0.001 * u->g[i] * u->g[i];
+        double root = sqrt(*v / (1.0 - pow(0.999, t))) + 1e-6;
+        r[i] = *m / (1.0 - pow(0.9, t)) / root + u->decay * u->p[i];
+    }
+    double weights = norm_of(u->p, u->count);
+    double ratio = weights > 0.0 ? weights / norm_of(r, u->count) : 1.0;
+    for (int64_t i = 0; i < u->count; i++) {
+        u->p[i] -= u->lr * ratio * r[i];
+    }
+    free(r);
+}
+
 typedef struct reference {
     const char *kind;
     const char *settings[5]; /* of the section optimizer */
@@ -101,6 +132,7 @@ static const reference references[] = {
     {"sgd", {"optimizer.momentum=0.8"}, sgd_momentum, 0.2, 1.0},
     {"sgd", {"optimizer.momentum=0"}, sgd_plain, 1.0, 2.5},
     {"lion", {NULL}, lion, 3e-3, 1.0},
+    {"lamb", {NULL}, lamb, 3e-2, 1.0},
 };
 
 /* ---- units and their float64 twins ---- */

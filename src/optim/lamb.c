@@ -1,0 +1,93 @@
+/* LAMB (You et al. 2020, "Large batch optimization for deep learning", algorithm 2) with phi(x) = x:
+ *     m = beta1 m + (1 - beta1) g          v = beta2 v + (1 - beta2) g^2
+ *     r = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + decay p
+ *     p = p - lr |p| / |r| r               for each tensor; |p| / |r| is 1 where one of them is 0 */
+#include <math.h>
+
+#include "optim/optim.h"
+
+typedef struct lamb_keys {
+    double betas[2];
+    double eps;
+} lamb_keys;
+
+static const by__key keys[] = {
+    {"optimizer", "betas", BY__KEY_PAIR, BY__OWN(lamb_keys, betas), "[0.9, 0.999]", 0, 1,
+     BY__BELOW_MAX, .help = "decay rates of the first and second moment"},
+    {"optimizer", "eps", BY__KEY_REAL, BY__OWN(lamb_keys, eps), "1e-6", 0, 1, BY__ABOVE_MIN,
+     .help = "added to the root of the second moment"},
+};
+static const by__key_list key_list = BY__KEY_LIST(keys);
+
+static const by_optimizer_state states[] = {{.name = "m"}, {.name = "v"}};
+
+/* Numbers of an update behind the learning rate. */
+enum { FIRST_CORRECTION = 1, SECOND_CORRECTION };
+
+/* Updates the moments and makes r. */
+static by_value add_direction(by_graph *graph, const by__update *u, const lamb_keys *k)
+{
+    by__update_map m;
+    by_value results[BY_MAX_OUTPUTS];
+    by__update_begin(&m, graph, u);
+    int gradient = by__update_gradient(&m);
+    int first = by_map_input(&m.map, u->state[0]);
+    int second = by_map_input(&m.map, u->state[1]);
+    int square = by__map_one(&m, BY_MAP_SQUARE, gradient);
+    first = by__update_set(&m, first, by__map_average(&m, k->betas[0], first, gradient));
+    second = by__update_set(&m, second, by__map_average(&m, k->betas[1], second, square));
+    first = by__map_div(&m, first, by__update_hyper(&m, FIRST_CORRECTION));
+    second = by__map_div(&m, second, by__update_hyper(&m, SECOND_CORRECTION));
+    int root = by__map_add(&m, by__map_one(&m, BY_MAP_SQRT, second),
+                           by_map_constant(&m.map, (float)k->eps));
+    int direction = by__map_div(&m, first, root);
+    if (u->decay != 0.0f) {
+        int decay =
+            by__map_mul(&m, by_map_input(&m.map, u->parameter), by_map_constant(&m.map, u->decay));
+        direction = by__map_add(&m, direction, decay);
+    }
+    by_map_result(&m.map, direction, BY_F32);
+    by_map_end(&m.map, results);
+    return results[0];
+}
+
+static by_value update(by_graph *graph, const by__update *u, const void *own)
+{
+    by__update without_decay = *u; /* it is in the direction */
+    by__update_map m;
+    by_value direction = add_direction(graph, u, own);
+    by_value weights = by__update_squares(graph, u->parameter);
+    by_value steps = by__update_squares(graph, direction);
+    without_decay.decay = 0.0f;
+    by__update_begin(&m, graph, &without_decay);
+    int zero = by_map_constant(&m.map, 0.0f);
+    int weight = by__map_one(&m, BY_MAP_SQRT, by_map_scalar(&m.map, weights, 0));
+    int step = by__map_one(&m, BY_MAP_SQRT, by_map_scalar(&m.map, steps, 0));
+    int both = by__map_mul(&m, by_map_step(&m.map, BY_MAP_LESS, zero, weight, 0),
+                           by_map_step(&m.map, BY_MAP_LESS, zero, step, 0));
+    int ratio = by_map_step(&m.map, BY_MAP_SELECT, both, by__map_div(&m, weight, step),
+                            by_map_constant(&m.map, 1.0f));
+    int rate = by__map_mul(&m, by__update_hyper(&m, 0), ratio);
+    return by__update_end(&m, by__map_mul(&m, by_map_input(&m.map, direction), rate));
+}
+
+static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t step)
+{
+    const lamb_keys *k = own;
+    hyper[FIRST_CORRECTION] = (float)(1.0 - pow(k->betas[0], (double)step + 1.0));
+    hyper[SECOND_CORRECTION] = (float)(1.0 - pow(k->betas[1], (double)step + 1.0));
+}
+
+const by__optimizer by__optimizer_lamb = {
+    .kind = {.name = "lamb",
+             .help =
+                 "LAMB (You et al. 2020): Adam's direction, with decoupled weight decay, and for "
+                 "each tensor a step in proportion to its norm.",
+             .keys = {&key_list},
+             .size = sizeof(lamb_keys)},
+    .states = states,
+    .state_count = BY_ARRAY_LENGTH(states),
+    .needs_tensors = true,
+    .update = update,
+    .hyper = hyper_values,
+};
