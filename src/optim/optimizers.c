@@ -8,7 +8,8 @@
     ROW(adamw)                                                                                     \
     ROW(sgd)                                                                                       \
     ROW(lion)                                                                                      \
-    ROW(lamb)
+    ROW(lamb)                                                                                      \
+    ROW(adafactor)
 
 #define DECLARE(name) extern const by__optimizer by__optimizer_##name;
 #define ADDRESS(name) &by__optimizer_##name,

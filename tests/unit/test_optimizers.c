@@ -118,6 +118,83 @@ static void lamb(const update *u)
     free(r);
 }
 
+/* What a case of Adafactor differs in. */
+typedef struct adafactor_case {
+    double beta1;
+    bool relative;
+    bool scaled;
+} adafactor_case;
+
+/* Shazeer & Stern 2018, algorithms 4 (matrices) and 5 (vectors); eps 1e-30 and 1e-3, d = 1. The
+ * second moment V of each element; R and C are kept in the states, for each matrix of a stack. */
+static void second_moments(const update *u, double beta2, double *v)
+{
+    int rank = u->shape.rank;
+    int64_t columns = rank < 2 ? 1 : u->shape.dim[rank - 1];
+    int64_t rows = rank < 2 ? 1 : u->shape.dim[rank - 2];
+    for (int64_t first = 0; first < u->count; first += rows * columns) {
+        if (rank < 2) {
+            double *state = &u->state[2][first];
+            *state = beta2 * *state + (1.0 - beta2) * (u->g[first] * u->g[first] + 1e-30);
+            v[first] = *state;
+            continue;
+        }
+        double *row = u->state[0] + first / columns;
+        double *column = u->state[1] + first / rows;
+        double mean = 0.0;
+        for (int64_t i = 0; i < rows + columns; i++) {
+            bool is_row = i < rows;
+            int64_t terms = is_row ? columns : rows;
+            double sum = 0.0;
+            for (int64_t k = 0; k < terms; k++) {
+                double g = u->g[first + (is_row ? i * columns + k : k * columns + i - rows)];
+                sum += g * g + 1e-30;
+            }
+            double *state = is_row ? &row[i] : &column[i - rows];
+            *state = beta2 * *state + (1.0 - beta2) * sum / (double)terms;
+            mean += is_row ? *state / (double)rows : 0.0;
+        }
+        for (int64_t i = 0; i < rows * columns; i++) {
+            v[first + i] = row[i / columns] * column[i % columns] / mean;
+        }
+    }
+}
+
+static void adafactor(const update *u, adafactor_case c)
+{
+    double t = (double)u->number;
+    double *v = calloc((size_t)u->count, sizeof *v);
+    assert_non_null(v);
+    second_moments(u, 1.0 - pow(t, -0.8), v);
+    for (int64_t i = 0; i < u->count; i++) {
+        v[i] = u->g[i] / sqrt(v[i]);
+    }
+    double size = sqrt((double)u->count);
+    double rate = c.relative ? fmin(u->lr, 1.0 / sqrt(t)) : u->lr;
+    rate *= c.scaled ? fmax(1e-3, norm_of(u->p, u->count) / size) : 1.0;
+    rate /= fmax(1.0, norm_of(v, u->count) / size);
+    for (int64_t i = 0; i < u->count; i++) {
+        double step = rate * v[i];
+        if (c.beta1 > 0.0) {
+            double *m = &u->state[3][i];
+            *m = c.beta1 * *m + (1.0 - c.beta1) * step;
+            step = *m;
+        }
+        u->p[i] = decayed(u, i, step);
+    }
+    free(v);
+}
+
+static void adafactor_default(const update *u)
+{
+    adafactor(u, (adafactor_case){0.0, true, true});
+}
+
+static void adafactor_plain(const update *u)
+{
+    adafactor(u, (adafactor_case){0.9, false, false});
+}
+
 typedef struct reference {
     const char *kind;
     const char *settings[5]; /* of the section optimizer */
@@ -133,6 +210,12 @@ static const reference references[] = {
     {"sgd", {"optimizer.momentum=0"}, sgd_plain, 1.0, 2.5},
     {"lion", {NULL}, lion, 3e-3, 1.0},
     {"lamb", {NULL}, lamb, 3e-2, 1.0},
+    {"adafactor", {NULL}, adafactor_default, 0.3, 1.0},
+    {"adafactor",
+     {"optimizer.beta1=0.9", "optimizer.relative_step=false", "optimizer.scale_parameter=false"},
+     adafactor_plain,
+     1e-2,
+     1.0},
 };
 
 /* ---- units and their float64 twins ---- */
