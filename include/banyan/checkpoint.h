@@ -34,7 +34,7 @@ typedef struct by_tensor_view {
     by_dtype dtype;
     int rank; /* 0 for a scalar */
     int64_t shape[BY_TENSOR_MAX_RANK];
-    const void *data; /* from a foreign file it may lie on any byte: copy with memcpy */
+    const void *data; /* from a foreign file it may have any alignment: copy with memcpy */
 } by_tensor_view;
 
 /* Elements and bytes of a view. BY_EARG names the tensor and what is wrong with its rank, shape or
@@ -86,7 +86,7 @@ BY_API const char *by_weights_config(const by_weights *weights);
 BY_API const char *by_weights_path(const by_weights *weights);
 
 /* Writes model.safetensors into an existing directory, or shards with their index when the tensors
- * take more than `shard_bytes` (0: 5e9) together. Each file is written beside its place, synced and
+ * take more than `shard_bytes` (0: 5e9) together. Each file is written next to its place, synced and
  * renamed, so a source that is mapped from the same files stays whole; files of the form that was
  * there before are removed at the end. Data goes straight from the views to the file. */
 BY_API by_status by_weights_write(const char *directory, const by_tensor_view *tensors,
@@ -111,7 +111,7 @@ typedef struct by_checkpoint_value {
     } as;
 } by_checkpoint_value;
 
-/* A file to put beside the weights: `size` bytes at `data`, or, where `data` is NULL, a copy of the
+/* A file to put next to the weights: `size` bytes at `data`, or, where `data` is NULL, a copy of the
  * file at `path`. */
 typedef struct by_checkpoint_file {
     const char *name; /* "config.json", "tokenizer.json": a plain file name */

@@ -105,7 +105,7 @@ typedef struct by_memory_config {
 
 typedef struct by_checkpoint_config {
     int64_t every; /* steps between checkpoints; 0: only at the end */
-    int64_t keep;  /* newest checkpoints kept, beside the best; at least 1 */
+    int64_t keep;  /* newest checkpoints kept, in addition to the best; at least 1 */
 } by_checkpoint_config;
 
 typedef struct by_run_config {

@@ -42,7 +42,7 @@ typedef struct by_device_info {
     char kind[16];         /* what by_device_open takes: "cpu" */
     char name[64];         /* "cpu avx512" */
     char level[16];        /* instruction-set level of its kernels, capped by BANYAN_ISA */
-    char version[128];     /* what results and speed depend on besides the hardware */
+    char version[128];     /* what results and speed depend on apart from the hardware */
     int threads;           /* host threads that compute; 0 when the host does not compute */
     bool host_memory;      /* its memory is the host's: by_host_memory is accepted */
     size_t alignment;      /* of every address that a program is given, in bytes */

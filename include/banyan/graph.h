@@ -54,16 +54,16 @@ typedef struct by_value_info {
     by_shape shape;
     by_role role;
     by_init init;
-    int producer; /* index of the node that makes it, -1 for a value from outside */
+    int producer; /* index of the node that makes it, -1 for an external value */
     int block;    /* block (layer) that it belongs to, -1 outside blocks */
     /* a weight that by_pass_layout has transposed: shape and axes are those of the result */
-    bool turned;
+    bool transposed;
 } by_value_info;
 
 BY_API by_status by_graph_open(by_graph **out, by_error *error);
 BY_API void by_graph_close(by_graph **graph);
 
-/* Declares values from outside. Names are copied, must be unique in the graph, and are how buffers,
+/* Declares external values. Names are copied, must be unique in the graph, and are how buffers,
  * checkpoints and gradients ("grad.NAME") find them. A parameter is f32 until a precision pass
  * makes its compute copy narrower. */
 BY_API by_value by_graph_input(by_graph *graph, const char *name, by_dtype dtype, by_shape shape);
@@ -79,7 +79,7 @@ BY_API void by_graph_set_block(by_graph *graph, int block);
 /* The first error of building, or BY_OK. */
 BY_API by_status by_graph_check(const by_graph *graph, by_error *error);
 /* Checks every invariant of a finished graph: operands defined before use, shapes and dtypes as the
- * op table infers them, names unique, values in range, in-place updates only of values from outside
+ * op table infers them, names unique, values in range, in-place updates only of external values
  * that nothing else reads but what feeds the update. */
 BY_API by_status by_graph_verify(const by_graph *graph, by_error *error);
 /* One line a node: "%12 = matmul(%3, wte.weight) trans_b : bf16 [4, 64, 384]  # block 0". Freed with

@@ -35,7 +35,7 @@ typedef struct by_pretrained by_pretrained;
 BY_API by_status by_pretrained_open(by_pretrained **out, const char *path, bool best,
                                     by_error *error);
 BY_API void by_pretrained_close(by_pretrained **pretrained);
-/* All owned by the handle. The directory is where the weights and tokenizer.json lie. */
+/* All owned by the handle. The directory is where the weights and tokenizer.json are. */
 BY_API const by_config *by_pretrained_config(const by_pretrained *pretrained);
 BY_API const by_weights *by_pretrained_weights(const by_pretrained *pretrained);
 BY_API const char *by_pretrained_directory(const by_pretrained *pretrained);

@@ -68,10 +68,10 @@ BY_API by_status by_machine_libraries(char **out, by_error *error);
 /* Measures these figures of a described machine, which takes about a second for all of them. Others
  * keep their values. */
 BY_API by_status by_machine_measure(by_machine *machine, unsigned figures, by_error *error);
-/* Memory read beside other work, for machines whose memory is shared and changes from second to
+/* Memory read while other work runs, for machines whose memory is shared and changes from second to
  * second: a share of its speed then means something only if both are measured in turn. Of `bytes`
  * that are read again and again, caches keep a part from pass to pass, as they do of the weights of
- * a model, so a probe of a model's size is the fair one beside it; 0: 1 GiB, of which caches keep
+ * a model, so a probe of a model's size is the fair comparison; 0: 1 GiB, of which caches keep
  * next to nothing. Never more than 1 GiB or an eighth of what is free, nor less than 32 KiB a
  * thread. */
 typedef struct by_memory_probe by_memory_probe;

@@ -91,7 +91,7 @@ BY_API by_status by_model_config_json(char **out, const by_model_config *config,
  * have. */
 BY_API by_status by_model_config_from_json(by_model_config *config, const char *name,
                                            const char *json, size_t length, by_error *error);
-/* The name under which a checkpoint of the config's family may hold a parameter, besides its own:
+/* The name under which a checkpoint of the config's family may hold a parameter, in addition to its own:
  * "transformer." or nothing in front. NULL when there is none. Static. */
 BY_API const char *by_model_name_prefix(const by_model_config *config);
 /* What a model of this config reads: "tokens", "images" or "table". Static; "" when the kind is not

@@ -44,8 +44,8 @@ BY_API by_status by_pass_fuse(by_graph *graph, by_error *error);
 
 /* Weights [k, n] that products alone read become [n, k]: a product with few rows, as each step of
  * decoding is, reads them faster, one row of n after the other as one stream of memory. The shape
- * and the axes of such a parameter are turned, and its values must be those of the transposed
- * matrix (by_value_info.turned). For graphs that are only run forward. */
+ * and the axes of such a parameter are swapped, and its values must be those of the transposed
+ * matrix (by_value_info.transposed). For graphs that are only run forward. */
 BY_API by_status by_pass_layout(by_graph *graph, by_error *error);
 
 /* The sequence in which nodes run: a greedy schedule for little memory, taken when its peak is

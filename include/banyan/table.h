@@ -1,6 +1,6 @@
 /* Tables from CSV files, and the numbers that a model takes from them.
  *
- * A table has typed columns: numbers, or categories. What turns its rows into arrays (scales of
+ * A table has typed columns: numbers, or categories. What makes its rows into arrays (scales of
  * numbers, ids of categories, the scale or the classes of the target) is learned from the training
  * part alone, applied to every other table of the same columns, and kept as JSON with the weights.
  */

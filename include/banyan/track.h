@@ -67,7 +67,7 @@ typedef struct by_library_version {
     const char *version;
 } by_library_version;
 
-/* What a result depends on besides config, data and seed, as JSON text: banyan's version, host, CPU
+/* What a result depends on apart from config, data and seed, as JSON text: banyan's version, host, CPU
  * model, instruction sets, cores (and those this process may use), memory, kernel, system,
  * compiler, time, and the library versions given. Unknown facts are empty. Freed with free(). */
 BY_API by_status by_environment_json(char **out, const by_library_version *libraries, size_t count,

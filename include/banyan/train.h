@@ -68,7 +68,7 @@ BY_API by_status by_trainer_open(by_trainer **out, const by_config *config,
 BY_API void by_trainer_close(by_trainer **trainer);
 BY_API const by_memory_report *by_trainer_memory(const by_trainer *trainer);
 BY_API const by_model_size *by_trainer_size(const by_trainer *trainer);
-/* Adds what the caller will keep resident beside the trainer (loader, mapped data) to the
+/* Adds what the caller will keep resident next to the trainer (loader, mapped data) to the
  * report. */
 BY_API void by_trainer_plan_data(by_trainer *trainer, uint64_t bytes);
 /* Allocates what was planned. */

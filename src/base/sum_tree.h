@@ -22,7 +22,7 @@
  *
  * Adding up a block first, (((0+1)+(2+3))+(4+5)) here, would be a sum of another order, with other
  * bits than one process gets: the root wants (4+5) with (6+7). by__sum_tree_merges lists the nodes
- * that are left, those whose leaves lie on several ranks, in an order in which they can be added:
+ * that are left, those whose leaves are on several ranks, in an order in which they can be added:
  *
  *     [4, 8)  = [4, 6) of rank 0 + [6, 8) of rank 1            held by rank 0
  *     [0, 8)  = [0, 4) of rank 0 + [4, 8) of rank 0            held by rank 0
@@ -89,7 +89,7 @@ bool by__sum_tree_add(by__sum_tree *tree, by__sum_addition *out);
  * (room for BY__SUM_TREE_NODES; `set` is -1): what `held` is after its last leaf. Returns how many. */
 int by__sum_tree_forest(int64_t first, int64_t count, int64_t all, by__sum_node *out);
 
-/* A node whose leaves lie on several ranks: the sum of leaves [first, middle), which rank `left`
+/* A node whose leaves are on several ranks: the sum of leaves [first, middle), which rank `left`
  * holds, and that of [middle, end), which rank `right` holds. They may be one rank. Rank `left`
  * holds the result. */
 typedef struct by__sum_merge {

@@ -86,7 +86,7 @@ typedef struct by__tensor_entry {
     uint64_t begin; /* relative to the end of the header */
     uint64_t end;
     const uint8_t *data;
-    const char *file; /* path of the file it lies in */
+    const char *file; /* path of the file it is in */
 } by__tensor_entry;
 
 typedef struct by__safetensors {
@@ -167,7 +167,7 @@ by_status by__slices_cover(const by_tensor_view *tensor, const by_tensor_slice *
 by_status by__weights_open(by_weights **out, const char *directory, const char *stem,
                            by_error *error);
 
-/* The shards that an index names and the tensors each is said to hold. */
+/* The shards that an index names and the tensors each should hold. */
 typedef struct by__index_item {
     char *tensor;
     char *file;

@@ -52,7 +52,7 @@ static by_status read_index_items(by__index *out, const char *path, json_t *map,
         const char *file = json_string_value(json_object_iter_value(i));
         if (file == NULL || !by__plain_name(file)) {
             return by_error_set(error, BY_EFORMAT,
-                                "%s: weight_map '%.200s': expected the name of a file beside the "
+                                "%s: weight_map '%.200s': expected the name of a file next to the "
                                 "index",
                                 path, tensor);
         }

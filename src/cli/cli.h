@@ -105,7 +105,7 @@ void cli_catch_signals(void);
  * its number and whatever is printed. */
 void cli_guard_streams(void);
 /* Writes out what is buffered of standard output. When that, or anything before it, failed: says so
- * and turns CLI_DONE into CLI_FAILED. */
+ * and makes CLI_DONE CLI_FAILED. */
 int cli_finish_output(int code);
 
 #endif

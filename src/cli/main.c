@@ -17,8 +17,10 @@ static const cli_command *const commands[] = {
 
 static void print_help(FILE *out)
 {
-    fprintf(out, "banyan: trains and serves deep-learning models; one binary, one config file\n\n"
-                 "usage: banyan COMMAND [ARGUMENTS]\n\ncommands:\n");
+    fprintf(
+        out,
+        "banyan: trains, evaluates and runs deep-learning models; one binary, one config file\n\n"
+        "usage: banyan COMMAND [ARGUMENTS]\n\ncommands:\n");
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
     }

@@ -152,11 +152,11 @@ static int run(int argc, char **argv)
 
 const cli_command cli_pack = {
     .name = "pack",
-    .summary = "turn text or JSON lines into token shards",
+    .summary = "pack text or JSON lines into token shards",
     .usage = "banyan pack FILE|DIR... --output DIR [--tokenizer WHAT] [--valid-fraction F]",
     .text =
         "Encodes text files, JSON lines (.jsonl, .ndjson) and directories of them into npy shards\n"
-        "with a manifest, in parallel, and keeps the tokenizer beside them. Training takes the\n"
+        "with a manifest, in parallel, and keeps the tokenizer with them. Training takes the\n"
         "directories as data.train and data.valid.\n\n"
         "  banyan pack books/ --output packed --vocab 8192 --valid-fraction 0.1\n"
         "  banyan pack crawl.jsonl --field content --tokenizer gpt2/ --output crawl",

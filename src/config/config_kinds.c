@@ -1,4 +1,4 @@
-/* Keys and kinds: which keys a config has, whose they are, and where their values lie. */
+/* Keys and kinds: which keys a config has, whose they are, and where their values are. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -123,7 +123,7 @@ static void leave(file_chain *chain)
 }
 
 /* `base` as seen from the folder of `file`. */
-static char *beside(const char *file, const char *base)
+static char *sibling_path(const char *file, const char *base)
 {
     const char *slash = strrchr(file, '/');
     if (base[0] == '/' || slash == NULL) {
@@ -140,7 +140,7 @@ static by_status load_base(char **text, size_t *length, file_chain *chain, const
                            const char *where, by_error *error)
 {
     const char *file = chain->shown[chain->count - 1];
-    BY_TRY(enter(chain, beside(file, base), where, error));
+    BY_TRY(enter(chain, sibling_path(file, base), where, error));
     by_status status =
         by__file_read(text, length, chain->shown[chain->count - 1], FILE_LIMIT, error);
     return status == BY_OK ? BY_OK : by_error_prefix(error, status, "%s: base", where);

@@ -85,7 +85,7 @@ static const by__key common[] = {
     {"checkpoint", "every", BY__KEY_INT, BY__FIELD(checkpoint.every), "500", 0, BY__MANY,
      .help = "steps between checkpoints; 0 saves at the end only"},
     {"checkpoint", "keep", BY__KEY_INT, BY__FIELD(checkpoint.keep), "3", 1, 1000000,
-     .help = "newest checkpoints that are kept, beside the best"},
+     .help = "newest checkpoints that are kept, in addition to the best"},
 
     {"run", "dir", BY__KEY_TEXT, BY__FIELD(run.dir), "runs", .min = 1,
      .help = "the directory of the run is made in it, under its name"},

@@ -31,7 +31,7 @@ typedef struct array_source {
 
 /* ---- images ---- */
 
-/* Where a row or column of the result comes from: [begin, end) lies within the image. */
+/* Where a row or column of the result comes from: [begin, end) is within the image. */
 typedef struct window {
     long offset;
     size_t begin;
@@ -47,7 +47,7 @@ static window cut(size_t extent, long offset)
 }
 
 /* One image, moved and mirrored: out[y][x] = in[y + dy][x' + dx], x' counted from the other side
- * when it is mirrored. Pixels from outside are 0. */
+ * when it is mirrored. Pixels from beyond the image are 0. */
 static void move_image(uint8_t *out, const uint8_t *in, const pixels *p, long dy, long dx,
                        bool mirrored)
 {

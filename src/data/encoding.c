@@ -1,4 +1,4 @@
-/* What turns a table's rows into arrays: learned, applied, kept as JSON. */
+/* What makes a table's rows into arrays: learned, applied, kept as JSON. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Batches of one source, filled ahead by one thread.
  *
- * A ring of slots lies between the thread and the caller. `filled` and `released` count batches
+ * A ring of slots is between the thread and the caller. `filled` and `released` count batches
  * since the last seek: slot k % slots holds batch k while released <= k < filled. The batch that
  * the caller looks at is released by its next call. All fields below `mutex` are guarded by it,
  * except the slots' content: a slot belongs to the thread until it is counted in `filled`, then to

@@ -85,7 +85,7 @@ typedef struct by__call {
     void *state;       /* set by prepare, owned by the kernel */
 } by__call;
 
-/* What a kernel may use besides its call. */
+/* What a kernel may use in addition to its call. */
 typedef struct by__context {
     by_device *device;
     int threads; /* host threads to compute with */

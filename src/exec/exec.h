@@ -1,6 +1,6 @@
 /* exec: a compiled program and its submission to a device.
  *
- * A by_program takes a graph whose passes are done, asks the memory pass where each activation lies
+ * A by_program takes a graph whose passes are done, asks the memory pass where each activation is
  * and the device for each node's kernel, keeps one by__call a node, and gives the device the list of
  * its commands once. Addresses are resolved when something was bound anew, so that to run is to
  * submit the same list again: no allocation, no lock, no system call.

@@ -106,7 +106,7 @@ by_status by__row_link(by__program_row *row, const by__store *store, by_error *e
                                 value->name);
         }
         if (value->role == BY_ROLE_PARAMETER &&
-            value->turned != by__store_entry(store, entry)->transposed) {
+            value->transposed != by__store_entry(store, entry)->transposed) {
             return by_error_set(error, BY_ESTATE, "%s: '%s' is transposed in one program only",
                                 row->name, value->name);
         }

@@ -95,7 +95,7 @@ by_value by__graph_add_value(by_graph *graph, by_role role, const char *name, co
         return BY_NONE;
     }
     if (by__role_is_external(role) && (name == NULL || name[0] == '\0')) {
-        by__graph_fail(graph, BY_EARG, "graph: a value from outside needs a name (%s %s)",
+        by__graph_fail(graph, BY_EARG, "graph: an external value needs a name (%s %s)",
                        by_dtype_name(type.dtype), by_shape_print(&type.shape, text));
         return BY_NONE;
     }
@@ -249,7 +249,7 @@ by_status by_graph_value(const by_graph *graph, by_value value, by_value_info *o
                            .role = v->role,
                            .init = v->init,
                            .producer = v->producer,
-                           .turned = v->turned,
+                           .transposed = v->transposed,
                            .block = v->block};
     return BY_OK;
 }

@@ -3,7 +3,7 @@
  *
  * A graph owns two arrays. `values` hold what a tensor is (dtype, shape, role, name); `nodes` hold
  * operations in an order in which they can run: every operand is defined by an earlier node or
- * comes from outside. A by_value is an index into `values` and stays valid for the life of the
+ * is external. A by_value is an index into `values` and stays valid for the life of the
  * graph; nodes may be reordered, rewritten or dropped by passes, values are never removed (an
  * unused one costs nothing).
  *
@@ -27,8 +27,8 @@ typedef struct by__value {
     by_shape shape;
     by_role role;
     by_init init;
-    int producer; /* node index; -1 from outside. Kept true by by__graph_compact. */
-    bool turned;  /* by_pass_layout has transposed it */
+    int producer;    /* node index; -1: external. Kept true by by__graph_compact. */
+    bool transposed; /* by_pass_layout has transposed it */
     int block;
 } by__value;
 
@@ -106,7 +106,7 @@ void by__graph_compact(by_graph *graph);
 /* Puts nodes into an order in which they can run, each as near to its place as its operands allow.
  * BY_ESTATE on a cycle. */
 by_status by__graph_sort(by_graph *graph, by_error *error);
-/* True when the memory of this role is bound from outside. */
+/* True when the memory of this role is bound by the caller. */
 static inline bool by__role_is_external(by_role role)
 {
     return role != BY_ROLE_ACTIVATION;

@@ -19,7 +19,7 @@ struct by_generator {
     by__program_row *decode;
     by__program_row *prefill[PREFILLS];
     int prefills; /* programs that exist: those that fit into the caches */
-    /* Inputs lie in one block: start, tokens, positions. */
+    /* Inputs are in one buffer: start, tokens, positions. */
     by_memory inputs;
     by_memory device_logits;
     by_pinned host; /* all of the following */

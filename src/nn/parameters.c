@@ -31,9 +31,9 @@ by_status by__declare_parameters(by__store *store, const by_graph *graph, by_err
             .format = value->dtype,
             .group = by__parameter_group(value->shape.rank, value->dtype != BY_F32),
             .trainable = true,
-            .transposed = value->turned,
-            .grows = !value->turned && is_over_vocabulary(value)};
-        if (value->turned) {
+            .transposed = value->transposed,
+            .grows = !value->transposed && is_over_vocabulary(value)};
+        if (value->transposed) {
             entry.shape = BY_SHAPE(value->shape.dim[1], value->shape.dim[0]);
         }
         BY_TRY(by__store_add(store, &entry, &handle, error));

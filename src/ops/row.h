@@ -80,7 +80,7 @@ typedef struct by__cost {
     double bytes_written;
 } by__cost;
 
-/* Work of attention, which grows with the sequence and is counted besides that of the weights. */
+/* Work of attention, which grows with the sequence and is counted in addition to that of the weights. */
 typedef struct by__attention_cost {
     double token_flops;  /* of a token's forward pass if it looked at the whole sequence */
     double seen;         /* share of that which the mask leaves: 1/2 when causal */

@@ -23,8 +23,8 @@ static by_status check_operand(const by_graph *graph, size_t n, int i, const boo
     if (by__mask_has(by__op_mutates(node->op, &node->attrs), i) &&
         graph->values[value].producer >= 0) {
         return by_error_set(error, BY_ESTATE,
-                            "graph: node %zu (%s) updates %%%d in place, which is not from outside",
-                            n, by_op_name(node->op), (int)value);
+                            "graph: node %zu (%s) updates %%%d in place, which is not external", n,
+                            by_op_name(node->op), (int)value);
     }
     return BY_OK;
 }
@@ -65,7 +65,7 @@ static by_status check_outputs(const by_graph *graph, size_t n, bool *defined, b
     return BY_OK;
 }
 
-static bool comes_from_outside(by_role role)
+static bool is_leaf(by_role role)
 {
     return role == BY_ROLE_INPUT || role == BY_ROLE_PARAMETER || role == BY_ROLE_STATE;
 }
@@ -157,7 +157,7 @@ static by_status check_values(const by_graph *graph, const bool *defined, by__na
 static by_status check_nodes(const by_graph *graph, bool *defined, by_error *error)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
-        defined[v] = graph->values[v].producer < 0 && comes_from_outside(graph->values[v].role);
+        defined[v] = graph->values[v].producer < 0 && is_leaf(graph->values[v].role);
     }
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__node *node = &graph->nodes[n];

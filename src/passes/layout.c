@@ -20,7 +20,7 @@ static bool may_transpose(by__node *node, int input)
 }
 
 /* "in out" becomes "out in". */
-static void turn_axes(char *axes)
+static void swap_axes(char *axes)
 {
     char *space = strchr(axes, ' ');
     if (space == NULL) {
@@ -38,28 +38,29 @@ static void turn_axes(char *axes)
     memcpy(axes, swapped, first + second + 1);
 }
 
-static void turn(by__value *value)
+static void transpose(by__value *value)
 {
     int64_t rows = value->shape.dim[0];
     value->shape.dim[0] = value->shape.dim[1];
     value->shape.dim[1] = rows;
-    value->turned = !value->turned;
+    value->transposed = !value->transposed;
     if (value->axes != NULL) {
-        turn_axes(value->axes);
+        swap_axes(value->axes);
     }
 }
 
 by_status by_pass_layout(by_graph *graph, by_error *error)
 {
-    bool *turns;
+    bool *transposed;
     BY_TRY(by_graph_check(graph, error));
-    BY_TRY(by__alloc((void **)&turns, graph->value_count, sizeof *turns, "layout", error));
+    BY_TRY(
+        by__alloc((void **)&transposed, graph->value_count, sizeof *transposed, "layout", error));
     for (size_t n = 0; n < graph->node_count; n++) {
         by__node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
             const by__value *value = node->in[i] == BY_NONE ? NULL : &graph->values[node->in[i]];
             if (value != NULL && value->role == BY_ROLE_PARAMETER && value->shape.rank == 2) {
-                turns[node->in[i]] = true;
+                transposed[node->in[i]] = true;
             }
         }
     }
@@ -67,24 +68,24 @@ by_status by_pass_layout(by_graph *graph, by_error *error)
         by__node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
             if (node->in[i] != BY_NONE && !may_transpose(node, i)) {
-                turns[node->in[i]] = false;
+                transposed[node->in[i]] = false;
             }
         }
     }
     for (size_t n = 0; n < graph->node_count; n++) {
         by__node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
-            if (node->in[i] != BY_NONE && turns[node->in[i]]) {
+            if (node->in[i] != BY_NONE && transposed[node->in[i]]) {
                 *transposed_flag(node, i) = true;
             }
         }
     }
     for (size_t v = 0; v < graph->value_count; v++) {
-        if (turns[v]) {
-            turn(&graph->values[v]);
+        if (transposed[v]) {
+            transpose(&graph->values[v]);
         }
     }
-    free(turns);
+    free(transposed);
     return BY_OK;
 }
 

@@ -64,7 +64,7 @@ static bool same_type(const by_graph *graph, by_value a, by_value b)
            by_shape_equal(&graph->values[a].shape, &graph->values[b].shape);
 }
 
-/* A view shares the memory of what it shows, which lives on or comes from outside; nobody writes
+/* A view shares the memory of what it shows, which lives on or is external; nobody writes
  * there while it does. (Where the operand dies at the node, its memory becomes the result's as that
  * of any other operand: join_in_place.) */
 static void find_views(planner *p)
@@ -96,7 +96,7 @@ static bool dies_at(const planner *p, by_value in, size_t n)
 
 /* Lets outputs take over the memory of operands that die at the node. The walk is backward, so that
  * the memory of an output is known when its operand joins it: a chain of in-place nodes that ends
- * in a gradient or an output lies in that value's own buffer from its start. */
+ * in a gradient or an output is in that value's own buffer from its start. */
 static void join_in_place(planner *p)
 {
     const by_graph *graph = p->graph;
@@ -121,7 +121,7 @@ static void join_in_place(planner *p)
     }
 }
 
-/* Views lie where their base came to lie. */
+/* Views are where their base was placed. */
 static void place_views(planner *p)
 {
     for (size_t v = 0; v < p->graph->value_count; v++) {

@@ -29,11 +29,11 @@ extern const by__pass by__pass_recompute, by__pass_layout, by__pass_fuse, by__pa
 /* Drops nodes that no output, gradient or in-place update depends on. */
 by_status by__graph_prune(by_graph *graph, by_error *error);
 
-/* Where the activations of a graph lie when its nodes run in order. */
+/* Where the activations of a graph are when its nodes run in order. */
 typedef struct by__memory_plan {
     size_t *offset; /* a value's byte offset in the arena; SIZE_MAX for one that has none */
     /* the value whose memory it uses: itself, or one that it shares in place; an activation that an
-     * output takes over lies in the output's bound buffer */
+     * output takes over is in the output's bound buffer */
     by_value *owner;
     size_t bytes;       /* size of the arena */
     size_t lower_bound; /* most bytes alive at once: no plan of this order is smaller */

@@ -1,4 +1,4 @@
-/* The gaps that an interval may lie in are those between the addresses of all intervals placed
+/* The gaps that an interval may go to are those between the addresses of all intervals placed
  * before it that live at the same time, of which a deep model has thousands. A segment tree over
  * the nodes' indices gives their union without a look at each. Every tree node stands for a range of
  * time and keeps two sets of addresses: `whole` of intervals that live throughout its range but not

@@ -17,7 +17,7 @@ typedef struct by__interval {
 
 /* Sets all offsets, so that no two intervals that share a node share a byte, and *total, the bytes
  * of the arena. Each gets the tightest gap among those placed before it that live at the same time,
- * the lowest of equal gaps, and lies behind all of them when it fits into none. The intervals are
+ * the lowest of equal gaps, and comes behind all of them when it fits into none. The intervals are
  * taken largest first or earliest first, whichever needs less, and are left in that order. */
 by_status by__place_intervals(size_t *total, by__interval *intervals, size_t count,
                               by_error *error);

@@ -65,7 +65,7 @@ static double text_width(const chart *c, const char *text)
     return extents.x_advance;
 }
 
-/* `align` is the part of the text's width that lies left of x: 0, 0.5 or 1. */
+/* `align` is the part of the text's width that is left of x: 0, 0.5 or 1. */
 static void draw_text(const chart *c, double x, double y, double align, const char *text)
 {
     cairo_move_to(c->cairo, x - align * text_width(c, text), y);
@@ -406,7 +406,7 @@ static by_status check_options(const by_plot_options *options, const char *path,
     }
     if ((options->width != 0 && (options->width < 200 || options->width > 10000)) ||
         (options->height != 0 && (options->height < 200 || options->height > 10000))) {
-        return by_error_set(error, BY_EARG, "a chart of %d x %d; both must lie in 200 to 10000",
+        return by_error_set(error, BY_EARG, "a chart of %d x %d; both must be in 200 to 10000",
                             options->width, options->height);
     }
     const char *const texts[] = {options->title, options->x_label, options->y_label};

@@ -208,7 +208,7 @@ static by_status check_data(const by__job *job, const by_checkpoint *checkpoint,
     return BY_OK;
 }
 
-/* The numbers beside the tensors. */
+/* The numbers that are saved with the tensors. */
 static by_status restore_values(by__job *job, const by_checkpoint *checkpoint, by_error *error)
 {
     uint64_t seed;

@@ -40,7 +40,7 @@ by_pass_options by__pass_options(const by_config *config, const by_model *model)
 uint64_t by__resident_bytes(void);
 uint64_t by__peak_resident_bytes(void);
 
-/* BY_EMEMORY when what is planned beside the process and its data is not free (fit.c). */
+/* BY_EMEMORY when what is planned in addition to the process and its data is not free (fit.c). */
 by_status by__plan_fits(const by_memory_report *planned, by_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* Any bytes as a safetensors file, and as a shard index: refused or taken, and what is taken lies
+/* Any bytes as a safetensors file, and as a shard index: refused or taken, and what is taken is
  * within the bytes. */
 #include <stdlib.h>
 #include <string.h>

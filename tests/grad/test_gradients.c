@@ -2,7 +2,7 @@
  * own.
  *
  * A case is one op with its attributes and operands. Its graph holds the op and, through the op
- * row's own gradient, the gradients of all its operands, where dy comes from outside. The oracle is
+ * row's own gradient, the gradients of all its operands, where dy is an input. The oracle is
  * L = sum(dy * y), summed in double, differentiated by the five-point stencil (8 (L(+h) - L(-h)) -
  * (L(+2h) - L(-2h))) / 12h. Operands are multiples of 2^-10 and h is 2^-5, so that x +- h is exact
  * in f32. Then the truncation error is h^4 / 30 times the fifth derivative (about 1e-6 here) and

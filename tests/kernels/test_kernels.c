@@ -65,7 +65,8 @@ static void check_overlays(const by__kernel *kernel, const problem *p, const res
             result r;
             const char *wrong = kernel_run(kernel, p, &options, &r);
             must(wrong == NULL, wrong == NULL ? "" : wrong, where);
-            must(result_same_bits(&r, plain), "other bits when the output lies on an input", where);
+            must(result_same_bits(&r, plain),
+                 "other bits when the output is in the place of an input", where);
             result_close(&r);
             if (p->source->op != BY_OP_SWIGLU_GRAD) {
                 break;

@@ -42,7 +42,7 @@ OWN = {
     "empty": tensor("float32", [0, 4], b""),
     "größe": tensor("float32", [1], ramp("f", 1, 7)),
 }
-# Types that banyan lacks beside one that it has.
+# Types that banyan lacks, with one that it has.
 FOREIGN = {
     "position_ids": tensor("int64", [1, 3], ramp("q", 3)),
     "double": tensor("float64", [2], ramp("d", 2)),

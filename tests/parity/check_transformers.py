@@ -5,7 +5,7 @@
                                              its logits with those in LOGITS, which banyan wrote
     check_transformers.py make DIR           makes small random models with transformers: DIR/NAME/ as
                                              save_pretrained writes it, and the logits that transformers
-                                             computes beside it, DIR/NAME.logits.safetensors
+                                             computes next to it, DIR/NAME.logits.safetensors
     check_transformers.py golden DIR         compares transformers with the golden files in DIR
 
 LOGITS is what `banyan eval RUN --logits-out LOGITS` writes, a safetensors file with

@@ -48,7 +48,7 @@ static const by_map_program nesterov = {
     .update = {{2, AT(3)}, {0, AT(7)}},
 };
 
-/* AdamW: p, g, m, v, {rate, 1 - beta1^t, 1 - beta2^t}, scale; to be timed beside ADAMW. */
+/* AdamW: p, g, m, v, {rate, 1 - beta1^t, 1 - beta2^t}, scale; to be timed against ADAMW. */
 static const by_map_program adamw_map = {
     .inputs = 6,
     .steps = 30,

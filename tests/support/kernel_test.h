@@ -56,7 +56,7 @@ typedef struct result {
     by__type type[MAX_TENSORS];
 } result;
 
-/* Bit i of overlay[o]: output o lies on input i. */
+/* Bit i of overlay[o]: output o is in the place of input i. */
 typedef struct run_options {
     int threads;
     int overlay[BY_MAX_OUTPUTS]; /* input index, -1 for memory of its own */

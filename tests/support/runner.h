@@ -11,7 +11,7 @@ typedef struct runner {
     by_graph *graph; /* the caller's */
     by_device *device;
     by_program *program;
-    void **buffers; /* of values from outside, by value; NULL for the others */
+    void **buffers; /* of external values, by value; NULL for the others */
     void *arena;
     void *workspace;
 } runner;
@@ -23,7 +23,7 @@ void check_error(by_status status, by_status want, by_error *error, const char *
 /* A graph whose calls all went well so far. */
 by_graph *open_graph(void);
 
-/* Zeroed buffers for every value from outside; arena and workspace full of NaN bits, so that
+/* Zeroed buffers for every external value; arena and workspace full of NaN bits, so that
  * reading memory that nothing wrote shows. */
 void runner_open(runner *r, by_graph *graph, int threads);
 void runner_run(runner *r);

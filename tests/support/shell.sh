@@ -1,5 +1,5 @@
 # What the test scripts share; sourced by them, POSIX sh. Every check prints what it looks at; the first
-# that is wrong ends the script. The text and the configs are made here: no test needs a file from outside.
+# that is wrong ends the script. The text and the configs are made here: no test needs a file that is not in the repository.
 set -u
 
 root=$(cd "$(dirname "$0")/../.." && pwd)

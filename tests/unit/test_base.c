@@ -90,7 +90,7 @@ static void test_rounding(void **state)
         assert_int_equal(f->narrow(-INFINITY), last | 0x8000);
         assert_int_equal(f->narrow(FLT_MAX), last);
         assert_true(isnan(f->widen(f->narrow(NAN))));
-        /* A NaN whose payload lies in the bits that are cut off stays a NaN. */
+        /* A NaN whose payload is in the bits that are cut off stays a NaN. */
         assert_true(isnan(f->widen(f->narrow(by__bits_float(0x7f800001u)))));
     }
 }

@@ -44,7 +44,7 @@ static void test_errors_name_op_and_shapes(void **state)
     expect_build_error(graph, "matmul");
 }
 
-static void test_values_from_outside(void **state)
+static void test_external_values(void **state)
 {
     BY_UNUSED(state);
     by_graph *graph = open_graph();
@@ -328,7 +328,7 @@ static void test_updates_in_place(void **state)
     by_graph *graph = update(false, false);
     check_ok(by_graph_verify(graph, &error), &error);
     by_graph_close(&graph);
-    expect_broken(update(true, false), BY_ESTATE, "not from outside");
+    expect_broken(update(true, false), BY_ESTATE, "not external");
     /* Nothing orders a reader before or after the update. */
     expect_broken(update(false, true), BY_ESTATE, "'p' in place, which is read elsewhere");
     /* What feeds the update comes before it. */
@@ -401,7 +401,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors_name_op_and_shapes),
-        cmocka_unit_test(test_values_from_outside),
+        cmocka_unit_test(test_external_values),
         cmocka_unit_test(test_outputs),
         cmocka_unit_test(test_missing_operands),
         cmocka_unit_test(test_rows),

@@ -187,7 +187,7 @@ static void test_random_graphs_run(void **state)
     }
 }
 
-/* A chain of in-place nodes that ends in an output lies in the output's buffer from its start. */
+/* A chain of in-place nodes that ends in an output is in the output's buffer from its start. */
 static void test_output_takes_over(void **state)
 {
     BY_UNUSED(state);

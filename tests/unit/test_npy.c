@@ -95,7 +95,7 @@ static void test_headers(void **state)
          "tuple"},
         {"{'descr': '<u2', 'fortran_order': False, }\n", 6, "lacks"},
         {"{'descr': '<u2', 'descr': '<u2', 'fortran_order': False, 'shape': (3,)}\n", 6, "twice"},
-        {"{'descr': '<u2', 'extra': 1, 'shape': (3,)}\n", 6, "beside"},
+        {"{'descr': '<u2', 'extra': 1, 'shape': (3,)}\n", 6, "other than"},
         {"{'descr': '<u2', 'fortran_order': False, 'shape': (3,), }", 6, "newline"},
         {"{'descr': '<u2', 'fortran_order': False, 'shape': (3,), } x\n", 6, "newline"},
         {"['descr']\n", 6, "dictionary"},

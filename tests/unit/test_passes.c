@@ -539,7 +539,7 @@ static by_value_info info_of(const by_graph *graph, by_value value)
     return info;
 }
 
-/* Only a weight [k, n] that nothing reads otherwise is turned. That results stay is what
+/* Only a weight [k, n] that nothing reads otherwise is transposed. That results stay is what
  * test_generator checks. */
 static void test_layout(void **state)
 {
@@ -549,13 +549,13 @@ static void test_layout(void **state)
     by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(3, 8));
     by_value ids = by_graph_input(graph, "ids", BY_I32, BY_SHAPE(3));
     by_value w = by_graph_parameter(graph, "w", "embed mlp", BY_SHAPE(8, 6), (by_init){0});
-    by_value lies = by_graph_parameter(graph, "lies", "mlp embed", BY_SHAPE(5, 8), (by_init){0});
+    by_value kept = by_graph_parameter(graph, "kept", "mlp embed", BY_SHAPE(5, 8), (by_init){0});
     by_value both = parameter(graph, "both", BY_SHAPE(8, 8));
     by_value table = parameter(graph, "table", BY_SHAPE(8, 8));
     by_value given = by_graph_input(graph, "given", BY_F32, BY_SHAPE(8, 4));
     by_graph_output(graph, by_linear(graph, x, w, BY_NONE, false), "a");
     by_graph_output(graph, by_linear(graph, x, w, BY_NONE, false), "b");
-    by_graph_output(graph, by_linear(graph, x, lies, BY_NONE, true), "c");
+    by_graph_output(graph, by_linear(graph, x, kept, BY_NONE, true), "c");
     by_value y = by_linear(graph, x, both, BY_NONE, false);
     by_graph_output(graph, by_linear(graph, y, both, BY_NONE, true), "d");
     y = by_linear(graph, by_embedding(graph, ids, table), table, BY_NONE, false);
@@ -563,19 +563,19 @@ static void test_layout(void **state)
     by_graph_output(graph, by_linear(graph, x, given, BY_NONE, false), "f");
     check_ok(by_pass_layout(graph, &error), &error);
     check_ok(by_graph_verify(graph, &error), &error);
-    by_value_info turned = info_of(graph, w);
-    assert_true(turned.turned);
-    assert_true(by_shape_equal(&turned.shape, &BY_SHAPE(6, 8)));
-    assert_string_equal(turned.axes, "mlp embed");
-    const by_value others[] = {lies, both, table, given};
+    by_value_info transposed = info_of(graph, w);
+    assert_true(transposed.transposed);
+    assert_true(by_shape_equal(&transposed.shape, &BY_SHAPE(6, 8)));
+    assert_string_equal(transposed.axes, "mlp embed");
+    const by_value others[] = {kept, both, table, given};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(others); i++) {
-        assert_false(info_of(graph, others[i]).turned);
+        assert_false(info_of(graph, others[i]).transposed);
     }
-    assert_string_equal(info_of(graph, lies).axes, "mlp embed");
-    /* Nothing is left to turn. */
+    assert_string_equal(info_of(graph, kept).axes, "mlp embed");
+    /* Nothing is left to transpose. */
     check_ok(by_pass_layout(graph, &error), &error);
-    turned = info_of(graph, w);
-    assert_true(by_shape_equal(&turned.shape, &BY_SHAPE(6, 8)));
+    transposed = info_of(graph, w);
+    assert_true(by_shape_equal(&transposed.shape, &BY_SHAPE(6, 8)));
     by_graph_close(&graph);
 }
 

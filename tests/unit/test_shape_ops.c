@@ -88,7 +88,7 @@ static void test_views_share_memory(void **state)
     by_graph_close(&graph);
 }
 
-/* A reshape of what dies with it is no copy either: the whole chain lies in the output's buffer. */
+/* A reshape of what dies with it is no copy either: the whole chain is in the output's buffer. */
 static void test_last_reader_is_a_view(void **state)
 {
     BY_UNUSED(state);

@@ -138,7 +138,7 @@ static const char *parse_header(cursor c, npy_header *out)
                 return "shape is not a tuple of up to 6 extents";
             }
         } else {
-            return "the header has a key beside descr, fortran_order and shape";
+            return "the header has a key other than descr, fortran_order and shape";
         }
         if ((seen & bit) != 0) {
             return "the header has a key twice";

@@ -148,7 +148,7 @@ static by_status run_threads(packing *p, const by_tokenizer *tokenizer, by_error
                         .take = take_unit,
                         .threads = threads,
                         .wanted = UNIT_BYTES,
-                        /* An added token may lie across a place to cut. */
+                        /* An added token may span a place to cut. */
                         .whole = by__added_any(tokenizer, BY_ENCODE_ORDINARY)};
     by_status status =
         by__alloc((void **)&p->threads, threads, sizeof *p->threads, "threads", error);

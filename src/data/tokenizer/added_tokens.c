@@ -2,7 +2,7 @@
  *
  * Two passes, as in Hugging Face's AddedVocabulary: tokens that are not `normalized` over the text,
  * then the others over what is left between them. In a pass the leftmost match wins, of those the
- * longest; a match that is refused (a special token that is not asked for, single_word beside a
+ * longest; a match that is refused (a special token that is not asked for, single_word next to a
  * word) is still passed over as a whole. */
 #include <stdlib.h>
 #include <string.h>

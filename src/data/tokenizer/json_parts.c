@@ -6,7 +6,7 @@
 
 #include "data/tokenizer/unicode.h"
 
-/* Turns byte-level letters into bytes in place; false (and `text` as it was) when a character is
+/* Replaces byte-level letters by their bytes in place; false (and `text` as it was) when a character is
  * not a letter. jansson has made sure that it is valid UTF-8. */
 static bool letters_to_bytes(const char *text, char *out, size_t *length)
 {

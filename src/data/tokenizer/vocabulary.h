@@ -44,7 +44,7 @@ typedef struct by__added_token {
     char *content;
     size_t length;
     uint32_t id;
-    bool single_word; /* matches only where no \w is beside it */
+    bool single_word; /* matches only where no \w is next to it */
     bool lstrip;      /* takes the spaces in front of it */
     bool rstrip;      /* takes the spaces behind it */
     bool normalized;  /* searched for after the others */

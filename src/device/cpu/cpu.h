@@ -25,7 +25,7 @@
  *   EMBEDDING_GRAD                          base
  *   MAP                                     any tensor that it does not update
  *
- * SWIGLU_GRAD's two outputs may lie on any two of gate, up and dy.
+ * SWIGLU_GRAD's two outputs may be any two of gate, up and dy.
  *
  * Ids and targets out of range read and write nothing: an embedding row of zeros, no gradient, no
  * loss.

@@ -2,7 +2,7 @@
  *
  * B is cut into super-blocks that fit the shared cache (and bound the scratch memory), which all
  * threads pack together. Then C's columns there are cut into tiles. A thread takes tiles row by
- * row, beginning with rows of its own. A is read as it lies, or packed by the thread as it comes to
+ * row, beginning with rows of its own. A is read unpacked, or packed by the thread as it comes to
  * the rows: nobody else reads them. Of two operands of which one is small, each thread packs that
  * one for itself, and nobody waits. A tile's operands are cut along k so that they fit the thread's
  * own cache, its sums are added up in f32 in the order of k, and the last of them go from registers
@@ -31,7 +31,7 @@
 #include "base/half.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/panel.h"
-#include "device/cpu/share.h"
+#include "device/cpu/work_range.h"
 
 /* Bytes of a packed super-block of B, and its extent along k in steps of 4 bytes. */
 #define PACKED_B_BYTES (8 << 20)
@@ -75,8 +75,8 @@ struct by__gemm {
     int64_t super_n, super_k;
     int64_t half_k, own_rows; /* of PACK_OWN_K: rows of A that a thread packs at a time */
     int64_t tile_m, tile_n, tile_k;
-    bool direct;  /* sums are added up in C */
-    bool as_lies; /* A is read as it lies, but for the last of an odd number of rows */
+    bool direct;   /* sums are added up in C */
+    bool unpacked; /* A is read unpacked, but for the last of an odd number of rows */
     packing packing;
     bool whole; /* sums of all of C are kept from one super-block of k to the next */
     size_t a_offset, b_offset, sums_offset, work;
@@ -84,9 +84,9 @@ struct by__gemm {
     size_t half_bytes;   /* of the sums of a half of k */
     size_t a_tile_bytes; /* of each thread's rows of A, as far as they are packed */
     size_t b_bytes;
-    bool few_rows; /* no panels: see plan_few_rows() */
-    bool rows_lie; /* its rows of A are read as they lie, else copied as f32 */
-    int64_t piece; /* rows of B */
+    bool few_rows;  /* no panels: see plan_few_rows() */
+    bool uses_rows; /* its rows of A are read in their dtype, else copied as f32 */
+    int64_t piece;  /* rows of B */
 };
 
 /* Cuts n into equal pieces of at most `most`, each a multiple of `unit`. */
@@ -151,7 +151,7 @@ static packing choose_packing(const by__gemm *g)
         o->m >= OWN_B_ROWS * o->threads) {
         return PACK_OWN_B;
     }
-    if (!g->as_lies && by__panel_a_bytes(g->panel, o->m, o->k) <= OWN_BYTES &&
+    if (!g->unpacked && by__panel_a_bytes(g->panel, o->m, o->k) <= OWN_BYTES &&
         o->n >= OWN_A_COLUMNS * o->threads) {
         return PACK_OWN_A;
     }
@@ -162,7 +162,7 @@ static void choose_cuts(by__gemm *g)
 {
     const by__gemm_options *o = &g->options;
     const by__panel *p = g->panel;
-    g->as_lies =
+    g->unpacked =
         !o->trans_a && by__panel_reads_rows(p, o->k, (size_t)o->lda * by_dtype_size(o->dtype));
     g->super_k = cut(o->k, (int64_t)PACKED_STEPS * p->step, p->k_unit);
     int64_t row_bytes = g->super_k / p->step * 4;
@@ -214,7 +214,7 @@ static by_status plan_memory(by__gemm *g, by_error *error)
     bool own_k = g->packing == PACK_OWN_K;
     bool own_a = g->packing == PACK_OWN_A || own_k;
     int64_t packed_k = own_k ? g->half_k : g->super_k;
-    int64_t packed_rows = g->as_lies ? 1 : own_a ? o->m : g->tile_m;
+    int64_t packed_rows = g->unpacked ? 1 : own_a ? o->m : g->tile_m;
     g->a_tile_bytes = by__round_up(by__panel_a_bytes(g->panel, packed_rows, packed_k), 4096);
     int64_t packed_columns = own_a ? g->tile_n : by__min_i64(g->super_n, o->n);
     size_t b = by__panel_b_bytes(g->panel, packed_columns, packed_k);
@@ -232,7 +232,8 @@ static by_status plan_memory(by__gemm *g, by_error *error)
         sums = g->tile_bytes * threads;
     }
     g->b_bytes = by__round_up(b, 4096);
-    g->a_offset = by__round_up(threads * sizeof(by__share), 4096); /* the shares come first */
+    g->a_offset =
+        by__round_up(threads * sizeof(by__work_range), 4096); /* the work ranges come first */
     g->b_offset = g->a_offset + threads * g->a_tile_bytes;
     g->sums_offset = g->b_offset + g->b_bytes * (g->packing == PACK_TOGETHER ? 1 : threads);
     if (!fits || !by__size_add(g->sums_offset, sums, &g->work)) {
@@ -249,9 +250,9 @@ static void plan_few_rows(by__gemm *g)
     const by__gemm_options *o = &g->options;
     int64_t rows = by__ceil_div(GEMV_PIECE, o->k * (int64_t)by_dtype_size(o->dtype));
     g->piece = (int64_t)by__round_up((size_t)rows, BY__GEMV_COLUMNS);
-    g->rows_lie = o->dtype == BY_F32 || g->panel->step == 2;
-    size_t copied = g->rows_lie ? 0 : (size_t)(o->m * o->k) * sizeof(float);
-    g->a_offset = (size_t)o->threads * sizeof(by__share); /* the shares come first */
+    g->uses_rows = o->dtype == BY_F32 || g->panel->step == 2;
+    size_t copied = g->uses_rows ? 0 : (size_t)(o->m * o->k) * sizeof(float);
+    g->a_offset = (size_t)o->threads * sizeof(by__work_range); /* the work ranges come first */
     g->sums_offset = g->a_offset + by__round_up(copied, BY_CACHE_LINE);
     g->work = g->sums_offset + (size_t)(o->m * o->n) * sizeof(float);
 }
@@ -312,7 +313,7 @@ typedef struct block {
 /* Of m rows of A, those that need not be packed. */
 static int64_t rows_as_they_lie(const by__gemm *g, int64_t m)
 {
-    return g->as_lies ? m / 2 * 2 : 0;
+    return g->unpacked ? m / 2 * 2 : 0;
 }
 
 /* Rows i .. i + m of A. */
@@ -341,7 +342,7 @@ static void pack_part(const by__gemm *g, const block *s, char *b, int64_t j, int
 }
 
 /* Packs B's columns together: every thread of the team calls it, and all is packed when it returns.
- * Pieces are cut so that each reads B as it lies in memory: whole columns where those are
+ * Pieces are cut so that each reads B in the order of memory: whole columns where those are
  * contiguous, and all columns of a part of k where they are not. */
 static void pack_columns(const by__gemm *g, const block *s)
 {
@@ -466,7 +467,7 @@ static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t m
     add_products(g, s, sums, lds, i, m, j, n, s->k0 + s->k == o->k ? &target : NULL);
 }
 
-static by__share *shares_of(const by__gemm_operands *operands)
+static by__work_range *ranges_of(const by__gemm_operands *operands)
 {
     return operands->work;
 }
@@ -477,7 +478,7 @@ static void compute_tiles(const by__gemm *g, const block *s, int me, int team)
     int64_t columns = by__ceil_div(s->n, g->tile_n);
     int64_t ready = -1;
     int64_t t;
-    while ((t = by__share_take(shares_of(s->operands), me, team)) >= 0) {
+    while ((t = by__work_range_take(ranges_of(s->operands), me, team)) >= 0) {
         int64_t i = t / columns * g->tile_m;
         int64_t m = by__min_i64(g->tile_m, g->options.m - i);
         if (i != ready) {
@@ -493,7 +494,7 @@ static void compute_tiles(const by__gemm *g, const block *s, int me, int team)
 }
 
 /* Packs a tile's columns of B, from column n0 on, and multiplies rows m0 .. m0 + m of A with them,
- * which lie packed at `a`. */
+ * which are packed at `a`. */
 static void compute_panel(const by__gemm *g, block *s, char *a, int64_t m0, int64_t m, int64_t n0)
 {
     size_t a_stride = by__panel_a_stride(g->panel, s->k);
@@ -513,7 +514,7 @@ static void compute_columns(const by__gemm *g, block *s, int me)
     char *a = s->a;
     pack_rows(g, s, 0, g->options.m);
     int64_t t;
-    while ((t = by__share_take(shares_of(s->operands), me, g->options.threads)) >= 0) {
+    while ((t = by__work_range_take(ranges_of(s->operands), me, g->options.threads)) >= 0) {
         compute_panel(g, s, a, 0, g->options.m, t * g->tile_n);
     }
 }
@@ -528,7 +529,7 @@ static void compute_halves(const by__gemm *g, block *s, int me)
     char *a = s->a;
     int64_t ready = -1;
     int64_t t;
-    while ((t = by__share_take(shares_of(x), me, o->threads)) >= 0) {
+    while ((t = by__work_range_take(ranges_of(x), me, o->threads)) >= 0) {
         int64_t part = t / columns; /* rows of A, in a half */
         int64_t parts = by__ceil_div(o->m, g->own_rows);
         int64_t m0 = part % parts * g->own_rows;
@@ -590,7 +591,7 @@ static void compute(const by__gemm *g, const by__gemm_operands *operands)
             if (s.k0 > 0 || s.n0 > 0) {
 #pragma omp barrier
             }
-            by__share_open(shares_of(operands), rows * by__ceil_div(s.n, g->tile_n), me, team);
+            by__work_range_open(ranges_of(operands), rows * by__ceil_div(s.n, g->tile_n), me, team);
             pack_columns(g, &s);
             compute_tiles(g, &s, me, team);
         }
@@ -611,14 +612,14 @@ static void few_rows_as_f32(const by__gemm *g, const by__gemm_operands *x)
 static void compute_few_rows(const by__gemm *g, const by__gemm_operands *x)
 {
     const by__gemm_options *o = &g->options;
-    const void *a = g->rows_lie ? x->a : (char *)x->work + g->a_offset;
-    by_dtype a_dtype = g->rows_lie ? o->dtype : BY_F32;
-    int64_t lda = g->rows_lie ? o->lda : o->k;
+    const void *a = g->uses_rows ? x->a : (char *)x->work + g->a_offset;
+    by_dtype a_dtype = g->uses_rows ? o->dtype : BY_F32;
+    int64_t lda = g->uses_rows ? o->lda : o->k;
     by__panel_target all = all_of_c(o, x);
     int me = omp_get_thread_num();
     int64_t t;
     int64_t taken;
-    while ((t = by__share_take_some(shares_of(x), me, o->threads, GEMV_PIECES, &taken)) >= 0) {
+    while ((t = by__work_range_take_some(ranges_of(x), me, o->threads, GEMV_PIECES, &taken)) >= 0) {
         int64_t begin = t * g->piece;
         int64_t count = by__min_i64(taken * g->piece, o->n - begin);
         const char *b = (const char *)x->b + (size_t)(begin * o->ldb) * by_dtype_size(o->dtype);
@@ -631,20 +632,20 @@ static void compute_few_rows(const by__gemm *g, const by__gemm_operands *x)
 }
 
 /* Divides the tasks up before the threads begin: then they need not wait for each other. */
-static void open_shares(const by__gemm *g, const by__gemm_operands *x, int64_t tasks)
+static void open_ranges(const by__gemm *g, const by__gemm_operands *x, int64_t tasks)
 {
     for (int thread = 0; thread < g->options.threads; thread++) {
-        by__share_open(shares_of(x), tasks, thread, g->options.threads);
+        by__work_range_open(ranges_of(x), tasks, thread, g->options.threads);
     }
 }
 
 void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands)
 {
     if (gemm->few_rows) {
-        if (!gemm->rows_lie) {
+        if (!gemm->uses_rows) {
             few_rows_as_f32(gemm, operands);
         }
-        open_shares(gemm, operands, by__ceil_div(gemm->options.n, gemm->piece));
+        open_ranges(gemm, operands, by__ceil_div(gemm->options.n, gemm->piece));
 #pragma omp parallel num_threads(gemm->options.threads) if (gemm->options.threads > 1)
         compute_few_rows(gemm, operands);
         return;
@@ -657,7 +658,7 @@ void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands)
                          : gemm->packing == PACK_OWN_K ? 2 * by__ceil_div(o->m, gemm->own_rows)
                                                        : 1;
         int64_t tiles = across * by__ceil_div(o->n, gemm->tile_n);
-        open_shares(gemm, operands, tiles);
+        open_ranges(gemm, operands, tiles);
     }
 #pragma omp parallel num_threads(gemm->options.threads) if (gemm->options.threads > 1)
     compute(gemm, operands);

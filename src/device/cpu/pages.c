@@ -29,7 +29,7 @@ static void populate(const by__pages *pages)
 #endif
 }
 
-/* Maps `bytes` from a multiple of a huge page on, so that all but the end can lie in huge pages:
+/* Maps `bytes` from a multiple of a huge page on, so that all but the end can be in huge pages:
  * what does not is read at a quarter of the speed. MAP_FAILED when there is no memory. */
 static void *map_aligned(size_t bytes)
 {

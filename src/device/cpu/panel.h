@@ -60,7 +60,7 @@ typedef struct by__panel {
     void (*multiply)(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b,
                      size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,
                      const by__panel_target *target);
-    /* The same with A as it lies, rows `row_bytes` apart (a multiple of 4, and best not of 4096)
+    /* The same with A unpacked, rows `row_bytes` apart (a multiple of 4, and best not of 4096)
      * and contiguous along k. Rows are read in pairs: with an odd m, one row beyond the last. NULL
      * where A must be packed. */
     void (*multiply_rows)(float *c, int64_t ldc, const void *a, size_t row_bytes, const void *b,
@@ -69,7 +69,7 @@ typedef struct by__panel {
     /* Sums that are in memory already; they may be the target's y. */
     void (*store)(const by__panel_target *target, const float *sums, int64_t lds, int64_t rows,
                   int64_t columns);
-    /* sums[m, n] = x[m, k] B for at most BY__GEMV_ROWS rows, B as it lies: [k, n], or [n, k] when
+    /* sums[m, n] = x[m, k] B for at most BY__GEMV_ROWS rows, B unpacked: [k, n], or [n, k] when
      * trans_b. x is f32; with bf16 pairs (step 2) and a B of bf16 and trans_b, it may be bf16.
      * Columns may be computed in parts: with trans_b the bits are the same if parts begin at
      * multiples of BY__GEMV_COLUMNS. */

@@ -4,7 +4,7 @@
 
 #include "device/cpu/reference.h"
 
-/* Where one of q, k, v lies: in a tensor of its own or in its part of the packed one.
+/* Where one of q, k, v is: in a tensor of its own or in its part of the packed one.
  * Element (b, t, head, d) is at (b * T + t) * stride + offset + head * D + d. */
 typedef struct view {
     const by__tensor *tensor;

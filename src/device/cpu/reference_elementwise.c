@@ -190,7 +190,7 @@ static by_status run_dropout(const by__call *call, const by__context *context)
 
 BY__REFERENCE_KERNEL(BY_OP_DROPOUT, dropout, NULL, run_dropout);
 
-/* Each pair (i, i + D/2) of a head is turned by position * frequency(i). */
+/* Each pair (i, i + D/2) of a head is rotated by position * frequency(i). */
 static by_status run_rope(const by__call *call, const by__context *context)
 {
     BY_UNUSED(context);

@@ -14,13 +14,13 @@ typedef struct plan {
     attention_shape s;
     bool packed;
     bool cached;
-    bool keys_lie;
+    bool keys_unpacked;
     int64_t slots;  /* rows of keys at most */
     int64_t pieces; /* of the queries of a (sample, key head) */
     int64_t piece;  /* queries in a piece, a multiple of PANEL_QUERIES */
     size_t keys, values, queries, scores, weights, sums;
     size_t thread_bytes;
-    size_t shares; /* behind the scratch of all threads */
+    size_t ranges; /* behind the scratch of all threads */
 } plan;
 
 /* PANEL_QUERIES queries of one head, or fewer, against all keys that they see. */
@@ -238,7 +238,7 @@ static void run_task(const void *context, int64_t task)
     int64_t visible = s->causal ? x->position + end : rows;
     if (begin < end) {
         j.keys = attention_take_rows(panel, s->dtype, keys, k_stride, visible, s->width,
-                                     p->keys_lie, area(&j, p->keys));
+                                     p->keys_unpacked, area(&j, p->keys));
         panel->pack_a(area(&j, p->values), by__panel_a_stride(panel, p->slots), values, 1, v_stride,
                       s->width, visible);
     }
@@ -286,9 +286,9 @@ static by_status plan_attention(by__call *call, const by__context *context, bool
     int64_t k_stride = cached      ? s->width
                        : p->packed ? call->in[0].shape.dim[2]
                                    : call->in[1].shape.dim[2];
-    p->keys_lie = attention_rows_lie(p->panel, s, k_stride, slots);
+    p->keys_unpacked = attention_reads_rows(p->panel, s, k_stride, slots);
     size_t used = 0;
-    p->keys = reserve(&used, p->keys_lie ? 0 : by__panel_a_bytes(p->panel, slots, s->width));
+    p->keys = reserve(&used, p->keys_unpacked ? 0 : by__panel_a_bytes(p->panel, slots, s->width));
     p->values = reserve(&used, by__panel_a_bytes(p->panel, s->width, slots));
     p->queries = reserve(&used, by__panel_b_stride(p->panel, s->width));
     p->scores = reserve(&used, (size_t)(s->key_block * PANEL_QUERIES) * sizeof(float));
@@ -296,8 +296,8 @@ static by_status plan_attention(by__call *call, const by__context *context, bool
     p->sums = reserve(&used, (size_t)(s->width * PANEL_QUERIES) * sizeof(float));
     p->thread_bytes = by__round_up(used, 4096);
     call->state = p;
-    p->shares = p->thread_bytes * (size_t)context->threads;
-    call->work_bytes = p->shares + (size_t)context->threads * sizeof(by__share);
+    p->ranges = p->thread_bytes * (size_t)context->threads;
+    call->work_bytes = p->ranges + (size_t)context->threads * sizeof(by__work_range);
     return BY_OK;
 }
 
@@ -317,9 +317,9 @@ static void run_tasks(const operands *x, const by__context *context)
     const by__call *call = x->call;
     const plan *p = call->state;
     int64_t tasks = p->s.batch * p->s.kv_heads * p->pieces;
-    by__share *shares = (by__share *)((char *)call->work + p->shares);
+    by__work_range *ranges = (by__work_range *)((char *)call->work + p->ranges);
 #pragma omp parallel num_threads(context->threads) if (context->threads > 1)
-    attention_run_tasks(shares, tasks, run_task, x);
+    attention_run_tasks(ranges, tasks, run_task, x);
 }
 
 static by_status run(const by__call *call, const by__context *context)

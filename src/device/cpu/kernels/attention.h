@@ -1,4 +1,4 @@
-/* What the attention kernels share: where the heads lie, and how the work is cut.
+/* What the attention kernels share: where the heads are, and how the work is cut.
  *
  * A block of queries of one head meets one block of keys after another, so scores exist for a block
  * at a time (FlashAttention: Dao et al. 2022; the loop order of version 2, Dao 2023). Products run
@@ -6,7 +6,7 @@
  * the cut follows the shape alone, and so do the bits.
  *
  * Scores are computed transposed, a row for each key and a column for each of PANEL_QUERIES
- * queries: S^T = K Q^T. The rows of K are operand A as they lie, the softmax runs down the columns,
+ * queries: S^T = K Q^T. The rows of K are operand A unpacked, the softmax runs down the columns,
  * sixteen queries side by side without a sum across lanes, and the weights are stored as the panels
  * that the next product, y^T = V^T P^T, wants as its B. Weights are powers of two: log2(e) is part
  * of their scale.
@@ -22,7 +22,7 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd_math.h"
 #include "device/cpu/panel.h"
-#include "device/cpu/share.h"
+#include "device/cpu/work_range.h"
 
 /* Queries side by side: the columns of a panel. */
 #define PANEL_QUERIES (2 * BY__LANES)
@@ -118,20 +118,20 @@ static inline void *head_at(const head_view *view, const attention_shape *s, int
     return (char *)view->data + (size_t)element * (s->dtype == BY_F32 ? 4 : 2);
 }
 
-/* Rows as operand A of a product: as they lie, or packed. */
+/* Rows as operand A of a product: unpacked, or packed. */
 typedef struct attention_rows {
     const void *data;
     size_t stride; /* bytes from row to row, or from panel to panel */
-    bool lie;
+    bool unpacked;
 } attention_rows;
 
-/* `rows` rows of k elements, `stride` elements apart; packed where the panel cannot read them as
- * they lie. Read so, an odd number of rows needs one more to exist. */
+/* `rows` rows of k elements, `stride` elements apart; packed where the panel cannot read them
+ * unpacked. Then an odd number of rows needs one more to exist. */
 static inline attention_rows attention_take_rows(const by__panel *panel, by_dtype dtype,
                                                  const void *data, int64_t stride, int64_t rows,
-                                                 int64_t k, bool lie, void *packed)
+                                                 int64_t k, bool unpacked, void *packed)
 {
-    if (lie) {
+    if (unpacked) {
         return (attention_rows){data, (size_t)stride * (dtype == BY_F32 ? 4 : 2), true};
     }
     attention_rows out = {packed, by__panel_a_stride(panel, k), false};
@@ -139,9 +139,9 @@ static inline attention_rows attention_take_rows(const by__panel *panel, by_dtyp
     return out;
 }
 
-/* Keys or values of a (sample, key head), of which `rows` exist, can be read as they lie. */
-static inline bool attention_rows_lie(const by__panel *panel, const attention_shape *s,
-                                      int64_t stride, int64_t rows)
+/* Keys or values of a (sample, key head), of which `rows` exist, can be read unpacked. */
+static inline bool attention_reads_rows(const by__panel *panel, const attention_shape *s,
+                                        int64_t stride, int64_t rows)
 {
     return rows % 2 == 0 &&
            by__panel_reads_rows(panel, s->width, (size_t)stride * (s->dtype == BY_F32 ? 4 : 2));
@@ -153,7 +153,7 @@ static inline void attention_multiply(const by__panel *panel, float *c, int64_t 
                                       size_t b_stride, int64_t m, int64_t n, int64_t k,
                                       bool accumulate)
 {
-    if (a->lie) {
+    if (a->unpacked) {
         panel->multiply_rows(c, ldc, (const char *)a->data + (size_t)row * a->stride, a->stride, b,
                              b_stride, m, n, k, accumulate, NULL);
     } else {
@@ -256,16 +256,16 @@ static inline void attention_fill(const by__call *call, const head_view in[3],
 }
 
 /* Every task once: called by each thread of a team, which waits at its beginning. */
-static inline void attention_run_tasks(by__share *shares, int64_t tasks,
+static inline void attention_run_tasks(by__work_range *ranges, int64_t tasks,
                                        void (*run)(const void *context, int64_t task),
                                        const void *context)
 {
     int me = omp_get_thread_num();
     int team = omp_get_num_threads();
     int64_t task;
-    by__share_open(shares, tasks, me, team);
+    by__work_range_open(ranges, tasks, me, team);
 #pragma omp barrier
-    while ((task = by__share_take(shares, me, team)) >= 0) {
+    while ((task = by__work_range_take(ranges, me, team)) >= 0) {
         run(context, task);
     }
 }

@@ -24,7 +24,7 @@ typedef struct plan {
     by_dtype rows_dtype;         /* of them */
     attention_shape s;
     bool packed;
-    bool rows_lie; /* of keys and values */
+    bool unpacked; /* of keys and values */
     bool weights_lie;
     int64_t query_block;                      /* a multiple of PANEL_QUERIES */
     int64_t pieces;                           /* of the queries of a (sample, key head) */
@@ -36,7 +36,7 @@ typedef struct plan {
     size_t thread_bytes;
     size_t sums;      /* where dk and dv are added up, behind the threads' scratch */
     size_t sum_bytes; /* of one of them, for one task */
-    size_t shares;
+    size_t ranges;
 } plan;
 
 /* One block of queries of one head. */
@@ -272,10 +272,10 @@ static void take_keys(const operands *x, job *j, int64_t b, int64_t kv, int64_t 
     const by__panel *panel = p->panel;
     const void *k = head_at(&x->in[1], s, b, 0, kv);
     const void *v = head_at(&x->in[2], s, b, 0, kv);
-    j->keys = attention_take_rows(panel, s->dtype, k, x->in[1].stride, rows, s->width, p->rows_lie,
+    j->keys = attention_take_rows(panel, s->dtype, k, x->in[1].stride, rows, s->width, p->unpacked,
                                   area(j, p->key_rows));
     j->values = attention_take_rows(panel, s->dtype, v, x->in[2].stride, rows, s->width,
-                                    p->rows_lie, area(j, p->value_rows));
+                                    p->unpacked, area(j, p->value_rows));
     panel->pack_a(area(j, p->key_columns), by__panel_a_stride(panel, s->length), k, 1,
                   x->in[1].stride, s->width, rows);
 }
@@ -358,10 +358,10 @@ static by_status run(const by__call *call, const by__context *context)
     attention_views(x.out, call->out, p->packed, s);
     int64_t pairs = s->batch * s->kv_heads;
     int64_t tasks = pairs * p->pieces;
-    by__share *shares = (by__share *)((char *)call->work + p->shares);
+    by__work_range *ranges = (by__work_range *)((char *)call->work + p->ranges);
 #pragma omp parallel num_threads(context->threads) if (context->threads > 1)
     {
-        attention_run_tasks(shares, tasks, run_task, &x);
+        attention_run_tasks(ranges, tasks, run_task, &x);
         if (p->pieces > 1) {
 #pragma omp barrier
 #pragma omp for schedule(static)
@@ -387,8 +387,8 @@ static void plan_scratch(plan *p)
     size_t tile = (size_t)(p->query_block * s->key_block);
     size_t panel_tile = (size_t)(PANEL_QUERIES * s->key_block) * sizeof(float);
     size_t rows_size = by_dtype_size(p->rows_dtype);
-    p->key_rows = reserve(&used, p->rows_lie ? 0 : by__panel_a_bytes(panel, s->length, s->width));
-    p->value_rows = reserve(&used, p->rows_lie ? 0 : by__panel_a_bytes(panel, s->length, s->width));
+    p->key_rows = reserve(&used, p->unpacked ? 0 : by__panel_a_bytes(panel, s->length, s->width));
+    p->value_rows = reserve(&used, p->unpacked ? 0 : by__panel_a_bytes(panel, s->length, s->width));
     p->key_columns = reserve(&used, by__panel_a_bytes(panel, s->width, s->length));
     p->rows_q = reserve(&used, by__panel_b_bytes(panel, p->query_block, s->width));
     p->rows_dy = reserve(&used, by__panel_b_bytes(panel, p->query_block, s->width));
@@ -415,13 +415,13 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     p->panel = by__panel_for(BY__AT_LEVEL(BY__LEVEL), by__panel_native(), call->in[0].dtype);
     p->s = attention_measure(call, p->packed, p->panel);
     const attention_shape *s = &p->s;
-    /* Panels that widen bf16 to f32 take rows of f32 as they lie. */
+    /* Panels that widen bf16 to f32 take rows of f32 unpacked. */
     p->rows_dtype = p->panel->step == 2 ? BY_BF16 : BY_F32;
     p->rows_panel = by__panel_for(BY__AT_LEVEL(BY__LEVEL), by__panel_native(), p->rows_dtype);
     p->query_block = (int64_t)by__round_up(
         s->length < SHORT_LENGTH ? SHORT_BLOCK_QUERIES : BLOCK_QUERIES, PANEL_QUERIES);
     int64_t stride = call->in[p->packed ? 0 : 1].shape.dim[2];
-    p->rows_lie = attention_rows_lie(p->panel, s, stride, s->length);
+    p->unpacked = attention_reads_rows(p->panel, s, stride, s->length);
     p->weights_lie = by__panel_reads_rows(p->rows_panel, p->query_block,
                                           (size_t)p->query_block * by_dtype_size(p->rows_dtype));
     int64_t pairs = s->batch * s->kv_heads;
@@ -434,8 +434,8 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     p->sum_bytes = by__round_up((size_t)(s->length * s->width) * sizeof(float), BY_CACHE_LINE);
     int64_t slots = p->pieces > 1 ? pairs * p->pieces : context->threads;
     call->state = p;
-    p->shares = p->sums + 2 * (size_t)slots * p->sum_bytes;
-    call->work_bytes = p->shares + (size_t)context->threads * sizeof(by__share);
+    p->ranges = p->sums + 2 * (size_t)slots * p->sum_bytes;
+    call->work_bytes = p->ranges + (size_t)context->threads * sizeof(by__work_range);
     return BY_OK;
 }
 

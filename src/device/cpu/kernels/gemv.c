@@ -1,4 +1,4 @@
-/* Products with at most four rows (a decoder's): every element of B is read once, as it lies, and
+/* Products with at most four rows (a decoder's): every element of B is read once, unpacked, and
  * used for all rows. Sums are f32 and their order depends on the shape alone.
  *
  * Memory is all that matters here, and it is fastest for streams that the processor's own
@@ -14,9 +14,9 @@
 #include "device/cpu/panel.h"
 
 /* Rows of B [n, k] are read BY__GEMV_COLUMNS at a time when those of x take at least this much:
- * they no longer stay in the first cache beside the stream, and are loaded once for all. */
+ * they no longer stay in the first cache together with the stream, and are loaded once for all. */
 #define WIDE_BYTES (16 << 10)
-/* Vectors of a row that one turn of the loop takes, and sums that they go to by turns: one sum
+/* Vectors of a row that one iteration takes, and sums that they go to in rotation: one sum
  * would wait for each addition. */
 enum { STEPS = 8, CHAINS = 4 };
 /* Up to this many rows of x, each goes along a row of B alone: the first reads it from memory, the
@@ -66,7 +66,7 @@ static inline __attribute__((always_inline)) void dot_step(by__vf *sums, rows x,
     }
 }
 
-/* Begins to fetch what lies AHEAD of `bytes` of a row. */
+/* Begins to fetch what is AHEAD of `bytes` of a row. */
 static inline __attribute__((always_inline)) void fetch_ahead(const char *row, int64_t bytes)
 {
     for (int64_t at = 0; at < bytes; at += BY_CACHE_LINE) {

@@ -1,5 +1,5 @@
 /* LINEAR_CROSS_ENTROPY, _GRAD and _TRAIN. Rows go in chunks, so that logits exist for a chunk only:
- * logits = x w^T in f32; each row is then turned, in its place, into its gradient in x's dtype, and
+ * logits = x w^T in f32; each row is then replaced by its gradient in x's dtype, and
  * the chunk adds to dx = dlogits w and dw = dlogits^T x. The chunk depends on the shapes alone. */
 #include <math.h>
 #include <stdlib.h>
@@ -79,7 +79,7 @@ static float highest(const float *logits, int64_t n)
     return result;
 }
 
-/* Sum of exp(logit - base); with `keep` the exponentials replace the logits. Four sums in turn, as
+/* Sum of exp(logit - base); with `keep` the exponentials replace the logits. Four sums in rotation, as
  * one would wait for each addition. */
 static inline __attribute__((always_inline)) float sum_exponentials(float *logits, int64_t n,
                                                                     float base, bool keep)

@@ -101,7 +101,7 @@ BY__INLINE void fetch_target(const product *p, int64_t i, int64_t j, int height)
     }
 }
 
-/* sums += what lies at `data`, rows `ld` apart. */
+/* sums += the values at `data`, rows `ld` apart. */
 BY__INLINE void add_rows(vector sums[TILE_ROWS][2], const void *data, by_dtype dtype, int64_t ld,
                          int height)
 {

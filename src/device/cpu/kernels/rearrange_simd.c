@@ -94,7 +94,7 @@ static int64_t inner_count(const by_shape *shape, int64_t axis)
 }
 
 /* What elements `at` .. of one row of the result are made of: returns how many of them, at most
- * `most`, lie behind each other in *from; NULL for zeros. */
+ * `most`, are contiguous at *from; NULL for zeros. */
 static int64_t piece_at(const by__call *call, int64_t row, int64_t at, int64_t most,
                         const char **from)
 {

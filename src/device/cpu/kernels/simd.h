@@ -365,13 +365,13 @@ BY__INLINE by__vh by__load_halves_n(const uint16_t *p, int n)
 }
 
 #if defined(__AVX512F__)
-/* The lower and the upper 16 elements, by turns. */
+/* The lower and the upper 16 elements, interleaved. */
 BY__INLINE by__vu by__interleave(__m512i both)
 {
-    const __m512i turns =
+    const __m512i interleaved =
         _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
                          21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    return (by__vu)_mm512_permutexvar_epi16(turns, both);
+    return (by__vu)_mm512_permutexvar_epi16(interleaved, both);
 }
 #endif
 

@@ -10,26 +10,26 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "device/cpu/share.h"
+#include "device/cpu/work_range.h"
 
 enum { TEAM = 4, TASKS = 1003 };
 
 static void test_one_takes_all(void **state)
 {
     BY_UNUSED(state);
-    by__share shares[TEAM];
+    by__work_range ranges[TEAM];
     for (int me = 0; me < TEAM; me++) {
-        by__share_open(shares, TASKS, me, TEAM);
+        by__work_range_open(ranges, TASKS, me, TEAM);
     }
     /* Thread 1 alone: its own part in order, then those of 2, 3 and 0. */
     for (int part = 0; part < TEAM; part++) {
         int64_t owner = (1 + part) % TEAM;
         for (int64_t task = TASKS * owner / TEAM; task < TASKS * (owner + 1) / TEAM; task++) {
-            assert_int_equal(by__share_take(shares, 1, TEAM), task);
+            assert_int_equal(by__work_range_take(ranges, 1, TEAM), task);
         }
     }
     for (int me = 0; me < TEAM; me++) {
-        assert_int_equal(by__share_take(shares, me, TEAM), -1);
+        assert_int_equal(by__work_range_take(ranges, me, TEAM), -1);
     }
 }
 
@@ -40,27 +40,27 @@ static void test_some_at_a_time(void **state)
     static const int64_t expected[][2] = {{0, 8},  {8, 8},  {16, 8}, {24, 4}, {28, 2},
                                           {30, 1}, {31, 1}, {32, 8}, {40, 8}, {48, 8},
                                           {56, 4}, {60, 2}, {62, 1}, {63, 1}};
-    by__share shares[2];
+    by__work_range ranges[2];
     int64_t count = 0;
-    by__share_open(shares, 64, 0, 2);
-    by__share_open(shares, 64, 1, 2);
+    by__work_range_open(ranges, 64, 0, 2);
+    by__work_range_open(ranges, 64, 1, 2);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(expected); i++) {
-        assert_int_equal(by__share_take_some(shares, 0, 2, 8, &count), expected[i][0]);
+        assert_int_equal(by__work_range_take_some(ranges, 0, 2, 8, &count), expected[i][0]);
         assert_int_equal(count, expected[i][1]);
     }
-    assert_int_equal(by__share_take_some(shares, 0, 2, 8, &count), -1);
+    assert_int_equal(by__work_range_take_some(ranges, 0, 2, 8, &count), -1);
 }
 
 static void test_fewer_tasks_than_threads(void **state)
 {
     BY_UNUSED(state);
-    by__share shares[TEAM];
+    by__work_range ranges[TEAM];
     int taken[2] = {0, 0};
     for (int me = 0; me < TEAM; me++) {
-        by__share_open(shares, 2, me, TEAM);
+        by__work_range_open(ranges, 2, me, TEAM);
     }
     for (int me = 0; me < TEAM; me++) {
-        int64_t task = by__share_take(shares, me, TEAM);
+        int64_t task = by__work_range_take(ranges, me, TEAM);
         if (task >= 0) {
             taken[task]++;
         }
@@ -72,7 +72,7 @@ static void test_fewer_tasks_than_threads(void **state)
 static void test_threads(void **state)
 {
     BY_UNUSED(state);
-    by__share shares[TEAM];
+    by__work_range ranges[TEAM];
     unsigned char taken[TASKS] = {0};
     int wrong = 0;
 #pragma omp parallel num_threads(TEAM)
@@ -80,12 +80,12 @@ static void test_threads(void **state)
         int me = omp_get_thread_num();
         int team = omp_get_num_threads();
         for (int round = 1; round <= 50; round++) {
-            by__share_open(shares, TASKS, me, team);
+            by__work_range_open(ranges, TASKS, me, team);
 #pragma omp barrier
             int64_t task;
             int64_t count;
             int64_t most = round % 2 == 0 ? 1 : 16;
-            while ((task = by__share_take_some(shares, me, team, most, &count)) >= 0) {
+            while ((task = by__work_range_take_some(ranges, me, team, most, &count)) >= 0) {
                 for (int64_t i = 0; i < count; i++) {
                     taken[task + i]++;
                 }

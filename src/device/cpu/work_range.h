@@ -10,36 +10,36 @@
  *
  * Never put here: what a task is.
  */
-#ifndef BY_DEVICE_CPU_SHARE_H
-#define BY_DEVICE_CPU_SHARE_H
+#ifndef BY_DEVICE_CPU_WORK_RANGE_H
+#define BY_DEVICE_CPU_WORK_RANGE_H
 
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
 /* One for each thread, on a cache line of its own. */
-typedef struct by__share {
+typedef struct by__work_range {
     alignas(64) _Atomic uint64_t range;
-} by__share;
+} by__work_range;
 
 /* Gives thread `me` of `team` its part of `tasks` (less than 2^31). A barrier must stand between
- * this and the first by__share_take of any thread, and between the last and the next opening. */
-static inline void by__share_open(by__share *shares, int64_t tasks, int me, int team)
+ * this and the first by__work_range_take of any thread, and between the last and the next opening. */
+static inline void by__work_range_open(by__work_range *ranges, int64_t tasks, int me, int team)
 {
     uint64_t begin = (uint64_t)(tasks * me / team);
     uint64_t end = (uint64_t)(tasks * (me + 1) / team);
-    atomic_store_explicit(&shares[me].range, end << 32 | begin, memory_order_relaxed);
+    atomic_store_explicit(&ranges[me].range, end << 32 | begin, memory_order_relaxed);
 }
 
 /* The next tasks of thread `me`, -1 when all are taken: the first of `*count` that follow one
  * another. They are half of what is left of a part, at most `most`: large as long as nobody waits,
  * because each taking waits for all that the processor has begun, and small at the end, so that all
  * are done at the same time (guided self-scheduling: Polychronopoulos and Kuck 1987). */
-static inline int64_t by__share_take_some(by__share *shares, int me, int team, int64_t most,
-                                          int64_t *count)
+static inline int64_t by__work_range_take_some(by__work_range *ranges, int me, int team,
+                                               int64_t most, int64_t *count)
 {
     for (int i = 0; i < team; i++) {
-        _Atomic uint64_t *range = &shares[(me + i) % team].range;
+        _Atomic uint64_t *range = &ranges[(me + i) % team].range;
         uint64_t seen = atomic_load_explicit(range, memory_order_relaxed);
         int64_t end = (int64_t)(seen >> 32);
         int64_t begin = (int64_t)(uint32_t)seen;
@@ -58,10 +58,10 @@ static inline int64_t by__share_take_some(by__share *shares, int me, int team, i
 }
 
 /* The next one. */
-static inline int64_t by__share_take(by__share *shares, int me, int team)
+static inline int64_t by__work_range_take(by__work_range *ranges, int me, int team)
 {
     int64_t one;
-    return by__share_take_some(shares, me, team, 1, &one);
+    return by__work_range_take_some(ranges, me, team, 1, &one);
 }
 
 #endif
