@@ -344,7 +344,7 @@ static by_status prune_locked(const char *root, size_t keep, by_error *error)
         decide(root, steps, fates, count, keep, marked ? &best : NULL);
     }
     for (size_t i = 0; i < count && status == BY_OK; i++) {
-        char *directory;
+        char *directory = NULL;
         if (fates[i] == REMOVED) {
             status = by__step_path(&directory, root, steps[i], error);
             if (status == BY_OK) {

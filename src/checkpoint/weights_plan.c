@@ -90,7 +90,7 @@ static by_status check_tensors(const by_tensor_view *tensors, size_t count,
 
 static void shard_name(char out[256], const char *stem, size_t shard, size_t shards)
 {
-    (void)snprintf(out, 256, "%.200s-%05zu-of-%05zu.safetensors", stem, shard + 1, shards);
+    (void)snprintf(out, 256, "%.190s-%05zu-of-%05zu.safetensors", stem, shard + 1, shards);
 }
 
 /* Fills shard_of in the caller's order, as Hugging Face does: a new shard begins when the next

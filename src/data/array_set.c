@@ -124,7 +124,7 @@ by_status by__array_set_take(by_array_set **out, const char *name, const by_arra
 
 static by_status copy_array(by_array *out, const by_array *array, const char *name, by_error *error)
 {
-    size_t bytes;
+    size_t bytes = 0;
     void *data;
     BY_TRY(by__array_bytes(&bytes, array->dtype, &array->shape, name, error));
     BY_TRY(by__alloc_aligned(&data, bytes, "an array", error));

@@ -63,5 +63,5 @@ done
 
 say "every command of the program is in README.md, and the other way round"
 "$banyan" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p' | sort >commands
-sed -n 's/^| `banyan \([a-z]*\)` .*/\1/p' "$root/README.md" | sort >documented
+sed -n 's/^| `banyan \([a-z]*\)[a-z ]*` .*/\1/p' "$root/README.md" | sort >documented
 same commands documented

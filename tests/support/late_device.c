@@ -640,7 +640,7 @@ static void unmap(by_device *device, void *data, size_t bytes)
 static by_status take(uintptr_t *out, by_device *device, size_t bytes, const char *what,
                       by_error *error)
 {
-    void *data;
+    void *data = NULL;
     BY_TRY(map(&data, device, bytes, false, what, error));
     *out = (uintptr_t)data;
     return BY_OK;
