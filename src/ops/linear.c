@@ -39,12 +39,6 @@ static by_status infer_matmul(const by__signature *s, by__type *out, by_error *e
     return BY_OK;
 }
 
-/* dtype of the gradient of a value: parameters accumulate in f32. */
-static by_dtype gradient_dtype(const by_graph *graph, by_value value)
-{
-    return graph->values[value].role == BY_ROLE_PARAMETER ? BY_F32 : graph->values[value].dtype;
-}
-
 /* y = op(a) op(b) + bias + add. With A = op(a), B = op(b): dA = dy B^T and dB = A^T dy, each
  * written so that no operand has to be transposed in memory. */
 static void gradient_matmul(by_graph *graph, const by__node *node, const by_value *dout,
@@ -55,8 +49,8 @@ static void gradient_matmul(by_graph *graph, const by__node *node, const by_valu
     by_value dy = dout[0];
     bool ta = node->attrs.trans_a;
     bool tb = node->attrs.trans_b;
-    by_dtype da_type = gradient_dtype(graph, a);
-    by_dtype db_type = gradient_dtype(graph, b);
+    by_dtype da_type = by__gradient_dtype(graph, a);
+    by_dtype db_type = by__gradient_dtype(graph, b);
     if (graph->values[dy].dtype != graph->values[a].dtype) {
         dy = by_cast(graph, dy, graph->values[a].dtype);
     }

@@ -97,6 +97,11 @@ by_value by__sum_axes(by_graph *graph, by_value x, uint32_t axes, bool keep, boo
 /* The gradient of an operand that was broadcast: `gradient` summed over the axes along which it
  * was, in the operand's shape. */
 by_value by__reduce_to(by_graph *graph, by_value gradient, by_value operand);
+/* True for a parameter, and for a value whose elements are those of parameters, moved. */
+bool by__is_of_parameters(const by_graph *graph, by_value value);
+/* What gradients of a value are summed in: f32 for parameters, whatever they compute in, else the
+ * value's own. */
+by_dtype by__gradient_dtype(const by_graph *graph, by_value value);
 /* Norm and clip factor; in: failed, losses (may be BY_NONE) and the squares. */
 void by__clip_scale(by_graph *graph, const by_value *in, int count, float clip, by_value *norm,
                     by_value *scale);

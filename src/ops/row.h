@@ -169,6 +169,9 @@ typedef struct by__op_row {
 
     uint32_t overlay[BY_MAX_OUTPUTS]; /* inputs whose memory each output may use */
     bool view; /* output 0 has the elements of input 0 in their order: it may be the same memory */
+    /* Output 0 is made of the inputs' elements, moved or repeated: of parameters alone, it stands
+     * for parameters, such as a weight that is reshaped. */
+    bool moves;
 
     /* Effects. A node with one is never dropped or made twice. */
     uint32_t mutates;                           /* inputs that are updated in place */

@@ -187,6 +187,31 @@ by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const
     return result;
 }
 
+/* Weights are made of parameters in a step or two; the bound keeps the walk short in any graph. */
+static bool is_of_parameters(const by_graph *graph, by_value value, int steps)
+{
+    const by__value *v = &graph->values[value];
+    if (v->role == BY_ROLE_PARAMETER) {
+        return true;
+    }
+    const by__node *node = v->producer < 0 ? NULL : &graph->nodes[v->producer];
+    bool all = node != NULL && steps > 0 && by__op_row_of(node->op)->moves;
+    for (int i = 0; all && i < node->input_count; i++) {
+        all = is_of_parameters(graph, node->in[i], steps - 1);
+    }
+    return all;
+}
+
+bool by__is_of_parameters(const by_graph *graph, by_value value)
+{
+    return is_of_parameters(graph, value, 3);
+}
+
+by_dtype by__gradient_dtype(const by_graph *graph, by_value value)
+{
+    return by__is_of_parameters(graph, value) ? BY_F32 : graph->values[value].dtype;
+}
+
 static double type_bytes(const by__type *type)
 {
     return by__absent(type)

@@ -29,7 +29,7 @@ static void mark_needed(const by_graph *graph, bool *needed)
 }
 
 /* Adds the contribution of `op` to the gradient of its operand `value`, in the dtype that gradients
- * of the value have: f32 for a parameter, whatever it computes in, else the value's own. */
+ * of the value have. */
 static by_status accumulate(backward *b, by_op op, by_value value, by_value contribution,
                             by_error *error)
 {
@@ -41,8 +41,7 @@ static by_status accumulate(backward *b, by_op op, by_value value, by_value cont
     }
     BY_TRY(by_graph_check(graph, error));
     by_shape shape = graph->values[value].shape;
-    by_dtype dtype =
-        graph->values[value].role == BY_ROLE_PARAMETER ? BY_F32 : graph->values[value].dtype;
+    by_dtype dtype = by__gradient_dtype(graph, value);
     if (contribution == BY_NONE) {
         return by_error_set(error, BY_EARG, "gradients: %s has no gradient for its operand %s",
                             by_op_name(op), by_shape_print(&shape, want));
