@@ -117,6 +117,14 @@ by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in
             }
         }
     }
+    /* A weight may be reshaped, or put together of several, before it is multiplied. */
+    for (size_t n = graph->node_count; n-- > 0;) {
+        const by__node *node = &graph->nodes[n];
+        bool moved = by__op_row_of(node->op)->moves && multiplied[node->out[0]];
+        for (int i = 0; i < node->input_count && moved; i++) {
+            multiplied[node->in[i]] = true;
+        }
+    }
     for (size_t v = 0; v < graph->value_count; v++) {
         if (graph->values[v].role == BY_ROLE_PARAMETER) {
             int64_t count = by_shape_count(&graph->values[v].shape);
@@ -156,12 +164,15 @@ by_status by_model_config_json(char **out, const by_model_config *config, int64_
     json_t *root = json_object();
     (void)json_object_set_new(root, "architectures", json_pack("[s]", family->architecture));
     (void)json_object_set_new(root, "model_type", json_string(family->model_type));
-    (void)json_object_set_new(root, "vocab_size", json_integer(config->vocab));
     (void)json_object_set_new(root, "initializer_range", json_real(config->init_std));
-    (void)json_object_set_new(root, "tie_word_embeddings", json_boolean(config->tied));
     (void)json_object_set_new(root, "torch_dtype", json_string("float32"));
-    (void)json_object_set_new(root, "bos_token_id", eos < 0 ? json_null() : json_integer(eos));
-    (void)json_object_set_new(root, "eos_token_id", eos < 0 ? json_null() : json_integer(eos));
+    if (reads_tokens(family)) {
+        json_t *end = eos < 0 ? json_null() : json_integer(eos);
+        (void)json_object_set_new(root, "vocab_size", json_integer(config->vocab));
+        (void)json_object_set_new(root, "tie_word_embeddings", json_boolean(config->tied));
+        (void)json_object_set(root, "bos_token_id", end);
+        (void)json_object_set_new(root, "eos_token_id", end);
+    }
     family->write_config(root, config);
     char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS);
     json_decref(root);
@@ -256,10 +267,12 @@ static by_status read_root(by_model_config *config, const char *name, const json
     }
     BY_TRY(by__set_string(&config->kind, family->kind.name, error));
     BY_TRY(find_family(&family, config, error));
-    BY_TRY(by__json_integer(&config->vocab, name, root, "vocab_size", BY__REQUIRED, error));
-    const json_t *tied = json_object_get(root, "tie_word_embeddings");
-    /* transformers leaves the key out when it has the family's default. */
-    config->tied = tied != NULL ? json_is_true(tied) : family->tied;
+    if (reads_tokens(family)) {
+        const json_t *tied = json_object_get(root, "tie_word_embeddings");
+        BY_TRY(by__json_integer(&config->vocab, name, root, "vocab_size", BY__REQUIRED, error));
+        /* transformers leaves the key out when it has the family's default. */
+        config->tied = tied != NULL ? json_is_true(tied) : family->tied;
+    }
     return family->read_config(config, name, root, error);
 }
 

@@ -1,34 +1,36 @@
 #!/usr/bin/python3
 """Golden files for the parity tests: small models in plain PyTorch, independent of banyan.
 
-    make_golden.py DIR            writes DIR/{gpt2,llama_tied,llama_gqa}.safetensors
+    make_golden.py DIR            writes DIR/NAME.safetensors for each of CASES
     make_golden.py --check DIR    computes them anew and compares with the files in DIR
 
 Runs with Debian's python3-torch (1.13) and anything newer. Everything is computed in float32; the
 same in float64 gives the reference's own rounding error, which goes into the file's metadata.
 
 Tensors (f32 unless said otherwise; NAME is the Hugging Face name, for gpt2 without "transformer."):
-    weights.NAME            initial weights; gpt2's c_attn, c_proj and c_fc are [in, out] (Conv1D),
-                            llama's projections [out, in] (Linear); a tied head has no tensor
-    tokens, targets  i32    [B, T]; target -1 is ignored
-    logits                  [B, T, V] of `tokens` with the initial weights
-    loss                    [] mean cross-entropy over the valid targets
+    weights.NAME            initial weights; gpt2's c_attn, c_proj and c_fc are [in, out] (Conv1D), those
+                            of the others [out, in] (Linear); a tied head has no tensor
+    inputs of the model     tokens i32 [B, T]; or images [B, C, H, W]; or numbers [B, F] and
+                            categories i32 [B, K]
+    and what it is to say   targets i32 [B, T], -1 is ignored; or labels i32 [B]; or targets [B]
+    logits                  of these inputs with the initial weights: [B, T, V], [B, classes] or [B, 1]
+    loss                    [] mean cross-entropy over the valid targets, or mean squared error
     grad.NAME               gradient of `loss`, not clipped
-    steps.tokens, steps.targets  i32  [S, B, T]: the batch of each of S = 20 optimizer steps
+    steps.INPUT             [S, ...]: the batch of each of S = 20 optimizer steps
     losses, norms           [S]: loss and global gradient norm (before clipping) of each step, from
                             the initial weights on, each taken before that step's update
     final.NAME              weights after step S
 A step: gradient of the mean loss; clipped by min(1, 1 / (norm + 1e-6)); AdamW, lr 1e-3 constant,
 betas 0.9 and 0.99, eps 1e-8, decay 0.1 on tensors of two or more dimensions only.
 
-Metadata (all strings): kind, layers, heads, kv_heads, width, mlp_width, context, vocab, tied (0/1),
-norm_eps, rope_theta, batch, steps, torch; and error.NAME, the relative distance |f32 - f64| / |f64|
-(Euclidean norms) of logits, loss, losses, norms, the worst gradient (grad) and the worst final weight (final).
+Metadata (all strings): the sizes of the case, batch, steps, torch; and error.NAME, the relative distance
+|f32 - f64| / |f64| (Euclidean norms) of logits, loss, losses, norms, the worst gradient (grad) and the worst
+final weight (final).
 
-The key part of gpt2's attention bias, h.N.attn.c_attn.bias[C:2C], has a gradient of exactly zero
-(softmax does not change when a constant is added to a row), so what rounding leaves there is noise
-that AdamW then scales to full steps: compare its gradient within the whole bias, and its final
-value not at all. `error.final` leaves it out, as --check does.
+The key part of gpt2's attention bias, h.N.attn.c_attn.bias[C:2C], and vit's attention.key.bias have a
+gradient of exactly zero (softmax does not change when a constant is added to a row), so what rounding leaves
+there is noise that AdamW then scales to full steps: compare gpt2's gradient within the whole bias, vit's with
+zero, and the final values not at all. `error.final` leaves them out, as --check does.
 """
 import argparse
 import json
@@ -43,6 +45,7 @@ import torch.nn.functional as F
 
 STEPS = 20
 BATCH = 3
+INPUTS = ("tokens", "images", "numbers", "categories", "targets", "labels")
 CASES = {
     "gpt2": dict(kind="gpt2", layers=2, heads=4, kv_heads=4, width=32, mlp_width=128, context=16,
                  vocab=67, tied=1, norm_eps=1e-5, rope_theta=0.0, seed=101),
@@ -69,6 +72,7 @@ def gpt2_shapes(c):
 
 
 def gpt2_forward(c, w, tokens):
+    tokens = tokens.long()
     batch, length = tokens.shape
     width, heads = c["width"], c["heads"]
 
@@ -112,6 +116,7 @@ def llama_shapes(c):
 
 
 def llama_forward(c, w, tokens):
+    tokens = tokens.long()
     batch, length = tokens.shape
     width, heads, kv_heads = c["width"], c["heads"], c["kv_heads"]
     size = width // heads
@@ -152,7 +157,26 @@ def causal_attention(q, k, v):
     return scores.masked_fill(future, float("-inf")).softmax(-1) @ v
 
 
+def tokens_loss(logits, targets):
+    return F.cross_entropy(logits.flatten(0, -2), targets.flatten().long(), ignore_index=-1)
+
+
+def labels_loss(logits, labels):
+    return F.cross_entropy(logits, labels.long())
+
+
+def targets_loss(values, targets):
+    return F.mse_loss(values[:, 0], targets.to(values.dtype))
+
+
 MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_forward)}
+
+
+def loss_of(c, logits, wanted):
+    """`wanted` is the last array of a batch."""
+    if "vocab" in c:
+        return tokens_loss(logits, wanted)
+    return labels_loss(logits, wanted) if c["classes"] else targets_loss(logits, wanted)
 
 
 # ---- inputs: short binary fractions from Mersenne Twister integers, exact on every machine ----
@@ -166,7 +190,7 @@ def make_inputs(c):
 
     weights = {}
     for name, shape in MODELS[c["kind"]][0](c).items():
-        if len(shape) == 2:
+        if len(shape) > 1:
             # Standard deviation 0.25, about 1.4 / sqrt(width): attention, gates and GELU leave their
             # linear range, and no gradient is tiny.
             weights[name] = uniform(shape, -0.4375, 0.4375)
@@ -175,12 +199,32 @@ def make_inputs(c):
         else:
             weights[name] = uniform(shape, -0.25, 0.25)
 
-    def batch():
+    def integers(shape, limit):
+        values = [rng.randrange(limit) for _ in range(math.prod(shape))]
+        return torch.tensor(values, dtype=torch.int32).view(shape)
+
+    def language_batch():
         tokens = [rng.randrange(c["vocab"]) for _ in range(BATCH * c["context"])]
         targets = [rng.randrange(c["vocab"]) if rng.randrange(8) else -1 for _ in tokens]
-        return (torch.tensor(t, dtype=torch.int32).view(BATCH, c["context"]) for t in (tokens, targets))
+        return {n: torch.tensor(t, dtype=torch.int32).view(BATCH, c["context"])
+                for n, t in (("tokens", tokens), ("targets", targets))}
 
-    batches = [tuple(batch()) for _ in range(STEPS + 1)]
+    def example_batch():
+        batch = {}
+        if "image_size" in c:
+            batch["images"] = uniform((BATCH, c["channels"], c["image_size"], c["image_size"]), -2, 2)
+        else:
+            batch["numbers"] = uniform((BATCH, c["numbers"]), -2, 2)
+        if c.get("categories"):
+            columns = [integers((BATCH, 1), n) for n in c["categories"]]
+            batch["categories"] = torch.cat(columns, 1)
+        if c["classes"]:
+            batch["labels"] = integers((BATCH,), c["classes"])
+        else:
+            batch["targets"] = uniform((BATCH,), -2, 2)
+        return batch
+
+    batches = [(language_batch if "vocab" in c else example_batch)() for _ in range(STEPS + 1)]
     return weights, batches[0], batches[1:]
 
 
@@ -189,15 +233,15 @@ def make_inputs(c):
 def run_case(c, dtype):
     """The outputs of the head comment, as a dictionary."""
     forward = MODELS[c["kind"]][1]
-    initial, (tokens, targets), steps = make_inputs(c)
+    initial, first, steps = make_inputs(c)
     weights = {n: t.to(dtype).requires_grad_() for n, t in initial.items()}
 
-    def loss_of(tokens, targets):
-        logits = forward(c, weights, tokens.long())
-        flat = logits.view(-1, c["vocab"])
-        return logits, F.cross_entropy(flat, targets.view(-1).long(), ignore_index=-1)
+    def run(batch):
+        *inputs, wanted = batch.values()
+        logits = forward(c, weights, *inputs)
+        return logits, loss_of(c, logits, wanted)
 
-    logits, loss = loss_of(tokens, targets)
+    logits, loss = run(first)
     loss.backward()
     out = {"logits": logits.detach(), "loss": loss.detach()}
     out.update({"grad." + n: t.grad.clone() for n, t in weights.items()})
@@ -209,7 +253,7 @@ def run_case(c, dtype):
     losses, norms = [], []
     for batch in steps:
         optimizer.zero_grad()
-        _, loss = loss_of(*batch)
+        _, loss = run(batch)
         loss.backward()
         norms.append(torch.nn.utils.clip_grad_norm_(list(weights.values()), 1.0))
         optimizer.step()
@@ -226,14 +270,16 @@ def relative(a, b):
 
 
 def comparable(c, name, tensor):
-    """What of a tensor is determined: final.*.c_attn.bias without its key part."""
+    """What of a tensor is determined: final.*.c_attn.bias without its key part, nothing of *.key.bias."""
+    if name.endswith("attention.key.bias") and not name.startswith("weights."):
+        return tensor[:0]
     if name.startswith("final.") and name.endswith("attn.c_attn.bias"):
         return torch.cat((tensor[:c["width"]], tensor[2 * c["width"]:]))
     return tensor
 
 
 def make_case(c):
-    weights, (tokens, targets), steps = make_inputs(c)
+    weights, first, steps = make_inputs(c)
     single, double = run_case(c, torch.float32), run_case(c, torch.float64)
     errors = {}
     for name, value in single.items():
@@ -241,9 +287,8 @@ def make_case(c):
         error = relative(comparable(c, name, value), comparable(c, name, double[name]))
         errors[group] = max(errors.get(group, 0.0), error)
     tensors = {"weights." + n: t for n, t in weights.items()}
-    tensors.update({"tokens": tokens, "targets": targets})
-    tensors.update({"steps." + n: torch.stack([s[i] for s in steps])
-                    for i, n in enumerate(("tokens", "targets"))})
+    tensors.update(first)
+    tensors.update({"steps." + n: torch.stack([s[n] for s in steps]) for n in first})
     tensors.update(single)
     metadata = {k: str(v) for k, v in c.items() if k != "seed"}
     metadata.update(batch=str(BATCH), steps=str(STEPS), torch=torch.__version__)
@@ -311,7 +356,7 @@ def check_case(path, name, tensors, metadata):
             print(f"{path}: {key}: {old.dtype} {tuple(old.shape)}, expected {new.dtype} {tuple(new.shape)}")
             failures += 1
             continue
-        if group in ("weights", "tokens", "targets", "steps"):
+        if group in ("weights", "steps") + INPUTS:
             limit, distance = 0.0, float((old != new).sum())
         else:
             limit = max(1e-6, 8 * float(metadata["error." + group]))
