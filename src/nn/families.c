@@ -6,7 +6,8 @@
 /* One row a family: by__family_NAME of models/NAME.c. */
 #define FAMILIES(ROW)                                                                              \
     ROW(gpt2)                                                                                      \
-    ROW(llama)
+    ROW(llama)                                                                                     \
+    ROW(vit)
 
 #define DECLARE(name) extern const by__family by__family_##name;
 #define ADDRESS(name) &by__family_##name,

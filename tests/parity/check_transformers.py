@@ -18,6 +18,7 @@ DIR/NAME.logits.safetensors (or hand what it wrote to `check`). scripts/python-e
 import argparse
 import os
 import sys
+import tempfile
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -26,7 +27,7 @@ import transformers
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel,
-                          LlamaConfig, LlamaForCausalLM)
+                          LlamaConfig, LlamaForCausalLM, ViTConfig, ViTForImageClassification)
 
 transformers.utils.logging.disable_progress_bar()
 
@@ -52,10 +53,10 @@ def fail(message):
     sys.exit(1)
 
 
-def load(directory):
+def load(directory, model_class=AutoModelForCausalLM):
     """The model of a directory, in float32. A parameter that the files lack, or have beyond what the model
     has, or in another shape, is a failure: transformers itself would fill it with noise and warn."""
-    model, info = AutoModelForCausalLM.from_pretrained(
+    model, info = model_class.from_pretrained(
         directory, dtype=torch.float32, local_files_only=True, output_loading_info=True)
     for kind, names in info.items():
         if names:
@@ -151,6 +152,39 @@ def golden(directory):
                 fail(f"{path}: gradient of {key} differs by {distance:.2e}")
 
 
+def golden_vit(directory):
+    """Through a checkpoint, whose names of parameters are those of the golden file; a model in memory has
+    others."""
+    path = os.path.join(directory, "vit.safetensors")
+    with safe_open(path, "pt") as f:
+        said = f.metadata()
+        tensors = {key: f.get_tensor(key) for key in f.keys()}
+    config = ViTConfig(
+        num_hidden_layers=int(said["layers"]), num_attention_heads=int(said["heads"]),
+        hidden_size=int(said["width"]), intermediate_size=int(said["mlp_width"]),
+        image_size=int(said["image_size"]), patch_size=int(said["patch_size"]),
+        num_channels=int(said["channels"]), num_labels=int(said["classes"]),
+        layer_norm_eps=float(said["norm_eps"]))
+    with tempfile.TemporaryDirectory() as place:
+        def saved(group):
+            config.architectures = ["ViTForImageClassification"]
+            config.save_pretrained(place)
+            save_file({key[len(group):]: tensor for key, tensor in tensors.items() if key.startswith(group)},
+                      os.path.join(place, "model.safetensors"), {"format": "pt"})
+            return load(place, ViTForImageClassification)
+
+        model = saved("weights.")
+        output = model(tensors["images"], labels=tensors["labels"].long())
+        compare(path, tensors["logits"], output.logits.detach())
+        output.loss.backward()
+        gradients = dict(saved("grad.").named_parameters())
+        for key, parameter in model.named_parameters():
+            expected = gradients[key].detach()
+            distance = (parameter.grad - expected).norm() / max(expected.norm().item(), 1e-2)
+            if not distance <= TOLERANCE:
+                fail(f"{path}: gradient of {key} differs by {distance:.2e}")
+
+
 def main():
     parser = argparse.ArgumentParser(description="checkpoints of banyan and transformers read each other")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -166,6 +200,7 @@ def main():
         make(arguments.directory)
     else:
         golden(arguments.directory)
+        golden_vit(arguments.directory)
 
 
 if __name__ == "__main__":

@@ -53,6 +53,8 @@ CASES = {
                        context=16, vocab=67, tied=1, norm_eps=1e-5, rope_theta=10000.0, seed=102),
     "llama_gqa": dict(kind="llama", layers=2, heads=4, kv_heads=2, width=32, mlp_width=88,
                       context=16, vocab=67, tied=0, norm_eps=1e-6, rope_theta=500000.0, seed=103),
+    "vit": dict(kind="vit", layers=2, heads=4, width=32, mlp_width=64, channels=3, image_size=12,
+                patch_size=4, classes=7, norm_eps=1e-12, seed=104),
 }
 
 
@@ -150,6 +152,58 @@ def llama_forward(c, w, tokens):
     return norm(x, "model.norm") @ w[head].t()
 
 
+def vit_shapes(c):
+    width, mlp, patch = c["width"], c["mlp_width"], c["patch_size"]
+    length = (c["image_size"] // patch) ** 2 + 1
+    shapes = {"vit.embeddings.cls_token": (1, 1, width),
+              "vit.embeddings.position_embeddings": (1, length, width)}
+
+    def linear(name, *shape):
+        shapes[name + ".weight"], shapes[name + ".bias"] = shape, shape[:1]
+
+    linear("vit.embeddings.patch_embeddings.projection", width, c["channels"], patch, patch)
+    for i in range(c["layers"]):
+        layer = f"vit.encoder.layer.{i}."
+        linear(layer + "layernorm_before", width)
+        for name in ("query", "key", "value"):
+            linear(f"{layer}attention.attention.{name}", width, width)
+        linear(layer + "attention.output.dense", width, width)
+        linear(layer + "layernorm_after", width)
+        linear(layer + "intermediate.dense", mlp, width)
+        linear(layer + "output.dense", width, mlp)
+    linear("vit.layernorm", width)
+    linear("classifier", c["classes"], width)
+    return shapes
+
+
+def vit_forward(c, w, images):
+    width, heads = c["width"], c["heads"]
+
+    def norm(x, name):
+        return F.layer_norm(x, (width,), w[name + ".weight"], w[name + ".bias"], c["norm_eps"])
+
+    def linear(x, name):
+        return F.linear(x, w[name + ".weight"], w[name + ".bias"])
+
+    projection = "vit.embeddings.patch_embeddings.projection"
+    x = F.conv2d(images.to(w[projection + ".weight"].dtype), w[projection + ".weight"], w[projection + ".bias"],
+                 stride=c["patch_size"])
+    x = x.flatten(2).transpose(1, 2)
+    x = torch.cat((w["vit.embeddings.cls_token"].expand(len(x), 1, width), x), 1)
+    x = x + w["vit.embeddings.position_embeddings"]
+    for i in range(c["layers"]):
+        layer = f"vit.encoder.layer.{i}."
+        y = norm(x, layer + "layernorm_before")
+        q, k, v = (linear(y, f"{layer}attention.attention.{n}").unflatten(-1, (heads, width // heads))
+                   .transpose(1, 2) for n in ("query", "key", "value"))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(width // heads)
+        y = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+        x = x + linear(y, layer + "attention.output.dense")
+        y = F.gelu(linear(norm(x, layer + "layernorm_after"), layer + "intermediate.dense"))
+        x = x + linear(y, layer + "output.dense")
+    return linear(norm(x, "vit.layernorm")[:, 0], "classifier")
+
+
 def causal_attention(q, k, v):
     length = q.shape[-2]
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
@@ -169,7 +223,8 @@ def targets_loss(values, targets):
     return F.mse_loss(values[:, 0], targets.to(values.dtype))
 
 
-MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_forward)}
+MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_forward),
+          "vit": (vit_shapes, vit_forward)}
 
 
 def loss_of(c, logits, wanted):

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "banyan/ops.h"
 #include "banyan/passes.h"
 #include "runner.h"
 #include "train/train.h"
@@ -355,6 +356,67 @@ static void test_llama_grouped(void **state)
     compare_all(CASE("llama_gqa", NULL, settings, "tokens", "targets"));
 }
 
+/* ---- models that deliver an output, with the losses of classes and of numbers ---- */
+
+static by_status labels_loss(const by_config *config, const by_model_request *request,
+                             by_graph *graph, by_model *model, by_error *error)
+{
+    BY_UNUSED(config);
+    BY_UNUSED(error);
+    by_value labels = by_graph_input(graph, "labels", BY_I32, BY_SHAPE(request->batch));
+    model->loss = by_cross_entropy(graph, model->output, labels, 0.0f);
+    return BY_OK;
+}
+
+static const by_task classes = {.name = "classes", .example = "images", .loss = labels_loss};
+
+#define VIT                                                                                        \
+    "model.kind=vit", "model.heads=4", "model.mlp_width=64", "model.patch=4", "model.outputs=7",   \
+        "model.channels=3", "model.image_height=12", "model.image_width=12"
+
+static void test_vit(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {VIT};
+    compare_all(CASE("vit", &classes, settings, "images", "labels"));
+}
+
+static void test_vit_accumulated_and_recomputed(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {VIT, "train.micro_batch=1", "memory.recompute=block"};
+    compare_all(CASE("vit", &classes, settings, "images", "labels"));
+}
+
+/* In bf16 the gradients keep two digits, those of weights that are put together of several too. */
+static void test_bf16(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const vit[] = {VIT, "precision.compute=bf16"};
+    const model_case *const cases[] = {CASE("vit", &classes, vit, "images", "labels")};
+    for (size_t c = 0; c < BY_ARRAY_LENGTH(cases); c++) {
+        golden g = {0};
+        by_error error = {0};
+        memory m;
+        double loss;
+        open_golden(&g, cases[c]);
+        by_batch batch = batch_of(&g, -1, &m);
+        check(by_trainer_gradients(g.trainer, &batch, &loss, &error), &error);
+        assert_true(fabs(loss - (double)*(const float *)tensor(&g, "%s", "loss").data) <= 0.02);
+        compare_gradients(&g, 0.03);
+        for (int step = 0; step < 20; step++) {
+            by_step_result result;
+            batch = batch_of(&g, step, &m);
+            check(by_trainer_step(g.trainer, &batch, &result, &error), &error);
+            float want = ((const float *)tensor(&g, "%s", "losses").data)[step];
+            if (!(fabs(result.loss - (double)want) <= 0.05)) {
+                fail_msg("step %d: loss %.5f (PyTorch %.5f)", step, result.loss, (double)want);
+            }
+        }
+        close_golden(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,6 +425,9 @@ int main(void)
         cmocka_unit_test(test_gpt2_recomputed),
         cmocka_unit_test(test_llama_tied),
         cmocka_unit_test(test_llama_grouped),
+        cmocka_unit_test(test_vit),
+        cmocka_unit_test(test_vit_accumulated_and_recomputed),
+        cmocka_unit_test(test_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -206,6 +206,12 @@ static void test_config_json_round_trip(void **state)
     round_trip(gpt2_124m, BY_ARRAY_LENGTH(gpt2_124m));
     round_trip(tiny_llama, BY_ARRAY_LENGTH(tiny_llama));
     round_trip(odd, BY_ARRAY_LENGTH(odd));
+    static const char *const vit[] = {
+        "model.kind=vit",       "model.layers=1",       "model.heads=2",
+        "model.width=48",       "model.mlp_width=100",  "model.patch=6",
+        "model.outputs=12",     "model.channels=1",     "model.image_height=30",
+        "model.image_width=18", "model.qkv_bias=false", "model.norm_eps=3e-6"};
+    round_trip(vit, BY_ARRAY_LENGTH(vit));
 }
 
 #define LLAMA                                                                                      \
@@ -215,6 +221,7 @@ static void test_config_json_round_trip(void **state)
     "\"model_type\":\"gpt2\",\"vocab_size\":32,\"n_embd\":16,\"n_layer\":2,\"n_head\":4,\"n_"      \
     "positions\":8"
 
+#define VIT "\"model_type\":\"vit\""
 static by_status read_json(const char *json, by_error *error)
 {
     by_error ignored = {0};
@@ -236,6 +243,8 @@ static void test_config_json_accepts(void **state)
         "{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":500000.0}}",
         "{" GPT2
         ",\"n_inner\":null,\"activation_function\":\"gelu_new\",\"scale_attn_weights\":true}",
+        "{" VIT "}",
+        "{" VIT ",\"image_size\":[32,48],\"qkv_bias\":false,\"id2label\":{\"0\":\"cat\"}}",
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(accepted); i++) {
         by_error error = {0};
@@ -269,6 +278,12 @@ static void test_config_json_refuses(void **state)
         {"{" LLAMA ",\"head_dim\":8}", "head_dim"},
         {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0}}", "rope_type"},
         {"{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.0}}", "linear"},
+        {"{" VIT ",\"image_size\":[32]}", "image_size"},
+        {"{" VIT ",\"image_size\":[32,-1]}", "width"},
+        {"{" VIT ",\"image_size\":\"32\"}", "image_size"},
+        {"{" VIT ",\"patch_size\":0}", "patch_size"},
+        {"{" VIT ",\"qkv_bias\":1}", "qkv_bias"},
+        {"{" VIT ",\"hidden_act\":\"gelu_new\"}", "hidden_act"},
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(refused); i++) {
         by_error error = {0};

@@ -1,0 +1,263 @@
+/* ViT (Dosovitskiy et al. 2021): squares of an image as tokens, a class token in front of them,
+ * learned positions, pre-norm blocks with layer norm, attention over all tokens and GELU (the exact
+ * form). A linear classifier reads the class token. Weights are [out, in], as torch.nn.Linear keeps
+ * them; that of the patches is a convolution's, [width, channels, patch, patch]. */
+#include "nn/nn.h"
+
+typedef struct vit_keys {
+    int64_t patch;
+    int64_t qkv_bias;
+    double norm_eps;
+} vit_keys;
+
+static const by__key keys[] = {
+    {"model", "patch", BY__KEY_INT, BY__OWN(vit_keys, patch), "16", 1, 65536,
+     .help = "side of a patch in pixels; divides the image's height and width"},
+    {"model", "heads", BY__KEY_INT, BY__FIELD(model.heads), "4", 1, 65536,
+     .help = "heads of attention; divides width"},
+    {"model", "mlp_width", BY__KEY_INT, BY__FIELD(model.mlp_width), "-1", 1, BY__MI24,
+     .derived = "4 x width", .help = "hidden width of the MLP"},
+    {"model", "qkv_bias", BY__KEY_SWITCH, BY__OWN(vit_keys, qkv_bias), "true",
+     .help = "queries, keys and values have biases"},
+    {"model", "norm_eps", BY__KEY_REAL, BY__OWN(vit_keys, norm_eps), "1e-12", 0, 1, BY__ABOVE_MIN,
+     .help = "epsilon of layer norm"},
+    {"model", "init_std", BY__KEY_REAL, BY__FIELD(model.init_std), "-1", 0, 10,
+     .derived = "the square root of 2 / (5 x width)",
+     .help = "standard deviation of initial weights"},
+};
+static const by__key_list key_list = BY__KEY_LIST(keys);
+
+extern const by__family by__family_vit;
+
+static vit_keys *own_keys(const by_model_config *c)
+{
+    return by__kind_own(c->own, &by__family_vit.kind);
+}
+
+/* "vit.yaml:3: patch 4 does not divide image_height 30". */
+static by_status check_side(const by_config *config, const char *name, int64_t side, int64_t patch,
+                            by_error *error)
+{
+    char path[64];
+    if (side == -1 || side % patch == 0) {
+        return BY_OK;
+    }
+    (void)snprintf(path, sizeof path, "model.%s", name);
+    return by_error_set(error, BY_ECONFIG, "%s: patch %lld does not divide %s %lld",
+                        by__config_where(config, "model.patch", path), (long long)patch, name,
+                        (long long)side);
+}
+
+static by_status resolve(by_config *config, void *own, by_error *error)
+{
+    const vit_keys *v = own;
+    by_model_config *c = &config->model;
+    c->kv_heads = c->heads;
+    c->mlp_width = c->mlp_width == -1 ? 4 * c->width : c->mlp_width;
+    BY_TRY(check_side(config, "image_height", c->image_height, v->patch, error));
+    BY_TRY(check_side(config, "image_width", c->image_width, v->patch, error));
+    return by__transformer_resolve(config, error);
+}
+
+static by_value norm(by__build *b, by_value x, const char *prefix)
+{
+    by_shape shape = BY_SHAPE(b->config->width);
+    by_value w = by__weight(b, "embed", shape, (by_init){.kind = BY_INIT_ONE}, "%s.weight", prefix);
+    by_value bias = by__weight(b, "embed", shape, (by_init){0}, "%s.bias", prefix);
+    return by_layer_norm(b->graph, x, w, bias, (float)own_keys(b->config)->norm_eps);
+}
+
+static by_value linear(by__build *b, by_value x, int64_t in, int64_t out, const char *axes,
+                       const char *bias_axes, by_init init, const char *prefix)
+{
+    by_value w = by__weight(b, axes, BY_SHAPE(out, in), init, "%s.weight", prefix);
+    by_value bias = by__weight(b, bias_axes, BY_SHAPE(out), (by_init){0}, "%s.bias", prefix);
+    return by_linear(b->graph, x, w, bias, true);
+}
+
+/* The class token and the patches, with their positions: [B, 1 + patches, width]. */
+static by_value embed(by__build *b)
+{
+    const by_model_config *c = b->config;
+    int64_t size = own_keys(c)->patch;
+    int64_t batch = b->request->batch;
+    by_init init = by__init_normal(b);
+    by_graph *g = b->graph;
+    by_value images = by__input(b, "images", BY_F32,
+                                BY_SHAPE(batch, c->channels, c->image_height, c->image_width));
+    by_value class_token = by__weight(b, "token token embed", BY_SHAPE(1, 1, c->width), init,
+                                      "vit.embeddings.cls_token");
+    int64_t tokens = 1 + c->image_height / size * (c->image_width / size);
+    by_value positions = by__weight(b, "token position embed", BY_SHAPE(1, tokens, c->width), init,
+                                    "vit.embeddings.position_embeddings");
+    by_value w =
+        by__weight(b, "embed channel pixel pixel", BY_SHAPE(c->width, c->channels, size, size),
+                   init, "vit.embeddings.patch_embeddings.projection.weight");
+    by_value bias = by__weight(b, "embed", BY_SHAPE(c->width), (by_init){0},
+                               "vit.embeddings.patch_embeddings.projection.bias");
+    w = by_reshape(g, w, BY_SHAPE(c->width, c->channels * size * size));
+    by_value parts[2] = {by_expand(g, class_token, BY_SHAPE(batch, 1, c->width)),
+                         by_linear(g, by_patches(g, images, size), w, bias, true)};
+    return by__drop(b, by_add(g, by_concat(g, parts, 2, 1), positions));
+}
+
+/* Queries, keys and values in one product: their weights are apart in checkpoints only. */
+static by_value attention(by__build *b, by_value x, int layer)
+{
+    static const char *const names[] = {"query", "key", "value"};
+    const by_model_config *c = b->config;
+    by_value weights[3];
+    by_value biases[3];
+    for (int i = 0; i < 3; i++) {
+        char prefix[96];
+        (void)snprintf(prefix, sizeof prefix, "vit.encoder.layer.%d.attention.attention.%s", layer,
+                       names[i]);
+        weights[i] = by__weight(b, "heads embed", BY_SHAPE(c->width, c->width), by__init_normal(b),
+                                "%s.weight", prefix);
+        if (own_keys(c)->qkv_bias) {
+            biases[i] = by__weight(b, "heads", BY_SHAPE(c->width), (by_init){0}, "%s.bias", prefix);
+        }
+    }
+    by_value w = by_concat(b->graph, weights, 3, 0);
+    by_value bias = own_keys(c)->qkv_bias ? by_concat(b->graph, biases, 3, 0) : BY_NONE;
+    by_value qkv = by_linear(b->graph, x, w, bias, true);
+    return by_attention_masked(b->graph, qkv, BY_NONE, BY_NONE, BY_NONE, c->heads, c->heads, false);
+}
+
+static by_value block(by__build *b, by_value x, int layer)
+{
+    const by_model_config *c = b->config;
+    by_graph *g = b->graph;
+    char name[96];
+    by_graph_set_block(g, layer);
+    (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.layernorm_before", layer);
+    by_value y = attention(b, norm(b, x, name), layer);
+    if (layer == c->layers - 1) {
+        /* The classifier reads the class token: the last block computes no other from here on. */
+        x = by_slice(g, x, 1, 0, 1);
+        y = by_slice(g, y, 1, 0, 1);
+    }
+    (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.attention.output.dense", layer);
+    y = linear(b, y, c->width, c->width, "embed heads", "embed", by__init_residual(b), name);
+    x = by_add(g, x, by__drop(b, y));
+    (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.layernorm_after", layer);
+    y = norm(b, x, name);
+    (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.intermediate.dense", layer);
+    y = linear(b, y, c->width, c->mlp_width, "mlp embed", "mlp", by__init_normal(b), name);
+    y = by_unary(g, y, BY_FN_GELU_ERF);
+    (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.output.dense", layer);
+    y = linear(b, y, c->mlp_width, c->width, "embed mlp", "embed", by__init_residual(b), name);
+    x = by_add(g, x, by__drop(b, y));
+    by_graph_set_block(g, -1);
+    return x;
+}
+
+static void body(by__build *b)
+{
+    const by_model_config *c = b->config;
+    by_value x = embed(b);
+    for (int layer = 0; layer < c->layers; layer++) {
+        x = block(b, x, layer);
+    }
+    x = norm(b, by_reshape(b->graph, x, BY_SHAPE(b->request->batch, c->width)), "vit.layernorm");
+    x = linear(b, x, c->width, c->outputs, "class embed", "class", by__init_normal(b),
+               "classifier");
+    b->model.output = x;
+}
+
+static void write_config(json_t *out, const by_model_config *c)
+{
+    json_t *names = json_object();
+    json_t *ids = json_object();
+    for (int64_t i = 0; i < c->outputs; i++) {
+        char id[32];
+        char name[48];
+        (void)snprintf(id, sizeof id, "%lld", (long long)i);
+        (void)snprintf(name, sizeof name, "LABEL_%lld", (long long)i);
+        (void)json_object_set_new(names, id, json_string(name));
+        (void)json_object_set_new(ids, name, json_integer(i));
+    }
+    (void)json_object_set_new(out, "id2label", names);
+    (void)json_object_set_new(out, "label2id", ids);
+    (void)json_object_set_new(out, "hidden_size", json_integer(c->width));
+    (void)json_object_set_new(out, "num_hidden_layers", json_integer(c->layers));
+    (void)json_object_set_new(out, "num_attention_heads", json_integer(c->heads));
+    (void)json_object_set_new(out, "intermediate_size", json_integer(c->mlp_width));
+    (void)json_object_set_new(
+        out, "image_size",
+        c->image_height == c->image_width
+            ? json_integer(c->image_height)
+            : json_pack("[II]", (json_int_t)c->image_height, (json_int_t)c->image_width));
+    (void)json_object_set_new(out, "patch_size", json_integer(own_keys(c)->patch));
+    (void)json_object_set_new(out, "num_channels", json_integer(c->channels));
+    (void)json_object_set_new(out, "qkv_bias", json_boolean(own_keys(c)->qkv_bias));
+    (void)json_object_set_new(out, "hidden_act", json_string("gelu"));
+    (void)json_object_set_new(out, "layer_norm_eps", json_real(own_keys(c)->norm_eps));
+    (void)json_object_set_new(out, "hidden_dropout_prob", json_real(c->dropout));
+    (void)json_object_set_new(out, "attention_probs_dropout_prob", json_real(0.0));
+}
+
+/* "image_size" is a number, or a list of height and width. */
+static by_status read_image_size(by_model_config *c, const char *name, const json_t *in,
+                                 by_error *error)
+{
+    const json_t *size = json_object_get(in, "image_size");
+    if (!json_is_array(size)) {
+        BY_TRY(by__json_integer(&c->image_height, name, in, "image_size", 224, error));
+        c->image_width = c->image_height;
+        return BY_OK;
+    }
+    json_t *sides = json_array_size(size) != 2
+                        ? NULL
+                        : json_pack("{s:O, s:O}", "height", json_array_get(size, 0), "width",
+                                    json_array_get(size, 1));
+    if (sides == NULL) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: \"image_size\" is neither a number nor a list of two", name);
+    }
+    by_status status =
+        by__json_integer(&c->image_height, name, sides, "height", BY__REQUIRED, error);
+    if (status == BY_OK) {
+        status = by__json_integer(&c->image_width, name, sides, "width", BY__REQUIRED, error);
+    }
+    json_decref(sides);
+    return status;
+}
+
+static by_status read_config(by_model_config *c, const char *name, const json_t *in,
+                             by_error *error)
+{
+    vit_keys *v = own_keys(c);
+    const json_t *bias = json_object_get(in, "qkv_bias");
+    const json_t *labels = json_object_get(in, "id2label");
+    BY_TRY(by__json_integer(&c->width, name, in, "hidden_size", 768, error));
+    BY_TRY(by__json_integer(&c->layers, name, in, "num_hidden_layers", 12, error));
+    BY_TRY(by__json_integer(&c->heads, name, in, "num_attention_heads", 12, error));
+    BY_TRY(by__json_integer(&c->mlp_width, name, in, "intermediate_size", 3072, error));
+    BY_TRY(by__json_integer(&c->channels, name, in, "num_channels", 3, error));
+    BY_TRY(by__json_integer(&v->patch, name, in, "patch_size", 16, error));
+    BY_TRY(by__json_number(&v->norm_eps, name, in, "layer_norm_eps", 1e-12, error));
+    BY_TRY(by__json_expect(name, in, "hidden_act", "gelu", error));
+    BY_TRY(read_image_size(c, name, in, error));
+    if (bias != NULL && !json_is_boolean(bias)) {
+        return by_error_set(error, BY_EFORMAT, "%s: \"qkv_bias\" is not true or false", name);
+    }
+    v->qkv_bias = !json_is_false(bias);
+    c->kv_heads = c->heads;
+    c->outputs = json_object_size(labels) > 0 ? (int64_t)json_object_size(labels) : 2;
+    return BY_OK;
+}
+
+const by__family by__family_vit = {
+    .kind = {.name = "vit",
+             .help = "ViT: patches of an image, a class token, learned positions, GELU.",
+             .keys = {&by__output_keys, &by__image_keys, &key_list},
+             .size = sizeof(vit_keys),
+             .resolve = resolve},
+    .reads = "images",
+    .body = body,
+    .write_config = write_config,
+    .read_config = read_config,
+    .model_type = "vit",
+    .architecture = "ViTForImageClassification",
+};
