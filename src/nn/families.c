@@ -7,7 +7,8 @@
 #define FAMILIES(ROW)                                                                              \
     ROW(gpt2)                                                                                      \
     ROW(llama)                                                                                     \
-    ROW(vit)
+    ROW(vit)                                                                                       \
+    ROW(mlp)
 
 #define DECLARE(name) extern const by__family by__family_##name;
 #define ADDRESS(name) &by__family_##name,

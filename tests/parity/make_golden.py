@@ -55,6 +55,10 @@ CASES = {
                       context=16, vocab=67, tied=0, norm_eps=1e-6, rope_theta=500000.0, seed=103),
     "vit": dict(kind="vit", layers=2, heads=4, width=32, mlp_width=64, channels=3, image_size=12,
                 patch_size=4, classes=7, norm_eps=1e-12, seed=104),
+    "mlp_classes": dict(kind="mlp", numbers=5, categories=[4, 6], embedding=3, hidden=[24, 16],
+                        activation="gelu", norm=1, classes=3, norm_eps=1e-5, seed=105),
+    "mlp_value": dict(kind="mlp", numbers=5, categories=[], embedding=1, hidden=[24, 16],
+                      activation="relu", norm=0, classes=0, norm_eps=1e-5, seed=106),
 }
 
 
@@ -204,6 +208,32 @@ def vit_forward(c, w, images):
     return linear(norm(x, "vit.layernorm")[:, 0], "classifier")
 
 
+def mlp_shapes(c):
+    shapes = {f"embeddings.{i}.weight": (n, c["embedding"]) for i, n in enumerate(c["categories"])}
+    width = c["numbers"] + c["embedding"] * len(c["categories"])
+    for i, hidden in enumerate(c["hidden"]):
+        shapes[f"layers.{i}.weight"], shapes[f"layers.{i}.bias"] = (hidden, width), (hidden,)
+        if c["norm"]:
+            shapes[f"norms.{i}.weight"] = shapes[f"norms.{i}.bias"] = (hidden,)
+        width = hidden
+    outputs = c["classes"] or 1
+    shapes["output.weight"], shapes["output.bias"] = (outputs, width), (outputs,)
+    return shapes
+
+
+def mlp_forward(c, w, numbers, categories=None):
+    parts = [numbers.to(w["output.weight"].dtype)]
+    for i in range(len(c["categories"])):
+        parts.append(w[f"embeddings.{i}.weight"][categories[:, i].long()])
+    x = torch.cat(parts, 1)
+    for i, hidden in enumerate(c["hidden"]):
+        x = F.linear(x, w[f"layers.{i}.weight"], w[f"layers.{i}.bias"])
+        if c["norm"]:
+            x = F.layer_norm(x, (hidden,), w[f"norms.{i}.weight"], w[f"norms.{i}.bias"], c["norm_eps"])
+        x = getattr(F, c["activation"])(x)
+    return F.linear(x, w["output.weight"], w["output.bias"])
+
+
 def causal_attention(q, k, v):
     length = q.shape[-2]
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
@@ -224,7 +254,7 @@ def targets_loss(values, targets):
 
 
 MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_forward),
-          "vit": (vit_shapes, vit_forward)}
+          "vit": (vit_shapes, vit_forward), "mlp": (mlp_shapes, mlp_forward)}
 
 
 def loss_of(c, logits, wanted):

@@ -368,7 +368,19 @@ static by_status labels_loss(const by_config *config, const by_model_request *re
     return BY_OK;
 }
 
+static by_status targets_loss(const by_config *config, const by_model_request *request,
+                              by_graph *graph, by_model *model, by_error *error)
+{
+    BY_UNUSED(config);
+    BY_UNUSED(error);
+    by_value targets = by_graph_input(graph, "targets", BY_F32, BY_SHAPE(request->batch));
+    targets = by_reshape(graph, targets, BY_SHAPE(request->batch, 1));
+    model->loss = by_squared_error(graph, model->output, targets, BY_NONE);
+    return BY_OK;
+}
+
 static const by_task classes = {.name = "classes", .example = "images", .loss = labels_loss};
+static const by_task values = {.name = "values", .example = "rows", .loss = targets_loss};
 
 #define VIT                                                                                        \
     "model.kind=vit", "model.heads=4", "model.mlp_width=64", "model.patch=4", "model.outputs=7",   \
@@ -388,12 +400,36 @@ static void test_vit_accumulated_and_recomputed(void **state)
     compare_all(CASE("vit", &classes, settings, "images", "labels"));
 }
 
+static void test_mlp_classes(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=mlp",          "model.numbers=5",
+                                           "model.categories=[4, 6]", "model.embedding=3",
+                                           "model.hidden=[24, 16]",   "model.activation=gelu",
+                                           "model.norm=true",         "model.outputs=3"};
+    compare_all(CASE("mlp_classes", &classes, settings, "numbers", "categories", "labels"));
+}
+
+static void test_mlp_value(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=mlp", "model.numbers=5",
+                                           "model.hidden=[24, 16]", "model.outputs=1"};
+    compare_all(CASE("mlp_value", &values, settings, "numbers", "targets"));
+}
+
 /* In bf16 the gradients keep two digits, those of weights that are put together of several too. */
 static void test_bf16(void **state)
 {
     BY_UNUSED(state);
     static const char *const vit[] = {VIT, "precision.compute=bf16"};
-    const model_case *const cases[] = {CASE("vit", &classes, vit, "images", "labels")};
+    static const char *const mlp[] = {
+        "model.kind=mlp",    "model.numbers=5",       "model.categories=[4, 6]",
+        "model.embedding=3", "model.hidden=[24, 16]", "model.activation=gelu",
+        "model.norm=true",   "model.outputs=3",       "precision.compute=bf16"};
+    const model_case *const cases[] = {
+        CASE("vit", &classes, vit, "images", "labels"),
+        CASE("mlp_classes", &classes, mlp, "numbers", "categories", "labels")};
     for (size_t c = 0; c < BY_ARRAY_LENGTH(cases); c++) {
         golden g = {0};
         by_error error = {0};
@@ -427,6 +463,8 @@ int main(void)
         cmocka_unit_test(test_llama_grouped),
         cmocka_unit_test(test_vit),
         cmocka_unit_test(test_vit_accumulated_and_recomputed),
+        cmocka_unit_test(test_mlp_classes),
+        cmocka_unit_test(test_mlp_value),
         cmocka_unit_test(test_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -211,7 +211,15 @@ static void test_config_json_round_trip(void **state)
         "model.width=48",       "model.mlp_width=100",  "model.patch=6",
         "model.outputs=12",     "model.channels=1",     "model.image_height=30",
         "model.image_width=18", "model.qkv_bias=false", "model.norm_eps=3e-6"};
+    static const char *const mlp[] = {
+        "model.kind=mlp",    "model.numbers=0",          "model.categories=[7, 2]",
+        "model.embedding=3", "model.hidden=[24, 16, 8]", "model.activation=silu",
+        "model.norm=true",   "model.outputs=2",          "model.norm_eps=1e-4"};
+    static const char *const square[] = {"model.kind=mlp", "model.numbers=4", "model.layers=4",
+                                         "model.width=128", "model.outputs=1"};
     round_trip(vit, BY_ARRAY_LENGTH(vit));
+    round_trip(mlp, BY_ARRAY_LENGTH(mlp));
+    round_trip(square, BY_ARRAY_LENGTH(square));
 }
 
 #define LLAMA                                                                                      \
@@ -222,6 +230,10 @@ static void test_config_json_round_trip(void **state)
     "positions\":8"
 
 #define VIT "\"model_type\":\"vit\""
+#define MLP                                                                                        \
+    "\"model_type\":\"banyan_mlp\",\"num_numbers\":3,\"num_outputs\":1,\"hidden_sizes\":[8],"      \
+    "\"hidden_act\":\"relu\""
+
 static by_status read_json(const char *json, by_error *error)
 {
     by_error ignored = {0};
@@ -245,6 +257,8 @@ static void test_config_json_accepts(void **state)
         ",\"n_inner\":null,\"activation_function\":\"gelu_new\",\"scale_attn_weights\":true}",
         "{" VIT "}",
         "{" VIT ",\"image_size\":[32,48],\"qkv_bias\":false,\"id2label\":{\"0\":\"cat\"}}",
+        "{" MLP "}",
+        "{" MLP ",\"category_sizes\":[3],\"embedding_size\":null}",
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(accepted); i++) {
         by_error error = {0};
@@ -284,6 +298,15 @@ static void test_config_json_refuses(void **state)
         {"{" VIT ",\"patch_size\":0}", "patch_size"},
         {"{" VIT ",\"qkv_bias\":1}", "qkv_bias"},
         {"{" VIT ",\"hidden_act\":\"gelu_new\"}", "hidden_act"},
+        {"{\"model_type\":\"banyan_mlp\"}", "num_outputs"},
+        {"{" MLP ",\"category_sizes\":[0]}", "category_sizes"},
+        {"{" MLP ",\"category_sizes\":[\"a\"]}", "category_sizes"},
+        {"{\"model_type\":\"banyan_mlp\",\"num_outputs\":1,\"num_numbers\":0,"
+         "\"hidden_sizes\":[8],\"hidden_act\":\"relu\"}",
+         "num_numbers"},
+        {"{\"model_type\":\"banyan_mlp\",\"num_outputs\":1,\"num_numbers\":1,"
+         "\"hidden_sizes\":[8],\"hidden_act\":\"elu\"}",
+         "hidden_act"},
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(refused); i++) {
         by_error error = {0};
