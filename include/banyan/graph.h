@@ -54,6 +54,7 @@ typedef struct by_value_info {
     by_shape shape;
     by_role role;
     by_init init;
+    bool frozen;  /* a parameter that is not trained */
     int producer; /* index of the node that makes it, -1 for an external value */
     int block;    /* block (layer) that it belongs to, -1 outside blocks */
     /* a weight that by_pass_layout has transposed: shape and axes are those of the result */
@@ -70,6 +71,9 @@ BY_API by_value by_graph_input(by_graph *graph, const char *name, by_dtype dtype
 BY_API by_value by_graph_parameter(by_graph *graph, const char *name, const char *axes,
                                    by_shape shape, by_init init);
 BY_API by_value by_graph_state(by_graph *graph, const char *name, by_dtype dtype, by_shape shape);
+/* A parameter that is not trained: it gets no gradient and no optimizer state, and updates leave it
+ * alone; checkpoints hold it as every other. BY_EARG is kept in the graph for another value. */
+BY_API void by_graph_freeze(by_graph *graph, by_value parameter);
 /* Makes the result of a node an output that the caller reads under `name`. */
 BY_API void by_graph_output(by_graph *graph, by_value value, const char *name);
 /* Nodes added from now on belong to block `block` (a layer index; -1: none). Recomputation and

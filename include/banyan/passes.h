@@ -21,7 +21,7 @@ extern "C" {
 BY_API by_status by_pass_precision(by_graph *graph, by_dtype compute, by_error *error);
 
 /* Reverse-mode differentiation. Adds the backward pass of `loss` ([1] f32), seeded with `seed` ([1]
- * f32: d objective / d loss), and makes the gradient of every parameter NAME an f32 value
+ * f32: d objective / d loss), and makes the gradient of every parameter NAME that is not frozen an f32 value
  * "grad.NAME" of role gradient. BY_EARG names a parameter that the loss does not depend on, and an
  * op without a gradient. */
 BY_API by_status by_pass_gradients(by_graph *graph, by_value loss, by_value seed, by_error *error);

@@ -144,6 +144,18 @@ by_value by_graph_state(by_graph *graph, const char *name, by_dtype dtype, by_sh
     return by__graph_add_value(graph, BY_ROLE_STATE, name, NULL, (by__type){dtype, shape});
 }
 
+void by_graph_freeze(by_graph *graph, by_value parameter)
+{
+    if (graph->error.status != BY_OK) {
+        return;
+    }
+    if (!by__graph_has(graph, parameter) || graph->values[parameter].role != BY_ROLE_PARAMETER) {
+        by__graph_fail(graph, BY_EARG, "freeze: value %d is not a parameter", (int)parameter);
+        return;
+    }
+    graph->values[parameter].frozen = true;
+}
+
 void by_graph_output(by_graph *graph, by_value value, const char *name)
 {
     if (graph->error.status != BY_OK) {
@@ -248,6 +260,7 @@ by_status by_graph_value(const by_graph *graph, by_value value, by_value_info *o
                            .shape = v->shape,
                            .role = v->role,
                            .init = v->init,
+                           .frozen = v->frozen,
                            .producer = v->producer,
                            .transposed = v->transposed,
                            .block = v->block};

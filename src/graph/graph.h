@@ -27,6 +27,7 @@ typedef struct by__value {
     by_shape shape;
     by_role role;
     by_init init;
+    bool frozen;     /* a parameter that gradients leave out */
     int producer;    /* node index; -1: external. Kept true by by__graph_compact. */
     bool transposed; /* by_pass_layout has transposed it */
     int block;

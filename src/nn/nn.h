@@ -87,14 +87,16 @@ bool by__is_cached(const by__build *b);
 
 /* ---- parameters as entries of a tensor store (parameters.c) ---- */
 
-/* Groups of parameters, in the order in which they are laid out: matrices before vectors, and those
- * that programs compute with in a narrower format than f32 apart from those that they do not. */
+/* Groups of parameters, in the order in which they are laid out: what is trained, matrices before
+ * vectors, those that programs compute with in a narrower format than f32 apart from those that they
+ * do not; then the same of what is frozen. */
 enum {
     BY__GROUP_VECTOR = 1, /* one axis: norm weights, biases; weight decay leaves them alone */
     BY__GROUP_WIDE = 2,   /* computed with as f32 */
-    BY__GROUPS = 4
+    BY__TRAINED_GROUPS = 4,
+    BY__GROUP_FROZEN = 4,
+    BY__GROUPS = 8
 };
-int by__parameter_group(int rank, bool narrow);
 
 /* Declares an entry for each parameter of a graph whose passes are done, in the graph's order. */
 by_status by__declare_parameters(by__store *store, const by_graph *graph, by_error *error);

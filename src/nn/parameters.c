@@ -11,9 +11,10 @@ static bool is_over_vocabulary(const by__value *value)
     return value->axes != NULL && strncmp(value->axes, "vocab", 5) == 0;
 }
 
-int by__parameter_group(int rank, bool narrow)
+static int group_of(const by__value *value)
 {
-    return (rank >= 2 ? 0 : BY__GROUP_VECTOR) | (narrow ? 0 : BY__GROUP_WIDE);
+    return (value->shape.rank >= 2 ? 0 : BY__GROUP_VECTOR) |
+           (value->dtype != BY_F32 ? 0 : BY__GROUP_WIDE) | (value->frozen ? BY__GROUP_FROZEN : 0);
 }
 
 by_status by__declare_parameters(by__store *store, const by_graph *graph, by_error *error)
@@ -24,15 +25,14 @@ by_status by__declare_parameters(by__store *store, const by_graph *graph, by_err
             continue;
         }
         by__handle handle;
-        by__stored_tensor entry = {
-            .name = value->name,
-            .axes = value->axes,
-            .shape = value->shape,
-            .format = value->dtype,
-            .group = by__parameter_group(value->shape.rank, value->dtype != BY_F32),
-            .trainable = true,
-            .transposed = value->transposed,
-            .grows = !value->transposed && is_over_vocabulary(value)};
+        by__stored_tensor entry = {.name = value->name,
+                                   .axes = value->axes,
+                                   .shape = value->shape,
+                                   .format = value->dtype,
+                                   .group = group_of(value),
+                                   .trainable = !value->frozen,
+                                   .transposed = value->transposed,
+                                   .grows = !value->transposed && is_over_vocabulary(value)};
         if (value->transposed) {
             entry.shape = BY_SHAPE(value->shape.dim[1], value->shape.dim[0]);
         }

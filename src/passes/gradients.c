@@ -12,7 +12,7 @@ typedef struct backward {
 static void mark_needed(const by_graph *graph, bool *needed)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
-        needed[v] = graph->values[v].role == BY_ROLE_PARAMETER;
+        needed[v] = graph->values[v].role == BY_ROLE_PARAMETER && !graph->values[v].frozen;
     }
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__node *node = &graph->nodes[n];
@@ -142,7 +142,7 @@ static by_status differentiate(backward *b, by_value loss, by_value seed, size_t
     }
     by_graph_set_block(graph, -1);
     for (size_t v = 0; v < values; v++) {
-        if (graph->values[v].role == BY_ROLE_PARAMETER) {
+        if (graph->values[v].role == BY_ROLE_PARAMETER && !graph->values[v].frozen) {
             BY_TRY(publish(b, (by_value)v, error));
         }
     }

@@ -31,7 +31,7 @@
 
 /* 64 bytes of the narrowest format, so that every buffer of an entry is aligned in every format. */
 #define BY__ENTRY_ALIGNMENT 32
-#define BY__MAX_GROUPS      8
+#define BY__MAX_GROUPS      16
 
 typedef struct by__store by__store;
 

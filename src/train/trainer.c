@@ -24,7 +24,7 @@ typedef by_status update_builder(const by_trainer *t, by_graph *graph, by_error 
 static int64_t set_elements(const by_trainer *t)
 {
     int64_t elements = 0;
-    for (int group = 0; group < BY__GROUPS; group++) {
+    for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
         elements += by__store_group_elements(t->store, t->masters, group);
     }
     return elements;
@@ -42,7 +42,7 @@ static by_status build_sum(const by_trainer *t, by_graph *graph, by_error *error
 
 static by_status build_norm(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    return by_optimizer_norm_graph(graph, &t->config->optimizer, t->groups, t->group_count,
+    return by_optimizer_norm_graph(graph, &t->config->optimizer, t->groups, t->trained_groups,
                                    t->micro_batches, error);
 }
 
@@ -51,7 +51,7 @@ static by_status build_update(const by_trainer *t, by_graph *graph, by_error *er
     return t->tensors != NULL ? by_optimizer_update_graph(graph, &t->config->optimizer, t->tensors,
                                                           t->tensor_count, error)
                               : by_optimizer_update_graph(graph, &t->config->optimizer, t->groups,
-                                                          t->group_count, error);
+                                                          t->trained_groups, error);
 }
 
 /* The masters of every group that has copies, rounded. */
@@ -93,8 +93,9 @@ static void find_rows(by_trainer *t)
 
 /* ---- the store ---- */
 
-static const char *const group_names[BY__GROUPS] = {"matrices", "vectors", "wide.matrices",
-                                                    "wide.vectors"};
+static const char *const group_names[BY__GROUPS] = {
+    "matrices",        "vectors",        "wide.matrices",        "wide.vectors",
+    "frozen.matrices", "frozen.vectors", "frozen.wide.matrices", "frozen.wide.vectors"};
 
 static by_update_unit unit_of(const by_trainer *t, const char *name, by_shape shape, int group)
 {
@@ -113,17 +114,23 @@ static by_status list_units(by_trainer *t, by_error *error)
         int64_t elements = by__store_group_elements(t->store, t->masters, group);
         if (elements > 0) {
             t->group_of_unit[t->group_count] = group;
+            t->trained_groups += group < BY__TRAINED_GROUPS;
             t->groups[t->group_count++] = unit_of(t, group_names[group], BY_SHAPE(elements), group);
         }
+    }
+    if (t->sets > 0 && t->trained_groups == 0) {
+        return by_error_set(error, BY_EARG, "all parameters are frozen: there is nothing to train");
     }
     if (!by_optimizer_needs_tensors(&t->config->optimizer)) {
         return BY_OK;
     }
-    t->tensor_count = by__store_count(t->store);
-    BY_TRY(by__alloc((void **)&t->tensors, t->tensor_count, sizeof *t->tensors, "update", error));
-    for (size_t i = 0; i < t->tensor_count; i++) {
+    size_t count = by__store_count(t->store);
+    BY_TRY(by__alloc((void **)&t->tensors, count, sizeof *t->tensors, "update", error));
+    for (size_t i = 0; i < count; i++) {
         const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
-        t->tensors[i] = unit_of(t, entry->name, entry->local, entry->group);
+        if (entry->trainable) {
+            t->tensors[t->tensor_count++] = unit_of(t, entry->name, entry->local, entry->group);
+        }
     }
     return BY_OK;
 }
@@ -137,7 +144,8 @@ static by_status add_flat(by_trainer *t, by__flat_spec spec, int *out, by_error 
 static by_status lay_out(by_trainer *t, by_error *error)
 {
     const unsigned all = (1u << BY__GROUPS) - 1;
-    const unsigned narrow = 1u << 0 | 1u << BY__GROUP_VECTOR;
+    const unsigned trained = (1u << BY__TRAINED_GROUPS) - 1;
+    const unsigned narrow = (1u << 0 | 1u << BY__GROUP_VECTOR) * (1u | 1u << BY__GROUP_FROZEN);
     by_dtype compute = by__compute_dtype(t->config);
     BY_TRY(by__declare_parameters(t->store, by__trainer_graph(t), error));
     if (by__store_count(t->store) == 0) {
@@ -150,13 +158,13 @@ static by_status lay_out(by_trainer *t, by_error *error)
             add_flat(t, (by__flat_spec){BY__COPY, "", compute, narrow, NULL}, &t->copies, error));
     }
     for (int i = 0; i < t->sets; i++) {
-        BY_TRY(add_flat(t, (by__flat_spec){BY__GRADIENT, "grad", BY_F32, all, NULL},
+        BY_TRY(add_flat(t, (by__flat_spec){BY__GRADIENT, "grad", BY_F32, trained, NULL},
                         &t->gradient_sets[i], error));
     }
     t->state_count = t->sets > 0 ? by_optimizer_state_count(&t->config->optimizer) : 0;
     for (int i = 0; i < t->state_count; i++) {
         by_optimizer_state state = by_optimizer_state_at(&t->config->optimizer, i);
-        BY_TRY(add_flat(t, (by__flat_spec){BY__STATE, state.name, BY_F32, all, state.shape},
+        BY_TRY(add_flat(t, (by__flat_spec){BY__STATE, state.name, BY_F32, trained, state.shape},
                         &t->states[i], error));
     }
     return list_units(t, error);
@@ -296,8 +304,9 @@ by_memory by__trainer_group(const by_trainer *t, int flat, size_t unit)
 /* Memory of a unit of the update in a flat buffer. */
 static by_memory unit_memory(const by_trainer *t, int flat, size_t i)
 {
-    return t->tensors != NULL ? by__store_buffer(t->store, flat, (by__handle)i)
-                              : by__trainer_group(t, flat, i);
+    return t->tensors != NULL
+               ? by__store_buffer(t->store, flat, by__store_find(t->store, t->tensors[i].name))
+               : by__trainer_group(t, flat, i);
 }
 
 /* Binds the update's values of one unit but for its gradient. */
@@ -341,7 +350,7 @@ by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error)
 {
     int flat = t->gradient_sets[set];
     t->sum_set = set;
-    for (size_t i = 0; i < t->group_count; i++) {
+    for (size_t i = 0; i < t->trained_groups; i++) {
         by_memory memory = by__trainer_group(t, flat, i);
         BY_TRY(bind_gradient(t->norm, &t->groups[i], memory, error));
         if (t->tensors == NULL) {
@@ -371,7 +380,7 @@ static by_status bind_all(by_trainer *t, by_error *error)
         return BY_OK;
     }
     const by_update_unit *units = t->tensors != NULL ? t->tensors : t->groups;
-    size_t count = t->tensors != NULL ? t->tensor_count : t->group_count;
+    size_t count = t->tensors != NULL ? t->tensor_count : t->trained_groups;
     for (size_t i = 0; i < count; i++) {
         BY_TRY(bind_unit(t, &units[i], i, error));
     }

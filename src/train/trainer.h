@@ -50,9 +50,11 @@ struct by_trainer {
     int states[BY__MAX_STATES];
     int sets;
     int state_count;
-    by_update_unit groups[BY__GROUPS]; /* the groups that have entries */
+    by_update_unit
+        groups[BY__GROUPS]; /* the groups that have entries, those that are trained first */
     int group_of_unit[BY__GROUPS];
     size_t group_count;
+    size_t trained_groups;
     by_update_unit *tensors; /* what the update works on where the optimizer needs whole tensors */
     size_t tensor_count;
     by__feed *feeds;

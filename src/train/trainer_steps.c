@@ -15,7 +15,7 @@ static by_status bind_gradients(by_trainer *t, int set, by_error *error)
 static by_memory whole_set(const by_trainer *t, int set)
 {
     by_memory all = by__trainer_group(t, t->gradient_sets[set], 0);
-    for (size_t i = 1; i < t->group_count; i++) {
+    for (size_t i = 1; i < t->trained_groups; i++) {
         all.bytes += by__trainer_group(t, t->gradient_sets[set], i).bytes;
     }
     return all;

@@ -363,6 +363,65 @@ static void test_first_update(void **state)
     close_setup(&s);
 }
 
+static by_status build_frozen(void *user, by_model *out, by_graph *graph,
+                              const by_model_config *config, const by_model_request *request,
+                              by_error *error)
+{
+    BY_UNUSED(user);
+    BY_TRY(by_model_build(out, graph, config, request, error));
+    by_graph_freeze(graph, by_graph_find(graph, "h.0.mlp.c_fc.weight"));
+    by_graph_freeze(graph, by_graph_find(graph, "h.1.ln_1.bias"));
+    return by_graph_check(graph, error);
+}
+
+/* Frozen parameters stay, have no gradient and no state, and take no memory for them; the gradients
+ * of the others are those of the whole model. */
+static void test_frozen(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const computes[] = {"precision.compute=f32", "precision.compute=bf16"};
+    for (size_t k = 0; k < 2; k++) {
+        by_error error = {0};
+        setup s;
+        by_trainer *trainer;
+        by_trainer_options options = {.builder = build_frozen};
+        by_step_result result;
+        double loss;
+        open_setup(&s, &computes[k], 1);
+        check_ok(by_trainer_open(&trainer, s.config, &options, &error), &error);
+        check_ok(by_trainer_allocate(trainer, &error), &error);
+        check_ok(by_trainer_initialize(trainer, &error), &error);
+        check_ok(by_trainer_gradients(s.trainer, &s.batch, &loss, &error), &error);
+        check_ok(by_trainer_gradients(trainer, &s.batch, &loss, &error), &error);
+        size_t frozen = 0;
+        for (size_t i = 0; i < by_trainer_parameter_count(trainer); i++) {
+            by_tensor_view want = by_trainer_gradient(s.trainer, i);
+            by_tensor_view have = by_trainer_gradient(trainer, i);
+            if (have.rank < 0) {
+                frozen++;
+                assert_int_equal(by_trainer_state(trainer, i, 0).rank, -1);
+                assert_true(strstr(have.name, "c_fc.weight") != NULL ||
+                            strstr(have.name, "ln_1.bias") != NULL);
+            } else {
+                assert_memory_equal(have.data, want.data, count_of(&want) * sizeof(float));
+            }
+        }
+        assert_int_equal(frozen, 2);
+        assert_true(by_trainer_memory(trainer)->optimizer <
+                    by_trainer_memory(s.trainer)->optimizer);
+        check_ok(by_trainer_step(trainer, &s.batch, &result, &error), &error);
+        check_ok(by_trainer_step(trainer, &s.batch, &result, &error), &error);
+        for (size_t i = 0; i < by_trainer_parameter_count(trainer); i++) {
+            by_tensor_view before = by_trainer_parameter(s.trainer, i); /* not stepped */
+            by_tensor_view after = by_trainer_parameter(trainer, i);
+            bool same = memcmp(before.data, after.data, count_of(&after) * sizeof(float)) == 0;
+            assert_true(same == (by_trainer_gradient(trainer, i).rank < 0));
+        }
+        by_trainer_close(&trainer);
+        close_setup(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,6 +432,7 @@ int main(void)
         cmocka_unit_test(test_planned_bytes),
         cmocka_unit_test(test_calls_in_the_wrong_order),
         cmocka_unit_test(test_first_update),
+        cmocka_unit_test(test_frozen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
