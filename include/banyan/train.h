@@ -67,6 +67,8 @@ BY_API by_status by_trainer_open(by_trainer **out, const by_config *config,
                                  const by_trainer_options *options, by_error *error);
 BY_API void by_trainer_close(by_trainer **trainer);
 BY_API const by_memory_report *by_trainer_memory(const by_trainer *trainer);
+/* Bytes that this process had in memory at its peak; 0 where the system does not say. */
+BY_API uint64_t by_peak_resident_bytes(void);
 BY_API const by_model_size *by_trainer_size(const by_trainer *trainer);
 /* Adds what the caller will keep resident next to the trainer (loader, mapped data) to the
  * report. */

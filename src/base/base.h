@@ -23,6 +23,7 @@
 #include <stdio.h>
 
 #include "banyan/status.h"
+#include "banyan/text.h"
 
 /* Returns the status of `expr` from the calling function unless it is BY_OK. */
 #define BY_TRY(expr)                                                                               \
@@ -99,8 +100,6 @@ bool by__utf8_valid(const char *s, size_t n);
 size_t by__edit_distance(const char *a, const char *b);
 /* Of `count` names the nearest to `name` within distance max(2, length / 3); NULL when none is. */
 const char *by__nearest_name(const char *name, const char *const *names, size_t count);
-/* "1.5 GiB", "312 KiB", "17 B" into buffer (returned). */
-const char *by__format_bytes(char buffer[32], uint64_t bytes);
 
 /* ---- numbers as text (number.c) ---- */
 
@@ -118,6 +117,9 @@ typedef struct by__map {
     const uint8_t *data;
     size_t size;
 } by__map;
+
+/* BY_EIO: "cannot VERB PATH: REASON", the reason from errno. */
+by_status by__io_error(by_error *error, const char *verb, const char *path);
 
 by_status by__map_open(by__map *out, const char *path, by_error *error);
 void by__map_close(by__map *map);

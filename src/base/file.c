@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 
-static by_status system_error(by_error *error, const char *verb, const char *path)
+by_status by__io_error(by_error *error, const char *verb, const char *path)
 {
     return by_error_set(error, BY_EIO, "cannot %s %s: %s", verb, path, strerror(errno));
 }
@@ -20,19 +20,19 @@ by_status by__map_open(by__map *out, const char *path, by_error *error)
     /* Without waiting for a writer, should it be a pipe; regular files know nothing of the flag. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
-        return system_error(error, "open", path);
+        return by__io_error(error, "open", path);
     }
     by_status status = BY_OK;
     by__map map = {0};
     if (fstat(fd, &info) != 0) {
-        status = system_error(error, "stat", path);
+        status = by__io_error(error, "stat", path);
     } else if (!S_ISREG(info.st_mode)) {
         status = by_error_set(error, BY_EIO, "cannot read %s: it is not a regular file", path);
     } else if (info.st_size > 0) {
         map.size = (size_t)info.st_size;
         void *p = mmap(NULL, map.size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED) {
-            status = system_error(error, "map", path);
+            status = by__io_error(error, "map", path);
         } else {
             map.data = p;
         }
@@ -83,7 +83,7 @@ by_status by__read_at(int fd, const char *path, uint64_t offset, void *out, size
             continue;
         }
         if (got < 0) {
-            return system_error(error, "read", path);
+            return by__io_error(error, "read", path);
         }
         if (got == 0) {
             return by_error_set(
@@ -100,13 +100,13 @@ by_status by__sync_dir(const char *path, by_error *error)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
-        return system_error(error, "open directory", path);
+        return by__io_error(error, "open directory", path);
     }
     by_status status = BY_OK;
     /* Some file systems cannot sync a directory and say EINVAL; they order renames by
      * themselves. */
     if (fsync(fd) != 0 && errno != EINVAL) {
-        status = system_error(error, "sync directory", path);
+        status = by__io_error(error, "sync directory", path);
     }
     (void)close(fd);
     return status;
@@ -121,12 +121,12 @@ static by_status write_all(int fd, const char *path, const char *data, size_t le
             continue;
         }
         if (n < 0) {
-            return system_error(error, "write", path);
+            return by__io_error(error, "write", path);
         }
         data += n;
         length -= (size_t)n;
     }
-    return fsync(fd) == 0 ? BY_OK : system_error(error, "sync", path);
+    return fsync(fd) == 0 ? BY_OK : by__io_error(error, "sync", path);
 }
 
 by_status by__file_write(const char *path, const void *data, size_t length, by_error *error)
@@ -138,15 +138,15 @@ by_status by__file_write(const char *path, const void *data, size_t length, by_e
     by_status status;
     int fd = open(temporary_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) {
-        status = system_error(error, "create", temporary_path);
+        status = by__io_error(error, "create", temporary_path);
         goto free_path;
     }
     status = write_all(fd, temporary_path, data, length, error);
     if (close(fd) != 0 && status == BY_OK) {
-        status = system_error(error, "close", temporary_path);
+        status = by__io_error(error, "close", temporary_path);
     }
     if (status == BY_OK && rename(temporary_path, path) != 0) {
-        status = system_error(error, "rename to", path);
+        status = by__io_error(error, "rename to", path);
     }
     if (status != BY_OK) {
         (void)unlink(temporary_path);
@@ -178,7 +178,7 @@ by_status by__make_dirs(const char *path, by_error *error)
             char kept = *p;
             *p = '\0';
             if (mkdir(partial, 0777) != 0 && errno != EEXIST) {
-                status = system_error(error, "create directory", partial);
+                status = by__io_error(error, "create directory", partial);
             }
             *p = kept;
             if (kept == '\0') {
@@ -230,7 +230,7 @@ by_status by__list_dir(char ***names, size_t *count, const char *path, by_error 
     by_status status = BY_OK;
     DIR *dir = opendir(path);
     if (dir == NULL) {
-        return system_error(error, "list", path);
+        return by__io_error(error, "list", path);
     }
     for (struct dirent *entry; status == BY_OK && (entry = readdir(dir)) != NULL;) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
@@ -268,10 +268,10 @@ by_status by__remove_tree(const char *path, by_error *error)
 {
     struct stat info;
     if (lstat(path, &info) != 0) {
-        return errno == ENOENT ? BY_OK : system_error(error, "stat", path);
+        return errno == ENOENT ? BY_OK : by__io_error(error, "stat", path);
     }
     if (!S_ISDIR(info.st_mode)) {
-        return unlink(path) == 0 ? BY_OK : system_error(error, "remove", path);
+        return unlink(path) == 0 ? BY_OK : by__io_error(error, "remove", path);
     }
     char **names;
     size_t count;
@@ -285,7 +285,7 @@ by_status by__remove_tree(const char *path, by_error *error)
     }
     by__names_free(names, count);
     if (status == BY_OK && rmdir(path) != 0) {
-        status = system_error(error, "remove directory", path);
+        status = by__io_error(error, "remove directory", path);
     }
     return status;
 }

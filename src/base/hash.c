@@ -1,7 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -70,7 +69,7 @@ by_status by__hash_file_hex(char out[33], const char *path, by_error *error)
     ssize_t n = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return by_error_set(error, BY_EIO, "cannot open %s: %s", path, strerror(errno));
+        return by__io_error(error, "open", path);
     }
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     status = by__hasher_open(&hasher, error);
@@ -81,7 +80,7 @@ by_status by__hash_file_hex(char out[33], const char *path, by_error *error)
         if (n > 0) {
             by__hasher_add(hasher, buffer, (size_t)n);
         } else if (errno != EINTR) {
-            status = by_error_set(error, BY_EIO, "cannot read %s: %s", path, strerror(errno));
+            status = by__io_error(error, "read", path);
         }
     }
     if (status == BY_OK) {

@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +27,7 @@ static by_status out_of_memory(size_t bytes, const char *what, by_error *error)
 {
     char text[32];
     return by_error_set(error, BY_EMEMORY, "out of memory: %s needs %s", what,
-                        by__format_bytes(text, bytes));
+                        by_format_bytes(text, bytes));
 }
 
 by_status by__alloc(void **out, size_t count, size_t size, const char *what, by_error *error)

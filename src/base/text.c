@@ -165,7 +165,7 @@ const char *by__nearest_name(const char *name, const char *const *names, size_t 
     return best;
 }
 
-const char *by__format_bytes(char buffer[32], uint64_t bytes)
+const char *by_format_bytes(char buffer[32], uint64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double value = (double)bytes;
@@ -174,7 +174,6 @@ const char *by__format_bytes(char buffer[32], uint64_t bytes)
         value /= 1024.0;
         unit++;
     }
-    (void)snprintf(buffer, 32, unit == 0 || value >= 99.5 ? "%.0f %s" : "%.1f %s", value,
-                   units[unit]);
+    (void)snprintf(buffer, 32, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
     return buffer;
 }

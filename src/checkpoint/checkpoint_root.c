@@ -54,7 +54,7 @@ by_status by__root_lock(int *fd, const char *root, by_error *error)
     }
     int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (lock < 0) {
-        status = by_error_set(error, BY_EIO, "cannot open %s: %s", path, strerror(errno));
+        status = by__io_error(error, "open", path);
     } else if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK) {
             status = by_error_set(error, BY_ESTATE,

@@ -54,8 +54,8 @@ static by_status not_saved(const by_checkpoint_writer *w, by_status status, by_e
         error, status, "step %" PRIu64 " was not saved, earlier checkpoints are intact", w->step);
 }
 
-static by_status system_error(by_error *error, const char *verb, const char *directory,
-                              const char *name)
+static by_status file_error(by_error *error, const char *verb, const char *directory,
+                            const char *name)
 {
     return by_error_set(error, BY_EIO, "cannot %s %s/%s: %s", verb, directory, name,
                         strerror(errno));
@@ -189,7 +189,7 @@ static by_status write_at(int fd, const char *directory, const char *name, const
         }
         if (done <= 0) {
             errno = done == 0 ? ENOSPC : errno;
-            return system_error(error, "write", directory, name);
+            return file_error(error, "write", directory, name);
         }
         bytes += done;
         offset += (uint64_t)done;
@@ -208,13 +208,13 @@ static by_status create_file(const by_checkpoint_writer *w, weight_file *f, by_e
     by_status status = BY_OK;
     f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (f->fd < 0) {
-        status = system_error(error, "create", w->temporary, f->plan->name);
+        status = file_error(error, "create", w->temporary, f->plan->name);
     }
     if (status == BY_OK) {
         status = by__reserve_space(f->fd, path, f->plan->size, error);
     }
     if (status == BY_OK && ftruncate(f->fd, (off_t)f->plan->size) != 0) {
-        status = system_error(error, "write", w->temporary, f->plan->name);
+        status = file_error(error, "write", w->temporary, f->plan->name);
     }
     if (status == BY_OK) {
         status = write_at(f->fd, w->temporary, f->plan->name, f->plan->header.data,
@@ -235,7 +235,7 @@ static by_status open_in_place(const by_checkpoint_writer *w, weight_file *f, by
         BY_TRY(by__sink_release(&f->sink, &f->fd, error));
         return ftruncate(f->fd, (off_t)f->plan->size) == 0
                    ? BY_OK
-                   : system_error(error, "write", w->temporary, f->plan->name);
+                   : file_error(error, "write", w->temporary, f->plan->name);
     }
     if (w->rank == 0) {
         return create_file(w, f, error);
@@ -247,7 +247,7 @@ static by_status open_in_place(const by_checkpoint_writer *w, weight_file *f, by
     /* Not through a link: a file that is referenced belongs to an older checkpoint. */
     f->fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     free(path);
-    return f->fd >= 0 ? BY_OK : system_error(error, "open", w->temporary, f->plan->name);
+    return f->fd >= 0 ? BY_OK : file_error(error, "open", w->temporary, f->plan->name);
 }
 
 /* ---- begin and join ---- */
@@ -453,7 +453,7 @@ static by_status link_file(by_checkpoint_writer *w, weight_file *f, const by__fi
         (void)unlink(path);
     }
     if (status == BY_OK && symlink(to, path) != 0) {
-        status = system_error(error, "link", w->temporary, record->name);
+        status = file_error(error, "link", w->temporary, record->name);
     }
     if (status == BY_OK) {
         status = by__file_list_add(f != NULL ? &f->whole : &w->references, record->name,
@@ -537,7 +537,7 @@ by_status by_checkpoint_finish(by_checkpoint_writer **writer, by_error *error)
                                                        : "a slice was not written");
     for (size_t i = 0; i < w->file_count && status == BY_OK; i++) {
         if (w->files[i].fd >= 0 && fsync(w->files[i].fd) != 0) {
-            status = system_error(error, "sync", w->temporary, w->files[i].plan->name);
+            status = file_error(error, "sync", w->temporary, w->files[i].plan->name);
         }
     }
     slices_name(name, w->rank);
@@ -633,7 +633,7 @@ static by_status take_slices(by_checkpoint_writer *w, int rank, by_error *error)
         w->slice_count++;
     }
     if (status == BY_OK && unlink(path) != 0) {
-        status = system_error(error, "remove", w->temporary, name);
+        status = file_error(error, "remove", w->temporary, name);
     }
     free(bytes);
     free(path);
@@ -698,7 +698,7 @@ static by_status record_file(by_checkpoint_writer *w, weight_file *f, by__file_l
     }
     BY_TRY(open_in_place(w, f, error)); /* no slice was in it: all its tensors are empty */
     if (fsync(f->fd) != 0) {
-        return system_error(error, "sync", w->temporary, f->plan->name);
+        return file_error(error, "sync", w->temporary, f->plan->name);
     }
     char *path = by__path_join(w->temporary, f->plan->name);
     by_status status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")

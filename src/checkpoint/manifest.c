@@ -153,7 +153,7 @@ static by_status check_file(const by__file_record *record, const char *directory
                                     path, record->in)
                  : errno == ENOENT
                      ? by_error_set(error, BY_EFORMAT, "%s is missing, the manifest lists it", path)
-                     : by_error_set(error, BY_EIO, "cannot stat %s: %s", path, strerror(errno));
+                     : by__io_error(error, "stat", path);
     } else if (!S_ISREG(info.st_mode) || (uint64_t)info.st_size != record->size) {
         status = by_error_set(error, BY_EFORMAT, "%s has %lld bytes, the manifest says %" PRIu64,
                               path, (long long)info.st_size, record->size);

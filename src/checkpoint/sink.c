@@ -79,11 +79,9 @@ by_status by__reserve_space(int fd, const char *path, uint64_t size, by_error *e
             free_bytes = (uint64_t)info.f_bavail * info.f_frsize;
         }
         return by_error_set(error, BY_EIO, "cannot write %s: the disk is full (%s needed, %s free)",
-                            path, by__format_bytes(need, size), by__format_bytes(have, free_bytes));
+                            path, by_format_bytes(need, size), by_format_bytes(have, free_bytes));
     }
-    return errno == EFBIG || errno == EDQUOT
-               ? by_error_set(error, BY_EIO, "cannot write %s: %s", path, strerror(errno))
-               : BY_OK;
+    return errno == EFBIG || errno == EDQUOT ? by__io_error(error, "write", path) : BY_OK;
 }
 
 static void sink_free(by__sink **sink)

@@ -50,22 +50,6 @@ double cli_process_age_ms(void)
                   (double)ticks / (double)sysconf(_SC_CLK_TCK));
 }
 
-uint64_t cli_peak_resident(void)
-{
-    char line[256];
-    unsigned long long kib = 0;
-    FILE *file = fopen("/proc/self/status", "r");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        if (sscanf(line, "VmHWM: %llu", &kib) == 1) {
-            break;
-        }
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return (uint64_t)kib * 1024u;
-}
-
 /* A linear congruential sequence (Knuth's MMIX constants). */
 void cli_random_tokens(int32_t *tokens, size_t count, int64_t vocab)
 {

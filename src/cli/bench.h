@@ -21,8 +21,6 @@ extern const cli_command cli_bench_machine, cli_bench_train, cli_bench_generate,
 double cli_median(double *values, size_t count);
 /* Milliseconds since this process was started. */
 double cli_process_age_ms(void);
-/* Peak resident bytes of this process. */
-uint64_t cli_peak_resident(void);
 /* Pseudo-random tokens: speed does not depend on what they say, and two runs time the same work. */
 void cli_random_tokens(int32_t *tokens, size_t count, int64_t vocab);
 /* The type that a config computes in. */

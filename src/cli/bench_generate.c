@@ -234,8 +234,8 @@ static void print(const request *r, const figures *f, const by_generator *genera
     printf("decode      %.1f tokens/s (%lld tokens, median %.2f ms)\n", decode,
            (long long)r->tokens, f->token_ms);
     printf("bandwidth   %.1f GB/s, %.1f %% of the measured %.1f GB/s; a token must read %s\n", gbps,
-           100.0 * f->share, f->read_gbps, cli_bytes(text, (uint64_t)bytes));
-    printf("memory      %s\n", cli_bytes(text, memory));
+           100.0 * f->share, f->read_gbps, by_format_bytes(text, (uint64_t)bytes));
+    printf("memory      %s\n", by_format_bytes(text, memory));
 }
 
 static by_status measure(request *r, const char *path, by_error *error)

@@ -59,7 +59,7 @@ static void print(const by_pack_result *f, bool learned, bool json)
         return;
     }
     printf("pack        %.1f MB/s: %s to %llu tokens in %.2f s\n", mb_per_s,
-           cli_bytes(text, f->text_bytes), (unsigned long long)f->tokens, f->encode_seconds);
+           by_format_bytes(text, f->text_bytes), (unsigned long long)f->tokens, f->encode_seconds);
     if (learned) {
         printf("learn       %.2f s for a BPE of %u tokens, %.1f MB/s\n", f->learn_seconds, f->vocab,
                rate(bytes, f->learn_seconds));

@@ -86,17 +86,25 @@ static void print(const request *r, const figures *f, const by_model_size *size,
     printf("share       %.1f %% of the measured peak of %.0f GFLOP/s (6N + 6LCT), %.1f %% "
            "(6N + 12LCT)\n",
            100.0 * gflops / f->peak_gflops, f->peak_gflops, 100.0 * gflops_full / f->peak_gflops);
-    printf("memory      %s measured, %s planned\n", cli_bytes(measured, f->resident),
-           cli_bytes(planned, memory->total));
+    printf("memory      %s measured, %s planned\n", by_format_bytes(measured, f->resident),
+           by_format_bytes(planned, memory->total));
     printf("start       %.0f ms from process start to the end of the first step\n", f->start_ms);
 }
 
-static by_status measure(const request *r, const by_config *config, by_error *error)
+static by_status measure(void *user, by_config *config, by_error *error)
 {
+    const request *r = user;
     by_trainer *trainer;
     figures f = {0};
     by_dtype dtype = cli_compute_dtype(config);
-    by_status status = by_trainer_open(&trainer, config, NULL, error);
+    by_status status = by_config_take_model(config, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    if (config->model.vocab < 0) {
+        config->model.vocab = CLI_DEFAULT_VOCAB;
+    }
+    status = by_trainer_open(&trainer, config, NULL, error);
     if (status != BY_OK) {
         return status;
     }
@@ -107,7 +115,7 @@ static by_status measure(const request *r, const by_config *config, by_error *er
     if (status == BY_OK) {
         status = time_steps(&f, trainer, config, r->steps, error);
     }
-    f.resident = cli_peak_resident();
+    f.resident = by_peak_resident_bytes();
     if (status == BY_OK) {
         status = by_machine_measure_peak(&f.peak_gflops, dtype, (int)config->train.threads, error);
     }
@@ -128,8 +136,6 @@ static int run(int argc, char **argv)
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
-    by_config *config;
-    by_error error = {0};
     int code = cli_parse(&cli_bench_train, flags, argc, argv, &rest, &count);
     if (code >= 0) {
         return code;
@@ -139,18 +145,7 @@ static int run(int argc, char **argv)
                           count != 1 ? "name one config file" : "--steps must be 1 to 10000");
     }
     cli_catch_signals();
-    by_status status = cli_open_config(&config, rest[0], &r.overrides, &error);
-    if (status == BY_OK) {
-        status = by_config_take_model(config, &error);
-        if (config->model.vocab < 0) {
-            config->model.vocab = CLI_DEFAULT_VOCAB;
-        }
-        if (status == BY_OK) {
-            status = measure(&r, config, &error);
-        }
-        by_config_close(&config);
-    }
-    return status == BY_OK ? CLI_DONE : cli_fail(&cli_bench_train, &error);
+    return cli_with_config(&cli_bench_train, rest[0], &r.overrides, measure, &r);
 }
 
 const cli_command cli_bench_train = {

@@ -18,6 +18,7 @@
 
 #include "banyan/config.h"
 #include "banyan/status.h"
+#include "banyan/text.h"
 
 enum cli_exit {
     CLI_DONE = 0,
@@ -75,11 +76,13 @@ int cli_misuse(const cli_command *command, const char *format, ...) BY_PRINTF(2,
  * config is taken. */
 by_status cli_open_config(by_config **out, const char *path, const cli_list *overrides,
                           by_error *error);
+/* Opens a config as cli_open_config does, calls `work` with it and closes it; reports an error of
+ * either. The exit code. */
+int cli_with_config(const cli_command *command, const char *path, const cli_list *overrides,
+                    by_status (*work)(void *user, by_config *config, by_error *error), void *user);
 /* The directory of a model that `path` means: `path` itself when it holds weights in Hugging Face
  * form, else by_run_find's. Freed with free(). */
 by_status cli_find_model(char **out, const char *path, by_error *error);
-/* "1.5 GiB". */
-const char *cli_bytes(char buffer[32], uint64_t bytes);
 /* "1h02m", "3m20s", "12s". */
 const char *cli_duration(char buffer[32], double seconds);
 /* A number as JSON with so many significant digits; "null" when it is not finite, which JSON cannot

@@ -37,6 +37,19 @@ by_status cli_open_config(by_config **out, const char *path, const cli_list *ove
     return status;
 }
 
+int cli_with_config(const cli_command *command, const char *path, const cli_list *overrides,
+                    by_status (*work)(void *user, by_config *config, by_error *error), void *user)
+{
+    by_config *config;
+    by_error error = {0};
+    by_status status = cli_open_config(&config, path, overrides, &error);
+    if (status == BY_OK) {
+        status = work(user, config, &error);
+        by_config_close(&config);
+    }
+    return status == BY_OK ? CLI_DONE : cli_fail(command, &error);
+}
+
 by_status cli_find_model(char **out, const char *path, by_error *error)
 {
     char inside[4096];
@@ -46,18 +59,6 @@ by_status cli_find_model(char **out, const char *path, by_error *error)
     }
     *out = strdup(path);
     return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path") : BY_OK;
-}
-
-const char *cli_bytes(char buffer[32], uint64_t bytes)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double value = (double)bytes;
-    size_t unit = 0;
-    for (; value >= 1024.0 && unit < 4; unit++) {
-        value /= 1024.0;
-    }
-    (void)snprintf(buffer, 32, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
-    return buffer;
 }
 
 const char *cli_duration(char buffer[32], double seconds)

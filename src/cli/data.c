@@ -18,8 +18,8 @@ static bool show(void *user, uint64_t done, uint64_t total)
     if (view->terminal && (done - view->shown > total / 100 || done < view->shown)) {
         char text[2][32];
         view->shown = done;
-        fprintf(stderr, "\r\033[Kverifying  %s of %s", cli_bytes(text[0], done),
-                cli_bytes(text[1], total));
+        fprintf(stderr, "\r\033[Kverifying  %s of %s", by_format_bytes(text[0], done),
+                by_format_bytes(text[1], total));
         fflush(stderr);
     }
     return !cli_stop_requested(NULL);

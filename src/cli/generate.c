@@ -252,7 +252,7 @@ static void report(const session *s)
         char text[32];
         fprintf(stderr, "%zu + %lld tokens, prompt %.0f tokens/s, generation %.1f tokens/s, %s%s\n",
                 s->prompt.count, (long long)s->tokens, prefill, decode,
-                cli_bytes(text, memory->total),
+                by_format_bytes(text, memory->total),
                 strcmp(s->stop, "interrupted") == 0 ? "; interrupted" : "");
     }
 }

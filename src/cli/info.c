@@ -47,7 +47,7 @@ static void print_json(const by_model_size *size, const by_memory_report *m)
 static void print_row(const char *name, uint64_t bytes)
 {
     char text[32];
-    printf("  %-12s %12s\n", name, cli_bytes(text, bytes));
+    printf("  %-12s %12s\n", name, by_format_bytes(text, bytes));
 }
 
 static void print_plan(const by_config *config, const by_model_size *size,
@@ -75,8 +75,9 @@ static void print_plan(const by_config *config, const by_model_size *size,
     print_row("total", m->total);
 }
 
-static by_status show(const request *r, by_config *config, by_error *error)
+static by_status show(void *user, by_config *config, by_error *error)
 {
+    const request *r = user;
     by_trainer *trainer;
     char *text;
     uint64_t loaders;
@@ -147,8 +148,6 @@ static int run(int argc, char **argv)
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
-    by_config *config;
-    by_error error = {0};
     int code = cli_parse(&cli_info, flags, argc, argv, &rest, &count);
     if (code >= 0) {
         return code;
@@ -156,12 +155,7 @@ static int run(int argc, char **argv)
     if (count != 1) {
         return cli_misuse(&cli_info, "name one config file or run directory");
     }
-    by_status status = cli_open_config(&config, rest[0], &r.overrides, &error);
-    if (status == BY_OK) {
-        status = show(&r, config, &error);
-        by_config_close(&config);
-    }
-    return status == BY_OK ? CLI_DONE : cli_fail(&cli_info, &error);
+    return cli_with_config(&cli_info, rest[0], &r.overrides, show, &r);
 }
 
 const cli_command cli_info = {

@@ -38,7 +38,8 @@ static bool show(void *user, const by_pack_progress *progress)
         double elapsed = now - view->started;
         view->printed = now;
         fprintf(stderr, "\r\033[K%-10s %s of %s", progress->phase,
-                cli_bytes(done, progress->done_bytes), cli_bytes(total, progress->total_bytes));
+                by_format_bytes(done, progress->done_bytes),
+                by_format_bytes(total, progress->total_bytes));
         if (elapsed > 0.2) {
             fprintf(stderr, "  %.0f MB/s", (double)progress->done_bytes / elapsed / 1e6);
         }
@@ -78,7 +79,7 @@ static void print_result(const by_pack_result *result, const char *output, doubl
         printf(" (%" PRIu64 " held out)", result->valid_tokens);
     }
     printf(" of %s in %" PRIu64 " documents, vocabulary %" PRIu32 ", %.1f MB/s\n",
-           cli_bytes(bytes, result->text_bytes), result->documents, result->vocab, rate);
+           by_format_bytes(bytes, result->text_bytes), result->documents, result->vocab, rate);
 }
 
 static int run(int argc, char **argv)

@@ -165,10 +165,10 @@ static void print_chart(const report *r)
     }
     printf(
         "\nlive activations over the %d nodes of forward and backward: at most %s, at node %d (%s",
-        r->nodes, cli_bytes(text, peak), r->peak, r->peak_info.op_name);
+        r->nodes, by_format_bytes(text, peak), r->peak, r->peak_info.op_name);
     printf(r->peak_info.block < 0 ? ")\n" : ", block %d)\n", r->peak_info.block);
     for (int row = CHART_ROWS; row >= 1; row--) {
-        printf("%10s |", cli_bytes(text, peak / CHART_ROWS * (size_t)row));
+        printf("%10s |", by_format_bytes(text, peak / CHART_ROWS * (size_t)row));
         for (int c = 0; c < columns; c++) {
             /* A bar fills a row when it reaches the row's middle. */
             bool full = 2.0 * CHART_ROWS * (double)column[c] >= (2.0 * row - 1.0) * (double)peak;
@@ -213,8 +213,9 @@ static void print_text(const report *r)
 
 /* ---- the command ---- */
 
-static by_status profile(const request *q, by_config *config, by_error *error)
+static by_status profile(void *user, by_config *config, by_error *error)
 {
+    const request *q = user;
     cli_profiled run;
     report r = {.request = q, .run = &run};
     by_status status = cli_profile_steps(&run, config, q->steps, !q->random, error);
@@ -248,8 +249,6 @@ static int run(int argc, char **argv)
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
-    by_config *config;
-    by_error error = {0};
     int code = cli_parse(&cli_profile, flags, argc, argv, &rest, &count);
     if (code >= 0) {
         return code;
@@ -259,12 +258,7 @@ static int run(int argc, char **argv)
                                                    : "--steps must be 1 to 10000");
     }
     cli_catch_signals();
-    by_status status = cli_open_config(&config, rest[0], &q.overrides, &error);
-    if (status == BY_OK) {
-        status = profile(&q, config, &error);
-        by_config_close(&config);
-    }
-    return status == BY_OK ? CLI_DONE : cli_fail(&cli_profile, &error);
+    return cli_with_config(&cli_profile, rest[0], &q.overrides, profile, &q);
 }
 
 const cli_command cli_profile = {

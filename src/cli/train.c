@@ -48,10 +48,10 @@ static void show_memory(const by_memory_report *m)
     char text[8][32];
     printf("memory     %s planned: parameters %s, gradients %s, optimizer %s, activations %s, "
            "workspace %s, data %s, process %s\n",
-           cli_bytes(text[0], m->total), cli_bytes(text[1], m->parameters),
-           cli_bytes(text[2], m->gradients), cli_bytes(text[3], m->optimizer),
-           cli_bytes(text[4], m->activations), cli_bytes(text[5], m->workspace),
-           cli_bytes(text[6], m->data), cli_bytes(text[7], m->process));
+           by_format_bytes(text[0], m->total), by_format_bytes(text[1], m->parameters),
+           by_format_bytes(text[2], m->gradients), by_format_bytes(text[3], m->optimizer),
+           by_format_bytes(text[4], m->activations), by_format_bytes(text[5], m->workspace),
+           by_format_bytes(text[6], m->data), by_format_bytes(text[7], m->process));
 }
 
 static void show_planned(const screen *s, const by_train_event *e)
@@ -105,7 +105,7 @@ static void show_step(screen *s, const by_train_event *e)
         n += snprintf(line + n, sizeof line - (size_t)n, "  %.0f%% of peak", 100.0 * e->mfu);
     }
     (void)snprintf(line + n, sizeof line - (size_t)n, "  %s  %s left",
-                   cli_bytes(memory, e->resident_bytes), cli_duration(left, e->seconds_left));
+                   by_format_bytes(memory, e->resident_bytes), cli_duration(left, e->seconds_left));
     if (s->terminal) {
         fprintf(stderr, "\r\033[K%s", line);
         s->open_line = true;

@@ -3,7 +3,6 @@
  * DIR/.verified is written when all is right. It holds the manifest's checksums with device, inode,
  * size and time of change of each file, as this program would write it now: where it differs in a
  * single byte, everything is read again. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +25,7 @@ static by_status add_file(by__text *text, const char *directory, const char *fil
     }
     by_status status = BY_OK;
     if (stat(path, &info) != 0) {
-        status = by_error_set(error, BY_EIO, "cannot open %s: %s", path, strerror(errno));
+        status = by__io_error(error, "open", path);
     } else {
         by__text_format(text, "%s %s %llu %llu %llu %lld.%09ld %lld.%09ld\n", hash, file,
                         (unsigned long long)info.st_dev, (unsigned long long)info.st_ino,

@@ -3,7 +3,6 @@
  * would end the process with SIGBUS. */
 #include "data/dataset.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -44,7 +43,7 @@ static by_status read_shard(const shard *s, uint64_t offset, void *out, size_t b
 {
     int fd = s->fd >= 0 ? s->fd : open(s->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return by_error_set(error, BY_EIO, "cannot open %s: %s", s->path, strerror(errno));
+        return by__io_error(error, "open", s->path);
     }
     by_status status = by__read_at(fd, s->path, s->start + offset, out, bytes, error);
     if (fd != s->fd) {

@@ -291,7 +291,7 @@ static by_status check_memory(const by_program *p, const char *what, by_memory m
     }
     if (memory.bytes < need) {
         return by_error_set(error, BY_EARG, "%s: %s has %s; it needs %s", p->name, what,
-                            by__format_bytes(has, memory.bytes), by__format_bytes(wants, need));
+                            by_format_bytes(has, memory.bytes), by_format_bytes(wants, need));
     }
     return BY_OK;
 }

@@ -31,7 +31,7 @@ void by_graph_close(by_graph **graph)
     }
     free((*graph)->owned);
     free((*graph)->nodes);
-    by__names_index_free(&(*graph)->names);
+    by__name_table_free(&(*graph)->names);
     free(*graph);
     *graph = NULL;
 }
@@ -104,8 +104,7 @@ by_value by__graph_add_value(by_graph *graph, by_role role, const char *name, co
         return BY_NONE;
     }
     if (by__reserve((void **)&graph->values, &graph->value_capacity, graph->value_count + 1,
-                    sizeof *graph->values, &graph->error) != BY_OK ||
-        by__names_index_reserve(&graph->names, graph->values, &graph->error) != BY_OK) {
+                    sizeof *graph->values, &graph->error) != BY_OK) {
         return BY_NONE;
     }
     value.name = name == NULL ? NULL : by__strdup(name);
@@ -116,10 +115,13 @@ by_value by__graph_add_value(by_graph *graph, by_role role, const char *name, co
         by__graph_fail(graph, BY_EMEMORY, "out of memory: value name");
         return BY_NONE;
     }
-    graph->values[graph->value_count] = value;
-    if (name != NULL) {
-        by__names_index_add(&graph->names, graph->values, (by_value)graph->value_count);
+    if (name != NULL && by__name_table_add(&graph->names, value.name, (int32_t)graph->value_count,
+                                           &graph->error) != BY_OK) {
+        free(value.name);
+        free(value.axes);
+        return BY_NONE;
     }
+    graph->values[graph->value_count] = value;
     return (by_value)graph->value_count++;
 }
 
@@ -178,18 +180,17 @@ void by_graph_output(by_graph *graph, by_value value, const char *name)
         by__graph_fail(graph, BY_EARG, "graph: two values are named '%s'", name);
         return;
     }
-    if (by__names_index_reserve(&graph->names, graph->values, &graph->error) != BY_OK) {
-        return;
-    }
     char *copy = by__strdup(name);
     if (copy == NULL) {
         by__graph_fail(graph, BY_EMEMORY, "out of memory: value name");
         return;
     }
-    free(graph->values[value].name);
-    graph->values[value].name = copy;
+    if (by__name_table_add(&graph->names, copy, value, &graph->error) != BY_OK) {
+        free(copy);
+        return;
+    }
+    graph->values[value].name = copy; /* activations have none */
     graph->values[value].role = BY_ROLE_OUTPUT;
-    by__names_index_add(&graph->names, graph->values, value);
 }
 
 void by_graph_set_block(by_graph *graph, int block)
@@ -269,7 +270,7 @@ by_status by_graph_value(const by_graph *graph, by_value value, by_value_info *o
 
 by_value by_graph_find(const by_graph *graph, const char *name)
 {
-    return by__names_index_find(&graph->names, graph->values, name);
+    return by__name_table_find(&graph->names, name);
 }
 
 by_status by__graph_uses(const by_graph *graph, int **uses, by_error *error)

@@ -17,6 +17,7 @@
 
 #include "banyan/graph.h"
 #include "base/base.h"
+#include "base/name_table.h"
 
 typedef enum by__phase { BY__FORWARD = 0, BY__BACKWARD, BY__UPDATE } by__phase;
 
@@ -45,17 +46,10 @@ typedef struct by__node {
     bool dead; /* marked by a pass, dropped by by__graph_compact */
 } by__node;
 
-/* Values by name: a hash table of value indices. */
-typedef struct by__names_index {
-    by_value *slots;
-    size_t capacity; /* a power of two, or 0 */
-    size_t count;
-} by__names_index;
-
 struct by_graph {
     by__value *values;
     by__node *nodes;
-    by__names_index names; /* of all values that have one */
+    by__name_table names; /* of all values that have one: it points to their names */
     size_t value_count;
     size_t value_capacity;
     size_t node_count;
@@ -79,15 +73,6 @@ static inline bool by__graph_has(const by_graph *graph, by_value value)
 {
     return value >= 0 && (size_t)value < graph->value_count;
 }
-
-/* Makes room for one more name. Call it before by__names_index_add. */
-by_status by__names_index_reserve(by__names_index *index, const by__value *values, by_error *error);
-/* Adds a value under its name, which no other value in the index has. */
-void by__names_index_add(by__names_index *index, const by__value *values, by_value value);
-/* The value of that name; BY_NONE when there is none. */
-by_value by__names_index_find(const by__names_index *index, const by__value *values,
-                              const char *name);
-void by__names_index_free(by__names_index *index);
 
 /* Keeps the first error of building. */
 void by__graph_fail(by_graph *graph, by_status status, const char *format, ...) BY_PRINTF(3, 4);

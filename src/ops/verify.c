@@ -134,7 +134,7 @@ static by_status check_updates(const by_graph *graph, const int *uses, feeders *
 }
 
 /* What is true of values once all nodes were seen: results were made, and names are unique. */
-static by_status check_values(const by_graph *graph, const bool *defined, by__names_index *names,
+static by_status check_values(const by_graph *graph, const bool *defined, by__name_table *names,
                               by_error *error)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
@@ -145,11 +145,10 @@ static by_status check_values(const by_graph *graph, const bool *defined, by__na
         if (value->name == NULL) {
             continue;
         }
-        if (by__names_index_find(names, graph->values, value->name) != BY_NONE) {
+        if (by__name_table_find(names, value->name) >= 0) {
             return by_error_set(error, BY_ESTATE, "graph: two values are named '%s'", value->name);
         }
-        BY_TRY(by__names_index_reserve(names, graph->values, error));
-        by__names_index_add(names, graph->values, (by_value)v);
+        BY_TRY(by__name_table_add(names, value->name, (int32_t)v, error));
     }
     return BY_OK;
 }
@@ -178,7 +177,7 @@ by_status by_graph_verify(const by_graph *graph, by_error *error)
     bool *defined;
     int *uses = NULL;
     feeders f = {0};
-    by__names_index names = {0};
+    by__name_table names = {0};
     BY_TRY(by_graph_check(graph, error));
     BY_TRY(by__alloc((void **)&defined, graph->value_count, sizeof *defined, "verify", error));
     by_status status = check_nodes(graph, defined, error);
@@ -197,7 +196,7 @@ by_status by_graph_verify(const by_graph *graph, by_error *error)
     if (status == BY_OK) {
         status = check_updates(graph, uses, &f, error);
     }
-    by__names_index_free(&names);
+    by__name_table_free(&names);
     free(f.mark);
     free(f.stack);
     free(uses);

@@ -131,7 +131,7 @@ by_status by__measure_memory(double *read_gbps, double *copy_gbps, int threads, 
 #define DISK_BLOCK   ((size_t)4 << 20)
 #define DISK_SECONDS 1.0
 
-static by_status system_error(by_error *error, const char *verb, const char *directory)
+static by_status disk_error(by_error *error, const char *verb, const char *directory)
 {
     return by_error_set(error, BY_EIO, "disk speed: cannot %s a file in %s: %s", verb, directory,
                         strerror(errno));
@@ -150,7 +150,7 @@ static by_status open_nameless(int *out, const char *directory, by_error *error)
     }
     free(path);
     *out = file;
-    return file < 0 ? system_error(error, "make", directory) : BY_OK;
+    return file < 0 ? disk_error(error, "make", directory) : BY_OK;
 }
 
 static by_status write_file(by_machine *machine, int file, char *block, size_t *written,
@@ -168,12 +168,12 @@ static by_status write_file(by_machine *machine, int file, char *block, size_t *
         }
         if (n != (ssize_t)DISK_BLOCK) {
             errno = n >= 0 ? ENOSPC : errno;
-            return system_error(error, "write", directory);
+            return disk_error(error, "write", directory);
         }
         done += DISK_BLOCK;
     }
     if (fsync(file) != 0) {
-        return system_error(error, "sync", directory);
+        return disk_error(error, "sync", directory);
     }
     machine->disk_write_gbps = 1e-9 * (double)done / (by__now() - began);
     *written = done;
@@ -188,7 +188,7 @@ static by_status read_file(by_machine *machine, int file, char *block, size_t si
     double began = by__now();
     while (done < size && (done == 0 || by__now() - began < DISK_SECONDS)) {
         if (pread(file, block, DISK_BLOCK, (off_t)done) != (ssize_t)DISK_BLOCK) {
-            return system_error(error, "read", directory);
+            return disk_error(error, "read", directory);
         }
         done += DISK_BLOCK;
     }

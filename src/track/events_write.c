@@ -30,7 +30,7 @@ static by_status drop_torn_line(int fd, const char *path, by_error *error)
     for (off_t at = end; at > 0 && keep == 0;) {
         size_t n = at < (off_t)sizeof block ? (size_t)at : sizeof block;
         if (pread(fd, block, n, at - (off_t)n) != (ssize_t)n) {
-            return by_error_set(error, BY_EIO, "cannot read %s: %s", path, strerror(errno));
+            return by__io_error(error, "read", path);
         }
         const char *newline = memrchr(block, '\n', n);
         if (newline != NULL) {
@@ -39,7 +39,7 @@ static by_status drop_torn_line(int fd, const char *path, by_error *error)
         at -= (off_t)n;
     }
     if (end < 0 || (keep != end && ftruncate(fd, keep) != 0)) {
-        return by_error_set(error, BY_EIO, "cannot truncate %s: %s", path, strerror(errno));
+        return by__io_error(error, "truncate", path);
     }
     return BY_OK;
 }
@@ -54,7 +54,7 @@ by_status by_events_open(by_events **out, const char *path, by_error *error)
     if (events->path == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: path");
     } else if (events->fd < 0) {
-        status = by_error_set(error, BY_EIO, "cannot open %s: %s", path, strerror(errno));
+        status = by__io_error(error, "open", path);
     } else {
         status = drop_torn_line(events->fd, path, error);
     }
@@ -123,7 +123,7 @@ static by_status append(const by_events *events, const by__text *text, by_error 
 {
     struct stat info;
     if (fstat(events->fd, &info) != 0) {
-        return by_error_set(error, BY_EIO, "cannot stat %s: %s", events->path, strerror(errno));
+        return by__io_error(error, "stat", events->path);
     }
     const char *data = text->data;
     size_t left = text->length;
@@ -133,8 +133,7 @@ static by_status append(const by_events *events, const by__text *text, by_error 
             continue;
         }
         if (n < 0) {
-            by_status status =
-                by_error_set(error, BY_EIO, "cannot write %s: %s", events->path, strerror(errno));
+            by_status status = by__io_error(error, "write", events->path);
             (void)ftruncate(events->fd, info.st_size);
             return status;
         }

@@ -32,7 +32,7 @@ static by_status write_holder(int fd, const char *path, by_error *error)
     (void)gethostname(host, sizeof host - 1);
     int n = snprintf(text, sizeof text, "process %ld on %s\n", (long)getpid(), host);
     if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)n, 0) != n) {
-        return by_error_set(error, BY_EIO, "cannot write %s: %s", path, strerror(errno));
+        return by__io_error(error, "write", path);
     }
     return BY_OK;
 }
@@ -47,7 +47,7 @@ by_status by__run_lock(int *out, const char *run, by_error *error)
     struct flock lock = whole_file();
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) {
-        status = by_error_set(error, BY_EIO, "cannot open %s: %s", path, strerror(errno));
+        status = by__io_error(error, "open", path);
     } else if (fcntl(fd, F_OFD_SETLK, &lock) == 0) {
         status = write_holder(fd, path, error);
     } else if (errno == EAGAIN || errno == EACCES) {

@@ -15,11 +15,6 @@ static by_status no_memory(by_error *error)
     return by_error_set(error, BY_EMEMORY, "out of memory: path");
 }
 
-static by_status system_error(by_error *error, const char *verb, const char *path)
-{
-    return by_error_set(error, BY_EIO, "cannot %s %s: %s", verb, path, strerror(errno));
-}
-
 static by_status make_temporary(char **out, by_error *error)
 {
     const char *root = getenv("TMPDIR");
@@ -29,7 +24,7 @@ static by_status make_temporary(char **out, by_error *error)
         return no_memory(error);
     }
     if (mkdtemp(path) == NULL) {
-        by_status status = system_error(error, "create directory", path);
+        by_status status = by__io_error(error, "create directory", path);
         free(path);
         return status;
     }
@@ -50,12 +45,12 @@ static by_status copy_all(int to, int from, const char *path, const by_train_opt
             continue;
         }
         if (n <= 0) {
-            return n == 0 ? BY_OK : system_error(error, "read", path);
+            return n == 0 ? BY_OK : by__io_error(error, "read", path);
         }
         for (ssize_t done = 0; done < n;) {
             ssize_t wrote = write(to, block + done, (size_t)(n - done));
             if (wrote < 0 && errno != EINTR) {
-                return system_error(error, "copy", path);
+                return by__io_error(error, "copy", path);
             }
             done += wrote > 0 ? wrote : 0;
         }
@@ -69,12 +64,12 @@ static by_status spool(const char *path, const char *file, const by_train_option
     bool is_input = strcmp(path, "-") == 0;
     int from = is_input ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (from < 0) {
-        return system_error(error, "open", path);
+        return by__io_error(error, "open", path);
     }
     by_status status = BY_OK;
     int to = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (to < 0) {
-        status = system_error(error, "create", file);
+        status = by__io_error(error, "create", file);
     } else {
         status = copy_all(to, from, is_input ? "standard input" : path, progress, error);
         (void)close(to);

@@ -76,7 +76,7 @@ static void suggest(by__text *out, const by_config *config, uint64_t available)
             by__text_format(out, "%strain.micro_batch=%lld%s (%s)", out->length == 0 ? "" : ", or ",
                             (long long)micro_batch,
                             i == 1 && !recomputes ? " with memory.recompute=block" : "",
-                            by__format_bytes(text, bytes));
+                            by_format_bytes(text, bytes));
         }
     }
 }
@@ -89,7 +89,7 @@ by_status by__refuse_plan(const by_config *config, const by_memory_report *plann
     suggest(&fits, config, memory->available);
     by_status status = by_error_set(
         error, BY_EMEMORY, "the plan needs %s and %s are free; %s%s",
-        by__format_bytes(text[0], needed(planned)), by__format_bytes(text[1], memory->available),
+        by_format_bytes(text[0], needed(planned)), by_format_bytes(text[1], memory->available),
         fits.length > 0 ? "this would fit: "
                         : "not even train.micro_batch=1 with memory.recompute=block fits: take a "
                           "smaller train.batch, model.context or model",
@@ -107,8 +107,8 @@ by_status by__plan_fits(const by_memory_report *planned, by_error *error)
     return need <= memory.available
                ? BY_OK
                : by_error_set(error, BY_EMEMORY, "the plan needs %s and %s are free",
-                              by__format_bytes(text[0], need),
-                              by__format_bytes(text[1], memory.available));
+                              by_format_bytes(text[0], need),
+                              by_format_bytes(text[1], memory.available));
 }
 
 by_status by__job_fits(const by__job *job, by_error *error)

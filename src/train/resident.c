@@ -26,7 +26,7 @@ uint64_t by__resident_bytes(void)
     return status_bytes("VmRSS");
 }
 
-uint64_t by__peak_resident_bytes(void)
+uint64_t by_peak_resident_bytes(void)
 {
     return status_bytes("VmHWM");
 }

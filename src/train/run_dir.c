@@ -193,7 +193,7 @@ static by_status name_path(char **out, const char *path, by_error *error)
         free(named);
         named = realpath(path, NULL);
         if (named == NULL) {
-            return by_error_set(error, BY_EIO, "cannot resolve %s: %s", path, strerror(errno));
+            return by__io_error(error, "resolve", path);
         }
     }
     *out = named;

@@ -36,9 +36,8 @@ by_status by__train_forward(by_graph **out, by_model *model, const by_config *co
                             const by__recipe *recipe, by_model_mode mode, by_error *error);
 /* What a config tells the passes; model (may be NULL) has the loss to differentiate. */
 by_pass_options by__pass_options(const by_config *config, const by_model *model);
-/* Bytes that this process has in memory now, and at its peak; 0 where the system does not say. */
+/* Bytes that this process has in memory now; 0 where the system does not say. */
 uint64_t by__resident_bytes(void);
-uint64_t by__peak_resident_bytes(void);
 
 /* BY_EMEMORY when what is planned in addition to the process and its data is not free (fit.c). */
 by_status by__plan_fits(const by_memory_report *planned, by_error *error);

@@ -158,6 +158,15 @@ static void test_sizes(void **state)
 
 /* ---- text ---- */
 
+static void test_bytes(void **state)
+{
+    BY_UNUSED(state);
+    char text[32];
+    assert_string_equal(by_format_bytes(text, 1023), "1023 B");
+    assert_string_equal(by_format_bytes(text, 3u << 19), "1.5 MiB");
+    assert_string_equal(by_format_bytes(text, UINT64_MAX), "16.0 EiB");
+}
+
 static void test_nearest_names(void **state)
 {
     BY_UNUSED(state);
@@ -315,7 +324,7 @@ int main(void)
         cmocka_unit_test(test_philox),           cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_nearest_names),    cmocka_unit_test(test_json_text),
         cmocka_unit_test(test_errors),           cmocka_unit_test(test_atomic_write),
-        cmocka_unit_test(test_available_memory),
+        cmocka_unit_test(test_available_memory), cmocka_unit_test(test_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -282,11 +282,6 @@ by_status by__npy_parse_array(by__array_view *out, const char *name, const uint8
     return BY_OK;
 }
 
-static by_status system_error(by_error *error, const char *verb, const char *path)
-{
-    return by_error_set(error, BY_EIO, "cannot %s %s: %s", verb, path, strerror(errno));
-}
-
 by_status by__npy_open(int *fd, by__npy_info *out, const char *path, by_error *error)
 {
     struct stat info;
@@ -294,12 +289,12 @@ by_status by__npy_open(int *fd, by__npy_info *out, const char *path, by_error *e
     /* Without waiting for a writer, should it be a pipe; regular files know nothing of the flag. */
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) {
-        return system_error(error, "open", path);
+        return by__io_error(error, "open", path);
     }
     by_status status = BY_OK;
     size_t size = 0;
     if (fstat(file, &info) != 0) {
-        status = system_error(error, "stat", path);
+        status = by__io_error(error, "stat", path);
     } else if (!S_ISREG(info.st_mode)) {
         status = by_error_set(error, BY_EIO, "cannot read %s: it is not a regular file", path);
     } else {
@@ -332,7 +327,7 @@ static by_status write_all(const by__npy_writer *writer, const uint8_t *data, si
             continue;
         }
         if (n < 0) {
-            return system_error(error, "write", writer->path);
+            return by__io_error(error, "write", writer->path);
         }
         data += n;
         length -= (size_t)n;
@@ -365,9 +360,9 @@ by_status by__npy_writer_open(by__npy_writer **out, const char *path, unsigned w
     if (status == BY_OK) {
         writer->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
         if (writer->fd < 0) {
-            status = system_error(error, "create", path);
+            status = by__io_error(error, "create", path);
         } else if (lseek(writer->fd, NPY_HEADER_BYTES, SEEK_SET) < 0) {
-            status = system_error(error, "seek in", path);
+            status = by__io_error(error, "seek in", path);
         }
     }
     if (status != BY_OK) {
@@ -459,11 +454,11 @@ by_status by__npy_writer_finish(by__npy_writer *writer, char hash[33], by_error 
     header[10 + n] = ' ';
     header[NPY_HEADER_BYTES - 1] = '\n';
     if (lseek(writer->fd, 0, SEEK_SET) < 0) {
-        return system_error(error, "seek in", writer->path);
+        return by__io_error(error, "seek in", writer->path);
     }
     BY_TRY(write_all(writer, (const uint8_t *)header, NPY_HEADER_BYTES, error));
     if (fsync(writer->fd) != 0) {
-        return system_error(error, "sync", writer->path);
+        return by__io_error(error, "sync", writer->path);
     }
     by__hasher_hex(writer->hasher, hash);
     return BY_OK;

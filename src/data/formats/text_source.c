@@ -1,6 +1,5 @@
 #include "data/formats/text_source.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
@@ -17,11 +16,6 @@
 #define BLOCK      ((size_t)1 << 20)
 #define MAX_DEPTH  64 /* of directories */
 #define MARK_BYTES (sizeof BY__BYTE_ORDER_MARK - 1)
-
-static by_status system_error(by_error *error, const char *verb, const char *path)
-{
-    return by_error_set(error, BY_EIO, "cannot %s %s: %s", verb, path, strerror(errno));
-}
 
 /* ---- listing ---- */
 
@@ -47,7 +41,7 @@ static by_status add_file(by__source *s, const char *path, by_error *error)
 {
     struct stat info;
     if (stat(path, &info) != 0) {
-        return system_error(error, "read", path);
+        return by__io_error(error, "read", path);
     }
     if (!S_ISREG(info.st_mode)) {
         return by_error_set(error, BY_EIO, "cannot read %s: it is not a regular file", path);
@@ -97,7 +91,7 @@ static by_status add_directory(by__source *s, const char *path, const chain *abo
     size_t count;
     struct stat info;
     if (stat(path, &info) != 0) {
-        return system_error(error, "read", path);
+        return by__io_error(error, "read", path);
     }
     if (is_above(above, &info)) {
         return skip_loop(s, path, error);
@@ -164,7 +158,7 @@ void by__source_close(by__source *source)
 static by_status open_file(int *fd, const char *path, by_error *error)
 {
     *fd = open(path, O_RDONLY | O_CLOEXEC);
-    return *fd >= 0 ? BY_OK : system_error(error, "open", path);
+    return *fd >= 0 ? BY_OK : by__io_error(error, "open", path);
 }
 
 static uint64_t count_characters(const char *data, size_t n)

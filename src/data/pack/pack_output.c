@@ -17,11 +17,6 @@
 #define MARKER      ".banyan-partial"
 #define MARKER_TEXT "An unfinished directory of banyan pack; the next pack to it replaces it.\n"
 
-static by_status system_error(by_error *error, const char *verb, const char *path)
-{
-    return by_error_set(error, BY_EIO, "cannot %s %s: %s", verb, path, strerror(errno));
-}
-
 static by_status parent_of(char **out, const char *path, by_error *error)
 {
     const char *slash = strrchr(path, '/');
@@ -57,7 +52,7 @@ static by_status take_lock(const by__pack *pack, int lock, const char *partial, 
 {
     while (flock(lock, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EINTR && errno != EWOULDBLOCK) {
-            return system_error(error, "lock", partial);
+            return by__io_error(error, "lock", partial);
         }
         if (errno == EWOULDBLOCK && !wait) {
             return by_error_set(error, BY_EARG, "another process is packing into %s", output);
@@ -83,7 +78,7 @@ static by_status lock_partial(const by__pack *pack, const char *partial, const c
             return BY_OK;
         }
         if (mkdir(partial, 0777) != 0 && errno != EEXIST) {
-            return system_error(error, "create directory", partial);
+            return by__io_error(error, "create directory", partial);
         }
         int lock = open(partial, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (lock < 0 && errno == ENOENT) {
@@ -96,7 +91,7 @@ static by_status lock_partial(const by__pack *pack, const char *partial, const c
                                 partial);
         }
         if (lock < 0) {
-            return system_error(error, "open", partial);
+            return by__io_error(error, "open", partial);
         }
         by_status status = take_lock(pack, lock, partial, output, wait, &noted, error);
         if (status != BY_OK) {
@@ -120,10 +115,10 @@ static by_status mark(int fd, const char *partial, by_error *error)
     const char text[] = MARKER_TEXT;
     int file = openat(fd, MARKER, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file < 0) {
-        return system_error(error, "write into", partial);
+        return by__io_error(error, "write into", partial);
     }
     bool good = write(file, text, sizeof text - 1) == (ssize_t)(sizeof text - 1);
-    by_status status = good ? BY_OK : system_error(error, "write into", partial);
+    by_status status = good ? BY_OK : by__io_error(error, "write into", partial);
     (void)close(file);
     return status;
 }
@@ -163,7 +158,7 @@ static by_status publish(int fd, const char *partial, const char *output, by_err
 {
     char *parent;
     if (rename(partial, output) != 0) {
-        return system_error(error, "rename to", output);
+        return by__io_error(error, "rename to", output);
     }
     (void)unlinkat(fd, MARKER, 0);
     BY_TRY(parent_of(&parent, output, error));

@@ -62,7 +62,7 @@ by_status by__pages_open(by__pages *out, size_t bytes, const char *what, by_erro
         pages.data = map_aligned(bytes);
         if (pages.data == MAP_FAILED) {
             return by_error_set(error, BY_EMEMORY, "out of memory: %s needs %s", what,
-                                by__format_bytes(text, bytes));
+                                by_format_bytes(text, bytes));
         }
         /* Advice only: without huge pages everything still works, a little slower. */
         (void)madvise(pages.data, bytes, MADV_HUGEPAGE);

@@ -216,27 +216,22 @@ static void run_task(const void *context, int64_t task)
     const plan *p = call->state;
     const attention_shape *s = &p->s;
     const by__panel *panel = p->panel;
-    int64_t begin = (p->pieces - 1 - task % p->pieces) * p->piece; /* the longest first */
-    int64_t stop = by__min_i64(s->length, begin + p->piece);
-    int64_t kv = task / p->pieces % s->kv_heads;
-    int64_t b = task / p->pieces / s->kv_heads;
-    int64_t rows = attention_rows_of(x->lengths, s, b);
-    int64_t end = by__min_i64(stop, rows);
+    attention_task t = attention_task_at(s, x->lengths, p->pieces, p->piece, task);
     job j = {.p = p,
              .scratch = (char *)call->work + p->thread_bytes * (size_t)omp_get_thread_num()};
-    const void *keys = head_at(&in[1], s, b, 0, kv);
-    const void *values = head_at(&in[2], s, b, 0, kv);
+    const void *keys = head_at(&in[1], s, t.b, 0, t.kv);
+    const void *values = head_at(&in[2], s, t.b, 0, t.kv);
     int64_t k_stride = in[1].stride;
     int64_t v_stride = in[2].stride;
     if (p->cached) {
         size_t cache =
-            (size_t)((b * s->kv_heads + kv) * p->slots * s->width) * by_dtype_size(s->dtype);
+            (size_t)((t.b * s->kv_heads + t.kv) * p->slots * s->width) * by_dtype_size(s->dtype);
         keys = (const char *)call->in[call->input_count - 3].data + cache;
         values = (const char *)call->in[call->input_count - 2].data + cache;
         k_stride = v_stride = s->width;
     }
-    int64_t visible = s->causal ? x->position + end : rows;
-    if (begin < end) {
+    int64_t visible = s->causal ? x->position + t.end : t.rows;
+    if (t.begin < t.end) {
         j.keys = attention_take_rows(panel, s->dtype, keys, k_stride, visible, s->width,
                                      p->keys_unpacked, area(&j, p->keys));
         panel->pack_a(area(&j, p->values), by__panel_a_stride(panel, p->slots), values, 1, v_stride,
@@ -244,19 +239,19 @@ static void run_task(const void *context, int64_t task)
     }
     int64_t group = s->heads / s->kv_heads;
     head_view y = {call->out[0].data, s->heads * s->width, 0};
-    for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
-        for (int64_t t = begin; t < end; t += PANEL_QUERIES) {
-            j.queries = by__min_i64(PANEL_QUERIES, end - t);
-            j.first = x->position + t;
-            j.visible = s->causal ? j.first + j.queries : rows;
-            float *lse = p->cached
-                             ? NULL
-                             : (float *)call->out[1].data + (b * s->heads + head) * s->length + t;
-            attend(&j, head_at(&in[0], s, b, t, head), in[0].stride, head_at(&y, s, b, t, head),
-                   y.stride, lse);
+    for (int64_t head = t.kv * group; head < (t.kv + 1) * group; head++) {
+        for (int64_t at = t.begin; at < t.end; at += PANEL_QUERIES) {
+            j.queries = by__min_i64(PANEL_QUERIES, t.end - at);
+            j.first = x->position + at;
+            j.visible = s->causal ? j.first + j.queries : t.rows;
+            float *lse =
+                p->cached ? NULL
+                          : (float *)call->out[1].data + (t.b * s->heads + head) * s->length + at;
+            attend(&j, head_at(&in[0], s, t.b, at, head), in[0].stride,
+                   head_at(&y, s, t.b, at, head), y.stride, lse);
         }
-        if (end < stop) {
-            clear(x, &y, b, begin > end ? begin : end, stop, head);
+        if (t.end < t.stop) {
+            clear(x, &y, t.b, t.begin > t.end ? t.begin : t.end, t.stop, head);
         }
     }
 }

@@ -255,6 +255,28 @@ static inline void attention_fill(const by__call *call, const head_view in[3],
     }
 }
 
+/* Queries [begin, stop) of sample b that meet key head kv; those from `end` on are not among the
+ * `rows` that the sample has. */
+typedef struct attention_task {
+    int64_t b, kv;
+    int64_t begin, end, stop;
+    int64_t rows;
+} attention_task;
+
+/* Task `number` of those that cut each (sample, key head) into `pieces` of `piece` queries. */
+static inline attention_task attention_task_at(const attention_shape *s, const int32_t *lengths,
+                                               int64_t pieces, int64_t piece, int64_t number)
+{
+    attention_task t;
+    t.begin = (pieces - 1 - number % pieces) * piece; /* the longest first */
+    t.stop = by__min_i64(s->length, t.begin + piece);
+    t.kv = number / pieces % s->kv_heads;
+    t.b = number / pieces / s->kv_heads;
+    t.rows = attention_rows_of(lengths, s, t.b);
+    t.end = by__min_i64(t.stop, t.rows);
+    return t;
+}
+
 /* Every task once: called by each thread of a team, which waits at its beginning. */
 static inline void attention_run_tasks(by__work_range *ranges, int64_t tasks,
                                        void (*run)(const void *context, int64_t task),

@@ -287,37 +287,32 @@ static void run_task(const void *context, int64_t task)
     const by__call *call = x->call;
     const plan *p = call->state;
     const attention_shape *s = &p->s;
-    int64_t begin = (p->pieces - 1 - task % p->pieces) * p->piece; /* the longest first */
-    int64_t stop = by__min_i64(s->length, begin + p->piece);
-    int64_t kv = task / p->pieces % s->kv_heads;
-    int64_t b = task / p->pieces / s->kv_heads;
-    int64_t rows = attention_rows_of(x->lengths, s, b);
-    int64_t end = by__min_i64(stop, rows);
+    attention_task t = attention_task_at(s, x->lengths, p->pieces, p->piece, task);
     int64_t thread = omp_get_thread_num();
     job j = {.p = p, .scratch = (char *)call->work + p->thread_bytes * (size_t)thread};
     size_t slot = (size_t)(p->pieces > 1 ? task : thread);
     j.dk = (float *)((char *)call->work + p->sums + 2 * slot * p->sum_bytes);
     j.dv = (float *)((char *)j.dk + p->sum_bytes);
     memset(j.dk, 0, 2 * p->sum_bytes);
-    if (begin < end) {
-        take_keys(x, &j, b, kv, s->causal ? end : rows);
+    if (t.begin < t.end) {
+        take_keys(x, &j, t.b, t.kv, s->causal ? t.end : t.rows);
     }
     int64_t group = s->heads / s->kv_heads;
-    for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
-        for (int64_t t = begin; t < end; t += p->query_block) {
-            j.first = t;
-            j.queries = by__min_i64(p->query_block, end - t);
-            j.visible = s->causal ? t + j.queries : rows;
-            run_block(&j, head_at(&x->in[0], s, b, t, head), x->in[0].stride,
-                      head_at(&x->y, s, b, t, head), head_at(&x->dy, s, b, t, head),
-                      x->lse + (b * s->heads + head) * s->length + t,
-                      head_at(&x->out[0], s, b, t, head), x->out[0].stride);
+    for (int64_t head = t.kv * group; head < (t.kv + 1) * group; head++) {
+        for (int64_t at = t.begin; at < t.end; at += p->query_block) {
+            j.first = at;
+            j.queries = by__min_i64(p->query_block, t.end - at);
+            j.visible = s->causal ? at + j.queries : t.rows;
+            run_block(&j, head_at(&x->in[0], s, t.b, at, head), x->in[0].stride,
+                      head_at(&x->y, s, t.b, at, head), head_at(&x->dy, s, t.b, at, head),
+                      x->lse + (t.b * s->heads + head) * s->length + at,
+                      head_at(&x->out[0], s, t.b, at, head), x->out[0].stride);
         }
-        attention_clear(&x->out[0], s, b, begin > end ? begin : end, stop, head);
+        attention_clear(&x->out[0], s, t.b, t.begin > t.end ? t.begin : t.end, t.stop, head);
     }
     if (p->pieces == 1) {
-        store_head(x, 1, b, kv, j.dk);
-        store_head(x, 2, b, kv, j.dv);
+        store_head(x, 1, t.b, t.kv, j.dk);
+        store_head(x, 2, t.b, t.kv, j.dv);
     }
 }
 

@@ -246,10 +246,10 @@ BY__INLINE void multiply_packed(arithmetic kind, float *c, int64_t ldc, const vo
     compute_tiles(kind, &p);
 }
 
-BY__INLINE void multiply_lying(arithmetic kind, float *c, int64_t ldc, const void *a,
-                               size_t row_bytes, const void *b, size_t b_stride, int64_t m,
-                               int64_t n, int64_t steps, bool accumulate,
-                               const by__panel_target *target)
+BY__INLINE void multiply_unpacked(arithmetic kind, float *c, int64_t ldc, const void *a,
+                                  size_t row_bytes, const void *b, size_t b_stride, int64_t m,
+                                  int64_t n, int64_t steps, bool accumulate,
+                                  const by__panel_target *target)
 {
     int64_t row_step = (int64_t)(row_bytes / 4);
     product p = {c, ldc, a,     TILE_ROWS * row_step, row_step, 1, b, b_stride,
@@ -257,32 +257,26 @@ BY__INLINE void multiply_lying(arithmetic kind, float *c, int64_t ldc, const voi
     compute_tiles(kind, &p);
 }
 
-static void multiply_f32(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b,
-                         size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,
-                         const by__panel_target *target)
-{
-    multiply_packed(PRODUCTS_F32, c, ldc, a, a_stride, b, b_stride, m, n, k, accumulate, target);
-}
+/* The functions of a panel: `kind` multiplies operands that were packed from `from`, in `steps` steps
+ * along k. */
+#define MULTIPLY(name, function, kind, steps)                                                      \
+    static void name(float *c, int64_t ldc, const void *a, size_t a_step, const void *b,           \
+                     size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,            \
+                     const by__panel_target *target)                                               \
+    {                                                                                              \
+        function(kind, c, ldc, a, a_step, b, b_stride, m, n, steps, accumulate, target);           \
+    }
+#define PACK(name, from, steps, width)                                                             \
+    static void name(void *out, size_t stride, const void *x, int64_t row_stride,                  \
+                     int64_t k_stride, int64_t rows, int64_t k)                                    \
+    {                                                                                              \
+        pack(out, stride, (source){x, from, row_stride, k_stride, rows, k}, steps, width);         \
+    }
 
-static void multiply_f32_rows(float *c, int64_t ldc, const void *a, size_t row_bytes, const void *b,
-                              size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,
-                              const by__panel_target *target)
-{
-    multiply_lying(PRODUCTS_F32, c, ldc, a, row_bytes, b, b_stride, m, n, k, accumulate, target);
-}
-
-static void pack_a_f32(void *out, size_t stride, const void *a, int64_t row_stride,
-                       int64_t k_stride, int64_t rows, int64_t k)
-{
-    pack(out, stride, (source){a, SOURCE_F32, row_stride, k_stride, rows, k}, k, TILE_ROWS);
-}
-
-static void pack_b_f32(void *out, size_t stride, const void *b, int64_t column_stride,
-                       int64_t k_stride, int64_t columns, int64_t k)
-{
-    pack(out, stride, (source){b, SOURCE_F32, column_stride, k_stride, columns, k}, k,
-         TILE_COLUMNS);
-}
+MULTIPLY(multiply_f32, multiply_packed, PRODUCTS_F32, k)
+MULTIPLY(multiply_f32_rows, multiply_unpacked, PRODUCTS_F32, k)
+PACK(pack_a_f32, SOURCE_F32, k, TILE_ROWS)
+PACK(pack_b_f32, SOURCE_F32, k, TILE_COLUMNS)
 
 const by__panel BY__AT_LEVEL(by__panel_f32) = {BY__KERNEL_NAME("panel f32"),
                                                TILE_ROWS,
@@ -299,33 +293,10 @@ const by__panel BY__AT_LEVEL(by__panel_f32) = {BY__KERNEL_NAME("panel f32"),
 
 #if defined(__AVX512BF16__)
 
-static void multiply_bf16(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b,
-                          size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,
-                          const by__panel_target *target)
-{
-    multiply_packed(PAIRS_BF16, c, ldc, a, a_stride, b, b_stride, m, n, k / 2, accumulate, target);
-}
-
-static void multiply_bf16_rows(float *c, int64_t ldc, const void *a, size_t row_bytes,
-                               const void *b, size_t b_stride, int64_t m, int64_t n, int64_t k,
-                               bool accumulate, const by__panel_target *target)
-{
-    multiply_lying(PAIRS_BF16, c, ldc, a, row_bytes, b, b_stride, m, n, k / 2, accumulate, target);
-}
-
-static void pack_a_bf16(void *out, size_t stride, const void *a, int64_t row_stride,
-                        int64_t k_stride, int64_t rows, int64_t k)
-{
-    pack(out, stride, (source){a, SOURCE_PAIR, row_stride, k_stride, rows, k}, (k + 1) / 2,
-         TILE_ROWS);
-}
-
-static void pack_b_bf16(void *out, size_t stride, const void *b, int64_t column_stride,
-                        int64_t k_stride, int64_t columns, int64_t k)
-{
-    pack(out, stride, (source){b, SOURCE_PAIR, column_stride, k_stride, columns, k}, (k + 1) / 2,
-         TILE_COLUMNS);
-}
+MULTIPLY(multiply_bf16, multiply_packed, PAIRS_BF16, k / 2)
+MULTIPLY(multiply_bf16_rows, multiply_unpacked, PAIRS_BF16, k / 2)
+PACK(pack_a_bf16, SOURCE_PAIR, (k + 1) / 2, TILE_ROWS)
+PACK(pack_b_bf16, SOURCE_PAIR, (k + 1) / 2, TILE_COLUMNS)
 
 const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16"),
                                                 TILE_ROWS,
@@ -342,18 +313,8 @@ const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16"),
 
 #else
 
-static void pack_a_wide(void *out, size_t stride, const void *a, int64_t row_stride,
-                        int64_t k_stride, int64_t rows, int64_t k)
-{
-    pack(out, stride, (source){a, SOURCE_WIDE, row_stride, k_stride, rows, k}, k, TILE_ROWS);
-}
-
-static void pack_b_wide(void *out, size_t stride, const void *b, int64_t column_stride,
-                        int64_t k_stride, int64_t columns, int64_t k)
-{
-    pack(out, stride, (source){b, SOURCE_WIDE, column_stride, k_stride, columns, k}, k,
-         TILE_COLUMNS);
-}
+PACK(pack_a_wide, SOURCE_WIDE, k, TILE_ROWS)
+PACK(pack_b_wide, SOURCE_WIDE, k, TILE_COLUMNS)
 
 const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16 as f32"),
                                                 TILE_ROWS,
