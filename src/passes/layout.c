@@ -58,10 +58,11 @@ by_status by_pass_layout(by_graph *graph, by_error *error)
     for (size_t n = 0; n < graph->node_count; n++) {
         by__node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
-            const by__value *value = node->in[i] == BY_NONE ? NULL : &graph->values[node->in[i]];
-            if (value != NULL && value->role == BY_ROLE_PARAMETER && value->shape.rank == 2) {
-                transposed[node->in[i]] = true;
+            if (node->in[i] == BY_NONE) {
+                continue;
             }
+            const by__value *value = &graph->values[node->in[i]];
+            transposed[node->in[i]] = value->role == BY_ROLE_PARAMETER && value->shape.rank == 2;
         }
     }
     for (size_t n = 0; n < graph->node_count; n++) {

@@ -346,19 +346,24 @@ static by_status bind_gradient(by__program_row *row, const by_update_unit *unit,
     return by__row_bind(row, name, memory, error);
 }
 
+/* What the update works on one by one: tensors where the optimizer needs whole ones, else groups. */
+static const by_update_unit *update_units(const by_trainer *t, size_t *count)
+{
+    *count = t->tensors != NULL ? t->tensor_count : t->trained_groups;
+    return t->tensors != NULL ? t->tensors : t->groups;
+}
+
 by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error)
 {
     int flat = t->gradient_sets[set];
+    size_t count;
+    const by_update_unit *units = update_units(t, &count);
     t->sum_set = set;
     for (size_t i = 0; i < t->trained_groups; i++) {
-        by_memory memory = by__trainer_group(t, flat, i);
-        BY_TRY(bind_gradient(t->norm, &t->groups[i], memory, error));
-        if (t->tensors == NULL) {
-            BY_TRY(bind_gradient(t->update, &t->groups[i], memory, error));
-        }
+        BY_TRY(bind_gradient(t->norm, &t->groups[i], by__trainer_group(t, flat, i), error));
     }
-    for (size_t i = 0; i < t->tensor_count; i++) {
-        BY_TRY(bind_gradient(t->update, &t->tensors[i], unit_memory(t, flat, i), error));
+    for (size_t i = 0; i < count; i++) {
+        BY_TRY(bind_gradient(t->update, &units[i], unit_memory(t, flat, i), error));
     }
     return BY_OK;
 }
@@ -379,8 +384,8 @@ static by_status bind_all(by_trainer *t, by_error *error)
     if (t->sets == 0) {
         return BY_OK;
     }
-    const by_update_unit *units = t->tensors != NULL ? t->tensors : t->groups;
-    size_t count = t->tensors != NULL ? t->tensor_count : t->trained_groups;
+    size_t count;
+    const by_update_unit *units = update_units(t, &count);
     for (size_t i = 0; i < count; i++) {
         BY_TRY(bind_unit(t, &units[i], i, error));
     }

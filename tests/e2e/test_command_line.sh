@@ -109,7 +109,7 @@ near "$(cat measuring)" "$(cat known)" 30
 say "an interrupt: 130 where there is nothing to save"
 "$banyan" bench train c.yaml --steps 10000 --json >out 2>err &
 background=$!
-sleep 1
+wait_for_handlers
 kill -TERM "$background"
 wait "$background"
 [ $? -eq 130 ] || fail "exit code $? of bench train"

@@ -223,17 +223,34 @@ static void damage_in_any_file_is_found_and_named(void **state)
     temporary_remove(root);
 }
 
-/* Saves, marks and prunes until it is killed. */
-static void save_forever(const char *root, const float *weights, uint64_t first)
+/* Saves, marks and prunes until it is killed; writes a byte for each save that is done. */
+static void save_forever(const char *root, const float *weights, uint64_t first, int done)
 {
     for (uint64_t step = first;; step++) {
         by_error error = {0};
-        if (save(root, step, weights, &error) != BY_OK ||
+        if (save(root, step, weights, &error) != BY_OK || write(done, "", 1) != 1 ||
             (step % 3 == 0 && by_checkpoint_mark_best(root, step, 1.0, &error) != BY_OK) ||
             by_checkpoint_prune(root, 2, &error) != BY_OK) {
             _exit(1);
         }
     }
+}
+
+/* An instant after up to two whole saves, at a part of the next that is drawn at random: how many
+ * saves there were does not depend on how fast the machine is. */
+static void wait_for_instant(int done, int round, double save_seconds)
+{
+    uint32_t bits[4];
+    const uint32_t key[2] = {2026, 7};
+    const uint32_t counter[4] = {(uint32_t)round, 0, 0, 0};
+    by__philox(bits, key, counter);
+    for (uint32_t i = bits[0] % 3; i > 0; i--) {
+        char byte;
+        assert_int_equal(read(done, &byte, 1), 1); /* no save had failed */
+    }
+    double seconds = (double)by__unit_float(bits[1]) * 1.5 * save_seconds;
+    const struct timespec wait = {(time_t)seconds, (long)(1e9 * fmod(seconds, 1.0))};
+    (void)nanosleep(&wait, NULL);
 }
 
 static void a_kill_at_any_instant_leaves_a_whole_checkpoint(void **state)
@@ -243,27 +260,24 @@ static void a_kill_at_any_instant_leaves_a_whole_checkpoint(void **state)
     float *weights = make_weights();
     uint64_t newest = 0;
     by_error saving = {0};
-    /* The instants are drawn from the time of a few saves, however slow the machine is today. */
-    double span = by__now();
+    double save_seconds = by__now();
     assert_int_equal(save(root, 0, weights, &saving), BY_OK);
-    span = 4.0 * (by__now() - span);
+    save_seconds = by__now() - save_seconds;
     for (int round = 0; round < 40; round++) {
-        uint32_t bits[4];
-        const uint32_t key[2] = {2026, 7};
-        const uint32_t counter[4] = {(uint32_t)round, 0, 0, 0};
         int status;
-        by__philox(bits, key, counter);
+        int done[2];
+        assert_int_equal(pipe(done), 0);
         pid_t child = fork();
         assert_true(child >= 0);
         if (child == 0) {
             /* Half of the rounds write the newest step again, which replaces a whole one. */
-            save_forever(root, weights, newest + (uint64_t)(round % 2));
+            save_forever(root, weights, newest + (uint64_t)(round % 2), done[1]);
         }
-        double seconds = (double)by__unit_float(bits[0]) * span;
-        const struct timespec wait = {(time_t)seconds, (long)(1e9 * fmod(seconds, 1.0))};
-        (void)nanosleep(&wait, NULL);
+        assert_int_equal(close(done[1]), 0);
+        wait_for_instant(done[0], round, save_seconds);
         assert_int_equal(kill(child, SIGKILL), 0);
         assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(close(done[0]), 0);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL); /* no save had failed */
         uint64_t latest = check_latest(root, weights);
         assert_true(latest >= newest);

@@ -53,15 +53,17 @@ if mount -t tmpfs -o size=4m tmpfs "$full" 2>/dev/null; then
     after_failure "$full/full"
     rm "$full/ballast"
     say "a disk that is full for a moment while the run logs: nothing ends, no event is lost"
-    : >moment.out
     "$banyan" train c.yaml --json --set name=moment --set run.dir="$full" --set train.steps=400 \
-        --set checkpoint.every=0 --set train.eval_every=0 >moment.out 2>err &
+        --set checkpoint.every=0 --set train.eval_every=0 >moment.out 2>moment.err &
     background=$!
-    until grep -q '"step":20,' moment.out; do sleep 0.02; done
+    wait_for '"step":20,' moment.out
+    # It stands still while the disk is filled, so that it cannot be done before.
+    kill -STOP "$background"
     dd if=/dev/zero of="$full/ballast" bs=1k >/dev/null 2>&1
-    until grep -q "training goes on" err; do sleep 0.05; done
+    kill -CONT "$background"
+    wait_for "training goes on" moment.err
     rm "$full/ballast"
-    wait "$background" || fail "the run ended: $(cat err)"
+    wait "$background" || fail "the run ended: $(cat moment.err)"
     background=
     [ "$(grep -c '"event":"train"' "$full/moment/events.jsonl")" -eq 400 ] || fail "events were lost"
     rm -r "$full/moment"

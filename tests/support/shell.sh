@@ -79,6 +79,22 @@ run: {dir: runs}
 END
 }
 
+# wait_for TEXT FILE: until the file holds a fixed text; the process in the background must live until then.
+wait_for() {
+    until grep -q -s -F -e "$1" "$2"; do
+        kill -0 "$background" 2>/dev/null || { tail -n 20 "$2" >&2; fail "the process ended before $2 held '$1'"; }
+        sleep 0.02
+    done
+}
+# Until the process in the background is banyan and catches SIGTERM, bit 14 of the mask.
+wait_for_handlers() {
+    until [ "/proc/$background/exe" -ef "$banyan" ] &&
+        [ $((0x$(sed -n 's/^SigCgt:[^0-9a-f]*//p' "/proc/$background/status") & 0x4000)) -ne 0 ]; do
+        kill -0 "$background" 2>/dev/null || fail "the process ended before it caught signals"
+        sleep 0.02
+    done
+}
+
 # train_until STEP SIGNAL COMMAND...: runs `banyan train ... --json` in the background, sends SIGNAL as soon
 # as STEP is reported, and leaves the exit code in $code. The run must still be going on then.
 train_until() {

@@ -77,9 +77,9 @@ static void run_step(const block *t, int k, int n)
 {
     const by_map_instruction *step = &t->plan->program.step[k];
     int operands = by__map_operands(step->kind);
-    const float *a = operands > 0 ? t->value[step->operand[0]] : NULL;
-    const float *b = operands > 1 ? t->value[step->operand[1]] : NULL;
-    const float *c = operands > 2 ? t->value[step->operand[2]] : NULL;
+    const float *a = t->value[operands > 0 ? step->operand[0] : 0];
+    const float *b = t->value[operands > 1 ? step->operand[1] : 0];
+    const float *c = t->value[operands > 2 ? step->operand[2] : 0];
     int a_stride = operands > 0 ? stride_of(t, step->operand[0]) : 0;
     int b_stride = operands > 1 ? stride_of(t, step->operand[1]) : 0;
     int c_stride = operands > 2 ? stride_of(t, step->operand[2]) : 0;
