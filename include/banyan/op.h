@@ -116,56 +116,60 @@ extern "C" {
 /* Elements of a partial sum: sums that ranks share are cut at multiples of it. */
 #define BY_SUM_BLOCK 16384
 
-typedef enum by_op {
-    BY_OP_MATMUL = 0,
-    BY_OP_SUM_ROWS,
-    BY_OP_ADD,
-    BY_OP_SUB,
-    BY_OP_MUL,
-    BY_OP_SCALE,
-    BY_OP_CAST,
-    BY_OP_UNARY,
-    BY_OP_UNARY_GRAD,
-    BY_OP_SWIGLU,
-    BY_OP_SWIGLU_GRAD,
-    BY_OP_LAYER_NORM,
-    BY_OP_LAYER_NORM_GRAD,
-    BY_OP_RMS_NORM,
-    BY_OP_RMS_NORM_GRAD,
-    BY_OP_EMBEDDING,
-    BY_OP_EMBEDDING_GRAD,
-    BY_OP_POSITION,
-    BY_OP_POSITION_GRAD,
-    BY_OP_ROPE,
-    BY_OP_ATTENTION,
-    BY_OP_ATTENTION_GRAD,
-    BY_OP_CACHED_ATTENTION,
-    BY_OP_DROPOUT,
-    BY_OP_LINEAR_CROSS_ENTROPY,
-    BY_OP_LINEAR_CROSS_ENTROPY_GRAD,
-    BY_OP_LINEAR_CROSS_ENTROPY_TRAIN,
-    BY_OP_SUM_SQUARES,
-    BY_OP_CLIP_SCALE,
-    BY_OP_ADAMW,
-    BY_OP_CROSS_ENTROPY,
-    BY_OP_CROSS_ENTROPY_GRAD,
-    BY_OP_SQUARED_ERROR,
-    BY_OP_SQUARED_ERROR_GRAD,
-    BY_OP_SMOOTH_L1,
-    BY_OP_SMOOTH_L1_GRAD,
-    BY_OP_FILL,
-    BY_OP_RESHAPE,
-    BY_OP_PERMUTE,
-    BY_OP_CONCAT,
-    BY_OP_SLICE,
-    BY_OP_PAD,
-    BY_OP_EXPAND,
-    BY_OP_SUM,
-    BY_OP_SOFTMAX,
-    BY_OP_SOFTMAX_GRAD,
-    BY_OP_MAP,
-    BY_OP_COUNT
-} by_op;
+/* All operations, in the order of their numbers: X(NAME, name). The row of an op in src/ops is
+ * by__op_name. */
+#define BY_OPS(X)                                                                                  \
+    X(MATMUL, matmul)                                                                              \
+    X(SUM_ROWS, sum_rows)                                                                          \
+    X(ADD, add)                                                                                    \
+    X(SUB, sub)                                                                                    \
+    X(MUL, mul)                                                                                    \
+    X(SCALE, scale)                                                                                \
+    X(CAST, cast)                                                                                  \
+    X(UNARY, unary)                                                                                \
+    X(UNARY_GRAD, unary_grad)                                                                      \
+    X(SWIGLU, swiglu)                                                                              \
+    X(SWIGLU_GRAD, swiglu_grad)                                                                    \
+    X(LAYER_NORM, layer_norm)                                                                      \
+    X(LAYER_NORM_GRAD, layer_norm_grad)                                                            \
+    X(RMS_NORM, rms_norm)                                                                          \
+    X(RMS_NORM_GRAD, rms_norm_grad)                                                                \
+    X(EMBEDDING, embedding)                                                                        \
+    X(EMBEDDING_GRAD, embedding_grad)                                                              \
+    X(POSITION, position)                                                                          \
+    X(POSITION_GRAD, position_grad)                                                                \
+    X(ROPE, rope)                                                                                  \
+    X(ATTENTION, attention)                                                                        \
+    X(ATTENTION_GRAD, attention_grad)                                                              \
+    X(CACHED_ATTENTION, cached_attention)                                                          \
+    X(DROPOUT, dropout)                                                                            \
+    X(LINEAR_CROSS_ENTROPY, linear_cross_entropy)                                                  \
+    X(LINEAR_CROSS_ENTROPY_GRAD, linear_cross_entropy_grad)                                        \
+    X(LINEAR_CROSS_ENTROPY_TRAIN, linear_cross_entropy_train)                                      \
+    X(SUM_SQUARES, sum_squares)                                                                    \
+    X(CLIP_SCALE, clip_scale)                                                                      \
+    X(ADAMW, adamw)                                                                                \
+    X(CROSS_ENTROPY, cross_entropy)                                                                \
+    X(CROSS_ENTROPY_GRAD, cross_entropy_grad)                                                      \
+    X(SQUARED_ERROR, squared_error)                                                                \
+    X(SQUARED_ERROR_GRAD, squared_error_grad)                                                      \
+    X(SMOOTH_L1, smooth_l1)                                                                        \
+    X(SMOOTH_L1_GRAD, smooth_l1_grad)                                                              \
+    X(FILL, fill)                                                                                  \
+    X(RESHAPE, reshape)                                                                            \
+    X(PERMUTE, permute)                                                                            \
+    X(CONCAT, concat)                                                                              \
+    X(SLICE, slice)                                                                                \
+    X(PAD, pad)                                                                                    \
+    X(EXPAND, expand)                                                                              \
+    X(SUM, sum)                                                                                    \
+    X(SOFTMAX, softmax)                                                                            \
+    X(SOFTMAX_GRAD, softmax_grad)                                                                  \
+    X(MAP, map)
+
+#define BY_OP_NUMBER(NAME, name) BY_OP_##NAME,
+typedef enum by_op { BY_OPS(BY_OP_NUMBER) BY_OP_COUNT } by_op;
+#undef BY_OP_NUMBER
 
 typedef enum by_function {
     BY_FN_GELU = 0, /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), GPT-2's */

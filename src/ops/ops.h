@@ -8,7 +8,7 @@
  * gradients of parameters are f32, those of activations have the activation's dtype; and it refuses
  * an input without a gradient when a parameter feeds it.
  *
- * Adding an op: its enum and its line in banyan/op.h, a file or a row here, a kernel in the device
+ * Adding an op: its line in BY_OPS and in the table of banyan/op.h, a file or a row here, a kernel in the device
  * room's reference, a case in the gradient test's and the kernel test's table.
  *
  * Never put here: kernels, buffers, devices; a special case for one model.
@@ -20,25 +20,9 @@
 #include "graph/graph.h"
 #include "ops/row.h"
 
-extern const by__op_row by__op_matmul, by__op_sum_rows;
-extern const by__op_row by__op_add, by__op_sub, by__op_mul, by__op_scale, by__op_cast;
-extern const by__op_row by__op_unary, by__op_unary_grad, by__op_swiglu, by__op_swiglu_grad;
-extern const by__op_row by__op_layer_norm, by__op_layer_norm_grad;
-extern const by__op_row by__op_rms_norm, by__op_rms_norm_grad;
-extern const by__op_row by__op_embedding, by__op_embedding_grad;
-extern const by__op_row by__op_position, by__op_position_grad, by__op_rope;
-extern const by__op_row by__op_attention, by__op_attention_grad, by__op_cached_attention;
-extern const by__op_row by__op_dropout;
-extern const by__op_row by__op_linear_cross_entropy, by__op_linear_cross_entropy_grad;
-extern const by__op_row by__op_linear_cross_entropy_train;
-extern const by__op_row by__op_sum_squares, by__op_clip_scale, by__op_adamw;
-extern const by__op_row by__op_cross_entropy, by__op_cross_entropy_grad;
-extern const by__op_row by__op_squared_error, by__op_squared_error_grad;
-extern const by__op_row by__op_smooth_l1, by__op_smooth_l1_grad;
-extern const by__op_row by__op_fill, by__op_reshape, by__op_permute, by__op_concat;
-extern const by__op_row by__op_slice, by__op_pad, by__op_expand, by__op_sum;
-extern const by__op_row by__op_softmax, by__op_softmax_grad;
-extern const by__op_row by__op_map;
+#define BY__OP_ROW(NAME, name) extern const by__op_row by__op_##name;
+BY_OPS(BY__OP_ROW)
+#undef BY__OP_ROW
 
 /* Types of all outputs of a node with these operands. */
 by_status by__op_infer(const by__signature *s, by__type out[BY_MAX_OUTPUTS], by_error *error);
