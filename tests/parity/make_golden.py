@@ -21,7 +21,9 @@ Tensors (f32 unless said otherwise; NAME is the Hugging Face name, for gpt2 with
                             the initial weights on, each taken before that step's update
     final.NAME              weights after step S
 A step: gradient of the mean loss; clipped by min(1, 1 / (norm + 1e-6)); AdamW, lr 1e-3 constant,
-betas 0.9 and 0.99, eps 1e-8, decay 0.1 on tensors of two or more dimensions only.
+betas 0.9 and 0.99, eps 1e-8, decay 0.1 on tensors of two or more dimensions only. gpt2_sgd is gpt2
+with SGD instead, lr 0.05 constant, Nesterov's momentum 0.9, and the same decoupled decay, before the
+step; it holds weights, steps, losses, norms and final only.
 
 Metadata (all strings): the sizes of the case, batch, steps, torch; and error.NAME, the relative distance
 |f32 - f64| / |f64| (Euclidean norms) of logits, loss, losses, norms, the worst gradient (grad) and the worst
@@ -60,6 +62,7 @@ CASES = {
     "mlp_value": dict(kind="mlp", numbers=5, categories=[], embedding=1, hidden=[24, 16],
                       activation="relu", norm=0, classes=0, norm_eps=1e-5, seed=106),
 }
+CASES["gpt2_sgd"] = dict(CASES["gpt2"], optimizer="sgd")
 
 
 # ---- the models, as functions of a dictionary of weights ----
@@ -331,16 +334,24 @@ def run_case(c, dtype):
     out = {"logits": logits.detach(), "loss": loss.detach()}
     out.update({"grad." + n: t.grad.clone() for n, t in weights.items()})
 
-    optimizer = torch.optim.AdamW(
-        [{"params": [t for t in weights.values() if t.dim() >= 2], "weight_decay": 0.1},
-         {"params": [t for t in weights.values() if t.dim() < 2], "weight_decay": 0.0}],
-        lr=1e-3, betas=(0.9, 0.99), eps=1e-8)
+    matrices = [t for t in weights.values() if t.dim() >= 2]
+    if "optimizer" in c:
+        optimizer = torch.optim.SGD(list(weights.values()), lr=0.05, momentum=0.9, nesterov=True)
+    else:
+        optimizer = torch.optim.AdamW(
+            [{"params": matrices, "weight_decay": 0.1},
+             {"params": [t for t in weights.values() if t.dim() < 2], "weight_decay": 0.0}],
+            lr=1e-3, betas=(0.9, 0.99), eps=1e-8)
     losses, norms = [], []
     for batch in steps:
         optimizer.zero_grad()
         _, loss = run(batch)
         loss.backward()
         norms.append(torch.nn.utils.clip_grad_norm_(list(weights.values()), 1.0))
+        if "optimizer" in c:  # whose own decay is not decoupled
+            with torch.no_grad():
+                for tensor in matrices:
+                    tensor.mul_(1 - 0.05 * 0.1)
         optimizer.step()
         losses.append(loss.detach())
     out["losses"], out["norms"] = torch.stack(losses), torch.stack(norms).to(dtype)
@@ -375,6 +386,9 @@ def make_case(c):
     tensors.update(first)
     tensors.update({"steps." + n: torch.stack([s[n] for s in steps]) for n in first})
     tensors.update(single)
+    if "optimizer" in c:
+        kept = ("weights", "steps", "losses", "norms", "final")
+        tensors = {n: t for n, t in tensors.items() if n.split(".")[0] in kept}
     metadata = {k: str(v) for k, v in c.items() if k != "seed"}
     metadata.update(batch=str(BATCH), steps=str(STEPS), torch=torch.__version__)
     metadata.update({"error." + k: f"{v:.2e}" for k, v in errors.items()})
@@ -469,7 +483,7 @@ def main():
         else:
             os.makedirs(arguments.directory, exist_ok=True)
             write_safetensors(path, tensors, metadata)
-            print(f"{path}: {os.path.getsize(path)} bytes, loss {tensors['loss'].item():.4f}, "
+            print(f"{path}: {os.path.getsize(path)} bytes, "
                   f"losses {tensors['losses'][0].item():.4f} .. {tensors['losses'][-1].item():.4f}, "
                   f"norms {tensors['norms'].min().item():.2f} .. {tensors['norms'].max().item():.2f}, "
                   + ", ".join(f"{k} {v}" for k, v in metadata.items() if k.startswith("error.")))
