@@ -82,7 +82,9 @@ static void print_axes(by__text *text, const by__attr *a, const void *value)
 static void print_attr(by__text *text, const by__attr *a, const void *value)
 {
     if (a->type == BY__ATTR_FLAG) {
-        by__text_format(text, *(const bool *)value ? " %s" : "", a->label);
+        if (*(const bool *)value) {
+            by__text_format(text, " %s", a->label);
+        }
         return;
     }
     by__text_format(text, a->label[0] == '\0' ? " " : " %s ", a->label);
