@@ -86,6 +86,9 @@ BY_API by_status by_parameter_init(float *data, const by_graph *graph, by_value 
  * Freed with free(). */
 BY_API by_status by_model_config_json(char **out, const by_model_config *config, int64_t eos,
                                       by_error *error);
+/* Puts names of the outputs into such a text, which is replaced: "id2label" and "label2id". */
+BY_API by_status by_model_config_label(char **json, const char *const *labels, size_t count,
+                                       by_error *error);
 /* Fills kind, sizes and constants of `config`, a part of a by_config, from a Hugging Face config.json (`name` for
  * messages). BY_EFORMAT names a key that is missing or a feature that the family here does not
  * have. */

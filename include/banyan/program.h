@@ -47,6 +47,8 @@ BY_API by_status by_program_bind(by_program *program, by_value value, by_memory 
  * and nobody is told. */
 BY_API by_status by_program_check(const by_program *program, by_value value, const int32_t *data,
                                   by_error *error);
+/* What the entries of an i32 input must be below; INT64_MAX where no node uses them as indices. */
+BY_API int64_t by_program_limit(const by_program *program, by_value value);
 /* Runs all nodes and waits for them. BY_ESTATE names a value that is not bound. Inputs that are
  * bound to host memory are checked as above. */
 BY_API by_status by_program_run(by_program *program, by_error *error);

@@ -32,14 +32,15 @@ typedef struct by_memory_report {
     uint64_t total;
 } by_memory_report;
 
-/* FLOPs of training on one token, by both conventions: 6 N + 6 L C T, which counts the causal half
- * of attention, and 6 N + 12 L C T (Chowdhery et al. 2022, appendix B), which counts all of it. N
- * counts parameters that take part in matrix products. */
+/* FLOPs of training on one example, as the task counts them. Of tokens by both conventions: 6 N +
+ * 6 L C T, which counts the causal half of attention, and 6 N + 12 L C T (Chowdhery et al. 2022,
+ * appendix B), which counts all of it; N counts parameters that take part in matrix products. Of
+ * other examples: three times those of the products and of attention in the forward pass. */
 typedef struct by_model_size {
     int64_t parameters;
     int64_t in_products;
-    double flops_per_token;
-    double flops_per_token_full;
+    double flops_per_example;
+    double flops_per_example_full;
 } by_model_size;
 
 /* The training graph of a resolved config after the passes up to and with the one named `last`
@@ -88,13 +89,13 @@ BY_API by_status by_trainer_load_optimizer(by_trainer *trainer, const by_weights
 
 typedef struct by_step_result {
     int64_t step; /* updates done with this one */
-    double loss;  /* mean cross-entropy over the batch's valid targets, nats */
+    double loss;  /* mean over the batch's targets that count */
     double norm;  /* global gradient norm before clipping */
     double lr;
-    int64_t tokens; /* tokens of the batch */
+    int64_t examples; /* of the batch, as the task counts them: tokens, images */
 } by_step_result;
 
-/* One optimizer step on a global batch of config.train.batch x context: forward and backward for
+/* One optimizer step on a global batch of config.train.batch examples: forward and backward for
  * each micro-batch, gradients summed in the fixed tree, clip, update. BY_ESTATE when loss or
  * gradient is not finite; weights are then as before the step. */
 BY_API by_status by_trainer_step(by_trainer *trainer, const by_batch *batch, by_step_result *out,
@@ -120,6 +121,24 @@ BY_API by_status by_trainer_update(by_trainer *trainer, double lr, by_step_resul
  * dropout. */
 BY_API by_status by_trainer_loss(by_trainer *trainer, const by_batch *batch, double *sum,
                                  by_error *error);
+/* The same, and the values of the graph's output "evaluated" where the task has one, `width` for
+ * each example; else NULL and 0. They are the trainer's, valid until its next call. */
+BY_API by_status by_trainer_evaluate(by_trainer *trainer, const by_batch *batch, double *sum,
+                                     const float **values, size_t *width, by_error *error);
+/* What the trainer is trained to do. */
+BY_API const by_task *by_trainer_task(const by_trainer *trainer);
+/* Adds to the report what the loaders of such batches allocate: of a pass over what is held out
+ * too, where `held_out`. */
+BY_API by_status by_trainer_plan_loaders(by_trainer *trainer, bool held_out, by_error *error);
+
+/* A global batch of random examples, for timing: numbers in [-1, 1), indices that the model
+ * accepts. */
+typedef struct by_random_batch by_random_batch;
+BY_API by_status by_random_batch_open(by_random_batch **out, const by_trainer *trainer,
+                                      by_error *error);
+BY_API void by_random_batch_close(by_random_batch **batch);
+BY_API const by_batch *by_random_batch_view(const by_random_batch *batch);
+
 /* Updates done so far, those under way included. */
 BY_API int64_t by_trainer_updates(const by_trainer *trainer);
 
@@ -158,7 +177,7 @@ typedef enum by_train_event_kind {
     BY_TRAIN_PLANNED,       /* sizes, memory and data are known; nothing large is allocated yet */
     BY_TRAIN_STARTED,       /* run directory, plan and data are known; nothing is trained yet */
     BY_TRAIN_STEPPED,       /* a step that is logged */
-    BY_TRAIN_EVALUATED,     /* valid_loss */
+    BY_TRAIN_EVALUATED,     /* `evaluation` */
     BY_TRAIN_SAVED,         /* a checkpoint is on disk: `path` */
     BY_TRAIN_NOTE           /* something worth a line: `text` */
 } by_train_event_kind;
@@ -175,24 +194,26 @@ typedef struct by_train_event {
     int64_t steps;
     int64_t first_step; /* steps done before this process began */
     by_step_result result;
-    double tokens_per_s; /* since the last logged step */
-    /* model FLOPs (6 N + 6 L C T) of that rate by the machine's measured peak */
+    const by_task *task;
+    double examples_per_s; /* since the last logged step */
+    /* model FLOPs (by_model_size) of that rate by the machine's measured peak */
     double mfu;
     double step_seconds; /* mean since the last logged step */
     double seconds_left;
     uint64_t resident_bytes;
-    double valid_loss;
+    const by_evaluation *evaluation;
     bool best;
     const by_memory_report *memory;
     const by_model_size *size;
-    uint64_t train_tokens;
-    uint64_t valid_tokens;
+    uint64_t train_examples; /* as the task counts them */
+    uint64_t valid_examples;
 } by_train_event;
 
 typedef struct by_train_options {
-    const by_config *config; /* resolved; model.vocab may be -1 (the tokenizer's) */
-    const char *resume;      /* run directory to go on with; NULL: a new run */
-    bool from_start;         /* a resumed run without a whole checkpoint begins again at step 0 */
+    const by_config *config;           /* resolved; model.vocab may be -1 (the tokenizer's) */
+    const by_trainer_options *trainer; /* a model, task or device of the caller's own; or NULL */
+    const char *resume;                /* run directory to go on with; NULL: a new run */
+    bool from_start; /* a resumed run without a whole checkpoint begins again at step 0 */
     /* machine's matrix-product peak at the compute precision; 0: unknown */
     double peak_gflops;
     void (*event)(void *user, const by_train_event *event); /* may be NULL */
@@ -218,57 +239,8 @@ BY_API by_status by_train(const by_train_options *options, char **run, by_error 
  * run directory below it. Freed with free(). BY_EIO when there is none. */
 BY_API by_status by_run_find(char **out, const char *path, by_error *error);
 
-/* Where the tokens of a config are: packs data.text on first use, or takes data.train and
- * data.valid. Checksums are verified at the first use of a directory. The tokenizer of data.text is
- * the one of model.from where data.tokenizer is not given, and that of its checkpoints for a run
- * that exists (progress->resume). BY_ECONFIG when train, valid and model.from do not agree on the
- * tokenizer. */
-typedef struct by_data_paths {
-    char *train;
-    char *valid; /* NULL when nothing is held out */
-    char *tokenizer;
-} by_data_paths;
-BY_API by_status by_data_prepare(by_data_paths *out, const by_config *config,
-                                 const by_train_options *progress, by_error *error);
-BY_API void by_data_paths_free(by_data_paths *paths);
-/* Bytes that the loaders of a run allocate: for training, and for evaluation where something is
- * held out. Errors as by_loader_bytes. */
-BY_API by_status by_data_bytes(uint64_t *out, const by_config *config, bool held_out,
-                               by_error *error);
 /* With model.from: takes kind, sizes and vocabulary from its config.json. Else only resolves. */
 BY_API by_status by_config_take_model(by_config *config, by_error *error);
-/* Fills model.vocab from the tokenizer, rounded up to model.pad_vocab_to, and checks a vocab that
- * is given, after by_config_take_model. */
-BY_API by_status by_config_complete(by_config *config, const by_data_paths *paths, by_error *error);
-
-/* Tokens to evaluate a model on. */
-typedef struct by_evaluation_data {
-    char *directory; /* packed */
-    char *temporary; /* removed with it; NULL: there is none */
-} by_evaluation_data;
-
-/* Opens what `path` is: a packed directory, which must have been made by the tokenizer in
- * `model_directory` (where there is one); or a text file, JSON lines (.jsonl, .ndjson; the text is
- * in data.field), a directory of them, or "-" for text on standard input, which is packed with that
- * tokenizer into a temporary directory below TMPDIR. `progress` may be NULL. BY_ECONFIG: another
- * tokenizer; BY_EFORMAT: damaged data. Released with by_evaluation_data_close. */
-BY_API by_status by_evaluation_data_open(by_evaluation_data *out, const char *path,
-                                         const char *model_directory, const by_config *config,
-                                         const by_train_options *progress, by_error *error);
-BY_API void by_evaluation_data_close(by_evaluation_data *data);
-
-typedef struct by_evaluation {
-    double loss; /* mean cross-entropy, nats a token */
-    double perplexity;
-    double bits_per_byte; /* 0 when the data does not say how many bytes it stands for */
-    uint64_t tokens;
-} by_evaluation;
-
-/* Mean loss of weights over a packed directory, or over its first `batches` micro-batches (-1:
- * all). `stop` as in by_train_options; may be NULL. */
-BY_API by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weights *weights,
-                             const char *data, int64_t batches, bool (*stop)(void *user),
-                             void *user, by_error *error);
 
 #ifdef __cplusplus
 }

@@ -51,6 +51,20 @@ double cli_process_age_ms(void)
 }
 
 /* A linear congruential sequence (Knuth's MMIX constants). */
+by_status cli_assume_sizes(by_config *config, by_error *error)
+{
+    const by_task *task;
+    by_status status = by_config_take_model(config, error);
+    if (status == BY_OK) {
+        status = by_task_find(&task, config, error);
+    }
+    if (status == BY_OK) {
+        task->assume(config);
+        status = by_config_resolve(config, error);
+    }
+    return status;
+}
+
 void cli_random_tokens(int32_t *tokens, size_t count, int64_t vocab)
 {
     uint64_t state = 1;

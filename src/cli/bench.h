@@ -21,6 +21,8 @@ extern const cli_command cli_bench_machine, cli_bench_train, cli_bench_generate,
 double cli_median(double *values, size_t count);
 /* Milliseconds since this process was started. */
 double cli_process_age_ms(void);
+/* Fills what the data of a config would say about the model's sizes, without looking at it. */
+by_status cli_assume_sizes(by_config *config, by_error *error);
 /* Pseudo-random tokens: speed does not depend on what they say, and two runs time the same work. */
 void cli_random_tokens(int32_t *tokens, size_t count, int64_t vocab);
 /* The type that a config computes in. */
@@ -32,14 +34,15 @@ typedef struct cli_profiled {
     by_profile *profile;
     by_machine machine; /* products and memory */
     int64_t steps;      /* that were recorded */
+    int64_t examples;   /* of them, as the task counts */
     double seconds;     /* of all of them, with the waits for data */
     double wait_seconds;
     uint64_t waits; /* batches that were not ready when asked for */
-    bool from_data; /* false: random tokens */
+    bool from_data; /* false: random */
 } cli_profiled;
 
 /* Takes one step that is not recorded, then `steps`. With `use_data` the batches come from the data
- * that the config names, if it names any. Fills config->model.vocab. Initial weights. */
+ * that the config names, if it names any. Completes the config. Initial weights. */
 by_status cli_profile_steps(cli_profiled *out, by_config *config, int64_t steps, bool use_data,
                             by_error *error);
 void cli_profiled_close(cli_profiled *profiled);

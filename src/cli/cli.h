@@ -18,6 +18,7 @@
 
 #include "banyan/config.h"
 #include "banyan/status.h"
+#include "banyan/task.h"
 #include "banyan/text.h"
 
 enum cli_exit {
@@ -88,6 +89,10 @@ const char *cli_duration(char buffer[32], double seconds);
 /* A number as JSON with so many significant digits; "null" when it is not finite, which JSON cannot
  * say. */
 const char *cli_json_number(char buffer[32], double value, int digits);
+/* ",\"NAME\":VALUE" for each metric that there is. */
+void cli_print_metrics_json(const by_evaluation *evaluation);
+/* What examples are called in a line of progress: "tok" for tokens. */
+const char *cli_rate_unit(const by_task *task);
 /* Refuses a --precision that is given (not NULL) and is neither f32 nor bf16: an exit code, or -1
  * to go on. */
 int cli_check_precision(const cli_command *command, const char *precision);

@@ -84,6 +84,22 @@ const char *cli_json_number(char buffer[32], double value, int digits)
     return buffer;
 }
 
+void cli_print_metrics_json(const by_evaluation *evaluation)
+{
+    for (size_t i = 0; i < evaluation->task->metric_count; i++) {
+        char text[32];
+        if (evaluation->metrics[i] == evaluation->metrics[i] || !isfinite(evaluation->loss)) {
+            printf(",\"%s\":%s", evaluation->task->metrics[i].name,
+                   cli_json_number(text, evaluation->metrics[i], 9));
+        }
+    }
+}
+
+const char *cli_rate_unit(const by_task *task)
+{
+    return strcmp(task->examples, "tokens") == 0 ? "tok" : task->examples;
+}
+
 int cli_check_precision(const cli_command *command, const char *precision)
 {
     if (precision == NULL || strcmp(precision, "f32") == 0 || strcmp(precision, "bf16") == 0) {

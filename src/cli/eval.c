@@ -30,66 +30,73 @@ static void show_note(void *user, const by_train_event *event)
     }
 }
 
-/* What to evaluate on: --data, or what the run held out. */
-static by_status find_data(by_evaluation_data *out, const request *r, const by_pretrained *model,
-                           by_error *error)
+/* What to evaluate on: --data, or what the run held out. `config` becomes complete. */
+static by_status open_data(by_task_data **out, const request *r, const by_pretrained *model,
+                           by_config *config, by_error *error)
 {
-    by_data_paths paths = {0};
-    const by_config *config = by_pretrained_config(model);
-    const char *directory = by_pretrained_directory(model);
     const by_train_options options = {
         .resume = r->run, .event = show_note, .stop = cli_stop_requested};
-    if (r->data != NULL) {
-        return by_evaluation_data_open(out, r->data, directory, config, &options, error);
-    }
-    by_status status = by_data_prepare(&paths, config, &options, error);
-    if (status == BY_OK && paths.valid == NULL) {
-        status = by_error_set(error, BY_ECONFIG,
-                              "nothing is held out (data.valid_fraction is 0); name a file or a "
-                              "packed directory with --data");
-    }
+    const by_task_request what = {.purpose = BY_TASK_EVALUATE,
+                                  .config = config,
+                                  .path = r->data,
+                                  .learned = by_pretrained_directory(model),
+                                  .progress = &options};
+    by_status status = by_task_open(out, NULL, &what, error);
     if (status == BY_OK) {
-        status = by_evaluation_data_open(out, paths.valid, directory, config, &options, error);
+        free(config->model.from); /* the weights are there already */
+        config->model.from = calloc(1, 1);
+        status = config->model.from == NULL
+                     ? by_error_set(error, BY_EMEMORY, "out of memory: the config")
+                     : by_task_complete(*out, config, error);
     }
-    by_data_paths_free(&paths);
     return status;
 }
 
 static void print(const request *r, const by_pretrained *model, const by_evaluation *e)
 {
     const char *directory = by_pretrained_directory(model);
+    const by_task *task = e->task;
     if (!isfinite(e->loss)) {
         fprintf(stderr, "banyan eval: the loss of %s is not finite\n", directory);
     }
     if (r->json) {
-        char text[3][32];
+        char text[32];
         printf("{\"checkpoint\":");
         cli_print_json_string(directory);
-        printf(",\"valid_loss\":%s,\"perplexity\":%s,\"bits_per_byte\":%s,\"tokens\":%llu}\n",
-               cli_json_number(text[0], e->loss, 9), cli_json_number(text[1], e->perplexity, 9),
-               cli_json_number(text[2], e->bits_per_byte, 9), (unsigned long long)e->tokens);
-    } else {
-        printf("checkpoint     %s\nvalid_loss     %.6f\nperplexity     %.4f\n"
-               "bits_per_byte  %.6f\ntokens         %llu\n",
-               directory, e->loss, e->perplexity, e->bits_per_byte, (unsigned long long)e->tokens);
+        printf(",\"valid_loss\":%s", cli_json_number(text, e->loss, 9));
+        cli_print_metrics_json(e);
+        printf(",\"%s\":%llu}\n", task->examples, (unsigned long long)e->targets);
+        return;
     }
+    printf("checkpoint     %s\nvalid_loss     %.6f\n", directory, e->loss);
+    for (size_t i = 0; i < task->metric_count; i++) {
+        if (!isnan(e->metrics[i]) || !isfinite(e->loss)) {
+            printf("%-14s %.*f\n", task->metrics[i].name, task->metrics[i].decimals, e->metrics[i]);
+        }
+    }
+    printf("%-14s %llu\n", task->examples, (unsigned long long)e->targets);
 }
 
 static by_status evaluate(const request *r, const by_pretrained *model, by_error *error)
 {
-    by_evaluation_data data = {0};
+    by_task_data *data = NULL;
     by_evaluation result;
-    const by_config *config = by_pretrained_config(model);
-    by_status status = find_data(&data, r, model, error);
+    by_config *config;
+    by_status status = by_config_copy(&config, by_pretrained_config(model), error);
+    if (status != BY_OK) {
+        return status;
+    }
+    status = open_data(&data, r, model, config, error);
     if (status == BY_OK) {
-        status = by_evaluate(&result, config, by_pretrained_weights(model), data.directory,
+        status = by_evaluate(&result, config, by_pretrained_weights(model), data,
                              r->batches == ALL_BATCHES ? -1 : r->batches, cli_stop_requested, NULL,
                              error);
     }
     if (status == BY_OK) {
         print(r, model, &result);
     }
-    by_evaluation_data_close(&data);
+    by_task_close(&data);
+    by_config_close(&config);
     return status;
 }
 
@@ -134,24 +141,39 @@ static by_status read_tokens(sequences *out, const char *path, by_error *error)
 static by_status take_tokens(sequences *out, const request *r, const by_pretrained *model,
                              by_error *error)
 {
-    by_evaluation_data data = {0};
-    by_dataset *dataset = NULL;
-    const by_config *config = by_pretrained_config(model);
-    size_t count = (size_t)(LOGITS_BATCH * config->model.context);
-    by_status status = find_data(&data, r, model, error);
-    if (status == BY_OK) {
-        status = by_dataset_open(&dataset, data.directory, NULL, error);
+    by_task_data *data = NULL;
+    by_loader *loader = NULL;
+    by_config *config;
+    by_batch batch = {0};
+    by_status status = by_config_copy(&config, by_pretrained_config(model), error);
+    if (status != BY_OK) {
+        return status;
     }
+    config->train.batch = LOGITS_BATCH;
+    config->train.micro_batch = LOGITS_BATCH;
+    status = open_data(&data, r, model, config, error);
+    if (status == BY_OK) {
+        status = by_task_loader(&loader, data, config, false, error);
+    }
+    if (status == BY_OK) {
+        status = by_loader_next(loader, &batch, error);
+    }
+    const by_array *tokens = status == BY_OK ? by_batch_array(&batch, "tokens") : NULL;
+    if (status == BY_OK && tokens == NULL) {
+        status = by_error_set(error, BY_EARG, "--logits-out: the data has no tokens");
+    }
+    size_t count = (size_t)(LOGITS_BATCH * config->model.context);
     if (status == BY_OK && (out->tokens = malloc(count * sizeof *out->tokens)) == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: tokens");
     }
     if (status == BY_OK) {
-        status = by_dataset_read(dataset, 0, count, out->tokens, error);
+        memcpy(out->tokens, tokens->data, count * sizeof *out->tokens);
         out->batch = LOGITS_BATCH;
         out->time = config->model.context;
     }
-    by_dataset_close(&dataset);
-    by_evaluation_data_close(&data);
+    by_loader_close(&loader);
+    by_task_close(&data);
+    by_config_close(&config);
     return status;
 }
 
@@ -197,8 +219,7 @@ static int run(int argc, char **argv)
          "input "
          "(default: what the run held out)"},
         {"batches", CLI_INTEGER, &r.batches, "N", "micro-batches to evaluate (default: all)"},
-        {"best", CLI_SWITCH, &r.best, NULL,
-         "the checkpoint with the lowest validation loss, not the newest"},
+        {"best", CLI_SWITCH, &r.best, NULL, "the best checkpoint on held-out data, not the newest"},
         {"logits-out", CLI_STRING, &r.logits_out, "FILE",
          "write tokens and their logits as safetensors instead of a loss"},
         {"tokens", CLI_STRING, &r.tokens, "FILE",
@@ -247,10 +268,11 @@ static int run(int argc, char **argv)
 
 const cli_command cli_eval = {
     .name = "eval",
-    .summary = "loss, perplexity and bits per byte of a model on held-out data",
+    .summary = "loss and metrics of a model on held-out data",
     .usage = "banyan eval RUN [--data WHAT] [--best] [--json] | banyan eval RUN --logits-out FILE",
-    .text = "Evaluates a run's newest checkpoint on the text that the run held out, on a packed\n"
-            "directory, or on text, which the model's own tokenizer packs for the occasion. RUN is "
+    .text = "Evaluates a run's newest checkpoint on the data that the run held out, or on other\n"
+            "data with targets. Language models: a packed directory, or text, which the model's\n"
+            "own tokenizer packs for the occasion; perplexity and bits per byte. RUN is "
             "a run directory, one that holds runs (the newest is taken), or a\n"
             "directory with config.json and safetensors weights in Hugging Face form.\n\n"
             "  banyan eval runs/shakespeare-char --json\n"

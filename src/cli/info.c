@@ -30,18 +30,22 @@ static by_status print_graph(const by_config *config, const char *after, by_erro
     return status;
 }
 
-static void print_json(const by_model_size *size, const by_memory_report *m)
+static void print_json(const by_trainer *trainer)
 {
-    printf("{\"parameters\":%lld,\"parameters_in_products\":%lld,\"flops_per_token\":%.9g,"
-           "\"flops_per_token_full\":%.9g,\"planned_bytes\":%llu,\"parameter_bytes\":%llu,"
+    const by_model_size *size = by_trainer_size(trainer);
+    const by_memory_report *m = by_trainer_memory(trainer);
+    const char *examples = by_trainer_task(trainer)->examples;
+    int one = (int)strlen(examples) - 1; /* without the plural's s */
+    printf("{\"parameters\":%lld,\"parameters_in_products\":%lld,\"flops_per_%.*s\":%.9g,"
+           "\"flops_per_%.*s_full\":%.9g,\"planned_bytes\":%llu,\"parameter_bytes\":%llu,"
            "\"gradient_bytes\":%llu,\"optimizer_bytes\":%llu,\"activation_bytes\":%llu,"
            "\"workspace_bytes\":%llu,\"data_bytes\":%llu,\"process_bytes\":%llu}\n",
-           (long long)size->parameters, (long long)size->in_products, size->flops_per_token,
-           size->flops_per_token_full, (unsigned long long)m->total,
-           (unsigned long long)m->parameters, (unsigned long long)m->gradients,
-           (unsigned long long)m->optimizer, (unsigned long long)m->activations,
-           (unsigned long long)m->workspace, (unsigned long long)m->data,
-           (unsigned long long)m->process);
+           (long long)size->parameters, (long long)size->in_products, one, examples,
+           size->flops_per_example, one, examples, size->flops_per_example_full,
+           (unsigned long long)m->total, (unsigned long long)m->parameters,
+           (unsigned long long)m->gradients, (unsigned long long)m->optimizer,
+           (unsigned long long)m->activations, (unsigned long long)m->workspace,
+           (unsigned long long)m->data, (unsigned long long)m->process);
 }
 
 static void print_row(const char *name, uint64_t bytes)
@@ -50,20 +54,46 @@ static void print_row(const char *name, uint64_t bytes)
     printf("  %-12s %12s\n", name, by_format_bytes(text, bytes));
 }
 
-static void print_plan(const by_config *config, const by_model_size *size,
-                       const by_memory_report *m)
+/* The sizes of the model, and of a step's batch. */
+static void print_sizes(const by_config *config)
 {
-    printf("model         %s, %lld layers, width %lld, context %lld, vocabulary %lld\n",
-           config->model.kind, (long long)config->model.layers, (long long)config->model.width,
-           (long long)config->model.context, (long long)config->model.vocab);
+    const by_model_config *m = &config->model;
+    long long batch = (long long)config->train.batch;
+    long long micro_batch = (long long)config->train.micro_batch;
+    printf("model         %s, %lld layers, width %lld, ", m->kind, (long long)m->layers,
+           (long long)m->width);
+    if (strcmp(by_model_reads(m), "tokens") == 0) {
+        printf("context %lld, vocabulary %lld\n", (long long)m->context, (long long)m->vocab);
+    } else if (strcmp(by_model_reads(m), "images") == 0) {
+        printf("images of %lld x %lld x %lld, %lld outputs\n", (long long)m->channels,
+               (long long)m->image_height, (long long)m->image_width, (long long)m->outputs);
+    } else {
+        printf("rows of %lld numbers and %zu categories, %lld outputs\n", (long long)m->numbers,
+               m->categories.count, (long long)m->outputs);
+    }
+    if (strcmp(by_model_reads(m), "tokens") == 0) {
+        printf(
+            "batch         %lld sequences of %lld tokens = %lld tokens a step, micro-batch %lld\n",
+            batch, (long long)m->context, batch * (long long)m->context, micro_batch);
+    } else {
+        printf("batch         %lld examples a step, micro-batch %lld\n", batch, micro_batch);
+    }
+}
+
+static void print_plan(const by_config *config, const by_trainer *trainer)
+{
+    const by_model_size *size = by_trainer_size(trainer);
+    const by_memory_report *m = by_trainer_memory(trainer);
+    const char *examples = by_trainer_task(trainer)->examples;
+    int one = (int)strlen(examples) - 1;
+    print_sizes(config);
     printf("parameters    %lld (%lld in matrix products)\n", (long long)size->parameters,
            (long long)size->in_products);
-    printf("FLOPs         %.4g a token (6N + 6LCT), %.4g (6N + 12LCT)\n", size->flops_per_token,
-           size->flops_per_token_full);
-    printf("batch         %lld sequences of %lld tokens = %lld tokens a step, micro-batch %lld\n",
-           (long long)config->train.batch, (long long)config->model.context,
-           (long long)(config->train.batch * config->model.context),
-           (long long)config->train.micro_batch);
+    printf("FLOPs         %.4g a %.*s", size->flops_per_example, one, examples);
+    if (strcmp(examples, "tokens") == 0) {
+        printf(" (6N + 6LCT), %.4g (6N + 12LCT)", size->flops_per_example_full);
+    }
+    printf("\n");
     printf("planned peak memory\n");
     print_row("parameters", m->parameters);
     print_row("gradients", m->gradients);
@@ -75,32 +105,37 @@ static void print_plan(const by_config *config, const by_model_size *size,
     print_row("total", m->total);
 }
 
+/* The sizes that the data has, where the config does not give them. */
+static by_status learn_sizes(by_config *config, const by_task *task, uint64_t *bytes,
+                             by_error *error)
+{
+    by_task_data *data;
+    const by_task_request what = {.config = config};
+    by_status status = by_task_open(&data, task, &what, error);
+    if (status == BY_OK) {
+        status = by_task_complete(data, config, error);
+        *bytes = data->bytes;
+        by_task_close(&data);
+    }
+    return status;
+}
+
 static by_status show(void *user, by_config *config, by_error *error)
 {
     const request *r = user;
     by_trainer *trainer;
     char *text;
-    uint64_t loaders;
-    const by_data_config *data = &config->data;
+    const by_task *task;
+    uint64_t bytes = 0;
     by_status status = by_config_take_model(config, error);
+    if (status == BY_OK) {
+        status = by_task_find(&task, config, error);
+    }
+    if (status == BY_OK && (task->knows(config) & BY_TASK_SIZES) == 0) {
+        status = learn_sizes(config, task, &bytes, error);
+    }
     if (status != BY_OK) {
         return status;
-    }
-    if (config->model.vocab < 0 && config->data.text.count == 0 && config->data.train[0] == '\0') {
-        return by_error_set(error, BY_ECONFIG,
-                            "the vocabulary is not known: set model.vocab, or name the data with "
-                            "data.text or data.train");
-    }
-    if (config->model.vocab < 0) {
-        by_data_paths paths;
-        status = by_data_prepare(&paths, config, NULL, error);
-        if (status == BY_OK) {
-            status = by_config_complete(config, &paths, error);
-            by_data_paths_free(&paths);
-        }
-        if (status != BY_OK) {
-            return status;
-        }
     }
     if (r->config) {
         status = by_config_print(config, &text, error);
@@ -113,21 +148,19 @@ static by_status show(void *user, by_config *config, by_error *error)
     if (r->graph || r->after != NULL) {
         return print_graph(config, r->after, error);
     }
-    status = by_data_bytes(
-        &loaders, config,
-        data->valid[0] != '\0' || (data->text.count > 0 && data->valid_fraction > 0.0), error);
-    if (status == BY_OK) {
-        status = by_trainer_open(&trainer, config, NULL, error);
+    status = by_trainer_open(&trainer, config, NULL, error);
+    if (status != BY_OK) {
+        return status;
     }
-    if (status == BY_OK) {
-        by_trainer_plan_data(trainer, loaders);
-        if (r->json) {
-            print_json(by_trainer_size(trainer), by_trainer_memory(trainer));
-        } else {
-            print_plan(config, by_trainer_size(trainer), by_trainer_memory(trainer));
-        }
-        by_trainer_close(&trainer);
+    bool held_out = (task->knows(config) & BY_TASK_HOLDS_OUT) != 0;
+    by_trainer_plan_data(trainer, bytes);
+    status = by_trainer_plan_loaders(trainer, held_out, error);
+    if (status == BY_OK && r->json) {
+        print_json(trainer);
+    } else if (status == BY_OK) {
+        print_plan(config, trainer);
     }
+    by_trainer_close(&trainer);
     return status;
 }
 

@@ -28,7 +28,8 @@ typedef struct report {
     int peak;           /* the node with most */
     int first_backward; /* `nodes` when there is none */
     by_node_info peak_info;
-    double tokens_per_s;
+    double examples_per_s;
+    const char *examples; /* what is counted */
 } report;
 
 /* ---- what is reported ---- */
@@ -58,7 +59,7 @@ static by_status read_memory(report *r, by_error *error)
     return BY_OK;
 }
 
-static by_status fill(report *r, const by_config *config, by_error *error)
+static by_status fill(report *r, by_error *error)
 {
     const cli_profiled *run = r->run;
     by_status status = by_profile_rows(&r->ops, &r->op_count, run->profile, BY_PROFILE_BY_OP,
@@ -73,8 +74,8 @@ static by_status fill(report *r, const by_config *config, by_error *error)
     for (size_t i = 0; i < r->op_count; i++) {
         r->node_seconds += r->ops[i].seconds;
     }
-    r->tokens_per_s =
-        (double)(run->steps * config->train.batch * config->model.context) / run->seconds;
+    r->examples_per_s = (double)run->examples / run->seconds;
+    r->examples = by_trainer_task(run->trainer)->examples;
     return status;
 }
 
@@ -110,13 +111,13 @@ static void print_rows_json(const report *r, const char *key, const by_profile_r
 static void print_json(const report *r)
 {
     const cli_profiled *run = r->run;
-    printf("{\"steps\":%lld,\"step_ms\":%.6g,\"tokens_per_s\":%.6g,\"isa\":\"%s\",\"threads\":%d,"
+    printf("{\"steps\":%lld,\"step_ms\":%.6g,\"%s_per_s\":%.6g,\"isa\":\"%s\",\"threads\":%d,"
            "\"data\":\"%s\",\"wait_ms\":%.6g,\"wait_share\":%.4g,\"waits\":%llu,"
            "\"between_nodes_ms\":%.6g",
-           (long long)run->steps, 1e3 * run->seconds / (double)run->steps, r->tokens_per_s,
-           run->machine.isa, run->machine.threads, run->from_data ? "config" : "random",
-           1e3 * run->wait_seconds / (double)run->steps, run->wait_seconds / run->seconds,
-           (unsigned long long)run->waits,
+           (long long)run->steps, 1e3 * run->seconds / (double)run->steps, r->examples,
+           r->examples_per_s, run->machine.isa, run->machine.threads,
+           run->from_data ? "config" : "random", 1e3 * run->wait_seconds / (double)run->steps,
+           run->wait_seconds / run->seconds, (unsigned long long)run->waits,
            1e3 * (run->seconds - run->wait_seconds - r->node_seconds) / (double)run->steps);
     print_rows_json(r, "ops", r->ops, r->op_count);
     print_rows_json(r, "layers", r->layers, r->layer_count);
@@ -189,17 +190,17 @@ static void print_text(const report *r)
     const by_machine *m = &run->machine;
     double steps = (double)run->steps;
     double between = run->seconds - run->wait_seconds - r->node_seconds;
-    printf(
-        "%lld steps of %.3f ms, %.0f tokens/s; %s, %d threads; peaks: f32 %.0f GFLOP/s, bf16 %.0f "
-        "GFLOP/s, memory %.1f GB/s\n",
-        (long long)run->steps, 1e3 * run->seconds / steps, r->tokens_per_s, m->isa, m->threads,
-        m->f32_gflops, m->bf16_gflops, m->read_gbps > m->copy_gbps ? m->read_gbps : m->copy_gbps);
+    printf("%lld steps of %.3f ms, %.0f %s/s; %s, %d threads; peaks: f32 %.0f GFLOP/s, bf16 %.0f "
+           "GFLOP/s, memory %.1f GB/s\n",
+           (long long)run->steps, 1e3 * run->seconds / steps, r->examples_per_s, r->examples,
+           m->isa, m->threads, m->f32_gflops, m->bf16_gflops,
+           m->read_gbps > m->copy_gbps ? m->read_gbps : m->copy_gbps);
     if (run->from_data) {
         printf("data: waited %.3f ms a step (%.2f %%); %llu of %lld batches were not ready\n",
                1e3 * run->wait_seconds / steps, 100.0 * run->wait_seconds / run->seconds,
                (unsigned long long)run->waits, (long long)run->steps);
     } else {
-        printf("data: random tokens, nothing to wait for\n");
+        printf("data: random, nothing to wait for\n");
     }
     print_rows(r, "operation (ms a step)", r->ops, r->op_count);
     printf("%-28s %6s %10.3f %6.1f%%\n", "between nodes", "", 1e3 * between / steps,
@@ -222,7 +223,7 @@ static by_status profile(void *user, by_config *config, by_error *error)
     if (status != BY_OK) {
         return status;
     }
-    status = fill(&r, config, error);
+    status = fill(&r, error);
     if (status == BY_OK && q->trace != NULL) {
         status = by_profile_trace(run.profile, q->trace, error);
     }
@@ -243,7 +244,7 @@ static int run(int argc, char **argv)
         {"steps", CLI_INTEGER, &q.steps, "N", "steps to record, after one that is not (5)"},
         {"trace", CLI_STRING, &q.trace, "FILE",
          "write a Chrome trace, for https://ui.perfetto.dev"},
-        {"random", CLI_SWITCH, &q.random, NULL, "random tokens, whatever data the config names"},
+        {"random", CLI_SWITCH, &q.random, NULL, "random data, whatever the config names"},
         {"set", CLI_LIST, &q.overrides, "KEY=VALUE", "override a key of the config"},
         {"json", CLI_SWITCH, &q.json, NULL, "one JSON line"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};

@@ -4,65 +4,29 @@
 
 #include "bench.h"
 
-/* Where batches come from: a loader, or one batch of random tokens. */
+/* Where batches come from: a loader, or one random batch. */
 typedef struct source {
-    by_dataset *dataset;
+    by_task_data *data;
     by_loader *loader;
-    int32_t *tokens; /* and targets behind them */
-    by_array arrays[2];
-    by_batch batch;
+    by_random_batch *random;
 } source;
 
 static void close_source(source *s)
 {
     by_loader_close(&s->loader);
-    by_dataset_close(&s->dataset);
-    free(s->tokens);
+    by_task_close(&s->data);
+    by_random_batch_close(&s->random);
 }
 
-/* Packs the config's text if need be and opens its training data. */
+/* Opens the training data of the config, with whatever that needs: text is packed. */
 static by_status open_data(source *s, by_config *config, by_error *error)
 {
-    by_data_paths paths;
-    by_loader_options options = {.batch = (size_t)config->train.batch, .seed = config->seed};
-    by_source *windows;
-    by_status status = by_data_prepare(&paths, config, NULL, error);
-    if (status != BY_OK) {
-        return status;
-    }
-    status = by_config_complete(config, &paths, error);
+    const by_task_request request = {.config = config};
+    by_status status = by_task_open(&s->data, NULL, &request, error);
     if (status == BY_OK) {
-        status = by_dataset_open(&s->dataset, paths.train, NULL, error);
+        status = by_task_complete(s->data, config, error);
     }
-    if (status == BY_OK) {
-        status =
-            by_token_source_open(&windows, s->dataset, (size_t)config->model.context, true, error);
-    }
-    if (status == BY_OK) {
-        status = by_loader_open(&s->loader, windows, &options, error);
-    }
-    by_data_paths_free(&paths);
-    return status;
-}
-
-static by_status open_random(source *s, by_config *config, by_error *error)
-{
-    by_status status = by_config_take_model(config, error);
-    if (status != BY_OK) {
-        return status;
-    }
-    if (config->model.vocab < 0) {
-        config->model.vocab = CLI_DEFAULT_VOCAB;
-    }
-    size_t count = (size_t)(config->train.batch * config->model.context);
-    s->tokens = malloc(2 * count * sizeof *s->tokens);
-    if (s->tokens == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: a batch of %zu tokens", count);
-    }
-    cli_random_tokens(s->tokens, 2 * count, config->model.vocab);
-    s->batch = by_batch_of_tokens(s->arrays, s->tokens, s->tokens + count,
-                                  (size_t)config->train.batch, (size_t)config->model.context);
-    return BY_OK;
+    return status == BY_OK ? by_task_loader(&s->loader, s->data, config, true, error) : status;
 }
 
 static by_status watch(by_profile *profile, by_trainer *trainer, by_error *error)
@@ -80,9 +44,12 @@ static by_status watch(by_profile *profile, by_trainer *trainer, by_error *error
 static by_status step(cli_profiled *p, source *s, by_error *error)
 {
     by_step_result result;
+    by_batch batch;
     double began = by_clock();
-    if (s->loader != NULL) {
-        by_status status = by_loader_next(s->loader, &s->batch, error);
+    if (s->loader == NULL) {
+        batch = *by_random_batch_view(s->random);
+    } else {
+        by_status status = by_loader_next(s->loader, &batch, error);
         if (status == BY_OK) {
             status = by_profile_span(p->profile, "next batch", began, by_clock(), error);
         }
@@ -91,9 +58,10 @@ static by_status step(cli_profiled *p, source *s, by_error *error)
         }
     }
     double from = by_clock();
-    by_status status = by_trainer_step(p->trainer, &s->batch, &result, error);
+    by_status status = by_trainer_step(p->trainer, &batch, &result, error);
     double end = by_clock();
     p->seconds += end - began;
+    p->examples += status == BY_OK ? result.examples : 0;
     return status == BY_OK ? by_profile_span(p->profile, "step", from, end, error) : status;
 }
 
@@ -104,6 +72,7 @@ static by_status take_steps(cli_profiled *p, source *s, int64_t steps, by_error 
     by_status status = step(p, s, error);
     by_profile_clear(p->profile);
     p->seconds = 0.0;
+    p->examples = 0;
     if (s->loader != NULL) {
         by_loader_stats(s->loader, &before);
     }
@@ -142,15 +111,21 @@ by_status cli_profile_steps(cli_profiled *out, by_config *config, int64_t steps,
 {
     cli_profiled p = {0};
     source s = {0};
-    bool named = config->data.text.count > 0 || config->data.train[0] != '\0';
-    p.from_data = use_data && named;
-    by_status status = p.from_data ? open_data(&s, config, error) : open_random(&s, config, error);
+    const by_task *task;
+    by_status status = by_task_find(&task, config, error);
+    if (status == BY_OK) {
+        p.from_data = use_data && (task->knows(config) & BY_TASK_DATA) != 0;
+        status = p.from_data ? open_data(&s, config, error) : cli_assume_sizes(config, error);
+    }
     if (status == BY_OK) {
         status = by_machine_load(&p.machine, (int)config->train.threads,
                                  BY_MACHINE_F32 | BY_MACHINE_BF16 | BY_MACHINE_MEMORY, error);
     }
     if (status == BY_OK) {
         status = set_up(&p, config, error);
+    }
+    if (status == BY_OK && !p.from_data) {
+        status = by_random_batch_open(&s.random, p.trainer, error);
     }
     if (status == BY_OK) {
         status = take_steps(&p, &s, steps, error);

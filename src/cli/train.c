@@ -59,10 +59,11 @@ static void show_planned(const screen *s, const by_train_event *e)
     if (s->json) {
         return;
     }
-    printf("model      %lld parameters, %.3g MFLOP a token\n", (long long)e->size->parameters,
-           e->size->flops_per_token / 1e6);
-    printf("data       %llu tokens to train on, %llu held out\n",
-           (unsigned long long)e->train_tokens, (unsigned long long)e->valid_tokens);
+    const char *examples = e->task->examples;
+    printf("model      %lld parameters, %.3g MFLOP a %.*s\n", (long long)e->size->parameters,
+           e->size->flops_per_example / 1e6, (int)strlen(examples) - 1, examples);
+    printf("data       %llu %s to train on, %llu held out\n", (unsigned long long)e->train_examples,
+           examples, (unsigned long long)e->valid_examples);
     show_memory(e->memory);
 }
 
@@ -91,16 +92,16 @@ static void show_step(screen *s, const by_train_event *e)
     if (s->json) {
         char text[5][32];
         printf("{\"event\":\"train\",\"step\":%lld,\"loss\":%s,\"lr\":%s,\"norm\":%s,"
-               "\"tokens_per_s\":%s,\"mfu\":%s}\n",
+               "\"%s_per_s\":%s,\"mfu\":%s}\n",
                (long long)e->step, cli_json_number(text[0], e->result.loss, 9),
                cli_json_number(text[1], e->result.lr, 9),
-               cli_json_number(text[2], e->result.norm, 9),
-               cli_json_number(text[3], e->tokens_per_s, 6), cli_json_number(text[4], e->mfu, 4));
+               cli_json_number(text[2], e->result.norm, 9), e->task->examples,
+               cli_json_number(text[3], e->examples_per_s, 6), cli_json_number(text[4], e->mfu, 4));
         return;
     }
-    int n = snprintf(line, sizeof line, "step %lld/%lld  loss %.4f  lr %.2e  norm %.3f  %.0f tok/s",
+    int n = snprintf(line, sizeof line, "step %lld/%lld  loss %.4f  lr %.2e  norm %.3f  %.0f %s/s",
                      (long long)e->step, (long long)e->steps, e->result.loss, e->result.lr,
-                     e->result.norm, e->tokens_per_s);
+                     e->result.norm, e->examples_per_s, cli_rate_unit(e->task));
     if (e->mfu > 0.0) {
         n += snprintf(line + n, sizeof line - (size_t)n, "  %.0f%% of peak", 100.0 * e->mfu);
     }
@@ -116,19 +117,29 @@ static void show_step(screen *s, const by_train_event *e)
 
 static void show_evaluated(screen *s, const by_train_event *e)
 {
+    const by_evaluation *v = e->evaluation;
     if (s->json) {
         char text[32];
-        printf("{\"event\":\"eval\",\"step\":%lld,\"valid_loss\":%s}\n", (long long)e->step,
-               cli_json_number(text, e->valid_loss, 9));
+        printf("{\"event\":\"eval\",\"step\":%lld,\"valid_loss\":%s", (long long)e->step,
+               cli_json_number(text, v->loss, 9));
+        cli_print_metrics_json(v);
+        printf("}\n");
         return;
     }
     end_line(s);
-    if (!isfinite(e->valid_loss)) {
+    if (!isfinite(v->loss)) {
         printf("step %lld  valid_loss is not finite\n", (long long)e->step);
         return;
     }
-    printf("step %lld  valid_loss %.4f  perplexity %.2f%s\n", (long long)e->step, e->valid_loss,
-           exp(e->valid_loss), e->best ? "  (best)" : "");
+    printf("step %lld  valid_loss %.4f", (long long)e->step, v->loss);
+    for (size_t i = 0; i < v->task->metric_count; i++) {
+        const by_metric *m = &v->task->metrics[i];
+        if (!isnan(v->metrics[i])) {
+            printf("  %s %.*f", m->name, m->decimals > 2 ? m->decimals - 2 : m->decimals,
+                   v->metrics[i]);
+        }
+    }
+    printf("%s\n", e->best ? "  (best)" : "");
 }
 
 /* Standard output that is full, or that nobody reads any longer, does not end a run. */

@@ -390,6 +390,17 @@ by_status by_program_check(const by_program *program, by_value value, const int3
     return BY_OK;
 }
 
+int64_t by_program_limit(const by_program *program, by_value value)
+{
+    int64_t limit = INT64_MAX;
+    for (size_t k = 0; k < program->check_count; k++) {
+        if (program->checks[k].value == value && program->checks[k].limit < limit) {
+            limit = program->checks[k].limit;
+        }
+    }
+    return limit;
+}
+
 /* Indices in memory that the host may read. */
 static by_status check_host_indices(const by_program *p, by_error *error)
 {

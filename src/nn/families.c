@@ -185,6 +185,30 @@ by_status by_model_config_json(char **out, const by_model_config *config, int64_
     return BY_OK;
 }
 
+by_status by_model_config_label(char **json, const char *const *labels, size_t count,
+                                by_error *error)
+{
+    json_t *root = json_loads(*json, JSON_REJECT_DUPLICATES, NULL);
+    json_t *names = json_object();
+    json_t *ids = json_object();
+    for (size_t i = 0; i < count; i++) {
+        char id[24];
+        (void)snprintf(id, sizeof id, "%zu", i);
+        (void)json_object_set_new(names, id, json_string(labels[i]));
+        (void)json_object_set_new(ids, labels[i], json_integer((json_int_t)i));
+    }
+    (void)json_object_set_new(root, "id2label", names);
+    (void)json_object_set_new(root, "label2id", ids);
+    char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS);
+    json_decref(root);
+    if (text == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: config.json");
+    }
+    free(*json);
+    *json = text;
+    return BY_OK;
+}
+
 by_status by__json_integer(int64_t *out, const char *name, const json_t *in, const char *key,
                            int64_t fallback, by_error *error)
 {

@@ -1,17 +1,22 @@
+/* Evaluation and prediction: micro-batches of one pass through the program for losses. */
 #include <math.h>
 
 #include "train/loop.h"
 
-by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, by_loader *loader,
-                              int64_t batches, bool (*stop)(void *user), void *user,
-                              by_error *error)
+by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, const by_task_data *data,
+                              by_loader *loader, int64_t batches, bool (*stop)(void *user),
+                              void *user, by_error *error)
 {
+    const by_task *task = by_trainer_task(trainer);
+    double sums[BY_TASK_SUMS] = {0};
     double sum = 0.0;
-    uint64_t targets = 0;
+    by_evaluation result = {.task = task};
     BY_TRY(by_loader_seek(loader, 0, error));
     for (int64_t i = 0; batches < 0 || i < batches; i++) {
         by_batch batch;
         double loss;
+        const float *values;
+        size_t width;
         if (stop != NULL && stop(user)) {
             return by_error_set(error, BY_ESTOPPED, "evaluation was interrupted");
         }
@@ -19,67 +24,90 @@ by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, by_loader
         if (batch.batch == 0) {
             break;
         }
-        BY_TRY(by_trainer_loss(trainer, &batch, &loss, error));
+        BY_TRY(by_trainer_evaluate(trainer, &batch, &loss, &values, &width, error));
         sum += loss;
-        targets += batch.valid_targets;
+        result.targets += batch.valid_targets;
+        if (task->measure != NULL) {
+            task->measure(data, sums, &batch, values, width);
+        }
     }
-    if (targets == 0) {
+    if (result.targets == 0) {
         return by_error_set(error, BY_EARG, "evaluation: there is nothing to predict in the data");
     }
-    *out = (by_evaluation){.loss = sum / (double)targets, .tokens = targets};
-    out->perplexity = exp(out->loss);
+    result.loss = sum / (double)result.targets;
+    for (size_t i = 0; i < BY_TASK_METRICS; i++) {
+        result.metrics[i] = (double)NAN;
+    }
+    if (task->metric != NULL) {
+        task->metric(data, sums, &result);
+    }
+    *out = result;
     return BY_OK;
 }
 
-by_status by__open_held_out(by_dataset **dataset, const by_config *config, const char *data,
-                            by_error *error)
+/* Weights that are only used, and a pass over the data. */
+typedef struct pass {
+    by_trainer *trainer;
+    by_loader *loader;
+} pass;
+
+static by_status open_pass(pass *p, const by_config *config, const by_weights *weights,
+                           by_task_data *data, by_error *error)
 {
-    BY_TRY(by_dataset_open(dataset, data, NULL, error));
-    if (by_dataset_vocab(*dataset) > (uint64_t)config->model.vocab) {
-        by_status status = by_error_set(
-            error, BY_ECONFIG, "%s: its vocabulary of %u is more than the model's %lld", data,
-            by_dataset_vocab(*dataset), (long long)config->model.vocab);
-        by_dataset_close(dataset);
-        return status;
-    }
-    return BY_OK;
+    const by_trainer_options options = {.mode = BY_TRAINER_LOSS, .task = data->task};
+    BY_TRY(by_trainer_open(&p->trainer, config, &options, error));
+    BY_TRY(by_trainer_allocate(p->trainer, error));
+    BY_TRY(by_trainer_load_weights(p->trainer, weights, error));
+    return by_task_loader(&p->loader, data, config, false, error);
+}
+
+static void close_pass(pass *p)
+{
+    by_loader_close(&p->loader);
+    by_trainer_close(&p->trainer);
 }
 
 by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weights *weights,
-                      const char *data, int64_t batches, bool (*stop)(void *user), void *user,
+                      by_task_data *data, int64_t batches, bool (*stop)(void *user), void *user,
                       by_error *error)
 {
-    by_trainer *trainer = NULL;
-    by_dataset *dataset = NULL;
-    by_loader *loader = NULL;
-    by_evaluation result;
-    by_status status =
-        by_trainer_open(&trainer, config, &(by_trainer_options){.mode = BY_TRAINER_LOSS}, error);
-    if (status != BY_OK) {
-        return status;
-    }
-    status = by_trainer_allocate(trainer, error);
+    pass p = {0};
+    by_status status = open_pass(&p, config, weights, data, error);
     if (status == BY_OK) {
-        status = by_trainer_load_weights(trainer, weights, error);
+        status = by__evaluate_loader(out, p.trainer, data, p.loader, batches, stop, user, error);
     }
+    close_pass(&p);
+    return status;
+}
+
+static by_status predict_all(const pass *p, by_task_data *data, by_predicted *say,
+                             bool (*stop)(void *user), void *user, by_error *error)
+{
+    for (;;) {
+        by_batch batch;
+        double loss;
+        const float *values;
+        size_t width;
+        if (stop != NULL && stop(user)) {
+            return by_error_set(error, BY_ESTOPPED, "prediction was interrupted");
+        }
+        BY_TRY(by_loader_next(p->loader, &batch, error));
+        if (batch.batch == 0) {
+            return BY_OK;
+        }
+        BY_TRY(by_trainer_evaluate(p->trainer, &batch, &loss, &values, &width, error));
+        BY_TRY(data->task->predict(data, &batch, loss, values, width, say, user, error));
+    }
+}
+
+by_status by_predict(const by_config *config, const by_weights *weights, by_task_data *data,
+                     by_predicted *say, bool (*stop)(void *user), void *user, by_error *error)
+{
+    pass p = {0};
+    by_status status = open_pass(&p, config, weights, data, error);
     if (status == BY_OK) {
-        status = by__open_held_out(&dataset, config, data, error);
+        status = predict_all(&p, data, say, stop, user, error);
     }
-    if (status == BY_OK) {
-        status = by__open_loader(&loader, dataset, config, false, error);
-    }
-    if (status == BY_OK) {
-        status = by__evaluate_loader(&result, trainer, loader, batches, stop, user, error);
-    }
-    if (status == BY_OK) {
-        /* The bytes that a token stands for on average, over the whole set. */
-        double tokens = (double)by_dataset_tokens(dataset);
-        double bytes = (double)by_dataset_text_bytes(dataset);
-        result.bits_per_byte = bytes > 0.0 ? result.loss / log(2.0) * tokens / bytes : 0.0;
-        *out = result;
-    }
-    by_loader_close(&loader);
-    by_dataset_close(&dataset);
-    by_trainer_close(&trainer);
+    close_pass(&p);
     return status;
 }

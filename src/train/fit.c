@@ -23,33 +23,35 @@ static size_t list_divisors(int64_t *out, size_t capacity, const by_train_config
 }
 
 /* Plans the config with another micro-batch and recompute; a plan that cannot be made needs all. */
-static uint64_t plan_with(const by_config *config, int64_t micro_batch, char *recompute)
+static uint64_t plan_with(const by__job *job, int64_t micro_batch, char *recompute)
 {
-    by_config variant = *config; /* shares the strings */
+    by_config variant = *job->config; /* shares the strings */
     by_trainer *trainer;
-    uint64_t loaders = 0;
+    uint64_t bytes = UINT64_MAX;
     variant.train.micro_batch = micro_batch;
     variant.memory.recompute = recompute;
-    if (by_data_bytes(&loaders, &variant, true, NULL) != BY_OK ||
-        by_trainer_open(&trainer, &variant, NULL, NULL) != BY_OK) {
-        return UINT64_MAX;
+    if (by_trainer_open(&trainer, &variant, job->options->trainer, NULL) != BY_OK) {
+        return bytes;
     }
-    uint64_t bytes = needed(by_trainer_memory(trainer)) + loaders;
+    if (by_trainer_plan_loaders(trainer, job->data->valid_examples > 0, NULL) == BY_OK) {
+        by_trainer_plan_data(trainer, job->data->bytes);
+        bytes = needed(by_trainer_memory(trainer));
+    }
     by_trainer_close(&trainer);
     return bytes;
 }
 
 /* The largest micro-batch whose plan fits, by halving: a plan grows with it. 0: not even 1. */
-static int64_t find_micro_batch(uint64_t *bytes, const by_config *config, char *recompute,
+static int64_t find_micro_batch(uint64_t *bytes, const by__job *job, char *recompute,
                                 uint64_t available)
 {
     int64_t divisors[256];
     size_t low = 0; /* so many of the smallest fit */
-    size_t high = list_divisors(divisors, BY_ARRAY_LENGTH(divisors), &config->train);
+    size_t high = list_divisors(divisors, BY_ARRAY_LENGTH(divisors), &job->config->train);
     int64_t best = 0;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        uint64_t need = plan_with(config, divisors[middle], recompute);
+        uint64_t need = plan_with(job, divisors[middle], recompute);
         if (need <= available) {
             best = divisors[middle];
             *bytes = need;
@@ -62,16 +64,16 @@ static int64_t find_micro_batch(uint64_t *bytes, const by_config *config, char *
 }
 
 /* "train.micro_batch=4 fits (3.1 GiB)" for each setting of recompute. */
-static void suggest(by__text *out, const by_config *config, uint64_t available)
+static void suggest(by__text *out, const by__job *job, uint64_t available)
 {
     char none[] = "none";
     char block[] = "block";
     char *settings[2] = {none, block};
-    bool recomputes = strcmp(config->memory.recompute, block) == 0;
+    bool recomputes = strcmp(job->config->memory.recompute, block) == 0;
     for (int i = recomputes ? 1 : 0; i < 2; i++) {
         char text[32];
         uint64_t bytes = 0;
-        int64_t micro_batch = find_micro_batch(&bytes, config, settings[i], available);
+        int64_t micro_batch = find_micro_batch(&bytes, job, settings[i], available);
         if (micro_batch > 0) {
             by__text_format(out, "%strain.micro_batch=%lld%s (%s)", out->length == 0 ? "" : ", or ",
                             (long long)micro_batch,
@@ -81,12 +83,12 @@ static void suggest(by__text *out, const by_config *config, uint64_t available)
     }
 }
 
-by_status by__refuse_plan(const by_config *config, const by_memory_report *planned,
+by_status by__refuse_plan(const by__job *job, const by_memory_report *planned,
                           const by__host_memory *memory, by_error *error)
 {
     char text[2][32];
     by__text fits = {0};
-    suggest(&fits, config, memory->available);
+    suggest(&fits, job, memory->available);
     by_status status = by_error_set(
         error, BY_EMEMORY, "the plan needs %s and %s are free; %s%s",
         by_format_bytes(text[0], needed(planned)), by_format_bytes(text[1], memory->available),
@@ -116,7 +118,6 @@ by_status by__job_fits(const by__job *job, by_error *error)
     by__host_memory memory;
     const by_memory_report *planned = by_trainer_memory(job->trainer);
     by__memory_available(&memory);
-    return needed(planned) <= memory.available
-               ? BY_OK
-               : by__refuse_plan(job->config, planned, &memory, error);
+    return needed(planned) <= memory.available ? BY_OK
+                                               : by__refuse_plan(job, planned, &memory, error);
 }

@@ -5,14 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "banyan/tokenizer.h"
-
 static void send(const by__job *job, by_train_event *event)
 {
     if (job->options->event != NULL) {
         event->run = job->run;
         event->steps = job->config->train.steps;
         event->first_step = job->first_step;
+        event->task = by_trainer_task(job->trainer);
         event->step = job->done_step;
         job->options->event(job->options->user, event);
     }
@@ -36,25 +35,6 @@ static bool stopped(const by__job *job)
 
 /* ---- opening ---- */
 
-/* The end-of-text token, which the checkpoint's config.json and tokenizer_config.json name. */
-static by_status find_eos(by__job *job, by_error *error)
-{
-    by_tokenizer *tokenizer;
-    const char *bytes;
-    size_t length;
-    BY_TRY(by_tokenizer_open(&tokenizer, job->paths.tokenizer, error));
-    by_status status = BY_OK;
-    job->eos = by_tokenizer_eos(tokenizer);
-    if (job->eos >= 0) {
-        status = by_tokenizer_token_bytes(tokenizer, (uint32_t)job->eos, &bytes, &length, error);
-        if (status == BY_OK && (job->eos_token = by__strndup(bytes, length)) == NULL) {
-            status = by_error_set(error, BY_EMEMORY, "out of memory: token");
-        }
-    }
-    by_tokenizer_close(&tokenizer);
-    return status;
-}
-
 /* The config with what its data and weights say. A resumed run does not need the directory that
  * its weights once came from: its config has the sizes, its checkpoints have the rest. */
 static by_status complete_config(by__job *job, by_error *error)
@@ -65,38 +45,31 @@ static by_status complete_config(by__job *job, by_error *error)
     if (job->options->resume != NULL) {
         c->model.from = none;
     }
-    by_status status = by_config_complete(c, &job->paths, error);
+    by_status status = by_task_complete(job->data, c, error);
     c->model.from = from;
     return status == BY_OK ? by_config_hash(c, job->config_hash, error) : status;
 }
 
-/* Opens the data sets and plans the loaders; nothing large is allocated yet. */
+/* Plans the loaders; nothing large is allocated yet but the data. */
 static by_status plan_data(by__job *job, by_error *error)
 {
-    uint64_t bytes;
-    BY_TRY(by_dataset_open(&job->train_data, job->paths.train, NULL, error));
-    if (job->paths.valid != NULL) {
-        BY_TRY(by__open_held_out(&job->valid_data, job->config, job->paths.valid, error));
-    }
-    BY_TRY(by_data_bytes(&bytes, job->config, job->valid_data != NULL, error));
-    by_trainer_plan_data(job->trainer, bytes);
+    BY_TRY(by_trainer_plan_loaders(job->trainer, job->data->valid_examples > 0, error));
+    by_trainer_plan_data(job->trainer, job->data->bytes);
     by_train_event event = {.kind = BY_TRAIN_PLANNED,
                             .memory = by_trainer_memory(job->trainer),
                             .size = by_trainer_size(job->trainer),
-                            .train_tokens = by_dataset_tokens(job->train_data),
-                            .valid_tokens =
-                                job->valid_data == NULL ? 0 : by_dataset_tokens(job->valid_data)};
+                            .train_examples = job->data->train_examples,
+                            .valid_examples = job->data->valid_examples};
     send(job, &event);
     return by__job_fits(job, error);
 }
 
 static by_status open_loaders(by__job *job, by_error *error)
 {
-    BY_TRY(by__open_loader(&job->loader, job->train_data, job->config, true, error));
-    if (job->valid_data != NULL) {
-        BY_TRY(by__open_loader(&job->valid_loader, job->valid_data, job->config, false, error));
-    }
-    return find_eos(job, error);
+    BY_TRY(by_task_loader(&job->loader, job->data, job->config, true, error));
+    return job->data->valid_examples == 0
+               ? BY_OK
+               : by_task_loader(&job->valid_loader, job->data, job->config, false, error);
 }
 
 static by_status start_weights(by__job *job, by_error *error)
@@ -122,15 +95,23 @@ static by_status start_weights(by__job *job, by_error *error)
     return status;
 }
 
+static by_status open_data(by__job *job, by_error *error)
+{
+    const by_trainer_options *own = job->options->trainer;
+    const by_task_request request = {
+        .purpose = BY_TASK_TRAIN, .config = job->config, .progress = job->options};
+    return by_task_open(&job->data, own == NULL ? NULL : own->task, &request, error);
+}
+
 static by_status open_job(by__job *job, by_error *error)
 {
     if (job->options->resume != NULL) {
         BY_TRY(by__run_dir_find(job, error));
     }
     BY_TRY(by_config_copy(&job->config, job->options->config, error));
-    BY_TRY(by_data_prepare(&job->paths, job->config, job->options, error));
+    BY_TRY(open_data(job, error));
     BY_TRY(complete_config(job, error));
-    BY_TRY(by_trainer_open(&job->trainer, job->config, NULL, error));
+    BY_TRY(by_trainer_open(&job->trainer, job->config, job->options->trainer, error));
     BY_TRY(plan_data(job, error));
     BY_TRY(open_loaders(job, error));
     BY_TRY(by_trainer_allocate(job->trainer, error));
@@ -143,9 +124,8 @@ static by_status open_job(by__job *job, by_error *error)
     by_train_event event = {.kind = BY_TRAIN_STARTED,
                             .memory = by_trainer_memory(job->trainer),
                             .size = by_trainer_size(job->trainer),
-                            .train_tokens = by_dataset_tokens(job->train_data),
-                            .valid_tokens =
-                                job->valid_data == NULL ? 0 : by_dataset_tokens(job->valid_data)};
+                            .train_examples = job->data->train_examples,
+                            .valid_examples = job->data->valid_examples};
     send(job, &event);
     return BY_OK;
 }
@@ -155,13 +135,10 @@ static void close_job(by__job *job)
     by_events_close(&job->events);
     by_loader_close(&job->loader);
     by_loader_close(&job->valid_loader);
-    by_dataset_close(&job->train_data);
-    by_dataset_close(&job->valid_data);
+    by_task_close(&job->data);
     by_trainer_close(&job->trainer);
-    by_data_paths_free(&job->paths);
     by_config_close(&job->config);
     by__run_unlock(&job->lock);
-    free(job->eos_token);
     free(job->checkpoints);
     free(job->run);
 }
@@ -182,17 +159,18 @@ static void end_event(by__job *job)
 
 static void log_step(by__job *job, const by_step_result *result)
 {
+    char rate[64];
     int64_t step = result->step;
     double now = by_clock();
     double seconds = now - job->log_time;
     int64_t steps = step - job->log_step;
     by_train_event event = {.kind = BY_TRAIN_STEPPED, .result = *result};
     event.step_seconds = seconds / (double)steps;
-    event.tokens_per_s = (double)(steps * result->tokens) / seconds;
+    event.examples_per_s = (double)(steps * result->examples) / seconds;
     event.seconds_left = event.step_seconds * (double)(job->config->train.steps - step);
     event.resident_bytes = by__resident_bytes();
     if (job->options->peak_gflops > 0.0) {
-        event.mfu = event.tokens_per_s * by_trainer_size(job->trainer)->flops_per_token /
+        event.mfu = event.examples_per_s * by_trainer_size(job->trainer)->flops_per_example /
                     (1e9 * job->options->peak_gflops);
     }
     job->log_time = now;
@@ -201,7 +179,8 @@ static void log_step(by__job *job, const by_step_result *result)
     by_events_number(job->events, "loss", result->loss);
     by_events_number(job->events, "lr", result->lr);
     by_events_number(job->events, "norm", result->norm);
-    by_events_number(job->events, "tokens_per_s", event.tokens_per_s);
+    (void)snprintf(rate, sizeof rate, "%s_per_s", by_trainer_task(job->trainer)->examples);
+    by_events_number(job->events, rate, event.examples_per_s);
     by_events_number(job->events, "mfu", event.mfu);
     end_event(job);
     send(job, &event);
@@ -230,6 +209,37 @@ static by_status save(by__job *job, by_error *error)
     return BY_OK;
 }
 
+/* Whether these weights are better than the best so far: by the task's first metric, where it says
+ * so, else by the loss. */
+static bool is_best(const by__job *job, const by_evaluation *e)
+{
+    const by_task *task = e->task;
+    if (!isfinite(e->loss)) {
+        return false;
+    }
+    if (!task->best_by_metric) {
+        return isnan(job->best_loss) || e->loss < job->best_loss;
+    }
+    double value = e->metrics[0];
+    return isfinite(value) && (isnan(job->best_metric) ||
+                               (task->metrics[0].higher_is_better ? value > job->best_metric
+                                                                  : value < job->best_metric));
+}
+
+static void log_evaluation(by__job *job, const by_evaluation *e, bool best)
+{
+    by_events_begin(job->events, "eval", (uint64_t)by_trainer_updates(job->trainer));
+    by_events_number(job->events, "valid_loss", e->loss);
+    for (size_t i = 0; i < e->task->metric_count; i++) {
+        if (!isnan(e->metrics[i])) {
+            by_events_number(job->events, e->task->metrics[i].name, e->metrics[i]);
+        }
+    }
+    end_event(job);
+    by_train_event event = {.kind = BY_TRAIN_EVALUATED, .evaluation = e, .best = best};
+    send(job, &event);
+}
+
 static by_status evaluate(by__job *job, by_error *error)
 {
     double began = by_clock();
@@ -239,19 +249,16 @@ static by_status evaluate(by__job *job, by_error *error)
         return BY_OK;
     }
     job->eval_pending = true; /* until it is done: a run that is stopped here evaluates on resume */
-    BY_TRY(by__evaluate_loader(&result, job->trainer, job->valid_loader,
+    BY_TRY(by__evaluate_loader(&result, job->trainer, job->data, job->valid_loader,
                                job->config->train.eval_batches, job->options->stop,
                                job->options->user, error));
     job->eval_pending = false;
-    bool best = isfinite(result.loss) && (isnan(job->best_loss) || result.loss < job->best_loss);
-    by_events_begin(job->events, "eval", (uint64_t)step);
-    by_events_number(job->events, "valid_loss", result.loss);
-    end_event(job);
-    by_train_event event = {.kind = BY_TRAIN_EVALUATED, .valid_loss = result.loss, .best = best};
-    send(job, &event);
+    bool best = is_best(job, &result);
+    log_evaluation(job, &result, best);
     restart_clock(job, began);
     if (best) {
         job->best_loss = result.loss;
+        job->best_metric = result.metrics[0];
         job->best_step = (uint64_t)step;
         BY_TRY(save(job, error));
         BY_TRY(by_checkpoint_mark_best(job->checkpoints, (uint64_t)step, result.loss, error));
@@ -428,8 +435,11 @@ by_status by_train(const by_train_options *options, char **run, by_error *error)
     if (run != NULL) {
         *run = NULL;
     }
-    by__job job = {
-        .options = options, .best_loss = (double)NAN, .saved_step = -1, .eos = -1, .lock = -1};
+    by__job job = {.options = options,
+                   .best_loss = (double)NAN,
+                   .best_metric = (double)NAN,
+                   .saved_step = -1,
+                   .lock = -1};
     by_status status = open_job(&job, error);
     bool began = status == BY_OK;
     if (began) {

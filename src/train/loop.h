@@ -2,7 +2,6 @@
 #ifndef BY_TRAIN_LOOP_H
 #define BY_TRAIN_LOOP_H
 
-#include "banyan/pack.h"
 #include "track/track.h"
 #include "train/train.h"
 
@@ -10,24 +9,21 @@ typedef struct by__job {
     const by_train_options *options;
     by_config *config; /* complete: the vocabulary is known */
     char config_hash[33];
-    by_data_paths paths;
+    by_task_data *data;
     by_trainer *trainer;
-    by_dataset *train_data;
-    by_dataset *valid_data; /* NULL when nothing is held out */
     by_loader *loader;
-    by_loader *valid_loader;
+    by_loader *valid_loader; /* NULL when nothing is held out */
     by_events *events;
     char *run;         /* run directory */
     int lock;          /* of the run directory, for the job's whole life; -1: not taken */
     char *checkpoints; /* RUN/checkpoints */
     char started[24];  /* UTC */
-    int64_t eos;       /* id of the end-of-text token; -1: none */
-    char *eos_token;   /* its text; NULL: none */
     uint64_t sample;   /* where the loader begins */
     int64_t first_step;
     int64_t done_step;  /* steps whose results were collected */
     int64_t saved_step; /* of the newest checkpoint; -1: none */
     double best_loss;   /* NaN: none yet */
+    double best_metric; /* of the task's first, where that decides; NaN: none yet */
     uint64_t best_step;
     bool events_failing; /* said once: events wait for a disk with room */
     bool record_failing; /* the same of run.json */
@@ -63,31 +59,11 @@ void by__run_dir_update(by__job *job, const char *status);
  * found by planning it. */
 by_status by__job_fits(const by__job *job, by_error *error);
 /* The core: `planned` needs more than `available` bytes. */
-by_status by__refuse_plan(const by_config *config, const by_memory_report *planned,
+by_status by__refuse_plan(const by__job *job, const by_memory_report *planned,
                           const by__host_memory *memory, by_error *error);
 
-/* Opens a data set to evaluate on; BY_ECONFIG when its vocabulary is more than the model's. */
-by_status by__open_held_out(by_dataset **dataset, const by_config *config, const char *data,
-                            by_error *error);
-/* A loader of a run, for training (batches in random order, from sample 0 on) or for evaluation
- * (micro-batches in order). */
-by_status by__open_loader(by_loader **out, const by_dataset *dataset, const by_config *config,
-                          bool is_training, by_error *error);
-by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, by_loader *loader,
-                              int64_t batches, bool (*stop)(void *user), void *user,
-                              by_error *error);
-
-/* BY_ECONFIG when packed data was made by another tokenizer than the tokenizer.json in a model's
- * directory (data_paths.c). A directory without one fits any data. */
-by_status by__same_tokenizer(const char *data, const char *model, by_error *error);
-
-/* Verifies a packed directory at its first use; `progress` (may be NULL) hears of it. */
-by_status by__verify_data(const char *directory, const by_train_options *progress, by_error *error);
-/* Fills progress and note of packing so that `relay` (alive as long as the options) passes them on
- * as training events. */
-typedef struct by__relay {
-    const by_train_options *options; /* may be NULL */
-} by__relay;
-void by__relay_packing(by_pack_options *options, by__relay *relay);
+by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, const by_task_data *data,
+                              by_loader *loader, int64_t batches, bool (*stop)(void *user),
+                              void *user, by_error *error);
 
 #endif

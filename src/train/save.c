@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "banyan/tokenizer.h"
 #include "checkpoint/storage.h"
 #include "train/loop.h"
 
@@ -61,22 +60,6 @@ static void close_views(views *v)
     free(v->names);
 }
 
-/* tokenizer_config.json: without it transformers takes the family's tokenizer class, which adds
- * tokens of its own. */
-static by_status tokenizer_config(char **out, const by__job *job, by_error *error)
-{
-    by__text text = {0};
-    by__text_add(&text, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");
-    if (job->eos_token != NULL) {
-        by__text_add(&text, "  \"eos_token\": ");
-        by__text_json(&text, job->eos_token, strlen(job->eos_token));
-        by__text_add(&text, ",\n");
-    }
-    by__text_format(&text, "  \"model_max_length\": %lld\n}\n",
-                    (long long)job->config->model.context);
-    return by__text_take(&text, out, error);
-}
-
 /* Adds one tensor. Values that the host cannot read where they are come through a copy. */
 static by_status add_tensor(by_checkpoint_writer *writer, const by_trainer *trainer, const views *v,
                             size_t tensor, by_error *error)
@@ -130,82 +113,57 @@ static by_status write_checkpoint(const by__job *job, const views *v,
     return by_checkpoint_commit(&writer, values, value_count, files, file_count, error);
 }
 
-by_status by__job_save(by__job *job, by_error *error)
+/* What every run keeps, in front of what its task does. */
+static by_status write_state(const by__job *job, const views *v, const by_task_kept *kept,
+                             const char *json, by_error *error)
 {
-    const by_config *config = job->config;
-    views v = {0};
-    char *json = NULL;
-    char *tokenizer = NULL;
-    by_status status = open_views(&v, job->trainer, error);
-    if (status == BY_OK) {
-        status = by_model_config_json(&json, &config->model, job->eos, error);
+    by_checkpoint_value values[8 + BY_TASK_FILES] = {
+        {.key = "sample", .kind = BY_VALUE_U64, .as.u64 = by_loader_position(job->loader)},
+        {.key = "seed", .kind = BY_VALUE_U64, .as.u64 = job->config->seed},
+        {.key = "best_loss", .kind = BY_VALUE_F64, .as.f64 = job->best_loss},
+        {.key = "best_step", .kind = BY_VALUE_U64, .as.u64 = job->best_step},
+        {.key = "eval_pending", .kind = BY_VALUE_U64, .as.u64 = job->eval_pending},
+        {.key = "config_hash", .kind = BY_VALUE_STRING, .as.string = job->config_hash},
+    };
+    by_checkpoint_file files[1 + BY_TASK_FILES] = {
+        {.name = "config.json", .data = json, .size = strlen(json)},
+    };
+    size_t value_count = 6;
+    if (job->data->task->best_by_metric) {
+        values[value_count++] = (by_checkpoint_value){
+            .key = "best_metric", .kind = BY_VALUE_F64, .as.f64 = job->best_metric};
     }
-    if (status == BY_OK) {
-        status = tokenizer_config(&tokenizer, job, error);
+    for (size_t i = 0; i < kept->value_count; i++) {
+        values[value_count++] = kept->values[i];
     }
-    if (status == BY_OK) {
-        char content[33];
-        by_dataset_hash(job->train_data, content);
-        by_checkpoint_value values[] = {
-            {.key = "sample", .kind = BY_VALUE_U64, .as.u64 = by_loader_position(job->loader)},
-            {.key = "seed", .kind = BY_VALUE_U64, .as.u64 = config->seed},
-            {.key = "best_loss", .kind = BY_VALUE_F64, .as.f64 = job->best_loss},
-            {.key = "best_step", .kind = BY_VALUE_U64, .as.u64 = job->best_step},
-            {.key = "eval_pending", .kind = BY_VALUE_U64, .as.u64 = job->eval_pending},
-            {.key = "config_hash", .kind = BY_VALUE_STRING, .as.string = job->config_hash},
-            {.key = "tokenizer_hash",
-             .kind = BY_VALUE_STRING,
-             .as.string = by_dataset_tokenizer_hash(job->train_data)},
-            {.key = "train_tokens",
-             .kind = BY_VALUE_U64,
-             .as.u64 = by_dataset_tokens(job->train_data)},
-            {.key = "train_hash", .kind = BY_VALUE_STRING, .as.string = content},
-        };
-        by_checkpoint_file files[] = {
-            {.name = "config.json", .data = json, .size = strlen(json)},
-            {.name = "tokenizer.json", .path = job->paths.tokenizer},
-            {.name = "tokenizer_config.json", .data = tokenizer, .size = strlen(tokenizer)},
-        };
-        status = write_checkpoint(job, &v, values, BY_ARRAY_LENGTH(values), files,
-                                  BY_ARRAY_LENGTH(files), error);
+    for (size_t i = 0; i < kept->file_count; i++) {
+        files[1 + i] = kept->files[i];
     }
-    free(json);
-    free(tokenizer);
-    close_views(&v);
-    return status;
+    return write_checkpoint(job, v, values, value_count, files, 1 + kept->file_count, error);
 }
 
-/* Refuses to go on with other data than the checkpoint was trained on. */
-static by_status check_data(const by__job *job, const by_checkpoint *checkpoint, by_error *error)
+by_status by__job_save(by__job *job, by_error *error)
 {
-    const char *tokenizer;
-    const char *content;
-    char now[33];
-    uint64_t tokens;
-    BY_TRY(by_checkpoint_value_string(checkpoint, "tokenizer_hash", &tokenizer, error));
-    BY_TRY(by_checkpoint_value_u64(checkpoint, "train_tokens", &tokens, error));
-    if (strcmp(tokenizer, by_dataset_tokenizer_hash(job->train_data)) != 0 ||
-        tokens != by_dataset_tokens(job->train_data)) {
-        return by_error_set(
-            error, BY_ECONFIG,
-            "%s was trained on other data (%llu tokens, tokenizer %.8s) than there is "
-            "now (%llu tokens, tokenizer %.8s); start a new run with model.from=%s",
-            by_checkpoint_path(checkpoint), (unsigned long long)tokens, tokenizer,
-            (unsigned long long)by_dataset_tokens(job->train_data),
-            by_dataset_tokenizer_hash(job->train_data), by_checkpoint_path(checkpoint));
+    const by_task *task = job->data->task;
+    by_task_kept kept = {.eos = -1};
+    views v = {0};
+    char *json = NULL;
+    if (task->keep != NULL) {
+        BY_TRY(task->keep(job->data, job->config, &kept, error));
     }
-    /* Checkpoints of earlier versions do not say what the content was. */
-    by_dataset_hash(job->train_data, now);
-    if (by_checkpoint_value_string(checkpoint, "train_hash", &content, NULL) == BY_OK &&
-        strcmp(content, now) != 0) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s was trained on other text of the same length (content %.8s) than "
-                            "there is now (%.8s): the text was edited; restore it, or start a new "
-                            "run with model.from=%s",
-                            by_checkpoint_path(checkpoint), content, now,
-                            by_checkpoint_path(checkpoint));
+    by_status status = open_views(&v, job->trainer, error);
+    if (status == BY_OK) {
+        status = by_model_config_json(&json, &job->config->model, kept.eos, error);
     }
-    return BY_OK;
+    if (status == BY_OK && kept.labels != NULL) {
+        status = by_model_config_label(&json, kept.labels, kept.label_count, error);
+    }
+    if (status == BY_OK) {
+        status = write_state(job, &v, &kept, json, error);
+    }
+    free(json);
+    close_views(&v);
+    return status;
 }
 
 /* The numbers that are saved with the tensors. */
@@ -216,6 +174,9 @@ static by_status restore_values(by__job *job, const by_checkpoint *checkpoint, b
     BY_TRY(by_checkpoint_value_u64(checkpoint, "sample", &job->sample, error));
     BY_TRY(by_checkpoint_value_f64(checkpoint, "best_loss", &job->best_loss, error));
     BY_TRY(by_checkpoint_value_u64(checkpoint, "best_step", &job->best_step, error));
+    if (job->data->task->best_by_metric) {
+        BY_TRY(by_checkpoint_value_f64(checkpoint, "best_metric", &job->best_metric, error));
+    }
     BY_TRY(by_checkpoint_value_u64(checkpoint, "eval_pending", &pending, error));
     BY_TRY(by_checkpoint_value_u64(checkpoint, "seed", &seed, error));
     job->eval_pending = pending != 0;
@@ -330,7 +291,10 @@ static by_status open_newest(by_checkpoint **out, const by__job *job, uint64_t n
 
 static by_status restore_from(by__job *job, const by_checkpoint *checkpoint, by_error *error)
 {
-    BY_TRY(check_data(job, checkpoint, error));
+    const by_task *task = job->data->task;
+    if (task->check != NULL) {
+        BY_TRY(task->check(job->data, checkpoint, error));
+    }
     BY_TRY(check_model(job, checkpoint, error));
     BY_TRY(restore_values(job, checkpoint, error));
     BY_TRY(restore_tensors(job, checkpoint, error));

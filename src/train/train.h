@@ -30,6 +30,8 @@ typedef struct by__recipe {
     const by_task *task; /* NULL: the one that the config names */
 } by__recipe;
 
+/* Examples, as the task counts them, of one sample of a batch. */
+int64_t by__per_sample(const by_task *task, const by_config *config);
 by_dtype by__compute_dtype(const by_config *config);
 /* The graph of one micro-batch in `mode`, with its loss, before any pass. */
 by_status by__train_forward(by_graph **out, by_model *model, const by_config *config,

@@ -2,6 +2,11 @@
 
 #include "train/train.h"
 
+int64_t by__per_sample(const by_task *task, const by_config *config)
+{
+    return task->per_sample == NULL ? 1 : task->per_sample(config);
+}
+
 by_dtype by__compute_dtype(const by_config *config)
 {
     return strcmp(config->precision.compute, "bf16") == 0 ? BY_BF16 : BY_F32;

@@ -10,7 +10,7 @@ static by_status add_model(by_trainer *t, const by_trainer_options *o, bool trai
 {
     by_graph *graph;
     by_model_mode mode = training ? BY_MODEL_TRAIN : BY_MODEL_LOSS;
-    const by__recipe recipe = {o->builder, o->user, o->task};
+    const by__recipe recipe = {o->builder, o->user, t->task};
     BY_TRY(by__train_forward(&graph, &t->model, t->config, &recipe, mode, error));
     by_pass_options options = by__pass_options(t->config, &t->model);
     return by__set_add(&t->programs, training ? "gradients" : "loss", graph,
@@ -172,13 +172,26 @@ static by_status lay_out(by_trainer *t, by_error *error)
 
 /* ---- the plan ---- */
 
-/* FLOPs a token (see by_model_size). Attention's share is read off the graph. */
-static by_status measure_size(by_trainer *t, by_error *error)
+/* FLOPs of the products and of attention in one forward pass of a micro-batch. */
+static by_status count_forward(double *flops, const by_graph *graph, by_error *error)
 {
-    const by_graph *graph = t->loss->graph;
+    *flops = 0.0;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        by__cost cost;
+        const by__op_row *row = by__op_row_of(graph->nodes[n].op);
+        if (row->factors != 0 || row->attention != NULL) {
+            BY_TRY(by__node_cost(graph, n, &cost, error));
+            *flops += cost.flops;
+        }
+    }
+    return BY_OK;
+}
+
+/* FLOPs a token. Attention's share is read off the graph. */
+static by_status measure_tokens(by_trainer *t, const by_graph *graph, by_error *error)
+{
     double seen = 0.0; /* of attention, forward and twice that backward */
     double full = 0.0;
-    BY_TRY(by_model_count(graph, &t->size.parameters, &t->size.in_products, error));
     for (size_t n = 0; n < graph->node_count; n++) {
         by__attention_cost cost;
         BY_TRY(by__node_attention(graph, n, &cost, error));
@@ -186,8 +199,23 @@ static by_status measure_size(by_trainer *t, by_error *error)
         seen += 3.0 * cost.token_flops * cost.seen;
     }
     double products = 6.0 * (double)t->size.in_products;
-    t->size.flops_per_token = products + seen;
-    t->size.flops_per_token_full = products + full;
+    t->size.flops_per_example = products + seen;
+    t->size.flops_per_example_full = products + full;
+    return BY_OK;
+}
+
+/* See by_model_size. */
+static by_status measure_size(by_trainer *t, by_error *error)
+{
+    const by_graph *graph = t->loss->graph;
+    double forward;
+    BY_TRY(by_model_count(graph, &t->size.parameters, &t->size.in_products, error));
+    if (t->task->per_sample != NULL) {
+        return measure_tokens(t, graph, error);
+    }
+    BY_TRY(count_forward(&forward, graph, error));
+    t->size.flops_per_example = 3.0 * forward / (double)t->config->train.micro_batch;
+    t->size.flops_per_example_full = t->size.flops_per_example;
     return BY_OK;
 }
 
@@ -216,6 +244,10 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
         t->owns_device = true;
     }
     t->programs.device = t->device;
+    t->task = o->task;
+    if (t->task == NULL) {
+        BY_TRY(by_task_find(&t->task, t->config, error));
+    }
     BY_TRY(by__store_open(&t->store, t->device, error));
     if (o->mode == BY_TRAINER_FULL) {
         t->sets = by__sum_tree_sets(t->first_micro_batch, t->micro_batches, t->all_micro_batches);
@@ -286,6 +318,11 @@ const by_memory_report *by_trainer_memory(const by_trainer *trainer)
 const by_model_size *by_trainer_size(const by_trainer *trainer)
 {
     return &trainer->size;
+}
+
+const by_task *by_trainer_task(const by_trainer *trainer)
+{
+    return trainer->task;
 }
 
 void by_trainer_plan_data(by_trainer *trainer, uint64_t bytes)

@@ -33,6 +33,7 @@ typedef struct by__pending {
 
 struct by_trainer {
     const by_config *config;
+    const by_task *task;
     by_device *device;
     bool owns_device;
     by__program_set programs;
@@ -60,7 +61,8 @@ struct by_trainer {
     by__feed *feeds;
     size_t feed_count;
     size_t feed_capacity;
-    size_t input_bytes; /* feeds, rng and loss scale: what a micro-batch copies to the device */
+    size_t input_bytes;     /* feeds, rng and loss scale: what a micro-batch copies to the device */
+    size_t evaluated_bytes; /* of the values that evaluation reads; 0: none */
     size_t rng_offset;
     size_t seed_offset;
     by_memory inputs;
@@ -124,6 +126,8 @@ typedef struct by__results {
 by_status by__trainer_fetch(by_trainer *t, unsigned slot, by_error *error);
 /* Waits for it. */
 by_status by__trainer_results(by_trainer *t, unsigned slot, by__results *out, by_error *error);
+/* Submits the copy of the evaluated values, before by__trainer_fetch, whose event tells of it. */
+by_status by__trainer_fetch_evaluated(by_trainer *t, const float **out, by_error *error);
 /* Submits the numbers of the next update. */
 by_status by__trainer_send_hyper(by_trainer *t, unsigned slot, const float *hyper, by_error *error);
 /* Lets updates change weights again after a step that failed. Nothing is in flight. */

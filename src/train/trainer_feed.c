@@ -64,14 +64,20 @@ static size_t result_bytes(const by_trainer *t)
            by__round_up((size_t)t->micro_batches * sizeof(float), BY_CACHE_LINE);
 }
 
-static size_t output_bytes(const by_trainer *t)
+static size_t evaluated_offset(const by_trainer *t)
 {
     return OUT_RESULTS + result_bytes(t);
 }
 
+static size_t output_bytes(const by_trainer *t)
+{
+    return evaluated_offset(t) + by__round_up(t->evaluated_bytes, BY_CACHE_LINE);
+}
+
 static size_t staging_bytes(const by_trainer *t)
 {
-    return BY__STAGES * t->input_bytes + BY__STEPS_AHEAD * (result_bytes(t) + BY_CACHE_LINE);
+    return BY__STAGES * t->input_bytes + BY__STEPS_AHEAD * (result_bytes(t) + BY_CACHE_LINE) +
+           by__round_up(t->evaluated_bytes, BY_CACHE_LINE);
 }
 
 /* Pinned memory of a step: results, then "hyper". */
@@ -81,8 +87,28 @@ static char *host_of_step(const by_trainer *t, unsigned slot)
            slot * (result_bytes(t) + BY_CACHE_LINE);
 }
 
+/* What the task's metrics read of a micro-batch. */
+static by_status plan_evaluated(by_trainer *t, by_error *error)
+{
+    by_value found = by_graph_find(t->loss->graph, "evaluated");
+    if (found == BY_NONE) {
+        return BY_OK;
+    }
+    const by__value *value = &t->loss->graph->values[found];
+    if (value->dtype != BY_F32 || value->shape.rank < 1 ||
+        value->shape.dim[0] != t->config->train.micro_batch) {
+        return by_error_set(error, BY_EARG,
+                            "task %s: the evaluated values must be f32, with an axis of "
+                            "train.micro_batch (%lld) examples in front",
+                            t->task->name, (long long)t->config->train.micro_batch);
+    }
+    t->evaluated_bytes = by__value_bytes(value);
+    return BY_OK;
+}
+
 by_status by__trainer_plan_feeds(by_trainer *t, by_error *error)
 {
+    BY_TRY(plan_evaluated(t, error));
     BY_TRY(add_feeds(t, t->gradients, error));
     BY_TRY(add_feeds(t, t->loss, error));
     t->rng_offset = t->input_bytes;
@@ -107,6 +133,11 @@ static by_status bind_model(by_trainer *t, by__program_row *row, by_error *error
     }
     BY_TRY(by__row_bind(row, "rng", rng, error));
     BY_TRY(by__row_bind(row, "loss_scale", seed, error));
+    if (t->evaluated_bytes > 0) {
+        BY_TRY(by__row_bind(row, "evaluated",
+                            by_memory_at(t->outputs, evaluated_offset(t), t->evaluated_bytes),
+                            error));
+    }
     return by__row_bind(row, "loss", by_memory_at(t->outputs, OUT_LOSS, sizeof(float)), error);
 }
 
@@ -238,6 +269,18 @@ by_status by__trainer_results(by_trainer *t, unsigned slot, by__results *out, by
     out->failed = *(const float *)(const void *)(host + OUT_FAILED - OUT_RESULTS);
     out->losses = (const float *)(const void *)(host + OUT_LOSSES - OUT_RESULTS);
     return BY_OK;
+}
+
+by_status by__trainer_fetch_evaluated(by_trainer *t, const float **out, by_error *error)
+{
+    char *host = host_of_step(t, BY__STEPS_AHEAD); /* behind those of all steps */
+    *out = NULL;
+    if (t->evaluated_bytes == 0) {
+        return BY_OK;
+    }
+    *out = (const float *)(const void *)host;
+    return by__copy_out(BY__QUEUE_COMPUTE, host,
+                        by_memory_at(t->outputs, evaluated_offset(t), t->evaluated_bytes), error);
 }
 
 by_status by__trainer_send_hyper(by_trainer *t, unsigned slot, const float *hyper, by_error *error)

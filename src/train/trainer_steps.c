@@ -153,7 +153,7 @@ by_status by_trainer_collect(by_trainer *t, bool wait, bool *got, by_step_result
     by_step_result result = pending->result;
     result.loss = mean_loss(t, results.losses, pending->targets);
     result.norm = (double)results.norm;
-    result.tokens = t->config->train.batch * t->config->model.context;
+    result.examples = t->config->train.batch * by__per_sample(t->task, t->config);
     t->collected++;
     if (results.failed != 0.0f) {
         return fail_step(t, &result, error);
@@ -195,14 +195,25 @@ by_status by_trainer_update(by_trainer *t, double lr, by_step_result *out, by_er
     return by_trainer_collect(t, true, &got, out, error);
 }
 
-by_status by_trainer_loss(by_trainer *t, const by_batch *batch, double *sum, by_error *error)
+by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum,
+                              const float **values, size_t *width, by_error *error)
 {
     by__results results;
     unsigned slot = slot_of(t->submitted);
+    int64_t examples = t->config->train.micro_batch;
     BY_TRY(by__trainer_ready(t, false, error));
-    BY_TRY(by__trainer_feed(t, t->loss, batch, t->config->train.micro_batch, 0, error));
+    BY_TRY(by__trainer_feed(t, t->loss, batch, examples, 0, error));
+    BY_TRY(by__trainer_fetch_evaluated(t, values, error));
     BY_TRY(by__trainer_fetch(t, slot, error));
     BY_TRY(by__trainer_results(t, slot, &results, error));
     *sum = (double)results.losses[0];
+    *width = t->evaluated_bytes / sizeof(float) / (size_t)examples;
     return BY_OK;
+}
+
+by_status by_trainer_loss(by_trainer *t, const by_batch *batch, double *sum, by_error *error)
+{
+    const float *values;
+    size_t width;
+    return by_trainer_evaluate(t, batch, sum, &values, &width, error);
 }

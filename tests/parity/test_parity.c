@@ -398,8 +398,8 @@ static by_status targets_loss(const by_config *config, const by_model_request *r
     return BY_OK;
 }
 
-static const by_task classes = {.name = "classes", .example = "images", .loss = labels_loss};
-static const by_task values = {.name = "values", .example = "rows", .loss = targets_loss};
+static const by_task classes = {.name = "classes", .examples = "images", .loss = labels_loss};
+static const by_task values = {.name = "values", .examples = "rows", .loss = targets_loss};
 
 #define VIT                                                                                        \
     "model.kind=vit", "model.heads=4", "model.mlp_width=64", "model.patch=4", "model.outputs=7",   \

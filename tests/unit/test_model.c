@@ -81,8 +81,8 @@ static void test_flops(void **state)
     check_ok(by_trainer_open(&trainer, config, NULL, &error), &error);
     const by_model_size *size = by_trainer_size(trainer);
     double n = (double)size->in_products;
-    assert_true(size->flops_per_token == 6.0 * n + 6.0 * 3.0 * 32.0 * 16.0);
-    assert_true(size->flops_per_token_full == 6.0 * n + 12.0 * 3.0 * 32.0 * 16.0);
+    assert_true(size->flops_per_example == 6.0 * n + 6.0 * 3.0 * 32.0 * 16.0);
+    assert_true(size->flops_per_example_full == 6.0 * n + 12.0 * 3.0 * 32.0 * 16.0);
     by_trainer_close(&trainer);
     by_config_close(&config);
 }

@@ -53,7 +53,7 @@ static by_status squared(const by_config *config, const by_model_request *reques
     return BY_OK;
 }
 
-static const by_task line_task = {.name = "line", .example = "rows", .loss = squared};
+static const by_task line_task = {.name = "line", .examples = "rows", .loss = squared};
 
 static const float numbers[EXAMPLES * 2] = {1, 2, -1, 0.5f, 3, 0, 0, -2};
 static const float targets[EXAMPLES] = {1, 0, -1, 2};

@@ -1,5 +1,12 @@
 /* Language modelling: each token is predicted from those before it. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "banyan/ops.h"
+#include "banyan/tokenizer.h"
+#include "train/tasks/documents.h"
+#include "train/tasks/language.h"
 #include "train/tasks/tasks.h"
 
 /* clang-format off: one row a key */
@@ -23,6 +30,165 @@ static const by__key keys[] = {
 /* clang-format on */
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
+typedef struct language_data {
+    by_task_data base;
+    by__data_paths paths;      /* of what the config names */
+    by__evaluation_data other; /* evaluated or predicted instead */
+    by_dataset *train;         /* NULL: only evaluated or predicted */
+    by_dataset *valid;         /* NULL: nothing is held out */
+    by__documents *documents;  /* to predict */
+    int64_t eos;
+    char *eos_token; /* NULL: none */
+    char *tokenizer_config;
+    char content[33]; /* hash of what is trained on */
+} language_data;
+
+/* ---- opening ---- */
+
+/* The end-of-text token, which the checkpoint's config.json and tokenizer_config.json name. */
+static by_status find_eos(language_data *d, by_error *error)
+{
+    by_tokenizer *tokenizer;
+    const char *bytes;
+    size_t length;
+    BY_TRY(by_tokenizer_open(&tokenizer, d->paths.tokenizer, error));
+    by_status status = BY_OK;
+    d->eos = by_tokenizer_eos(tokenizer);
+    if (d->eos >= 0) {
+        status = by_tokenizer_token_bytes(tokenizer, (uint32_t)d->eos, &bytes, &length, error);
+        if (status == BY_OK && (d->eos_token = by__strndup(bytes, length)) == NULL) {
+            status = by_error_set(error, BY_EMEMORY, "out of memory: token");
+        }
+    }
+    by_tokenizer_close(&tokenizer);
+    return status;
+}
+
+static by_status open_training(language_data *d, const by_task_request *r, by_error *error)
+{
+    BY_TRY(by__data_prepare(&d->paths, r->config, r->progress, error));
+    BY_TRY(by_dataset_open(&d->train, d->paths.train, NULL, error));
+    if (d->paths.valid != NULL) {
+        BY_TRY(by_dataset_open(&d->valid, d->paths.valid, NULL, error));
+    }
+    return find_eos(d, error);
+}
+
+/* What the request names, or what the config holds out. */
+static by_status open_other(language_data *d, const by_task_request *r, by_error *error)
+{
+    const char *path = r->path;
+    const char *learned = r->learned == NULL ? "." : r->learned;
+    if (path == NULL) {
+        BY_TRY(by__data_prepare(&d->paths, r->config, r->progress, error));
+        path = d->paths.valid;
+    }
+    if (path == NULL) {
+        return by_error_set(error, BY_ECONFIG,
+                            "nothing is held out (data.valid_fraction is 0); name a file or a "
+                            "packed directory with --data");
+    }
+    BY_TRY(by__evaluation_data_open(&d->other, path, learned, r->config, r->progress, error));
+    BY_TRY(by_dataset_open(&d->valid, d->other.directory, NULL, error));
+    return r->purpose == BY_TASK_PREDICT ? by__documents_open(&d->documents, d->valid, error)
+                                         : BY_OK;
+}
+
+static void close_data(by_task_data *base)
+{
+    language_data *d = (language_data *)base;
+    by__documents_close(&d->documents);
+    by_dataset_close(&d->train);
+    by_dataset_close(&d->valid);
+    by__data_paths_free(&d->paths);
+    by__evaluation_data_close(&d->other);
+    free(d->eos_token);
+    free(d->tokenizer_config);
+    free(d);
+}
+
+static by_status open_data(by_task_data **out, const by_task_request *r, by_error *error)
+{
+    language_data *d;
+    BY_TRY(by__alloc((void **)&d, 1, sizeof *d, "the data", error));
+    *d = (language_data){.base = {.task = &by__task_language.task}, .eos = -1};
+    by_status status =
+        r->purpose == BY_TASK_TRAIN ? open_training(d, r, error) : open_other(d, r, error);
+    if (status != BY_OK) {
+        close_data(&d->base);
+        return status;
+    }
+    d->base.train_examples = d->train == NULL ? 0 : by_dataset_tokens(d->train);
+    d->base.valid_examples = d->valid == NULL ? 0 : by_dataset_tokens(d->valid);
+    *out = &d->base;
+    return BY_OK;
+}
+
+static by_status complete(by_task_data *base, by_config *config, by_error *error)
+{
+    language_data *d = (language_data *)base;
+    if (d->train != NULL) {
+        int64_t vocab = by_dataset_vocab(d->train);
+        if (config->model.vocab < 0) {
+            int64_t unit = config->model.pad_vocab_to;
+            config->model.vocab = (vocab + unit - 1) / unit * unit;
+        }
+        if (config->model.vocab < vocab) {
+            return by_error_set(
+                error, BY_ECONFIG,
+                "model.vocab %lld is less than the tokenizer's %lld; leave it out to take "
+                "the tokenizer's",
+                (long long)config->model.vocab, (long long)vocab);
+        }
+    }
+    if (d->valid != NULL && by_dataset_vocab(d->valid) > (uint64_t)config->model.vocab) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: its vocabulary of %u is more than the model's %lld",
+                            d->train != NULL ? d->paths.valid : d->other.directory,
+                            by_dataset_vocab(d->valid), (long long)config->model.vocab);
+    }
+    if (d->documents != NULL) { /* a window at a time: its loss is that of a document's part */
+        config->train.batch = 1;
+        config->train.micro_batch = 1;
+    }
+    return by_config_resolve(config, error);
+}
+
+static by_status source(by_source **out, by_task_data *base, const by_config *config, bool training,
+                        by_error *error)
+{
+    language_data *d = (language_data *)base;
+    size_t context = (size_t)config->model.context;
+    return d->documents != NULL ? by__documents_source(out, d->documents, context, error)
+                                : by_token_source_open(out, training ? d->train : d->valid, context,
+                                                       training, error);
+}
+
+/* ---- the config alone ---- */
+
+static int64_t per_sample(const by_config *config)
+{
+    return config->model.context;
+}
+
+static unsigned knows(const by_config *config)
+{
+    const by_data_config *data = &config->data;
+    bool has_text = data->text.count > 0;
+    bool holds_out = data->valid[0] != '\0' || (has_text && data->valid_fraction > 0.0);
+    return (config->model.vocab > 0 ? (unsigned)BY_TASK_SIZES : 0) |
+           (has_text || data->train[0] != '\0' ? (unsigned)BY_TASK_DATA : 0) |
+           (holds_out ? (unsigned)BY_TASK_HOLDS_OUT : 0);
+}
+
+/* The vocabulary of tinyshakespeare's characters. */
+static void assume(by_config *config)
+{
+    config->model.vocab = config->model.vocab < 0 ? 65 : config->model.vocab;
+}
+
+/* ---- loss and metrics ---- */
+
 /* Head and loss are one operation, which never holds all logits. */
 static by_status loss(const by_config *config, const by_model_request *request, by_graph *graph,
                       by_model *model, by_error *error)
@@ -38,9 +204,137 @@ static by_status loss(const by_config *config, const by_model_request *request, 
     return BY_OK;
 }
 
+static const by_metric metrics[] = {{"perplexity", false, 4}, {"bits_per_byte", false, 6}};
+
+/* Bits per byte by the bytes that a token stands for on average, over the whole set; 0 where the
+ * data does not say. */
+static void metric(const by_task_data *base, const double *sums, by_evaluation *out)
+{
+    const language_data *d = (const language_data *)base;
+    double tokens = (double)by_dataset_tokens(d->valid);
+    double bytes = (double)by_dataset_text_bytes(d->valid);
+    BY_UNUSED(sums);
+    out->metrics[0] = exp(out->loss);
+    out->metrics[1] = bytes > 0.0 ? out->loss / log(2.0) * tokens / bytes : 0.0;
+}
+
+/* ---- checkpoints ---- */
+
+/* tokenizer_config.json: without it transformers takes the family's tokenizer class, which adds
+ * tokens of its own. */
+static by_status tokenizer_config(char **out, const language_data *d, const by_config *config,
+                                  by_error *error)
+{
+    by__text text = {0};
+    by__text_add(&text, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");
+    if (d->eos_token != NULL) {
+        by__text_add(&text, "  \"eos_token\": ");
+        by__text_json(&text, d->eos_token, strlen(d->eos_token));
+        by__text_add(&text, ",\n");
+    }
+    by__text_format(&text, "  \"model_max_length\": %lld\n}\n", (long long)config->model.context);
+    return by__text_take(&text, out, error);
+}
+
+static by_status keep(by_task_data *base, const by_config *config, by_task_kept *out,
+                      by_error *error)
+{
+    language_data *d = (language_data *)base;
+    if (d->tokenizer_config == NULL) {
+        BY_TRY(tokenizer_config(&d->tokenizer_config, d, config, error));
+        by_dataset_hash(d->train, d->content);
+    }
+    *out = (by_task_kept){
+        .values = {{.key = "tokenizer_hash",
+                    .kind = BY_VALUE_STRING,
+                    .as.string = by_dataset_tokenizer_hash(d->train)},
+                   {.key = "train_tokens",
+                    .kind = BY_VALUE_U64,
+                    .as.u64 = by_dataset_tokens(d->train)},
+                   {.key = "train_hash", .kind = BY_VALUE_STRING, .as.string = d->content}},
+        .value_count = 3,
+        .files = {{.name = "tokenizer.json", .path = d->paths.tokenizer},
+                  {.name = "tokenizer_config.json",
+                   .data = d->tokenizer_config,
+                   .size = strlen(d->tokenizer_config)}},
+        .file_count = 2,
+        .eos = d->eos};
+    return BY_OK;
+}
+
+/* Refuses to go on with other data than the checkpoint was trained on. */
+static by_status check(const by_task_data *base, const by_checkpoint *checkpoint, by_error *error)
+{
+    const language_data *d = (const language_data *)base;
+    const char *tokenizer;
+    const char *content;
+    char now[33];
+    uint64_t tokens;
+    BY_TRY(by_checkpoint_value_string(checkpoint, "tokenizer_hash", &tokenizer, error));
+    BY_TRY(by_checkpoint_value_u64(checkpoint, "train_tokens", &tokens, error));
+    if (strcmp(tokenizer, by_dataset_tokenizer_hash(d->train)) != 0 ||
+        tokens != by_dataset_tokens(d->train)) {
+        return by_error_set(
+            error, BY_ECONFIG,
+            "%s was trained on other data (%llu tokens, tokenizer %.8s) than there is "
+            "now (%llu tokens, tokenizer %.8s); start a new run with model.from=%s",
+            by_checkpoint_path(checkpoint), (unsigned long long)tokens, tokenizer,
+            (unsigned long long)by_dataset_tokens(d->train), by_dataset_tokenizer_hash(d->train),
+            by_checkpoint_path(checkpoint));
+    }
+    /* Checkpoints of earlier versions do not say what the content was. */
+    by_dataset_hash(d->train, now);
+    if (by_checkpoint_value_string(checkpoint, "train_hash", &content, NULL) == BY_OK &&
+        strcmp(content, now) != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s was trained on other text of the same length (content %.8s) than "
+                            "there is now (%.8s): the text was edited; restore it, or start a new "
+                            "run with model.from=%s",
+                            by_checkpoint_path(checkpoint), content, now,
+                            by_checkpoint_path(checkpoint));
+    }
+    return BY_OK;
+}
+
+/* ---- predictions ---- */
+
+static by_status predict(by_task_data *base, const by_batch *batch, double sum, const float *values,
+                         size_t width, by_predicted *say, void *user, by_error *error)
+{
+    language_data *d = (language_data *)base;
+    by__document_loss result;
+    BY_UNUSED(values);
+    BY_UNUSED(width);
+    BY_UNUSED(error);
+    if (by__documents_add(d->documents, batch->first_sample, sum, &result)) {
+        const by_field fields[] = {
+            {.name = "index", .number = (double)result.document, .is_whole = true},
+            {.name = "loss", .number = result.loss},
+            {.name = "perplexity", .number = exp(result.loss)},
+            {.name = "tokens", .number = (double)result.targets, .is_whole = true}};
+        say(user, fields, BY_ARRAY_LENGTH(fields));
+    }
+    return BY_OK;
+}
+
 const by__task_row by__task_language = {
     .kind = {.name = "language",
              .help = "The next token of text; models of tokens.",
              .keys = {&key_list}},
-    .task = {.name = "language", .example = "tokens", .loss = loss},
+    .task = {.name = "language",
+             .examples = "tokens",
+             .metrics = metrics,
+             .metric_count = BY_ARRAY_LENGTH(metrics),
+             .open = open_data,
+             .close = close_data,
+             .per_sample = per_sample,
+             .knows = knows,
+             .assume = assume,
+             .complete = complete,
+             .source = source,
+             .loss = loss,
+             .metric = metric,
+             .keep = keep,
+             .check = check,
+             .predict = predict},
 };

@@ -11,6 +11,8 @@ typedef struct by__task_row {
     by_task task;
 } by__task_row;
 
+extern const by__task_row by__task_language;
+
 /* The kinds of the section `task`, for by__kind_table. */
 const by__kind *by__task_kind(size_t index);
 

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "train/loop.h"
+#include "train/tasks/language.h"
 
 #define COPY_BYTES ((size_t)1 << 16)
 
@@ -93,7 +93,7 @@ static by_status pack(const char *text, const char *output, const char *tokenize
     return by_pack(&options, NULL, error);
 }
 
-static by_status pack_text(by_evaluation_data *data, const char *path, const char *model_directory,
+static by_status pack_text(by__evaluation_data *data, const char *path, const char *model_directory,
                            const by_config *config, const by_train_options *progress,
                            by_error *error)
 {
@@ -128,11 +128,11 @@ static by_status pack_text(by_evaluation_data *data, const char *path, const cha
     return status;
 }
 
-by_status by_evaluation_data_open(by_evaluation_data *out, const char *path,
-                                  const char *model_directory, const by_config *config,
-                                  const by_train_options *progress, by_error *error)
+by_status by__evaluation_data_open(by__evaluation_data *out, const char *path,
+                                   const char *model_directory, const by_config *config,
+                                   const by_train_options *progress, by_error *error)
 {
-    by_evaluation_data data = {0};
+    by__evaluation_data data = {0};
     by_status status;
     char *manifest = by__path_join(path, "manifest.json");
     if (manifest == NULL) {
@@ -149,19 +149,19 @@ by_status by_evaluation_data_open(by_evaluation_data *out, const char *path,
     }
     free(manifest);
     if (status != BY_OK) {
-        by_evaluation_data_close(&data);
+        by__evaluation_data_close(&data);
         return status;
     }
     *out = data;
     return BY_OK;
 }
 
-void by_evaluation_data_close(by_evaluation_data *data)
+void by__evaluation_data_close(by__evaluation_data *data)
 {
     if (data->temporary != NULL) {
         (void)by__remove_tree(data->temporary, NULL);
     }
     free(data->temporary);
     free(data->directory);
-    *data = (by_evaluation_data){0};
+    *data = (by__evaluation_data){0};
 }

@@ -1,10 +1,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "banyan/pack.h"
 #include "banyan/tokenizer.h"
 #include "checkpoint/storage.h"
-#include "train/loop.h"
+#include "train/tasks/language.h"
 
 static bool relay_progress(void *user, const by_pack_progress *progress)
 {
@@ -123,7 +122,7 @@ static by_status choose_tokenizer(char **out, const by_config *config, const cha
     return *out == NULL ? copy(out, data->tokenizer, error) : BY_OK;
 }
 
-static by_status find_text(by_data_paths *paths, const by_config *config,
+static by_status find_text(by__data_paths *paths, const by_config *config,
                            const by_train_options *progress, by_error *error)
 {
     char *directory;
@@ -142,7 +141,7 @@ static by_status find_text(by_data_paths *paths, const by_config *config,
     return status;
 }
 
-static by_status find_packed(by_data_paths *paths, const by_config *config, by_error *error)
+static by_status find_packed(by__data_paths *paths, const by_config *config, by_error *error)
 {
     BY_TRY(copy(&paths->train, config->data.train, error));
     return config->data.valid[0] == '\0' ? BY_OK : copy(&paths->valid, config->data.valid, error);
@@ -198,7 +197,7 @@ by_status by__same_tokenizer(const char *data, const char *model, by_error *erro
 }
 
 /* Train, valid and the weights to start from mean the same by a token. */
-static by_status check_tokenizers(const by_data_paths *paths, const by_config *config,
+static by_status check_tokenizers(const by__data_paths *paths, const by_config *config,
                                   bool is_resumed, by_error *error)
 {
     char train[33];
@@ -218,10 +217,10 @@ static by_status check_tokenizers(const by_data_paths *paths, const by_config *c
                : by__same_tokenizer(paths->train, config->model.from, error);
 }
 
-by_status by_data_prepare(by_data_paths *out, const by_config *config,
-                          const by_train_options *progress, by_error *error)
+by_status by__data_prepare(by__data_paths *out, const by_config *config,
+                           const by_train_options *progress, by_error *error)
 {
-    by_data_paths paths = {0};
+    by__data_paths paths = {0};
     by_status status;
     if (config->data.train[0] != '\0') {
         status = find_packed(&paths, config, error);
@@ -246,165 +245,17 @@ by_status by_data_prepare(by_data_paths *out, const by_config *config,
             check_tokenizers(&paths, config, progress != NULL && progress->resume != NULL, error);
     }
     if (status != BY_OK) {
-        by_data_paths_free(&paths);
+        by__data_paths_free(&paths);
         return status;
     }
     *out = paths;
     return BY_OK;
 }
 
-static by_loader_options loader_options(const by_config *config, bool is_training)
-{
-    int64_t batch = is_training ? config->train.batch : config->train.micro_batch;
-    return (by_loader_options){.batch = (size_t)batch, .seed = config->seed};
-}
-
-by_status by__open_loader(by_loader **out, const by_dataset *dataset, const by_config *config,
-                          bool is_training, by_error *error)
-{
-    by_source *source;
-    by_loader_options options = loader_options(config, is_training);
-    BY_TRY(
-        by_token_source_open(&source, dataset, (size_t)config->model.context, is_training, error));
-    return by_loader_open(out, source, &options, error);
-}
-
-by_status by_data_bytes(uint64_t *out, const by_config *config, bool held_out, by_error *error)
-{
-    uint64_t train;
-    uint64_t valid = 0;
-    by_array arrays[2];
-    by_loader_options options = loader_options(config, true);
-    by_token_arrays(arrays, (size_t)config->model.context);
-    BY_TRY(by_loader_bytes(&train, arrays, BY_ARRAY_LENGTH(arrays), &options, error));
-    if (held_out) {
-        options = loader_options(config, false);
-        BY_TRY(by_loader_bytes(&valid, arrays, BY_ARRAY_LENGTH(arrays), &options, error));
-    }
-    *out = train + valid;
-    return BY_OK;
-}
-
-void by_data_paths_free(by_data_paths *paths)
+void by__data_paths_free(by__data_paths *paths)
 {
     free(paths->train);
     free(paths->valid);
     free(paths->tokenizer);
-    *paths = (by_data_paths){0};
-}
-
-/* A key that the config gives, and that the weights to start from decide otherwise. What equals
- * the default counts as not given. */
-static by_status given_otherwise(const by_config *config, const char *key, const char *given,
-                                 const char *theirs, by_error *error)
-{
-    return by_error_set(error, BY_ECONFIG,
-                        "model.%s is %s, but the weights of model.from=%s have %s: leave model.%s "
-                        "out",
-                        key, given, config->model.from, theirs, key);
-}
-
-/* `plain`: what the section would be without the keys that the config gives; `theirs`: what the
- * weights say. */
-static by_status check_overridden(const by_config *config, const by_model_config *plain,
-                                  const by_model_config *theirs, by_error *error)
-{
-    const by_model_config *m = &config->model;
-    const struct {
-        const char *key;
-        int64_t given, plain, theirs;
-    } numbers[] = {
-        {"layers", m->layers, plain->layers, theirs->layers},
-        {"heads", m->heads, plain->heads, theirs->heads},
-        {"width", m->width, plain->width, theirs->width},
-        {"vocab", m->vocab, plain->vocab, theirs->vocab},
-        /* A shorter context than the checkpoint's is fine with rotary positions. */
-        {"context",
-         by_model_is_rotary(theirs) && m->context < theirs->context ? theirs->context : m->context,
-         plain->context, theirs->context},
-    };
-    if (strcmp(m->kind, theirs->kind) != 0 && strcmp(m->kind, plain->kind) != 0) {
-        return given_otherwise(config, "kind", m->kind, theirs->kind, error);
-    }
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(numbers); i++) {
-        char text[2][24];
-        if (numbers[i].given != numbers[i].theirs && numbers[i].given != numbers[i].plain) {
-            (void)snprintf(text[0], sizeof text[0], "%lld", (long long)numbers[i].given);
-            (void)snprintf(text[1], sizeof text[1], "%lld", (long long)numbers[i].theirs);
-            return given_otherwise(config, numbers[i].key, text[0], text[1], error);
-        }
-    }
-    return BY_OK;
-}
-
-/* Refuses what the config gives and the weights' config.json says otherwise. */
-static by_status check_given(const by_config *config, const char *json, by_error *error)
-{
-    by_config *plain = NULL;
-    by_config *theirs = NULL;
-    by_status status = by_config_default(&plain, error);
-    if (status == BY_OK) {
-        status = by_config_default(&theirs, error);
-    }
-    if (status == BY_OK) {
-        status = by_model_config_from_json(&theirs->model, config->model.from, json, strlen(json),
-                                           error);
-    }
-    if (status == BY_OK) {
-        status = check_overridden(config, &plain->model, &theirs->model, error);
-    }
-    by_config_close(&plain);
-    by_config_close(&theirs);
-    return status;
-}
-
-/* Sizes of a Hugging Face directory to start from are the config's. */
-static by_status adopt_model(by_config *config, by_error *error)
-{
-    by_weights *weights;
-    const char *from = config->model.from;
-    BY_TRY(by_weights_open(&weights, from, error));
-    const char *json = by_weights_config(weights);
-    by_status status = json == NULL
-                           ? by_error_set(error, BY_EFORMAT, "%s: there is no config.json", from)
-                           : check_given(config, json, error);
-    if (status == BY_OK) {
-        status = by_model_config_from_json(&config->model, from, json, strlen(json), error);
-    }
-    by_weights_close(&weights);
-    return status;
-}
-
-by_status by_config_take_model(by_config *config, by_error *error)
-{
-    int64_t context = config->model.context;
-    if (config->model.from[0] != '\0') {
-        BY_TRY(adopt_model(config, error));
-        /* A shorter context than the checkpoint's is fine with rotary positions only. */
-        if (context < config->model.context && by_model_is_rotary(&config->model)) {
-            config->model.context = context;
-        }
-    }
-    return by_config_resolve(config, error);
-}
-
-by_status by_config_complete(by_config *config, const by_data_paths *paths, by_error *error)
-{
-    by_dataset *dataset;
-    BY_TRY(by_config_take_model(config, error));
-    BY_TRY(by_dataset_open(&dataset, paths->train, NULL, error));
-    int64_t vocab = by_dataset_vocab(dataset);
-    by_dataset_close(&dataset);
-    if (config->model.vocab < 0) {
-        int64_t unit = config->model.pad_vocab_to;
-        config->model.vocab = (vocab + unit - 1) / unit * unit;
-    }
-    if (config->model.vocab < vocab) {
-        return by_error_set(
-            error, BY_ECONFIG,
-            "model.vocab %lld is less than the tokenizer's %lld; leave it out to take "
-            "the tokenizer's",
-            (long long)config->model.vocab, (long long)vocab);
-    }
-    return by_config_resolve(config, error);
+    *paths = (by__data_paths){0};
 }

@@ -1,0 +1,99 @@
+/* Weights to start from decide what the model is: the sizes of model.from become the config's. */
+#include <string.h>
+
+#include "train/train.h"
+
+/* A key that the config gives, and that the weights to start from decide otherwise. What equals
+ * the default counts as not given. */
+static by_status given_otherwise(const by_config *config, const char *key, const char *given,
+                                 const char *theirs, by_error *error)
+{
+    return by_error_set(error, BY_ECONFIG,
+                        "model.%s is %s, but the weights of model.from=%s have %s: leave model.%s "
+                        "out",
+                        key, given, config->model.from, theirs, key);
+}
+
+/* `plain`: what the section would be without the keys that the config gives; `theirs`: what the
+ * weights say. */
+static by_status check_overridden(const by_config *config, const by_model_config *plain,
+                                  const by_model_config *theirs, by_error *error)
+{
+    const by_model_config *m = &config->model;
+    const struct {
+        const char *key;
+        int64_t given, plain, theirs;
+    } numbers[] = {
+        {"layers", m->layers, plain->layers, theirs->layers},
+        {"heads", m->heads, plain->heads, theirs->heads},
+        {"width", m->width, plain->width, theirs->width},
+        {"vocab", m->vocab, plain->vocab, theirs->vocab},
+        /* A shorter context than the checkpoint's is fine with rotary positions. */
+        {"context",
+         by_model_is_rotary(theirs) && m->context < theirs->context ? theirs->context : m->context,
+         plain->context, theirs->context},
+    };
+    if (strcmp(m->kind, theirs->kind) != 0 && strcmp(m->kind, plain->kind) != 0) {
+        return given_otherwise(config, "kind", m->kind, theirs->kind, error);
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(numbers); i++) {
+        char text[2][24];
+        if (numbers[i].given != numbers[i].theirs && numbers[i].given != numbers[i].plain) {
+            (void)snprintf(text[0], sizeof text[0], "%lld", (long long)numbers[i].given);
+            (void)snprintf(text[1], sizeof text[1], "%lld", (long long)numbers[i].theirs);
+            return given_otherwise(config, numbers[i].key, text[0], text[1], error);
+        }
+    }
+    return BY_OK;
+}
+
+/* Refuses what the config gives and the weights' config.json says otherwise. */
+static by_status check_given(const by_config *config, const char *json, by_error *error)
+{
+    by_config *plain = NULL;
+    by_config *theirs = NULL;
+    by_status status = by_config_default(&plain, error);
+    if (status == BY_OK) {
+        status = by_config_default(&theirs, error);
+    }
+    if (status == BY_OK) {
+        status = by_model_config_from_json(&theirs->model, config->model.from, json, strlen(json),
+                                           error);
+    }
+    if (status == BY_OK) {
+        status = check_overridden(config, &plain->model, &theirs->model, error);
+    }
+    by_config_close(&plain);
+    by_config_close(&theirs);
+    return status;
+}
+
+/* Sizes of a Hugging Face directory to start from are the config's. */
+static by_status adopt_model(by_config *config, by_error *error)
+{
+    by_weights *weights;
+    const char *from = config->model.from;
+    BY_TRY(by_weights_open(&weights, from, error));
+    const char *json = by_weights_config(weights);
+    by_status status = json == NULL
+                           ? by_error_set(error, BY_EFORMAT, "%s: there is no config.json", from)
+                           : check_given(config, json, error);
+    if (status == BY_OK) {
+        status = by_model_config_from_json(&config->model, from, json, strlen(json), error);
+    }
+    by_weights_close(&weights);
+    return status;
+}
+
+by_status by_config_take_model(by_config *config, by_error *error)
+{
+    int64_t context = config->model.context;
+    if (config->model.from[0] != '\0') {
+        BY_TRY(adopt_model(config, error));
+        /* A shorter context than the checkpoint's is fine with rotary positions only. */
+        if (context < config->model.context && by_model_is_rotary(&config->model)) {
+            config->model.context = context;
+        }
+    }
+    return by_config_resolve(config, error);
+}

@@ -1,0 +1,29 @@
+/* Documents of packed text, each cut into windows of its own, and their losses. */
+#ifndef BY_TRAIN_TASKS_DOCUMENTS_H
+#define BY_TRAIN_TASKS_DOCUMENTS_H
+
+#include "banyan/data.h"
+#include "base/base.h"
+
+typedef struct by__documents by__documents;
+
+/* The loss of a document. */
+typedef struct by__document_loss {
+    uint64_t document;
+    uint64_t targets; /* tokens but the first */
+    double loss;      /* mean; NaN where there are no targets */
+} by__document_loss;
+
+/* The data set must outlive it. */
+by_status by__documents_open(by__documents **out, const by_dataset *dataset, by_error *error);
+void by__documents_close(by__documents **documents);
+/* One pass over the windows of all documents: arrays as of by_token_arrays. A document has one
+ * window at least. */
+by_status by__documents_source(by_source **out, by__documents *documents, size_t context,
+                               by_error *error);
+/* Adds the loss of window `window`, called in order. True when it was the last one of its document,
+ * which *out is about. */
+bool by__documents_add(by__documents *documents, uint64_t window, double loss,
+                       by__document_loss *out);
+
+#endif
