@@ -26,7 +26,7 @@ struct by_train_options;
 typedef struct by_metric {
     const char *name; /* "accuracy" */
     bool higher_is_better;
-    int decimals; /* that people are shown */
+    int decimals; /* that a line of progress shows */
 } by_metric;
 
 #define BY_TASK_METRICS 4

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "banyan/config.h"
+#include "banyan/infer.h"
 #include "banyan/status.h"
 #include "banyan/task.h"
 #include "banyan/text.h"
@@ -61,7 +62,7 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_pack, cli_data, cli_train, cli_eval, cli_generate, cli_info, cli_plot,
-    cli_runs, cli_bench, cli_profile;
+    cli_runs, cli_bench, cli_profile, cli_predict;
 
 /* Parses flags; positional arguments are moved behind them and returned as *rest, *rest_count.
  * Returns -1 to go on, or the exit code when --help was printed or a flag was wrong. A list of
@@ -89,6 +90,8 @@ const char *cli_duration(char buffer[32], double seconds);
 /* A number as JSON with so many significant digits; "null" when it is not finite, which JSON cannot
  * say. */
 const char *cli_json_number(char buffer[32], double value, int digits);
+/* The config of a model whose weights are there: without model.from, where they once came from. */
+by_status cli_copy_config(by_config **out, const by_pretrained *model, by_error *error);
 /* ",\"NAME\":VALUE" for each metric that there is. */
 void cli_print_metrics_json(const by_evaluation *evaluation);
 /* What examples are called in a line of progress: "tok" for tokens. */

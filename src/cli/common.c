@@ -84,6 +84,17 @@ const char *cli_json_number(char buffer[32], double value, int digits)
     return buffer;
 }
 
+by_status cli_copy_config(by_config **out, const by_pretrained *model, by_error *error)
+{
+    by_config *config;
+    by_status status = by_config_copy(&config, by_pretrained_config(model), error);
+    if (status == BY_OK) {
+        config->model.from[0] = '\0';
+        *out = config;
+    }
+    return status;
+}
+
 void cli_print_metrics_json(const by_evaluation *evaluation)
 {
     for (size_t i = 0; i < evaluation->task->metric_count; i++) {

@@ -43,11 +43,7 @@ static by_status open_data(by_task_data **out, const request *r, const by_pretra
                                   .progress = &options};
     by_status status = by_task_open(out, NULL, &what, error);
     if (status == BY_OK) {
-        free(config->model.from); /* the weights are there already */
-        config->model.from = calloc(1, 1);
-        status = config->model.from == NULL
-                     ? by_error_set(error, BY_EMEMORY, "out of memory: the config")
-                     : by_task_complete(*out, config, error);
+        status = by_task_complete(*out, config, error);
     }
     return status;
 }
@@ -71,7 +67,8 @@ static void print(const request *r, const by_pretrained *model, const by_evaluat
     printf("checkpoint     %s\nvalid_loss     %.6f\n", directory, e->loss);
     for (size_t i = 0; i < task->metric_count; i++) {
         if (!isnan(e->metrics[i]) || !isfinite(e->loss)) {
-            printf("%-14s %.*f\n", task->metrics[i].name, task->metrics[i].decimals, e->metrics[i]);
+            printf("%-14s %.*f\n", task->metrics[i].name, task->metrics[i].decimals + 2,
+                   e->metrics[i]);
         }
     }
     printf("%-14s %llu\n", task->examples, (unsigned long long)e->targets);
@@ -82,7 +79,7 @@ static by_status evaluate(const request *r, const by_pretrained *model, by_error
     by_task_data *data = NULL;
     by_evaluation result;
     by_config *config;
-    by_status status = by_config_copy(&config, by_pretrained_config(model), error);
+    by_status status = cli_copy_config(&config, model, error);
     if (status != BY_OK) {
         return status;
     }
@@ -145,7 +142,7 @@ static by_status take_tokens(sequences *out, const request *r, const by_pretrain
     by_loader *loader = NULL;
     by_config *config;
     by_batch batch = {0};
-    by_status status = by_config_copy(&config, by_pretrained_config(model), error);
+    by_status status = cli_copy_config(&config, model, error);
     if (status != BY_OK) {
         return status;
     }

@@ -135,8 +135,7 @@ static void show_evaluated(screen *s, const by_train_event *e)
     for (size_t i = 0; i < v->task->metric_count; i++) {
         const by_metric *m = &v->task->metrics[i];
         if (!isnan(v->metrics[i])) {
-            printf("  %s %.*f", m->name, m->decimals > 2 ? m->decimals - 2 : m->decimals,
-                   v->metrics[i]);
+            printf("  %s %.*f", m->name, m->decimals, v->metrics[i]);
         }
     }
     printf("%s\n", e->best ? "  (best)" : "");

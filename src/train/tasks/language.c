@@ -204,7 +204,7 @@ static by_status loss(const by_config *config, const by_model_request *request, 
     return BY_OK;
 }
 
-static const by_metric metrics[] = {{"perplexity", false, 4}, {"bits_per_byte", false, 6}};
+static const by_metric metrics[] = {{"perplexity", false, 2}, {"bits_per_byte", false, 4}};
 
 /* Bits per byte by the bytes that a token stands for on average, over the whole set; 0 where the
  * data does not say. */

@@ -1,0 +1,158 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "banyan/infer.h"
+#include "banyan/train.h"
+#include "cli.h"
+
+typedef struct request {
+    const char *run; /* run directory; NULL: a directory in Hugging Face form */
+    const char *file;
+    bool best;
+    bool csv;
+    bool has_header;
+} request;
+
+static void show_note(void *user, const by_train_event *event)
+{
+    (void)user;
+    if (event->kind == BY_TRAIN_NOTE) {
+        fprintf(stderr, "%s\n", event->text);
+    }
+}
+
+/* RFC 4180. */
+static void print_cell(const char *text)
+{
+    if (strpbrk(text, ",\"\r\n") == NULL) {
+        fputs(text, stdout);
+        return;
+    }
+    putchar('"');
+    for (; *text != '\0'; text++) {
+        if (*text == '"') {
+            putchar('"');
+        }
+        putchar(*text);
+    }
+    putchar('"');
+}
+
+static void print_value(const by_field *field, bool csv)
+{
+    char text[32];
+    if (field->text != NULL) {
+        csv ? print_cell(field->text) : cli_print_json_string(field->text);
+    } else if (field->is_whole) {
+        printf("%.0f", field->number);
+    } else if (!csv || isfinite(field->number)) { /* what is missing is an empty cell */
+        fputs(cli_json_number(text, field->number, 9), stdout);
+    }
+}
+
+static void print_csv(request *r, const by_field *fields, size_t count)
+{
+    for (size_t i = 0; i < count && !r->has_header; i++) {
+        printf("%s%s%s", i == 0 ? "" : ",", fields[i].name, i + 1 == count ? "\n" : "");
+    }
+    r->has_header = true;
+    for (size_t i = 0; i < count; i++) {
+        fputs(i == 0 ? "" : ",", stdout);
+        print_value(&fields[i], true);
+    }
+    putchar('\n');
+}
+
+static void print_line(void *user, const by_field *fields, size_t count)
+{
+    request *r = user;
+    if (r->csv) {
+        print_csv(r, fields, count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        printf("%s\"%s\":", i == 0 ? "{" : ",", fields[i].name);
+        print_value(&fields[i], false);
+    }
+    printf("}\n");
+}
+
+static by_status predict(request *r, const by_pretrained *model, by_error *error)
+{
+    by_task_data *data = NULL;
+    by_config *config;
+    const by_train_options options = {
+        .resume = r->run, .event = show_note, .stop = cli_stop_requested};
+    by_status status = cli_copy_config(&config, model, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    const by_task_request what = {.purpose = BY_TASK_PREDICT,
+                                  .config = config,
+                                  .path = r->file,
+                                  .learned = by_pretrained_directory(model),
+                                  .progress = &options};
+    status = by_task_open(&data, NULL, &what, error);
+    if (status == BY_OK) {
+        status = by_task_complete(data, config, error);
+    }
+    if (status == BY_OK) {
+        status = by_predict(config, by_pretrained_weights(model), data, print_line,
+                            cli_stop_requested, r, error);
+    }
+    by_task_close(&data);
+    by_config_close(&config);
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    request r = {0};
+    const cli_flag flags[] = {
+        {"csv", CLI_SWITCH, &r.csv, NULL, "CSV with a header instead of JSON lines"},
+        {"best", CLI_SWITCH, &r.best, NULL, "the best checkpoint on held-out data, not the newest"},
+        {NULL, CLI_SWITCH, NULL, NULL, NULL}};
+    char **rest;
+    int count;
+    by_pretrained *model = NULL;
+    char *found = NULL;
+    by_error error = {0};
+    int code = cli_parse(&cli_predict, flags, argc, argv, &rest, &count);
+    if (code >= 0) {
+        return code;
+    }
+    if (count != 2) {
+        return cli_misuse(&cli_predict, "name one run directory and one file");
+    }
+    cli_catch_signals();
+    if (by_run_find(&found, rest[0], NULL) != BY_OK) {
+        found = NULL;
+    }
+    r.run = found;
+    r.file = rest[1];
+    by_status status = by_pretrained_open(&model, found != NULL ? found : rest[0], r.best, &error);
+    if (status == BY_OK && by_pretrained_skipped(model)[0] != '\0') {
+        fprintf(stderr, "%s", by_pretrained_skipped(model));
+    }
+    if (status == BY_OK) {
+        status = predict(&r, model, &error);
+    }
+    by_pretrained_close(&model);
+    free(found);
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_predict, &error);
+}
+
+const cli_command cli_predict = {
+    .name = "predict",
+    .summary = "what a model says about each example of a file",
+    .usage = "banyan predict RUN FILE [--csv] [--best]",
+    .text =
+        "Prints one line an example, as JSON or CSV. FILE is of the kind that the run was\n"
+        "trained on, and needs no targets: images (IDX, npy or CIFAR), a table (CSV), or text,\n"
+        "of which each document gets its loss. Scales, categories and names of classes are\n"
+        "those that the checkpoint has kept.\n\n"
+        "  banyan predict runs/mnist-vit t10k-images-idx3-ubyte.gz\n"
+        "  banyan predict runs/housing-mlp new.csv --csv",
+    .run = run};

@@ -1,0 +1,520 @@
+#include "train/tasks/examples.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/tasks/examples_learned.h"
+
+/* clang-format off: one row a key */
+static const by__key image_keys[] = {
+    {"data", "images", BY__KEY_TEXTS, BY__OWN(by__examples_keys, images), "[]",
+     .help = "files of images: IDX, npy u8 [N, H, W], [N, C, H, W] or [N, H, W, C], or CIFAR "
+             "binary; gzip or not"},
+    {"data", "labels", BY__KEY_TEXTS, BY__OWN(by__examples_keys, labels), "[]",
+     .help = "files of their labels, one for each file of images (CIFAR has its own)"},
+    {"data", "valid_images", BY__KEY_TEXTS, BY__OWN(by__examples_keys, valid_images), "[]",
+     .help = "files of images to evaluate on, instead of valid_fraction"},
+    {"data", "valid_labels", BY__KEY_TEXTS, BY__OWN(by__examples_keys, valid_labels), "[]",
+     .help = "files of their labels"},
+    {"data", "label_names", BY__KEY_TEXTS, BY__OWN(by__examples_keys, label_names), "[]",
+     .help = "what the classes of images are called, from 0 on"},
+    {"data", "format", BY__KEY_TEXT, BY__OWN(by__examples_keys, format), "auto",
+     .choices = "auto|cifar10|cifar100", .help = "auto: IDX or npy by their first bytes"},
+    {"data", "shift", BY__KEY_INT, BY__OWN(by__examples_keys, shift), "0", 0, 65535,
+     .help = "images to train on are moved by up to so many pixels along each axis, at random"},
+    {"data", "flip", BY__KEY_SWITCH, BY__OWN(by__examples_keys, flip), "false",
+     .help = "images to train on are mirrored left to right, one time in two"},
+};
+const by__key_list by__image_data_keys = BY__KEY_LIST(image_keys);
+
+static const by__key table_keys[] = {
+    {"data", "table", BY__KEY_TEXT, BY__OWN(by__examples_keys, table), "\"\"",
+     .help = "CSV file whose first row names the columns; gzip or not"},
+    {"data", "valid_table", BY__KEY_TEXT, BY__OWN(by__examples_keys, valid_table), "\"\"",
+     .help = "CSV file to evaluate on, instead of valid_fraction"},
+    {"data", "target", BY__KEY_TEXT, BY__OWN(by__examples_keys, target), "\"\"",
+     .help = "column of the table that is predicted"},
+    {"data", "ignore", BY__KEY_TEXTS, BY__OWN(by__examples_keys, ignore), "[]",
+     .help = "columns that are no features"},
+    {"data", "category_columns", BY__KEY_TEXTS, BY__OWN(by__examples_keys, category_columns), "[]",
+     .help = "columns of numbers that are categories"},
+};
+const by__key_list by__table_data_keys = BY__KEY_LIST(table_keys);
+
+static const by__key split_keys[] = {
+    {"data", "split", BY__KEY_TEXT, BY__OWN(by__examples_keys, split), "last",
+     .choices = "last|random",
+     .help = "which share of the examples valid_fraction holds out: the last, or one that the seed "
+             "draws"},
+};
+const by__key_list by__split_keys = BY__KEY_LIST(split_keys);
+/* clang-format on */
+
+const by__examples_keys *by__examples_keys_of(const by_config *config, const by__task_row *row)
+{
+    return by__kind_own(config->task.own, &row->kind);
+}
+
+static bool has_images(const by__examples_keys *keys)
+{
+    return keys->images.count > 0;
+}
+
+unsigned by__examples_knows(const by_config *config, const by__examples_keys *keys)
+{
+    const by_model_config *m = &config->model;
+    bool is_image = strcmp(by_model_reads(m), "images") == 0;
+    bool sized = is_image ? m->channels > 0 && m->image_height > 0 && m->image_width > 0
+                          : m->numbers > 0 || (m->numbers == 0 && m->categories.count > 0);
+    bool named = has_images(keys) || keys->table[0] != '\0';
+    bool held_out = keys->valid_images.count > 0 || keys->valid_table[0] != '\0' ||
+                    config->data.valid_fraction > 0.0;
+    return (sized && m->outputs > 0 ? (unsigned)BY_TASK_SIZES : 0) |
+           (named ? (unsigned)BY_TASK_DATA : 0) |
+           (named && held_out ? (unsigned)BY_TASK_HOLDS_OUT : 0);
+}
+
+static void assume_size(int64_t *size, int64_t value)
+{
+    *size = *size < 0 ? value : *size;
+}
+
+void by__examples_assume(by_config *config, int64_t outputs)
+{
+    by_model_config *m = &config->model;
+    assume_size(&m->outputs, outputs);
+    assume_size(&m->channels, 1);
+    assume_size(&m->image_height, 28);
+    assume_size(&m->image_width, 28);
+    assume_size(&m->numbers, m->categories.count > 0 ? 0 : 8);
+}
+
+/* ---- sets ---- */
+
+static uint64_t bytes_of(const by_array_set *set)
+{
+    size_t count;
+    uint64_t bytes = 0;
+    const by_array *arrays = set == NULL ? NULL : by_array_set_arrays(set, &count);
+    for (size_t i = 0; arrays != NULL && i < count; i++) {
+        bytes += (uint64_t)by_shape_count(&arrays[i].shape) * by_dtype_size(arrays[i].dtype);
+    }
+    return bytes;
+}
+
+/* The arrays of a set that are to be predicted, with targets that do not count. */
+static by_status replace_targets(by_array_set **set, const char *target, by_error *error)
+{
+    size_t count;
+    const by_array *have = by_array_set_arrays(*set, &count);
+    by_array arrays[4];
+    size_t kept = 0;
+    int32_t *made;
+    uint64_t examples = by_array_set_examples(*set);
+    bool is_label = strcmp(target, "labels") == 0;
+    BY_TRY(by__alloc((void **)&made, (size_t)examples, sizeof *made, "targets", error));
+    memset(made, is_label ? 0xff : 0, (size_t)examples * sizeof *made);
+    for (size_t i = 0; i < count && kept < BY_ARRAY_LENGTH(arrays) - 1; i++) {
+        if (strcmp(have[i].name, target) != 0) {
+            arrays[kept++] = have[i];
+        }
+    }
+    arrays[kept++] = (by_array){.name = target,
+                                .dtype = is_label ? BY_I32 : BY_F32,
+                                .shape = BY_SHAPE((int64_t)examples),
+                                .data = made};
+    by_array_set *with;
+    by_status status = by_array_set_open(&with, by_array_set_name(*set), arrays, kept, error);
+    free(made);
+    if (status == BY_OK) {
+        by_array_set_close(set);
+        *set = with;
+    }
+    return status;
+}
+
+static by_status open_images(by_array_set **out, const by__examples_keys *keys,
+                             const by_string_list *images, const by_string_list *labels,
+                             by_error *error)
+{
+    const by_image_files files = {.format = keys->format,
+                                  .images = (const char *const *)images->items,
+                                  .image_count = images->count,
+                                  .labels = (const char *const *)labels->items,
+                                  .label_count = labels->count};
+    return by_image_set_open(out, &files, error);
+}
+
+/* "IMAGES" or "IMAGES,LABELS". */
+static by_status open_image_path(by_array_set **out, const by__examples_keys *keys,
+                                 const char *path, by_error *error)
+{
+    char *images = by__strdup(path);
+    if (images == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a path");
+    }
+    char *comma = by__path_exists(path) ? NULL : strchr(images, ',');
+    char *labels = comma == NULL ? NULL : comma + 1;
+    if (comma != NULL) {
+        *comma = '\0';
+    }
+    const by_string_list first = {&images, 1};
+    const by_string_list second = {&labels, labels == NULL ? 0 : 1};
+    by_status status = open_images(out, keys, &first, &second, error);
+    free(images);
+    return status;
+}
+
+static by_status open_table(by_table **out, const by__examples_keys *keys, const char *path,
+                            const by_column_type *target, by_error *error)
+{
+    by_column_type *types;
+    size_t count = keys->category_columns.count;
+    BY_TRY(by__alloc((void **)&types, count + 1, sizeof *types, "column types", error));
+    for (size_t i = 0; i < count; i++) {
+        types[i] = (by_column_type){keys->category_columns.items[i], BY_COLUMN_CATEGORY};
+    }
+    if (target != NULL) {
+        types[count++] = *target;
+    }
+    const by_table_options options = {.types = types, .type_count = count};
+    by_status status = by_table_open(out, path, &options, error);
+    free(types);
+    return status;
+}
+
+/* ---- opening ---- */
+
+static by_status split(by__examples *d, const by_config *config, uint64_t examples,
+                       bool valid_apart, by_error *error)
+{
+    const by_split how = {
+        .valid = valid_apart ? 0 : by_split_count(examples, config->data.valid_fraction),
+        .seed = config->seed,
+        .random = strcmp(d->keys->split, "random") == 0};
+    return by_split_parts(&d->train_part, &d->valid_part, NULL, examples, &how, error);
+}
+
+static by_status open_config_images(by__examples *d, const by_task_request *r, by_error *error)
+{
+    const by__examples_keys *k = d->keys;
+    bool apart = k->valid_images.count > 0;
+    BY_TRY(open_images(&d->train, k, &k->images, &k->labels, error));
+    BY_TRY(split(d, r->config, by_array_set_examples(d->train), apart, error));
+    if (apart) {
+        BY_TRY(open_images(&d->valid, k, &k->valid_images, &k->valid_labels, error));
+        d->valid_part = by_part_whole(by_array_set_examples(d->valid));
+    }
+    return BY_OK;
+}
+
+static by_status apply_table(by_array_set **out, by__examples *d, const char *path,
+                             const by_column_type *target, by_error *error)
+{
+    by_table *table;
+    BY_TRY(open_table(&table, d->keys, path, target, error));
+    by_status status = by_encoding_apply(d->encoding, table, target != NULL, out, error);
+    by_table_close(&table);
+    return status;
+}
+
+static by_status learn_table(by__examples *d, const by_table *table, by_error *error)
+{
+    const by_encoding_options options = {.target = d->keys->target,
+                                         .ignore = (const char *const *)d->keys->ignore.items,
+                                         .ignore_count = d->keys->ignore.count};
+    return by_encoding_learn(&d->encoding, table, &d->train_part, &options, error);
+}
+
+static by_status open_config_table(by__examples *d, const by_task_request *r,
+                                   const by_column_type *target, by_error *error)
+{
+    by_table *table;
+    const by__examples_keys *k = d->keys;
+    bool apart = k->valid_table[0] != '\0';
+    if (k->table[0] == '\0' || k->target[0] == '\0') {
+        return by_error_set(
+            error, BY_ECONFIG,
+            "no data: set data.images=FILE and data.labels=FILE, or data.table=FILE "
+            "and data.target=COLUMN");
+    }
+    BY_TRY(open_table(&table, k, k->table, target, error));
+    by_status status = split(d, r->config, by_table_rows(table), apart, error);
+    if (status == BY_OK && d->encoding == NULL) {
+        status = learn_table(d, table, error);
+    }
+    if (status == BY_OK) {
+        status = by_encoding_apply(d->encoding, table, true, &d->train, error);
+    }
+    by_table_close(&table);
+    if (status == BY_OK && apart) {
+        status = apply_table(&d->valid, d, k->valid_table, target, error);
+        if (status == BY_OK) {
+            d->valid_part = by_part_whole(by_array_set_examples(d->valid));
+        }
+    }
+    return status;
+}
+
+/* What the request names, to evaluate or predict. */
+static by_status open_path(by__examples *d, const by_task_request *r, const by_column_type *target,
+                           bool classes, by_error *error)
+{
+    bool with_targets = r->purpose != BY_TASK_PREDICT;
+    const char *name = classes ? "labels" : "targets";
+    if (d->encoding == NULL) {
+        BY_TRY(open_image_path(&d->valid, d->keys, r->path, error));
+    } else {
+        BY_TRY(apply_table(&d->valid, d, r->path, with_targets ? target : NULL, error));
+    }
+    d->valid_part = by_part_whole(by_array_set_examples(d->valid));
+    d->is_predicted = !with_targets;
+    return with_targets ? BY_OK : replace_targets(&d->valid, name, error);
+}
+
+static by_status open_set(by__examples *d, const by_task_request *r, bool classes, by_error *error)
+{
+    const by_column_type target = {d->keys->target,
+                                   classes ? BY_COLUMN_CATEGORY : BY_COLUMN_NUMBER};
+    bool images = has_images(d->keys);
+    if (r->path != NULL && r->learned == NULL) {
+        return by_error_set(error, BY_EARG,
+                            "%s: other data than that of the config needs what the weights were "
+                            "trained with (learned)",
+                            r->path);
+    }
+    if (r->learned != NULL) {
+        BY_TRY(by__examples_read_learned(d, r->learned, images, error));
+        images = d->encoding == NULL;
+    }
+    if (r->path != NULL) {
+        BY_TRY(open_path(d, r, &target, classes, error));
+    } else if (images) {
+        BY_TRY(open_config_images(d, r, error));
+    } else {
+        BY_TRY(open_config_table(d, r, &target, error));
+    }
+    if (d->learned == NULL) {
+        BY_TRY(by__examples_learn(d, error));
+    }
+    const char *array = classes ? "labels" : "targets";
+    const by_array_set *set = d->train != NULL ? d->train : d->valid;
+    return by_array_set_find(set, array) != NULL
+               ? by__examples_name_labels(d, error)
+               : by_error_set(error, BY_ECONFIG, "%s: there are no labels: set data.labels=FILE",
+                              by_array_set_name(set));
+}
+
+by_status by__examples_open(by__examples **out, const by__task_row *row,
+                            const by_task_request *request, bool classes, by_error *error)
+{
+    by__examples *d;
+    const by__examples_keys *keys = by__examples_keys_of(request->config, row);
+    if (keys == NULL) {
+        return by_error_set(error, BY_EARG, "task.kind %s: the config was not opened as one",
+                            row->kind.name);
+    }
+    BY_TRY(by__alloc((void **)&d, 1, sizeof *d, "the data", error));
+    d->base.task = &row->task;
+    d->keys = keys;
+    by_status status = open_set(d, request, classes, error);
+    if (status != BY_OK) {
+        by__examples_close(&d->base);
+        return status;
+    }
+    d->base.train_examples = request->purpose == BY_TASK_TRAIN ? d->train_part.count : 0;
+    d->base.valid_examples = d->valid_part.count;
+    d->base.bytes = bytes_of(d->train) + bytes_of(d->valid);
+    *out = d;
+    return BY_OK;
+}
+
+void by__examples_close(by_task_data *data)
+{
+    by__examples *d = (by__examples *)data;
+    by_array_set_close(&d->train);
+    by_array_set_close(&d->valid);
+    by_encoding_close(&d->encoding);
+    free(d->mean);
+    free(d->deviation);
+    free(d->learned);
+    free(d->labels);
+    free(d);
+}
+
+/* ---- what the config learns ---- */
+
+static by_status take_size(int64_t *size, int64_t have, const char *key, const char *set,
+                           by_error *error)
+{
+    if (*size > 0 && *size != have) {
+        return by_error_set(error, BY_ECONFIG,
+                            "model.%s is %lld, but %s has %lld; leave it out to take the data's",
+                            key, (long long)*size, set, (long long)have);
+    }
+    *size = have;
+    return BY_OK;
+}
+
+static by_status take_categories(by_model_config *m, const by__examples *d, const char *set,
+                                 by_error *error)
+{
+    size_t count = by_encoding_categories(d->encoding);
+    bool given = m->categories.count > 0;
+    if (given && m->categories.count != count) {
+        return by_error_set(error, BY_ECONFIG,
+                            "model.categories has %zu sizes, but %s has %zu "
+                            "columns of categories; leave it out",
+                            m->categories.count, set, count);
+    }
+    if (!given && count > 0) {
+        BY_TRY(by__alloc((void **)&m->categories.items, count, sizeof *m->categories.items,
+                         "the config", error));
+    }
+    for (size_t i = 0; i < count; i++) {
+        char text[24];
+        (void)snprintf(text, sizeof text, "%zu", by_encoding_category_size(d->encoding, i));
+        if (given && strcmp(m->categories.items[i], text) != 0) {
+            return by_error_set(error, BY_ECONFIG,
+                                "model.categories: column %zu has %s ids, but %s has %s", i,
+                                m->categories.items[i], set, text);
+        }
+        if (!given) {
+            m->categories.items[i] = by__strdup(text);
+            m->categories.count = i + 1;
+            if (m->categories.items[i] == NULL) {
+                m->categories.count = i;
+                return by_error_set(error, BY_EMEMORY, "out of memory: the config");
+            }
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__examples_complete(by_task_data *data, by_config *config, int64_t outputs,
+                                by_error *error)
+{
+    by__examples *d = (by__examples *)data;
+    by_model_config *m = &config->model;
+    const by_array_set *set = d->train != NULL ? d->train : d->valid;
+    const char *name = by_array_set_name(set);
+    const char *reads = d->encoding == NULL ? "images" : "table";
+    if (strcmp(by_model_reads(m), reads) != 0) {
+        return by_error_set(
+            error, BY_ECONFIG,
+            "model.kind %s reads %s, and the data is %s: take a model that reads %s", m->kind,
+            by_model_reads(m), d->encoding == NULL ? "images" : "a table", reads);
+    }
+    if (d->encoding == NULL) {
+        const by_shape *shape = &by_array_set_find(set, "images")->shape;
+        if ((size_t)shape->dim[1] != d->channels) {
+            return by_error_set(error, BY_ECONFIG,
+                                "%s has images of %lld channels; those of the weights have %zu",
+                                name, (long long)shape->dim[1], d->channels);
+        }
+        BY_TRY(take_size(&m->channels, shape->dim[1], "channels", name, error));
+        BY_TRY(take_size(&m->image_height, shape->dim[2], "image_height", name, error));
+        BY_TRY(take_size(&m->image_width, shape->dim[3], "image_width", name, error));
+    } else {
+        if (m->numbers != 0 || by_encoding_numbers(d->encoding) != 0) {
+            BY_TRY(take_size(&m->numbers, (int64_t)by_encoding_numbers(d->encoding), "numbers",
+                             name, error));
+        }
+        BY_TRY(take_categories(m, d, name, error));
+    }
+    if (m->outputs < 1) {
+        m->outputs = outputs;
+    }
+    if (m->outputs < outputs) {
+        return by_error_set(error, BY_ECONFIG, "model.outputs is %lld, but %s has %lld",
+                            (long long)m->outputs, name, (long long)outputs);
+    }
+    return by_config_resolve(config, error);
+}
+
+int64_t by__examples_classes(const by__examples *d)
+{
+    int64_t classes = (int64_t)d->label_count;
+    const by_array_set *sets[2] = {d->train, d->valid};
+    for (int s = 0; s < 2; s++) {
+        const by_array *labels = sets[s] == NULL ? NULL : by_array_set_find(sets[s], "labels");
+        for (int64_t i = 0; labels != NULL && i < labels->shape.dim[0]; i++) {
+            int64_t label = ((const int32_t *)labels->data)[i];
+            classes = label >= classes ? label + 1 : classes;
+        }
+    }
+    return classes;
+}
+
+by_status by__examples_needs_output(const by_config *config, const by_model *model, by_error *error)
+{
+    return model->output != BY_NONE
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "task.kind %s needs a model of images or tables; model.kind %s reads "
+                              "%s",
+                              config->task.kind, config->model.kind,
+                              by_model_reads(&config->model));
+}
+
+/* ---- sources and checkpoints ---- */
+
+by_status by__examples_source(by_source **out, by_task_data *data, const by_config *config,
+                              bool training, by_error *error)
+{
+    by__examples *d = (by__examples *)data;
+    const by_array_set *set = training || d->valid == NULL ? d->train : d->valid;
+    const by_array_source_options options = {
+        .shuffle = training,
+        .target = by_array_set_find(set, "labels") != NULL ? "labels" : "targets",
+        .shift = (int)d->keys->shift,
+        .flip = d->keys->flip != 0,
+        .mean = d->mean,
+        .deviation = d->deviation};
+    BY_UNUSED(config);
+    return by_array_source_open(out, set, training ? &d->train_part : &d->valid_part, &options,
+                                error);
+}
+
+by_status by__examples_keep(by_task_data *data, const by_config *config, by_task_kept *out,
+                            by_error *error)
+{
+    by__examples *d = (by__examples *)data;
+    BY_UNUSED(config);
+    BY_UNUSED(error);
+    *out = (by_task_kept){
+        .files = {{.name = by__examples_learned_name(d),
+                   .data = d->learned,
+                   .size = strlen(d->learned)}},
+        .file_count = 1,
+        .values = {{.key = "train_hash",
+                    .kind = BY_VALUE_STRING,
+                    .as.string = by_array_set_hash(d->train)},
+                   {.key = "learned_hash", .kind = BY_VALUE_STRING, .as.string = d->learned_hash}},
+        .value_count = 2,
+        .eos = -1,
+        .labels = d->labels,
+        .label_count = d->label_count};
+    return BY_OK;
+}
+
+by_status by__examples_check(const by_task_data *data, const by_checkpoint *checkpoint,
+                             by_error *error)
+{
+    const by__examples *d = (const by__examples *)data;
+    const char *content;
+    const char *learned;
+    BY_TRY(by_checkpoint_value_string(checkpoint, "train_hash", &content, error));
+    BY_TRY(by_checkpoint_value_string(checkpoint, "learned_hash", &learned, error));
+    if (strcmp(content, by_array_set_hash(d->train)) != 0 ||
+        strcmp(learned, d->learned_hash) != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s was trained on other data (%.8s, %.8s) than there is now (%.8s, "
+                            "%.8s): files or what is held out have changed; restore them, or start "
+                            "a new run",
+                            by_checkpoint_path(checkpoint), content, learned,
+                            by_array_set_hash(d->train), d->learned_hash);
+    }
+    return BY_OK;
+}

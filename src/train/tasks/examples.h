@@ -1,0 +1,77 @@
+/* Examples in memory as the data of a task: images with labels, or the rows of a table.
+ *
+ * The config names files and what is held out; this opens them, learns what turns them into numbers
+ * from the training part (or takes what a checkpoint has kept), completes the config, makes
+ * sources, and says what is kept. A task adds its own keys, loss and metrics. */
+#ifndef BY_TRAIN_TASKS_EXAMPLES_H
+#define BY_TRAIN_TASKS_EXAMPLES_H
+
+#include "banyan/table.h"
+#include "train/tasks/tasks.h"
+#include "train/train.h"
+
+/* Values of the keys below: the first field of the struct of a kind that has them. */
+typedef struct by__examples_keys {
+    by_string_list images;
+    by_string_list labels;
+    by_string_list valid_images;
+    by_string_list valid_labels;
+    by_string_list label_names;
+    char *format;
+    int64_t shift;
+    int64_t flip;
+    char *table;
+    char *valid_table;
+    char *target;
+    by_string_list ignore;
+    by_string_list category_columns;
+    char *split;
+} by__examples_keys;
+
+extern const by__key_list by__image_data_keys;
+extern const by__key_list by__table_data_keys;
+extern const by__key_list by__split_keys;
+
+typedef struct by__examples {
+    by_task_data base;
+    const by__examples_keys *keys; /* of the config that was opened, which must outlive it */
+    by_array_set *train;           /* all examples, or those of the data to train on alone */
+    by_array_set *valid; /* held out, where that is a set of its own; NULL: a part of train */
+    by_part train_part;
+    by_part valid_part;
+    by_encoding *encoding; /* of tables; NULL: images */
+    size_t channels;       /* of images that the scales are for */
+    float *mean;           /* of images, a channel each */
+    float *deviation;
+    char *learned; /* the JSON text of what was learned */
+    char learned_hash[33];
+    const char **labels; /* names of classes; NULL: none */
+    size_t label_count;
+    bool is_predicted; /* targets are made up, and do not count */
+} by__examples;
+
+/* Opens what the keys of `kind` name. classes: the target of a table is a category, not a number. */
+by_status by__examples_open(by__examples **out, const by__task_row *row,
+                            const by_task_request *request, bool classes, by_error *error);
+void by__examples_close(by_task_data *data);
+/* The keys of a config. */
+const by__examples_keys *by__examples_keys_of(const by_config *config, const by__task_row *row);
+unsigned by__examples_knows(const by_config *config, const by__examples_keys *keys);
+/* Sizes for timing: images of 1 x 28 x 28, or rows of 8 numbers, whichever the model reads. */
+void by__examples_assume(by_config *config, int64_t outputs);
+/* Completes the sizes of an example and, unless they are given, `outputs`. */
+by_status by__examples_complete(by_task_data *data, by_config *config, int64_t outputs,
+                                by_error *error);
+by_status by__examples_source(by_source **out, by_task_data *data, const by_config *config,
+                              bool training, by_error *error);
+by_status by__examples_keep(by_task_data *data, const by_config *config, by_task_kept *out,
+                            by_error *error);
+by_status by__examples_check(const by_task_data *data, const by_checkpoint *checkpoint,
+                             by_error *error);
+/* The classes of the labels that are open: one more than the largest. 0: there are none. */
+int64_t by__examples_classes(const by__examples *data);
+/* BY_ECONFIG unless the model delivers an output. */
+by_status by__examples_needs_output(const by_config *config, const by_model *model,
+                                    by_error *error);
+
+#endif

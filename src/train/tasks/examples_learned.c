@@ -1,0 +1,170 @@
+#include "train/tasks/examples_learned.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#define IMAGES_FILE    "preprocessor_config.json"
+#define TABLE_FILE     "encoding.json"
+#define LEARNED_LIMIT  ((size_t)64 << 20)
+#define CHANNELS_LIMIT 65536
+
+const char *by__examples_learned_name(const by__examples *d)
+{
+    return d->encoding == NULL ? IMAGES_FILE : TABLE_FILE;
+}
+
+static by_status allocate_scales(by__examples *d, size_t channels, by_error *error)
+{
+    d->channels = channels;
+    BY_TRY(by__alloc((void **)&d->mean, channels, sizeof *d->mean, "pixel scales", error));
+    return by__alloc((void **)&d->deviation, channels, sizeof *d->deviation, "pixel scales", error);
+}
+
+/* Mean and deviation of pixel / 255 in each channel, from exact sums. */
+static by_status measure_images(by__examples *d, by_error *error)
+{
+    const by_array *images = by_array_set_find(d->train, "images");
+    size_t channels = (size_t)images->shape.dim[1];
+    size_t plane = (size_t)(images->shape.dim[2] * images->shape.dim[3]);
+    double count = (double)d->train_part.count * (double)plane;
+    BY_TRY(allocate_scales(d, channels, error));
+    for (size_t c = 0; c < channels; c++) {
+        uint64_t sum = 0;
+        uint64_t squares = 0;
+        for (uint64_t i = 0; i < d->train_part.count; i++) {
+            uint64_t row = by_part_example(&d->train_part, i);
+            const uint8_t *pixel =
+                (const uint8_t *)images->data + ((size_t)row * channels + c) * plane;
+            for (size_t p = 0; p < plane; p++) {
+                sum += pixel[p];
+                squares += (uint64_t)pixel[p] * pixel[p];
+            }
+        }
+        double mean = (double)sum / count;
+        double variance = (double)squares / count - mean * mean;
+        d->mean[c] = (float)(mean / 255.0);
+        d->deviation[c] = variance > 0.0 ? (float)(sqrt(variance) / 255.0) : 1.0f;
+    }
+    return BY_OK;
+}
+
+static void add_scales(by__text *text, const char *name, const float *scales, size_t count)
+{
+    by__text_format(text, "  \"%s\": [", name);
+    for (size_t i = 0; i < count; i++) {
+        by__text_format(text, "%s%.9g", i == 0 ? "" : ", ", (double)scales[i]);
+    }
+    by__text_add(text, "],\n");
+}
+
+static by_status print_images(by__examples *d, by_error *error)
+{
+    by__text text = {0};
+    const by_shape *shape = &by_array_set_find(d->train, "images")->shape;
+    by__text_add(&text, "{\n  \"image_processor_type\": \"ViTImageProcessor\",\n"
+                        "  \"do_resize\": false,\n  \"do_rescale\": true,\n"
+                        "  \"rescale_factor\": 0.00392156862745098,\n"
+                        "  \"do_normalize\": true,\n");
+    add_scales(&text, "image_mean", d->mean, (size_t)shape->dim[1]);
+    add_scales(&text, "image_std", d->deviation, (size_t)shape->dim[1]);
+    by__text_format(&text, "  \"size\": {\"height\": %lld, \"width\": %lld}\n}\n",
+                    (long long)shape->dim[2], (long long)shape->dim[3]);
+    return by__text_take(&text, &d->learned, error);
+}
+
+by_status by__examples_learn(by__examples *d, by_error *error)
+{
+    if (d->encoding != NULL) {
+        BY_TRY(by_encoding_print(d->encoding, &d->learned, error));
+    } else {
+        BY_TRY(measure_images(d, error));
+        BY_TRY(print_images(d, error));
+    }
+    by__hash128_hex(d->learned_hash, d->learned, strlen(d->learned));
+    return BY_OK;
+}
+
+/* ---- reading ---- */
+
+static by_status read_scales(float *out, const char *name, const json_t *root, const char *key,
+                             size_t count, bool above_zero, by_error *error)
+{
+    const json_t *list = json_object_get(root, key);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *value = json_array_get(list, i);
+        double number = json_number_value(value);
+        if (!json_is_number(value) || json_array_size(list) != count ||
+            (above_zero && !((float)number > 0.0f))) {
+            return by_error_set(error, BY_EFORMAT, "%s: \"%s\" is not a list of %s, one a channel",
+                                name, key, above_zero ? "positive numbers" : "numbers");
+        }
+        out[i] = (float)number;
+    }
+    return BY_OK;
+}
+
+static by_status parse_images(by__examples *d, const char *path, const char *text, size_t length,
+                              by_error *error)
+{
+    json_error_t where;
+    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
+    size_t channels = json_array_size(json_object_get(root, "image_mean"));
+    by_status status = BY_OK;
+    if (channels == 0 || channels > CHANNELS_LIMIT) {
+        status = by_error_set(error, BY_EFORMAT, "%s: there is no \"image_mean\"", path);
+    }
+    if (status == BY_OK) {
+        status = allocate_scales(d, channels, error);
+    }
+    if (status == BY_OK) {
+        status = read_scales(d->mean, path, root, "image_mean", channels, false, error);
+    }
+    if (status == BY_OK) {
+        status = read_scales(d->deviation, path, root, "image_std", channels, true, error);
+    }
+    json_decref(root);
+    return status;
+}
+
+static by_status read_file(by__examples *d, const char *path, bool images, by_error *error)
+{
+    size_t length;
+    BY_TRY(by__file_read(&d->learned, &length, path, LEARNED_LIMIT, error));
+    by__hash128_hex(d->learned_hash, d->learned, length);
+    return images ? parse_images(d, path, d->learned, length, error)
+                  : by_encoding_parse(&d->encoding, path, d->learned, length, error);
+}
+
+by_status by__examples_read_learned(by__examples *d, const char *directory, bool images,
+                                    by_error *error)
+{
+    char *paths[2] = {by__path_join(directory, TABLE_FILE), by__path_join(directory, IMAGES_FILE)};
+    by_status status = BY_OK;
+    if (paths[0] == NULL || paths[1] == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: a path");
+    } else {
+        int which = by__path_exists(paths[images ? 1 : 0]) ? images : !images;
+        status = read_file(d, paths[which], which == 1, error);
+    }
+    free(paths[0]);
+    free(paths[1]);
+    return status;
+}
+
+by_status by__examples_name_labels(by__examples *d, by_error *error)
+{
+    const by_string_list *names = &d->keys->label_names;
+    size_t count = d->encoding == NULL ? names->count : by_encoding_classes(d->encoding);
+    if (count == 0) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&d->labels, count, sizeof *d->labels, "labels", error));
+    for (size_t i = 0; i < count; i++) {
+        d->labels[i] = d->encoding == NULL ? names->items[i] : by_encoding_class(d->encoding, i);
+    }
+    d->label_count = count;
+    return BY_OK;
+}
