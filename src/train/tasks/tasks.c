@@ -5,7 +5,9 @@
 #include <string.h>
 
 /* One row a task: by__task_NAME of NAME.c. */
-#define TASKS(ROW) ROW(language)
+#define TASKS(ROW)                                                                                 \
+    ROW(language)                                                                                  \
+    ROW(classify)
 
 #define DECLARE(name) extern const by__task_row by__task_##name;
 #define ADDRESS(name) &by__task_##name,

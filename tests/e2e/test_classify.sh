@@ -1,0 +1,122 @@
+#!/bin/sh
+# Classification, from a config to predictions: images with augmentation, and the rows of a table.
+. "$(dirname "$0")/../support/shell.sh"
+
+# Images 1 x 8 x 8 of three classes, a bright stripe in the row 2 x class + 1, with noise; their labels; and a table
+# whose class follows from its columns, one of them a category, some cells empty.
+python3 - <<'END' || fail "no data"
+import random, struct
+random.seed(5)
+labels, pixels, rows = [], bytearray(), []
+for i in range(110):
+    c = random.randrange(3)
+    labels.append(c)
+    for y in range(8):
+        pixels += bytes(min(255, random.randrange(90) + (150 if y == 2 * c + 1 else 0)) for _ in range(8))
+    size = random.gauss(0, 1)
+    color = random.choice("red green blue".split())
+    name = "large" if size > 0.5 else "odd, \"small\"" if color == "red" else "small"
+    quoted = '"' + name.replace('"', '""') + '"'
+    rows.append(f"{'' if i % 17 == 3 else size:.6},{color},{quoted}" if i % 17 != 3 else f",{color},{quoted}")
+open("images.idx", "wb").write(struct.pack(">IIII", 0x803, 110, 8, 8) + pixels)
+open("labels.idx", "wb").write(struct.pack(">II", 0x801, 110) + bytes(labels))
+open("labels.txt", "w").write("\n".join(map(str, labels)) + "\n")
+open("table.csv", "w").write("size,color,name\n" + "\n".join(rows) + "\n")
+open("new.csv", "w").write("color,size\nred,2.0\nviolet,\n")
+END
+cat >images.yaml <<'END'
+name: images
+task: {kind: classify, smoothing: 0.05}
+model: {kind: vit, layers: 1, heads: 2, width: 16, patch: 4, dropout: 0.1}
+data: {images: images.idx, labels: labels.idx, valid_fraction: 0.2, shift: 1, flip: true, label_names: [low, middle, high]}
+train: {steps: 40, batch: 12, micro_batch: 4, eval_every: 20, log_every: 10, threads: 1}
+optimizer: {lr: 3e-3}
+checkpoint: {every: 10, keep: 9}
+END
+
+say "train on images"
+run 0 "$banyan" train images.yaml
+holds out "88 samples to train on, 22 held out"
+holds out "samples/s"
+holds out "accuracy"
+last=runs/images/checkpoints/step-00000040
+holds "$last/preprocessor_config.json" '"image_mean": ['
+holds "$last/config.json" '"1": "middle"'
+grep -q '"accuracy":' runs/images/events.jsonl || fail "no accuracy in the events"
+
+say "the same bits with two threads"
+run 0 "$banyan" train images.yaml --set train.threads=2 --set name=two
+same "$last/model.safetensors" runs/two/checkpoints/step-00000040/model.safetensors
+
+say "resumed, the same bits"
+cp -r runs/images runs/resumed
+rm -r runs/resumed/checkpoints/step-00000030 runs/resumed/checkpoints/step-00000040
+run 0 "$banyan" train --resume runs/resumed
+same "$last/model.safetensors" runs/resumed/checkpoints/step-00000040/model.safetensors
+same "$last/optimizer.safetensors" runs/resumed/checkpoints/step-00000040/optimizer.safetensors
+
+say "eval gives what predictions and labels say"
+run 0 "$banyan" eval runs/images --json
+held_out=$(field accuracy <out)
+[ "$(field samples <out)" = 22 ] || fail "$(cat out)"
+grep -q top5 out && fail "three classes have no top 5"
+run 0 "$banyan" predict runs/images images.idx --csv
+[ "$(head -n 1 out)" = index,class,label,probability ] || fail "$(head -n 1 out)"
+[ "$(wc -l <out)" = 111 ] || fail "$(wc -l <out) lines"
+tail -n +2 out | cut -d, -f2 | paste -d' ' - labels.txt | tail -n 22 |
+    awk '{ hits += $1 == $2 } END { print hits / NR }' >counted
+near "$held_out" "$(cat counted)" 1e-6
+grep -q ',high,' out || fail "no class has its name"
+run 0 "$banyan" eval runs/images --data images.idx,labels.idx --json
+[ "$(field samples <out)" = 110 ] || fail "$(cat out)"
+run 0 "$banyan" eval runs/images --best --json
+
+say "info, profile and bench know images"
+run 0 "$banyan" info images.yaml
+holds out "images of 1 x 8 x 8, 3 outputs"
+run 0 "$banyan" profile images.yaml --steps 1 --json
+holds out '"samples_per_s":'
+run 0 "$banyan" bench train images.yaml --steps 1 --set data.images=[] --set data.labels=[] --set model.image_height=8 --json
+holds out '"samples_per_s":'
+
+say "other data is refused"
+head -c 7000 images.idx >kept && cat kept images.idx | head -c 7056 >changed.idx
+cp labels.idx labels.kept
+printf '\001' | dd of=labels.idx bs=1 seek=9 conv=notrunc 2>/dev/null
+printf '\002' | dd of=labels.idx bs=1 seek=10 conv=notrunc 2>/dev/null
+printf '\000' | dd of=labels.idx bs=1 seek=11 conv=notrunc 2>/dev/null
+cmp -s labels.idx labels.kept && fail "the labels were not changed"
+run 2 "$banyan" train --resume runs/resumed --set train.steps=50
+holds err "was trained on other data"
+cp labels.kept labels.idx
+run 2 "$banyan" train images.yaml --set data.labels=[]
+holds err "there are no labels"
+run 2 "$banyan" train images.yaml --set model.image_height=16
+holds err "model.image_height is 16"
+run 2 "$banyan" train images.yaml --set data.text=x
+holds err "data.text belongs to task language"
+
+say "train on a table"
+cat >table.yaml <<'END'
+name: table
+task: {kind: classify}
+model: {kind: mlp, layers: 1, width: 16}
+data: {table: table.csv, target: name, valid_fraction: 0.2, split: random}
+train: {steps: 200, batch: 22, eval_every: 100, log_every: 100, threads: 1}
+optimizer: {lr: 1e-2}
+checkpoint: {every: 100}
+END
+run 0 "$banyan" train table.yaml
+exists runs/table/checkpoints/step-00000200/encoding.json
+run 0 "$banyan" eval runs/table --json
+near "$(field accuracy <out)" 1 0.25
+run 0 "$banyan" predict runs/table new.csv
+[ "$(wc -l <out)" = 2 ] || fail "$(cat out)"
+holds out '"index":1,'
+run 0 "$banyan" predict runs/table table.csv --csv
+holds out '"odd, ""small"""'
+rm -r runs/table/checkpoints/step-00000200
+cp runs/two/config.yaml kept.yaml
+run 0 "$banyan" train --resume runs/table
+run 2 "$banyan" train table.yaml --set model.kind=vit
+holds err "the data is a table"
