@@ -7,7 +7,8 @@
 /* One row a task: by__task_NAME of NAME.c. */
 #define TASKS(ROW)                                                                                 \
     ROW(language)                                                                                  \
-    ROW(classify)
+    ROW(classify)                                                                                  \
+    ROW(regress)
 
 #define DECLARE(name) extern const by__task_row by__task_##name;
 #define ADDRESS(name) &by__task_##name,

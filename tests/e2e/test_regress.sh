@@ -1,0 +1,77 @@
+#!/bin/sh
+# Regression on a table, from a config to predictions.
+. "$(dirname "$0")/../support/shell.sh"
+
+python3 - <<'END' || fail "no data"
+import random
+random.seed(7)
+with open("rooms.csv", "w") as out:
+    out.write("area,kind,floor,price\n")
+    for i in range(400):
+        area, kind, floor = random.uniform(20, 120), random.choice("old new".split()), random.randrange(5)
+        price = 1000 * area + (30000 if kind == "new" else 0) + 2000 * floor + random.gauss(0, 3000)
+        out.write(f"{'NA' if i % 40 == 7 else round(area, 2)},{kind},{floor},{price:.2f}\n")
+END
+cut -d, -f1-3 rooms.csv >rooms_new.csv
+cat >rooms.yaml <<'END'
+name: rooms
+task: {kind: regress}
+model: {kind: mlp, layers: 1, width: 32}
+data: {table: rooms.csv, target: price, category_columns: floor, valid_fraction: 0.2}
+train: {steps: 300, batch: 32, micro_batch: 16, eval_every: 100, log_every: 100, threads: 1}
+optimizer: {lr: 1e-2}
+checkpoint: {every: 100, keep: 9}
+END
+
+say "train"
+run 0 "$banyan" train rooms.yaml
+holds out "320 rows to train on, 80 held out"
+holds out "rows/s"
+last=runs/rooms/checkpoints/step-00000300
+exists "$last/encoding.json"
+holds runs/rooms/events.jsonl '"rmse":'
+
+say "the same bits with two threads, and resumed"
+run 0 "$banyan" train rooms.yaml --set train.threads=2 --set name=two
+same "$last/model.safetensors" runs/two/checkpoints/step-00000300/model.safetensors
+rm -r runs/two/checkpoints/step-00000200 runs/two/checkpoints/step-00000300
+run 0 "$banyan" train --resume runs/two
+same "$last/model.safetensors" runs/two/checkpoints/step-00000300/model.safetensors
+same "$last/optimizer.safetensors" runs/two/checkpoints/step-00000300/optimizer.safetensors
+
+say "metrics are those of the predictions"
+run 0 "$banyan" eval runs/rooms --json
+cp out eval.json
+awk "BEGIN { exit !($(field r2 <eval.json) > 0.85) }" || fail "$(cat eval.json)"
+run 0 "$banyan" predict runs/rooms rooms_new.csv
+[ "$(wc -l <out)" = 400 ] || fail "$(wc -l <out) lines"
+python3 - out eval.json <<'END' || fail "metrics: $(cat eval.json)"
+import csv, json, sys
+value = [json.loads(line) for line in open(sys.argv[1])]
+assert [v["index"] for v in value] == list(range(400))
+price = [float(row["price"]) for row in csv.DictReader(open("rooms.csv"))]
+pairs = [(v["value"], p) for v, p in zip(value, price)][-80:]
+e = [a - b for a, b in pairs]
+mean = sum(b for _, b in pairs) / 80
+got = json.loads(open(sys.argv[2]).read())
+want = {"rmse": (sum(x * x for x in e) / 80) ** 0.5, "mae": sum(map(abs, e)) / 80,
+        "r2": 1 - sum(x * x for x in e) / sum((b - mean) ** 2 for _, b in pairs), "rows": 80}
+sys.exit(any(abs(got[k] - v) > 1e-4 * abs(v) for k, v in want.items()))
+END
+run 0 "$banyan" predict runs/rooms rooms_new.csv --csv
+[ "$(head -n 1 out)" = index,value ] || fail "$(head -n 1 out)"
+
+say "smooth L1, another file to evaluate on, bf16"
+head -n 100 rooms.csv >few.csv
+run 0 "$banyan" train rooms.yaml --set task.loss=smooth_l1 --set task.beta=0.5 --set data.valid_table=few.csv \
+    --set precision.compute=bf16 --set name=smooth
+holds out "400 rows to train on, 99 held out"
+run 0 "$banyan" eval runs/smooth --data rooms.csv --json
+[ "$(field rows <out)" = 400 ] || fail "$(cat out)"
+
+say "what does not fit is refused"
+run 2 "$banyan" train rooms.yaml --set data.target=
+holds err "data.target=COLUMN"
+run 2 "$banyan" train rooms.yaml --set model.kind=gpt2
+run 2 "$banyan" train --resume runs/two --set data.valid_fraction=0.3
+run 2 "$banyan" predict runs/rooms rooms.yaml
