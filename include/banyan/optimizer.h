@@ -19,7 +19,7 @@ BY_API double by_learning_rate(const by_optimizer_config *config, int64_t step, 
 #define BY_HYPER_COUNT 8
 #define BY_MAX_STATES  4
 
-/* What one update works on: a tensor, or a flat block of tensors one after another, for which the
+/* What one update works on: a tensor, or a flat range of tensors one after another, for which the
  * elements' places in their tensors are unknown. */
 typedef struct by_update_unit {
     const char *name; /* of its values in the graphs below */
@@ -41,7 +41,7 @@ typedef struct by_optimizer_state {
 BY_API int by_optimizer_state_count(const by_optimizer_config *config);
 BY_API by_optimizer_state by_optimizer_state_at(const by_optimizer_config *config, int i);
 /* True when each unit must be one tensor in its own shape (norms of tensors, sums over rows and
- * columns); else a flat block is updated as its tensors would be. */
+ * columns); else a flat range is updated as its tensors would be. */
 BY_API bool by_optimizer_needs_tensors(const by_optimizer_config *config);
 /* Builds the graph that reduces the gradients "grad.UNIT" to outputs "norm" (global 2-norm) and
  * "scale" (clip factor), from the input "losses" [losses] (of all micro-batches) and the state

@@ -11,16 +11,16 @@
  * Every node with a power of two of leaves begins at a multiple of it (an aligned subtree, a node
  * of the complete tree). The others end with the last leaf: they are complete nodes cut off there.
  *
- * A rank computes a contiguous block of leaves, one after another, into sets of buffers, and adds
+ * A rank computes a contiguous range of leaves, one after another, into sets of buffers, and adds
  * two neighbouring sums as soon as they are the two halves of a node: it never adds across a node's
- * border. That leaves it with the sums of the largest nodes inside its block, its forest. A process
- * that has all leaves is left with the root. In between, an aligned block of 2^h leaves leaves one
- * sum, any other block at most two for each bit of its size:
+ * border. That leaves it with the sums of the largest nodes inside its range, its forest. A process
+ * that has all leaves is left with the root. In between, an aligned range of 2^h leaves leaves one
+ * sum, any other range at most two for each bit of its size:
  *
  *     12 leaves on 2 ranks:   rank 0 has [0, 6):  ((0+1)+(2+3))  and  (4+5)
  *                             rank 1 has [6, 12): (6+7)  and  ((8+9)+(10+11))
  *
- * Adding up a block first, (((0+1)+(2+3))+(4+5)) here, would be a sum of another order, with other
+ * Adding up a range first, (((0+1)+(2+3))+(4+5)) here, would be a sum of another order, with other
  * bits than one process gets: the root wants (4+5) with (6+7). by__sum_tree_merges lists the nodes
  * that are left, those whose leaves are on several ranks, in an order in which they can be added:
  *
@@ -66,7 +66,7 @@ typedef struct by__sum_addition {
     int right;
 } by__sum_addition;
 
-/* The leaves of rank `rank` of `ranks`: contiguous blocks in the order of ranks, the first ones of
+/* The leaves of rank `rank` of `ranks`: contiguous ranges in the order of ranks, the first ones of
  * them one leaf larger when ranks do not divide the leaves; empty ones at the end when there are
  * more ranks than leaves. */
 void by__sum_tree_block(int64_t all, int ranks, int rank, int64_t *first, int64_t *count);

@@ -28,8 +28,8 @@ struct by_generator {
     float *logits;             /* [vocab of the model] */
     int32_t *window;           /* [context] tokens in the caches */
     void *scratch;             /* of by_sample */
-    by__event *copied[STAGES]; /* a staging block may be filled again */
-    unsigned fed;              /* runs so far: which staging block is next */
+    by__event *copied[STAGES]; /* a staging buffer may be filled again */
+    unsigned fed;              /* runs so far: which staging buffer is next */
     int64_t context;
     int64_t slots; /* positions of the caches: the context and room for padding */
     int64_t table; /* rows of a table of positions; 0: positions are rotary */
@@ -51,7 +51,7 @@ static int64_t smallest(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Where a block of inputs has them: start, tokens, positions. */
+/* Where a buffer of inputs has them: start, tokens, positions. */
 #define TOKENS_OFFSET BY_CACHE_LINE
 
 static size_t ids_bytes(const by_generator *g)

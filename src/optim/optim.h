@@ -2,7 +2,7 @@
  * and what they share, one file each has the rest.
  *
  * An optimizer declares its keys (config/kind.h), the states it keeps for each parameter, and the
- * update of one unit (a tensor or a flat block of tensors) as nodes of a graph. Memory plan, sharding,
+ * update of one unit (a tensor or a flat range of tensors) as nodes of a graph. Memory plan, sharding,
  * checkpoint and resume follow from the declared states.
  *
  * Adding an optimizer: its file, a row in optimizers.c, its test.

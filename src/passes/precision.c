@@ -9,6 +9,7 @@ typedef struct precision {
     bool *kept;       /* values that an op keeps in f32 */
     by_value *narrow; /* of each value: its cast to the compute dtype, made once */
     by_value *wide;   /* and its cast back to f32 */
+    by_value *inner;  /* of an output that is made narrow: the value that its node makes */
 } precision;
 
 /* Tensors that are worth narrowing: everything with two axes or more. Vectors (norm weights,
@@ -36,37 +37,27 @@ static void convert_operand(precision *p, size_t n, int i)
         if (p->was_f32[value] && graph->values[value].dtype != BY_F32) {
             value = cast_of(graph, value, BY_F32, p->wide);
         }
+    } else if (p->inner[value] != BY_NONE) {
+        value = p->inner[value];
     } else if (is_wide(&graph->values[value])) {
         value = cast_of(graph, value, p->compute, p->narrow);
     }
     graph->nodes[n].in[i] = value;
 }
 
-/* Lets the nodes behind n read `to` instead of `from`, but for operands that are kept in f32. */
-static void replace_narrowed(by_graph *graph, size_t n, by_value from, by_value to)
-{
-    for (size_t r = n + 1; r < graph->node_count; r++) {
-        by__node *reader = &graph->nodes[r];
-        for (int i = 0; i < reader->input_count; i++) {
-            bool keeps = by__mask_has(by__op_row_of(reader->op)->keeps_f32, i);
-            if (reader->in[i] == from && !keeps) {
-                reader->in[i] = to;
-            }
-        }
-    }
-}
-
 /* Lets node n make its result `i` in a narrower dtype; the output that the caller reads under its
- * name is that result's cast to the dtype it had. */
-static by_status keep_output(by_graph *graph, size_t n, int i, by_dtype narrow, by_error *error)
+ * name is that result's cast to the dtype it had. Later nodes read the result itself, but for
+ * operands that are kept in f32. */
+static by_status keep_output(precision *p, size_t n, int i, by_dtype narrow, by_error *error)
 {
+    by_graph *graph = p->graph;
     by_value output = graph->nodes[n].out[i];
     by__type type = {narrow, graph->values[output].shape};
     by_value inner = by__graph_add_value(graph, BY_ROLE_ACTIVATION, NULL, NULL, type);
     by_value wide = by_cast(graph, inner, graph->values[output].dtype);
     BY_TRY(by_graph_check(graph, error));
     int cast = graph->values[wide].producer;
-    replace_narrowed(graph, n, output, inner);
+    p->inner[output] = inner;
     graph->nodes[cast].in[0] = inner;
     graph->nodes[cast].out[0] = output;
     graph->nodes[cast].block = graph->nodes[n].block;
@@ -78,8 +69,9 @@ static by_status keep_output(by_graph *graph, size_t n, int i, by_dtype narrow, 
 }
 
 /* Sets the outputs' types anew from the operands'. */
-static by_status infer_again(by_graph *graph, size_t n, by_dtype compute, by_error *error)
+static by_status infer_again(precision *p, size_t n, by_error *error)
 {
+    by_graph *graph = p->graph;
     by__node *node = &graph->nodes[n];
     by__type *in = NULL;
     by__type out[BY_MAX_OUTPUTS];
@@ -88,7 +80,7 @@ static by_status infer_again(by_graph *graph, size_t n, by_dtype compute, by_err
     const by__attr *a = by__op_row_of(node->op)->attrs;
     for (; a != NULL && a->label != NULL && !is_output; a++) {
         if ((a->traits & BY__ATTR_COMPUTE) != 0) {
-            *(by_dtype *)by__attr_field(&node->attrs, a) = compute;
+            *(by_dtype *)by__attr_field(&node->attrs, a) = p->compute;
         }
     }
     BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
@@ -102,7 +94,7 @@ static by_status infer_again(by_graph *graph, size_t n, by_dtype compute, by_err
             continue;
         }
         if (graph->values[value].role == BY_ROLE_OUTPUT) {
-            status = keep_output(graph, n, i, out[i].dtype, error);
+            status = keep_output(p, n, i, out[i].dtype, error);
         } else {
             graph->values[value].dtype = out[i].dtype;
         }
@@ -128,6 +120,7 @@ static void narrow_storage(precision *p)
         p->was_f32[v] = value->dtype == BY_F32;
         p->narrow[v] = BY_NONE;
         p->wide[v] = BY_NONE;
+        p->inner[v] = BY_NONE;
         if (stored && is_wide(value) && !p->kept[v]) {
             value->dtype = p->compute;
         }
@@ -142,6 +135,7 @@ static by_status convert(precision *p, by_error *error)
     BY_TRY(by__alloc((void **)&p->kept, values, sizeof *p->kept, "precision", error));
     BY_TRY(by__alloc((void **)&p->narrow, values, sizeof *p->narrow, "precision", error));
     BY_TRY(by__alloc((void **)&p->wide, values, sizeof *p->wide, "precision", error));
+    BY_TRY(by__alloc((void **)&p->inner, values, sizeof *p->inner, "precision", error));
     narrow_storage(p);
     for (size_t n = 0; n < nodes; n++) {
         for (int i = 0; i < p->graph->nodes[n].input_count; i++) {
@@ -152,7 +146,7 @@ static by_status convert(precision *p, by_error *error)
             }
         }
         BY_TRY(by_graph_check(p->graph, error));
-        BY_TRY(infer_again(p->graph, n, p->compute, error));
+        BY_TRY(infer_again(p, n, error));
     }
     return BY_OK;
 }
@@ -173,6 +167,7 @@ by_status by_pass_precision(by_graph *graph, by_dtype compute, by_error *error)
     free(p.kept);
     free(p.narrow);
     free(p.wide);
+    free(p.inner);
     return status == BY_OK ? by__graph_sort(graph, error) : status;
 }
 

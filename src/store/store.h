@@ -13,7 +13,7 @@
  * them is zero and stays zero.
  *
  * Life: entries and flat buffers are declared, by__store_allocate lays everything out and takes the
- * memory, one block a role. Sizes are known before (by__store_bytes), so a plan costs nothing.
+ * memory, one region a role. Sizes are known before (by__store_bytes), so a plan costs nothing.
  *
  * The store owns entries and memory; names are copied. Memory is the device's: by__store_write and
  * by__store_read convert from and to host values, by__store_host gives the address where the
@@ -91,7 +91,7 @@ by_device *by__store_device(const by__store *store);
 
 /* Planned bytes of a role. */
 size_t by__store_bytes(const by__store *store, by__buffer_role role);
-/* Takes the memory, zeroed: one block a role. BY_ESTATE when it was taken before. */
+/* Takes the memory, zeroed: one region a role. BY_ESTATE when it was taken before. */
 by_status by__store_allocate(by__store *store, by_error *error);
 bool by__store_is_allocated(const by__store *store);
 /* Zeroes all buffers of a role. */

@@ -9,7 +9,7 @@
 #include "train/train.h"
 
 /* An input of the model's programs that comes from the batch. Its bytes have the same place in the
- * device's block of inputs and in each staging block of the host. */
+ * device's buffer of inputs and in each staging buffer of the host. */
 typedef struct by__feed {
     const char *name; /* the graph's */
     by_dtype dtype;
@@ -18,7 +18,7 @@ typedef struct by__feed {
     size_t bytes;
 } by__feed;
 
-#define BY__STAGES     2 /* staging blocks: one is filled while the other is copied */
+#define BY__STAGES     2 /* staging buffers: one is filled while the other is copied */
 #define BY__MAX_STATES 4
 #define BY__MAX_SETS   BY__SUM_TREE_NODES
 /* Steps that may be submitted before the oldest is collected. */
@@ -67,14 +67,14 @@ struct by_trainer {
     size_t seed_offset;
     by_memory inputs;
     by_memory outputs; /* norm, clip factor, the loss of a micro-batch, of all; "hyper" */
-    /* BY__STAGES blocks of inputs; for each step ahead results and "hyper". */
+    /* BY__STAGES buffers of inputs; for each step ahead results and "hyper". */
     by_pinned staging;
-    by__event *copied[BY__STAGES];        /* a staging block may be filled again */
+    by__event *copied[BY__STAGES];        /* a staging buffer may be filled again */
     by__event *computed;                  /* the device's inputs may be overwritten */
     by__pending pending[BY__STEPS_AHEAD]; /* steps that were submitted and not collected, in turn */
     unsigned submitted;                   /* steps so far */
     unsigned collected;
-    unsigned fed;              /* micro-batches so far: which staging block is next */
+    unsigned fed;              /* micro-batches so far: which staging buffer is next */
     uint64_t gradient_targets; /* of the batch whose gradients by_trainer_gradients left */
     by_memory_report memory;
     by_model_size size;

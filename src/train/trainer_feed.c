@@ -1,6 +1,6 @@
 /* The trainer's inputs and results: what goes to the device with a micro-batch and what comes back.
  *
- * The inputs lie behind each other in one block on the device and in two staging blocks of pinned
+ * The inputs are contiguous in one buffer on the device and in two staging buffers of pinned
  * host memory, so that a micro-batch is one copy, and the next one can be put together while it is
  * under way. */
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "train/trainer.h"
 
-/* Values of a step that are not the batch's, in the block of outputs on the device. What the host
+/* Values of a step that are not the batch's, in the buffer of outputs on the device. What the host
  * reads of a step begins at OUT_RESULTS and is one copy. */
 enum {
     OUT_LOSS = 0, /* of a micro-batch */

@@ -9,7 +9,7 @@
 
 copy=$work/tree
 mkdir "$copy"
-(cd "$root" && tar cf - CMakeLists.txt cmake include src examples) | tar xf - -C "$copy"
+(cd "$root" && tar cf - CMakeLists.txt cmake include src examples tests) | tar xf - -C "$copy"
 
 python3 - "$root/docs/extending.md" "$copy" <<'END' || fail "docs/extending.md does not fit the tree"
 import os, re, sys
@@ -37,8 +37,8 @@ for kind, where, text in blocks:
 END
 
 say "the code of the page compiles"
-run 0 cmake -S "$copy" -B "$copy/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O0 -DBY_TESTS=OFF -DBY_WERROR=ON
-run 0 cmake --build "$copy/build" --target banyan_cli
+run 0 cmake -S "$copy" -B "$copy/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O0 -DBY_WERROR=ON
+run 0 cmake --build "$copy/build" --target banyan_cli test_gradients test_halve
 
 say "its commands run"
 (cd "$copy" && set -e && . ./commands.sh) >out 2>err || { tail -n 20 out err >&2; fail "a command of the page"; }

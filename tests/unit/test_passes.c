@@ -128,6 +128,77 @@ static void test_precision_keeps_f32(void **state)
     by_graph_close(&graph);
 }
 
+/* What a loss compares with is not rounded, forward or backward: targets and weights are read as the
+ * caller's own f32, dloss too, and the loss is f32; logits and predictions are bf16. */
+static void test_precision_of_losses(void **state)
+{
+    BY_UNUSED(state);
+    enum { KINDS = 3 };
+    static const by_op losses[KINDS] = {BY_OP_SQUARED_ERROR, BY_OP_SMOOTH_L1, BY_OP_CROSS_ENTROPY};
+    static const by_op gradients[KINDS] = {BY_OP_SQUARED_ERROR_GRAD, BY_OP_SMOOTH_L1_GRAD,
+                                           BY_OP_CROSS_ENTROPY_GRAD};
+    for (int kind = 0; kind < KINDS; kind++) {
+        by_error error = {0};
+        by_graph *graph = open_graph();
+        by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(2, 3, 8));
+        by_value targets = by_graph_input(graph, "targets", kind < 2 ? BY_F32 : BY_I32,
+                                          kind < 2 ? BY_SHAPE(2, 3, 8) : BY_SHAPE(2, 3));
+        by_value weights = by_graph_input(graph, "weights", BY_F32, BY_SHAPE(2, 3));
+        by_value seed = by_graph_input(graph, "seed", BY_F32, BY_SHAPE(1));
+        by_value y = by_linear(graph, x, parameter(graph, "w", BY_SHAPE(8, 8)), BY_NONE, false);
+        by_value loss = kind == 0   ? by_squared_error(graph, y, targets, weights)
+                        : kind == 1 ? by_smooth_l1(graph, y, targets, weights, 0.5f)
+                                    : by_cross_entropy(graph, y, targets, 0.0f);
+        by_graph_output(graph, loss, "loss");
+        check_ok(by_pass_precision(graph, BY_BF16, &error), &error);
+        check_ok(by_pass_gradients(graph, loss, seed, &error), &error);
+        check_ok(by_graph_verify(graph, &error), &error);
+        assert_int_equal(dtype_of(graph, loss), BY_F32);
+        assert_int_equal(count_ops(graph, losses[kind]), 1);
+        assert_int_equal(count_ops(graph, gradients[kind]), 1);
+        for (size_t n = 0; n < graph->node_count; n++) {
+            const by__node *node = &graph->nodes[n];
+            if (node->op != losses[kind] && node->op != gradients[kind]) {
+                continue;
+            }
+            assert_int_equal(dtype_of(graph, node->in[0]), BY_BF16);
+            assert_int_equal(node->in[1], targets);
+            assert_true(kind == 2 || node->in[2] == weights);
+            assert_true(node->op == losses[kind] || node->in[3] == seed);
+        }
+        by_graph_close(&graph);
+    }
+}
+
+/* An output that is made narrow: later nodes read what its node makes, the first as well as the
+ * last, and those that keep f32 the output itself. */
+static void test_precision_of_read_outputs(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_graph *graph = open_graph();
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(4, 8));
+    by_value y = by_unary(graph, x, BY_FN_TANH);
+    by_graph_output(graph, y, "y");
+    by_graph_output(graph, by_unary(graph, y, BY_FN_TANH), "first");
+    by_graph_output(graph, by__sum_squares(graph, y), "squares");
+    by_graph_output(graph, by_mul(graph, y, y), "last");
+    check_ok(by_pass_precision(graph, BY_BF16, &error), &error);
+    check_ok(by_graph_verify(graph, &error), &error);
+    by_value inner = graph->nodes[graph->values[y].producer].in[0];
+    assert_int_equal(dtype_of(graph, inner), BY_BF16);
+    int narrow = 0;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        for (int i = 0; i < node->input_count; i++) {
+            narrow += node->in[i] == inner;
+            assert_true(node->in[i] != y || node->op == BY_OP_SUM_SQUARES);
+        }
+    }
+    assert_int_equal(narrow, 4); /* the cast, tanh, both operands of the product */
+    by_graph_close(&graph);
+}
+
 static void test_precision_refuses(void **state)
 {
     BY_UNUSED(state);
@@ -635,6 +706,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_precision),
+        cmocka_unit_test(test_precision_of_losses),
+        cmocka_unit_test(test_precision_of_read_outputs),
         cmocka_unit_test(test_precision_keeps_f32),
         cmocka_unit_test(test_precision_refuses),
         cmocka_unit_test(test_gradients_are_f32),
