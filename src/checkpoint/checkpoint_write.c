@@ -1,61 +1,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/storage.h"
+#include "checkpoint/checkpoint_writer.h"
 
-/* A weight file. One writer alone streams it through a sink as long as its slices come in order;
- * otherwise slices are written where they belong and the checksum is read back at the end. */
-typedef struct weight_file {
-    const by__planned_file *plan;
-    int fd;              /* of writing in place; -1: not open */
-    by__sink *sink;      /* of streaming */
-    uint64_t position;   /* bytes given to the sink */
-    by__file_list whole; /* its record, once it is whole: streamed or referenced */
-} weight_file;
-
-/* A slice that was written: the content of slices-RANK. */
-typedef struct written_slice {
-    uint64_t tensor;
-    by_tensor_slice slice;
-} written_slice;
-
-struct by_checkpoint_writer {
-    char *root;
-    char *final;
-    char *temporary;
-    int lock;
-    uint64_t step;
-    int rank; /* 0: the one that began */
-    int writers;
-    by_tensor_view *tensors; /* names owned; model, then optimizer */
-    size_t model_count;
-    size_t count;
-    by__weights_plan plans[2]; /* model, optimizer */
-    weight_file *files;        /* of both, in order */
-    size_t file_count;
-    by__file_list references; /* of files that hold no tensors */
-    pthread_mutex_t mutex;    /* of what follows, and of the files' fields */
-    written_slice *slices;
-    size_t slice_count;
-    size_t slice_capacity;
-    bool failed;
-};
-
-static by_status not_saved(const by_checkpoint_writer *w, by_status status, by_error *error)
+by_status by__writer_not_saved(const by_checkpoint_writer *w, by_status status, by_error *error)
 {
     return by_error_prefix(
         error, status, "step %" PRIu64 " was not saved, earlier checkpoints are intact", w->step);
 }
 
-static by_status file_error(by_error *error, const char *verb, const char *directory,
-                            const char *name)
+by_status by__writer_error(by_error *error, const char *verb, const char *directory,
+                           const char *name)
 {
     return by_error_set(error, BY_EIO, "cannot %s %s/%s: %s", verb, directory, name,
                         strerror(errno));
@@ -96,7 +57,7 @@ static by_status plan(by_checkpoint_writer *w, const by_checkpoint_layout *layou
     BY_TRY(by__alloc((void **)&w->files, count, sizeof *w->files, "checkpoint", error));
     for (int k = 0; k < 2; k++) {
         for (size_t i = 0; i < w->plans[k].file_count; i++) {
-            w->files[w->file_count++] = (weight_file){.plan = &w->plans[k].files[i], .fd = -1};
+            w->files[w->file_count++] = (by__weight_file){.plan = &w->plans[k].files[i], .fd = -1};
         }
     }
     return BY_OK;
@@ -189,7 +150,7 @@ static by_status write_at(int fd, const char *directory, const char *name, const
         }
         if (done <= 0) {
             errno = done == 0 ? ENOSPC : errno;
-            return file_error(error, "write", directory, name);
+            return by__writer_error(error, "write", directory, name);
         }
         bytes += done;
         offset += (uint64_t)done;
@@ -199,7 +160,7 @@ static by_status write_at(int fd, const char *directory, const char *name, const
 }
 
 /* Makes a weight file of its full length, with its header. */
-static by_status create_file(const by_checkpoint_writer *w, weight_file *f, by_error *error)
+static by_status create_file(const by_checkpoint_writer *w, by__weight_file *f, by_error *error)
 {
     char *path = by__path_join(w->temporary, f->plan->name);
     if (path == NULL) {
@@ -208,13 +169,13 @@ static by_status create_file(const by_checkpoint_writer *w, weight_file *f, by_e
     by_status status = BY_OK;
     f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (f->fd < 0) {
-        status = file_error(error, "create", w->temporary, f->plan->name);
+        status = by__writer_error(error, "create", w->temporary, f->plan->name);
     }
     if (status == BY_OK) {
         status = by__reserve_space(f->fd, path, f->plan->size, error);
     }
     if (status == BY_OK && ftruncate(f->fd, (off_t)f->plan->size) != 0) {
-        status = file_error(error, "write", w->temporary, f->plan->name);
+        status = by__writer_error(error, "write", w->temporary, f->plan->name);
     }
     if (status == BY_OK) {
         status = write_at(f->fd, w->temporary, f->plan->name, f->plan->header.data,
@@ -226,7 +187,7 @@ static by_status create_file(const by_checkpoint_writer *w, weight_file *f, by_e
 
 /* Opens a file for writing in place: one that another process has made, one that was streamed so
  * far, or a new one. The mutex is held. */
-static by_status open_in_place(const by_checkpoint_writer *w, weight_file *f, by_error *error)
+by_status by__writer_open_file(const by_checkpoint_writer *w, by__weight_file *f, by_error *error)
 {
     if (f->fd >= 0) {
         return BY_OK;
@@ -235,7 +196,7 @@ static by_status open_in_place(const by_checkpoint_writer *w, weight_file *f, by
         BY_TRY(by__sink_release(&f->sink, &f->fd, error));
         return ftruncate(f->fd, (off_t)f->plan->size) == 0
                    ? BY_OK
-                   : file_error(error, "write", w->temporary, f->plan->name);
+                   : by__writer_error(error, "write", w->temporary, f->plan->name);
     }
     if (w->rank == 0) {
         return create_file(w, f, error);
@@ -247,7 +208,7 @@ static by_status open_in_place(const by_checkpoint_writer *w, weight_file *f, by
     /* Not through a link: a file that is referenced belongs to an older checkpoint. */
     f->fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     free(path);
-    return f->fd >= 0 ? BY_OK : file_error(error, "open", w->temporary, f->plan->name);
+    return f->fd >= 0 ? BY_OK : by__writer_error(error, "open", w->temporary, f->plan->name);
 }
 
 /* ---- begin and join ---- */
@@ -323,7 +284,8 @@ size_t by_checkpoint_order(const by_checkpoint_writer *writer, size_t i)
 /* ---- slices ---- */
 
 /* Where tensor `tensor` is: its file, and its place in it. */
-static weight_file *file_of(const by_checkpoint_writer *w, size_t tensor, by__planned_tensor *place)
+by__weight_file *by__writer_file_of(const by_checkpoint_writer *w, size_t tensor,
+                                    by__planned_tensor *place)
 {
     if (tensor < w->model_count) {
         *place = w->plans[0].tensors[tensor];
@@ -335,8 +297,8 @@ static weight_file *file_of(const by_checkpoint_writer *w, size_t tensor, by__pl
 
 /* Gives bytes that come next in a file to its sink; *taken is false when they do not. The mutex is
  * held. */
-static by_status stream(by_checkpoint_writer *w, weight_file *f, uint64_t offset, const void *data,
-                        size_t n, bool *taken, by_error *error)
+static by_status stream(by_checkpoint_writer *w, by__weight_file *f, uint64_t offset,
+                        const void *data, size_t n, bool *taken, by_error *error)
 {
     bool fresh = f->sink == NULL && f->fd < 0 && offset == f->plan->header.length;
     *taken = w->writers == 1 && n > 0 && (fresh || (f->sink != NULL && offset == f->position));
@@ -363,7 +325,7 @@ static by_status write_slice(by_checkpoint_writer *w, size_t tensor, const by_te
     bool taken = false;
     const uint8_t *bytes = data;
     size_t size = by_dtype_size(w->tensors[tensor].dtype);
-    weight_file *f = file_of(w, tensor, &place);
+    by__weight_file *f = by__writer_file_of(w, tensor, &place);
     by__runs_begin(&runs, &w->tensors[tensor], slice, elements);
     (void)pthread_mutex_lock(&w->mutex);
     by_status status = BY_OK;
@@ -376,7 +338,7 @@ static by_status write_slice(by_checkpoint_writer *w, size_t tensor, const by_te
         status = stream(w, f, place.begin + first * size, bytes, count * size, &taken, error);
     }
     if (status == BY_OK && !taken) {
-        status = open_in_place(w, f, error);
+        status = by__writer_open_file(w, f, error);
     }
     (void)pthread_mutex_unlock(&w->mutex);
     while (status == BY_OK && !taken && by__runs_next(&runs, &first, &count)) {
@@ -413,17 +375,17 @@ by_status by_checkpoint_add(by_checkpoint_writer *w, size_t tensor, const by_ten
                              sizeof *w->slices, error);
     }
     if (status == BY_OK) {
-        w->slices[w->slice_count++] = (written_slice){.tensor = tensor, .slice = *slice};
+        w->slices[w->slice_count++] = (by__written_slice){.tensor = tensor, .slice = *slice};
     }
     w->failed = w->failed || status != BY_OK;
     (void)pthread_mutex_unlock(&w->mutex);
-    return status == BY_OK ? BY_OK : not_saved(w, status, error);
+    return status == BY_OK ? BY_OK : by__writer_not_saved(w, status, error);
 }
 
 /* ---- references ---- */
 
 /* A weight file that is referenced must begin with the very header that this one would have. */
-static by_status check_alike(const weight_file *f, const char *path, by_error *error)
+static by_status check_alike(const by__weight_file *f, const char *path, by_error *error)
 {
     by__map map;
     BY_TRY(by__map_open(&map, path, error));
@@ -436,8 +398,8 @@ static by_status check_alike(const weight_file *f, const char *path, by_error *e
                               path, f->plan->name);
 }
 
-static by_status link_file(by_checkpoint_writer *w, weight_file *f, const by__file_record *record,
-                           const char *in, by_error *error)
+static by_status link_file(by_checkpoint_writer *w, by__weight_file *f,
+                           const by__file_record *record, const char *in, by_error *error)
 {
     by__text target = {0};
     char *to = NULL;
@@ -453,7 +415,7 @@ static by_status link_file(by_checkpoint_writer *w, weight_file *f, const by__fi
         (void)unlink(path);
     }
     if (status == BY_OK && symlink(to, path) != 0) {
-        status = file_error(error, "link", w->temporary, record->name);
+        status = by__writer_error(error, "link", w->temporary, record->name);
     }
     if (status == BY_OK) {
         status = by__file_list_add(f != NULL ? &f->whole : &w->references, record->name,
@@ -464,7 +426,7 @@ static by_status link_file(by_checkpoint_writer *w, weight_file *f, const by__fi
     return status;
 }
 
-static bool is_listed(const by__file_list *list, const char *name)
+bool by__file_listed(const by__file_list *list, const char *name)
 {
     for (size_t i = 0; i < list->count; i++) {
         if (strcmp(list->items[i].name, name) == 0) {
@@ -475,7 +437,7 @@ static bool is_listed(const by__file_list *list, const char *name)
 }
 
 /* Refers to a file that the manifest of the directory lists. */
-static by_status refer(by_checkpoint_writer *w, weight_file *f, const char *directory,
+static by_status refer(by_checkpoint_writer *w, by__weight_file *f, const char *directory,
                        const by__manifest *manifest, const char *name, by_error *error)
 {
     const char *slash = strrchr(directory, '/');
@@ -500,12 +462,13 @@ by_status by_checkpoint_reference(by_checkpoint_writer *w, const char *name, uin
 {
     by__manifest manifest = {0};
     char *directory;
-    weight_file *f = NULL;
+    by__weight_file *f = NULL;
     for (size_t i = 0; i < w->file_count; i++) {
         f = strcmp(w->files[i].plan->name, name) == 0 ? &w->files[i] : f;
     }
-    if (w->rank != 0 || from == w->step || w->slice_count > 0 || is_listed(&w->references, name) ||
-        (f != NULL && f->whole.count > 0) || (f == NULL && by__checkpoint_reserved(name))) {
+    if (w->rank != 0 || from == w->step || w->slice_count > 0 ||
+        by__file_listed(&w->references, name) || (f != NULL && f->whole.count > 0) ||
+        (f == NULL && by__checkpoint_reserved(name))) {
         return by_error_set(error, BY_EARG, "'%.200s' of step %" PRIu64 " cannot be referred to",
                             name, from);
     }
@@ -521,7 +484,7 @@ by_status by_checkpoint_reference(by_checkpoint_writer *w, const char *name, uin
 
 /* ---- the end of a writer's part ---- */
 
-static void slices_name(char out[32], int rank)
+void by__slices_name(char out[32], int rank)
 {
     (void)snprintf(out, 32, "slices-%d", rank);
 }
@@ -537,288 +500,17 @@ by_status by_checkpoint_finish(by_checkpoint_writer **writer, by_error *error)
                                                        : "a slice was not written");
     for (size_t i = 0; i < w->file_count && status == BY_OK; i++) {
         if (w->files[i].fd >= 0 && fsync(w->files[i].fd) != 0) {
-            status = file_error(error, "sync", w->temporary, w->files[i].plan->name);
+            status = by__writer_error(error, "sync", w->temporary, w->files[i].plan->name);
         }
     }
-    slices_name(name, w->rank);
+    by__slices_name(name, w->rank);
     if (status == BY_OK) {
         status = by__sink_put(w->temporary, name, w->slice_count == 0 ? (void *)name : w->slices,
                               w->slice_count * sizeof *w->slices, NULL, error);
     }
     if (status != BY_OK) {
-        status = not_saved(w, status, error);
+        status = by__writer_not_saved(w, status, error);
     }
     close_writer(writer);
-    return status;
-}
-
-/* ---- commit ---- */
-
-bool by__checkpoint_reserved(const char *name)
-{
-    static const char *const endings[] = {".safetensors", ".safetensors.index.json", ".tmp"};
-    size_t n = strlen(name);
-    if (!by__plain_name(name) || n > 200 || strcmp(name, "manifest.json") == 0 ||
-        strcmp(name, "state.json") == 0 || strncmp(name, "slices-", 7) == 0) {
-        return true;
-    }
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(endings); i++) {
-        size_t m = strlen(endings[i]);
-        if (n >= m && strcmp(name + n - m, endings[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static by_status check_files(const by_checkpoint_writer *w, const by_checkpoint_file *files,
-                             size_t count, by_error *error)
-{
-    for (size_t i = 0; i < count; i++) {
-        const by_checkpoint_file *file = &files[i];
-        if (file->name == NULL || by__checkpoint_reserved(file->name)) {
-            return by_error_set(error, BY_EARG,
-                                "file %zu: '%.100s' is not a plain file name, or is reserved", i,
-                                file->name == NULL ? "" : file->name);
-        }
-        bool twice = is_listed(&w->references, file->name);
-        for (size_t k = 0; k < i; k++) {
-            twice = twice || strcmp(files[k].name, file->name) == 0;
-        }
-        if (twice) {
-            return by_error_set(error, BY_EARG, "two files are called '%.200s'", file->name);
-        }
-        if (file->data == NULL && file->path == NULL) {
-            return by_error_set(error, BY_EARG, "file '%.200s' has neither data nor a path",
-                                file->name);
-        }
-    }
-    return BY_OK;
-}
-
-/* Takes the list that writer `rank` has left, and removes it. */
-static by_status take_slices(by_checkpoint_writer *w, int rank, by_error *error)
-{
-    char name[32];
-    char *bytes = NULL;
-    size_t length = 0;
-    slices_name(name, rank);
-    char *path = by__path_join(w->temporary, name);
-    by_status status = BY_OK;
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
-    if (!by__path_exists(path)) {
-        status = by_error_set(error, BY_ESTATE, "writer %d of %d did not finish its part", rank,
-                              w->writers);
-    } else {
-        status = by__file_read(&bytes, &length, path, SIZE_MAX / 2, error);
-    }
-    size_t count = length / sizeof *w->slices;
-    if (status == BY_OK && length % sizeof *w->slices != 0) {
-        status =
-            by_error_set(error, BY_EFORMAT, "%s: %zu bytes are no list of slices", path, length);
-    }
-    if (status == BY_OK) {
-        status = by__reserve((void **)&w->slices, &w->slice_capacity, w->slice_count + count,
-                             sizeof *w->slices, error);
-    }
-    for (size_t i = 0; i < count && status == BY_OK; i++) {
-        written_slice *s = &w->slices[w->slice_count];
-        memcpy(s, bytes + i * sizeof *s, sizeof *s);
-        if (s->tensor >= w->count) {
-            status = by_error_set(error, BY_EFORMAT, "%s: tensor %" PRIu64 " of %zu", path,
-                                  s->tensor, w->count);
-        }
-        w->slice_count++;
-    }
-    if (status == BY_OK && unlink(path) != 0) {
-        status = file_error(error, "remove", w->temporary, name);
-    }
-    free(bytes);
-    free(path);
-    return status;
-}
-
-static int by_tensor(const void *a, const void *b)
-{
-    const written_slice *x = a;
-    const written_slice *y = b;
-    return x->tensor < y->tensor ? -1 : x->tensor > y->tensor ? 1 : 0;
-}
-
-static by_status check_tensor(const by_checkpoint_writer *w, size_t tensor,
-                              const by_tensor_slice *const *slices, size_t count, by_error *error)
-{
-    by__planned_tensor place;
-    const weight_file *f = file_of(w, tensor, &place);
-    if (f->whole.count > 0 && f->whole.items[0].in != NULL) {
-        return count == 0
-                   ? BY_OK
-                   : by_error_set(error, BY_EARG, "tensor '%.200s' was added, but %s is referenced",
-                                  w->tensors[tensor].name, f->plan->name);
-    }
-    return by__slices_cover(&w->tensors[tensor], slices, count, error);
-}
-
-/* Each element of each tensor was written once, whoever wrote it. */
-static by_status check_whole(by_checkpoint_writer *w, by_error *error)
-{
-    const by_tensor_slice **slices;
-    size_t next = 0;
-    for (int rank = 1; rank < w->writers; rank++) {
-        BY_TRY(take_slices(w, rank, error));
-    }
-    if (w->slice_count > 1) {
-        qsort(w->slices, w->slice_count, sizeof *w->slices, by_tensor);
-    }
-    BY_TRY(by__alloc((void **)&slices, w->slice_count, sizeof *slices, "slices", error));
-    by_status status = BY_OK;
-    for (size_t tensor = 0; tensor < w->count && status == BY_OK; tensor++) {
-        size_t n = 0;
-        for (; next + n < w->slice_count && w->slices[next + n].tensor == tensor; n++) {
-            slices[n] = &w->slices[next + n].slice;
-        }
-        status = check_tensor(w, tensor, slices, n, error);
-        next += n;
-    }
-    free(slices);
-    return status;
-}
-
-/* Adds a weight file to the manifest: the record of its stream or reference, or its checksum as it
- * is read back. */
-static by_status record_file(by_checkpoint_writer *w, weight_file *f, by__file_list *files,
-                             by_error *error)
-{
-    char hash[33];
-    if (f->whole.count > 0) {
-        const by__file_record *r = &f->whole.items[0];
-        return by__file_list_add(files, r->name, r->size, r->hash, r->in, error);
-    }
-    BY_TRY(open_in_place(w, f, error)); /* no slice was in it: all its tensors are empty */
-    if (fsync(f->fd) != 0) {
-        return file_error(error, "sync", w->temporary, f->plan->name);
-    }
-    char *path = by__path_join(w->temporary, f->plan->name);
-    by_status status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
-                                    : by__hash_file_hex(hash, path, error);
-    free(path);
-    BY_TRY(status);
-    return by__file_list_add(files, f->plan->name, f->plan->size, hash, NULL, error);
-}
-
-static by_status record_weights(by_checkpoint_writer *w, by__file_list *files, by_error *error)
-{
-    size_t next = 0;
-    for (int k = 0; k < 2; k++) {
-        const by__weights_plan *p = &w->plans[k];
-        for (size_t i = 0; i < p->file_count; i++) {
-            BY_TRY(record_file(w, &w->files[next++], files, error));
-        }
-        if (p->index != NULL) {
-            BY_TRY(
-                by__sink_put(w->temporary, p->index_name, p->index, p->index_length, files, error));
-        }
-    }
-    return BY_OK;
-}
-
-static by_status put_state(const by_checkpoint_writer *w, const by_checkpoint_value *values,
-                           size_t count, by__file_list *files, by_error *error)
-{
-    char *text;
-    size_t length;
-    BY_TRY(by__state_print(w->step, values, count, &text, &length, error));
-    by_status status = by__sink_put(w->temporary, "state.json", text, length, files, error);
-    free(text);
-    return status;
-}
-
-static by_status put_manifest(const by_checkpoint_writer *w, const by__manifest *manifest,
-                              by_error *error)
-{
-    char *text;
-    size_t length;
-    BY_TRY(by__manifest_print(manifest, &text, &length, error));
-    by_status status = by__sink_put(w->temporary, "manifest.json", text, length, NULL, error);
-    free(text);
-    return status;
-}
-
-static by_status put_files(const by_checkpoint_writer *w, const by_checkpoint_file *files,
-                           size_t count, by__file_list *written, by_error *error)
-{
-    for (size_t i = 0; i < count; i++) {
-        const by_checkpoint_file *file = &files[i];
-        BY_TRY(file->data != NULL
-                   ? by__sink_put(w->temporary, file->name, file->data, file->size, written, error)
-                   : by__sink_copy(w->temporary, file->name, file->path, written, error));
-    }
-    for (size_t i = 0; i < w->references.count; i++) {
-        const by__file_record *r = &w->references.items[i];
-        BY_TRY(by__file_list_add(written, r->name, r->size, r->hash, r->in, error));
-    }
-    return BY_OK;
-}
-
-/* Gives the finished directory its name. Where the name is taken the two change places in one
- * step, so that a crash finds the old one or the new one; the old one is then called `temporary`,
- * and is removed. */
-static by_status publish(const char *temporary, const char *final, by_error *error)
-{
-    if (rename(temporary, final) == 0) {
-        return BY_OK;
-    }
-    if ((errno == EEXIST || errno == ENOTEMPTY) &&
-        renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
-        return BY_OK;
-    }
-    return by_error_set(error, BY_EIO, "cannot rename %s to %s: %s", temporary, final,
-                        strerror(errno));
-}
-
-by_status by_checkpoint_commit(by_checkpoint_writer **writer, const by_checkpoint_value *values,
-                               size_t value_count, const by_checkpoint_file *files,
-                               size_t file_count, by_error *error)
-{
-    by_checkpoint_writer *w = *writer;
-    by__manifest manifest = {.step = w->step};
-    by_status status = w->rank == 0 && !w->failed
-                           ? check_files(w, files, file_count, error)
-                           : by_error_set(error, BY_ESTATE,
-                                          w->rank != 0 ? "only the writer that began commits"
-                                                       : "a slice was not written");
-    if (status == BY_OK) {
-        status = check_whole(w, error);
-    }
-    if (status == BY_OK) {
-        status = record_weights(w, &manifest.files, error);
-    }
-    if (status == BY_OK) {
-        status = put_state(w, values, value_count, &manifest.files, error);
-    }
-    if (status == BY_OK) {
-        status = put_files(w, files, file_count, &manifest.files, error);
-    }
-    if (status == BY_OK) {
-        status = put_manifest(w, &manifest, error);
-    }
-    by__manifest_free(&manifest);
-    if (status == BY_OK) {
-        status = by__sync_dir(w->temporary, error);
-    }
-    if (status == BY_OK) {
-        status = publish(w->temporary, w->final, error);
-    }
-    if (status == BY_OK) {
-        status = by__sync_dir(w->root, error);
-    }
-    if (status != BY_OK) {
-        status = not_saved(w, status, error);
-    }
-    /* Either the failed attempt or the checkpoint that was replaced. A failure here leaves a
-     * directory that no reader looks at and that the next save removes. */
-    by_checkpoint_abandon(writer);
     return status;
 }

@@ -1,14 +1,18 @@
-/* graph: values and nodes. The one form in which banyan holds a model, its
- * backward pass, its optimizer step and its inference step.
+/* graph: values and nodes. The one form in which banyan holds a model, its backward pass, its
+ * optimizer step and its inference step.
  *
  * A graph owns two arrays. `values` hold what a tensor is (dtype, shape, role, name); `nodes` hold
- * operations in an order in which they can run: every operand is defined by an earlier node or
- * is external. A by_value is an index into `values` and stays valid for the life of the
- * graph; nodes may be reordered, rewritten or dropped by passes, values are never removed (an
- * unused one costs nothing).
+ * operations in an order in which they can run: every operand is defined by an earlier node or is
+ * an input, a parameter or a state, whose memory the caller binds. Those and outputs are the
+ * external values. A by_value is an index into `values` and stays valid for the life of the graph;
+ * nodes may be reordered, rewritten or dropped by passes, values are never removed (an unused one
+ * costs nothing).
  *
- * The graph does not know what an op means: rows of the ops room say that, which also
- * verifies and prints, and by__graph_append takes the inferred outputs from it.
+ * The graph does not know what an op means: rows of the ops room say that, which also verifies and
+ * prints, and by__graph_append takes the inferred outputs from it.
+ *
+ * Life: passes mark nodes dead and drop them with by__graph_compact. Attributes that are pointers
+ * are owned by the graph (by__graph_own).
  *
  * Never put here: op semantics, devices, buffers, anything of a particular model.
  */

@@ -8,8 +8,8 @@
  * gradients of parameters are f32, those of activations have the activation's dtype; and it refuses
  * an input without a gradient when a parameter feeds it.
  *
- * Adding an op: its line in BY_OPS and in the table of banyan/op.h, a file or a row here, a kernel in the device
- * room's reference, a case in the gradient test's and the kernel test's table.
+ * Adding an op: its line in BY_OPS and in the table of banyan/op.h, a file or a row here, a kernel
+ * in the device room's reference, a case in the gradient test's and the kernel test's table.
  *
  * Never put here: kernels, buffers, devices; a special case for one model.
  */

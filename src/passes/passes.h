@@ -1,4 +1,5 @@
-/* passes: graph -> graph. One file a pass; the public ones are in banyan/passes.h.
+/* passes: graph -> graph. One file a pass, one table (pass_table.c) that says in which order they
+ * run and for which graphs; those that programs may call alone are in banyan/passes.h.
  *
  * A pass reads and writes only the graph: no devices, no buffers, no configuration. It may mark
  * nodes dead, change operands and append nodes, and ends with by__graph_sort or by__graph_compact

@@ -1,5 +1,5 @@
 /* train: the engine that takes steps (trainer.c), the loop around it (loop.c), evaluation, saving
- * and resuming.
+ * and resuming. In tasks/, one file a task: what a batch is, its loss and its metrics.
  *
  * The trainer turns a config into four programs: gradients (forward and backward of one
  * micro-batch), the gradient norm, the update, and the loss for evaluation. It owns a tensor store
