@@ -210,6 +210,35 @@ static void test_precision_refuses(void **state)
     by_graph_close(&graph);
 }
 
+/* A weight that is put together of parameters has a gradient in f32 all the way to them. */
+static void test_gradients_of_moved_parameters(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_graph *graph = open_graph();
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(8, 4));
+    by_value parts[2] = {
+        parameter(graph, "a", BY_SHAPE(3, 4)),
+        by_reshape(graph, parameter(graph, "b", BY_SHAPE(2, 2, 4)), BY_SHAPE(4, 4))};
+    by_value y = by_linear(graph, x, by_concat(graph, parts, 2, 0), BY_NONE, true);
+    by_value targets = by_graph_input(graph, "targets", BY_F32, BY_SHAPE(8, 7));
+    by_value loss = by_squared_error(graph, y, targets, BY_NONE);
+    by_graph_output(graph, loss, "loss");
+    check_ok(by_pass_precision(graph, BY_BF16, &error), &error);
+    check_ok(by_pass_gradients(graph, loss, by_fill(graph, BY_F32, BY_SHAPE(1), 1.0f), &error),
+             &error);
+    for (int k = 0; k < 2; k++) {
+        by_value value = by_graph_find(graph, k == 0 ? "grad.a" : "grad.b");
+        const by__node *node;
+        do {
+            assert_int_equal(dtype_of(graph, value), BY_F32);
+            node = &graph->nodes[graph->values[value].producer];
+            value = node->in[0];
+        } while (node->op != BY_OP_MATMUL);
+    }
+    by_graph_close(&graph);
+}
+
 /* Every parameter's gradient is f32 and has its shape, in every family and precision. */
 static void test_gradients_are_f32(void **state)
 {
@@ -710,6 +739,7 @@ int main(void)
         cmocka_unit_test(test_precision_of_read_outputs),
         cmocka_unit_test(test_precision_keeps_f32),
         cmocka_unit_test(test_precision_refuses),
+        cmocka_unit_test(test_gradients_of_moved_parameters),
         cmocka_unit_test(test_gradients_are_f32),
         cmocka_unit_test(test_gradients_refuse),
         cmocka_unit_test(test_gradients_of_mixed_uses),
