@@ -20,6 +20,17 @@ for folder in examples scripts docs; do
 done
 # Its characters cover the prompts of the documents.
 { cat text.txt && echo "ROMEO: In the beginning" && cat text.txt; } >input.txt
+# Files of 500 images and labels in the form of MNIST's, and a table with a category and missing cells.
+{ printf '\000\000\010\003\000\000\001\364\000\000\000\034\000\000\000\034' && head -c 392000 "$banyan"; } |
+    gzip >t10k-images-idx3-ubyte.gz
+{
+    printf '\000\000\010\001\000\000\001\364'
+    for _ in $(seq 50); do printf '\000\001\002\003\004\005\006\007\010\011'; done
+} | gzip >t10k-labels-idx1-ubyte.gz
+awk 'BEGIN {
+    print "age,rooms,near,median_house_value"
+    for (i = 1; i <= 400; i++) printf "%d,%s,%s,%d\n", i % 50, i % 7 ? i * 37 % 11 : "", i % 3 ? "SEA" : "LAND", 1000 + i * 7 % 90
+}' >housing.csv
 
 # blocks FILE: writes the sh blocks as block.N, preceded by a line "# only" where they are only checked.
 blocks() {
