@@ -103,7 +103,7 @@ struct by_task {
 
     /* Opens data. NULL: by_train and by_evaluate cannot be used. */
     by_status (*open)(by_task_data **out, const by_task_request *request, by_error *error);
-    void (*close)(by_task_data *data);
+    void (*close)(by_task_data *data); /* NULL: there is nothing to free */
     /* Examples of a sample, where that is not 1: tokens of a sequence. */
     int64_t (*per_sample)(const by_config *config);
     unsigned (*knows)(const by_config *config);

@@ -1,25 +1,38 @@
 #!/bin/sh
-# A user's own model through the public headers alone: at most 150 lines, built by the project and by hand,
-# and it learns.
+# A user's own model and task through the public headers alone: at most 150 lines each, and they learn.
 . "$(dirname "$0")/../support/shell.sh"
 
-lines=$(wc -l <"$root/examples/custom_model.c")
-say "examples/custom_model.c has $lines lines"
-[ "$lines" -le 150 ] || fail "more than 150"
+for example in custom_model custom_task; do
+    lines=$(wc -l <"$root/examples/$example.c")
+    say "examples/$example.c has $lines lines"
+    [ "$lines" -le 150 ] || fail "more than 150"
+    say "it includes only public headers and the standard library"
+    if grep '^#include "' "$root/examples/$example.c" | grep -v '^#include "banyan/'; then
+        fail "another header"
+    fi
+done
 
-say "it includes only public headers and the standard library"
-if grep '^#include "' "$root/examples/custom_model.c" | grep -v '^#include "banyan/'; then
-    fail "another header"
-fi
-
-say "it runs, and its loss falls"
+say "the model runs, and its loss falls"
 run 0 "$root/build/release/example_custom_model"
 holds out "step 300"
 first=$(sed -n 's/^step *1 .*loss //p' out)
 last=$(sed -n 's/^step *300 .*loss //p' out)
 awk -v a="$first" -v b="$last" 'BEGIN { exit !(a > 2 && b < 0.1) }' || fail "loss $first to $last"
 
+say "the task takes the noise away, and leaves a run with its metric"
+run 0 "$root/build/release/example_custom_task"
+holds out "step 600: "
+holds runs/denoise/events.jsonl '"snr_db":'
+exists runs/denoise/checkpoints/best.json runs/denoise/checkpoints/step-00000600/model.safetensors
+run 0 "$banyan" runs runs
+holds out denoise
+
 say "every example config is valid"
 for config in "$root"/examples/*.yaml; do
-    run 0 "$banyan" info "$config" --set model.vocab=1000
+    case $config in
+    *vit*) sizes="model.channels=1 model.image_height=28 model.image_width=28 model.outputs=10" ;;
+    *mlp*) sizes="model.numbers=8 model.outputs=1" ;;
+    *) sizes=model.vocab=1000 ;;
+    esac
+    run 0 "$banyan" info "$config" $(for size in $sizes; do echo "--set $size"; done)
 done

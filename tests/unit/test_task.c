@@ -1,13 +1,15 @@
-/* Tasks: who adds the loss to a model. */
+/* Tasks: who adds the loss to a model, and their metrics. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "banyan/ops.h"
+#include "late_device.h"
 #include "runner.h"
 #include "train/train.h"
 
@@ -50,6 +52,7 @@ static by_status squared(const by_config *config, const by_model_request *reques
     BY_UNUSED(error);
     by_value targets = by_graph_input(graph, "targets", BY_F32, BY_SHAPE(request->batch, 1));
     model->loss = by_squared_error(graph, model->output, targets, BY_NONE);
+    model->evaluated = request->mode == BY_MODEL_LOSS ? model->output : BY_NONE;
     return BY_OK;
 }
 
@@ -108,6 +111,46 @@ static void test_task_of_ones_own(void **state)
     by_config_close(&config);
 }
 
+/* What evaluation reads comes back through pinned memory: from a device whose memory the host
+ * cannot read, and which runs nothing before it must. */
+static void test_evaluated_values(void **state)
+{
+    BY_UNUSED(state);
+    by_config *config = open_config();
+    for (uint64_t seed = 0; seed <= 8; seed++) {
+        by_error error = {0};
+        by_device *device = NULL; /* the CPU first */
+        by_trainer *trainer;
+        by_array arrays[2];
+        if (seed > 0) {
+            check_ok(late_device_open(&device, seed, 2, &error), &error);
+        }
+        by_trainer_options options = {.builder = build_line, .task = &line_task, .device = device};
+        check_ok(by_trainer_open(&trainer, config, &options, &error), &error);
+        check_ok(by_trainer_allocate(trainer, &error), &error);
+        check_ok(by_trainer_initialize(trainer, &error), &error);
+        by_batch batch = batch_of(arrays);
+        float w[2];
+        check_ok(by_trainer_read(trainer, BY_TRAINER_PARAMETER, 0, 0, w, &error), &error);
+        for (int again = 0; again < 2; again++) {
+            const float *values;
+            size_t width;
+            double sum;
+            check_ok(by_trainer_evaluate(trainer, &batch, &sum, &values, &width, &error), &error);
+            assert_int_equal(width, 1);
+            for (int i = 0; i < EXAMPLES; i++) {
+                assert_true(fabs((double)values[i] - output_of(w, i)) < 1e-6);
+            }
+        }
+        by_trainer_close(&trainer);
+        if (device != NULL) {
+            assert_string_equal(late_device_fault(device), "");
+        }
+        by_device_close(&device);
+    }
+    by_config_close(&config);
+}
+
 static void test_loss_of_a_model_is_kept(void **state)
 {
     BY_UNUSED(state);
@@ -137,12 +180,122 @@ static void test_language_needs_tokens(void **state)
     by_config_close(&config);
 }
 
+/* ---- metrics: the numbers are NumPy's ---- */
+
+static const by_task *task_named(const char *name)
+{
+    by_error error = {0};
+    const by_task *task;
+    by_config *config = open_config();
+    char set[64];
+    (void)snprintf(set, sizeof set, "task.kind=%s", name);
+    check_ok(by_config_set(config, set, &error), &error);
+    check_ok(by_task_find(&task, config, &error), &error);
+    by_config_close(&config);
+    return task;
+}
+
+static void check_near(double a, double b)
+{
+    assert_true(fabs(a - b) <= 1e-12 * fmax(1.0, fabs(b)));
+}
+
+/* Equal logits: the lower class wins. Examples with a negative label only fill up a batch. */
+static void test_accuracy(void **state)
+{
+    BY_UNUSED(state);
+    enum { CLASSES = 7 };
+    static const float logits[5 * CLASSES] = {0, 1, 2, 3, 4, 5, 6,  /* 6: first */
+                                              6, 5, 4, 3, 2, 1, 0,  /* 4: fifth */
+                                              6, 5, 4, 3, 2, 1, 0,  /* 5: sixth */
+                                              1, 1, 1, 1, 1, 1, 1,  /* 0: first of equals */
+                                              9, 9, 9, 9, 9, 9, 9}; /* not counted */
+    static const int32_t labels[5] = {6, 4, 5, 0, -1};
+    const by_array array = {"labels", BY_I32, BY_SHAPE(5), labels};
+    const by_batch batch = {.arrays = &array, .array_count = 1, .batch = 5};
+    const by_task *task = task_named("classify");
+    double sums[BY_TASK_SUMS] = {0};
+    by_evaluation e = {.task = task, .metrics = {NAN, NAN, NAN, NAN}};
+    assert_string_equal(task->metrics[0].name, "accuracy");
+    assert_string_equal(task->metrics[1].name, "top5");
+    task->measure(NULL, sums, &batch, logits, CLASSES);
+    task->metric(NULL, sums, &e);
+    check_near(e.metrics[0], 0.5);
+    check_near(e.metrics[1], 0.75);
+    /* The same label is not first when it is the higher of two equals. */
+    static const int32_t higher[1] = {3};
+    const by_array one = {"labels", BY_I32, BY_SHAPE(1), higher};
+    const by_batch last = {.arrays = &one, .array_count = 1, .batch = 1};
+    task->measure(NULL, sums, &last, logits + 3 * CLASSES, CLASSES);
+    task->metric(NULL, sums, &e);
+    check_near(e.metrics[0], 0.4);
+    check_near(e.metrics[1], 0.8);
+    /* Five classes or fewer have no top 5. */
+    e.metrics[1] = (double)NAN;
+    memset(sums, 0, sizeof sums);
+    task->measure(NULL, sums, &last, logits, 5);
+    task->metric(NULL, sums, &e);
+    assert_true(isnan(e.metrics[1]));
+}
+
+/* y = 10, 20, 30, 60 are the training part: mean 30, deviation sqrt(350). Held out: 40, 0, 50,
+ * predicted as 41, -3, 45. */
+static void test_regression_metrics(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    static const char text[] = "x,y\n1,10\n2,20\n3,30\n4,60\n5,40\n6,0\n7,50\n";
+    char path[] = "/tmp/banyan-metrics-XXXXXX";
+    int file = mkstemp(path);
+    assert_true(file >= 0 && write(file, text, sizeof text - 1) == (ssize_t)sizeof text - 1);
+    (void)close(file);
+    by_config *config = open_config();
+    char set[2][96];
+    (void)snprintf(set[0], sizeof set[0], "data.table=%s", path);
+    const char *const settings[] = {"task.kind=regress", set[0], "data.target=y",
+                                    "data.valid_fraction=0.42", "model.kind=mlp"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(settings); i++) {
+        check_ok(by_config_set(config, settings[i], &error), &error);
+    }
+    by_task_data *data;
+    const by_task_request request = {.config = config};
+    check_ok(by_task_open(&data, NULL, &request, &error), &error);
+    assert_int_equal(data->train_examples, 4);
+    assert_int_equal(data->valid_examples, 3);
+    const double deviation = sqrt(350.0);
+    const double y[4] = {40, 0, 50, 777};
+    const double predicted[4] = {41, -3, 45, 0};
+    static const float weight[4] = {1, 1, 1, 0};
+    float scaled[4];
+    float values[4];
+    for (int i = 0; i < 4; i++) {
+        scaled[i] = (float)((y[i] - 30.0) / deviation);
+        values[i] = (float)((predicted[i] - 30.0) / deviation);
+    }
+    const by_array columns[] = {{"targets", BY_F32, BY_SHAPE(4), scaled},
+                                {"weight", BY_F32, BY_SHAPE(4), weight}};
+    const by_batch batch = {.arrays = columns, .array_count = 2, .batch = 4};
+    double sums[BY_TASK_SUMS] = {0};
+    by_evaluation e = {.task = data->task};
+    data->task->measure(data, sums, &batch, values, 1);
+    data->task->metric(data, sums, &e);
+    assert_true(fabs(e.metrics[0] - 3.415650255319866) < 1e-5); /* sqrt((1 + 9 + 25) / 3) */
+    assert_true(fabs(e.metrics[1] - 3.0) < 1e-5);
+    assert_true(fabs(e.metrics[2] - 0.975) < 1e-6); /* 1 - 35 / 1400 */
+    by_task_close(&data);
+    by_config_close(&config);
+    (void)unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_task_of_ones_own),
+        cmocka_unit_test(test_evaluated_values),
         cmocka_unit_test(test_loss_of_a_model_is_kept),
         cmocka_unit_test(test_language_needs_tokens),
+        cmocka_unit_test(test_accuracy),
+        cmocka_unit_test(test_regression_metrics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

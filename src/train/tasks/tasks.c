@@ -49,7 +49,9 @@ by_status by_task_open(by_task_data **out, const by_task *task, const by_task_re
 void by_task_close(by_task_data **data)
 {
     if (data != NULL && *data != NULL) {
-        (*data)->task->close(*data);
+        if ((*data)->task->close != NULL) {
+            (*data)->task->close(*data);
+        }
         *data = NULL;
     }
 }
