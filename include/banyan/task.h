@@ -2,7 +2,7 @@
  *
  * A model delivers values (banyan/model.h). A task says what they should be and what is made of
  * them: it opens the data, completes a config with the sizes that the data has, adds the loss to
- * the graph, counts, measures, and says what is kept beside the weights. Trainer, loop, evaluation,
+ * the graph, counts, measures, and says what is kept with the weights. Trainer, loop, evaluation,
  * checkpoints and commands know nothing else of it. One row a task, in a file of src/train/tasks/
  * or in a program of one's own.
  */

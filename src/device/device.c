@@ -1,9 +1,9 @@
 #include "device/device.h"
 
-#include <sched.h>
 #include <string.h>
 
 #include "base/base.h"
+#include "base/threads.h"
 #include "device/cpu/cpu.h"
 
 typedef struct backend {
@@ -281,19 +281,4 @@ by_status by__call_failed(const by__command_list *list, size_t call, by_status s
 {
     return by_error_set(error, status, "%s: node %zu: kernel %s failed", list->name, call,
                         list->kernels[call]->name);
-}
-
-/* ---- the host ---- */
-
-int by__thread_count(int threads)
-{
-    cpu_set_t set;
-    if (threads >= 1) {
-        return threads;
-    }
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) < 1) {
-        return 1;
-    }
-    return CPU_COUNT(&set);
 }

@@ -259,9 +259,6 @@ struct by__recording {
 
 /* ---- the host ---- */
 
-/* Threads for an option value: -1 is one a core that this process may run on. */
-int by__thread_count(int threads);
-
 /* Instruction-set levels of the host, "baseline" first, the best one last, without the reference
  * kernels; whatever BANYAN_ISA says. Static. */
 const char *const *by__host_levels(size_t *count);

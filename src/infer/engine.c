@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "checkpoint/storage.h"
 #include "infer/infer.h"
 

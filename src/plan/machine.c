@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "plan/plan.h"
 
 by_status by_machine_describe(by_machine *out, int threads, by_error *error)

@@ -23,7 +23,7 @@
 #include "banyan/train.h"
 #include "exec/exec.h"
 
-/* What a graph is made from beside a config. */
+/* What a graph is made from in addition to a config. */
 typedef struct by__recipe {
     by_model_builder *builder; /* NULL: the model that the config names */
     void *user;

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "train/trainer.h"
 
 /* ---- the programs ---- */

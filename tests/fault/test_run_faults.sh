@@ -46,7 +46,7 @@ background=$!
 wait_for locked holder
 run 0 "$banyan" train c.yaml --quiet --set run.dir=locked
 holds err "locked/registry.sqlite: database is locked; the run goes on without this index of runs"
-[ "$(grep -c "without this index" err)" -eq 1 ] || fail "it is said more than once: $(cat err)"
+[ "$(grep -c "without this index" err)" -eq 1 ] || fail "the message comes more than once: $(cat err)"
 holds locked/tiny/run.json '"done"'
 run 0 "$banyan" runs locked
 holds out "tiny	done	20	20"

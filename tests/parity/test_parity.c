@@ -24,7 +24,7 @@
 typedef struct model_case {
     const char *golden;
     const by_task *task;         /* NULL: language */
-    const char *const *settings; /* of a config, beside those of all cases */
+    const char *const *settings; /* of a config, in addition to those of all cases */
     size_t setting_count;
     const char *arrays[4];
 } model_case;

@@ -11,7 +11,7 @@
 #include <jansson.h>
 
 #include "banyan/tokenizer.h"
-#include "data/pack/workers.h"
+#include "base/threads.h"
 #include "data/tokenizer/split.h"
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/vocabulary.h"
@@ -630,7 +630,7 @@ static void test_threads_share(void **state)
                      BY_OK);
     assert_int_equal(by_tokenizer_encode(t, text, length, &ids, 0, &error), BY_OK);
     sharing s = {t, &ids, {text, length}};
-    assert_int_equal(by__workers_run(4, encode_again, &s, &error), BY_OK);
+    assert_int_equal(by__threads_run(4, encode_again, &s, &error), BY_OK);
     by_token_buffer_free(&ids);
     free(text);
     by_tokenizer_close(&t);

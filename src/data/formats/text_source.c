@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/threads.h"
 #include "data/formats/json_lines.h"
-#include "data/pack/workers.h"
 #include "data/tokenizer/split.h"
 
 #define BLOCK      ((size_t)1 << 20)
@@ -251,7 +251,7 @@ by_status by__source_scan(by__source *source, size_t threads,
     scan s = {
         .source = source, .progress = progress, .user = user, .lock = PTHREAD_MUTEX_INITIALIZER};
     BY_TRY(
-        by__workers_run(threads < source->count ? threads : source->count, scan_files, &s, error));
+        by__threads_run(threads < source->count ? threads : source->count, scan_files, &s, error));
     return s.stopped ? by_error_set(error, BY_ESTOPPED, "stopped while reading the texts") : BY_OK;
 }
 

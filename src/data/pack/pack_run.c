@@ -2,7 +2,7 @@
 
 #include <stdarg.h>
 
-#include "data/pack/workers.h"
+#include "base/threads.h"
 
 #define SHARD_TOKENS ((uint64_t)1 << 27)
 #define MAX_THREADS  1024
@@ -63,7 +63,7 @@ by_status by__pack_open(by__pack *pack, const by_pack_options *options, by_error
         return by_error_set(error, BY_EARG, "%zu threads are more than %d", o->threads,
                             MAX_THREADS);
     }
-    o->threads = o->threads > 0 ? o->threads : by__workers_default();
+    o->threads = o->threads > 0 ? o->threads : (size_t)by__thread_count(-1);
     o->shard_tokens = o->shard_tokens > 0 ? o->shard_tokens : SHARD_TOKENS;
     o->field = o->field != NULL ? o->field : "text";
     BY_TRY(by__source_open(&p.source, o->inputs, o->input_count, o->field, error));

@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include "data/pack/workers.h"
+#include "base/threads.h"
 
 typedef struct runner {
     const by__unit_job *job;
@@ -69,5 +69,5 @@ by_status by__unit_run(const by__source *source, const by__unit_job *job, by_err
                 .lock = PTHREAD_MUTEX_INITIALIZER,
                 .moved = PTHREAD_COND_INITIALIZER,
                 .units = {.source = source, .wanted = job->wanted, .whole = job->whole}};
-    return by__workers_run(job->threads, run_thread, &r, error);
+    return by__threads_run(job->threads, run_thread, &r, error);
 }

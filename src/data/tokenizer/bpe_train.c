@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/pack/workers.h"
+#include "base/threads.h"
 #include "data/tokenizer/split.h"
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/word_counts.h"
@@ -501,12 +501,12 @@ by_status by_tokenizer_train_bpe(by_tokenizer **out, const by_bpe_options *optio
 {
     counting c = {
         .options = options, .texts = texts, .count = count, .lock = PTHREAD_MUTEX_INITIALIZER};
-    size_t threads = options->threads > 0 ? options->threads : by__workers_default();
+    size_t threads = options->threads > 0 ? options->threads : (size_t)by__thread_count(-1);
     for (size_t i = 0; i < count; i++) {
         c.total += texts[i].length;
     }
     BY_TRY(by__alloc((void **)&c.tables, threads, sizeof *c.tables, "word tables", error));
-    by_status status = by__workers_run(threads, count_words, &c, error);
+    by_status status = by__threads_run(threads, count_words, &c, error);
     if (status == BY_OK && c.stopped) {
         status = by_error_set(error, BY_ESTOPPED, "stopped while counting words");
     }

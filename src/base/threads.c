@@ -1,4 +1,4 @@
-#include "data/pack/workers.h"
+#include "base/threads.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -14,14 +14,17 @@ typedef struct worker {
     pthread_t thread;
 } worker;
 
-size_t by__workers_default(void)
+int by__thread_count(int threads)
 {
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) {
+    if (threads >= 1) {
+        return threads;
+    }
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) < 1) {
         return 1;
     }
-    int count = CPU_COUNT(&set);
-    return count > 0 ? (size_t)count : 1;
+    return CPU_COUNT(&set);
 }
 
 static void *run(void *argument)
@@ -31,7 +34,7 @@ static void *run(void *argument)
     return NULL;
 }
 
-by_status by__workers_run(size_t count, by_status (*work)(void *context, size_t i, by_error *error),
+by_status by__threads_run(size_t count, by_status (*work)(void *context, size_t i, by_error *error),
                           void *context, by_error *error)
 {
     worker *workers;

@@ -1,0 +1,15 @@
+/* How many threads there are to use, and threads over one piece of work that are started and joined
+ * within a call. Kernels have their own (OpenMP). */
+#ifndef BY_BASE_THREADS_H
+#define BY_BASE_THREADS_H
+
+#include "base/base.h"
+
+/* `threads` itself when it is positive, else one for each core that this process may use. */
+int by__thread_count(int threads);
+/* Calls work(context, i, error) for i in [0, count) at the same time, i = 0 on the calling thread,
+ * and returns when all have returned: with the error of the lowest i that failed. */
+by_status by__threads_run(size_t count, by_status (*work)(void *context, size_t i, by_error *error),
+                          void *context, by_error *error);
+
+#endif
