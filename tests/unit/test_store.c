@@ -59,7 +59,7 @@ static void test_names(void **state)
     BY_UNUSED(state);
     by_error error = {0};
     by__name_table table = {0};
-    char names[1000][16];
+    char names[1000][32];
     assert_int_equal(by__name_table_find(&table, "x"), -1);
     for (int i = 0; i < 1000; i++) {
         (void)snprintf(names[i], sizeof names[i], "name %d", i);
