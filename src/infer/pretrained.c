@@ -8,6 +8,7 @@ struct by_pretrained {
     by_weights *weights;
     char *directory;
     char *skipped; /* NULL: none */
+    bool is_run;
 };
 
 static by_status out_of_memory(by_error *error)
@@ -20,6 +21,7 @@ static by_status find_in_run(by_pretrained *p, const char *path, const char *roo
                              by_error *error)
 {
     BY_TRY(by_config_open_run(&p->config, path, NULL, 0, error));
+    p->is_run = true;
     return best ? by_checkpoint_best(root, &p->directory, NULL, error)
                 : by_checkpoint_latest(root, &p->directory, &p->skipped, error);
 }
@@ -57,6 +59,17 @@ static by_status find_directory(by_pretrained *p, const char *path, bool best, b
     return status;
 }
 
+/* Where no run says what the weights were trained to do, their config.json does. */
+static by_status take_task(by_pretrained *p, by_error *error)
+{
+    const by_model_config *model = &p->config->model;
+    if (p->is_run || strcmp(by_model_reads(model), "tokens") == 0) {
+        return BY_OK;
+    }
+    return by_config_set(p->config, model->outputs > 1 ? "task.kind=classify" : "task.kind=regress",
+                         error);
+}
+
 /* The model is what the weights' own config.json says, whatever the run's config was written
  * for. */
 static by_status read_model(by_pretrained *p, by_error *error)
@@ -72,6 +85,9 @@ static by_status read_model(by_pretrained *p, by_error *error)
             by_error_set(error, BY_EFORMAT, "%s is missing: it says what the weights are", name);
     } else {
         status = by_model_config_from_json(&p->config->model, name, text, strlen(text), error);
+    }
+    if (status == BY_OK) {
+        status = take_task(p, error);
     }
     if (status == BY_OK) {
         status = by_config_resolve(p->config, error);

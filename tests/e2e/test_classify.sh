@@ -71,6 +71,14 @@ run 0 "$banyan" eval runs/images --data images.idx,labels.idx --json
 [ "$(field samples <out)" = 110 ] || fail "$(cat out)"
 run 0 "$banyan" eval runs/images --best --json
 
+say "a directory of weights without its run"
+cp -r "$last" weights
+run 0 "$banyan" predict runs/images images.idx
+cut -d, -f1,2 out >with
+run 0 "$banyan" predict weights images.idx
+cut -d, -f1,2 out >without
+same with without
+
 say "info, profile and bench know images"
 run 0 "$banyan" info images.yaml
 holds out "images of 1 x 8 x 8, 3 outputs"
@@ -93,6 +101,8 @@ run 2 "$banyan" train images.yaml --set data.labels=[]
 holds err "there are no labels"
 run 2 "$banyan" train images.yaml --set model.image_height=16
 holds err "model.image_height is 16"
+run 2 "$banyan" train images.yaml --set data.label_names=[one,two]
+holds err "names for 2 classes"
 run 2 "$banyan" train images.yaml --set data.text=x
 holds err "data.text belongs to task language"
 

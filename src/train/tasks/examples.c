@@ -430,6 +430,11 @@ by_status by__examples_complete(by_task_data *data, by_config *config, int64_t o
         return by_error_set(error, BY_ECONFIG, "model.outputs is %lld, but %s has %lld",
                             (long long)m->outputs, name, (long long)outputs);
     }
+    if (d->labels != NULL && (int64_t)d->label_count != m->outputs) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: there are names for %zu classes, but the model has %lld outputs",
+                            name, d->label_count, (long long)m->outputs);
+    }
     return by_config_resolve(config, error);
 }
 

@@ -106,14 +106,17 @@ static by_status read_scales(float *out, const char *name, const json_t *root, c
     return BY_OK;
 }
 
-static by_status parse_images(by__examples *d, const char *path, const char *text, size_t length,
-                              by_error *error)
+by_status by__pixel_scales_parse(by__examples *d, const char *path, const char *text, size_t length,
+                                 by_error *error)
 {
     json_error_t where;
     json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
     size_t channels = json_array_size(json_object_get(root, "image_mean"));
     by_status status = BY_OK;
-    if (channels == 0 || channels > CHANNELS_LIMIT) {
+    if (root == NULL) {
+        status =
+            by_error_set(error, BY_EFORMAT, "%s:%d: not JSON: %s", path, where.line, where.text);
+    } else if (channels == 0 || channels > CHANNELS_LIMIT) {
         status = by_error_set(error, BY_EFORMAT, "%s: there is no \"image_mean\"", path);
     }
     if (status == BY_OK) {
@@ -134,7 +137,7 @@ static by_status read_file(by__examples *d, const char *path, bool images, by_er
     size_t length;
     BY_TRY(by__file_read(&d->learned, &length, path, LEARNED_LIMIT, error));
     by__hash128_hex(d->learned_hash, d->learned, length);
-    return images ? parse_images(d, path, d->learned, length, error)
+    return images ? by__pixel_scales_parse(d, path, d->learned, length, error)
                   : by_encoding_parse(&d->encoding, path, d->learned, length, error);
 }
 
