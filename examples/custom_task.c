@@ -1,4 +1,4 @@
-/* A task of one's own in plain C: a noisy signal is turned back into the clean one.
+/* A task of one's own in plain C: the clean signal is computed from a noisy one.
  *
  * The task below makes its samples, adds a loss to the graph of a model and measures by how many
  * decibels the signal stands above the error; training, evaluation, checkpoints and events are the
