@@ -101,52 +101,57 @@ BY__INLINE void fetch_target(const product *p, int64_t i, int64_t j, int height)
     }
 }
 
-/* sums += the values at `data`, rows `ld` apart. */
+/* sums += the values at `data`, rows `ld` apart; `across` vectors of each row. */
 BY__INLINE void add_rows(vector sums[TILE_ROWS][2], const void *data, by_dtype dtype, int64_t ld,
-                         int height)
+                         int height, int across)
 {
     EACH_ROW
     {
         sums[r][0] += by__load(data, r * ld, dtype);
-        sums[r][1] += by__load(data, r * ld + BY__LANES, dtype);
+        if (across == 2) {
+            sums[r][1] += by__load(data, r * ld + BY__LANES, dtype);
+        }
     }
 }
 
 BY__INLINE void store_rows(void *data, by_dtype dtype, int64_t ld, vector sums[TILE_ROWS][2],
-                           int height)
+                           int height, int across)
 {
     EACH_ROW
     {
         by__store_flushed(data, r * ld, sums[r][0], dtype);
-        by__store_flushed(data, r * ld + BY__LANES, sums[r][1], dtype);
+        if (across == 2) {
+            by__store_flushed(data, r * ld + BY__LANES, sums[r][1], dtype);
+        }
     }
 }
 
 /* A whole tile goes to its target from the registers. */
-BY__INLINE void store_target(const by__panel_target *t, vector sums[TILE_ROWS][2], int height)
+BY__INLINE void store_target(const by__panel_target *t, vector sums[TILE_ROWS][2], int height,
+                             int across)
 {
     if (t->bias != NULL && t->bias_dtype == BY_F32) {
-        add_rows(sums, t->bias, BY_F32, 0, height);
+        add_rows(sums, t->bias, BY_F32, 0, height, across);
     } else if (t->bias != NULL) {
-        add_rows(sums, t->bias, BY_BF16, 0, height);
+        add_rows(sums, t->bias, BY_BF16, 0, height, across);
     }
     if (t->dtype == BY_F32) {
         if (t->add != NULL) {
-            add_rows(sums, t->add, BY_F32, t->ldy, height);
+            add_rows(sums, t->add, BY_F32, t->ldy, height, across);
         }
-        store_rows(t->y, BY_F32, t->ldy, sums, height);
+        store_rows(t->y, BY_F32, t->ldy, sums, height, across);
     } else {
         if (t->add != NULL) {
-            add_rows(sums, t->add, BY_BF16, t->ldy, height);
+            add_rows(sums, t->add, BY_BF16, t->ldy, height, across);
         }
-        store_rows(t->y, BY_BF16, t->ldy, sums, height);
+        store_rows(t->y, BY_BF16, t->ldy, sums, height, across);
     }
 }
 
 /* The tile of rows i .. i + height (a constant, at most TILE_ROWS) and of columns j .. j +
- * TILE_COLUMNS, of which not all need to exist. */
+ * TILE_COLUMNS, of which not all need to exist: `across` vectors of them (a constant, 1 or 2). */
 BY__INLINE void compute_tile(arithmetic kind, const product *p, int64_t i, int64_t j, const unit *a,
-                             int height)
+                             int height, int across)
 {
     const unit *b = (const unit *)(p->b + (size_t)(j / TILE_COLUMNS) * p->b_stride);
     float *c = p->c + i * p->ldc + j;
@@ -170,24 +175,26 @@ BY__INLINE void compute_tile(arithmetic kind, const product *p, int64_t i, int64
         {
             vector ar = a[k * p->k_step + r * p->row_step] - (vector){0};
             sums[r][0] = multiply_add(kind, sums[r][0], ar, b0);
-            sums[r][1] = multiply_add(kind, sums[r][1], ar, b1);
+            if (across == 2) {
+                sums[r][1] = multiply_add(kind, sums[r][1], ar, b1);
+            }
         }
     }
-    bool whole = rows == height && columns == TILE_COLUMNS;
+    bool whole = rows == height && columns == across * BY__LANES;
     if (p->accumulate && (whole || p->target != NULL)) {
-        add_rows(sums, c, BY_F32, p->ldc, height);
+        add_rows(sums, c, BY_F32, p->ldc, height, across);
     }
     if (whole && p->target == NULL) {
-        store_rows(c, BY_F32, p->ldc, sums, height);
+        store_rows(c, BY_F32, p->ldc, sums, height, across);
         return;
     }
     if (whole) {
         by__panel_target target = by__panel_target_at(p->target, i, j);
-        store_target(&target, sums, height);
+        store_target(&target, sums, height, across);
         return;
     }
     float edge[TILE_ROWS * TILE_COLUMNS];
-    store_rows(edge, BY_F32, TILE_COLUMNS, sums, height);
+    store_rows(edge, BY_F32, TILE_COLUMNS, sums, height, across);
     by__panel_target target = {c, p->ldc, BY_F32, BY_F32, NULL, p->accumulate ? c : NULL};
     if (p->target != NULL) {
         target = by__panel_target_at(p->target, i, j);
@@ -199,7 +206,7 @@ BY__INLINE void compute_tile(arithmetic kind, const product *p, int64_t i, int64
  * one. */
 #define TILE_OF(h)                                                                                 \
     case h:                                                                                        \
-        compute_tile(kind, p, i, j, a, h);                                                         \
+        compute_tile(kind, p, i, j, a, h, across);                                                 \
         break
 #if TILE_ROWS == 14
 #define LOWER_TILES()                                                                              \
@@ -222,16 +229,26 @@ BY__INLINE void compute_tile(arithmetic kind, const product *p, int64_t i, int64
 #define LOWER_TILES() TILE_OF(2)
 #endif
 
+BY__INLINE void compute_column(arithmetic kind, const product *p, int64_t j, int across)
+{
+    const unit *a = p->a;
+    for (int64_t i = 0; i < p->m; i += TILE_ROWS, a += p->panel_step) {
+        switch ((by__min_i64(p->m - i, TILE_ROWS) + 1) / 2 * 2) {
+            LOWER_TILES();
+        default:
+            compute_tile(kind, p, i, j, a, TILE_ROWS, across);
+        }
+    }
+}
+
+/* Where half of the last panel of B is padding, as with heads of 16, half is computed. */
 BY__INLINE void compute_tiles(arithmetic kind, const product *p)
 {
     for (int64_t j = 0; j < p->n; j += TILE_COLUMNS) {
-        const unit *a = p->a;
-        for (int64_t i = 0; i < p->m; i += TILE_ROWS, a += p->panel_step) {
-            switch ((by__min_i64(p->m - i, TILE_ROWS) + 1) / 2 * 2) {
-                LOWER_TILES();
-            default:
-                compute_tile(kind, p, i, j, a, TILE_ROWS);
-            }
+        if (p->n - j <= BY__LANES) {
+            compute_column(kind, p, j, 1);
+        } else {
+            compute_column(kind, p, j, 2);
         }
     }
 }
