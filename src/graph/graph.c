@@ -214,7 +214,9 @@ int by__graph_append(by_graph *graph, by_op op, const by_attrs *attrs, const by_
                   &graph->error) != BY_OK) {
         return -1;
     }
-    memcpy(node.in, in, (size_t)input_count * sizeof *in);
+    for (int i = 0; i < input_count; i++) {
+        node.in[i] = in[i];
+    }
     for (int i = 0; i < output_count; i++) {
         node.out[i] = BY_NONE;
         if (types[i].shape.rank >= 0) {

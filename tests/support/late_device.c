@@ -230,10 +230,14 @@ static void run_work(late_device *d, work *w)
     }
     switch (w->kind) {
     case COPY:
-        memmove(w->to, w->from, w->bytes);
+        if (w->bytes > 0) { /* an empty tensor has no address */
+            memmove(w->to, w->from, w->bytes);
+        }
         break;
     case FILL:
-        memset(w->to, w->byte, w->bytes);
+        if (w->bytes > 0) {
+            memset(w->to, w->byte, w->bytes);
+        }
         break;
     default:
         run_call(d, w);
