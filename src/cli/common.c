@@ -84,6 +84,20 @@ const char *cli_json_number(char buffer[32], double value, int digits)
     return buffer;
 }
 
+by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path, bool best,
+                              by_error *error)
+{
+    /* Not a run and holding none: a directory in Hugging Face form, or an error that says so. */
+    if (by_run_find(run, path, NULL) != BY_OK) {
+        *run = NULL;
+    }
+    by_status status = by_pretrained_open(out, *run != NULL ? *run : path, best, error);
+    if (status == BY_OK && by_pretrained_skipped(*out)[0] != '\0') {
+        fprintf(stderr, "%s", by_pretrained_skipped(*out));
+    }
+    return status;
+}
+
 by_status cli_copy_config(by_config **out, const by_pretrained *model, by_error *error)
 {
     by_config *config;

@@ -245,15 +245,8 @@ static int run(int argc, char **argv)
                                      "logits of");
     }
     cli_catch_signals();
-    /* Not a run and holding none: a directory in Hugging Face form, or an error that says so. */
-    if (by_run_find(&found, rest[0], NULL) != BY_OK) {
-        found = NULL;
-    }
+    by_status status = cli_open_pretrained(&model, &found, rest[0], r.best, &error);
     r.run = found;
-    by_status status = by_pretrained_open(&model, found != NULL ? found : rest[0], r.best, &error);
-    if (status == BY_OK && by_pretrained_skipped(model)[0] != '\0') {
-        fprintf(stderr, "%s", by_pretrained_skipped(model));
-    }
     if (status == BY_OK) {
         status =
             r.logits_out != NULL ? write_logits(&r, model, &error) : evaluate(&r, model, &error);

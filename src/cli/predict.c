@@ -127,15 +127,9 @@ static int run(int argc, char **argv)
         return cli_misuse(&cli_predict, "name one run directory and one file");
     }
     cli_catch_signals();
-    if (by_run_find(&found, rest[0], NULL) != BY_OK) {
-        found = NULL;
-    }
-    r.run = found;
     r.file = rest[1];
-    by_status status = by_pretrained_open(&model, found != NULL ? found : rest[0], r.best, &error);
-    if (status == BY_OK && by_pretrained_skipped(model)[0] != '\0') {
-        fprintf(stderr, "%s", by_pretrained_skipped(model));
-    }
+    by_status status = cli_open_pretrained(&model, &found, rest[0], r.best, &error);
+    r.run = found;
     if (status == BY_OK) {
         status = predict(&r, model, &error);
     }

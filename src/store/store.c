@@ -198,11 +198,6 @@ by__handle by__store_find(const by__store *store, const char *name)
     return by__name_table_find(&store->names, name);
 }
 
-by_device *by__store_device(const by__store *store)
-{
-    return store->device;
-}
-
 size_t by__store_bytes(const by__store *store, by__buffer_role role)
 {
     size_t bytes = 0;
@@ -211,11 +206,6 @@ size_t by__store_bytes(const by__store *store, by__buffer_role role)
         bytes += f->spec.role == role ? f->group_offset[BY__MAX_GROUPS] : 0;
     }
     return bytes;
-}
-
-int by__store_flat_count(const by__store *store)
-{
-    return (int)store->flat_count;
 }
 
 const char *by__store_flat_name(const by__store *store, int index)

@@ -87,7 +87,6 @@ size_t by__store_count(const by__store *store);
 const by__stored_tensor *by__store_entry(const by__store *store, by__handle handle);
 /* BY__NO_ENTRY when there is none. In constant time. */
 by__handle by__store_find(const by__store *store, const char *name);
-by_device *by__store_device(const by__store *store);
 
 /* Planned bytes of a role. */
 size_t by__store_bytes(const by__store *store, by__buffer_role role);
@@ -97,7 +96,6 @@ bool by__store_is_allocated(const by__store *store);
 /* Zeroes all buffers of a role. */
 by_status by__store_clear(by__store *store, by__buffer_role role, by_error *error);
 
-int by__store_flat_count(const by__store *store);
 const char *by__store_flat_name(const by__store *store, int flat);
 /* Buffer of an entry; {0} when it has none there. */
 by_memory by__store_buffer(const by__store *store, int flat, by__handle handle);
