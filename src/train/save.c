@@ -124,11 +124,12 @@ static by_status write_state(const by__job *job, const views *v, const by_task_k
         {.key = "best_step", .kind = BY_VALUE_U64, .as.u64 = job->best_step},
         {.key = "eval_pending", .kind = BY_VALUE_U64, .as.u64 = job->eval_pending},
         {.key = "config_hash", .kind = BY_VALUE_STRING, .as.string = job->config_hash},
+        {.key = "optimizer", .kind = BY_VALUE_STRING, .as.string = job->config->optimizer.kind},
     };
     by_checkpoint_file files[1 + BY_TASK_FILES] = {
         {.name = "config.json", .data = json, .size = strlen(json)},
     };
-    size_t value_count = 6;
+    size_t value_count = 7;
     if (job->data->task->best_by_metric) {
         values[value_count++] = (by_checkpoint_value){
             .key = "best_metric", .kind = BY_VALUE_F64, .as.f64 = job->best_metric};
@@ -184,6 +185,23 @@ static by_status restore_values(by__job *job, const by_checkpoint *checkpoint, b
         return by_error_set(error, BY_ECONFIG,
                             "the checkpoint was trained with seed %llu, not %llu",
                             (unsigned long long)seed, (unsigned long long)job->config->seed);
+    }
+    return BY_OK;
+}
+
+/* Two optimizers may keep states of equal names and shapes that mean different things. Checkpoints
+ * from before this value was kept do not say. */
+static by_status check_optimizer(const by__job *job, const by_checkpoint *checkpoint,
+                                 by_error *error)
+{
+    const char *kind = job->config->optimizer.kind;
+    const char *then;
+    if (by_checkpoint_value_string(checkpoint, "optimizer", &then, NULL) == BY_OK &&
+        strcmp(then, kind) != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s was trained with optimizer.kind %s, not %s; leave it as it was, or "
+                            "start a new run with model.from",
+                            by_checkpoint_path(checkpoint), then, kind);
     }
     return BY_OK;
 }
@@ -296,6 +314,7 @@ static by_status restore_from(by__job *job, const by_checkpoint *checkpoint, by_
         BY_TRY(task->check(job->data, checkpoint, error));
     }
     BY_TRY(check_model(job, checkpoint, error));
+    BY_TRY(check_optimizer(job, checkpoint, error));
     BY_TRY(restore_values(job, checkpoint, error));
     BY_TRY(restore_tensors(job, checkpoint, error));
     /* A crash between writing the best checkpoint and marking it. */

@@ -69,6 +69,13 @@ for setting in "adafactor beta1=0.9" "sgd momentum=0"; do
     compare runs/killed
 done
 
+say "a resumed run refuses another optimizer, though its states have the same names and shapes"
+rm -rf runs
+tiny gpt2 >c.yaml
+run 0 "$banyan" train c.yaml --set train.steps=10 --set optimizer.warmup=0 --set name=killed
+run 2 "$banyan" train --resume runs/killed --set optimizer.kind=lamb
+holds err "trained with optimizer.kind adamw, not lamb"
+
 say "a resumed run refuses another seed and other data"
 run 2 "$banyan" train --resume runs/killed --set seed=7
 holds err "seed"
