@@ -100,12 +100,15 @@ typedef struct by_step_result {
  * gradient is not finite; weights are then as before the step. */
 BY_API by_status by_trainer_step(by_trainer *trainer, const by_batch *batch, by_step_result *out,
                                  by_error *error);
-/* The same in two halves, so that the host can prepare the next batch while a device computes: submit
- * a step, collect the results of the oldest one that was submitted. At most two steps may be under
- * way; a batch may be reused once its submit has returned. wait: until the step is done; else *got
- * is false when it is not (or none is under way). On the CPU a step is done when it was submitted.
- * BY_ESTATE as for by_trainer_step: the steps behind the one that failed have changed nothing
- * either, and are forgotten. */
+/* Steps that may be submitted before the oldest one is collected. */
+#define BY_STEPS_AHEAD 2
+/* The same in two halves, so that the host can prepare the next batch while a device computes:
+ * submit a step, collect the results of the oldest one that was submitted. At most BY_STEPS_AHEAD
+ * steps may be under way; a batch may be reused once its submit has returned. wait: until the step
+ * is done; else *got is false when it is not (or none is under way). On the CPU a step is done when
+ * it was submitted. BY_ESTATE as for by_trainer_step: the steps behind the one that failed have
+ * changed nothing either, and are forgotten; and, here and in all that reads results, when
+ * BY_STEPS_AHEAD steps are under way. */
 BY_API by_status by_trainer_submit(by_trainer *trainer, const by_batch *batch, by_error *error);
 BY_API by_status by_trainer_collect(by_trainer *trainer, bool wait, bool *got, by_step_result *out,
                                     by_error *error);

@@ -268,9 +268,6 @@ static by_status evaluate(by__job *job, by_error *error)
 
 /* ---- what follows a step ---- */
 
-/* Steps under way at most: one is computed while the next one is prepared. */
-#define STEPS_AHEAD 2
-
 typedef struct hook {
     const char *name;
     bool (*is_due)(const by__job *job, int64_t step);
@@ -400,7 +397,7 @@ static by_status run_steps(by__job *job, by_error *error)
         if (!hold) {
             BY_TRY(submit_step(job, error));
         }
-        BY_TRY(collect_step(job, hold || steps_ahead(job) == STEPS_AHEAD, error));
+        BY_TRY(collect_step(job, hold || steps_ahead(job) == BY_STEPS_AHEAD, error));
     }
     return BY_OK;
 }

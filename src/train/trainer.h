@@ -21,8 +21,6 @@ typedef struct by__feed {
 #define BY__STAGES     2 /* staging buffers: one is filled while the other is copied */
 #define BY__MAX_STATES 4
 #define BY__MAX_SETS   BY__SUM_TREE_NODES
-/* Steps that may be submitted before the oldest is collected. */
-#define BY__STEPS_AHEAD 2
 
 /* A step that was submitted: what the host must know to read its results. */
 typedef struct by__pending {
@@ -69,10 +67,10 @@ struct by_trainer {
     by_memory outputs; /* norm, clip factor, the loss of a micro-batch, of all; "hyper" */
     /* BY__STAGES buffers of inputs; for each step ahead results and "hyper". */
     by_pinned staging;
-    by__event *copied[BY__STAGES];        /* a staging buffer may be filled again */
-    by__event *computed;                  /* the device's inputs may be overwritten */
-    by__pending pending[BY__STEPS_AHEAD]; /* steps that were submitted and not collected, in turn */
-    unsigned submitted;                   /* steps so far */
+    by__event *copied[BY__STAGES];       /* a staging buffer may be filled again */
+    by__event *computed;                 /* the device's inputs may be overwritten */
+    by__pending pending[BY_STEPS_AHEAD]; /* steps that were submitted and not collected, in turn */
+    unsigned submitted;                  /* steps so far */
     unsigned collected;
     unsigned fed;              /* micro-batches so far: which staging buffer is next */
     uint64_t gradient_targets; /* of the batch whose gradients by_trainer_gradients left */
@@ -121,7 +119,7 @@ typedef struct by__results {
     const float *losses; /* sums of micro-batches */
 } by__results;
 
-/* Submits the copy of the results of slot `slot` (step number modulo BY__STEPS_AHEAD) to pinned
+/* Submits the copy of the results of slot `slot` (step number modulo BY_STEPS_AHEAD) to pinned
  * memory, which pending[slot].read tells of. */
 by_status by__trainer_fetch(by_trainer *t, unsigned slot, by_error *error);
 /* Waits for it. */

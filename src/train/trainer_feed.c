@@ -76,7 +76,7 @@ static size_t output_bytes(const by_trainer *t)
 
 static size_t staging_bytes(const by_trainer *t)
 {
-    return BY__STAGES * t->input_bytes + BY__STEPS_AHEAD * (result_bytes(t) + BY_CACHE_LINE) +
+    return BY__STAGES * t->input_bytes + BY_STEPS_AHEAD * (result_bytes(t) + BY_CACHE_LINE) +
            by__round_up(t->evaluated_bytes, BY_CACHE_LINE);
 }
 
@@ -146,7 +146,7 @@ static by_status open_events(by_trainer *t, by_error *error)
     for (int i = 0; i < BY__STAGES; i++) {
         BY_TRY(by__event_open(&t->copied[i], t->device, false, error));
     }
-    for (int i = 0; i < BY__STEPS_AHEAD; i++) {
+    for (int i = 0; i < BY_STEPS_AHEAD; i++) {
         BY_TRY(by__event_open(&t->pending[i].read, t->device, false, error));
     }
     return by__event_open(&t->computed, t->device, false, error);
@@ -177,7 +177,7 @@ void by__trainer_close_feeds(by_trainer *t)
     for (int i = 0; i < BY__STAGES; i++) {
         by__event_close(&t->copied[i]);
     }
-    for (int i = 0; i < BY__STEPS_AHEAD; i++) {
+    for (int i = 0; i < BY_STEPS_AHEAD; i++) {
         by__event_close(&t->pending[i].read);
     }
     by__event_close(&t->computed);
@@ -273,7 +273,7 @@ by_status by__trainer_results(by_trainer *t, unsigned slot, by__results *out, by
 
 by_status by__trainer_fetch_evaluated(by_trainer *t, const float **out, by_error *error)
 {
-    char *host = host_of_step(t, BY__STEPS_AHEAD); /* behind those of all steps */
+    char *host = host_of_step(t, BY_STEPS_AHEAD); /* behind those of all steps */
     *out = NULL;
     if (t->evaluated_bytes == 0) {
         return BY_OK;

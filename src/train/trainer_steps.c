@@ -79,15 +79,16 @@ static double mean_loss(const by_trainer *t, const float *losses, uint64_t targe
 
 static unsigned slot_of(unsigned step)
 {
-    return step % BY__STEPS_AHEAD;
+    return step % BY_STEPS_AHEAD;
 }
 
-static by_status check_free_slot(const by_trainer *t, by_error *error)
+/* The results of one step more have a place: of all else that reads results, too. */
+static by_status check_free_slot(const by_trainer *t, bool training, by_error *error)
 {
-    BY_TRY(by__trainer_ready(t, true, error));
-    if (t->submitted - t->collected == BY__STEPS_AHEAD) {
+    BY_TRY(by__trainer_ready(t, training, error));
+    if (t->submitted - t->collected == BY_STEPS_AHEAD) {
         return by_error_set(error, BY_ESTATE, "%d steps are under way: collect one first",
-                            BY__STEPS_AHEAD);
+                            BY_STEPS_AHEAD);
     }
     return BY_OK;
 }
@@ -126,7 +127,7 @@ static by_status fail_step(by_trainer *t, const by_step_result *result, by_error
 by_status by_trainer_submit(by_trainer *t, const by_batch *batch, by_error *error)
 {
     const by_config *c = t->config;
-    BY_TRY(check_free_slot(t, error));
+    BY_TRY(check_free_slot(t, true, error));
     BY_TRY(submit_gradients(t, batch, error));
     double lr = by_learning_rate(&c->optimizer, t->updates, c->train.steps);
     return submit_update(t, lr, batch->global_targets, error);
@@ -178,7 +179,7 @@ by_status by_trainer_step(by_trainer *t, const by_batch *batch, by_step_result *
 by_status by_trainer_gradients(by_trainer *t, const by_batch *batch, double *loss, by_error *error)
 {
     by__results results;
-    BY_TRY(check_free_slot(t, error));
+    BY_TRY(check_free_slot(t, true, error));
     BY_TRY(submit_gradients(t, batch, error));
     BY_TRY(by__trainer_fetch(t, slot_of(t->submitted), error));
     BY_TRY(by__trainer_results(t, slot_of(t->submitted), &results, error));
@@ -190,7 +191,7 @@ by_status by_trainer_gradients(by_trainer *t, const by_batch *batch, double *los
 by_status by_trainer_update(by_trainer *t, double lr, by_step_result *out, by_error *error)
 {
     bool got;
-    BY_TRY(check_free_slot(t, error));
+    BY_TRY(check_free_slot(t, true, error));
     BY_TRY(submit_update(t, lr, t->gradient_targets, error));
     return by_trainer_collect(t, true, &got, out, error);
 }
@@ -201,7 +202,7 @@ by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum,
     by__results results;
     unsigned slot = slot_of(t->submitted);
     int64_t examples = t->config->train.micro_batch;
-    BY_TRY(by__trainer_ready(t, false, error));
+    BY_TRY(check_free_slot(t, false, error));
     BY_TRY(by__trainer_feed(t, t->loss, batch, examples, 0, error));
     BY_TRY(by__trainer_fetch_evaluated(t, values, error));
     BY_TRY(by__trainer_fetch(t, slot, error));

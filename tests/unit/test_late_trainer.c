@@ -181,7 +181,10 @@ static void test_failed_step(void **state)
         check_ok(by_trainer_submit(trainer, &batch, &error), &error);
         batch = batch_of(&d, 1);
         check_ok(by_trainer_submit(trainer, &batch, &error), &error);
+        double loss;
         check_error(by_trainer_submit(trainer, &batch, &error), BY_ESTATE, &error, "collect one");
+        check_error(by_trainer_loss(trainer, &batch, &loss, &error), BY_ESTATE, &error,
+                    "collect one");
         check_error(by_trainer_collect(trainer, true, &got, &result, &error), BY_ESTATE, &error,
                     "weights were not changed");
         assert_true(hash_of(trainer) == before);
