@@ -1,8 +1,7 @@
 /* ADD, SUB, MUL (the second operand has the shape of the first or repeats over its leading axes),
  * SCALE, CAST.
  * Shapes: any. Dtypes: act, and b f32 or like a; CAST between f32, bf16 and f16. */
-#include "device/cpu/cpu.h"
-#include "device/cpu/kernels/simd.h"
+#include "device/cpu/kernels/binary.h"
 
 #define GRAIN 16384
 /* A second operand shorter than this is repeated in the workspace first, so that the loop over it
@@ -34,7 +33,7 @@ BY__INLINE void binary(const by__call *call, int64_t begin, int64_t end, by_op o
     do {                                                                                           \
         by__vf p = by__load_n(a, i, type_a, n);                                                    \
         by__vf q = by__load_n(b, (i)-begin + offset, type_b, n);                                   \
-        by__vf z = op == BY_OP_ADD ? p + q : op == BY_OP_SUB ? p - q : p * q;                      \
+        by__vf z = by__binary_value(op, p, q);                                                     \
         by__store_n(y, i, z, type_a, n);                                                           \
     } while (0)
         BY__STEPS(begin, stop, STEP);
@@ -43,21 +42,7 @@ BY__INLINE void binary(const by__call *call, int64_t begin, int64_t end, by_op o
     }
 }
 
-#define RANGE(name, op, type_a, type_b)                                                            \
-    static void name(const by__call *call, int64_t begin, int64_t end)                             \
-    {                                                                                              \
-        binary(call, begin, end, op, type_a, type_b);                                              \
-    }
-RANGE(add_f32, BY_OP_ADD, BY_F32, BY_F32)
-RANGE(add_bf16, BY_OP_ADD, BY_BF16, BY_BF16)
-RANGE(add_mixed, BY_OP_ADD, BY_BF16, BY_F32)
-RANGE(sub_f32, BY_OP_SUB, BY_F32, BY_F32)
-RANGE(sub_bf16, BY_OP_SUB, BY_BF16, BY_BF16)
-RANGE(sub_mixed, BY_OP_SUB, BY_BF16, BY_F32)
-RANGE(mul_f32, BY_OP_MUL, BY_F32, BY_F32)
-RANGE(mul_bf16, BY_OP_MUL, BY_BF16, BY_BF16)
-RANGE(mul_mixed, BY_OP_MUL, BY_BF16, BY_F32)
-#undef RANGE
+BY__BINARY_RANGES(binary)
 
 /* The second operand has the shape of the first, or repeats over its leading axes: behind its axes
  * of extent 1 in front, it is a suffix. broadcast_simd.c has the rest. */
@@ -77,8 +62,7 @@ static bool is_suffix(const by_shape *b, const by_shape *a)
 
 static bool supports_binary(const by__call *call)
 {
-    by_dtype b = call->in[1].dtype;
-    return by__tensor_is_act(&call->in[0]) && (b == call->in[0].dtype || b == BY_F32) &&
+    return by__binary_takes_types(call) &&
            by__tensor_count(&call->in[0]) == by__tensor_count(&call->out[0]) &&
            is_suffix(&call->in[1].shape, &call->in[0].shape);
 }
@@ -97,16 +81,12 @@ static by_status prepare_binary(by__call *call, const by__context *context, by_e
 
 static by_status run_binary(const by__call *call, const by__context *context)
 {
-    static by__range_fn *const ranges[3][3] = {{add_f32, add_bf16, add_mixed},
-                                               {sub_f32, sub_bf16, sub_mixed},
-                                               {mul_f32, mul_bf16, mul_mixed}};
-    int kind = call->in[0].dtype == BY_F32 ? 0 : call->in[1].dtype == BY_BF16 ? 1 : 2;
     size_t bytes = (size_t)by__tensor_count(&call->in[1]) * by_dtype_size(call->in[1].dtype);
     for (size_t at = 0; at < call->work_bytes; at += bytes) {
         memcpy((char *)call->work + at, call->in[1].data, bytes);
     }
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(context, call, count, GRAIN, count, ranges[call->op - BY_OP_ADD][kind]);
+    by__parallel(context, call, count, GRAIN, count, range_of(call));
     return BY_OK;
 }
 

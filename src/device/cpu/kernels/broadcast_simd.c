@@ -1,7 +1,6 @@
 /* ADD, SUB, MUL where either operand repeats along any axes. binary_simd.c has the common case: the
  * second operand repeats over leading axes. Dtypes: act, and b f32 or like a. */
-#include "device/cpu/cpu.h"
-#include "device/cpu/kernels/simd.h"
+#include "device/cpu/kernels/binary.h"
 
 #define GRAIN 16384
 
@@ -65,7 +64,7 @@ BY__INLINE void binary_row(void *y, int64_t at, const void *a, int64_t a_at, con
     do {                                                                                           \
         by__vf p = a_one ? one_a : by__load_n(a, a_at + (i), type_a, n);                           \
         by__vf q = b_one ? one_b : by__load_n(b, b_at + (i), type_b, n);                           \
-        by__vf z = op == BY_OP_ADD ? p + q : op == BY_OP_SUB ? p - q : p * q;                      \
+        by__vf z = by__binary_value(op, p, q);                                                     \
         by__store_n(y, at + (i), z, type_a, n);                                                    \
     } while (0)
     BY__STEPS(0, length, STEP);
@@ -114,39 +113,19 @@ BY__INLINE void broadcast(const by__call *call, int64_t begin, int64_t end, by_o
     }
 }
 
-#define RANGE(name, op, type_a, type_b)                                                            \
-    static void name(const by__call *call, int64_t begin, int64_t end)                             \
-    {                                                                                              \
-        broadcast(call, begin, end, op, type_a, type_b);                                           \
-    }
-RANGE(add_f32, BY_OP_ADD, BY_F32, BY_F32)
-RANGE(add_bf16, BY_OP_ADD, BY_BF16, BY_BF16)
-RANGE(add_mixed, BY_OP_ADD, BY_BF16, BY_F32)
-RANGE(sub_f32, BY_OP_SUB, BY_F32, BY_F32)
-RANGE(sub_bf16, BY_OP_SUB, BY_BF16, BY_BF16)
-RANGE(sub_mixed, BY_OP_SUB, BY_BF16, BY_F32)
-RANGE(mul_f32, BY_OP_MUL, BY_F32, BY_F32)
-RANGE(mul_bf16, BY_OP_MUL, BY_BF16, BY_BF16)
-RANGE(mul_mixed, BY_OP_MUL, BY_BF16, BY_F32)
-#undef RANGE
+BY__BINARY_RANGES(broadcast)
 
 static bool supports(const by__call *call)
 {
-    by_dtype b = call->in[1].dtype;
-    return by__tensor_is_act(&call->in[0]) && (b == call->in[0].dtype || b == BY_F32);
+    return by__binary_takes_types(call);
 }
 
 static by_status run(const by__call *call, const by__context *context)
 {
-    static by__range_fn *const ranges[3][3] = {{add_f32, add_bf16, add_mixed},
-                                               {sub_f32, sub_bf16, sub_mixed},
-                                               {mul_f32, mul_bf16, mul_mixed}};
-    int kind = call->in[0].dtype == BY_F32 ? 0 : call->in[1].dtype == BY_BF16 ? 1 : 2;
     layout l = measure(call);
     int64_t count = by__tensor_count(&call->out[0]);
     int64_t length = l.dim[l.rank - 1];
-    by__parallel(context, call, count / length, by__ceil_div(GRAIN, length), count,
-                 ranges[call->op - BY_OP_ADD][kind]);
+    by__parallel(context, call, count / length, by__ceil_div(GRAIN, length), count, range_of(call));
     return BY_OK;
 }
 
