@@ -109,9 +109,10 @@ uint64_t by__trainer_feed_bytes(const by_trainer *t);
 by_status by__trainer_open_feeds(by_trainer *t, by_error *error);
 void by__trainer_close_feeds(by_trainer *t);
 /* Sends micro-batch `index` of a batch of `examples` to the device and submits the program of `row`
- * on it; its loss is kept as the index-th. */
+ * on it; its loss is kept as number `kept_as`: that of the micro-batch, or t->micro_batches for an
+ * evaluation, which leaves those of a step alone. */
 by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *batch,
-                           int64_t examples, int64_t index, by_error *error);
+                           int64_t examples, int64_t index, int64_t kept_as, by_error *error);
 /* What comes back from the device. */
 typedef struct by__results {
     float norm;

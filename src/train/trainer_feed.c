@@ -17,7 +17,7 @@ enum {
     OUT_RESULTS = 3 * BY_CACHE_LINE,
     OUT_NORM = OUT_RESULTS, /* of the gradient */
     OUT_FAILED = OUT_RESULTS + BY_CACHE_LINE,
-    OUT_LOSSES = OUT_RESULTS + 2 * BY_CACHE_LINE /* of all micro-batches */
+    OUT_LOSSES = OUT_RESULTS + 2 * BY_CACHE_LINE /* of all micro-batches, and of an evaluation */
 };
 
 static bool is_own_input(const char *name)
@@ -61,7 +61,7 @@ static by_status add_feeds(by_trainer *t, const by__program_row *row, by_error *
 static size_t result_bytes(const by_trainer *t)
 {
     return OUT_LOSSES - OUT_RESULTS +
-           by__round_up((size_t)t->micro_batches * sizeof(float), BY_CACHE_LINE);
+           by__round_up((size_t)(t->micro_batches + 1) * sizeof(float), BY_CACHE_LINE);
 }
 
 static size_t evaluated_offset(const by_trainer *t)
@@ -214,7 +214,7 @@ static by_status find_array(const by_trainer *t, const by__feed *feed, const by_
 }
 
 by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *batch,
-                           int64_t examples, int64_t index, by_error *error)
+                           int64_t examples, int64_t index, int64_t kept_as, by_error *error)
 {
     unsigned stage = t->fed++ % BY__STAGES;
     char *block = (char *)t->staging.data + stage * t->input_bytes;
@@ -247,7 +247,7 @@ by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *
     BY_TRY(by_program_submit(row->program, error));
     by_memory loss = by_memory_at(t->outputs, OUT_LOSS, sizeof(float));
     by_memory kept =
-        by_memory_at(t->outputs, OUT_LOSSES + (size_t)index * sizeof(float), sizeof(float));
+        by_memory_at(t->outputs, OUT_LOSSES + (size_t)kept_as * sizeof(float), sizeof(float));
     BY_TRY(by__copy(BY__QUEUE_COMPUTE, kept, loss, error));
     return by__event_record(t->computed, BY__QUEUE_COMPUTE, error);
 }

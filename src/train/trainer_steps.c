@@ -47,7 +47,7 @@ static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error
     for (int64_t i = 0; i < t->micro_batches; i++) {
         int set = by__sum_tree_take(&tree);
         BY_TRY(bind_gradients(t, set, error));
-        BY_TRY(by__trainer_feed(t, t->gradients, batch, t->config->train.batch, i, error));
+        BY_TRY(by__trainer_feed(t, t->gradients, batch, t->config->train.batch, i, i, error));
         by__sum_tree_put(&tree, set);
         BY_TRY(add_up(t, &tree, error));
     }
@@ -203,11 +203,11 @@ by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum,
     unsigned slot = slot_of(t->submitted);
     int64_t examples = t->config->train.micro_batch;
     BY_TRY(check_free_slot(t, false, error));
-    BY_TRY(by__trainer_feed(t, t->loss, batch, examples, 0, error));
+    BY_TRY(by__trainer_feed(t, t->loss, batch, examples, 0, t->micro_batches, error));
     BY_TRY(by__trainer_fetch_evaluated(t, values, error));
     BY_TRY(by__trainer_fetch(t, slot, error));
     BY_TRY(by__trainer_results(t, slot, &results, error));
-    *sum = (double)results.losses[0];
+    *sum = (double)results.losses[t->micro_batches];
     *width = t->evaluated_bytes / sizeof(float) / (size_t)examples;
     return BY_OK;
 }

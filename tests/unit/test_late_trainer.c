@@ -223,6 +223,10 @@ static void test_halves(void **state)
             }
             double lr = by_learning_rate(&config->optimizer, s, config->train.steps);
             check_ok(by_trainer_gradients(trainer, &batch, &loss, &error), &error);
+            by_array other[2];
+            by_batch held_out = by_batch_of_tokens(other, d.tokens[0], d.targets[0], 1, CONTEXT);
+            double unused; /* an evaluation in between leaves the step alone */
+            check_ok(by_trainer_loss(trainer, &held_out, &unused, &error), &error);
             check_ok(by_trainer_update(trainer, lr, &result, &error), &error);
             assert_true(result.loss == loss && result.step == s + 1 && result.lr == lr);
         }
