@@ -218,50 +218,78 @@ static by_status restore_tensors(by__job *job, const by_checkpoint *checkpoint, 
                                      error);
 }
 
-/* BY_ECONFIG when a size of the checkpoint's model is not the config's. */
+/* The lines of section `model` in a printed config; "" when it has none. */
+static const char *model_lines(const char *printed)
+{
+    static const char section[] = "\nmodel:\n";
+    const char *begin = strstr(printed, section);
+    return begin == NULL ? "" : begin + strlen(section);
+}
+
+/* Compares "  key: value" lines up to the end of the section. */
+static by_status compare_lines(const char *path, const char *then, const char *now, by_error *error)
+{
+    while (now[0] == ' ' && then[0] == ' ') {
+        size_t then_length = strcspn(then, "\n");
+        size_t now_length = strcspn(now, "\n");
+        if (then_length != now_length || memcmp(then, now, now_length) != 0) {
+            size_t key = strcspn(now, ":");
+            size_t then_key = strcspn(then, ":");
+            return by_error_set(error, BY_ECONFIG,
+                                "%s was trained with model.%.*s%.*s, not%.*s; leave it as it was, "
+                                "or start a new run",
+                                path, (int)then_key - 2, then + 2,
+                                (int)(then_length - then_key - 1), then + then_key + 1,
+                                (int)(now_length - key - 1), now + key + 1);
+        }
+        then += then_length + 1;
+        now += now_length + 1;
+    }
+    return BY_OK;
+}
+
+/* The printed config of a model that a config.json describes; keys that it does not hold have their
+ * defaults. Freed with free(). */
+static by_status print_described(char **out, const char *path, const char *json, by_error *error)
+{
+    by_config *config;
+    BY_TRY(by_config_default(&config, error));
+    by_status status = by_model_config_from_json(&config->model, path, json, strlen(json), error);
+    if (status == BY_OK) {
+        status = by_config_resolve(config, error);
+    }
+    if (status == BY_OK) {
+        status = by_config_print(config, out, error);
+    }
+    by_config_close(&config);
+    return status;
+}
+
+/* BY_ECONFIG when the checkpoint's model is not the config's. Both are compared as config.json
+ * describes them, so that every key that makes a model counts, whatever the family, and no other. */
 static by_status check_model(const by__job *job, const by_checkpoint *checkpoint, by_error *error)
 {
-    by_config *saved;
+    char *then = NULL;
+    char *now = NULL;
+    char *present = NULL;
     const char *path = by_checkpoint_path(checkpoint);
     const char *json = by_weights_config(by_checkpoint_model(checkpoint));
     if (json == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s has no config.json", path);
     }
-    BY_TRY(by_config_default(&saved, error));
-    const by_model_config *now = &job->config->model;
-    const by_model_config *then = &saved->model;
-    by_status status = by_model_config_from_json(&saved->model, path, json, strlen(json), error);
+    by_status status = by_model_config_json(&present, &job->config->model, -1, error);
     if (status == BY_OK) {
-        status = by_config_resolve(saved, error);
+        status = print_described(&then, path, json, error);
     }
-    const struct {
-        const char *key;
-        int64_t then;
-        int64_t now;
-    } sizes[] = {{"layers", then->layers, now->layers},
-                 {"heads", then->heads, now->heads},
-                 {"kv_heads", then->kv_heads, now->kv_heads},
-                 {"width", then->width, now->width},
-                 {"mlp_width", then->mlp_width, now->mlp_width},
-                 {"context", then->context, now->context},
-                 {"vocab", then->vocab, now->vocab},
-                 {"tied", then->tied, now->tied}};
-    if (status == BY_OK && strcmp(then->kind, now->kind) != 0) {
-        status = by_error_set(error, BY_ECONFIG,
-                              "%s was trained with model.kind %s, not %s; leave it as it was, or "
-                              "start a new run",
-                              path, then->kind, now->kind);
+    if (status == BY_OK) {
+        status = print_described(&now, job->run, present, error);
     }
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(sizes) && status == BY_OK; i++) {
-        if (sizes[i].then != sizes[i].now) {
-            status =
-                by_error_set(error, BY_ECONFIG,
-                             "%s was trained with model.%s %lld, not %lld; leave it as it "
-                             "was, or start a new run",
-                             path, sizes[i].key, (long long)sizes[i].then, (long long)sizes[i].now);
-        }
+    if (status == BY_OK) {
+        status = compare_lines(path, model_lines(then), model_lines(now), error);
     }
-    by_config_close(&saved);
+    free(then);
+    free(now);
+    free(present);
     return status;
 }
 
