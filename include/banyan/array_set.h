@@ -45,8 +45,8 @@ typedef struct by_image_files {
     size_t label_count;
 } by_image_files;
 
-/* Reads images u8 [N, C, H, W] and labels i32 [N] (when there are any). Files of shape [N, H, W] get
- * one channel; npy files whose last extent is 1, 3 or 4 and whose second is not are taken as
+/* Reads images u8 [N, C, H, W] and labels i32 [N] (when there are any). Files of shape [N, H, W]
+ * get one channel; npy files whose last extent is 1, 3 or 4 and whose second is not are taken as
  * [N, H, W, C] and transposed. BY_EIO, BY_EFORMAT name the file; BY_EARG: the numbers of files or
  * examples do not agree. */
 BY_API by_status by_image_set_open(by_array_set **out, const by_image_files *files,
@@ -54,8 +54,8 @@ BY_API by_status by_image_set_open(by_array_set **out, const by_image_files *fil
 
 /* ---- parts ---- */
 
-/* Some examples of a set: `count` places from `first` on, of the set's order or, with `random`, of a
- * pseudo-random order of all of it that depends on the seed and `total` alone. */
+/* Some examples of a set: `count` places from `first` on, of the set's order or, with `random`, of
+ * a pseudo-random order of all of it that depends on the seed and `total` alone. */
 typedef struct by_part {
     uint64_t first;
     uint64_t count;

@@ -74,9 +74,9 @@ BY_API bool by_weights_has(const by_weights *weights, const char *name);
  * when there is none (with the nearest name), or when its dtype or rank is one banyan lacks. */
 BY_API by_status by_weights_tensor(const by_weights *weights, const char *name, by_tensor_view *out,
                                    by_error *error);
-/* Copies a slice of `count` elements of an f32, bf16 or f16 tensor into `out` as f32. Only the pages
- * of the file that hold it are read. BY_EARG: the slice is not within the tensor or not of `count`
- * elements. */
+/* Copies a slice of `count` elements of an f32, bf16 or f16 tensor into `out` as f32. Only the
+ * pages of the file that hold it are read. BY_EARG: the slice is not within the tensor or not of
+ * `count` elements. */
 BY_API by_status by_weights_read_f32(const by_weights *weights, const char *name,
                                      const by_tensor_slice *slice, float *out, size_t count,
                                      by_error *error);
@@ -86,9 +86,9 @@ BY_API const char *by_weights_config(const by_weights *weights);
 BY_API const char *by_weights_path(const by_weights *weights);
 
 /* Writes model.safetensors into an existing directory, or shards with their index when the tensors
- * take more than `shard_bytes` (0: 5e9) together. Each file is written next to its place, synced and
- * renamed, so a source that is mapped from the same files stays whole; files of the form that was
- * there before are removed at the end. Data goes straight from the views to the file. */
+ * take more than `shard_bytes` (0: 5e9) together. Each file is written next to its place, synced
+ * and renamed, so a source that is mapped from the same files stays whole; files of the form that
+ * was there before are removed at the end. Data goes straight from the views to the file. */
 BY_API by_status by_weights_write(const char *directory, const by_tensor_view *tensors,
                                   size_t count, uint64_t shard_bytes, by_error *error);
 
@@ -111,8 +111,8 @@ typedef struct by_checkpoint_value {
     } as;
 } by_checkpoint_value;
 
-/* A file to put next to the weights: `size` bytes at `data`, or, where `data` is NULL, a copy of the
- * file at `path`. */
+/* A file to put next to the weights: `size` bytes at `data`, or, where `data` is NULL, a copy of
+ * the file at `path`. */
 typedef struct by_checkpoint_file {
     const char *name; /* "config.json", "tokenizer.json": a plain file name */
     const void *data;

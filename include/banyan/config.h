@@ -1,10 +1,10 @@
 /* The configuration of a run: one YAML file, `base:` inheritance, `section.key=value` overrides.
  *
  * by_config is plain data: keys that several rooms read are fields here, in a section of the same
- * name. A section with a key `kind` (task, model, optimizer) has further keys for each kind, declared in
- * the file of that kind (src/nn/models/llama.c, src/optim/adamw.c) and stored where only that file
- * looks: behind `own`. The parser, the printer, the hash and docs/config.md are made from the
- * declarations.
+ * name. A section with a key `kind` (task, model, optimizer) has further keys for each kind,
+ * declared in the file of that kind (src/nn/models/llama.c, src/optim/adamw.c) and stored where
+ * only that file looks: behind `own`. The parser, the printer, the hash and docs/config.md are made
+ * from the declarations.
  */
 #ifndef BANYAN_CONFIG_H
 #define BANYAN_CONFIG_H

@@ -173,8 +173,8 @@ typedef struct by_loader_statistics {
     double fill_seconds; /* time that the background thread spent filling batches */
 } by_loader_statistics;
 
-/* Bytes that a loader with these options allocates for a source of such arrays: its batches, the one
- * that the caller looks at included. Files are read from the page cache and are not part of it.
+/* Bytes that a loader with these options allocates for a source of such arrays: its batches, the
+ * one that the caller looks at included. Files are read from the page cache and are not part of it.
  * BY_EARG as for by_loader_open; BY_EMEMORY: the size overflows. */
 BY_API by_status by_loader_bytes(uint64_t *out, const by_array *arrays, size_t array_count,
                                  const by_loader_options *options, by_error *error);

@@ -86,7 +86,7 @@ BY_API by_status by_graph_check(const by_graph *graph, by_error *error);
  * op table infers them, names unique, values in range, in-place updates only of external values
  * that nothing else reads but what feeds the update. */
 BY_API by_status by_graph_verify(const by_graph *graph, by_error *error);
-/* One line a node: "%12 = matmul(%3, wte.weight) trans_b : bf16 [4, 64, 384]  # block 0". Freed with
+/* One line a node: "%12 = matmul(%3, wte.weight) trans_b : bf16 [4, 64, 384]  # block 0". Freed by
  * free(). */
 BY_API by_status by_graph_print(const by_graph *graph, char **out, by_error *error);
 

@@ -1,8 +1,9 @@
 /* What this machine can do, measured: the roof under every speed that banyan prints.
  *
  * Figures are kept in a cache file, one entry for each CPU model and build of banyan, number of
- * threads and instruction-set level (see by_machine_cache_path), so that a share of the peak costs a second
- * once and nothing afterwards. `banyan bench machine` measures anew and replaces the entry.
+ * threads and instruction-set level (see by_machine_cache_path), so that a share of the peak costs
+ * a second once and nothing afterwards. `banyan bench machine` measures anew and replaces the
+ * entry.
  */
 #ifndef BANYAN_MACHINE_H
 #define BANYAN_MACHINE_H

@@ -53,8 +53,8 @@ BY_API int by_map_constant(by_map *map, float value);
 BY_API int by_map_step(by_map *map, by_map_kind kind, int a, int b, int c);
 /* f(a), with the bits of by_unary on f32. */
 BY_API int by_map_function(by_map *map, by_function function, int a);
-/* Lets `value` take the place of a tensor operand, rounded to its dtype. The operand must be a graph
- * input, a parameter or a state that nothing else reads but what feeds this map. */
+/* Lets `value` take the place of a tensor operand, rounded to its dtype. The operand must be a
+ * graph input, a parameter or a state that nothing else reads but what feeds this map. */
 BY_API void by_map_update(by_map *map, int input, int value);
 /* Makes `value` a new tensor of the graph, f32 or bf16. At most BY_MAX_OUTPUTS. */
 BY_API void by_map_result(by_map *map, int value, by_dtype dtype);

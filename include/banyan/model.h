@@ -89,13 +89,13 @@ BY_API by_status by_model_config_json(char **out, const by_model_config *config,
 /* Puts names of the outputs into such a text, which is replaced: "id2label" and "label2id". */
 BY_API by_status by_model_config_label(char **json, const char *const *labels, size_t count,
                                        by_error *error);
-/* Fills kind, sizes and constants of `config`, a part of a by_config, from a Hugging Face config.json (`name` for
- * messages). BY_EFORMAT names a key that is missing or a feature that the family here does not
- * have. */
+/* Fills kind, sizes and constants of `config`, a part of a by_config, from a Hugging Face
+ * config.json (`name` for messages). BY_EFORMAT names a key that is missing or a feature that the
+ * family here does not have. */
 BY_API by_status by_model_config_from_json(by_model_config *config, const char *name,
                                            const char *json, size_t length, by_error *error);
-/* The name under which a checkpoint of the config's family may hold a parameter, in addition to its own:
- * "transformer." or nothing in front. NULL when there is none. Static. */
+/* The name under which a checkpoint of the config's family may hold a parameter, in addition to its
+ * own: "transformer." or nothing in front. NULL when there is none. Static. */
 BY_API const char *by_model_name_prefix(const by_model_config *config);
 /* What a model of this config reads: "tokens", "images" or "table". Static; "" when the kind is not
  * known. */

@@ -4,45 +4,46 @@
  * length, H query heads, K key/value heads, D head width, V vocabulary. "act" is f32 or bf16. An
  * optional input that is absent has value BY_NONE (in kernels: data NULL).
  *
- *   op                inputs                                    outputs
- *   MATMUL            a, b, bias?[N], add?                      y = op(a) op(b) + bias + add
+ *   op                inputs                                outputs
+ *   MATMUL            a, b, bias?[N], add?                  y = op(a) op(b) + bias + add
  *     a and b are flattened to 2-D [rows, last]; trans_a / trans_b transpose them. y is
  *     [lead(a)..., N], or [M, N] when trans_a. bias f32 or act; add has y's shape and dtype.
  *     y's dtype is attrs.dtype.
- *   SUM_ROWS          x [..., C]                                y [C] f32: sum over the leading axes, as
- *                                                               many as attrs.lead; 0: all but the last
- *   ADD, SUB, MUL     a, b (broadcast: aligned at the last      y: the broadcast shape, a's dtype
+ *   SUM_ROWS          x [..., C]                            y [C] f32: sum over attrs.lead leading
+ *                                                           axes (0: all but the last)
+ *   ADD, SUB, MUL     a, b (broadcast: aligned at the last  y: the broadcast shape, a's dtype
  *                     axis, extents equal or 1; b of a's
  *                     dtype or f32)
- *   SCALE             x, s [1] f32                              y = x * s, like x
- *   CAST              x                                         y, dtype attrs.dtype
- *   UNARY             x                                         y = f(x), f = attrs.function
- *   UNARY_GRAD        x, dy                                     dx = dy * f'(x)
- *   SWIGLU            gate, up                                  y = silu(gate) * up
- *   SWIGLU_GRAD       gate, up, dy                              dgate, dup
- *   LAYER_NORM        x [..., C], w [C] f32, b [C] f32          y like x, mean [R] f32, rstd [R] f32
- *   LAYER_NORM_GRAD   x, w, mean, rstd, dy, add?                dx (+ add), dw [C] f32, db [C] f32
- *   RMS_NORM          x [..., C], w [C] f32                     y like x, rstd [R] f32
- *   RMS_NORM_GRAD     x, w, rstd, dy, add?                      dx (+ add), dw [C] f32
- *   EMBEDDING         ids i32 [...], table [V, C]               y [..., C] like table
- *   EMBEDDING_GRAD    ids, dy [..., C], base? [V, C] f32        dtable [V, C] f32 = base + scattered dy
- *   POSITION          x [B, T, C], table [T', C], T <= T'       y = x + table[t], like x
- *   POSITION_GRAD     dy [B, T, C]                              dtable [T', C] f32 (T' = attrs.rows)
- *   ROPE              x [B, T, H*D], position i32 [1]?          y: rotate-half rotary embedding at
- *                     positions position + t; attrs.inverse     base attrs.theta, heads attrs.heads
- *                     turns back (that is its gradient)
- *   ATTENTION         qkv [B, T, (H + 2K) * D]  (packed), or    y [B, T, H*D], lse [B, H, T] f32
- *                     q [B, T, H*D], k, v [B, T, K*D];          scale 1/sqrt(D); query head h reads key
- *                     lengths? i32 [B] (fourth operand)         head h / (H / K)
+ *   SCALE             x, s [1] f32                          y = x * s, like x
+ *   CAST              x                                     y, dtype attrs.dtype
+ *   UNARY             x                                     y = f(x), f = attrs.function
+ *   UNARY_GRAD        x, dy                                 dx = dy * f'(x)
+ *   SWIGLU            gate, up                              y = silu(gate) * up
+ *   SWIGLU_GRAD       gate, up, dy                          dgate, dup
+ *   LAYER_NORM        x [..., C], w [C] f32, b [C] f32      y like x, mean [R] f32, rstd [R] f32
+ *   LAYER_NORM_GRAD   x, w, mean, rstd, dy, add?            dx (+ add), dw [C] f32, db [C] f32
+ *   RMS_NORM          x [..., C], w [C] f32                 y like x, rstd [R] f32
+ *   RMS_NORM_GRAD     x, w, rstd, dy, add?                  dx (+ add), dw [C] f32
+ *   EMBEDDING         ids i32 [...], table [V, C]           y [..., C] like table
+ *   EMBEDDING_GRAD    ids, dy [..., C], base? [V, C] f32    dtable [V, C] f32 = base + scattered dy
+ *   POSITION          x [B, T, C], table [T', C], T <= T'   y = x + table[t], like x
+ *   POSITION_GRAD     dy [B, T, C]                          dtable [T', C] f32 (T' = attrs.rows)
+ *   ROPE              x [B, T, H*D], position i32 [1]?      y: rotate-half rotary embedding at
+ *                     positions position + t;               base attrs.theta, heads attrs.heads
+ *                     attrs.inverse turns back (that is its gradient)
+ *   ATTENTION         qkv [B, T, (H + 2K) * D] (packed),    y [B, T, H*D], lse [B, H, T] f32
+ *                     or q [B, T, H*D], k, v [B, T, K*D];   scale 1/sqrt(D); query head h reads key
+ *                     lengths? i32 [B] (fourth operand)     head h / (H / K)
  *     causal, or with attrs.bidirectional each query reads all keys. Of sample b only the first
  *     lengths[b] rows (within 0 .. T) exist: keys behind them are not read, and y, lse and all
  *     gradients are zero there.
- *   ATTENTION_GRAD    (qkv | q, k, v [, lengths]), y, lse, dy   dqkv | dq, dk, dv
- *   CACHED_ATTENTION  (qkv | q, k, v), k_cache*, v_cache*       y [B, T, H*D]; writes k and v of the T
- *                     [B, K, S, D], position i32 [1]            new tokens into the caches at position
- *                                                               .. position + T, then attends over
- *                                                               all
- *   DROPOUT           x [B, ...], rng i32 [4]                   y = mask * x / (1 - p); p = attrs.p.
+ *   ATTENTION_GRAD    (qkv | q, k, v[, lengths]), y, lse,   dqkv | dq, dk, dv
+ *                     dy
+ *   CACHED_ATTENTION  (qkv | q, k, v), k_cache*, v_cache*   y [B, T, H*D]; writes k and v of the T
+ *                     [B, K, S, D], position i32 [1]        new tokens into the caches at position
+ *                                                           .. position + T, then attends over
+ *                                                           all
+ *   DROPOUT           x [B, ...], rng i32 [4]               y = mask * x / (1 - p); p = attrs.p.
  *     rng = {seed low, seed high, step, index of the first sample}. The mask of an element is a
  *     function of (seed, attrs.stream, step, sample, place in the sample) alone; the gradient is
  *     the same op on dy.
@@ -50,43 +51,43 @@
  *     sum over rows with target >= 0 of logsumexp(x w^T) - (x w^T)[target]; the logits exist only
  *     for a chunk of rows at a time.
  *   LINEAR_CROSS_ENTROPY_GRAD   x, w, targets, lse, dloss [1] f32         dx like x, dw [V, C] f32
- *   LINEAR_CROSS_ENTROPY_TRAIN  x, w, targets, dloss [1] f32              loss, dx, dw: both in one pass
- *   CROSS_ENTROPY     logits [..., C], targets i32 [...]         loss [1] f32, lse [R] f32
+ *   LINEAR_CROSS_ENTROPY_TRAIN  x, w, targets, dloss [1] f32          loss, dx, dw in one pass
+ *   CROSS_ENTROPY     logits [..., C], targets i32 [...]     loss [1] f32, lse [R] f32
  *     sum over rows with target in [0, C) of lse - (1 - e) logits[target] - e mean(logits), with
  *     e = attrs.smoothing (label smoothing: Szegedy et al. 2016); computed in f32.
  *   CROSS_ENTROPY_GRAD  logits, targets, lse, dloss [1] f32     dlogits like logits
  *   SQUARED_ERROR     x [..., C], t f32 like x, w? f32 [R]      loss [1] f32 = sum of w (x - t)^2
- *   SMOOTH_L1         x, t, w?                                  loss [1] f32 = sum of w l(x - t):
+ *   SMOOTH_L1         x, t, w?                              loss [1] f32 = sum of w l(x - t):
  *     l(d) = d^2 / (2 beta) where |d| < beta, else |d| - beta / 2; beta = attrs.beta, 0 gives |d|.
  *   SQUARED_ERROR_GRAD, SMOOTH_L1_GRAD
- *                     x, t, w?, dloss [1] f32                   dx like x
- *   FILL              none                                      y attrs.shape, attrs.dtype: attrs.value
- *   RESHAPE           x                                         y attrs.shape, of as many elements
- *   PERMUTE           x                                         y: axis i is x's axis attrs.order[i]
- *   CONCAT            two to eight tensors that differ in       y: behind each other along attrs.axis
+ *                     x, t, w?, dloss [1] f32               dx like x
+ *   FILL              none                                  y attrs.shape, attrs.dtype: attrs.value
+ *   RESHAPE           x                                     y attrs.shape, of as many elements
+ *   PERMUTE           x                                     y: axis i is x's axis attrs.order[i]
+ *   CONCAT            two to eight tensors that differ in   y: behind each other along attrs.axis
  *                     the extent of attrs.axis alone
- *   SLICE             x                                         y: attrs.rows entries of attrs.axis
- *                                                               from attrs.begin on
- *   PAD               x                                         y: x from attrs.begin on in attrs.rows
- *                                                               entries of attrs.axis, zeros around
- *   EXPAND            x (broadcast to attrs.shape)              y attrs.shape
- *   SUM               x                                         y: x summed over the set of axes
- *     attrs.axes (bit i: axis i), which are dropped, or stay with extent 1 when attrs.keep; divided by
- *     the number of terms when attrs.mean; f32 when attrs.wide, else like x.
- *   SOFTMAX           x [..., C]                                y like x: softmax over the last axis,
- *                                                               its logarithm when attrs.logarithm
- *   SOFTMAX_GRAD      y, dy                                     dx like y
- *   SUM_SQUARES       x f32 (any shape)                         y [ceil(elements / BY_SUM_BLOCK)] f32:
- *     the sum of squares of each BY_SUM_BLOCK neighbouring elements. A process that holds a part of x
- *     which begins at such a boundary has the same numbers for its blocks as one that holds all.
+ *   SLICE             x                                     y: attrs.rows entries of attrs.axis
+ *                                                           from attrs.begin on
+ *   PAD               x                                     y: x from attrs.begin on in attrs.rows
+ *                                                           entries of attrs.axis, zeros around
+ *   EXPAND            x (broadcast to attrs.shape)          y attrs.shape
+ *   SUM               x                                     y: x summed over the set of axes
+ *     attrs.axes (bit i: axis i), which are dropped, or stay with extent 1 when attrs.keep; divided
+ *     by the number of terms when attrs.mean; f32 when attrs.wide, else like x.
+ *   SOFTMAX           x [..., C]                            y like x: softmax over the last axis,
+ *                                                           its logarithm when attrs.logarithm
+ *   SOFTMAX_GRAD      y, dy                                 dx like y
+ *   SUM_SQUARES       x f32 (any shape)                     y [ceil(elements / BY_SUM_BLOCK)] f32:
+ *     the sum of squares of each BY_SUM_BLOCK neighbouring elements. A process that holds a part of
+ *     x which begins at such a boundary has the same numbers for its blocks as one that holds all.
  *   CLIP_SCALE        failed* [1], losses? [n], squares [k]     norm [1], scale [1] =
- *                     (any number of them)                      min(1, attrs.clip / (norm + 1e-6));
- *                                                               1 when attrs.clip is 0
+ *                     (any number of them)                  min(1, attrs.clip / (norm + 1e-6));
+ *                                                           1 when attrs.clip is 0
  *     norm: the root of the sum of all squares. When it or one of the losses is not finite, failed
- *     becomes 1; while failed is not 0, scale is NaN, and an update whose scale is not finite changes
- *     nothing.
- *   ADAMW             p* f32, g f32, m* f32, v* f32,            copy? bf16: p rounded, written when the
- *                     hyper f32 [3..], scale f32 [1]            output exists
+ *     becomes 1; while failed is not 0, scale is NaN, and an update whose scale is not finite
+ *     changes nothing.
+ *   ADAMW             p* f32, g f32, m* f32, v* f32,        copy? bf16: p rounded, written when the
+ *                     hyper f32 [3..], scale f32 [1]        output exists
  *     hyper = {lr, 1 - beta1^t, 1 - beta2^t, ...}; g is multiplied by scale first; attrs beta1,
  *     beta2, eps, decay (decoupled: p -= lr * decay * p before the update; Loshchilov & Hutter
  *     2019).
@@ -95,9 +96,9 @@
  *                     f32 of any shape, read as scalars
  *     attrs.map computes element by element in f32: banyan/map.h.
  *
- * Inputs marked * are updated in place; they must be graph inputs, parameters or state. Another node
- * may read such a value only when its result feeds the update, as a norm of the parameter does: it
- * then reads the old value in every order of the nodes.
+ * Inputs marked * are updated in place; they must be graph inputs, parameters or state. Another
+ * node may read such a value only when its result feeds the update, as a norm of the parameter
+ * does: it then reads the old value in every order of the nodes.
  */
 #ifndef BANYAN_OP_H
 #define BANYAN_OP_H

@@ -45,8 +45,8 @@ BY_API by_value by_attention(by_graph *graph, by_value q, by_value k, by_value v
  * exist; the others are not read, their results are zero, and they have no gradient. */
 BY_API by_value by_attention_masked(by_graph *graph, by_value q, by_value k, by_value v,
                                     by_value lengths, int64_t heads, int64_t kv_heads, bool causal);
-/* Causal attention with caches [B, kv_heads, S, D] that are written at `position` and read up to it. For
- * packed qkv, k and v are BY_NONE. */
+/* Causal attention with caches [B, kv_heads, S, D] that are written at `position` and read up to
+ * it. For packed qkv, k and v are BY_NONE. */
 BY_API by_value by_attention_cached(by_graph *graph, by_value q, by_value k, by_value v,
                                     by_value k_cache, by_value v_cache, by_value position,
                                     int64_t heads, int64_t kv_heads);

@@ -52,13 +52,13 @@ BY_API by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_con
                                          const by_update_unit *units, size_t count, int64_t losses,
                                          by_error *error);
 /* Builds the update: parameters "UNIT" and states "STATE.UNIT" in place, from inputs "grad.UNIT",
- * "scale" [1] (not finite: nothing is changed) and "hyper" [BY_HYPER_COUNT]; outputs "copy.UNIT" where a unit has a copy. BY_EARG when
- * `config` is no section of a by_config. */
+ * "scale" [1] (not finite: nothing is changed) and "hyper" [BY_HYPER_COUNT]; outputs "copy.UNIT"
+ * where a unit has a copy. BY_EARG when `config` is no section of a by_config. */
 BY_API by_status by_optimizer_update_graph(by_graph *graph, const by_optimizer_config *config,
                                            const by_update_unit *units, size_t count,
                                            by_error *error);
-/* The numbers of update number `step` (0-based) for "hyper": hyper[0] is the learning rate, the rest
- * is the optimizer's own (AdamW: bias corrections). */
+/* The numbers of update number `step` (0-based) for "hyper": hyper[0] is the learning rate, the
+ * rest is the optimizer's own (AdamW: bias corrections). */
 BY_API void by_optimizer_hyper(float hyper[BY_HYPER_COUNT], const by_optimizer_config *config,
                                int64_t step, double lr);
 

@@ -9,8 +9,8 @@
  * (searched down, in the byte order of names) the files that end in .txt, .text, .md, .jsonl and
  * .ndjson are taken.
  *
- * A byte-order mark at the beginning of a file is left out, and a symbolic link that leads back to a
- * directory above it is not followed; both are reported through `note`.
+ * A byte-order mark at the beginning of a file is left out, and a symbolic link that leads back to
+ * a directory above it is not followed; both are reported through `note`.
  *
  * The result depends on the texts, their order and the options alone: not on the number of threads.
  */

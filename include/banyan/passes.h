@@ -1,6 +1,6 @@
-/* Passes: transformations of a graph. Each scaling technique is one. The table of src/passes/pass_table.c
- * lists them in the order in which they compose and says for which graphs each is meant;
- * by_passes_run applies it. Then banyan/program.h plans memory and runs.
+/* Passes: transformations of a graph. Each scaling technique is one. The table of
+ * src/passes/pass_table.c lists them in the order in which they compose and says for which graphs
+ * each is meant; by_passes_run applies it. Then banyan/program.h plans memory and runs.
  *
  * Every pass reads and writes only the graph and leaves it verified (by_graph_verify holds after it
  * when it held before). On an error the graph may be half transformed and must be closed.
@@ -21,9 +21,9 @@ extern "C" {
 BY_API by_status by_pass_precision(by_graph *graph, by_dtype compute, by_error *error);
 
 /* Reverse-mode differentiation. Adds the backward pass of `loss` ([1] f32), seeded with `seed` ([1]
- * f32: d objective / d loss), and makes the gradient of every parameter NAME that is not frozen an f32 value
- * "grad.NAME" of role gradient. BY_EARG names a parameter that the loss does not depend on, and an
- * op without a gradient. */
+ * f32: d objective / d loss), and makes the gradient of every parameter NAME that is not frozen an
+ * f32 value "grad.NAME" of role gradient. BY_EARG names a parameter that the loss does not depend
+ * on, and an op without a gradient. */
 BY_API by_status by_pass_gradients(by_graph *graph, by_value loss, by_value seed, by_error *error);
 
 /* Rematerialization (Briggs, Cooper and Torczon 1992, of registers): results of activations and

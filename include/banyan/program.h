@@ -19,8 +19,8 @@ extern "C" {
 typedef struct by_program by_program;
 
 /* Compiles `graph` for `device`; both must stay open, and the graph unchanged, while the program
- * lives. `name` (copied) stands in errors of running it: "gradients: node 12: ...". BY_EDEVICE names
- * a node that no kernel handles. */
+ * lives. `name` (copied) stands in errors of running it: "gradients: node 12: ...". BY_EDEVICE
+ * names a node that no kernel handles. */
 BY_API by_status by_program_compile(by_program **out, const by_graph *graph, by_device *device,
                                     const char *name, by_error *error);
 /* Nothing of it may be in flight. */

@@ -27,7 +27,8 @@ BY_API by_status by_events_open(by_events **out, const char *path, by_error *err
 BY_API void by_events_close(by_events **events);
 /* One event: begin, any number of values, end. `event` says what it is ("train", "eval", ...).
  * Numbers read back as the same double; nan, inf and -inf are written as strings. Problems of
- * memory are reported by by_events_end. Up to 16 MiB of events that could not be written are kept. */
+ * memory are reported by by_events_end. Up to 16 MiB of events that could not be written are
+ * kept. */
 BY_API void by_events_begin(by_events *events, const char *event, uint64_t step);
 BY_API void by_events_number(by_events *events, const char *key, double value);
 BY_API void by_events_integer(by_events *events, const char *key, int64_t value);
@@ -67,8 +68,8 @@ typedef struct by_library_version {
     const char *version;
 } by_library_version;
 
-/* What a result depends on apart from config, data and seed, as JSON text: banyan's version, host, CPU
- * model, instruction sets, cores (and those this process may use), memory, kernel, system,
+/* What a result depends on apart from config, data and seed, as JSON text: banyan's version, host,
+ * CPU model, instruction sets, cores (and those this process may use), memory, kernel, system,
  * compiler, time, and the library versions given. Unknown facts are empty. Freed with free(). */
 BY_API by_status by_environment_json(char **out, const by_library_version *libraries, size_t count,
                                      by_error *error);

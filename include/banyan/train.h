@@ -62,8 +62,8 @@ typedef struct by_trainer_options {
 } by_trainer_options;
 
 /* Plans a run: builds and compiles all programs and adds up every byte, and allocates none of it.
- * config: resolved, with model.vocab known; kept by pointer, must outlive the trainer. options may be
- * NULL. */
+ * config: resolved, with model.vocab known; kept by pointer, must outlive the trainer. options may
+ * be NULL. */
 BY_API by_status by_trainer_open(by_trainer **out, const by_config *config,
                                  const by_trainer_options *options, by_error *error);
 BY_API void by_trainer_close(by_trainer **trainer);
@@ -112,8 +112,8 @@ BY_API by_status by_trainer_step(by_trainer *trainer, const by_batch *batch, by_
 BY_API by_status by_trainer_submit(by_trainer *trainer, const by_batch *batch, by_error *error);
 BY_API by_status by_trainer_collect(by_trainer *trainer, bool wait, bool *got, by_step_result *out,
                                     by_error *error);
-/* Forward and backward only: gradients are left for by_trainer_gradient and by_trainer_update. *loss:
- * mean over the batch's valid targets. */
+/* Forward and backward only: gradients are left for by_trainer_gradient and by_trainer_update.
+ * *loss: mean over the batch's valid targets. */
 BY_API by_status by_trainer_gradients(by_trainer *trainer, const by_batch *batch, double *loss,
                                       by_error *error);
 /* The other half: clips the gradients of by_trainer_gradients and updates the weights at this
@@ -166,9 +166,9 @@ typedef enum by_trainer_tensor {
  * everything that was submitted is done. */
 BY_API by_status by_trainer_read(const by_trainer *trainer, by_trainer_tensor what, int state,
                                  size_t i, float *out, by_error *error);
-/* The trainer's programs, for profiles. Name of the i-th, NULL behind the last: "gradients" (forward
- * and backward of a micro-batch), "loss", "gradient sum" (of two micro-batches; only where a batch
- * is several), "gradient norm", "update". */
+/* The trainer's programs, for profiles. Name of the i-th, NULL behind the last: "gradients"
+ * (forward and backward of a micro-batch), "loss", "gradient sum" (of two micro-batches; only where
+ * a batch is several), "gradient norm", "update". */
 BY_API const char *by_trainer_program_name(const by_trainer *trainer, size_t i);
 /* The program of that name, owned by the trainer; NULL when there is none. */
 BY_API by_program *by_trainer_program(const by_trainer *trainer, const char *name);

@@ -1,9 +1,9 @@
 /* base: what every other room uses.
  *
  * What it is for: error helpers, overflow-checked sizes, growable arrays and strings, files (map,
- * read, atomic write), hashing, counter-based randomness, half-precision conversion, the tree in which
- * sums are added (sum_tree.h), a hash table of names (name_table.h), time and JSON text. Nothing
- * here knows what a tensor, a model or a config is.
+ * read, atomic write), hashing, counter-based randomness, half-precision conversion, the tree in
+ * which sums are added (sum_tree.h), a hash table of names (name_table.h), time and JSON text.
+ * Nothing here knows what a tensor, a model or a config is.
  *
  * Who owns what: every `_init`/`_open`/`_read` has a matching `_free`/`_close`; the caller owns
  * what it received. Functions that can fail return by_status and fill a by_error; those that

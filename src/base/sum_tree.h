@@ -3,8 +3,9 @@
  *
  * Floating-point addition is not associative, so a sum is defined by its expression. A step has
  * `all` leaves, its micro-batches in the order of the data, and their sum is the expression of one
- * binary tree that depends on `all` alone: a node over leaves [a, a + n) adds the sum of its first m
- * leaves to the sum of the rest, where m is the largest power of two below n. For 7 leaves that is
+ * binary tree that depends on `all` alone: a node over leaves [a, a + n) adds the sum of its first
+ * m leaves to the sum of the rest, where m is the largest power of two below n. For 7 leaves that
+ * is
  *
  *     (((0+1)+(2+3))+((4+5)+6))
  *
@@ -29,8 +30,8 @@
  *     [0, 12) = [0, 8) of rank 0 + [8, 12) of rank 1           held by rank 0
  *
  * The list is a function of the leaves and the partition, so every rank has the same one without a
- * message. It serves a reduction to one rank (the other holder sends its sum) and, slice by slice, a
- * reduce-scatter: every rank receives its slice of all forests and runs the whole list on it.
+ * message. It serves a reduction to one rank (the other holder sends its sum) and, slice by slice,
+ * a reduce-scatter: every rank receives its slice of all forests and runs the whole list on it.
  *
  * Nothing here adds numbers: callers bind buffers to the set numbers, so that gradients, losses and
  * whatever else a step sums have one order.
@@ -86,7 +87,8 @@ void by__sum_tree_put(by__sum_tree *tree, int set);
 bool by__sum_tree_add(by__sum_tree *tree, by__sum_addition *out);
 
 /* The nodes that a rank with leaves [first, first + count) finishes alone, ascending, into `out`
- * (room for BY__SUM_TREE_NODES; `set` is -1): what `held` is after its last leaf. Returns how many. */
+ * (room for BY__SUM_TREE_NODES; `set` is -1): what `held` is after its last leaf. Returns how
+ * many. */
 int by__sum_tree_forest(int64_t first, int64_t count, int64_t all, by__sum_node *out);
 
 /* A node whose leaves are on several ranks: the sum of leaves [first, middle), which rank `left`

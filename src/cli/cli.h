@@ -90,9 +90,9 @@ const char *cli_duration(char buffer[32], double seconds);
 /* A number as JSON with so many significant digits; "null" when it is not finite, which JSON cannot
  * say. */
 const char *cli_json_number(char buffer[32], double value, int digits);
-/* Opens the model that `path` means: a run, one that holds runs, or a directory in Hugging Face form.
- * *run: its run directory, NULL where there is none, freed with free(). Says on standard error which
- * checkpoints were passed over. */
+/* Opens the model that `path` means: a run, one that holds runs, or a directory in Hugging Face
+ * form. *run: its run directory, NULL where there is none, freed with free(). Says on standard
+ * error which checkpoints were passed over. */
 by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path, bool best,
                               by_error *error);
 /* The config of a model whose weights are there: without model.from, where they once came from. */

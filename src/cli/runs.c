@@ -22,8 +22,8 @@ static void print_json(const by_run_record *r)
     printf("}\n");
 }
 
-/* A name may hold anything but "/": tabs, line ends and backslashes are escaped, so that a run stays
- * one line of the same columns. */
+/* A name may hold anything but "/": tabs, line ends and backslashes are escaped, so that a run
+ * stays one line of the same columns. */
 static void print_name(const char *name)
 {
     for (const char *p = name; *p != '\0'; p++) {

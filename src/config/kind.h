@@ -1,6 +1,6 @@
 /* What the owner of config keys sees of this room: a model family, an optimizer or a task declares
- * its keys as rows of by__key in a by__kind, and reads their values. schema.h says how they become a
- * config.
+ * its keys as rows of by__key in a by__kind, and reads their values. schema.h says how they become
+ * a config.
  *
  * A key's value is a field of by_config (BY__FIELD) where other rooms read it too, or of a struct
  * that the owner's file alone knows (BY__OWN). A config holds one such struct for each kind, so a

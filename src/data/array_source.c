@@ -83,8 +83,8 @@ static void fill_image(const array_source *s, const by_source_sample *sample, vo
     size_t bytes = p->channels * plane;
     const uint8_t *image = in;
     if (s->base.shuffle && (p->shift > 0 || p->flip)) {
-        /* With a table, the moved bytes go into the last quarter of the result, which the loop below
-         * overwrites only behind its reading. */
+        /* With a table, the moved bytes go into the last quarter of the result, which the loop
+         * below overwrites only behind its reading. */
         uint8_t *moved = (uint8_t *)out + (p->table == NULL ? 0 : 3 * bytes);
         uint32_t random[4];
         by_source_random(sample, PURPOSE_AUGMENT, random);

@@ -1,9 +1,10 @@
-/* device: what computes. One interface, a backend a folder: cpu/ today. Rooms above name no function
- * of a backend.
+/* device: what computes. One interface, a backend a folder: cpu/ today. Rooms above name no
+ * function of a backend.
  *
  * Memory. by_memory (public) is a range of device memory that only the device may read or write.
- * Host code fills and reads it with copies, from and to pinned memory when the copy is not to block.
- * On the CPU device memory is host memory, copies are memcpy, and by_host_memory is accepted.
+ * Host code fills and reads it with copies, from and to pinned memory when the copy is not to
+ * block. On the CPU device memory is host memory, copies are memcpy, and by_host_memory is
+ * accepted.
  *
  * Queues. A device has one in-order queue of each by__queue. Work on one queue runs in the order of
  * submission; between queues there is no order except by events:
@@ -26,12 +27,12 @@
  * those in the calls at the time of submit: binding other buffers afterwards changes later submits
  * only.
  *
- * Kernels. by__call is a bound node as a kernel sees it: tensors, attributes, workspace. Its `state`
- * belongs to the kernel that prepared it and goes away with `release`. Data pointers are NULL during
- * `supports` and `prepare`, and an absent optional input or output has rank -1. Tensors are dense,
- * row-major and aligned as the device says. What else a kernel may use (device, threads, queue) is
- * in the by__context that `prepare` and `run` get. All choices fall in `prepare`: `run` makes no
- * allocation, takes no lock and makes no system call.
+ * Kernels. by__call is a bound node as a kernel sees it: tensors, attributes, workspace. Its
+ * `state` belongs to the kernel that prepared it and goes away with `release`. Data pointers are
+ * NULL during `supports` and `prepare`, and an absent optional input or output has rank -1. Tensors
+ * are dense, row-major and aligned as the device says. What else a kernel may use (device, threads,
+ * queue) is in the by__context that `prepare` and `run` get. All choices fall in `prepare`: `run`
+ * makes no allocation, takes no lock and makes no system call.
  *
  * The CPU. Queues run what is submitted at once, on the calling thread, so every event is done when
  * it is recorded and the interface costs one indirect call. Its kernels come in levels: `reference`

@@ -1,8 +1,8 @@
 /* exec: a compiled program and its submission to a device.
  *
  * A by_program takes a graph whose passes are done, asks the memory pass where each activation is
- * and the device for each node's kernel, keeps one by__call a node, and gives the device the list of
- * its commands once. Addresses are resolved when something was bound anew, so that to run is to
+ * and the device for each node's kernel, keeps one by__call a node, and gives the device the list
+ * of its commands once. Addresses are resolved when something was bound anew, so that to run is to
  * submit the same list again: no allocation, no lock, no system call.
  *
  * Ownership: the program owns its calls and its memory plan; the graph, the device, the arena, the
@@ -66,8 +66,8 @@ by_status by__row_check(const by__program_row *row, const char *value, const voi
 /* Finds the entries of all parameters, states and gradients ("grad.NAME") by their names, once.
  * BY_ESTATE names a value that the store has no entry for. */
 by_status by__row_link(by__program_row *row, const by__store *store, by_error *error);
-/* Binds the linked values of a role to their buffers in the flat buffer; those that have none there,
- * to that in `other`. */
+/* Binds the linked values of a role to their buffers in the flat buffer; those that have none
+ * there, to that in `other`. */
 by_status by__row_bind_flat(by__program_row *row, const by__store *store, by_role role, int flat,
                             int other, by_error *error);
 /* {0} is accepted. */

@@ -86,8 +86,8 @@ static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by_error 
     return BY_OK;
 }
 
-/* Remembers the index operands of node n that are external values, so that a wrong id is an error and
- * not a wild read. */
+/* Remembers the index operands of node n that are external values, so that a wrong id is an error
+ * and not a wild read. */
 static by_status collect_checks(by_program *p, size_t n, by_error *error)
 {
     const by__node *node = &p->graph->nodes[n];

@@ -80,7 +80,8 @@ static inline bool by__graph_has(const by_graph *graph, by_value value)
 
 /* Keeps the first error of building. */
 void by__graph_fail(by_graph *graph, by_status status, const char *format, ...) BY_PRINTF(3, 4);
-/* Memory for an attribute that is a pointer: zeroed, freed with the graph. Its error is kept, too. */
+/* Memory for an attribute that is a pointer: zeroed, freed with the graph. Its error is kept,
+ * too. */
 by_status by__graph_own(by_graph *graph, void **out, size_t bytes);
 /* Appends a value. name and axes (copied) may be NULL. BY_NONE after an error. */
 by_value by__graph_add_value(by_graph *graph, by_role role, const char *name, const char *axes,

@@ -3,8 +3,8 @@
 
 #include "infer/infer.h"
 
-/* Tokens of the prefill programs. The end of a prompt is padded up to one of them, so sizes close to
- * each other keep that waste small. */
+/* Tokens of the prefill programs. The end of a prompt is padded up to one of them, so sizes close
+ * to each other keep that waste small. */
 static const int64_t prefill_sizes[] = {16, 32, 64, 128, 256, 512};
 static const char *const prefill_names[] = {"prefill 16",  "prefill 32",  "prefill 64",
                                             "prefill 128", "prefill 256", "prefill 512"};

@@ -6,10 +6,10 @@
  * caches.
  *
  * A generator has one decode program (one token, logits) and prefill programs of several sizes (a
- * chunk of tokens, no logits). A chunk that is longer than what is left of the prompt is padded with
- * token 0: the keys and values of the padding stand behind the valid ones, are overwritten before
- * their positions become valid, and no valid position ever attends to them. So the caches have room
- * for one smallest chunk beyond the context.
+ * chunk of tokens, no logits). A chunk that is longer than what is left of the prompt is padded
+ * with token 0: the keys and values of the padding stand behind the valid ones, are overwritten
+ * before their positions become valid, and no valid position ever attends to them. So the caches
+ * have room for one smallest chunk beyond the context.
  *
  * Ownership: an engine belongs to the handle that opened it and points into nothing of the
  * caller's but the model's config, while it is being opened.

@@ -88,8 +88,8 @@ bool by__is_cached(const by__build *b);
 /* ---- parameters as entries of a tensor store (parameters.c) ---- */
 
 /* Groups of parameters, in the order in which they are laid out: what is trained, matrices before
- * vectors, those that programs compute with in a narrower format than f32 apart from those that they
- * do not; then the same of what is frozen. */
+ * vectors, those that programs compute with in a narrower format than f32 apart from those that
+ * they do not; then the same of what is frozen. */
 enum {
     BY__GROUP_VECTOR = 1, /* one axis: norm weights, biases; weight decay leaves them alone */
     BY__GROUP_WIDE = 2,   /* computed with as f32 */

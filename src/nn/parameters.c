@@ -1,4 +1,5 @@
-/* A model's parameters as entries of a tensor store: the layout that training and inference share. */
+/* A model's parameters as entries of a tensor store: the layout that training and inference
+ * share. */
 #include <stdlib.h>
 #include <string.h>
 

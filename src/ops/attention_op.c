@@ -1,6 +1,6 @@
-/* Scaled-dot-product attention, causal or bidirectional, with grouped key/value heads (Vaswani et al. 2017; Shazeer
- * 2019; Ainslie et al. 2023). Only the log-sum-exp of each row is kept for the backward pass, which
- * recomputes the probabilities (FlashAttention, Dao et al. 2022). */
+/* Scaled-dot-product attention, causal or bidirectional, with grouped key/value heads (Vaswani et
+ * al. 2017; Shazeer 2019; Ainslie et al. 2023). Only the log-sum-exp of each row is kept for the
+ * backward pass, which recomputes the probabilities (FlashAttention, Dao et al. 2022). */
 #include "ops/ops.h"
 
 /* What the operands say: batch, time, head width; false when they do not fit. */

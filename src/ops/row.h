@@ -80,7 +80,8 @@ typedef struct by__cost {
     double bytes_written;
 } by__cost;
 
-/* Work of attention, which grows with the sequence and is counted in addition to that of the weights. */
+/* Work of attention, which grows with the sequence and is counted in addition to that of the
+ * weights. */
 typedef struct by__attention_cost {
     double token_flops;  /* of a token's forward pass if it looked at the whole sequence */
     double seen;         /* share of that which the mask leaves: 1/2 when causal */
@@ -149,7 +150,8 @@ typedef struct by__op_row {
     const by__attr
         *attrs; /* fields of by_attrs that the op reads, ended by a NULL label; or NULL */
 
-    /* Types of the outputs. Sees types only; its error says which op and which shapes do not fit. */
+    /* Types of the outputs. Sees types only; its error says which op and which shapes do not
+     * fit. */
     by_status (*infer)(const by__signature *s, by__type *out, by_error *error);
 
     /* Adds the nodes of the gradient; NULL: not differentiable. `node` is a copy that stays valid

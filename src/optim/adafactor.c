@@ -1,6 +1,7 @@
-/* Adafactor (Shazeer & Stern 2018, algorithms 4 and 5; transformers.Adafactor, torch.optim.Adafactor).
- * A matrix keeps the means R of its rows and C of its columns instead of all second moments V; a
- * tensor of more axes is a stack of matrices, a vector keeps V. With beta2 = 1 - t^beta2_decay:
+/* Adafactor (Shazeer & Stern 2018, algorithms 4 and 5; transformers.Adafactor,
+ * torch.optim.Adafactor). A matrix keeps the means R of its rows and C of its columns instead of
+ * all second moments V; a tensor of more axes is a stack of matrices, a vector keeps V. With beta2
+ * = 1 - t^beta2_decay:
  *     R = beta2 R + (1 - beta2) (mean of g^2 over columns + eps1), C likewise over rows
  *     U = g / sqrt(R C / mean(R))          or g / sqrt(V)
  *     U = U / max(1, rms(U) / clip_threshold)

@@ -1,7 +1,9 @@
-/* LAMB (You et al. 2020, "Large batch optimization for deep learning", algorithm 2) with phi(x) = x:
+/* LAMB (You et al. 2020, "Large batch optimization for deep learning", algorithm 2) with phi(x) =
+ * x:
  *     m = beta1 m + (1 - beta1) g          v = beta2 v + (1 - beta2) g^2
  *     r = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + decay p
- *     p = p - lr |p| / |r| r               for each tensor; |p| / |r| is 1 where one of them is 0 */
+ *     p = p - lr |p| / |r| r               for each tensor; |p| / |r| is 1 where one of them is
+ * 0 */
 #include <math.h>
 
 #include "optim/optim.h"

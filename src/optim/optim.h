@@ -1,9 +1,9 @@
-/* optim: optimizers and learning-rate schedules, as graphs. optimizers.c has the table of optimizers
- * and what they share, one file each has the rest.
+/* optim: optimizers and learning-rate schedules, as graphs. optimizers.c has the table of
+ * optimizers and what they share, one file each has the rest.
  *
  * An optimizer declares its keys (config/kind.h), the states it keeps for each parameter, and the
- * update of one unit (a tensor or a flat range of tensors) as nodes of a graph. Memory plan, sharding,
- * checkpoint and resume follow from the declared states.
+ * update of one unit (a tensor or a flat range of tensors) as nodes of a graph. Memory plan,
+ * sharding, checkpoint and resume follow from the declared states.
  *
  * Adding an optimizer: its file, a row in optimizers.c, its test.
  *
@@ -65,7 +65,8 @@ int by__update_hyper(by__update_map *m, int i);
 /* Lets `value` take the place of a tensor operand (a state), unless the clip factor is not finite.
  * Returns what is there then. */
 int by__update_set(by__update_map *m, int tensor, int value);
-/* p = p (1 - lr decay) - step, and the end of the map. Returns the unit's copy, as `update` does. */
+/* p = p (1 - lr decay) - step, and the end of the map. Returns the unit's copy, as `update`
+ * does. */
 by_value by__update_end(by__update_map *m, int step);
 
 static inline int by__map_add(by__update_map *m, int a, int b)

@@ -1,4 +1,5 @@
-/* Stochastic gradient descent with momentum, as in PyTorch with dampening 0 (Sutskever et al. 2013):
+/* Stochastic gradient descent with momentum, as in PyTorch with dampening 0 (Sutskever et al.
+ * 2013):
  *     m = mu m + g
  *     p = p - lr m            or, with Nesterov's momentum, p - lr (g + mu m) */
 #include "optim/optim.h"

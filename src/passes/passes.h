@@ -16,7 +16,8 @@
 #include "banyan/passes.h"
 #include "ops/ops.h"
 
-/* A row of the table (pass_table.c): how by_passes_run applies a pass. Each pass defines its own. */
+/* A row of the table (pass_table.c): how by_passes_run applies a pass. Each pass defines its
+ * own. */
 typedef struct by__pass {
     const char *name;    /* as `banyan info --after` knows it */
     const char *summary; /* one line */

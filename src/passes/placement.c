@@ -1,9 +1,9 @@
 /* The gaps that an interval may go to are those between the addresses of all intervals placed
  * before it that live at the same time, of which a deep model has thousands. A segment tree over
- * the nodes' indices gives their union without a look at each. Every tree node stands for a range of
- * time and keeps two sets of addresses: `whole` of intervals that live throughout its range but not
- * throughout its parent's, and `within` of all that are in its own `whole` or in one below it. An
- * interval goes into O(log n) sets. What lives at some time of a window is in the `whole` of the
+ * the nodes' indices gives their union without a look at each. Every tree node stands for a range
+ * of time and keeps two sets of addresses: `whole` of intervals that live throughout its range but
+ * not throughout its parent's, and `within` of all that are in its own `whole` or in one below it.
+ * An interval goes into O(log n) sets. What lives at some time of a window is in the `whole` of the
  * tree nodes that the window cuts and in the `within` of the largest ones that it covers, again
  * O(log n) sets. A set holds disjoint ranges in ascending order, and ranges that touch are one: an
  * arena is dense, so a set has few.

@@ -4,7 +4,8 @@
 
 #include "plan/plan.h"
 
-/* {"version": 2, "machines": [{"cpu": ..., "key": ..., "isa": ..., "threads": ..., "f32_gflops": ..., ...}]} */
+/* {"version": 2, "machines": [{"cpu": ..., "key": ..., "isa": ..., "threads": ..., "f32_gflops":
+ * ..., ...}]} */
 #define VERSION   2
 #define MAX_BYTES ((size_t)1 << 20)
 /* Entries kept; the oldest go first. */

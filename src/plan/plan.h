@@ -58,7 +58,8 @@ by_status by__best_seconds(double *best, double budget,
  */
 by_status by__measure_products(double *gflops, by_dtype dtype, int threads, by_error *error);
 /* The same of oneDNN, where BY_U8 stands for u8 x s8 to i32. 0 when the library is not installed,
- * was not known when banyan was built, or has no such product at instruction-set level `level`: that is not an error. */
+ * was not known when banyan was built, or has no such product at instruction-set level `level`:
+ * that is not an error. */
 double by__measure_onednn(by_dtype dtype, const char *level, int threads);
 /* "2.6.3"; "" when there is none. Returns `buffer`. */
 const char *by__onednn_version(char buffer[32]);

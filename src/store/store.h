@@ -8,9 +8,9 @@
  * the f32 masters, the copies that programs compute with, a set of gradients, one state of the
  * optimizer, key/value caches. (PyTorch's FSDP calls this a FlatParameter.) The entries of a group
  * are neighbours in every flat buffer, in the same order and, where shapes are equal, at the same
- * element offsets; so one call over a range computes the norm, the update or the sum of two gradient
- * sets of a whole group. Buffers begin at multiples of BY__ENTRY_ALIGNMENT elements; what is between
- * them is zero and stays zero.
+ * element offsets; so one call over a range computes the norm, the update or the sum of two
+ * gradient sets of a whole group. Buffers begin at multiples of BY__ENTRY_ALIGNMENT elements; what
+ * is between them is zero and stays zero.
  *
  * Life: entries and flat buffers are declared, by__store_allocate lays everything out and takes the
  * memory, one region a role. Sizes are known before (by__store_bytes), so a plan costs nothing.
@@ -107,9 +107,9 @@ by_dtype by__store_dtype(const by__store *store, int flat, by__handle handle);
 int64_t by__store_group_elements(const by__store *store, int flat, int group);
 by_memory by__store_group(const by__store *store, int flat, int group);
 
-/* Writes `count` values of format `dtype` (f32, bf16, f16; at any address) into the first elements of
- * an entry's buffer, rounded to its format, transposed where the entry is. `rows` of a tensor that
- * grows: the first ones. On `threads` threads. */
+/* Writes `count` values of format `dtype` (f32, bf16, f16; at any address) into the first elements
+ * of an entry's buffer, rounded to its format, transposed where the entry is. `rows` of a tensor
+ * that grows: the first ones. On `threads` threads. */
 by_status by__store_write(by__store *store, int flat, by__handle handle, const void *values,
                           by_dtype dtype, int64_t count, int threads, by_error *error);
 /* Reads a buffer of f32, not transposed, into out (its number of elements). */

@@ -35,8 +35,8 @@ by_status by__run_parse(by_run_record *out, const char *path, const char *text, 
                         by_error *error);
 void by__run_free(by_run_record *run);
 
-/* Takes the lock of a run directory for this process (run_lock.c); by__run_unlock, or the end of the
- * process, gives it back. BY_ESTATE names the run and who holds it. */
+/* Takes the lock of a run directory for this process (run_lock.c); by__run_unlock, or the end of
+ * the process, gives it back. BY_ESTATE names the run and who holds it. */
 by_status by__run_lock(int *fd, const char *run, by_error *error);
 void by__run_unlock(int *fd);
 /* Whether a process holds it now; true too where the system cannot tell. */

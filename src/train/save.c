@@ -266,7 +266,8 @@ static by_status print_described(char **out, const char *path, const char *json,
 }
 
 /* BY_ECONFIG when the checkpoint's model is not the config's. Both are compared as config.json
- * describes them, so that every key that makes a model counts, whatever the family, and no other. */
+ * describes them, so that every key that makes a model counts, whatever the family, and no
+ * other. */
 static by_status check_model(const by__job *job, const by_checkpoint *checkpoint, by_error *error)
 {
     char *then = NULL;

@@ -4,8 +4,8 @@
  * The trainer turns a config into four programs: gradients (forward and backward of one
  * micro-batch), the gradient norm, the update, and the loss for evaluation. It owns a tensor store
  * with f32 masters, compute copies, gradient sets and optimizer states, and one arena and one
- * workspace that the programs share because they never run at the same time. Inputs go to the device
- * through pinned staging memory (trainer_feed.c).
+ * workspace that the programs share because they never run at the same time. Inputs go to the
+ * device through pinned staging memory (trainer_feed.c).
  *
  * Gradients and losses of the micro-batches are added in the order of the sum tree
  * (base/sum_tree.h), which depends on their number alone, however many processes share them.

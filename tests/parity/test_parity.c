@@ -1,6 +1,6 @@
-/* The model families against PyTorch: logits, loss, every gradient, and 20 AdamW steps from the same
- * weights, and gpt2 with 20 SGD steps (golden files made by make_golden.py). Bounds: logits and losses 1e-4 absolute, gradients
- * and final weights 1e-4 relative in the Euclidean norm. */
+/* The model families against PyTorch: logits, loss, every gradient, and 20 AdamW steps from the
+ * same weights, and gpt2 with 20 SGD steps (golden files made by make_golden.py). Bounds: logits
+ * and losses 1e-4 absolute, gradients and final weights 1e-4 relative in the Euclidean norm. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

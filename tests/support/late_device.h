@@ -7,8 +7,8 @@
  *
  * Faults are found on every run, not by luck: each piece of work has a vector clock (Fidge 1988;
  * Mattern 1989) and the ranges that it reads and writes, so two pieces that use the same memory
- * without an order between them are a fault whatever order they ran in. Pinned memory is hashed when
- * a copy from it is submitted and when it runs, and filled with 0xff when a copy to it is
+ * without an order between them are a fault whatever order they ran in. Pinned memory is hashed
+ * when a copy from it is submitted and when it runs, and filled with 0xff when a copy to it is
  * submitted, so that reading it too early gives NaN.
  */
 #ifndef BY_TESTS_LATE_DEVICE_H

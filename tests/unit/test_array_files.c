@@ -1,5 +1,5 @@
-/* IDX, npy, CIFAR and gzip: what the formats promise is read, whatever the type and byte order; what
- * is damaged is refused by name. */
+/* IDX, npy, CIFAR and gzip: what the formats promise is read, whatever the type and byte order;
+ * what is damaged is refused by name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* Training and generation on a device that runs everything late and in an odd order, on memory that
- * the host cannot touch: the bits of the CPU for every seed, with the next step submitted before the
- * last one was read; and a step that is not finite changes nothing on it. */
+ * the host cannot touch: the bits of the CPU for every seed, with the next step submitted before
+ * the last one was read; and a step that is not finite changes nothing on it. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

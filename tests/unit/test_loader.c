@@ -528,7 +528,8 @@ static void test_resume(void **state)
 static void test_seek_while_filling(void **state)
 {
     by_dataset *data = packed(state, 1003, "u16");
-    /* Nine windows: each step of their order walks thousands of places, so that filling takes time. */
+    /* Nine windows: each step of their order walks thousands of places, so that filling takes
+     * time. */
     enum { CONTEXT = 100, BATCH = 16 };
     by_loader_options options = {.batch = BATCH, .seed = 2, .prefetch = 2};
     by_loader *loader = open_loader(data, CONTEXT, true, options);

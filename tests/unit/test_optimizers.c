@@ -1,6 +1,6 @@
-/* Every optimizer of the table: 20 updates against its published equations in float64, a clip factor
- * that is not finite, threads, training, resuming, and half steps of the trainer. An optimizer adds
- * its equations and a row of `references`. */
+/* Every optimizer of the table: 20 updates against its published equations in float64, a clip
+ * factor that is not finite, threads, training, resuming, and half steps of the trainer. An
+ * optimizer adds its equations and a row of `references`. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -220,8 +220,8 @@ static const reference references[] = {
 
 /* ---- units and their float64 twins ---- */
 
-/* Matrices, a table with rows that get no gradient, a vector, one that begins with zeros, four axes,
- * and one that several threads share. */
+/* Matrices, a table with rows that get no gradient, a vector, one that begins with zeros, four
+ * axes, and one that several threads share. */
 static const by_update_unit units[] = {
     {"matrix", {2, {7, 40}}, true, BY_BF16},      {"table", {2, {65, 12}}, true, BY_F32},
     {"vector", {1, {33}}, false, BY_BF16},        {"zeros", {1, {40}}, false, BY_F32},
@@ -763,7 +763,8 @@ static void test_states_of_another_kind(void **state)
     close_training(&from);
 }
 
-/* A step in two halves: the same bits as a whole one; gradients that are not finite change nothing. */
+/* A step in two halves: the same bits as a whole one; gradients that are not finite change
+ * nothing. */
 static void test_half_steps(void **state)
 {
     BY_UNUSED(state);

@@ -94,8 +94,8 @@ static void test_precision(void **state)
     by_graph_close(&graph);
 }
 
-/* What a row keeps in f32 is not rounded, however wide: a parameter that such an operand reads stays
- * f32 and its other readers get a cast; a result that was made narrow is widened for it. */
+/* What a row keeps in f32 is not rounded, however wide: a parameter that such an operand reads
+ * stays f32 and its other readers get a cast; a result that was made narrow is widened for it. */
 static void test_precision_keeps_f32(void **state)
 {
     BY_UNUSED(state);
@@ -128,8 +128,8 @@ static void test_precision_keeps_f32(void **state)
     by_graph_close(&graph);
 }
 
-/* What a loss compares with is not rounded, forward or backward: targets and weights are read as the
- * caller's own f32, dloss too, and the loss is f32; logits and predictions are bf16. */
+/* What a loss compares with is not rounded, forward or backward: targets and weights are read as
+ * the caller's own f32, dloss too, and the loss is f32; logits and predictions are bf16. */
 static void test_precision_of_losses(void **state)
 {
     BY_UNUSED(state);

@@ -108,7 +108,8 @@ static holding *find(holding *held, size_t count, int64_t first, int64_t end, in
     return NULL;
 }
 
-/* Runs every rank and then the merges: each operand must be held by the rank that the list names. */
+/* Runs every rank and then the merges: each operand must be held by the rank that the list
+ * names. */
 static void check_partition(const int64_t *begin, int ranks, const sum *want)
 {
     by_error error = {0};
@@ -148,7 +149,8 @@ static void check_partition(const int64_t *begin, int ranks, const sum *want)
     free(forest);
 }
 
-/* Every pair of up to 64 leaves and 16 ranks, uneven divisions and ranks without leaves included. */
+/* Every pair of up to 64 leaves and 16 ranks, uneven divisions and ranks without leaves
+ * included. */
 static void test_every_pair(void **state)
 {
     BY_UNUSED(state);

@@ -1,9 +1,10 @@
 /* The texts to pack: files, cut into units that threads work on.
  *
  * A source is a list of files. Its units, taken one after the other, cover all bytes of all files
- * in order, but for byte-order marks: a large text is cut where its parts can be encoded apart (tokenizer/split.h), JSON
- * lines between lines. The units are a function of the files, the split and the two settings of
- * by__units, so that what is made of them does not depend on who takes which. */
+ * in order, but for byte-order marks: a large text is cut where its parts can be encoded apart
+ * (tokenizer/split.h), JSON lines between lines. The units are a function of the files, the split
+ * and the two settings of by__units, so that what is made of them does not depend on who takes
+ * which. */
 #ifndef BY_DATA_FORMATS_TEXT_SOURCE_H
 #define BY_DATA_FORMATS_TEXT_SOURCE_H
 

@@ -6,8 +6,8 @@
 
 #include "data/tokenizer/unicode.h"
 
-/* Replaces byte-level letters by their bytes in place; false (and `text` as it was) when a character is
- * not a letter. jansson has made sure that it is valid UTF-8. */
+/* Replaces byte-level letters by their bytes in place; false (and `text` as it was) when a
+ * character is not a letter. jansson has made sure that it is valid UTF-8. */
 static bool letters_to_bytes(const char *text, char *out, size_t *length)
 {
     const uint8_t *s = (const uint8_t *)text;

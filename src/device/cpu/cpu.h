@@ -5,8 +5,8 @@
  *
  *   BY__REFERENCE(name)  by__kernel_NAME_reference, in reference_*.c: plain C, one thread, double
  *                        accumulation, every dtype and shape.
- *   BY__LEVELS(name)     by__kernel_NAME_baseline, _avx2, _avx512, from one source in kernels/ that is
- *                        compiled once a level; written there as
+ *   BY__LEVELS(name)     by__kernel_NAME_baseline, _avx2, _avx512, from one source in kernels/
+ *                        that is compiled once a level; written there as
  *                            BY__KERNEL(add) = {BY_OP_ADD, BY__KERNEL_NAME("add"), supports, ...};
  *
  * At a level the first line whose op and `supports` accept the call is taken, so a specialised
@@ -116,9 +116,10 @@ by_status by__cpu_open(by_device **out, int threads, by_error *error);
 /* Computes [begin, end) of whatever the kernel counts: elements, rows, columns. */
 typedef void by__range_fn(const by__call *call, int64_t begin, int64_t end);
 
-/* Calls fn for [0, grain), [grain, 2 grain), ... up to count, on the threads of the context, each on a
- * run of neighbouring ranges. A call that touches few `elements` stays on the calling thread, where
- * it is faster. The ranges depend on count and grain alone, so begin / grain names a partial sum.
+/* Calls fn for [0, grain), [grain, 2 grain), ... up to count, on the threads of the context, each
+ * on a run of neighbouring ranges. A call that touches few `elements` stays on the calling thread,
+ * where it is faster. The ranges depend on count and grain alone, so begin / grain names a partial
+ * sum.
  */
 void by__parallel(const by__context *context, const by__call *call, int64_t count, int64_t grain,
                   int64_t elements, by__range_fn *fn);
@@ -134,7 +135,8 @@ by__fill_normal_fn by__fill_normal_block_avx512;
  * angle is the f32 product of the position and this. */
 float by__rope_frequency(float theta, int64_t i, int64_t width);
 
-/* The f32 range of UNARY for a function, which MAP runs on its blocks, too. kernels/unary_simd.c. */
+/* The f32 range of UNARY for a function, which MAP runs on its blocks, too.
+ * kernels/unary_simd.c. */
 by__range_fn *by__unary_range_baseline(by_function function);
 by__range_fn *by__unary_range_avx2(by_function function);
 by__range_fn *by__unary_range_avx512(by_function function);

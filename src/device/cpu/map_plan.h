@@ -1,7 +1,7 @@
 /* map_plan: where the values of a map's program are while it runs on one block of elements.
  *
- * A block's values are in slots of BY__MAP_BLOCK floats, few enough for the first-level cache: a slot
- * is used again once its value was read for the last time. What is the same for all elements
+ * A block's values are in slots of BY__MAP_BLOCK floats, few enough for the first-level cache: a
+ * slot is used again once its value was read for the last time. What is the same for all elements
  * (constants, scalars, and what is computed from these alone) is one vector, computed once before
  * the first block.
  */

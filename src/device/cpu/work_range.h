@@ -23,7 +23,8 @@ typedef struct by__work_range {
 } by__work_range;
 
 /* Gives thread `me` of `team` its part of `tasks` (less than 2^31). A barrier must stand between
- * this and the first by__work_range_take of any thread, and between the last and the next opening. */
+ * this and the first by__work_range_take of any thread, and between the last and the next
+ * opening. */
 static inline void by__work_range_open(by__work_range *ranges, int64_t tasks, int me, int team)
 {
     uint64_t begin = (uint64_t)(tasks * me / team);

@@ -50,7 +50,8 @@ typedef struct by__examples {
     bool is_predicted; /* targets are made up, and do not count */
 } by__examples;
 
-/* Opens what the keys of `kind` name. classes: the target of a table is a category, not a number. */
+/* Opens what the keys of `kind` name. classes: the target of a table is a category, not a
+ * number. */
 by_status by__examples_open(by__examples **out, const by__task_row *row,
                             const by_task_request *request, bool classes, by_error *error);
 void by__examples_close(by_task_data *data);

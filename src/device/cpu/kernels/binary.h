@@ -1,5 +1,6 @@
-/* What the kernels of ADD, SUB and MUL share: the operation, the types that they take, and one range
- * function for each operation and pair of types, so that loops are compiled for known types. */
+/* What the kernels of ADD, SUB and MUL share: the operation, the types that they take, and one
+ * range function for each operation and pair of types, so that loops are compiled for known
+ * types. */
 #ifndef BY_DEVICE_CPU_KERNELS_BINARY_H
 #define BY_DEVICE_CPU_KERNELS_BINARY_H
 
@@ -24,8 +25,8 @@ static inline bool by__binary_takes_types(const by__call *call)
         work(call, begin, end, op, type_a, type_b);                                                \
     }
 
-/* Defines range_of(call): `work` (call, begin, end, op, type_a, type_b) for the call's operation and
- * types. */
+/* Defines range_of(call): `work` (call, begin, end, op, type_a, type_b) for the call's operation
+ * and types. */
 #define BY__BINARY_RANGES(work)                                                                    \
     BY__BINARY_RANGE(add_f32, work, BY_OP_ADD, BY_F32, BY_F32)                                     \
     BY__BINARY_RANGE(add_bf16, work, BY_OP_ADD, BY_BF16, BY_BF16)                                  \

@@ -79,8 +79,8 @@ static float highest(const float *logits, int64_t n)
     return result;
 }
 
-/* Sum of exp(logit - base); with `keep` the exponentials replace the logits. Four sums in rotation, as
- * one would wait for each addition. */
+/* Sum of exp(logit - base); with `keep` the exponentials replace the logits. Four sums in rotation,
+ * as one would wait for each addition. */
 static inline __attribute__((always_inline)) float sum_exponentials(float *logits, int64_t n,
                                                                     float base, bool keep)
 {

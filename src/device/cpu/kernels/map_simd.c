@@ -179,8 +179,8 @@ BY__INLINE void widen(float *slot, const void *data, int64_t at, int n, by_dtype
 #undef STEP
 }
 
-/* Elements at .. at + n of each tensor. A block that is not full is copied, so that steps may run on
- * whole vectors; the lanes behind n are zeros. */
+/* Elements at .. at + n of each tensor. A block that is not full is copied, so that steps may run
+ * on whole vectors; the lanes behind n are zeros. */
 static void load_inputs(block *t, int64_t at, int n)
 {
     const by__map_plan *plan = t->plan;

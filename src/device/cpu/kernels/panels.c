@@ -274,8 +274,8 @@ BY__INLINE void multiply_unpacked(arithmetic kind, float *c, int64_t ldc, const 
     compute_tiles(kind, &p);
 }
 
-/* The functions of a panel: `kind` multiplies operands that were packed from `from`, in `steps` steps
- * along k. */
+/* The functions of a panel: `kind` multiplies operands that were packed from `from`, in `steps`
+ * steps along k. */
 #define MULTIPLY(name, function, kind, steps)                                                      \
     static void name(float *c, int64_t ldc, const void *a, size_t a_step, const void *b,           \
                      size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,            \

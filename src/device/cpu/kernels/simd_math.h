@@ -1,7 +1,7 @@
 /* simd_math: functions of vectors (simd.h): exponentials and what is made of them, random bits.
  *
  * Functions over the whole range of f32, errors measured by the kernel tests against double:
- *   by__exp      2 ulp; 0 and infinity beyond the range; subnormal results within one of their steps
+ *   by__exp      2 ulp; 0 and infinity beyond the range; subnormal results within one step
  *   by__exp2_of_negative  3 ulp; below 2^-126 subnormal or 0
  *   by__tanh     3 ulp
  *   by__sigmoid  3 ulp
