@@ -103,6 +103,19 @@ typedef struct by_memory_config {
     char *recompute; /* "none"; "block": the backward pass computes blocks again */
 } by_memory_config;
 
+/* Axes of the mesh of ranks (banyan/comm.h); their product is the number of ranks. */
+typedef struct by_parallel_config {
+    int64_t data;  /* -1: what the other axes leave of the ranks */
+    int64_t shard; /* the same where data is given */
+    int64_t zero;  /* what shard divides: 1 optimizer state, 2 gradients too, 3 parameters too */
+    int64_t tensor;
+    int64_t sequence;
+    int64_t pipeline;
+    int64_t expert;
+    int64_t overlap;   /* 1: gradients are added up during the backward pass; 0: behind it */
+    double bucket_mib; /* MiB of gradients that are added up at once; -1: chosen */
+} by_parallel_config;
+
 typedef struct by_checkpoint_config {
     int64_t every; /* steps between checkpoints; 0: only at the end */
     int64_t keep;  /* newest checkpoints kept, in addition to the best; at least 1 */
@@ -122,6 +135,7 @@ typedef struct by_config {
     by_optimizer_config optimizer;
     by_precision_config precision;
     by_memory_config memory;
+    by_parallel_config parallel;
     by_checkpoint_config checkpoint;
     by_run_config run;
 } by_config;
@@ -163,8 +177,8 @@ BY_API by_status by_config_resolve(by_config *config, by_error *error);
 /* The config as YAML text that by_config_parse reads back to the same values: the keys that the
  * chosen kinds have. Freed with free(). */
 BY_API by_status by_config_print(const by_config *config, char **out, by_error *error);
-/* 32 hex digits over the printed text without `run` and `name`: equal for equal work, if both
- * configs are resolved. */
+/* 32 hex digits over the printed text without `run`, `name` and what `parallel` says that changes
+ * no bits: equal for equal work, if both configs are resolved. */
 BY_API by_status by_config_hash(const by_config *config, char out[33], by_error *error);
 /* docs/config.md: every key of every kind with type, default, range and meaning. Freed with
  * free(). */

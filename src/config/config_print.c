@@ -131,7 +131,20 @@ void by__value_print(by__text *out, const by__entry *entry)
 
 /* ---- the whole config ---- */
 
-/* All sections as YAML; without `name` and `run` when hashing. */
+/* Whether a key says what is computed. How ranks share the work does not, but that a product that is
+ * cut into several adds up in another order. */
+static bool is_hashed(const by__entry *entry)
+{
+    const by__key *key = &entry->key;
+    if (strcmp(key->section, "parallel") == 0) {
+        bool cuts = strcmp(key->name, "tensor") == 0 || strcmp(key->name, "sequence") == 0;
+        return cuts && *(const int64_t *)entry->at != 1;
+    }
+    return strcmp(key->section, "run") != 0 &&
+           !(key->section[0] == '\0' && strcmp(key->name, "name") == 0);
+}
+
+/* All sections as YAML; what is_hashed alone when hashing. */
 static by_status print(char **out, const by__config *config, bool hashing, by_error *error)
 {
     by__text text = {0};
@@ -140,11 +153,7 @@ static by_status print(char **out, const by__config *config, bool hashing, by_er
         const by__entry *entry = &config->entries[i];
         const by__key *key = &entry->key;
         bool top = key->section[0] == '\0';
-        if (hashing &&
-            (strcmp(key->section, "run") == 0 || (top && strcmp(key->name, "name") == 0))) {
-            continue;
-        }
-        if (!by__entry_active(config, entry)) {
+        if ((hashing && !is_hashed(entry)) || !by__entry_active(config, entry)) {
             continue;
         }
         by_status status = by__value_verify(entry, "config", error);

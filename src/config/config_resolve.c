@@ -87,6 +87,19 @@ static by_status resolve_training(by_config *config, by_error *error)
     return BY_OK;
 }
 
+/* What can be said before the number of ranks is known. */
+static by_status check_parallel(const by_config *config, by_error *error)
+{
+    const by_parallel_config *p = &config->parallel;
+    if (p->data == -1 && p->shard == -1) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: parallel.data and parallel.shard are both -1, and one of them can "
+                            "be derived from the number of ranks: set data: 1",
+                            by__config_where(config, "parallel.shard", "parallel.data"));
+    }
+    return BY_OK;
+}
+
 static by_status check_names(const by_config *config, by_error *error)
 {
     if (strchr(config->name, '/') != NULL || config->name[0] == '.') {
@@ -117,6 +130,7 @@ by_status by_config_resolve(by_config *config, by_error *error)
     BY_TRY(by__config_check_kinds(whole, error));
     BY_TRY(check_names(config, error));
     BY_TRY(resolve_training(config, error));
+    BY_TRY(check_parallel(config, error));
     for (size_t t = 0; t < whole->schema->table_count; t++) {
         const by__kind *kind = by__chosen_kind(whole, t);
         if (kind->resolve != NULL) {

@@ -13,6 +13,11 @@ const by__section by__sections[] = {
      offsetof(by_config, optimizer.own)},
     {"precision", "Number formats.", 0},
     {"memory", "What is traded against memory.", 0},
+    {"parallel",
+     "How the ranks of a job (mpirun -n 8 banyan train ...) share the work. The product of the "
+     "axes is the number of ranks. The bits of the trained weights do not depend on data, shard, "
+     "zero, pipeline, overlap and bucket_mib, so a run may be resumed with others.",
+     0},
     {"checkpoint", "What is saved.", 0},
     {"run", "Where a run keeps its files.", 0},
 };
@@ -81,6 +86,29 @@ static const by__key common[] = {
     {"memory", "recompute", BY__KEY_TEXT, BY__FIELD(memory.recompute), "none",
      .choices = "none|block",
      .help = "block computes a block's activations again in the backward pass"},
+
+    {"parallel", "data", BY__KEY_INT, BY__FIELD(parallel.data), "-1", 1, BY__MI20,
+     .derived = "what the other axes leave of the ranks",
+     .help = "groups of ranks that train on different micro-batches, each with the whole state"},
+    {"parallel", "shard", BY__KEY_INT, BY__FIELD(parallel.shard), "1", 1, BY__MI20,
+     .derived = "what the other axes leave of the ranks, with data given",
+     .help = "ranks that train on different micro-batches and share the state, as zero says"},
+    {"parallel", "zero", BY__KEY_INT, BY__FIELD(parallel.zero), "1", 1, 3,
+     .help = "what the ranks of shard divide (Rajbhandari et al. 2020): 1 the optimizer's state "
+             "and, with bf16, the f32 weights; 2 gradients too; 3 parameters too"},
+    {"parallel", "tensor", BY__KEY_INT, BY__FIELD(parallel.tensor), "1", 1, BY__MI20,
+     .help = "ranks that divide the tensors of each layer"},
+    {"parallel", "sequence", BY__KEY_INT, BY__FIELD(parallel.sequence), "1", 1, BY__MI20,
+     .help = "ranks that divide each sequence"},
+    {"parallel", "pipeline", BY__KEY_INT, BY__FIELD(parallel.pipeline), "1", 1, BY__MI20,
+     .help = "ranks that divide the layers"},
+    {"parallel", "expert", BY__KEY_INT, BY__FIELD(parallel.expert), "1", 1, BY__MI20,
+     .help = "ranks that divide the experts"},
+    {"parallel", "overlap", BY__KEY_SWITCH, BY__FIELD(parallel.overlap), "true",
+     .help = "gradients are added up between ranks while the backward pass goes on"},
+    {"parallel", "bucket_mib", BY__KEY_REAL, BY__FIELD(parallel.bucket_mib), "-1", 0, 65536,
+     BY__ABOVE_MIN, .derived = "chosen by the number of ranks",
+     .help = "MiB of gradients that are added up between ranks at once"},
 
     {"checkpoint", "every", BY__KEY_INT, BY__FIELD(checkpoint.every), "500", 0, BY__MANY,
      .help = "steps between checkpoints; 0 saves at the end only"},

@@ -370,6 +370,9 @@ static void test_cross_checks(void **state)
     unresolved("data: {text: a, train: b}",
                "train.yaml:1: data.train and data.text are both set; leave one out, or clear it "
                "(text: [] or train: \"\")");
+    unresolved("parallel: {data: -1, shard: -1}",
+               "train.yaml:1: parallel.data and parallel.shard are both -1, and one of them can be "
+               "derived from the number of ranks: set data: 1");
     unresolved("name: a/b", "train.yaml:1: name \"a/b\" names a directory: it holds no \"/\" and "
                             "does not start with \".\"");
     /* Values that a program wrote into the fields. */
@@ -433,7 +436,8 @@ static void change_all(by__config *config)
         by__value_free(&config->entries[i]);
         switch (key->type) {
         case BY__KEY_INT:
-            *(int64_t *)at = (int64_t)(key->min + (double)(1 + i % 7)) + 9000 * (key->max > 1e5);
+            *(int64_t *)at = (int64_t)(key->min + (double)(1 + i % (span < 7 ? (size_t)span : 7))) +
+                             9000 * (key->max > 1e5);
             *(int64_t *)at += *(int64_t *)at == strtoll(key->fallback, NULL, 10);
             break;
         case BY__KEY_SWITCH:
@@ -561,6 +565,10 @@ static void test_hash(void **state)
         {"train: {steps: 78, batch: 3}\nmodel: {layers: 2}\n", false},
         {"train: {steps: 77, batch: 3}\nmodel: {layers: 2}\nseed: 1\n", false},
         {"train: {steps: 77, batch: 3}\nmodel: {layers: 2}\nmemory: {recompute: block}\n", false},
+        {"train: {steps: 77, batch: 3}\nmodel: {layers: 2}\n"
+         "parallel: {data: 3, shard: 2, zero: 3, pipeline: 4, overlap: false, bucket_mib: 4}\n",
+         true},
+        {"train: {steps: 77, batch: 3}\nmodel: {layers: 2}\nparallel: {tensor: 2}\n", false},
     };
     char first[33] = "";
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
