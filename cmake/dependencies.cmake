@@ -4,6 +4,7 @@ find_package(Threads REQUIRED)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(NETTLE REQUIRED IMPORTED_TARGET nettle)
 pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
 pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(CAIRO REQUIRED IMPORTED_TARGET cairo)
@@ -17,8 +18,9 @@ if(DNNL_INCLUDE AND NOT BY_SANITIZE)
                               INCLUDE_DIRECTORIES ${DNNL_INCLUDE})
 endif()
 
-set(library_dependencies PkgConfig::YAML PkgConfig::JANSSON PkgConfig::XXHASH PkgConfig::SQLITE
-                         PkgConfig::CAIRO PkgConfig::ZLIB Threads::Threads ${CMAKE_DL_LIBS} m)
+set(library_dependencies PkgConfig::YAML PkgConfig::JANSSON PkgConfig::XXHASH PkgConfig::NETTLE
+                         PkgConfig::SQLITE PkgConfig::CAIRO PkgConfig::ZLIB Threads::Threads
+                         ${CMAKE_DL_LIBS} m)
 
 # OpenMP is the one thread pool of the kernels, as it is oneDNN's. Debian's oneDNN links GNU's runtime;
 # clang's own runtime answers the same symbols, so either compiler ends with one pool.

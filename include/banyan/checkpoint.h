@@ -223,6 +223,43 @@ BY_API by_status by_checkpoint_value_f64(const by_checkpoint *checkpoint, const 
 BY_API by_status by_checkpoint_value_string(const by_checkpoint *checkpoint, const char *key,
                                             const char **out, by_error *error);
 
+/* ---- digests ---- */
+
+#define BY_SHA256_HEX 65 /* 64 hexadecimal digits and a NUL */
+
+typedef struct by_tensor_digest {
+    char *name;
+    const char *dtype; /* as safetensors calls it: "F32", "BF16" */
+    int rank;
+    int64_t shape[BY_TENSOR_MAX_RANK];
+    char sha256[BY_SHA256_HEX];
+} by_tensor_digest;
+
+/* What tensors hold, as hashes that depend neither on the files and slices that they are in nor on
+ * how many ranks wrote them. The hash of a tensor is the SHA-256 of
+ *
+ *     NAME, a zero byte, DTYPE, a zero byte, SHAPE, a zero byte, DATA
+ *
+ * with the shape as decimal numbers between commas ("768,3072"; "" for a scalar) and the data in
+ * row-major order, little-endian. That of several tensors is the SHA-256 of their 32-byte hashes
+ * one behind the other, in byte order of names; `all` takes the model's and then the
+ * optimizer's. */
+typedef struct by_digest {
+    char *path; /* of the checkpoint or the weights that were read */
+    char all[BY_SHA256_HEX];
+    char model[BY_SHA256_HEX];
+    char optimizer[BY_SHA256_HEX]; /* "" where there is no optimizer */
+    by_tensor_digest *tensors;     /* the model's, then the optimizer's, each by name */
+    size_t model_count;
+    size_t count;
+} by_digest;
+
+/* Digest of a checkpoint or of the latest valid one of a root, whose checksums are verified, or of
+ * what by_weights_open takes. On `threads` threads (0: one a core). Freed with by_digest_free. */
+BY_API by_status by_checkpoint_digest(by_digest *out, const char *path, int threads,
+                                      by_error *error);
+BY_API void by_digest_free(by_digest *digest);
+
 #ifdef __cplusplus
 }
 #endif

@@ -163,6 +163,9 @@ by_status by__slices_cover(const by_tensor_view *tensor, const by_tensor_slice *
 
 /* ---- several files as one (weights.c) ---- */
 
+/* The i-th tensor in byte order of names, whatever its type. */
+const by__tensor_entry *by__weights_entry(const by_weights *weights, size_t i);
+
 /* Like by_weights_open of a directory, for STEM.safetensors or STEM.safetensors.index.json. */
 by_status by__weights_open(by_weights **out, const char *directory, const char *stem,
                            by_error *error);

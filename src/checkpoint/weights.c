@@ -316,6 +316,11 @@ const char *by_weights_name(const by_weights *weights, size_t i)
     return weights->entries[i]->name;
 }
 
+const by__tensor_entry *by__weights_entry(const by_weights *weights, size_t i)
+{
+    return weights->entries[i];
+}
+
 bool by_weights_has(const by_weights *weights, const char *name)
 {
     return find(weights, name) != NULL;
