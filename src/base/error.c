@@ -29,6 +29,8 @@ const char *by_status_name(by_status status)
         return "state";
     case BY_ESTOPPED:
         return "stopped";
+    case BY_ECORRUPT:
+        return "corrupt";
     }
     return "unknown";
 }

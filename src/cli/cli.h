@@ -4,7 +4,7 @@
  * of the table in main.c. Flags are described in a table from which both parsing (getopt_long) and
  * --help are made. Results go to standard output, tab-clean for pipes or as one JSON line with
  * --json; progress and errors go to standard error. Exit codes tell a supervisor what happened
- * (enum cli_exit).
+ * (banyan/exit.h).
  *
  * Never put here: anything a user's C program could want; that belongs in a room with a public
  * header.
@@ -17,17 +17,19 @@
 #include <stdint.h>
 
 #include "banyan/config.h"
+#include "banyan/exit.h"
 #include "banyan/infer.h"
 #include "banyan/status.h"
 #include "banyan/task.h"
 #include "banyan/text.h"
 
+/* Those of banyan/exit.h that commands give themselves. */
 enum cli_exit {
-    CLI_DONE = 0,
-    CLI_FAILED = 1,       /* an error at run time: worth a retry */
-    CLI_USAGE = 2,        /* a wrong flag or configuration: never worth a retry */
-    CLI_STOPPED = 3,      /* interrupted, and everything was saved: resume it */
-    CLI_INTERRUPTED = 130 /* interrupted, and there was nothing to save */
+    CLI_DONE = BY_EXIT_DONE,
+    CLI_FAILED = BY_EXIT_FAILED,
+    CLI_USAGE = BY_EXIT_CONFIG,
+    CLI_STOPPED = BY_EXIT_SAVED,
+    CLI_INTERRUPTED = BY_EXIT_INTERRUPTED
 };
 
 typedef enum cli_flag_kind {

@@ -111,13 +111,5 @@ int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char 
 int cli_fail(const cli_command *command, const by_error *error)
 {
     fprintf(stderr, "banyan %s: %s\n", command->name, error->message);
-    switch (error->status) {
-    case BY_ESTOPPED:
-        return CLI_INTERRUPTED;
-    case BY_ECONFIG:
-    case BY_EARG:
-        return CLI_USAGE;
-    default:
-        return CLI_FAILED;
-    }
+    return by_exit_of(error->status);
 }

@@ -24,8 +24,13 @@ static void print_help(FILE *out)
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
     }
-    fprintf(out, "\n`banyan COMMAND --help` explains a command. Exit codes: 0 done, 1 failed,\n"
-                 "2 wrong flag or configuration, 3 interrupted and saved, 130 interrupted.\n");
+    size_t count;
+    const by_exit_row *rows = by_exit_rows(&count);
+    fprintf(out, "\n`banyan COMMAND --help` explains a command.\n\nexit codes:\n");
+    for (size_t i = 0; i < count; i++) {
+        fprintf(out, "  %-10d %s\n", rows[i].code, rows[i].meaning);
+    }
+    fprintf(out, "  %-10s a signal ended the process\n", "128 + N");
 }
 
 /* Left alone, GNU OpenMP lets threads look for work for milliseconds, about as long as the system

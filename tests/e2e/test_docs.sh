@@ -76,3 +76,9 @@ say "every command of the program is in README.md, and the other way round"
 "$banyan" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p' | sort >commands
 sed -n 's/^| `banyan \([a-z]*\)[a-z ]*` .*/\1/p' "$root/README.md" | sort >documented
 same commands documented
+
+say "so is every exit code"
+"$banyan" --help | sed -n 's/^  \([0-9][0-9 +N]*[0-9N]\|[0-9]\)   *\(.*\)/\1 \2/p' >commands
+sed -n 's/^| \([0-9][0-9 +N]*\) | \(.*\) |$/\1 \2/p' "$root/README.md" >documented
+[ "$(wc -l <commands)" -eq 9 ] || fail "banyan --help lists $(wc -l <commands) exit codes"
+same commands documented

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "banyan/exit.h"
 #include "base/base.h"
 #include "base/half.h"
 #include "runner.h"
@@ -209,6 +210,29 @@ static void test_json_text(void **state)
     assert_false(by__utf8_valid("\xf4\x90\x80\x80", 4));
 }
 
+/* Errors that no retry mends, and those of other ranks, have codes of their own. */
+static void test_exit_codes(void **state)
+{
+    size_t count;
+    const by_exit_row *rows = by_exit_rows(&count);
+    (void)state;
+    for (size_t i = 0; i < count; i++) {
+        assert_true(i == 0 || rows[i].code > rows[i - 1].code);
+        assert_string_equal(by_exit_name(rows[i].code), rows[i].name);
+        assert_int_equal(by_exit_retry(rows[i].code), rows[i].retry);
+    }
+    assert_string_equal(by_exit_name(137), "crash");
+    assert_true(by_exit_retry(137));
+    assert_false(by_exit_retry(BY_EXIT_CONFIG));
+    assert_int_equal(by_exit_of(BY_OK), 0);
+    assert_int_equal(by_exit_of(BY_ECONFIG), 2);
+    assert_int_equal(by_exit_of(BY_EARG), 2);
+    assert_int_equal(by_exit_of(BY_EIO), 1);
+    assert_int_equal(by_exit_of(BY_EPEER), 6);
+    assert_int_equal(by_exit_of(BY_ECORRUPT), 5);
+    assert_int_equal(by_exit_of(BY_ESTOPPED), 130);
+}
+
 static void test_errors(void **state)
 {
     BY_UNUSED(state);
@@ -320,11 +344,12 @@ static void test_available_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_half),       cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_philox),           cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_nearest_names),    cmocka_unit_test(test_json_text),
-        cmocka_unit_test(test_errors),           cmocka_unit_test(test_atomic_write),
-        cmocka_unit_test(test_available_memory), cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_every_half),    cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_philox),        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_nearest_names), cmocka_unit_test(test_json_text),
+        cmocka_unit_test(test_exit_codes),    cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_atomic_write),  cmocka_unit_test(test_available_memory),
+        cmocka_unit_test(test_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
