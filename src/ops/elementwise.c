@@ -131,14 +131,44 @@ static void gradient_swiglu(by_graph *graph, const by__node *node, const by_valu
     din[1] = outs[1];
 }
 
-#define BINARY(name_of, gradient_of, fuse_of)                                                      \
+static int step_add(by_map *map, const by__node *node, const int *operand)
+{
+    BY_UNUSED(node);
+    return by_map_step(map, BY_MAP_ADD, operand[0], operand[1], 0);
+}
+
+static int step_sub(by_map *map, const by__node *node, const int *operand)
+{
+    BY_UNUSED(node);
+    return by_map_step(map, BY_MAP_SUB, operand[0], operand[1], 0);
+}
+
+static int step_mul(by_map *map, const by__node *node, const int *operand)
+{
+    BY_UNUSED(node);
+    return by_map_step(map, BY_MAP_MUL, operand[0], operand[1], 0);
+}
+
+static int step_cast(by_map *map, const by__node *node, const int *operand)
+{
+    BY_UNUSED(map);
+    BY_UNUSED(node);
+    return operand[0]; /* operands are widened when they are read, results rounded at the end */
+}
+
+static int step_unary(by_map *map, const by__node *node, const int *operand)
+{
+    return by_map_function(map, node->attrs.function, operand[0]);
+}
+
+#define BINARY(name_of, gradient_of, fuse_of, step_of)                                             \
     {                                                                                              \
         .name = name_of, .min_inputs = 2, .max_inputs = 2, .outputs = 1, .infer = infer_binary,    \
-        .gradient = gradient_of, .overlay = {1u << 0 | 1u << 1}, .fuse = fuse_of                   \
+        .gradient = gradient_of, .overlay = {1u << 0 | 1u << 1}, .fuse = fuse_of, .step = step_of  \
     }
-const by__op_row by__op_add = BINARY("add", gradient_add, by__fuse_addition);
-const by__op_row by__op_sub = BINARY("sub", gradient_sub, NULL);
-const by__op_row by__op_mul = BINARY("mul", gradient_mul, NULL);
+const by__op_row by__op_add = BINARY("add", gradient_add, by__fuse_addition, step_add);
+const by__op_row by__op_sub = BINARY("sub", gradient_sub, NULL, step_sub);
+const by__op_row by__op_mul = BINARY("mul", gradient_mul, NULL, step_mul);
 const by__op_row by__op_scale = {.name = "scale",
                                  .min_inputs = 2,
                                  .max_inputs = 2,
@@ -146,7 +176,8 @@ const by__op_row by__op_scale = {.name = "scale",
                                  .infer = infer_scale,
                                  .gradient = gradient_scale,
                                  .overlay = {1u << 0},
-                                 .keeps_f32 = 1u << 1};
+                                 .keeps_f32 = 1u << 1,
+                                 .step = step_mul};
 const by__op_row by__op_cast = {.name = "cast",
                                 .min_inputs = 1,
                                 .max_inputs = 1,
@@ -154,7 +185,8 @@ const by__op_row by__op_cast = {.name = "cast",
                                 .attrs =
                                     BY__ATTRS(BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE)),
                                 .infer = infer_cast,
-                                .gradient = gradient_cast};
+                                .gradient = gradient_cast,
+                                .step = step_cast};
 const by__op_row by__op_unary = {.name = "unary",
                                  .min_inputs = 1,
                                  .max_inputs = 1,
@@ -164,7 +196,8 @@ const by__op_row by__op_unary = {.name = "unary",
                                  .gradient = gradient_unary,
                                  .cost = cost_unary,
                                  .overlay = {1u << 0},
-                                 .cheap = true};
+                                 .cheap = true,
+                                 .step = step_unary};
 const by__op_row by__op_unary_grad = {.name = "unary_grad",
                                       .min_inputs = 2,
                                       .max_inputs = 2,

@@ -331,17 +331,31 @@ void by_map_result(by_map *map, int value, by_dtype dtype)
     program->result[program->results++].dtype = dtype;
 }
 
-void by_map_end(by_map *map, by_value results[BY_MAX_OUTPUTS])
+/* Moves the program into its graph. */
+static const by_map_program *keep_program(by_map *map)
 {
     by_map_program *program;
+    if (map->graph->error.status != BY_OK ||
+        by__graph_own(map->graph, (void **)&program, sizeof *program) != BY_OK) {
+        return NULL;
+    }
+    *program = map->program;
+    return program;
+}
+
+by_status by__map_take(by_map *map, by_attrs *out, by_error *error)
+{
+    *out = (by_attrs){.map = keep_program(map)};
+    return by_graph_check(map->graph, error);
+}
+
+void by_map_end(by_map *map, by_value results[BY_MAX_OUTPUTS])
+{
     for (int i = 0; i < BY_MAX_OUTPUTS && results != NULL; i++) {
         results[i] = BY_NONE;
     }
-    if (map->graph->error.status != BY_OK ||
-        by__graph_own(map->graph, (void **)&program, sizeof *program) != BY_OK) {
-        return;
+    by_attrs attrs = {.map = keep_program(map)};
+    if (attrs.map != NULL) {
+        (void)by__op_add_node(map->graph, BY_OP_MAP, &attrs, map->in, map->program.inputs, results);
     }
-    *program = map->program;
-    by_attrs attrs = {.map = program};
-    (void)by__op_add_node(map->graph, BY_OP_MAP, &attrs, map->in, program->inputs, results);
 }

@@ -63,6 +63,12 @@ static inline bool by__absent(const by__type *type)
 /* `fuse` of an addition: gives it to the node that makes an operand and can take it in. */
 by_status by__fuse_addition(by_graph *graph, size_t n, const int *uses, by_error *error);
 
+/* Makes node n, and what feeds it alone, into a map if they are two or more element-wise nodes.
+ * Nodes are given from the last one to the first, so that a tree is found by its root. */
+by_status by__fuse_map(by_graph *graph, size_t n, const int *uses, by_error *error);
+
+/* Ends a map whose node the caller makes, with these attributes and the operands map->in. */
+by_status by__map_take(by_map *map, by_attrs *out, by_error *error);
 /* What is wrong with a program; NULL when it is right. */
 const char *by__map_wrong(const by_map_program *map);
 /* "{0 = in1[0]; 1 = mul in0 0; in0 = 1}" */

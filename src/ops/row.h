@@ -12,6 +12,7 @@
 #ifndef BY_OPS_ROW_H
 #define BY_OPS_ROW_H
 
+#include "banyan/map.h"
 #include "graph/graph.h"
 
 #define BY__MAX_INDICES 2
@@ -191,6 +192,9 @@ typedef struct by__op_row {
      * the place of node n, and marks those dead; `uses` are the readers of each value. */
     by_status (*fuse)(by_graph *graph, size_t n, const int *uses, by_error *error);
     int addend; /* optional input that is added to output 0: takes in an addition; 0: none */
+    /* Adds the node's work on f32 values to a map; `operand` are its inputs' numbers in the map.
+     * Returns the number of output 0. NULL: the op is not element-wise. */
+    int (*step)(by_map *map, const by__node *node, const int *operand);
 
     /* The input that is a weight [k, n] of a product, and the flag among attrs that says that it
      * is stored as [n, k]. NULL: there is none. */

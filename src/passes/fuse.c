@@ -15,6 +15,9 @@ by_status by_pass_fuse(by_graph *graph, by_error *error)
             status = row->fuse(graph, n, uses, error);
         }
     }
+    for (size_t n = graph->node_count; n > 0 && status == BY_OK; n--) {
+        status = by__fuse_map(graph, n - 1, uses, error);
+    }
     free(uses);
     BY_TRY(status);
     by__graph_compact(graph);
@@ -29,6 +32,7 @@ static by_status apply(by_graph *graph, const by_pass_options *options, by_error
 
 const by__pass by__pass_fuse = {
     .name = "fuse",
-    .summary = "additions into products and norms, head and loss into one",
+    .summary =
+        "additions into products and norms, head and loss into one, element-wise chains into maps",
     .purposes = BY_PURPOSE_TRAIN | BY_PURPOSE_LOSS | BY_PURPOSE_UPDATE | BY_PURPOSE_INFER,
     .apply = apply};

@@ -1,0 +1,125 @@
+/* Fusion of element-wise nodes into one map (banyan/map.h), which reads and writes memory once.
+ *
+ * A tree of nodes whose inner results are f32, of one shape, and read once becomes a map; steps of
+ * a map compute and round in f32 as the nodes do, so no bit changes. Results in bf16 are made only
+ * at the root, where the map rounds them as the node would. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/ops.h"
+
+/* Nodes of one map: with the scalars that they read, within its steps. */
+#define MAX_NODES (BY_MAP_MAX_STEPS / 2)
+
+typedef struct fusion {
+    by_graph *graph;
+    const int *uses;
+    by_map map;
+    const by_shape *shape; /* of all tensors */
+    int waiting;           /* operands that are still to be looked at: each may become an input */
+    size_t taken[MAX_NODES];
+    int count;
+} fusion;
+
+static bool is_scalar(const by_graph *graph, by_value value, const by_shape *shape)
+{
+    const by__value *v = &graph->values[value];
+    return v->dtype == BY_F32 && by_shape_count(&v->shape) == 1 && by_shape_count(shape) != 1;
+}
+
+/* Whether a map can do what the node does on tensors of `shape` with the same bits: its operands
+ * have the shape or, but for the first, are one number. In bf16 only casts: functions have kernels
+ * of less exactness there. */
+static bool is_step(const by_graph *graph, const by__node *node, const by_shape *shape)
+{
+    const by__op_row *row = by__op_row_of(node->op);
+    if (row->step == NULL || node->dead) {
+        return false;
+    }
+    const by__value *out = &graph->values[node->out[0]];
+    bool is_cast = node->op == BY_OP_CAST;
+    bool fits = by_shape_equal(&out->shape, shape) &&
+                (out->dtype == BY_F32 || (is_cast && by__is_act(out->dtype)));
+    for (int i = 0; i < node->input_count && fits; i++) {
+        const by__value *in = &graph->values[node->in[i]];
+        fits =
+            (in->dtype == BY_F32 || (is_cast && by__is_act(in->dtype))) &&
+            (by_shape_equal(&in->shape, shape) || (i > 0 && is_scalar(graph, node->in[i], shape)));
+    }
+    return fits;
+}
+
+/* The node that makes `value` if the map can take it in: nobody else reads the value, and the
+ * node's own operands have a place. */
+static const by__node *step_of(const fusion *f, by_value value)
+{
+    const by__value *v = &f->graph->values[value];
+    if (v->producer < 0 || v->role != BY_ROLE_ACTIVATION || v->dtype != BY_F32 ||
+        f->uses[value] != 1 || f->count == MAX_NODES) {
+        return NULL;
+    }
+    const by__node *node = &f->graph->nodes[v->producer];
+    int inputs = f->map.program.inputs + f->waiting + node->input_count;
+    return inputs <= BY_MAP_MAX_INPUTS && is_step(f->graph, node, f->shape) ? node : NULL;
+}
+
+static int take_node(fusion *f, const by__node *node);
+
+/* The number of a value in the map: of the step that makes it, or of an input. */
+static int take_value(fusion *f, by_value value)
+{
+    const by__node *node = step_of(f, value);
+    f->waiting--;
+    if (node != NULL) {
+        return take_node(f, node);
+    }
+    return is_scalar(f->graph, value, f->shape) ? by_map_scalar(&f->map, value, 0)
+                                                : by_map_input(&f->map, value);
+}
+
+static int take_node(fusion *f, const by__node *node)
+{
+    int operand[BY_MAP_MAX_INPUTS] = {0};
+    f->taken[f->count++] = (size_t)(node - f->graph->nodes);
+    f->waiting += node->input_count;
+    for (int i = 0; i < node->input_count; i++) {
+        operand[i] = take_value(f, node->in[i]);
+    }
+    return by__op_row_of(node->op)->step(&f->map, node, operand);
+}
+
+/* Puts the map in the place of its root; the other nodes are dropped. */
+static by_status replace(fusion *f, by__node *root, by_error *error)
+{
+    by_value *in;
+    by_attrs attrs;
+    BY_TRY(by__map_take(&f->map, &attrs, error));
+    size_t inputs = (size_t)f->map.program.inputs;
+    BY_TRY(by__alloc((void **)&in, inputs, sizeof *in, "operands", error));
+    memcpy(in, f->map.in, inputs * sizeof *in);
+    for (int i = 1; i < f->count; i++) {
+        f->graph->nodes[f->taken[i]].dead = true;
+    }
+    free(root->in);
+    root->op = BY_OP_MAP;
+    root->attrs = attrs;
+    root->in = in;
+    root->input_count = f->map.program.inputs;
+    return BY_OK;
+}
+
+by_status by__fuse_map(by_graph *graph, size_t n, const int *uses, by_error *error)
+{
+    by__node *root = &graph->nodes[n];
+    if (root->output_count != 1) {
+        return BY_OK;
+    }
+    const by__value *out = &graph->values[root->out[0]];
+    if (!is_step(graph, root, &out->shape)) {
+        return BY_OK;
+    }
+    fusion f = {.graph = graph, .uses = uses, .shape = &out->shape};
+    by_map_begin(&f.map, graph);
+    by_map_result(&f.map, take_node(&f, root), out->dtype);
+    return f.count > 1 ? replace(&f, root, error) : BY_OK;
+}
