@@ -1,7 +1,9 @@
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "banyan/pipeline.h"
 #include "banyan/track.h"
 #include "banyan/train.h"
 #include "cli.h"
@@ -84,13 +86,64 @@ static by_status draw(char **runs, int count, const char *out, bool log_y, by_er
     return status;
 }
 
+/* What --schedule asks for. */
+typedef struct schedule_flags {
+    const char *kind; /* NULL: none */
+    int64_t ranks;
+    int64_t micro_batches;
+    int64_t chunks;
+} schedule_flags;
+
+/* A number that is out of range for an int is so for what it counts. */
+static int in_int(int64_t n)
+{
+    return n < 0 || n > INT_MAX ? -1 : (int)n;
+}
+
+/* A pipeline schedule, to a file or as text. */
+static by_status draw_schedule(const schedule_flags *s, const char *out, by_error *error)
+{
+    by_pipeline_kind kind;
+    by_pipeline *pipeline;
+    by_status status = by_pipeline_kind_find(&kind, s->kind, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    const by_pipeline_options options = {.kind = kind,
+                                         .ranks = in_int(s->ranks),
+                                         .chunks = in_int(s->chunks),
+                                         .micro_batches = s->micro_batches};
+    status = by_pipeline_open(&pipeline, &options, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    char *text;
+    if (out != NULL) {
+        status = by_pipeline_draw(pipeline, out, error);
+    } else {
+        status = by_pipeline_text(&text, pipeline, error);
+        if (status == BY_OK) {
+            fputs(text, stdout);
+            free(text);
+        }
+    }
+    by_pipeline_close(&pipeline);
+    return status;
+}
+
 static int run(int argc, char **argv)
 {
-    const char *out = "loss.png";
+    const char *out = NULL;
     bool log_y = false;
+    schedule_flags schedule = {.ranks = 4, .micro_batches = 8, .chunks = 1};
     const cli_flag flags[] = {
         {"out", CLI_STRING, &out, "FILE", "where to draw, .png or .svg (default: loss.png)"},
         {"log", CLI_SWITCH, &log_y, NULL, "logarithmic loss axis"},
+        {"schedule", CLI_STRING, &schedule.kind, "KIND",
+         "a pipeline schedule: gpipe, 1f1b, interleaved, zero_bubble"},
+        {"ranks", CLI_INTEGER, &schedule.ranks, "N", "of the pipeline (default: 4)"},
+        {"micro-batches", CLI_INTEGER, &schedule.micro_batches, "N", "of a step (default: 8)"},
+        {"chunks", CLI_INTEGER, &schedule.chunks, "N", "of the model on each rank (default: 1)"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -99,16 +152,29 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
+    if (schedule.kind != NULL) {
+        if (count > 0) {
+            return cli_misuse(&cli_plot, "--schedule draws no run: '%s'", rest[0]);
+        }
+        return draw_schedule(&schedule, out, &error) == BY_OK ? CLI_DONE
+                                                              : cli_fail(&cli_plot, &error);
+    }
     if (count < 1 || count > MAX_RUNS) {
         return cli_misuse(&cli_plot, "name one to %d run directories", MAX_RUNS);
     }
-    return draw(rest, count, out, log_y, &error) == BY_OK ? CLI_DONE : cli_fail(&cli_plot, &error);
+    return draw(rest, count, out == NULL ? "loss.png" : out, log_y, &error) == BY_OK
+               ? CLI_DONE
+               : cli_fail(&cli_plot, &error);
 }
 
 const cli_command cli_plot = {
     .name = "plot",
-    .summary = "draw the loss curves of runs to a PNG or SVG",
-    .usage = "banyan plot RUN... [--out FILE] [--log]",
-    .text = "Draws training and held-out loss over steps, also while a run is going on.\n\n"
-            "  banyan plot runs/shakespeare-char --out loss.png",
+    .summary = "draw the loss curves of runs, or a pipeline schedule",
+    .usage = "banyan plot RUN... [--out FILE] [--log]\n"
+             "       banyan plot --schedule KIND [--ranks N] [--micro-batches N] [--chunks N] "
+             "[--out FILE]",
+    .text = "Draws training and held-out loss over steps, also while a run is going on. Or a\n"
+            "pipeline schedule: one line a rank, as text where --out names no file.\n\n"
+            "  banyan plot runs/shakespeare-char --out loss.png\n"
+            "  banyan plot --schedule 1f1b --ranks 4 --micro-batches 8",
     .run = run};

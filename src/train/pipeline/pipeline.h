@@ -1,0 +1,37 @@
+/* Pipeline schedules from the inside: orders of passes (pipeline_orders.c), the lists of actions
+ * that they give (pipeline_schedule.c), their time (pipeline_simulate.c), pictures
+ * (pipeline_picture.c). */
+#ifndef BY_TRAIN_PIPELINE_PIPELINE_H
+#define BY_TRAIN_PIPELINE_PIPELINE_H
+
+#include "banyan/pipeline.h"
+#include "base/base.h"
+
+/* A pass of a stage on a micro-batch. */
+typedef struct by__pass_unit {
+    by_pipeline_action_kind kind; /* not a transfer */
+    int stage;
+    int64_t micro_batch;
+} by__pass_unit;
+
+struct by_pipeline {
+    by_pipeline_options options;
+    by_pipeline_link *links; /* those between neighbours, then the options' */
+    size_t link_count;
+    by_pipeline_action **actions; /* of each rank */
+    size_t *counts;
+};
+
+static inline bool by__is_transfer(const by_pipeline_action *action)
+{
+    return action->kind == BY_PIPELINE_SEND || action->kind == BY_PIPELINE_RECEIVE;
+}
+
+/* Passes of one rank. */
+size_t by__pipeline_order_count(const by_pipeline_options *options);
+/* The order in which rank `rank` runs them, into `out`. `slack`: forward passes that an interleaved
+ * schedule runs before its first backward pass in addition to the usual number. */
+void by__pipeline_order(const by_pipeline_options *options, int rank, int64_t slack,
+                        by__pass_unit *out);
+
+#endif
