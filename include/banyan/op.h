@@ -96,6 +96,29 @@
  *                     f32 of any shape, read as scalars
  *     attrs.map computes element by element in f32: banyan/map.h.
  *
+ * Collectives: run by all attrs.ranks ranks that differ in the set of mesh axes attrs.mesh alone
+ * (bit i: axis i of by_mesh_axis), in one order. Of an axis of E entries that is cut over the ranks
+ * each has neighbouring entries in the order of ranks, E / ranks of them, the first E % ranks one
+ * more. A collective starts at its node; its result may be read, and its operands written, behind
+ * the WAIT for it.
+ *
+ *   ALL_REDUCE        x act or i32                          y like x: the sum of the ranks' x
+ *   ALL_GATHER        x: this rank's entries of attrs.axis  y: all attrs.rows entries of the axis
+ *   REDUCE_SCATTER    x act or i32                          y: of the sum of the ranks' x, this
+ *                                                           rank's entries of attrs.axis, of which
+ *                                                           there are attrs.rows
+ *   ALL_TO_ALL        x                                     y: what each rank had of this rank's
+ *     entries of attrs.axis, behind each other along attrs.to in the order of ranks. Both axes are
+ *     cut equally.
+ *   REDUCE_GRADIENTS  any number of f32, * with             done [1] f32, no number
+ *                     attrs.in_place
+ *     the gradients of bucket attrs.bucket are complete: whoever runs the graph exchanges them.
+ *   WAIT              y: a collective's result; operands    z = y
+ *                     of it
+ *     operands behind the first are not read; they keep their memory until here.
+ *   REPLICATE         x, the same on all ranks              y = x. Its gradient is the sum of the
+ *                                                           ranks' gradients
+ *
  * Inputs marked * are updated in place; they must be graph inputs, parameters or state. Another
  * node may read such a value only when its result feeds the update, as a norm of the parameter
  * does: it then reads the old value in every order of the nodes.
@@ -166,7 +189,14 @@ extern "C" {
     X(SUM, sum)                                                                                    \
     X(SOFTMAX, softmax)                                                                            \
     X(SOFTMAX_GRAD, softmax_grad)                                                                  \
-    X(MAP, map)
+    X(MAP, map)                                                                                    \
+    X(ALL_REDUCE, all_reduce)                                                                      \
+    X(ALL_GATHER, all_gather)                                                                      \
+    X(REDUCE_SCATTER, reduce_scatter)                                                              \
+    X(ALL_TO_ALL, all_to_all)                                                                      \
+    X(REDUCE_GRADIENTS, reduce_gradients)                                                          \
+    X(WAIT, wait)                                                                                  \
+    X(REPLICATE, replicate)
 
 #define BY_OP_NUMBER(NAME, name) BY_OP_##NAME,
 typedef enum by_op { BY_OPS(BY_OP_NUMBER) BY_OP_COUNT } by_op;
@@ -249,6 +279,7 @@ typedef struct by_attrs {
     bool wide;
     bool logarithm;
     bool bidirectional;
+    bool in_place;
     by_dtype dtype;
     by_function function;
     int64_t heads;
@@ -261,6 +292,10 @@ typedef struct by_attrs {
     int order[BY_MAX_RANK];
     uint32_t axes;
     uint32_t stream;
+    uint32_t mesh;
+    int64_t ranks;
+    int64_t to;
+    int64_t bucket;
     float eps;
     float p;
     float theta;

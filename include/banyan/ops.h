@@ -106,6 +106,38 @@ BY_API by_value by_smooth_l1(by_graph *graph, by_value x, by_value targets, by_v
 BY_API by_value by_linear_cross_entropy(by_graph *graph, by_value x, by_value weight,
                                         by_value targets);
 
+/* ---- what ranks do together ----
+ *
+ * `mesh` is a set of mesh axes (bit i: axis i of by_mesh_axis, never empty) and `ranks` the product
+ * of their sizes: the ranks that differ in these axes alone take part, and all of them must run the
+ * collectives of a graph in one order. With one rank each of these is the identity and adds
+ * nothing. The result is ready to use: each adds the start of the collective and the wait for it,
+ * and by_pass_order moves them apart, so that the nodes between them hide it.
+ *
+ * An axis is cut over the ranks into neighbouring entries in the order of ranks, extent / ranks for
+ * each, the first extent % ranks ranks having one more; none may be left without. */
+
+/* The sum of the ranks' x (f32, bf16 or i32), like x; added as the tree whose leaves are the ranks.
+ * Its gradient is the result's gradient as it is: what follows is the same on every rank (g of
+ * Shoeybi et al. 2019, Megatron-LM, section 3). */
+BY_API by_value by_all_reduce(by_graph *graph, by_value x, uint32_t mesh, int64_t ranks);
+/* x itself, which every rank has; its gradient is the sum of the ranks' gradients (f of
+ * Megatron-LM): for operands of work that is split over the ranks. */
+BY_API by_value by_replicate(by_graph *graph, by_value x, uint32_t mesh, int64_t ranks);
+/* All `extent` entries of an axis, of which x has this rank's. Its gradient is the reduce-scatter
+ * of the result's: the ranks use the entries for different work. */
+BY_API by_value by_all_gather(by_graph *graph, by_value x, int axis, int64_t extent, uint32_t mesh,
+                              int64_t ranks);
+/* The entries of rank `rank` (its place in the group) of an axis of the sum of the ranks' x. Its
+ * gradient is the all-gather of the result's. */
+BY_API by_value by_reduce_scatter(by_graph *graph, by_value x, int axis, uint32_t mesh,
+                                  int64_t ranks, int64_t rank);
+/* x [..., E of `axis`, ..., F of `to`, ...] -> [..., E / ranks, ..., F ranks, ...]: entries of
+ * `axis` go to the ranks, and what comes from each rank stands behind each other along `to`. ranks
+ * divides E, and F is the same on every rank. The gradient is the way back. */
+BY_API by_value by_all_to_all(by_graph *graph, by_value x, int axis, int to, uint32_t mesh,
+                              int64_t ranks);
+
 #ifdef __cplusplus
 }
 #endif

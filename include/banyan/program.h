@@ -56,8 +56,10 @@ BY_API by_status by_program_run(by_program *program, by_error *error);
  * (by_device_read, by_device_finish), and errors of nodes surface there. */
 BY_API by_status by_program_submit(by_program *program, by_error *error);
 
-/* Called for each node of a run when it is done, for profiles: node index, seconds of by_clock when
- * it began and ended. NULL switches it off, and then costs one comparison a node. */
+/* Called for each node of a run, for profiles, when it is done or at the latest when the run was
+ * waited for, by the thread that runs or waits: node index, seconds of by_clock when it began and
+ * ended. The time of a node that waits for a collective is that for which it stood still. NULL
+ * switches it off, and then costs one comparison a node. */
 typedef void by_program_hook(void *user, int node, double begin, double end);
 BY_API void by_program_set_hook(by_program *program, by_program_hook *hook, void *user);
 /* Monotonic seconds. */
@@ -74,6 +76,8 @@ typedef struct by_node_info {
     double flops;
     double bytes_read;
     double bytes_written;
+    double bytes_sent; /* to other ranks */
+    bool collective;   /* runs on the collective queue, at the same time as nodes behind it */
     size_t workspace;
     size_t live_bytes; /* activations alive while it runs */
 } by_node_info;

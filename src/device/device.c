@@ -54,6 +54,11 @@ const by__context *by__device_context(const by_device *device)
     return &device->context;
 }
 
+void by__device_set_collectives(by_device *device, by__collectives *collectives)
+{
+    device->context.collectives = collectives;
+}
+
 /* ---- memory ---- */
 
 by_status by_device_alloc(by_memory *out, by_device *device, size_t bytes, const char *what,
@@ -276,9 +281,17 @@ by_status by__recording_submit(by__recording *recording, bool rebound, by__call_
     return recording->device->ops->submit(recording, rebound, hook, user, error);
 }
 
-by_status by__call_failed(const by__command_list *list, size_t call, by_status status,
-                          by_error *error)
+by_status by__call_failed(const by__command_list *list, size_t call, const by__context *context,
+                          by_status status, by_error *error)
 {
+    const char *what = list->calls[call].what;
+    if (what != NULL && context->collectives == NULL) {
+        return by_error_set(error, status, "node %zu: %s: there are no other ranks", call, what);
+    }
+    if (what != NULL && context->collectives->error.status == status) {
+        return by_error_set(error, status, "node %zu: %s: %s", call, what,
+                            context->collectives->error.message);
+    }
     return by_error_set(error, status, "%s: node %zu: kernel %s failed", list->name, call,
                         list->kernels[call]->name);
 }

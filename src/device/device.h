@@ -84,13 +84,48 @@ typedef struct by__call {
     void *work;        /* work_bytes of scratch memory, 64-byte aligned, shared by all calls */
     size_t work_bytes; /* set by prepare */
     void *state;       /* set by prepare, owned by the kernel */
+    const char *what;  /* of a collective: how errors and other ranks know it */
 } by__call;
+
+/* ---- collectives ---- */
+
+typedef enum by__exchange_kind {
+    BY__EXCHANGE_ALL_REDUCE,     /* out = sum of the ranks' in; they may be the same */
+    BY__EXCHANGE_ALL_GATHER,     /* out = all slices; in: this rank's */
+    BY__EXCHANGE_REDUCE_SCATTER, /* out = this rank's slice of the sum; in: all slices */
+    BY__EXCHANGE_ALL_TO_ALL,     /* out = what each rank has as this one's slice; in: all slices */
+    BY__EXCHANGE_GRADIENTS       /* of bucket call->attrs.bucket, call->in */
+} by__exchange_kind;
+
+/* What a kernel asks of the other ranks. Slices stand behind each other in the order of ranks;
+ * slice r has the entries that by__sum_tree_block(entries, ranks, r) gives, of `elements` each. */
+typedef struct by__exchange {
+    by__exchange_kind kind;
+    uint32_t mesh; /* mesh axes (bit i: axis i) in which the ranks that take part differ */
+    int ranks;
+    by_dtype dtype;
+    const void *in;
+    void *out;
+    int64_t entries;
+    int64_t elements;
+    const by__call *call;
+    const char *what;
+} by__exchange;
+
+/* Who moves the data, for backends whose kernels do not: `run` returns when `out` is there. Called
+ * on one thread at a time. */
+typedef struct by__collectives {
+    void *user;
+    by_status (*run)(void *user, const by__exchange *exchange, by_error *error);
+    by_error error; /* of a run that failed, which by__call_failed tells */
+} by__collectives;
 
 /* What a kernel may use in addition to its call. */
 typedef struct by__context {
     by_device *device;
     int threads; /* host threads to compute with */
     void *queue; /* the backend's handle of the queue that a call runs on; NULL on the CPU */
+    by__collectives *collectives; /* NULL: groups have one rank */
 } by__context;
 
 typedef struct by__kernel {
@@ -154,6 +189,9 @@ typedef struct by__command {
     by__command_kind kind;
     by__queue queue;
     size_t index;
+    /* Of an order: the call whose time is that for which the queue stood still, a call that only
+     * waits; SIZE_MAX: none. */
+    size_t call;
 } by__command;
 
 /* A compiled program, owned by exec, which keeps it unchanged but for the addresses in its calls.
@@ -161,7 +199,7 @@ typedef struct by__command {
 typedef struct by__command_list {
     const char *name; /* of the program, for errors */
     const by__call *calls;
-    const by__kernel *const *kernels;
+    const by__kernel *const *kernels; /* NULL for calls that only wait */
     size_t call_count;
     const by__command *commands;
     size_t command_count;
@@ -190,6 +228,9 @@ by_status by__device_kernel(const by__kernel **out, by_device *device, const by_
                             by_error *error);
 /* What `prepare` gets. */
 const by__context *by__device_context(const by_device *device);
+/* Who moves data between ranks, the caller's; NULL: nobody, groups have one rank. Programs of the
+ * device are not in flight. */
+void by__device_set_collectives(by_device *device, by__collectives *collectives);
 
 /* One function a device, called with every error of submitted work and every by__device_report,
  * before the call that meets it returns. NULL: none. */
@@ -245,9 +286,10 @@ struct by_device {
     bool host_memory;
 };
 
-/* Fills the error of a call that failed: program, node, kernel. Returns `status`. */
-by_status by__call_failed(const by__command_list *list, size_t call, by_status status,
-                          by_error *error);
+/* Fills the error of a call that failed: program, node, kernel, and for a collective what
+ * context->collectives says. Returns `status`. */
+by_status by__call_failed(const by__command_list *list, size_t call, const by__context *context,
+                          by_status status, by_error *error);
 
 struct by__event {
     by_device *device;

@@ -20,6 +20,7 @@ struct by_program {
     const by__kernel **kernels;
     by__tensor *operands; /* inputs of all calls, one after another */
     size_t *live_bytes;
+    char **what;      /* of each collective: how errors and other ranks know it */
     size_t prepared;  /* calls whose state must be released */
     by_memory *bound; /* memory of each external value */
     index_check *checks;
@@ -29,8 +30,9 @@ struct by_program {
     by__recording *recording;
     by_memory arena;
     by_memory workspace;
-    size_t workspace_bytes;
-    bool stale; /* something was bound since addresses were resolved */
+    size_t workspace_bytes;  /* of the compute queue's calls */
+    size_t collective_bytes; /* of those that run at the same time, behind it */
+    bool stale;              /* something was bound since addresses were resolved */
     by_program_hook *hook;
     void *hook_user;
 };
@@ -56,11 +58,32 @@ static int operand_slots(const by__node *node)
     return node->input_count > BY__MAX_INPUTS ? node->input_count : BY__MAX_INPUTS;
 }
 
+/* "gradients: all_gather 3 (wte.weight)": the third collective of the program. */
+static by_status name_collective(by_program *p, size_t n, by_error *error)
+{
+    const by__node *node = &p->graph->nodes[n];
+    const char *of = node->in[0] == BY_NONE ? NULL : p->graph->values[node->in[0]].name;
+    by__text text = {0};
+    int number = 1;
+    for (size_t before = 0; before < n; before++) {
+        number += p->what[before] != NULL;
+    }
+    by__text_format(&text, "%s: %s %d", p->name, by_op_name(node->op), number);
+    if (of != NULL) {
+        by__text_format(&text, " (%s)", of);
+    }
+    BY_TRY(by__text_take(&text, &p->what[n], error));
+    p->calls[n].what = p->what[n];
+    return BY_OK;
+}
+
 /* Chooses and prepares the kernel of node n. */
 static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by_error *error)
 {
     const by__node *node = &p->graph->nodes[n];
+    const by__op_row *row = by__op_row_of(node->op);
     by__call *call = &p->calls[n];
+    size_t *workspace = row->communicates ? &p->collective_bytes : &p->workspace_bytes;
     *call = (by__call){.op = node->op,
                        .attrs = node->attrs,
                        .input_count = node->input_count,
@@ -72,17 +95,22 @@ static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by_error 
     for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
         call->out[i] = describe(p->graph, i < node->output_count ? node->out[i] : BY_NONE);
     }
+    p->prepared = n + 1;
+    if (row->waits) {
+        return BY_OK;
+    }
+    if (row->communicates) {
+        BY_TRY(name_collective(p, n, error));
+    }
     BY_TRY(by__device_kernel(&p->kernels[n], p->device, call, error));
     if (p->kernels[n]->prepare != NULL) {
         by_status status = p->kernels[n]->prepare(call, by__device_context(p->device), error);
         if (status != BY_OK) {
+            p->prepared = n;
             return by_error_prefix(error, status, "node %zu (%s)", n, by_op_name(node->op));
         }
     }
-    p->prepared = n + 1;
-    if (call->work_bytes > p->workspace_bytes) {
-        p->workspace_bytes = call->work_bytes;
-    }
+    *workspace = call->work_bytes > *workspace ? call->work_bytes : *workspace;
     return BY_OK;
 }
 
@@ -160,20 +188,59 @@ static by_status measure_liveness(by_program *p, by_error *error)
     return status;
 }
 
-/* Gives the device the commands: every node on the compute queue. */
+/* Where commands are put, and what they still need. */
+typedef struct writer {
+    by_program *p;
+    size_t *done;  /* of each collective: its event */
+    bool computed; /* the compute queue has calls that the last event of it does not stand for */
+} writer;
+
+static void put(writer *w, by__command_kind kind, by__queue queue, size_t index, size_t call)
+{
+    by__command_list *list = &w->p->list;
+    w->p->commands[list->command_count++] = (by__command){kind, queue, index, call};
+}
+
+/* A collective runs behind what the compute queue has before it, and beside what follows. */
+static void put_collective(writer *w, size_t n)
+{
+    by__command_list *list = &w->p->list;
+    if (w->computed) {
+        put(w, BY__COMMAND_RECORD, BY__QUEUE_COMPUTE, list->event_count, SIZE_MAX);
+        put(w, BY__COMMAND_ORDER, BY__QUEUE_COLLECTIVE, list->event_count++, SIZE_MAX);
+        w->computed = false;
+    }
+    put(w, BY__COMMAND_CALL, BY__QUEUE_COLLECTIVE, n, n);
+    put(w, BY__COMMAND_RECORD, BY__QUEUE_COLLECTIVE, list->event_count, SIZE_MAX);
+    w->done[n] = list->event_count++;
+}
+
+/* Gives the device the commands: collectives on their own queue, all else on the compute queue,
+ * which a WAIT orders behind its collective. */
 static by_status record(by_program *p, by_error *error)
 {
-    size_t count = p->graph->node_count;
-    BY_TRY(by__alloc((void **)&p->commands, count, sizeof *p->commands, "program", error));
+    const by_graph *graph = p->graph;
+    size_t count = graph->node_count;
+    writer w = {.p = p};
+    p->list = (by__command_list){
+        .name = p->name, .calls = p->calls, .kernels = p->kernels, .call_count = count};
+    BY_TRY(by__alloc((void **)&p->commands, 4 * count, sizeof *p->commands, "program", error));
+    BY_TRY(by__alloc((void **)&w.done, count, sizeof *w.done, "program", error));
     for (size_t n = 0; n < count; n++) {
-        p->commands[n] = (by__command){BY__COMMAND_CALL, BY__QUEUE_COMPUTE, n};
+        const by__node *node = &graph->nodes[n];
+        const by__op_row *row = by__op_row_of(node->op);
+        if (row->communicates) {
+            put_collective(&w, n);
+        } else if (row->waits) {
+            put(&w, BY__COMMAND_ORDER, BY__QUEUE_COMPUTE,
+                w.done[graph->values[node->in[0]].producer], n);
+        } else {
+            put(&w, BY__COMMAND_CALL, BY__QUEUE_COMPUTE, n, n);
+            w.computed = true;
+        }
     }
-    p->list = (by__command_list){.name = p->name,
-                                 .calls = p->calls,
-                                 .kernels = p->kernels,
-                                 .call_count = count,
-                                 .commands = p->commands,
-                                 .command_count = count};
+    free(w.done);
+    p->list.commands = p->commands;
     return by__recording_open(&p->recording, p->device, &p->list, error);
 }
 
@@ -187,6 +254,7 @@ static by_status compile(by_program *p, by_error *error)
     }
     BY_TRY(by__alloc((void **)&p->calls, graph->node_count, sizeof *p->calls, "program", error));
     BY_TRY(by__alloc((void **)&p->kernels, graph->node_count, sizeof(void *), "program", error));
+    BY_TRY(by__alloc((void **)&p->what, graph->node_count, sizeof(char *), "program", error));
     BY_TRY(by__alloc((void **)&p->operands, operand_count, sizeof *p->operands, "program", error));
     BY_TRY(by__alloc((void **)&p->live_bytes, graph->node_count, sizeof *p->live_bytes, "program",
                      error));
@@ -231,10 +299,12 @@ void by_program_close(by_program **program)
     by_program *p = *program;
     by__recording_close(&p->recording);
     for (size_t n = 0; n < p->prepared; n++) {
-        if (p->kernels[n]->release != NULL) {
+        if (p->kernels[n] != NULL && p->kernels[n]->release != NULL) {
             p->kernels[n]->release(&p->calls[n]);
         }
+        free(p->what[n]);
     }
+    free(p->what);
     by__memory_plan_free(&p->plan);
     free(p->calls);
     free(p->kernels);
@@ -253,9 +323,16 @@ size_t by_program_arena_bytes(const by_program *program)
     return program->plan.bytes;
 }
 
+/* Where the workspace of collectives begins. */
+static size_t collective_offset(const by_program *p)
+{
+    return p->collective_bytes == 0 ? 0 : by__round_up(p->workspace_bytes, BY_CACHE_LINE);
+}
+
 size_t by_program_workspace_bytes(const by_program *program)
 {
-    return program->workspace_bytes;
+    return program->collective_bytes == 0 ? program->workspace_bytes
+                                          : collective_offset(program) + program->collective_bytes;
 }
 
 size_t by_program_live_bytes(const by_program *program)
@@ -340,7 +417,7 @@ static by_status resolve(by_program *p, by_error *error)
     by__tensor *in = p->operands;
     const by_memory *areas[2] = {&p->arena, &p->workspace};
     const char *names[2] = {"the arena", "the workspace"};
-    size_t needs[2] = {p->plan.bytes, p->workspace_bytes};
+    size_t needs[2] = {p->plan.bytes, by_program_workspace_bytes(p)};
     for (int i = 0; i < 2; i++) {
         if (areas[i]->address == 0 && needs[i] > 0) {
             return by_error_set(error, BY_ESTATE, "%s: the program has no memory yet: %s", p->name,
@@ -358,7 +435,8 @@ static by_status resolve(by_program *p, by_error *error)
         for (int i = 0; i < node->output_count; i++) {
             BY_TRY(locate(p, node->out[i], &p->calls[n].out[i].data, error));
         }
-        p->calls[n].work = (void *)p->workspace.address;
+        bool apart = by__op_row_of(node->op)->communicates;
+        p->calls[n].work = (void *)(p->workspace.address + (apart ? collective_offset(p) : 0));
         in += operand_slots(node);
     }
     return BY_OK;
@@ -480,17 +558,20 @@ by_status by_program_node(const by_program *program, int node, by_node_info *out
 {
     BY_TRY(check_node(program, node, error));
     const by__node *n = &program->graph->nodes[node];
+    const by__kernel *kernel = program->kernels[node];
     by__cost cost;
     BY_TRY(by__node_cost(program->graph, (size_t)node, &cost, error));
     *out = (by_node_info){.op = n->op,
                           .op_name = by_op_name(n->op),
-                          .kernel = program->kernels[node]->name,
+                          .kernel = kernel == NULL ? by_op_name(n->op) : kernel->name,
                           .dtype = compute_dtype(program->graph, n),
                           .block = n->block,
                           .backward = n->phase == BY__BACKWARD,
                           .flops = cost.flops,
                           .bytes_read = cost.bytes_read,
                           .bytes_written = cost.bytes_written,
+                          .bytes_sent = cost.bytes_sent,
+                          .collective = by__op_row_of(n->op)->communicates,
                           .workspace = program->calls[node].work_bytes,
                           .live_bytes = program->live_bytes[node]};
     return BY_OK;

@@ -81,6 +81,17 @@ by_value by__sum_rows(by_graph *graph, by_value x, int lead);
 by_value by__matmul_full(by_graph *graph, by_value a, by_value b, by_value bias, by_value add,
                          bool trans_a, bool trans_b, by_dtype dtype);
 by_value by__sum_squares(by_graph *graph, by_value x);
+/* An axis of x, counted from its end when negative. */
+int by__axis_of(const by_graph *graph, by_value x, int axis);
+/* What follows reads the result of a collective, and may overwrite its operands. */
+by_value by__wait(by_graph *graph, by_value started);
+/* The start of a collective with these attributes over one tensor; by__wait makes its result
+ * usable. */
+by_value by__start_collective(by_graph *graph, by_op op, const by_attrs *attrs, by_value x);
+/* The gradients of a bucket are complete: returns what by__wait waits for. in_place: they are
+ * external values that whoever exchanges them may overwrite, so nothing else reads them. */
+by_value by__reduce_gradients(by_graph *graph, const by_value *gradients, int count, int64_t bucket,
+                              uint32_t mesh, int64_t ranks, bool in_place);
 /* Sum over the set of axes `axes` (bit i: axis i), which stay with extent 1 when `keep`; f32 when
  * `wide`. */
 by_value by__sum_axes(by_graph *graph, by_value x, uint32_t axes, bool keep, bool wide);

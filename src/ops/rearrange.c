@@ -295,8 +295,7 @@ by_value by_permute(by_graph *graph, by_value x, const int *order)
     return by__op_add_node(graph, BY_OP_PERMUTE, &attrs, &x, 1, NULL);
 }
 
-/* An axis counted from the end is negative. */
-static int axis_of(const by_graph *graph, by_value x, int axis)
+int by__axis_of(const by_graph *graph, by_value x, int axis)
 {
     bool known = graph->error.status == BY_OK && by__graph_has(graph, x);
     return known && axis < 0 ? axis + graph->values[x].shape.rank : axis;
@@ -305,8 +304,8 @@ static int axis_of(const by_graph *graph, by_value x, int axis)
 by_value by_transpose(by_graph *graph, by_value x, int a, int b)
 {
     int order[BY_MAX_RANK] = {0, 1, 2, 3, 4, 5};
-    int from = axis_of(graph, x, a);
-    int to = axis_of(graph, x, b);
+    int from = by__axis_of(graph, x, a);
+    int to = by__axis_of(graph, x, b);
     if (from < 0 || from >= BY_MAX_RANK || to < 0 || to >= BY_MAX_RANK) {
         by__graph_fail(graph, BY_EARG, "transpose: there are no axes %d and %d", a, b);
         return BY_NONE;
@@ -318,19 +317,19 @@ by_value by_transpose(by_graph *graph, by_value x, int a, int b)
 
 by_value by_concat(by_graph *graph, const by_value *parts, int count, int axis)
 {
-    by_attrs attrs = {.axis = axis_of(graph, count > 0 ? parts[0] : BY_NONE, axis)};
+    by_attrs attrs = {.axis = by__axis_of(graph, count > 0 ? parts[0] : BY_NONE, axis)};
     return by__op_add_node(graph, BY_OP_CONCAT, &attrs, parts, count, NULL);
 }
 
 by_value by_slice(by_graph *graph, by_value x, int axis, int64_t begin, int64_t extent)
 {
-    by_attrs attrs = {.axis = axis_of(graph, x, axis), .begin = begin, .rows = extent};
+    by_attrs attrs = {.axis = by__axis_of(graph, x, axis), .begin = begin, .rows = extent};
     return by__op_add_node(graph, BY_OP_SLICE, &attrs, &x, 1, NULL);
 }
 
 by_value by_pad(by_graph *graph, by_value x, int axis, int64_t begin, int64_t extent)
 {
-    by_attrs attrs = {.axis = axis_of(graph, x, axis), .begin = begin, .rows = extent};
+    by_attrs attrs = {.axis = by__axis_of(graph, x, axis), .begin = begin, .rows = extent};
     return by__op_add_node(graph, BY_OP_PAD, &attrs, &x, 1, NULL);
 }
 

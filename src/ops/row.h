@@ -25,10 +25,10 @@ typedef struct by__signature {
     int input_count;
 } by__signature;
 
-/* Whether bit i of a set of operands is set. */
+/* Whether operand i is in the set; UINT32_MAX is all operands, however many there are. */
 static inline bool by__mask_has(uint32_t mask, int i)
 {
-    return i < 32 && (mask >> i & 1u) != 0;
+    return mask == UINT32_MAX || (i < 32 && (mask >> i & 1u) != 0);
 }
 
 /* ---- attributes ---- */
@@ -79,6 +79,7 @@ typedef struct by__cost {
     double flops;
     double bytes_read;
     double bytes_written;
+    double bytes_sent; /* to other ranks, by each rank */
 } by__cost;
 
 /* Work of attention, which grows with the sequence and is counted in addition to that of the
@@ -179,7 +180,11 @@ typedef struct by__op_row {
     /* Effects. A node with one is never dropped or made twice. */
     uint32_t mutates;                           /* inputs that are updated in place */
     uint32_t (*updated)(const by_attrs *attrs); /* and those that attributes say; or NULL */
-    bool communicates;                          /* every rank runs it, in one order */
+    /* Every rank runs it, in one order. It starts at its node, on a queue of its own, and what it
+     * makes may be read, and its operands overwritten, behind the node that waits for it. */
+    bool communicates;
+    bool waits;     /* no work: follows the node that makes input 0, and is a view of it */
+    uint32_t keeps; /* inputs that are not read: their memory is kept until here */
     /* Draws random bits; they are a function of operands and attributes, so that the node may run
      * again. */
     bool random;

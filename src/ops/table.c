@@ -24,7 +24,8 @@ uint32_t by__op_mutates(by_op op, const by_attrs *attrs)
 
 bool by__node_has_effects(const by__node *node)
 {
-    return by__op_row_of(node->op)->communicates || by__op_mutates(node->op, &node->attrs) != 0;
+    const by__op_row *row = by__op_row_of(node->op);
+    return row->communicates || row->waits || by__op_mutates(node->op, &node->attrs) != 0;
 }
 
 int64_t by__last_dim(const by_shape *shape)

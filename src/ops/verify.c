@@ -21,7 +21,7 @@ static by_status check_operand(const by_graph *graph, size_t n, int i, const boo
                             n, by_op_name(node->op), (int)value);
     }
     if (by__mask_has(by__op_mutates(node->op, &node->attrs), i) &&
-        graph->values[value].producer >= 0) {
+        !by__role_is_external(graph->values[value].role)) {
         return by_error_set(error, BY_ESTATE,
                             "graph: node %zu (%s) updates %%%d in place, which is not external", n,
                             by_op_name(node->op), (int)value);
@@ -133,6 +133,75 @@ static by_status check_updates(const by_graph *graph, const int *uses, feeders *
     return BY_OK;
 }
 
+/* ---- collectives: their results are waited for, and their operands stay until then ---- */
+
+static bool has_operand(const by__node *node, by_value value)
+{
+    for (int i = 0; i < node->input_count; i++) {
+        if (node->in[i] == value) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The node that makes a value, when it is a collective. */
+static const by__node *collective_of(const by_graph *graph, by_value value)
+{
+    int producer = value == BY_NONE ? -1 : graph->values[value].producer;
+    const by__node *node = producer < 0 ? NULL : &graph->nodes[producer];
+    return node != NULL && by__op_row_of(node->op)->communicates ? node : NULL;
+}
+
+static by_status check_wait(const by_graph *graph, size_t n, by_error *error)
+{
+    const by__node *node = &graph->nodes[n];
+    const by__node *collective = collective_of(graph, node->in[0]);
+    if (collective == NULL) {
+        return by_error_set(error, BY_ESTATE,
+                            "graph: node %zu (%s) waits for %%%d, which is no collective's result",
+                            n, by_op_name(node->op), (int)node->in[0]);
+    }
+    for (int i = 0; i < collective->input_count; i++) {
+        by_value value = collective->in[i];
+        if (value != BY_NONE && !by__role_is_external(graph->values[value].role) &&
+            !has_operand(node, value)) {
+            return by_error_set(error, BY_ESTATE,
+                                "graph: node %zu (%s) does not keep %%%d, which the %s that it "
+                                "waits for reads",
+                                n, by_op_name(node->op), (int)value, by_op_name(collective->op));
+        }
+    }
+    return BY_OK;
+}
+
+static by_status check_collectives(const by_graph *graph, bool *waited, by_error *error)
+{
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        const by__op_row *row = by__op_row_of(node->op);
+        if (row->waits) {
+            BY_TRY(check_wait(graph, n, error));
+            waited[node->in[0]] = true;
+        }
+        for (int i = row->waits ? 1 : 0; i < node->input_count; i++) {
+            if (collective_of(graph, node->in[i]) != NULL) {
+                return by_error_set(error, BY_ESTATE,
+                                    "graph: node %zu (%s) reads %%%d, which was not waited for", n,
+                                    by_op_name(node->op), (int)node->in[i]);
+            }
+        }
+    }
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        if (by__op_row_of(node->op)->communicates && !waited[node->out[0]]) {
+            return by_error_set(error, BY_ESTATE, "graph: nothing waits for node %zu (%s)", n,
+                                by_op_name(node->op));
+        }
+    }
+    return BY_OK;
+}
+
 /* What is true of values once all nodes were seen: results were made, and names are unique. */
 static by_status check_values(const by_graph *graph, const bool *defined, by__name_table *names,
                               by_error *error)
@@ -195,6 +264,10 @@ by_status by_graph_verify(const by_graph *graph, by_error *error)
     }
     if (status == BY_OK) {
         status = check_updates(graph, uses, &f, error);
+    }
+    if (status == BY_OK) {
+        memset(defined, 0, graph->value_count * sizeof *defined);
+        status = check_collectives(graph, defined, error);
     }
     by__name_table_free(&names);
     free(f.mark);

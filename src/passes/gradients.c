@@ -97,7 +97,7 @@ static by_status differentiate_node(backward *b, size_t n, by_error *error)
     row->gradient(b->graph, &node, dout, din);
     by_status status = by_graph_check(b->graph, error);
     for (int i = 0; i < node.input_count && status == BY_OK; i++) {
-        if (node.in[i] != BY_NONE) {
+        if (node.in[i] != BY_NONE && !by__mask_has(row->keeps, i)) {
             status = accumulate(b, node.op, node.in[i], din[i], error);
         }
     }

@@ -8,7 +8,9 @@ typedef struct planner {
     const by_graph *graph;
     by_value *root; /* the value whose memory this one uses; itself when it has its own */
     size_t *first;  /* node that makes it */
-    size_t *last;   /* last node that reads it */
+    size_t *last;   /* last node that reads it, or keeps its memory */
+    size_t *read;   /* last node that reads its elements */
+    size_t *kept;   /* 1 + the collective that it is kept for; 0: none, SIZE_MAX: several */
     by_value *base; /* the value that this one is a view of; itself when it is none */
     size_t *viewed; /* last node that reads a view of it */
     size_t *slot;   /* of a root: its interval */
@@ -21,6 +23,14 @@ static bool is_activation(const by_graph *graph, by_value value)
 {
     return value != BY_NONE && graph->values[value].role == BY_ROLE_ACTIVATION &&
            graph->values[value].producer >= 0;
+}
+
+/* The collective that makes `result` reads the value until it was waited for. */
+static void keep(planner *p, by_value value, by_value result)
+{
+    size_t collective = (size_t)p->graph->values[result].producer + 1;
+    bool several = p->kept[value] != 0 && p->kept[value] != collective;
+    p->kept[value] = several ? SIZE_MAX : collective;
 }
 
 static void find_lifetimes(planner *p)
@@ -37,11 +47,19 @@ static void find_lifetimes(planner *p)
             if (node->out[i] != BY_NONE) {
                 p->first[node->out[i]] = n;
                 p->last[node->out[i]] = n;
+                p->read[node->out[i]] = n;
             }
         }
+        uint32_t keeps = by__op_row_of(node->op)->keeps;
         for (int i = 0; i < node->input_count; i++) {
-            if (node->in[i] != BY_NONE) {
-                p->last[node->in[i]] = n;
+            if (node->in[i] == BY_NONE) {
+                continue;
+            }
+            p->last[node->in[i]] = n;
+            if (by__mask_has(keeps, i)) {
+                keep(p, node->in[i], node->in[0]);
+            } else {
+                p->read[node->in[i]] = n;
             }
         }
     }
@@ -87,11 +105,13 @@ static void find_views(planner *p)
     }
 }
 
-/* Node n may write over operand `in`: nobody else reads it there or later, nor a view of it. */
+/* Node n may write over operand `in`: nobody else reads it there or later, nor a view of it. A
+ * collective may write over what is kept for it alone. */
 static bool dies_at(const planner *p, by_value in, size_t n)
 {
-    return is_activation(p->graph, in) && p->last[in] == n && p->root[in] == in &&
-           p->base[in] == in && p->viewed[in] < n && reads_of(&p->graph->nodes[n], in) == 1;
+    bool free_behind = p->last[in] == n || (p->read[in] == n && p->kept[in] == n + 1);
+    return is_activation(p->graph, in) && free_behind && p->root[in] == in && p->base[in] == in &&
+           p->viewed[in] < n && reads_of(&p->graph->nodes[n], in) == 1;
 }
 
 /* Lets outputs take over the memory of operands that die at the node. The walk is backward, so that
@@ -108,9 +128,9 @@ static void join_in_place(planner *p)
             for (int i = 0; i < node->input_count && node->out[o] != BY_NONE; i++) {
                 by_value in = node->in[i];
                 bool may = by__mask_has(row->overlay[o], i) && !by__mask_has(taken, i);
-                if ((may || row->view) && dies_at(p, in, n) &&
-                    p->base[node->out[o]] == node->out[o] &&
-                    (row->view || same_type(graph, in, node->out[o]))) {
+                bool viewed = row->view && i == 0;
+                if ((may || viewed) && dies_at(p, in, n) && p->base[node->out[o]] == node->out[o] &&
+                    (viewed || same_type(graph, in, node->out[o]))) {
                     p->root[in] = p->root[node->out[o]];
                     taken |= 1u << i;
                     p->in_place++;
@@ -201,11 +221,12 @@ by_status by__memory_plan_make(by__memory_plan *out, const by_graph *graph, by_e
     by__memory_plan plan = {0};
     size_t values = graph->value_count;
     by_status status = by_graph_verify(graph, error);
-    void **arrays[] = {(void **)&p.root,      (void **)&p.first,     (void **)&p.last,
-                       (void **)&p.base,      (void **)&p.viewed,    (void **)&p.slot,
-                       (void **)&p.intervals, (void **)&plan.offset, (void **)&plan.owner};
-    size_t sizes[] = {sizeof *p.root,      sizeof *p.first,     sizeof *p.last,
-                      sizeof *p.base,      sizeof *p.viewed,    sizeof *p.slot,
+    void **arrays[] = {(void **)&p.root,      (void **)&p.first,   (void **)&p.last,
+                       (void **)&p.base,      (void **)&p.viewed,  (void **)&p.slot,
+                       (void **)&p.read,      (void **)&p.kept,    (void **)&p.intervals,
+                       (void **)&plan.offset, (void **)&plan.owner};
+    size_t sizes[] = {sizeof *p.root,      sizeof *p.first,     sizeof *p.last,    sizeof *p.base,
+                      sizeof *p.viewed,    sizeof *p.slot,      sizeof *p.read,    sizeof *p.kept,
                       sizeof *p.intervals, sizeof *plan.offset, sizeof *plan.owner};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(arrays) && status == BY_OK; i++) {
         status = by__alloc(arrays[i], values, sizes[i], "memory plan", error);
@@ -226,6 +247,8 @@ by_status by__memory_plan_make(by__memory_plan *out, const by_graph *graph, by_e
     free(p.last);
     free(p.base);
     free(p.viewed);
+    free(p.read);
+    free(p.kept);
     free(p.slot);
     free(p.intervals);
     if (status != BY_OK) {

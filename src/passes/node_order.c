@@ -131,6 +131,7 @@ typedef struct scheduler {
     size_t *last;    /* of each value: exclusive or of the nodes that are still to read it */
     int64_t *growth; /* of each node, as of now */
     int *waits;      /* of each node: reads of values that are still to be made */
+    size_t *next;    /* of a collective: the one that comes after it; SIZE_MAX for other nodes */
     bool *done;
     entry *heap; /* least growth first, the earlier node among equals */
     size_t heap_count;
@@ -203,6 +204,24 @@ static void list_readers(scheduler *s)
     }
 }
 
+/* Collectives keep their order, which must be the same on every rank. */
+static void chain_collectives(scheduler *s)
+{
+    const by_graph *graph = s->l.graph;
+    size_t following = SIZE_MAX;
+    for (size_t n = graph->node_count; n-- > 0;) {
+        s->next[n] = SIZE_MAX;
+        if (by__op_row_of(graph->nodes[n].op)->communicates) {
+            s->next[n] = following;
+            s->waits[n]++;
+            following = n;
+        }
+    }
+    if (following != SIZE_MAX) {
+        s->waits[following]--;
+    }
+}
+
 /* The growth of the only node that is still to read the value falls by it. */
 static by_status has_one_reader(scheduler *s, by_value value, by_error *error)
 {
@@ -232,12 +251,14 @@ static by_status scheduler_open(scheduler *s, const by_graph *graph, by_error *e
         {(void **)&s->last, graph->value_count, sizeof *s->last},
         {(void **)&s->growth, graph->node_count, sizeof *s->growth},
         {(void **)&s->waits, graph->node_count, sizeof *s->waits},
+        {(void **)&s->next, graph->node_count, sizeof *s->next},
         {(void **)&s->done, graph->node_count, sizeof *s->done},
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(arrays); i++) {
         BY_TRY(by__alloc(arrays[i].array, arrays[i].count, arrays[i].size, "order", error));
     }
     list_readers(s);
+    chain_collectives(s);
     return BY_OK;
 }
 
@@ -249,6 +270,7 @@ static void scheduler_close(scheduler *s)
     free(s->last);
     free(s->growth);
     free(s->waits);
+    free(s->next);
     free(s->done);
     free(s->heap);
 }
@@ -303,6 +325,9 @@ static by_status run(scheduler *s, size_t n, size_t *peak, by_error *error)
                 BY_TRY(push(s, s->reader[k], error));
             }
         }
+    }
+    if (s->next[n] != SIZE_MAX && --s->waits[s->next[n]] == 0) {
+        BY_TRY(push(s, s->next[n], error));
     }
     return BY_OK;
 }

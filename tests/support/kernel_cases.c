@@ -356,6 +356,14 @@ const kernel_case kernel_cases[] = {
     BENCH(MAP, (.map = &nesterov), F(50257, 768), F(50257, 768), F(50257, 768), F(2)),
     BENCH(MAP, (.map = &adamw_map), F(50257, 768), F(50257, 768), F(50257, 768), F(50257, 768),
           F(4), F(1)),
+
+    /* Groups of one rank; tests/unit/test_collectives.c has larger ones. */
+    CASE(ALL_REDUCE, (.mesh = 1, .ranks = 1), A(3, 5)),
+    CASE(ALL_GATHER, (.mesh = 1, .ranks = 1, .axis = 1, .rows = 5), A(3, 5, 2)),
+    CASE(REDUCE_SCATTER, (.mesh = 1, .ranks = 1, .axis = 1, .rows = 5), A(3, 5, 2)),
+    CASE(ALL_TO_ALL, (.mesh = 1, .ranks = 1, .axis = 2, .to = 1), A(3, 5, 2)),
+    CASE(REDUCE_GRADIENTS, (.mesh = 1, .ranks = 1), F(3, 5), F(2)),
+    CASE(REPLICATE, (.mesh = 1, .ranks = 1), A(3, 5)),
 };
 
 const size_t kernel_case_count = sizeof kernel_cases / sizeof kernel_cases[0];
@@ -386,6 +394,12 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
     case BY_OP_SLICE:
     case BY_OP_PAD:
     case BY_OP_EXPAND:
+    case BY_OP_ALL_REDUCE:
+    case BY_OP_ALL_GATHER:
+    case BY_OP_REDUCE_SCATTER:
+    case BY_OP_ALL_TO_ALL:
+    case BY_OP_REDUCE_GRADIENTS:
+    case BY_OP_REPLICATE:
         return (tolerance){0.0, 0.0};
     case BY_OP_UNARY: /* the argument of GELU's exponential reaches 87 and keeps 2^-24 of itself */
     case BY_OP_UNARY_GRAD:

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "ops/row.h"
+#include "ops/ops.h"
 
 #define MAX_RANGES 32
 
@@ -214,9 +214,11 @@ static void run_call(late_device *d, work *w)
 {
     const by__command_list *list = w->recording->list;
     double begin = by__now();
-    by_status status = list->kernels[w->call_index]->run(&w->call, by__device_context(d->cpu));
+    by__context context = *by__device_context(d->cpu);
+    context.collectives = d->base.context.collectives;
+    by_status status = list->kernels[w->call_index]->run(&w->call, &context);
     if (status != BY_OK && d->failure.status == BY_OK) {
-        (void)by__call_failed(list, w->call_index, status, &d->failure);
+        (void)by__call_failed(list, w->call_index, &context, status, &d->failure);
     }
     if (w->hook != NULL) {
         w->hook(w->user, (int)w->call_index, begin, by__now());
@@ -463,7 +465,7 @@ static by_status submit_call(late_device *d, by__recording *recording, const by_
     const by__call *call = &recording->list->calls[command->index];
     size_t slots =
         (size_t)(call->input_count > BY__MAX_INPUTS ? call->input_count : BY__MAX_INPUTS);
-    uint32_t mutates = by__op_row_of(call->op)->mutates;
+    uint32_t mutates = by__op_mutates(call->op, &call->attrs);
     work w = {.kind = CALL, .queue = command->queue, .recording = recording, .hook = hook};
     w.user = user;
     w.call_index = command->index;
@@ -472,8 +474,7 @@ static by_status submit_call(late_device *d, by__recording *recording, const by_
     w.call = *call;
     w.call.in = w.operands;
     for (int i = 0; i < call->input_count; i++) {
-        add_range(&w, call->in[i].data, tensor_bytes(&call->in[i]),
-                  i < 32 && (mutates >> i & 1) != 0);
+        add_range(&w, call->in[i].data, tensor_bytes(&call->in[i]), by__mask_has(mutates, i));
     }
     for (int i = 0; i < call->output_count; i++) {
         add_range(&w, call->out[i].data, tensor_bytes(&call->out[i]), true);

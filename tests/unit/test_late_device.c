@@ -481,11 +481,11 @@ static by_status run_queues(by_device *device, int dropped, float *d, by_error *
         }
         by__queue queue = alone ? BY__QUEUE_COLLECTIVE : BY__QUEUE_COMPUTE;
         if (i > 0 && dropped != i) {
-            commands[count++] = (by__command){BY__COMMAND_ORDER, queue, (size_t)i - 1};
+            commands[count++] = (by__command){BY__COMMAND_ORDER, queue, (size_t)i - 1, SIZE_MAX};
         }
-        commands[count++] = (by__command){BY__COMMAND_CALL, queue, (size_t)i};
+        commands[count++] = (by__command){BY__COMMAND_CALL, queue, (size_t)i, (size_t)i};
         if (i < 2) {
-            commands[count++] = (by__command){BY__COMMAND_RECORD, queue, (size_t)i};
+            commands[count++] = (by__command){BY__COMMAND_RECORD, queue, (size_t)i, SIZE_MAX};
         }
     }
     by__command_list list = {.name = "queues", .calls = calls, .kernels = kernels, .call_count = 3};

@@ -24,6 +24,7 @@
  *   LAYER_NORM_GRAD, RMS_NORM_GRAD          x, dy, add
  *   EMBEDDING_GRAD                          base
  *   MAP                                     any tensor that it does not update
+ *   ALL_REDUCE                              x
  *
  * SWIGLU_GRAD's two outputs may be any two of gate, up and dy.
  *

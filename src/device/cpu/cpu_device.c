@@ -206,18 +206,22 @@ static void recording_close(by__recording *recording)
     free(recording);
 }
 
-/* Calls stand in an order in which they can run one after another. */
+/* Commands stand in an order in which they can run one after another. */
 static by_status submit(by__recording *recording, bool rebound, by__call_hook *hook, void *user,
                         by_error *error)
 {
     const by__command_list *list = recording->list;
     const by__context *context = &recording->device->context;
     BY_UNUSED(rebound);
-    for (size_t n = 0; n < list->call_count; n++) {
+    for (size_t i = 0; i < list->command_count; i++) {
+        size_t n = list->commands[i].index;
+        if (list->commands[i].kind != BY__COMMAND_CALL) {
+            continue;
+        }
         double begin = hook != NULL ? by__now() : 0.0;
         by_status status = list->kernels[n]->run(&list->calls[n], context);
         if (status != BY_OK) {
-            return by__call_failed(list, n, status, error);
+            return by__call_failed(list, n, context, status, error);
         }
         if (hook != NULL) {
             hook(user, (int)n, begin, by__now());

@@ -1,0 +1,387 @@
+/* What ranks do together. A start node gives the work to the collective queue and a WAIT node takes
+ * the result, so that nodes between them run at the same time. WAIT has the operands of the
+ * collective too: their memory is not given to other values before it. */
+#include <stdlib.h>
+
+#include "base/sum_tree.h"
+#include "ops/ops.h"
+
+static by_status check_group(const by__signature *s, by_error *error)
+{
+    if (s->attrs->mesh == 0 || s->attrs->ranks < 1 || s->attrs->ranks > INT32_MAX) {
+        return by__op_refuse(s, error, "the group has no mesh axis or no ranks");
+    }
+    return BY_OK;
+}
+
+static by_status check_axis(const by__signature *s, int64_t axis, by_error *error)
+{
+    if (axis < 0 || axis >= s->in[0].shape.rank) {
+        return by__op_refuse(s, error, "there is no such axis");
+    }
+    return BY_OK;
+}
+
+/* Whether `part` is the extent that some rank has of an axis that is cut over the ranks. */
+static bool is_part(int64_t part, int64_t extent, int64_t ranks)
+{
+    int64_t each = extent / ranks;
+    return part > 0 && (part == each || (part == each + 1 && extent % ranks != 0));
+}
+
+static bool may_add(by_dtype dtype)
+{
+    return by__is_act(dtype) || dtype == BY_F16 || dtype == BY_I32;
+}
+
+static by_status infer_all_reduce(const by__signature *s, by__type *out, by_error *error)
+{
+    BY_TRY(check_group(s, error));
+    if (!may_add(s->in[0].dtype)) {
+        return by__op_refuse(s, error, "only f32, bf16, f16 and i32 are added");
+    }
+    out[0] = s->in[0];
+    return BY_OK;
+}
+
+static by_status infer_all_gather(const by__signature *s, by__type *out, by_error *error)
+{
+    BY_TRY(check_group(s, error));
+    BY_TRY(check_axis(s, s->attrs->axis, error));
+    out[0] = s->in[0];
+    out[0].shape.dim[s->attrs->axis] = s->attrs->rows;
+    return is_part(s->in[0].shape.dim[s->attrs->axis], s->attrs->rows, s->attrs->ranks)
+               ? BY_OK
+               : by__op_refuse(s, error, "the operand is no rank's part of the axis");
+}
+
+static by_status infer_reduce_scatter(const by__signature *s, by__type *out, by_error *error)
+{
+    BY_TRY(infer_all_reduce(s, out, error));
+    BY_TRY(check_axis(s, s->attrs->axis, error));
+    out[0].shape.dim[s->attrs->axis] = s->attrs->rows;
+    return is_part(s->attrs->rows, s->in[0].shape.dim[s->attrs->axis], s->attrs->ranks)
+               ? BY_OK
+               : by__op_refuse(s, error, "the result is no rank's part of the axis");
+}
+
+static by_status infer_all_to_all(const by__signature *s, by__type *out, by_error *error)
+{
+    BY_TRY(check_group(s, error));
+    BY_TRY(check_axis(s, s->attrs->axis, error));
+    BY_TRY(check_axis(s, s->attrs->to, error));
+    out[0] = s->in[0];
+    if (out[0].shape.dim[s->attrs->axis] % s->attrs->ranks != 0) {
+        return by__op_refuse(s, error, "the ranks do not divide the axis that is cut");
+    }
+    out[0].shape.dim[s->attrs->axis] /= s->attrs->ranks;
+    if (out[0].shape.dim[s->attrs->to] > INT64_MAX / s->attrs->ranks) {
+        return by__op_refuse(s, error, "the result is too large");
+    }
+    out[0].shape.dim[s->attrs->to] *= s->attrs->ranks;
+    return BY_OK;
+}
+
+static by_status infer_reduce_gradients(const by__signature *s, by__type *out, by_error *error)
+{
+    BY_TRY(check_group(s, error));
+    for (int i = 0; i < s->input_count; i++) {
+        if (s->in[i].dtype != BY_F32) {
+            return by__op_refuse(s, error, "gradients must be f32");
+        }
+    }
+    out[0] = (by__type){BY_F32, BY_SHAPE(1)};
+    return BY_OK;
+}
+
+static by_status infer_like(const by__signature *s, by__type *out, by_error *error)
+{
+    BY_UNUSED(error);
+    out[0] = s->in[0];
+    return BY_OK;
+}
+
+static by_status infer_replicate(const by__signature *s, by__type *out, by_error *error)
+{
+    return infer_all_reduce(s, out, error);
+}
+
+/* ---- gradients: each collective is the adjoint of another ---- */
+
+/* The sum is the same on every rank, and so is the gradient that comes back to it: it is that of
+ * each rank's term (g of Shoeybi et al. 2019, section 3; replicate is f). */
+static void gradient_same(by_graph *graph, const by__node *node, const by_value *dout,
+                          by_value *din)
+{
+    BY_UNUSED(graph);
+    BY_UNUSED(node);
+    din[0] = dout[0];
+}
+
+static void gradient_replicate(by_graph *graph, const by__node *node, const by_value *dout,
+                               by_value *din)
+{
+    din[0] = by_all_reduce(graph, dout[0], node->attrs.mesh, node->attrs.ranks);
+}
+
+static by_value adjoint(by_graph *graph, by_op op, by_attrs attrs, by_value x)
+{
+    return by__wait(graph, by__start_collective(graph, op, &attrs, x));
+}
+
+/* Of this rank's entries, every rank has used a copy. */
+static void gradient_all_gather(by_graph *graph, const by__node *node, const by_value *dout,
+                                by_value *din)
+{
+    by_attrs attrs = node->attrs;
+    attrs.rows = graph->values[node->in[0]].shape.dim[attrs.axis];
+    din[0] = adjoint(graph, BY_OP_REDUCE_SCATTER, attrs, dout[0]);
+}
+
+static void gradient_reduce_scatter(by_graph *graph, const by__node *node, const by_value *dout,
+                                    by_value *din)
+{
+    by_attrs attrs = node->attrs;
+    attrs.rows = graph->values[node->in[0]].shape.dim[attrs.axis];
+    din[0] = adjoint(graph, BY_OP_ALL_GATHER, attrs, dout[0]);
+}
+
+static void gradient_all_to_all(by_graph *graph, const by__node *node, const by_value *dout,
+                                by_value *din)
+{
+    by_attrs attrs = node->attrs;
+    attrs.axis = node->attrs.to;
+    attrs.to = node->attrs.axis;
+    din[0] = adjoint(graph, BY_OP_ALL_TO_ALL, attrs, dout[0]);
+}
+
+/* ---- cost: bytes that a rank sends when slices go to their owners directly or around a ring ---- */
+
+static double type_bytes(const by__type *type)
+{
+    return (double)by_shape_count(&type->shape) * (double)by_dtype_size(type->dtype);
+}
+
+static double other_share(const by__signature *s)
+{
+    return (double)(s->attrs->ranks - 1) / (double)s->attrs->ranks;
+}
+
+static void cost_all_reduce(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    cost->flops = other_share(s) * (double)by_shape_count(&out[0].shape);
+    cost->bytes_sent = 2.0 * other_share(s) * type_bytes(&out[0]);
+}
+
+static void cost_all_gather(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(out);
+    cost->flops = 0.0;
+    cost->bytes_sent = (double)(s->attrs->ranks - 1) * type_bytes(&s->in[0]);
+}
+
+static void cost_reduce_scatter(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    cost->flops = (double)(s->attrs->ranks - 1) * (double)by_shape_count(&out[0].shape);
+    cost->bytes_sent = other_share(s) * type_bytes(&s->in[0]);
+}
+
+static void cost_all_to_all(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(out);
+    cost->flops = 0.0;
+    cost->bytes_sent = other_share(s) * type_bytes(&s->in[0]);
+}
+
+static void cost_reduce_gradients(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(out);
+    cost->flops = 0.0;
+    for (int i = 0; i < s->input_count; i++) {
+        cost->flops += other_share(s) * (double)by_shape_count(&s->in[i].shape);
+        cost->bytes_sent += 2.0 * other_share(s) * type_bytes(&s->in[i]);
+    }
+}
+
+static void cost_nothing(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(s);
+    BY_UNUSED(out);
+    *cost = (by__cost){0};
+}
+
+/* ---- rows ---- */
+
+static uint32_t updated_gradients(const by_attrs *attrs)
+{
+    return attrs->in_place ? UINT32_MAX : 0;
+}
+
+#define GROUP        BY__ATTR(mesh, AXES), BY__ATTR(ranks, INT)
+#define GROUP_EXTENT GROUP, BY__ATTR(axis, INT), BY__ATTR_AS("extent", rows, INT, BY__ATTR_IN_TYPE)
+
+const by__op_row by__op_all_reduce = {.name = "all_reduce",
+                                      .attrs = BY__ATTRS(GROUP),
+                                      .communicates = true,
+                                      .min_inputs = 1,
+                                      .max_inputs = 1,
+                                      .outputs = 1,
+                                      .infer = infer_all_reduce,
+                                      .gradient = gradient_same,
+                                      .overlay = {1u << 0},
+                                      .cost = cost_all_reduce};
+const by__op_row by__op_all_gather = {.name = "all_gather",
+                                      .attrs = BY__ATTRS(GROUP_EXTENT),
+                                      .communicates = true,
+                                      .min_inputs = 1,
+                                      .max_inputs = 1,
+                                      .outputs = 1,
+                                      .infer = infer_all_gather,
+                                      .gradient = gradient_all_gather,
+                                      .cost = cost_all_gather};
+const by__op_row by__op_reduce_scatter = {.name = "reduce_scatter",
+                                          .attrs = BY__ATTRS(GROUP_EXTENT),
+                                          .communicates = true,
+                                          .min_inputs = 1,
+                                          .max_inputs = 1,
+                                          .outputs = 1,
+                                          .infer = infer_reduce_scatter,
+                                          .gradient = gradient_reduce_scatter,
+                                          .cost = cost_reduce_scatter};
+const by__op_row by__op_all_to_all = {.name = "all_to_all",
+                                      .attrs =
+                                          BY__ATTRS(GROUP, BY__ATTR(axis, INT), BY__ATTR(to, INT)),
+                                      .communicates = true,
+                                      .min_inputs = 1,
+                                      .max_inputs = 1,
+                                      .outputs = 1,
+                                      .infer = infer_all_to_all,
+                                      .gradient = gradient_all_to_all,
+                                      .cost = cost_all_to_all};
+const by__op_row by__op_reduce_gradients = {
+    .name = "reduce_gradients",
+    .attrs = BY__ATTRS(GROUP, BY__ATTR(bucket, INT), BY__ATTR(in_place, FLAG)),
+    .communicates = true,
+    .min_inputs = 1,
+    .max_inputs = -1,
+    .outputs = 1,
+    .infer = infer_reduce_gradients,
+    .updated = updated_gradients,
+    .keeps_f32 = UINT32_MAX,
+    .cost = cost_reduce_gradients};
+const by__op_row by__op_wait = {.name = "wait",
+                                .waits = true,
+                                .view = true,
+                                .keeps = UINT32_MAX & ~1u,
+                                .min_inputs = 1,
+                                .max_inputs = -1,
+                                .outputs = 1,
+                                .infer = infer_like,
+                                .gradient = gradient_same,
+                                .cost = cost_nothing};
+const by__op_row by__op_replicate = {.name = "replicate",
+                                     .attrs = BY__ATTRS(GROUP),
+                                     .view = true,
+                                     .moves = true,
+                                     .cheap = true,
+                                     .min_inputs = 1,
+                                     .max_inputs = 1,
+                                     .outputs = 1,
+                                     .infer = infer_replicate,
+                                     .gradient = gradient_replicate,
+                                     .cost = cost_nothing};
+
+/* ---- builders ---- */
+
+by_value by__start_collective(by_graph *graph, by_op op, const by_attrs *attrs, by_value x)
+{
+    return by__op_add_node(graph, op, attrs, &x, 1, NULL);
+}
+
+by_value by__wait(by_graph *graph, by_value started)
+{
+    by_value *in;
+    if (graph->error.status != BY_OK) {
+        return BY_NONE;
+    }
+    int producer = by__graph_has(graph, started) ? graph->values[started].producer : -1;
+    if (producer < 0 || !by__op_row_of(graph->nodes[producer].op)->communicates) {
+        by__graph_fail(graph, BY_EARG, "wait: the operand is no collective's result");
+        return BY_NONE;
+    }
+    const by__node *node = &graph->nodes[producer];
+    uint32_t mutates = by__op_mutates(node->op, &node->attrs);
+    int count = 0;
+    if (by__alloc((void **)&in, (size_t)node->input_count + 1, sizeof *in, "wait", &graph->error) !=
+        BY_OK) {
+        return BY_NONE;
+    }
+    in[count++] = started;
+    for (int i = 0; i < node->input_count; i++) {
+        if (node->in[i] != BY_NONE && !by__mask_has(mutates, i)) {
+            in[count++] = node->in[i];
+        }
+    }
+    by_value result = by__op_add_node(graph, BY_OP_WAIT, &(by_attrs){0}, in, count, NULL);
+    free(in);
+    return result;
+}
+
+by_value by__reduce_gradients(by_graph *graph, const by_value *gradients, int count, int64_t bucket,
+                              uint32_t mesh, int64_t ranks, bool in_place)
+{
+    by_attrs attrs = {.mesh = mesh, .ranks = ranks, .bucket = bucket, .in_place = in_place};
+    return by__op_add_node(graph, BY_OP_REDUCE_GRADIENTS, &attrs, gradients, count, NULL);
+}
+
+/* Extent of an axis of x; 0 when there is none, which the shape rule refuses. */
+static int64_t extent_of(const by_graph *graph, by_value x, int axis)
+{
+    bool known = graph->error.status == BY_OK && by__graph_has(graph, x) && axis >= 0 &&
+                 axis < graph->values[x].shape.rank;
+    return known ? graph->values[x].shape.dim[axis] : 0;
+}
+
+by_value by_replicate(by_graph *graph, by_value x, uint32_t mesh, int64_t ranks)
+{
+    by_attrs attrs = {.mesh = mesh, .ranks = ranks};
+    return ranks == 1 ? x : by__op_add_node(graph, BY_OP_REPLICATE, &attrs, &x, 1, NULL);
+}
+
+by_value by_all_reduce(by_graph *graph, by_value x, uint32_t mesh, int64_t ranks)
+{
+    by_attrs attrs = {.mesh = mesh, .ranks = ranks};
+    return ranks == 1 ? x : adjoint(graph, BY_OP_ALL_REDUCE, attrs, x);
+}
+
+by_value by_all_gather(by_graph *graph, by_value x, int axis, int64_t extent, uint32_t mesh,
+                       int64_t ranks)
+{
+    by_attrs attrs = {
+        .mesh = mesh, .ranks = ranks, .axis = by__axis_of(graph, x, axis), .rows = extent};
+    return ranks == 1 ? x : adjoint(graph, BY_OP_ALL_GATHER, attrs, x);
+}
+
+by_value by_reduce_scatter(by_graph *graph, by_value x, int axis, uint32_t mesh, int64_t ranks,
+                           int64_t rank)
+{
+    int64_t first;
+    by_attrs attrs = {.mesh = mesh, .ranks = ranks, .axis = by__axis_of(graph, x, axis)};
+    if (ranks == 1) {
+        return x;
+    }
+    if (ranks > 1 && ranks <= INT32_MAX && rank >= 0 && rank < ranks) {
+        by__sum_tree_block(extent_of(graph, x, (int)attrs.axis), (int)ranks, (int)rank, &first,
+                           &attrs.rows);
+    }
+    return adjoint(graph, BY_OP_REDUCE_SCATTER, attrs, x);
+}
+
+by_value by_all_to_all(by_graph *graph, by_value x, int axis, int to, uint32_t mesh, int64_t ranks)
+{
+    by_attrs attrs = {.mesh = mesh,
+                      .ranks = ranks,
+                      .axis = by__axis_of(graph, x, axis),
+                      .to = by__axis_of(graph, x, to)};
+    return ranks == 1 ? x : adjoint(graph, BY_OP_ALL_TO_ALL, attrs, x);
+}
