@@ -1,0 +1,328 @@
+#include "passes/stages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The units that a model is cut between: 0 is what comes before the first block, 1 + b block b, and
+ * the last what comes behind all blocks. */
+typedef struct units {
+    const by_graph *graph;
+    int *of;      /* of each node; -1: not known yet */
+    int *readers; /* of each node: of forward nodes the lowest unit that reads it, of backward nodes
+                       the highest; -1: none */
+    bool *gradient; /* backward nodes that the seed reaches */
+    int count;
+} units;
+
+static const by__node *producer_of(const by_graph *graph, by_value value, size_t *index)
+{
+    int producer = value == BY_NONE ? -1 : graph->values[value].producer;
+    *index = producer < 0 ? 0 : (size_t)producer;
+    return producer < 0 ? NULL : &graph->nodes[producer];
+}
+
+/* The lowest or highest unit of a node's producers of one phase; of backward ones, only those that
+ * the seed reaches. -1: none. */
+static int producers_unit(const units *u, const by__node *node, by__phase phase)
+{
+    int found = -1;
+    for (int i = 0; i < node->input_count; i++) {
+        size_t p;
+        const by__node *producer = producer_of(u->graph, node->in[i], &p);
+        if (producer == NULL || producer->phase != phase || u->of[p] < 0 ||
+            (phase == BY__BACKWARD && !u->gradient[p])) {
+            continue;
+        }
+        bool better = phase == BY__FORWARD ? u->of[p] > found : u->of[p] < found;
+        found = found < 0 || better ? u->of[p] : found;
+    }
+    return found;
+}
+
+/* Tells the producers of a node of `phase` which unit reads them. */
+static void tell_producers(units *u, const by__node *node, int unit, by__phase phase)
+{
+    for (int i = 0; i < node->input_count; i++) {
+        size_t p;
+        const by__node *producer = producer_of(u->graph, node->in[i], &p);
+        if (producer != NULL && producer->phase == phase && unit >= 0) {
+            int *readers = &u->readers[p];
+            bool better = phase == BY__FORWARD ? unit < *readers : unit > *readers;
+            *readers = *readers < 0 || better ? unit : *readers;
+        }
+    }
+}
+
+/* Forward nodes outside blocks: behind the blocks are those that need a block and that no block
+ * needs; what needs no block (an embedding, a cast of a parameter) is where it is read first. */
+static void place_forward(units *u)
+{
+    const by_graph *graph = u->graph;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        if (node->phase == BY__FORWARD) {
+            int after = producers_unit(u, node, BY__FORWARD);
+            u->of[n] = node->block >= 0 && node->block + 1 > after ? node->block + 1 : after;
+        }
+    }
+    for (size_t n = graph->node_count; n-- > 0;) {
+        const by__node *node = &graph->nodes[n];
+        if (node->phase != BY__FORWARD) {
+            continue;
+        }
+        int read = u->readers[n];
+        if (node->block < 0 && u->of[n] < 0) {
+            u->of[n] = read == 1 ? 0 : read < 0 ? u->count - 1 : read;
+        } else if (node->block < 0 && (read < 0 || read == u->count - 1)) {
+            u->of[n] = u->count - 1;
+        }
+        tell_producers(u, node, u->of[n], BY__FORWARD);
+    }
+}
+
+/* The unit that reads parameter NAME first in the forward pass, for its gradient "grad.NAME". */
+static int unit_of_gradient(const units *u, const by__value *gradient)
+{
+    const by_graph *graph = u->graph;
+    by_value parameter = by_graph_find(graph, gradient->name + strlen("grad."));
+    for (size_t n = 0; n < graph->node_count && parameter != BY_NONE; n++) {
+        const by__node *node = &graph->nodes[n];
+        for (int i = 0; i < node->input_count && node->phase == BY__FORWARD; i++) {
+            if (node->in[i] == parameter) {
+                return u->of[n];
+            }
+        }
+    }
+    return u->count - 1;
+}
+
+/* The unit of a backward node that the seed reaches: none above those that its operands come
+ * from. */
+static int place_gradient(const units *u, const by__node *node)
+{
+    int from = producers_unit(u, node, BY__BACKWARD);
+    int unit = node->block + 1;
+    for (int i = 0; i < node->output_count && node->block < 0; i++) {
+        const by__value *out = node->out[i] == BY_NONE ? NULL : &u->graph->values[node->out[i]];
+        if (out != NULL && out->role == BY_ROLE_GRADIENT) {
+            unit = unit_of_gradient(u, out);
+            return from >= 0 && from < unit ? from : unit;
+        }
+    }
+    if (node->block < 0) {
+        unit = from == 1 ? 0 : u->count - 1;
+    }
+    return from >= 0 && from < unit ? from : unit;
+}
+
+/* Backward nodes: gradients in the units that they flow through, copies of forward nodes where they
+ * are read first. */
+static void place_backward(units *u, by_value seed)
+{
+    const by_graph *graph = u->graph;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        for (int i = 0; i < node->input_count && node->phase == BY__BACKWARD; i++) {
+            size_t p;
+            const by__node *producer = producer_of(graph, node->in[i], &p);
+            u->gradient[n] =
+                u->gradient[n] || node->in[i] == seed || (producer != NULL && u->gradient[p]);
+        }
+        if (u->gradient[n]) {
+            u->of[n] = place_gradient(u, node);
+        }
+    }
+    for (size_t n = graph->node_count; n-- > 0;) {
+        const by__node *node = &graph->nodes[n];
+        if (node->phase != BY__BACKWARD) {
+            continue;
+        }
+        if (!u->gradient[n]) {
+            u->of[n] = u->readers[n] >= 0 ? u->readers[n] : u->count - 1;
+        }
+        tell_producers(u, node, u->of[n], BY__BACKWARD);
+    }
+}
+
+static by_status find_units(units *u, by_value seed, by_error *error)
+{
+    const by_graph *graph = u->graph;
+    size_t nodes = graph->node_count;
+    BY_TRY(by__alloc((void **)&u->of, nodes, sizeof *u->of, "stages", error));
+    BY_TRY(by__alloc((void **)&u->readers, nodes, sizeof *u->readers, "stages", error));
+    BY_TRY(by__alloc((void **)&u->gradient, nodes, sizeof *u->gradient, "stages", error));
+    u->count = 2;
+    for (size_t n = 0; n < nodes; n++) {
+        u->of[n] = -1;
+        u->readers[n] = -1;
+        u->count = graph->nodes[n].block + 3 > u->count ? graph->nodes[n].block + 3 : u->count;
+    }
+    place_forward(u);
+    place_backward(u, seed);
+    return BY_OK;
+}
+
+/* ---- equal cost ---- */
+
+/* A processor computes about so many operations in the time that it needs for a byte of memory. */
+#define FLOPS_OF_BYTE 16.0
+
+static by_status cost_of_units(double *cost, const units *u, by_error *error)
+{
+    for (size_t n = 0; n < u->graph->node_count; n++) {
+        by__cost node;
+        BY_TRY(by__node_cost(u->graph, n, &node, error));
+        cost[u->of[n]] += node.flops + FLOPS_OF_BYTE * (node.bytes_read + node.bytes_written);
+    }
+    return BY_OK;
+}
+
+/* Cuts `count` units into `stages` contiguous runs, none of them empty, whose most expensive one is
+ * as cheap as can be (by dynamic programming over the last run): stage[i] of unit i. best[s][i]: of
+ * the first i units in s + 1 runs. */
+static by_status cut_units(int *stage, const double *cost, int count, int stages, by_error *error)
+{
+    size_t width = (size_t)count + 1;
+    double *best;
+    int *begin;
+    BY_TRY(by__alloc((void **)&best, width * (size_t)stages, sizeof *best, "stages", error));
+    by_status status =
+        by__alloc((void **)&begin, width * (size_t)stages, sizeof *begin, "stages", error);
+    if (status != BY_OK) {
+        free(best);
+        return status;
+    }
+    for (int s = 0; s < stages; s++) {
+        for (int i = s + 1; i <= count; i++) {
+            double run = 0.0;
+            double *have = &best[(size_t)s * width + (size_t)i];
+            *have = -1.0;
+            for (int k = i - 1; k >= s; k--) {
+                run += cost[k];
+                double before = s == 0 ? 0.0 : best[(size_t)(s - 1) * width + (size_t)k];
+                double most = run > before ? run : before;
+                if ((s > 0 || k == 0) && (*have < 0.0 || most < *have)) {
+                    *have = most;
+                    begin[(size_t)s * width + (size_t)i] = k;
+                }
+            }
+        }
+    }
+    int end = count;
+    for (int s = stages - 1; s >= 0; s--) {
+        int first = begin[(size_t)s * width + (size_t)end];
+        for (int i = first; i < end; i++) {
+            stage[i] = s;
+        }
+        end = first;
+    }
+    free(best);
+    free(begin);
+    return BY_OK;
+}
+
+/* ---- parts ---- */
+
+/* Marks backward nodes that a gradient of another unit is made from. */
+static void mark_needed(bool *needed, const units *u)
+{
+    const by_graph *graph = u->graph;
+    for (size_t n = graph->node_count; n-- > 0;) {
+        const by__node *node = &graph->nodes[n];
+        for (int i = 0; i < node->input_count && node->phase == BY__BACKWARD; i++) {
+            size_t p;
+            const by__node *producer = producer_of(graph, node->in[i], &p);
+            if (producer != NULL && producer->phase == BY__BACKWARD &&
+                (needed[n] || u->of[p] != u->of[n])) {
+                needed[p] = true;
+            }
+        }
+    }
+}
+
+static by_status set_parts(int *part, const units *u, const int *stage, bool apart, by_error *error)
+{
+    const by_graph *graph = u->graph;
+    bool *needed;
+    BY_TRY(by__alloc((void **)&needed, graph->node_count, sizeof *needed, "stages", error));
+    mark_needed(needed, u);
+    for (size_t n = 0; n < graph->node_count; n++) {
+        by__part_kind kind = graph->nodes[n].phase == BY__FORWARD ? BY__PART_FORWARD
+                             : apart && !needed[n]                ? BY__PART_WEIGHT
+                                                                  : BY__PART_BACKWARD;
+        part[n] = by__part_of(stage[u->of[n]], kind);
+    }
+    free(needed);
+    return BY_OK;
+}
+
+/* Where a part stands in the order in which parts run. */
+static int turn_of(int part, int stages)
+{
+    int stage = by__stage_of_part(part);
+    int kind = part % BY__PART_KINDS;
+    return kind == BY__PART_FORWARD ? stage
+                                    : stages + 2 * (stages - 1 - stage) + (kind == BY__PART_WEIGHT);
+}
+
+/* Every operand is made in a part that runs no later, and a weights' part is read by none. */
+static by_status check_parts(const int *part, const by_graph *graph, int stages, by_error *error)
+{
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        for (int i = 0; i < node->input_count; i++) {
+            size_t p;
+            if (producer_of(graph, node->in[i], &p) == NULL || part[p] == part[n]) {
+                continue;
+            }
+            if (turn_of(part[p], stages) > turn_of(part[n], stages) ||
+                part[p] % BY__PART_KINDS == BY__PART_WEIGHT) {
+                return by_error_set(error, BY_ESTATE,
+                                    "stages: node %zu (%s) of stage %d reads node %zu (%s) of "
+                                    "stage %d, which runs later",
+                                    n, by_op_name(node->op), by__stage_of_part(part[n]), p,
+                                    by_op_name(graph->nodes[p].op), by__stage_of_part(part[p]));
+            }
+        }
+    }
+    return BY_OK;
+}
+
+static by_status assign(int *part, units *u, by_value seed, int stages, bool apart, by_error *error)
+{
+    double *cost;
+    int *stage = NULL;
+    BY_TRY(find_units(u, seed, error));
+    if (stages > u->count) {
+        return by_error_set(error, BY_EARG,
+                            "a pipeline of %d stages: the model has %d blocks, which with what "
+                            "comes before and behind them make %d stages at most; use fewer "
+                            "ranks, fewer chunks or more layers",
+                            stages, u->count - 2, u->count);
+    }
+    BY_TRY(by__alloc((void **)&cost, (size_t)u->count, sizeof *cost, "stages", error));
+    by_status status = by__alloc((void **)&stage, (size_t)u->count, sizeof *stage, "stages", error);
+    if (status == BY_OK) {
+        status = cost_of_units(cost, u, error);
+    }
+    if (status == BY_OK) {
+        status = cut_units(stage, cost, u->count, stages, error);
+    }
+    if (status == BY_OK) {
+        status = set_parts(part, u, stage, apart, error);
+    }
+    free(cost);
+    free(stage);
+    return status == BY_OK ? check_parts(part, u->graph, stages, error) : status;
+}
+
+by_status by__assign_stages(int *part, const by_graph *graph, by_value seed, int stages, bool apart,
+                            by_error *error)
+{
+    units u = {.graph = graph};
+    by_status status = assign(part, &u, seed, stages, apart, error);
+    free(u.of);
+    free(u.readers);
+    free(u.gradient);
+    return status;
+}
