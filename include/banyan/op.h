@@ -52,6 +52,37 @@
  *     for a chunk of rows at a time.
  *   LINEAR_CROSS_ENTROPY_GRAD   x, w, targets, lse, dloss [1] f32         dx like x, dw [V, C] f32
  *   LINEAR_CROSS_ENTROPY_TRAIN  x, w, targets, dloss [1] f32          loss, dx, dw in one pass
+ *   ROUTER            logits f32 [..., E]                   weight f32 [..., k], index i32
+ *                                                           [..., k], mass f32 [E]
+ *     of a mixture of experts: the k = attrs.chosen largest logits of each row, the largest first,
+ *     of equal ones the first; weight is the softmax over these, mass the sum over rows of the
+ *     softmax over all.
+ *   ROUTER_GRAD       logits, index, dweight?, dmass?       dlogits
+ *   GROUP             ids i32 [...]                         slot i32 like ids, member i32 [S],
+ *     entries i = 0, 1, ... of ids by their group ids[i]  range i32 [G, 2]
+ *     in [0, G), G = attrs.rows, each group's in their order: group g has the rows range[g][0] ..
+ *     range[g][1] - 1 of S, entry i is in row slot[i], row s has entry member[s]. attrs.capacity 0:
+ *     groups follow each other and S is the number of entries; else group g begins at row
+ *     g * capacity, and entries that it has no room for are in none (slot -1), as rows without an
+ *     entry have member -1.
+ *   COUNT_IDS         ids i32 [...]                         y f32 [attrs.rows]: entries of each id
+ *   SCATTER_ROWS      x [..., C], slot i32 [..., k],        y [S, C] like x: row s is the row of x
+ *                     member i32 [S], weight? f32 [..., k]  that entry member[s] belongs to, by its
+ *                                                           weight; zeros for -1
+ *   GATHER_ROWS       x [S, C], slot i32 [..., k],          y [..., C] like x: the sum over the k
+ *                     member i32 [S], weight? f32 [..., k]  slots of their rows by their weights
+ *     slot and member are those of GROUP; the first makes SCATTER_ROWS' gradient and the second
+ *     GATHER_ROWS'.
+ *   ROW_DOTS          a [..., C], b [S, C],                 y f32 [..., k]: the products of a's row
+ *                     slot i32 [..., k]                     with row slot of b
+ *   GROUPED_MATMUL    a [R, K], b [E, K, N] or [E, N, K]    y [R, N]: rows range[g][0] ..
+ *                     when attrs.trans_b,                   range[g][1] - 1 of a by matrix g E / G
+ *                     range i32 [G, 2]                      of b; zeros in rows of no range
+ *     ranges do not overlap. y's dtype is attrs.dtype. attrs.chosen: matrices that an example
+ *     meets, for the count of its FLOPs.
+ *   GROUPED_MATMUL_GRAD   a [R, M], b [R, N],               y [E, M, N]: a^T b over the rows of the
+ *                     range i32 [G, 2]                      ranges of each of E = attrs.rows
+ *     y is f32 where G is more than E.
  *   CROSS_ENTROPY     logits [..., C], targets i32 [...]     loss [1] f32, lse [R] f32
  *     sum over rows with target in [0, C) of lse - (1 - e) logits[target] - e mean(logits), with
  *     e = attrs.smoothing (label smoothing: Szegedy et al. 2016); computed in f32.
@@ -196,7 +227,16 @@ extern "C" {
     X(ALL_TO_ALL, all_to_all)                                                                      \
     X(REDUCE_GRADIENTS, reduce_gradients)                                                          \
     X(WAIT, wait)                                                                                  \
-    X(REPLICATE, replicate)
+    X(REPLICATE, replicate)                                                                        \
+    X(ROUTER, router)                                                                              \
+    X(ROUTER_GRAD, router_grad)                                                                    \
+    X(GROUP, group)                                                                                \
+    X(COUNT_IDS, count_ids)                                                                        \
+    X(SCATTER_ROWS, scatter_rows)                                                                  \
+    X(GATHER_ROWS, gather_rows)                                                                    \
+    X(ROW_DOTS, row_dots)                                                                          \
+    X(GROUPED_MATMUL, grouped_matmul)                                                              \
+    X(GROUPED_MATMUL_GRAD, grouped_matmul_grad)
 
 #define BY_OP_NUMBER(NAME, name) BY_OP_##NAME,
 typedef enum by_op { BY_OPS(BY_OP_NUMBER) BY_OP_COUNT } by_op;
@@ -287,6 +327,8 @@ typedef struct by_attrs {
     int64_t rows;
     int64_t lead;
     int64_t begin;
+    int64_t chosen;
+    int64_t capacity;
     by_shape shape;
     int64_t axis;
     int order[BY_MAX_RANK];

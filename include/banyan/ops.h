@@ -88,6 +88,30 @@ BY_API by_value by_mean(by_graph *graph, by_value x, const int *axes, int count,
 BY_API by_value by_softmax(by_graph *graph, by_value x);
 BY_API by_value by_log_softmax(by_graph *graph, by_value x);
 
+/* ---- rows by groups, such as tokens by experts; slots, members and ranges are those of op.h ---- */
+
+/* The router of a mixture of experts (Shazeer et al. 2017, as Mixtral computes it): of each row of
+ * logits f32 [..., E] the `chosen` largest. *weight f32 [..., chosen] is the softmax over them,
+ * *index i32 [..., chosen] says which they are, *mass f32 [E] is the sum over rows of the softmax
+ * over all. Gradients flow through weight and mass. */
+BY_API void by_router(by_graph *graph, by_value logits, int64_t chosen, by_value *weight,
+                      by_value *index, by_value *mass);
+/* Puts the entries of ids i32 [...] into groups. capacity 0: all have room. */
+BY_API void by_group(by_graph *graph, by_value ids, int64_t groups, int64_t capacity,
+                     by_value *slot, by_value *member, by_value *range);
+/* Number of entries of each group, f32 [groups]. */
+BY_API by_value by_count_ids(by_graph *graph, by_value ids, int64_t groups);
+/* Rows of x [..., C] in the order of groups, [S, C], and back: of grouped rows [S, C] the sums over
+ * each row of slots. weight f32 like slot, or BY_NONE: 1. */
+BY_API by_value by_scatter_rows(by_graph *graph, by_value x, by_value slot, by_value member,
+                                by_value weight);
+BY_API by_value by_gather_rows(by_graph *graph, by_value x, by_value slot, by_value member,
+                               by_value weight);
+/* The rows of each range of a [R, K] times that group's matrix of b [E, K, N], or [E, N, K] when
+ * trans_b. `chosen`: groups that an example is in, by which FLOPs of an example are counted. */
+BY_API by_value by_grouped_matmul(by_graph *graph, by_value a, by_value b, by_value range,
+                                  bool trans_b, int64_t chosen);
+
 /* ---- losses: f32 [1], sums that the caller divides by the number of examples ---- */
 
 /* Sum over rows of the cross-entropy of softmax(logits [..., C]) with targets i32 [...]; rows with

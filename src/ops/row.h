@@ -170,6 +170,8 @@ typedef struct by__op_row {
     void (*attention)(const by__signature *s, const by__type *out, by__attention_cost *cost);
     uint32_t factors; /* inputs that a matrix product multiplies: weights are counted there */
     uint32_t gathers; /* inputs of which only some rows are read */
+    /* Share of factor `input` that one example meets; NULL: all of it. */
+    double (*met)(const by__signature *s, int input);
 
     uint32_t overlay[BY_MAX_OUTPUTS]; /* inputs whose memory each output may use */
     bool view; /* output 0 has the elements of input 0 in their order: it may be the same memory */

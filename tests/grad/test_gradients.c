@@ -41,6 +41,10 @@ typedef enum operand_kind {
     TARGETS,   /* the same, every third one is -1 */
     START,     /* i32 that are not differentiable, all 3 */
     FACTOR,    /* f32 that is not trained */
+    SPREAD,    /* f32, neighbours further apart than the steps of the differences */
+    SLOTS,     /* entry i of n is in row n - 1 - i, entry 0 in none, ... */
+    MEMBERS,   /* ... the entries of these rows */
+    RANGES,    /* of groups in 7 rows: 0, 1; none; 3 to 6 */
     RNG
 } operand_kind;
 
@@ -183,6 +187,20 @@ static const gradient_case cases[] = {
      {{ACT, S(1, 6, 15)}, {ACT, S(1, 6, 15)}, {ACT, S(1, 6, 15)}, {START, S(1)}}},
     {BY_OP_DROPOUT, {.p = 0.3f, .stream = 2}, {{ACT, S(3, 2, 7)}, {RNG, S(4)}}},
     {BY_OP_DROPOUT, {.p = 0.0f, .stream = 1}, {{ACT, S(2, 65)}, {RNG, S(4)}}},
+    {BY_OP_ROUTER, {.chosen = 2}, {{SPREAD, S(2, 3, 5)}}},
+    {BY_OP_ROUTER, {.chosen = 3}, {{SPREAD, S(4, 3)}}},
+    {BY_OP_SCATTER_ROWS, {0}, {{ACT, S(2, 3, 5)}, {SLOTS, S(2, 3, 2)}, {MEMBERS, S(12)}}},
+    {BY_OP_SCATTER_ROWS,
+     {0},
+     {{ACT, S(6, 5)}, {SLOTS, S(6, 2)}, {MEMBERS, S(12)}, {VECTOR, S(6, 2)}}},
+    {BY_OP_GATHER_ROWS, {0}, {{ACT, S(12, 5)}, {SLOTS, S(2, 3, 2)}, {MEMBERS, S(12)}}},
+    {BY_OP_GATHER_ROWS,
+     {0},
+     {{ACT, S(12, 5)}, {SLOTS, S(6, 2)}, {MEMBERS, S(12)}, {VECTOR, S(6, 2)}}},
+    {BY_OP_GROUPED_MATMUL, {0}, {{ACT, S(7, 3)}, {WEIGHT, S(3, 3, 5)}, {RANGES, S(3, 2)}}},
+    {BY_OP_GROUPED_MATMUL,
+     {.trans_b = true},
+     {{ACT, S(7, 3)}, {ACT, S(1, 5, 3)}, {RANGES, S(3, 2)}}},
     {BY_OP_LINEAR_CROSS_ENTROPY, {0}, {{ACT, S(2, 3, 4)}, {WEIGHT, S(5, 4)}, {TARGETS, S(2, 3)}}},
     {BY_OP_LINEAR_CROSS_ENTROPY, {0}, {{ACT, S(1, 3)}, {WEIGHT, S(7, 3)}, {IDS, S(1)}}},
 };
@@ -197,6 +215,9 @@ static by_dtype dtype_of(operand_kind kind, by_dtype act)
     case TARGETS:
     case START:
     case RNG:
+    case SLOTS:
+    case MEMBERS:
+    case RANGES:
         return BY_I32;
     default:
         return BY_F32;
@@ -205,7 +226,7 @@ static by_dtype dtype_of(operand_kind kind, by_dtype act)
 
 static bool differentiable(operand_kind kind)
 {
-    return kind == ACT || kind == VECTOR || kind == WEIGHT || kind == PARAMETER;
+    return kind == ACT || kind == VECTOR || kind == WEIGHT || kind == PARAMETER || kind == SPREAD;
 }
 
 /* One case made into a graph: operands "in.K", the result "y", dy "dy", gradients "grad.in.K". */
@@ -258,7 +279,7 @@ static void build(problem *p)
     by_value outs[BY_MAX_OUTPUTS];
     by_value dout[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
     by_attrs attrs = p->source->attrs;
-    if (p->source->op == BY_OP_MATMUL) {
+    if (p->source->op == BY_OP_MATMUL || p->source->op == BY_OP_GROUPED_MATMUL) {
         attrs.dtype = p->act;
     }
     p->graph = open_graph();
@@ -285,7 +306,9 @@ static void build(problem *p)
  * h. */
 static double value_of(const problem *p, int i, size_t k)
 {
+    static const double ranges[] = {0.0, 2.0, 2.0, 2.0, 3.0, 7.0};
     const operand *in = &p->source->in[i];
+    size_t last = (size_t)by_shape_count(&in->shape) - 1;
     double u = random_unit(7, (uint64_t)i, k);
     double magnitude = 0.125 + floor(fabs(u) * 60.0) / 32.0;
     switch (in->kind) {
@@ -297,6 +320,14 @@ static double value_of(const problem *p, int i, size_t k)
         return 3.0;
     case RNG:
         return (double)(11 + k);
+    case SPREAD:
+        return 0.25 * (double)(k * 7 % 11) - 1.0;
+    case SLOTS:
+        return k == 0 ? -1.0 : (double)(last - k);
+    case MEMBERS:
+        return k == last ? -1.0 : (double)(last - k);
+    case RANGES:
+        return ranges[k];
     default:
         return u < 0.0 ? -magnitude : magnitude;
     }

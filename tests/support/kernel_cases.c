@@ -254,6 +254,38 @@ const kernel_case kernel_cases[] = {
     BENCH(POSITION, (0), A(4, 1024, 768), A(1024, 768)),
     BENCH(POSITION_GRAD, (.rows = 1024), A(4, 1024, 768)),
     BENCH(ROPE, (.heads = 12, .theta = 10000.0f), A(4, 1024, 768)),
+    /* ---- rows by groups ---- */
+    CASE(ROUTER, (.chosen = 1), F(1)),
+    CASE(ROUTER, (.chosen = 2), F(2, 7, 8)),
+    CASE(ROUTER, (.chosen = 3), F(700, 67)),
+    CASE(ROUTER_GRAD, (0), F(2, 7, 8), I(2, 7, 2), F(2, 7, 2), F(8)),
+    CASE(ROUTER_GRAD, (0), F(700, 67), I(700, 3), NONE, F(67)),
+    CASE(ROUTER_GRAD, (0), F(300, 16), I(300, 2), F(300, 2), F(16)),
+    CASE(GROUP, (.rows = 8), I(70, 2)),
+    CASE(GROUP, (.rows = 8, .capacity = 13), I(70, 2)),
+    CASE(COUNT_IDS, (.rows = 8), I(70, 2)),
+    CASE(SCATTER_ROWS, (0), A(5, 7), I(5, 1), I(3)),
+    CASE(SCATTER_ROWS, (0), A(2, 35, 129), I(2, 35, 2), I(140), F(2, 35, 2)),
+    CASE(SCATTER_ROWS, (0), A(300, 256), I(300, 2), I(700)),
+    CASE(GATHER_ROWS, (0), A(3, 7), I(5, 1), I(3)),
+    CASE(GATHER_ROWS, (0), A(140, 129), I(2, 35, 2), I(140), F(2, 35, 2)),
+    CASE(GATHER_ROWS, (0), A(700, 256), I(300, 2), I(700)),
+    CASE(ROW_DOTS, (0), A(5, 7), A(3, 7), I(5, 1)),
+    CASE(ROW_DOTS, (0), A(2, 35, 129), A(140, 129), I(2, 35, 2)),
+    CASE(GROUPED_MATMUL, (.dtype = ACT), A(1, 1), A(1, 1, 1), I(1, 2)),
+    CASE(GROUPED_MATMUL, (.dtype = ACT), A(40, 33), A(4, 33, 17), I(4, 2)),
+    CASE(GROUPED_MATMUL, (.dtype = ACT, .trans_b = true), A(40, 33), A(4, 17, 33), I(8, 2)),
+    CASE(GROUPED_MATMUL, (.dtype = ACT, .trans_b = true), A(14, 64), A(4, 70, 64), I(4, 2)),
+    CASE(GROUPED_MATMUL, (.dtype = ACT, .trans_b = true), A(700, 256), A(3, 320, 256), I(3, 2)),
+    CASE(GROUPED_MATMUL, (.dtype = ACT), A(700, 2100), A(3, 2100, 65), I(3, 2)),
+    CASE(GROUPED_MATMUL_GRAD, (.dtype = BY_F32, .rows = 1), A(1, 1), A(1, 1), I(1, 2)),
+    CASE(GROUPED_MATMUL_GRAD, (.dtype = BY_F32, .rows = 4), A(40, 33), A(40, 17), I(8, 2)),
+    CASE(GROUPED_MATMUL_GRAD, (.dtype = ACT, .rows = 3), A(700, 65), A(700, 130), I(3, 2)),
+    CASE(GROUPED_MATMUL_GRAD, (.dtype = BY_F32, .rows = 3), A(2500, 65), A(2500, 40), I(3, 2)),
+    BENCH(SCATTER_ROWS, (0), A(4096, 512), I(4096, 2), I(8192)),
+    BENCH(GATHER_ROWS, (0), A(8192, 512), I(4096, 2), I(8192), F(4096, 2)),
+    BENCH(GROUPED_MATMUL, (.dtype = ACT, .trans_b = true), A(8192, 512), A(8, 1408, 512), I(8, 2)),
+    BENCH(GROUPED_MATMUL_GRAD, (.dtype = BY_F32, .rows = 8), A(8192, 1408), A(8192, 512), I(8, 2)),
     /* ---- attention ---- */
     CASE(ATTENTION, (.heads = 1, .kv_heads = 1), A(1, 1, 3)),
     CASE(ATTENTION, (.heads = 3, .kv_heads = 3), A(2, 33, 63)),
@@ -400,6 +432,8 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
     case BY_OP_ALL_TO_ALL:
     case BY_OP_REDUCE_GRADIENTS:
     case BY_OP_REPLICATE:
+    case BY_OP_GROUP:
+    case BY_OP_COUNT_IDS:
         return (tolerance){0.0, 0.0};
     case BY_OP_UNARY: /* the argument of GELU's exponential reaches 87 and keeps 2^-24 of itself */
     case BY_OP_UNARY_GRAD:
@@ -408,6 +442,8 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
         t = (tolerance){2e-6, 1e-7};
         break;
     case BY_OP_MATMUL:
+    case BY_OP_GROUPED_MATMUL:
+    case BY_OP_GROUPED_MATMUL_GRAD:
     case BY_OP_LINEAR_CROSS_ENTROPY:
     case BY_OP_LINEAR_CROSS_ENTROPY_GRAD:
     case BY_OP_LINEAR_CROSS_ENTROPY_TRAIN:
@@ -416,7 +452,8 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
     case BY_OP_CACHED_ATTENTION:
         t = (tolerance){1e-5, 1e-5};
         /* Probabilities and their gradients are rounded to bf16 before the second product. */
-        if (input == BY_BF16 && op != BY_OP_MATMUL) {
+        if (input == BY_BF16 && op != BY_OP_MATMUL && op != BY_OP_GROUPED_MATMUL &&
+            op != BY_OP_GROUPED_MATMUL_GRAD) {
             t = (tolerance){8e-3, 8e-3};
         }
         break;

@@ -124,6 +124,18 @@ static int32_t random_id(uint32_t input, int64_t i, int64_t limit)
     return (int32_t)(bits / 13 % (uint64_t)limit);
 }
 
+/* Ranges of rows in turn, a third of them without any. */
+static void fill_ranges(problem *p, int index)
+{
+    int32_t *data = p->data[index];
+    int64_t rows = p->in[0].shape.dim[0];
+    int64_t ranges = p->in[index].shape.dim[0];
+    for (int64_t g = 0; g < ranges; g++) {
+        data[2 * g] = (int32_t)(rows * g / ranges);
+        data[2 * g + 1] = g % 3 == 1 ? data[2 * g] : (int32_t)(rows * (g + 1) / ranges);
+    }
+}
+
 static void fill_integers(problem *p, int index)
 {
     int32_t *data = p->data[index];
@@ -134,8 +146,23 @@ static void fill_integers(problem *p, int index)
         limit = p->in[1].shape.dim[0];
         break;
     case BY_OP_EMBEDDING_GRAD:
+    case BY_OP_GROUP:
+    case BY_OP_COUNT_IDS:
         limit = p->attrs.rows;
         break;
+    case BY_OP_ROUTER_GRAD:
+        limit = p->in[3].shape.dim[0];
+        break;
+    case BY_OP_GATHER_ROWS: /* slots, then members, which only gradients read */
+        limit = p->in[0].shape.dim[0];
+        break;
+    case BY_OP_SCATTER_ROWS: /* slots, which only gradients read, then members */
+        limit = by_shape_count(&p->in[1].shape);
+        break;
+    case BY_OP_GROUPED_MATMUL:
+    case BY_OP_GROUPED_MATMUL_GRAD:
+        fill_ranges(p, index);
+        return;
     case BY_OP_ROPE:
         data[0] = 4000;
         return;

@@ -133,8 +133,8 @@ static int64_t cut_evenly(int64_t n, int64_t most, int64_t unit, int64_t across,
 static bool halves_k(const by__gemm *g)
 {
     const by__gemm_options *o = &g->options;
-    return o->trans_a && !o->trans_b && o->out == BY_F32 && !o->bias && !o->add && o->ldc == o->n &&
-           o->k >= OWN_K && (size_t)(o->m * o->n) * sizeof(float) <= OWN_BYTES &&
+    return o->trans_a && !o->trans_b && o->out == BY_F32 && !o->bias && !o->add && !o->partial &&
+           o->ldc == o->n && o->k >= OWN_K && (size_t)(o->m * o->n) * sizeof(float) <= OWN_BYTES &&
            by__panel_a_bytes(g->panel, o->m, g->half_k) <= OWN_BYTES;
 }
 
@@ -662,4 +662,15 @@ void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands)
     }
 #pragma omp parallel num_threads(gemm->options.threads) if (gemm->options.threads > 1)
     compute(gemm, operands);
+}
+
+void by__gemm_run_part(const by__gemm *gemm, const by__gemm_operands *operands, int64_t m,
+                       int64_t k)
+{
+    by__gemm part = *gemm;
+    assert(gemm->options.partial && m > 0 && m <= gemm->options.m && k > 0);
+    assert(k == gemm->options.k || (k < gemm->options.k && gemm->options.trans_a));
+    part.options.m = m;
+    part.options.k = k;
+    by__gemm_run(&part, operands);
 }

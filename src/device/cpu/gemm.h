@@ -33,6 +33,7 @@ typedef struct by__gemm_options {
     by_dtype bias_dtype; /* f32 or bf16 */
     bool add;            /* another matrix, laid out as C, is added; it may be C */
     bool accumulate;     /* C, f32 and without bias or add, is added to */
+    bool partial;        /* by__gemm_run_part will be used */
     by__isa isa;         /* highest level to use */
     int threads;
 } by__gemm_options;
@@ -49,5 +50,10 @@ size_t by__gemm_work(const by__gemm *gemm);
 /* Which code runs it, for profiles: "panel bf16 avx512". */
 const char *by__gemm_name(const by__gemm *gemm);
 void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands);
+/* The same with m and k of 1 up to those that the product was opened for. Not all are as fast as in
+ * a product of their own: how the work is cut follows from the sizes of the opening. k may differ
+ * where A is transposed and B is not. */
+void by__gemm_run_part(const by__gemm *gemm, const by__gemm_operands *operands, int64_t m,
+                       int64_t k);
 
 #endif

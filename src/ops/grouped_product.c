@@ -1,0 +1,128 @@
+/* Products of rows with the matrix of the group that they are in. */
+#include "ops/ops.h"
+
+/* i32 [G, 2], G a multiple of the number of matrices. */
+static bool is_ranges(const by__type *range, int64_t matrices)
+{
+    return range->dtype == BY_I32 && range->shape.rank == 2 && range->shape.dim[1] == 2 &&
+           range->shape.dim[0] > 0 && range->shape.dim[0] % matrices == 0;
+}
+
+static by_status infer_grouped(const by__signature *s, by__type *out, by_error *error)
+{
+    const by__type *a = &s->in[0];
+    const by__type *b = &s->in[1];
+    bool trans_b = s->attrs->trans_b;
+    if (!by__is_act(a->dtype) || a->dtype != b->dtype || !by__is_act(s->attrs->dtype) ||
+        a->shape.rank != 2 || b->shape.rank != 3) {
+        return by__op_refuse(s, error,
+                             "operands must be [rows, k] and [groups, k, n], f32 or bf16 "
+                             "of one dtype");
+    }
+    if (a->shape.dim[1] != b->shape.dim[trans_b ? 2 : 1]) {
+        return by__op_refuse(s, error, "inner sizes differ");
+    }
+    if (!is_ranges(&s->in[2], b->shape.dim[0])) {
+        return by__op_refuse(s, error, "ranges must be i32 [a multiple of the groups, 2]");
+    }
+    if (s->attrs->chosen < 0 || s->attrs->chosen > b->shape.dim[0]) {
+        return by__op_refuse(s, error, "more groups are chosen than there are");
+    }
+    out[0] = (by__type){s->attrs->dtype, BY_SHAPE(a->shape.dim[0], b->shape.dim[trans_b ? 1 : 2])};
+    return BY_OK;
+}
+
+static by_value grouped(by_graph *graph, by_value a, by_value b, by_value range,
+                        const by_attrs *attrs)
+{
+    by_value in[3] = {a, b, range};
+    return by__op_add_node(graph, BY_OP_GROUPED_MATMUL, attrs, in, 3, NULL);
+}
+
+/* da = dy B^T by groups; dB of a group is A^T dy over its rows, or its transpose. */
+static void gradient_grouped(by_graph *graph, const by__node *node, const by_value *dout,
+                             by_value *din)
+{
+    by_value a = node->in[0];
+    by_value b = node->in[1];
+    by_value range = node->in[2];
+    by_value dy = dout[0];
+    bool tb = node->attrs.trans_b;
+    if (graph->values[dy].dtype != graph->values[a].dtype) {
+        dy = by_cast(graph, dy, graph->values[a].dtype);
+    }
+    by_attrs attrs = node->attrs;
+    attrs.trans_b = !tb;
+    attrs.dtype = by__gradient_dtype(graph, a);
+    din[0] = grouped(graph, dy, b, range, &attrs);
+    by_attrs of_b = {.rows = graph->values[b].shape.dim[0], .dtype = by__gradient_dtype(graph, b)};
+    by_value in[3] = {tb ? dy : a, tb ? a : dy, range};
+    din[1] = by__op_add_node(graph, BY_OP_GROUPED_MATMUL_GRAD, &of_b, in, 3, NULL);
+}
+
+static by_status infer_grouped_grad(const by__signature *s, by__type *out, by_error *error)
+{
+    const by__type *a = &s->in[0];
+    const by__type *b = &s->in[1];
+    if (!by__is_act(a->dtype) || a->dtype != b->dtype || !by__is_act(s->attrs->dtype) ||
+        a->shape.rank != 2 || b->shape.rank != 2 || a->shape.dim[0] != b->shape.dim[0]) {
+        return by__op_refuse(s, error,
+                             "operands must be [rows, m] and [rows, n], f32 or bf16 of "
+                             "one dtype");
+    }
+    if (s->attrs->rows < 1 || !is_ranges(&s->in[2], s->attrs->rows)) {
+        return by__op_refuse(s, error, "ranges must be i32 [a multiple of the groups, 2]");
+    }
+    out[0] =
+        (by__type){s->attrs->dtype, BY_SHAPE(s->attrs->rows, a->shape.dim[1], b->shape.dim[1])};
+    return BY_OK;
+}
+
+static void cost_grouped(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    cost->flops = 2.0 * (double)by_shape_count(&out[0].shape) * (double)s->in[0].shape.dim[1];
+}
+
+static void cost_grouped_grad(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(out);
+    cost->flops = 2.0 * (double)by_shape_count(&s->in[0].shape) * (double)s->in[1].shape.dim[1];
+}
+
+/* What an example meets of the matrices: those of the groups that are chosen for it. */
+static double met(const by__signature *s, int input)
+{
+    const by_shape *b = &s->in[1].shape;
+    return input == 1 && s->attrs->chosen > 0 ? (double)s->attrs->chosen / (double)b->dim[0] : 1.0;
+}
+
+#define DTYPE BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE | BY__ATTR_COMPUTE)
+const by__op_row by__op_grouped_matmul = {
+    .name = "grouped_matmul",
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .outputs = 1,
+    .attrs = BY__ATTRS(BY__ATTR(trans_b, FLAG), DTYPE,
+                       BY__ATTR_AS("chosen", chosen, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE)),
+    .infer = infer_grouped,
+    .gradient = gradient_grouped,
+    .cost = cost_grouped,
+    .factors = 1u << 0 | 1u << 1,
+    .met = met};
+const by__op_row by__op_grouped_matmul_grad = {
+    .name = "grouped_matmul_grad",
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .outputs = 1,
+    .attrs = BY__ATTRS(BY__ATTR_AS("groups", rows, INT, BY__ATTR_IN_TYPE), DTYPE),
+    .infer = infer_grouped_grad,
+    .cost = cost_grouped_grad};
+
+by_value by_grouped_matmul(by_graph *graph, by_value a, by_value b, by_value range, bool trans_b,
+                           int64_t chosen)
+{
+    bool known = by__graph_has(graph, a);
+    by_attrs attrs = {
+        .trans_b = trans_b, .chosen = chosen, .dtype = known ? graph->values[a].dtype : BY_F32};
+    return grouped(graph, a, b, range, &attrs);
+}
