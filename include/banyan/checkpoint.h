@@ -70,13 +70,18 @@ BY_API void by_weights_close(by_weights **weights);
 BY_API size_t by_weights_count(const by_weights *weights);
 BY_API const char *by_weights_name(const by_weights *weights, size_t i);
 BY_API bool by_weights_has(const by_weights *weights, const char *name);
-/* The tensor of that name; its data is the mapped file and lives as long as `weights`. BY_EFORMAT
+/* The tensor of that name; its data is the mapped file and lives as long as `weights`. A tensor
+ * that is cut over the files of several ranks is put together in memory at the first call. BY_EFORMAT
  * when there is none (with the nearest name), or when its dtype or rank is one banyan lacks. */
 BY_API by_status by_weights_tensor(const by_weights *weights, const char *name, by_tensor_view *out,
                                    by_error *error);
-/* Copies a slice of `count` elements of an f32, bf16 or f16 tensor into `out` as f32. Only the
- * pages of the file that hold it are read. BY_EARG: the slice is not within the tensor or not of
+/* Copies a slice of `count` elements into `out`, in the tensor's dtype, from whatever files it is
+ * in. Only the pages that hold it are read. BY_EARG: the slice is not within the tensor or not of
  * `count` elements. */
+BY_API by_status by_weights_read(const by_weights *weights, const char *name,
+                                 const by_tensor_slice *slice, void *out, size_t count,
+                                 by_error *error);
+/* The same of an f32, bf16 or f16 tensor, as f32. */
 BY_API by_status by_weights_read_f32(const by_weights *weights, const char *name,
                                      const by_tensor_slice *slice, float *out, size_t count,
                                      by_error *error);
@@ -120,48 +125,71 @@ typedef struct by_checkpoint_file {
     const char *path;
 } by_checkpoint_file;
 
-/* What a checkpoint will hold. Every writer of one checkpoint gives the same. */
+/* A slice that a writer will add. */
+typedef struct by_checkpoint_part {
+    size_t tensor; /* the model's from 0 on, the optimizer's from model_count on */
+    by_tensor_slice slice;
+} by_checkpoint_part;
+
+/* What a checkpoint will hold. Every writer of one checkpoint gives the same, but for its parts. */
 typedef struct by_checkpoint_layout {
     const by_tensor_view *model; /* whole tensors, at least one; `data` is not read */
     size_t model_count;
     const by_tensor_view *optimizer; /* "m.NAME", "v.NAME", ...; may be none */
     size_t optimizer_count;
     uint64_t shard_bytes; /* tensors over this many bytes go into shards; 0: 5e9 */
-    int writers;          /* processes that write slices, the one that begins included; 0: 1 */
+    int writers;          /* processes or threads that write, the one that begins included; 0: 1 */
+    const by_checkpoint_part *parts; /* where there are several: what this one will write, nothing
+                                        that is empty */
+    size_t part_count;
 } by_checkpoint_layout;
 
 /* A checkpoint that is being written. Any number of threads of a process may add to it. */
 typedef struct by_checkpoint_writer by_checkpoint_writer;
 
-/* Begins ROOT/step-XXXXXXXX (ROOT is made if missing): reserves its files under another name and
- * removes what saves that a crash cut short have left. One process begins and commits; where there
- * are several writers, the others join behind a barrier of the caller's, add, finish, and meet at
- * a second barrier, behind which the first one commits:
+/* Begins ROOT/step-XXXXXXXX (ROOT is made if missing) under another name and removes what saves
+ * that a crash cut short have left. One process begins and commits; where there are several
+ * writers, the others join behind a barrier of the caller's, add, finish, and meet at a second
+ * barrier, behind which the first one commits:
  *
  *     writer 0:  begin | barrier | add ... | barrier | commit
  *     the rest:        | barrier | join, add ..., finish | barrier |
+ *
+ * One writer makes `model.safetensors`, or shards of it with an index. Of several, each writes files
+ * of its own, `model-00001-of-00004.safetensors`: no file has two writers, which network file
+ * systems do not do well, and each hashes what it writes. As long as no tensor is cut they have an
+ * index of the same form, which other programs load; else `model.slices.json` says which file holds
+ * which slice. The same for the optimizer.
  *
  * Until commit has renamed it the checkpoint does not exist: whatever process ends before, the
  * earlier checkpoints are as they were. BY_ESTATE when another process saves there now. The layout
  * is copied. */
 BY_API by_status by_checkpoint_begin(by_checkpoint_writer **out, const char *root, uint64_t step,
                                      const by_checkpoint_layout *layout, by_error *error);
+/* A number of this attempt to save, which the others join with: what is left of an earlier attempt
+ * at the same step cannot come in between. */
+BY_API uint64_t by_checkpoint_token(const by_checkpoint_writer *writer);
 /* Opens what another process has begun, as writer `rank`, from 1 to layout->writers - 1. */
 BY_API by_status by_checkpoint_join(by_checkpoint_writer **out, const char *root, uint64_t step,
-                                    const by_checkpoint_layout *layout, int rank, by_error *error);
-/* The i-th tensor in the order of the files, as a number: those of the model count from 0 on, those
- * of the optimizer from model_count on. One writer alone that adds whole tensors in this order
- * writes past the page cache and reads nothing back for the checksums. */
+                                    const by_checkpoint_layout *layout, int rank, uint64_t token,
+                                    by_error *error);
+/* The i-th of the writer's parts in the order of its files, by its number in layout->parts. One
+ * writer alone has each tensor as a part: the model's from 0 on, the optimizer's from model_count
+ * on. Parts that are added in this order go past the page cache, and nothing is read back for the
+ * checksums. */
 BY_API size_t by_checkpoint_order(const by_checkpoint_writer *writer, size_t i);
-/* Writes a slice of tensor `tensor` (numbered as above) from `data`, which is free again when this
- * returns. Over all writers each element must be written once, each tensor either by flat ranges
- * (or boxes that are ranges) or by boxes. After an error the checkpoint cannot be committed. */
+/* Writes part number `part` from `data`, dense, which is free again when this returns. Over all
+ * writers each element must be written once, each tensor either by flat ranges (or boxes that are
+ * ranges) or by boxes. After an error the checkpoint cannot be committed. */
+BY_API by_status by_checkpoint_add_part(by_checkpoint_writer *writer, size_t part, const void *data,
+                                        by_error *error);
+/* For one writer alone: writes a slice of tensor `tensor`, in any order. */
 BY_API by_status by_checkpoint_add(by_checkpoint_writer *writer, size_t tensor,
                                    const by_tensor_slice *slice, const void *data, by_error *error);
 /* Takes the file NAME from the checkpoint `from` of the same root instead of writing it: the
- * manifest names it there, and a symbolic link stands for it. A weight file must be laid out alike,
- * and none of its tensors may be added. Pruning keeps what is referenced. For the process that
- * begins, before the others join. BY_EFORMAT: that checkpoint is broken or has no such file. */
+ * manifest names it there, and a symbolic link stands for it. A weight file of this writer must be
+ * laid out alike, and counts as written. Pruning keeps what is referenced. For the process that
+ * begins, before it adds. BY_EFORMAT: that checkpoint is broken or has no such file. */
 BY_API by_status by_checkpoint_reference(by_checkpoint_writer *writer, const char *name,
                                          uint64_t from, by_error *error);
 /* Ends the part of a writer that joined, on the disk; closes it, also on failure. */

@@ -11,10 +11,12 @@
 
 bool by__checkpoint_reserved(const char *name)
 {
-    static const char *const endings[] = {".safetensors", ".safetensors.index.json", ".tmp"};
+    static const char *const endings[] = {".safetensors", ".safetensors.index.json", ".slices.json",
+                                          ".tmp"};
     size_t n = strlen(name);
     if (!by__plain_name(name) || n > 200 || strcmp(name, "manifest.json") == 0 ||
-        strcmp(name, "state.json") == 0 || strncmp(name, "slices-", 7) == 0) {
+        strcmp(name, "state.json") == 0 || strncmp(name, "slices-", 7) == 0 ||
+        strncmp(name, "files-", 6) == 0) {
         return true;
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(endings); i++) {
@@ -36,7 +38,7 @@ static by_status check_files(const by_checkpoint_writer *w, const by_checkpoint_
                                 "file %zu: '%.100s' is not a plain file name, or is reserved", i,
                                 file->name == NULL ? "" : file->name);
         }
-        bool twice = by__file_listed(&w->references, file->name);
+        bool twice = by__file_list_find(&w->references, file->name) != NULL;
         for (size_t k = 0; k < i; k++) {
             twice = twice || strcmp(files[k].name, file->name) == 0;
         }
@@ -51,81 +53,32 @@ static by_status check_files(const by_checkpoint_writer *w, const by_checkpoint_
     return BY_OK;
 }
 
-/* Takes the list that writer `rank` has left, and removes it. */
-static by_status take_slices(by_checkpoint_writer *w, int rank, by_error *error)
-{
-    char name[32];
-    char *bytes = NULL;
-    size_t length = 0;
-    by__slices_name(name, rank);
-    char *path = by__path_join(w->temporary, name);
-    by_status status = BY_OK;
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
-    if (!by__path_exists(path)) {
-        status = by_error_set(error, BY_ESTATE, "writer %d of %d did not finish its part", rank,
-                              w->writers);
-    } else {
-        status = by__file_read(&bytes, &length, path, SIZE_MAX / 2, error);
-    }
-    size_t count = length / sizeof *w->slices;
-    if (status == BY_OK && length % sizeof *w->slices != 0) {
-        status =
-            by_error_set(error, BY_EFORMAT, "%s: %zu bytes are no list of slices", path, length);
-    }
-    if (status == BY_OK) {
-        status = by__reserve((void **)&w->slices, &w->slice_capacity, w->slice_count + count,
-                             sizeof *w->slices, error);
-    }
-    for (size_t i = 0; i < count && status == BY_OK; i++) {
-        by__written_slice *s = &w->slices[w->slice_count];
-        memcpy(s, bytes + i * sizeof *s, sizeof *s);
-        if (s->tensor >= w->count) {
-            status = by_error_set(error, BY_EFORMAT, "%s: tensor %" PRIu64 " of %zu", path,
-                                  s->tensor, w->count);
-        }
-        w->slice_count++;
-    }
-    if (status == BY_OK && unlink(path) != 0) {
-        status = by__writer_error(error, "remove", w->temporary, name);
-    }
-    free(bytes);
-    free(path);
-    return status;
-}
-
-static int by_tensor(const void *a, const void *b)
+/* By tensor, then by writer, then by place. */
+static int by_place(const void *a, const void *b)
 {
     const by__written_slice *x = a;
     const by__written_slice *y = b;
-    return x->tensor < y->tensor ? -1 : x->tensor > y->tensor ? 1 : 0;
-}
-
-static by_status check_tensor(const by_checkpoint_writer *w, size_t tensor,
-                              const by_tensor_slice *const *slices, size_t count, by_error *error)
-{
-    by__planned_tensor place;
-    const by__weight_file *f = by__writer_file_of(w, tensor, &place);
-    if (f->whole.count > 0 && f->whole.items[0].in != NULL) {
-        return count == 0
-                   ? BY_OK
-                   : by_error_set(error, BY_EARG, "tensor '%.200s' was added, but %s is referenced",
-                                  w->tensors[tensor].name, f->plan->name);
+    if (x->tensor != y->tensor) {
+        return x->tensor < y->tensor ? -1 : 1;
     }
-    return by__slices_cover(&w->tensors[tensor], slices, count, error);
+    if (x->writer != y->writer) {
+        return x->writer < y->writer ? -1 : 1;
+    }
+    for (int i = 0; i < BY_TENSOR_MAX_RANK; i++) {
+        if (x->slice.offset[i] != y->slice.offset[i]) {
+            return x->slice.offset[i] < y->slice.offset[i] ? -1 : 1;
+        }
+    }
+    return 0;
 }
 
-/* Each element of each tensor was written once, whoever wrote it. */
+/* Each element of each tensor was written once, whoever wrote it. Leaves the slices in order. */
 static by_status check_whole(by_checkpoint_writer *w, by_error *error)
 {
     const by_tensor_slice **slices;
     size_t next = 0;
-    for (int rank = 1; rank < w->writers; rank++) {
-        BY_TRY(take_slices(w, rank, error));
-    }
     if (w->slice_count > 1) {
-        qsort(w->slices, w->slice_count, sizeof *w->slices, by_tensor);
+        qsort(w->slices, w->slice_count, sizeof *w->slices, by_place);
     }
     BY_TRY(by__alloc((void **)&slices, w->slice_count, sizeof *slices, "slices", error));
     by_status status = BY_OK;
@@ -134,42 +87,143 @@ static by_status check_whole(by_checkpoint_writer *w, by_error *error)
         for (; next + n < w->slice_count && w->slices[next + n].tensor == tensor; n++) {
             slices[n] = &w->slices[next + n].slice;
         }
-        status = check_tensor(w, tensor, slices, n, error);
+        status = by__slices_cover(&w->tensors[tensor], slices, n, error);
         next += n;
     }
     free(slices);
     return status;
 }
 
-/* Adds a weight file to the manifest: the record of its stream or reference, or its checksum as it
- * is read back. */
-static by_status record_file(by_checkpoint_writer *w, by__weight_file *f, by__file_list *files,
-                             by_error *error)
+/* ---- the files of weights ---- */
+
+/* The tensors of a stem, "model" or "optimizer". */
+typedef struct part_of_writer {
+    const char *stem;
+    size_t first;
+    size_t end;
+} part_of_writer;
+
+static const char *file_name(const by_checkpoint_writer *w, char out[256], const char *stem,
+                             uint64_t writer)
 {
-    char hash[33];
-    if (f->whole.count > 0) {
-        const by__file_record *r = &f->whole.items[0];
-        return by__file_list_add(files, r->name, r->size, r->hash, r->in, error);
-    }
-    BY_TRY(by__writer_open_file(w, f, error)); /* no slice was in it: all its tensors are empty */
-    if (fsync(f->fd) != 0) {
-        return by__writer_error(error, "sync", w->temporary, f->plan->name);
-    }
-    char *path = by__path_join(w->temporary, f->plan->name);
-    by_status status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
-                                    : by__hash_file_hex(hash, path, error);
-    free(path);
-    BY_TRY(status);
-    return by__file_list_add(files, f->plan->name, f->plan->size, hash, NULL, error);
+    char name[64];
+    by__writer_stem(name, stem, (int)writer, w->writers);
+    (void)snprintf(out, 256, "%s.safetensors", name);
+    return out;
 }
 
-static by_status record_weights(by_checkpoint_writer *w, by__file_list *files, by_error *error)
+/* STEM.slices.json. The slices are in order of tensors. */
+static by_status put_slices(const by_checkpoint_writer *w, const part_of_writer *part,
+                            by__file_list *files, by_error *error)
+{
+    by__slice_index index = {0};
+    char name[256];
+    char *text = NULL;
+    size_t length;
+    size_t next = 0;
+    by_status status = BY_OK;
+    for (size_t i = part->first; i < part->end && status == BY_OK; i++) {
+        by_tensor_slice whole = by_tensor_whole(&w->tensors[i]);
+        while (next < w->slice_count && w->slices[next].tensor < i) {
+            next++;
+        }
+        status = by__slice_index_add_tensor(&index, &w->tensors[i], error);
+        if (status == BY_OK && (next == w->slice_count || w->slices[next].tensor != i)) {
+            status = by__slice_index_add(&index, &whole, file_name(w, name, part->stem, 0), error);
+        }
+        for (; next < w->slice_count && w->slices[next].tensor == i && status == BY_OK; next++) {
+            const by__written_slice *s = &w->slices[next];
+            status = by__slice_index_add(&index, &s->slice,
+                                         file_name(w, name, part->stem, s->writer), error);
+        }
+    }
+    if (status == BY_OK) {
+        status = by__slice_index_print(&index, &text, &length, error);
+    }
+    if (status == BY_OK) {
+        (void)snprintf(name, sizeof name, "%s.slices.json", part->stem);
+        status = by__sink_put(w->temporary, name, text, length, files, error);
+    }
+    free(text);
+    by__slice_index_free(&index);
+    return status;
+}
+
+/* STEM.safetensors.index.json, as other programs read it: each tensor is in one file. */
+static by_status put_index(const by_checkpoint_writer *w, const part_of_writer *part,
+                           by__file_list *files, by_error *error)
+{
+    typedef char file_path[256];
+    size_t count = part->end - part->first;
+    size_t next = 0;
+    const char **file_of = NULL;
+    file_path *names = NULL;
+    char *text = NULL;
+    size_t length;
+    by_status status = by__alloc((void **)&names, count, sizeof *names, "shard list", error);
+    if (status == BY_OK) {
+        status = by__alloc((void **)&file_of, count, sizeof *file_of, "shard list", error);
+    }
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        while (next < w->slice_count && w->slices[next].tensor < part->first + i) {
+            next++;
+        }
+        bool found = next < w->slice_count && w->slices[next].tensor == part->first + i;
+        file_of[i] = file_name(w, names[i], part->stem, found ? w->slices[next].writer : 0);
+    }
+    if (status == BY_OK) {
+        status = by__weights_index_print(&text, &length, w->tensors + part->first, file_of, count,
+                                         error);
+    }
+    if (status == BY_OK) {
+        char name[256];
+        (void)snprintf(name, sizeof name, "%s.safetensors.index.json", part->stem);
+        status = by__sink_put(w->temporary, name, text, length, files, error);
+    }
+    free(text);
+    free(file_of);
+    free(names);
+    return status;
+}
+
+/* Adds the weight files of several writers to the manifest, with what says which file has which
+ * tensor. `all`: the records of all writers' files. */
+static by_status record_several(const by_checkpoint_writer *w, const by__file_list *all,
+                                by__file_list *files, by_error *error)
+{
+    const part_of_writer parts[2] = {{"model", 0, w->model_count},
+                                     {"optimizer", w->model_count, w->count}};
+    for (int k = 0; k < 2 && parts[k].end > parts[k].first; k++) {
+        bool cut = false;
+        for (int rank = 0; rank < w->writers; rank++) {
+            char name[256];
+            const by__file_record *r =
+                by__file_list_find(all, file_name(w, name, parts[k].stem, (uint64_t)rank));
+            if (r != NULL) {
+                BY_TRY(by__file_list_add(files, r->name, r->size, r->hash, r->in, error));
+            }
+        }
+        for (size_t i = 0; i < w->slice_count; i++) {
+            const by__written_slice *s = &w->slices[i];
+            cut = cut || (s->tensor >= parts[k].first && s->tensor < parts[k].end &&
+                          !by__slice_is_whole(&w->tensors[s->tensor], &s->slice));
+        }
+        BY_TRY(cut ? put_slices(w, &parts[k], files, error)
+                   : put_index(w, &parts[k], files, error));
+    }
+    return BY_OK;
+}
+
+/* Adds the weight files of one writer to the manifest, and the index of its shards. */
+static by_status record_one(const by_checkpoint_writer *w, const by__file_list *all,
+                            by__file_list *files, by_error *error)
 {
     size_t next = 0;
     for (int k = 0; k < 2; k++) {
         const by__weights_plan *p = &w->plans[k];
         for (size_t i = 0; i < p->file_count; i++) {
-            BY_TRY(record_file(w, &w->files[next++], files, error));
+            const by__file_record *r = &all->items[next++];
+            BY_TRY(by__file_list_add(files, r->name, r->size, r->hash, r->in, error));
         }
         if (p->index != NULL) {
             BY_TRY(
@@ -177,6 +231,27 @@ static by_status record_weights(by_checkpoint_writer *w, by__file_list *files, b
         }
     }
     return BY_OK;
+}
+
+static by_status record_weights(by_checkpoint_writer *w, by__file_list *files, by_error *error)
+{
+    by__file_list all = {0};
+    by_status status = BY_OK;
+    for (int rank = 1; rank < w->writers && status == BY_OK; rank++) {
+        status = by__writer_take(w, rank, &all, error);
+    }
+    if (status == BY_OK) {
+        status = check_whole(w, error);
+    }
+    if (status == BY_OK) {
+        status = by__writer_record(w, &all, error);
+    }
+    if (status == BY_OK) {
+        status = w->writers > 1 ? record_several(w, &all, files, error)
+                                : record_one(w, &all, files, error);
+    }
+    by__file_list_free(&all);
+    return status;
 }
 
 static by_status put_state(const by_checkpoint_writer *w, const by_checkpoint_value *values,
@@ -244,9 +319,6 @@ by_status by_checkpoint_commit(by_checkpoint_writer **writer, const by_checkpoin
                            : by_error_set(error, BY_ESTATE,
                                           w->rank != 0 ? "only the writer that began commits"
                                                        : "a slice was not written");
-    if (status == BY_OK) {
-        status = check_whole(w, error);
-    }
     if (status == BY_OK) {
         status = record_weights(w, &manifest.files, error);
     }

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_writer.h"
@@ -44,28 +46,10 @@ static by_status copy_tensors(by_checkpoint_writer *w, const by_checkpoint_layou
     return BY_OK;
 }
 
-static by_status plan(by_checkpoint_writer *w, const by_checkpoint_layout *layout, by_error *error)
-{
-    size_t count = 0;
-    BY_TRY(by__weights_plan_make(&w->plans[0], "model", w->tensors, w->model_count,
-                                 layout->shard_bytes, error));
-    if (w->count > w->model_count) {
-        BY_TRY(by__weights_plan_make(&w->plans[1], "optimizer", w->tensors + w->model_count,
-                                     w->count - w->model_count, layout->shard_bytes, error));
-    }
-    count = w->plans[0].file_count + w->plans[1].file_count;
-    BY_TRY(by__alloc((void **)&w->files, count, sizeof *w->files, "checkpoint", error));
-    for (int k = 0; k < 2; k++) {
-        for (size_t i = 0; i < w->plans[k].file_count; i++) {
-            w->files[w->file_count++] = (by__weight_file){.plan = &w->plans[k].files[i], .fd = -1};
-        }
-    }
-    return BY_OK;
-}
-
-/* What begin and join share. */
+/* What begin and join share. `token`: of several writers, what the directory is known by. */
 static by_status open_writer(by_checkpoint_writer **out, const char *root, uint64_t step,
-                             const by_checkpoint_layout *layout, int rank, by_error *error)
+                             const by_checkpoint_layout *layout, int rank, uint64_t token,
+                             by_error *error)
 {
     by_checkpoint_writer *w;
     by__text temporary = {0};
@@ -80,7 +64,8 @@ static by_status open_writer(by_checkpoint_writer **out, const char *root, uint6
         return by_error_set(error, BY_EARG, "checkpoint writer %d of %d", rank, writers);
     }
     BY_TRY(by__alloc((void **)&w, 1, sizeof *w, "checkpoint", error));
-    *w = (by_checkpoint_writer){.lock = -1, .step = step, .rank = rank, .writers = writers};
+    *w = (by_checkpoint_writer){
+        .lock = -1, .step = step, .token = token, .rank = rank, .writers = writers};
     (void)pthread_mutex_init(&w->mutex, NULL);
     *out = w;
     w->root = by__strdup(root);
@@ -89,9 +74,12 @@ static by_status open_writer(by_checkpoint_writer **out, const char *root, uint6
     }
     BY_TRY(by__step_path(&w->final, root, step, error));
     by__text_format(&temporary, "%s.tmp", w->final);
+    if (writers > 1) {
+        by__text_format(&temporary, "-%016" PRIx64, token);
+    }
     BY_TRY(by__text_take(&temporary, &w->temporary, error));
     BY_TRY(copy_tensors(w, layout, error));
-    return plan(w, layout, error);
+    return by__writer_plan(w, layout, error);
 }
 
 static void close_writer(by_checkpoint_writer **writer)
@@ -112,12 +100,19 @@ static void close_writer(by_checkpoint_writer **writer)
     for (size_t i = 0; i < w->count; i++) {
         free((void *)(uintptr_t)w->tensors[i].name);
     }
+    for (size_t i = 0; i < w->part_count; i++) {
+        free((void *)(uintptr_t)w->views[i].name);
+    }
     by__weights_plan_free(&w->plans[0]);
     by__weights_plan_free(&w->plans[1]);
     by__file_list_free(&w->references);
     (void)pthread_mutex_destroy(&w->mutex);
     free(w->slices);
     free(w->files);
+    free(w->order);
+    free(w->index_of);
+    free(w->views);
+    free(w->parts);
     free(w->tensors);
     free(w->temporary);
     free(w->final);
@@ -185,9 +180,9 @@ static by_status create_file(const by_checkpoint_writer *w, by__weight_file *f, 
     return status;
 }
 
-/* Opens a file for writing in place: one that another process has made, one that was streamed so
- * far, or a new one. The mutex is held. */
-by_status by__writer_open_file(const by_checkpoint_writer *w, by__weight_file *f, by_error *error)
+/* Opens a file for writing in place: one that was streamed so far, or a new one. The mutex is
+ * held. */
+static by_status open_file(const by_checkpoint_writer *w, by__weight_file *f, by_error *error)
 {
     if (f->fd >= 0) {
         return BY_OK;
@@ -198,17 +193,7 @@ by_status by__writer_open_file(const by_checkpoint_writer *w, by__weight_file *f
                    ? BY_OK
                    : by__writer_error(error, "write", w->temporary, f->plan->name);
     }
-    if (w->rank == 0) {
-        return create_file(w, f, error);
-    }
-    char *path = by__path_join(w->temporary, f->plan->name);
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
-    /* Not through a link: a file that is referenced belongs to an older checkpoint. */
-    f->fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    free(path);
-    return f->fd >= 0 ? BY_OK : by__writer_error(error, "open", w->temporary, f->plan->name);
+    return create_file(w, f, error);
 }
 
 /* ---- begin and join ---- */
@@ -222,17 +207,26 @@ static by_status begin(by_checkpoint_writer *w, by_error *error)
         return by_error_set(error, BY_EIO, "cannot create directory %s: %s", w->temporary,
                             strerror(errno));
     }
-    for (size_t i = 0; i < w->file_count && w->writers > 1; i++) {
-        BY_TRY(create_file(w, &w->files[i], error));
-    }
     return BY_OK;
+}
+
+/* A number that no other attempt has. */
+static uint64_t make_token(void)
+{
+    uint64_t token;
+    struct timespec now;
+    if (getrandom(&token, sizeof token, 0) == (ssize_t)sizeof token) {
+        return token;
+    }
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
 by_status by_checkpoint_begin(by_checkpoint_writer **out, const char *root, uint64_t step,
                               const by_checkpoint_layout *layout, by_error *error)
 {
     by_checkpoint_writer *w = NULL;
-    by_status status = open_writer(&w, root, step, layout, 0, error);
+    by_status status = open_writer(&w, root, step, layout, 0, make_token(), error);
     bool is_locked = false;
     if (status == BY_OK) {
         status = begin(w, error);
@@ -254,12 +248,13 @@ by_status by_checkpoint_begin(by_checkpoint_writer **out, const char *root, uint
 }
 
 by_status by_checkpoint_join(by_checkpoint_writer **out, const char *root, uint64_t step,
-                             const by_checkpoint_layout *layout, int rank, by_error *error)
+                             const by_checkpoint_layout *layout, int rank, uint64_t token,
+                             by_error *error)
 {
     by_checkpoint_writer *w = NULL;
     by_status status =
         rank == 0 ? by_error_set(error, BY_EARG, "checkpoint writer 0 begins and does not join")
-                  : open_writer(&w, root, step, layout, rank, error);
+                  : open_writer(&w, root, step, layout, rank, token, error);
     if (status == BY_OK && !by__path_is_dir(w->temporary)) {
         status = by_error_set(error, BY_ESTATE, "%s: no process has begun this checkpoint",
                               w->temporary);
@@ -274,24 +269,27 @@ by_status by_checkpoint_join(by_checkpoint_writer **out, const char *root, uint6
     return BY_OK;
 }
 
+uint64_t by_checkpoint_token(const by_checkpoint_writer *writer)
+{
+    return writer->token;
+}
+
 size_t by_checkpoint_order(const by_checkpoint_writer *writer, size_t i)
 {
-    return i < writer->model_count
-               ? writer->plans[0].order[i]
-               : writer->model_count + writer->plans[1].order[i - writer->model_count];
+    return writer->order[i];
 }
 
 /* ---- slices ---- */
 
-/* Where tensor `tensor` is: its file, and its place in it. */
-by__weight_file *by__writer_file_of(const by_checkpoint_writer *w, size_t tensor,
-                                    by__planned_tensor *place)
+/* The file that a part goes to, and its place in it. */
+static by__weight_file *file_of(const by_checkpoint_writer *w, size_t part,
+                                by__planned_tensor *place)
 {
-    if (tensor < w->model_count) {
-        *place = w->plans[0].tensors[tensor];
+    if (part < w->model_part_count) {
+        *place = w->plans[0].tensors[part];
         return &w->files[place->file];
     }
-    *place = w->plans[1].tensors[tensor - w->model_count];
+    *place = w->plans[1].tensors[part - w->model_part_count];
     return &w->files[w->plans[0].file_count + place->file];
 }
 
@@ -301,7 +299,7 @@ static by_status stream(by_checkpoint_writer *w, by__weight_file *f, uint64_t of
                         const void *data, size_t n, bool *taken, by_error *error)
 {
     bool fresh = f->sink == NULL && f->fd < 0 && offset == f->plan->header.length;
-    *taken = w->writers == 1 && n > 0 && (fresh || (f->sink != NULL && offset == f->position));
+    *taken = n > 0 && (fresh || (f->sink != NULL && offset == f->position));
     if (!*taken) {
         return BY_OK;
     }
@@ -315,7 +313,8 @@ static by_status stream(by_checkpoint_writer *w, by__weight_file *f, uint64_t of
     return f->position < f->plan->size ? BY_OK : by__sink_commit(&f->sink, &f->whole, error);
 }
 
-static by_status write_slice(by_checkpoint_writer *w, size_t tensor, const by_tensor_slice *slice,
+/* Writes a slice of a part as it is in its file. */
+static by_status write_slice(by_checkpoint_writer *w, size_t part, const by_tensor_slice *slice,
                              const void *data, size_t elements, by_error *error)
 {
     by__planned_tensor place;
@@ -324,21 +323,22 @@ static by_status write_slice(by_checkpoint_writer *w, size_t tensor, const by_te
     size_t count;
     bool taken = false;
     const uint8_t *bytes = data;
-    size_t size = by_dtype_size(w->tensors[tensor].dtype);
-    by__weight_file *f = by__writer_file_of(w, tensor, &place);
-    by__runs_begin(&runs, &w->tensors[tensor], slice, elements);
+    const by_tensor_view *view = &w->views[part];
+    size_t size = by_dtype_size(view->dtype);
+    by__weight_file *f = file_of(w, part, &place);
+    by__runs_begin(&runs, view, slice, elements);
     (void)pthread_mutex_lock(&w->mutex);
     by_status status = BY_OK;
     if (f->whole.count > 0) {
-        status = by_error_set(error, BY_ESTATE, "tensor '%.200s': %s is whole already",
-                              w->tensors[tensor].name, f->plan->name);
+        status = by_error_set(error, BY_ESTATE, "tensor '%.200s': %s is whole already", view->name,
+                              f->plan->name);
     } else if (runs.length == elements) {
         by__runs one = runs;
         (void)by__runs_next(&one, &first, &count);
         status = stream(w, f, place.begin + first * size, bytes, count * size, &taken, error);
     }
     if (status == BY_OK && !taken) {
-        status = by__writer_open_file(w, f, error);
+        status = open_file(w, f, error);
     }
     (void)pthread_mutex_unlock(&w->mutex);
     while (status == BY_OK && !taken && by__runs_next(&runs, &first, &count)) {
@@ -349,37 +349,76 @@ static by_status write_slice(by_checkpoint_writer *w, size_t tensor, const by_te
     return status;
 }
 
-by_status by_checkpoint_add(by_checkpoint_writer *w, size_t tensor, const by_tensor_slice *slice,
-                            const void *data, by_error *error)
+by_status by__writer_note(by_checkpoint_writer *w, size_t tensor, const by_tensor_slice *slice,
+                          by_error *error)
+{
+    BY_TRY(by__reserve((void **)&w->slices, &w->slice_capacity, w->slice_count + 1,
+                       sizeof *w->slices, error));
+    /* Padding and axes that are not there go to the disk as well. */
+    by__written_slice *s = &w->slices[w->slice_count++];
+    memset(s, 0, sizeof *s);
+    s->tensor = tensor;
+    s->writer = (uint64_t)w->rank;
+    s->slice.flat = slice->flat;
+    for (int i = 0; i < (slice->flat ? 1 : w->tensors[tensor].rank); i++) {
+        s->slice.offset[i] = slice->offset[i];
+        s->slice.shape[i] = slice->shape[i];
+    }
+    return BY_OK;
+}
+
+/* Writes a slice of a part, which is the slice `whole` of its tensor, unless `status` says that
+ * something was wrong before. */
+static by_status add(by_checkpoint_writer *w, by_status status, size_t part,
+                     const by_tensor_slice *slice, const by_tensor_slice *whole, const void *data,
+                     by_error *error)
 {
     size_t elements = 0;
-    by_status status = BY_OK;
-    if (tensor >= w->count) {
-        status = by_error_set(error, BY_EARG, "tensor %zu of %zu", tensor, w->count);
-    } else {
-        status = by__slice_check(&w->tensors[tensor], slice, &elements, error);
+    if (status == BY_OK) {
+        status = by__slice_check(&w->views[part], slice, &elements, error);
     }
     if (status == BY_OK && elements == 0) {
         return BY_OK;
     }
     if (status == BY_OK && data == NULL) {
-        status =
-            by_error_set(error, BY_EARG, "tensor '%.200s' has no data", w->tensors[tensor].name);
+        status = by_error_set(error, BY_EARG, "tensor '%.200s' has no data", w->views[part].name);
     }
     if (status == BY_OK) {
-        status = write_slice(w, tensor, slice, data, elements, error);
+        status = write_slice(w, part, slice, data, elements, error);
     }
     (void)pthread_mutex_lock(&w->mutex);
     if (status == BY_OK) {
-        status = by__reserve((void **)&w->slices, &w->slice_capacity, w->slice_count + 1,
-                             sizeof *w->slices, error);
+        status = by__writer_note(w, w->parts[part].tensor, whole, error);
     }
-    if (status == BY_OK) {
-        w->slices[w->slice_count++] = (by__written_slice){.tensor = tensor, .slice = *slice};
-    }
+    w->started = true;
     w->failed = w->failed || status != BY_OK;
     (void)pthread_mutex_unlock(&w->mutex);
     return status == BY_OK ? BY_OK : by__writer_not_saved(w, status, error);
+}
+
+by_status by_checkpoint_add_part(by_checkpoint_writer *w, size_t part, const void *data,
+                                 by_error *error)
+{
+    if (part >= w->order_count) {
+        return add(w, by_error_set(error, BY_EARG, "part %zu of %zu", part, w->order_count), 0,
+                   NULL, NULL, NULL, error);
+    }
+    size_t index = w->index_of[part];
+    by_tensor_slice whole = by_tensor_whole(&w->views[index]);
+    return add(w, BY_OK, index, &whole, &w->parts[index].slice, data, error);
+}
+
+by_status by_checkpoint_add(by_checkpoint_writer *w, size_t tensor, const by_tensor_slice *slice,
+                            const void *data, by_error *error)
+{
+    by_status status = BY_OK;
+    if (w->writers > 1) {
+        status = by_error_set(error, BY_EARG, "one of %d writers adds its parts, not slices",
+                              w->writers);
+    } else if (tensor >= w->count) {
+        status = by_error_set(error, BY_EARG, "tensor %zu of %zu", tensor, w->count);
+    }
+    return add(w, status, tensor, slice, slice, data, error);
 }
 
 /* ---- references ---- */
@@ -417,6 +456,12 @@ static by_status link_file(by_checkpoint_writer *w, by__weight_file *f,
     if (status == BY_OK && symlink(to, path) != 0) {
         status = by__writer_error(error, "link", w->temporary, record->name);
     }
+    for (size_t i = 0; i < w->part_count && f != NULL && status == BY_OK; i++) {
+        by__planned_tensor place;
+        if (file_of(w, i, &place) == f && place.bytes > 0) {
+            status = by__writer_note(w, w->parts[i].tensor, &w->parts[i].slice, error);
+        }
+    }
     if (status == BY_OK) {
         status = by__file_list_add(f != NULL ? &f->whole : &w->references, record->name,
                                    record->size, record->hash, in, error);
@@ -424,16 +469,6 @@ static by_status link_file(by_checkpoint_writer *w, by__weight_file *f,
     free(to);
     free(path);
     return status;
-}
-
-bool by__file_listed(const by__file_list *list, const char *name)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        if (strcmp(list->items[i].name, name) == 0) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Refers to a file that the manifest of the directory lists. */
@@ -466,8 +501,8 @@ by_status by_checkpoint_reference(by_checkpoint_writer *w, const char *name, uin
     for (size_t i = 0; i < w->file_count; i++) {
         f = strcmp(w->files[i].plan->name, name) == 0 ? &w->files[i] : f;
     }
-    if (w->rank != 0 || from == w->step || w->slice_count > 0 ||
-        by__file_listed(&w->references, name) || (f != NULL && f->whole.count > 0) ||
+    if (w->rank != 0 || from == w->step || w->started ||
+        by__file_list_find(&w->references, name) != NULL || (f != NULL && f->whole.count > 0) ||
         (f == NULL && by__checkpoint_reserved(name))) {
         return by_error_set(error, BY_EARG, "'%.200s' of step %" PRIu64 " cannot be referred to",
                             name, from);
@@ -484,30 +519,43 @@ by_status by_checkpoint_reference(by_checkpoint_writer *w, const char *name, uin
 
 /* ---- the end of a writer's part ---- */
 
-void by__slices_name(char out[32], int rank)
+/* The record of a weight file: of its stream or reference, or its checksum as it is read back. */
+static by_status record_file(const by_checkpoint_writer *w, by__weight_file *f,
+                             by__file_list *files, by_error *error)
 {
-    (void)snprintf(out, 32, "slices-%d", rank);
+    char hash[33];
+    if (f->whole.count > 0) {
+        const by__file_record *r = &f->whole.items[0];
+        return by__file_list_add(files, r->name, r->size, r->hash, r->in, error);
+    }
+    BY_TRY(open_file(w, f, error)); /* no slice was in it: all its tensors are empty */
+    if (fsync(f->fd) != 0) {
+        return by__writer_error(error, "sync", w->temporary, f->plan->name);
+    }
+    char *path = by__path_join(w->temporary, f->plan->name);
+    by_status status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
+                                    : by__hash_file_hex(hash, path, error);
+    free(path);
+    BY_TRY(status);
+    return by__file_list_add(files, f->plan->name, f->plan->size, hash, NULL, error);
+}
+
+by_status by__writer_record(by_checkpoint_writer *w, by__file_list *files, by_error *error)
+{
+    for (size_t i = 0; i < w->file_count; i++) {
+        BY_TRY(record_file(w, &w->files[i], files, error));
+    }
+    return BY_OK;
 }
 
 by_status by_checkpoint_finish(by_checkpoint_writer **writer, by_error *error)
 {
     by_checkpoint_writer *w = *writer;
-    char name[32];
     by_status status = w->rank > 0 && !w->failed
-                           ? BY_OK
+                           ? by__writer_leave(w, error)
                            : by_error_set(error, BY_ESTATE,
                                           w->rank == 0 ? "writer 0 commits, it does not finish"
                                                        : "a slice was not written");
-    for (size_t i = 0; i < w->file_count && status == BY_OK; i++) {
-        if (w->files[i].fd >= 0 && fsync(w->files[i].fd) != 0) {
-            status = by__writer_error(error, "sync", w->temporary, w->files[i].plan->name);
-        }
-    }
-    by__slices_name(name, w->rank);
-    if (status == BY_OK) {
-        status = by__sink_put(w->temporary, name, w->slice_count == 0 ? (void *)name : w->slices,
-                              w->slice_count * sizeof *w->slices, NULL, error);
-    }
     if (status != BY_OK) {
         status = by__writer_not_saved(w, status, error);
     }

@@ -7,8 +7,8 @@
 
 #include "checkpoint/storage.h"
 
-/* A weight file. One writer alone streams it through a sink as long as its slices come in order;
- * otherwise slices are written where they belong and the checksum is read back at the end. */
+/* A weight file, which one writer alone writes: streamed through a sink as long as its parts come
+ * in order; otherwise they are written in place and the checksum is read back at the end. */
 typedef struct by__weight_file {
     const by__planned_file *plan;
     int fd;              /* of writing in place; -1: not open */
@@ -20,8 +20,17 @@ typedef struct by__weight_file {
 /* A slice that was written: the content of slices-RANK. */
 typedef struct by__written_slice {
     uint64_t tensor;
+    uint64_t writer;
     by_tensor_slice slice;
 } by__written_slice;
+
+/* What a writer's files hold: whole tensors where it is alone, else its parts, and, of the first
+ * one, the tensors that have no elements. */
+typedef struct by__part {
+    size_t tensor;
+    by_tensor_slice slice;
+    size_t number; /* in the layout's parts; SIZE_MAX: not one of these */
+} by__part;
 
 struct by_checkpoint_writer {
     char *root;
@@ -29,12 +38,20 @@ struct by_checkpoint_writer {
     char *temporary;
     int lock;
     uint64_t step;
+    uint64_t token;
     int rank; /* 0: the one that began */
     int writers;
     by_tensor_view *tensors; /* names owned; model, then optimizer */
     size_t model_count;
     size_t count;
-    by__weights_plan plans[2]; /* model, optimizer */
+    by__part *parts;       /* model, then optimizer */
+    by_tensor_view *views; /* of the parts, as they are in files; names owned */
+    size_t model_part_count;
+    size_t part_count;
+    size_t *index_of;          /* the index in `parts` of each of the layout's */
+    size_t *order;             /* the layout's in the order of the files */
+    size_t order_count;        /* of both */
+    by__weights_plan plans[2]; /* model, optimizer, of the parts */
     by__weight_file *files;    /* of both, in order */
     size_t file_count;
     by__file_list references; /* of files that hold no tensors */
@@ -42,6 +59,7 @@ struct by_checkpoint_writer {
     by__written_slice *slices;
     size_t slice_count;
     size_t slice_capacity;
+    bool started; /* something was added */
     bool failed;
 };
 
@@ -50,14 +68,20 @@ by_status by__writer_not_saved(const by_checkpoint_writer *w, by_status status, 
 /* BY_EIO: "cannot VERB DIRECTORY/NAME: REASON", the reason from errno. */
 by_status by__writer_error(by_error *error, const char *verb, const char *directory,
                            const char *name);
-/* Opens a weight file for writing in place, unless it is open. */
-by_status by__writer_open_file(const by_checkpoint_writer *w, by__weight_file *f, by_error *error);
-/* The file that a tensor goes to, and its place there. */
-by__weight_file *by__writer_file_of(const by_checkpoint_writer *w, size_t tensor,
-                                    by__planned_tensor *place);
-/* Whether a list has a file of this name. */
-bool by__file_listed(const by__file_list *list, const char *name);
-/* "slices-RANK": the list of slices that a writer leaves for the commit. */
-void by__slices_name(char out[32], int rank);
+/* What the writer's files will hold (checkpoint_parts.c). */
+by_status by__writer_plan(by_checkpoint_writer *w, const by_checkpoint_layout *layout,
+                          by_error *error);
+/* Notes a slice as written. The mutex is held. */
+by_status by__writer_note(by_checkpoint_writer *w, size_t tensor, const by_tensor_slice *slice,
+                          by_error *error);
+/* Adds this writer's weight files to a list, whole and on the disk, with their checksums. */
+by_status by__writer_record(by_checkpoint_writer *w, by__file_list *files, by_error *error);
+/* What a writer that joined leaves for the commit: slices-RANK, what it has written, and
+ * files-RANK, a manifest of that and of its files; and the commit takes and removes both. */
+by_status by__writer_leave(by_checkpoint_writer *w, by_error *error);
+by_status by__writer_take(by_checkpoint_writer *w, int rank, by__file_list *files, by_error *error);
+/* "model-00002-of-00004": the name of a writer's file without its ending, where there are
+ * several. */
+void by__writer_stem(char out[64], const char *stem, int rank, int writers);
 
 #endif

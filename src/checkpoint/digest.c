@@ -51,6 +51,28 @@ static by_status hash_head(struct sha256_ctx *sha, const by__tensor_entry *entry
     return BY_OK;
 }
 
+/* A tensor that is cut over files, some elements at a time. */
+static by_status hash_pieces(struct sha256_ctx *sha, const by__tensor_entry *entry, by_error *error)
+{
+    const size_t most = (size_t)1 << 18;
+    by_tensor_view view = {
+        .name = entry->name, .dtype = (by_dtype)entry->dtype, .rank = (int)entry->rank};
+    size_t total;
+    uint8_t *buffer;
+    size_t size = by_dtype_size(view.dtype);
+    memcpy(view.shape, entry->shape, sizeof view.shape);
+    BY_TRY(by_tensor_size(&view, &total, NULL, error));
+    BY_TRY(by__alloc((void **)&buffer, most, size, "digest", error));
+    for (size_t first = 0; first < total; first += most) {
+        size_t n = total - first < most ? total - first : most;
+        by_tensor_slice slice = {.flat = true, .offset = {(int64_t)first}, .shape = {(int64_t)n}};
+        by__entry_read(entry, &view, &slice, n, buffer);
+        sha256_update(sha, n * size, buffer);
+    }
+    free(buffer);
+    return BY_OK;
+}
+
 static by_status hash_item(item *it, by_error *error)
 {
     struct sha256_ctx sha;
@@ -61,7 +83,11 @@ static by_status hash_item(item *it, by_error *error)
     }
     sha256_init(&sha);
     BY_TRY(hash_head(&sha, entry, error));
-    sha256_update(&sha, (size_t)(entry->end - entry->begin), entry->data);
+    if (entry->data == NULL && entry->pieces != NULL) {
+        BY_TRY(hash_pieces(&sha, entry, error));
+    } else {
+        sha256_update(&sha, (size_t)(entry->end - entry->begin), entry->data);
+    }
     sha256_digest(&sha, sizeof it->sha256, it->sha256);
     return BY_OK;
 }
@@ -166,7 +192,8 @@ static by_status digest_weights(by_digest *out, const by_weights *model,
 /* Whether by_weights_open, not by_checkpoint_open, is for `path`. */
 static by_status is_plain(bool *out, const char *path, by_error *error)
 {
-    static const char *const files[] = {"model.safetensors", "model.safetensors.index.json"};
+    static const char *const files[] = {"model.safetensors", "model.safetensors.index.json",
+                                        "model.slices.json"};
     char *manifest = by__path_join(path, "manifest.json");
     bool found = !by__path_is_dir(path);
     bool failed = manifest == NULL;

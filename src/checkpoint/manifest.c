@@ -136,8 +136,8 @@ by_status by__manifest_parse(by__manifest *out, const char *path, const char *te
     return BY_OK;
 }
 
-static by_status check_file(const by__file_record *record, const char *directory, bool verify,
-                            by_error *error)
+by_status by__manifest_check_file(const by__file_record *record, const char *directory, bool verify,
+                                  by_error *error)
 {
     struct stat info;
     char hash[33];
@@ -169,21 +169,21 @@ static by_status check_file(const by__file_record *record, const char *directory
     return status;
 }
 
-by_status by__manifest_check(by__manifest *out, const char *directory, bool verify, by_error *error)
+by_status by__manifest_read(by__manifest *out, const char *directory, const char *name, bool verify,
+                            by_error *error)
 {
     by__manifest manifest = {0};
     char *text = NULL;
     size_t length;
-    char *path = by__path_join(directory, "manifest.json");
+    char *path = by__path_join(directory, name);
     by_status status = BY_OK;
     if (path == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
     if (!by__path_exists(path)) {
         status = by_error_set(error, BY_EFORMAT,
-                              "%s: there is no manifest.json, so this is not a "
-                              "complete checkpoint",
-                              directory);
+                              "%s: there is no %s, so this is not a complete checkpoint", directory,
+                              name);
         goto done;
     }
     status = by__file_read(&text, &length, path, BY_MAX_JSON_BYTES, error);
@@ -194,7 +194,7 @@ by_status by__manifest_check(by__manifest *out, const char *directory, bool veri
         status = by__manifest_parse(&manifest, path, text, length, error);
     }
     for (size_t i = 0; i < manifest.files.count && status == BY_OK; i++) {
-        status = check_file(&manifest.files.items[i], directory, verify, error);
+        status = by__manifest_check_file(&manifest.files.items[i], directory, verify, error);
     }
     if (status == BY_OK) {
         *out = manifest;
@@ -205,6 +205,11 @@ done:
     free(text);
     free(path);
     return status;
+}
+
+by_status by__manifest_check(by__manifest *out, const char *directory, bool verify, by_error *error)
+{
+    return by__manifest_read(out, directory, "manifest.json", verify, error);
 }
 
 void by__manifest_free(by__manifest *manifest)

@@ -24,6 +24,16 @@ static const struct {
     {"I64", 64, -1},      {"U64", 64, -1},
 };
 
+int by__type_of_name(const char *name)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(types); i++) {
+        if (strcmp(types[i].name, name) == 0) {
+            return types[i].dtype;
+        }
+    }
+    return -1;
+}
+
 /* What is being checked, for messages: "FILE: tensor 'NAME'". */
 typedef struct place {
     const char *file;

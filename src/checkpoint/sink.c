@@ -42,6 +42,16 @@ void by__file_list_free(by__file_list *list)
     *list = (by__file_list){0};
 }
 
+const by__file_record *by__file_list_find(const by__file_list *list, const char *name)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (strcmp(list->items[i].name, name) == 0) {
+            return &list->items[i];
+        }
+    }
+    return NULL;
+}
+
 by_status by__file_list_add(by__file_list *list, const char *name, uint64_t size,
                             const char hash[33], const char *in, by_error *error)
 {

@@ -1,5 +1,5 @@
-/* Parts of tensors: their checks, the runs of memory that they are, and whether they make up a
- * whole. */
+/* Parts of tensors: their checks and names, the runs of memory and the boxes that they are, and
+ * whether they make up a whole. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +48,76 @@ by_tensor_slice by_tensor_whole(const by_tensor_view *tensor)
         slice.shape[i] = tensor->shape[i];
     }
     return slice;
+}
+
+bool by__slice_is_whole(const by_tensor_view *tensor, const by_tensor_slice *slice)
+{
+    size_t total = 0;
+    size_t elements = 0;
+    return by_tensor_size(tensor, &total, NULL, NULL) == BY_OK &&
+           by__slice_check(tensor, slice, &elements, NULL) == BY_OK && elements == total;
+}
+
+by_status by__slice_name(char **out, const by_tensor_view *tensor, const by_tensor_slice *slice,
+                         by_error *error)
+{
+    by__text text = {0};
+    int axes = slice->flat ? 1 : tensor->rank;
+    by__text_add(&text, tensor->name);
+    if (!by__slice_is_whole(tensor, slice)) {
+        for (int i = 0; i < axes; i++) {
+            by__text_format(&text, "%s%" PRId64 ":%" PRId64, i == 0 ? "[" : ",", slice->offset[i],
+                            slice->offset[i] + slice->shape[i]);
+        }
+        by__text_add(&text, "]");
+    }
+    return by__text_take(&text, out, error);
+}
+
+/* The largest box that a range of elements from `first` on begins with: whole rows of the axes
+ * behind the first one whose index may grow. Its number of elements. */
+static uint64_t first_box(by__box *box, const by_tensor_view *tensor, uint64_t first,
+                          uint64_t count)
+{
+    int64_t index[BY_TENSOR_MAX_RANK];
+    uint64_t stride[BY_TENSOR_MAX_RANK];
+    uint64_t block = 1;
+    int axis = tensor->rank - 1;
+    for (int i = tensor->rank - 1; i >= 0; i--) {
+        stride[i] = block;
+        index[i] = (int64_t)(first / block % (uint64_t)tensor->shape[i]);
+        block *= (uint64_t)tensor->shape[i];
+    }
+    while (axis > 0 && index[axis] == 0 && count >= stride[axis - 1]) {
+        axis--;
+    }
+    int64_t most = tensor->shape[axis] - index[axis];
+    uint64_t rows = count / stride[axis];
+    rows = rows < (uint64_t)most ? rows : (uint64_t)most;
+    for (int i = 0; i < tensor->rank; i++) {
+        box->offset[i] = index[i];
+        box->shape[i] = i < axis ? 1 : i == axis ? (int64_t)rows : tensor->shape[i];
+    }
+    return rows * stride[axis];
+}
+
+int by__slice_boxes(by__box boxes[BY__SLICE_BOXES], const by_tensor_view *tensor,
+                    const by_tensor_slice *slice)
+{
+    int n = 0;
+    if (!slice->flat || tensor->rank == 0) {
+        memcpy(boxes[0].offset, slice->offset, sizeof boxes[0].offset);
+        memcpy(boxes[0].shape, slice->shape, sizeof boxes[0].shape);
+        return !slice->flat || slice->shape[0] > 0 ? 1 : 0;
+    }
+    uint64_t first = (uint64_t)slice->offset[0];
+    uint64_t count = (uint64_t)slice->shape[0];
+    while (count > 0) {
+        uint64_t done = first_box(&boxes[n++], tensor, first, count);
+        first += done;
+        count -= done;
+    }
+    return n;
 }
 
 void by__runs_begin(by__runs *runs, const by_tensor_view *tensor, const by_tensor_slice *slice,
@@ -194,32 +264,4 @@ by_status by__slices_cover(const by_tensor_view *tensor, const by_tensor_slice *
     }
     free(ranges);
     return status;
-}
-
-/* ---- reading ---- */
-
-by_status by_weights_read_f32(const by_weights *weights, const char *name,
-                              const by_tensor_slice *slice, float *out, size_t count,
-                              by_error *error)
-{
-    by_tensor_view tensor;
-    by__runs runs;
-    size_t elements;
-    size_t length;
-    uint64_t first;
-    BY_TRY(by_weights_tensor(weights, name, &tensor, error));
-    BY_TRY(by__slice_check(&tensor, slice, &elements, error));
-    if (elements != count) {
-        return by_error_set(error, BY_EARG, "tensor '%.200s': a slice of %zu elements, not %zu",
-                            name, elements, count);
-    }
-    by__runs_begin(&runs, &tensor, slice, elements);
-    while (by__runs_next(&runs, &first, &length)) {
-        by_tensor_view run = {.name = tensor.name, .dtype = tensor.dtype, .rank = 1};
-        run.shape[0] = (int64_t)length;
-        run.data = (const uint8_t *)tensor.data + first * by_dtype_size(tensor.dtype);
-        BY_TRY(by_tensor_read_f32(&run, out, length, error));
-        out += length;
-    }
-    return BY_OK;
 }

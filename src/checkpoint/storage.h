@@ -11,9 +11,9 @@
  * manifest last; the directory is synced, renamed to `step-N`, and the root is synced. A directory
  * that is removed loses its name first (`.trash-...`). Both kinds of leftovers go at the next save.
  *
- * Several writers: one process begins and commits and holds the root's lock all the while; the
- * others open the files that it has made, write their slices into them, and leave
- * `slices-RANK` with a list of these. Commit takes the lists, checks that each element was written
+ * Several writers: one process begins and commits and holds the root's lock all the while; each
+ * writes files of its own, and the others leave `slices-RANK` and `files-RANK`, what they have
+ * written and where, checksums included. Commit takes these, checks that each element was written
  * once, and removes them.
  *
  * Who owns what: readers own their maps and names, so a view is valid until its by_weights closes.
@@ -49,6 +49,8 @@ typedef struct by__file_list {
 } by__file_list;
 
 void by__file_list_free(by__file_list *list);
+/* The record of a file; NULL when there is none. */
+const by__file_record *by__file_list_find(const by__file_list *list, const char *name);
 /* Adds copies of the strings; `in` may be NULL. */
 by_status by__file_list_add(by__file_list *list, const char *name, uint64_t size,
                             const char hash[33], const char *in, by_error *error);
@@ -77,6 +79,9 @@ by_status by__sink_copy(const char *directory, const char *name, const char *sou
 
 /* ---- safetensors (safetensors_read.c, safetensors_write.c) ---- */
 
+/* A tensor in pieces (pieces.c). */
+typedef struct by__pieces by__pieces;
+
 typedef struct by__tensor_entry {
     char *name;
     const char *type; /* as the file calls it: "F32", "I64", ... */
@@ -85,8 +90,9 @@ typedef struct by__tensor_entry {
     int64_t shape[BY_TENSOR_MAX_RANK];
     uint64_t begin; /* relative to the end of the header */
     uint64_t end;
-    const uint8_t *data;
-    const char *file; /* path of the file it is in */
+    const uint8_t *data; /* NULL: cut over files */
+    const char *file;    /* path of the file it is in */
+    by__pieces *pieces;  /* where it is in files that hold slices; or NULL */
 } by__tensor_entry;
 
 typedef struct by__safetensors {
@@ -98,6 +104,9 @@ typedef struct by__safetensors {
 by_status by__safetensors_parse(by__safetensors *out, const char *file, const uint8_t *data,
                                 size_t size, by_error *error);
 void by__safetensors_free(by__safetensors *file);
+/* "F32", and back; -1: not one of banyan's. */
+const char *by__type_name(by_dtype dtype);
+int by__type_of_name(const char *name);
 
 /* How tensors are laid out in files (weights_plan.c): a function of names, dtypes and shapes. */
 typedef struct by__planned_tensor {
@@ -131,6 +140,9 @@ by_status by__weights_plan_make(by__weights_plan *out, const char *stem,
                                 const by_tensor_view *tensors, size_t count, uint64_t shard_bytes,
                                 by_error *error);
 void by__weights_plan_free(by__weights_plan *plan);
+/* The text of an index of shards: files[i] has tensors[i]. */
+by_status by__weights_index_print(char **out, size_t *length, const by_tensor_view *tensors,
+                                  const char *const *files, size_t count, by_error *error);
 
 /* Writes DIRECTORY/STEM.safetensors, or shards and an index when over `shard_bytes` (0: default).
  */
@@ -143,6 +155,24 @@ by_status by__weights_write(const char *directory, const char *stem, const by_te
 /* Elements of a slice; BY_EARG when it is not within the tensor. */
 by_status by__slice_check(const by_tensor_view *tensor, const by_tensor_slice *slice,
                           size_t *elements, by_error *error);
+/* Whether a slice has all elements of its tensor. */
+bool by__slice_is_whole(const by_tensor_view *tensor, const by_tensor_slice *slice);
+/* What a slice is called in a file: the tensor's name and, unless it is all of it, "[0:20]" or
+ * "[0:17,2:4]". Freed with free(). */
+by_status by__slice_name(char **out, const by_tensor_view *tensor, const by_tensor_slice *slice,
+                         by_error *error);
+
+/* The boxes that a slice is, which follow each other in its memory: a flat range begins and ends
+ * within a row of each axis but the first. */
+typedef struct by__box {
+    int64_t offset[BY_TENSOR_MAX_RANK];
+    int64_t shape[BY_TENSOR_MAX_RANK];
+} by__box;
+#define BY__SLICE_BOXES (2 * BY_TENSOR_MAX_RANK - 1)
+/* Their number, at most BY__SLICE_BOXES. The slice was checked. */
+int by__slice_boxes(by__box boxes[BY__SLICE_BOXES], const by_tensor_view *tensor,
+                    const by_tensor_slice *slice);
+
 /* The runs of consecutive elements that a slice is, in row-major order, all of one length. */
 typedef struct by__runs {
     const by_tensor_view *tensor;
@@ -161,12 +191,64 @@ bool by__runs_next(by__runs *runs, uint64_t *first, size_t *count);
 by_status by__slices_cover(const by_tensor_view *tensor, const by_tensor_slice *const *slices,
                            size_t count, by_error *error);
 
+/* ---- tensors that are cut over files (pieces.c, slice_index.c) ---- */
+
+by_status by__pieces_open(by__pieces **out, const by_tensor_view *tensor, by_error *error);
+void by__pieces_close(by__pieces **pieces);
+/* Adds a slice that was checked; its data is borrowed. */
+by_status by__pieces_add(by__pieces *pieces, const by_tensor_slice *slice, const uint8_t *data,
+                         by_error *error);
+/* Copies a slice that was checked. The pieces must make up the tensor. */
+void by__pieces_read(const by__pieces *pieces, const by_tensor_slice *slice, void *out);
+/* The whole tensor in memory, put together at the first call; owned by the pieces. */
+by_status by__pieces_whole(by__pieces *pieces, const void **data, by_error *error);
+
+typedef struct by__cut_slice {
+    by_tensor_slice slice;
+    char *file; /* it is there under by__slice_name's name */
+} by__cut_slice;
+
+typedef struct by__cut_tensor {
+    by_tensor_view view; /* name owned, no data */
+    size_t first;        /* its slices */
+    size_t count;
+} by__cut_tensor;
+
+/* STEM.slices.json */
+typedef struct by__slice_index {
+    by__cut_tensor *tensors;
+    size_t count;
+    size_t capacity;
+    by__cut_slice *slices;
+    size_t slice_count;
+    size_t slice_capacity;
+} by__slice_index;
+
+/* Both copy; a slice is one of the tensor that was added last. */
+by_status by__slice_index_add_tensor(by__slice_index *index, const by_tensor_view *view,
+                                     by_error *error);
+by_status by__slice_index_add(by__slice_index *index, const by_tensor_slice *slice,
+                              const char *file, by_error *error);
+by_status by__slice_index_print(const by__slice_index *index, char **out, size_t *length,
+                                by_error *error);
+/* Checks that the slices of each tensor make it up. */
+by_status by__slice_index_parse(by__slice_index *out, const char *path, const char *text,
+                                size_t length, by_error *error);
+void by__slice_index_free(by__slice_index *index);
+
 /* ---- several files as one (weights.c) ---- */
 
 /* The i-th tensor in byte order of names, whatever its type. */
 const by__tensor_entry *by__weights_entry(const by_weights *weights, size_t i);
+/* Like by_weights_tensor; data is NULL where the tensor is cut over files. */
+by_status by__weights_describe(const by_weights *weights, const char *name, by_tensor_view *out,
+                               by_error *error);
+/* Copies a slice, which was checked and has `elements`, of an entry of a type that banyan has. */
+void by__entry_read(const by__tensor_entry *entry, const by_tensor_view *tensor,
+                    const by_tensor_slice *slice, size_t elements, void *out);
 
-/* Like by_weights_open of a directory, for STEM.safetensors or STEM.safetensors.index.json. */
+/* Like by_weights_open of a directory, for STEM.safetensors, STEM.safetensors.index.json or
+ * STEM.slices.json. */
 by_status by__weights_open(by_weights **out, const char *directory, const char *stem,
                            by_error *error);
 
@@ -221,8 +303,13 @@ by_status by__manifest_check_seal(const char *path, const char *text, size_t len
                                   by_error *error);
 by_status by__manifest_parse(by__manifest *out, const char *path, const char *text, size_t length,
                              by_error *error);
-/* Reads DIRECTORY/manifest.json and checks the size of every file it lists; `verify`: the
- * checksums too. */
+/* Checks the size of a file that is listed; `verify`: its checksum too. */
+by_status by__manifest_check_file(const by__file_record *record, const char *directory, bool verify,
+                                  by_error *error);
+/* Reads DIRECTORY/NAME and checks the size of every file it lists; `verify`: the checksums too. */
+by_status by__manifest_read(by__manifest *out, const char *directory, const char *name, bool verify,
+                            by_error *error);
+/* The same of DIRECTORY/manifest.json. */
 by_status by__manifest_check(by__manifest *out, const char *directory, bool verify,
                              by_error *error);
 void by__manifest_free(by__manifest *manifest);

@@ -1,4 +1,5 @@
 /* Weight files into a tensor store. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint/storage.h"
@@ -31,7 +32,7 @@ static by_status find(const by__store *store, int flat, by__handle handle,
             memcpy(name, other, sizeof name);
         }
     }
-    BY_TRY(by_weights_tensor(weights, name, &tensor, error));
+    BY_TRY(by__weights_describe(weights, name, &tensor, error));
     /* A buffer of another shape than the entry's (a row of sums, say) has no rows of a table. */
     bool grows = entry->grows && by_shape_equal(&shape, &entry->local);
     if (!fits(&tensor, &shape, grows)) {
@@ -52,6 +53,28 @@ static by_status find(const by__store *store, int flat, by__handle handle,
     return BY_OK;
 }
 
+/* Writes a tensor into its buffer; what is cut over files comes through a copy. */
+static by_status load(by__store *store, int flat, by__handle handle, const by_weights *weights,
+                      const by_tensor_view *tensor, int threads, by_error *error)
+{
+    size_t count;
+    size_t bytes;
+    void *copy = NULL;
+    by_tensor_slice whole = by_tensor_whole(tensor);
+    by_status status = BY_OK;
+    BY_TRY(by_tensor_size(tensor, &count, &bytes, error));
+    if (tensor->data == NULL && count > 0) {
+        BY_TRY(by__alloc_aligned(&copy, bytes, "a copy of a tensor", error));
+        status = by_weights_read(weights, tensor->name, &whole, copy, count, error);
+    }
+    if (status == BY_OK) {
+        status = by__store_write(store, flat, handle, copy != NULL ? copy : tensor->data,
+                                 tensor->dtype, (int64_t)count, threads, error);
+    }
+    free(copy);
+    return status;
+}
+
 by_status by__store_check(const by__store *store, int flat, const by_weights *weights,
                           const by__load_options *options, by_error *error)
 {
@@ -69,14 +92,11 @@ by_status by__store_load(by__store *store, int flat, const by_weights *weights,
 {
     for (size_t i = 0; i < by__store_count(store); i++) {
         by_tensor_view tensor;
-        size_t count;
         if (by__store_shape(store, flat, (by__handle)i).rank < 0) {
             continue;
         }
         BY_TRY(find(store, flat, (by__handle)i, weights, options, &tensor, error));
-        BY_TRY(by_tensor_size(&tensor, &count, NULL, error));
-        BY_TRY(by__store_write(store, flat, (by__handle)i, tensor.data, tensor.dtype,
-                               (int64_t)count, options->threads, error));
+        BY_TRY(load(store, flat, (by__handle)i, weights, &tensor, options->threads, error));
     }
     return BY_OK;
 }

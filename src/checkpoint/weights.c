@@ -20,6 +20,9 @@ struct by_weights {
     size_t shard_capacity;
     const by__tensor_entry **entries; /* all shards', by name */
     size_t count;
+    by__slice_index slices; /* of tensors that are cut over files, whose entries these are: */
+    by__tensor_entry *cut;
+    char *slices_path;
 };
 
 bool by__plain_name(const char *name)
@@ -215,6 +218,87 @@ static by_status open_index(by_weights *weights, const char *directory, const ch
     return status;
 }
 
+/* The entry of a tensor that is cut over files. `pieces`: the entries of all files, by name. */
+static by_status join_slices(by__tensor_entry *out, const by_weights *pieces,
+                             const by__cut_tensor *tensor, by_error *error)
+{
+    size_t bytes;
+    const by_tensor_view *view = &tensor->view;
+    BY_TRY(by_tensor_size(view, NULL, &bytes, error));
+    *out = (by__tensor_entry){.name = (char *)(uintptr_t)view->name,
+                              .type = by__type_name(view->dtype),
+                              .dtype = (int)view->dtype,
+                              .rank = (size_t)view->rank,
+                              .end = bytes,
+                              .file = pieces->slices_path};
+    memcpy(out->shape, view->shape, sizeof out->shape);
+    BY_TRY(by__pieces_open(&out->pieces, view, error));
+    for (size_t i = 0; i < tensor->count; i++) {
+        const by__cut_slice *s = &pieces->slices.slices[tensor->first + i];
+        char *name;
+        size_t elements;
+        BY_TRY(by__slice_check(view, &s->slice, &elements, error));
+        BY_TRY(by__slice_name(&name, view, &s->slice, error));
+        const by__tensor_entry *piece = find(pieces, name);
+        const char *file = piece == NULL ? "" : strrchr(piece->file, '/');
+        by_status status = BY_OK;
+        if (piece == NULL || strcmp(file == NULL ? piece->file : file + 1, s->file) != 0 ||
+            piece->dtype != out->dtype ||
+            piece->end - piece->begin != elements * by_dtype_size(view->dtype)) {
+            status = by_error_set(error, BY_EFORMAT,
+                                  "%s: %.100s lacks '%.200s', %zu elements of type %s",
+                                  pieces->slices_path, s->file, name, elements, out->type);
+        }
+        free(name);
+        BY_TRY(status);
+        BY_TRY(by__pieces_add(out->pieces, &s->slice, piece->data, error));
+        out->data = tensor->count == 1 ? piece->data : NULL;
+    }
+    return BY_OK;
+}
+
+/* Tensors that are cut over files. */
+static by_status open_slices(by_weights *weights, const char *directory, const char *path,
+                             by_error *error)
+{
+    char *text;
+    size_t length;
+    weights->slices_path = by__strdup(path);
+    if (weights->slices_path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    BY_TRY(by__file_read(&text, &length, path, BY_MAX_JSON_BYTES, error));
+    by_status status = by__slice_index_parse(&weights->slices, path, text, length, error);
+    free(text);
+    for (size_t i = 0; i < weights->slices.slice_count && status == BY_OK; i++) {
+        status = shard_of(weights, directory, weights->slices.slices[i].file, error);
+    }
+    if (status == BY_OK) {
+        status = join_shards(weights, error);
+    }
+    size_t count = weights->slices.count;
+    if (status == BY_OK) {
+        status =
+            by__alloc((void **)&weights->cut, count, sizeof *weights->cut, "tensor list", error);
+    }
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        status = join_slices(&weights->cut[i], weights, &weights->slices.tensors[i], error);
+    }
+    if (status == BY_OK && weights->count != weights->slices.slice_count) {
+        status = by_error_set(error, BY_EFORMAT, "%s lists %zu slices, the files hold %zu", path,
+                              weights->slices.slice_count, weights->count);
+    }
+    /* From here on the entries are those of whole tensors, of which there are not more. */
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        weights->entries[i] = &weights->cut[i];
+        weights->count = count;
+    }
+    if (count > 1 && status == BY_OK) {
+        qsort(weights->entries, count, sizeof *weights->entries, by_name);
+    }
+    return status;
+}
+
 static by_status read_config(by_weights *weights, const char *directory, by_error *error)
 {
     char *path = by__path_join(directory, "config.json");
@@ -235,12 +319,15 @@ static by_status open_directory(by_weights *weights, const char *directory, cons
 {
     char single[256];
     char index[256];
+    char slices[256];
     (void)snprintf(single, sizeof single, "%.200s.safetensors", stem);
     (void)snprintf(index, sizeof index, "%.200s.safetensors.index.json", stem);
+    (void)snprintf(slices, sizeof slices, "%.200s.slices.json", stem);
     char *single_path = by__path_join(directory, single);
     char *index_path = by__path_join(directory, index);
+    char *slices_path = by__path_join(directory, slices);
     by_status status = BY_OK;
-    if (single_path == NULL || index_path == NULL) {
+    if (single_path == NULL || index_path == NULL || slices_path == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: path");
     } else if (by__path_exists(single_path)) {
         status = add_shard(weights, directory, single, error);
@@ -249,6 +336,8 @@ static by_status open_directory(by_weights *weights, const char *directory, cons
         }
     } else if (by__path_exists(index_path)) {
         status = open_index(weights, directory, index_path, error);
+    } else if (by__path_exists(slices_path)) {
+        status = open_slices(weights, directory, slices_path, error);
     } else {
         status =
             by_error_set(error, BY_EIO, "%s holds neither %s nor %s", directory, single, index);
@@ -258,6 +347,7 @@ static by_status open_directory(by_weights *weights, const char *directory, cons
     }
     free(single_path);
     free(index_path);
+    free(slices_path);
     return status;
 }
 
@@ -297,6 +387,12 @@ void by_weights_close(by_weights **weights)
         for (size_t i = 0; i < w->shard_count; i++) {
             shard_free(w->shards[i]);
         }
+        for (size_t i = 0; w->cut != NULL && i < w->slices.count; i++) {
+            by__pieces_close(&w->cut[i].pieces);
+        }
+        by__slice_index_free(&w->slices);
+        free(w->cut);
+        free(w->slices_path);
         free(w->shards);
         free(w->entries);
         free(w->config);
@@ -352,8 +448,9 @@ static by_status no_such_tensor(const by_weights *weights, const char *name, by_
                         nearest == NULL ? "" : nearest, nearest == NULL ? "" : "'");
 }
 
-by_status by_weights_tensor(const by_weights *weights, const char *name, by_tensor_view *out,
-                            by_error *error)
+/* The tensor's entry, and its view, whose data is NULL where it is cut over files. */
+static by_status describe(const by__tensor_entry **found, by_tensor_view *out,
+                          const by_weights *weights, const char *name, by_error *error)
 {
     const by__tensor_entry *entry = find(weights, name);
     if (entry == NULL) {
@@ -372,72 +469,85 @@ by_status by_weights_tensor(const by_weights *weights, const char *name, by_tens
         .data = entry->data,
     };
     memcpy(view.shape, entry->shape, sizeof view.shape);
+    *found = entry;
     *out = view;
     return BY_OK;
 }
 
-/* True for STEM.safetensors, its index and its shards. */
-static bool is_weight_file(const char *name, const char *stem)
+by_status by__weights_describe(const by_weights *weights, const char *name, by_tensor_view *out,
+                               by_error *error)
 {
-    size_t n = strlen(stem);
-    const char *rest = name + n;
-    size_t length = strlen(name);
-    const char suffix[] = ".safetensors";
-    if (strncmp(name, stem, n) != 0) {
-        return false;
-    }
-    if (strcmp(rest, suffix) == 0 || strcmp(rest, ".safetensors.index.json") == 0) {
-        return true;
-    }
-    return rest[0] == '-' && strstr(rest, "-of-") != NULL && length > sizeof suffix &&
-           strcmp(name + length - (sizeof suffix - 1), suffix) == 0;
+    const by__tensor_entry *entry;
+    return describe(&entry, out, weights, name, error);
 }
 
-/* Removes the weight files in the directory that were not written just now, the single file first:
- * it is what a reader looks for first. */
-static by_status remove_others(const char *directory, const by__file_list *written, by_error *error)
+by_status by_weights_tensor(const by_weights *weights, const char *name, by_tensor_view *out,
+                            by_error *error)
 {
-    char **names;
-    size_t count;
-    BY_TRY(by__list_dir(&names, &count, directory, error));
-    by_status status = BY_OK;
-    for (int pass = 0; pass < 2 && status == BY_OK; pass++) {
-        for (size_t i = 0; i < count && status == BY_OK; i++) {
-            bool single = strcmp(names[i], "model.safetensors") == 0;
-            bool keep = !is_weight_file(names[i], "model") || single != (pass == 0);
-            for (size_t k = 0; k < written->count && !keep; k++) {
-                keep = strcmp(written->items[k].name, names[i]) == 0;
-            }
-            if (!keep) {
-                char *path = by__path_join(directory, names[i]);
-                status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
-                                      : by__remove_tree(path, error);
-                free(path);
-            }
-        }
+    const by__tensor_entry *entry;
+    by_tensor_view view;
+    BY_TRY(describe(&entry, &view, weights, name, error));
+    if (entry->data == NULL && entry->pieces != NULL) {
+        BY_TRY(by__pieces_whole(entry->pieces, &view.data, error));
     }
-    by__names_free(names, count);
-    return status;
+    *out = view;
+    return BY_OK;
 }
 
-by_status by_weights_write(const char *directory, const by_tensor_view *tensors, size_t count,
-                           uint64_t shard_bytes, by_error *error)
+void by__entry_read(const by__tensor_entry *entry, const by_tensor_view *tensor,
+                    const by_tensor_slice *slice, size_t elements, void *out)
 {
-    by__file_list written = {0};
-    if (count == 0) {
-        return by_error_set(error, BY_EARG, "%s: there are no tensors to write", directory);
+    by__runs runs;
+    size_t length;
+    uint64_t first;
+    uint8_t *to = out;
+    size_t size = by_dtype_size(tensor->dtype);
+    if (entry->data == NULL) {
+        by__pieces_read(entry->pieces, slice, out);
+        return;
     }
-    by_status status =
-        by__weights_write(directory, "model", tensors, count, shard_bytes, &written, error);
+    by__runs_begin(&runs, tensor, slice, elements);
+    while (by__runs_next(&runs, &first, &length)) {
+        memcpy(to, entry->data + first * size, length * size);
+        to += length * size;
+    }
+}
+
+by_status by_weights_read(const by_weights *weights, const char *name, const by_tensor_slice *slice,
+                          void *out, size_t count, by_error *error)
+{
+    const by__tensor_entry *entry;
+    by_tensor_view tensor;
+    size_t elements;
+    BY_TRY(describe(&entry, &tensor, weights, name, error));
+    BY_TRY(by__slice_check(&tensor, slice, &elements, error));
+    if (elements != count) {
+        return by_error_set(error, BY_EARG, "tensor '%.200s': a slice of %zu elements, not %zu",
+                            name, elements, count);
+    }
+    if (elements > 0) {
+        by__entry_read(entry, &tensor, slice, elements, out);
+    }
+    return BY_OK;
+}
+
+by_status by_weights_read_f32(const by_weights *weights, const char *name,
+                              const by_tensor_slice *slice, float *out, size_t count,
+                              by_error *error)
+{
+    by_tensor_view tensor;
+    void *raw;
+    BY_TRY(by__weights_describe(weights, name, &tensor, error));
+    if (tensor.dtype == BY_F32) {
+        return by_weights_read(weights, name, slice, out, count, error);
+    }
+    BY_TRY(by__alloc(&raw, count, by_dtype_size(tensor.dtype), "a slice", error));
+    by_status status = by_weights_read(weights, name, slice, raw, count, error);
+    by_tensor_view part = {.name = tensor.name, .dtype = tensor.dtype, .rank = 1, .data = raw};
+    part.shape[0] = (int64_t)count;
     if (status == BY_OK) {
-        status = by__sync_dir(directory, error);
+        status = by_tensor_read_f32(&part, out, count, error);
     }
-    if (status == BY_OK) {
-        status = remove_others(directory, &written, error);
-    }
-    if (status == BY_OK) {
-        status = by__sync_dir(directory, error);
-    }
-    by__file_list_free(&written);
+    free(raw);
     return status;
 }

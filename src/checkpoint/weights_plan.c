@@ -14,6 +14,11 @@ static const struct {
     [BY_BF16] = {"BF16", 3}, [BY_I32] = {"I32", 4}, [BY_F32] = {"F32", 5},
 };
 
+const char *by__type_name(by_dtype dtype)
+{
+    return types[dtype].name;
+}
+
 static int by_type_and_name(const void *a, const void *b)
 {
     const by_tensor_view *x = *(const by_tensor_view *const *)a;
@@ -153,26 +158,49 @@ static by_status plan_file(by__weights_plan *p, size_t file, const by_tensor_vie
     return BY_OK;
 }
 
-static by_status plan_index(by__weights_plan *p, const char *stem, const by_tensor_view *tensors,
-                            const by_tensor_view **order, uint64_t total, by_error *error)
+by_status by__weights_index_print(char **out, size_t *length, const by_tensor_view *tensors,
+                                  const char *const *files, size_t count, by_error *error)
 {
     by__text text = {0};
-    for (size_t i = 0; i < p->count; i++) {
+    const by_tensor_view **order;
+    uint64_t total = 0;
+    BY_TRY(by__alloc((void **)&order, count, sizeof *order, "tensor order", error));
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes = 0;
+        (void)by_tensor_size(&tensors[i], NULL, &bytes, NULL); /* it was checked before */
+        total += bytes;
         order[i] = &tensors[i];
     }
-    qsort(order, p->count, sizeof *order, by_name);
+    if (count > 1) {
+        qsort(order, count, sizeof *order, by_name);
+    }
     by__text_format(
         &text, "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {",
         total);
-    for (size_t i = 0; i < p->count; i++) {
+    for (size_t i = 0; i < count; i++) {
         by__text_add(&text, i == 0 ? "\n    " : ",\n    ");
         by__text_json(&text, order[i]->name, strlen(order[i]->name));
-        by__text_format(&text, ": \"%s\"", p->files[p->tensors[order[i] - tensors].file].name);
+        by__text_format(&text, ": \"%s\"", files[order[i] - tensors]);
     }
     by__text_add(&text, "\n  }\n}\n");
-    p->index_length = text.length;
+    free(order);
+    *length = text.length;
+    return by__text_take(&text, out, error);
+}
+
+static by_status plan_index(by__weights_plan *p, const char *stem, const by_tensor_view *tensors,
+                            by_error *error)
+{
+    const char **files;
+    BY_TRY(by__alloc((void **)&files, p->count, sizeof *files, "shard list", error));
+    for (size_t i = 0; i < p->count; i++) {
+        files[i] = p->files[p->tensors[i].file].name;
+    }
     (void)snprintf(p->index_name, sizeof p->index_name, "%.200s.safetensors.index.json", stem);
-    return by__text_take(&text, &p->index, error);
+    by_status status =
+        by__weights_index_print(&p->index, &p->index_length, tensors, files, p->count, error);
+    free(files);
+    return status;
 }
 
 static by_status plan_files(by__weights_plan *p, const char *stem, const by_tensor_view *tensors,
@@ -199,7 +227,7 @@ static by_status plan_files(by__weights_plan *p, const char *stem, const by_tens
         first += n;
     }
     if (status == BY_OK && total > limit && count > 1) {
-        status = plan_index(p, stem, tensors, order, total, error);
+        status = plan_index(p, stem, tensors, error);
     }
     free(shard_of);
     return status;

@@ -1,0 +1,276 @@
+/* The part of one writer among several: what its files will hold, and what it leaves for the
+ * commit. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/checkpoint_writer.h"
+
+void by__writer_stem(char out[64], const char *stem, int rank, int writers)
+{
+    (void)snprintf(out, 64, "%.32s-%05d-of-%05d", stem, rank + 1, writers);
+}
+
+/* ---- what its files will hold ---- */
+
+/* The slice as a tensor of a file. */
+static by_status view_of(by_tensor_view *out, const by_tensor_view *tensor,
+                         const by_tensor_slice *slice, by_error *error)
+{
+    char *name;
+    by_tensor_view view = *tensor;
+    BY_TRY(by__slice_name(&name, tensor, slice, error));
+    view.name = name;
+    if (!by__slice_is_whole(tensor, slice)) {
+        view.rank = slice->flat ? 1 : tensor->rank;
+        memcpy(view.shape, slice->shape, sizeof view.shape);
+    }
+    *out = view;
+    return BY_OK;
+}
+
+static by_status add_part(by_checkpoint_writer *w, size_t tensor, const by_tensor_slice *slice,
+                          size_t number, by_error *error)
+{
+    BY_TRY(view_of(&w->views[w->part_count], &w->tensors[tensor], slice, error));
+    w->parts[w->part_count] = (by__part){.tensor = tensor, .slice = *slice, .number = number};
+    if (number != SIZE_MAX) {
+        w->index_of[number] = w->part_count;
+    }
+    w->part_count++;
+    return BY_OK;
+}
+
+static by_status check_parts(const by_checkpoint_writer *w, const by_checkpoint_layout *layout,
+                             by_error *error)
+{
+    for (size_t i = 0; i < layout->part_count; i++) {
+        const by_checkpoint_part *part = &layout->parts[i];
+        size_t elements;
+        if (part->tensor >= w->count) {
+            return by_error_set(error, BY_EARG, "part %zu: tensor %zu of %zu", i, part->tensor,
+                                w->count);
+        }
+        BY_TRY(by__slice_check(&w->tensors[part->tensor], &part->slice, &elements, error));
+        if (elements == 0) {
+            return by_error_set(error, BY_EARG, "tensor '%.200s': part %zu is empty",
+                                w->tensors[part->tensor].name, i);
+        }
+    }
+    return BY_OK;
+}
+
+/* The parts of tensors [first, end), those without elements included where nobody else has them. */
+static by_status add_parts(by_checkpoint_writer *w, const by_checkpoint_layout *layout,
+                           size_t first, size_t end, by_error *error)
+{
+    for (size_t i = 0; i < layout->part_count && w->writers > 1; i++) {
+        const by_checkpoint_part *part = &layout->parts[i];
+        if (part->tensor >= first && part->tensor < end) {
+            BY_TRY(add_part(w, part->tensor, &part->slice, i, error));
+        }
+    }
+    for (size_t i = first; i < end && w->rank == 0; i++) {
+        by_tensor_slice whole = by_tensor_whole(&w->tensors[i]);
+        size_t elements;
+        BY_TRY(by_tensor_size(&w->tensors[i], &elements, NULL, error));
+        if (w->writers == 1 || elements == 0) {
+            BY_TRY(add_part(w, i, &whole, w->writers == 1 ? i : SIZE_MAX, error));
+        }
+    }
+    return BY_OK;
+}
+
+/* Names and shapes of the whole, which only one plan of all of it checks. */
+static by_status check_tensors(const by_checkpoint_writer *w, by_error *error)
+{
+    for (int k = 0; k < 2; k++) {
+        by__weights_plan plan;
+        size_t first = k == 0 ? 0 : w->model_count;
+        size_t end = k == 0 ? w->model_count : w->count;
+        if (end > first) {
+            BY_TRY(by__weights_plan_make(&plan, "model", w->tensors + first, end - first,
+                                         UINT64_MAX, error));
+            by__weights_plan_free(&plan);
+        }
+    }
+    return BY_OK;
+}
+
+static by_status plan_files(by_checkpoint_writer *w, const by_checkpoint_layout *layout,
+                            by_error *error)
+{
+    static const char *const stems[2] = {"model", "optimizer"};
+    for (int k = 0; k < 2; k++) {
+        char stem[64];
+        size_t first = k == 0 ? 0 : w->model_part_count;
+        size_t end = k == 0 ? w->model_part_count : w->part_count;
+        (void)snprintf(stem, sizeof stem, "%s", stems[k]);
+        if (w->writers > 1) {
+            by__writer_stem(stem, stems[k], w->rank, w->writers);
+        }
+        if (end > first) {
+            BY_TRY(by__weights_plan_make(&w->plans[k], stem, w->views + first, end - first,
+                                         w->writers > 1 ? UINT64_MAX : layout->shard_bytes, error));
+        }
+        for (size_t i = 0; i < w->plans[k].count; i++) {
+            const by__part *part = &w->parts[first + w->plans[k].order[i]];
+            if (part->number != SIZE_MAX) {
+                w->order[w->order_count++] = part->number;
+            }
+        }
+    }
+    size_t files = w->plans[0].file_count + w->plans[1].file_count;
+    BY_TRY(by__alloc((void **)&w->files, files, sizeof *w->files, "checkpoint", error));
+    for (int k = 0; k < 2; k++) {
+        for (size_t i = 0; i < w->plans[k].file_count; i++) {
+            w->files[w->file_count++] = (by__weight_file){.plan = &w->plans[k].files[i], .fd = -1};
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__writer_plan(by_checkpoint_writer *w, const by_checkpoint_layout *layout,
+                          by_error *error)
+{
+    size_t given = w->writers == 1 ? w->count : layout->part_count;
+    size_t most = given + w->count;
+    if (w->writers == 1 && layout->part_count > 0) {
+        return by_error_set(error, BY_EARG, "one writer alone writes all: it has no parts");
+    }
+    BY_TRY(check_tensors(w, error));
+    BY_TRY(check_parts(w, layout, error));
+    BY_TRY(by__alloc((void **)&w->parts, most, sizeof *w->parts, "checkpoint", error));
+    BY_TRY(by__alloc((void **)&w->views, most, sizeof *w->views, "checkpoint", error));
+    BY_TRY(by__alloc((void **)&w->index_of, given, sizeof *w->index_of, "checkpoint", error));
+    BY_TRY(by__alloc((void **)&w->order, given, sizeof *w->order, "checkpoint", error));
+    BY_TRY(add_parts(w, layout, 0, w->model_count, error));
+    w->model_part_count = w->part_count;
+    BY_TRY(add_parts(w, layout, w->model_count, w->count, error));
+    return plan_files(w, layout, error);
+}
+
+/* ---- what it leaves ---- */
+
+static void names_of(char slices[32], char files[32], int rank)
+{
+    (void)snprintf(slices, 32, "slices-%d", rank);
+    (void)snprintf(files, 32, "files-%d", rank);
+}
+
+by_status by__writer_leave(by_checkpoint_writer *w, by_error *error)
+{
+    char slices[32];
+    char files[32];
+    char *text = NULL;
+    size_t length;
+    by__manifest manifest = {.step = w->step};
+    names_of(slices, files, w->rank);
+    by_status status = by__writer_record(w, &manifest.files, error);
+    if (status == BY_OK) {
+        status =
+            by__sink_put(w->temporary, slices, w->slice_count == 0 ? (void *)slices : w->slices,
+                         w->slice_count * sizeof *w->slices, &manifest.files, error);
+    }
+    if (status == BY_OK) {
+        status = by__manifest_print(&manifest, &text, &length, error);
+    }
+    if (status == BY_OK) {
+        status = by__sink_put(w->temporary, files, text, length, NULL, error);
+    }
+    free(text);
+    by__manifest_free(&manifest);
+    return status;
+}
+
+static by_status remove_file(const by_checkpoint_writer *w, const char *name, by_error *error)
+{
+    char *path = by__path_join(w->temporary, name);
+    by_status status = path == NULL        ? by_error_set(error, BY_EMEMORY, "out of memory: path")
+                       : unlink(path) != 0 ? by__writer_error(error, "remove", w->temporary, name)
+                                           : BY_OK;
+    free(path);
+    return status;
+}
+
+/* Adds the slices of a file that was verified. */
+static by_status read_slices(by_checkpoint_writer *w, int rank, const char *name, by_error *error)
+{
+    char *bytes = NULL;
+    size_t length = 0;
+    char *path = by__path_join(w->temporary, name);
+    by_status status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
+                                    : by__file_read(&bytes, &length, path, SIZE_MAX / 2, error);
+    size_t count = length / sizeof *w->slices;
+    if (status == BY_OK && length % sizeof *w->slices != 0) {
+        status =
+            by_error_set(error, BY_EFORMAT, "%s: %zu bytes are no list of slices", path, length);
+    }
+    if (status == BY_OK) {
+        status = by__reserve((void **)&w->slices, &w->slice_capacity, w->slice_count + count,
+                             sizeof *w->slices, error);
+    }
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        by__written_slice *s = &w->slices[w->slice_count];
+        memcpy(s, bytes + i * sizeof *s, sizeof *s);
+        if (s->tensor >= w->count || s->writer != (uint64_t)rank) {
+            status =
+                by_error_set(error, BY_EFORMAT, "%s: tensor %" PRIu64 " of %zu, of writer %" PRIu64,
+                             path, s->tensor, w->count, s->writer);
+        }
+        w->slice_count++;
+    }
+    free(bytes);
+    free(path);
+    return status;
+}
+
+/* Moves the records of a writer's files to `files`, and takes its slices. */
+static by_status take_files(by_checkpoint_writer *w, int rank, const by__manifest *manifest,
+                            const char *slices, by__file_list *files, by_error *error)
+{
+    bool found = false;
+    if (manifest->step != w->step) {
+        return by_error_set(error, BY_EFORMAT, "%s: writer %d has written step %" PRIu64,
+                            w->temporary, rank, manifest->step);
+    }
+    for (size_t i = 0; i < manifest->files.count; i++) {
+        const by__file_record *record = &manifest->files.items[i];
+        if (strcmp(record->name, slices) == 0) {
+            BY_TRY(by__manifest_check_file(record, w->temporary, true, error));
+            BY_TRY(read_slices(w, rank, slices, error));
+            found = true;
+        } else {
+            BY_TRY(by__file_list_add(files, record->name, record->size, record->hash, record->in,
+                                     error));
+        }
+    }
+    return found ? BY_OK
+                 : by_error_set(error, BY_EFORMAT, "%s: writer %d lists no slices", w->temporary,
+                                rank);
+}
+
+by_status by__writer_take(by_checkpoint_writer *w, int rank, by__file_list *files, by_error *error)
+{
+    char slices[32];
+    char name[32];
+    by__manifest manifest = {0};
+    names_of(slices, name, rank);
+    char *path = by__path_join(w->temporary, name);
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    bool exists = by__path_exists(path);
+    free(path);
+    if (!exists) {
+        return by_error_set(error, BY_ESTATE, "writer %d of %d did not finish its part", rank,
+                            w->writers);
+    }
+    BY_TRY(by__manifest_read(&manifest, w->temporary, name, false, error));
+    by_status status = take_files(w, rank, &manifest, slices, files, error);
+    by__manifest_free(&manifest);
+    BY_TRY(status);
+    BY_TRY(remove_file(w, slices, error));
+    return remove_file(w, name, error);
+}

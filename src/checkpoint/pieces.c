@@ -1,0 +1,153 @@
+/* A tensor that is in several pieces, wherever its files are mapped: any slice of it is put
+ * together from the boxes that the pieces are. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/storage.h"
+
+typedef struct piece {
+    by__box box;
+    const uint8_t *data;
+} piece;
+
+struct by__pieces {
+    by_tensor_view tensor;
+    piece *items;
+    size_t count;
+    size_t capacity;
+    pthread_mutex_t mutex; /* of what follows */
+    void *whole;           /* all of it, once somebody asked for that */
+};
+
+static uint64_t box_elements(const by__box *box, int rank)
+{
+    uint64_t n = 1;
+    for (int i = 0; i < rank; i++) {
+        n *= (uint64_t)box->shape[i];
+    }
+    return n;
+}
+
+by_status by__pieces_open(by__pieces **out, const by_tensor_view *tensor, by_error *error)
+{
+    by__pieces *p;
+    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "pieces of a tensor", error));
+    p->tensor = *tensor;
+    (void)pthread_mutex_init(&p->mutex, NULL);
+    *out = p;
+    return BY_OK;
+}
+
+void by__pieces_close(by__pieces **pieces)
+{
+    by__pieces *p = *pieces;
+    if (p != NULL) {
+        (void)pthread_mutex_destroy(&p->mutex);
+        free(p->whole);
+        free(p->items);
+        free(p);
+        *pieces = NULL;
+    }
+}
+
+by_status by__pieces_add(by__pieces *p, const by_tensor_slice *slice, const uint8_t *data,
+                         by_error *error)
+{
+    by__box boxes[BY__SLICE_BOXES];
+    int n = by__slice_boxes(boxes, &p->tensor, slice);
+    BY_TRY(by__reserve((void **)&p->items, &p->capacity, p->count + (size_t)n, sizeof *p->items,
+                       error));
+    for (int i = 0; i < n; i++) {
+        p->items[p->count++] = (piece){boxes[i], data};
+        data += box_elements(&boxes[i], p->tensor.rank) * by_dtype_size(p->tensor.dtype);
+    }
+    return BY_OK;
+}
+
+/* Where an element is in the dense memory of a box that holds it. */
+static uint64_t place_in(const by__box *box, const int64_t *index, int rank)
+{
+    uint64_t at = 0;
+    for (int i = 0; i < rank; i++) {
+        at = at * (uint64_t)box->shape[i] + (uint64_t)(index[i] - box->offset[i]);
+    }
+    return at;
+}
+
+/* Copies what two boxes have in common from the memory of one to that of the other. */
+static void copy_common(uint8_t *to, const by__box *to_box, const uint8_t *from,
+                        const by__box *from_box, int rank, size_t size)
+{
+    by__box common;
+    int64_t index[BY_TENSOR_MAX_RANK];
+    uint64_t run = size;
+    int axes = rank; /* the first ones, which a run does not go over */
+    for (int i = 0; i < rank; i++) {
+        int64_t to_end = to_box->offset[i] + to_box->shape[i];
+        int64_t from_end = from_box->offset[i] + from_box->shape[i];
+        int64_t end = to_end < from_end ? to_end : from_end;
+        common.offset[i] =
+            to_box->offset[i] > from_box->offset[i] ? to_box->offset[i] : from_box->offset[i];
+        common.shape[i] = end - common.offset[i];
+        if (common.shape[i] <= 0) {
+            return;
+        }
+        index[i] = common.offset[i];
+    }
+    while (axes > 0) {
+        axes--;
+        run *= (uint64_t)common.shape[axes];
+        if (common.shape[axes] != to_box->shape[axes] ||
+            common.shape[axes] != from_box->shape[axes]) {
+            break;
+        }
+    }
+    for (;;) {
+        memcpy(to + place_in(to_box, index, rank) * size,
+               from + place_in(from_box, index, rank) * size, (size_t)run);
+        int i = axes - 1;
+        while (i >= 0 && ++index[i] == common.offset[i] + common.shape[i]) {
+            index[i] = common.offset[i];
+            i--;
+        }
+        if (i < 0) {
+            return;
+        }
+    }
+}
+
+void by__pieces_read(const by__pieces *p, const by_tensor_slice *slice, void *out)
+{
+    by__box boxes[BY__SLICE_BOXES];
+    uint8_t *to = out;
+    int rank = p->tensor.rank;
+    size_t size = by_dtype_size(p->tensor.dtype);
+    int n = by__slice_boxes(boxes, &p->tensor, slice);
+    for (int i = 0; i < n; i++) {
+        for (size_t k = 0; k < p->count; k++) {
+            copy_common(to, &boxes[i], p->items[k].data, &p->items[k].box, rank, size);
+        }
+        to += box_elements(&boxes[i], rank) * size;
+    }
+}
+
+by_status by__pieces_whole(by__pieces *p, const void **data, by_error *error)
+{
+    size_t bytes;
+    by_status status = BY_OK;
+    (void)pthread_mutex_lock(&p->mutex);
+    if (p->whole == NULL) {
+        status = by_tensor_size(&p->tensor, NULL, &bytes, error);
+        if (status == BY_OK) {
+            status = by__alloc_aligned(&p->whole, bytes, p->tensor.name, error);
+        }
+        if (status == BY_OK) {
+            by_tensor_slice slice = by_tensor_whole(&p->tensor);
+            by__pieces_read(p, &slice, p->whole);
+        }
+    }
+    *data = p->whole;
+    (void)pthread_mutex_unlock(&p->mutex);
+    return status;
+}
