@@ -24,12 +24,18 @@
  *   LAYER_NORM_GRAD   x, w, mean, rstd, dy, add?            dx (+ add), dw [C] f32, db [C] f32
  *   RMS_NORM          x [..., C], w [C] f32                 y like x, rstd [R] f32
  *   RMS_NORM_GRAD     x, w, rstd, dy, add?                  dx (+ add), dw [C] f32
+ *   OFFSET_IDS        ids i32 (any shape)                   ids - attrs.begin, negative ids as -1:
+ *     the ids of a table of attrs.rows rows as those of the slice of it that begins at row
+ *     attrs.begin. What is not in the slice is out of its range, which EMBEDDING and EMBEDDING_GRAD
+ *     leave out.
  *   EMBEDDING         ids i32 [...], table [V, C]           y [..., C] like table
  *   EMBEDDING_GRAD    ids, dy [..., C], base? [V, C] f32    dtable [V, C] f32 = base + scattered dy
- *   POSITION          x [B, T, C], table [T', C], T <= T'   y = x + table[t], like x
- *   POSITION_GRAD     dy [B, T, C]                          dtable [T', C] f32 (T' = attrs.rows)
+ *   POSITION          x [B, T, C], table [T', C], T <= T'   y = x + table[attrs.begin + t],
+ *                                                           like x
+ *   POSITION_GRAD     dy [B, T, C]                          dtable [T', C] f32 (T' = attrs.rows):
+ *                                                           zero but for T rows from attrs.begin on
  *   ROPE              x [B, T, H*D], position i32 [1]?      y: rotate-half rotary embedding at
- *                     positions position + t;               base attrs.theta, heads attrs.heads
+ *                     positions position + attrs.begin + t; base attrs.theta, heads attrs.heads
  *                     attrs.inverse turns back (that is its gradient)
  *   ATTENTION         qkv [B, T, (H + 2K) * D] (packed),    y [B, T, H*D], lse [B, H, T] f32
  *                     or q [B, T, H*D], k, v [B, T, K*D];   scale 1/sqrt(D); query head h reads key
@@ -46,12 +52,21 @@
  *   DROPOUT           x [B, ...], rng i32 [4]               y = mask * x / (1 - p); p = attrs.p.
  *     rng = {seed low, seed high, step, index of the first sample}. The mask of an element is a
  *     function of (seed, attrs.stream, step, sample, place in the sample) alone; the gradient is
- *     the same op on dy.
+ *     the same op on dy. attrs.begin is the place of x's first element in its sample, when x is a
+ *     slice of all samples.
  *   LINEAR_CROSS_ENTROPY        x [..., C], w [V, C], targets i32 [...]   loss [1] f32, lse [R] f32
  *     sum over rows with target >= 0 of logsumexp(x w^T) - (x w^T)[target]; the logits exist only
  *     for a chunk of rows at a time.
  *   LINEAR_CROSS_ENTROPY_GRAD   x, w, targets, lse, dloss [1] f32         dx like x, dw [V, C] f32
  *   LINEAR_CROSS_ENTROPY_TRAIN  x, w, targets, dloss [1] f32          loss, dx, dw in one pass
+ *     With attrs.rows the targets are those of a vocabulary of so many entries, of which w is the
+ *     slice that begins at attrs.begin (GRAD alone).
+ *   LINEAR_CROSS_ENTROPY_PART   x, w, targets                             parts [2, R] f32
+ *     the row's logsumexp(x w^T) over the slice w, and the logit of its target, 0 when that is not
+ *     in the slice; attrs.begin and attrs.rows as above.
+ *   CROSS_ENTROPY_COMBINE       parts [2 n, R] f32, targets i32           loss [1] f32, lse [R] f32
+ *     of the parts of n slices that are the whole vocabulary (attrs.rows entries), one behind the
+ *     other; as LINEAR_CROSS_ENTROPY.
  *   ROUTER            logits f32 [..., E]                   weight f32 [..., k], index i32
  *                                                           [..., k], mass f32 [E]
  *     of a mixture of experts: the k = attrs.chosen largest logits of each row, the largest first,
@@ -189,6 +204,7 @@ extern "C" {
     X(LAYER_NORM_GRAD, layer_norm_grad)                                                            \
     X(RMS_NORM, rms_norm)                                                                          \
     X(RMS_NORM_GRAD, rms_norm_grad)                                                                \
+    X(OFFSET_IDS, offset_ids)                                                                      \
     X(EMBEDDING, embedding)                                                                        \
     X(EMBEDDING_GRAD, embedding_grad)                                                              \
     X(POSITION, position)                                                                          \
@@ -201,6 +217,8 @@ extern "C" {
     X(LINEAR_CROSS_ENTROPY, linear_cross_entropy)                                                  \
     X(LINEAR_CROSS_ENTROPY_GRAD, linear_cross_entropy_grad)                                        \
     X(LINEAR_CROSS_ENTROPY_TRAIN, linear_cross_entropy_train)                                      \
+    X(LINEAR_CROSS_ENTROPY_PART, linear_cross_entropy_part)                                        \
+    X(CROSS_ENTROPY_COMBINE, cross_entropy_combine)                                                \
     X(SUM_SQUARES, sum_squares)                                                                    \
     X(CLIP_SCALE, clip_scale)                                                                      \
     X(ADAMW, adamw)                                                                                \

@@ -77,6 +77,59 @@ static void gradient_attention(by_graph *graph, const by__node *node, const by_v
     }
 }
 
+/* Heads are split: q by query heads, k and v by theirs, so that each group of query heads stays
+ * with its own; or samples. Packed heads of one number are three sections of one axis. */
+static bool split_heads(const by__signature *s, int operands, by__sharding *sh, by__split *y,
+                        by__split *lse)
+{
+    extents e;
+    (void)read_extents(s, operands, &e);
+    by__split q = sh->in[0];
+    bool heads = q.axis == 2;
+    int64_t sections = heads && e.packed ? 3 : 1;
+    if ((q.axis != 0 && !heads) || q.parts != sections ||
+        (sections == 3 && s->attrs->heads != s->attrs->kv_heads) ||
+        (heads && s->attrs->kv_heads % sh->ranks != 0)) {
+        return false;
+    }
+    for (int i = 1; i < operands; i++) {
+        by__split want = by__absent(&s->in[i]) || (i == 3 && heads) ? by__whole()
+                         : i == 3                                   ? (by__split){0, 1}
+                                                                    : q;
+        if (!by__split_equal(sh->in[i], want) || (i == 3 && !heads && s->in[3].shape.rank != 1)) {
+            return false;
+        }
+    }
+    if (heads) {
+        sh->attrs.heads = s->attrs->heads / sh->ranks;
+        sh->attrs.kv_heads = s->attrs->kv_heads / sh->ranks;
+    }
+    *y = (by__split){q.axis, 1};
+    *lse = (by__split){heads ? 1 : 0, 1};
+    return true;
+}
+
+static bool shard_attention(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    BY_UNUSED(out);
+    return split_heads(s, s->input_count, sh, &sh->out[0], &sh->out[1]);
+}
+
+static bool shard_attention_grad(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    by__split y;
+    by__split lse;
+    int operands = s->input_count - 3;
+    if (!split_heads(s, operands, sh, &y, &lse) || !by__split_equal(sh->in[operands], y) ||
+        !by__split_equal(sh->in[operands + 1], lse) || !by__split_equal(sh->in[operands + 2], y)) {
+        return false;
+    }
+    for (int i = 0; i < 3; i++) {
+        sh->out[i] = by__absent(&out[i]) ? by__whole() : sh->in[0];
+    }
+    return true;
+}
+
 static by_status infer_attention_grad(const by__signature *s, by__type *out, by_error *error)
 {
     extents e;
@@ -184,6 +237,7 @@ const by__op_row by__op_attention = {.name = "attention",
                                      .infer = infer_attention,
                                      .gradient = gradient_attention,
                                      .cost = cost_attention,
+                                     .shard = shard_attention,
                                      .attention = attention_of_sequence};
 /* lse, the last but one of four, six or seven operands, is f32 as the forward pass made it. */
 const by__op_row by__op_attention_grad = {.name = "attention_grad",
@@ -193,6 +247,7 @@ const by__op_row by__op_attention_grad = {.name = "attention_grad",
                                           .optional = 1u << 1 | 1u << 2,
                                           .attrs = MASKED_HEADS,
                                           .infer = infer_attention_grad,
+                                          .shard = shard_attention_grad,
                                           .cost = cost_attention_grad};
 const by__op_row by__op_cached_attention = {.name = "cached_attention",
                                             .min_inputs = 6,

@@ -20,6 +20,10 @@ static by_status check_operands(const by__signature *s, by_error *error)
     if (targets->dtype != BY_I32 || by_shape_count(&targets->shape) != by__rows(&x->shape)) {
         return by__op_refuse(s, error, "there must be one i32 target for each row of x");
     }
+    if (s->attrs->rows != 0 && (s->attrs->begin < 0 || s->attrs->begin > s->attrs->rows ||
+                                w->shape.dim[0] > s->attrs->rows - s->attrs->begin)) {
+        return by__op_refuse(s, error, "the weight is no slice of the vocabulary");
+    }
     return BY_OK;
 }
 
@@ -28,6 +32,26 @@ static by_status infer_forward(const by__signature *s, by__type *out, by_error *
     BY_TRY(check_operands(s, error));
     out[0] = (by__type){BY_F32, BY_SHAPE(1)};
     out[1] = (by__type){BY_F32, BY_SHAPE(by__rows(&s->in[0].shape))};
+    return BY_OK;
+}
+
+static by_status infer_part(const by__signature *s, by__type *out, by_error *error)
+{
+    BY_TRY(check_operands(s, error));
+    out[0] = (by__type){BY_F32, BY_SHAPE(2, by__rows(&s->in[0].shape))};
+    return BY_OK;
+}
+
+static by_status infer_combine(const by__signature *s, by__type *out, by_error *error)
+{
+    const by__type *parts = &s->in[0];
+    if (parts->dtype != BY_F32 || parts->shape.rank != 2 || parts->shape.dim[0] % 2 != 0 ||
+        s->in[1].dtype != BY_I32 || by_shape_count(&s->in[1].shape) != parts->shape.dim[1] ||
+        s->attrs->rows < 1) {
+        return by__op_refuse(s, error, "parts must be f32 [2 slices, rows], one target for a row");
+    }
+    out[0] = (by__type){BY_F32, BY_SHAPE(1)};
+    out[1] = (by__type){BY_F32, BY_SHAPE(parts->shape.dim[1])};
     return BY_OK;
 }
 
@@ -75,12 +99,73 @@ static void cost_head(const by__signature *s, const by__type *out, by__cost *cos
 {
     double product = 2.0 * (double)by_shape_count(&s->in[0].shape) * (double)s->in[1].shape.dim[0];
     BY_UNUSED(out);
-    cost->flops = s->op == BY_OP_LINEAR_CROSS_ENTROPY ? product : 3.0 * product;
+    bool forward = s->op == BY_OP_LINEAR_CROSS_ENTROPY || s->op == BY_OP_LINEAR_CROSS_ENTROPY_PART;
+    cost->flops = forward ? product : 3.0 * product;
 }
 
 static int64_t vocabulary(const by__signature *s)
 {
-    return s->in[1].shape.dim[0];
+    return s->attrs->rows > 0 ? s->attrs->rows : s->in[1].shape.dim[0];
+}
+
+static int64_t combined_vocabulary(const by__signature *s)
+{
+    return s->attrs->rows;
+}
+
+/* ---- splits ---- */
+
+/* Rows of x are split, and what has one entry a row with them. */
+static bool split_rows(const by__signature *s, const by__sharding *sh)
+{
+    by__split targets;
+    return sh->in[1].axis == BY__WHOLE &&
+           by__split_of_rows(&s->in[0].shape, sh->in[0], &s->in[2].shape, sh->ranks, &targets) &&
+           by__split_equal(sh->in[2], targets);
+}
+
+/* The weight alone is split, by words. */
+static bool split_words(const by__signature *s, by__sharding *sh)
+{
+    sh->attrs.rows = s->in[1].shape.dim[0];
+    sh->attrs.begin = by__cut(sh->attrs.rows, sh->ranks, sh->rank);
+    return sh->in[1].axis == 0 && sh->in[1].parts == 1 &&
+           by__shard_all_whole_but(sh, s->input_count, 1u << 1);
+}
+
+/* A rank's two numbers a row go to all ranks, and each computes the loss of all of them. */
+static void build_forward(by_graph *graph, const by__sharding *sh, const by_value *in,
+                          int input_count, by_value outs[BY_MAX_OUTPUTS])
+{
+    by_value part =
+        by__op_add_node(graph, BY_OP_LINEAR_CROSS_ENTROPY_PART, &sh->attrs, in, input_count, NULL);
+    by_value parts[2] = {by_all_gather(graph, part, 0, 2 * sh->ranks, sh->mesh, sh->ranks), in[2]};
+    (void)by__op_add_node(graph, BY_OP_CROSS_ENTROPY_COMBINE, &sh->attrs, parts, 2, outs);
+}
+
+static bool shard_forward(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    if (split_rows(s, sh)) {
+        sh->out[0] = by__partial();
+        return by__split_of_rows(&s->in[0].shape, sh->in[0], &out[1].shape, sh->ranks, &sh->out[1]);
+    }
+    sh->build = build_forward;
+    return split_words(s, sh);
+}
+
+static bool shard_backward(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    by__split lse;
+    BY_UNUSED(out);
+    if (split_rows(s, sh)) {
+        sh->out[0] = sh->in[0];
+        sh->out[1] = by__partial();
+        return by__split_of_rows(&s->in[0].shape, sh->in[0], &s->in[3].shape, sh->ranks, &lse) &&
+               by__split_equal(sh->in[3], lse) && sh->in[4].axis == BY__WHOLE;
+    }
+    sh->out[0] = by__partial();
+    sh->out[1] = sh->in[1];
+    return split_words(s, sh);
 }
 
 /* loss, lse = linear_cross_entropy(x, w, t) and dx, dw = its gradient: one node in the gradient's
@@ -112,6 +197,9 @@ static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_er
     return BY_OK;
 }
 
+#define SLICE                                                                                      \
+    BY__ATTRS(BY__ATTR_AS("begin", begin, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE),                 \
+              BY__ATTR_AS("rows", rows, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE))
 #define FACTORS (1u << 0 | 1u << 1)
 #define TARGETS                                                                                    \
     {                                                                                              \
@@ -127,12 +215,33 @@ const by__op_row by__op_linear_cross_entropy = {.name = "linear_cross_entropy",
                                                 .gradient = gradient_forward,
                                                 .cost = cost_head,
                                                 .factors = FACTORS,
+                                                .shard = shard_forward,
                                                 .indices = TARGETS};
+const by__op_row by__op_linear_cross_entropy_part = {.name = "linear_cross_entropy_part",
+                                                     .min_inputs = 3,
+                                                     .max_inputs = 3,
+                                                     .outputs = 1,
+                                                     .attrs = SLICE,
+                                                     .infer = infer_part,
+                                                     .cost = cost_head,
+                                                     .factors = FACTORS,
+                                                     .indices = TARGETS};
+const by__op_row by__op_cross_entropy_combine = {
+    .name = "cross_entropy_combine",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .outputs = 2,
+    .attrs = BY__ATTRS(BY__ATTR_AS("rows", rows, INT, 0)),
+    .infer = infer_combine,
+    .keeps_f32 = 1u << 0,
+    .indices = {{.input = 1, .may_be_negative = true, .limit = combined_vocabulary}}};
 const by__op_row by__op_linear_cross_entropy_grad = {.name = "linear_cross_entropy_grad",
                                                      .min_inputs = 5,
                                                      .max_inputs = 5,
                                                      .outputs = 2,
+                                                     .attrs = SLICE,
                                                      .infer = infer_backward,
+                                                     .shard = shard_backward,
                                                      .cost = cost_head,
                                                      .factors = FACTORS,
                                                      .keeps_f32 = 1u << 3 | 1u << 4,

@@ -12,6 +12,9 @@ static by_status infer_dropout(const by__signature *s, by__type *out, by_error *
     if (!(s->attrs->p >= 0.0f && s->attrs->p < 1.0f)) {
         return by__op_refuse(s, error, "the probability must be in [0, 1)");
     }
+    if (s->attrs->begin < 0) {
+        return by__op_refuse(s, error, "the place in the sample is negative");
+    }
     out[0] = s->in[0];
     return BY_OK;
 }
@@ -24,16 +27,37 @@ static void gradient_dropout(by_graph *graph, const by__node *node, const by_val
     din[1] = BY_NONE;
 }
 
+/* A slice of all samples is one piece of each when it is of their first axis; so its mask begins
+ * where the slice does. */
+static bool shard_dropout(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    const by_shape *x = &s->in[0].shape;
+    by__split split = sh->in[0];
+    int64_t inner = 1;
+    if (split.axis != 1 || split.parts != 1 || sh->in[1].axis != BY__WHOLE) {
+        return false;
+    }
+    for (int i = 2; i < x->rank; i++) {
+        inner *= x->dim[i];
+    }
+    sh->attrs.begin += by__cut(x->dim[1], sh->ranks, sh->rank) * inner;
+    sh->out[0] = split;
+    BY_UNUSED(out);
+    return true;
+}
+
 const by__op_row by__op_dropout = {
     .name = "dropout",
     .min_inputs = 2,
     .max_inputs = 2,
     .outputs = 1,
     .attrs = BY__ATTRS(BY__ATTR_AS("p", p, FLOAT, BY__ATTR_NO_WORK),
-                       BY__ATTR_AS("stream", stream, WORD, BY__ATTR_NO_WORK)),
+                       BY__ATTR_AS("stream", stream, WORD, BY__ATTR_NO_WORK),
+                       BY__ATTR_AS("begin", begin, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE)),
     .infer = infer_dropout,
     .gradient = gradient_dropout,
     .overlay = {1u << 0},
+    .shard = shard_dropout,
     .random = true};
 
 by_value by_dropout(by_graph *graph, by_value x, by_value rng, float p, uint32_t stream)

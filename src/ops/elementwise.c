@@ -59,6 +59,12 @@ static void gradient_scale(by_graph *graph, const by__node *node, const by_value
     din[1] = BY_NONE; /* factors are inputs, not trained */
 }
 
+/* The factor may be of rank 0: it repeats. */
+static bool shard_scale(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    return sh->in[1].axis == BY__WHOLE && by__shard_factors(s, out, sh);
+}
+
 static by_status infer_cast(const by__signature *s, by__type *out, by_error *error)
 {
     if (!by_dtype_is_float(s->in[0].dtype) || !by_dtype_is_float(s->attrs->dtype)) {
@@ -161,14 +167,16 @@ static int step_unary(by_map *map, const by__node *node, const int *operand)
     return by_map_function(map, node->attrs.function, operand[0]);
 }
 
-#define BINARY(name_of, gradient_of, fuse_of, step_of)                                             \
+#define BINARY(name_of, gradient_of, shard_of, fuse_of, step_of)                                   \
     {                                                                                              \
         .name = name_of, .min_inputs = 2, .max_inputs = 2, .outputs = 1, .infer = infer_binary,    \
-        .gradient = gradient_of, .overlay = {1u << 0 | 1u << 1}, .fuse = fuse_of, .step = step_of  \
+        .gradient = gradient_of, .overlay = {1u << 0 | 1u << 1}, .shard = shard_of,                \
+        .fuse = fuse_of, .step = step_of                                                           \
     }
-const by__op_row by__op_add = BINARY("add", gradient_add, by__fuse_addition, step_add);
-const by__op_row by__op_sub = BINARY("sub", gradient_sub, NULL, step_sub);
-const by__op_row by__op_mul = BINARY("mul", gradient_mul, NULL, step_mul);
+const by__op_row by__op_add =
+    BINARY("add", gradient_add, by__shard_addends, by__fuse_addition, step_add);
+const by__op_row by__op_sub = BINARY("sub", gradient_sub, by__shard_addends, NULL, step_sub);
+const by__op_row by__op_mul = BINARY("mul", gradient_mul, by__shard_factors, NULL, step_mul);
 const by__op_row by__op_scale = {.name = "scale",
                                  .min_inputs = 2,
                                  .max_inputs = 2,
@@ -176,6 +184,7 @@ const by__op_row by__op_scale = {.name = "scale",
                                  .infer = infer_scale,
                                  .gradient = gradient_scale,
                                  .overlay = {1u << 0},
+                                 .shard = shard_scale,
                                  .keeps_f32 = 1u << 1,
                                  .step = step_mul};
 const by__op_row by__op_cast = {.name = "cast",
@@ -185,6 +194,7 @@ const by__op_row by__op_cast = {.name = "cast",
                                 .attrs =
                                     BY__ATTRS(BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE)),
                                 .infer = infer_cast,
+                                .shard = by__shard_elements,
                                 .gradient = gradient_cast,
                                 .step = step_cast};
 const by__op_row by__op_unary = {.name = "unary",
@@ -194,6 +204,7 @@ const by__op_row by__op_unary = {.name = "unary",
                                  .attrs = BY__ATTRS(BY__ATTR_AS("", function, FUNCTION, 0)),
                                  .infer = infer_unary,
                                  .gradient = gradient_unary,
+                                 .shard = by__shard_elements,
                                  .cost = cost_unary,
                                  .overlay = {1u << 0},
                                  .cheap = true,
@@ -204,6 +215,7 @@ const by__op_row by__op_unary_grad = {.name = "unary_grad",
                                       .outputs = 1,
                                       .attrs = BY__ATTRS(BY__ATTR_AS("", function, FUNCTION, 0)),
                                       .infer = infer_unary,
+                                      .shard = by__shard_elements,
                                       .cost = cost_unary,
                                       .overlay = {1u << 0 | 1u << 1}};
 const by__op_row by__op_swiglu = {.name = "swiglu",
@@ -212,6 +224,7 @@ const by__op_row by__op_swiglu = {.name = "swiglu",
                                   .outputs = 1,
                                   .infer = infer_swiglu,
                                   .gradient = gradient_swiglu,
+                                  .shard = by__shard_elements,
                                   .cost = cost_unary,
                                   .overlay = {1u << 0 | 1u << 1},
                                   .cheap = true};
@@ -220,6 +233,7 @@ const by__op_row by__op_swiglu_grad = {.name = "swiglu_grad",
                                        .max_inputs = 3,
                                        .outputs = 2,
                                        .infer = infer_swiglu,
+                                       .shard = by__shard_elements,
                                        .cost = cost_unary,
                                        .overlay = {1u << 0, 1u << 1}};
 

@@ -1,6 +1,26 @@
 /* Table look-ups and positions: token embedding, learned positions, rotary positions. */
 #include "ops/ops.h"
 
+static by_status infer_offset_ids(const by__signature *s, by__type *out, by_error *error)
+{
+    if (s->in[0].dtype != BY_I32 || s->attrs->begin < 0 || s->attrs->rows < 1) {
+        return by__op_refuse(s, error, "ids must be i32, of a table of one row or more");
+    }
+    out[0] = s->in[0];
+    return BY_OK;
+}
+
+static int64_t ids_of_table(const by__signature *s)
+{
+    return s->attrs->rows;
+}
+
+static by_value offset_ids(by_graph *graph, by_value ids, int64_t begin, int64_t rows)
+{
+    by_attrs attrs = {.begin = begin, .rows = rows};
+    return by__op_add_node(graph, BY_OP_OFFSET_IDS, &attrs, &ids, 1, NULL);
+}
+
 static by_status infer_embedding(const by__signature *s, by__type *out, by_error *error)
 {
     const by__type *ids = &s->in[0];
@@ -21,6 +41,68 @@ static void gradient_embedding(by_graph *graph, const by__node *node, const by_v
     by_value in[2] = {node->in[0], dout[0]};
     din[0] = BY_NONE;
     din[1] = by__op_add_node(graph, BY_OP_EMBEDDING_GRAD, &attrs, in, 2, NULL);
+}
+
+/* Rows of the whole table; set by the shard entries for what they build. */
+static void build_embedding(by_graph *graph, const by__sharding *sh, const by_value *in,
+                            int input_count, by_value outs[BY_MAX_OUTPUTS])
+{
+    int64_t begin = by__cut(sh->attrs.rows, sh->ranks, sh->rank);
+    by_value local[2] = {offset_ids(graph, in[0], begin, sh->attrs.rows), in[1]};
+    (void)by__op_add_node(graph, BY_OP_EMBEDDING, &(by_attrs){0}, local, input_count, outs);
+}
+
+/* Of a slice of the table's rows, ids of other slices give zeros: a part of the result. */
+static bool shard_embedding(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    by__split ids = sh->in[0];
+    by__split table = sh->in[1];
+    if (table.axis == BY__WHOLE) {
+        sh->out[0] = ids;
+        return ids.axis >= 0;
+    }
+    if (table.axis == 1) {
+        sh->out[0] = (by__split){out[0].shape.rank - 1, table.parts};
+        return ids.axis == BY__WHOLE;
+    }
+    sh->out[0] = by__partial();
+    sh->attrs.rows = s->in[1].shape.dim[0];
+    sh->build = build_embedding;
+    return table.axis == 0 && table.parts == 1 && ids.axis == BY__WHOLE;
+}
+
+static void build_embedding_grad(by_graph *graph, const by__sharding *sh, const by_value *in,
+                                 int input_count, by_value outs[BY_MAX_OUTPUTS])
+{
+    int64_t begin = by__cut(sh->attrs.rows, sh->ranks, sh->rank);
+    by_attrs attrs = {.rows = by__cut(sh->attrs.rows, sh->ranks, sh->rank + 1) - begin};
+    by_value local[3] = {offset_ids(graph, in[0], begin, sh->attrs.rows), in[1],
+                         input_count > 2 ? in[2] : BY_NONE};
+    (void)by__op_add_node(graph, BY_OP_EMBEDDING_GRAD, &attrs, local, input_count, outs);
+}
+
+/* Each rank of a table that is split by rows adds up the gradients of its own. */
+static bool shard_embedding_grad(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    by__split base = s->input_count > 2 ? sh->in[2] : by__whole();
+    bool based = s->input_count > 2 && !by__absent(&s->in[2]);
+    by__split dy = sh->in[1];
+    by__split ids;
+    int last = s->in[1].shape.rank - 1;
+    BY_UNUSED(out);
+    if (sh->in[0].axis == BY__WHOLE && dy.axis == BY__WHOLE) {
+        sh->out[0] = sh->want;
+        sh->build = build_embedding_grad;
+        return sh->want.axis == 0 && sh->want.parts == 1 &&
+               (!based || by__split_equal(base, sh->want));
+    }
+    if (dy.axis == last) {
+        sh->out[0] = (by__split){1, dy.parts};
+        return sh->in[0].axis == BY__WHOLE && (!based || by__split_equal(base, sh->out[0]));
+    }
+    sh->out[0] = by__partial();
+    return by__split_of_rows(&s->in[1].shape, dy, &s->in[0].shape, sh->ranks, &ids) &&
+           by__split_equal(ids, sh->in[0]) && (!based || base.axis == BY__PARTIAL);
 }
 
 static by_status infer_embedding_grad(const by__signature *s, by__type *out, by_error *error)
@@ -55,7 +137,8 @@ static by_status infer_position(const by__signature *s, by__type *out, by_error 
         return by__op_refuse(s, error,
                              "x must be [batch, time, width] and the table [positions, width]");
     }
-    if (x->shape.dim[1] > table->shape.dim[0]) {
+    if (s->attrs->begin < 0 || s->attrs->begin > table->shape.dim[0] ||
+        x->shape.dim[1] > table->shape.dim[0] - s->attrs->begin) {
         return by__op_refuse(s, error, "the sequence is longer than the table of positions");
     }
     out[0] = *x;
@@ -65,7 +148,7 @@ static by_status infer_position(const by__signature *s, by__type *out, by_error 
 static void gradient_position(by_graph *graph, const by__node *node, const by_value *dout,
                               by_value *din)
 {
-    by_attrs attrs = {.rows = graph->values[node->in[1]].shape.dim[0]};
+    by_attrs attrs = {.rows = graph->values[node->in[1]].shape.dim[0], .begin = node->attrs.begin};
     din[0] = dout[0];
     din[1] = by__op_add_node(graph, BY_OP_POSITION_GRAD, &attrs, dout, 1, NULL);
 }
@@ -73,11 +156,52 @@ static void gradient_position(by_graph *graph, const by__node *node, const by_va
 static by_status infer_position_grad(const by__signature *s, by__type *out, by_error *error)
 {
     const by__type *dy = &s->in[0];
-    if (!by__is_act(dy->dtype) || dy->shape.rank != 3 || dy->shape.dim[1] > s->attrs->rows) {
+    if (!by__is_act(dy->dtype) || dy->shape.rank != 3 || s->attrs->begin < 0 ||
+        s->attrs->begin > s->attrs->rows || dy->shape.dim[1] > s->attrs->rows - s->attrs->begin) {
         return by__op_refuse(s, error, "dy must be [batch, time, width] within the table");
     }
     out[0] = (by__type){BY_F32, BY_SHAPE(s->attrs->rows, dy->shape.dim[2])};
     return BY_OK;
+}
+
+/* A rank's positions begin where its slice of the sequence does. */
+static void set_begin(const by__signature *s, by__sharding *sh)
+{
+    if (sh->in[0].axis == 1) {
+        sh->attrs.begin += by__cut(s->in[0].shape.dim[1], sh->ranks, sh->rank);
+    }
+}
+
+static bool shard_position(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    by__split x = sh->in[0];
+    by__split table = x.axis == 2 ? (by__split){1, x.parts} : by__whole();
+    BY_UNUSED(out);
+    set_begin(s, sh);
+    sh->out[0] = x;
+    return x.axis >= 0 && (x.axis != 1 || x.parts == 1) && by__split_equal(sh->in[1], table);
+}
+
+static bool shard_position_grad(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    by__split dy = sh->in[0];
+    BY_UNUSED(out);
+    set_begin(s, sh);
+    sh->out[0] = dy.axis == 2 ? (by__split){1, dy.parts} : by__partial();
+    return dy.axis >= 0 && (dy.axis != 1 || dy.parts == 1);
+}
+
+static bool shard_rope(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    by__split x = sh->in[0];
+    BY_UNUSED(out);
+    set_begin(s, sh);
+    sh->out[0] = x;
+    if (x.axis == 2) {
+        sh->attrs.heads = s->attrs->heads / sh->ranks;
+    }
+    return x.axis >= 0 && x.parts == 1 && (x.axis != 2 || s->attrs->heads % sh->ranks == 0) &&
+           by__shard_all_whole_but(sh, s->input_count, 1u << 0);
 }
 
 static by_status infer_rope(const by__signature *s, by__type *out, by_error *error)
@@ -91,6 +215,9 @@ static by_status infer_rope(const by__signature *s, by__type *out, by_error *err
     if (s->input_count > 1 && !by__absent(&s->in[1]) &&
         (s->in[1].dtype != BY_I32 || by_shape_count(&s->in[1].shape) != 1)) {
         return by__op_refuse(s, error, "the start position must be one i32");
+    }
+    if (s->attrs->begin < 0) {
+        return by__op_refuse(s, error, "the first position is negative");
     }
     out[0] = *x;
     return BY_OK;
@@ -117,6 +244,15 @@ static int64_t table_rows(const by__signature *s)
     return s->in[1].shape.dim[0];
 }
 
+#define BEGIN BY__ATTR_AS("begin", begin, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE)
+const by__op_row by__op_offset_ids = {
+    .name = "offset_ids",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .outputs = 1,
+    .attrs = BY__ATTRS(BEGIN, BY__ATTR_AS("rows", rows, INT, 0)),
+    .infer = infer_offset_ids,
+    .indices = {{.input = 0, .may_be_negative = true, .limit = ids_of_table}}};
 const by__op_row by__op_embedding = {.name = "embedding",
                                      .min_inputs = 2,
                                      .max_inputs = 2,
@@ -125,6 +261,7 @@ const by__op_row by__op_embedding = {.name = "embedding",
                                      .gradient = gradient_embedding,
                                      .cost = cost_embedding,
                                      .gathers = 1u << 1,
+                                     .shard = shard_embedding,
                                      .indices = {{.input = 0, .limit = table_rows}}};
 const by__op_row by__op_embedding_grad = {
     .name = "embedding_grad",
@@ -136,12 +273,15 @@ const by__op_row by__op_embedding_grad = {
     .infer = infer_embedding_grad,
     .overlay = {1u << 2},
     .keeps_f32 = 1u << 2,
+    .shard = shard_embedding_grad,
     .addend = 2};
 const by__op_row by__op_position = {.name = "position",
                                     .min_inputs = 2,
                                     .max_inputs = 2,
                                     .outputs = 1,
+                                    .attrs = BY__ATTRS(BEGIN),
                                     .infer = infer_position,
+                                    .shard = shard_position,
                                     .gradient = gradient_position,
                                     .gathers = 1u << 1,
                                     .overlay = {1u << 0}};
@@ -150,19 +290,21 @@ const by__op_row by__op_position_grad = {
     .min_inputs = 1,
     .max_inputs = 1,
     .outputs = 1,
-    .attrs = BY__ATTRS(BY__ATTR_AS("rows", rows, INT, BY__ATTR_IN_TYPE)),
-    .infer = infer_position_grad};
-const by__op_row by__op_rope = {
-    .name = "rope",
-    .min_inputs = 1,
-    .max_inputs = 2,
-    .outputs = 1,
-    .optional = 1u << 1,
-    .attrs = BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(theta, FLOAT), BY__ATTR(inverse, FLAG)),
-    .infer = infer_rope,
-    .gradient = gradient_rope,
-    .cost = cost_rope,
-    .overlay = {1u << 0}};
+    .attrs = BY__ATTRS(BY__ATTR_AS("rows", rows, INT, BY__ATTR_IN_TYPE), BEGIN),
+    .infer = infer_position_grad,
+    .shard = shard_position_grad};
+const by__op_row by__op_rope = {.name = "rope",
+                                .min_inputs = 1,
+                                .max_inputs = 2,
+                                .outputs = 1,
+                                .optional = 1u << 1,
+                                .attrs = BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(theta, FLOAT),
+                                                   BY__ATTR(inverse, FLAG), BEGIN),
+                                .infer = infer_rope,
+                                .shard = shard_rope,
+                                .gradient = gradient_rope,
+                                .cost = cost_rope,
+                                .overlay = {1u << 0}};
 
 by_value by_embedding(by_graph *graph, by_value ids, by_value table)
 {

@@ -72,6 +72,57 @@ static void cost_matmul(const by__signature *s, const by__type *out, by__cost *c
     cost->flops = 2.0 * (double)by_shape_count(&out[0].shape) * (double)inner;
 }
 
+/* A split of an operand as one of its matrix op(.): axis 0 are its rows. */
+static bool split_of_matrix(const by__type *type, bool transposed, by__split split, int ranks,
+                            by__split *out)
+{
+    *out = split;
+    if (split.axis < 0) {
+        return split.axis == BY__WHOLE;
+    }
+    bool is_last = split.axis == type->shape.rank - 1;
+    if (is_last) {
+        out->axis = 1;
+    } else if (type->shape.rank > 2) {
+        by_shape rows = BY_SHAPE(by__rows(&type->shape));
+        if (!by__split_of_rows(&type->shape, split, &rows, ranks, out)) {
+            return false;
+        }
+    }
+    out->axis = transposed ? 1 - out->axis : out->axis;
+    return true;
+}
+
+/* y is split as a's rows or as b's columns are; a sum over pieces of the inner axis is a part of
+ * y, to which bias and added tensor are given once. */
+static bool shard_matmul(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    by__split a;
+    by__split b;
+    by__split y = by__whole();
+    int last = out[0].shape.rank - 1;
+    if (!split_of_matrix(&s->in[0], s->attrs->trans_a, sh->in[0], sh->ranks, &a) ||
+        !split_of_matrix(&s->in[1], s->attrs->trans_b, sh->in[1], sh->ranks, &b)) {
+        return false;
+    }
+    if (a.axis == 1 && b.axis == 0 && a.parts == b.parts) {
+        sh->out[0] = by__partial();
+        sh->once = 1u << 2 | 1u << 3;
+        return by__shard_all_whole_but(sh, s->input_count, 1u << 0 | 1u << 1);
+    }
+    if (a.axis == 0 && b.axis == BY__WHOLE) {
+        y = s->attrs->trans_a ? a : sh->in[0];
+    } else if (a.axis == BY__WHOLE && b.axis == 1) {
+        y = (by__split){last, b.parts};
+    } else {
+        return false;
+    }
+    by__split bias = y.axis == last ? (by__split){0, y.parts} : by__whole();
+    sh->out[0] = y;
+    return (s->input_count <= 2 || by__absent(&s->in[2]) || by__split_equal(sh->in[2], bias)) &&
+           (s->input_count <= 3 || by__absent(&s->in[3]) || by__split_equal(sh->in[3], y));
+}
+
 static by_status infer_sum_rows(const by__signature *s, by__type *out, by_error *error)
 {
     if (!by__is_act(s->in[0].dtype) || s->in[0].shape.rank < 1) {
@@ -86,6 +137,15 @@ static by_status infer_sum_rows(const by__signature *s, by__type *out, by_error 
     out[0] = (by__type){.dtype = BY_F32, .shape = {.rank = x->rank - (int)lead}};
     memcpy(out[0].shape.dim, x->dim + lead, (size_t)out[0].shape.rank * sizeof(int64_t));
     return BY_OK;
+}
+
+static bool shard_sum_rows(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    int lead = s->in[0].shape.rank - out[0].shape.rank;
+    by__split x = sh->in[0];
+    sh->out[0] = x.axis < lead ? by__partial() : (by__split){x.axis - lead, x.parts};
+    sh->attrs.lead = lead;
+    return x.axis >= 0;
 }
 
 static void cost_sum_rows(const by__signature *s, const by__type *out, by__cost *cost)
@@ -111,6 +171,7 @@ const by__op_row by__op_matmul = {.name = "matmul",
                                   .cost = cost_matmul,
                                   .factors = 1u << 0 | 1u << 1,
                                   .addend = 3,
+                                  .shard = shard_matmul,
                                   .weight = 1,
                                   .transposed = &matmul_attrs[1]};
 const by__op_row by__op_sum_rows = {.name = "sum_rows",
@@ -120,6 +181,7 @@ const by__op_row by__op_sum_rows = {.name = "sum_rows",
                                     .attrs =
                                         BY__ATTRS(BY__ATTR_AS("lead", lead, INT, BY__ATTR_SPARE)),
                                     .infer = infer_sum_rows,
+                                    .shard = shard_sum_rows,
                                     .cost = cost_sum_rows};
 
 by_value by__matmul_full(by_graph *graph, by_value a, by_value b, by_value bias, by_value add,

@@ -90,6 +90,46 @@ static void cost_difference(const by__signature *s, const by__type *out, by__cos
     cost->flops = 3.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
+/* Rows are split, and what has one entry a row with them: the loss is a sum over them. */
+static bool split_rows(const by__signature *s, int count, uint32_t like_x, by__sharding *sh)
+{
+    for (int i = 1; i < count; i++) {
+        by__split want = sh->in[0];
+        bool rows = !by__mask_has(like_x, i);
+        if (by__absent(&s->in[i])) {
+            continue;
+        }
+        if ((rows &&
+             !by__split_of_rows(&s->in[0].shape, sh->in[0], &s->in[i].shape, sh->ranks, &want)) ||
+            !by__split_equal(sh->in[i], want)) {
+            return false;
+        }
+    }
+    return sh->in[0].axis >= 0 && sh->in[0].axis < s->in[0].shape.rank - 1;
+}
+
+static bool shard_cross_entropy(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    sh->out[0] = by__partial();
+    return split_rows(s, 2, 0, sh) &&
+           by__split_of_rows(&s->in[0].shape, sh->in[0], &out[1].shape, sh->ranks, &sh->out[1]);
+}
+
+static bool shard_cross_entropy_grad(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    BY_UNUSED(out);
+    sh->out[0] = sh->in[0];
+    return split_rows(s, 3, 0, sh) && sh->in[3].axis == BY__WHOLE;
+}
+
+static bool shard_difference(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    bool backward = by_shape_equal(&out[0].shape, &s->in[0].shape);
+    sh->out[0] = backward ? sh->in[0] : by__partial();
+    return split_rows(s, s->input_count < 3 ? s->input_count : 3, 1u << 1, sh) &&
+           (!backward || sh->in[3].axis == BY__WHOLE);
+}
+
 static int64_t classes(const by__signature *s)
 {
     return by__last_dim(&s->in[0].shape);
@@ -109,6 +149,7 @@ const by__op_row by__op_cross_entropy = {.name = "cross_entropy",
                                          .attrs = SMOOTHING,
                                          .infer = infer_cross_entropy,
                                          .gradient = gradient_cross_entropy,
+                                         .shard = shard_cross_entropy,
                                          .cost = cost_cross_entropy,
                                          .indices = TARGETS};
 const by__op_row by__op_cross_entropy_grad = {.name = "cross_entropy_grad",
@@ -117,6 +158,7 @@ const by__op_row by__op_cross_entropy_grad = {.name = "cross_entropy_grad",
                                               .outputs = 1,
                                               .attrs = SMOOTHING,
                                               .infer = infer_cross_entropy,
+                                              .shard = shard_cross_entropy_grad,
                                               .cost = cost_cross_entropy,
                                               .overlay = {1u << 0},
                                               .keeps_f32 = 1u << 2 | 1u << 3,
@@ -128,13 +170,13 @@ const by__op_row by__op_cross_entropy_grad = {.name = "cross_entropy_grad",
     {                                                                                              \
         .name = name_of, .min_inputs = 2, .max_inputs = 3, .outputs = 1, .optional = 1u << 2,      \
         .attrs = attrs_of, .infer = infer_difference, .gradient = gradient_difference,             \
-        .cost = cost_difference, .keeps_f32 = 1u << 1 | 1u << 2                                    \
+        .cost = cost_difference, .shard = shard_difference, .keeps_f32 = 1u << 1 | 1u << 2         \
     }
 #define DIFFERENCE_GRAD(name_of, attrs_of)                                                         \
     {                                                                                              \
         .name = name_of, .min_inputs = 4, .max_inputs = 4, .outputs = 1, .optional = 1u << 2,      \
         .attrs = attrs_of, .infer = infer_difference, .cost = cost_difference,                     \
-        .overlay = {1u << 0}, .keeps_f32 = 1u << 1 | 1u << 2 | 1u << 3                             \
+        .shard = shard_difference, .overlay = {1u << 0}, .keeps_f32 = 1u << 1 | 1u << 2 | 1u << 3  \
     }
 const by__op_row by__op_squared_error = DIFFERENCE("squared_error", NULL);
 const by__op_row by__op_squared_error_grad = DIFFERENCE_GRAD("squared_error_grad", NULL);

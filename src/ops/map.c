@@ -223,6 +223,27 @@ static void cost_map(const by__signature *s, const by__type *out, by__cost *cost
     cost->flops = flops * (double)count;
 }
 
+static bool shard_map(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    by__split split = by__whole();
+    for (int i = 0; i < s->input_count; i++) {
+        if (by__mask_has(s->attrs->map->scalars, i)) {
+            if (sh->in[i].axis != BY__WHOLE) {
+                return false;
+            }
+            continue;
+        }
+        split = split.axis == BY__WHOLE ? sh->in[i] : split;
+        if (split.axis < 0 || !by__split_equal(sh->in[i], split)) {
+            return false;
+        }
+    }
+    for (int i = 0; i < BY_MAX_OUTPUTS && !by__absent(&out[i]); i++) {
+        sh->out[i] = split;
+    }
+    return true;
+}
+
 #define ANY ((1u << BY_MAP_MAX_INPUTS) - 1)
 const by__op_row by__op_map = {.name = "map",
                                .min_inputs = 1,
@@ -233,6 +254,7 @@ const by__op_row by__op_map = {.name = "map",
                                .cost = cost_map,
                                .overlay = {ANY, ANY, ANY},
                                .updated = updated_inputs,
+                               .shard = shard_map,
                                .keeps_f32 = ANY};
 
 /* ---- building ---- */

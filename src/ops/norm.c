@@ -81,6 +81,40 @@ static void cost_norm(const by__signature *s, const by__type *out, by__cost *cos
     cost->flops = 8.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
+/* x of all norms; dx, and y with one number a row in the statistics. */
+static bool shard_forward(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    sh->out[0] = sh->in[0];
+    for (int i = 1; i < BY_MAX_OUTPUTS && !by__absent(&out[i]); i++) {
+        if (!by__split_of_rows(&s->in[0].shape, sh->in[0], &out[i].shape, sh->ranks, &sh->out[i])) {
+            return false;
+        }
+    }
+    return by__shard_all_whole_but(sh, s->input_count, 1u << 0);
+}
+
+/* The weights' gradients are sums over rows. */
+static bool shard_gradient(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    int statistics = s->op == BY_OP_LAYER_NORM_GRAD ? 2 : 1;
+    by__split rows;
+    if (sh->in[1].axis != BY__WHOLE ||
+        !by__split_of_rows(&s->in[0].shape, sh->in[0], &s->in[2].shape, sh->ranks, &rows)) {
+        return false;
+    }
+    for (int i = 2; i < s->input_count; i++) {
+        by__split want = i < 2 + statistics ? rows : sh->in[0];
+        if (!by__absent(&s->in[i]) && !by__split_equal(sh->in[i], want)) {
+            return false;
+        }
+    }
+    sh->out[0] = sh->in[0];
+    for (int i = 1; i < BY_MAX_OUTPUTS && !by__absent(&out[i]); i++) {
+        sh->out[i] = by__partial();
+    }
+    return true;
+}
+
 const by__op_row by__op_layer_norm = {.name = "layer_norm",
                                       .min_inputs = 3,
                                       .max_inputs = 3,
@@ -88,6 +122,7 @@ const by__op_row by__op_layer_norm = {.name = "layer_norm",
                                       .attrs = BY__ATTRS(BY__ATTR(eps, FLOAT)),
                                       .infer = infer_forward,
                                       .gradient = gradient_layer_norm,
+                                      .shard = shard_forward,
                                       .cost = cost_norm,
                                       .cheap = true,
                                       .keeps_f32 = 1u << 1 | 1u << 2};
@@ -97,6 +132,7 @@ const by__op_row by__op_layer_norm_grad = {.name = "layer_norm_grad",
                                            .outputs = 3,
                                            .optional = 1u << 5,
                                            .infer = infer_gradient,
+                                           .shard = shard_gradient,
                                            .cost = cost_norm,
                                            .overlay = {1u << 4 | 1u << 5},
                                            .keeps_f32 = 1u << 1 | 1u << 2 | 1u << 3,
@@ -108,6 +144,7 @@ const by__op_row by__op_rms_norm = {.name = "rms_norm",
                                     .attrs = BY__ATTRS(BY__ATTR(eps, FLOAT)),
                                     .infer = infer_forward,
                                     .gradient = gradient_rms_norm,
+                                    .shard = shard_forward,
                                     .cost = cost_norm,
                                     .cheap = true,
                                     .keeps_f32 = 1u << 1};
@@ -117,6 +154,7 @@ const by__op_row by__op_rms_norm_grad = {.name = "rms_norm_grad",
                                          .outputs = 2,
                                          .optional = 1u << 4,
                                          .infer = infer_gradient,
+                                         .shard = shard_gradient,
                                          .cost = cost_norm,
                                          .overlay = {1u << 3 | 1u << 4},
                                          .keeps_f32 = 1u << 1 | 1u << 2,

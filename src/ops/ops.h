@@ -60,6 +60,36 @@ static inline bool by__absent(const by__type *type)
     return type->shape.rank < 0;
 }
 
+/* ---- for `shard` ---- */
+
+/* Where the slice of rank `rank` begins among `extent` entries; that of rank `ranks` is the end.
+ * The first slices are one entry longer where they cannot be equal. */
+int64_t by__cut(int64_t extent, int ranks, int rank);
+by__split by__whole(void);
+by__split by__partial(void);
+bool by__split_equal(by__split a, by__split b);
+/* Extent of the split axis, and the whole shape, on one rank. */
+int64_t by__split_extent(const by_shape *shape, by__split split, int ranks, int rank);
+by_shape by__split_shape(const by_shape *shape, by__split split, int ranks, int rank);
+/* Every rank has as much; the tensor is split. */
+bool by__split_even(const by_shape *shape, by__split split, int ranks);
+/* Sections of the tensor's elements in row-major order of which each rank has a slice. */
+int64_t by__split_sections(const by_shape *shape, by__split split);
+/* The split of the same elements in another shape; false when no axis of it has these slices. */
+bool by__split_moved(const by_shape *from, by__split split, const by_shape *to, int ranks,
+                     by__split *out);
+/* The split of a tensor of shape `to` that has one number for each row of the tensor; false when
+ * that is not split by rows. */
+bool by__split_of_rows(const by_shape *shape, by__split split, const by_shape *to, int ranks,
+                       by__split *out);
+/* Inputs that are not in the set `split` are whole. */
+bool by__shard_all_whole_but(const by__sharding *sh, int count, uint32_t split);
+/* Entries of ops that work element by element, with broadcasting; and of those among them that are
+ * linear in all inputs together, or in each. */
+bool by__shard_elements(const by__signature *s, const by__type *out, by__sharding *sh);
+bool by__shard_addends(const by__signature *s, const by__type *out, by__sharding *sh);
+bool by__shard_factors(const by__signature *s, const by__type *out, by__sharding *sh);
+
 /* `fuse` of an addition: gives it to the node that makes an operand and can take it in. */
 by_status by__fuse_addition(by_graph *graph, size_t n, const int *uses, by_error *error);
 

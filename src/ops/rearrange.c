@@ -168,6 +168,79 @@ static void gradient_expand(by_graph *graph, const by__node *node, const by_valu
     din[0] = by__reduce_to(graph, dout[0], node->in[0]);
 }
 
+/* ---- splits ---- */
+
+/* A constant is made in the pieces in which it is read. */
+static bool shard_fill(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    BY_UNUSED(s);
+    sh->out[0] = sh->want;
+    sh->attrs.shape = by__split_shape(&out[0].shape, sh->want, sh->ranks, sh->rank);
+    return sh->want.axis >= 0;
+}
+
+static bool shard_reshape(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    if (sh->in[0].axis == BY__PARTIAL) {
+        sh->out[0] = by__partial();
+        return true;
+    }
+    if (sh->in[0].axis < 0 ||
+        !by__split_moved(&s->in[0].shape, sh->in[0], &out[0].shape, sh->ranks, &sh->out[0])) {
+        return false;
+    }
+    sh->attrs.shape = by__split_shape(&out[0].shape, sh->out[0], sh->ranks, sh->rank);
+    return true;
+}
+
+static bool shard_permute(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    sh->out[0] = sh->in[0];
+    for (int i = 0; i < out[0].shape.rank && sh->in[0].axis >= 0; i++) {
+        if (s->attrs->order[i] == sh->in[0].axis) {
+            sh->out[0].axis = i;
+        }
+    }
+    return true;
+}
+
+/* Along the split axis, sections of one size follow each other. */
+static bool shard_concat(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    int axis = (int)s->attrs->axis;
+    by__split sum = sh->in[0];
+    int64_t section = sum.axis < 0 ? 0 : s->in[0].shape.dim[sum.axis] / sum.parts;
+    BY_UNUSED(out);
+    for (int i = 1; i < s->input_count; i++) {
+        by__split x = sh->in[i];
+        bool along =
+            x.axis == axis && sum.axis == axis && s->in[i].shape.dim[axis] / x.parts == section;
+        if (!along && (x.axis == axis || !by__split_equal(x, sh->in[0]))) {
+            return false;
+        }
+        sum.parts += along ? x.parts : 0;
+    }
+    sh->out[0] = sum;
+    return true;
+}
+
+/* SLICE and PAD of another axis than the split one. */
+static bool shard_piece(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    BY_UNUSED(out);
+    sh->out[0] = sh->in[0];
+    return sh->in[0].axis != s->attrs->axis;
+}
+
+static bool shard_expand(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    if (sh->in[0].axis < 0 || !by__shard_elements(s, out, sh)) {
+        return false;
+    }
+    sh->attrs.shape = by__split_shape(&out[0].shape, sh->out[0], sh->ranks, sh->rank);
+    return true;
+}
+
 static void cost_move(const by__signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(s);
@@ -191,6 +264,7 @@ const by__op_row by__op_fill = {.name = "fill",
                                 .cheap = true,
                                 .outputs = 1,
                                 .infer = infer_fill,
+                                .shard = shard_fill,
                                 .cost = cost_move};
 const by__op_row by__op_reshape = {
     .name = "reshape",
@@ -201,6 +275,7 @@ const by__op_row by__op_reshape = {
     .max_inputs = 1,
     .outputs = 1,
     .infer = infer_reshape,
+    .shard = shard_reshape,
     .gradient = gradient_reshape,
     .cost = cost_move,
     .view = true};
@@ -212,6 +287,7 @@ const by__op_row by__op_permute = {.name = "permute",
                                    .max_inputs = 1,
                                    .outputs = 1,
                                    .infer = infer_permute,
+                                   .shard = shard_permute,
                                    .gradient = gradient_permute,
                                    .cost = cost_move};
 const by__op_row by__op_concat = {.name = "concat",
@@ -222,6 +298,7 @@ const by__op_row by__op_concat = {.name = "concat",
                                   .max_inputs = 8,
                                   .outputs = 1,
                                   .infer = infer_concat,
+                                  .shard = shard_concat,
                                   .gradient = gradient_concat,
                                   .cost = cost_move};
 #define PIECE                                                                                      \
@@ -234,6 +311,7 @@ const by__op_row by__op_slice = {.name = "slice",
                                  .max_inputs = 1,
                                  .outputs = 1,
                                  .infer = infer_slice,
+                                 .shard = shard_piece,
                                  .gradient = gradient_slice,
                                  .cost = cost_slice};
 const by__op_row by__op_pad = {.name = "pad",
@@ -244,6 +322,7 @@ const by__op_row by__op_pad = {.name = "pad",
                                .max_inputs = 1,
                                .outputs = 1,
                                .infer = infer_pad,
+                               .shard = shard_piece,
                                .gradient = gradient_pad,
                                .cost = cost_move};
 const by__op_row by__op_expand = {
@@ -255,6 +334,7 @@ const by__op_row by__op_expand = {
     .max_inputs = 1,
     .outputs = 1,
     .infer = infer_expand,
+    .shard = shard_expand,
     .gradient = gradient_expand,
     .cost = cost_move};
 

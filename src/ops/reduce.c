@@ -59,6 +59,26 @@ static void cost_sum(const by__signature *s, const by__type *out, by__cost *cost
     cost->flops = (double)by_shape_count(&s->in[0].shape);
 }
 
+/* A sum over the split axis is a part of the whole; a mean of means is not. */
+static bool shard_sum(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    by__split x = sh->in[0];
+    int axis = 0;
+    BY_UNUSED(out);
+    if (x.axis < 0) {
+        return false;
+    }
+    if ((s->attrs->axes >> x.axis & 1u) != 0) {
+        sh->out[0] = by__partial();
+        return !s->attrs->mean;
+    }
+    for (int i = 0; i < x.axis; i++) {
+        axis += s->attrs->keep || (s->attrs->axes >> i & 1u) == 0;
+    }
+    sh->out[0] = (by__split){axis, x.parts};
+    return true;
+}
+
 const by__op_row by__op_sum = {
     .name = "sum",
     .attrs = BY__ATTRS(BY__ATTR_AS("mean", mean, FLAG, 0), BY__ATTR(axes, AXES),
@@ -69,6 +89,7 @@ const by__op_row by__op_sum = {
     .outputs = 1,
     .infer = infer_sum,
     .gradient = gradient_sum,
+    .shard = shard_sum,
     .cost = cost_sum};
 
 by_value by__sum_axes(by_graph *graph, by_value x, uint32_t axes, bool keep, bool wide)

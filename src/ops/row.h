@@ -102,23 +102,36 @@ typedef struct by__index_operand {
 
 /* ---- ranks ---- */
 
-#define BY__WHOLE (-1)
+/* How a tensor is spread over the ranks of one mesh axis.
+ *
+ * Split: its axis `axis` is `parts` equal sections one behind the other, and of each section each
+ * rank has one of `ranks` neighbouring slices, in the order of ranks; a rank's tensor is its slices
+ * one behind the other. One section is the usual case; packed q|k|v has three; the rows of a matrix
+ * [B T, C] that a [B, T, C] tensor split along T flattens to have B. */
+typedef struct by__split {
+    int axis; /* or BY__WHOLE, BY__PARTIAL */
+    int64_t parts;
+} by__split;
 
-typedef enum by__repair {
-    BY__REPAIR_NONE = 0,   /* the local result is the slice (or the whole) that out_axis says */
-    BY__REPAIR_ALL_REDUCE, /* it is a partial sum: its sum over the mesh axis is the whole */
-} by__repair;
+#define BY__WHOLE   (-1) /* every rank has all of it */
+#define BY__PARTIAL (-2) /* each rank has an addend: their sum over the mesh axis is the tensor */
 
-/* How a node's tensors are split over the ranks of one mesh axis. BY__WHOLE is a tensor that every
- * rank has whole; another number is the axis along which each rank has one of `ranks` equal,
- * neighbouring slices in the order of ranks. */
-typedef struct by__sharding {
+/* How a node runs on the ranks of a mesh axis. */
+typedef struct by__sharding by__sharding;
+struct by__sharding {
     int ranks;
-    const int *in_axis; /* of each input: given */
-    int out_axis[BY_MAX_OUTPUTS];
-    by__repair repair[BY_MAX_OUTPUTS]; /* the collective that each output needs */
-    by_attrs attrs;                    /* the node's on entry, the local node's on return */
-} by__sharding;
+    int rank;            /* whose node it is */
+    unsigned mesh;       /* the mesh axis, for collectives that `build` adds */
+    const by__split *in; /* of each input: given; BY__WHOLE for an absent one */
+    by__split want;      /* what readers of output 0 would like it to be */
+    by__split out[BY_MAX_OUTPUTS];
+    uint32_t once;  /* inputs that rank 0 alone is given, so that they are added once */
+    by_attrs attrs; /* the node's on entry, the local node's on return */
+    /* Adds other nodes than one of the same op, on the local inputs `in`; NULL: one of the same op
+     * with `attrs`. */
+    void (*build)(by_graph *graph, const by__sharding *sharding, const by_value *in,
+                  int input_count, by_value outs[BY_MAX_OUTPUTS]);
+};
 
 /* ---- export ---- */
 
@@ -208,9 +221,10 @@ typedef struct by__op_row {
     int weight;
     const by__attr *transposed;
 
-    /* Splits the node over a mesh axis: from the inputs' axes to the outputs', to the collectives
-     * that make the results whole again and to the local node's attributes. false: the node cannot
-     * run on these slices; its inputs have to be gathered first. NULL: it never can. */
+    /* Splits the node over a mesh axis: from the inputs' splits to the outputs' and to the local
+     * node. The signature and the outputs are those of the whole. On entry the outputs' splits are
+     * whole, and an input's or the wish is not. false: the node cannot run on these pieces;
+     * some have to be made whole first. NULL: it never can. */
     bool (*shard)(const by__signature *s, const by__type *out, by__sharding *sharding);
     /* Writes the node as ONNX. NULL: it has no such form. */
     by_status (*onnx)(const by__signature *s, const by__type *out, by__onnx *onnx, by_error *error);

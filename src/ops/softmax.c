@@ -26,6 +26,12 @@ static void cost_softmax(const by__signature *s, const by__type *out, by__cost *
     cost->flops = 12.0 * (double)by_shape_count(&out[0].shape);
 }
 
+static bool shard_softmax(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    int last = s->in[0].shape.rank - 1;
+    return sh->in[0].axis != last && by__shard_elements(s, out, sh);
+}
+
 #define LOGARITHM BY__ATTRS(BY__ATTR_AS("log", logarithm, FLAG, 0))
 const by__op_row by__op_softmax = {.name = "softmax",
                                    .attrs = LOGARITHM,
@@ -35,6 +41,7 @@ const by__op_row by__op_softmax = {.name = "softmax",
                                    .outputs = 1,
                                    .infer = infer_softmax,
                                    .gradient = gradient_softmax,
+                                   .shard = shard_softmax,
                                    .cost = cost_softmax,
                                    .overlay = {1u << 0}};
 const by__op_row by__op_softmax_grad = {.name = "softmax_grad",
@@ -43,6 +50,7 @@ const by__op_row by__op_softmax_grad = {.name = "softmax_grad",
                                         .max_inputs = 2,
                                         .outputs = 1,
                                         .infer = infer_softmax,
+                                        .shard = shard_softmax,
                                         .cost = cost_softmax,
                                         .overlay = {1u << 0 | 1u << 1}};
 

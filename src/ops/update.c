@@ -60,6 +60,18 @@ static void cost_adamw(const by__signature *s, const by__type *out, by__cost *co
     cost->flops = 14.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
+static bool shard_adamw(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    BY_UNUSED(s);
+    for (int i = 0; i < 4; i++) {
+        if (sh->in[i].axis < 0 || !by__split_equal(sh->in[i], sh->in[0])) {
+            return false;
+        }
+    }
+    sh->out[0] = by__absent(&out[0]) ? by__whole() : sh->in[0];
+    return sh->in[4].axis == BY__WHOLE && sh->in[5].axis == BY__WHOLE;
+}
+
 /* The step is computed in f32 whatever the model computes in. */
 #define ALL UINT32_MAX
 const by__op_row by__op_sum_squares = {.name = "sum_squares",
@@ -88,6 +100,7 @@ const by__op_row by__op_adamw = {
                        BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE)),
     .infer = infer_adamw,
     .cost = cost_adamw,
+    .shard = shard_adamw,
     .mutates = 1u << 0 | 1u << 2 | 1u << 3,
     .keeps_f32 = ALL};
 

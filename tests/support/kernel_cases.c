@@ -153,6 +153,8 @@ const kernel_case kernel_cases[] = {
     CASE(DROPOUT, (.p = 0.1f, .stream = 7), A(1, 1), I(4)),
     CASE(DROPOUT, (.p = 0.0f, .stream = 7), A(3, 67), I(4)),
     CASE(DROPOUT, (.p = 0.5f, .stream = 1), A(5, 9, 1001), I(4)),
+    CASE(DROPOUT, (.p = 0.5f, .stream = 1, .begin = 192), A(3, 100), I(4)),
+    CASE(DROPOUT, (.p = 0.5f, .stream = 1, .begin = 21), A(3, 100), I(4)),
     BENCH(DROPOUT, (.p = 0.1f, .stream = 1), A(4, 1024, 768), I(4)),
     /* ---- moving elements ---- */
     CASE(FILL, (.dtype = ACT, .shape = {3, {3, 5, 7}}, .value = -1.25f)),
@@ -231,6 +233,8 @@ const kernel_case kernel_cases[] = {
     BENCH(RMS_NORM_GRAD, (.eps = 1e-5f), A(4, 1024, 768), F(768), F(4096), A(4, 1024, 768),
           A(4, 1024, 768)),
     /* ---- tables and positions ---- */
+    CASE(OFFSET_IDS, (.begin = 0, .rows = 1), I(1)),
+    CASE(OFFSET_IDS, (.begin = 3, .rows = 11), I(3, 50)),
     CASE(EMBEDDING, (0), I(1), A(1, 1)),
     CASE(EMBEDDING, (0), I(3, 5), A(11, 7)),
     CASE(EMBEDDING, (0), I(4, 128), A(300, 129)),
@@ -238,12 +242,16 @@ const kernel_case kernel_cases[] = {
     CASE(EMBEDDING_GRAD, (.rows = 11), I(3, 5), A(3, 5, 7)),
     CASE(EMBEDDING_GRAD, (.rows = 300), I(4, 128), A(4, 128, 129), F(300, 129)),
     CASE(EMBEDDING_GRAD, (.rows = 50), I(600), A(600, 64), F(50, 64)),
+    CASE(POSITION, (.begin = 3), A(2, 5, 33), A(9, 33)),
     CASE(POSITION, (0), A(1, 1, 1), A(1, 1)),
     CASE(POSITION, (0), A(3, 5, 7), A(8, 7)),
     CASE(POSITION, (0), A(4, 65, 131), A(65, 131)),
+    CASE(POSITION_GRAD, (.rows = 300, .begin = 290), A(2, 5, 65)),
+    CASE(POSITION_GRAD, (.rows = 300, .begin = 140), A(2, 5, 65)),
     CASE(POSITION_GRAD, (.rows = 3), A(1, 1, 1)),
     CASE(POSITION_GRAD, (.rows = 8), A(3, 5, 7)),
     CASE(POSITION_GRAD, (.rows = 100), A(4, 65, 131)),
+    CASE(ROPE, (.heads = 2, .theta = 100.0f, .begin = 7), A(2, 5, 12)),
     CASE(ROPE, (.heads = 1, .theta = 10000.0f), A(1, 1, 2)),
     CASE(ROPE, (.heads = 3, .theta = 10000.0f), A(2, 5, 30), NONE),
     CASE(ROPE, (.heads = 12, .theta = 10000.0f), A(2, 70, 768)),
@@ -347,6 +355,13 @@ const kernel_case kernel_cases[] = {
     CASE(LINEAR_CROSS_ENTROPY, (0), A(2, 70, 33), A(257, 33), I(2, 70)),
     CASE(LINEAR_CROSS_ENTROPY_GRAD, (0), A(3, 5, 7), A(11, 7), I(3, 5), F(15), F(1)),
     CASE(LINEAR_CROSS_ENTROPY_GRAD, (0), A(2, 70, 33), A(257, 33), I(2, 70), F(140), F(1)),
+    CASE(LINEAR_CROSS_ENTROPY_GRAD, (.begin = 3, .rows = 16), A(3, 5, 7), A(11, 7), I(3, 5), F(15),
+         F(1)),
+    CASE(LINEAR_CROSS_ENTROPY_PART, (0), A(3, 5, 7), A(11, 7), I(3, 5)),
+    CASE(LINEAR_CROSS_ENTROPY_PART, (.begin = 100, .rows = 400), A(2, 70, 33), A(257, 33),
+         I(2, 70)),
+    CASE(CROSS_ENTROPY_COMBINE, (.rows = 7), F(2, 1), I(1)),
+    CASE(CROSS_ENTROPY_COMBINE, (.rows = 50), F(6, 35), I(7, 5)),
     CASE(LINEAR_CROSS_ENTROPY_TRAIN, (0), A(3, 5, 7), A(11, 7), I(3, 5), F(1)),
     CASE(LINEAR_CROSS_ENTROPY_TRAIN, (0), A(2, 70, 33), A(257, 33), I(2, 70), F(1)),
     BENCH(LINEAR_CROSS_ENTROPY_TRAIN, (0), A(1, 1024, 768), A(50257, 768), I(1, 1024), F(1)),
@@ -446,6 +461,7 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
     case BY_OP_GROUPED_MATMUL_GRAD:
     case BY_OP_LINEAR_CROSS_ENTROPY:
     case BY_OP_LINEAR_CROSS_ENTROPY_GRAD:
+    case BY_OP_LINEAR_CROSS_ENTROPY_PART:
     case BY_OP_LINEAR_CROSS_ENTROPY_TRAIN:
     case BY_OP_ATTENTION:
     case BY_OP_ATTENTION_GRAD:

@@ -148,7 +148,13 @@ static void fill_integers(problem *p, int index)
     case BY_OP_EMBEDDING_GRAD:
     case BY_OP_GROUP:
     case BY_OP_COUNT_IDS:
+    case BY_OP_OFFSET_IDS:
+    case BY_OP_CROSS_ENTROPY_COMBINE:
         limit = p->attrs.rows;
+        break;
+    case BY_OP_LINEAR_CROSS_ENTROPY_PART:
+    case BY_OP_LINEAR_CROSS_ENTROPY_GRAD:
+        limit = p->attrs.rows > 0 ? p->attrs.rows : p->in[1].shape.dim[0];
         break;
     case BY_OP_ROUTER_GRAD:
         limit = p->in[3].shape.dim[0];

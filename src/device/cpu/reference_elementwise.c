@@ -177,9 +177,10 @@ static by_status run_dropout(const by__call *call, const by__context *context)
         for (int64_t place = 0; place < size; place++) {
             uint32_t counter[4];
             uint32_t bits[4];
-            by__dropout_counter(counter, &dropout, (uint32_t)sample, place);
+            int64_t at = call->attrs.begin + place;
+            by__dropout_counter(counter, &dropout, (uint32_t)sample, at);
             by__philox(bits, dropout.key, counter);
-            bool kept = by__unit_float(bits[place % 64 / 16]) >= call->attrs.p;
+            bool kept = by__unit_float(bits[at % 64 / 16]) >= call->attrs.p;
             int64_t i = sample * size + place;
             double value = kept ? by__get(x, i) / (1.0 - (double)call->attrs.p) : 0.0;
             by__set(&call->out[0], i, value);
@@ -198,7 +199,7 @@ static by_status run_rope(const by__call *call, const by__context *context)
     int64_t length = x->shape.dim[1];
     int64_t half = by__tensor_columns(x) / call->attrs.heads / 2;
     bool at = call->input_count > 1 && by__present(&call->in[1]);
-    int64_t first = at ? by__id(&call->in[1], 0) : 0;
+    int64_t first = call->attrs.begin + (at ? by__id(&call->in[1], 0) : 0);
     for (int64_t row = 0, rows = by__tensor_rows(x); row < rows; row++) {
         for (int64_t pair = 0; pair < call->attrs.heads * half; pair++) {
             int64_t i = pair % half;

@@ -2,6 +2,18 @@
 
 #include "device/cpu/reference.h"
 
+static by_status run_offset_ids(const by__call *call, const by__context *context)
+{
+    BY_UNUSED(context);
+    for (int64_t k = 0, count = by__tensor_count(&call->in[0]); k < count; k++) {
+        int64_t id = by__id(&call->in[0], k);
+        by__set(&call->out[0], k, id < 0 ? -1.0 : (double)(id - call->attrs.begin));
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_OFFSET_IDS, offset_ids, NULL, run_offset_ids);
+
 static by_status run_embedding(const by__call *call, const by__context *context)
 {
     BY_UNUSED(context);
@@ -63,7 +75,7 @@ static by_status run_position(const by__call *call, const by__context *context)
     int64_t columns = by__tensor_columns(x);
     int64_t length = x->shape.dim[x->shape.rank - 2];
     for (int64_t i = 0, count = by__tensor_count(x); i < count; i++) {
-        int64_t t = i / columns % length;
+        int64_t t = call->attrs.begin + i / columns % length;
         by__set(&call->out[0], i, by__get(x, i) + by__get(&call->in[1], t * columns + i % columns));
     }
     return BY_OK;
@@ -77,10 +89,12 @@ static by_status run_position_grad(const by__call *call, const by__context *cont
     const by__tensor *dy = &call->in[0];
     int64_t size = dy->shape.dim[dy->shape.rank - 2] * by__tensor_columns(dy);
     int64_t samples = size == 0 ? 0 : by__tensor_count(dy) / size;
+    int64_t first = call->attrs.begin * by__tensor_columns(dy);
     for (int64_t i = 0, count = by__tensor_count(&call->out[0]); i < count; i++) {
+        int64_t at = i - first;
         double sum = 0.0;
-        for (int64_t sample = 0; sample < samples && i < size; sample++) {
-            sum += by__get(dy, sample * size + i);
+        for (int64_t sample = 0; sample < samples && at >= 0 && at < size; sample++) {
+            sum += by__get(dy, sample * size + at);
         }
         by__set(&call->out[0], i, sum);
     }

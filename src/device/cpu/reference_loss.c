@@ -16,11 +16,20 @@ static double logit(const by__call *call, int64_t row, int64_t v)
 static bool counts(const by__call *call, int64_t row)
 {
     int32_t target = by__id(&call->in[2], row);
-    return target >= 0 && target < by__tensor_rows(&call->in[1]);
+    int64_t all = call->attrs.rows > 0 ? call->attrs.rows : by__tensor_rows(&call->in[1]);
+    return target >= 0 && target < all;
 }
 
-/* lse[R] of all rows; logits is scratch of V. Returns the loss. */
-static double forward(const by__call *call, double *lse, double *logits)
+/* The target's place in w, which may be a slice of the vocabulary; -1 when it is not in it. */
+static int64_t place(const by__call *call, int64_t row)
+{
+    int64_t at = by__id(&call->in[2], row) - call->attrs.begin;
+    return counts(call, row) && at >= 0 && at < by__tensor_rows(&call->in[1]) ? at : -1;
+}
+
+/* lse[R] of all rows, and the logit of each target if own is not NULL; logits is scratch of V.
+ * Returns the loss. */
+static double forward(const by__call *call, double *lse, double *own, double *logits)
 {
     int64_t vocabulary = by__tensor_rows(&call->in[1]);
     double loss = 0.0;
@@ -35,8 +44,10 @@ static double forward(const by__call *call, double *lse, double *logits)
             sum += exp(logits[v] - highest);
         }
         lse[row] = highest + log(sum);
-        if (counts(call, row)) {
-            loss += lse[row] - logits[by__id(&call->in[2], row)];
+        int64_t at = place(call, row);
+        loss += at >= 0 ? lse[row] - logits[at] : 0.0;
+        if (own != NULL) {
+            own[row] = at >= 0 ? logits[at] : 0.0;
         }
     }
     return loss;
@@ -49,7 +60,7 @@ static double logit_grad(const by__call *call, const double *lse, double dloss, 
     if (!counts(call, row)) {
         return 0.0;
     }
-    double hot = by__id(&call->in[2], row) == v ? 1.0 : 0.0;
+    double hot = place(call, row) == v ? 1.0 : 0.0;
     return (exp(logit(call, row, v) - lse[row]) - hot) * dloss;
 }
 
@@ -101,10 +112,58 @@ static by_status run_loss(const by__call *call, const by__context *context)
     BY_UNUSED(context);
     int64_t rows = by__tensor_rows(&call->in[0]);
     double *lse = call->work;
-    by__set(&call->out[0], 0, forward(call, lse, lse + rows));
+    by__set(&call->out[0], 0, forward(call, lse, NULL, lse + rows));
     for (int64_t row = 0; row < rows; row++) {
         by__set(&call->out[1], row, lse[row]);
     }
+    return BY_OK;
+}
+
+static by_status prepare_part(by__call *call, const by__context *context, by_error *error)
+{
+    BY_UNUSED(context);
+    return by__reference_work(
+        call, 2 * by__tensor_rows(&call->in[0]) + by__tensor_rows(&call->in[1]), error);
+}
+
+static by_status run_part(const by__call *call, const by__context *context)
+{
+    BY_UNUSED(context);
+    int64_t rows = by__tensor_rows(&call->in[0]);
+    double *parts = call->work;
+    (void)forward(call, parts, parts + rows, parts + 2 * rows);
+    for (int64_t i = 0; i < 2 * rows; i++) {
+        by__set(&call->out[0], i, parts[i]);
+    }
+    return BY_OK;
+}
+
+/* The only kernel of its op: a few numbers a row. */
+static by_status run_combine(const by__call *call, const by__context *context)
+{
+    BY_UNUSED(context);
+    const by__tensor *parts = &call->in[0];
+    int64_t rows = by__tensor_columns(parts);
+    int64_t count = by__tensor_rows(parts) / 2;
+    double loss = 0.0;
+    for (int64_t row = 0; row < rows; row++) {
+        double highest = by__get(parts, row);
+        double sum = 0.0;
+        double own = 0.0;
+        for (int64_t i = 1; i < count; i++) {
+            double lse = by__get(parts, 2 * i * rows + row);
+            highest = lse > highest ? lse : highest;
+        }
+        for (int64_t i = 0; i < count; i++) {
+            sum += exp(by__get(parts, 2 * i * rows + row) - highest);
+            own += by__get(parts, (2 * i + 1) * rows + row);
+        }
+        double lse = highest + log(sum);
+        int32_t target = by__id(&call->in[1], row);
+        loss += target >= 0 && target < call->attrs.rows ? lse - own : 0.0;
+        by__set(&call->out[1], row, lse);
+    }
+    by__set(&call->out[0], 0, loss);
     return BY_OK;
 }
 
@@ -125,12 +184,15 @@ static by_status run_loss_train(const by__call *call, const by__context *context
     BY_UNUSED(context);
     int64_t rows = by__tensor_rows(&call->in[0]);
     double *lse = call->work;
-    by__set(&call->out[0], 0, forward(call, lse, lse + rows));
+    by__set(&call->out[0], 0, forward(call, lse, NULL, lse + rows));
     backward(call, lse, by__get(&call->in[3], 0), &call->out[1], &call->out[2], lse + rows);
     return BY_OK;
 }
 
 BY__REFERENCE_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY, linear_cross_entropy, prepare_loss, run_loss);
+BY__REFERENCE_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_PART, linear_cross_entropy_part, prepare_part,
+                     run_part);
+BY__REFERENCE_KERNEL(BY_OP_CROSS_ENTROPY_COMBINE, cross_entropy_combine, NULL, run_combine);
 BY__REFERENCE_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_GRAD, linear_cross_entropy_grad, prepare_loss,
                      run_loss_grad);
 BY__REFERENCE_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_TRAIN, linear_cross_entropy_train, prepare_loss,

@@ -46,9 +46,27 @@ BY__INLINE void drop(const by__call *call, int64_t begin, int64_t end, by_dtype 
         int64_t sample = block / blocks;
         int64_t place = block % blocks * BLOCK;
         uint32_t counter[4];
-        by__dropout_counter(counter, &dropout, (uint32_t)sample, place);
+        by__dropout_counter(counter, &dropout, (uint32_t)sample, call->attrs.begin + place);
         drop_block(call, &dropout, counter, sample * size + place, by__min_i64(BLOCK, size - place),
                    type);
+    }
+}
+
+/* Elements [begin, end) one by one: for a slice of samples that does not begin with a block. */
+static void drop_elements(const by__call *call, int64_t begin, int64_t end)
+{
+    by__dropout dropout = by__dropout_setup(call);
+    int64_t size = sample_size(&call->in[0]);
+    by_dtype type = call->in[0].dtype;
+    for (int64_t i = begin; i < end; i++) {
+        uint32_t counter[4];
+        uint32_t bits[4];
+        int64_t place = call->attrs.begin + i % size;
+        by__dropout_counter(counter, &dropout, (uint32_t)(i / size), place);
+        by__philox(bits, dropout.key, counter);
+        bool kept = (bits[place % BLOCK / 16] >> 8) >= dropout.threshold;
+        by__vf x = by__load_n(call->in[0].data, i, type, 1) * dropout.scale;
+        by__store_n(call->out[0].data, i, kept ? x : by__zero(), type, 1);
     }
 }
 
@@ -71,7 +89,9 @@ static by_status run_dropout(const by__call *call, const by__context *context)
 {
     const by__tensor *x = &call->in[0];
     int64_t count = by__tensor_count(x);
-    if (count > 0) {
+    if (call->attrs.begin % BLOCK != 0) {
+        by__parallel(context, call, count, 1024, count, drop_elements);
+    } else if (count > 0) {
         int64_t size = sample_size(x);
         by__parallel(context, call, count / size * by__ceil_div(size, BLOCK), 128, count,
                      x->dtype == BY_F32 ? drop_f32 : drop_bf16);

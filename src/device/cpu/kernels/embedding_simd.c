@@ -122,7 +122,7 @@ BY__INLINE void position(const by__call *call, int64_t begin, int64_t end, by_dt
     int64_t length = call->in[0].shape.dim[call->in[0].shape.rank - 2];
     for (int64_t row = begin; row < end; row++) {
         int64_t at = row * columns;
-        int64_t from = row % length * columns;
+        int64_t from = (call->attrs.begin + row % length) * columns;
 #define STEP(i, n)                                                                                 \
     by__store_n(y, at + (i),                                                                       \
                 by__load_n(x, at + (i), type, n) + by__load_n(table, from + (i), type, n), type,   \
@@ -158,26 +158,31 @@ static by_status run_position(const by__call *call, const by__context *context)
 BY__KERNEL(position) = {BY_OP_POSITION, BY__KERNEL_NAME("position"), supports_position, NULL, NULL,
                         run_position};
 
-/* dy as [B, T * C]: the elements of the table's gradient are sums over B; those past T * C are
- * zero. */
+/* dy as [B, T * C]: the elements of the table's gradient from row attrs.begin on are sums over B;
+ * those before and behind them are zero. */
 BY__INLINE void position_grad(const by__call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const by__tensor *dy = &call->in[0];
     float *dtable = call->out[0].data;
     int64_t size = dy->shape.dim[dy->shape.rank - 2] * by__tensor_columns(dy);
     int64_t samples = size == 0 ? 0 : by__tensor_count(dy) / size;
-    int64_t stop = by__min_i64(end, size);
+    int64_t first = call->attrs.begin * by__tensor_columns(dy);
+    int64_t start = begin > first ? begin : first;
+    int64_t stop = by__min_i64(end, first + size);
+    if (begin < first) {
+        memset(dtable + begin, 0, (size_t)(by__min_i64(end, first) - begin) * sizeof(float));
+    }
 #define STEP(i, n)                                                                                 \
     do {                                                                                           \
         by__vf sum = by__zero();                                                                   \
         for (int64_t sample = 0; sample < samples; sample++) {                                     \
-            sum += by__load_n(dy->data, sample * size + (i), type, n);                             \
+            sum += by__load_n(dy->data, sample * size + (i)-first, type, n);                       \
         }                                                                                          \
         by__store_n(dtable, i, sum, BY_F32, n);                                                    \
     } while (0)
-    BY__STEPS(begin, stop, STEP);
+    BY__STEPS(start, stop, STEP);
 #undef STEP
-    int64_t rest = begin > size ? begin : size;
+    int64_t rest = begin > first + size ? begin : first + size;
     if (rest < end) {
         memset(dtable + rest, 0, (size_t)(end - rest) * sizeof(float));
     }

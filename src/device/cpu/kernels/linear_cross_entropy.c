@@ -1,5 +1,5 @@
-/* LINEAR_CROSS_ENTROPY, _GRAD and _TRAIN. Rows go in chunks, so that logits exist for a chunk only:
- * logits = x w^T in f32; each row is then replaced by its gradient in x's dtype, and
+/* LINEAR_CROSS_ENTROPY, _PART, _GRAD and _TRAIN. Rows go in chunks, so that logits exist for a
+ * chunk only: logits = x w^T in f32; each row is then replaced by its gradient in x's dtype, and
  * the chunk adds to dx = dlogits w and dw = dlogits^T x. The chunk depends on the shapes alone. */
 #include <math.h>
 #include <stdlib.h>
@@ -13,13 +13,14 @@
  * dw, so smaller is slower. */
 #define CHUNK_BYTES (128 << 20)
 
-typedef enum mode { FORWARD, GRAD, TRAIN } mode;
+typedef enum mode { FORWARD, PART, GRAD, TRAIN } mode;
 
 typedef struct plan {
     mode mode;
     int64_t rows, columns, vocabulary;
-    int64_t chunk;  /* rows; the last chunk may have fewer */
-    int64_t stride; /* f32 elements from one row of logits to the next */
+    int64_t first, all; /* w is entries first ... first + vocabulary - 1 of so many */
+    int64_t chunk;      /* rows; the last chunk may have fewer */
+    int64_t stride;     /* f32 elements from one row of logits to the next */
     by_dtype dtype;
     /* [1] are for the last chunk when it is shorter. dw[2] is the first chunk's: it does not add.
      */
@@ -30,7 +31,8 @@ typedef struct plan {
 typedef struct operands {
     const void *x, *w;
     const int32_t *targets;
-    float *lse; /* written by FORWARD, read by GRAD */
+    float *lse; /* written by FORWARD and PART, read by GRAD */
+    float *own; /* logits of the targets, written by PART */
     float dloss;
     float *loss;
     void *dx;
@@ -49,6 +51,11 @@ static operands bind(const by__call *call)
     if (p->mode == FORWARD) {
         o.loss = call->out[0].data;
         o.lse = call->out[1].data;
+        return o;
+    }
+    if (p->mode == PART) {
+        o.lse = call->out[0].data;
+        o.own = o.lse + p->rows;
         return o;
     }
     int first = 0;
@@ -124,30 +131,36 @@ finish_row(float *row, int64_t n, bool exponentiate, float base, float factor, b
 }
 
 static inline __attribute__((always_inline)) void set_row(float *row, int64_t n, bool exponentiate,
-                                                          float base, float factor, int32_t target,
+                                                          float base, float factor, int64_t target,
                                                           float hot, by_dtype dtype)
 {
     finish_row(row, n, exponentiate, base, factor, dtype);
-    by__store_n(row, target, by__splat(hot), dtype, 1);
+    if (target >= 0) {
+        by__store_n(row, target, by__splat(hot), dtype, 1);
+    }
 }
 
 /* One row: its loss, its logarithm of the sum, and in place of the logits their gradient. */
 static void run_row(const plan *p, const operands *o, int64_t r, float *row, double *loss)
 {
     int64_t n = p->vocabulary;
-    int32_t target = o->targets[r];
-    bool counts = target >= 0 && target < n;
-    float own = counts ? row[target] : 0.0f;
+    int64_t target = o->targets[r];
+    bool counts = target >= 0 && target < p->all;
+    target = counts && target >= p->first && target < p->first + n ? target - p->first : -1;
+    float own = target >= 0 ? row[target] : 0.0f;
     float base = p->mode == GRAD ? o->lse[r] : highest(row, n);
     float total = 1.0f;
-    if (p->mode == FORWARD) {
+    if (p->mode <= PART) {
         total = sum_exponentials(row, n, base, false);
         o->lse[r] = base + logf(total);
+        if (p->mode == PART) {
+            o->own[r] = own;
+        }
     } else if (p->mode == TRAIN && counts) {
         total = sum_exponentials(row, n, base, true);
     }
     *loss = counts ? (double)base - (double)own + log((double)total) : 0.0;
-    if (p->mode == FORWARD) {
+    if (p->mode <= PART) {
         return;
     }
     if (!counts) {
@@ -181,7 +194,7 @@ static void run_chunk(const by__call *call, const by__context *context, const op
     for (int64_t r = 0; r < rows; r++) {
         run_row(p, o, begin + r, logits + r * p->stride, &losses[begin + r]);
     }
-    if (p->mode == FORWARD) {
+    if (p->mode <= PART) {
         return;
     }
     by__gemm_run(p->dx[last],
@@ -255,7 +268,7 @@ static by_status open_gemms(by__call *call, const by__context *context, size_t *
         logits.ldc = p->stride;
         logits.out = BY_F32;
         BY_TRY(open_gemm(&p->logits[i], call, context, logits, work, error));
-        if (p->mode == FORWARD) {
+        if (p->mode <= PART) {
             continue;
         }
         by__gemm_options dx = {.m = sizes[i], .n = c, .k = v, .lda = ld, .out = p->dtype};
@@ -277,11 +290,14 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the vocabulary loss", error));
     call->state = p;
     p->mode = call->op == BY_OP_LINEAR_CROSS_ENTROPY        ? FORWARD
+              : call->op == BY_OP_LINEAR_CROSS_ENTROPY_PART ? PART
               : call->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD ? GRAD
                                                             : TRAIN;
     p->rows = by__tensor_rows(&call->in[0]);
     p->columns = by__tensor_columns(&call->in[0]);
     p->vocabulary = by__tensor_rows(&call->in[1]);
+    p->first = call->attrs.begin;
+    p->all = call->attrs.rows > 0 ? call->attrs.rows : p->vocabulary;
     p->dtype = call->in[0].dtype;
     p->stride = (int64_t)by__round_up((size_t)p->vocabulary, 16);
     if (p->stride % 1024 == 0) {
@@ -312,5 +328,6 @@ static bool supports(const by__call *call)
     BY__KERNEL(name) = {op, BY__KERNEL_NAME(#name), supports, prepare, release, run}
 
 LOSS_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY, linear_cross_entropy);
+LOSS_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_PART, linear_cross_entropy_part);
 LOSS_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_GRAD, linear_cross_entropy_grad);
 LOSS_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_TRAIN, linear_cross_entropy_train);

@@ -1,0 +1,171 @@
+/* Splits of tensors over ranks, and the `shard` entries that families share. */
+#include "ops/ops.h"
+
+int64_t by__cut(int64_t extent, int ranks, int rank)
+{
+    int64_t longer = extent % ranks;
+    return extent / ranks * rank + (rank < longer ? rank : longer);
+}
+
+by__split by__whole(void)
+{
+    return (by__split){BY__WHOLE, 1};
+}
+
+by__split by__partial(void)
+{
+    return (by__split){BY__PARTIAL, 1};
+}
+
+bool by__split_equal(by__split a, by__split b)
+{
+    return a.axis == b.axis && (a.axis < 0 || a.parts == b.parts);
+}
+
+int64_t by__split_extent(const by_shape *shape, by__split split, int ranks, int rank)
+{
+    int64_t section = shape->dim[split.axis] / split.parts;
+    return split.parts * (by__cut(section, ranks, rank + 1) - by__cut(section, ranks, rank));
+}
+
+by_shape by__split_shape(const by_shape *shape, by__split split, int ranks, int rank)
+{
+    by_shape local = *shape;
+    if (split.axis >= 0) {
+        local.dim[split.axis] = by__split_extent(shape, split, ranks, rank);
+    }
+    return local;
+}
+
+bool by__split_even(const by_shape *shape, by__split split, int ranks)
+{
+    return shape->dim[split.axis] % (split.parts * ranks) == 0;
+}
+
+/* Product of the extents of axes before `axis`. */
+static int64_t outer(const by_shape *shape, int axis)
+{
+    int64_t product = 1;
+    for (int i = 0; i < axis; i++) {
+        product *= shape->dim[i];
+    }
+    return product;
+}
+
+int64_t by__split_sections(const by_shape *shape, by__split split)
+{
+    return outer(shape, split.axis) * split.parts;
+}
+
+bool by__split_moved(const by_shape *from, by__split split, const by_shape *to, int ranks,
+                     by__split *out)
+{
+    int64_t sections = by__split_sections(from, split);
+    int64_t section = by_shape_count(from) / sections;
+    int64_t before = 1;
+    if (!by__split_even(from, split, ranks)) {
+        return false;
+    }
+    for (int axis = 0; axis < to->rank; axis++) {
+        int64_t rest = sections % before == 0 ? sections / before : 0;
+        int64_t inner = by_shape_count(to) / before / to->dim[axis];
+        if (rest > 0 && to->dim[axis] % (rest * ranks) == 0 &&
+            to->dim[axis] / rest * inner == section) {
+            *out = (by__split){axis, rest};
+            return true;
+        }
+        before *= to->dim[axis];
+    }
+    return false;
+}
+
+bool by__split_of_rows(const by_shape *shape, by__split split, const by_shape *to, int ranks,
+                       by__split *out)
+{
+    by_shape lead = *shape;
+    lead.rank--;
+    return split.axis >= 0 && split.axis < lead.rank &&
+           by__split_moved(&lead, split, to, ranks, out);
+}
+
+/* Where axis `axis` of an operand that is broadcast to `whole` is in it. */
+static int place_in(const by_shape *whole, const by_shape *operand, int axis)
+{
+    return axis + whole->rank - operand->rank;
+}
+
+/* The split of the result that the first split operand asks for. */
+static bool first_split(const by__signature *s, const by_shape *whole, const by__sharding *sh,
+                        by__split *out)
+{
+    for (int i = 0; i < s->input_count; i++) {
+        const by_shape *shape = &s->in[i].shape;
+        int axis = sh->in[i].axis;
+        if (axis < 0) {
+            continue;
+        }
+        *out = (by__split){place_in(whole, shape, axis), sh->in[i].parts};
+        return shape->dim[axis] == whole->dim[out->axis];
+    }
+    return false;
+}
+
+bool by__shard_elements(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    by__split split;
+    const by_shape *whole = by__absent(&out[0]) ? &s->in[0].shape : &out[0].shape;
+    if (!first_split(s, whole, sh, &split)) {
+        return false;
+    }
+    for (int i = 0; i < s->input_count; i++) {
+        const by_shape *shape = &s->in[i].shape;
+        int axis = split.axis - whole->rank + shape->rank; /* the operand's */
+        bool repeats = by__absent(&s->in[i]) || axis < 0 || shape->dim[axis] == 1;
+        by__split want = repeats ? by__whole() : (by__split){axis, split.parts};
+        if (!by__split_equal(sh->in[i], want)) {
+            return false;
+        }
+    }
+    for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
+        sh->out[i] = by__absent(&out[i]) ? by__whole() : split;
+    }
+    return true;
+}
+
+bool by__shard_addends(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    int partial = 0;
+    for (int i = 0; i < s->input_count; i++) {
+        partial += sh->in[i].axis == BY__PARTIAL;
+    }
+    if (partial == 0) {
+        return by__shard_elements(s, out, sh);
+    }
+    sh->out[0] = by__partial();
+    return partial == s->input_count;
+}
+
+bool by__shard_factors(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    int partial = 0;
+    int whole = 0;
+    for (int i = 0; i < s->input_count; i++) {
+        partial += sh->in[i].axis == BY__PARTIAL;
+        whole += sh->in[i].axis == BY__WHOLE;
+    }
+    if (partial == 0) {
+        return by__shard_elements(s, out, sh);
+    }
+    sh->out[0] = by__partial();
+    return partial == 1 && whole == s->input_count - 1;
+}
+
+bool by__shard_all_whole_but(const by__sharding *sh, int count, uint32_t split)
+{
+    for (int i = 0; i < count; i++) {
+        if (!by__mask_has(split, i) && sh->in[i].axis != BY__WHOLE) {
+            return false;
+        }
+    }
+    return true;
+}
