@@ -6,7 +6,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
-below_train="base config graph ops passes device store exec nn optim data checkpoint track"
+below_train="base config graph ops passes device store comm exec nn optim data checkpoint track"
 rooms="base:
 config: base
 graph: base
@@ -14,18 +14,19 @@ ops: base graph
 passes: base graph ops
 device: base
 store: base device
-exec: base graph ops passes device store
-nn: base config graph ops passes device store exec
-optim: base config graph ops passes device store exec nn
+comm: base
+exec: base graph ops passes device store comm
+nn: base config graph ops passes device store comm exec
+optim: base config graph ops passes device store comm exec nn
 data: base config
-checkpoint: base device store
+checkpoint: base device store comm
 track: base
 train: $below_train
 infer: $below_train
 plan: $below_train
 serve: $below_train train infer plan"
 
-headers="status=base exit=base text=base dtype=base shape=base op=base device=device config=config graph=graph map=graph ops=ops passes=passes
+headers="status=base exit=base text=base dtype=base shape=base op=base device=device comm=comm config=config graph=graph map=graph ops=ops passes=passes
 program=exec
 model=nn optimizer=optim data=data array_set=data table=data pack=data tokenizer=data checkpoint=checkpoint track=track train=train task=train pipeline=train
 infer=infer machine=plan profile=plan"

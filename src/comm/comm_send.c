@@ -1,0 +1,260 @@
+/* Point to point. A send copies what it sends and never waits for the receiver, as long as fewer
+ * than BY__COMM_RING sends to that rank were not received: two ranks may send to each other first
+ * and receive then. Near ranks find the copy through a box of the shared block; far ranks get two
+ * messages, what comes and the data. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/comm.h"
+
+/* What a far rank gets before the data. */
+typedef struct letter {
+    uint64_t bytes;
+    int32_t dtype;
+    int32_t tag;
+    char what[BY__COMM_WHAT];
+} letter;
+
+/* Begins a call on one pair of ranks; `called` serves error messages. */
+static by_status begin(by_comm *comm, by__comm_kind kind, size_t count, by_dtype dtype, int other,
+                       int tag, const char *what, size_t *bytes, by_error *error)
+{
+    comm->called = (by__comm_header){.sequence = comm->sequence, .kind = (int32_t)kind};
+    (void)snprintf(comm->called.what, sizeof comm->called.what, "%s", what == NULL ? "" : what);
+    comm->began = by__now();
+    comm->entered = false;
+    if (by__comm_job_failed(comm->job)) {
+        return by__comm_failed_error(comm->job, error);
+    }
+    by__comm_set_activity(comm, false);
+    if (other < 0 || other >= comm->size) {
+        return by_error_set(error, BY_EARG, "%s \"%s\": rank %d of %d ranks",
+                            by__comm_kind_name((int)kind), comm->called.what, other, comm->size);
+    }
+    if (tag < 0 || tag > BY__COMM_MAX_TAG) {
+        return by_error_set(error, BY_EARG, "%s \"%s\": tag %d is not from 0 to %d",
+                            by__comm_kind_name((int)kind), comm->called.what, tag,
+                            BY__COMM_MAX_TAG);
+    }
+    if (by_dtype_size(dtype) == 0 || !by__size_mul(count, by_dtype_size(dtype), bytes)) {
+        return by_error_set(error, BY_EARG, "%s \"%s\": %zu elements of dtype %d",
+                            by__comm_kind_name((int)kind), comm->called.what, count, (int)dtype);
+    }
+    return BY_OK;
+}
+
+static by_status copy_of(void **out, const void *data, size_t bytes, by_error *error)
+{
+    BY_TRY(by__alloc_aligned(out, bytes, "a send's copy", error));
+    if (bytes > 0) {
+        memcpy(*out, data, bytes);
+    }
+    return BY_OK;
+}
+
+/* ---- near ---- */
+
+/* Waits until the box changes. */
+static by_status await_change(by_comm *comm, by__comm_box *box, uint32_t seen, int rank, int *round,
+                              by_error *error)
+{
+    if ((*round)++ == 0) {
+        comm->deadline = by__now() + comm->job->timeout;
+    }
+    by__comm_pause pause = by__comm_pause_once(comm, &box->changes, &box->waiters, seen, *round);
+    if (pause == BY__PAUSE_AGAIN) {
+        return BY_OK;
+    }
+    return pause == BY__PAUSE_LATE ? by__comm_late_error(comm, rank, error)
+                                   : by__comm_failed_error(comm->job, error);
+}
+
+static void change(by__comm_box *box)
+{
+    (void)atomic_fetch_add(&box->changes, 1);
+    by__comm_wake(&box->changes, &box->waiters);
+}
+
+/* Frees copies that were received; the number of a free place, or -1. */
+static int free_place(by_comm *comm, by__comm_box *box, void **copies)
+{
+    int place = -1;
+    BY_UNUSED(comm);
+    for (int i = 0; i < BY__COMM_RING; i++) {
+        if (atomic_load_explicit(&box->mail[i].state, memory_order_acquire) == 2) {
+            free(copies[i]);
+            copies[i] = NULL;
+            atomic_store_explicit(&box->mail[i].state, 0, memory_order_relaxed);
+        }
+        if (atomic_load_explicit(&box->mail[i].state, memory_order_relaxed) == 0) {
+            place = i;
+        }
+    }
+    return place;
+}
+
+static by_status send_near(by_comm *comm, const void *data, size_t bytes, by_dtype dtype, int to,
+                           int tag, by_error *error)
+{
+    int near = comm->members[to].near;
+    by__comm_box *box = by__comm_box_of(comm, comm->my_near, near);
+    void **copies = comm->outbox + (size_t)near * BY__COMM_RING;
+    int place;
+    int round = 0;
+    for (;;) {
+        uint32_t seen = atomic_load(&box->changes);
+        place = free_place(comm, box, copies);
+        if (place >= 0) {
+            break;
+        }
+        BY_TRY(await_change(comm, box, seen, to, &round, error));
+    }
+    BY_TRY(copy_of(&copies[place], data, bytes, error));
+    by__comm_mail *mail = &box->mail[place];
+    mail->tag = tag;
+    mail->order = comm->mail_order++;
+    mail->address = (uint64_t)(uintptr_t)copies[place];
+    mail->bytes = bytes;
+    mail->dtype = (int32_t)dtype;
+    memcpy(mail->what, comm->called.what, sizeof mail->what);
+    atomic_store_explicit(&mail->state, 1, memory_order_release);
+    change(box);
+    return BY_OK;
+}
+
+static by__comm_mail *first_mail(by__comm_box *box, int tag)
+{
+    by__comm_mail *first = NULL;
+    for (int i = 0; i < BY__COMM_RING; i++) {
+        by__comm_mail *mail = &box->mail[i];
+        if (atomic_load_explicit(&mail->state, memory_order_acquire) == 1 && mail->tag == tag &&
+            (first == NULL || mail->order < first->order)) {
+            first = mail;
+        }
+    }
+    return first;
+}
+
+static by_status check_mail(by_comm *comm, int from, int tag, uint64_t bytes, int dtype,
+                            const char *what, size_t expected, by_dtype expected_dtype,
+                            by_error *error)
+{
+    if (bytes == expected && dtype == (int)expected_dtype) {
+        return BY_OK;
+    }
+    return by_error_set(
+        error, BY_EPEER,
+        "rank %d (%s) sends \"%.63s\" (%s, %llu bytes) with tag %d, but rank %d (%s) receives "
+        "\"%s\" (%s, %zu bytes)",
+        from, by_comm_host(comm, from), what, by_dtype_name((by_dtype)dtype),
+        (unsigned long long)bytes, tag, comm->rank, by_comm_host(comm, comm->rank),
+        comm->called.what, by_dtype_name(expected_dtype), expected);
+}
+
+static by_status receive_near(by_comm *comm, void *data, size_t bytes, by_dtype dtype, int from,
+                              int tag, by_error *error)
+{
+    by__comm_box *box = by__comm_box_of(comm, comm->members[from].near, comm->my_near);
+    by__comm_mail *mail;
+    int round = 0;
+    for (;;) {
+        uint32_t seen = atomic_load(&box->changes);
+        mail = first_mail(box, tag);
+        if (mail != NULL) {
+            break;
+        }
+        BY_TRY(await_change(comm, box, seen, from, &round, error));
+    }
+    BY_TRY(check_mail(comm, from, tag, mail->bytes, mail->dtype, mail->what, bytes, dtype, error));
+    BY_TRY(by__comm_read(comm, from, data, mail->address, bytes, error));
+    atomic_store_explicit(&mail->state, 2, memory_order_release);
+    change(box);
+    return BY_OK;
+}
+
+/* ---- far ---- */
+
+/* Forgets the copies of messages that have landed: all of them at once, or none. */
+static by_status tidy_mails(by_comm *comm, by_error *error)
+{
+    if (comm->mails.left > 0) {
+        BY_TRY(comm->job->link->test(&comm->mails, error));
+    }
+    if (comm->mails.left == 0) {
+        for (size_t i = 0; i < comm->mail_count; i++) {
+            free(comm->mail_data[i]);
+        }
+        comm->mail_count = 0;
+        comm->mails.count = 0;
+    }
+    return BY_OK;
+}
+
+static by_status send_far(by_comm *comm, const void *data, size_t bytes, by_dtype dtype, int to,
+                          int tag, by_error *error)
+{
+    void *copy;
+    uint32_t message = BY__COMM_TAG_MAIL + (uint32_t)tag;
+    BY_TRY(tidy_mails(comm, error));
+    if (comm->mails.left > (size_t)2 * BY__COMM_RING * (size_t)comm->size) {
+        BY_TRY(by__comm_land(comm, &comm->mails, error));
+        BY_TRY(tidy_mails(comm, error));
+    }
+    BY_TRY(by__reserve((void **)&comm->mail_data, &comm->mail_capacity, comm->mail_count + 1,
+                       sizeof *comm->mail_data, error));
+    BY_TRY(by__alloc_aligned(&copy, sizeof(letter) + bytes, "a send's copy", error));
+    comm->mail_data[comm->mail_count++] = copy;
+    letter *head = copy;
+    *head = (letter){.bytes = bytes, .dtype = (int32_t)dtype, .tag = tag};
+    memcpy(head->what, comm->called.what, sizeof head->what);
+    unsigned char *body = (unsigned char *)copy + sizeof *head;
+    if (bytes > 0) {
+        memcpy(body, data, bytes);
+    }
+    BY_TRY(by__comm_post(comm, &comm->mails, false, to, message, head, sizeof *head, error));
+    return by__comm_post(comm, &comm->mails, false, to, message, body, bytes, error);
+}
+
+static by_status receive_far(by_comm *comm, void *data, size_t bytes, by_dtype dtype, int from,
+                             int tag, by_error *error)
+{
+    letter head;
+    uint32_t message = BY__COMM_TAG_MAIL + (uint32_t)tag;
+    by__flight *flight = &comm->receives[0];
+    BY_TRY(by__comm_post(comm, flight, true, from, message, &head, sizeof head, error));
+    BY_TRY(by__comm_land(comm, flight, error));
+    BY_TRY(check_mail(comm, from, tag, head.bytes, head.dtype, head.what, bytes, dtype, error));
+    BY_TRY(by__comm_post(comm, flight, true, from, message, data, bytes, error));
+    return by__comm_land(comm, flight, error);
+}
+
+/* ---- public ---- */
+
+by_status by_comm_send(by_comm *comm, const void *data, size_t count, by_dtype dtype, int to,
+                       int tag, const char *what, by_error *error)
+{
+    by_error local;
+    size_t bytes = 0;
+    error = error == NULL ? &local : error;
+    by_status status = begin(comm, BY__COMM_SEND, count, dtype, to, tag, what, &bytes, error);
+    if (status == BY_OK) {
+        status = comm->members[to].near >= 0 ? send_near(comm, data, bytes, dtype, to, tag, error)
+                                             : send_far(comm, data, bytes, dtype, to, tag, error);
+    }
+    return by__comm_leave(comm, status, error);
+}
+
+by_status by_comm_receive(by_comm *comm, void *data, size_t count, by_dtype dtype, int from,
+                          int tag, const char *what, by_error *error)
+{
+    by_error local;
+    size_t bytes = 0;
+    error = error == NULL ? &local : error;
+    by_status status = begin(comm, BY__COMM_RECEIVE, count, dtype, from, tag, what, &bytes, error);
+    if (status == BY_OK) {
+        status = comm->members[from].near >= 0
+                     ? receive_near(comm, data, bytes, dtype, from, tag, error)
+                     : receive_far(comm, data, bytes, dtype, from, tag, error);
+    }
+    return by__comm_leave(comm, status, error);
+}
