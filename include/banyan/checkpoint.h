@@ -251,6 +251,14 @@ BY_API by_status by_checkpoint_value_f64(const by_checkpoint *checkpoint, const 
 BY_API by_status by_checkpoint_value_string(const by_checkpoint *checkpoint, const char *key,
                                             const char **out, by_error *error);
 
+/* Writes the model of a checkpoint, or of the latest valid one of a root, as one directory in
+ * Hugging Face form: model.safetensors, or shards over `shard_bytes` (0: 5e9) with their index,
+ * whatever ranks wrote it in whatever slices, and the files that the checkpoint has next to it
+ * (config.json, tokenizer.json). It appears whole or not at all. BY_EARG: there is something at
+ * `directory` already. */
+BY_API by_status by_checkpoint_merge(const char *path, const char *directory, uint64_t shard_bytes,
+                                     by_error *error);
+
 /* ---- digests ---- */
 
 #define BY_SHA256_HEX 65 /* 64 hexadecimal digits and a NUL */

@@ -51,25 +51,10 @@ static by_status hash_head(struct sha256_ctx *sha, const by__tensor_entry *entry
     return BY_OK;
 }
 
-/* A tensor that is cut over files, some elements at a time. */
-static by_status hash_pieces(struct sha256_ctx *sha, const by__tensor_entry *entry, by_error *error)
+static by_status hash_bytes(void *sha, const void *bytes, size_t n, by_error *error)
 {
-    const size_t most = (size_t)1 << 18;
-    by_tensor_view view = {
-        .name = entry->name, .dtype = (by_dtype)entry->dtype, .rank = (int)entry->rank};
-    size_t total;
-    uint8_t *buffer;
-    size_t size = by_dtype_size(view.dtype);
-    memcpy(view.shape, entry->shape, sizeof view.shape);
-    BY_TRY(by_tensor_size(&view, &total, NULL, error));
-    BY_TRY(by__alloc((void **)&buffer, most, size, "digest", error));
-    for (size_t first = 0; first < total; first += most) {
-        size_t n = total - first < most ? total - first : most;
-        by_tensor_slice slice = {.flat = true, .offset = {(int64_t)first}, .shape = {(int64_t)n}};
-        by__entry_read(entry, &view, &slice, n, buffer);
-        sha256_update(sha, n * size, buffer);
-    }
-    free(buffer);
+    BY_UNUSED(error);
+    sha256_update(sha, n, bytes);
     return BY_OK;
 }
 
@@ -83,11 +68,7 @@ static by_status hash_item(item *it, by_error *error)
     }
     sha256_init(&sha);
     BY_TRY(hash_head(&sha, entry, error));
-    if (entry->data == NULL && entry->pieces != NULL) {
-        BY_TRY(hash_pieces(&sha, entry, error));
-    } else {
-        sha256_update(&sha, (size_t)(entry->end - entry->begin), entry->data);
-    }
+    BY_TRY(by__entry_bytes(entry, hash_bytes, &sha, error));
     sha256_digest(&sha, sizeof it->sha256, it->sha256);
     return BY_OK;
 }

@@ -151,3 +151,48 @@ by_status by__pieces_whole(by__pieces *p, const void **data, by_error *error)
     (void)pthread_mutex_unlock(&p->mutex);
     return status;
 }
+
+void by__entry_read(const by__tensor_entry *entry, const by_tensor_view *tensor,
+                    const by_tensor_slice *slice, size_t elements, void *out)
+{
+    by__runs runs;
+    size_t length;
+    uint64_t first;
+    uint8_t *to = out;
+    size_t size = by_dtype_size(tensor->dtype);
+    if (entry->data == NULL) {
+        by__pieces_read(entry->pieces, slice, out);
+        return;
+    }
+    by__runs_begin(&runs, tensor, slice, elements);
+    while (by__runs_next(&runs, &first, &length)) {
+        memcpy(to, entry->data + first * size, length * size);
+        to += length * size;
+    }
+}
+
+by_status by__entry_bytes(const by__tensor_entry *entry,
+                          by_status (*take)(void *user, const void *bytes, size_t n,
+                                            by_error *error),
+                          void *user, by_error *error)
+{
+    const size_t most = (size_t)1 << 18;
+    size_t total;
+    uint8_t *buffer;
+    by_status status = BY_OK;
+    if (entry->data != NULL || entry->pieces == NULL) {
+        return take(user, entry->data, (size_t)(entry->end - entry->begin), error);
+    }
+    const by_tensor_view *tensor = &entry->pieces->tensor;
+    size_t size = by_dtype_size(tensor->dtype);
+    BY_TRY(by_tensor_size(tensor, &total, NULL, error));
+    BY_TRY(by__alloc((void **)&buffer, most, size, "a part of a tensor", error));
+    for (size_t first = 0; first < total && status == BY_OK; first += most) {
+        size_t n = total - first < most ? total - first : most;
+        by_tensor_slice slice = {.flat = true, .offset = {(int64_t)first}, .shape = {(int64_t)n}};
+        by__pieces_read(entry->pieces, &slice, buffer);
+        status = take(user, buffer, n * size, error);
+    }
+    free(buffer);
+    return status;
+}

@@ -243,6 +243,12 @@ const by__tensor_entry *by__weights_entry(const by_weights *weights, size_t i);
 /* Like by_weights_tensor; data is NULL where the tensor is cut over files. */
 by_status by__weights_describe(const by_weights *weights, const char *name, by_tensor_view *out,
                                by_error *error);
+/* Calls take(user, ...) with the bytes of a whole tensor from front to back: at once, or, where it
+ * is cut over files, some at a time. Ends with the first error. */
+by_status by__entry_bytes(const by__tensor_entry *entry,
+                          by_status (*take)(void *user, const void *bytes, size_t n,
+                                            by_error *error),
+                          void *user, by_error *error);
 /* Copies a slice, which was checked and has `elements`, of an entry of a type that banyan has. */
 void by__entry_read(const by__tensor_entry *entry, const by_tensor_view *tensor,
                     const by_tensor_slice *slice, size_t elements, void *out);

@@ -494,25 +494,6 @@ by_status by_weights_tensor(const by_weights *weights, const char *name, by_tens
     return BY_OK;
 }
 
-void by__entry_read(const by__tensor_entry *entry, const by_tensor_view *tensor,
-                    const by_tensor_slice *slice, size_t elements, void *out)
-{
-    by__runs runs;
-    size_t length;
-    uint64_t first;
-    uint8_t *to = out;
-    size_t size = by_dtype_size(tensor->dtype);
-    if (entry->data == NULL) {
-        by__pieces_read(entry->pieces, slice, out);
-        return;
-    }
-    by__runs_begin(&runs, tensor, slice, elements);
-    while (by__runs_next(&runs, &first, &length)) {
-        memcpy(to, entry->data + first * size, length * size);
-        to += length * size;
-    }
-}
-
 by_status by_weights_read(const by_weights *weights, const char *name, const by_tensor_slice *slice,
                           void *out, size_t count, by_error *error)
 {

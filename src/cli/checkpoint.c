@@ -90,34 +90,55 @@ static by_status print_digest(const char *path, bool json, by_error *error)
     return status;
 }
 
+static by_status merge(const char *path, const char *directory, by_error *error)
+{
+    char *found;
+    if (find(&found, path, error) != BY_OK) {
+        return error->status;
+    }
+    by_status status = by_checkpoint_merge(found, directory, 0, error);
+    free(found);
+    return status;
+}
+
 static int run(int argc, char **argv)
 {
     bool json = false;
-    const cli_flag flags[] = {{"json", CLI_SWITCH, &json, NULL, "one JSON line"}, {0}};
+    const cli_flag flags[] = {{"json", CLI_SWITCH, &json, NULL, "one JSON line, of a digest"}, {0}};
     char **rest;
     int count;
     by_error error = {0};
+    by_status status;
     int code = cli_parse(&cli_checkpoint, flags, argc, argv, &rest, &count);
     if (code >= 0) {
         return code;
     }
-    if (count != 2 || strcmp(rest[0], "digest") != 0) {
-        return cli_misuse(&cli_checkpoint, "say what to do and with which checkpoint: digest DIR");
+    if (count == 2 && strcmp(rest[0], "digest") == 0) {
+        status = print_digest(rest[1], json, &error);
+    } else if (count == 3 && strcmp(rest[0], "merge") == 0 && !json) {
+        status = merge(rest[1], rest[2], &error);
+    } else {
+        return cli_misuse(&cli_checkpoint, "say what to do: digest DIR, or merge DIR OUT");
     }
-    by_status status = print_digest(rest[1], json, &error);
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_checkpoint, &error);
 }
 
 const cli_command cli_checkpoint = {
     .name = "checkpoint",
-    .summary = "hash what a checkpoint holds",
-    .usage = "banyan checkpoint digest DIR [--json]",
+    .summary = "hash what a checkpoint holds; make one directory of it",
+    .usage = "banyan checkpoint digest DIR [--json] | merge DIR OUT",
     .text =
-        "digest: SHA-256 of each tensor of DIR, of the model, of the optimizer's states and of\n"
-        "all: a run (its newest checkpoint), a checkpoint, or a directory in Hugging Face form.\n"
+        "DIR: a run (its newest checkpoint), a checkpoint or, for digest, a directory in Hugging\n"
+        "Face form.\n\n"
+        "digest: SHA-256 of each tensor, of the model, of the optimizer's states and of all.\n"
         "The hashes do not depend on how the tensors are cut into files, nor on how many ranks\n"
         "wrote them: equal hashes, equal weights. include/banyan/checkpoint.h says what is\n"
         "hashed; in Python, for a tensor of NumPy:\n\n"
         "  sha256(b'%s\\0%s\\0%s\\0' % (name, b'F32', b'768,3072') + tensor.tobytes())\n\n"
-        "  banyan checkpoint digest runs/shakespeare | tail -n 1",
+        "merge: writes the model into a new directory OUT in Hugging Face form, with config.json\n"
+        "and the tokenizer's files, which transformers loads. Only what several ranks have\n"
+        "written in slices needs that; any number of ranks resumes from any checkpoint as it "
+        "is.\n\n"
+        "  banyan checkpoint digest runs/shakespeare | tail -n 1\n"
+        "  banyan checkpoint merge runs/shakespeare shakespeare-hf",
     .run = run};

@@ -23,6 +23,8 @@ static by_tensor_view tensors[TENSORS] = {{"wte", BY_F32, 2, {50257, 3}, NULL},
                                           {"m.cube", BY_F32, 4, {3, 1, 7, 5}, NULL},
                                           {"t", BY_I32, 1, {1}, NULL}};
 
+static const by_checkpoint_file config = {"config.json", "{}", 2, NULL};
+
 static uint64_t state_of_draws = 1;
 
 /* Uniform in [0, n), n at least 1. */
@@ -212,7 +214,7 @@ static void save(const char *root, uint64_t step, const cut *c, int writers)
         check(by_checkpoint_finish(&w, &error), &error);
     }
     write_parts(first, own_first, first_count, &error);
-    check(by_checkpoint_commit(&first, NULL, 0, NULL, 0, &error), &error);
+    check(by_checkpoint_commit(&first, NULL, 0, &config, 1, &error), &error);
 }
 
 static void save_alone(const char *root, uint64_t step)
@@ -228,7 +230,7 @@ static void save_alone(const char *root, uint64_t step)
         size_t k = by_checkpoint_order(w, i);
         check(by_checkpoint_add_part(w, k, tensors[k].data, &error), &error);
     }
-    check(by_checkpoint_commit(&w, NULL, 0, NULL, 0, &error), &error);
+    check(by_checkpoint_commit(&w, NULL, 0, &config, 1, &error), &error);
 }
 
 /* Reads the slices of another cut, then whole tensors. */
@@ -337,6 +339,65 @@ static void whole_tensors_have_the_common_index(void **state)
     temporary_remove(root);
 }
 
+static void assert_same_file(const char *one, const char *other, const char *name)
+{
+    char hash[2][33];
+    const char *directories[2] = {one, other};
+    for (int i = 0; i < 2; i++) {
+        char *path = by__path_join(directories[i], name);
+        assert_int_equal(by__hash_file_hex(hash[i], path, NULL), BY_OK);
+        free(path);
+    }
+    assert_string_equal(hash[0], hash[1]);
+}
+
+static void merging_gives_the_bytes_of_one_writer(void **state)
+{
+    BY_UNUSED(state);
+    char *root = temporary_make();
+    by_error error = {0};
+    by_weights *weights;
+    char **names;
+    size_t count;
+    cut *c = malloc(sizeof *c);
+    assert_non_null(c);
+    save_alone(root, 1);
+    make_cut(c, 5, 3);
+    save(root, 2, c, 5);
+    char *alone = by__path_join(root, "step-00000001");
+    char *out = by__path_join(root, "merged/");
+    check(by_checkpoint_merge(root, out, 0, &error), &error);
+    assert_same_file(alone, out, "model.safetensors");
+    assert_same_file(alone, out, "config.json");
+    assert_int_equal(by__list_dir(&names, &count, out, NULL), BY_OK);
+    assert_int_equal(count, 2);
+    by__names_free(names, count);
+    /* Nothing is overwritten, not even an empty directory. */
+    assert_int_equal(by_checkpoint_merge(root, out, 0, &error), BY_EARG);
+    assert_non_null(strstr(error.message, "merged exists already"));
+    char *empty = by__path_join(root, "empty");
+    check(by__make_dirs(empty, &error), &error);
+    assert_int_equal(by_checkpoint_merge(root, empty, 0, &error), BY_EARG);
+    char *shards = by__path_join(root, "shards");
+    check(by_checkpoint_merge(root, shards, 1000, &error), &error);
+    check(by_weights_open(&weights, shards, &error), &error);
+    assert_int_equal(by_weights_count(weights), MODEL);
+    by_weights_close(&weights);
+    /* What cannot be finished is not there. */
+    char *nowhere = by__path_join(root, "no/such/directory");
+    assert_int_equal(by_checkpoint_merge(root, nowhere, 0, &error), BY_EIO);
+    assert_int_equal(by__list_dir(&names, &count, root, NULL), BY_OK);
+    assert_int_equal(count, 6); /* .lock, two steps, merged, empty, shards */
+    by__names_free(names, count);
+    free(nowhere);
+    free(shards);
+    free(empty);
+    free(out);
+    free(alone);
+    free(c);
+    temporary_remove(root);
+}
+
 /* Every range of a small tensor is the boxes that make it up, in order. */
 static void ranges_are_boxes(void **state)
 {
@@ -438,6 +499,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_cut_reads_any_other),
         cmocka_unit_test(whole_tensors_have_the_common_index),
+        cmocka_unit_test(merging_gives_the_bytes_of_one_writer),
         cmocka_unit_test(ranges_are_boxes),
         cmocka_unit_test(bad_indices_are_refused),
         cmocka_unit_test(an_index_of_other_files_is_refused),

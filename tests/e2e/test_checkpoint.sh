@@ -1,0 +1,54 @@
+#!/bin/sh
+# banyan checkpoint: the digest of a run is that of its newest checkpoint and of what is merged from it; what is
+# merged is a model like any other.
+. "$(dirname "$0")/../support/shell.sh"
+
+tiny gpt2 >c.yaml
+run 0 "$banyan" train c.yaml --quiet
+newest=runs/tiny/checkpoints/step-00000020
+
+say "a run's digest is its newest checkpoint's"
+run 0 "$banyan" checkpoint digest runs/tiny
+cp out run.digest
+run 0 "$banyan" checkpoint digest "$newest"
+same run.digest out
+run 0 "$banyan" checkpoint digest runs/tiny/checkpoints/step-00000010
+! cmp -s run.digest out || fail "ten steps changed nothing"
+run 0 "$banyan" checkpoint digest runs/tiny --json
+[ "$(field all <out)" = "$(sed -n 's/\tall$//p' run.digest)" ] || fail "$(tail -n 1 run.digest)"
+[ "$(field path <out)" = "$newest" ] || fail "$(field path <out)"
+
+say "the hash of a tensor is that of the text in the header and its bytes"
+# A norm that was trained: its weights are no longer ones.
+name=ln_f.weight
+header=$(od -A n -t u8 -N 8 "$newest/model.safetensors" | tr -d ' ')
+offset=$(head -c $((8 + header)) "$newest/model.safetensors" | tail -c "$header" |
+    sed "s/.*\"$name\":{[^}]*\"data_offsets\":\[\([0-9]*\),.*/\1/")
+{
+    printf '%s\0F32\00064\0' "$name"
+    tail -c +$((8 + header + offset + 1)) "$newest/model.safetensors" | head -c 256
+} | sha256sum | cut -d ' ' -f 1 >expected
+sed -n "s/\tF32\t\[64\]\t$name\$//p" run.digest >got
+same expected got
+
+say "merged, it is the same model"
+run 0 "$banyan" checkpoint merge runs/tiny merged
+exists merged/config.json merged/model.safetensors merged/tokenizer.json
+run 0 "$banyan" checkpoint digest merged
+[ "$(sed -n 's/\tmodel$//p' out)" = "$(sed -n 's/\tmodel$//p' run.digest)" ] || fail "$(cat out)"
+run 0 "$banyan" eval runs/tiny --data text.txt --json
+loss=$(field valid_loss <out)
+run 0 "$banyan" eval merged --data text.txt --json
+near "$(field valid_loss <out)" "$loss" 1e-6
+
+say "nothing is overwritten, and what is wrong is said"
+run 2 "$banyan" checkpoint merge runs/tiny merged
+holds err "merged exists already"
+run 2 "$banyan" checkpoint
+run 2 "$banyan" checkpoint digest
+run 1 "$banyan" checkpoint digest nowhere
+printf x | dd of="$newest/model.safetensors" bs=1 seek=1000 conv=notrunc 2>dd.err
+run 1 "$banyan" checkpoint digest "$newest"
+holds err "model.safetensors is corrupt"
+run 1 "$banyan" checkpoint merge "$newest" other
+[ ! -e other ] || fail "other is there"
