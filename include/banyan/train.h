@@ -222,6 +222,9 @@ typedef struct by_train_options {
     void (*event)(void *user, const by_train_event *event); /* may be NULL */
     /* asked once a step; true: save and return BY_ESTOPPED. May be NULL */
     bool (*stop)(void *user);
+    /* the run got on: steps done, and what it does now ("step", "evaluation", "save"). May be
+     * NULL */
+    void (*progress)(void *user, int64_t step, const char *phase);
     void *user;
 } by_train_options;
 

@@ -19,6 +19,7 @@
 #include "banyan/config.h"
 #include "banyan/exit.h"
 #include "banyan/infer.h"
+#include "banyan/launch.h"
 #include "banyan/status.h"
 #include "banyan/task.h"
 #include "banyan/text.h"
@@ -63,14 +64,17 @@ typedef struct cli_command {
     int (*run)(int argc, char **argv);
 } cli_command;
 
-extern const cli_command cli_pack, cli_data, cli_train, cli_eval, cli_generate, cli_info, cli_plot,
-    cli_runs, cli_bench, cli_profile, cli_predict, cli_checkpoint;
+extern const cli_command cli_launch, cli_pack, cli_data, cli_train, cli_eval, cli_generate,
+    cli_info, cli_plot, cli_runs, cli_bench, cli_profile, cli_predict, cli_checkpoint, cli_launch;
 
 /* Parses flags; positional arguments are moved behind them and returned as *rest, *rest_count.
  * Returns -1 to go on, or the exit code when --help was printed or a flag was wrong. A list of
  * flags ends with a NULL name; --help is always there. */
 int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char **argv,
               char ***rest, int *rest_count);
+/* "90", "90s", "1.5m", "2h" as seconds. Returns -1 to go on, or an exit code (flag: its name). */
+int cli_read_duration(double *seconds, const cli_command *command, const char *flag,
+                      const char *text);
 /* Prints "banyan NAME: message" and returns the exit code for its status. */
 int cli_fail(const cli_command *command, const by_error *error);
 /* Prints "banyan NAME: text" and a hint to --help; CLI_USAGE. */
@@ -117,8 +121,20 @@ int cli_utf8_length(const char *text, size_t n);
 /* Set when SIGINT, SIGTERM or SIGHUP (unless ignored, as under nohup) arrived after
  * cli_catch_signals. Another one, half a second later or more, ends the process at once: what comes
  * sooner is the same request, sent to the process and to its group. */
+/* In a rank of a supervised job, also when the supervisor asks for it. */
 bool cli_stop_requested(void *unused);
 void cli_catch_signals(void);
+/* In a process that a supervisor started (banyan/launch.h): tells it that this rank is there.
+ * Returns -1 to go on, or an exit code. */
+int cli_open_heartbeat(void);
+/* Tells the supervisor the exit code and why, if cli_fail said why. Returns the code. */
+int cli_close_heartbeat(int code);
+/* What cli_close_heartbeat tells as the reason. */
+void cli_keep_failure(const char *message);
+/* NULL without a supervisor. */
+by_heartbeat *cli_heartbeat(void);
+/* Rank and number of ranks as mpirun or srun told this process; 0 of 1 without them. */
+void cli_find_rank(int *rank, int *ranks);
 /* Opens /dev/null in the place of a standard stream that is closed: the next file opened would get
  * its number and whatever is printed. */
 void cli_guard_streams(void);

@@ -74,6 +74,26 @@ const char *cli_duration(char buffer[32], double seconds)
     return buffer;
 }
 
+int cli_read_duration(double *seconds, const cli_command *command, const char *flag,
+                      const char *text)
+{
+    static const struct {
+        const char *unit;
+        double seconds;
+    } units[] = {{"", 1.0}, {"s", 1.0}, {"m", 60.0}, {"h", 3600.0}};
+    char *end;
+    double value = strtod(text, &end);
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (end != text && strcmp(end, units[i].unit) == 0 && value * units[i].seconds >= 0.1 &&
+            value * units[i].seconds <= 1e6) {
+            *seconds = value * units[i].seconds;
+            return -1;
+        }
+    }
+    return cli_misuse(command, "--%s '%s' is not a time from 0.1s to 1000000s, e.g. 30s, 10m, 1h",
+                      flag, text);
+}
+
 const char *cli_json_number(char buffer[32], double value, int digits)
 {
     if (isfinite(value)) {
@@ -168,7 +188,11 @@ void cli_catch_signals(void)
 bool cli_stop_requested(void *unused)
 {
     (void)unused;
-    return atomic_load(&first_signal) != 0;
+    if (atomic_load(&first_signal) != 0) {
+        by_heartbeat_stopping(cli_heartbeat());
+        return true;
+    }
+    return by_heartbeat_stop(cli_heartbeat());
 }
 
 void cli_guard_streams(void)

@@ -29,6 +29,7 @@ int cli_misuse(const cli_command *command, const char *format, ...)
     vfprintf(stderr, format, args);
     va_end(args);
     fprintf(stderr, "\nusage: %s\n", command->usage);
+    cli_keep_failure("wrong usage");
     return CLI_USAGE;
 }
 
@@ -111,5 +112,6 @@ int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char 
 int cli_fail(const cli_command *command, const by_error *error)
 {
     fprintf(stderr, "banyan %s: %s\n", command->name, error->message);
+    cli_keep_failure(error->message);
     return by_exit_of(error->status);
 }

@@ -11,8 +11,8 @@
 #define SPINS "2000"
 
 static const cli_command *const commands[] = {
-    &cli_pack, &cli_data, &cli_train, &cli_eval,  &cli_predict, &cli_generate,
-    &cli_info, &cli_runs, &cli_plot,  &cli_bench, &cli_profile, &cli_checkpoint,
+    &cli_pack, &cli_data, &cli_train, &cli_eval,    &cli_predict, &cli_generate,   &cli_info,
+    &cli_runs, &cli_plot, &cli_bench, &cli_profile, &cli_launch,  &cli_checkpoint,
 };
 
 static void print_help(FILE *out)
@@ -82,5 +82,9 @@ int main(int argc, char **argv)
     if (argc >= 2 && argv[1][0] != '-') {
         limit_spinning(argv);
     }
-    return cli_finish_output(dispatch(argc, argv));
+    int code = cli_open_heartbeat();
+    if (code < 0) {
+        code = dispatch(argc, argv);
+    }
+    return cli_close_heartbeat(cli_finish_output(code));
 }

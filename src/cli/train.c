@@ -150,9 +150,28 @@ static void flush_output(screen *s)
     }
 }
 
+static void on_progress(void *user, int64_t step, const char *phase)
+{
+    (void)user;
+    by_heartbeat_progress(cli_heartbeat(), step, phase);
+}
+
+static void tell_supervisor(const by_train_event *e)
+{
+    by_heartbeat *heartbeat = cli_heartbeat();
+    if (e->kind == BY_TRAIN_PREPARING) {
+        by_heartbeat_progress(heartbeat, e->step, e->phase);
+    } else if (e->kind == BY_TRAIN_STARTED) {
+        by_heartbeat_run(heartbeat, e->run);
+    } else if (e->kind == BY_TRAIN_SAVED) {
+        by_heartbeat_saved(heartbeat, e->step);
+    }
+}
+
 static void on_event(void *user, const by_train_event *e)
 {
     screen *s = user;
+    tell_supervisor(e);
     if (s->quiet && e->kind != BY_TRAIN_NOTE) {
         return;
     }
@@ -210,6 +229,7 @@ static int train(const by_config *config, const char *resume, bool from_start, s
                                 .peak_gflops = s->peak_gflops,
                                 .event = on_event,
                                 .stop = cli_stop_requested,
+                                .progress = on_progress,
                                 .user = s};
     by_status status = by_train(&options, &run, &error);
     end_line(s);

@@ -28,6 +28,13 @@ void by__job_note(const by__job *job, const char *format, ...)
     send(job, &event);
 }
 
+static void progress(const by__job *job, const char *phase)
+{
+    if (job->options->progress != NULL) {
+        job->options->progress(job->options->user, job->done_step, phase);
+    }
+}
+
 static bool stopped(const by__job *job)
 {
     return job->options->stop != NULL && job->options->stop(job->options->user);
@@ -199,6 +206,7 @@ static by_status save(by__job *job, by_error *error)
     if (job->saved_step == step) {
         return BY_OK;
     }
+    progress(job, "save");
     BY_TRY(by__job_save(job, error));
     job->saved_step = step;
     BY_TRY(by_checkpoint_prune(job->checkpoints, (size_t)job->config->checkpoint.keep, error));
@@ -240,6 +248,14 @@ static void log_evaluation(by__job *job, const by_evaluation *e, bool best)
     send(job, &event);
 }
 
+/* Asked between batches. */
+static bool stop_evaluation(void *user)
+{
+    const by__job *job = user;
+    progress(job, "evaluation");
+    return stopped(job);
+}
+
 static by_status evaluate(by__job *job, by_error *error)
 {
     double began = by_clock();
@@ -250,8 +266,7 @@ static by_status evaluate(by__job *job, by_error *error)
     }
     job->eval_pending = true; /* until it is done: a run that is stopped here evaluates on resume */
     BY_TRY(by__evaluate_loader(&result, job->trainer, job->data, job->valid_loader,
-                               job->config->train.eval_batches, job->options->stop,
-                               job->options->user, error));
+                               job->config->train.eval_batches, stop_evaluation, job, error));
     job->eval_pending = false;
     bool best = is_best(job, &result);
     log_evaluation(job, &result, best);
@@ -388,6 +403,7 @@ static by_status run_steps(by__job *job, by_error *error)
     while (job->done_step < last) {
         int64_t submitted = by_trainer_updates(job->trainer);
         bool stop = stopped(job);
+        progress(job, "step");
         if (stop && steps_ahead(job) == 0) {
             return by_error_set(error, BY_ESTOPPED, "stopped at step %lld of %lld",
                                 (long long)job->done_step, (long long)last);

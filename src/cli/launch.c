@@ -1,0 +1,317 @@
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "banyan/config.h"
+#include "cli.h"
+
+typedef struct launch {
+    int64_t ranks;
+    int64_t threads;
+    int64_t max_restarts;
+    int64_t host_faults;
+    const char *hostfile;
+    const char *network;
+    const char *grace;
+    const char *timeout;
+    const char *silence;
+    bool dry_run;
+    by_host_list hosts;
+    char *again[4]; /* words of a later start */
+    size_t again_count;
+} launch;
+
+/* ---- signals: the first asks for saving, the second ends the job ---- */
+
+static _Atomic int requests;
+static _Atomic int64_t last_request;
+
+/* What a terminal sends to the process and to its group within half a second is one request. */
+static void on_signal(int number)
+{
+    struct timespec now;
+    (void)number;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t ms = 1000 + (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    int64_t last = atomic_exchange(&last_request, ms);
+    if (ms - last >= 500) {
+        (void)atomic_fetch_add(&requests, 1);
+    }
+}
+
+static int stop(void *unused)
+{
+    (void)unused;
+    return atomic_load(&requests);
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction hang_up;
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(SIGUSR1, &action, NULL); /* of Slurm's --signal */
+    if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN) {
+        (void)sigaction(SIGHUP, &action, NULL);
+    }
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
+static void say(void *unused, const char *line)
+{
+    (void)unused;
+    fprintf(stderr, "banyan launch: %s\n", line);
+}
+
+/* ---- the command that is launched ---- */
+
+/* "--NAME VALUE" or "--NAME=VALUE" at words[*i]: its value, and *i on its last word. */
+static char *value_of(char **words, size_t count, size_t *i, const char *name)
+{
+    size_t length = strlen(name);
+    char *word = words[*i];
+    if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, name, length) != 0) {
+        return NULL;
+    }
+    if (word[2 + length] == '=') {
+        return word + 3 + length;
+    }
+    return word[2 + length] == '\0' && *i + 1 < count ? words[++*i] : NULL;
+}
+
+/* What `train` is told: the config, or the run, and the keys that are set. */
+typedef struct training {
+    const char *path;
+    cli_list overrides;
+    bool resumed;
+    bool from_start;
+} training;
+
+static void read_training(training *out, launch *l, char **words, size_t count)
+{
+    *out = (training){0};
+    l->again[l->again_count++] = words[0];
+    for (size_t i = 1; i < count; i++) {
+        char *value;
+        if ((value = value_of(words, count, &i, "set")) != NULL) {
+            if (out->overrides.count < CLI_LIST_MAX) {
+                out->overrides.items[out->overrides.count++] = value;
+            }
+        } else if ((value = value_of(words, count, &i, "resume")) != NULL) {
+            out->path = value;
+            out->resumed = true;
+        } else if (strcmp(words[i], "--from-start") == 0) {
+            out->from_start = true;
+        } else if (strcmp(words[i], "--json") == 0 || strcmp(words[i], "--quiet") == 0) {
+            if (l->again_count < sizeof l->again / sizeof l->again[0]) {
+                l->again[l->again_count++] = words[i];
+            }
+        } else if (words[i][0] != '-' && out->path == NULL) {
+            out->path = words[i];
+        }
+    }
+}
+
+/* What is wrong with a config is found before any rank starts. Returns -1 to go on. */
+static int check_training(by_supervisor_options *o, const training *t)
+{
+    by_config *config;
+    by_error error = {0};
+    if (t->path == NULL) {
+        return -1; /* `train` itself says what is missing */
+    }
+    if (cli_open_config(&config, t->path, &t->overrides, &error) != BY_OK) {
+        return cli_fail(&cli_launch, &error);
+    }
+    by_config_close(&config);
+    o->from_start = !t->resumed || t->from_start;
+    return -1;
+}
+
+static int supervise(launch *l, char **words, size_t count, const char *program)
+{
+    training t;
+    int code = -1;
+    by_error error = {0};
+    by_supervisor_options o = {.launch = {.ranks = (int)l->ranks,
+                                          .hosts = l->hosts,
+                                          .threads = (int)l->threads,
+                                          .program = program,
+                                          .command = words,
+                                          .command_count = count},
+                               .network = l->network,
+                               .max_restarts = (int)l->max_restarts,
+                               .host_faults = (int)l->host_faults,
+                               .stop = stop,
+                               .say = say};
+    if (strcmp(words[0], "train") == 0) {
+        read_training(&t, l, words, count);
+        o.again = l->again;
+        o.again_count = l->again_count;
+        code = check_training(&o, &t);
+    } else {
+        o.max_restarts = 0; /* there is nothing to go on from */
+    }
+    if (code < 0) {
+        code = cli_read_duration(&o.grace, &cli_launch, "grace", l->grace);
+    }
+    if (code < 0) {
+        code = cli_read_duration(&o.timeout, &cli_launch, "timeout", l->timeout);
+    }
+    if (code < 0) {
+        code = cli_read_duration(&o.silence, &cli_launch, "silence", l->silence);
+    }
+    if (code >= 0) {
+        return code;
+    }
+    catch_signals();
+    return by_supervise(&o, &code, &error) == BY_OK ? code : cli_fail(&cli_launch, &error);
+}
+
+static int print_line(const launch *l, char **words, size_t count, const char *program)
+{
+    by_launch_facts facts;
+    by_launch_line line = {0};
+    char *text = NULL;
+    by_error error = {0};
+    by_launch_options o = {.ranks = (int)l->ranks,
+                           .hosts = l->hosts,
+                           .threads = (int)l->threads,
+                           .program = program,
+                           .command = words,
+                           .command_count = count};
+    by_launch_look(&facts, &l->hosts, l->network);
+    by_status status = by_launch_line_make(&line, &o, &facts, &error);
+    if (status == BY_OK) {
+        status = by_launch_line_print(&text, &line, &error);
+        by_launch_line_free(&line);
+    }
+    if (status != BY_OK) {
+        return cli_fail(&cli_launch, &error);
+    }
+    printf("%s\n", text);
+    free(text);
+    return CLI_DONE;
+}
+
+/* ---- flags ---- */
+
+/* Flags of launch end at the first word that is none: what follows belongs to the command. "-n" is
+ * "--ranks", as mpirun calls it. */
+static int count_own(const cli_flag *flags, int argc, char **argv)
+{
+    static char ranks[] = "--ranks";
+    int i = 1;
+    for (; i < argc && argv[i][0] == '-'; i++) {
+        if (strcmp(argv[i], "-n") == 0 || strcmp(argv[i], "-np") == 0) {
+            argv[i] = ranks;
+        }
+        for (const cli_flag *f = flags; f->name != NULL; f++) {
+            if (f->value != NULL && strncmp(argv[i], "--", 2) == 0 &&
+                strcmp(argv[i] + 2, f->name) == 0) {
+                i++;
+                break;
+            }
+        }
+    }
+    return i < argc ? i : argc;
+}
+
+static int check_flags(const launch *l)
+{
+    if (l->ranks < 0 || l->ranks > 65536 || l->threads < 0 || l->threads > 4096) {
+        return cli_misuse(&cli_launch, "-n must be 1 to 65536, --threads at most 4096");
+    }
+    if (l->max_restarts < 0 || l->max_restarts > 1000000 || l->host_faults < 1 ||
+        l->host_faults > 1000000) {
+        return cli_misuse(&cli_launch, "--max-restarts must be at least 0, --host-faults 1");
+    }
+    return -1;
+}
+
+static int read_hosts(launch *l)
+{
+    by_error error = {0};
+    if (l->hostfile != NULL) {
+        int64_t slots = 0;
+        if (by_hosts_read(&l->hosts, l->hostfile, &error) != BY_OK) {
+            return cli_fail(&cli_launch, &error);
+        }
+        for (size_t i = 0; i < l->hosts.count; i++) {
+            slots += l->hosts.items[i].slots;
+        }
+        l->ranks = l->ranks == 0 ? slots : l->ranks;
+        if (l->ranks > slots) {
+            return cli_misuse(&cli_launch, "-n %lld: the hosts of %s have %lld slots",
+                              (long long)l->ranks, l->hostfile, (long long)slots);
+        }
+    }
+    l->ranks = l->ranks == 0 ? 1 : l->ranks;
+    return -1;
+}
+
+static int run(int argc, char **argv)
+{
+    launch l = {
+        .max_restarts = 10, .host_faults = 3, .grace = "30s", .timeout = "10m", .silence = "1m"};
+    const cli_flag flags[] = {
+        {"ranks", CLI_INTEGER, &l.ranks, "N",
+         "-n N: number of ranks; default: the slots of the host file, else 1"},
+        {"hostfile", CLI_STRING, &l.hostfile, "FILE", "hosts: a line 'NAME slots=N' each"},
+        {"threads", CLI_INTEGER, &l.threads, "N", "of each rank; default: cores by ranks"},
+        {"max-restarts", CLI_INTEGER, &l.max_restarts, "N",
+         "in a row without a new checkpoint; default 10"},
+        {"host-faults", CLI_INTEGER, &l.host_faults, "N",
+         "a host that failed so often is not used any more; default 3"},
+        {"grace", CLI_STRING, &l.grace, "TIME", "for saving after SIGTERM or Ctrl-C; default 30s"},
+        {"timeout", CLI_STRING, &l.timeout, "TIME",
+         "a rank without progress for so long hangs; default 10m"},
+        {"silence", CLI_STRING, &l.silence, "TIME", "so does one that is not heard of; default 1m"},
+        {"network", CLI_STRING, &l.network, "CIDR",
+         "network between the hosts, e.g. 10.0.0.0/24; default: the one all are in"},
+        {"dry-run", CLI_SWITCH, &l.dry_run, NULL, "print the line that starts the ranks"},
+        {NULL, CLI_SWITCH, NULL, NULL, NULL}};
+    char **rest;
+    int count;
+    char program[4096];
+    int own = count_own(flags, argc, argv);
+    int code = cli_parse(&cli_launch, flags, own, argv, &rest, &count);
+    if (code < 0 && own == argc) {
+        code = cli_misuse(&cli_launch, "name a command to launch, e.g. train CONFIG");
+    }
+    if (code < 0) {
+        code = check_flags(&l);
+    }
+    if (code < 0) {
+        code = read_hosts(&l);
+    }
+    if (code >= 0) {
+        return code;
+    }
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[n < 0 ? 0 : n] = '\0';
+    code = l.dry_run ? print_line(&l, argv + own, (size_t)(argc - own), program)
+                     : supervise(&l, argv + own, (size_t)(argc - own), program);
+    by_hosts_free(&l.hosts);
+    return code;
+}
+
+const cli_command cli_launch = {
+    .name = "launch",
+    .summary = "run a command on many ranks and watch over it: restart, hosts, preemption",
+    .usage = "banyan launch [-n N] [--hostfile FILE] [FLAG]... COMMAND [ARGUMENT]...",
+    .text =
+        "Starts the ranks of a command with mpirun (one rank without hosts: the program itself),\n"
+        "prints the line that does it, and stays as their supervisor. A training that crashes or\n"
+        "hangs is started again from its newest valid checkpoint on the hosts that are left, with\n"
+        "a growing pause; a configuration error never is. SIGTERM or Ctrl-C, here or at a rank,\n"
+        "saves on all ranks and exits with code 3; a second one ends the job at once.\n\n"
+        "  banyan launch -n 4 train examples/shakespeare_char.yaml --set data.text=input.txt\n"
+        "  banyan launch --hostfile hosts --max-restarts 5 train --resume runs/shakespeare-char",
+    .run = run};

@@ -1,0 +1,51 @@
+/* What reaches the supervisor's port, and the variable that names it to a rank: refused, or read
+ * into a message that is written and read back the same. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/supervisor/supervisor.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_message(const char *text, size_t size)
+{
+    char line[BY__MESSAGE_LINE];
+    char again[BY__MESSAGE_LINE];
+    by__message m;
+    by__message back;
+    if (!by__message_parse(&m, text, size)) {
+        return;
+    }
+    size_t length = by__message_format(line, &m);
+    if (length == 0 || line[length - 1] != '\n' || !by__message_parse(&back, line, length - 1) ||
+        by__message_format(again, &back) != length || memcmp(line, again, length) != 0) {
+        abort();
+    }
+}
+
+static void check_contact(const char *text)
+{
+    char out[1024];
+    by__contact contact;
+    by__contact back;
+    if (by__contact_parse(&contact, text) &&
+        (by__contact_format(out, sizeof out, &contact) >= sizeof out ||
+         !by__contact_parse(&back, out) || back.port != contact.port ||
+         back.address_count != contact.address_count)) {
+        abort();
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text = malloc(size + 1);
+    if (text == NULL) {
+        return 0;
+    }
+    memcpy(text, data, size);
+    text[size] = '\0';
+    check_message(text, size);
+    check_contact(text);
+    free(text);
+    return 0;
+}
