@@ -53,6 +53,7 @@ typedef struct by_profile_row {
     char *name;
     const char *kernel; /* of the first of them */
     by_op op;           /* the same */
+    bool collective;    /* ran beside the others: its seconds are not part of their sum */
     int nodes;
     uint64_t runs;
     double seconds;
@@ -71,8 +72,8 @@ BY_API by_status by_profile_rows(by_profile_row **rows, size_t *count, const by_
 BY_API void by_profile_rows_free(by_profile_row *rows, size_t count);
 
 /* Writes a Chrome trace (JSON): complete events, in which spans contain runs of programs and these
- * contain nodes with kernel, block, shapes and GFLOP/s; and a counter of the live bytes of
- * activations. */
+ * contain nodes with kernel, block, shapes and GFLOP/s; collectives on a track of their own; and a
+ * counter of the live bytes of activations. */
 BY_API by_status by_profile_trace(const by_profile *profile, const char *path, by_error *error);
 
 #ifdef __cplusplus

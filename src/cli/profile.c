@@ -72,7 +72,7 @@ static by_status fill(report *r, by_error *error)
         status = read_memory(r, error);
     }
     for (size_t i = 0; i < r->op_count; i++) {
-        r->node_seconds += r->ops[i].seconds;
+        r->node_seconds += r->ops[i].collective ? 0.0 : r->ops[i].seconds;
     }
     r->examples_per_s = (double)run->examples / run->seconds;
     r->examples = by_trainer_task(run->trainer)->examples;

@@ -35,7 +35,8 @@
  * makes no allocation, takes no lock and makes no system call.
  *
  * The CPU. Queues run what is submitted at once, on the calling thread, so every event is done when
- * it is recorded and the interface costs one indirect call. Its kernels come in levels: `reference`
+ * it is recorded and the interface costs one indirect call; the collective calls of a program run
+ * on a thread of their own, for which the submit waits. Its kernels come in levels: `reference`
  * (plain C, one thread, double accumulation: the oracle of the tests), then `baseline`, `avx2`,
  * `avx512`: one source compiled for each. The best level that the machine has and BANYAN_ISA allows
  * (reference | baseline | avx2 | avx512 | native) is taken; a kernel that a level does not support

@@ -11,7 +11,19 @@
 typedef struct trace {
     by__text text;
     double origin;
+    bool collectives; /* their track has its name */
 } trace;
+
+/* The run of a program that is being written: its nodes may be told in any order. */
+typedef struct run {
+    int nodes;
+    double begin;
+    double end;
+} run;
+
+/* Tracks. */
+#define COMPUTE     1
+#define COLLECTIVES 2
 
 static long long nanoseconds(const trace *t, double time)
 {
@@ -24,10 +36,18 @@ static void add_time(by__text *text, const char *key, long long ns)
 }
 
 /* Everything of a complete event but its end. */
-static void begin_event(trace *t, const char *name, const char *category, double begin, double end)
+static void begin_event(trace *t, int track, const char *name, const char *category, double begin,
+                        double end)
 {
     long long from = nanoseconds(t, begin);
-    by__text_add(&t->text, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"name\":");
+    if (track == COLLECTIVES && !t->collectives) {
+        by__text_format(&t->text,
+                        ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_name\","
+                        "\"args\":{\"name\":\"collectives\"}}",
+                        COLLECTIVES);
+        t->collectives = true;
+    }
+    by__text_format(&t->text, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"name\":", track);
     by__text_json(&t->text, name, strlen(name));
     by__text_format(&t->text, ",\"cat\":\"%s\"", category);
     add_time(&t->text, "ts", from);
@@ -42,7 +62,7 @@ static by_status add_node(trace *t, const by__watched *watched, const by__node_r
     double seconds = event->end - event->begin;
     BY_TRY(by_program_node(watched->program, event->node, &info, error));
     BY_TRY(by_program_node_signature(watched->program, event->node, &signature, error));
-    begin_event(t, info.op_name,
+    begin_event(t, info.collective ? COLLECTIVES : COMPUTE, info.op_name,
                 !watched->model ? "update"
                 : info.backward ? "backward"
                                 : "forward",
@@ -64,22 +84,23 @@ static by_status add_node(trace *t, const by__watched *watched, const by__node_r
 
 static by_status add_events(trace *t, const by_profile *p, by_error *error)
 {
-    double begins[BY__MAX_WATCHED] = {0};
+    run runs[BY__MAX_WATCHED] = {0};
     for (size_t e = 0; e < p->count; e++) {
         const by__node_run *event = &p->events[e];
         if (event->program < 0) {
-            begin_event(t, p->span_names[event->node], "span", event->begin, event->end);
+            begin_event(t, COMPUTE, p->span_names[event->node], "span", event->begin, event->end);
             by__text_add(&t->text, "}");
             continue;
         }
         const by__watched *watched = &p->watched[event->program];
         BY_TRY(add_node(t, watched, event, error));
-        if (event->node == 0) {
-            begins[event->program] = event->begin;
-        }
-        if (event->node == by_program_node_count(watched->program) - 1) {
-            begin_event(t, watched->name, "program", begins[event->program], event->end);
+        run *r = &runs[event->program];
+        r->begin = r->nodes == 0 || event->begin < r->begin ? event->begin : r->begin;
+        r->end = r->nodes == 0 || event->end > r->end ? event->end : r->end;
+        if (++r->nodes == by_program_node_count(watched->program)) {
+            begin_event(t, COMPUTE, watched->name, "program", r->begin, r->end);
             by__text_add(&t->text, "}");
+            *r = (run){0};
         }
     }
     return BY_OK;

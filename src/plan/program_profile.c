@@ -163,7 +163,8 @@ static by_status find_row(table *t, const by__watched *watched, int node, const 
         return status;
     }
     *out = (int)t->count;
-    t->rows[t->count++] = (by_profile_row){.name = name, .kernel = info->kernel, .op = info->op};
+    t->rows[t->count++] = (by_profile_row){
+        .name = name, .kernel = info->kernel, .op = info->op, .collective = info->collective};
     return BY_OK;
 }
 

@@ -354,13 +354,16 @@ static by_graph *random_graph(uint64_t seed)
     int waiting = 0;
     pool[held++] = input(graph, "x", BY_SHAPE(4, 8));
     pool[held++] = input(graph, "z", BY_SHAPE(4, 8));
+    by_value w = by_graph_parameter(graph, "w", NULL, BY_SHAPE(8, 8), (by_init){0});
     for (size_t n = 0; n < NODES; n++) {
         int draw = (int)((random_unit(seed, 1, n) + 1.0) * 4.0);
         by_value a = pool[(int)((random_unit(seed, 2, n) + 1.0) / 2.0 * held)];
         by_value b = pool[(int)((random_unit(seed, 3, n) + 1.0) / 2.0 * held)];
         by_attrs attrs = {.mesh = MESH, .ranks = 2};
         if (draw < 3) {
-            pool[held++] = draw == 0 ? by_add(graph, a, b) : by_unary(graph, a, BY_FN_TANH);
+            pool[held++] = draw == 0   ? by_add(graph, a, b)
+                           : draw == 1 ? by_unary(graph, a, BY_FN_TANH)
+                                       : by_linear(graph, a, w, BY_NONE, false);
         } else if (draw < 6) {
             by_op op = draw == 3   ? BY_OP_ALL_REDUCE
                        : draw == 4 ? BY_OP_ALL_TO_ALL
@@ -437,7 +440,7 @@ static void late_close(late_run *r)
 static void late_compare(late_run *r, const runner *like)
 {
     by_error error = {0};
-    float got[4 * 8];
+    float got[8 * 8];
     size_t used = 0;
     for (size_t v = 0; v < like->graph->value_count; v++) {
         if (like->buffers[v] != NULL) {

@@ -12,6 +12,7 @@
 
 #include "banyan/ops.h"
 #include "banyan/profile.h"
+#include "device/device.h"
 #include "runner.h"
 #include "temporary.h"
 
@@ -259,12 +260,79 @@ static void test_trace(void **state)
     temporary_remove(directory);
 }
 
+/* ---- collectives ---- */
+
+static by_status copy_through(void *user, const by__exchange *e, by_error *error)
+{
+    BY_UNUSED(user);
+    BY_UNUSED(error);
+    memmove(e->out, e->in, (size_t)(e->entries * e->elements) * by_dtype_size(e->dtype));
+    return BY_OK;
+}
+
+/* They have a track of their own, and the wait for them is a node of the compute track; every node
+ * is told once a run, whichever queue it ran on. */
+static void test_collectives(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by__collectives collectives = {.run = copy_through};
+    by_profile *profile;
+    by_profile_row *rows;
+    runner r;
+    size_t count;
+    int tracks[3] = {0};
+    char *directory = temporary_make();
+    char *path = by__path_join(directory, "trace.json");
+    by_graph *graph = open_graph();
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(64, 64));
+    by_value y = by_all_reduce(graph, by_unary(graph, x, BY_FN_GELU), 1, 2);
+    by_graph_output(graph, by_unary(graph, y, BY_FN_GELU), "y");
+    runner_open(&r, graph, 1);
+    by__device_set_collectives(r.device, &collectives);
+    check_ok(by_profile_open(&profile, &error), &error);
+    check_ok(by_profile_watch(profile, r.program, "step", true, &error), &error);
+    runner_run(&r);
+    runner_run(&r);
+    check_ok(by_profile_rows(&rows, &count, profile, BY_PROFILE_BY_OP, &machine, &error), &error);
+    assert_int_equal(count, 3);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(rows[i].runs, strcmp(rows[i].name, "unary") == 0 ? 4 : 2);
+        assert_int_equal(rows[i].collective, strcmp(rows[i].name, "all_reduce") == 0);
+    }
+    by_profile_rows_free(rows, count);
+    check_ok(by_profile_trace(profile, path, &error), &error);
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    json_t *events = json_object_get(root, "traceEvents");
+    for (size_t i = 0; i < json_array_size(events); i++) {
+        json_t *event = json_array_get(events, i);
+        json_int_t track = json_integer_value(json_object_get(event, "tid"));
+        if (strcmp(json_string_value(json_object_get(event, "ph")), "X") == 0) {
+            assert_true(track == 1 || track == 2);
+            tracks[track]++;
+        }
+    }
+    assert_int_equal(tracks[1], 2 * (3 + 1)); /* nodes and the program */
+    assert_int_equal(tracks[2], 2);
+    json_decref(root);
+    by_profile_close(&profile);
+    runner_close(&r);
+    by_graph_close(&graph);
+    free(path);
+    temporary_remove(directory);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_by_op),           TEST(test_by_layer_and_shape), TEST(test_update_program),
-        TEST(test_clear_and_close), TEST(test_too_many),           TEST(test_trace),
+        TEST(test_by_op),
+        TEST(test_by_layer_and_shape),
+        TEST(test_update_program),
+        TEST(test_clear_and_close),
+        TEST(test_too_many),
+        TEST(test_trace),
+        cmocka_unit_test(test_collectives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

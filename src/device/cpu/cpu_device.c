@@ -1,8 +1,10 @@
 /* The CPU as a device: every queue runs what is submitted at once, on the calling thread, so that
- * events are done when they are recorded. */
+ * events are done when they are recorded. The collective calls of a program have a thread of their
+ * own (collective_queue.h), and the program is done when it was submitted, as any other. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/cpu/collective_queue.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/pages.h"
 
@@ -15,7 +17,14 @@
 typedef struct cpu_device {
     by_device base;
     by__isa isa;
+    by__collective_queue *collectives; /* NULL before a program needs it */
 } cpu_device;
+
+typedef struct cpu_recording {
+    by__recording base;
+    bool apart; /* has collective calls */
+    by__two_queues state;
+} cpu_recording;
 
 typedef struct cpu_event {
     by__event base;
@@ -25,6 +34,7 @@ typedef struct cpu_event {
 
 static void close_device(by_device *device)
 {
+    by__collective_queue_close(((cpu_device *)device)->collectives);
     free(device);
 }
 
@@ -196,28 +206,44 @@ static by_status kernel(const by__kernel **out, by_device *device, const by__cal
 static by_status recording_open(by__recording **out, by_device *device,
                                 const by__command_list *list, by_error *error)
 {
-    BY_UNUSED(device);
-    BY_UNUSED(list);
-    return by__alloc((void **)out, 1, sizeof **out, "program", error);
+    cpu_device *cpu = (cpu_device *)device;
+    cpu_recording *recording;
+    BY_TRY(by__alloc((void **)&recording, 1, sizeof *recording, "program", error));
+    recording->apart = by__uses_two_queues(list);
+    by_status status = BY_OK;
+    if (recording->apart && cpu->collectives == NULL) {
+        status = by__collective_queue_open(&cpu->collectives, error);
+    }
+    if (recording->apart && status == BY_OK) {
+        status = by__two_queues_open(&recording->state, list, error);
+    }
+    if (status != BY_OK) {
+        free(recording);
+        return status;
+    }
+    *out = &recording->base;
+    return BY_OK;
 }
 
 static void recording_close(by__recording *recording)
 {
+    by__two_queues_close(&((cpu_recording *)recording)->state);
     free(recording);
 }
 
-/* Commands stand in an order in which they can run one after another. */
+/* Calls stand in an order in which they can run one after another. */
 static by_status submit(by__recording *recording, bool rebound, by__call_hook *hook, void *user,
                         by_error *error)
 {
+    cpu_recording *own = (cpu_recording *)recording;
     const by__command_list *list = recording->list;
     const by__context *context = &recording->device->context;
     BY_UNUSED(rebound);
-    for (size_t i = 0; i < list->command_count; i++) {
-        size_t n = list->commands[i].index;
-        if (list->commands[i].kind != BY__COMMAND_CALL) {
-            continue;
-        }
+    if (own->apart) {
+        return by__collective_queue_run(((cpu_device *)recording->device)->collectives, &own->state,
+                                        list, context, hook, user, error);
+    }
+    for (size_t n = 0; n < list->call_count; n++) {
         double begin = hook != NULL ? by__now() : 0.0;
         by_status status = list->kernels[n]->run(&list->calls[n], context);
         if (status != BY_OK) {

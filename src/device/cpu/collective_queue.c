@@ -1,0 +1,262 @@
+#include "device/cpu/collective_queue.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+/* Looks at a counter before a thread sleeps: some microseconds. */
+#define LOOKS 500
+
+/* What both threads work on. */
+typedef struct job {
+    by__two_queues *state;
+    const by__command_list *list;
+    const by__context *context;
+    bool timed;
+} job;
+
+struct by__collective_queue {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed; /* anything that a thread may sleep for */
+    atomic_int sleepers;
+    job now;
+    atomic_uint_fast64_t given; /* jobs that were given to the thread, and those that it has done */
+    atomic_uint_fast64_t done;
+    atomic_bool closed;
+    atomic_bool failed; /* a call of the job, on either thread: the other one stops */
+    by_status status;   /* of the thread's part of the job */
+    by_error error;
+};
+
+static void look_again(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* Lets whoever sleeps look again. What it looks at was stored before; both sides store, then load
+ * what the other one stores, so that one of them sees the other. */
+static void wake(by__collective_queue *q)
+{
+    if (atomic_load(&q->sleepers) > 0) {
+        (void)pthread_mutex_lock(&q->mutex);
+        (void)pthread_cond_broadcast(&q->changed);
+        (void)pthread_mutex_unlock(&q->mutex);
+    }
+}
+
+/* Waits until *counter is at least `least`, or *stop. True when the counter is. */
+static bool wait_for(by__collective_queue *q, _Atomic uint64_t *counter, uint64_t least,
+                     atomic_bool *stop)
+{
+    for (int i = 0; i < LOOKS; i++) {
+        if (atomic_load(counter) >= least) {
+            return true;
+        }
+        if (stop != NULL && atomic_load(stop)) {
+            return false;
+        }
+        look_again();
+    }
+    (void)pthread_mutex_lock(&q->mutex);
+    atomic_fetch_add(&q->sleepers, 1);
+    while (atomic_load(counter) < least && (stop == NULL || !atomic_load(stop))) {
+        (void)pthread_cond_wait(&q->changed, &q->mutex);
+    }
+    atomic_fetch_sub(&q->sleepers, 1);
+    (void)pthread_mutex_unlock(&q->mutex);
+    return atomic_load(counter) >= least;
+}
+
+static by_status run_call(const job *j, size_t call, by_error *error)
+{
+    by_status status = j->list->kernels[call]->run(&j->list->calls[call], j->context);
+    return status == BY_OK ? BY_OK : by__call_failed(j->list, call, j->context, status, error);
+}
+
+static void stop_both(by__collective_queue *q)
+{
+    atomic_store(&q->failed, true);
+    wake(q);
+}
+
+/* The collective queue's part. */
+static by_status run_collectives(by__collective_queue *q, const job *j, by_error *error)
+{
+    for (size_t i = 0; i < j->list->command_count; i++) {
+        const by__command *c = &j->list->commands[i];
+        if (c->queue != BY__QUEUE_COLLECTIVE) {
+            continue;
+        }
+        if (c->kind == BY__COMMAND_RECORD) {
+            atomic_store(&j->state->reached[c->index], j->state->run);
+            wake(q);
+        } else if (c->kind == BY__COMMAND_ORDER) {
+            if (!wait_for(q, &j->state->reached[c->index], j->state->run, &q->failed)) {
+                return BY_OK; /* the other thread has the error */
+            }
+        } else {
+            j->state->begin[c->index] = j->timed ? by__now() : 0.0;
+            BY_TRY(run_call(j, c->index, error));
+            j->state->end[c->index] = j->timed ? by__now() : 0.0;
+        }
+    }
+    return BY_OK;
+}
+
+static void *serve(void *argument)
+{
+    by__collective_queue *q = argument;
+    for (uint64_t number = 1; wait_for(q, &q->given, number, &q->closed); number++) {
+        job now = q->now;
+        q->error = (by_error){0};
+        q->status = run_collectives(q, &now, &q->error);
+        if (q->status != BY_OK) {
+            stop_both(q);
+        }
+        atomic_store(&q->done, number);
+        wake(q);
+    }
+    return NULL;
+}
+
+/* The compute queue's part. */
+static by_status run_others(by__collective_queue *q, const job *j, by__call_hook *hook, void *user,
+                            by_error *error)
+{
+    for (size_t i = 0; i < j->list->command_count; i++) {
+        const by__command *c = &j->list->commands[i];
+        size_t told = c->kind == BY__COMMAND_CALL    ? c->index
+                      : c->kind == BY__COMMAND_ORDER ? c->call
+                                                     : SIZE_MAX;
+        double begin = hook != NULL ? by__now() : 0.0;
+        if (c->queue == BY__QUEUE_COLLECTIVE) {
+            continue;
+        }
+        if (c->kind == BY__COMMAND_RECORD) {
+            atomic_store(&j->state->reached[c->index], j->state->run);
+            wake(q);
+        } else if (c->kind == BY__COMMAND_ORDER) {
+            if (!wait_for(q, &j->state->reached[c->index], j->state->run, &q->failed)) {
+                return BY_OK;
+            }
+        } else {
+            BY_TRY(run_call(j, c->index, error));
+        }
+        if (hook != NULL && told != SIZE_MAX) {
+            hook(user, (int)told, begin, by__now());
+        }
+    }
+    return BY_OK;
+}
+
+static void tell_collectives(const job *j, by__call_hook *hook, void *user)
+{
+    for (size_t i = 0; i < j->list->command_count; i++) {
+        const by__command *c = &j->list->commands[i];
+        if (c->queue == BY__QUEUE_COLLECTIVE && c->kind == BY__COMMAND_CALL) {
+            hook(user, (int)c->index, j->state->begin[c->index], j->state->end[c->index]);
+        }
+    }
+}
+
+by_status by__collective_queue_run(by__collective_queue *queue, by__two_queues *state,
+                                   const by__command_list *list, const by__context *context,
+                                   by__call_hook *hook, void *user, by_error *error)
+{
+    state->run++;
+    job now = {state, list, context, hook != NULL};
+    uint64_t number = atomic_load(&queue->given) + 1;
+    queue->now = now;
+    atomic_store(&queue->failed, false);
+    atomic_store(&queue->given, number);
+    wake(queue);
+    by_status status = run_others(queue, &now, hook, user, error);
+    if (status != BY_OK) {
+        stop_both(queue);
+    }
+    (void)wait_for(queue, &queue->done, number, NULL);
+    if (status == BY_OK && queue->status != BY_OK) {
+        return by_error_set(error, queue->status, "%s", queue->error.message);
+    }
+    if (status == BY_OK && hook != NULL) {
+        tell_collectives(&now, hook, user);
+    }
+    return status;
+}
+
+/* ---- life ---- */
+
+bool by__uses_two_queues(const by__command_list *list)
+{
+    for (size_t i = 0; i < list->command_count; i++) {
+        if (list->commands[i].queue == BY__QUEUE_COLLECTIVE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+by_status by__two_queues_open(by__two_queues *out, const by__command_list *list, by_error *error)
+{
+    by__two_queues state = {0};
+    by_status status = by__alloc((void **)&state.reached, list->event_count, sizeof *state.reached,
+                                 "program", error);
+    if (status == BY_OK) {
+        status = by__alloc((void **)&state.begin, list->call_count, sizeof *state.begin, "program",
+                           error);
+    }
+    if (status == BY_OK) {
+        status =
+            by__alloc((void **)&state.end, list->call_count, sizeof *state.end, "program", error);
+    }
+    if (status != BY_OK) {
+        by__two_queues_close(&state);
+        return status;
+    }
+    *out = state;
+    return BY_OK;
+}
+
+void by__two_queues_close(by__two_queues *state)
+{
+    free((void *)state->reached);
+    free(state->begin);
+    free(state->end);
+    *state = (by__two_queues){0};
+}
+
+by_status by__collective_queue_open(by__collective_queue **out, by_error *error)
+{
+    by__collective_queue *q;
+    BY_TRY(by__alloc((void **)&q, 1, sizeof *q, "collective queue", error));
+    (void)pthread_mutex_init(&q->mutex, NULL);
+    (void)pthread_cond_init(&q->changed, NULL);
+    int failure = pthread_create(&q->thread, NULL, serve, q);
+    if (failure != 0) {
+        (void)pthread_cond_destroy(&q->changed);
+        (void)pthread_mutex_destroy(&q->mutex);
+        free(q);
+        return by_error_set(error, BY_EMEMORY, "the thread of the collective queue: %s",
+                            strerror(failure));
+    }
+    *out = q;
+    return BY_OK;
+}
+
+void by__collective_queue_close(by__collective_queue *queue)
+{
+    if (queue == NULL) {
+        return;
+    }
+    atomic_store(&queue->closed, true);
+    wake(queue);
+    (void)pthread_join(queue->thread, NULL);
+    (void)pthread_cond_destroy(&queue->changed);
+    (void)pthread_mutex_destroy(&queue->mutex);
+    free(queue);
+}
