@@ -25,6 +25,7 @@
 #define BY_CHECKPOINT_STORAGE_H
 
 #include "banyan/checkpoint.h"
+#include "banyan/comm.h"
 #include "banyan/op.h"
 #include "base/base.h"
 #include "store/store.h"
@@ -331,6 +332,28 @@ by_status by__state_print(uint64_t step, const by_checkpoint_value *values, size
 by_status by__state_parse(by__state *out, const char *path, const char *text, size_t length,
                           by_error *error);
 void by__state_free(by__state *state);
+
+/* ---- ranks that save together (together.c) ---- */
+
+/* Collective by_checkpoint_begin, as writer `writer` of layout->writers (0 on rank 0; -1: this rank
+ * writes nothing, and *out is NULL). All ranks fail together, with the first error of any, which
+ * names its rank. comm NULL: this process alone, and likewise below. */
+by_status by__checkpoint_begin_together(by_checkpoint_writer **out, by_comm *comm, int writer,
+                                        const char *root, uint64_t step,
+                                        const by_checkpoint_layout *layout, by_error *error);
+/* Collective: finishes, and rank 0 commits, unless `mine` is an error on any rank, which *error then
+ * describes. Closes the writer. Values and files are those of rank 0. */
+by_status by__checkpoint_commit_together(by_checkpoint_writer **writer, by_comm *comm,
+                                         by_status mine, const by_checkpoint_value *values,
+                                         size_t value_count, const by_checkpoint_file *files,
+                                         size_t file_count, by_error *error);
+/* Which of `writers` writers a rank is: they are spread over the ranks evenly; -1: none. */
+int by__checkpoint_writer_of(int rank, int ranks, int writers);
+/* Divides tensors that every writer has among them, each to one, by bytes: those of `writer` into
+ * parts (room for all tensors). */
+by_status by__checkpoint_divide(by_checkpoint_part *parts, size_t *count,
+                                const by_tensor_view *tensors, size_t tensor_count, int writers,
+                                int writer, by_error *error);
 
 /* ---- the root of a run's checkpoints (checkpoint_root.c) ---- */
 
