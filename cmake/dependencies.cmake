@@ -26,3 +26,25 @@ set(library_dependencies PkgConfig::YAML PkgConfig::JANSSON PkgConfig::XXHASH Pk
 # clang's own runtime answers the same symbols, so either compiler ends with one pool.
 find_package(OpenMP REQUIRED COMPONENTS C)
 list(APPEND library_dependencies OpenMP::OpenMP_C)
+
+# MPI carries ranks of several processes. src/comm/comm_mpi.c alone knows it, and calls it only in a process
+# that a launcher of MPI started.
+set(BY_MPI AUTO CACHE STRING "Ranks over MPI: AUTO (when it is found), ON or OFF")
+set_property(CACHE BY_MPI PROPERTY STRINGS AUTO ON OFF)
+if(NOT BY_MPI STREQUAL "OFF")
+  pkg_check_modules(OMPI IMPORTED_TARGET ompi-c)
+  if(OMPI_FOUND)
+    set(mpi_target PkgConfig::OMPI)
+  else()
+    find_package(MPI COMPONENTS C)
+    if(MPI_C_FOUND)
+      set(mpi_target MPI::MPI_C)
+    elseif(BY_MPI STREQUAL "ON")
+      message(FATAL_ERROR "BY_MPI is ON, but there is no MPI: install libopenmpi-dev openmpi-bin")
+    endif()
+  endif()
+endif()
+if(mpi_target)
+  list(APPEND library_dependencies ${mpi_target})
+  set_source_files_properties(src/comm/comm_mpi.c PROPERTIES COMPILE_DEFINITIONS BY_MPI)
+endif()

@@ -93,6 +93,8 @@ typedef struct by__comm_link {
     void (*pump)(by__comm_job *job);
     /* Tells far ranks what the job's block says. */
     void (*tell_failure)(by__comm_job *job);
+    /* The library's own all-reduce over the world, of at most INT_MAX elements; NULL: none. */
+    by_status (*native)(by__comm_job *job, float *data, size_t count, by_error *error);
     /* Ends the link, after all communicators. */
     void (*close)(by__comm_job *job);
 } by__comm_link;
@@ -132,6 +134,7 @@ typedef struct by__comm_job_block {
     int32_t rank;            /* of the world */
     int32_t status;
     char message[sizeof((by_error *)0)->message];
+    _Atomic uint32_t gone; /* ranks that have closed a job that failed */
     by__comm_activity activity[];
 } by__comm_job_block;
 
@@ -143,6 +146,7 @@ struct by__comm_job {
     by__comm_rank *ranks;
     by__comm_job_block *block;
     size_t block_bytes;
+    uint32_t ids;     /* numbers of communicators that messages can tell apart */
     uint32_t next_id; /* of a communicator; used by one thread at a time, as splits are */
     double timeout;
     void *state; /* the link's own */

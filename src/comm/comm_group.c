@@ -1,8 +1,8 @@
 /* Communicators: what they are made of, split, close. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "base/threads.h"
 #include "comm/comm.h"
 
 /* ---- the shared block ---- */
@@ -117,7 +117,7 @@ by_status by__comm_make(by_comm **out, by__comm_job *job, const int *worlds, int
                            sizeof *comm->outbox, "sends", error);
     }
     comm->block_bytes = by__comm_block_bytes(count, comm->near_count);
-    comm->spins = comm->near_count <= by__thread_count(0);
+    comm->spins = comm->near_count <= (int)sysconf(_SC_NPROCESSORS_ONLN);
     if (status != BY_OK) {
         by__comm_free(&comm);
         return status;
@@ -298,7 +298,7 @@ static by_status split(by_comm **out, by_comm *comm, int color, int key, split_e
     }
     /* Two communicators with two ranks in common have different numbers: both ranks took part in
      * making both. Their messages differ in this number. */
-    if (id + groups >= (uint32_t)INT32_MAX / BY__COMM_TAGS) {
+    if (id + groups > comm->job->ids) {
         return by_error_set(error, BY_ESTATE, "%u communicators were made, more than a job may",
                             id);
     }

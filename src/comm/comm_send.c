@@ -196,7 +196,7 @@ static by_status send_far(by_comm *comm, const void *data, size_t bytes, by_dtyp
     void *copy;
     uint32_t message = BY__COMM_TAG_MAIL + (uint32_t)tag;
     BY_TRY(tidy_mails(comm, error));
-    if (comm->mails.left > (size_t)2 * BY__COMM_RING * (size_t)comm->size) {
+    if (comm->mails.count > (size_t)2 * BY__COMM_RING * (size_t)comm->size) {
         BY_TRY(by__comm_land(comm, &comm->mails, error));
         BY_TRY(tidy_mails(comm, error));
     }

@@ -81,6 +81,7 @@ static by_status open_rank(by_comm **out, const by__comm_link *link, int rank, i
     job->rank = rank;
     job->size = ranks;
     job->timeout = timeout;
+    job->ids = INT32_MAX;
     job->next_id = 1;
     by_status status =
         by__alloc((void **)&job->ranks, (size_t)ranks, sizeof *job->ranks, "ranks", error);
@@ -222,11 +223,28 @@ by_status by_comm_run_threads(int ranks, const by_comm_options *options,
 
 /* ---- the world of a process ---- */
 
+/* srun without a process manager starts tasks that cannot find each other: each would be a job of
+ * its own. */
+static by_status check_srun(by_error *error)
+{
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+    if (tasks != NULL && atoi(tasks) > 1) {
+        return by_error_set(error, BY_EARG,
+                            "srun started %.10s tasks, but nothing that connects them: use srun "
+                            "--mpi=pmix, or mpirun inside of sbatch",
+                            tasks);
+    }
+    return BY_OK;
+}
+
 by_status by_comm_open(by_comm **out, const by_comm_options *options, by_error *error)
 {
     const char *backend = options == NULL ? NULL : options->backend;
     if (backend == NULL) {
         backend = by__comm_launched() ? "mpi" : "self";
+        if (!by__comm_launched()) {
+            BY_TRY(check_srun(error));
+        }
     }
     if (strcmp(backend, "mpi") == 0) {
         return by__comm_open_mpi(out, timeout_of(options), error);

@@ -233,18 +233,19 @@ by_status by__comm_await_all(by_comm *comm, by_error *error)
 by_status by__comm_post(by_comm *comm, by__flight *flight, bool receive, int rank, uint32_t tag,
                         void *data, size_t bytes, by_error *error)
 {
-    if (bytes == 0) {
-        return BY_OK;
-    }
+    enum { MOST = 1 << 30 }; /* MPI counts in int */
     int world = comm->members[rank].world;
-    BY_TRY(by__reserve((void **)&flight->entries, &flight->capacity, flight->count + 1,
-                       sizeof *flight->entries, error));
     flight->job = comm->job;
-    flight->entries[flight->count] = (by__flight_entry){world, receive, false};
-    BY_TRY(comm->job->link->post(flight, receive, world, comm->id * BY__COMM_TAGS + tag, data,
-                                 bytes, error));
-    flight->count++;
-    flight->left++;
+    for (size_t at = 0; at < bytes; at += MOST) {
+        size_t n = bytes - at < MOST ? bytes - at : MOST;
+        BY_TRY(by__reserve((void **)&flight->entries, &flight->capacity, flight->count + 1,
+                           sizeof *flight->entries, error));
+        flight->entries[flight->count] = (by__flight_entry){world, receive, false};
+        BY_TRY(comm->job->link->post(flight, receive, world, comm->id * BY__COMM_TAGS + tag,
+                                     (unsigned char *)data + at, n, error));
+        flight->count++;
+        flight->left++;
+    }
     if (!receive) {
         comm->counters.bytes_sent += bytes;
     }

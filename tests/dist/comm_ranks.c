@@ -1,0 +1,66 @@
+/* One rank of tests/dist/test_comm_mpi.sh: `comm_ranks all|mesh|kind|late|fail|die`. Prints one
+ * line, "rank R: ok" or what the error says. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "comm_cases.h"
+
+static by_status mesh(by_comm *comm, by_error *error)
+{
+    int size = by_comm_size(comm);
+    int sizes[BY_MESH_AXES] = {1, 1, 1, 1, 1, 1};
+    by_mesh *box;
+    sizes[BY_MESH_TENSOR] = size % 2 == 0 ? 2 : 1;
+    sizes[BY_MESH_DATA] = size / sizes[BY_MESH_TENSOR];
+    BY_TRY(by_mesh_open(&box, comm, sizes, error));
+    by_status status = comm_cases_mesh(comm, box, error);
+    by_mesh_close(&box);
+    return status;
+}
+
+static by_status act(by_comm *comm, const char *mode, by_error *error)
+{
+    float x[4000] = {0};
+    bool last = by_comm_rank(comm) == by_comm_size(comm) - 1;
+    if (strcmp(mode, "all") == 0) {
+        return comm_cases_all(comm, NULL, error);
+    }
+    if (strcmp(mode, "mesh") == 0) {
+        return mesh(comm, error);
+    }
+    BY_TRY(by_comm_all_reduce(comm, x, 4000, BY_F32, "warm-up", error));
+    if (last && strcmp(mode, "kind") == 0) {
+        return by_comm_barrier(comm, "checkpoint", error);
+    }
+    if (last && strcmp(mode, "fail") == 0) {
+        return by_error_set(error, BY_EIO, "disk /data is full");
+    }
+    if (last && strcmp(mode, "late") == 0) {
+        (void)sleep(3);
+    }
+    if (last && strcmp(mode, "die") == 0) {
+        (void)raise(SIGKILL);
+    }
+    return by_comm_all_reduce(comm, x, 4000, BY_F32, "gradients", error);
+}
+
+int main(int argc, char **argv)
+{
+    by_comm *comm = NULL;
+    by_error error = {.message = ""};
+    const char *mode = argc > 1 ? argv[1] : "all";
+    by_comm_options options = {.timeout = strcmp(mode, "late") == 0 ? 0.5 : 60};
+    by_status status = by_comm_open(&comm, &options, &error);
+    int rank = comm == NULL ? -1 : by_comm_rank(comm);
+    if (status == BY_OK) {
+        status = by_comm_fail(comm, act(comm, mode, &error), &error);
+    }
+    (void)printf("rank %d: %s\n", rank, status == BY_OK ? "ok" : error.message);
+    (void)fflush(stdout);
+    by_comm_close(&comm);
+    return status == BY_OK ? 0 : 1;
+}
