@@ -164,6 +164,10 @@ typedef struct by_loader_options {
     size_t prefetch; /* batches made ahead; 0: 4 */
     size_t first;    /* a rank's part of each global batch: samples [first, first + count) */
     size_t count;    /* 0: all from `first` on */
+    /* A part that is not contiguous: its sample i is first + i / block * stride + i % block of the
+     * global batch. block 0: contiguous. */
+    size_t block;
+    size_t stride;
 } by_loader_options;
 
 typedef struct by_loader_statistics {

@@ -6,6 +6,7 @@
 #define BANYAN_TRAIN_H
 
 #include "banyan/checkpoint.h"
+#include "banyan/comm.h"
 #include "banyan/config.h"
 #include "banyan/data.h"
 #include "banyan/device.h"
@@ -59,11 +60,15 @@ typedef struct by_trainer_options {
     void *user;                /* given to builder */
     const by_task *task;       /* a task of the caller's own; NULL: the one config.task names */
     by_device *device; /* stays the caller's; NULL: the CPU with config.train.threads threads */
+    /* The ranks that train together, as config.parallel says; stays the caller's and outlives the
+     * trainer. NULL: this one alone. */
+    by_comm *comm;
 } by_trainer_options;
 
 /* Plans a run: builds and compiles all programs and adds up every byte, and allocates none of it.
  * config: resolved, with model.vocab known; kept by pointer, must outlive the trainer. options may
- * be NULL. */
+ * be NULL. No collective. BY_ECONFIG: config.parallel does not make the number of ranks, or a step
+ * has fewer micro-batches than ranks to compute them. */
 BY_API by_status by_trainer_open(by_trainer **out, const by_config *config,
                                  const by_trainer_options *options, by_error *error);
 BY_API void by_trainer_close(by_trainer **trainer);
@@ -74,7 +79,7 @@ BY_API const by_model_size *by_trainer_size(const by_trainer *trainer);
 /* Adds what the caller will keep resident next to the trainer (loader, mapped data) to the
  * report. */
 BY_API void by_trainer_plan_data(by_trainer *trainer, uint64_t bytes);
-/* Allocates what was planned. */
+/* Collective. Allocates what was planned. */
 BY_API by_status by_trainer_allocate(by_trainer *trainer, by_error *error);
 /* Initial weights by the model's rules and config.seed; zeroed optimizer state; step 0. */
 BY_API by_status by_trainer_initialize(by_trainer *trainer, by_error *error);
@@ -95,9 +100,26 @@ typedef struct by_step_result {
     int64_t examples; /* of the batch, as the task counts them: tokens, images */
 } by_step_result;
 
+/* What a rank computes of a global batch: the examples first + i / block * stride + i % block, i
+ * below count (the options of by_loader_open). */
+typedef struct by_batch_part {
+    size_t first;
+    size_t count;
+    size_t block;
+    size_t stride;
+} by_batch_part;
+
+BY_API by_batch_part by_trainer_part(const by_trainer *trainer);
+/* The loader of this rank's part of each global batch of `data`, or (training false) of what is
+ * held out: micro-batches in turn, rank r of R has r, r + R, ... */
+BY_API by_status by_trainer_loader(by_loader **out, const by_trainer *trainer, by_task_data *data,
+                                   bool training, by_error *error);
+
 /* One optimizer step on a global batch of config.train.batch examples: forward and backward for
- * each micro-batch, gradients summed in the fixed tree, clip, update. BY_ESTATE when loss or
- * gradient is not finite; weights are then as before the step. */
+ * each micro-batch, gradients summed in the fixed tree, clip, update. On several ranks this and the
+ * calls below that take a step are collective: `batch` is the rank's part, results and bits are
+ * those of one rank with the whole batch. BY_ESTATE when loss or gradient is not finite; weights
+ * are then as before the step, on all ranks. */
 BY_API by_status by_trainer_step(by_trainer *trainer, const by_batch *batch, by_step_result *out,
                                  by_error *error);
 /* Steps that may be submitted before the oldest one is collected. */

@@ -32,6 +32,8 @@ struct by_loader {
     size_t batch;
     size_t first;
     size_t count;
+    size_t block;  /* samples that are neighbours in the global batch ... */
+    size_t stride; /* ... and from one such block to the next */
     uint64_t seed;
     slot *slots;
     size_t slot_count;
@@ -83,7 +85,8 @@ static by_source_sample locate(by_loader *l, uint64_t index)
 static by_status fill_slot(by_loader *l, slot *s, by_error *error)
 {
     for (size_t row = 0; row < l->count; row++) {
-        by_source_sample sample = locate(l, s->sample + l->first + row);
+        size_t at = row / l->block * l->stride + row % l->block;
+        by_source_sample sample = locate(l, s->sample + l->first + at);
         for (size_t i = 0; i < l->source->array_count; i++) {
             l->rows[i] = (char *)(uintptr_t)s->arrays[i].data + row * l->row_bytes[i];
         }
@@ -102,6 +105,17 @@ static uint64_t count_targets(const by_source *source, uint64_t sample, size_t r
 {
     return source->shuffle ? (uint64_t)rows * source->sample_targets
                            : targets_before(source, sample + rows) - targets_before(source, sample);
+}
+
+/* Targets of the part of a global batch that begins at `sample`. */
+static uint64_t count_part(const by_loader *l, uint64_t sample)
+{
+    uint64_t targets = 0;
+    for (size_t row = 0; row < l->count; row += l->block) {
+        size_t rows = l->count - row < l->block ? l->count - row : l->block;
+        targets += count_targets(l->source, sample + l->first + row / l->block * l->stride, rows);
+    }
+    return targets;
 }
 
 /* ---- the thread ---- */
@@ -167,6 +181,15 @@ static by_status start_thread(by_loader *l, by_error *error)
 
 /* ---- opening ---- */
 
+/* Whether the blocks of a part do not overlap and are within the batch. */
+static bool has_blocks(const by_loader_options *o)
+{
+    size_t last = o->count == 0 ? 0 : o->count - 1;
+    size_t end = o->batch - o->first; /* behind the last sample, counted from `first` */
+    return o->count > 0 && o->stride >= o->block && o->stride <= BATCH_LIMIT &&
+           last / o->block * o->stride + last % o->block < end;
+}
+
 static by_status check_options(const by_loader_options *o, by_error *error)
 {
     if (o->batch == 0 || o->batch > BATCH_LIMIT) {
@@ -176,6 +199,13 @@ static by_status check_options(const by_loader_options *o, by_error *error)
         return by_error_set(
             error, BY_EARG, "loader: samples %zu to %zu are not within the batch of %zu", o->first,
             o->count > SIZE_MAX - o->first ? SIZE_MAX : o->first + o->count, o->batch);
+    }
+    if (o->block > 0 && !has_blocks(o)) {
+        return by_error_set(
+            error, BY_EARG,
+            "loader: %zu samples in blocks of %zu, one every %zu from sample %zu on, are not "
+            "within the batch of %zu",
+            o->count, o->block, o->stride, o->first, o->batch);
     }
     if (o->prefetch > PREFETCH_LIMIT) {
         return by_error_set(error, BY_EARG, "loader: prefetch %zu is more than %d", o->prefetch,
@@ -345,6 +375,8 @@ by_status by_loader_open(by_loader **out, by_source *source, const by_loader_opt
     l->batch = options->batch;
     l->first = options->first;
     l->count = p.count;
+    l->block = options->block == 0 ? p.count : options->block;
+    l->stride = options->block == 0 ? p.count : options->stride;
     l->seed = options->seed;
     l->base = options->start;
     status = allocate(l, &p, error);
@@ -423,7 +455,7 @@ by_status by_loader_next(by_loader *loader, by_batch *out, by_error *error)
         batch.array_count = l->source->array_count;
         batch.batch = l->count;
         batch.first_sample = s->sample + l->first;
-        batch.valid_targets = count_targets(l->source, batch.first_sample, l->count);
+        batch.valid_targets = count_part(l, s->sample);
         batch.global_targets = count_targets(l->source, s->sample, l->batch);
     } else if (l->status != BY_OK) {
         status = l->status;

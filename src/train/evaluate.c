@@ -1,45 +1,126 @@
 /* Evaluation and prediction: micro-batches of one pass through the program for losses. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "train/loop.h"
+
+/* What a micro-batch of the pass gives. */
+typedef struct portion {
+    double loss;
+    double sums[BY_TASK_SUMS];
+    uint64_t targets;
+    int64_t stopped; /* its rank was asked to stop */
+    int64_t ended;   /* the data had ended before it */
+} portion;
+
+/* A pass: each rank computes a micro-batch in turn, and the portions of all are added up in the
+ * order of micro-batches, so that the result does not depend on the number of ranks. */
+typedef struct evaluating {
+    by_trainer *trainer;
+    const by_task_data *data;
+    by_loader *loader;
+    bool (*stop)(void *user);
+    void *user;
+    portion *portions; /* a round of all ranks */
+    size_t *counts;    /* words of a portion, for each */
+    size_t ranks;
+    size_t rank;
+} evaluating;
+
+static by_status measure_one(const evaluating *e, portion *out, by_error *error)
+{
+    const by_task *task = by_trainer_task(e->trainer);
+    by_batch batch;
+    const float *values;
+    size_t width;
+    *out = (portion){.stopped = e->stop != NULL && e->stop(e->user)};
+    if (out->stopped != 0) {
+        return BY_OK;
+    }
+    BY_TRY(by_loader_next(e->loader, &batch, error));
+    out->ended = batch.batch == 0 || batch.first_sample >= by_loader_epoch_samples(e->loader);
+    if (out->ended != 0) {
+        return BY_OK;
+    }
+    BY_TRY(by_trainer_evaluate(e->trainer, &batch, &out->loss, &values, &width, error));
+    out->targets = batch.valid_targets;
+    if (task->measure != NULL) {
+        task->measure(e->data, out->sums, &batch, values, width);
+    }
+    return BY_OK;
+}
+
+/* Computes a round and tells all ranks. */
+static by_status measure_round(const evaluating *e, by_error *error)
+{
+    portion *mine = &e->portions[e->rank];
+    BY_TRY(measure_one(e, mine, error));
+    return by__ranks_gather(e->trainer, mine, e->portions, e->counts, error);
+}
+
+/* Adds up to `batches` micro-batches (-1: all). */
+static by_status measure_all(const evaluating *e, int64_t batches, portion *total, by_error *error)
+{
+    int64_t i = 0;
+    while (batches < 0 || i < batches) {
+        BY_TRY(measure_round(e, error));
+        for (size_t r = 0; r < e->ranks; r++) {
+            if (e->portions[r].stopped != 0) {
+                return by_error_set(error, BY_ESTOPPED, "evaluation was interrupted");
+            }
+        }
+        for (size_t r = 0; r < e->ranks && (batches < 0 || i < batches); r++, i++) {
+            const portion *p = &e->portions[r];
+            if (p->ended != 0) {
+                return BY_OK;
+            }
+            total->loss += p->loss;
+            total->targets += p->targets;
+            for (int k = 0; k < BY_TASK_SUMS; k++) {
+                total->sums[k] += p->sums[k];
+            }
+        }
+    }
+    return BY_OK;
+}
+
+static by_status open_evaluating(evaluating *e, by_error *error)
+{
+    BY_TRY(by_loader_seek(e->loader, 0, error));
+    e->ranks = by__ranks_replicas(e->trainer, &e->rank);
+    BY_TRY(by__alloc((void **)&e->portions, e->ranks, sizeof *e->portions, "evaluation", error));
+    BY_TRY(by__alloc((void **)&e->counts, e->ranks, sizeof *e->counts, "evaluation", error));
+    for (size_t r = 0; r < e->ranks; r++) {
+        e->counts[r] = sizeof(portion) / sizeof(int32_t);
+    }
+    return BY_OK;
+}
 
 by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, const by_task_data *data,
                               by_loader *loader, int64_t batches, bool (*stop)(void *user),
                               void *user, by_error *error)
 {
     const by_task *task = by_trainer_task(trainer);
-    double sums[BY_TASK_SUMS] = {0};
-    double sum = 0.0;
+    portion total = {0};
     by_evaluation result = {.task = task};
-    BY_TRY(by_loader_seek(loader, 0, error));
-    for (int64_t i = 0; batches < 0 || i < batches; i++) {
-        by_batch batch;
-        double loss;
-        const float *values;
-        size_t width;
-        if (stop != NULL && stop(user)) {
-            return by_error_set(error, BY_ESTOPPED, "evaluation was interrupted");
-        }
-        BY_TRY(by_loader_next(loader, &batch, error));
-        if (batch.batch == 0) {
-            break;
-        }
-        BY_TRY(by_trainer_evaluate(trainer, &batch, &loss, &values, &width, error));
-        sum += loss;
-        result.targets += batch.valid_targets;
-        if (task->measure != NULL) {
-            task->measure(data, sums, &batch, values, width);
-        }
+    evaluating e = {.trainer = trainer, .data = data, .loader = loader, .stop = stop, .user = user};
+    by_status status = open_evaluating(&e, error);
+    if (status == BY_OK) {
+        status = measure_all(&e, batches, &total, error);
     }
-    if (result.targets == 0) {
+    free(e.portions);
+    free(e.counts);
+    BY_TRY(status);
+    if (total.targets == 0) {
         return by_error_set(error, BY_EARG, "evaluation: there is nothing to predict in the data");
     }
-    result.loss = sum / (double)result.targets;
+    result.targets = total.targets;
+    result.loss = total.loss / (double)total.targets;
     for (size_t i = 0; i < BY_TASK_METRICS; i++) {
         result.metrics[i] = (double)NAN;
     }
     if (task->metric != NULL) {
-        task->metric(data, sums, &result);
+        task->metric(data, total.sums, &result);
     }
     *out = result;
     return BY_OK;
@@ -58,7 +139,7 @@ static by_status open_pass(pass *p, const by_config *config, const by_weights *w
     BY_TRY(by_trainer_open(&p->trainer, config, &options, error));
     BY_TRY(by_trainer_allocate(p->trainer, error));
     BY_TRY(by_trainer_load_weights(p->trainer, weights, error));
-    return by_task_loader(&p->loader, data, config, false, error);
+    return by_trainer_loader(&p->loader, p->trainer, data, false, error);
 }
 
 static void close_pass(pass *p)

@@ -4,10 +4,20 @@
 
 #include "train/loop.h"
 
-/* What a plan still has to take: the process is resident already. */
-static uint64_t needed(const by_memory_report *plan)
+/* Ranks that share this host's memory, which each plan as much. */
+static uint64_t ranks_here(const by_comm *comm)
 {
-    return plan->total - plan->process;
+    uint64_t ranks = 1;
+    for (int r = 0; comm != NULL && r < by_comm_size(comm); r++) {
+        ranks += r != by_comm_rank(comm) && by_comm_is_near(comm, r);
+    }
+    return ranks;
+}
+
+/* What a plan still has to take: the process is resident already. */
+static uint64_t needed(const by_memory_report *plan, const by_comm *comm)
+{
+    return (plan->total - plan->process) * ranks_here(comm);
 }
 
 /* Micro-batches up to the config's that divide the batch, smallest first; at most `capacity`. */
@@ -35,7 +45,7 @@ static uint64_t plan_with(const by__job *job, int64_t micro_batch, char *recompu
     }
     if (by_trainer_plan_loaders(trainer, job->data->valid_examples > 0, NULL) == BY_OK) {
         by_trainer_plan_data(trainer, job->data->bytes);
-        bytes = needed(by_trainer_memory(trainer));
+        bytes = needed(by_trainer_memory(trainer), job->comm);
     }
     by_trainer_close(&trainer);
     return bytes;
@@ -91,7 +101,8 @@ by_status by__refuse_plan(const by__job *job, const by_memory_report *planned,
     suggest(&fits, job, memory->available);
     by_status status = by_error_set(
         error, BY_EMEMORY, "the plan needs %s and %s are free; %s%s",
-        by_format_bytes(text[0], needed(planned)), by_format_bytes(text[1], memory->available),
+        by_format_bytes(text[0], needed(planned, job->comm)),
+        by_format_bytes(text[1], memory->available),
         fits.length > 0 ? "this would fit: "
                         : "not even train.micro_batch=1 with memory.recompute=block fits: take a "
                           "smaller train.batch, model.context or model",
@@ -100,12 +111,13 @@ by_status by__refuse_plan(const by__job *job, const by_memory_report *planned,
     return status;
 }
 
-by_status by__plan_fits(const by_memory_report *planned, by_error *error)
+by_status by__plan_fits(const by_memory_report *planned, const by_comm *comm, by_error *error)
 {
     char text[2][32];
     by__host_memory memory;
     by__memory_available(&memory);
-    uint64_t need = needed(planned) - planned->data; /* loaders have theirs by now */
+    /* Loaders have theirs by now. */
+    uint64_t need = needed(planned, comm) - planned->data * ranks_here(comm);
     return need <= memory.available
                ? BY_OK
                : by_error_set(error, BY_EMEMORY, "the plan needs %s and %s are free",
@@ -118,6 +130,7 @@ by_status by__job_fits(const by__job *job, by_error *error)
     by__host_memory memory;
     const by_memory_report *planned = by_trainer_memory(job->trainer);
     by__memory_available(&memory);
-    return needed(planned) <= memory.available ? BY_OK
-                                               : by__refuse_plan(job, planned, &memory, error);
+    return needed(planned, job->comm) <= memory.available
+               ? BY_OK
+               : by__refuse_plan(job, planned, &memory, error);
 }

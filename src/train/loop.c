@@ -7,7 +7,7 @@
 
 static void send(const by__job *job, by_train_event *event)
 {
-    if (job->options->event != NULL) {
+    if (job->options->event != NULL && by__job_leads(job)) {
         event->run = job->run;
         event->steps = job->config->train.steps;
         event->first_step = job->first_step;
@@ -73,10 +73,10 @@ static by_status plan_data(by__job *job, by_error *error)
 
 static by_status open_loaders(by__job *job, by_error *error)
 {
-    BY_TRY(by_task_loader(&job->loader, job->data, job->config, true, error));
+    BY_TRY(by_trainer_loader(&job->loader, job->trainer, job->data, true, error));
     return job->data->valid_examples == 0
                ? BY_OK
-               : by_task_loader(&job->valid_loader, job->data, job->config, false, error);
+               : by_trainer_loader(&job->valid_loader, job->trainer, job->data, false, error);
 }
 
 static by_status start_weights(by__job *job, by_error *error)
@@ -102,32 +102,47 @@ static by_status start_weights(by__job *job, by_error *error)
     return status;
 }
 
-static by_status open_data(by__job *job, by_error *error)
+/* All ranks stand at one step of one config. */
+static by_status compare_ranks(const by__job *job, by_error *error)
 {
-    const by_trainer_options *own = job->options->trainer;
-    const by_task_request request = {
-        .purpose = BY_TASK_TRAIN, .config = job->config, .progress = job->options};
-    return by_task_open(&job->data, own == NULL ? NULL : own->task, &request, error);
+    char step[32];
+    (void)snprintf(step, sizeof step, "%lld", (long long)job->first_step);
+    BY_TRY(by__job_same(job, job->config_hash, "the hash of the config", error));
+    return by__job_same(job, step, "the first step", error);
+}
+
+/* The run directory on all ranks; rank 0 has found or made it. */
+static by_status share_run(by__job *job, by_error *error)
+{
+    BY_TRY(by__job_share_text(job, &job->run, "the run directory", error));
+    return by__job_leads(job) ? BY_OK : by__run_dir_name(job, error);
 }
 
 static by_status open_job(by__job *job, by_error *error)
 {
+    const by_trainer_options *own = job->options->trainer;
+    bool leads;
+    job->comm = own != NULL && own->comm != NULL && by_comm_size(own->comm) > 1 ? own->comm : NULL;
+    leads = by__job_leads(job);
     if (job->options->resume != NULL) {
-        BY_TRY(by__run_dir_find(job, error));
+        BY_TRY(leads ? by__run_dir_find(job, error) : BY_OK);
+        BY_TRY(share_run(job, error));
     }
     BY_TRY(by_config_copy(&job->config, job->options->config, error));
-    BY_TRY(open_data(job, error));
+    BY_TRY(by__job_open_data(job, error));
     BY_TRY(complete_config(job, error));
     BY_TRY(by_trainer_open(&job->trainer, job->config, job->options->trainer, error));
     BY_TRY(plan_data(job, error));
     BY_TRY(open_loaders(job, error));
     BY_TRY(by_trainer_allocate(job->trainer, error));
     if (job->options->resume == NULL) {
-        BY_TRY(by__run_dir_make(job, error));
+        BY_TRY(leads ? by__run_dir_make(job, error) : BY_OK);
+        BY_TRY(share_run(job, error));
     }
     BY_TRY(start_weights(job, error));
+    BY_TRY(compare_ranks(job, error));
     job->done_step = by_trainer_updates(job->trainer);
-    BY_TRY(by__run_dir_start(job, error));
+    BY_TRY(leads ? by__run_dir_start(job, error) : BY_OK);
     by_train_event event = {.kind = BY_TRAIN_STARTED,
                             .memory = by_trainer_memory(job->trainer),
                             .size = by_trainer_size(job->trainer),
@@ -171,6 +186,7 @@ static void log_step(by__job *job, const by_step_result *result)
     double now = by_clock();
     double seconds = now - job->log_time;
     int64_t steps = step - job->log_step;
+    double ranks = job->comm == NULL ? 1.0 : (double)by_comm_size(job->comm);
     by_train_event event = {.kind = BY_TRAIN_STEPPED, .result = *result};
     event.step_seconds = seconds / (double)steps;
     event.examples_per_s = (double)(steps * result->examples) / seconds;
@@ -178,10 +194,13 @@ static void log_step(by__job *job, const by_step_result *result)
     event.resident_bytes = by__resident_bytes();
     if (job->options->peak_gflops > 0.0) {
         event.mfu = event.examples_per_s * by_trainer_size(job->trainer)->flops_per_example /
-                    (1e9 * job->options->peak_gflops);
+                    (1e9 * job->options->peak_gflops * ranks);
     }
     job->log_time = now;
     job->log_step = step;
+    if (!by__job_leads(job)) {
+        return;
+    }
     by_events_begin(job->events, "train", (uint64_t)step);
     by_events_number(job->events, "loss", result->loss);
     by_events_number(job->events, "lr", result->lr);
@@ -209,6 +228,9 @@ static by_status save(by__job *job, by_error *error)
     progress(job, "save");
     BY_TRY(by__job_save(job, error));
     job->saved_step = step;
+    if (!by__job_leads(job)) {
+        return BY_OK;
+    }
     BY_TRY(by_checkpoint_prune(job->checkpoints, (size_t)job->config->checkpoint.keep, error));
     by__run_dir_update(job, "running");
     by_train_event event = {.kind = BY_TRAIN_SAVED, .path = job->checkpoints};
@@ -236,6 +258,9 @@ static bool is_best(const by__job *job, const by_evaluation *e)
 
 static void log_evaluation(by__job *job, const by_evaluation *e, bool best)
 {
+    if (!by__job_leads(job)) {
+        return;
+    }
     by_events_begin(job->events, "eval", (uint64_t)by_trainer_updates(job->trainer));
     by_events_number(job->events, "valid_loss", e->loss);
     for (size_t i = 0; i < e->task->metric_count; i++) {
@@ -276,7 +301,9 @@ static by_status evaluate(by__job *job, by_error *error)
         job->best_metric = result.metrics[0];
         job->best_step = (uint64_t)step;
         BY_TRY(save(job, error));
-        BY_TRY(by_checkpoint_mark_best(job->checkpoints, (uint64_t)step, result.loss, error));
+        BY_TRY(by__job_leads(job)
+                   ? by_checkpoint_mark_best(job->checkpoints, (uint64_t)step, result.loss, error)
+                   : BY_OK);
     }
     return BY_OK;
 }
@@ -402,14 +429,18 @@ static by_status run_steps(by__job *job, by_error *error)
     }
     while (job->done_step < last) {
         int64_t submitted = by_trainer_updates(job->trainer);
-        bool stop = stopped(job);
+        bool hold = submitted == last || (steps_ahead(job) > 0 && state_is_wanted(job, submitted));
         progress(job, "step");
-        if (stop && steps_ahead(job) == 0) {
+        if (!hold && !job->is_stopping) {
+            /* As often on all ranks as they submit steps. */
+            BY_TRY(by__any_rank(&job->is_stopping, job->comm, stopped(job), "a request to stop",
+                                error));
+        }
+        if (job->is_stopping && steps_ahead(job) == 0) {
             return by_error_set(error, BY_ESTOPPED, "stopped at step %lld of %lld",
                                 (long long)job->done_step, (long long)last);
         }
-        bool hold =
-            stop || submitted == last || (steps_ahead(job) > 0 && state_is_wanted(job, submitted));
+        hold = hold || job->is_stopping;
         if (!hold) {
             BY_TRY(submit_step(job, error));
         }
@@ -419,17 +450,24 @@ static by_status run_steps(by__job *job, by_error *error)
 }
 
 /* Whatever ends the loop (a request, data that cannot be read), what was learned is kept if it can
- * be. A failure while saving does not hide why the loop ended. */
+ * be: on several ranks if all of them end in this way, so at a request to stop. A failure while
+ * saving does not hide why the loop ended. */
 static by_status finish(by__job *job, by_status status, by_error *error)
 {
     const char *word = status == BY_OK ? "done" : status == BY_ESTOPPED ? "stopped" : "failed";
-    if (status != BY_OK && !job->is_torn) {
+    bool together = job->comm == NULL || status == BY_ESTOPPED;
+    if (status != BY_OK && !job->is_torn && together) {
         by_error saving = {0};
         if (save(job, &saving) != BY_OK && status == BY_ESTOPPED) {
-            by__run_dir_update(job, "failed");
+            if (by__job_leads(job)) {
+                by__run_dir_update(job, "failed");
+            }
             return by_error_set(error, saving.status, "stopped, but the state was not saved: %s",
                                 saving.message);
         }
+    }
+    if (!by__job_leads(job)) {
+        return status;
     }
     by__run_dir_update(job, word);
     by_error late = {0};
@@ -439,6 +477,22 @@ static by_status finish(by__job *job, by_status status, by_error *error)
                                 late.message);
         }
         by__job_note(job, "%s", late.message);
+    }
+    return status;
+}
+
+/* No rank is done before rank 0 has written what is left, and what one fails at ends all. */
+static by_status end_together(const by__job *job, bool began, by_status status, by_error *error)
+{
+    if (job->comm == NULL) {
+        return status;
+    }
+    if (status != BY_OK && !(began && status == BY_ESTOPPED)) {
+        return by_comm_fail(job->comm, status, error);
+    }
+    by_error late = {0};
+    if (by_comm_barrier(job->comm, "the end of the run", &late) != BY_OK) {
+        return by_error_set(error, late.status, "%s", late.message);
     }
     return status;
 }
@@ -458,6 +512,7 @@ by_status by_train(const by_train_options *options, char **run, by_error *error)
     if (began) {
         status = finish(&job, run_steps(&job, error), error);
     }
+    status = end_together(&job, began, status, error);
     if (run != NULL && (began || status != BY_ESTOPPED)) { /* stopped before there was a run */
         *run = job.run;
         job.run = NULL;

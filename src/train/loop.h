@@ -1,4 +1,4 @@
-/* A running job: what loop.c, save.c and run_dir.c share. */
+/* A running job: what loop.c, save.c, run_dir.c and job_ranks.c share. */
 #ifndef BY_TRAIN_LOOP_H
 #define BY_TRAIN_LOOP_H
 
@@ -7,6 +7,7 @@
 
 typedef struct by__job {
     const by_train_options *options;
+    by_comm *comm;     /* of several ranks; NULL: this one alone */
     by_config *config; /* complete: the vocabulary is known */
     char config_hash[33];
     by_task_data *data;
@@ -29,6 +30,7 @@ typedef struct by__job {
     bool record_failing; /* the same of run.json */
     bool index_failing;  /* the same of the registry; it is left alone until the run ends */
     bool eval_pending;   /* the evaluation of the present step is still to be done */
+    bool is_stopping;    /* the ranks have agreed to stop */
     bool is_torn;        /* a step has failed part-way: what it leaves is not worth saving */
     double log_time;     /* when the last logged step ended */
     int64_t log_step;
@@ -36,6 +38,21 @@ typedef struct by__job {
 
 /* Tells the caller something worth a line. */
 void by__job_note(const by__job *job, const char *format, ...) BY_PRINTF(2, 3);
+
+/* ---- job_ranks.c ---- */
+
+/* Whether this rank prints and writes: rank 0. */
+bool by__job_leads(const by__job *job);
+/* Collective: whether `mine` is true on any rank. comm NULL: this one alone. */
+by_status by__any_rank(bool *any, by_comm *comm, bool mine, const char *what, by_error *error);
+/* Collective: *text of rank 0, on the others in memory of their own. */
+by_status by__job_share_text(const by__job *job, char **text, const char *what, by_error *error);
+/* Collective: BY_ESTATE on a rank whose text (shorter than 64 bytes) is not that of rank 0. */
+by_status by__job_same(const by__job *job, const char *text, const char *what, by_error *error);
+/* Collective. */
+by_status by__job_open_data(by__job *job, by_error *error);
+
+/* ---- save.c and run_dir.c ---- */
 
 /* Checkpoint of the present state. */
 by_status by__job_save(by__job *job, by_error *error);
@@ -47,6 +64,8 @@ by_status by__job_restore(bool *restored, by__job *job, by_error *error);
  * else. */
 by_status by__run_dir_find(by__job *job, by_error *error);
 by_status by__run_dir_make(by__job *job, by_error *error);
+/* The paths in a run directory that another rank has found or made. */
+by_status by__run_dir_name(by__job *job, by_error *error);
 /* Writes config.yaml, environment.json and run.json, and opens the events (those behind first_step
  * are dropped). */
 by_status by__run_dir_start(by__job *job, by_error *error);

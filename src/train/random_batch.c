@@ -1,4 +1,4 @@
-/* Batches that the trainer makes itself, and what batches of loaders will take. */
+/* Batches that the trainer makes itself. */
 #include <stdlib.h>
 
 #include "train/trainer.h"
@@ -11,40 +11,15 @@ struct by_random_batch {
     void **data;
 };
 
-by_status by_trainer_plan_loaders(by_trainer *t, bool held_out, by_error *error)
-{
-    const by_train_config *train = &t->config->train;
-    by_array *arrays;
-    uint64_t bytes = 0;
-    uint64_t valid = 0;
-    by_loader_options options = {.batch = (size_t)train->batch};
-    BY_TRY(by__alloc((void **)&arrays, t->feed_count, sizeof *arrays, "arrays", error));
-    for (size_t i = 0; i < t->feed_count; i++) {
-        const by__feed *feed = &t->feeds[i];
-        arrays[i] = (by_array){.name = feed->name, .dtype = feed->dtype};
-        arrays[i].shape.rank = feed->shape.rank - 1;
-        for (int k = 0; k < arrays[i].shape.rank; k++) {
-            arrays[i].shape.dim[k] = feed->shape.dim[k + 1];
-        }
-    }
-    by_status status = by_loader_bytes(&bytes, arrays, t->feed_count, &options, error);
-    if (status == BY_OK && held_out) {
-        options.batch = (size_t)train->micro_batch;
-        status = by_loader_bytes(&valid, arrays, t->feed_count, &options, error);
-    }
-    free(arrays);
-    if (status == BY_OK) {
-        by_trainer_plan_data(t, bytes + valid);
-    }
-    return status;
-}
-
-static void fill(void *data, const by__feed *feed, size_t count, int64_t limit, uint32_t stream)
+/* An example's part of a feed, number `row` of the global batch. */
+static void fill(void *data, const by__feed *feed, size_t row, size_t count, int64_t limit,
+                 uint32_t stream)
 {
     const uint32_t key[2] = {PURPOSE_BATCH, stream};
     for (size_t i = 0; i < count; i++) {
         uint32_t random[4];
-        by__philox(random, key, (uint32_t[4]){(uint32_t)i, (uint32_t)(i >> 32)});
+        uint64_t at = (uint64_t)row * count + i;
+        by__philox(random, key, (uint32_t[4]){(uint32_t)at, (uint32_t)(at >> 32)});
         if (feed->dtype == BY_I32) {
             ((int32_t *)data)[i] = (int32_t)((uint64_t)random[0] * (uint64_t)limit >> 32);
         } else {
@@ -65,16 +40,22 @@ static int64_t limit_of(const by_trainer *t, const char *name)
 static by_status make_array(by_random_batch *b, size_t i, const by_trainer *t, by_error *error)
 {
     const by__feed *feed = &t->feeds[i];
+    const by_batch_part part = by_trainer_part(t);
     by_array *array = &b->arrays[i];
     *array = (by_array){.name = feed->name, .dtype = feed->dtype, .shape = feed->shape};
-    array->shape.dim[0] = t->config->train.batch;
+    array->shape.dim[0] = (int64_t)part.count;
     if (feed->dtype != BY_I32 && feed->dtype != BY_F32) {
         return by_error_set(error, BY_EARG, "a random batch: '%s' is neither i32 nor f32",
                             feed->name);
     }
     size_t count = (size_t)by_shape_count(&array->shape);
     BY_TRY(by__alloc(&b->data[i], count, by_dtype_size(feed->dtype), "a random batch", error));
-    fill(b->data[i], feed, count, limit_of(t, feed->name), (uint32_t)i);
+    size_t bytes = count / part.count * by_dtype_size(feed->dtype);
+    for (size_t k = 0; k < part.count; k++) {
+        fill((char *)b->data[i] + k * bytes, feed,
+             part.first + k / part.block * part.stride + k % part.block, count / part.count,
+             limit_of(t, feed->name), (uint32_t)i);
+    }
     array->data = b->data[i];
     return BY_OK;
 }
@@ -82,13 +63,14 @@ static by_status make_array(by_random_batch *b, size_t i, const by_trainer *t, b
 by_status by_random_batch_open(by_random_batch **out, const by_trainer *t, by_error *error)
 {
     by_random_batch *b;
-    size_t batch = (size_t)t->config->train.batch;
-    uint64_t targets = (uint64_t)batch * (uint64_t)by__per_sample(t->task, t->config);
+    const by_batch_part part = by_trainer_part(t);
+    uint64_t each = (uint64_t)by__per_sample(t->task, t->config);
     BY_TRY(by__alloc((void **)&b, 1, sizeof *b, "a random batch", error));
     b->batch = (by_batch){.array_count = t->feed_count,
-                          .batch = batch,
-                          .valid_targets = targets,
-                          .global_targets = targets};
+                          .batch = part.count,
+                          .first_sample = part.first,
+                          .valid_targets = part.count * each,
+                          .global_targets = (uint64_t)t->config->train.batch * each};
     by_status status =
         by__alloc((void **)&b->arrays, t->feed_count, sizeof *b->arrays, "a random batch", error);
     if (status == BY_OK) {

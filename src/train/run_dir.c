@@ -71,10 +71,16 @@ static by_status open_events(by__job *job, by_error *error)
     return status;
 }
 
-static by_status take(by__job *job, by_error *error)
+by_status by__run_dir_name(by__job *job, by_error *error)
 {
     job->checkpoints = by__path_join(job->run, "checkpoints");
-    return job->checkpoints == NULL ? no_memory(error) : by__run_lock(&job->lock, job->run, error);
+    return job->checkpoints == NULL ? no_memory(error) : BY_OK;
+}
+
+static by_status take(by__job *job, by_error *error)
+{
+    BY_TRY(by__run_dir_name(job, error));
+    return by__run_lock(&job->lock, job->run, error);
 }
 
 by_status by__run_dir_find(by__job *job, by_error *error)

@@ -19,6 +19,7 @@
 #ifndef BY_TRAIN_TRAIN_H
 #define BY_TRAIN_TRAIN_H
 
+#include "banyan/comm.h"
 #include "banyan/optimizer.h"
 #include "banyan/train.h"
 #include "exec/exec.h"
@@ -41,7 +42,35 @@ by_pass_options by__pass_options(const by_config *config, const by_model *model)
 /* Bytes that this process has in memory now; 0 where the system does not say. */
 uint64_t by__resident_bytes(void);
 
-/* BY_EMEMORY when what is planned in addition to the process and its data is not free (fit.c). */
-by_status by__plan_fits(const by_memory_report *planned, by_error *error);
+/* ---- ranks_layout.c ---- */
+
+/* A rank's place in the mesh of the job. */
+typedef struct by__layout {
+    int ranks;
+    int rank;
+    int size[BY_MESH_AXES];
+    int place[BY_MESH_AXES];
+    int replicas; /* data x shard: how many compute micro-batches of their own */
+    int replica;  /* which of them this rank belongs to */
+} by__layout;
+
+/* The layout that the section `parallel` gives a job of so many ranks. BY_ECONFIG: the axes do not
+ * make them, or a step has fewer micro-batches than replicas; names both numbers and what would
+ * do. */
+by_status by__layout_resolve(by__layout *out, const by_config *config, int ranks, int rank,
+                             by_error *error);
+/* Of a process that works alone, whatever the config says: it evaluates, predicts, plans. */
+void by__layout_alone(by__layout *out);
+
+/* How many ranks compute micro-batches of their own; *rank: which of them this is. */
+size_t by__ranks_replicas(const by_trainer *trainer, size_t *rank);
+/* Collective among these: counts[r] 32-bit words of each, `mine` being this rank's place in
+ * `all`. */
+by_status by__ranks_gather(const by_trainer *trainer, const void *mine, void *all,
+                           const size_t *counts, by_error *error);
+
+/* BY_EMEMORY when what is planned in addition to the process and its data is not free, for all ranks
+ * of this host (fit.c). comm NULL: this one alone. */
+by_status by__plan_fits(const by_memory_report *planned, const by_comm *comm, by_error *error);
 
 #endif

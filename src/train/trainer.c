@@ -44,7 +44,7 @@ static by_status build_sum(const by_trainer *t, by_graph *graph, by_error *error
 static by_status build_norm(const by_trainer *t, by_graph *graph, by_error *error)
 {
     return by_optimizer_norm_graph(graph, &t->config->optimizer, t->groups, t->trained_groups,
-                                   t->micro_batches, error);
+                                   t->all_micro_batches, error);
 }
 
 static by_status build_update(const by_trainer *t, by_graph *graph, by_error *error)
@@ -236,8 +236,7 @@ static void plan_memory(by_trainer *t)
 static by_status build(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     const by_train_config *train = &t->config->train;
-    t->all_micro_batches = train->batch / train->micro_batch;
-    t->micro_batches = t->all_micro_batches;
+    BY_TRY(by__ranks_plan(t, o, error));
     t->threads = by__thread_count((int)train->threads);
     t->device = o->device;
     if (t->device == NULL) {
@@ -257,6 +256,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     BY_TRY(add_model(t, o, false, error));
     find_rows(t);
     BY_TRY(lay_out(t, error));
+    BY_TRY(by__ranks_plan_buckets(t, error));
     if (t->sets > 1) {
         BY_TRY(add_update(t, "gradient sum", build_sum, error));
     }
@@ -300,6 +300,7 @@ void by_trainer_close(by_trainer **trainer)
     if (t->device != NULL) {
         (void)by_device_finish(t->device, NULL);
     }
+    by__ranks_close(t);
     by__set_close(&t->programs);
     by__trainer_close_feeds(t);
     by__store_close(&t->store);
@@ -439,22 +440,26 @@ static by_status take_memory(by_trainer *t, by_error *error)
     return by__trainer_open_feeds(t, error);
 }
 
+static by_status refuse_memory(by_status status, by_error *error)
+{
+    by_error plain = error == NULL ? (by_error){0} : *error;
+    return status == BY_OK
+               ? BY_OK
+               : by_error_set(
+                     error, status,
+                     "%s; a smaller micro_batch, recompute: block or a smaller model needs less",
+                     plain.message);
+}
+
 by_status by_trainer_allocate(by_trainer *t, by_error *error)
 {
     if (by__store_is_allocated(t->store)) {
         return by_error_set(error, BY_ESTATE, "the trainer's memory was allocated before");
     }
-    by_status status = by__plan_fits(&t->memory, error);
-    if (status == BY_OK) {
-        status = take_memory(t, error);
-    }
-    if (status != BY_OK) {
-        by_error plain = error == NULL ? (by_error){0} : *error;
-        return by_error_set(
-            error, status,
-            "%s; a smaller micro_batch, recompute: block or a smaller model needs less",
-            plain.message);
-    }
+    BY_TRY(refuse_memory(by__plan_fits(&t->memory, t->ranks.all, error), error));
+    /* Collective: no rank takes memory before all of this host have seen how much is free. */
+    BY_TRY(by__ranks_open(t, error));
+    BY_TRY(refuse_memory(take_memory(t, error), error));
     return bind_all(t, error);
 }
 

@@ -1,11 +1,13 @@
-/* The inside of by_trainer, shared by trainer.c (plan, memory), trainer_steps.c (feeding programs,
- * steps) and trainer_weights.c (initial values, loading, views). */
+/* The inside of by_trainer, shared by trainer.c (plan, memory), trainer_feed.c (inputs and results),
+ * trainer_steps.c (steps), trainer_ranks.c (what ranks do together) and trainer_weights.c (initial
+ * values, loading, views). */
 #ifndef BY_TRAIN_TRAINER_H
 #define BY_TRAIN_TRAINER_H
 
 #include "base/sum_tree.h"
 #include "nn/nn.h"
 #include "store/store.h"
+#include "train/reducer.h"
 #include "train/train.h"
 
 /* An input of the model's programs that comes from the batch. Its bytes have the same place in the
@@ -28,6 +30,17 @@ typedef struct by__pending {
     uint64_t targets;      /* of the global batch */
     by__event *read;       /* its results are in pinned memory */
 } by__pending;
+
+/* Other ranks. Everything is NULL and 0 in a job of one. */
+typedef struct by__ranks {
+    by_comm *all; /* the caller's */
+    by_mesh *mesh;
+    by_comm *peers; /* that compute other micro-batches of a step; of the mesh */
+    by__reducer *reducer;
+    by__bucket *buckets;
+    size_t bucket_count;
+    size_t *counts; /* micro-batches of each peer */
+} by__ranks;
 
 struct by_trainer {
     const by_config *config;
@@ -76,8 +89,10 @@ struct by_trainer {
     uint64_t gradient_targets; /* of the batch whose gradients by_trainer_gradients left */
     by_memory_report memory;
     by_model_size size;
-    int64_t all_micro_batches; /* of a step, over all processes */
-    int64_t first_micro_batch; /* this process computes micro-batches first ... */
+    by__layout layout;
+    by__ranks ranks;
+    int64_t all_micro_batches; /* of a step, over all ranks */
+    int64_t first_micro_batch; /* this rank computes micro-batches first ... */
     int64_t micro_batches;     /* ... first + count - 1 */
     int64_t updates;
     int threads;   /* of the host, that convert values */
@@ -109,16 +124,19 @@ uint64_t by__trainer_feed_bytes(const by_trainer *t);
 by_status by__trainer_open_feeds(by_trainer *t, by_error *error);
 void by__trainer_close_feeds(by_trainer *t);
 /* Sends micro-batch `index` of a batch of `examples` to the device and submits the program of `row`
- * on it; its loss is kept as number `kept_as`: that of the micro-batch, or t->micro_batches for an
- * evaluation, which leaves those of a step alone. */
+ * on it; its loss is kept as number `kept_as`: that of the micro-batch in the step, or
+ * t->all_micro_batches for an evaluation, which leaves those of a step alone. */
 by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *batch,
                            int64_t examples, int64_t index, int64_t kept_as, by_error *error);
 /* What comes back from the device. */
 typedef struct by__results {
     float norm;
     float failed; /* not 0: this or an earlier step was not finite, and nothing was changed */
-    const float *losses; /* sums of micro-batches */
+    const float *losses; /* sums of all micro-batches of the step */
 } by__results;
+
+/* The losses of all micro-batches on a device whose memory is the host's. */
+float *by__trainer_losses(const by_trainer *t);
 
 /* Submits the copy of the results of slot `slot` (step number modulo BY_STEPS_AHEAD) to pinned
  * memory, which pending[slot].read tells of. */
@@ -131,5 +149,18 @@ by_status by__trainer_fetch_evaluated(by_trainer *t, const float **out, by_error
 by_status by__trainer_send_hyper(by_trainer *t, unsigned slot, const float *hyper, by_error *error);
 /* Lets updates change weights again after a step that failed. Nothing is in flight. */
 by_status by__trainer_reset_failure(by_trainer *t, by_error *error);
+
+/* ---- trainer_ranks.c ---- */
+
+/* The layout, and which micro-batches are this rank's. */
+by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error);
+/* The buckets of a gradient set, once groups are known. */
+by_status by__ranks_plan_buckets(by_trainer *t, by_error *error);
+/* Collective: communicators and what sums need. */
+by_status by__ranks_open(by_trainer *t, by_error *error);
+void by__ranks_close(by_trainer *t);
+/* Collective, when this rank's gradients and losses were submitted: adds them up over all ranks.
+ * *set: the gradient set with the sum. */
+by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error);
 
 #endif

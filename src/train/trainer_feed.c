@@ -61,7 +61,7 @@ static by_status add_feeds(by_trainer *t, const by__program_row *row, by_error *
 static size_t result_bytes(const by_trainer *t)
 {
     return OUT_LOSSES - OUT_RESULTS +
-           by__round_up((size_t)(t->micro_batches + 1) * sizeof(float), BY_CACHE_LINE);
+           by__round_up((size_t)(t->all_micro_batches + 1) * sizeof(float), BY_CACHE_LINE);
 }
 
 static size_t evaluated_offset(const by_trainer *t)
@@ -162,7 +162,7 @@ by_status by__trainer_open_feeds(by_trainer *t, by_error *error)
     BY_TRY(bind_model(t, t->loss, error));
     by_memory scale = by_memory_at(t->outputs, OUT_SCALE, sizeof(float));
     BY_TRY(by__row_bind(t->norm, "norm", by_memory_at(t->outputs, OUT_NORM, sizeof(float)), error));
-    size_t losses = (size_t)t->micro_batches * sizeof(float);
+    size_t losses = (size_t)t->all_micro_batches * sizeof(float);
     BY_TRY(by__row_bind(t->norm, "scale", scale, error));
     BY_TRY(by__row_bind(t->norm, "failed", by_memory_at(t->outputs, OUT_FAILED, sizeof(float)),
                         error));
@@ -253,6 +253,11 @@ by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *
 }
 
 /* ---- and back ---- */
+
+float *by__trainer_losses(const by_trainer *t)
+{
+    return (float *)(t->outputs.address + OUT_LOSSES);
+}
 
 by_status by__trainer_fetch(by_trainer *t, unsigned slot, by_error *error)
 {

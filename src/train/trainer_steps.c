@@ -39,6 +39,12 @@ static by_status add_up(by_trainer *t, by__sum_tree *tree, by_error *error)
     return BY_OK;
 }
 
+/* Examples of this rank's part of a batch. */
+static int64_t part_examples(const by_trainer *t)
+{
+    return t->micro_batches * t->config->train.micro_batch;
+}
+
 /* Submits forward and backward of all micro-batches and the sums of their gradients. */
 static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error *error)
 {
@@ -47,11 +53,14 @@ static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error
     for (int64_t i = 0; i < t->micro_batches; i++) {
         int set = by__sum_tree_take(&tree);
         BY_TRY(bind_gradients(t, set, error));
-        BY_TRY(by__trainer_feed(t, t->gradients, batch, t->config->train.batch, i, i, error));
+        BY_TRY(by__trainer_feed(t, t->gradients, batch, part_examples(t), i,
+                                t->first_micro_batch + i, error));
         by__sum_tree_put(&tree, set);
         BY_TRY(add_up(t, &tree, error));
     }
-    return by__trainer_bind_sum(t, tree.held[0].set, error);
+    int sum;
+    BY_TRY(by__ranks_sum(t, &tree, &sum, error));
+    return by__trainer_bind_sum(t, sum, error);
 }
 
 /* The sum of the micro-batches' losses, added in the order of the tree as the gradients are. */
@@ -60,8 +69,9 @@ static double sum_losses(const by_trainer *t, const float *losses)
     double sums[BY__MAX_SETS];
     by__sum_tree tree;
     by__sum_addition pair;
-    by__sum_tree_begin(&tree, t->first_micro_batch, t->all_micro_batches, t->sets);
-    for (int64_t i = 0; i < t->micro_batches; i++) {
+    int sets = by__sum_tree_sets(0, t->all_micro_batches, t->all_micro_batches);
+    by__sum_tree_begin(&tree, 0, t->all_micro_batches, sets);
+    for (int64_t i = 0; i < t->all_micro_batches; i++) {
         int set = by__sum_tree_take(&tree);
         sums[set] = (double)losses[i];
         by__sum_tree_put(&tree, set);
@@ -203,11 +213,11 @@ by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum,
     unsigned slot = slot_of(t->submitted);
     int64_t examples = t->config->train.micro_batch;
     BY_TRY(check_free_slot(t, false, error));
-    BY_TRY(by__trainer_feed(t, t->loss, batch, examples, 0, t->micro_batches, error));
+    BY_TRY(by__trainer_feed(t, t->loss, batch, examples, 0, t->all_micro_batches, error));
     BY_TRY(by__trainer_fetch_evaluated(t, values, error));
     BY_TRY(by__trainer_fetch(t, slot, error));
     BY_TRY(by__trainer_results(t, slot, &results, error));
-    *sum = (double)results.losses[t->micro_batches];
+    *sum = (double)results.losses[t->all_micro_batches];
     *width = t->evaluated_bytes / sizeof(float) / (size_t)examples;
     return BY_OK;
 }

@@ -590,6 +590,44 @@ static void test_ranks(void **state)
     by_dataset_close(&data);
 }
 
+/* Parts in turn: rank r of 3 has blocks r, r + 3, ... of two samples of the global batch. */
+static void test_blocks(void **state)
+{
+    by_dataset *data = packed(state, 1003, "u16");
+    for (int shuffle = 0; shuffle < 2; shuffle++) {
+        by_loader_options options = {.batch = 14, .seed = 5};
+        by_loader *whole = open_loader(data, 10, shuffle == 1, options);
+        by_loader *ranks[3];
+        for (size_t r = 0; r < 3; r++) {
+            options.first = 2 * r;
+            options.count = r == 0 ? 6 : 4;
+            options.block = 2;
+            options.stride = 6;
+            ranks[r] = open_loader(data, 10, shuffle == 1, options);
+        }
+        for (size_t step = 0; step < 8; step++) { /* 112 samples: beyond the pass of 101 */
+            uint64_t targets = 0;
+            by_batch all = next(whole);
+            for (size_t r = 0; r < 3; r++) {
+                by_batch part = next(ranks[r]);
+                assert_int_equal(part.batch, r == 0 ? 6 : 4);
+                assert_true(part.first_sample == all.first_sample + 2 * r);
+                for (size_t i = 0; i < part.batch; i++) {
+                    size_t at = 2 * r + i / 2 * 6 + i % 2;
+                    assert_memory_equal(tokens_of(&part) + i * 10, tokens_of(&all) + at * 10, 40);
+                }
+                targets += part.valid_targets;
+            }
+            assert_true(targets == all.valid_targets);
+        }
+        for (size_t r = 0; r < 3; r++) {
+            by_loader_close(&ranks[r]);
+        }
+        by_loader_close(&whole);
+    }
+    by_dataset_close(&data);
+}
+
 /* A pass in order has each token but the first as a target exactly once, and then ends. */
 static void check_pass(const by_dataset *data, size_t context, size_t batch)
 {
@@ -700,6 +738,14 @@ static void test_options(void **state)
         {{.batch = 4, .count = SIZE_MAX, .first = 1},
          BY_EARG,
          "loader: samples 1 to 18446744073709551615 are not within the batch of 4"},
+        {{.batch = 8, .first = 1, .count = 4, .block = 2, .stride = 6},
+         BY_EARG,
+         "loader: 4 samples in blocks of 2, one every 6 from sample 1 on, are not within the batch "
+         "of 8"},
+        {{.batch = 8, .count = 4, .block = 3, .stride = 2},
+         BY_EARG,
+         "loader: 4 samples in blocks of 3, one every 2 from sample 0 on, are not within the batch "
+         "of 8"},
         {{.batch = 4, .prefetch = SIZE_MAX},
          BY_EARG,
          "loader: prefetch 18446744073709551615 is more than 65536"},
@@ -890,6 +936,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_resume, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_seek_while_filling, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_ranks, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_blocks, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_pass, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_short_data, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_options, make_folder, drop_folder),

@@ -1,0 +1,130 @@
+/* How the ranks of a job are laid out: the section `parallel` and the number of ranks, as the mesh
+ * that they make. Found without a message, before anything is allocated. */
+#include <string.h>
+
+#include "config/kind.h"
+#include "train/train.h"
+
+/* The number that the config gives an axis; -1: derived. */
+static int64_t wanted(const by_parallel_config *p, int axis)
+{
+    const int64_t sizes[BY_MESH_AXES] = {
+        [BY_MESH_PIPELINE] = p->pipeline, [BY_MESH_DATA] = p->data,
+        [BY_MESH_SHARD] = p->shard,       [BY_MESH_EXPERT] = p->expert,
+        [BY_MESH_SEQUENCE] = p->sequence, [BY_MESH_TENSOR] = p->tensor};
+    return sizes[axis];
+}
+
+/* "data 2 x shard 4": the axes that are given and not 1. */
+static void describe(by__text *out, const by_parallel_config *p)
+{
+    for (int axis = 0; axis < BY_MESH_AXES; axis++) {
+        if (wanted(p, axis) > 1) {
+            by__text_format(out, "%s%s %lld", out->length == 0 ? "" : " x ",
+                            by_mesh_axis_name((by_mesh_axis)axis), (long long)wanted(p, axis));
+        }
+    }
+}
+
+static by_status refuse_product(const by_config *config, int64_t product, int derived, int ranks,
+                                by_error *error)
+{
+    by__text axes = {0};
+    describe(&axes, &config->parallel);
+    const char *where = by__config_where(config, "parallel.data", "parallel.shard");
+    const char *text = axes.data == NULL ? "the axes" : axes.data;
+    if (derived < 0) {
+        (void)by_error_set(error, BY_ECONFIG,
+                           "%s: parallel: %s make %lld ranks, and the job has %d: start %lld "
+                           "(mpirun -n %lld), or let data: -1 take what there is",
+                           where, text, (long long)product, ranks, (long long)product,
+                           (long long)product);
+    } else {
+        int64_t above = (ranks / product + 1) * product;
+        (void)by_error_set(error, BY_ECONFIG,
+                           "%s: parallel: %s make %lld, which does not divide the job's %d ranks; "
+                           "start %lld (mpirun -n %lld)",
+                           where, text, (long long)product, ranks, (long long)above,
+                           (long long)above);
+    }
+    by__text_free(&axes);
+    return BY_ECONFIG;
+}
+
+/* Sizes of all axes, whose product is `ranks`. */
+static by_status derive(by__layout *l, const by_config *config, by_error *error)
+{
+    int derived = -1;
+    int64_t product = 1;
+    for (int axis = 0; axis < BY_MESH_AXES; axis++) {
+        int64_t size = wanted(&config->parallel, axis);
+        if (size == -1) {
+            derived = axis;
+            size = 1;
+        }
+        product = product > INT32_MAX ? product : product * size; /* both are below 2^31 */
+        l->size[axis] = (int)size;
+    }
+    if (derived >= 0 && l->ranks % product == 0) {
+        l->size[derived] = (int)(l->ranks / product);
+        return BY_OK;
+    }
+    return product == l->ranks && derived < 0
+               ? BY_OK
+               : refuse_product(config, product, derived, l->ranks, error);
+}
+
+/* Every replica computes at least one micro-batch of a step. */
+static by_status check_batch(const by__layout *l, const by_config *config, by_error *error)
+{
+    const by_train_config *train = &config->train;
+    int64_t count = train->batch / train->micro_batch;
+    if (count >= l->replicas) {
+        return BY_OK;
+    }
+    const char *where = by__config_where(config, "train.micro_batch", "train.batch");
+    int64_t fits = train->batch / l->replicas;
+    while (fits > 0 && train->batch % fits != 0) {
+        fits--;
+    }
+    if (fits == 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: a batch of %lld is less than one example for each of the %d ranks "
+                            "of data %d x shard %d; set train.batch to %d or more",
+                            where, (long long)train->batch, l->replicas, l->size[BY_MESH_DATA],
+                            l->size[BY_MESH_SHARD], l->replicas);
+    }
+    return by_error_set(error, BY_ECONFIG,
+                        "%s: a batch of %lld in micro-batches of %lld is %lld micro-batches, fewer "
+                        "than the %d ranks of data %d x shard %d; set train.micro_batch to %lld or "
+                        "less, or train.batch to %lld",
+                        where, (long long)train->batch, (long long)train->micro_batch,
+                        (long long)count, l->replicas, l->size[BY_MESH_DATA],
+                        l->size[BY_MESH_SHARD], (long long)fits,
+                        (long long)(train->micro_batch * l->replicas));
+}
+
+by_status by__layout_resolve(by__layout *out, const by_config *config, int ranks, int rank,
+                             by_error *error)
+{
+    by__layout l = {.ranks = ranks, .rank = rank};
+    BY_TRY(derive(&l, config, error));
+    int left = rank;
+    for (int axis = BY_MESH_AXES - 1; axis >= 0; axis--) {
+        l.place[axis] = left % l.size[axis];
+        left /= l.size[axis];
+    }
+    l.replicas = l.size[BY_MESH_DATA] * l.size[BY_MESH_SHARD];
+    l.replica = l.place[BY_MESH_DATA] * l.size[BY_MESH_SHARD] + l.place[BY_MESH_SHARD];
+    BY_TRY(check_batch(&l, config, error));
+    *out = l;
+    return BY_OK;
+}
+
+void by__layout_alone(by__layout *out)
+{
+    *out = (by__layout){.ranks = 1, .replicas = 1};
+    for (int axis = 0; axis < BY_MESH_AXES; axis++) {
+        out->size[axis] = 1;
+    }
+}

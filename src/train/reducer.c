@@ -1,0 +1,107 @@
+#include "train/reducer.h"
+
+#include <stdlib.h>
+
+#include "comm/comm.h"
+
+struct by__reducer {
+    by__reducer_spec spec;
+    by__holder_plan plan;
+    int *owners;
+    by__sum_merge *merges;
+    int held;
+    float *mine[BY__SUM_TREE_NODES];
+    size_t *slices;
+};
+
+/* The forests of all peers, one behind the other: each of their nodes is a holder. `begin` (with
+ * room for one more than there are holders) receives where each one's leaves begin. */
+static by_status list_holders(by__reducer *r, int64_t **begin, by_error *error)
+{
+    int ranks = by_comm_size(r->spec.peers);
+    size_t begins = 0;
+    size_t owners = 0;
+    int holders = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        by__sum_node nodes[BY__SUM_TREE_NODES];
+        int64_t first;
+        int64_t count;
+        by__sum_tree_block(r->spec.leaves, ranks, rank, &first, &count);
+        int forest = by__sum_tree_forest(first, count, r->spec.leaves, nodes);
+        r->held = rank == by_comm_rank(r->spec.peers) ? forest : r->held;
+        size_t wanted = (size_t)(holders + forest) + 1;
+        BY_TRY(by__reserve((void **)begin, &begins, wanted, sizeof **begin, error));
+        BY_TRY(by__reserve((void **)&r->owners, &owners, wanted, sizeof *r->owners, error));
+        for (int i = 0; i < forest; i++) {
+            (*begin)[holders] = nodes[i].first;
+            r->owners[holders++] = rank;
+        }
+        (*begin)[holders] = r->spec.leaves;
+    }
+    r->plan.holders = holders;
+    r->plan.owners = r->owners;
+    return BY_OK;
+}
+
+static by_status make_plan(by__reducer *r, by_error *error)
+{
+    int64_t *begin = NULL;
+    by_status status = list_holders(r, &begin, error);
+    if (status == BY_OK) {
+        status =
+            by__sum_tree_merges(&r->merges, &r->plan.merge_count, begin, r->plan.holders, error);
+    }
+    free(begin);
+    r->plan.merges = r->merges;
+    r->plan.root = r->plan.merge_count == 0 ? 0 : r->plan.merges[r->plan.merge_count - 1].left;
+    return status;
+}
+
+by_status by__reducer_open(by__reducer **out, const by__reducer_spec *spec, by_error *error)
+{
+    by__reducer *r;
+    size_t ranks = (size_t)by_comm_size(spec->peers);
+    BY_TRY(by__alloc((void **)&r, 1, sizeof *r, "reducer", error));
+    r->spec = *spec;
+    by_status status = by__alloc((void **)&r->slices, ranks, sizeof *r->slices, "reducer", error);
+    if (status == BY_OK) {
+        status = make_plan(r, error);
+    }
+    if (status != BY_OK) {
+        by__reducer_close(&r);
+        return status;
+    }
+    *out = r;
+    return BY_OK;
+}
+
+void by__reducer_close(by__reducer **reducer)
+{
+    if (reducer == NULL || *reducer == NULL) {
+        return;
+    }
+    free((*reducer)->merges);
+    free((*reducer)->owners);
+    free((*reducer)->slices);
+    free(*reducer);
+    *reducer = NULL;
+}
+
+int by__reducer_held(const by__reducer *reducer)
+{
+    return reducer->held;
+}
+
+by_status by__reducer_run(by__reducer *reducer, size_t bucket, float *const *sets, by_error *error)
+{
+    by__reducer *r = reducer;
+    const by__bucket *b = &r->spec.buckets[bucket];
+    char what[48];
+    for (int i = 0; i < r->held; i++) {
+        r->mine[i] = sets[i] + b->offset;
+    }
+    by__comm_even_slices(r->slices, (size_t)b->count, by_comm_size(r->spec.peers));
+    (void)snprintf(what, sizeof what, "bucket %zu of the gradients", bucket);
+    return by__comm_reduce_holders(r->spec.peers, &r->plan, r->mine, r->mine[r->held - 1],
+                                   (size_t)b->count, r->slices, true, what, error);
+}

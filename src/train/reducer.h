@@ -1,0 +1,41 @@
+/* The sum of a step's gradients between ranks.
+ *
+ * A gradient set is cut into buckets, contiguous ranges of one group of parameters in the order in
+ * which the backward pass finishes them. A bucket is added up at once: each rank holds sums of
+ * neighbouring micro-batches (its forest, base/sum_tree.h), each is a holder of the sum tree's
+ * merges, and by__comm_reduce_holders runs these slice by slice. So the expression is the one that
+ * a single process computes, and the number of ranks shows in no bit.
+ */
+#ifndef BY_TRAIN_REDUCER_H
+#define BY_TRAIN_REDUCER_H
+
+#include "banyan/comm.h"
+#include "base/base.h"
+
+/* A range of a gradient set. */
+typedef struct by__bucket {
+    size_t unit;   /* group that it is in, of those that are trained */
+    int64_t first; /* element of the group: a multiple of BY_SUM_BLOCK */
+    int64_t count;
+    int64_t offset; /* of it in the set, in elements */
+} by__bucket;
+
+/* How micro-batches are shared, and what each peer's sums are when its last one is done. */
+typedef struct by__reducer_spec {
+    by_comm *peers; /* the ranks that compute micro-batches of their own; stays the caller's */
+    int64_t leaves; /* micro-batches of a step */
+    const by__bucket *buckets; /* stay the caller's */
+    size_t bucket_count;
+} by__reducer_spec;
+
+typedef struct by__reducer by__reducer;
+
+by_status by__reducer_open(by__reducer **out, const by__reducer_spec *spec, by_error *error);
+void by__reducer_close(by__reducer **reducer);
+/* Sums that this rank holds, ascending. */
+int by__reducer_held(const by__reducer *reducer);
+/* Adds up a bucket: sets[i] is the whole set with the i-th sum that this rank holds. The last one
+ * receives the result. Collective. */
+by_status by__reducer_run(by__reducer *reducer, size_t bucket, float *const *sets, by_error *error);
+
+#endif

@@ -1,0 +1,168 @@
+/* What a trainer does together with those of other ranks: the sum of gradients, the losses of all
+ * micro-batches. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/trainer.h"
+
+/* ---- the plan ---- */
+
+/* BY_ECONFIG for axes along which a trainer divides nothing. */
+static by_status check_axes(const by__layout *l, by_error *error)
+{
+    for (int axis = 0; axis < BY_MESH_AXES; axis++) {
+        if (axis != BY_MESH_DATA && l->size[axis] > 1) {
+            return by_error_set(error, BY_ECONFIG, "parallel.%s is %d: ranks share data alone",
+                                by_mesh_axis_name((by_mesh_axis)axis), l->size[axis]);
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error)
+{
+    by_comm *comm = o->comm;
+    t->all_micro_batches = t->config->train.batch / t->config->train.micro_batch;
+    by__layout_alone(&t->layout);
+    if (o->mode == BY_TRAINER_FULL || comm != NULL) {
+        BY_TRY(by__layout_resolve(&t->layout, t->config, comm == NULL ? 1 : by_comm_size(comm),
+                                  comm == NULL ? 0 : by_comm_rank(comm), error));
+    }
+    BY_TRY(check_axes(&t->layout, error));
+    t->ranks.all = t->layout.ranks > 1 ? comm : NULL;
+    by__sum_tree_block(t->all_micro_batches, t->layout.replicas, t->layout.replica,
+                       &t->first_micro_batch, &t->micro_batches);
+    return BY_OK;
+}
+
+/* A bucket's elements where the config gives none: 4 MiB. */
+#define DEFAULT_BUCKET ((int64_t)1 << 20)
+
+static int64_t bucket_elements(const by_config *config)
+{
+    double mib = config->parallel.bucket_mib;
+    int64_t elements = mib < 0.0 ? DEFAULT_BUCKET : (int64_t)(mib * 1048576.0 / sizeof(float));
+    int64_t blocks = elements / BY_SUM_BLOCK;
+    return (blocks < 1 ? 1 : blocks) * BY_SUM_BLOCK;
+}
+
+/* Buckets of all groups, those of the last elements of a group first: the backward pass finishes
+ * the last layers first. */
+by_status by__ranks_plan_buckets(by_trainer *t, by_error *error)
+{
+    int64_t size = bucket_elements(t->config);
+    size_t capacity = 0;
+    int64_t offset = 0;
+    if (t->layout.replicas == 1 || t->sets == 0) {
+        return BY_OK;
+    }
+    for (size_t unit = 0; unit < t->trained_groups; unit++) {
+        int64_t elements = by_shape_count(&t->groups[unit].shape);
+        int64_t end = elements;
+        while (end > 0) {
+            int64_t first =
+                end > size ? (end - size + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK * BY_SUM_BLOCK : 0;
+            BY_TRY(by__reserve((void **)&t->ranks.buckets, &capacity, t->ranks.bucket_count + 1,
+                               sizeof *t->ranks.buckets, error));
+            t->ranks.buckets[t->ranks.bucket_count++] =
+                (by__bucket){unit, first, end - first, offset + first};
+            end = first;
+        }
+        offset += elements;
+    }
+    return BY_OK;
+}
+
+/* ---- together ---- */
+
+/* Losses travel as they are on the host. */
+static by_status check_device(const by_trainer *t, by_error *error)
+{
+    by_device_info info;
+    BY_TRY(by_device_describe(&info, t->device, error));
+    return info.host_memory
+               ? BY_OK
+               : by_error_set(error, BY_EDEVICE,
+                              "%d ranks: the gradients of device %s are not in the host's memory, "
+                              "where ranks exchange them",
+                              t->layout.ranks, info.name);
+}
+
+static void tell(void *user, by_status status, const by_error *error)
+{
+    (void)by_comm_fail(user, status, error);
+}
+
+by_status by__ranks_open(by_trainer *t, by_error *error)
+{
+    by__ranks *r = &t->ranks;
+    size_t replicas = (size_t)t->layout.replicas;
+    if (r->all == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(check_device(t, error));
+    by__device_on_error(t->device, tell, r->all);
+    BY_TRY(by_mesh_open(&r->mesh, r->all, t->layout.size, error));
+    BY_TRY(by_mesh_comm(&r->peers, r->mesh, 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD, error));
+    BY_TRY(by__alloc((void **)&r->counts, replicas, sizeof *r->counts, "losses", error));
+    for (size_t k = 0; k < replicas; k++) {
+        int64_t first;
+        int64_t count;
+        by__sum_tree_block(t->all_micro_batches, t->layout.replicas, (int)k, &first, &count);
+        r->counts[k] = (size_t)count;
+    }
+    if (t->sets == 0) {
+        return BY_OK;
+    }
+    const by__reducer_spec spec = {.peers = r->peers,
+                                   .leaves = t->all_micro_batches,
+                                   .buckets = r->buckets,
+                                   .bucket_count = r->bucket_count};
+    return by__reducer_open(&r->reducer, &spec, error);
+}
+
+void by__ranks_close(by_trainer *t)
+{
+    by__ranks *r = &t->ranks;
+    if (r->mesh != NULL && t->device != NULL) {
+        by__device_on_error(t->device, NULL, NULL);
+    }
+    by__reducer_close(&r->reducer);
+    by_mesh_close(&r->mesh);
+    free(r->buckets);
+    free(r->counts);
+}
+
+by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error)
+{
+    float *held[BY__SUM_TREE_NODES];
+    by__ranks *r = &t->ranks;
+    *set = tree->held[tree->held_count - 1].set;
+    if (r->reducer == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    for (int i = 0; i < tree->held_count; i++) {
+        int flat = t->gradient_sets[tree->held[i].set];
+        held[i] = (float *)by__trainer_group(t, flat, 0).address;
+    }
+    for (size_t k = 0; k < r->bucket_count; k++) {
+        BY_TRY(by__reducer_run(r->reducer, k, held, error));
+    }
+    return by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,
+                              by__trainer_losses(t), r->counts, BY_F32, "losses", error);
+}
+
+size_t by__ranks_replicas(const by_trainer *trainer, size_t *rank)
+{
+    *rank = (size_t)trainer->layout.replica;
+    return (size_t)trainer->layout.replicas;
+}
+
+by_status by__ranks_gather(const by_trainer *trainer, const void *mine, void *all,
+                           const size_t *counts, by_error *error)
+{
+    return trainer->ranks.peers == NULL ? BY_OK
+                                        : by_comm_all_gather(trainer->ranks.peers, mine, all,
+                                                             counts, BY_I32, "evaluation", error);
+}
