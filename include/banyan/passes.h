@@ -37,6 +37,31 @@ BY_API by_status by_pass_rematerialize(by_graph *graph, size_t least_bytes, by_e
  * activations are needed at once. */
 BY_API by_status by_pass_recompute(by_graph *graph, by_error *error);
 
+/* What a mesh axis splits. */
+typedef enum by_shard_kind {
+    BY_SHARD_TENSOR = 0, /* vocabulary, heads and hidden units of MLPs */
+    BY_SHARD_KINDS
+} by_shard_kind;
+
+typedef struct by_shard_axis {
+    int ranks; /* 0 or 1: the axis is not used */
+    int rank;
+    unsigned mesh; /* the axis, as a set, for the collectives */
+    /* tensor: what lies between the split products is split along the sequence (Korthikanti et al.
+     * 2023), which saves its memory and turns each all-reduce into a reduce-scatter and an
+     * all-gather */
+    bool sequence;
+} by_shard_axis;
+
+/* From the graph of the whole to that of one rank of a mesh axis (Megatron-LM, Shoeybi et al. 2019;
+ * as GSPMD, Xu et al. 2021, propagates it). Parameters are split by the logical names of their
+ * axes, values as the ops that read and make them allow, and collectives put together what the next
+ * op cannot take in pieces. It may stand before or behind by_pass_gradients; behind it the gradients
+ * of split parameters are split, those of the others are the same on every rank. Shapes become
+ * local; names stay. BY_EARG names a parameter that cannot be split into so many. */
+BY_API by_status by_pass_shard(by_graph *graph, by_shard_kind kind, const by_shard_axis *axis,
+                               by_error *error);
+
 /* Fewer and larger nodes: residual additions into matrix products and norm gradients, the
  * embedding's gradient into the tied head's, the head's loss and gradient into one. Drops nodes
  * without effect. */
@@ -67,6 +92,7 @@ typedef struct by_pass_options {
     by_dtype compute; /* precision: format of activations and matrix products */
     by_value loss;  /* gradients: the value to differentiate; its seed becomes input "loss_scale" */
     bool recompute; /* recompute: blocks are computed again in the backward pass */
+    by_shard_axis shard[BY_SHARD_KINDS]; /* shard: the mesh axes, and this rank's place */
 } by_pass_options;
 
 /* Number of passes, and name and one-line description of the i-th; NULL behind the last. Static. */

@@ -144,7 +144,6 @@ static bool shard_sum_rows(const by__signature *s, const by__type *out, by__shar
     int lead = s->in[0].shape.rank - out[0].shape.rank;
     by__split x = sh->in[0];
     sh->out[0] = x.axis < lead ? by__partial() : (by__split){x.axis - lead, x.parts};
-    sh->attrs.lead = lead;
     return x.axis >= 0;
 }
 

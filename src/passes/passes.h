@@ -25,7 +25,8 @@ typedef struct by__pass {
     by_status (*apply)(by_graph *graph, const by_pass_options *options, by_error *error);
 } by__pass;
 
-extern const by__pass by__pass_precision, by__pass_gradients, by__pass_rematerialize;
+extern const by__pass by__pass_precision, by__pass_gradients, by__pass_shard,
+    by__pass_rematerialize;
 extern const by__pass by__pass_recompute, by__pass_layout, by__pass_fuse, by__pass_order;
 
 /* Drops nodes that no output, gradient or in-place update depends on. */

@@ -48,7 +48,7 @@ static by_value block(by__build *b, by_value x, int layer)
     (void)snprintf(name, sizeof name, "h.%d.ln_1", layer);
     by_value y = norm(b, x, name);
     (void)snprintf(name, sizeof name, "h.%d.attn.c_attn", layer);
-    y = linear(b, y, c->width, c->width + 2 * kv_width, "embed heads", "heads", by__init_normal(b),
+    y = linear(b, y, c->width, c->width + 2 * kv_width, "embed qkv", "qkv", by__init_normal(b),
                name);
     y = by__attend(b, layer, y, BY_NONE, BY_NONE);
     (void)snprintf(name, sizeof name, "h.%d.attn.c_proj", layer);

@@ -1,0 +1,489 @@
+/* The graph of one rank of a mesh axis. Nodes are taken in order. Each is given its operands in the
+ * forms in which its op's `shard` accepts them at the least cost: as they are, made whole by an
+ * all-gather, or, where every rank has an addend, by an all-reduce or a reduce-scatter. An op that
+ * accepts none runs on whole operands on every rank.
+ *
+ * The pass runs behind the gradients: those of split work come out as addends, so that the
+ * collectives of the backward pass need no rules of their own. */
+#include "passes/shard.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Logical axes and what splits them. */
+typedef struct rule {
+    const char *name;
+    by_shard_kind kind;
+    int64_t sections;
+    bool even; /* slices are equal: what has the axis is made of units of its own */
+} rule;
+
+static const rule rules[] = {
+    {"vocab", BY_SHARD_TENSOR, 1, false}, {"mlp", BY_SHARD_TENSOR, 1, false},
+    {"heads", BY_SHARD_TENSOR, 1, true},  {"kv_heads", BY_SHARD_TENSOR, 1, true},
+    {"qkv", BY_SHARD_TENSOR, 3, true}, /* heads of q, of k and of v, one behind the other */
+};
+
+static const rule *rule_of(by_shard_kind kind, const char *name, size_t length)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rules); i++) {
+        if (rules[i].kind == kind && strlen(rules[i].name) == length &&
+            memcmp(rules[i].name, name, length) == 0) {
+            return &rules[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- parameters ---- */
+
+static by_status check_split(const by__sharder *s, const by__value *value, const rule *found,
+                             by__split split, by_error *error)
+{
+    int64_t extent = value->shape.dim[split.axis];
+    bool fits = extent % split.parts == 0 && extent / split.parts >= s->axis->ranks &&
+                (!found->even || by__split_even(&value->shape, split, s->axis->ranks));
+    if (!fits) {
+        return by_error_set(error, BY_EARG,
+                            "shard: the axis '%s' of parameter '%s' has %lld entries, which cannot "
+                            "be split over %d ranks",
+                            found->name, value->name, (long long)extent, s->axis->ranks);
+    }
+    return BY_OK;
+}
+
+/* Splits a parameter along its first axis that a rule names. */
+static by_status split_parameter(by__sharder *s, by_value v, by_error *error)
+{
+    by__value *value = &s->graph->values[v];
+    const char *name = value->axes == NULL ? "" : value->axes;
+    for (int axis = 0; axis < value->shape.rank && *name != '\0'; axis++) {
+        size_t length = strcspn(name, " ");
+        const rule *found = rule_of(s->kind, name, length);
+        name += length;
+        name += strspn(name, " ");
+        if (found == NULL) {
+            continue;
+        }
+        by__split split = {axis, found->sections};
+        BY_TRY(check_split(s, value, found, split, error));
+        if (value->part_count == BY__MAX_PARTS) {
+            return by_error_set(error, BY_EARG, "shard: parameter '%s' is split too often",
+                                value->name);
+        }
+        value->whole = value->part_count == 0 ? value->shape : value->whole;
+        value->part[value->part_count++] =
+            (by__part){axis, found->sections, s->axis->ranks, s->axis->rank};
+        s->split[v] = split;
+        value->shape = by__split_shape(&value->shape, split, s->axis->ranks, s->axis->rank);
+        return BY_OK;
+    }
+    return BY_OK;
+}
+
+/* What a value that the caller binds must be: gradients as their parameters, the rest whole. */
+static by__split bound_split(const by__sharder *s, by_value v)
+{
+    const by__value *value = &s->graph->values[v];
+    if (value->role == BY_ROLE_GRADIENT && strncmp(value->name, "grad.", 5) == 0) {
+        by_value parameter = by_graph_find(s->graph, value->name + 5);
+        return parameter == BY_NONE ? by__whole() : s->split[parameter];
+    }
+    return value->role == BY_ROLE_PARAMETER ? s->split[v] : by__whole();
+}
+
+/* From results back to what they are made of in the same shape. */
+static void find_wishes(by__sharder *s)
+{
+    by_graph *graph = s->graph;
+    for (size_t v = 0; v < s->value_count; v++) {
+        s->want[v] = bound_split(s, (by_value)v);
+    }
+    for (size_t n = s->node_count; n-- > 0;) {
+        const by__node *node = &graph->nodes[n];
+        by_value out = node->output_count > 0 ? node->out[0] : BY_NONE;
+        for (int i = 0; i < node->input_count && out != BY_NONE; i++) {
+            by_value in = node->in[i];
+            if (in != BY_NONE && s->want[in].axis < 0 && graph->values[in].producer >= 0 &&
+                by_shape_equal(&s->whole[in].shape, &s->whole[out].shape)) {
+                s->want[in] = s->want[out];
+            }
+        }
+    }
+}
+
+/* ---- choosing ---- */
+
+#define MAX_OPTIONS 3
+
+/* A form in which an operand may be given, and the bytes that it costs. */
+typedef struct option {
+    by__split split;
+    double cost;
+} option;
+
+static double bytes_of(const by__type *type)
+{
+    return (double)by_shape_count(&type->shape) * (double)by_dtype_size(type->dtype);
+}
+
+/* Activations [batch, time, width] are split by time where nothing asks for more. */
+static bool may_scatter(const by__sharder *s, const by__type *type)
+{
+    return s->axis->sequence && type->shape.rank == 3 && by__is_act(type->dtype) &&
+           type->shape.dim[1] % s->axis->ranks == 0;
+}
+
+static int list_options(const by__sharder *s, by_value v, option out[MAX_OPTIONS])
+{
+    int count = 0;
+    by__split split = v == BY_NONE ? by__whole() : s->split[v];
+    out[count++] = (option){split, 0.0};
+    if (split.axis == BY__WHOLE) {
+        return count;
+    }
+    double bytes = bytes_of(&s->whole[v]);
+    bool stored = by__role_is_external(s->graph->values[v].role);
+    if (split.axis == BY__PARTIAL && may_scatter(s, &s->whole[v])) {
+        out[count++] = (option){{1, 1}, bytes};
+    }
+    double times = split.axis == BY__PARTIAL ? 2.0 : stored ? 1e3 : 1.0;
+    out[count++] = (option){by__whole(), times * bytes};
+    return count;
+}
+
+/* The operands of the node at hand. */
+typedef struct choice {
+    by__type *in;
+    by__type out[BY_MAX_OUTPUTS];
+    option (*options)[MAX_OPTIONS];
+    int *option_count;
+    int *taken;
+    by__split *split; /* the operands' as tried */
+    by__split *best;
+    by__sharding sharding; /* of the best */
+    double cost;
+} choice;
+
+static by_status open_choice(choice *c, const by__sharder *s, const by__node *node, by_error *error)
+{
+    size_t count = (size_t)node->input_count;
+    *c = (choice){.cost = -1.0};
+    BY_TRY(by__alloc((void **)&c->in, count, sizeof *c->in, "shard", error));
+    BY_TRY(by__alloc((void **)&c->options, count, sizeof *c->options, "shard", error));
+    BY_TRY(by__alloc((void **)&c->option_count, count, sizeof *c->option_count, "shard", error));
+    BY_TRY(by__alloc((void **)&c->taken, count, sizeof *c->taken, "shard", error));
+    BY_TRY(by__alloc((void **)&c->split, count, sizeof *c->split, "shard", error));
+    BY_TRY(by__alloc((void **)&c->best, count, sizeof *c->best, "shard", error));
+    for (int i = 0; i < node->input_count; i++) {
+        c->in[i] = (by__type){BY_F32, {.rank = -1}};
+        if (node->in[i] != BY_NONE) {
+            c->in[i] = s->whole[node->in[i]];
+        }
+        c->option_count[i] = list_options(s, node->in[i], c->options[i]);
+    }
+    for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
+        c->out[i] = (by__type){BY_F32, {.rank = -1}};
+        if (i < node->output_count && node->out[i] != BY_NONE) {
+            c->out[i] = s->whole[node->out[i]];
+        }
+    }
+    return BY_OK;
+}
+
+static void close_choice(choice *c)
+{
+    free(c->in);
+    free(c->options);
+    free(c->option_count);
+    free(c->taken);
+    free(c->split);
+    free(c->best);
+}
+
+/* Tries the operands as taken; keeps them when they are the cheapest so far. */
+static void try_taken(choice *c, const by__sharder *s, const by__node *node)
+{
+    const by__op_row *row = by__op_row_of(node->op);
+    by_value first = node->output_count > 0 ? node->out[0] : BY_NONE;
+    double cost = 0.0;
+    bool any = false;
+    by__sharding sh = {.ranks = s->axis->ranks,
+                       .rank = s->axis->rank,
+                       .mesh = s->axis->mesh,
+                       .in = c->split,
+                       .want = first == BY_NONE ? by__whole() : s->want[first],
+                       .attrs = node->attrs};
+    for (int i = 0; i < node->input_count; i++) {
+        c->split[i] = c->options[i][c->taken[i]].split;
+        cost += c->options[i][c->taken[i]].cost;
+        any = any || c->split[i].axis != BY__WHOLE;
+    }
+    for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
+        sh.out[i] = by__whole();
+    }
+    if (c->cost >= 0.0 && cost >= c->cost) {
+        return;
+    }
+    by__signature signature = {node->op, &node->attrs, c->in, node->input_count};
+    by__sharding plain = sh;
+    bool asks = (any || sh.want.axis >= 0) && row->shard != NULL;
+    if (!asks || !row->shard(&signature, c->out, &sh)) {
+        if (any) {
+            return;
+        }
+        sh = plain; /* whole on every rank */
+    }
+    c->cost = cost;
+    c->sharding = sh;
+    memcpy(c->best, c->split, (size_t)node->input_count * sizeof *c->best);
+}
+
+static void choose(choice *c, const by__sharder *s, const by__node *node)
+{
+    for (bool more = true; more;) {
+        int i = 0;
+        try_taken(c, s, node);
+        while (i < node->input_count && ++c->taken[i] == c->option_count[i]) {
+            c->taken[i++] = 0;
+        }
+        more = i < node->input_count;
+    }
+    c->sharding.in = c->best;
+}
+
+/* ---- rewriting ---- */
+
+/* Lets the node that makes `made` make `value` instead. */
+static void take_over(by_graph *graph, by_value made, by_value value)
+{
+    int producer = graph->values[made].producer;
+    by__node *node = &graph->nodes[producer];
+    for (int i = 0; i < node->output_count; i++) {
+        if (node->out[i] == made) {
+            node->out[i] = value;
+        }
+    }
+    graph->values[value].producer = producer;
+    graph->values[value].shape = graph->values[made].shape;
+    graph->values[made].producer = -1;
+}
+
+/* Puts the nodes that the op builds in the place of node n. */
+static by_status build_nodes(by__sharder *s, size_t n, const by__sharding *sh, const by_value *in,
+                             by_error *error)
+{
+    by_graph *graph = s->graph;
+    by_value outs[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
+    sh->build(graph, sh, in, graph->nodes[n].input_count, outs);
+    BY_TRY(by_graph_check(graph, error));
+    by__node *node = &graph->nodes[n];
+    for (int i = 0; i < node->output_count; i++) {
+        if (node->out[i] != BY_NONE) {
+            take_over(graph, outs[i], node->out[i]);
+        }
+    }
+    node->dead = true;
+    node->output_count = 0;
+    return BY_OK;
+}
+
+/* The node's outputs get the shapes that the op infers from the local operands. */
+static by_status infer_outputs(by__sharder *s, size_t n, const by__sharding *sh, by_error *error)
+{
+    by_graph *graph = s->graph;
+    by__node *node = &graph->nodes[n];
+    by__type *in = NULL;
+    by__type out[BY_MAX_OUTPUTS];
+    char have[128];
+    char want[128];
+    BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
+    by__node_types(graph, node, in);
+    by__signature signature = {node->op, &node->attrs, in, node->input_count};
+    by_status status = by__op_infer(&signature, out, error);
+    free(in);
+    BY_TRY(status);
+    for (int i = 0; i < node->output_count; i++) {
+        if (node->out[i] == BY_NONE) {
+            continue;
+        }
+        by_shape local = by__split_shape(&s->whole[node->out[i]].shape, sh->out[i], s->axis->ranks,
+                                         s->axis->rank);
+        if (!by_shape_equal(&local, &out[i].shape)) {
+            return by_error_set(error, BY_ESTATE, "shard: %s makes %s where its split says %s",
+                                by_op_name(node->op), by_shape_print(&out[i].shape, have),
+                                by_shape_print(&local, want));
+        }
+        graph->values[node->out[i]].shape = out[i].shape;
+    }
+    return BY_OK;
+}
+
+/* A value that the caller reads is what he expects, whatever its node makes. */
+static by_status keep_bound(by__sharder *s, size_t n, int i, by_error *error)
+{
+    by_graph *graph = s->graph;
+    by_value bound = graph->nodes[n].out[i];
+    by__split split = s->split[bound];
+    by__split wanted = bound_split(s, bound);
+    if (!by__role_is_external(graph->values[bound].role) || by__split_equal(split, wanted)) {
+        return BY_OK;
+    }
+    int producer = graph->values[bound].producer;
+    by__type type = {graph->values[bound].dtype, graph->values[bound].shape};
+    by_value inner = by__graph_add_value(graph, BY_ROLE_ACTIVATION, NULL, NULL, type);
+    BY_TRY(by_graph_check(graph, error));
+    by__node *node = &graph->nodes[producer];
+    for (int k = 0; k < node->output_count; k++) {
+        node->out[k] = node->out[k] == bound ? inner : node->out[k];
+    }
+    graph->values[inner].producer = producer;
+    by_value made = by__shard_convert(s, inner, &s->whole[bound].shape, split, wanted);
+    BY_TRY(by_graph_check(graph, error));
+    take_over(graph, made, bound);
+    s->split[bound] = wanted;
+    return BY_OK;
+}
+
+static by_status rewrite(by__sharder *s, size_t n, const choice *c, by_error *error)
+{
+    by_graph *graph = s->graph;
+    const by__sharding *sh = &c->sharding;
+    int count = graph->nodes[n].input_count;
+    by_value *in;
+    by_value outputs[BY_MAX_OUTPUTS];
+    int output_count = graph->nodes[n].output_count;
+    uint32_t mutates = by__op_mutates(graph->nodes[n].op, &graph->nodes[n].attrs);
+    memcpy(outputs, graph->nodes[n].out, sizeof outputs);
+    by_graph_set_block(graph, graph->nodes[n].block);
+    graph->phase = graph->nodes[n].phase;
+    BY_TRY(by__alloc((void **)&in, (size_t)count, sizeof *in, "operands", error));
+    by_status status = BY_OK;
+    for (int i = 0; i < count && status == BY_OK; i++) {
+        by_value v = graph->nodes[n].in[i];
+        bool dropped = sh->rank != 0 && by__mask_has(sh->once, i);
+        in[i] = v == BY_NONE || dropped ? BY_NONE : by__shard_form(s, v, c->best[i]);
+        if (v != BY_NONE && by__mask_has(mutates, i) && in[i] != v) {
+            status = by_error_set(error, BY_EARG, "shard: %s updates '%s', which it needs whole",
+                                  by_op_name(graph->nodes[n].op), graph->values[v].name);
+        }
+    }
+    if (status == BY_OK) {
+        status = by_graph_check(graph, error);
+    }
+    for (int i = 0; i < output_count; i++) {
+        if (outputs[i] != BY_NONE) {
+            s->split[outputs[i]] = sh->out[i];
+        }
+    }
+    if (status == BY_OK && sh->build != NULL) {
+        status = build_nodes(s, n, sh, in, error);
+        for (int i = 0; i < output_count && status == BY_OK; i++) {
+            graph->nodes[n].out[i] = outputs[i]; /* for keep_bound; the node is dead */
+        }
+    } else if (status == BY_OK) {
+        memcpy(graph->nodes[n].in, in, (size_t)count * sizeof *in);
+        graph->nodes[n].attrs = sh->attrs;
+        status = infer_outputs(s, n, sh, error);
+    }
+    free(in);
+    for (int i = 0; i < output_count && status == BY_OK; i++) {
+        status = outputs[i] == BY_NONE ? BY_OK : keep_bound(s, n, i, error);
+    }
+    return status;
+}
+
+static by_status shard_node(by__sharder *s, size_t n, by_error *error)
+{
+    choice c;
+    by__node node = s->graph->nodes[n]; /* adding nodes may move the array */
+    by_status status = open_choice(&c, s, &node, error);
+    if (status == BY_OK) {
+        choose(&c, s, &node);
+        status = rewrite(s, n, &c, error);
+    }
+    close_choice(&c);
+    return status;
+}
+
+static by_status open_sharder(by__sharder *s, by_error *error)
+{
+    size_t count = s->value_count;
+    BY_TRY(by__alloc((void **)&s->whole, count, sizeof *s->whole, "shard", error));
+    BY_TRY(by__alloc((void **)&s->split, count, sizeof *s->split, "shard", error));
+    BY_TRY(by__alloc((void **)&s->want, count, sizeof *s->want, "shard", error));
+    BY_TRY(by__alloc((void **)&s->now, count, sizeof *s->now, "shard", error));
+    for (int phase = 0; phase < BY__SHARD_PHASES; phase++) {
+        BY_TRY(by__alloc((void **)&s->gathered[phase], count, sizeof *s->gathered[phase], "shard",
+                         error));
+    }
+    for (size_t v = 0; v < count; v++) {
+        const by__value *value = &s->graph->values[v];
+        s->whole[v] = (by__type){value->dtype, value->shape};
+        s->split[v] = by__whole();
+        s->now[v] = (by_value)v;
+        for (int phase = 0; phase < BY__SHARD_PHASES; phase++) {
+            s->gathered[phase][v] = BY_NONE;
+        }
+    }
+    return BY_OK;
+}
+
+static by_status shard_graph(by__sharder *s, by_error *error)
+{
+    BY_TRY(open_sharder(s, error));
+    for (size_t v = 0; v < s->value_count; v++) {
+        if (s->graph->values[v].role == BY_ROLE_PARAMETER) {
+            BY_TRY(split_parameter(s, (by_value)v, error));
+        }
+    }
+    find_wishes(s);
+    for (size_t n = 0; n < s->node_count; n++) {
+        BY_TRY(shard_node(s, n, error));
+    }
+    by_graph_set_block(s->graph, -1);
+    return by__graph_sort(s->graph, error);
+}
+
+by_status by_pass_shard(by_graph *graph, by_shard_kind kind, const by_shard_axis *axis,
+                        by_error *error)
+{
+    BY_TRY(by_graph_check(graph, error));
+    if (axis->ranks <= 1) {
+        return BY_OK;
+    }
+    if ((unsigned)kind >= BY_SHARD_KINDS || axis->rank < 0 || axis->rank >= axis->ranks ||
+        axis->mesh == 0) {
+        return by_error_set(error, BY_EARG, "shard: there is no rank %d of %d", axis->rank,
+                            axis->ranks);
+    }
+    by__phase phase = graph->phase;
+    by__sharder s = {.graph = graph,
+                     .kind = kind,
+                     .axis = axis,
+                     .value_count = graph->value_count,
+                     .node_count = graph->node_count};
+    by_status status = shard_graph(&s, error);
+    graph->phase = phase;
+    free(s.whole);
+    free(s.split);
+    free(s.want);
+    free(s.now);
+    for (int i = 0; i < BY__SHARD_PHASES; i++) {
+        free(s.gathered[i]);
+    }
+    return status;
+}
+
+static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
+{
+    for (int kind = 0; kind < BY_SHARD_KINDS; kind++) {
+        BY_TRY(by_pass_shard(graph, (by_shard_kind)kind, &options->shard[kind], error));
+    }
+    return BY_OK;
+}
+
+const by__pass by__pass_shard = {.name = "shard",
+                                 .summary = "one rank's part of split parameters, collectives",
+                                 .purposes = BY_PURPOSE_TRAIN | BY_PURPOSE_LOSS,
+                                 .apply = apply};

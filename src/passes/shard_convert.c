@@ -1,0 +1,89 @@
+/* From one form of a value to another. */
+#include "passes/shard.h"
+
+/* What a gather puts together has the ranks' slices one behind the other; a split in sections has
+ * the sections. [outer, ranks, parts, inner] <-> [outer, parts, ranks, inner] */
+static by_value in_sections(by__sharder *s, by_value value, const by_shape *whole, by__split split)
+{
+    static const int order[BY_MAX_RANK] = {0, 2, 1, 3};
+    by_graph *graph = s->graph;
+    int64_t outer = 1;
+    int64_t inner = 1;
+    for (int i = 0; i < whole->rank; i++) {
+        outer *= i < split.axis ? whole->dim[i] : 1;
+        inner *= i > split.axis ? whole->dim[i] : 1;
+    }
+    inner *= whole->dim[split.axis] / split.parts / s->axis->ranks;
+    by_value cells = by_reshape(graph, value, BY_SHAPE(outer, s->axis->ranks, split.parts, inner));
+    return by_reshape(graph, by_permute(graph, cells, order), *whole);
+}
+
+static by_value gather(by__sharder *s, by_value value, const by_shape *whole, by__split split)
+{
+    if (split.parts > 1 && !by__split_even(whole, split, s->axis->ranks)) {
+        by__graph_fail(s->graph, BY_EARG,
+                       "shard: an axis of %lld entries in %lld sections cannot be put together "
+                       "from %d ranks",
+                       (long long)whole->dim[split.axis], (long long)split.parts, s->axis->ranks);
+        return BY_NONE;
+    }
+    by_value all = by_all_gather(s->graph, value, split.axis, whole->dim[split.axis], s->axis->mesh,
+                                 s->axis->ranks);
+    return split.parts == 1 ? all : in_sections(s, all, whole, split);
+}
+
+/* This rank's slice of each section, one behind the other. */
+static by_value take_slices(by__sharder *s, by_value value, const by_shape *whole, by__split split)
+{
+    by_value slices[8];
+    int64_t section = whole->dim[split.axis] / split.parts;
+    int64_t begin = by__cut(section, s->axis->ranks, s->axis->rank);
+    int64_t extent = by__cut(section, s->axis->ranks, s->axis->rank + 1) - begin;
+    if (split.parts > (int64_t)BY_ARRAY_LENGTH(slices)) {
+        by__graph_fail(s->graph, BY_EARG, "shard: %lld sections are too many to be cut",
+                       (long long)split.parts);
+        return BY_NONE;
+    }
+    for (int64_t i = 0; i < split.parts; i++) {
+        slices[i] = by_slice(s->graph, value, split.axis, i * section + begin, extent);
+    }
+    return split.parts == 1 ? slices[0] : by_concat(s->graph, slices, (int)split.parts, split.axis);
+}
+
+by_value by__shard_convert(by__sharder *s, by_value value, const by_shape *whole, by__split from,
+                           by__split to)
+{
+    if (by__split_equal(from, to)) {
+        return value;
+    }
+    if (from.axis == BY__PARTIAL && to.axis >= 0 && to.parts == 1) {
+        return by_reduce_scatter(s->graph, value, to.axis, s->axis->mesh, s->axis->ranks,
+                                 s->axis->rank);
+    }
+    if (from.axis == BY__PARTIAL) {
+        value = by_all_reduce(s->graph, value, s->axis->mesh, s->axis->ranks);
+    } else if (from.axis >= 0) {
+        value = gather(s, value, whole, from);
+    }
+    return to.axis < 0 ? value : take_slices(s, value, whole, to);
+}
+
+by_value by__shard_form(by__sharder *s, by_value v, by__split to)
+{
+    by__split from = s->split[v];
+    if (by__split_equal(from, to)) {
+        return s->now[v];
+    }
+    if (from.axis == BY__PARTIAL) { /* from now on it is what the sum was made into */
+        s->now[v] = by__shard_convert(s, s->now[v], &s->whole[v].shape, from, to);
+        s->split[v] = to;
+        return s->now[v];
+    }
+    /* Outside blocks the backward pass follows at once. */
+    by__phase phase = s->graph->block < 0 ? BY__FORWARD : s->graph->phase;
+    by_value *gathered = &s->gathered[phase][v];
+    if (*gathered == BY_NONE) {
+        *gathered = by__shard_convert(s, s->now[v], &s->whole[v].shape, from, to);
+    }
+    return *gathered;
+}

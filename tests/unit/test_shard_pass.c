@@ -1,0 +1,160 @@
+/* by_pass_shard on whole models: which collectives it puts where. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "banyan/model.h"
+#include "banyan/passes.h"
+#include "ops/ops.h"
+#include "runner.h"
+#include "train/train.h"
+
+enum { LAYERS = 2 };
+
+static by_config *model_config(const char *kind)
+{
+    by_error error = {0};
+    by_config *config;
+    char assignment[64];
+    static const char *const settings[] = {
+        "model.layers=2",    "model.heads=12", "model.width=24",
+        "model.context=12",  "model.vocab=11", "model.mlp_width=26",
+        "model.dropout=0.2", "train.batch=3",  "train.micro_batch=3"};
+    check_ok(by_config_default(&config, &error), &error);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(settings); i++) {
+        check_ok(by_config_set(config, settings[i], &error), &error);
+    }
+    (void)snprintf(assignment, sizeof assignment, "model.kind=%s", kind);
+    check_ok(by_config_set(config, assignment, &error), &error);
+    check_ok(by_config_resolve(config, &error), &error);
+    return config;
+}
+
+static by_graph *shard_model(const char *kind, by_dtype compute, by_shard_axis axis,
+                             const char *last)
+{
+    by_error error = {0};
+    by_graph *graph;
+    by_model model;
+    const by__recipe recipe = {0};
+    by_config *config = model_config(kind);
+    check_ok(by__train_forward(&graph, &model, config, &recipe, BY_MODEL_TRAIN, &error), &error);
+    by_pass_options options = {.compute = compute, .loss = model.loss};
+    options.shard[BY_SHARD_TENSOR] = axis;
+    check_ok(by_passes_run(graph, BY_PURPOSE_TRAIN, &options, last, &error), &error);
+    by_config_close(&config);
+    return graph;
+}
+
+static int count_ops(const by_graph *graph, by_op op)
+{
+    int count = 0;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        count += graph->nodes[n].op == op;
+    }
+    return count;
+}
+
+static by_shape shape_of(const by_graph *graph, const char *name)
+{
+    by_value value = by_graph_find(graph, name);
+    assert_int_not_equal(value, BY_NONE);
+    return graph->values[value].shape;
+}
+
+static void check_shape(const by_graph *graph, const char *name, by_shape want)
+{
+    by_shape have = shape_of(graph, name);
+    char text[128];
+    if (!by_shape_equal(&have, &want)) {
+        fail_msg("%s is %s", name, by_shape_print(&have, text));
+    }
+}
+
+/* One all-reduce behind the vocabulary, one behind each half of a block, and one where each of
+ * these begins in the backward pass. */
+static void test_tensor(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const kinds[] = {"gpt2", "llama"};
+    for (size_t k = 0; k < BY_ARRAY_LENGTH(kinds); k++) {
+        for (int ranks = 1; ranks <= 4; ranks++) {
+            by_shard_axis axis = {.ranks = ranks, .rank = ranks - 1, .mesh = 32};
+            by_graph *graph = shard_model(kinds[k], BY_F32, axis, "shard");
+            int split = ranks > 1;
+            assert_int_equal(count_ops(graph, BY_OP_ALL_REDUCE), split * (4 * LAYERS + 2));
+            assert_int_equal(count_ops(graph, BY_OP_ALL_GATHER), split);
+            assert_int_equal(count_ops(graph, BY_OP_REDUCE_SCATTER), 0);
+            by_graph_close(&graph);
+        }
+    }
+}
+
+/* In their place, what a sequence is cut into and put together from; gradients of norms and of the
+ * biases behind split products are sums over pieces of the sequence. */
+static void test_sequence(void **state)
+{
+    BY_UNUSED(state);
+    by_shard_axis axis = {.ranks = 3, .rank = 1, .mesh = 32, .sequence = true};
+    by_graph *graph = shard_model("llama", BY_BF16, axis, "shard");
+    assert_int_equal(count_ops(graph, BY_OP_REDUCE_SCATTER), 4 * LAYERS + 2);
+    assert_int_equal(count_ops(graph, BY_OP_ALL_REDUCE), 2 * LAYERS + 1);
+    /* forward: before each half of a block and the head, and the two numbers a row; backward: what
+     * these and what comes back, but for the head's operand, which is still there */
+    assert_int_equal(count_ops(graph, BY_OP_ALL_GATHER), 2 * LAYERS + 2 + 4 * LAYERS + 1);
+    by_graph_close(&graph);
+}
+
+/* Each rank's part of parameters and of their gradients, of extents that ranks do not divide. */
+static void test_shapes(void **state)
+{
+    BY_UNUSED(state);
+    static const int64_t words[4] = {3, 3, 3, 2};
+    static const int64_t units[4] = {7, 7, 6, 6};
+    for (int rank = 0; rank < 4; rank++) {
+        by_shard_axis axis = {.ranks = 4, .rank = rank, .mesh = 32};
+        by_graph *graph = shard_model("gpt2", BY_F32, axis, NULL);
+        check_shape(graph, "wte.weight", BY_SHAPE(words[rank], 24));
+        check_shape(graph, "grad.wte.weight", BY_SHAPE(words[rank], 24));
+        check_shape(graph, "h.1.attn.c_attn.weight", BY_SHAPE(24, 18));
+        check_shape(graph, "grad.h.1.attn.c_attn.bias", BY_SHAPE(18));
+        check_shape(graph, "grad.h.1.attn.c_proj.weight", BY_SHAPE(6, 24));
+        check_shape(graph, "grad.h.0.mlp.c_fc.weight", BY_SHAPE(24, units[rank]));
+        check_shape(graph, "grad.h.0.mlp.c_proj.bias", BY_SHAPE(24));
+        check_shape(graph, "grad.wpe.weight", BY_SHAPE(12, 24));
+        const by__value *packed = &graph->values[by_graph_find(graph, "h.1.attn.c_attn.weight")];
+        assert_int_equal(packed->part_count, 1);
+        assert_int_equal(packed->part[0].sections, 3);
+        assert_int_equal(packed->whole.dim[1], 72);
+        by_graph_close(&graph);
+    }
+}
+
+static void test_refusals(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_graph *graph = open_graph();
+    (void)by_graph_parameter(graph, "w", "heads embed", BY_SHAPE(10, 4), (by_init){0});
+    by_shard_axis axis = {.ranks = 4, .rank = 0, .mesh = 32};
+    check_error(by_pass_shard(graph, BY_SHARD_TENSOR, &axis, &error), BY_EARG, &error,
+                "'heads' of parameter 'w' has 10 entries, which cannot be split over 4 ranks");
+    axis.rank = 4;
+    check_error(by_pass_shard(graph, BY_SHARD_TENSOR, &axis, &error), BY_EARG, &error,
+                "no rank 4 of 4");
+    by_graph_close(&graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tensor),
+        cmocka_unit_test(test_sequence),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
