@@ -288,11 +288,16 @@ static by_status check_parts(const int *part, const by_graph *graph, int stages,
     return BY_OK;
 }
 
-static by_status assign(int *part, units *u, by_value seed, int stages, bool apart, by_error *error)
+static void close_units(units *u)
+{
+    free(u->of);
+    free(u->readers);
+    free(u->gradient);
+}
+
+static by_status map_units(by__stage_map *map, const units *u, int stages, by_error *error)
 {
     double *cost;
-    int *stage = NULL;
-    BY_TRY(find_units(u, seed, error));
     if (stages > u->count) {
         return by_error_set(error, BY_EARG,
                             "a pipeline of %d stages: the model has %d blocks, which with what "
@@ -300,29 +305,75 @@ static by_status assign(int *part, units *u, by_value seed, int stages, bool apa
                             "ranks, fewer chunks or more layers",
                             stages, u->count - 2, u->count);
     }
+    *map = (by__stage_map){.units = u->count, .stages = stages};
     BY_TRY(by__alloc((void **)&cost, (size_t)u->count, sizeof *cost, "stages", error));
-    by_status status = by__alloc((void **)&stage, (size_t)u->count, sizeof *stage, "stages", error);
+    by_status status =
+        by__alloc((void **)&map->stage, (size_t)u->count, sizeof *map->stage, "stages", error);
     if (status == BY_OK) {
         status = cost_of_units(cost, u, error);
     }
     if (status == BY_OK) {
-        status = cut_units(stage, cost, u->count, stages, error);
-    }
-    if (status == BY_OK) {
-        status = set_parts(part, u, stage, apart, error);
+        status = cut_units(map->stage, cost, u->count, stages, error);
     }
     free(cost);
-    free(stage);
-    return status == BY_OK ? check_parts(part, u->graph, stages, error) : status;
+    if (status != BY_OK) {
+        by__stage_map_free(map);
+    }
+    return status;
 }
 
-by_status by__assign_stages(int *part, const by_graph *graph, by_value seed, int stages, bool apart,
-                            by_error *error)
+by_status by__map_stages(by__stage_map *out, const by_graph *graph, by_value seed, int stages,
+                         by_error *error)
 {
     units u = {.graph = graph};
-    by_status status = assign(part, &u, seed, stages, apart, error);
-    free(u.of);
-    free(u.readers);
-    free(u.gradient);
+    by_status status = find_units(&u, seed, error);
+    if (status == BY_OK) {
+        status = map_units(out, &u, stages, error);
+    }
+    close_units(&u);
     return status;
+}
+
+void by__stage_map_free(by__stage_map *map)
+{
+    free(map->stage);
+    *map = (by__stage_map){0};
+}
+
+by_status by__assign_parts(int *part, const by_graph *graph, by_value seed,
+                           const by__stage_map *map, bool apart, by_error *error)
+{
+    units u = {.graph = graph};
+    by_status status = find_units(&u, seed, error);
+    if (status == BY_OK && u.count != map->units) {
+        status = by_error_set(error, BY_ESTATE,
+                              "stages: a graph of %d blocks for a map of a model of %d",
+                              u.count - 2, map->units - 2);
+    }
+    if (status == BY_OK) {
+        status = set_parts(part, &u, map->stage, apart, error);
+    }
+    close_units(&u);
+    return status == BY_OK ? check_parts(part, graph, map->stages, error) : status;
+}
+
+int by__stage_of_parameter(const by_graph *graph, const int *part, by_value parameter)
+{
+    int stage = -1;
+    const char *name = graph->values[parameter].name;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        for (int i = 0; i < node->output_count; i++) {
+            const by__value *out = node->out[i] == BY_NONE ? NULL : &graph->values[node->out[i]];
+            if (out != NULL && out->role == BY_ROLE_GRADIENT &&
+                strcmp(out->name + strlen("grad."), name) == 0) {
+                return by__stage_of_part(part[n]);
+            }
+        }
+        for (int i = 0; i < node->input_count; i++) {
+            int here = by__stage_of_part(part[n]);
+            stage = node->in[i] == parameter && (stage < 0 || here < stage) ? here : stage;
+        }
+    }
+    return stage;
 }

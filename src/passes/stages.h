@@ -31,13 +31,29 @@ static inline int by__stage_of_part(int part)
     return part / BY__PART_KINDS;
 }
 
-/* Assigns the nodes of a training graph to parts: part[n] of node n. Stages are contiguous runs of
- * units, which are what comes before the first block, the blocks, and what comes behind the last
- * one, so that the most expensive stage costs as little as can be. `seed` is the input that the
- * backward pass began with. apart: a backward node that no gradient of another unit is made from
- * belongs to the weights' part. BY_EARG: more stages than units. */
-by_status by__assign_stages(int *part, const by_graph *graph, by_value seed, int stages, bool apart,
-                            by_error *error);
+/* Which stage each unit of a model is in. Units are what comes before the first block, the blocks,
+ * and what comes behind the last one; stages are contiguous runs of them. */
+typedef struct by__stage_map {
+    int *stage; /* of each unit */
+    int units;
+    int stages;
+} by__stage_map;
+
+/* Divides a training graph into stages so that the most expensive one costs as little as can be.
+ * `seed` is the input that the backward pass began with. BY_EARG: more stages than units. Released
+ * with by__stage_map_free. */
+by_status by__map_stages(by__stage_map *out, const by_graph *graph, by_value seed, int stages,
+                         by_error *error);
+void by__stage_map_free(by__stage_map *map);
+
+/* Assigns the nodes of a graph to parts: part[n] of node n. The graph is the one that the map was
+ * made from, or another of the same model (the loss alone; seed BY_NONE). apart: a backward node
+ * that no gradient of another unit is made from belongs to the weights' part. */
+by_status by__assign_parts(int *part, const by_graph *graph, by_value seed,
+                           const by__stage_map *map, bool apart, by_error *error);
+/* The stage that holds a parameter: that in which its gradient is made, else the one that reads it
+ * first; -1: no node reads it. */
+int by__stage_of_parameter(const by_graph *graph, const int *part, by_value parameter);
 
 /* A value that part `from` makes and part `to` reads. */
 typedef struct by__crossing {

@@ -46,7 +46,10 @@ static void open_cut(cut_graph *c, by_graph *whole, int stages, bool apart)
     *c = (cut_graph){.whole = whole, .stages = stages};
     c->part = malloc(((size_t)by_graph_node_count(whole) + 1) * sizeof *c->part);
     by_value seed = by_graph_find(whole, "loss_scale");
-    check_ok(by__assign_stages(c->part, whole, seed, stages, apart, &error), &error);
+    by__stage_map map;
+    check_ok(by__map_stages(&map, whole, seed, stages, &error), &error);
+    check_ok(by__assign_parts(c->part, whole, seed, &map, apart, &error), &error);
+    by__stage_map_free(&map);
     check_ok(by__list_crossings(&c->crossings, &c->count, whole, c->part, &error), &error);
     for (int k = 0; k < stages * BY__PART_KINDS; k++) {
         check_ok(by__cut_part(&c->graphs[k], whole, c->part, k, c->crossings, c->count, &error),
@@ -272,12 +275,12 @@ static void too_many_stages_are_refused(void **state)
     static const char *const settings[] = {"model.kind=gpt2", "model.layers=2", LANGUAGE, NULL};
     by_graph *graph = open_model(settings);
     by_error error = {0};
-    int *part = malloc(((size_t)by_graph_node_count(graph) + 1) * sizeof *part);
     by_value seed = by_graph_find(graph, "loss_scale");
-    check_ok(by__assign_stages(part, graph, seed, 4, false, &error), &error);
-    check_error(by__assign_stages(part, graph, seed, 5, false, &error), BY_EARG, &error,
+    by__stage_map map;
+    check_ok(by__map_stages(&map, graph, seed, 4, &error), &error);
+    by__stage_map_free(&map);
+    check_error(by__map_stages(&map, graph, seed, 5, &error), BY_EARG, &error,
                 "a pipeline of 5 stages: the model has 2 blocks");
-    free(part);
     by_graph_close(&graph);
 }
 
