@@ -111,6 +111,8 @@ typedef struct by_parallel_config {
     int64_t tensor;
     int64_t sequence;
     int64_t pipeline;
+    char *schedule; /* of the pipeline: "1f1b", ... (banyan/pipeline.h) */
+    int64_t chunks; /* stages of each of its ranks */
     int64_t expert;
     int64_t overlap;   /* 1: gradients are added up during the backward pass; 0: behind it */
     double bucket_mib; /* MiB of gradients that are added up at once; -1: chosen */

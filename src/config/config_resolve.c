@@ -97,6 +97,13 @@ static by_status check_parallel(const by_config *config, by_error *error)
                             "be derived from the number of ranks: set data: 1",
                             by__config_where(config, "parallel.shard", "parallel.data"));
     }
+    if (p->chunks > 1 && strcmp(p->schedule, "interleaved") != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: parallel.chunks is %lld, and schedule %s runs 1 on a rank: set "
+                            "schedule: interleaved",
+                            by__config_where(config, "parallel.chunks", "parallel.schedule"),
+                            (long long)p->chunks, p->schedule);
+    }
     return BY_OK;
 }
 

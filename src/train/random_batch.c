@@ -31,10 +31,16 @@ static void fill(void *data, const by__feed *feed, size_t row, size_t count, int
 /* Indices that no node limits are 0, which every table has. */
 static int64_t limit_of(const by_trainer *t, const char *name)
 {
-    const by__program_row *row = t->gradients != NULL ? t->gradients : t->loss;
-    by_value value = by_graph_find(row->graph, name);
-    int64_t limit = value == BY_NONE ? 1 : by_program_limit(row->program, value);
-    return limit > INT32_MAX ? 1 : limit;
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < t->programs.count; i++) {
+        const by__program_row *row = &t->programs.rows[i];
+        by_value value = by_graph_find(row->graph, name);
+        if (value != BY_NONE && row->graph->values[value].role == BY_ROLE_INPUT) {
+            int64_t limit = by_program_limit(row->program, value);
+            least = limit < least ? limit : least;
+        }
+    }
+    return least > INT32_MAX ? 1 : least;
 }
 
 static by_status make_array(by_random_batch *b, size_t i, const by_trainer *t, by_error *error)

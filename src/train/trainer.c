@@ -90,6 +90,9 @@ static void find_rows(by_trainer *t)
     t->sum = by__set_row(&t->programs, "gradient sum");
     t->update = by__set_row(&t->programs, "update");
     t->copy = by__set_row(&t->programs, "compute copies");
+    if (t->pipe != NULL) {
+        by__pipe_find_rows(t);
+    }
 }
 
 /* ---- the store ---- */
@@ -148,7 +151,7 @@ static by_status lay_out(by_trainer *t, by_error *error)
     const unsigned trained = (1u << BY__TRAINED_GROUPS) - 1;
     const unsigned narrow = (1u << 0 | 1u << BY__GROUP_VECTOR) * (1u | 1u << BY__GROUP_FROZEN);
     by_dtype compute = by__compute_dtype(t->config);
-    BY_TRY(by__declare_parameters(t->store, by__trainer_graph(t), error));
+    BY_TRY(by__declare_parameters(t->store, t->parameters, error));
     if (by__store_count(t->store) == 0) {
         return by_error_set(error, BY_EARG, "the model has no parameters to train");
     }
@@ -208,7 +211,7 @@ static by_status measure_tokens(by_trainer *t, const by_graph *graph, by_error *
 /* See by_model_size. */
 static by_status measure_size(by_trainer *t, by_error *error)
 {
-    const by_graph *graph = t->loss->graph;
+    const by_graph *graph = t->forward;
     double forward;
     BY_TRY(by_model_count(graph, &t->size.parameters, &t->size.in_products, error));
     if (t->task->per_sample != NULL) {
@@ -226,11 +229,43 @@ static void plan_memory(by_trainer *t)
     m->parameters = by__store_bytes(t->store, BY__MASTER) + by__store_bytes(t->store, BY__COPY);
     m->gradients = by__store_bytes(t->store, BY__GRADIENT);
     m->optimizer = by__store_bytes(t->store, BY__STATE);
-    m->activations = by__set_arena_bytes(&t->programs);
+    m->activations =
+        by__set_arena_bytes(&t->programs) + (t->pipe == NULL ? 0 : by__pipe_bytes(t->pipe));
     m->workspace = by__set_workspace_bytes(&t->programs);
     m->data = by__trainer_feed_bytes(t);
     m->total = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
                m->data + m->process;
+}
+
+/* The programs of the model, and the graphs that say what it is. */
+static by_status add_models(by_trainer *t, const by_trainer_options *o, by_error *error)
+{
+    if (t->sets > 0 && t->layout.size[BY_MESH_PIPELINE] > 1) {
+        return by__pipe_open(t, o, error);
+    }
+    if (t->sets > 0) {
+        BY_TRY(add_model(t, o, true, error));
+    }
+    BY_TRY(add_model(t, o, false, error));
+    find_rows(t);
+    t->forward = t->loss->graph;
+    t->parameters = t->gradients != NULL ? t->gradients->graph : t->forward;
+    return BY_OK;
+}
+
+/* The programs of a step behind the gradients. */
+static by_status add_updates(by_trainer *t, by_error *error)
+{
+    if (t->sets == 0) {
+        return BY_OK;
+    }
+    if (t->pipe != NULL) {
+        BY_TRY(by__pipe_plan_sums(t, error));
+    } else {
+        BY_TRY(t->sets > 1 ? add_update(t, "gradient sum", build_sum, error) : BY_OK);
+        BY_TRY(add_update(t, "gradient norm", build_norm, error));
+    }
+    return add_update(t, "update", build_update, error);
 }
 
 static by_status build(by_trainer *t, const by_trainer_options *o, by_error *error)
@@ -251,19 +286,11 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     BY_TRY(by__store_open(&t->store, t->device, error));
     if (o->mode == BY_TRAINER_FULL) {
         t->sets = by__sum_tree_sets(t->first_micro_batch, t->micro_batches, t->all_micro_batches);
-        BY_TRY(add_model(t, o, true, error));
     }
-    BY_TRY(add_model(t, o, false, error));
-    find_rows(t);
+    BY_TRY(add_models(t, o, error));
     BY_TRY(lay_out(t, error));
     BY_TRY(by__ranks_plan_buckets(t, error));
-    if (t->sets > 1) {
-        BY_TRY(add_update(t, "gradient sum", build_sum, error));
-    }
-    if (t->sets > 0) {
-        BY_TRY(add_update(t, "gradient norm", build_norm, error));
-        BY_TRY(add_update(t, "update", build_update, error));
-    }
+    BY_TRY(add_updates(t, error));
     if (t->copies != t->masters) {
         BY_TRY(add_update(t, "compute copies", build_copy, error));
     }
@@ -302,6 +329,7 @@ void by_trainer_close(by_trainer **trainer)
     }
     by__ranks_close(t);
     by__set_close(&t->programs);
+    by__pipe_close(t);
     by__trainer_close_feeds(t);
     by__store_close(&t->store);
     if (t->owns_device) {
@@ -417,6 +445,9 @@ static by_status bind_all(by_trainer *t, by_error *error)
             BY_TRY(by__row_bind_flat(models[k], t->store, BY_ROLE_PARAMETER, t->copies, t->masters,
                                      error));
         }
+    }
+    if (t->pipe != NULL) {
+        BY_TRY(by__pipe_allocate(t, error));
     }
     if (t->copy != NULL) {
         BY_TRY(bind_copy(t, error));

@@ -42,6 +42,8 @@ typedef struct by__ranks {
     size_t *counts; /* micro-batches of each peer */
 } by__ranks;
 
+typedef struct by__pipe by__pipe;
+
 struct by_trainer {
     const by_config *config;
     const by_task *task;
@@ -55,6 +57,9 @@ struct by_trainer {
     by__program_row *update;
     by__program_row *copy; /* only where programs compute in a narrower format than f32 */
     by_model model;
+    const by_graph *parameters; /* lists those that this rank holds */
+    const by_graph *forward;    /* the whole model and its loss */
+    by__pipe *pipe;             /* the stages of a pipeline; NULL: this rank has the whole model */
     by__store *store;
     int masters; /* flat buffers of the store; -1: none */
     int copies;
@@ -100,17 +105,14 @@ struct by_trainer {
     int sum_set;   /* set that holds the last batch's sum */
 };
 
-/* The graph that the parameters are listed from. */
-static inline const by_graph *by__trainer_graph(const by_trainer *t)
-{
-    return t->gradients != NULL ? t->gradients->graph : t->loss->graph;
-}
 /* BY_ESTATE before by_trainer_allocate, and for `training` in a trainer that only computes
  * losses. */
 by_status by__trainer_ready(const by_trainer *t, bool training, by_error *error);
 
 /* Range of group `unit` in a flat buffer. */
 by_memory by__trainer_group(const by_trainer *t, int flat, size_t unit);
+/* All of a gradient set: its groups are neighbours. */
+by_memory by__trainer_set(const by_trainer *t, int set);
 /* Points norm and update at the set that holds the sum. */
 by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error);
 
@@ -135,8 +137,11 @@ typedef struct by__results {
     const float *losses; /* sums of all micro-batches of the step */
 } by__results;
 
-/* The losses of all micro-batches on a device whose memory is the host's. */
+/* The losses of all micro-batches, then that of an evaluation, on a device whose memory is the
+ * host's. */
 float *by__trainer_losses(const by_trainer *t);
+/* What the last evaluation has made for the task's metrics. */
+by_memory by__trainer_evaluated(const by_trainer *t);
 
 /* Submits the copy of the results of slot `slot` (step number modulo BY_STEPS_AHEAD) to pinned
  * memory, which pending[slot].read tells of. */
@@ -162,5 +167,29 @@ void by__ranks_close(by_trainer *t);
 /* Collective, when this rank's gradients and losses were submitted: adds them up over all ranks.
  * *set: the gradient set with the sum. */
 by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error);
+
+/* ---- pipeline/: a rank that holds some stages of the model ---- */
+
+/* Builds the programs of the rank's stages, lists its parameters and makes the schedule. */
+by_status by__pipe_open(by_trainer *t, const by_trainer_options *options, by_error *error);
+/* {NULL} is accepted. After the programs were closed. */
+void by__pipe_close(by_trainer *t);
+/* The rest of the plan, which needs the store: sums of gradient sets and the norm. */
+by_status by__pipe_plan_sums(by_trainer *t, by_error *error);
+/* Finds the programs again, after some were added. */
+void by__pipe_find_rows(by_trainer *t);
+/* Bytes that activations between programs and stages take, and the norm. */
+uint64_t by__pipe_bytes(const by__pipe *pipe);
+/* Collective. Takes memory and binds parameters. */
+by_status by__pipe_allocate(by_trainer *t, by_error *error);
+/* Collective along the pipeline: forward and backward of all micro-batches of this replica, their
+ * sums and losses. *tree: the sets that hold the sums. */
+by_status by__pipe_step(by_trainer *t, const by_batch *batch, by__sum_tree *tree, by_error *error);
+/* Collective: the squares that the norm's program adds up, of set t->sum_set. */
+by_status by__pipe_squares(by_trainer *t, by_error *error);
+/* Collective, after an update: parameters that several stages read. */
+by_status by__pipe_share_parameters(by_trainer *t, by_error *error);
+/* Collective: loss and evaluated values of a micro-batch, on all ranks. */
+by_status by__pipe_evaluate(by_trainer *t, const by_batch *batch, by_error *error);
 
 #endif

@@ -25,10 +25,10 @@ static bool is_own_input(const char *name)
     return strcmp(name, "rng") == 0 || strcmp(name, "loss_scale") == 0;
 }
 
-static by_status add_feeds(by_trainer *t, const by__program_row *row, by_error *error)
+static by_status add_feeds(by_trainer *t, const by_graph *graph, by_error *error)
 {
-    for (size_t v = 0; row != NULL && v < row->graph->value_count; v++) {
-        const by__value *value = &row->graph->values[v];
+    for (size_t v = 0; v < graph->value_count; v++) {
+        const by__value *value = &graph->values[v];
         bool known = value->role != BY_ROLE_INPUT || is_own_input(value->name);
         for (size_t i = 0; i < t->feed_count && !known; i++) {
             known = strcmp(t->feeds[i].name, value->name) == 0;
@@ -90,11 +90,11 @@ static char *host_of_step(const by_trainer *t, unsigned slot)
 /* What the task's metrics read of a micro-batch. */
 static by_status plan_evaluated(by_trainer *t, by_error *error)
 {
-    by_value found = by_graph_find(t->loss->graph, "evaluated");
+    by_value found = by_graph_find(t->forward, "evaluated");
     if (found == BY_NONE) {
         return BY_OK;
     }
-    const by__value *value = &t->loss->graph->values[found];
+    const by__value *value = &t->forward->values[found];
     if (value->dtype != BY_F32 || value->shape.rank < 1 ||
         value->shape.dim[0] != t->config->train.micro_batch) {
         return by_error_set(error, BY_EARG,
@@ -109,8 +109,8 @@ static by_status plan_evaluated(by_trainer *t, by_error *error)
 by_status by__trainer_plan_feeds(by_trainer *t, by_error *error)
 {
     BY_TRY(plan_evaluated(t, error));
-    BY_TRY(add_feeds(t, t->gradients, error));
-    BY_TRY(add_feeds(t, t->loss, error));
+    BY_TRY(add_feeds(t, t->parameters, error)); /* those of training first */
+    BY_TRY(add_feeds(t, t->forward, error));
     t->rng_offset = t->input_bytes;
     t->seed_offset = t->rng_offset + BY_CACHE_LINE;
     t->input_bytes += 2 * BY_CACHE_LINE;
@@ -158,8 +158,9 @@ by_status by__trainer_open_feeds(by_trainer *t, by_error *error)
     BY_TRY(by_device_alloc(&t->outputs, t->device, output_bytes(t), "the outputs", error));
     BY_TRY(by_device_pin(&t->staging, t->device, staging_bytes(t), "the staging memory", error));
     BY_TRY(open_events(t, error));
-    BY_TRY(bind_model(t, t->gradients, error));
-    BY_TRY(bind_model(t, t->loss, error));
+    for (size_t i = 0; i < t->programs.count; i++) {
+        BY_TRY(bind_model(t, &t->programs.rows[i], error));
+    }
     by_memory scale = by_memory_at(t->outputs, OUT_SCALE, sizeof(float));
     BY_TRY(by__row_bind(t->norm, "norm", by_memory_at(t->outputs, OUT_NORM, sizeof(float)), error));
     size_t losses = (size_t)t->all_micro_batches * sizeof(float);
@@ -253,6 +254,11 @@ by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *
 }
 
 /* ---- and back ---- */
+
+by_memory by__trainer_evaluated(const by_trainer *t)
+{
+    return by_memory_at(t->outputs, evaluated_offset(t), t->evaluated_bytes);
+}
 
 float *by__trainer_losses(const by_trainer *t)
 {

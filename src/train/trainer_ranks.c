@@ -11,8 +11,9 @@
 static by_status check_axes(const by__layout *l, by_error *error)
 {
     for (int axis = 0; axis < BY_MESH_AXES; axis++) {
-        if (axis != BY_MESH_DATA && l->size[axis] > 1) {
-            return by_error_set(error, BY_ECONFIG, "parallel.%s is %d: ranks share data alone",
+        if (axis != BY_MESH_DATA && axis != BY_MESH_PIPELINE && l->size[axis] > 1) {
+            return by_error_set(error, BY_ECONFIG,
+                                "parallel.%s is %d: ranks share data and the stages of a pipeline",
                                 by_mesh_axis_name((by_mesh_axis)axis), l->size[axis]);
         }
     }

@@ -11,8 +11,7 @@ static by_status bind_gradients(by_trainer *t, int set, by_error *error)
     return BY_OK;
 }
 
-/* All of a gradient set: its groups are neighbours. */
-static by_memory whole_set(const by_trainer *t, int set)
+by_memory by__trainer_set(const by_trainer *t, int set)
 {
     by_memory all = by__trainer_group(t, t->gradient_sets[set], 0);
     for (size_t i = 1; i < t->trained_groups; i++) {
@@ -23,9 +22,9 @@ static by_memory whole_set(const by_trainer *t, int set)
 
 static by_status add_sets(by_trainer *t, int earlier, int set, by_error *error)
 {
-    BY_TRY(by__row_bind(t->sum, "a", whole_set(t, earlier), error));
-    BY_TRY(by__row_bind(t->sum, "b", whole_set(t, set), error));
-    BY_TRY(by__row_bind(t->sum, "sum", whole_set(t, set), error));
+    BY_TRY(by__row_bind(t->sum, "a", by__trainer_set(t, earlier), error));
+    BY_TRY(by__row_bind(t->sum, "b", by__trainer_set(t, set), error));
+    BY_TRY(by__row_bind(t->sum, "sum", by__trainer_set(t, set), error));
     return by_program_submit(t->sum->program, error);
 }
 
@@ -45,20 +44,28 @@ static int64_t part_examples(const by_trainer *t)
     return t->micro_batches * t->config->train.micro_batch;
 }
 
-/* Submits forward and backward of all micro-batches and the sums of their gradients. */
-static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error *error)
+/* Submits forward and backward of this rank's micro-batches and the sums of their gradients. */
+static by_status submit_micro_batches(by_trainer *t, const by_batch *batch, by__sum_tree *tree,
+                                      by_error *error)
 {
-    by__sum_tree tree;
-    by__sum_tree_begin(&tree, t->first_micro_batch, t->all_micro_batches, t->sets);
+    by__sum_tree_begin(tree, t->first_micro_batch, t->all_micro_batches, t->sets);
     for (int64_t i = 0; i < t->micro_batches; i++) {
-        int set = by__sum_tree_take(&tree);
+        int set = by__sum_tree_take(tree);
         BY_TRY(bind_gradients(t, set, error));
         BY_TRY(by__trainer_feed(t, t->gradients, batch, part_examples(t), i,
                                 t->first_micro_batch + i, error));
-        by__sum_tree_put(&tree, set);
-        BY_TRY(add_up(t, &tree, error));
+        by__sum_tree_put(tree, set);
+        BY_TRY(add_up(t, tree, error));
     }
+    return BY_OK;
+}
+
+static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error *error)
+{
+    by__sum_tree tree;
     int sum;
+    BY_TRY(t->pipe != NULL ? by__pipe_step(t, batch, &tree, error)
+                           : submit_micro_batches(t, batch, &tree, error));
     BY_TRY(by__ranks_sum(t, &tree, &sum, error));
     return by__trainer_bind_sum(t, sum, error);
 }
@@ -109,10 +116,12 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     float hyper[BY_HYPER_COUNT];
     unsigned slot = slot_of(t->submitted);
     by__pending *pending = &t->pending[slot];
+    BY_TRY(t->pipe != NULL ? by__pipe_squares(t, error) : BY_OK);
     BY_TRY(by_program_submit(t->norm->program, error));
     by_optimizer_hyper(hyper, &t->config->optimizer, t->updates, lr);
     BY_TRY(by__trainer_send_hyper(t, slot, hyper, error));
     BY_TRY(by_program_submit(t->update->program, error));
+    BY_TRY(t->pipe != NULL ? by__pipe_share_parameters(t, error) : BY_OK);
     BY_TRY(by__trainer_fetch(t, slot, error));
     t->updates++;
     t->submitted++;
@@ -213,7 +222,9 @@ by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum,
     unsigned slot = slot_of(t->submitted);
     int64_t examples = t->config->train.micro_batch;
     BY_TRY(check_free_slot(t, false, error));
-    BY_TRY(by__trainer_feed(t, t->loss, batch, examples, 0, t->all_micro_batches, error));
+    BY_TRY(t->pipe != NULL
+               ? by__pipe_evaluate(t, batch, error)
+               : by__trainer_feed(t, t->loss, batch, examples, 0, t->all_micro_batches, error));
     BY_TRY(by__trainer_fetch_evaluated(t, values, error));
     BY_TRY(by__trainer_fetch(t, slot, error));
     BY_TRY(by__trainer_results(t, slot, &results, error));

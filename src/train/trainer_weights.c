@@ -12,7 +12,7 @@ static by_status refresh_copies(by_trainer *t, by_error *error)
 by_status by_trainer_initialize(by_trainer *t, by_error *error)
 {
     BY_TRY(by__trainer_ready(t, false, error));
-    BY_TRY(by__initialize_parameters(t->store, t->masters, by__trainer_graph(t), t->config->seed,
+    BY_TRY(by__initialize_parameters(t->store, t->masters, t->parameters, t->config->seed,
                                      t->threads, error));
     BY_TRY(by__store_clear(t->store, BY__STATE, error));
     t->updates = 0;

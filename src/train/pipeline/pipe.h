@@ -1,0 +1,154 @@
+/* A trainer that holds some stages of a model, on one rank of a pipeline (mesh axis `pipeline`).
+ *
+ * The whole training graph is made as on one rank, and cut (passes/stages.h) into a forward, a
+ * backward and perhaps a weights' program for each of the rank's stages. What a program leaves for
+ * a later one of the same micro-batch, and what goes to other stages, is in a slot; a stage has as
+ * many slots as the schedule has micro-batches under way there. A step runs the schedule's list of
+ * actions (banyan/pipeline.h).
+ *
+ * Nothing shows in the bits. Nodes are those of one rank; gradients of micro-batches are added in
+ * the order of the sum tree, stage by stage; the squares of the gradient norm are summed over the
+ * blocks that the gradients of the whole model have on one rank (pipe_norm.c). A parameter that
+ * several stages read (a tied embedding) is trained by the one that makes its gradient, which sends
+ * it to the others after each update.
+ *
+ * pipe_plan.c: graphs, programs, slots, parameters. pipe_step.c: what is run. pipe_norm.c: the
+ * gradient's norm. */
+#ifndef BY_TRAIN_PIPELINE_PIPE_H
+#define BY_TRAIN_PIPELINE_PIPE_H
+
+#include "banyan/pipeline.h"
+#include "passes/stages.h"
+#include "train/trainer.h"
+
+/* A value in the slots of a stage: made in one of its programs or by another stage. */
+typedef struct by__pipe_value {
+    by_value source;             /* in the whole graph */
+    by_value in[BY__PART_KINDS]; /* in the graph of each part; BY_NONE */
+    by__handle gradient;         /* parameter whose gradient it is, until the weights' part runs */
+    size_t offset;               /* in a slot */
+} by__pipe_value;
+
+/* A value that goes from one stage to another. */
+typedef struct by__pipe_move {
+    by_value value; /* in the whole graph */
+    int from;
+    int to;
+} by__pipe_move;
+
+/* A model's graph, cut. */
+typedef struct by__pipe_graph {
+    by_graph *whole;
+    int *part;
+    by__crossing *crossings;
+    size_t crossing_count;
+    by__pipe_move *moves; /* of all stages, ascending by value */
+    size_t move_count;
+} by__pipe_graph;
+
+/* A stage that this rank holds. */
+typedef struct by__pipe_stage {
+    int stage;
+    char name[BY__PART_KINDS + 2][24];    /* of the programs; then loss, gradient sum */
+    by__program_row *row[BY__PART_KINDS]; /* NULL: no node */
+    by__program_row *loss;                /* of an evaluation */
+    by__program_row *sum;                 /* adds two gradient sets of the stage */
+    by__pipe_value *values;
+    size_t value_count;
+    size_t slot_bytes;
+    int64_t slots;
+    size_t offset; /* of its slots in the memory of all */
+    /* Of its gradients in each group: the first entry of the store, and all elements. */
+    by__handle first[BY__TRAINED_GROUPS];
+    int64_t elements[BY__TRAINED_GROUPS];
+    by__pipe_value *loss_values; /* in the first slot, during an evaluation */
+    size_t loss_count;
+    by__sum_tree tree;
+} by__pipe_stage;
+
+/* A parameter that a rank reads and another trains. */
+typedef struct by__pipe_share {
+    const char *name;
+    int from; /* ranks */
+    int to;
+} by__pipe_share;
+
+/* Neighbouring elements of the gradients of one group of the whole model, in the memory of one
+ * rank. */
+typedef struct by__pipe_run {
+    int owner;
+    int group;
+    int64_t first; /* element of the group in the whole model; a multiple of BY_SUM_BLOCK */
+    int64_t count;
+    int64_t offset; /* in the owner's gradient set, in elements */
+} by__pipe_run;
+
+/* What the norm is made from: runs of whole blocks, which their owners square, and blocks that
+ * several ranks have pieces of, which every rank does. */
+typedef struct by__pipe_norm {
+    by__pipe_run *runs;
+    size_t run_count;
+    by__pipe_run *pieces; /* count below BY_SUM_BLOCK, and first any element */
+    size_t piece_count;
+    by__pipe_run *shared; /* blocks that pieces make up; owner -1, offset: in `blocks` */
+    size_t shared_count;
+    int64_t elements[BY__TRAINED_GROUPS]; /* of the whole model */
+    size_t *piece_elements;               /* of each rank */
+    size_t *run_blocks;
+    by_memory memory; /* pieces of all ranks; shared blocks; squares of all ranks' runs; of shared
+                         blocks; of all blocks in order */
+    size_t blocks_at; /* bytes */
+    size_t run_squares_at;
+    size_t shared_squares_at;
+    size_t squares_at;
+    size_t bytes;
+} by__pipe_norm;
+
+struct by__pipe {
+    int ranks;
+    int rank;
+    int chunks;
+    bool apart; /* weights' gradients have programs of their own */
+    by_pipeline *schedule;
+    by__stage_map map;
+    by__pipe_graph train;
+    by__pipe_graph loss;
+    int *stage_of;        /* of each parameter of the whole graph: the stage that trains it */
+    by_graph *parameters; /* those that this rank holds: no nodes */
+    by__pipe_share *shares;
+    size_t share_count;
+    by__pipe_stage *stages; /* of this rank, ascending */
+    by_memory memory;       /* of all slots */
+    size_t bytes;
+    by__pipe_norm norm;
+    by__program_row *squares;
+    by_comm *comm; /* of the pipeline; the mesh's */
+};
+
+/* ---- pipe_plan.c ---- */
+
+/* Memory of a stage's gradients of a group in a gradient set; {0} where it has none. */
+by_memory by__pipe_gradients(const by_trainer *t, const by__pipe_stage *stage, int group, int set);
+/* The stage that trains the parameter of that name, or that reads it first where none does. */
+static inline int by__pipe_stage_of(const by__pipe *pipe, const char *parameter)
+{
+    return pipe->stage_of[by_graph_find(pipe->train.whole, parameter)];
+}
+/* Rank of a stage. */
+static inline int by__pipe_rank_of(const by__pipe *pipe, int stage)
+{
+    return stage % pipe->ranks;
+}
+
+/* ---- pipe_norm.c ---- */
+
+/* Which rank squares which elements. */
+by_status by__pipe_plan_norm(by_trainer *t, by_error *error);
+/* The programs: squares of this rank's runs and of shared blocks; norm and clip factor of all. */
+by_status by__pipe_build_squares(const by_trainer *t, by_graph *graph, by_error *error);
+by_status by__pipe_build_norm(const by_trainer *t, by_graph *graph, by_error *error);
+/* Binds the norm's programs, once there is memory. */
+by_status by__pipe_bind_norm(by_trainer *t, by_error *error);
+void by__pipe_close_norm(by__pipe_norm *norm);
+
+#endif

@@ -1,0 +1,572 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/kind.h"
+#include "train/pipeline/pipe.h"
+
+/* Places in by__pipe_stage.name behind those of the parts. */
+enum { NAME_LOSS = BY__PART_KINDS, NAME_SUM };
+
+/* ---- the whole graphs ---- */
+
+static by_status build_whole(by_graph **out, by_trainer *t, const by_trainer_options *o,
+                             bool training, by_error *error)
+{
+    const by__recipe recipe = {o->builder, o->user, t->task};
+    by_model_mode mode = training ? BY_MODEL_TRAIN : BY_MODEL_LOSS;
+    BY_TRY(by__train_forward(out, &t->model, t->config, &recipe, mode, error));
+    by_pass_options options = by__pass_options(t->config, &t->model);
+    return by_passes_run(*out, training ? BY_PURPOSE_TRAIN : BY_PURPOSE_LOSS, &options, NULL,
+                         error);
+}
+
+static int by_value_then_stage(const void *a, const void *b)
+{
+    const by__pipe_move *x = a;
+    const by__pipe_move *y = b;
+    if (x->value != y->value) {
+        return x->value < y->value ? -1 : 1;
+    }
+    return x->to < y->to ? -1 : x->to > y->to;
+}
+
+/* The crossings between stages, each value once a stage. */
+static by_status list_moves(by__pipe_graph *g, by_error *error)
+{
+    size_t kept = 0;
+    BY_TRY(
+        by__alloc((void **)&g->moves, g->crossing_count + 1, sizeof *g->moves, "pipeline", error));
+    for (size_t i = 0; i < g->crossing_count; i++) {
+        const by__crossing *x = &g->crossings[i];
+        by__pipe_move move = {x->value, by__stage_of_part(x->from), by__stage_of_part(x->to)};
+        if (move.from != move.to) {
+            g->moves[g->move_count++] = move;
+        }
+    }
+    qsort(g->moves, g->move_count, sizeof *g->moves, by_value_then_stage);
+    for (size_t i = 0; i < g->move_count; i++) {
+        if (kept == 0 || by_value_then_stage(&g->moves[kept - 1], &g->moves[i]) != 0) {
+            g->moves[kept++] = g->moves[i];
+        }
+    }
+    g->move_count = kept;
+    return BY_OK;
+}
+
+static by_status cut_whole(by__pipe *pipe, by__pipe_graph *g, by_value seed, by_error *error)
+{
+    BY_TRY(
+        by__alloc((void **)&g->part, g->whole->node_count + 1, sizeof *g->part, "pipeline", error));
+    BY_TRY(by__assign_parts(g->part, g->whole, seed, &pipe->map, pipe->apart, error));
+    BY_TRY(by__list_crossings(&g->crossings, &g->crossing_count, g->whole, g->part, error));
+    return list_moves(g, error);
+}
+
+static void free_graph(by__pipe_graph *g)
+{
+    by_graph_close(&g->whole);
+    free(g->part);
+    free(g->crossings);
+    free(g->moves);
+}
+
+/* ---- the schedule ---- */
+
+/* Transfers between stages that are not neighbours. */
+static by_status list_links(const by__pipe_graph *g, by_pipeline_link **links, size_t *count,
+                            by_error *error)
+{
+    BY_TRY(by__alloc((void **)links, g->move_count + 1, sizeof **links, "pipeline", error));
+    *count = 0;
+    for (size_t i = 0; i < g->move_count; i++) {
+        by_pipeline_link link = {g->moves[i].from, g->moves[i].to,
+                                 g->moves[i].from > g->moves[i].to};
+        bool known = abs(link.from - link.to) == 1;
+        for (size_t k = 0; k < *count && !known; k++) {
+            known = (*links)[k].from == link.from && (*links)[k].to == link.to;
+        }
+        if (!known) {
+            (*links)[(*count)++] = link;
+        }
+    }
+    return BY_OK;
+}
+
+static by_status make_schedule(by_trainer *t, by_pipeline_kind kind, by_error *error)
+{
+    by__pipe *pipe = t->pipe;
+    by_pipeline_link *links;
+    by_pipeline_options options = {.kind = kind,
+                                   .ranks = pipe->ranks,
+                                   .chunks = pipe->chunks,
+                                   .micro_batches = t->micro_batches};
+    BY_TRY(list_links(&pipe->train, &links, &options.link_count, error));
+    options.links = links;
+    by_status status = by_pipeline_open(&pipe->schedule, &options, error);
+    free(links);
+    return status;
+}
+
+/* Slots of a stage: most micro-batches that are under way there at once. One is from its first
+ * action at the stage, a transfer to it included, to its last. */
+static by_status count_slots(by__pipe *pipe, by__pipe_stage *stage, by_error *error)
+{
+    size_t count;
+    const by_pipeline_action *actions = by_pipeline_actions(pipe->schedule, pipe->rank, &count);
+    size_t batches = (size_t)by_pipeline_of(pipe->schedule)->micro_batches;
+    size_t *begin;
+    size_t *end;
+    BY_TRY(by__alloc((void **)&begin, 2 * batches, sizeof *begin, "pipeline", error));
+    end = begin + batches;
+    for (size_t i = 0; i < batches; i++) {
+        begin[i] = SIZE_MAX;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const by_pipeline_action *a = &actions[i];
+        size_t batch = (size_t)a->micro_batch;
+        int here = a->kind == BY_PIPELINE_RECEIVE ? a->to : a->stage;
+        bool copied = false; /* it reaches the stage from another one of this rank */
+        for (size_t k = 0; k < pipe->train.move_count; k++) {
+            const by__pipe_move *move = &pipe->train.moves[k];
+            copied = copied || (move->from == a->stage && move->to == stage->stage &&
+                                a->kind < BY_PIPELINE_SEND);
+        }
+        if (here == stage->stage || copied) {
+            begin[batch] = begin[batch] == SIZE_MAX ? i : begin[batch];
+            end[batch] = i;
+        }
+    }
+    for (size_t i = 0; i < batches; i++) {
+        int64_t live = 1;
+        for (size_t k = i + 1; k < batches && begin[k] < end[i]; k++) {
+            live++;
+        }
+        stage->slots = live > stage->slots ? live : stage->slots;
+    }
+    free(begin);
+    return BY_OK;
+}
+
+/* ---- programs ---- */
+
+static by_status add_part(by_trainer *t, const by__pipe_graph *g, int part, const char *name,
+                          by_error *error)
+{
+    by_graph *graph;
+    BY_TRY(by__cut_part(&graph, g->whole, g->part, part, g->crossings, g->crossing_count, error));
+    if (by_graph_node_count(graph) == 0) {
+        by_graph_close(&graph);
+        return BY_OK;
+    }
+    by_status status = by_pass_order(graph, error);
+    if (status != BY_OK) {
+        by_graph_close(&graph);
+        return status;
+    }
+    /* Its passes are done. */
+    return by__set_add(&t->programs, name, graph, (by_purpose)0, NULL, error);
+}
+
+static by_status add_stage(by_trainer *t, by__pipe_stage *stage, int chunk, by_error *error)
+{
+    static const char *const names[] = {"forward", "backward", "weights", "loss", "gradient sum"};
+    const by__pipe *pipe = t->pipe;
+    for (int i = 0; i < BY__PART_KINDS + 2; i++) {
+        if (pipe->chunks > 1) {
+            (void)snprintf(stage->name[i], sizeof stage->name[i], "%s %d", names[i], chunk);
+        } else {
+            (void)snprintf(stage->name[i], sizeof stage->name[i], "%s", names[i]);
+        }
+    }
+    for (int kind = 0; kind < BY__PART_KINDS; kind++) {
+        BY_TRY(add_part(t, &pipe->train, by__part_of(stage->stage, (by__part_kind)kind),
+                        stage->name[kind], error));
+    }
+    return add_part(t, &pipe->loss, by__part_of(stage->stage, BY__PART_FORWARD),
+                    stage->name[NAME_LOSS], error);
+}
+
+void by__pipe_find_rows(by_trainer *t)
+{
+    for (int i = 0; i < t->pipe->chunks; i++) {
+        by__pipe_stage *stage = &t->pipe->stages[i];
+        for (int kind = 0; kind < BY__PART_KINDS; kind++) {
+            stage->row[kind] = by__set_row(&t->programs, stage->name[kind]);
+        }
+        stage->loss = by__set_row(&t->programs, stage->name[NAME_LOSS]);
+        stage->sum = by__set_row(&t->programs, stage->name[NAME_SUM]);
+    }
+    t->pipe->squares = by__set_row(&t->programs, "gradient squares");
+}
+
+/* ---- slots ---- */
+
+static by_status add_value(by__pipe_stage *stage, const by__pipe_graph *g, by_value value,
+                           bool loss, by_error *error)
+{
+    by__pipe_value **values = loss ? &stage->loss_values : &stage->values;
+    size_t *count = loss ? &stage->loss_count : &stage->value_count;
+    char name[32];
+    if (*count > 0 && (*values)[*count - 1].source == value) {
+        return BY_OK;
+    }
+    by__pipe_value *grown = realloc(*values, (*count + 1) * sizeof **values);
+    if (grown == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: %zu values", *count + 1);
+    }
+    *values = grown;
+    by__pipe_value *v = &grown[(*count)++];
+    *v = (by__pipe_value){.source = value, .gradient = BY__NO_ENTRY};
+    for (int kind = 0; kind < BY__PART_KINDS; kind++) {
+        const by__program_row *row = loss && kind == 0 ? stage->loss
+                                     : loss            ? NULL
+                                                       : stage->row[kind];
+        v->in[kind] = row == NULL
+                          ? BY_NONE
+                          : by_graph_find(row->graph, by__crossing_name(name, g->whole, value));
+    }
+    return BY_OK;
+}
+
+/* What crosses to or from a part of the stage; crossings ascend by value. */
+static by_status list_values(by__pipe_stage *stage, const by__pipe_graph *g, bool loss,
+                             by_error *error)
+{
+    for (size_t i = 0; i < g->crossing_count; i++) {
+        const by__crossing *x = &g->crossings[i];
+        if (by__stage_of_part(x->from) == stage->stage ||
+            by__stage_of_part(x->to) == stage->stage) {
+            BY_TRY(add_value(stage, g, x->value, loss, error));
+        }
+    }
+    return BY_OK;
+}
+
+/* Gradients of parameters that the backward program makes where the weights' runs later: they are
+ * kept until then, when the micro-batch has a gradient set. */
+static by_status list_early_gradients(by_trainer *t, by__pipe_stage *stage, by_error *error)
+{
+    const by__program_row *row = stage->row[BY__PART_BACKWARD];
+    const by_graph *whole = t->pipe->train.whole;
+    for (size_t v = 0; row != NULL && v < row->graph->value_count; v++) {
+        const by__value *value = &row->graph->values[v];
+        if (value->role == BY_ROLE_GRADIENT && value->producer >= 0) {
+            BY_TRY(
+                add_value(stage, &t->pipe->train, by_graph_find(whole, value->name), false, error));
+        }
+    }
+    return BY_OK;
+}
+
+static size_t place_values(const by_graph *whole, by__pipe_value *values, size_t count)
+{
+    size_t end = 0;
+    for (size_t i = 0; i < count; i++) {
+        values[i].offset = end;
+        end += by__round_up(by__value_bytes(&whole->values[values[i].source]), BY_CACHE_LINE);
+    }
+    return end;
+}
+
+static by_status plan_slots(by_trainer *t, by__pipe_stage *stage, by_error *error)
+{
+    by__pipe *pipe = t->pipe;
+    if (t->sets > 0) {
+        BY_TRY(count_slots(pipe, stage, error));
+        BY_TRY(list_values(stage, &pipe->train, false, error));
+        if (pipe->apart) {
+            BY_TRY(list_early_gradients(t, stage, error));
+        }
+    }
+    BY_TRY(list_values(stage, &pipe->loss, true, error));
+    stage->slot_bytes = place_values(pipe->train.whole, stage->values, stage->value_count);
+    size_t all = (size_t)stage->slots * stage->slot_bytes;
+    size_t loss = place_values(pipe->loss.whole, stage->loss_values, stage->loss_count);
+    stage->offset = pipe->bytes;
+    pipe->bytes += all > loss ? all : loss;
+    return BY_OK;
+}
+
+/* ---- parameters ---- */
+
+static by_status hold(by__pipe *pipe, const by__value *value, bool frozen, by_error *error)
+{
+    by_value made = by_graph_find(pipe->parameters, value->name);
+    if (made != BY_NONE) {
+        return BY_OK;
+    }
+    made =
+        by_graph_parameter(pipe->parameters, value->name, value->axes, value->shape, value->init);
+    BY_TRY(by_graph_check(pipe->parameters, error));
+    by__value *copy = &pipe->parameters->values[made];
+    copy->dtype = value->dtype;
+    copy->frozen = frozen;
+    copy->transposed = value->transposed;
+    return BY_OK;
+}
+
+static bool reads(const by__pipe_graph *g, int stage, by_value value)
+{
+    for (size_t n = 0; n < g->whole->node_count; n++) {
+        const by__node *node = &g->whole->nodes[n];
+        for (int i = 0; i < node->input_count; i++) {
+            if (node->in[i] == value && by__stage_of_part(g->part[n]) == stage) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* A parameter that a stage reads and one of another rank trains. */
+static by_status share(by__pipe *pipe, by_value parameter, int from, int stage, by_error *error)
+{
+    const by__value *value = &pipe->train.whole->values[parameter];
+    by__pipe_share next = {value->name, by__pipe_rank_of(pipe, from),
+                           by__pipe_rank_of(pipe, stage)};
+    if (next.from == next.to || !reads(&pipe->train, stage, parameter)) {
+        return BY_OK;
+    }
+    if (next.to == pipe->rank) {
+        BY_TRY(hold(pipe, value, true, error));
+    }
+    if (value->frozen) {
+        return BY_OK; /* it never changes */
+    }
+    by__pipe_share *grown = realloc(pipe->shares, (pipe->share_count + 1) * sizeof *pipe->shares);
+    if (grown == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: %zu parameters",
+                            pipe->share_count + 1);
+    }
+    pipe->shares = grown;
+    for (size_t i = 0; i < pipe->share_count; i++) {
+        if (pipe->shares[i].to == next.to && strcmp(pipe->shares[i].name, next.name) == 0) {
+            return BY_OK;
+        }
+    }
+    pipe->shares[pipe->share_count++] = next;
+    return BY_OK;
+}
+
+/* The parameters of this rank's stages, stage by stage, then those that they only read. */
+static by_status list_parameters(by__pipe *pipe, by_error *error)
+{
+    const by_graph *whole = pipe->train.whole;
+    int stages = pipe->ranks * pipe->chunks;
+    BY_TRY(by_graph_open(&pipe->parameters, error));
+    BY_TRY(by__alloc((void **)&pipe->stage_of, whole->value_count, sizeof *pipe->stage_of,
+                     "pipeline", error));
+    for (size_t v = 0; v < whole->value_count; v++) {
+        bool is_parameter = whole->values[v].role == BY_ROLE_PARAMETER;
+        pipe->stage_of[v] =
+            is_parameter ? by__stage_of_parameter(whole, pipe->train.part, (by_value)v) : -1;
+    }
+    for (int stage = pipe->rank; stage < stages; stage += pipe->ranks) {
+        for (size_t v = 0; v < whole->value_count; v++) {
+            const by__value *value = &whole->values[v];
+            if (pipe->stage_of[v] == stage) {
+                BY_TRY(hold(pipe, value, value->frozen, error));
+            }
+        }
+    }
+    for (size_t v = 0; v < whole->value_count; v++) {
+        for (int stage = 0; stage < stages && pipe->stage_of[v] >= 0; stage++) {
+            BY_TRY(share(pipe, (by_value)v, pipe->stage_of[v], stage, error));
+        }
+    }
+    return BY_OK;
+}
+
+/* ---- the plan ---- */
+
+static by_status cut_model(by_trainer *t, const by_trainer_options *o, by_error *error)
+{
+    by__pipe *pipe = t->pipe;
+    BY_TRY(build_whole(&pipe->train.whole, t, o, true, error));
+    by_value seed = by_graph_find(pipe->train.whole, "loss_scale");
+    BY_TRY(by__map_stages(&pipe->map, pipe->train.whole, seed, pipe->ranks * pipe->chunks, error));
+    BY_TRY(cut_whole(pipe, &pipe->train, seed, error));
+    BY_TRY(build_whole(&pipe->loss.whole, t, o, false, error));
+    return cut_whole(pipe, &pipe->loss, BY_NONE, error);
+}
+
+/* What does not fit the model or the schedule is wrong in the config. */
+static by_status say_where(const by_config *config, by_status status, by_error *error)
+{
+    by_error plain = error == NULL ? (by_error){0} : *error;
+    return status != BY_EARG
+               ? status
+               : by_error_set(error, BY_ECONFIG, "%s: parallel.pipeline %lld: %s",
+                              by__config_where(config, "parallel.pipeline", "parallel.chunks"),
+                              (long long)config->parallel.pipeline, plain.message);
+}
+
+by_status by__pipe_open(by_trainer *t, const by_trainer_options *options, by_error *error)
+{
+    by__pipe *pipe;
+    by_pipeline_kind kind;
+    const by_parallel_config *parallel = &t->config->parallel;
+    BY_TRY(by_pipeline_kind_find(&kind, parallel->schedule, error));
+    BY_TRY(by__alloc((void **)&pipe, 1, sizeof *pipe, "pipeline", error));
+    t->pipe = pipe;
+    pipe->ranks = t->layout.size[BY_MESH_PIPELINE];
+    pipe->rank = t->layout.place[BY_MESH_PIPELINE];
+    pipe->chunks = (int)parallel->chunks;
+    pipe->apart = kind == BY_PIPELINE_ZERO_BUBBLE;
+    BY_TRY(say_where(t->config, cut_model(t, options, error), error));
+    BY_TRY(say_where(t->config, make_schedule(t, kind, error), error));
+    BY_TRY(list_parameters(pipe, error));
+    BY_TRY(by__alloc((void **)&pipe->stages, (size_t)pipe->chunks, sizeof *pipe->stages, "pipeline",
+                     error));
+    for (int i = 0; i < pipe->chunks; i++) {
+        pipe->stages[i].stage = i * pipe->ranks + pipe->rank;
+        BY_TRY(add_stage(t, &pipe->stages[i], i, error));
+    }
+    by__pipe_find_rows(t);
+    for (int i = 0; i < pipe->chunks; i++) {
+        BY_TRY(plan_slots(t, &pipe->stages[i], error));
+    }
+    t->parameters = pipe->parameters;
+    t->forward = pipe->loss.whole;
+    return BY_OK;
+}
+
+void by__pipe_close(by_trainer *t)
+{
+    by__pipe *pipe = t->pipe;
+    if (pipe == NULL) {
+        return;
+    }
+    by_device_free(&pipe->memory);
+    by__pipe_close_norm(&pipe->norm);
+    by_pipeline_close(&pipe->schedule);
+    by__stage_map_free(&pipe->map);
+    free_graph(&pipe->train);
+    free_graph(&pipe->loss);
+    by_graph_close(&pipe->parameters);
+    free(pipe->shares);
+    free(pipe->stage_of);
+    for (int i = 0; i < pipe->chunks && pipe->stages != NULL; i++) {
+        free(pipe->stages[i].values);
+        free(pipe->stages[i].loss_values);
+    }
+    free(pipe->stages);
+    free(pipe);
+    t->pipe = NULL;
+}
+
+uint64_t by__pipe_bytes(const by__pipe *pipe)
+{
+    return pipe->bytes + pipe->norm.bytes;
+}
+
+/* ---- what needs the store ---- */
+
+/* Where the stage's gradients are in a set: within a group they are neighbours. */
+static void find_gradients(const by_trainer *t, by__pipe_stage *stage)
+{
+    for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
+        stage->first[group] = BY__NO_ENTRY;
+    }
+    for (size_t i = 0; i < by__store_count(t->store); i++) {
+        const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
+        if (entry->trainable && by__pipe_stage_of(t->pipe, entry->name) == stage->stage) {
+            by__handle *first = &stage->first[entry->group];
+            *first = *first == BY__NO_ENTRY ? (by__handle)i : *first;
+            stage->elements[entry->group] +=
+                (int64_t)by__round_up((size_t)by_shape_count(&entry->local), BY__ENTRY_ALIGNMENT);
+        }
+    }
+}
+
+by_memory by__pipe_gradients(const by_trainer *t, const by__pipe_stage *stage, int group, int set)
+{
+    by_memory memory = {0};
+    if (stage->elements[group] > 0) {
+        memory = by__store_buffer(t->store, t->gradient_sets[set], stage->first[group]);
+        memory.bytes = (size_t)stage->elements[group] * sizeof(float);
+    }
+    return memory;
+}
+
+/* sum = a + b of the gradients of one stage, a value a group. */
+static by_status build_sum(const by__pipe_stage *stage, by_graph *graph, by_error *error)
+{
+    for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
+        char name[32];
+        if (stage->elements[group] == 0) {
+            continue;
+        }
+        by_shape shape = BY_SHAPE(stage->elements[group]);
+        (void)snprintf(name, sizeof name, "a.%d", group);
+        by_value a = by_graph_input(graph, name, BY_F32, shape);
+        (void)snprintf(name, sizeof name, "b.%d", group);
+        by_value b = by_graph_input(graph, name, BY_F32, shape);
+        (void)snprintf(name, sizeof name, "sum.%d", group);
+        by_graph_output(graph, by_add(graph, a, b), name);
+    }
+    return by_graph_check(graph, error);
+}
+
+typedef by_status builder(const by_trainer *t, by_graph *graph, by_error *error);
+
+/* `stage`: sums of its gradients; NULL: what `build` makes. */
+static by_status add_update(by_trainer *t, const char *name, const by__pipe_stage *stage,
+                            builder *build, by_error *error)
+{
+    by_graph *graph;
+    BY_TRY(by_graph_open(&graph, error));
+    by_status status = stage != NULL ? build_sum(stage, graph, error) : build(t, graph, error);
+    if (status != BY_OK) {
+        by_graph_close(&graph);
+        return status;
+    }
+    return by__set_add(&t->programs, name, graph, BY_PURPOSE_UPDATE, NULL, error);
+}
+
+by_status by__pipe_plan_sums(by_trainer *t, by_error *error)
+{
+    by__pipe *pipe = t->pipe;
+    for (int i = 0; i < pipe->chunks; i++) {
+        by__pipe_stage *stage = &pipe->stages[i];
+        find_gradients(t, stage);
+        if (t->sets > 1) {
+            BY_TRY(add_update(t, stage->name[NAME_SUM], stage, NULL, error));
+        }
+    }
+    BY_TRY(by__pipe_plan_norm(t, error));
+    BY_TRY(add_update(t, "gradient squares", NULL, by__pipe_build_squares, error));
+    return add_update(t, "gradient norm", NULL, by__pipe_build_norm, error);
+}
+
+static by_status bind_parameters(by_trainer *t, by__program_row *row, by_error *error)
+{
+    if (row == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by__row_link(row, t->store, error));
+    return by__row_bind_flat(row, t->store, BY_ROLE_PARAMETER, t->copies, t->masters, error);
+}
+
+by_status by__pipe_allocate(by_trainer *t, by_error *error)
+{
+    by__pipe *pipe = t->pipe;
+    BY_TRY(by_mesh_comm(&pipe->comm, t->ranks.mesh, 1u << BY_MESH_PIPELINE, error));
+    BY_TRY(by_device_alloc(&pipe->memory, t->device, pipe->bytes, "the pipeline's slots", error));
+    BY_TRY(by_device_alloc(&pipe->norm.memory, t->device, pipe->norm.bytes, "the gradient norm",
+                           error));
+    for (int i = 0; i < pipe->chunks; i++) {
+        by__pipe_stage *stage = &pipe->stages[i];
+        for (int kind = 0; kind < BY__PART_KINDS; kind++) {
+            BY_TRY(bind_parameters(t, stage->row[kind], error));
+        }
+        BY_TRY(bind_parameters(t, stage->loss, error));
+        for (size_t v = 0; v < stage->value_count; v++) {
+            const by__value *value = &pipe->train.whole->values[stage->values[v].source];
+            if (value->role == BY_ROLE_GRADIENT) {
+                stage->values[v].gradient = by__store_find(t->store, value->name + strlen("grad."));
+            }
+        }
+    }
+    return by__pipe_bind_norm(t, error);
+}
