@@ -116,6 +116,8 @@ typedef struct by_parallel_config {
     int64_t expert;
     int64_t overlap;   /* 1: gradients are added up during the backward pass; 0: behind it */
     double bucket_mib; /* MiB of gradients that are added up at once; -1: chosen */
+    int64_t replica_hash_every; /* steps between comparisons of replicas; 0: none */
+    int64_t writers;            /* ranks that write a checkpoint; -1: chosen */
 } by_parallel_config;
 
 typedef struct by_checkpoint_config {

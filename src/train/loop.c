@@ -340,6 +340,18 @@ static by_status run_log(by__job *job, const by_step_result *result, by_error *e
     return BY_OK;
 }
 
+static bool comparison_is_due(const by__job *job, int64_t step)
+{
+    int64_t interval = job->config->parallel.replica_hash_every;
+    return job->comm != NULL && interval > 0 && every(job, step, interval);
+}
+
+static by_status run_comparison(by__job *job, const by_step_result *result, by_error *error)
+{
+    BY_UNUSED(result);
+    return by__trainer_compare_replicas(job->trainer, error);
+}
+
 static bool evaluation_is_due(const by__job *job, int64_t step)
 {
     return every(job, step, job->config->train.eval_every);
@@ -365,6 +377,7 @@ static by_status run_save(by__job *job, const by_step_result *result, by_error *
 /* In the order in which they run. */
 static const hook hooks[] = {
     {"log", log_is_due, run_log, false},
+    {"compare replicas", comparison_is_due, run_comparison, true},
     {"evaluate", evaluation_is_due, run_evaluation, true},
     {"save", save_is_due, run_save, true},
 };

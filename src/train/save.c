@@ -60,57 +60,97 @@ static void close_views(views *v)
     free(v->names);
 }
 
-/* Adds one tensor. Values that the host cannot read where they are come through a copy. */
-static by_status add_tensor(by_checkpoint_writer *writer, const by_trainer *trainer, const views *v,
-                            size_t tensor, by_error *error)
+/* Adds one part, a whole tensor. Values that the host cannot read where they are come through a
+ * copy. */
+static by_status add_part(by_checkpoint_writer *writer, const by_trainer *trainer, const views *v,
+                          size_t part, size_t tensor, by_error *error)
 {
     const by_tensor_view *view = &v->views[tensor];
     const source *from = &v->sources[tensor];
-    by_tensor_slice whole = by_tensor_whole(view);
     size_t bytes;
     float *copy;
     if (view->data != NULL) {
-        return by_checkpoint_add(writer, tensor, &whole, view->data, error);
+        return by_checkpoint_add_part(writer, part, view->data, error);
     }
     BY_TRY(by_tensor_size(view, NULL, &bytes, error));
     BY_TRY(by__alloc_aligned((void **)&copy, bytes, "a copy of the weights", error));
     by_status status =
         by_trainer_read(trainer, from->what, from->state, from->parameter, copy, error);
     if (status == BY_OK) {
-        status = by_checkpoint_add(writer, tensor, &whole, copy, error);
+        status = by_checkpoint_add_part(writer, part, copy, error);
     }
     free(copy);
     return status;
 }
 
-/* Writes the tensors one after the other in the order of the files. */
-static by_status add_tensors(by_checkpoint_writer *writer, const by_trainer *trainer,
-                             const views *v, by_error *error)
+/* Writes this rank's parts one after the other in the order of its files. */
+static by_status add_parts(by_checkpoint_writer *writer, const by_trainer *trainer, const views *v,
+                           const by_checkpoint_layout *layout, by_error *error)
 {
-    for (size_t i = 0; i < v->count; i++) {
-        BY_TRY(add_tensor(writer, trainer, v, by_checkpoint_order(writer, i), error));
+    size_t count = layout->writers == 1 ? v->count : layout->part_count;
+    for (size_t i = 0; i < count && writer != NULL; i++) {
+        size_t part = by_checkpoint_order(writer, i);
+        size_t tensor = layout->writers == 1 ? part : layout->parts[part].tensor;
+        BY_TRY(add_part(writer, trainer, v, part, tensor, error));
     }
     return BY_OK;
 }
 
+/* How many ranks write. What is small is faster written by one than divided. */
+static by_status count_writers(int *writers, const by__job *job, const views *v, by_error *error)
+{
+    const size_t worth_a_writer = (size_t)64 << 20;
+    int64_t wanted = job->config->parallel.writers;
+    int64_t ranks = job->comm == NULL ? 1 : by_comm_size(job->comm);
+    size_t total = 0;
+    for (size_t i = 0; i < v->count; i++) {
+        size_t bytes;
+        BY_TRY(by_tensor_size(&v->views[i], NULL, &bytes, error));
+        total += bytes; /* all of it is in memory, divided or not */
+    }
+    if (wanted < 0) {
+        wanted = 1 + (int64_t)(total / worth_a_writer);
+    }
+    *writers = (int)(wanted < ranks ? wanted : ranks);
+    return BY_OK;
+}
+
+/* Replicas hold the same: they divide the tensors among them. */
 static by_status write_checkpoint(const by__job *job, const views *v,
                                   const by_checkpoint_value *values, size_t value_count,
                                   const by_checkpoint_file *files, size_t file_count,
                                   by_error *error)
 {
     by_checkpoint_writer *writer;
+    by_checkpoint_part *parts = NULL;
+    int ranks = job->comm == NULL ? 1 : by_comm_size(job->comm);
+    int rank = job->comm == NULL ? 0 : by_comm_rank(job->comm);
     uint64_t step = (uint64_t)by_trainer_updates(job->trainer);
-    const by_checkpoint_layout layout = {.model = v->views,
-                                         .model_count = v->model_count,
-                                         .optimizer = v->views + v->model_count,
-                                         .optimizer_count = v->count - v->model_count};
-    BY_TRY(by_checkpoint_begin(&writer, job->checkpoints, step, &layout, error));
-    by_status status = add_tensors(writer, job->trainer, v, error);
-    if (status != BY_OK) {
-        by_checkpoint_abandon(&writer);
-        return status;
+    by_checkpoint_layout layout = {.model = v->views,
+                                   .model_count = v->model_count,
+                                   .optimizer = v->views + v->model_count,
+                                   .optimizer_count = v->count - v->model_count};
+    BY_TRY(count_writers(&layout.writers, job, v, error));
+    int own = by__checkpoint_writer_of(rank, ranks, layout.writers);
+    if (layout.writers > 1) {
+        BY_TRY(by__alloc((void **)&parts, v->count, sizeof *parts, "checkpoint", error));
+        by_status divided = by__checkpoint_divide(parts, &layout.part_count, v->views, v->count,
+                                                  layout.writers, own, error);
+        if (divided != BY_OK) {
+            free(parts);
+            return divided;
+        }
+        layout.parts = parts;
     }
-    return by_checkpoint_commit(&writer, values, value_count, files, file_count, error);
+    by_status status = by__checkpoint_begin_together(&writer, job->comm, own, job->checkpoints,
+                                                     step, &layout, error);
+    if (status == BY_OK) {
+        status = add_parts(writer, job->trainer, v, &layout, error);
+        status = by__checkpoint_commit_together(&writer, job->comm, status, values, value_count,
+                                                files, file_count, error);
+    }
+    free(parts);
+    return status;
 }
 
 /* What every run keeps, in front of what its task does. */
@@ -149,10 +189,15 @@ by_status by__job_save(by__job *job, by_error *error)
     by_task_kept kept = {.eos = -1};
     views v = {0};
     char *json = NULL;
-    if (task->keep != NULL) {
+    if (task->keep != NULL && by__job_leads(job)) {
         BY_TRY(task->keep(job->data, job->config, &kept, error));
     }
     by_status status = open_views(&v, job->trainer, error);
+    if (!by__job_leads(job)) { /* values and files are rank 0's */
+        status = status == BY_OK ? write_checkpoint(job, &v, NULL, 0, NULL, 0, error) : status;
+        close_views(&v);
+        return status;
+    }
     if (status == BY_OK) {
         status = by_model_config_json(&json, &job->config->model, kept.eos, error);
     }
@@ -316,24 +361,36 @@ static by_status find_newest(bool *found, uint64_t *newest, const by__job *job, 
     return BY_OK;
 }
 
-/* Opens the newest checkpoint that is whole and says what was passed over for it. */
-static by_status open_newest(by_checkpoint **out, const by__job *job, uint64_t newest,
-                             by_error *error)
+/* The newest checkpoint that is whole, on all ranks; rank 0 looks for it and says what was passed
+ * over. *path is "" where there is none and the run may begin again. */
+static by_status find_checkpoint(char **path, by__job *job, by_error *error)
 {
-    char *path;
-    char *skipped;
-    BY_TRY(by_checkpoint_latest(job->checkpoints, &path, &skipped, error));
-    by_status status = by_checkpoint_open(out, path, false, error); /* verified just now */
-    if (status == BY_OK && skipped[0] != '\0') {
-        uint64_t step = by_checkpoint_step(*out);
+    by_error reason = {0};
+    bool found;
+    uint64_t newest;
+    uint64_t step = 0;
+    char *skipped = NULL;
+    BY_TRY(find_newest(&found, &newest, job, error));
+    by_status status = found ? by_checkpoint_latest(job->checkpoints, path, &skipped, &reason)
+                             : by_error_set(&reason, BY_ESTATE,
+                                            "%s was ended before its first checkpoint", job->run);
+    if (status == BY_ESTATE && job->options->from_start) {
+        by__job_note(job, "%s; beginning again at step 0", reason.message);
+        *path = by__strdup("");
+        return *path != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    if (status != BY_OK) {
+        return by_error_set(error, status, "%s%s", reason.message,
+                            status == BY_ESTATE ? "; --from-start begins again at step 0" : "");
+    }
+    if (skipped[0] != '\0' && by__step_of_name(strrchr(*path, '/') + 1, &step)) {
         by__job_note(job,
                      "not a whole checkpoint: %sgoing on from step %llu: the %llu steps behind it "
                      "are trained again",
                      skipped, (unsigned long long)step, (unsigned long long)(newest - step));
     }
-    free(path);
     free(skipped);
-    return status;
+    return BY_OK;
 }
 
 static by_status restore_from(by__job *job, const by_checkpoint *checkpoint, by_error *error)
@@ -347,7 +404,8 @@ static by_status restore_from(by__job *job, const by_checkpoint *checkpoint, by_
     BY_TRY(restore_values(job, checkpoint, error));
     BY_TRY(restore_tensors(job, checkpoint, error));
     /* A crash between writing the best checkpoint and marking it. */
-    if (job->best_step == by_checkpoint_step(checkpoint) && isfinite(job->best_loss)) {
+    if (by__job_leads(job) && job->best_step == by_checkpoint_step(checkpoint) &&
+        isfinite(job->best_loss)) {
         return by_checkpoint_mark_best(job->checkpoints, job->best_step, job->best_loss, error);
     }
     return BY_OK;
@@ -356,27 +414,20 @@ static by_status restore_from(by__job *job, const by_checkpoint *checkpoint, by_
 by_status by__job_restore(bool *restored, by__job *job, by_error *error)
 {
     by_checkpoint *checkpoint = NULL;
-    by_error reason = {0};
-    bool found;
-    uint64_t newest;
-    BY_TRY(find_newest(&found, &newest, job, error));
-    by_status status = found ? open_newest(&checkpoint, job, newest, &reason)
-                             : by_error_set(&reason, BY_ESTATE,
-                                            "%s was ended before its first checkpoint", job->run);
-    if (status == BY_ESTATE) {
-        *restored = false;
-        if (!job->options->from_start) {
-            return by_error_set(error, BY_ESTATE, "%s; --from-start begins again at step 0",
-                                reason.message);
-        }
-        by__job_note(job, "%s; beginning again at step 0", reason.message);
-        return BY_OK;
+    char *path = NULL;
+    by_status status = by__job_leads(job) ? find_checkpoint(&path, job, error) : BY_OK;
+    if (status == BY_OK) {
+        status = by__job_share_text(job, &path, "the newest checkpoint", error);
     }
-    if (status != BY_OK) {
-        return by_error_set(error, status, "%s", reason.message);
+    *restored = status == BY_OK && path[0] != '\0';
+    if (*restored) {
+        status = by_checkpoint_open(&checkpoint, path, false, error); /* verified just now */
     }
-    status = restore_from(job, checkpoint, error);
-    by_checkpoint_close(&checkpoint);
-    *restored = status == BY_OK;
+    if (*restored && status == BY_OK) {
+        status = restore_from(job, checkpoint, error);
+        by_checkpoint_close(&checkpoint);
+    }
+    free(path);
+    *restored = *restored && status == BY_OK;
     return status;
 }

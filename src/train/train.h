@@ -69,6 +69,10 @@ size_t by__ranks_replicas(const by_trainer *trainer, size_t *rank);
 by_status by__ranks_gather(const by_trainer *trainer, const void *mine, void *all,
                            const size_t *counts, by_error *error);
 
+/* Collective: BY_ECORRUPT on all ranks unless the replicas of the axis data hold the same weights,
+ * bit for bit; names the rank that differs, its host and the first tensor (replicas.c). */
+by_status by__trainer_compare_replicas(by_trainer *trainer, by_error *error);
+
 /* BY_EMEMORY when what is planned in addition to the process and its data is not free, for all ranks
  * of this host (fit.c). comm NULL: this one alone. */
 by_status by__plan_fits(const by_memory_report *planned, const by_comm *comm, by_error *error);

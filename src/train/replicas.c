@@ -1,0 +1,166 @@
+/* Whether ranks that should hold the same weights do: a processor or memory that computes wrong
+ * shows in one replica only. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/trainer.h"
+
+/* XXH3-128 in hexadecimal, without a NUL. */
+enum { digits = 32 };
+typedef struct hash {
+    char text[digits];
+} hash;
+
+/* What a replica says of itself. */
+typedef struct replica {
+    hash all;
+    int32_t rank; /* in the job */
+} replica;
+
+/* Adds the bytes of an entry's buffer; there may be none. */
+static by_status add_buffer(const by_trainer *t, int flat, by__handle handle, by__hasher *hasher,
+                            by_error *error)
+{
+    by_memory memory = by__store_buffer(t->store, flat, handle);
+    const void *host = by__store_host(t->store, flat, handle);
+    void *copy;
+    if (memory.bytes == 0 || host != NULL) {
+        by__hasher_add(hasher, host, memory.bytes);
+        return BY_OK;
+    }
+    BY_TRY(by__alloc_aligned(&copy, memory.bytes, "a copy of the weights", error));
+    by_status status = by_device_read(copy, memory, error);
+    if (status == BY_OK) {
+        by__hasher_add(hasher, copy, memory.bytes);
+    }
+    free(copy);
+    return status;
+}
+
+/* The hash of each parameter: of its master, and of what programs compute with. */
+static by_status hash_weights(const by_trainer *t, hash *hashes, by_error *error)
+{
+    by_status status = BY_OK;
+    for (size_t i = 0; i < by__store_count(t->store) && status == BY_OK; i++) {
+        char hex[digits + 1];
+        by__hasher *hasher;
+        BY_TRY(by__hasher_open(&hasher, error));
+        status = add_buffer(t, t->masters, (by__handle)i, hasher, error);
+        if (status == BY_OK && t->copies >= 0) {
+            status = add_buffer(t, t->copies, (by__handle)i, hasher, error);
+        }
+        by__hasher_hex(hasher, hex);
+        by__hasher_close(&hasher);
+        memcpy(hashes[i].text, hex, digits);
+    }
+    return status;
+}
+
+static bool same(const hash *a, const hash *b)
+{
+    return memcmp(a->text, b->text, digits) == 0;
+}
+
+/* How many replicas are as replica `i`. */
+static int alike(const replica *all, int count, int i)
+{
+    int n = 0;
+    for (int k = 0; k < count; k++) {
+        n += same(&all[k].all, &all[i].all) ? 1 : 0;
+    }
+    return n;
+}
+
+/* `hashes` has those of all parameters of one replica after another. */
+static by_status report(const by_trainer *t, by_comm *comm, const replica *all, const hash *hashes,
+                        by_error *error)
+{
+    size_t count = by__store_count(t->store);
+    int replicas = by_comm_size(comm);
+    int good = 0; /* of the largest group of equal ones */
+    int bad = 0;
+    size_t first = count;
+    size_t differing = 0;
+    for (int i = 1; i < replicas; i++) {
+        good = alike(all, replicas, i) > alike(all, replicas, good) ? i : good;
+    }
+    while (same(&all[bad].all, &all[good].all)) {
+        bad++;
+    }
+    for (size_t i = count; i > 0; i--) {
+        if (!same(&hashes[(size_t)bad * count + i - 1], &hashes[(size_t)good * count + i - 1])) {
+            first = i - 1;
+            differing++;
+        }
+    }
+    const char *name = first == count ? "" : by__store_entry(t->store, (by__handle)first)->name;
+    /* Two groups of one size: either may be wrong. */
+    bool decided = alike(all, replicas, good) > alike(all, replicas, bad);
+    return by_error_set(error, BY_ECORRUPT,
+                        "step %lld: the weights of rank %d (%s) %s those of rank %d (%s) in %zu of "
+                        "%zu tensors, first in '%s'%s: a fault of a processor or of memory is "
+                        "suspected; check the host, and go on elsewhere from the newest checkpoint",
+                        (long long)t->updates, (int)all[bad].rank, by_comm_host(comm, bad),
+                        decided ? "differ from" : "and", (int)all[good].rank,
+                        by_comm_host(comm, good), differing, count, name,
+                        decided ? ", which the other replicas agree with"
+                                : " differ, and no other replica says which is right");
+}
+
+static by_status compare(const by_trainer *t, by_comm *comm, hash *hashes, replica *all,
+                         size_t *counts, by_error *error)
+{
+    char hex[digits + 1];
+    size_t count = by__store_count(t->store);
+    int replicas = by_comm_size(comm);
+    hash *mine = hashes + (size_t)by_comm_rank(comm) * count;
+    bool differ = false;
+    BY_TRY(hash_weights(t, mine, error));
+    by__hash128_hex(hex, mine, count * sizeof *mine);
+    replica own = {.rank = t->layout.rank};
+    memcpy(own.all.text, hex, digits);
+    for (int i = 0; i < replicas; i++) {
+        counts[i] = sizeof own;
+    }
+    BY_TRY(by_comm_all_gather(comm, &own, all, counts, BY_U8, "hashes of the weights", error));
+    for (int i = 1; i < replicas; i++) {
+        differ = differ || !same(&all[i].all, &all[0].all);
+    }
+    if (!differ) {
+        return BY_OK;
+    }
+    for (int i = 0; i < replicas; i++) {
+        counts[i] = count * sizeof *mine;
+    }
+    BY_TRY(by_comm_all_gather(comm, mine, hashes, counts, BY_U8, "hashes of the weights", error));
+    return report(t, comm, all, hashes, error);
+}
+
+by_status by__trainer_compare_replicas(by_trainer *t, by_error *error)
+{
+    by_comm *comm;
+    hash *hashes = NULL;
+    replica *all = NULL;
+    size_t *counts = NULL;
+    if (t->ranks.mesh == NULL || by_mesh_size(t->ranks.mesh, BY_MESH_DATA) == 1) {
+        return BY_OK;
+    }
+    BY_TRY(by_mesh_comm(&comm, t->ranks.mesh, 1u << BY_MESH_DATA, error));
+    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    size_t replicas = (size_t)by_comm_size(comm);
+    by_status status = by__alloc((void **)&hashes, replicas * by__store_count(t->store),
+                                 sizeof *hashes, "hashes", error);
+    if (status == BY_OK) {
+        status = by__alloc((void **)&all, replicas, sizeof *all, "hashes", error);
+    }
+    if (status == BY_OK) {
+        status = by__alloc((void **)&counts, replicas, sizeof *counts, "hashes", error);
+    }
+    if (status == BY_OK) {
+        status = compare(t, comm, hashes, all, counts, error);
+    }
+    free(counts);
+    free(all);
+    free(hashes);
+    return status;
+}

@@ -1,0 +1,296 @@
+/* Any number of ranks goes on from a checkpoint of any other, to the weights of a run that was never
+ * interrupted; and a replica whose weights differ is found. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "checkpoint/storage.h"
+#include "runner.h"
+#include "temporary.h"
+#include "train/trainer.h"
+
+#define STEPS 3
+#define HALF  2
+
+/* A run that a number of ranks begin or go on with. */
+typedef struct run_job {
+    const by_config *config;
+    const char *resume; /* run directory */
+    int64_t stop_at;    /* step; 0: never */
+    int64_t step;       /* rank 0's newest */
+    by_status status;   /* rank 0's */
+    char *run;          /* rank 0's */
+} run_job;
+
+typedef struct rank_job {
+    run_job *job;
+    bool leads;
+} rank_job;
+
+static void on_event(void *user, const by_train_event *event)
+{
+    rank_job *r = user;
+    if (r->leads && event->kind == BY_TRAIN_STEPPED) {
+        r->job->step = event->result.step;
+    }
+}
+
+static bool is_stopped(void *user)
+{
+    rank_job *r = user;
+    return r->leads && r->job->stop_at > 0 && r->job->step >= r->job->stop_at;
+}
+
+static by_status train_rank(by_comm *comm, void *user, by_error *error)
+{
+    run_job *job = user;
+    rank_job r = {.job = job, .leads = by_comm_rank(comm) == 0};
+    const by_trainer_options trainer = {.comm = comm};
+    const by_train_options options = {.config = job->config,
+                                      .trainer = &trainer,
+                                      .resume = job->resume,
+                                      .event = on_event,
+                                      .stop = is_stopped,
+                                      .user = &r};
+    char *run = NULL;
+    by_status status = by_train(&options, &run, error);
+    if (r.leads) {
+        job->status = status;
+        job->run = run;
+    } else {
+        free(run);
+    }
+    return status == BY_ESTOPPED ? BY_OK : status;
+}
+
+static by_config *open_config(const char *root, const char *const *settings)
+{
+    static const char *const common[] = {
+        "model.layers=1",     "model.heads=2",       "model.width=16",
+        "model.context=8",    "data.tokenizer=char", "train.threads=1",
+        "train.steps=3",      "train.batch=8",       "train.micro_batch=1",
+        "train.log_every=1",  "train.eval_every=0",  "train.eval_batches=1",
+        "optimizer.warmup=1", "parallel.writers=8",  NULL};
+    by_error error = {0};
+    by_config *config;
+    char text[4096];
+    check_ok(by_config_default(&config, &error), &error);
+    for (size_t i = 0; common[i] != NULL; i++) {
+        check_ok(by_config_set(config, common[i], &error), &error);
+    }
+    for (size_t i = 0; settings[i] != NULL; i++) {
+        check_ok(by_config_set(config, settings[i], &error), &error);
+    }
+    (void)snprintf(text, sizeof text, "run.dir=%s/runs", root);
+    check_ok(by_config_set(config, text, &error), &error);
+    (void)snprintf(text, sizeof text, "data.text=[%s/text.txt]", root);
+    check_ok(by_config_set(config, text, &error), &error);
+    (void)snprintf(text, sizeof text, "data.cache=%s/cache", root);
+    check_ok(by_config_set(config, text, &error), &error);
+    check_ok(by_config_resolve(config, &error), &error);
+    return config;
+}
+
+/* A directory with a text to train on. */
+static char *make_root(void)
+{
+    char *root = temporary_make();
+    char *path = by__path_join(root, "text.txt");
+    char text[6000];
+    uint64_t draw = 1;
+    for (size_t i = 0; i < sizeof text; i++) {
+        draw = draw * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        text[i] = "abcdefg hijklmnop\n"[(draw >> 40) % 18];
+    }
+    assert_int_equal(by__file_write(path, text, sizeof text, NULL), BY_OK);
+    free(path);
+    return root;
+}
+
+static char *train(int ranks, const by_config *config, const char *resume, int64_t stop_at)
+{
+    by_error error = {0};
+    run_job job = {.config = config, .resume = resume, .stop_at = stop_at};
+    check_ok(by_comm_run_threads(ranks, NULL, train_rank, &job, &error), &error);
+    assert_int_equal(job.status, stop_at > 0 ? BY_ESTOPPED : BY_OK);
+    return job.run;
+}
+
+static by_digest digest_of(const char *run, int64_t step)
+{
+    char path[4096];
+    by_digest digest;
+    by_error error = {0};
+    (void)snprintf(path, sizeof path, "%s/checkpoints/step-%08lld", run, (long long)step);
+    check_ok(by_checkpoint_digest(&digest, path, 1, &error), &error);
+    return digest;
+}
+
+/* Every rank has written: the files say so. */
+static void check_files(const char *run, int ranks)
+{
+    char path[4096];
+    if (ranks == 1) {
+        (void)snprintf(path, sizeof path, "%s/checkpoints/step-%08d/model.safetensors", run, HALF);
+        assert_true(by__path_exists(path));
+        return;
+    }
+    for (int i = 1; i <= ranks; i++) {
+        (void)snprintf(path, sizeof path, "%s/checkpoints/step-%08d/model-%05d-of-%05d.safetensors",
+                       run, HALF, i, ranks);
+        assert_true(by__path_exists(path));
+    }
+}
+
+static void remove_step(const char *run, int64_t step)
+{
+    char path[4096];
+    (void)snprintf(path, sizeof path, "%s/checkpoints/step-%08lld", run, (long long)step);
+    assert_int_equal(by__remove_tree(path, NULL), BY_OK);
+    (void)snprintf(path, sizeof path, "%s/checkpoints/best.json", run);
+    assert_int_equal(by__remove_tree(path, NULL), BY_OK);
+}
+
+/* Saved by each number of ranks, gone on with by each other. */
+static void reshard(const int *ranks, size_t count, const char *const *settings)
+{
+    char *root = make_root();
+    by_config *config = open_config(root, settings);
+    char *whole = train(1, config, NULL, 0);
+    by_digest expected = digest_of(whole, STEPS);
+    by_digest half = {0};
+    for (size_t i = 0; i < count; i++) {
+        char *run = train(ranks[i], config, NULL, HALF);
+        by_digest digest = digest_of(run, HALF);
+        check_files(run, ranks[i]);
+        if (i == 0) {
+            half = digest;
+        } else {
+            assert_string_equal(digest.all, half.all);
+            by_digest_free(&digest);
+        }
+        for (size_t k = 0; k < count; k++) {
+            char *again = train(ranks[k], config, run, 0);
+            digest = digest_of(run, STEPS);
+            if (strcmp(digest.all, expected.all) != 0) {
+                fail_msg("saved by %d ranks, went on with %d: other weights", ranks[i], ranks[k]);
+            }
+            assert_string_equal(digest.model, expected.model);
+            assert_string_equal(digest.optimizer, expected.optimizer);
+            by_digest_free(&digest);
+            remove_step(run, STEPS);
+            free(again);
+        }
+        free(run);
+    }
+    by_digest_free(&half);
+    by_digest_free(&expected);
+    free(whole);
+    by_config_close(&config);
+    temporary_remove(root);
+}
+
+static void any_ranks_go_on_from_any(void **state)
+{
+    BY_UNUSED(state);
+    static const int ranks[] = {1, 2, 3, 4, 5, 8};
+    static const char *const f32[] = {NULL};
+    reshard(ranks, BY_ARRAY_LENGTH(ranks), f32);
+}
+
+static void narrow_copies_and_other_optimizers(void **state)
+{
+    BY_UNUSED(state);
+    static const int ranks[] = {1, 3, 4};
+    static const char *const settings[] = {"precision.compute=bf16", "optimizer.kind=adafactor",
+                                           "optimizer.beta1=0.9", "parallel.replica_hash_every=1",
+                                           NULL};
+    reshard(ranks, BY_ARRAY_LENGTH(ranks), settings);
+}
+
+/* ---- replicas ---- */
+
+typedef struct flip_job {
+    const by_config *config;
+    int flips;      /* rank; -1: none */
+    bool in_master; /* else in what programs compute with */
+    by_status status[8];
+    char message[8][512];
+} flip_job;
+
+static by_status flip_rank(by_comm *comm, void *user, by_error *error)
+{
+    flip_job *job = user;
+    int rank = by_comm_rank(comm);
+    by_trainer *t = NULL;
+    const by_trainer_options options = {.comm = comm};
+    by_status status = by_trainer_open(&t, job->config, &options, error);
+    if (status == BY_OK) {
+        status = by_trainer_allocate(t, error);
+    }
+    if (status == BY_OK) {
+        status = by_trainer_initialize(t, error);
+    }
+    if (status == BY_OK) {
+        if (rank == job->flips) {
+            int flat = job->in_master ? t->masters : t->copies;
+            by__handle handle = by__store_find(t->store, "h.0.mlp.c_fc.weight");
+            uint8_t *bytes = by__store_host(t->store, flat, handle);
+            bytes[17] ^= 0x10;
+        }
+        job->status[rank] = by__trainer_compare_replicas(t, error);
+        (void)snprintf(job->message[rank], sizeof job->message[rank], "%s",
+                       job->status[rank] == BY_OK ? "" : error->message);
+    }
+    by_trainer_close(&t);
+    return status;
+}
+
+static void a_replica_that_differs_is_named(void **state)
+{
+    BY_UNUSED(state);
+    static const struct {
+        int ranks;
+        int flips;
+        const char *message;
+    } cases[] = {
+        {1, 0, ""},
+        {4, -1, ""},
+        {3, 1, "the weights of rank 1 ("},
+        {4, 0, "the weights of rank 0 ("},
+        {5, 4, "which the other replicas agree with"},
+        {2, 1, "no other replica says which is right"},
+    };
+    static const char *const settings[] = {"model.vocab=20", "precision.compute=bf16", NULL};
+    by_config *config = open_config("/nonexistent", settings);
+    for (size_t i = 0; i < 2 * BY_ARRAY_LENGTH(cases); i++) {
+        by_error error = {0};
+        const char *message = cases[i / 2].message;
+        flip_job job = {.config = config, .flips = cases[i / 2].flips, .in_master = i % 2 == 0};
+        check_ok(by_comm_run_threads(cases[i / 2].ranks, NULL, flip_rank, &job, &error), &error);
+        for (int r = 0; r < cases[i / 2].ranks; r++) {
+            assert_int_equal(job.status[r], message[0] == '\0' ? BY_OK : BY_ECORRUPT);
+            assert_string_equal(job.message[r], job.message[0]);
+        }
+        if (strstr(job.message[0], message) == NULL ||
+            (message[0] != '\0' &&
+             strstr(job.message[0], "in 1 of 16 tensors, first in 'h.0.mlp.c_fc.weight'") ==
+                 NULL)) {
+            fail_msg("case %zu: '%s' is not in '%s'", i, message, job.message[0]);
+        }
+    }
+    by_config_close(&config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_ranks_go_on_from_any),
+        cmocka_unit_test(narrow_copies_and_other_optimizers),
+        cmocka_unit_test(a_replica_that_differs_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
