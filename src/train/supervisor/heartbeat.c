@@ -17,7 +17,7 @@
 #include "train/supervisor/supervisor.h"
 
 #define CONNECT_MS      5000
-#define MOST_BEAT_MS    1000
+#define MOST_BEAT_MS    250
 #define BEATS_A_SILENCE 4
 
 struct by_heartbeat {

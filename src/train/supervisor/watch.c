@@ -18,7 +18,7 @@
 #define STRANGERS        64
 #define STRANGER_SECONDS 10.0
 /* Seconds of silence that are more than a late beat. */
-#define LATE_BEATS 4.0
+#define LATE_BEATS 2.0
 
 struct by__connection {
     int fd;
