@@ -136,7 +136,7 @@ BY_API by_value by_linear_cross_entropy(by_graph *graph, by_value x, by_value we
  * of their sizes: the ranks that differ in these axes alone take part, and all of them must run the
  * collectives of a graph in one order. With one rank each of these is the identity and adds
  * nothing. The result is ready to use: each adds the start of the collective and the wait for it,
- * and by_pass_order moves them apart, so that the nodes between them hide it.
+ * and by_pass_overlap moves them apart, so that the nodes between them hide it.
  *
  * An axis is cut over the ranks into neighbouring entries in the order of ranks, extent / ranks for
  * each, the first extent % ranks ranks having one more; none may be left without. */

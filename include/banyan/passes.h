@@ -77,6 +77,15 @@ BY_API by_status by_pass_layout(by_graph *graph, by_error *error);
  * lower than that of the present order. */
 BY_API by_status by_pass_order(by_graph *graph, by_error *error);
 
+/* Collectives beside computation, as in a list schedule (Graham 1966) whose second machine is the
+ * collective queue: each starts as early and is waited for as late as its operands, the readers of
+ * its result and memory allow, and what no collective needs is left to fill the time. The peak of
+ * memory grows by no more than prefetch_bytes; of results that are larger than their operands, as of
+ * all-gathers, at most so many bytes are there before they are waited for (one result, however
+ * large, when nothing else is left to do). Collectives keep their order. A graph without any stays
+ * as it is. */
+BY_API by_status by_pass_overlap(by_graph *graph, size_t prefetch_bytes, by_error *error);
+
 /* ---- the table ---- */
 
 /* What a graph is for: decides which passes of the table apply to it. */
@@ -93,6 +102,7 @@ typedef struct by_pass_options {
     by_value loss;  /* gradients: the value to differentiate; its seed becomes input "loss_scale" */
     bool recompute; /* recompute: blocks are computed again in the backward pass */
     by_shard_axis shard[BY_SHARD_KINDS]; /* shard: the mesh axes, and this rank's place */
+    size_t prefetch_bytes; /* overlap: of gathered values that are ahead of their use */
 } by_pass_options;
 
 /* Number of passes, and name and one-line description of the i-th; NULL behind the last. Static. */

@@ -8,6 +8,11 @@
  * Ownership: the program owns its calls and its memory plan; the graph, the device, the arena, the
  * workspace and all bound buffers belong to the caller.
  *
+ * Nodes that communicate go to the collective queue: a collective runs behind what the compute queue
+ * has before it and beside what follows, and a node that waits is an order and no call. They have a
+ * workspace of their own, behind the others'. by__mesh_collectives (collectives.c) is what a
+ * device's collective kernels call to reach other ranks.
+ *
  * A by__program_set (program_set.c) is a list of named programs over one model: graph, program and
  * the arena it runs in. Programs that never run at the same time share an arena; all share one
  * workspace.
@@ -17,10 +22,36 @@
 #ifndef BY_EXEC_EXEC_H
 #define BY_EXEC_EXEC_H
 
+#include "banyan/comm.h"
 #include "banyan/program.h"
 #include "device/device.h"
 #include "passes/passes.h"
 #include "store/store.h"
+
+/* ---- collectives ---- */
+
+/* What REDUCE_GRADIENTS does: `call` has the gradients in call->in and the bucket in
+ * call->attrs.bucket. Called on the thread of the collective queue. */
+typedef by_status by__gradients_fn(void *user, const by__call *call, by_error *error);
+
+/* Moves the data of a device's collectives over the communicators of a mesh. */
+typedef struct by__mesh_collectives {
+    by__collectives base; /* for by__device_set_collectives */
+    by_mesh *mesh;
+    by_comm *comms[1 << BY_MESH_AXES]; /* of the sets of axes that graphs use; the mesh's */
+    size_t *counts;
+    by__gradients_fn *gradients; /* set by the caller; NULL: graphs have no such node */
+    void *gradients_user;
+} by__mesh_collectives;
+
+/* The mesh stays the caller's and outlives it. */
+by_status by__mesh_collectives_open(by__mesh_collectives **out, by_mesh *mesh, by_error *error);
+void by__mesh_collectives_close(by__mesh_collectives **collectives);
+/* Opens the communicators that a graph needs, before it runs. Collective. */
+by_status by__mesh_collectives_use(by__mesh_collectives *collectives, const by_graph *graph,
+                                   by_error *error);
+
+/* ---- sets of programs ---- */
 
 /* A value of a graph and the entry of a store that it stands for. */
 typedef struct by__link {

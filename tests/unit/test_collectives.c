@@ -463,6 +463,10 @@ static void test_late(void **state)
         runner r;
         by_graph *graph = random_graph(seed);
         collectives += count_ops(graph, BY_OP_WAIT);
+        if (seed % 2 == 1) {
+            check_ok(by_pass_order(graph, &error), &error);
+            check_ok(by_pass_overlap(graph, seed << 4, &error), &error);
+        }
         runner_open(&r, graph, 1);
         by__device_set_collectives(r.device, &alike);
         runner_fill(&r, seed, 1);

@@ -1,0 +1,90 @@
+/* Collectives of a graph over the communicators of a mesh. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sum_tree.h"
+#include "exec/exec.h"
+
+/* Elements of each rank's slice. */
+static const size_t *slice_counts(by__mesh_collectives *c, const by__exchange *e)
+{
+    for (int r = 0; r < e->ranks; r++) {
+        int64_t first;
+        int64_t count;
+        by__sum_tree_block(e->entries, e->ranks, r, &first, &count);
+        c->counts[r] = (size_t)(count * e->elements);
+    }
+    return c->counts;
+}
+
+static by_status run(void *user, const by__exchange *e, by_error *error)
+{
+    by__mesh_collectives *c = user;
+    by_comm *comm = e->mesh < BY_ARRAY_LENGTH(c->comms) ? c->comms[e->mesh] : NULL;
+    if (comm == NULL || by_comm_size(comm) != e->ranks) {
+        return by_error_set(error, BY_ESTATE,
+                            "%s: the graph has a group of %d ranks over the mesh axes %#x; the "
+                            "mesh has %d there",
+                            e->what, e->ranks, e->mesh, comm == NULL ? 0 : by_comm_size(comm));
+    }
+    const size_t *counts = slice_counts(c, e);
+    switch (e->kind) {
+    case BY__EXCHANGE_ALL_REDUCE:
+        if (e->out != e->in) {
+            memcpy(e->out, e->in, (size_t)(e->entries * e->elements) * by_dtype_size(e->dtype));
+        }
+        return by_comm_all_reduce(comm, e->out, (size_t)(e->entries * e->elements), e->dtype,
+                                  e->what, error);
+    case BY__EXCHANGE_ALL_GATHER:
+        return by_comm_all_gather(comm, e->in, e->out, counts, e->dtype, e->what, error);
+    case BY__EXCHANGE_REDUCE_SCATTER:
+        return by_comm_reduce_scatter(comm, e->in, e->out, counts, e->dtype, e->what, error);
+    case BY__EXCHANGE_ALL_TO_ALL:
+        return by_comm_all_to_all(comm, e->in, counts, e->out, counts, e->dtype, e->what, error);
+    default:
+        return c->gradients == NULL
+                   ? by_error_set(error, BY_ESTATE, "%s: nothing was given to do it", e->what)
+                   : c->gradients(c->gradients_user, e->call, error);
+    }
+}
+
+by_status by__mesh_collectives_open(by__mesh_collectives **out, by_mesh *mesh, by_error *error)
+{
+    by__mesh_collectives *c;
+    size_t ranks = 1;
+    BY_TRY(by__alloc((void **)&c, 1, sizeof *c, "collectives", error));
+    for (int axis = 0; axis < BY_MESH_AXES; axis++) {
+        ranks *= (size_t)by_mesh_size(mesh, (by_mesh_axis)axis);
+    }
+    by_status status =
+        by__alloc((void **)&c->counts, ranks, sizeof *c->counts, "collectives", error);
+    if (status != BY_OK) {
+        free(c);
+        return status;
+    }
+    c->mesh = mesh;
+    c->base = (by__collectives){.user = c, .run = run};
+    *out = c;
+    return BY_OK;
+}
+
+void by__mesh_collectives_close(by__mesh_collectives **collectives)
+{
+    if (collectives != NULL && *collectives != NULL) {
+        free((*collectives)->counts);
+        free(*collectives);
+        *collectives = NULL;
+    }
+}
+
+by_status by__mesh_collectives_use(by__mesh_collectives *c, const by_graph *graph, by_error *error)
+{
+    for (size_t n = 0; n < graph->node_count; n++) {
+        uint32_t set = graph->nodes[n].attrs.mesh;
+        if (by__op_row_of(graph->nodes[n].op)->communicates && set < BY_ARRAY_LENGTH(c->comms) &&
+            c->comms[set] == NULL) {
+            BY_TRY(by_mesh_comm(&c->comms[set], c->mesh, set, error));
+        }
+    }
+    return BY_OK;
+}

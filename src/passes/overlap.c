@@ -1,0 +1,409 @@
+/* Collectives beside computation: each starts as early and is waited for as late as operands,
+ * results and memory allow.
+ *
+ * A list schedule over the present order of nodes. At each step it runs, of what can run,
+ *
+ *   1. the next collective, unless too many gathered bytes are ahead of their use already;
+ *   2. else a node that computes: the one that a coming collective needs soonest, so that work which
+ *      nothing waits for is left to fill the time of a collective;
+ *   3. else a node that waits for a collective, the one whose result is read first.
+ *
+ * Nodes that compute are taken from a window of the present order, so that none comes much earlier
+ * than its place there, which was chosen for memory: of several widths the largest is taken whose
+ * peak is no higher than that of the present order and the bytes that may be ahead. Collectives keep
+ * their order, which is that of every rank.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "passes/passes.h"
+
+typedef struct overlap {
+    const by_graph *graph;
+    /* Values that share memory have one group: a view and what it shows, a collective's result and
+     * the operand whose place it takes. BY_NONE: not in the arena. */
+    by_value *group;
+    int *reads; /* of a group: those to come */
+    bool *born; /* of a group */
+    size_t alive;
+    size_t prefetch; /* most gathered bytes ahead */
+    size_t limit;    /* of the peak */
+    size_t window;
+    size_t *deadline; /* of each node: the first collective that depends on it */
+    size_t *needed;   /* of a node that waits: the first reader of its result */
+    int *waits;       /* of each node: reads of values that are still to be made */
+    size_t *first;    /* readers of value v are reader[first[v]] .. reader[first[v + 1] - 1] */
+    size_t *reader;
+    bool *done;
+    size_t *order;
+    size_t count;  /* nodes in `order` */
+    size_t front;  /* first node that computes and has not run */
+    size_t next;   /* collective that comes next; node_count: none is left */
+    size_t opened; /* first node that waits and has not run */
+    size_t ahead;
+    size_t peak;
+} overlap;
+
+static const by__op_row *row_at(const overlap *o, size_t n)
+{
+    return by__op_row_of(o->graph->nodes[n].op);
+}
+
+static bool computes(const overlap *o, size_t n)
+{
+    return !row_at(o, n)->communicates && !row_at(o, n)->waits;
+}
+
+/* The first node from n on that has not run and is of a kind; node_count: none. */
+static size_t following(const overlap *o, size_t n, bool communicates, bool waits)
+{
+    while (n < o->graph->node_count && (o->done[n] || row_at(o, n)->communicates != communicates ||
+                                        row_at(o, n)->waits != waits)) {
+        n++;
+    }
+    return n;
+}
+
+/* Bytes that the result of a collective takes before it is used, when it is larger than the
+ * operands, which are there anyway. */
+static size_t gathered(const overlap *o, size_t n)
+{
+    const by__node *node = &o->graph->nodes[n];
+    size_t made = by__value_bytes(&o->graph->values[node->out[0]]);
+    size_t read = 0;
+    for (int i = 0; i < node->input_count; i++) {
+        read += node->in[i] == BY_NONE ? 0 : by__value_bytes(&o->graph->values[node->in[i]]);
+    }
+    return made > read ? made : 0;
+}
+
+/* ---- memory ---- */
+
+/* The collective n may put its result in the place of its operand, which it alone reads. */
+static bool takes_place(const overlap *o, size_t n, const int *uses)
+{
+    const by__node *node = &o->graph->nodes[n];
+    bool may = row_at(o, n)->communicates && by__mask_has(row_at(o, n)->overlay[0], 0);
+    return may && o->group[node->in[0]] == node->in[0] &&
+           uses[node->in[0]] == 2; /* with the node that waits */
+}
+
+static by_status find_groups(overlap *o, by_error *error)
+{
+    const by_graph *graph = o->graph;
+    int *uses;
+    BY_TRY(by__graph_uses(graph, &uses, error));
+    for (size_t v = 0; v < graph->value_count; v++) {
+        bool in_arena = graph->values[v].role == BY_ROLE_ACTIVATION;
+        o->group[v] = in_arena ? (by_value)v : BY_NONE;
+    }
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        if (row_at(o, n)->view || takes_place(o, n, uses)) {
+            o->group[node->out[0]] = o->group[node->in[0]];
+        }
+    }
+    for (size_t v = 0; v < graph->value_count; v++) {
+        if (o->group[v] != BY_NONE) {
+            o->reads[o->group[v]] += uses[v];
+        }
+    }
+    free(uses);
+    return BY_OK;
+}
+
+static size_t group_bytes(const overlap *o, by_value group)
+{
+    return by__value_bytes(&o->graph->values[group]);
+}
+
+/* Bytes that a node adds while it runs. */
+static size_t new_bytes(const overlap *o, size_t n)
+{
+    const by__node *node = &o->graph->nodes[n];
+    size_t bytes = 0;
+    for (int i = 0; i < node->output_count; i++) {
+        by_value group = node->out[i] == BY_NONE ? BY_NONE : o->group[node->out[i]];
+        bytes += group == BY_NONE || o->born[group] ? 0 : group_bytes(o, group);
+    }
+    return bytes;
+}
+
+/* Node n runs. */
+static void account(overlap *o, size_t n)
+{
+    const by__node *node = &o->graph->nodes[n];
+    size_t during = o->alive + new_bytes(o, n);
+    o->peak = during > o->peak ? during : o->peak;
+    o->alive = during;
+    for (int i = 0; i < node->output_count; i++) {
+        by_value group = node->out[i] == BY_NONE ? BY_NONE : o->group[node->out[i]];
+        if (group != BY_NONE && !o->born[group]) {
+            o->born[group] = true;
+            o->alive -= o->reads[group] == 0 ? group_bytes(o, group) : 0;
+        }
+    }
+    for (int i = 0; i < node->input_count; i++) {
+        by_value group = node->in[i] == BY_NONE ? BY_NONE : o->group[node->in[i]];
+        if (group != BY_NONE && --o->reads[group] == 0) {
+            o->alive -= group_bytes(o, group);
+        }
+    }
+}
+
+/* ---- dependencies ---- */
+
+static void list_readers(overlap *o)
+{
+    const by_graph *graph = o->graph;
+    size_t reads = 0;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        for (int i = 0; i < graph->nodes[n].input_count; i++) {
+            if (graph->nodes[n].in[i] != BY_NONE) {
+                o->first[graph->nodes[n].in[i]]++;
+            }
+        }
+    }
+    for (size_t v = 0; v <= graph->value_count; v++) {
+        reads += o->first[v];
+        o->first[v] = reads; /* the end of v's list, which is filled from its end */
+    }
+    for (size_t n = graph->node_count; n-- > 0;) {
+        for (int i = 0; i < graph->nodes[n].input_count; i++) {
+            by_value value = graph->nodes[n].in[i];
+            if (value != BY_NONE) {
+                o->reader[--o->first[value]] = n;
+                o->waits[n] += graph->values[value].producer >= 0;
+            }
+        }
+    }
+}
+
+/* Deadlines from the last node to the first: readers come behind what they read. */
+static void find_deadlines(overlap *o)
+{
+    const by_graph *graph = o->graph;
+    for (size_t n = graph->node_count; n-- > 0;) {
+        const by__node *node = &graph->nodes[n];
+        o->deadline[n] = row_at(o, n)->communicates ? n : SIZE_MAX;
+        o->needed[n] = SIZE_MAX;
+        for (int k = 0; k < node->output_count; k++) {
+            size_t end = node->out[k] == BY_NONE ? 0 : o->first[node->out[k] + 1];
+            for (size_t r = end == 0 ? 0 : o->first[node->out[k]]; r < end; r++) {
+                size_t reader = o->reader[r];
+                o->needed[n] = reader < o->needed[n] ? reader : o->needed[n];
+                o->deadline[n] =
+                    o->deadline[reader] < o->deadline[n] ? o->deadline[reader] : o->deadline[n];
+            }
+        }
+    }
+}
+
+static by_status overlap_open(overlap *o, const by_graph *graph, by_error *error)
+{
+    size_t reads = 0;
+    *o = (overlap){.graph = graph};
+    for (size_t n = 0; n < graph->node_count; n++) {
+        reads += (size_t)graph->nodes[n].input_count;
+    }
+    struct {
+        void **array;
+        size_t count;
+        size_t size;
+    } arrays[] = {
+        {(void **)&o->group, graph->value_count, sizeof *o->group},
+        {(void **)&o->reads, graph->value_count, sizeof *o->reads},
+        {(void **)&o->born, graph->value_count, sizeof *o->born},
+        {(void **)&o->deadline, graph->node_count, sizeof *o->deadline},
+        {(void **)&o->needed, graph->node_count, sizeof *o->needed},
+        {(void **)&o->waits, graph->node_count, sizeof *o->waits},
+        {(void **)&o->first, graph->value_count + 1, sizeof *o->first},
+        {(void **)&o->reader, reads, sizeof *o->reader},
+        {(void **)&o->done, graph->node_count, sizeof *o->done},
+        {(void **)&o->order, graph->node_count, sizeof *o->order},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(arrays); i++) {
+        BY_TRY(by__alloc(arrays[i].array, arrays[i].count, arrays[i].size, "overlap", error));
+    }
+    BY_TRY(find_groups(o, error));
+    list_readers(o);
+    find_deadlines(o);
+    o->front = following(o, 0, false, false);
+    o->next = following(o, 0, true, false);
+    o->opened = following(o, 0, false, true);
+    return BY_OK;
+}
+
+static void overlap_close(overlap *o)
+{
+    free(o->group);
+    free(o->reads);
+    free(o->born);
+    free(o->deadline);
+    free(o->needed);
+    free(o->waits);
+    free(o->first);
+    free(o->reader);
+    free(o->done);
+    free(o->order);
+}
+
+static void run(overlap *o, size_t n)
+{
+    const by_graph *graph = o->graph;
+    const by__node *node = &graph->nodes[n];
+    const by__op_row *row = row_at(o, n);
+    account(o, n);
+    o->done[n] = true;
+    o->order[o->count++] = n;
+    for (int k = 0; k < node->output_count; k++) {
+        size_t end = node->out[k] == BY_NONE ? 0 : o->first[node->out[k] + 1];
+        for (size_t r = end == 0 ? 0 : o->first[node->out[k]]; r < end; r++) {
+            o->waits[o->reader[r]]--;
+        }
+    }
+    if (row->communicates) {
+        o->ahead += gathered(o, n);
+        o->next = following(o, o->next, true, false);
+    } else if (row->waits) {
+        o->ahead -= gathered(o, (size_t)graph->values[node->in[0]].producer);
+        o->opened = following(o, o->opened, false, true);
+    } else {
+        o->front = following(o, o->front, false, false);
+    }
+}
+
+static bool fits(const overlap *o, size_t n)
+{
+    return o->alive + new_bytes(o, n) <= o->limit;
+}
+
+/* The next collective may start, and need not wait for memory. */
+static bool may_start(const overlap *o)
+{
+    size_t more = o->next < o->graph->node_count ? gathered(o, o->next) : 0;
+    return o->next < o->graph->node_count && o->waits[o->next] == 0 && fits(o, o->next) &&
+           (more == 0 || (more <= o->prefetch && o->ahead <= o->prefetch - more));
+}
+
+/* A node of the window that computes and can run: the earliest deadline, then the earliest place. */
+static size_t find_work(const overlap *o)
+{
+    size_t best = SIZE_MAX;
+    for (size_t n = o->front; n < o->graph->node_count && n - o->front <= o->window; n++) {
+        if (!o->done[n] && o->waits[n] == 0 && computes(o, n) && (n == o->front || fits(o, n)) &&
+            (best == SIZE_MAX || o->deadline[n] < o->deadline[best])) {
+            best = n;
+        }
+    }
+    return best;
+}
+
+/* The node that waits for a collective under way whose result is read first. */
+static size_t find_wait(const overlap *o)
+{
+    size_t best = SIZE_MAX;
+    for (size_t n = o->opened; n < o->graph->node_count && o->count > 0; n++) {
+        if (!o->done[n] && row_at(o, n)->waits && o->waits[n] == 0 &&
+            (best == SIZE_MAX || o->needed[n] < o->needed[best])) {
+            best = n;
+        }
+    }
+    return best;
+}
+
+/* The order for a window into o->order, its peak into o->peak. */
+static by_status schedule(overlap *o, by_error *error)
+{
+    while (o->count < o->graph->node_count) {
+        size_t n = may_start(o) ? o->next : find_work(o);
+        if (n == SIZE_MAX || !fits(o, n)) {
+            size_t wait = find_wait(o); /* which may free operands that it keeps */
+            n = wait == SIZE_MAX ? n : wait;
+        }
+        if (n == SIZE_MAX && o->next < o->graph->node_count && o->waits[o->next] == 0) {
+            n = o->next; /* nothing else is left to do */
+        }
+        if (n == SIZE_MAX) {
+            return by_error_set(error, BY_ESTATE, "overlap: a node depends on itself");
+        }
+        run(o, n);
+    }
+    return BY_OK;
+}
+
+static by_status take_order(by_graph *graph, const size_t *order, by_error *error)
+{
+    by__node *nodes;
+    BY_TRY(by__alloc((void **)&nodes, graph->node_count, sizeof *nodes, "overlap", error));
+    for (size_t k = 0; k < graph->node_count; k++) {
+        nodes[k] = graph->nodes[order[k]];
+    }
+    memcpy(graph->nodes, nodes, graph->node_count * sizeof *nodes);
+    free(nodes);
+    by__graph_compact(graph);
+    return BY_OK;
+}
+
+/* The peak of the present order. */
+static by_status find_peak(size_t *out, const by_graph *graph, by_error *error)
+{
+    overlap o;
+    by_status status = overlap_open(&o, graph, error);
+    for (size_t n = 0; n < graph->node_count && status == BY_OK; n++) {
+        account(&o, n);
+    }
+    *out = o.peak;
+    overlap_close(&o);
+    return status;
+}
+
+static bool has_collectives(const by_graph *graph)
+{
+    for (size_t n = 0; n < graph->node_count; n++) {
+        if (by__op_row_of(graph->nodes[n].op)->communicates) {
+            return true;
+        }
+    }
+    return false;
+}
+
+by_status by_pass_overlap(by_graph *graph, size_t prefetch_bytes, by_error *error)
+{
+    static const size_t windows[] = {32, 8, 0};
+    size_t peak;
+    BY_TRY(by_graph_check(graph, error));
+    if (!has_collectives(graph)) {
+        return BY_OK;
+    }
+    BY_TRY(find_peak(&peak, graph, error));
+    bool taken = false;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(windows) && !taken; i++) {
+        overlap o;
+        by_status status = overlap_open(&o, graph, error);
+        o.prefetch = prefetch_bytes;
+        o.limit = prefetch_bytes < SIZE_MAX - peak ? peak + prefetch_bytes : SIZE_MAX;
+        o.window = windows[i];
+        if (status == BY_OK) {
+            status = schedule(&o, error);
+        }
+        taken = status == BY_OK && o.peak <= o.limit;
+        if (taken) {
+            status = take_order(graph, o.order, error);
+        }
+        overlap_close(&o);
+        BY_TRY(status);
+    }
+    return BY_OK;
+}
+
+static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
+{
+    return by_pass_overlap(graph, options == NULL ? 0 : options->prefetch_bytes, error);
+}
+
+const by__pass by__pass_overlap = {.name = "overlap",
+                                   .summary = "collectives beside computation",
+                                   .purposes = BY_PURPOSE_TRAIN | BY_PURPOSE_LOSS |
+                                               BY_PURPOSE_UPDATE | BY_PURPOSE_INFER,
+                                   .apply = apply};
