@@ -72,6 +72,11 @@ BY_API by_status by_comm_split(by_comm **out, by_comm *comm, int color, int key,
 /* data[i] = sum over ranks. f32, bf16, f16 or i32. */
 BY_API by_status by_comm_all_reduce(by_comm *comm, void *data, size_t count, by_dtype dtype,
                                     const char *what, by_error *error);
+/* The all-reduce of the library that carries the messages (MPI_Allreduce), to compare with: the
+ * order of its additions is its own. At most INT_MAX elements. BY_EARG: the communicator is not
+ * that of all ranks over MPI. */
+BY_API by_status by_comm_native_all_reduce(by_comm *comm, float *data, size_t count,
+                                           by_error *error);
 /* Slice r of `in` (counts[r] elements, slices one behind the other; counts is the same on every
  * rank) is summed into out of rank r. out may be the rank's own slice of in. */
 BY_API by_status by_comm_reduce_scatter(by_comm *comm, const void *in, void *out,
@@ -104,10 +109,11 @@ BY_API by_status by_comm_fail(by_comm *comm, by_status status, const by_error *e
 /* What a communicator has moved so far. */
 typedef struct by_comm_counters {
     uint64_t collectives;
-    uint64_t bytes_sent; /* to ranks of other hosts, as messages */
-    uint64_t bytes_read; /* from the memory of ranks of this host */
-    double seconds;      /* in collectives, waiting included */
-    double waited;       /* for ranks that came later */
+    uint64_t bytes_sent;    /* to ranks of other hosts, as messages */
+    uint64_t bytes_read;    /* from the memory of ranks of this host */
+    uint64_t bytes_written; /* to it */
+    double seconds;         /* in collectives, waiting included */
+    double waited;          /* for ranks that came later */
 } by_comm_counters;
 BY_API void by_comm_count(by_comm_counters *out, const by_comm *comm);
 

@@ -6,8 +6,9 @@
 #include <time.h>
 #include <unistd.h>
 
-static const cli_command *const parts[] = {
-    &cli_bench_machine, &cli_bench_train, &cli_bench_generate, &cli_bench_pack, &cli_bench_kernels};
+static const cli_command *const parts[] = {&cli_bench_machine,  &cli_bench_train,
+                                           &cli_bench_generate, &cli_bench_pack,
+                                           &cli_bench_kernels,  &cli_bench_comm};
 
 static int compare(const void *a, const void *b)
 {

@@ -4,23 +4,23 @@
  * algorithms are written once, over a by__comm_link, which has two ways to move bytes:
  *
  *   near ranks (one host)   share a block of memory, in which they publish what they are about to do
- *                           and wait for one another, and read each other's buffers: as pointers
- *                           (threads of one process) or by process_vm_readv;
+ *                           and wait for one another, and read and write each other's buffers: as
+ *                           pointers (threads of one process) or by process_vm_readv and writev;
  *   far ranks               exchange messages (MPI).
  *
  * A collective (by__comm_enter) begins with a record that every rank publishes: a header, which the
  * ranks compare, and a payload. Data that fit into the payload need nothing else, so small
  * collectives cost one exchange. For others the header says where the data are. Each rank counts its
  * progress in a phase (by__comm_step) that near ranks wait for (by__comm_await): "I am here and my
- * data may be read", "my slice is summed", "I have read all I need".
+ * data may be read", "I touch nobody's memory any more".
  *
  * Types: by__comm_job, what the communicators of one rank share (link, ranks of the world, failure);
  * by__comm_block, the memory that the near ranks of one communicator share; by__flight, messages
  * under way; by__holder_plan, a sum over buffers that ranks hold.
  *
  * Who owns what: a communicator holds a reference to its job and its block, and scratch memory that
- * grows to what the largest call needed. Buffers are the caller's and are read by other ranks only
- * while the call lasts.
+ * grows to what the largest call needed. Buffers are the caller's; other ranks touch them only while
+ * the call lasts.
  *
  * Failure: the first rank that fails writes why into the job's block and tells far ranks; all calls
  * on all communicators of the job then return BY_EPEER with that text. Nothing is repaired.
@@ -36,7 +36,7 @@
 #include "base/base.h"
 #include "base/sum_tree.h"
 
-#define BY__COMM_PAYLOAD 1024 /* bytes that a record carries at least */
+#define BY__COMM_PAYLOAD 4096 /* bytes that a record carries at least */
 #define BY__COMM_WHAT    64
 #define BY__COMM_HOST    64
 #define BY__COMM_RING    16 /* sends to one near rank that were not received yet */
@@ -78,9 +78,11 @@ typedef struct by__comm_link {
     by_status (*region_attach)(by__comm_job *job, const by__comm_ticket *ticket, size_t bytes,
                                void **out, by_error *error);
     void (*region_release)(void *region, size_t bytes);
-    /* Copies memory of a near rank. NULL in links that are direct. */
+    /* Copies memory of a near rank, and to it. NULL in links that are direct. */
     by_status (*read)(by__comm_job *job, int world, void *out, uint64_t address, size_t bytes,
                       by_error *error);
+    by_status (*write)(by__comm_job *job, int world, const void *data, uint64_t address,
+                       size_t bytes, by_error *error);
     /* The rest is NULL in links that have no far ranks. Adds a message to the flight; `data` stays
      * as it is until it has landed. Messages of one pair of ranks and tag arrive in order. */
     by_status (*post)(by__flight *flight, bool receive, int world, uint32_t tag, void *data,
@@ -166,7 +168,7 @@ typedef struct by__comm_header {
     uint64_t bytes; /* of the whole data */
     uint64_t check; /* hash of what else must be equal: slices, plans */
     uint64_t address;
-    uint64_t target; /* where this rank's part of the result will be for others to read */
+    uint64_t target; /* where others write their parts of the result */
     int32_t kind;
     int32_t dtype;
     int32_t root;
@@ -295,6 +297,9 @@ void by__comm_let_go(by_comm *comm);
 /* Memory of a near rank, held: in place, or copied to `scratch`; NULL: it failed. */
 const void *by__comm_peek(by_comm *comm, int rank, uint64_t address, void *scratch, size_t bytes,
                           by_error *error);
+/* Copies to memory of a near rank, held. */
+by_status by__comm_write(by_comm *comm, int rank, const void *data, uint64_t address, size_t bytes,
+                         by_error *error);
 /* Copies memory of a near rank; holds it itself. */
 by_status by__comm_read(by_comm *comm, int rank, void *out, uint64_t address, size_t bytes,
                         by_error *error);

@@ -1,4 +1,5 @@
 /* The public collectives. Sums are in comm_reduce.c. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,6 +105,17 @@ by_status by_comm_reduce_scatter(by_comm *comm, const void *in, void *out, const
                         .kind = BY__COMM_REDUCE_SCATTER,
                         .what = what};
     return by__comm_reduce(comm, &sum, error);
+}
+
+by_status by_comm_native_all_reduce(by_comm *comm, float *data, size_t count, by_error *error)
+{
+    if (comm->job->link->native == NULL || comm->id != 0 || count > INT_MAX) {
+        return by_error_set(error, BY_EARG,
+                            "MPI_Allreduce of %zu elements: at most %d of them, and the "
+                            "communicator of all ranks over MPI",
+                            count, INT_MAX);
+    }
+    return comm->job->link->native(comm->job, data, count, error);
 }
 
 /* ---- all-gather ---- */

@@ -179,6 +179,18 @@ const void *by__comm_peek(by_comm *comm, int rank, uint64_t address, void *scrat
                : NULL;
 }
 
+by_status by__comm_write(by_comm *comm, int rank, const void *data, uint64_t address, size_t bytes,
+                         by_error *error)
+{
+    const by__comm_link *link = comm->job->link;
+    comm->counters.bytes_written += bytes;
+    if (link->direct) {
+        memcpy((void *)(uintptr_t)address, data, bytes);
+        return BY_OK;
+    }
+    return link->write(comm->job, comm->members[rank].world, data, address, bytes, error);
+}
+
 by_status by__comm_read(by_comm *comm, int rank, void *out, uint64_t address, size_t bytes,
                         by_error *error)
 {

@@ -1,7 +1,7 @@
 /* Ranks as processes that MPI started.
  *
- * Ranks of one host share memory through a memfd that the first of them makes, and read each other's
- * buffers with process_vm_readv (cross-memory attach). Where the kernel refuses one of the two
+ * Ranks of one host share memory through a memfd that the first of them makes, and reach each
+ * other's buffers with process_vm_readv and writev (cross-memory attach). Where the kernel refuses one of the two
  * (containers without CAP_SYS_PTRACE, other user), the ranks of that host are far to each other. A
  * host is a kernel and a network namespace. Messages between hosts are MPI's: one lock lets one
  * thread at a time into MPI (MPI_THREAD_SERIALIZED), and whoever waits makes them move. */
@@ -111,7 +111,7 @@ static by_status map_region(int fd, size_t bytes, region **out, by_error *error)
 static by_status region_create(by__comm_job *job, size_t bytes, void **out, by__comm_ticket *ticket,
                                by_error *error)
 {
-    region *made;
+    region *made = NULL;
     const mpi_state *state = job->state;
     int fd = memfd_create("banyan ranks", MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, (off_t)(sizeof(region) + bytes)) != 0) {
@@ -140,7 +140,7 @@ static by_status region_attach(by__comm_job *job, const by__comm_ticket *ticket,
                                void **out, by_error *error)
 {
     char path[64];
-    region *its;
+    region *its = NULL;
     struct stat info;
     BY_UNUSED(job);
     (void)snprintf(path, sizeof path, "/proc/%llu/fd/%llu", (unsigned long long)ticket->words[0],
@@ -173,18 +173,32 @@ static void region_release(void *data, size_t bytes)
     (void)munmap(its, sizeof *its + bytes);
 }
 
-static by_status read_process(pid_t pid, void *out, uint64_t address, size_t bytes)
+/* Copies from the memory of a process, or to it. */
+static by_status copy(pid_t pid, void *here, uint64_t address, size_t bytes, bool to)
 {
     while (bytes > 0) {
-        struct iovec local = {out, bytes};
+        struct iovec local = {here, bytes};
         struct iovec remote = {(void *)(uintptr_t)address, bytes};
-        ssize_t n = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+        ssize_t n = to ? process_vm_writev(pid, &local, 1, &remote, 1, 0)
+                       : process_vm_readv(pid, &local, 1, &remote, 1, 0);
         if (n <= 0) {
             return BY_EPEER;
         }
-        out = (unsigned char *)out + n;
+        here = (unsigned char *)here + n;
         address += (uint64_t)n;
         bytes -= (size_t)n;
+    }
+    return BY_OK;
+}
+
+static by_status copy_rank(by__comm_job *job, int world, void *here, uint64_t address, size_t bytes,
+                           bool to, by_error *error)
+{
+    const mpi_state *state = job->state;
+    if (copy((pid_t)state->ranks[world].pid, here, address, bytes, to) != BY_OK) {
+        return by_error_set(error, BY_EPEER, "cannot %s memory of rank %d (%s, process %lld): %s",
+                            to ? "write" : "read", world, job->ranks[world].host,
+                            (long long)state->ranks[world].pid, strerror(errno));
     }
     return BY_OK;
 }
@@ -192,13 +206,13 @@ static by_status read_process(pid_t pid, void *out, uint64_t address, size_t byt
 static by_status read_rank(by__comm_job *job, int world, void *out, uint64_t address, size_t bytes,
                            by_error *error)
 {
-    const mpi_state *state = job->state;
-    if (read_process((pid_t)state->ranks[world].pid, out, address, bytes) != BY_OK) {
-        return by_error_set(error, BY_EPEER, "cannot read memory of rank %d (%s, process %lld): %s",
-                            world, job->ranks[world].host, (long long)state->ranks[world].pid,
-                            strerror(errno));
-    }
-    return BY_OK;
+    return copy_rank(job, world, out, address, bytes, false, error);
+}
+
+static by_status write_rank(by__comm_job *job, int world, const void *data, uint64_t address,
+                            size_t bytes, by_error *error)
+{
+    return copy_rank(job, world, (void *)(uintptr_t)data, address, bytes, true, error);
 }
 
 /* ---- messages ---- */
@@ -404,6 +418,7 @@ static const by__comm_link mpi_link = {
     .region_attach = region_attach,
     .region_release = region_release,
     .read = read_rank,
+    .write = write_rank,
     .post = post,
     .test = test,
     .cancel = cancel,
@@ -468,7 +483,7 @@ static bool can_read_host(const by__comm_job *job)
         const introduction *its = &state->ranks[r];
         uint64_t token = 0;
         if (its->kernel == mine->kernel && r != job->rank &&
-            (read_process((pid_t)its->pid, &token, its->token_address, sizeof token) != BY_OK ||
+            (copy((pid_t)its->pid, &token, its->token_address, sizeof token, false) != BY_OK ||
              token != its->token)) {
             return false;
         }

@@ -3,12 +3,12 @@
  * The range is cut into a slice a rank. A rank sums its slice chunk by chunk: it reads the chunk of
  * every holder (near ranks' memory; messages of far ranks, which come segment by segment while the
  * segment before is summed), and runs the plan's merges on it, in f32. Chunks are small enough for
- * what is read and what is made of it to stay in the cache. Then the slices may be gathered.
+ * what is read and what is made of it to stay in the cache. If all slices are wanted everywhere, the
+ * rank writes each chunk of the result to its near ranks, and sends its slice to far ones.
  *
- * Overwriting: a rank writes its own slice of the result, which may be the buffer of one of its
- * holders, while only it reads that slice of any holder. It writes the slice of another rank when
- * that rank's phase says that it has summed it, so has read it everywhere. It returns when all ranks
- * have read what they need. */
+ * Overwriting: the result may go to where a holder's buffer is, on any rank. Only the slice's own
+ * rank reads a slice of any holder, and it writes a chunk of it, wherever that is, after it has read
+ * this chunk of all holders. It returns when no other rank touches its memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +29,7 @@ typedef struct reduction {
     size_t offset; /* of my slice, in elements */
     size_t mine;   /* elements of it */
     bool in_records;
+    bool push; /* the result goes to near ranks */
     size_t chunk;
     /* of each holder */
     const unsigned char **source; /* my own buffer, or the record's payload; NULL: elsewhere */
@@ -110,6 +111,20 @@ static const void *value_of(reduction *r, int holder, size_t at, size_t n, by_er
     return raw;
 }
 
+/* The chunk of the result goes to the near ranks at once, while it is in the cache. */
+static by_status push_chunk(reduction *r, size_t at, size_t n, by_error *error)
+{
+    by_comm *comm = r->comm;
+    const unsigned char *chunk = (const unsigned char *)r->sum->own + at * r->size;
+    uint64_t begin = (r->offset + at) * r->size;
+    for (int i = 1; i < comm->near_count; i++) {
+        int to = comm->near[(comm->my_near + i) % comm->near_count];
+        BY_TRY(by__comm_write(comm, to, chunk, by__comm_record_of(comm, to)->header.target + begin,
+                              n * r->size, error));
+    }
+    return BY_OK;
+}
+
 static by_status sum_chunk(reduction *r, size_t at, size_t n, by_error *error)
 {
     const by__holder_plan *plan = r->sum->plan;
@@ -142,7 +157,7 @@ static by_status sum_chunk(reduction *r, size_t at, size_t n, by_error *error)
     } else if (root != out) {
         memcpy(out, root, n * r->size);
     }
-    return BY_OK;
+    return r->push ? push_chunk(r, at, n, error) : BY_OK;
 }
 
 /* [begin, end) of my slice. */
@@ -237,8 +252,8 @@ static by_status sum_with_far(reduction *r, by_error *error)
 
 /* ---- the whole ---- */
 
-/* Slices from where they were summed to everybody. */
-static by_status gather_slices(reduction *r, by_error *error)
+/* Slices that far ranks have summed, and mine to them. */
+static by_status gather_far(reduction *r, by_error *error)
 {
     by_comm *comm = r->comm;
     unsigned char *all = r->sum->all;
@@ -250,22 +265,6 @@ static by_status gather_slices(reduction *r, by_error *error)
             BY_TRY(by__comm_post(comm, &comm->sends, false, from, BY__COMM_TAG_DATA, r->sum->own,
                                  r->mine * r->size, error));
         }
-    }
-    /* Each rank begins with its neighbour, so that not all read one. */
-    for (int i = 1; i < comm->size; i++) {
-        int from = (comm->rank + i) % comm->size;
-        if (is_far(r, from)) {
-            continue;
-        }
-        offset = 0;
-        for (int k = 0; k < from; k++) {
-            offset += r->sum->slices[k];
-        }
-        size_t begin = offset * r->size;
-        BY_TRY(by__comm_await(comm, from, error));
-        BY_TRY(by__comm_read(comm, from, all + begin,
-                             by__comm_record_of(comm, from)->header.target + begin,
-                             r->sum->slices[from] * r->size, error));
     }
     BY_TRY(by__comm_land(comm, &comm->receives[0], error));
     return by__comm_land(comm, &comm->sends, error);
@@ -382,15 +381,15 @@ static by_status reduce_large(reduction *r, by__comm_header *header, by_error *e
     header->target = (uint64_t)(uintptr_t)sum->all;
     BY_TRY(by__comm_enter(comm, header, sum->what, addresses, own * sizeof *addresses, error));
     find_holders(r);
+    r->push = sum->all != NULL;
     if (comm->near_count < comm->size) {
         BY_TRY(sum_with_far(r, error));
     } else {
         BY_TRY(sum_range(r, 0, r->mine, error));
     }
     by__comm_step(comm);
-    if (sum->all != NULL) {
-        BY_TRY(gather_slices(r, error));
-        by__comm_step(comm);
+    if (sum->all != NULL && comm->near_count < comm->size) {
+        BY_TRY(gather_far(r, error));
     }
     return by__comm_await_all(comm, error);
 }

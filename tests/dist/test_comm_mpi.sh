@@ -51,5 +51,10 @@ for where in near far; do
     ranks 3 die && complain "$where: a rank was killed, and mpirun says nothing"
 done
 
+unset BANYAN_COMM_FAR
+mpi_run 2 build/release/banyan bench comm --largest 1 --json >"$output" 2>&1 || complain "bench comm"
+[ "$(grep -c '"backend":"mpi","ranks":2,.*"mpi_allreduce_gbps":.*"ratio":.*]}$' "$output")" = 1 ] ||
+    complain "bench comm: not one line of JSON with both sums"
+
 [ "$problems" -eq 0 ] || { echo "$problems problems"; exit 1; }
 echo "communicators over MPI do what those of threads do"

@@ -70,6 +70,12 @@ json "d['mb_per_s'] > 0 and d['vocab'] == 280 and d['tokens'] > 0 and 'learn_sec
 run 2 "$banyan" bench pack text.txt
 run 1 "$banyan" bench pack nothing.txt --tokenizer packed
 
+say "bench comm, of ranks that are threads"
+run 0 "$banyan" bench comm --ranks 3 --largest 1 --json
+json "d['backend'] == 'threads' and d['ranks'] == 3 and [s['bytes'] for s in d['sizes']] == [4096, 16384, 65536, 262144, 1048576]"
+json "all(s[k] > 0 for s in d['sizes'] for k in ('all_reduce_gbps', 'reduce_scatter_us', 'all_gather_us'))"
+run 2 "$banyan" bench comm --ranks -1
+
 say "bench kernels"
 run 0 "$banyan" bench kernels c.yaml --steps 1 --json
 json "{'matmul', 'attention', 'attention_grad', 'adamw', 'sum_squares'} <= {k['op'] for k in d['kernels']}"
