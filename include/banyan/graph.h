@@ -66,7 +66,8 @@ BY_API void by_graph_close(by_graph **graph);
 
 /* Declares external values. Names are copied, must be unique in the graph, and are how buffers,
  * checkpoints and gradients ("grad.NAME") find them. A parameter is f32 until a precision pass
- * makes its compute copy narrower. */
+ * makes its compute copy narrower. Weight files hold a parameter whose name has a '*' as one tensor
+ * for each index of its first axis, under the name with the index in the place of the '*'. */
 BY_API by_value by_graph_input(by_graph *graph, const char *name, by_dtype dtype, by_shape shape);
 BY_API by_value by_graph_parameter(by_graph *graph, const char *name, const char *axes,
                                    by_shape shape, by_init init);

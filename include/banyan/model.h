@@ -5,7 +5,7 @@
  * should be is not its business: the loss is added by a task (banyan/task.h).
  *
  * Parameters carry the names of the Hugging Face checkpoint of their family, and each axis a
- * logical name (vocab, embed, heads, kv_heads, mlp, position) that sharding rules will map to
+ * logical name (vocab, embed, heads, kv_heads, mlp, expert, router, position) that sharding rules will map to
  * machines; a model knows nothing of ranks, precision or optimizers.
  */
 #ifndef BANYAN_MODEL_H
@@ -51,6 +51,11 @@ typedef struct by_model {
     /* output f32 [1], added by the task: sum over the targets that count. A model of the caller's
      * own may add one itself, and then the task adds none. */
     by_value loss;
+    /* f32 [1], in train: what is added to the mean loss before it is differentiated, and not
+     * reported as a loss, such as a router's balance. */
+    by_value auxiliary;
+    by_value counted;   /* f32 [1], set by the task where auxiliary is: targets that count */
+    by_value objective; /* f32 [1]: what is differentiated, loss + auxiliary * counted */
     /* output f32 [batch, ...], added by the task where its metrics need it (loss) */
     by_value evaluated;
 } by_model;
@@ -58,7 +63,7 @@ typedef struct by_model {
 /* A model without any value. */
 #define BY_MODEL_NONE                                                                              \
     ((by_model){BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE,   \
-                BY_NONE})
+                BY_NONE, BY_NONE, BY_NONE, BY_NONE})
 
 /* Builds the forward graph of a resolved config whose sizes are known (vocab; outputs, and the
  * shape of an example). Caches are states "cache.N.k" and "cache.N.v" [batch, kv_heads, cache, head
@@ -72,8 +77,9 @@ typedef by_status by_model_builder(void *user, by_model *out, by_graph *graph,
                                    const by_model_config *config, const by_model_request *request,
                                    by_error *error);
 
-/* Number of trained parameters (a tied head counts once), and of those in matrix products: without
- * embeddings that are only looked up. */
+/* Number of trained parameters (a tied head counts once), and of those in matrix products of one
+ * example: without embeddings that are only looked up, and of experts as many as one token goes
+ * to. */
 BY_API by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in_products,
                                 by_error *error);
 

@@ -117,9 +117,9 @@ struct by_task {
 
     /* Adds inputs for the targets and the loss to the graph of one micro-batch in the mode train
      * or loss: sets model->loss to an f32 [1], the sum over the targets that count, which the
-     * trainer divides by their number in the whole batch. In the mode loss it may set
-     * model->evaluated, f32 [batch, ...]. Neither is declared an output here. BY_ECONFIG: the
-     * model does not deliver what the task is about. */
+     * trainer divides by their number in the whole batch; and where there is model->auxiliary,
+     * model->counted. In the mode loss it may set model->evaluated, f32 [batch, ...]. None is
+     * declared an output here. BY_ECONFIG: the model does not deliver what the task is about. */
     by_status (*loss)(const by_config *config, const by_model_request *request, by_graph *graph,
                       by_model *model, by_error *error);
     /* Adds a micro-batch to sums[BY_TASK_SUMS]: only examples that count. `values` are those of

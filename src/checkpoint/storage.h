@@ -274,6 +274,18 @@ by_status by__index_parse(by__index *out, const char *path, const char *text, si
                           by_error *error);
 void by__index_free(by__index *index);
 
+/* ---- tensors that files hold in parts (stacked.c) ---- */
+
+/* Whether `name` stands for one tensor of files for each index of the first axis. */
+bool by__name_is_stacked(const char *name);
+/* Makes the view of such a tensor that of its part; the part's name goes to `name`. Returns the
+ * elements in front of it. */
+size_t by__stacked_part(by_tensor_view *view, char *name, size_t room, int64_t part);
+/* Reads all parts of `shape` into out; NULL: only checks that they are there. BY_EFORMAT names the
+ * part that is missing or does not fit. */
+by_status by__stacked_read(float *out, const by_weights *weights, const char *name,
+                           const by_shape *shape, by_error *error);
+
 /* ---- weights into a tensor store (store_load.c) ---- */
 
 typedef struct by__load_options {

@@ -75,12 +75,41 @@ static by_status load(by__store *store, int flat, by__handle handle, const by_we
     return status;
 }
 
+/* Whether the entry is in the file in parts. */
+static bool is_in_parts(const by__store *store, by__handle handle, const by_weights *weights,
+                        const by__load_options *options)
+{
+    const char *name = by__store_entry(store, handle)->name;
+    return options->prefix == NULL && by__name_is_stacked(name) && !by_weights_has(weights, name);
+}
+
+static by_status load_parts(by__store *store, int flat, by__handle handle,
+                            const by_weights *weights, int threads, by_error *error)
+{
+    by_shape shape = by__store_shape(store, flat, handle);
+    int64_t count = by_shape_count(&shape);
+    float *values;
+    BY_TRY(by__alloc_aligned((void **)&values, (size_t)count * sizeof *values, "a copy of a tensor",
+                             error));
+    by_status status =
+        by__stacked_read(values, weights, by__store_entry(store, handle)->name, &shape, error);
+    if (status == BY_OK) {
+        status = by__store_write(store, flat, handle, values, BY_F32, count, threads, error);
+    }
+    free(values);
+    return status;
+}
+
 by_status by__store_check(const by__store *store, int flat, const by_weights *weights,
                           const by__load_options *options, by_error *error)
 {
     for (size_t i = 0; i < by__store_count(store); i++) {
         by_tensor_view tensor;
-        if (by__store_shape(store, flat, (by__handle)i).rank >= 0) {
+        by_shape shape = by__store_shape(store, flat, (by__handle)i);
+        if (shape.rank >= 0 && is_in_parts(store, (by__handle)i, weights, options)) {
+            const char *name = by__store_entry(store, (by__handle)i)->name;
+            BY_TRY(by__stacked_read(NULL, weights, name, &shape, error));
+        } else if (shape.rank >= 0) {
             BY_TRY(find(store, flat, (by__handle)i, weights, options, &tensor, error));
         }
     }
@@ -93,6 +122,10 @@ by_status by__store_load(by__store *store, int flat, const by_weights *weights,
     for (size_t i = 0; i < by__store_count(store); i++) {
         by_tensor_view tensor;
         if (by__store_shape(store, flat, (by__handle)i).rank < 0) {
+            continue;
+        }
+        if (is_in_parts(store, (by__handle)i, weights, options)) {
+            BY_TRY(load_parts(store, flat, (by__handle)i, weights, options->threads, error));
             continue;
         }
         BY_TRY(find(store, flat, (by__handle)i, weights, options, &tensor, error));

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,28 +65,48 @@ static size_t input_bytes(const by_generator *g)
     return TOKENS_OFFSET + 2 * ids_bytes(g);
 }
 
-/* Bytes of the parameters of which a run reads more than a row. */
+/* Share of operand i of a node that a run reads, if it is a parameter: of a table of which only rows
+ * are looked up, none; of experts, those of one token. */
+static by_status share_read(double *share, const by_graph *graph, const by__node *node, int i,
+                            by_error *error)
+{
+    const by__op_row *row = by__op_row_of(node->op);
+    *share = by__mask_has(row->gathers, i) ? 0.0 : 1.0;
+    if (row->met != NULL) {
+        by__type *in;
+        BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "count", error));
+        by__node_types(graph, node, in);
+        by__signature s = {node->op, &node->attrs, in, node->input_count};
+        *share = row->met(&s, i);
+        free(in);
+    }
+    return BY_OK;
+}
+
+/* Bytes of parameters that a run reads. */
 static by_status count_read(double *bytes, const by_graph *graph, by_error *error)
 {
-    bool *read;
+    double *read;
+    by_status status = BY_OK;
     BY_TRY(by__alloc((void **)&read, graph->value_count, sizeof *read, "count", error));
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__node *node = &graph->nodes[n];
-        uint32_t gathers = by__op_row_of(node->op)->gathers;
-        for (int i = 0; i < node->input_count; i++) {
-            if (node->in[i] != BY_NONE && !by__mask_has(gathers, i)) {
-                read[node->in[i]] = true;
+        for (int i = 0; i < node->input_count && status == BY_OK; i++) {
+            double share = 0.0;
+            if (node->in[i] != BY_NONE) {
+                status = share_read(&share, graph, node, i, error);
+                read[node->in[i]] = fmax(read[node->in[i]], share);
             }
         }
     }
     *bytes = 0.0;
     for (size_t v = 0; v < graph->value_count; v++) {
-        if (read[v] && graph->values[v].role == BY_ROLE_PARAMETER) {
-            *bytes += (double)by__value_bytes(&graph->values[v]);
+        if (graph->values[v].role == BY_ROLE_PARAMETER) {
+            *bytes += read[v] * (double)by__value_bytes(&graph->values[v]);
         }
     }
     free(read);
-    return BY_OK;
+    return status;
 }
 
 /* Work that by_generator_flops and by_generator_token_bytes count, read off the graphs. */

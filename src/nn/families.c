@@ -7,6 +7,7 @@
 #define FAMILIES(ROW)                                                                              \
     ROW(gpt2)                                                                                      \
     ROW(llama)                                                                                     \
+    ROW(mixtral)                                                                                   \
     ROW(vit)                                                                                       \
     ROW(mlp)
 
@@ -82,7 +83,12 @@ by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *
                          const by_model_request *request, by_error *error)
 {
     const by__family *family = NULL;
-    by__build b = {.graph = graph, .config = config, .request = request, .model = BY_MODEL_NONE};
+    by__build b = {.graph = graph,
+                   .config = config,
+                   .request = request,
+                   .model = BY_MODEL_NONE,
+                   .router_load = BY_NONE,
+                   .router_mass = BY_NONE};
     bool for_loss = request->mode == BY_MODEL_TRAIN || request->mode == BY_MODEL_LOSS;
     BY_TRY(find_family(&family, config, error));
     if (!for_loss && !reads_tokens(family)) {
@@ -103,38 +109,55 @@ by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *
     return BY_OK;
 }
 
-by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in_products,
-                         by_error *error)
+/* Of each value, the share of it that products of one example multiply. */
+static by_status share_in_products(double *share, const by_graph *graph, by_error *error)
 {
-    bool *multiplied;
-    int64_t all = 0;
-    int64_t products = 0;
-    BY_TRY(by__alloc((void **)&multiplied, graph->value_count, sizeof *multiplied, "count", error));
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__node *node = &graph->nodes[n];
-        uint32_t factors = by__op_row_of(node->op)->factors;
+        const by__op_row *row = by__op_row_of(node->op);
+        by__type *in;
+        if (row->factors == 0) {
+            continue;
+        }
+        BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "count", error));
+        by__node_types(graph, node, in);
+        by__signature s = {node->op, &node->attrs, in, node->input_count};
         for (int i = 0; i < node->input_count; i++) {
-            if (node->in[i] != BY_NONE && by__mask_has(factors, i)) {
-                multiplied[node->in[i]] = true;
+            if (node->in[i] != BY_NONE && by__mask_has(row->factors, i)) {
+                share[node->in[i]] = row->met == NULL ? 1.0 : row->met(&s, i);
             }
         }
+        free(in);
     }
     /* A weight may be reshaped, or put together of several, before it is multiplied. */
     for (size_t n = graph->node_count; n-- > 0;) {
         const by__node *node = &graph->nodes[n];
-        bool moved = by__op_row_of(node->op)->moves && multiplied[node->out[0]];
-        for (int i = 0; i < node->input_count && moved; i++) {
-            multiplied[node->in[i]] = true;
+        double moved = by__op_row_of(node->op)->moves ? share[node->out[0]] : 0.0;
+        for (int i = 0; i < node->input_count && moved > 0.0; i++) {
+            share[node->in[i]] = moved;
         }
     }
-    for (size_t v = 0; v < graph->value_count; v++) {
+    return BY_OK;
+}
+
+by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in_products,
+                         by_error *error)
+{
+    double *share;
+    int64_t all = 0;
+    int64_t products = 0;
+    BY_TRY(by__alloc((void **)&share, graph->value_count, sizeof *share, "count", error));
+    by_status status = share_in_products(share, graph, error);
+    for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
         if (graph->values[v].role == BY_ROLE_PARAMETER) {
             int64_t count = by_shape_count(&graph->values[v].shape);
             all += count;
-            products += multiplied[v] || graph->values[v].shape.rank < 2 ? count : 0;
+            products +=
+                graph->values[v].shape.rank < 2 ? count : (int64_t)((double)count * share[v] + 0.5);
         }
     }
-    free(multiplied);
+    free(share);
+    BY_TRY(status);
     *parameters = all;
     *in_products = products;
     return BY_OK;

@@ -29,6 +29,10 @@ typedef struct by__build {
     const by_model_request *request;
     by_model model;
     uint32_t streams; /* dropout masks made so far */
+    /* Of routers, sums over the layers so far, f32 [experts]: the tokens that chose each expert,
+     * and the probabilities that all gave it. BY_NONE: none yet. */
+    by_value router_load;
+    by_value router_mass;
 } by__build;
 
 typedef struct by__family {
@@ -84,6 +88,28 @@ by_value by__drop(by__build *b, by_value x);
 by_value by__attend(by__build *b, int layer, by_value q, by_value k, by_value v);
 /* True when the mode runs on key/value caches. */
 bool by__is_cached(const by__build *b);
+
+/* ---- Llama's layers, shared by the families that descend from it (llama_layers.c) ---- */
+
+/* Values of its keys; the first field of a family's own struct. */
+typedef struct by__llama_keys {
+    double rope_theta;
+} by__llama_keys;
+/* kv_heads, mlp_width, tied and rope_theta. */
+extern const by__key_list by__llama_key_list;
+/* Derives the sizes that -1 stands for and checks those of attention. */
+by_status by__llama_resolve(by_config *config, by_error *error);
+/* What follows the second norm of a block. */
+typedef by_value by__block_half(by__build *b, by_value x, int layer);
+/* The whole model: embedding, blocks, norm and head. */
+void by__llama_body(by__build *b, const by__llama_keys *keys, by__block_half *mlp);
+/* x times the parameter "model.layers.LAYER.NAME.weight" [out, in]. */
+by_value by__llama_linear(by__build *b, by_value x, int64_t in, int64_t out, const char *axes,
+                          by_init init, int layer, const char *name);
+/* The keys of config.json that all of them have. rope_theta: for a file without it. */
+void by__llama_write_config(json_t *out, const by_model_config *config, const by__llama_keys *keys);
+by_status by__llama_read_config(by_model_config *config, by__llama_keys *keys, double rope_theta,
+                                const char *name, const json_t *in, by_error *error);
 
 /* ---- parameters as entries of a tensor store (parameters.c) ---- */
 

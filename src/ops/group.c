@@ -86,7 +86,8 @@ static void gradient_rows(by_graph *graph, const by__node *node, const by_value 
     by_value grouped = scatter ? dout[0] : node->in[0];
     din[0] = by__op_add_node(graph, scatter ? BY_OP_GATHER_ROWS : BY_OP_SCATTER_ROWS,
                              &(by_attrs){0}, in, weighted ? 4 : 3, NULL);
-    if (scatter && graph->error.status == BY_OK) {
+    if (scatter && graph->error.status == BY_OK &&
+        !by_shape_equal(&graph->values[din[0]].shape, &graph->values[node->in[0]].shape)) {
         din[0] = by_reshape(graph, din[0], graph->values[node->in[0]].shape);
     }
     if (weighted) {

@@ -8,7 +8,7 @@ typedef struct backward {
     bool *needed;       /* values that a parameter reaches */
 } backward;
 
-/* A value needs a gradient when a parameter feeds it. */
+/* A value needs a gradient when a parameter feeds it; whole numbers have none. */
 static void mark_needed(const by_graph *graph, bool *needed)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
@@ -22,7 +22,7 @@ static void mark_needed(const by_graph *graph, bool *needed)
         }
         for (int i = 0; i < node->output_count; i++) {
             if (node->out[i] != BY_NONE) {
-                needed[node->out[i]] = any;
+                needed[node->out[i]] = any && by_dtype_is_float(graph->values[node->out[i]].dtype);
             }
         }
     }

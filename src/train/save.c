@@ -5,51 +5,82 @@
 #include "checkpoint/storage.h"
 #include "train/loop.h"
 
-/* A tensor to save: which it is in the trainer. */
+/* A tensor to save: which it is in the trainer, and where in it. */
 typedef struct source {
     by_trainer_tensor what;
     int state;
     size_t parameter;
+    size_t first; /* element; a tensor that files hold in parts is several sources */
 } source;
 
 /* Parameters, then the states of the optimizer, as views and where their values come from. */
 typedef struct views {
     by_tensor_view *views;
     source *sources;
-    char (*names)[220]; /* of the states */
+    char (*names)[220]; /* of the states, and of parts of parameters */
     size_t model_count;
     size_t count;
 } views;
 
+/* Tensors that files hold for a parameter. */
+static size_t parts_of(const by_tensor_view *parameter)
+{
+    return by__name_is_stacked(parameter->name) ? (size_t)parameter->shape[0] : 1;
+}
+
+static by_status alloc_views(views *out, const by_trainer *trainer, by_error *error)
+{
+    size_t parameters = by_trainer_parameter_count(trainer);
+    for (size_t i = 0; i < parameters; i++) {
+        by_tensor_view view = by_trainer_parameter(trainer, i);
+        out->model_count += parts_of(&view);
+    }
+    size_t most = out->model_count + parameters * (size_t)by_trainer_state_count(trainer);
+    BY_TRY(by__alloc((void **)&out->views, most, sizeof *out->views, "checkpoint", error));
+    BY_TRY(by__alloc((void **)&out->sources, most, sizeof *out->sources, "checkpoint", error));
+    return by__alloc((void **)&out->names, most, sizeof *out->names, "checkpoint", error);
+}
+
+static void add_parameter(views *v, const by_trainer *trainer, size_t i)
+{
+    by_tensor_view whole = by_trainer_parameter(trainer, i);
+    size_t parts = parts_of(&whole);
+    for (size_t part = 0; part < parts; part++) {
+        by_tensor_view *view = &v->views[v->count];
+        size_t first = 0;
+        *view = whole;
+        if (by__name_is_stacked(whole.name)) {
+            first = by__stacked_part(view, v->names[v->count], sizeof v->names[0], (int64_t)part);
+        }
+        v->sources[v->count++] = (source){BY_TRAINER_PARAMETER, 0, i, first};
+    }
+}
+
+static void add_states(views *v, const by_trainer *trainer, size_t i)
+{
+    for (int k = 0; k < by_trainer_state_count(trainer); k++) {
+        by_tensor_view *view = &v->views[v->count];
+        char *name = v->names[v->count];
+        *view = by_trainer_state(trainer, i, k);
+        if (view->rank >= 0) {
+            (void)snprintf(name, sizeof v->names[0], "%s.%s", by_trainer_state_name(trainer, k),
+                           view->name);
+            view->name = name;
+            v->sources[v->count++] = (source){BY_TRAINER_STATE, k, i, 0};
+        }
+    }
+}
+
 static by_status open_views(views *out, const by_trainer *trainer, by_error *error)
 {
     size_t parameters = by_trainer_parameter_count(trainer);
-    int states = by_trainer_state_count(trainer);
-    size_t most = parameters * (1 + (size_t)states);
-    views v = {.model_count = parameters, .count = parameters};
-    by_status status = by__alloc((void **)&v.views, most, sizeof *v.views, "checkpoint", error);
-    if (status == BY_OK) {
-        status = by__alloc((void **)&v.sources, most, sizeof *v.sources, "checkpoint", error);
-    }
-    if (status == BY_OK) {
-        status = by__alloc((void **)&v.names, most, sizeof *v.names, "checkpoint", error);
+    by_status status = alloc_views(out, trainer, error);
+    for (size_t i = 0; i < parameters && status == BY_OK; i++) {
+        add_parameter(out, trainer, i);
     }
     for (size_t i = 0; i < parameters && status == BY_OK; i++) {
-        v.views[i] = by_trainer_parameter(trainer, i);
-        v.sources[i] = (source){BY_TRAINER_PARAMETER, 0, i};
-        for (int k = 0; k < states; k++) {
-            by_tensor_view *view = &v.views[v.count];
-            char *name = v.names[v.count];
-            *view = by_trainer_state(trainer, i, k);
-            if (view->rank >= 0) {
-                (void)snprintf(name, sizeof v.names[0], "%s.%s", by_trainer_state_name(trainer, k),
-                               view->name);
-                view->name = name;
-                v.sources[v.count++] = (source){BY_TRAINER_STATE, k, i};
-            }
-        }
+        add_states(out, trainer, i);
     }
-    *out = v;
     return status;
 }
 
@@ -67,17 +98,19 @@ static by_status add_part(by_checkpoint_writer *writer, const by_trainer *traine
 {
     const by_tensor_view *view = &v->views[tensor];
     const source *from = &v->sources[tensor];
+    by_tensor_view all =
+        from->what == BY_TRAINER_PARAMETER ? by_trainer_parameter(trainer, from->parameter) : *view;
     size_t bytes;
     float *copy;
     if (view->data != NULL) {
         return by_checkpoint_add_part(writer, part, view->data, error);
     }
-    BY_TRY(by_tensor_size(view, NULL, &bytes, error));
+    BY_TRY(by_tensor_size(&all, NULL, &bytes, error));
     BY_TRY(by__alloc_aligned((void **)&copy, bytes, "a copy of the weights", error));
     by_status status =
         by_trainer_read(trainer, from->what, from->state, from->parameter, copy, error);
     if (status == BY_OK) {
-        status = by_checkpoint_add_part(writer, part, copy, error);
+        status = by_checkpoint_add_part(writer, part, copy + from->first, error);
     }
     free(copy);
     return status;

@@ -15,11 +15,25 @@ by_dtype by__compute_dtype(const by_config *config)
 by_pass_options by__pass_options(const by_config *config, const by_model *model)
 {
     return (by_pass_options){.compute = by__compute_dtype(config),
-                             .loss = model == NULL ? BY_NONE : model->loss,
+                             .loss = model == NULL ? BY_NONE : model->objective,
                              .recompute = strcmp(config->memory.recompute, "block") == 0};
 }
 
-/* The model, and the loss of the task where the model has none of its own. */
+/* The loss of the task, where the model has none of its own. */
+static by_status add_loss(by_model *model, by_graph *graph, const by_config *config,
+                          const by_task *task, const by_model_request *request, by_error *error)
+{
+    if (model->loss != BY_NONE) {
+        return BY_OK;
+    }
+    BY_TRY(task->loss(config, request, graph, model, error));
+    by_graph_output(graph, model->loss, "loss");
+    if (model->evaluated != BY_NONE) {
+        by_graph_output(graph, model->evaluated, "evaluated");
+    }
+    return BY_OK;
+}
+
 static by_status build(by_model *model, by_graph *graph, const by_config *config,
                        const by__recipe *recipe, const by_model_request *request, by_error *error)
 {
@@ -30,13 +44,17 @@ static by_status build(by_model *model, by_graph *graph, const by_config *config
     BY_TRY(recipe->builder != NULL
                ? recipe->builder(recipe->user, model, graph, &config->model, request, error)
                : by_model_build(model, graph, &config->model, request, error));
-    if (model->loss != BY_NONE) {
-        return by_graph_check(graph, error);
-    }
-    BY_TRY(task->loss(config, request, graph, model, error));
-    by_graph_output(graph, model->loss, "loss");
-    if (model->evaluated != BY_NONE) {
-        by_graph_output(graph, model->evaluated, "evaluated");
+    BY_TRY(add_loss(model, graph, config, task, request, error));
+    model->objective = model->loss;
+    if (model->auxiliary != BY_NONE) {
+        if (model->counted == BY_NONE) {
+            return by_error_set(error, BY_ECONFIG,
+                                "model.kind %s adds an auxiliary loss, for which the task has to "
+                                "count targets",
+                                config->model.kind);
+        }
+        by_value sum = by_mul(graph, model->auxiliary, model->counted);
+        model->objective = by_add(graph, model->loss, sum);
     }
     return by_graph_check(graph, error);
 }

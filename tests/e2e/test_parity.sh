@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../support/shell.sh"
 
 say "golden files are there"
-for name in gpt2 llama_tied llama_gqa; do
+for name in gpt2 llama_tied llama_gqa mixtral; do
     exists "$root/tests/parity/golden/$name.safetensors"
 done
 if /usr/bin/python3 -c 'import torch' 2>/dev/null; then

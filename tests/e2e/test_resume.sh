@@ -14,7 +14,7 @@ compare() {
     same whole.events other.events
 }
 
-for setting in "gpt2 f32" "llama bf16"; do
+for setting in "gpt2 f32" "llama bf16" "mixtral f32"; do
     # shellcheck disable=SC2086
     set -- $setting
     rm -rf runs

@@ -27,7 +27,8 @@ import transformers
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel,
-                          LlamaConfig, LlamaForCausalLM, ViTConfig, ViTForImageClassification)
+                          LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, ViTConfig,
+                          ViTForImageClassification)
 
 transformers.utils.logging.disable_progress_bar()
 
@@ -45,6 +46,11 @@ MODELS = {
         num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, hidden_size=48,
         intermediate_size=100, max_position_embeddings=32, vocab_size=101, initializer_range=0.2,
         tie_word_embeddings=False, rms_norm_eps=1e-5, bos_token_id=0, eos_token_id=0)),
+    "mixtral": (MixtralForCausalLM, MixtralConfig(
+        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, hidden_size=48,
+        intermediate_size=40, max_position_embeddings=32, vocab_size=101, initializer_range=0.2,
+        num_local_experts=6, num_experts_per_tok=2, tie_word_embeddings=False, rms_norm_eps=1e-5,
+        bos_token_id=0, eos_token_id=0)),
 }
 
 
@@ -110,7 +116,7 @@ def make(directory):
 
 
 def golden(directory):
-    for name in MODELS:
+    for name in (name for name in MODELS if name != "mixtral"):
         path = os.path.join(directory, name + ".safetensors")
         with safe_open(path, "pt") as f:
             said = f.metadata()
@@ -152,37 +158,72 @@ def golden(directory):
                 fail(f"{path}: gradient of {key} differs by {distance:.2e}")
 
 
-def golden_vit(directory):
+def golden_by_checkpoint(path, config, model_class, run):
     """Through a checkpoint, whose names of parameters are those of the golden file; a model in memory has
-    others."""
-    path = os.path.join(directory, "vit.safetensors")
+    others. `run` gives logits and what is differentiated."""
     with safe_open(path, "pt") as f:
-        said = f.metadata()
         tensors = {key: f.get_tensor(key) for key in f.keys()}
-    config = ViTConfig(
-        num_hidden_layers=int(said["layers"]), num_attention_heads=int(said["heads"]),
-        hidden_size=int(said["width"]), intermediate_size=int(said["mlp_width"]),
-        image_size=int(said["image_size"]), patch_size=int(said["patch_size"]),
-        num_channels=int(said["channels"]), num_labels=int(said["classes"]),
-        layer_norm_eps=float(said["norm_eps"]))
     with tempfile.TemporaryDirectory() as place:
         def saved(group):
-            config.architectures = ["ViTForImageClassification"]
+            config.architectures = [model_class.__name__]
             config.save_pretrained(place)
             save_file({key[len(group):]: tensor for key, tensor in tensors.items() if key.startswith(group)},
                       os.path.join(place, "model.safetensors"), {"format": "pt"})
-            return load(place, ViTForImageClassification)
+            return load(place, model_class)
 
         model = saved("weights.")
-        output = model(tensors["images"], labels=tensors["labels"].long())
-        compare(path, tensors["logits"], output.logits.detach())
-        output.loss.backward()
+        logits, loss = run(model, tensors)
+        compare(path, tensors["logits"], logits.detach())
+        loss.backward()
         gradients = dict(saved("grad.").named_parameters())
         for key, parameter in model.named_parameters():
             expected = gradients[key].detach()
             distance = (parameter.grad - expected).norm() / max(expected.norm().item(), 1e-2)
             if not distance <= TOLERANCE:
                 fail(f"{path}: gradient of {key} differs by {distance:.2e}")
+
+
+def said_of(path):
+    with safe_open(path, "pt") as f:
+        return f.metadata()
+
+
+def golden_vit(directory):
+    path = os.path.join(directory, "vit.safetensors")
+    said = said_of(path)
+
+    def run(model, tensors):
+        output = model(tensors["images"], labels=tensors["labels"].long())
+        return output.logits, output.loss
+
+    golden_by_checkpoint(path, ViTConfig(
+        num_hidden_layers=int(said["layers"]), num_attention_heads=int(said["heads"]),
+        hidden_size=int(said["width"]), intermediate_size=int(said["mlp_width"]),
+        image_size=int(said["image_size"]), patch_size=int(said["patch_size"]),
+        num_channels=int(said["channels"]), num_labels=int(said["classes"]),
+        layer_norm_eps=float(said["norm_eps"])), ViTForImageClassification, run)
+
+
+def golden_mixtral(directory):
+    """With the loss of the routers."""
+    path = os.path.join(directory, "mixtral.safetensors")
+    said = said_of(path)
+
+    def run(model, tensors):
+        output = model(tensors["tokens"].long(), use_cache=False, output_router_logits=True)
+        loss = torch.nn.functional.cross_entropy(output.logits.flatten(0, 1),
+                                                 tensors["targets"].flatten().long(), ignore_index=-1)
+        return output.logits, loss + float(said["aux_coef"]) * output.aux_loss
+
+    golden_by_checkpoint(path, MixtralConfig(
+        num_hidden_layers=int(said["layers"]), num_attention_heads=int(said["heads"]),
+        num_key_value_heads=int(said["kv_heads"]), hidden_size=int(said["width"]),
+        intermediate_size=int(said["mlp_width"]), max_position_embeddings=int(said["context"]),
+        vocab_size=int(said["vocab"]), num_local_experts=int(said["experts"]),
+        num_experts_per_tok=int(said["chosen"]), tie_word_embeddings=False,
+        rms_norm_eps=float(said["norm_eps"]), bos_token_id=0, eos_token_id=0,
+        rope_parameters={"rope_type": "default", "rope_theta": float(said["rope_theta"])}),
+        MixtralForCausalLM, run)
 
 
 def main():
@@ -201,6 +242,7 @@ def main():
     else:
         golden(arguments.directory)
         golden_vit(arguments.directory)
+        golden_mixtral(arguments.directory)
 
 
 if __name__ == "__main__":

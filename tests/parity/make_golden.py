@@ -15,7 +15,7 @@ Tensors (f32 unless said otherwise; NAME is the Hugging Face name, for gpt2 with
     and what it is to say   targets i32 [B, T], -1 is ignored; or labels i32 [B]; or targets [B]
     logits                  of these inputs with the initial weights: [B, T, V], [B, classes] or [B, 1]
     loss                    [] mean cross-entropy over the valid targets, or mean squared error
-    grad.NAME               gradient of `loss`, not clipped
+    grad.NAME               gradient of `loss`, for mixtral with the routers' loss added; not clipped
     steps.INPUT             [S, ...]: the batch of each of S = 20 optimizer steps
     losses, norms           [S]: loss and global gradient norm (before clipping) of each step, from
                             the initial weights on, each taken before that step's update
@@ -55,6 +55,9 @@ CASES = {
                        context=16, vocab=67, tied=1, norm_eps=1e-5, rope_theta=10000.0, seed=102),
     "llama_gqa": dict(kind="llama", layers=2, heads=4, kv_heads=2, width=32, mlp_width=88,
                       context=16, vocab=67, tied=0, norm_eps=1e-6, rope_theta=500000.0, seed=103),
+    "mixtral": dict(kind="mixtral", layers=2, heads=4, kv_heads=2, width=32, mlp_width=24, context=16,
+                    vocab=67, tied=0, norm_eps=1e-5, rope_theta=10000.0, experts=6, chosen=2,
+                    aux_coef=0.5, seed=107),
     "vit": dict(kind="vit", layers=2, heads=4, width=32, mlp_width=64, channels=3, image_size=12,
                 patch_size=4, classes=7, norm_eps=1e-12, seed=104),
     "mlp_classes": dict(kind="mlp", numbers=5, categories=[4, 6], embedding=3, hidden=[24, 16],
@@ -124,7 +127,12 @@ def llama_shapes(c):
     return shapes
 
 
-def llama_forward(c, w, tokens):
+def llama_mlp(c, w, y, block):
+    gate, up = (y @ w[f"{block}mlp.{n}_proj.weight"].t() for n in ("gate", "up"))
+    return (gate * torch.sigmoid(gate) * up) @ w[block + "mlp.down_proj.weight"].t()
+
+
+def llama_forward(c, w, tokens, mlp=llama_mlp):
     tokens = tokens.long()
     batch, length = tokens.shape
     width, heads, kv_heads = c["width"], c["heads"], c["kv_heads"]
@@ -153,10 +161,49 @@ def llama_forward(c, w, tokens):
         y = causal_attention(rotate(q), k, v).transpose(1, 2).reshape(batch, length, width)
         x = x + y @ w[block + "self_attn.o_proj.weight"].t()
         y = norm(x, block + "post_attention_layernorm")
-        gate, up = (y @ w[f"{block}mlp.{n}_proj.weight"].t() for n in ("gate", "up"))
-        x = x + (gate * torch.sigmoid(gate) * up) @ w[block + "mlp.down_proj.weight"].t()
+        x = x + mlp(c, w, y, block)
     head = "model.embed_tokens.weight" if c["tied"] else "lm_head.weight"
     return norm(x, "model.norm") @ w[head].t()
+
+
+def mixtral_shapes(c):
+    shapes = {n: s for n, s in llama_shapes(c).items() if ".mlp." not in n}
+    for i in range(c["layers"]):
+        block = f"model.layers.{i}.block_sparse_moe."
+        shapes[block + "gate.weight"] = (c["experts"], c["width"])
+        for e in range(c["experts"]):
+            for name in ("w1", "w2", "w3"):
+                shape = (c["mlp_width"], c["width"])
+                shapes[f"{block}experts.{e}.{name}.weight"] = shape[::-1] if name == "w2" else shape
+    return shapes
+
+
+def mixtral_forward(c, w, tokens):
+    """Logits, and the routers' loss: of the choices of all layers together, E sum_e f_e P_e, where f_e
+    is the share of tokens that chose expert e and P_e the mean of its probability (Mixtral's
+    load_balancing_loss_func in transformers)."""
+    probabilities, choices = [], []
+
+    def mlp(c, w, y, block):
+        block += "block_sparse_moe."
+        p = (y @ w[block + "gate.weight"].t()).flatten(0, 1).softmax(-1)
+        weight, choice = p.topk(c["chosen"], -1)
+        weight = weight / weight.sum(-1, keepdim=True)
+        probabilities.append(p)
+        choices.append(choice)
+        rows = y.flatten(0, 1)
+        out = torch.zeros_like(rows)
+        for e in range(c["experts"]):  # every expert on every token; what was not chosen weighs 0
+            w1, w2, w3 = (w[f"{block}experts.{e}.w{n}.weight"] for n in (1, 2, 3))
+            gate = rows @ w1.t()
+            one = (gate * torch.sigmoid(gate) * (rows @ w3.t())) @ w2.t()
+            out = out + one * (weight * (choice == e)).sum(-1, keepdim=True)
+        return out.view_as(y)
+
+    logits = llama_forward(c, w, tokens, mlp)
+    p, choice = torch.cat(probabilities), torch.cat(choices)
+    shares = F.one_hot(choice, c["experts"]).to(p.dtype).sum(1).mean(0)
+    return logits, c["aux_coef"] * c["experts"] * (shares * p.mean(0)).sum()
 
 
 def vit_shapes(c):
@@ -257,7 +304,7 @@ def targets_loss(values, targets):
 
 
 MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_forward),
-          "vit": (vit_shapes, vit_forward), "mlp": (mlp_shapes, mlp_forward)}
+          "mixtral": (mixtral_shapes, mixtral_forward), "vit": (vit_shapes, vit_forward), "mlp": (mlp_shapes, mlp_forward)}
 
 
 def loss_of(c, logits, wanted):
@@ -327,10 +374,12 @@ def run_case(c, dtype):
     def run(batch):
         *inputs, wanted = batch.values()
         logits = forward(c, weights, *inputs)
-        return logits, loss_of(c, logits, wanted)
+        logits, auxiliary = logits if isinstance(logits, tuple) else (logits, 0)
+        loss = loss_of(c, logits, wanted)
+        return logits, loss, loss + auxiliary
 
-    logits, loss = run(first)
-    loss.backward()
+    logits, loss, objective = run(first)
+    objective.backward()
     out = {"logits": logits.detach(), "loss": loss.detach()}
     out.update({"grad." + n: t.grad.clone() for n, t in weights.items()})
 
@@ -345,8 +394,8 @@ def run_case(c, dtype):
     losses, norms = [], []
     for batch in steps:
         optimizer.zero_grad()
-        _, loss = run(batch)
-        loss.backward()
+        _, loss, objective = run(batch)
+        objective.backward()
         norms.append(torch.nn.utils.clip_grad_norm_(list(weights.values()), 1.0))
         if "optimizer" in c:  # whose own decay is not decoupled
             with torch.no_grad():

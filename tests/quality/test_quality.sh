@@ -11,7 +11,7 @@ floor=$(awk 'BEGIN {
 }')
 # Blanks alone: where a line ends would have to be learned too.
 tr '\n' ' ' <text.txt >words && mv words text.txt
-for setting in "gpt2 f32" "gpt2 bf16" "llama f32" "llama bf16"; do
+for setting in "gpt2 f32" "gpt2 bf16" "llama f32" "llama bf16" "mixtral bf16"; do
     # shellcheck disable=SC2086
     set -- $setting
     tiny "$1" >c.yaml

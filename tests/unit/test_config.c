@@ -540,8 +540,9 @@ static void test_copy(void **state)
     by_config_close(&config);
     assert_int_equal(by_config_set(copy, "model.kind=gpt2", &error), BY_OK);
     assert_int_equal(by_config_resolve(copy, &error), BY_ECONFIG);
-    assert_string_equal(error.message,
-                        "train.yaml:3: model.rope_theta belongs to llama; the kind here is gpt2");
+    assert_string_equal(
+        error.message,
+        "train.yaml:3: model.rope_theta belongs to llama, mixtral; the kind here is gpt2");
     by_config_close(&copy);
     config = good("");
     config->train.steps = 0;
@@ -713,7 +714,7 @@ static void test_config_of_a_run(void **state)
     assert_int_equal(by_config_open_run(&config, run, &override, 1, &error), BY_ECONFIG);
     assert_string_equal(error.message,
                         "override \"model.rope_theta=5\": model.rope_theta belongs to "
-                        "llama; the kind here is gpt2");
+                        "llama, mixtral; the kind here is gpt2");
     /* A family's own key comes back. */
     put(state, path, "config.yaml", "model: {kind: llama, rope_theta: 77}\n");
     assert_int_equal(by_config_open_run(&config, run, NULL, 0, &error), BY_OK);
@@ -767,13 +768,14 @@ static void test_foreign_keys(void **state)
     BY_UNUSED(state);
     by_error error = {0};
     refused("model:\n  layers: 2\n  heads: 2\n  rope_theta: 5e5\n",
-            "train.yaml:4: model.rope_theta belongs to llama; the kind here is gpt2");
+            "train.yaml:4: model.rope_theta belongs to llama, mixtral; the kind here is gpt2");
     refused("model:\n  rope_theta: 5e5\n  kind: gpt2\n",
-            "train.yaml:2: model.rope_theta belongs to llama; the kind here is gpt2");
+            "train.yaml:2: model.rope_theta belongs to llama, mixtral; the kind here is gpt2");
     refused("model:\n  kv_heads: 2\n",
-            "train.yaml:2: model.kv_heads belongs to llama; the kind here is gpt2");
-    refused("model:\n  rope_thta: 5e5\n", "train.yaml:2: unknown key \"rope_thta\" in section "
-                                          "model; did you mean \"rope_theta\" (of llama)?");
+            "train.yaml:2: model.kv_heads belongs to llama, mixtral; the kind here is gpt2");
+    refused("model:\n  rope_thta: 5e5\n",
+            "train.yaml:2: unknown key \"rope_thta\" in section "
+            "model; did you mean \"rope_theta\" (of llama, mixtral)?");
     refused_among("model:\n  mlp_widht: 3\n",
                   "train.yaml:2: unknown key \"mlp_widht\" in section model; did you mean "
                   "\"mlp_width\" (of gpt2, llama",
@@ -791,8 +793,9 @@ static void test_foreign_keys(void **state)
     assert_true(*(double *)by__entry_at((by__config *)config, "model.rope_theta")->at == 5e5);
     assert_int_equal(by_config_set(config, "model.kind=gpt2", &error), BY_OK);
     assert_int_equal(by_config_resolve(config, &error), BY_ECONFIG);
-    assert_string_equal(error.message,
-                        "train.yaml:1: model.rope_theta belongs to llama; the kind here is gpt2");
+    assert_string_equal(
+        error.message,
+        "train.yaml:1: model.rope_theta belongs to llama, mixtral; the kind here is gpt2");
     by_config_close(&config);
     assert_int_equal(by_config_default(&config, &error), BY_OK);
     assert_int_equal(by_config_set(config, "model.rope_theta=2", &error), BY_OK);

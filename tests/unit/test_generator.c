@@ -249,6 +249,14 @@ static void test_llama_grouped(void **state)
     check_model(settings, BY_ARRAY_LENGTH(settings));
 }
 
+static void test_mixtral(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=mixtral", "model.mlp_width=40",
+                                           "model.kv_heads=2", "model.capacity_factor=0.5"};
+    check_model(settings, BY_ARRAY_LENGTH(settings));
+}
+
 /* Tokens fed in any portions give the same sequence, also where a chunk's filling would not fit. */
 static void test_portions(void **state)
 {
@@ -540,6 +548,7 @@ int main(void)
         cmocka_unit_test(test_gpt2),
         cmocka_unit_test(test_llama),
         cmocka_unit_test(test_llama_grouped),
+        cmocka_unit_test(test_mixtral),
         cmocka_unit_test(test_portions),
         cmocka_unit_test(test_longer_context),
         cmocka_unit_test(test_threads),

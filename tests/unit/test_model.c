@@ -66,6 +66,20 @@ static void test_parameter_counts(void **state)
     assert_int_equal(products, 1100048384 - 32000 * 2048); /* the table is only looked up */
     by_graph_close(&graph);
     by_config_close(&config);
+
+    /* A token meets 3 of 8 experts, and the whole router. */
+    static const char *const mixtral[] = {
+        "model.kind=mixtral", "model.layers=2",  "model.heads=4",    "model.width=32",
+        "model.mlp_width=24", "model.vocab=100", "model.context=16", "model.experts_per_token=3"};
+    config = open_config(mixtral, BY_ARRAY_LENGTH(mixtral));
+    graph = build(config, &model);
+    check_ok(by_model_count(graph, &all, &products, &error), &error);
+    int64_t expert = 3 * 24 * 32;
+    int64_t rest = 4 * 32 * 32 + 8 * 32 + 2 * 32;
+    assert_int_equal(all, 2 * (rest + 8 * expert) + 2 * 100 * 32 + 32);
+    assert_int_equal(products, 2 * (rest + 3 * expert) + 100 * 32 + 32);
+    by_graph_close(&graph);
+    by_config_close(&config);
 }
 
 /* 6 N + 6 L C T and 6 N + 12 L C T. */
@@ -206,6 +220,12 @@ static void test_config_json_round_trip(void **state)
     round_trip(gpt2_124m, BY_ARRAY_LENGTH(gpt2_124m));
     round_trip(tiny_llama, BY_ARRAY_LENGTH(tiny_llama));
     round_trip(odd, BY_ARRAY_LENGTH(odd));
+    static const char *const mixtral[] = {
+        "model.kind=mixtral", "model.layers=1",      "model.heads=6",
+        "model.kv_heads=3",   "model.width=48",      "model.mlp_width=100",
+        "model.experts=5",    "model.context=9",     "model.experts_per_token=3",
+        "model.vocab=33",     "model.norm_eps=3e-6", "model.router_aux_loss_coef=0"};
+    round_trip(mixtral, BY_ARRAY_LENGTH(mixtral));
     static const char *const vit[] = {
         "model.kind=vit",       "model.layers=1",       "model.heads=2",
         "model.width=48",       "model.mlp_width=100",  "model.patch=6",
@@ -229,6 +249,9 @@ static void test_config_json_round_trip(void **state)
     "\"model_type\":\"gpt2\",\"vocab_size\":32,\"n_embd\":16,\"n_layer\":2,\"n_head\":4,\"n_"      \
     "positions\":8"
 
+#define MIXTRAL                                                                                    \
+    "\"model_type\":\"mixtral\",\"vocab_size\":32,\"hidden_size\":16,\"num_hidden_layers\":2,"     \
+    "\"num_attention_heads\":4,\"intermediate_size\":24"
 #define VIT "\"model_type\":\"vit\""
 #define MLP                                                                                        \
     "\"model_type\":\"banyan_mlp\",\"num_numbers\":3,\"num_outputs\":1,\"hidden_sizes\":[8],"      \
@@ -255,6 +278,10 @@ static void test_config_json_accepts(void **state)
         "{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":500000.0}}",
         "{" GPT2
         ",\"n_inner\":null,\"activation_function\":\"gelu_new\",\"scale_attn_weights\":true}",
+        "{" MIXTRAL "}",
+        "{" MIXTRAL ",\"sliding_window\":null,\"num_local_experts\":4,\"num_experts_per_tok\":1,"
+        "\"router_aux_loss_coef\":0,\"output_router_logits\":false}",
+        "{" MIXTRAL ",\"sliding_window\":4096}",
         "{" VIT "}",
         "{" VIT ",\"image_size\":[32,48],\"qkv_bias\":false,\"id2label\":{\"0\":\"cat\"}}",
         "{" MLP "}",
@@ -292,6 +319,11 @@ static void test_config_json_refuses(void **state)
         {"{" LLAMA ",\"head_dim\":8}", "head_dim"},
         {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0}}", "rope_type"},
         {"{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.0}}", "linear"},
+        {"{" MIXTRAL ",\"sliding_window\":128}", "sliding_window"},
+        {"{" MIXTRAL ",\"num_local_experts\":0}", "num_local_experts"},
+        {"{" MIXTRAL ",\"num_experts_per_tok\":-1}", "num_experts_per_tok"},
+        {"{" MIXTRAL ",\"router_aux_loss_coef\":-1}", "router_aux_loss_coef"},
+        {"{" MIXTRAL ",\"router_aux_loss_coef\":\"a\"}", "router_aux_loss_coef"},
         {"{" VIT ",\"image_size\":[32]}", "image_size"},
         {"{" VIT ",\"image_size\":[32,-1]}", "width"},
         {"{" VIT ",\"image_size\":\"32\"}", "image_size"},

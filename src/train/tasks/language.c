@@ -201,6 +201,10 @@ static by_status loss(const by_config *config, const by_model_request *request, 
     by_value targets =
         by_graph_input(graph, "targets", BY_I32, BY_SHAPE(request->batch, request->time));
     model->loss = by_linear_cross_entropy(graph, model->hidden, model->head, targets);
+    if (model->auxiliary != BY_NONE) {
+        by_value ids = by_count_ids(graph, targets, config->model.vocab);
+        model->counted = by_sum(graph, ids, &(const int){0}, 1, true);
+    }
     return BY_OK;
 }
 
