@@ -4,8 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "banyan/comm.h"
+#include "banyan/exit.h"
 #include "banyan/machine.h"
 #include "banyan/train.h"
 #include "cli.h"
@@ -214,16 +217,37 @@ static int report_lost(const screen *s, int code)
     return code == CLI_DONE && s->reason != EPIPE ? CLI_FAILED : code;
 }
 
-static int train(const by_config *config, const char *resume, bool from_start, screen *s)
+/* A launcher ends the job when a rank exits with a failure: rank 0, which hears of it, is to print
+ * why before that. */
+static int fail_rank(by_comm *comm, const by_error *error)
+{
+    const struct timespec second = {.tv_sec = 1};
+    (void)by_comm_fail(comm, error->status, error);
+    if (by_comm_rank(comm) == 0) {
+        return cli_fail(&cli_train, error);
+    }
+    if (error->status != BY_EPEER) {
+        cli_keep_failure(error->message);
+    }
+    (void)nanosleep(&second, NULL);
+    return by_exit_of(error->status);
+}
+
+static int train(const by_config *config, const char *resume, bool from_start, by_comm *comm,
+                 screen *s)
 {
     by_error error = {0};
     char *run = NULL;
+    bool leads = by_comm_rank(comm) == 0;
     by_dtype dtype = strcmp(config->precision.compute, "bf16") == 0 ? BY_BF16 : BY_F32;
     /* Only for the share-of-peak figure: training goes on without it. */
-    if (by_machine_peak(&s->peak_gflops, dtype, (int)config->train.threads, NULL) != BY_OK) {
+    if (!leads ||
+        by_machine_peak(&s->peak_gflops, dtype, (int)config->train.threads, NULL) != BY_OK) {
         s->peak_gflops = 0.0;
     }
+    const by_trainer_options trainer = {.comm = comm};
     by_train_options options = {.config = config,
+                                .trainer = &trainer,
                                 .resume = resume,
                                 .from_start = from_start,
                                 .peak_gflops = s->peak_gflops,
@@ -234,18 +258,37 @@ static int train(const by_config *config, const char *resume, bool from_start, s
     by_status status = by_train(&options, &run, &error);
     end_line(s);
     int code = CLI_DONE;
-    if (status != BY_OK) {
-        code = cli_fail(&cli_train, &error);
-        if (status == BY_ESTOPPED && run != NULL) {
-            code = CLI_STOPPED;
+    if (status == BY_ESTOPPED && run != NULL) {
+        code = CLI_STOPPED;
+        if (leads) {
+            (void)cli_fail(&cli_train, &error);
             fprintf(stderr, "everything is saved; go on with: banyan train --resume %s\n", run);
         }
-    } else if (!s->json && !s->quiet) {
+    } else if (status != BY_OK) {
+        code = fail_rank(comm, &error);
+    } else if (leads && !s->json && !s->quiet) {
         printf("done       %s\n", run);
         flush_output(s);
     }
     free(run);
     return report_lost(s, code);
+}
+
+/* `path`: of a config, or of a run to resume. */
+static int open_and_train(const char *path, const char *resume, const cli_list *overrides,
+                          bool from_start, by_comm *comm, screen *s)
+{
+    by_config *config;
+    by_error error = {0};
+    if (cli_open_config(&config, path, overrides, &error) != BY_OK) {
+        (void)fail_rank(comm, &error);
+        return CLI_USAGE;
+    }
+    cli_catch_signals();
+    (void)signal(SIGPIPE, SIG_IGN);
+    int code = train(config, resume, from_start, comm, s);
+    by_config_close(&config);
+    return code;
 }
 
 static int run(int argc, char **argv)
@@ -265,7 +308,7 @@ static int run(int argc, char **argv)
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
-    by_config *config;
+    by_comm *comm;
     by_error error = {0};
     char *found = NULL;
     int code = cli_parse(&cli_train, flags, argc, argv, &rest, &count);
@@ -279,19 +322,17 @@ static int run(int argc, char **argv)
     if (from_start && resume == NULL) {
         return cli_misuse(&cli_train, "--from-start is for --resume");
     }
-    if (resume != NULL && by_run_find(&found, resume, &error) != BY_OK) {
+    if (by_comm_open(&comm, NULL, &error) != BY_OK) {
         return cli_fail(&cli_train, &error);
     }
-    code = CLI_USAGE;
-    if (cli_open_config(&config, found != NULL ? found : rest[0], &overrides, &error) != BY_OK) {
-        (void)cli_fail(&cli_train, &error);
-    } else {
-        cli_catch_signals();
-        (void)signal(SIGPIPE, SIG_IGN);
-        code = train(config, found, from_start, &s);
-        by_config_close(&config);
+    code = resume == NULL ? open_and_train(rest[0], NULL, &overrides, from_start, comm, &s) : -1;
+    if (resume != NULL) {
+        code = by_run_find(&found, resume, &error) != BY_OK
+                   ? fail_rank(comm, &error)
+                   : open_and_train(found, found, &overrides, from_start, comm, &s);
     }
     free(found);
+    by_comm_close(&comm);
     return code;
 }
 
@@ -303,9 +344,10 @@ const cli_command cli_train = {
         "Trains the model of a config on its data and writes a run directory with the resolved\n"
         "config, events and checkpoints. Text is packed into tokens on first use. Ctrl-C, SIGTERM\n"
         "or SIGHUP saves and exits with code 3; a second one, half a second later or more, exits\n"
-        "at once. A resumed run continues bit for bit. A run has one process: it holds the lock "
-        "of\n"
-        "the run directory.\n\n"
+        "at once. A resumed run continues bit for bit, on any number of ranks. Under mpirun (or\n"
+        "banyan launch) the ranks train together, as the section `parallel` says; rank 0 prints,\n"
+        "writes, and holds the lock of the run directory.\n\n"
         "  banyan train examples/shakespeare_char.yaml --set data.text=input.txt\n"
+        "  mpirun -n 4 banyan train examples/shakespeare_char.yaml\n"
         "  banyan train --resume runs/shakespeare-char",
     .run = run};

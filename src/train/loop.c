@@ -121,9 +121,13 @@ static by_status share_run(by__job *job, by_error *error)
 static by_status open_job(by__job *job, by_error *error)
 {
     const by_trainer_options *own = job->options->trainer;
-    bool leads;
-    job->comm = own != NULL && own->comm != NULL && by_comm_size(own->comm) > 1 ? own->comm : NULL;
-    leads = by__job_leads(job);
+    by_comm *comm = own == NULL ? NULL : own->comm;
+    by__layout layout;
+    /* All ranks alike, before they wait for each other. */
+    BY_TRY(by__layout_resolve(&layout, job->options->config, comm == NULL ? 1 : by_comm_size(comm),
+                              comm == NULL ? 0 : by_comm_rank(comm), error));
+    job->comm = layout.ranks > 1 ? comm : NULL;
+    bool leads = by__job_leads(job);
     if (job->options->resume != NULL) {
         BY_TRY(leads ? by__run_dir_find(job, error) : BY_OK);
         BY_TRY(share_run(job, error));

@@ -1,0 +1,62 @@
+#!/bin/sh
+# A run under mpirun: 2 and 3 ranks end as one, bit for bit, also one that goes on with another number of ranks;
+# rank 0 alone prints; what ranks cannot do is one line.
+. "$(dirname "$0")/../support/shell.sh"
+. "$root/tests/support/mpi.sh"
+
+# compare RUN STEP: weights, optimizer and state are those of one rank.
+compare() {
+    for name in one "$1"; do
+        run 0 "$banyan" checkpoint digest "runs/$name/checkpoints/step-$2"
+        sed 's/ .*//' out >"$name.digest"
+    done
+    same one.digest "$1.digest"
+    same "runs/one/checkpoints/step-$2/state.json" "runs/$1/checkpoints/step-$2/state.json"
+}
+
+tiny gpt2 >c.yaml
+set -- train c.yaml --set train.steps=24 --set checkpoint.every=12 --set train.eval_every=12 \
+    --set train.batch=10 --set train.micro_batch=2 --set model.dropout=0.1 --set train.threads=1
+
+say "one rank without mpirun"
+run 0 "$banyan" "$@" --set name=one
+for n in 2 3; do
+    say "$n ranks: the same checkpoints and losses"
+    run 0 mpi_run "$n" "$banyan" "$@" --set name="ranks$n"
+    [ "$(grep -c '^done' out)" = 1 ] || fail "more than one rank prints"
+    compare "ranks$n" 00000012
+    compare "ranks$n" 00000024
+    without_time runs/one/events.jsonl >one.events
+    without_time "runs/ranks$n/events.jsonl" >n.events
+    same one.events n.events
+done
+
+say "3 ranks go on where 2 were stopped"
+run 0 mpi_run 2 "$banyan" "$@" --set name=half
+rm -rf runs/half/checkpoints/step-00000024
+run 0 mpi_run 3 "$banyan" train --resume runs/half
+compare half 00000024
+
+say "a signal to one rank stops and saves all"
+mpi_run 2 "$banyan" "$@" --json --set name=stopped --set train.steps=100000 --set checkpoint.every=0 \
+    --set train.eval_every=0 --set optimizer.schedule=constant >out 2>err &
+background=$!
+wait_for '"event":"train","step":20,' out
+for process in /proc/[0-9]*; do
+    if [ "$process/exe" -ef "$banyan" ] && tr '\0' '\n' <"$process/environ" 2>/dev/null |
+        grep -q '^OMPI_COMM_WORLD_RANK=1$' && [ "$(readlink "$process/cwd")" = "$work" ]; then
+        kill -TERM "${process#/proc/}"
+    fi
+done
+wait "$background"
+background=
+[ "$(grep -c 'everything is saved' err)" = 1 ] || { cat err; fail "not said once"; }
+exists runs/stopped/checkpoints/step-*
+
+say "errors are one line"
+run 2 mpi_run 6 "$banyan" "$@" --set name=many
+holds err "fewer than the 6 ranks"
+[ "$(grep -c 'fewer than' err)" = 1 ] || fail "more than one rank prints"
+run 2 mpi_run 2 "$banyan" "$@" --set parallel.data=3
+holds err "data 3 make 3 ranks, and the job has 2"
+echo "passed"
