@@ -29,6 +29,7 @@ extern const by__pass by__pass_precision, by__pass_gradients, by__pass_shard,
     by__pass_rematerialize;
 extern const by__pass by__pass_recompute, by__pass_layout, by__pass_fuse, by__pass_order;
 extern const by__pass by__pass_overlap;
+extern const by__pass by__pass_gather;
 
 /* Drops nodes that no output, gradient or in-place update depends on. */
 by_status by__graph_prune(by_graph *graph, by_error *error);
