@@ -43,7 +43,7 @@ blocks() {
     ' "$1"
 }
 
-for document in README.md CONTRIBUTING.md docs/architecture.md docs/checkpoints.md docs/determinism.md docs/extending.md docs/testing.md; do
+for document in README.md CONTRIBUTING.md docs/architecture.md docs/checkpoints.md docs/determinism.md docs/extending.md docs/parallelism.md docs/testing.md; do
     blocks "$root/$document"
     for block in block.*; do
         [ -e "$block" ] || continue
@@ -71,6 +71,11 @@ for document in README.md CONTRIBUTING.md docs/architecture.md docs/checkpoints.
     done >missing
     [ ! -s missing ] || fail "$document: no such path: $(cat missing)"
 done
+
+say "the schedule that docs/parallelism.md shows is the one that its command prints"
+run 0 sh -c "$(grep '^banyan plot --schedule [^>]*$' "$root/docs/parallelism.md" | grep -v -e --out)"
+sed -n '/^```text$/,/^```$/p' "$root/docs/parallelism.md" | grep -v '^```' >documented
+same out documented
 
 say "every command of the program is in README.md, and the other way round"
 "$banyan" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p' | sort >commands
