@@ -135,11 +135,6 @@ static by_status open_job(by__job *job, by_error *error)
     BY_TRY(by_config_copy(&job->config, job->options->config, error));
     BY_TRY(by__job_open_data(job, error));
     BY_TRY(complete_config(job, error));
-    if (job->config->parallel.pipeline > 1) {
-        return by_error_set(error, BY_ECONFIG,
-                            "parallel.pipeline is %lld: a run saves whole models, not stages",
-                            (long long)job->config->parallel.pipeline);
-    }
     BY_TRY(by_trainer_open(&job->trainer, job->config, job->options->trainer, error));
     BY_TRY(plan_data(job, error));
     BY_TRY(open_loaders(job, error));

@@ -4,6 +4,7 @@
 
 #include "checkpoint/storage.h"
 #include "train/loop.h"
+#include "train/trainer.h"
 
 /* A tensor to save: which it is in the trainer, and where in it. */
 typedef struct source {
@@ -18,6 +19,7 @@ typedef struct views {
     by_tensor_view *views;
     source *sources;
     char (*names)[220]; /* of the states, and of parts of parameters */
+    int *owners;        /* of a pipeline: its rank that writes the tensor; else NULL */
     size_t model_count;
     size_t count;
 } views;
@@ -28,22 +30,57 @@ static size_t parts_of(const by_tensor_view *parameter)
     return by__name_is_stacked(parameter->name) ? (size_t)parameter->shape[0] : 1;
 }
 
+/* Of the whole model. */
+static size_t parameter_count(const by_trainer *trainer)
+{
+    return trainer->pipe != NULL ? by__pipe_whole_count(trainer->pipe)
+                                 : by_trainer_parameter_count(trainer);
+}
+
+/* Parameter i of the model (state -1), or a state of it, which is parameter *here of this trainer.
+ * Which rank of a pipeline has it. */
+static int view_tensor(by_tensor_view *view, size_t *here, const by_trainer *trainer, size_t i,
+                       int state)
+{
+    if (trainer->pipe != NULL) {
+        return by__pipe_whole(trainer, i, state, view, here);
+    }
+    *view = state < 0 ? by_trainer_parameter(trainer, i) : by_trainer_state(trainer, i, state);
+    *here = i;
+    return 0;
+}
+
+static void add_view(views *v, const source *from, int owner)
+{
+    if (v->owners != NULL) {
+        v->owners[v->count] = owner;
+    }
+    v->sources[v->count++] = *from;
+}
+
 static by_status alloc_views(views *out, const by_trainer *trainer, by_error *error)
 {
-    size_t parameters = by_trainer_parameter_count(trainer);
+    size_t parameters = parameter_count(trainer);
     for (size_t i = 0; i < parameters; i++) {
-        by_tensor_view view = by_trainer_parameter(trainer, i);
+        by_tensor_view view;
+        size_t here;
+        (void)view_tensor(&view, &here, trainer, i, -1);
         out->model_count += parts_of(&view);
     }
     size_t most = out->model_count + parameters * (size_t)by_trainer_state_count(trainer);
     BY_TRY(by__alloc((void **)&out->views, most, sizeof *out->views, "checkpoint", error));
     BY_TRY(by__alloc((void **)&out->sources, most, sizeof *out->sources, "checkpoint", error));
+    if (trainer->pipe != NULL) {
+        BY_TRY(by__alloc((void **)&out->owners, most, sizeof *out->owners, "checkpoint", error));
+    }
     return by__alloc((void **)&out->names, most, sizeof *out->names, "checkpoint", error);
 }
 
 static void add_parameter(views *v, const by_trainer *trainer, size_t i)
 {
-    by_tensor_view whole = by_trainer_parameter(trainer, i);
+    by_tensor_view whole;
+    size_t here;
+    int owner = view_tensor(&whole, &here, trainer, i, -1);
     size_t parts = parts_of(&whole);
     for (size_t part = 0; part < parts; part++) {
         by_tensor_view *view = &v->views[v->count];
@@ -52,7 +89,7 @@ static void add_parameter(views *v, const by_trainer *trainer, size_t i)
         if (by__name_is_stacked(whole.name)) {
             first = by__stacked_part(view, v->names[v->count], sizeof v->names[0], (int64_t)part);
         }
-        v->sources[v->count++] = (source){BY_TRAINER_PARAMETER, 0, i, first};
+        add_view(v, &(source){BY_TRAINER_PARAMETER, 0, here, first}, owner);
     }
 }
 
@@ -61,19 +98,20 @@ static void add_states(views *v, const by_trainer *trainer, size_t i)
     for (int k = 0; k < by_trainer_state_count(trainer); k++) {
         by_tensor_view *view = &v->views[v->count];
         char *name = v->names[v->count];
-        *view = by_trainer_state(trainer, i, k);
+        size_t here;
+        int owner = view_tensor(view, &here, trainer, i, k);
         if (view->rank >= 0) {
             (void)snprintf(name, sizeof v->names[0], "%s.%s", by_trainer_state_name(trainer, k),
                            view->name);
             view->name = name;
-            v->sources[v->count++] = (source){BY_TRAINER_STATE, k, i, 0};
+            add_view(v, &(source){BY_TRAINER_STATE, k, here, 0}, owner);
         }
     }
 }
 
 static by_status open_views(views *out, const by_trainer *trainer, by_error *error)
 {
-    size_t parameters = by_trainer_parameter_count(trainer);
+    size_t parameters = parameter_count(trainer);
     by_status status = alloc_views(out, trainer, error);
     for (size_t i = 0; i < parameters && status == BY_OK; i++) {
         add_parameter(out, trainer, i);
@@ -89,6 +127,7 @@ static void close_views(views *v)
     free(v->views);
     free(v->sources);
     free(v->names);
+    free(v->owners);
 }
 
 /* Adds one part, a whole tensor. Values that the host cannot read where they are come through a
@@ -136,6 +175,10 @@ static by_status count_writers(int *writers, const by__job *job, const views *v,
     int64_t wanted = job->config->parallel.writers;
     int64_t ranks = job->comm == NULL ? 1 : by_comm_size(job->comm);
     size_t total = 0;
+    if (v->owners != NULL) { /* one rank of each stage */
+        *writers = (int)job->config->parallel.pipeline;
+        return BY_OK;
+    }
     for (size_t i = 0; i < v->count; i++) {
         size_t bytes;
         BY_TRY(by_tensor_size(&v->views[i], NULL, &bytes, error));
@@ -148,7 +191,24 @@ static by_status count_writers(int *writers, const by__job *job, const views *v,
     return BY_OK;
 }
 
-/* Replicas hold the same: they divide the tensors among them. */
+/* The parts of writer `writer`: of a pipeline, what its stages train; replicas hold the same and
+ * divide the tensors among them. */
+static by_status list_parts(by_checkpoint_part *parts, by_checkpoint_layout *layout, const views *v,
+                            int writer, by_error *error)
+{
+    layout->parts = parts;
+    if (v->owners == NULL) {
+        return by__checkpoint_divide(parts, &layout->part_count, v->views, v->count,
+                                     layout->writers, writer, error);
+    }
+    for (size_t i = 0; i < v->count; i++) {
+        if (v->owners[i] == writer) {
+            parts[layout->part_count++] = (by_checkpoint_part){i, by_tensor_whole(&v->views[i])};
+        }
+    }
+    return BY_OK;
+}
+
 static by_status write_checkpoint(const by__job *job, const views *v,
                                   const by_checkpoint_value *values, size_t value_count,
                                   const by_checkpoint_file *files, size_t file_count,
@@ -167,13 +227,11 @@ static by_status write_checkpoint(const by__job *job, const views *v,
     int own = by__checkpoint_writer_of(rank, ranks, layout.writers);
     if (layout.writers > 1) {
         BY_TRY(by__alloc((void **)&parts, v->count, sizeof *parts, "checkpoint", error));
-        by_status divided = by__checkpoint_divide(parts, &layout.part_count, v->views, v->count,
-                                                  layout.writers, own, error);
-        if (divided != BY_OK) {
+        by_status listed = list_parts(parts, &layout, v, own, error);
+        if (listed != BY_OK) {
             free(parts);
-            return divided;
+            return listed;
         }
-        layout.parts = parts;
     }
     by_status status = by__checkpoint_begin_together(&writer, job->comm, own, job->checkpoints,
                                                      step, &layout, error);

@@ -28,15 +28,30 @@ by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_e
     return refresh_copies(t, error);
 }
 
+/* States of all parameters of the whole model. */
+static size_t count_states(const by_trainer *t)
+{
+    size_t parameters = t->pipe != NULL ? by__pipe_whole_count(t->pipe) : by__store_count(t->store);
+    size_t count = 0;
+    for (int i = 0; i < t->state_count; i++) {
+        for (size_t k = 0; k < parameters; k++) {
+            by_tensor_view view;
+            size_t here;
+            if (t->pipe != NULL) {
+                (void)by__pipe_whole(t, k, i, &view, &here);
+                count += view.rank >= 0;
+            } else {
+                count += by__store_shape(t->store, t->states[i], (by__handle)k).rank >= 0;
+            }
+        }
+    }
+    return count;
+}
+
 /* BY_ECONFIG when the file holds more than the states of this optimizer, so those of another. */
 static by_status check_states(const by_trainer *t, const by_weights *states, by_error *error)
 {
-    size_t wanted = 0;
-    for (int i = 0; i < t->state_count; i++) {
-        for (size_t k = 0; k < by__store_count(t->store); k++) {
-            wanted += by__store_shape(t->store, t->states[i], (by__handle)k).rank >= 0;
-        }
-    }
+    size_t wanted = count_states(t);
     if (by_weights_count(states) <= wanted) {
         return BY_OK; /* what is missing has a name, by which it is missed */
     }
