@@ -109,6 +109,7 @@ typedef struct by_parallel_config {
     int64_t shard; /* the same where data is given */
     int64_t zero;  /* what shard divides: 1 optimizer state, 2 gradients too, 3 parameters too */
     int64_t tensor;
+    int64_t sequence_parallel; /* 1: with tensor, what is between split products is split by time */
     int64_t sequence;
     int64_t pipeline;
     char *schedule; /* of the pipeline: "1f1b", ... (banyan/pipeline.h) */

@@ -83,7 +83,7 @@ typedef by_status by_model_builder(void *user, by_model *out, by_graph *graph,
 BY_API by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in_products,
                                 by_error *error);
 
-/* Initial values of parameter `name` of `count` elements: normal values from Philox keyed by (seed,
+/* Initial values of all elements of a parameter, of those of other ranks too where it is split: normal values from Philox keyed by (seed,
  * name), by the init of the graph. Same values for any number of threads and on any processor. */
 BY_API by_status by_parameter_init(float *data, const by_graph *graph, by_value parameter,
                                    uint64_t seed, by_error *error);

@@ -26,6 +26,10 @@ typedef struct by_update_unit {
     by_shape shape;
     bool decay;    /* weight decay applies: matrices, not vectors (norm weights, biases) */
     by_dtype copy; /* format of the copy that programs compute with; BY_F32: there is none */
+    /* Other ranks have the rest of the unit's tensors: norms are summed over `ranks` ranks of the
+     * set of mesh axes `mesh`. 0: this one has all. */
+    int ranks;
+    uint32_t mesh;
 } by_update_unit;
 
 /* A state that an optimizer keeps for each parameter, f32. */

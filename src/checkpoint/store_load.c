@@ -4,6 +4,14 @@
 
 #include "checkpoint/storage.h"
 
+/* A buffer of another shape than the entry's holds (a row of sums, say) has no rows of a table and
+ * is no part. */
+static bool is_like_entry(const by__store *store, int flat, by__handle handle)
+{
+    by_shape shape = by__store_shape(store, flat, handle);
+    return by_shape_equal(&shape, &by__store_entry(store, handle)->local);
+}
+
 static bool fits(const by_tensor_view *tensor, const by_shape *shape, bool grows)
 {
     bool same = tensor->rank == shape->rank;
@@ -33,8 +41,9 @@ static by_status find(const by__store *store, int flat, by__handle handle,
         }
     }
     BY_TRY(by__weights_describe(weights, name, &tensor, error));
-    /* A buffer of another shape than the entry's (a row of sums, say) has no rows of a table. */
-    bool grows = entry->grows && by_shape_equal(&shape, &entry->local);
+    bool alike = is_like_entry(store, flat, handle);
+    bool grows = entry->grows && alike;
+    shape = alike && by__store_is_part(entry) ? entry->shape : shape;
     if (!fits(&tensor, &shape, grows)) {
         char wanted[128];
         char have[128];
@@ -100,6 +109,52 @@ static by_status load_parts(by__store *store, int flat, by__handle handle,
     return status;
 }
 
+static size_t elements(const by_shape *shape)
+{
+    return (size_t)by_shape_count(shape);
+}
+
+/* Reads what an entry holds of a tensor, box by box. Where a table grows, a box may have fewer rows
+ * in the file, or none. */
+static by_status load_boxes(by__store *store, int flat, by__handle handle,
+                            const by_weights *weights, const by_tensor_view *tensor, int threads,
+                            by_error *error)
+{
+    const by__stored_tensor *entry = by__store_entry(store, handle);
+    size_t size = by_dtype_size(tensor->dtype);
+    size_t count = elements(&entry->local);
+    void *part;
+    void *box = NULL;
+    by_status status = BY_OK;
+    BY_TRY(by__alloc_aligned(&part, count * size, "a part of a tensor", error));
+    status = by__alloc_aligned(&box, count * size, "a part of a tensor", error);
+    for (int64_t k = 0; k < by__store_box_count(entry) && status == BY_OK; k++) {
+        by__store_box at = by__store_box_at(entry, k);
+        by_tensor_slice slice = {0};
+        if (entry->grows && at.offset[0] + at.shape.dim[0] > tensor->shape[0]) {
+            int64_t rows = tensor->shape[0] - at.offset[0];
+            at.shape.dim[0] = rows < 0 ? 0 : rows;
+            count = elements(&at.shape); /* a table has one box, and these are its first rows */
+        }
+        memcpy(slice.offset, at.offset, (size_t)tensor->rank * sizeof at.offset[0]);
+        memcpy(slice.shape, at.shape.dim, (size_t)tensor->rank * sizeof at.shape.dim[0]);
+        if (elements(&at.shape) > 0) {
+            status =
+                by_weights_read(weights, tensor->name, &slice, box, elements(&at.shape), error);
+        }
+        if (status == BY_OK) {
+            by__store_box_copy(entry, k, box, part, size, true);
+        }
+    }
+    if (status == BY_OK) {
+        status = by__store_write(store, flat, handle, part, tensor->dtype, (int64_t)count, threads,
+                                 error);
+    }
+    free(box);
+    free(part);
+    return status;
+}
+
 by_status by__store_check(const by__store *store, int flat, const by_weights *weights,
                           const by__load_options *options, by_error *error)
 {
@@ -129,7 +184,10 @@ by_status by__store_load(by__store *store, int flat, const by_weights *weights,
             continue;
         }
         BY_TRY(find(store, flat, (by__handle)i, weights, options, &tensor, error));
-        BY_TRY(load(store, flat, (by__handle)i, weights, &tensor, options->threads, error));
+        bool part = is_like_entry(store, flat, (by__handle)i) &&
+                    by__store_is_part(by__store_entry(store, (by__handle)i));
+        BY_TRY((part ? load_boxes : load)(store, flat, (by__handle)i, weights, &tensor,
+                                          options->threads, error));
     }
     return BY_OK;
 }

@@ -97,7 +97,11 @@ static const by__key common[] = {
      .help = "what the ranks of shard divide (Rajbhandari et al. 2020): 1 the optimizer's state "
              "and, with bf16, the f32 weights; 2 gradients too; 3 parameters too"},
     {"parallel", "tensor", BY__KEY_INT, BY__FIELD(parallel.tensor), "1", 1, BY__MI20,
-     .help = "ranks that divide the tensors of each layer"},
+     .help = "ranks that divide heads, hidden units and vocabulary"},
+    {"parallel", "sequence_parallel", BY__KEY_SWITCH, BY__FIELD(parallel.sequence_parallel),
+     "false",
+     .help = "the ranks of tensor divide each sequence where they do not divide heads or units, "
+             "which saves activations; they must divide model.context"},
     {"parallel", "sequence", BY__KEY_INT, BY__FIELD(parallel.sequence), "1", 1, BY__MI20,
      .help = "ranks that divide each sequence"},
     {"parallel", "pipeline", BY__KEY_INT, BY__FIELD(parallel.pipeline), "1", 1, BY__MI20,

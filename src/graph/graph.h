@@ -28,12 +28,12 @@ typedef enum by__phase { BY__FORWARD = 0, BY__BACKWARD, BY__UPDATE } by__phase;
 /* A value holds one rank's part of the one that the graph was built with: along `axis`, which is
  * `sections` equal sections one behind the other, of each section the slice of rank `rank` of
  * `ranks` neighbouring ones. */
-typedef struct by__part {
+typedef struct by__value_part {
     int axis;
     int64_t sections;
     int ranks;
     int rank;
-} by__part;
+} by__value_part;
 
 #define BY__MAX_PARTS 2 /* by as many mesh axes */
 
@@ -47,7 +47,7 @@ typedef struct by__value {
     bool frozen;     /* a parameter that gradients leave out */
     int producer;    /* node index; -1: external. Kept true by by__graph_compact. */
     bool transposed; /* by_pass_layout has transposed it */
-    by__part part[BY__MAX_PARTS];
+    by__value_part part[BY__MAX_PARTS];
     int part_count;
     by_shape whole; /* shape without the parts, when there are any */
     int block;

@@ -71,6 +71,9 @@ static by_status countable(const by_config *config, const char *name, int64_t se
 
 by_status by__token_resolve(const by_config *config, by_error *error)
 {
+    if (config->parallel.sequence_parallel != 0) {
+        BY_TRY(by__config_divides(config, "parallel.tensor", "model.context", error));
+    }
     BY_TRY(countable(config, "micro_batch", config->train.micro_batch, MICRO_BATCH_TOKENS, error));
     return countable(config, "batch", config->train.batch, BATCH_TOKENS, error);
 }
@@ -81,5 +84,6 @@ by_status by__transformer_resolve(by_config *config, by_error *error)
     if (model->init_std == -1.0) {
         model->init_std = sqrt(2.0 / (5.0 * (double)model->width));
     }
+    BY_TRY(by__config_divides(config, "parallel.tensor", "model.heads", error));
     return by__config_divides(config, "model.heads", "model.width", error);
 }

@@ -10,7 +10,7 @@ by_status by_parameter_init(float *data, const by_graph *graph, by_value paramet
         return by_error_set(error, BY_EARG, "value %d is not a parameter", (int)parameter);
     }
     const by__value *value = &graph->values[parameter];
-    int64_t count = by_shape_count(&value->shape);
+    int64_t count = by_shape_count(value->part_count > 0 ? &value->whole : &value->shape);
     if (value->init.kind != BY_INIT_NORMAL) {
         float constant = value->init.kind == BY_INIT_ONE ? 1.0f : 0.0f;
         for (int64_t i = 0; i < count; i++) {

@@ -26,6 +26,7 @@ by_status by__llama_resolve(by_config *config, by_error *error)
     BY_TRY(by__token_resolve(config, error));
     BY_TRY(by__transformer_resolve(config, error));
     BY_TRY(by__config_divides(config, "model.kv_heads", "model.heads", error));
+    BY_TRY(by__config_divides(config, "parallel.tensor", "model.kv_heads", error));
     if (c->width / c->heads % 2 != 0) {
         return by_error_set(error, BY_ECONFIG,
                             "%s: heads %lld gives heads of width %lld (width %lld / heads); rotary "

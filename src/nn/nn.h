@@ -115,13 +115,14 @@ by_status by__llama_read_config(by_model_config *config, by__llama_keys *keys, d
 
 /* Groups of parameters, in the order in which they are laid out: what is trained, matrices before
  * vectors, those that programs compute with in a narrower format than f32 apart from those that
- * they do not; then the same of what is frozen. */
+ * they do not; then the same of what is split over ranks, and of what is frozen. */
 enum {
     BY__GROUP_VECTOR = 1, /* one axis: norm weights, biases; weight decay leaves them alone */
     BY__GROUP_WIDE = 2,   /* computed with as f32 */
-    BY__TRAINED_GROUPS = 4,
-    BY__GROUP_FROZEN = 4,
-    BY__GROUPS = 8
+    BY__GROUP_SPLIT = 4,  /* each rank of a mesh axis has a part */
+    BY__TRAINED_GROUPS = 8,
+    BY__GROUP_FROZEN = 8,
+    BY__GROUPS = 16
 };
 
 /* Declares an entry for each parameter of a graph whose passes are done, in the graph's order. */

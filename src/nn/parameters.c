@@ -15,7 +15,21 @@ static bool is_over_vocabulary(const by__value *value)
 static int group_of(const by__value *value)
 {
     return (value->shape.rank >= 2 ? 0 : BY__GROUP_VECTOR) |
-           (value->dtype != BY_F32 ? 0 : BY__GROUP_WIDE) | (value->frozen ? BY__GROUP_FROZEN : 0);
+           (value->dtype != BY_F32 ? 0 : BY__GROUP_WIDE) |
+           (value->part_count > 0 ? BY__GROUP_SPLIT : 0) | (value->frozen ? BY__GROUP_FROZEN : 0);
+}
+
+/* Says which part of the whole tensor the graph has. */
+static void set_part(by__stored_tensor *entry, const by__value *value)
+{
+    entry->shape = value->whole;
+    entry->local = value->shape;
+    for (int i = 0; i < value->part_count; i++) {
+        const by__value_part *part = &value->part[i];
+        int64_t section = value->whole.dim[part->axis] / part->sections;
+        entry->first[part->axis] = by__cut(section, part->ranks, part->rank);
+        entry->sections[part->axis] = part->sections;
+    }
 }
 
 by_status by__declare_parameters(by__store *store, const by_graph *graph, by_error *error)
@@ -37,9 +51,38 @@ by_status by__declare_parameters(by__store *store, const by_graph *graph, by_err
         if (value->transposed) {
             entry.shape = BY_SHAPE(value->shape.dim[1], value->shape.dim[0]);
         }
+        if (value->part_count > 0) {
+            set_part(&entry, value);
+        }
         BY_TRY(by__store_add(store, &entry, &handle, error));
     }
     return BY_OK;
+}
+
+/* The part of an entry that the graph has cut; the whole is drawn, so that what a rank holds does
+ * not depend on how many there are. */
+static by_status initialize_part(by__store *store, int flat, by__handle handle,
+                                 const by_graph *graph, by_value value, uint64_t seed, int threads,
+                                 by_error *error)
+{
+    const by__stored_tensor *entry = by__store_entry(store, handle);
+    int64_t count = by_shape_count(&entry->local);
+    float *whole;
+    float *part = NULL;
+    BY_TRY(by__alloc_aligned((void **)&whole, (size_t)by_shape_count(&entry->shape) * sizeof *whole,
+                             "initial weights", error));
+    by_status status =
+        by__alloc_aligned((void **)&part, (size_t)count * sizeof *part, "initial weights", error);
+    if (status == BY_OK) {
+        status = by_parameter_init(whole, graph, value, seed, error);
+    }
+    if (status == BY_OK) {
+        by__store_cut(entry, whole, part, sizeof *part);
+        status = by__store_write(store, flat, handle, part, BY_F32, count, threads, error);
+    }
+    free(part);
+    free(whole);
+    return status;
 }
 
 /* The graph draws a transposed parameter in the order of the matrix that files have: rows of the
@@ -52,6 +95,9 @@ static by_status initialize_one(by__store *store, int flat, by__handle handle,
     int64_t count = by_shape_count(&entry->local);
     float *host = by__store_host(store, flat, handle);
     float *drawn;
+    if (by__store_is_part(entry)) {
+        return initialize_part(store, flat, handle, graph, value, seed, threads, error);
+    }
     if (host != NULL && !entry->transposed && by__store_dtype(store, flat, handle) == BY_F32) {
         return by_parameter_init(host, graph, value, seed, error);
     }

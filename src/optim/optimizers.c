@@ -79,6 +79,11 @@ by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *co
     for (size_t i = 0; i < count; i++) {
         by_value g = named(graph, BY_ROLE_INPUT, "grad", &units[i], &units[i].shape);
         in[i + 2] = by__sum_squares(graph, g);
+        if (units[i].ranks > 1) {
+            static const int axis = 0;
+            by_value mine = by_sum(graph, in[i + 2], &axis, 1, true);
+            in[i + 2] = by_all_reduce(graph, mine, units[i].mesh, units[i].ranks);
+        }
     }
     by__clip_scale(graph, in, (int)count + 2, (float)config->clip, &norm, &scale);
     by_graph_output(graph, norm, "norm");

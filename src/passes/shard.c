@@ -73,7 +73,7 @@ static by_status split_parameter(by__sharder *s, by_value v, by_error *error)
         }
         value->whole = value->part_count == 0 ? value->shape : value->whole;
         value->part[value->part_count++] =
-            (by__part){axis, found->sections, s->axis->ranks, s->axis->rank};
+            (by__value_part){axis, found->sections, s->axis->ranks, s->axis->rank};
         s->split[v] = split;
         value->shape = by__split_shape(&value->shape, split, s->axis->ranks, s->axis->rank);
         return BY_OK;

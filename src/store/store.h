@@ -31,7 +31,7 @@
 
 /* 64 bytes of the narrowest format, so that every buffer of an entry is aligned in every format. */
 #define BY__ENTRY_ALIGNMENT 32
-#define BY__MAX_GROUPS      16
+#define BY__MAX_GROUPS      24
 
 typedef struct by__store by__store;
 
@@ -44,9 +44,12 @@ typedef struct by__stored_tensor {
     const char *axes;           /* logical axis names, space separated, outermost first; or "" */
     by_shape shape;             /* of the whole tensor, as checkpoints have it */
     by_shape local;             /* of the part held here ... */
-    int64_t first[BY_MAX_RANK]; /* ... which begins at these indices */
-    by_dtype format;            /* what programs compute with */
-    int group;                  /* below BY__MAX_GROUPS */
+    int64_t first[BY_MAX_RANK]; /* ... which begins at these indices ... */
+    /* ... of each of so many equal sections of the axis, one behind the other: packed q|k|v has
+     * three; 0: one */
+    int64_t sections[BY_MAX_RANK];
+    by_dtype format; /* what programs compute with */
+    int group;       /* below BY__MAX_GROUPS */
     bool trainable;
     bool transposed; /* a matrix held as its transpose */
     bool grows;      /* files may hold fewer rows: those behind them keep their values */
@@ -82,6 +85,24 @@ by_status by__store_add(by__store *store, const by__stored_tensor *entry, by__ha
 /* Declares a flat buffer over the entries declared so far. *out: its index. */
 by_status by__store_add_flat(by__store *store, const by__flat_spec *spec, int *out,
                              by_error *error);
+
+/* ---- parts of tensors (store_parts.c) ---- */
+
+/* Whether an entry holds less than the whole tensor. */
+bool by__store_is_part(const by__stored_tensor *entry);
+/* The boxes of the whole tensor that a part is, of equal extents. */
+typedef struct by__store_box {
+    int64_t offset[BY_MAX_RANK];
+    by_shape shape;
+} by__store_box;
+int64_t by__store_box_count(const by__stored_tensor *entry);
+by__store_box by__store_box_at(const by__stored_tensor *entry, int64_t k);
+/* Copies box k, dense at `box`, into the part at `part` or (to_part false) from it; elements of
+ * `size` bytes. */
+void by__store_box_copy(const by__stored_tensor *entry, int64_t k, void *box, void *part,
+                        size_t size, bool to_part);
+/* The part, dense at `part`, of the whole tensor at `whole`. */
+void by__store_cut(const by__stored_tensor *entry, const void *whole, void *part, size_t size);
 
 size_t by__store_count(const by__store *store);
 const by__stored_tensor *by__store_entry(const by__store *store, by__handle handle);

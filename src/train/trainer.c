@@ -14,6 +14,11 @@ static by_status add_model(by_trainer *t, const by_trainer_options *o, bool trai
     const by__recipe recipe = {o->builder, o->user, t->task};
     BY_TRY(by__train_forward(&graph, &t->model, t->config, &recipe, mode, error));
     by_pass_options options = by__pass_options(t->config, &t->model);
+    options.shard[BY_SHARD_TENSOR] =
+        (by_shard_axis){.ranks = t->layout.size[BY_MESH_TENSOR],
+                        .rank = t->layout.place[BY_MESH_TENSOR],
+                        .mesh = 1u << BY_MESH_TENSOR,
+                        .sequence = t->config->parallel.sequence_parallel};
     return by__set_add(&t->programs, training ? "gradients" : "loss", graph,
                        training ? BY_PURPOSE_TRAIN : BY_PURPOSE_LOSS, &options, error);
 }
@@ -98,12 +103,30 @@ static void find_rows(by_trainer *t)
 /* ---- the store ---- */
 
 static const char *const group_names[BY__GROUPS] = {
-    "matrices",        "vectors",        "wide.matrices",        "wide.vectors",
-    "frozen.matrices", "frozen.vectors", "frozen.wide.matrices", "frozen.wide.vectors"};
+    "matrices",
+    "vectors",
+    "wide.matrices",
+    "wide.vectors",
+    "split.matrices",
+    "split.vectors",
+    "split.wide.matrices",
+    "split.wide.vectors",
+    "frozen.matrices",
+    "frozen.vectors",
+    "frozen.wide.matrices",
+    "frozen.wide.vectors",
+    "frozen.split.matrices",
+    "frozen.split.vectors",
+    "frozen.split.wide.matrices",
+    "frozen.split.wide.vectors",
+};
 
 static by_update_unit unit_of(const by_trainer *t, const char *name, by_shape shape, int group)
 {
+    bool split = (group & BY__GROUP_SPLIT) != 0;
     return (by_update_unit){.name = name,
+                            .ranks = split ? t->layout.size[BY_MESH_TENSOR] : 0,
+                            .mesh = 1u << BY_MESH_TENSOR,
                             .shape = shape,
                             .decay = (group & BY__GROUP_VECTOR) == 0,
                             .copy = (group & BY__GROUP_WIDE) == 0 ? by__compute_dtype(t->config)
@@ -149,8 +172,11 @@ static by_status lay_out(by_trainer *t, by_error *error)
 {
     const unsigned all = (1u << BY__GROUPS) - 1;
     const unsigned trained = (1u << BY__TRAINED_GROUPS) - 1;
-    const unsigned narrow = (1u << 0 | 1u << BY__GROUP_VECTOR) * (1u | 1u << BY__GROUP_FROZEN);
+    unsigned narrow = 0;
     by_dtype compute = by__compute_dtype(t->config);
+    for (int group = 0; group < BY__GROUPS; group++) {
+        narrow |= (group & BY__GROUP_WIDE) == 0 ? 1u << group : 0u;
+    }
     BY_TRY(by__declare_parameters(t->store, t->parameters, error));
     if (by__store_count(t->store) == 0) {
         return by_error_set(error, BY_EARG, "the model has no parameters to train");
@@ -202,7 +228,10 @@ static by_status measure_tokens(by_trainer *t, const by_graph *graph, by_error *
         full += 3.0 * cost.token_flops;
         seen += 3.0 * cost.token_flops * cost.seen;
     }
+    double heads = (double)t->layout.size[BY_MESH_TENSOR]; /* the graph has a rank's share */
     double products = 6.0 * (double)t->size.in_products;
+    full *= heads;
+    seen *= heads;
     t->size.flops_per_example = products + seen;
     t->size.flops_per_example_full = products + full;
     return BY_OK;

@@ -35,7 +35,8 @@ typedef struct by__pending {
 typedef struct by__ranks {
     by_comm *all; /* the caller's */
     by_mesh *mesh;
-    by_comm *peers; /* that compute other micro-batches of a step; of the mesh */
+    by__mesh_collectives *collectives; /* of the programs' graphs */
+    by_comm *peers;                    /* that compute other micro-batches of a step; of the mesh */
     by__reducer *reducer;
     by__bucket *buckets;
     size_t bucket_count;

@@ -8,14 +8,27 @@
 /* ---- the plan ---- */
 
 /* BY_ECONFIG for axes along which a trainer divides nothing. */
-static by_status check_axes(const by__layout *l, by_error *error)
+static by_status check_axes(const by__layout *l, const by_config *config, by_error *error)
 {
+    const unsigned divided = 1u << BY_MESH_DATA | 1u << BY_MESH_PIPELINE | 1u << BY_MESH_TENSOR;
     for (int axis = 0; axis < BY_MESH_AXES; axis++) {
-        if (axis != BY_MESH_DATA && axis != BY_MESH_PIPELINE && l->size[axis] > 1) {
+        if ((divided >> axis & 1u) == 0 && l->size[axis] > 1) {
             return by_error_set(error, BY_ECONFIG,
-                                "parallel.%s is %d: ranks share data and the stages of a pipeline",
+                                "parallel.%s is %d: ranks share data, the stages of a pipeline and "
+                                "the tensors of each layer",
                                 by_mesh_axis_name((by_mesh_axis)axis), l->size[axis]);
         }
+    }
+    if (l->size[BY_MESH_TENSOR] > 1 && l->size[BY_MESH_PIPELINE] > 1) {
+        return by_error_set(error, BY_ECONFIG,
+                            "parallel.tensor is %d and parallel.pipeline %d: one of them must be 1",
+                            l->size[BY_MESH_TENSOR], l->size[BY_MESH_PIPELINE]);
+    }
+    if (l->size[BY_MESH_TENSOR] > 1 && by_optimizer_needs_tensors(&config->optimizer)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "parallel.tensor is %d: optimizer.kind %s needs the whole tensors, of "
+                            "which each rank has a part; adamw, lion and sgd do not",
+                            l->size[BY_MESH_TENSOR], config->optimizer.kind);
     }
     return BY_OK;
 }
@@ -29,7 +42,7 @@ by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *e
         BY_TRY(by__layout_resolve(&t->layout, t->config, comm == NULL ? 1 : by_comm_size(comm),
                                   comm == NULL ? 0 : by_comm_rank(comm), error));
     }
-    BY_TRY(check_axes(&t->layout, error));
+    BY_TRY(check_axes(&t->layout, t->config, error));
     t->ranks.all = t->layout.ranks > 1 ? comm : NULL;
     by__sum_tree_block(t->all_micro_batches, t->layout.replicas, t->layout.replica,
                        &t->first_micro_batch, &t->micro_batches);
@@ -112,6 +125,11 @@ by_status by__ranks_open(by_trainer *t, by_error *error)
         by__sum_tree_block(t->all_micro_batches, t->layout.replicas, (int)k, &first, &count);
         r->counts[k] = (size_t)count;
     }
+    BY_TRY(by__mesh_collectives_open(&r->collectives, r->mesh, error));
+    by__device_set_collectives(t->device, &r->collectives->base);
+    for (size_t i = 0; i < t->programs.count; i++) {
+        BY_TRY(by__mesh_collectives_use(r->collectives, t->programs.rows[i].graph, error));
+    }
     if (t->sets == 0) {
         return BY_OK;
     }
@@ -127,7 +145,9 @@ void by__ranks_close(by_trainer *t)
     by__ranks *r = &t->ranks;
     if (r->mesh != NULL && t->device != NULL) {
         by__device_on_error(t->device, NULL, NULL);
+        by__device_set_collectives(t->device, NULL);
     }
+    by__mesh_collectives_close(&r->collectives);
     by__reducer_close(&r->reducer);
     by_mesh_close(&r->mesh);
     free(r->buckets);

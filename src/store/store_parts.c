@@ -1,0 +1,97 @@
+/* Parts of tensors: which boxes of the whole they are, and copies between these and the part. */
+#include <string.h>
+
+#include "store/store.h"
+
+static int64_t sections_of(const by__stored_tensor *entry, int axis)
+{
+    return entry->sections[axis] > 0 ? entry->sections[axis] : 1;
+}
+
+bool by__store_is_part(const by__stored_tensor *entry)
+{
+    /* A matrix that is held as its transpose is held whole. */
+    return !entry->transposed && !by_shape_equal(&entry->shape, &entry->local);
+}
+
+int64_t by__store_box_count(const by__stored_tensor *entry)
+{
+    int64_t count = 1;
+    for (int i = 0; i < entry->shape.rank; i++) {
+        count *= sections_of(entry, i);
+    }
+    return count;
+}
+
+/* Box k, and where it begins in the part. */
+static by__store_box find_box(const by__stored_tensor *entry, int64_t k, int64_t place[BY_MAX_RANK])
+{
+    by__store_box box = {.shape = entry->local};
+    for (int i = entry->shape.rank; i-- > 0;) {
+        int64_t sections = sections_of(entry, i);
+        int64_t section = k % sections;
+        k /= sections;
+        box.shape.dim[i] = entry->local.dim[i] / sections;
+        box.offset[i] = section * (entry->shape.dim[i] / sections) + entry->first[i];
+        place[i] = section * box.shape.dim[i];
+    }
+    return box;
+}
+
+by__store_box by__store_box_at(const by__stored_tensor *entry, int64_t k)
+{
+    int64_t place[BY_MAX_RANK];
+    return find_box(entry, k, place);
+}
+
+/* Where the row with these indices, from `first` on, begins in a tensor. */
+static size_t place_of(const by_shape *shape, const int64_t *index, const int64_t *first)
+{
+    size_t at = 0;
+    for (int i = 0; i < shape->rank; i++) {
+        int64_t here = first[i] + (i < shape->rank - 1 ? index[i] : 0);
+        at = at * (size_t)shape->dim[i] + (size_t)here;
+    }
+    return at;
+}
+
+/* Calls for each row of a box: copies it between two tensors in which the box begins at `a_first`
+ * and `b_first`. */
+static void copy_rows(const by_shape *box, char *a, const by_shape *a_shape, const int64_t *a_first,
+                      char *b, const by_shape *b_shape, const int64_t *b_first, size_t size)
+{
+    int64_t index[BY_MAX_RANK] = {0};
+    int last = box->rank - 1;
+    int64_t rows = last < 0 ? 1 : by_shape_count(box) / (box->dim[last] > 0 ? box->dim[last] : 1);
+    size_t bytes = (last < 0 ? 1 : (size_t)box->dim[last]) * size;
+    for (int64_t row = 0; row < rows; row++) {
+        memcpy(a + place_of(a_shape, index, a_first) * size,
+               b + place_of(b_shape, index, b_first) * size, bytes);
+        for (int i = last - 1; i >= 0 && ++index[i] == box->dim[i]; i--) {
+            index[i] = 0;
+        }
+    }
+}
+
+void by__store_box_copy(const by__stored_tensor *entry, int64_t k, void *box, void *part,
+                        size_t size, bool to_part)
+{
+    static const int64_t zero[BY_MAX_RANK] = {0};
+    int64_t place[BY_MAX_RANK];
+    by__store_box at = find_box(entry, k, place);
+    if (to_part) {
+        copy_rows(&at.shape, part, &entry->local, place, box, &at.shape, zero, size);
+    } else {
+        copy_rows(&at.shape, box, &at.shape, zero, part, &entry->local, place, size);
+    }
+}
+
+void by__store_cut(const by__stored_tensor *entry, const void *whole, void *part, size_t size)
+{
+    for (int64_t k = 0; k < by__store_box_count(entry); k++) {
+        int64_t place[BY_MAX_RANK];
+        by__store_box at = find_box(entry, k, place);
+        copy_rows(&at.shape, part, &entry->local, place, (char *)(uintptr_t)whole, &entry->shape,
+                  at.offset, size);
+    }
+}

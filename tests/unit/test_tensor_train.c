@@ -1,0 +1,272 @@
+/* Training with split tensors: losses, gradient norms and weights stay near those of one rank, what
+ * every rank has stays equal on all of them bit for bit, and both together with data parallelism. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runner.h"
+#include "train/trainer.h"
+
+enum { CONTEXT = 12, VOCAB = 61, STEPS = 12, MAX_BATCH = 8, MAX_RANKS = 6, MAX_TENSORS = 64 };
+
+typedef struct job {
+    const char *const *settings; /* NULL at the end */
+    by_step_result results[MAX_RANKS][STEPS];
+    double evaluated[MAX_RANKS];
+    float *weights[MAX_TENSORS]; /* of one rank alone: whole parameters */
+    size_t count;
+    const struct job *alone; /* what ranks compare with; NULL: this is it */
+} job;
+
+static by_status open_config(by_config **out, const char *const *settings, by_error *error)
+{
+    static const char *const common[] = {
+        "model.layers=2",     "model.heads=6",      "model.width=24",
+        "model.context=12",   "model.vocab=61",     "train.threads=1",
+        "train.steps=20",     "optimizer.warmup=2", "optimizer.lr=3e-3",
+        "train.batch=4",      "model.dropout=0.1",  "train.micro_batch=1",
+        "optimizer.clip=0.5", "model.mlp_width=50", NULL};
+    const char *const *const lists[] = {common, settings};
+    BY_TRY(by_config_default(out, error));
+    for (size_t k = 0; k < 2; k++) {
+        for (size_t i = 0; lists[k][i] != NULL; i++) {
+            BY_TRY(by_config_set(*out, lists[k][i], error));
+        }
+    }
+    return by_config_resolve(*out, error);
+}
+
+typedef struct data {
+    int32_t tokens[MAX_BATCH * CONTEXT];
+    int32_t targets[MAX_BATCH * CONTEXT];
+    by_array arrays[2];
+} data;
+
+/* The rank's part of a step's global batch: each token follows from the last one. */
+static by_batch make_batch(data *d, by_batch_part part, const by_config *config, uint64_t step)
+{
+    for (size_t k = 0; k < part.count; k++) {
+        size_t row = part.first + k / part.block * part.stride + k % part.block;
+        int32_t token = (int32_t)((random_unit(7, step, row) + 1.0) / 2.0 * VOCAB);
+        for (size_t i = 0; i < CONTEXT; i++) {
+            d->tokens[k * CONTEXT + i] = token;
+            token = (token * 5 + 3) % VOCAB;
+            d->targets[k * CONTEXT + i] = token;
+        }
+    }
+    by_batch batch = by_batch_of_tokens(d->arrays, d->tokens, d->targets, part.count, CONTEXT);
+    batch.global_targets = (uint64_t)config->train.batch * CONTEXT;
+    return batch;
+}
+
+static by_status differ(const char *name, double off, by_error *error)
+{
+    return by_error_set(error, BY_ESTATE, "'%s' is off by %g", name, off);
+}
+
+/* Keeps the parameters, or compares this rank's parts with those that were kept. */
+static by_status check_weights(job *j, const by_trainer *t, by_error *error)
+{
+    for (size_t i = 0; i < by__store_count(t->store); i++) {
+        const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
+        size_t count = (size_t)by_shape_count(&entry->local);
+        float *have = calloc(count, sizeof *have);
+        BY_TRY(by__store_read(t->store, t->masters, (by__handle)i, have, error));
+        if (j->alone == NULL) {
+            j->weights[i] = have;
+            j->count = i + 1;
+            continue;
+        }
+        float *want = calloc(count, sizeof *want);
+        by__store_cut(entry, j->alone->weights[i], want, sizeof *want);
+        double off = relative_distance(have, want, count);
+        free(have);
+        free(want);
+        /* AdamW makes steps of one size of gradients that are zero but for rounding, as those of
+         * the keys' bias are. */
+        if (strcmp(t->config->optimizer.kind, "sgd") == 0 &&
+            !(off <= (t->copies == t->masters ? 1e-3 : 5e-2))) {
+            return differ(entry->name, off, error);
+        }
+    }
+    return BY_OK;
+}
+
+/* Tensors that are not split are equal on the ranks of the tensor axis. */
+static by_status check_equal(const by_trainer *t, by_error *error)
+{
+    by_comm *comm;
+    BY_TRY(by_mesh_comm(&comm, t->ranks.mesh, 1u << BY_MESH_TENSOR, error));
+    for (size_t i = 0; i < by__store_count(t->store); i++) {
+        const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
+        size_t count = (size_t)by_shape_count(&entry->local);
+        if (by__store_is_part(entry)) {
+            continue;
+        }
+        float *mine = calloc(count, sizeof *mine);
+        float *first = calloc(count, sizeof *first);
+        BY_TRY(by__store_read(t->store, t->masters, (by__handle)i, mine, error));
+        memcpy(first, mine, count * sizeof *first);
+        BY_TRY(by_comm_broadcast(comm, first, count, BY_F32, 0, entry->name, error));
+        bool equal = memcmp(mine, first, count * sizeof *mine) == 0;
+        free(mine);
+        free(first);
+        if (!equal) {
+            return differ(entry->name, 0.0, error);
+        }
+    }
+    return BY_OK;
+}
+
+static by_status train(job *j, int rank, by_trainer *t, const by_config *config, by_error *error)
+{
+    data d;
+    const float *values;
+    size_t width;
+    const by_batch_part one = {0, 1, 1, 1};
+    BY_TRY(by_trainer_allocate(t, error));
+    BY_TRY(by_trainer_initialize(t, error));
+    for (uint64_t step = 0; step < STEPS; step++) {
+        by_batch batch = make_batch(&d, by_trainer_part(t), config, step);
+        BY_TRY(by_trainer_step(t, &batch, &j->results[rank][step], error));
+    }
+    by_batch batch = make_batch(&d, one, config, 99);
+    BY_TRY(by_trainer_evaluate(t, &batch, &j->evaluated[rank], &values, &width, error));
+    BY_TRY(check_weights(j, t, error));
+    return j->alone == NULL ? BY_OK : check_equal(t, error);
+}
+
+static by_status run_rank(by_comm *comm, void *user, by_error *error)
+{
+    job *j = user;
+    by_config *config = NULL;
+    by_trainer *t = NULL;
+    const by_trainer_options options = {.comm = comm};
+    by_status status = open_config(&config, j->settings, error);
+    if (status == BY_OK) {
+        status = by_trainer_open(&t, config, &options, error);
+    }
+    if (status == BY_OK) {
+        status = train(j, comm == NULL ? 0 : by_comm_rank(comm), t, config, error);
+    }
+    by_trainer_close(&t);
+    by_config_close(&config);
+    return status;
+}
+
+static void compare(const job *alone, int ranks, const char *const *settings, double slack)
+{
+    by_error error = {0};
+    job j = {.settings = settings, .alone = alone};
+    by_comm_options options = {.timeout = 60.0};
+    check_ok(by_comm_run_threads(ranks, &options, run_rank, &j, &error), &error);
+    for (int r = 0; r < ranks; r++) {
+        for (int step = 0; step < STEPS; step++) {
+            const by_step_result *a = &alone->results[0][step];
+            const by_step_result *b = &j.results[r][step];
+            bool near = fabs(a->loss - b->loss) <= slack * a->loss &&
+                        fabs(a->norm - b->norm) <= 10.0 * slack * a->norm;
+            if (!near || a->examples != b->examples || b->loss != j.results[0][step].loss) {
+                fail_msg("%s, %s: rank %d of %d, step %d: loss %.9g and %.9g, norm %.9g and %.9g",
+                         settings[0], settings[2], r, ranks, step, a->loss, b->loss, a->norm,
+                         b->norm);
+            }
+        }
+        assert_true(r > 0 || fabs(alone->evaluated[0] - j.evaluated[0]) <=
+                                 slack * fabs(alone->evaluated[0]));
+    }
+}
+
+static void compare_all(const char *kind, const char *compute, const char *optimizer,
+                        const char *rate, double slack)
+{
+    by_error error = {0};
+    job *alone = calloc(1, sizeof *alone);
+    assert_non_null(alone);
+    const char *one[] = {kind, compute, optimizer, rate, NULL};
+    alone->settings = one;
+    check_ok(run_rank(NULL, alone, &error), &error);
+    assert_true(alone->results[0][STEPS - 1].loss < alone->results[0][0].loss);
+    static const struct {
+        int ranks;
+        const char *tensor;
+        const char *sequence;
+    } layouts[] = {
+        {2, "parallel.tensor=2", "parallel.sequence_parallel=false"},
+        {3, "parallel.tensor=3", "parallel.sequence_parallel=true"},
+        {4, "parallel.tensor=2", "parallel.sequence_parallel=true"}, /* with data 2 */
+        {6, "parallel.tensor=3", "parallel.sequence_parallel=false"},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(layouts); i++) {
+        const char *split[] = {
+            kind, compute, optimizer, rate, layouts[i].tensor, layouts[i].sequence, NULL};
+        compare(alone, layouts[i].ranks, split, slack);
+    }
+    for (size_t i = 0; i < alone->count; i++) {
+        free(alone->weights[i]);
+    }
+    free(alone);
+}
+
+static void test_f32(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const kinds[] = {"model.kind=gpt2", "model.kind=llama"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(kinds); i++) {
+        compare_all(kinds[i], "precision.compute=f32", "optimizer.kind=sgd", "optimizer.lr=0.3",
+                    1e-5);
+        compare_all(kinds[i], "precision.compute=f32", "optimizer.kind=adamw", "optimizer.lr=3e-3",
+                    1e-3);
+    }
+}
+
+static void test_bf16(void **state)
+{
+    BY_UNUSED(state);
+    compare_all("model.kind=gpt2", "precision.compute=bf16", "optimizer.kind=sgd",
+                "optimizer.lr=0.3", 1e-2);
+    compare_all("model.kind=llama", "precision.compute=bf16", "optimizer.kind=adamw",
+                "optimizer.lr=3e-3", 1e-2);
+}
+
+/* What cannot be split is refused before any rank starts, with both numbers and what would do. */
+static void test_refusals(void **state)
+{
+    BY_UNUSED(state);
+    static const struct {
+        const char *settings[6];
+        const char *message;
+    } refused[] = {
+        {{"parallel.tensor=4", NULL}, "tensor 4 does not divide heads 6; nearest: 3, 6"},
+        {{"model.kind=llama", "model.kv_heads=2", "parallel.tensor=3", NULL},
+         "tensor 3 does not divide kv_heads 2; nearest: 2"},
+        {{"model.context=13", "parallel.sequence_parallel=true", "parallel.tensor=2", NULL},
+         "tensor 2 does not divide context 13"},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(refused); i++) {
+        by_error error = {0};
+        by_config *config = NULL;
+        check_error(open_config(&config, refused[i].settings, &error), BY_ECONFIG, &error,
+                    refused[i].message);
+        by_config_close(&config);
+    }
+    by_error error = {0};
+    static const char *const lamb[] = {"optimizer.kind=lamb", "parallel.tensor=2", NULL};
+    job j = {.settings = lamb};
+    check_error(by_comm_run_threads(2, NULL, run_rank, &j, &error), BY_ECONFIG, &error,
+                "optimizer.kind lamb needs the whole tensors");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_f32),
+        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
