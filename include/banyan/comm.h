@@ -106,6 +106,19 @@ BY_API by_status by_comm_receive(by_comm *comm, void *data, size_t count, by_dty
  * with this rank and message. Returns `status`; does nothing for BY_OK. */
 BY_API by_status by_comm_fail(by_comm *comm, by_status status, const by_error *error);
 
+/* What this rank did last on any communicator of its job, for heartbeats: *number counts the
+ * collectives that it has entered, text ("all-reduce \"gradients of h.3\"", with "waits in" in front
+ * while it does; "" before the first) is cut at `size` bytes. Any thread may ask, as long as the
+ * communicator is open. */
+BY_API void by_comm_last(const by_comm *comm, uint64_t *number, char *text, size_t size);
+
+/* The MPI library that this build stands on. */
+typedef struct by_comm_library {
+    char version[96];         /* "Open MPI v4.1.4"; "": this build has none */
+    const char *thread_level; /* "serialized", ...; "": MPI was not started in this process */
+} by_comm_library;
+BY_API void by_comm_library_describe(by_comm_library *out);
+
 /* What a communicator has moved so far. */
 typedef struct by_comm_counters {
     uint64_t collectives;

@@ -74,6 +74,9 @@ typedef struct by_library_version {
 BY_API by_status by_environment_json(char **out, const by_library_version *libraries, size_t count,
                                      by_error *error);
 
+/* XXH3-128 of the running program's file: equal builds have equal ones. */
+BY_API by_status by_build_hash(char out[33], by_error *error);
+
 /* ---- the registry of runs ---- */
 
 /* A run as run.json and the registry hold it. Strings are the caller's on the way in and owned by

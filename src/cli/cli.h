@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "banyan/comm.h"
 #include "banyan/config.h"
 #include "banyan/exit.h"
 #include "banyan/infer.h"
@@ -65,7 +66,8 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_launch, cli_pack, cli_data, cli_train, cli_eval, cli_generate,
-    cli_info, cli_plot, cli_runs, cli_bench, cli_profile, cli_predict, cli_checkpoint, cli_launch;
+    cli_info, cli_plot, cli_runs, cli_bench, cli_profile, cli_predict, cli_checkpoint, cli_launch,
+    cli_doctor;
 
 /* Parses flags; positional arguments are moved behind them and returned as *rest, *rest_count.
  * Returns -1 to go on, or the exit code when --help was printed or a flag was wrong. A list of
@@ -129,6 +131,8 @@ void cli_catch_signals(void);
 int cli_open_heartbeat(void);
 /* Tells the supervisor the exit code and why, if cli_fail said why. Returns the code. */
 int cli_close_heartbeat(int code);
+/* Tells the supervisor of the communicator's collectives, until NULL is given before it closes. */
+void cli_watch_comm(by_comm *comm);
 /* What cli_close_heartbeat tells as the reason. */
 void cli_keep_failure(const char *message);
 /* NULL without a supervisor. */

@@ -61,6 +61,16 @@ int cli_open_heartbeat(void)
     return -1;
 }
 
+static void last_collective(void *user, uint64_t *number, char *text, size_t size)
+{
+    by_comm_last(user, number, text, size);
+}
+
+void cli_watch_comm(by_comm *comm)
+{
+    by_heartbeat_watch(heartbeat, comm == NULL ? NULL : last_collective, comm);
+}
+
 void cli_keep_failure(const char *message)
 {
     (void)snprintf(failure, sizeof failure, "%s", message);

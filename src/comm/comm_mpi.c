@@ -32,6 +32,11 @@ by_status by__comm_open_mpi(by_comm **out, double timeout, by_error *error)
                         "openmpi-bin) and build again");
 }
 
+void by_comm_library_describe(by_comm_library *out)
+{
+    *out = (by_comm_library){.thread_level = ""};
+}
+
 #else
 
 #include <errno.h>
@@ -427,6 +432,27 @@ static const by__comm_link mpi_link = {
     .native = native,
     .close = close_job,
 };
+
+/* MPI says which it is at any time. */
+void by_comm_library_describe(by_comm_library *out)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    int initialised = 0;
+    int provided = MPI_THREAD_SINGLE;
+    *out = (by_comm_library){.thread_level = ""};
+    (void)MPI_Get_library_version(text, &length);
+    text[strcspn(text, ",\n")] = '\0';
+    (void)snprintf(out->version, sizeof out->version, "%.90s", text);
+    (void)MPI_Initialized(&initialised);
+    if (initialised) {
+        (void)MPI_Query_thread(&provided);
+        out->thread_level = provided == MPI_THREAD_MULTIPLE     ? "multiple"
+                            : provided == MPI_THREAD_SERIALIZED ? "serialized"
+                            : provided == MPI_THREAD_FUNNELED   ? "funneled"
+                                                                : "single";
+    }
+}
 
 /* ---- opening ---- */
 

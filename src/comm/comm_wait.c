@@ -76,6 +76,10 @@ by_status by_comm_fail(by_comm *comm, by_status status, const by_error *error)
 
 /* ---- what a rank did last ---- */
 
+/* The first word of an activity: how many collectives, above the kind of the last one and whether
+ * it is done. */
+#define ACTIVITY_BITS 8
+
 void by__comm_set_activity(by_comm *comm, bool done)
 {
     by__comm_job *job = comm->job;
@@ -85,8 +89,40 @@ void by__comm_set_activity(by_comm *comm, bool done)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(text); i++) {
         atomic_store_explicit(&mine->words[1 + i], text[i], memory_order_relaxed);
     }
-    atomic_store_explicit(&mine->words[0], (uint64_t)comm->called.kind << 1 | (done ? 1 : 0),
+    uint64_t number = atomic_load_explicit(&mine->words[0], memory_order_relaxed) >> ACTIVITY_BITS;
+    number += done ? 0 : 1;
+    atomic_store_explicit(&mine->words[0],
+                          number << ACTIVITY_BITS | (uint64_t)comm->called.kind << 1 |
+                              (done ? 1 : 0),
                           memory_order_relaxed);
+}
+
+/* Of a rank of this host: the number of collectives, the last one's kind and what it was of. */
+static int read_activity(const by__comm_job *job, int world, uint64_t *number, bool *done,
+                         char what[BY__COMM_WHAT])
+{
+    const by__comm_activity *its = &job->block->activity[job->ranks[world].near];
+    uint64_t words[1 + BY__COMM_WHAT / 8];
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(words); i++) {
+        words[i] = atomic_load_explicit(&its->words[i], memory_order_relaxed);
+    }
+    memcpy(what, words + 1, BY__COMM_WHAT);
+    what[BY__COMM_WHAT - 1] = '\0';
+    *number = words[0] >> ACTIVITY_BITS;
+    *done = (words[0] & 1) != 0;
+    return (int)(words[0] >> 1 & ((1u << (ACTIVITY_BITS - 1)) - 1));
+}
+
+void by_comm_last(const by_comm *comm, uint64_t *number, char *text, size_t size)
+{
+    char what[BY__COMM_WHAT];
+    bool done;
+    int kind = read_activity(comm->job, comm->job->rank, number, &done, what);
+    (void)snprintf(text, size, "%s%s \"%s\"", done ? "" : "waits in ", by__comm_kind_name(kind),
+                   what);
+    if (kind == BY__COMM_NOTHING && size > 0) {
+        text[0] = '\0';
+    }
 }
 
 /* Into text: what a rank did last, as far as it is known. */
@@ -104,19 +140,14 @@ static void describe_last(char text[160], by_comm *comm, int rank)
                        by__comm_kind_name(last->kind), last->what);
         return;
     }
-    by__comm_activity *its = &comm->job->block->activity[comm->job->ranks[member->world].near];
-    uint64_t words[1 + BY__COMM_WHAT / 8];
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(words); i++) {
-        words[i] = atomic_load_explicit(&its->words[i], memory_order_relaxed);
-    }
-    memcpy(what, words + 1, sizeof what);
-    what[sizeof what - 1] = '\0';
-    int kind = (int)(words[0] >> 1);
+    uint64_t number;
+    bool done;
+    int kind = read_activity(comm->job, member->world, &number, &done, what);
     if (kind == BY__COMM_NOTHING) {
         (void)snprintf(text, 160, "it has not communicated yet");
     } else {
         (void)snprintf(text, 160, "%s %s \"%s\"",
-                       (words[0] & 1) != 0 ? "the last thing that it did:" : "it waits in",
+                       done ? "the last thing that it did:" : "it waits in",
                        by__comm_kind_name(kind), what);
     }
 }

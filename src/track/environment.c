@@ -149,3 +149,8 @@ by_status by_environment_json(char **out, const by_library_version *libraries, s
     by__text_add(&text, "}\n}\n");
     return by__text_take(&text, out, error);
 }
+
+by_status by_build_hash(char out[33], by_error *error)
+{
+    return by__hash_file_hex(out, "/proc/self/exe", error);
+}

@@ -128,6 +128,7 @@ static by_status open_job(by__job *job, by_error *error)
                               comm == NULL ? 0 : by_comm_rank(comm), error));
     job->comm = layout.ranks > 1 ? comm : NULL;
     bool leads = by__job_leads(job);
+    BY_TRY(by__job_alike(job, error));
     if (job->options->resume != NULL) {
         BY_TRY(leads ? by__run_dir_find(job, error) : BY_OK);
         BY_TRY(share_run(job, error));

@@ -52,6 +52,13 @@ by_status by__job_same(const by__job *job, const char *text, const char *what, b
 /* Collective. */
 by_status by__job_open_data(by__job *job, by_error *error);
 
+/* ---- ranks_alike.c ---- */
+
+/* Collective. BY_ECONFIG on a rank whose version or kernels are not those of rank 0. */
+by_status by__job_alike(const by__job *job, by_error *error);
+by_status by__ranks_compute_alike(by_comm *comm, const char *version, const char *level,
+                                  by_error *error);
+
 /* ---- save.c and run_dir.c ---- */
 
 /* Checkpoint of the present state. */
