@@ -27,7 +27,11 @@ static by_status list_holders(by__reducer *r, int64_t **begin, by_error *error)
         int64_t first;
         int64_t count;
         by__sum_tree_block(r->spec.leaves, ranks, rank, &first, &count);
-        int forest = by__sum_tree_forest(first, count, r->spec.leaves, nodes);
+        int64_t together = r->spec.last_apart ? count - 1 : count;
+        int forest = by__sum_tree_forest(first, together, r->spec.leaves, nodes);
+        if (together < count) {
+            nodes[forest++] = (by__sum_node){first + together, 1, -1};
+        }
         r->held = rank == by_comm_rank(r->spec.peers) ? forest : r->held;
         size_t wanted = (size_t)(holders + forest) + 1;
         BY_TRY(by__reserve((void **)begin, &begins, wanted, sizeof **begin, error));

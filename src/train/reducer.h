@@ -24,6 +24,8 @@ typedef struct by__bucket {
 typedef struct by__reducer_spec {
     by_comm *peers; /* the ranks that compute micro-batches of their own; stays the caller's */
     int64_t leaves; /* micro-batches of a step */
+    /* Each rank's last micro-batch is a sum of its own, which the rank does not add to others. */
+    bool last_apart;
     const by__bucket *buckets; /* stay the caller's */
     size_t bucket_count;
 } by__reducer_spec;

@@ -6,6 +6,17 @@
 
 /* ---- the programs ---- */
 
+by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *model)
+{
+    by_pass_options options = by__pass_options(t->config, model);
+    options.shard[BY_SHARD_TENSOR] =
+        (by_shard_axis){.ranks = t->layout.size[BY_MESH_TENSOR],
+                        .rank = t->layout.place[BY_MESH_TENSOR],
+                        .mesh = 1u << BY_MESH_TENSOR,
+                        .sequence = t->config->parallel.sequence_parallel};
+    return options;
+}
+
 static by_status add_model(by_trainer *t, const by_trainer_options *o, bool training,
                            by_error *error)
 {
@@ -13,12 +24,7 @@ static by_status add_model(by_trainer *t, const by_trainer_options *o, bool trai
     by_model_mode mode = training ? BY_MODEL_TRAIN : BY_MODEL_LOSS;
     const by__recipe recipe = {o->builder, o->user, t->task};
     BY_TRY(by__train_forward(&graph, &t->model, t->config, &recipe, mode, error));
-    by_pass_options options = by__pass_options(t->config, &t->model);
-    options.shard[BY_SHARD_TENSOR] =
-        (by_shard_axis){.ranks = t->layout.size[BY_MESH_TENSOR],
-                        .rank = t->layout.place[BY_MESH_TENSOR],
-                        .mesh = 1u << BY_MESH_TENSOR,
-                        .sequence = t->config->parallel.sequence_parallel};
+    by_pass_options options = by__trainer_pass_options(t, &t->model);
     return by__set_add(&t->programs, training ? "gradients" : "loss", graph,
                        training ? BY_PURPOSE_TRAIN : BY_PURPOSE_LOSS, &options, error);
 }
@@ -91,6 +97,7 @@ static void find_rows(by_trainer *t)
 {
     t->loss = by__set_row(&t->programs, "loss");
     t->gradients = by__set_row(&t->programs, "gradients");
+    t->last = by__set_row(&t->programs, BY__LAST_GRADIENTS);
     t->norm = by__set_row(&t->programs, "gradient norm");
     t->sum = by__set_row(&t->programs, "gradient sum");
     t->update = by__set_row(&t->programs, "update");
@@ -319,6 +326,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     BY_TRY(add_models(t, o, error));
     BY_TRY(lay_out(t, error));
     BY_TRY(by__ranks_plan_buckets(t, error));
+    BY_TRY(by__overlap_plan(t, o, error));
     BY_TRY(add_updates(t, error));
     if (t->copies != t->masters) {
         BY_TRY(add_update(t, "compute copies", build_copy, error));
@@ -467,8 +475,8 @@ by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error)
 
 static by_status bind_all(by_trainer *t, by_error *error)
 {
-    by__program_row *models[2] = {t->gradients, t->loss};
-    for (int k = 0; k < 2; k++) {
+    by__program_row *models[3] = {t->gradients, t->last, t->loss};
+    for (int k = 0; k < 3; k++) {
         if (models[k] != NULL) {
             BY_TRY(by__row_link(models[k], t->store, error));
             BY_TRY(by__row_bind_flat(models[k], t->store, BY_ROLE_PARAMETER, t->copies, t->masters,
@@ -490,6 +498,7 @@ static by_status bind_all(by_trainer *t, by_error *error)
         BY_TRY(bind_unit(t, &units[i], i, error));
     }
     t->bound_set = -1;
+    t->last_set = -1;
     return by__trainer_bind_sum(t, 0, error);
 }
 

@@ -38,6 +38,8 @@ typedef struct by__ranks {
     by__mesh_collectives *collectives; /* of the programs' graphs */
     by_comm *peers;                    /* that compute other micro-batches of a step; of the mesh */
     by__reducer *reducer;
+    by__reducer *last;                   /* beside the last micro-batch */
+    float *held[BY__SUM_TREE_NODES + 1]; /* gradient sets with the sums that this rank holds */
     by__bucket *buckets;
     size_t bucket_count;
     size_t *counts; /* micro-batches of each peer */
@@ -52,6 +54,7 @@ struct by_trainer {
     bool owns_device;
     by__program_set programs;
     by__program_row *gradients; /* rows of the set; NULL where there is no such program */
+    by__program_row *last;      /* of a rank's last micro-batch, with collectives */
     by__program_row *loss;
     by__program_row *sum; /* only with two gradient sets or more */
     by__program_row *norm;
@@ -103,12 +106,16 @@ struct by_trainer {
     int64_t updates;
     int threads;   /* of the host, that convert values */
     int bound_set; /* gradient set that the gradient program writes */
+    int last_set;  /* the same of the last one's */
     int sum_set;   /* set that holds the last batch's sum */
 };
 
 /* BY_ESTATE before by_trainer_allocate, and for `training` in a trainer that only computes
  * losses. */
 by_status by__trainer_ready(const by_trainer *t, bool training, by_error *error);
+
+/* What the passes are told for a graph of `model`. */
+by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *model);
 
 /* Range of group `unit` in a flat buffer. */
 by_memory by__trainer_group(const by_trainer *t, int flat, size_t unit);
@@ -168,6 +175,18 @@ void by__ranks_close(by_trainer *t);
 /* Collective, when this rank's gradients and losses were submitted: adds them up over all ranks.
  * *set: the gradient set with the sum. */
 by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error);
+
+/* Notes the sums that this rank holds, and the set that its last micro-batch is computed into. */
+void by__ranks_hold(by_trainer *t, const by__sum_tree *tree, int set);
+
+/* ---- trainer_overlap.c ---- */
+
+#define BY__LAST_GRADIENTS "last gradients"
+
+/* Adds the program of a rank's last micro-batch, where gradients are added up beside it, and puts
+ * the buckets in the order in which it finishes them. */
+by_status by__overlap_plan(by_trainer *t, const by_trainer_options *options, by_error *error);
+by_status by__overlap_open(by_trainer *t, by_error *error);
 
 /* ---- pipeline/: a rank that holds some stages of the model ---- */
 

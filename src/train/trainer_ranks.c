@@ -137,7 +137,8 @@ by_status by__ranks_open(by_trainer *t, by_error *error)
                                    .leaves = t->all_micro_batches,
                                    .buckets = r->buckets,
                                    .bucket_count = r->bucket_count};
-    return by__reducer_open(&r->reducer, &spec, error);
+    BY_TRY(by__reducer_open(&r->reducer, &spec, error));
+    return by__overlap_open(t, error);
 }
 
 void by__ranks_close(by_trainer *t)
@@ -149,14 +150,27 @@ void by__ranks_close(by_trainer *t)
     }
     by__mesh_collectives_close(&r->collectives);
     by__reducer_close(&r->reducer);
+    by__reducer_close(&r->last);
     by_mesh_close(&r->mesh);
     free(r->buckets);
     free(r->counts);
 }
 
+static float *set_data(const by_trainer *t, int set)
+{
+    return (float *)by__trainer_group(t, t->gradient_sets[set], 0).address;
+}
+
+void by__ranks_hold(by_trainer *t, const by__sum_tree *tree, int set)
+{
+    for (int i = 0; i < tree->held_count; i++) {
+        t->ranks.held[i] = set_data(t, tree->held[i].set);
+    }
+    t->ranks.held[tree->held_count] = set_data(t, set);
+}
+
 by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error)
 {
-    float *held[BY__SUM_TREE_NODES];
     by__ranks *r = &t->ranks;
     *set = tree->held[tree->held_count - 1].set;
     if (r->reducer == NULL) {
@@ -164,11 +178,10 @@ by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_er
     }
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     for (int i = 0; i < tree->held_count; i++) {
-        int flat = t->gradient_sets[tree->held[i].set];
-        held[i] = (float *)by__trainer_group(t, flat, 0).address;
+        r->held[i] = set_data(t, tree->held[i].set);
     }
-    for (size_t k = 0; k < r->bucket_count; k++) {
-        BY_TRY(by__reducer_run(r->reducer, k, held, error));
+    for (size_t k = 0; k < r->bucket_count && t->last == NULL; k++) {
+        BY_TRY(by__reducer_run(r->reducer, k, r->held, error));
     }
     return by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,
                               by__trainer_losses(t), r->counts, BY_F32, "losses", error);

@@ -1,13 +1,15 @@
 #include "train/trainer.h"
 
-/* Points the gradient program's outputs at one gradient set. */
-static by_status bind_gradients(by_trainer *t, int set, by_error *error)
+/* Points the outputs of a gradient program at one gradient set; *bound: the one that they are
+ * at. */
+static by_status bind_gradients(by_trainer *t, by__program_row *row, int *bound, int set,
+                                by_error *error)
 {
-    if (set != t->bound_set) {
+    if (set != *bound) {
         int flat = t->gradient_sets[set];
-        BY_TRY(by__row_bind_flat(t->gradients, t->store, BY_ROLE_GRADIENT, flat, flat, error));
+        BY_TRY(by__row_bind_flat(row, t->store, BY_ROLE_GRADIENT, flat, flat, error));
     }
-    t->bound_set = set;
+    *bound = set;
     return BY_OK;
 }
 
@@ -50,12 +52,17 @@ static by_status submit_micro_batches(by_trainer *t, const by_batch *batch, by__
 {
     by__sum_tree_begin(tree, t->first_micro_batch, t->all_micro_batches, t->sets);
     for (int64_t i = 0; i < t->micro_batches; i++) {
+        bool last = t->last != NULL && i == t->micro_batches - 1;
+        by__program_row *row = last ? t->last : t->gradients;
         int set = by__sum_tree_take(tree);
-        BY_TRY(bind_gradients(t, set, error));
-        BY_TRY(by__trainer_feed(t, t->gradients, batch, part_examples(t), i,
-                                t->first_micro_batch + i, error));
+        BY_TRY(bind_gradients(t, row, last ? &t->last_set : &t->bound_set, set, error));
+        if (last) {
+            by__ranks_hold(t, tree, set);
+        }
+        BY_TRY(
+            by__trainer_feed(t, row, batch, part_examples(t), i, t->first_micro_batch + i, error));
         by__sum_tree_put(tree, set);
-        BY_TRY(add_up(t, tree, error));
+        BY_TRY(last ? BY_OK : add_up(t, tree, error));
     }
     return BY_OK;
 }

@@ -203,8 +203,10 @@ static void test_ranks_share_a_step(void **state)
     static const int ranks[] = {1, 2, 3, 4, 5, 8, 12};
     static const char *const f32[] = {NULL};
     static const char *const bf16[] = {"precision.compute=bf16", NULL};
+    static const char *const behind[] = {"parallel.overlap=false", NULL};
     compare_all(ranks, BY_ARRAY_LENGTH(ranks), f32);
     compare_all(ranks, BY_ARRAY_LENGTH(ranks), bf16);
+    compare_all(ranks, BY_ARRAY_LENGTH(ranks), behind);
 }
 
 /* Uneven shares: 5 micro-batches of 2 on 2, 3 and 5 ranks. */
