@@ -456,9 +456,12 @@ void by_comm_library_describe(by_comm_library *out)
 
 /* ---- opening ---- */
 
-/* Equal for processes of one kernel and network namespace. */
-static uint64_t kernel_id(void)
+/* Equal for processes of one kernel and network namespace. BANYAN_COMM_FAR=N cuts the ranks into
+ * hosts of N ranks each, for tests of what goes between hosts. */
+static uint64_t kernel_id(int rank)
 {
+    const char *far = getenv("BANYAN_COMM_FAR");
+    int each = far != NULL ? atoi(far) : 0;
     char id[128] = "";
     ssize_t n = 0;
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -468,13 +471,14 @@ static uint64_t kernel_id(void)
         (void)close(fd);
     }
     ssize_t m = readlink("/proc/self/ns/net", id + n, sizeof id - (size_t)n);
-    return by__hash64(id, (size_t)n + (m > 0 ? (size_t)m : 0));
+    uint64_t hash = by__hash64(id, (size_t)n + (m > 0 ? (size_t)m : 0));
+    return each > 0 ? hash + (uint64_t)(rank / each) : hash;
 }
 
 static by_status introduce(by__comm_job *job, by_error *error)
 {
     mpi_state *state = job->state;
-    introduction mine = {.pid = getpid(), .kernel = kernel_id()};
+    introduction mine = {.pid = getpid(), .kernel = kernel_id(job->rank)};
     state->token = (uint64_t)mine.pid << 32 ^ (uint64_t)(by__now() * 1e9);
     mine.token = state->token;
     mine.token_address = (uint64_t)(uintptr_t)&state->token;
@@ -496,15 +500,11 @@ static by_status introduce(by__comm_job *job, by_error *error)
     return BY_OK;
 }
 
-/* Whether this rank can read the memory of all ranks of its host. BANYAN_COMM_FAR makes all ranks
- * far, for tests of what goes between hosts. */
+/* Whether this rank can read the memory of all ranks of its host. */
 static bool can_read_host(const by__comm_job *job)
 {
     const mpi_state *state = job->state;
     const introduction *mine = &state->ranks[job->rank];
-    if (getenv("BANYAN_COMM_FAR") != NULL) {
-        return false;
-    }
     for (int r = 0; r < job->size; r++) {
         const introduction *its = &state->ranks[r];
         uint64_t token = 0;

@@ -51,6 +51,13 @@ for where in near far; do
     ranks 3 die && complain "$where: a rank was killed, and mpirun says nothing"
 done
 
+# Hosts of two ranks: messages and memory together.
+BANYAN_COMM_FAR=2
+for n in 3 4 5; do
+    ranks "$n" all || complain "hosts of two, $n ranks"
+    [ "$(grep -c ': ok$' "$output")" = "$n" ] || complain "hosts of two, $n ranks: not all are ok"
+done
+ranks 4 mesh || complain "hosts of two, mesh of 4 ranks"
 unset BANYAN_COMM_FAR
 mpi_run 2 build/release/banyan bench comm --largest 1 --json >"$output" 2>&1 || complain "bench comm"
 [ "$(grep -c '"backend":"mpi","ranks":2,.*"mpi_allreduce_gbps":.*"ratio":.*]}$' "$output")" = 1 ] ||

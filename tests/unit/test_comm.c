@@ -72,7 +72,7 @@ static void expect_text(const by_error *error, const char *text)
 }
 
 /* What one rank does otherwise than the others. */
-typedef enum oddity { KIND, COUNT, DTYPE, WHAT, ROOT, SLICES, ENDS } oddity;
+typedef enum oddity { KIND, COUNT, DTYPE, WHAT, ROOT, SENT, SLICES, ENDS } oddity;
 
 static by_status disagree(by_comm *comm, void *user, by_error *error)
 {
@@ -92,6 +92,8 @@ static by_status disagree(by_comm *comm, void *user, by_error *error)
         status = by_comm_broadcast(comm, data, 4000, BY_F32, 0, "loss", error);
     } else if (odd == ROOT) {
         status = by_comm_broadcast(comm, data, 4000, BY_F32, mine, "loss", error);
+    } else if (odd == SENT) {
+        status = by_comm_broadcast(comm, data, mine ? 3999 : 4000, BY_F32, 0, "loss", error);
     } else if (odd == SLICES) {
         status = by_comm_all_gather(comm, in, data, mine ? uneven : even, BY_F32, "loss", error);
     } else {
@@ -118,6 +120,9 @@ static void disagreement(void **state)
     odd = COUNT;
     assert_int_equal(expect_error(3, 60, disagree, &odd, &error), BY_EPEER);
     expect_text(&error, "16000 bytes");
+    expect_text(&error, "15996 bytes");
+    odd = SENT;
+    assert_int_equal(expect_error(3, 60, disagree, &odd, &error), BY_EPEER);
     expect_text(&error, "15996 bytes");
     odd = DTYPE;
     assert_int_equal(expect_error(3, 60, disagree, &odd, &error), BY_EPEER);
