@@ -122,7 +122,8 @@ struct by__flight {
 
 typedef struct by__comm_rank {
     char host[BY__COMM_HOST];
-    int near; /* index among the ranks of this host, -1: far */
+    int near;  /* index among the ranks of this host, -1: far */
+    int group; /* equal for ranks that are near to each other */
 } by__comm_rank;
 
 /* What a rank did last, written by it and read by others in error messages. */
@@ -233,6 +234,10 @@ struct by_comm {
     int near_count;
     int *near; /* [near_count] ranks of this host */
     int my_near;
+    int hosts;       /* of the members, in the order of their first ranks */
+    int *host_of;    /* [size] */
+    int *host_begin; /* [hosts + 1] places in host_ranks */
+    int *host_ranks; /* [size] */
     unsigned char *block;
     size_t block_bytes;
     size_t record_bytes;
@@ -249,16 +254,21 @@ struct by_comm {
     int *owners;
     by__holder_plan plan;
     size_t *slices; /* [size] of an all-reduce */
+    size_t *begin;  /* [size] and */
+    size_t *bytes;  /* [size] of what ranks gather */
     by__flight sends;
     by__flight receives[2];
-    by__flight mails; /* sends of by_comm_send to far ranks */
-    void **mail_data; /* copies of what `mails` sends */
+    by__flight relays[2]; /* sends for far ranks' sums */
+    by__flight mails;     /* sends of by_comm_send to far ranks */
+    void **mail_data;     /* copies of what `mails` sends */
     size_t mail_count;
     size_t mail_capacity;
     void **outbox; /* [near_count * BY__COMM_RING] */
     uint64_t mail_order;
     void *scratch;
     size_t scratch_bytes;
+    unsigned char *stages; /* messages of sums */
+    size_t stage_bytes;
     by_comm_counters counters;
     bool spins; /* there are cores enough for ranks that spin */
 };
@@ -311,6 +321,14 @@ by_status by__comm_post(by_comm *comm, by__flight *flight, bool receive, int ran
                         void *data, size_t bytes, by_error *error);
 /* Waits until all messages have landed, and empties the flight. */
 by_status by__comm_land(by_comm *comm, by__flight *flight, by_error *error);
+
+/* The rank of a host that stands for it towards a far rank. */
+int by__comm_relay(const by_comm *comm, int host, int far_rank);
+/* Gathers between hosts: `mine` goes to all far hosts, and what far ranks have comes into `all`, and
+ * that of near ranks (their header's target), at `begin` of each rank. The caller does what is near.
+ */
+by_status by__comm_spread(by_comm *comm, const void *mine, void *all, const size_t *begin,
+                          const size_t *bytes, by_error *error);
 
 /* Waiting: `round` counts tries of one wait. */
 typedef enum by__comm_pause {

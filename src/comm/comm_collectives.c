@@ -123,30 +123,23 @@ by_status by_comm_native_all_reduce(by_comm *comm, float *data, size_t count, by
 static by_status gather_large(by_comm *comm, const void *in, unsigned char *out,
                               const size_t *counts, size_t size, by_error *error)
 {
-    size_t mine = counts[comm->rank] * size;
-    size_t begin = 0;
-    for (int r = 0; r < comm->size; begin += counts[r++] * size) {
-        if (comm->members[r].near < 0) {
-            BY_TRY(by__comm_post(comm, &comm->receives[0], true, r, BY__COMM_TAG_DATA, out + begin,
-                                 counts[r] * size, error));
-            BY_TRY(by__comm_post(comm, &comm->sends, false, r, BY__COMM_TAG_DATA,
-                                 (void *)(uintptr_t)in, mine, error));
-        }
+    size_t *begin = comm->begin;
+    size_t *bytes = comm->bytes;
+    size_t at = 0;
+    for (int r = 0; r < comm->size; r++) {
+        begin[r] = at;
+        bytes[r] = counts[r] * size;
+        at += bytes[r];
     }
-    for (int i = 1; i < comm->size; i++) {
-        int r = (comm->rank + i) % comm->size;
-        if (comm->members[r].near < 0) {
-            continue;
-        }
-        begin = 0;
-        for (int k = 0; k < r; k++) {
-            begin += counts[k] * size;
-        }
-        BY_TRY(by__comm_read(comm, r, out + begin, by__comm_record_of(comm, r)->header.address,
-                             counts[r] * size, error));
+    /* Each rank begins with its neighbour, so that not all read one. */
+    for (int i = 1; i < comm->near_count; i++) {
+        int r = comm->near[(comm->my_near + i) % comm->near_count];
+        BY_TRY(by__comm_read(comm, r, out + begin[r], by__comm_record_of(comm, r)->header.address,
+                             bytes[r], error));
     }
-    BY_TRY(by__comm_land(comm, &comm->receives[0], error));
-    BY_TRY(by__comm_land(comm, &comm->sends, error));
+    if (comm->hosts > 1) {
+        BY_TRY(by__comm_spread(comm, in, out, begin, bytes, error));
+    }
     by__comm_step(comm);
     return by__comm_await_all(comm, error);
 }
@@ -168,6 +161,7 @@ static by_status gather(by_comm *comm, const void *in, unsigned char *out, const
                               .bytes = bytes,
                               .dtype = (int32_t)dtype,
                               .address = (uint64_t)(uintptr_t)in,
+                              .target = (uint64_t)(uintptr_t)out,
                               .check = by__hash64(counts, (size_t)comm->size * sizeof *counts)};
     BY_TRY(by__comm_enter(comm, &header, what, in, small ? mine : 0, error));
     size_t begin = 0;
@@ -204,7 +198,8 @@ static by_status broadcast(by_comm *comm, void *data, size_t count, by_dtype dty
                               .bytes = bytes,
                               .dtype = (int32_t)dtype,
                               .root = root,
-                              .address = (uint64_t)(uintptr_t)data};
+                              .address = (uint64_t)(uintptr_t)data,
+                              .target = (uint64_t)(uintptr_t)data};
     BY_TRY(by__comm_enter(comm, &header, what, data, small && is_root ? bytes : 0, error));
     if (small) {
         if (!is_root && bytes > 0) {
@@ -212,21 +207,15 @@ static by_status broadcast(by_comm *comm, void *data, size_t count, by_dtype dty
         }
         return BY_OK;
     }
-    if (is_root) {
-        for (int r = 0; r < comm->size; r++) {
-            if (comm->members[r].near < 0) {
-                BY_TRY(by__comm_post(comm, &comm->sends, false, r, BY__COMM_TAG_DATA, data, bytes,
-                                     error));
-            }
-        }
-        BY_TRY(by__comm_land(comm, &comm->sends, error));
-    } else if (comm->members[root].near < 0) {
-        BY_TRY(by__comm_post(comm, &comm->receives[0], true, root, BY__COMM_TAG_DATA, data, bytes,
-                             error));
-        BY_TRY(by__comm_land(comm, &comm->receives[0], error));
-    } else {
+    if (comm->members[root].near >= 0 && !is_root) {
         BY_TRY(by__comm_read(comm, root, data, by__comm_record_of(comm, root)->header.address,
                              bytes, error));
+    }
+    if (comm->hosts > 1) {
+        memset(comm->begin, 0, (size_t)comm->size * sizeof *comm->begin);
+        memset(comm->bytes, 0, (size_t)comm->size * sizeof *comm->bytes);
+        comm->bytes[root] = bytes;
+        BY_TRY(by__comm_spread(comm, data, data, comm->begin, comm->bytes, error));
     }
     by__comm_step(comm);
     return by__comm_await_all(comm, error);

@@ -64,13 +64,44 @@ static by_status fill_members(by_comm *comm, const int *worlds, by_error *error)
     return BY_OK;
 }
 
+/* Which members share a host. */
+static by_status fill_hosts(by_comm *comm, by_error *error)
+{
+    const by__comm_rank *ranks = comm->job->ranks;
+    size_t size = (size_t)comm->size;
+    int place = 0;
+    BY_TRY(by__alloc((void **)&comm->host_of, size, sizeof *comm->host_of, "ranks", error));
+    BY_TRY(by__alloc((void **)&comm->host_ranks, size, sizeof *comm->host_ranks, "ranks", error));
+    BY_TRY(
+        by__alloc((void **)&comm->host_begin, size + 1, sizeof *comm->host_begin, "ranks", error));
+    for (int first = 0; first < comm->size; first++) {
+        int group = ranks[comm->members[first].world].group;
+        bool seen = false;
+        for (int r = 0; r < first && !seen; r++) {
+            seen = ranks[comm->members[r].world].group == group;
+        }
+        for (int r = first; r < comm->size && !seen; r++) {
+            if (ranks[comm->members[r].world].group == group) {
+                comm->host_of[r] = comm->hosts;
+                comm->host_ranks[place++] = r;
+            }
+        }
+        if (!seen) {
+            comm->host_begin[++comm->hosts] = place;
+        }
+    }
+    return BY_OK;
+}
+
 /* The plan of one holder a rank. */
 static by_status fill_plan(by_comm *comm, by_error *error)
 {
     size_t size = (size_t)comm->size;
     int64_t *begin;
     BY_TRY(by__alloc((void **)&comm->owners, size, sizeof *comm->owners, "ranks", error));
-    BY_TRY(by__alloc((void **)&comm->slices, size, sizeof *comm->slices, "ranks", error));
+    BY_TRY(by__alloc((void **)&comm->slices, 3 * size, sizeof *comm->slices, "ranks", error));
+    comm->begin = comm->slices + size;
+    comm->bytes = comm->begin + size;
     BY_TRY(by__alloc((void **)&begin, size + 1, sizeof *begin, "ranks", error));
     for (int r = 0; r <= comm->size; r++) {
         begin[r] = r;
@@ -99,6 +130,9 @@ by_status by__comm_make(by_comm **out, by__comm_job *job, const int *worlds, int
     comm->payload_bytes = payload_bytes(count);
     comm->record_bytes = record_bytes(count);
     by_status status = fill_members(comm, worlds, error);
+    if (status == BY_OK) {
+        status = fill_hosts(comm, error);
+    }
     if (status == BY_OK) {
         status = fill_plan(comm, error);
     }
@@ -157,6 +191,8 @@ void by__comm_free(by_comm **comm)
     free_flight(&c->sends);
     free_flight(&c->receives[0]);
     free_flight(&c->receives[1]);
+    free_flight(&c->relays[0]);
+    free_flight(&c->relays[1]);
     free_flight(&c->mails);
     for (size_t i = 0; i < c->mail_count; i++) {
         free(c->mail_data[i]);
@@ -176,7 +212,11 @@ void by__comm_free(by_comm **comm)
     free(c->merges);
     free(c->far_records);
     free(c->mine);
+    free(c->host_of);
+    free(c->host_begin);
+    free(c->host_ranks);
     free(c->scratch);
+    free(c->stages);
     by__comm_job_release(c->job);
     free(c);
     *comm = NULL;

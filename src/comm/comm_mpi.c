@@ -517,21 +517,37 @@ static bool can_read_host(const by__comm_job *job)
     return true;
 }
 
-/* The ranks of this host are near when all of them can read each other's memory. */
+/* The first rank of a rank's host, or itself where one of them cannot read the others. */
+static int group_of(const by__comm_job *job, const int32_t *can, int rank)
+{
+    const mpi_state *state = job->state;
+    int first = -1;
+    for (int r = 0; r < job->size; r++) {
+        if (state->ranks[r].kernel != state->ranks[rank].kernel) {
+            continue;
+        }
+        if (!can[r]) {
+            return rank;
+        }
+        first = first < 0 ? r : first;
+    }
+    return first;
+}
+
+/* The ranks of a host are near when all of them can read each other's memory. */
 static by_status find_near(by__comm_job *job, by_error *error)
 {
     const mpi_state *state = job->state;
     int32_t *can;
     int32_t mine = can_read_host(job);
     int near = 0;
-    bool all = true;
     BY_TRY(by__alloc((void **)&can, (size_t)job->size, sizeof *can, "ranks", error));
     int code = MPI_Allgather(&mine, sizeof mine, MPI_BYTE, can, sizeof mine, MPI_BYTE, state->data);
     for (int r = 0; r < job->size; r++) {
-        all = all && (can[r] || state->ranks[r].kernel != state->ranks[job->rank].kernel);
+        job->ranks[r].group = group_of(job, can, r);
     }
     for (int r = 0; r < job->size; r++) {
-        bool here = all ? state->ranks[r].kernel == state->ranks[job->rank].kernel : r == job->rank;
+        bool here = job->ranks[r].group == job->ranks[job->rank].group;
         job->ranks[r].near = here ? near++ : -1;
     }
     free(can);

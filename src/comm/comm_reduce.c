@@ -1,46 +1,27 @@
 /* Sums over ranks, in the order of the sum tree.
  *
  * The range is cut into a slice a rank. A rank sums its slice chunk by chunk: it reads the chunk of
- * every holder (near ranks' memory; messages of far ranks, which come segment by segment while the
- * segment before is summed), and runs the plan's merges on it, in f32. Chunks are small enough for
+ * every holder (near ranks' memory; what far hosts send, comm_relay.c), and runs the plan's merges
+ * on it, in f32. Chunks are small enough for
  * what is read and what is made of it to stay in the cache. If all slices are wanted everywhere, the
  * rank writes each chunk of the result to its near ranks, and sends its slice to far ones.
  *
  * Overwriting: the result may go to where a holder's buffer is, on any rank. Only the slice's own
- * rank reads a slice of any holder, and it writes a chunk of it, wherever that is, after it has read
- * this chunk of all holders. It returns when no other rank touches its memory. */
+ * rank, and one relay on each far host, reads a slice of any holder. The slice's rank writes a chunk
+ * of it, wherever that is, after it has read this chunk of all holders; a relay writes the slice when
+ * it has the result, for which the slice's rank needed all that the relay has read. A rank returns
+ * when no other one touches its memory. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/half.h"
-#include "comm/comm.h"
+#include "comm/reduction.h"
 
 enum {
     CACHE_BYTES = 512 << 10, /* for the chunks of all holders */
     CHUNK_MOST = 32 << 10,   /* elements */
     CHUNK_LEAST = 1 << 10,
-    SEGMENT = 128 << 10, /* elements of a holder in one message */
 };
-
-typedef struct reduction {
-    by_comm *comm;
-    const by__comm_sum *sum;
-    size_t size;   /* bytes of an element */
-    size_t offset; /* of my slice, in elements */
-    size_t mine;   /* elements of it */
-    bool in_records;
-    bool push; /* the result goes to near ranks */
-    size_t chunk;
-    /* of each holder */
-    const unsigned char **source; /* my own buffer, or the record's payload; NULL: elsewhere */
-    uint64_t *address;            /* on its near rank */
-    unsigned char **staged;       /* segment of a far rank that is summed now */
-    void **work;                  /* f32 or i32, a chunk */
-    void **raw;                   /* a chunk as its rank has it */
-    const void **now;             /* value in this chunk; NULL: not read yet */
-    bool *used;
-    unsigned char *stage[2]; /* segments of far ranks, all holders */
-} reduction;
 
 static bool is_half(by_dtype dtype)
 {
@@ -87,23 +68,24 @@ static void narrow(uint16_t *out, const float *in, size_t n, by_dtype dtype)
     }
 }
 
-/* Value of a holder in the chunk of n elements at `at` of my slice. */
-static const void *value_of(reduction *r, int holder, size_t at, size_t n, by_error *error)
+const void *by__chunk_of(by__reduction *r, int holder, size_t at, size_t n, by_error *error)
 {
     if (r->now[holder] != NULL) {
         return r->now[holder];
     }
-    size_t begin = (r->offset + at) * r->size;
+    size_t begin = (r->base + at) * r->size;
     const void *raw;
     if (r->source[holder] != NULL) {
         raw = r->source[holder] + begin;
     } else if (r->staged[holder] != NULL) {
-        raw = r->staged[holder] + at % SEGMENT * r->size;
+        size_t size = r->merged[holder] ? sizeof(float) : r->size;
+        raw = r->staged[holder] + at % BY__SEGMENT * size;
     } else {
         raw = by__comm_peek(r->comm, r->sum->plan->owners[holder], r->address[holder] + begin,
                             r->raw[holder], n * r->size, error);
     }
-    if (raw != NULL && is_half(r->sum->dtype)) {
+    bool is_sum = r->staged[holder] != NULL && r->merged[holder];
+    if (raw != NULL && is_half(r->sum->dtype) && !is_sum) {
         widen(r->work[holder], raw, n, r->sum->dtype);
         raw = r->work[holder];
     }
@@ -111,8 +93,36 @@ static const void *value_of(reduction *r, int holder, size_t at, size_t n, by_er
     return raw;
 }
 
+by_status by__merge_chunk(by__reduction *r, size_t at, size_t n, bool all, void *out,
+                          by_error *error)
+{
+    const by__holder_plan *plan = r->sum->plan;
+    int here = r->comm->host_of[r->comm->rank];
+    memset(r->now, 0, (size_t)plan->holders * sizeof *r->now);
+    for (size_t m = 0; m < plan->merge_count; m++) {
+        const by__sum_merge *merge = &plan->merges[m];
+        if (r->local[m] != here && (r->local[m] >= 0 || !all)) {
+            continue;
+        }
+        const void *left = by__chunk_of(r, merge->left, at, n, error);
+        const void *right = by__chunk_of(r, merge->right, at, n, error);
+        if (left == NULL || right == NULL) {
+            return BY_EPEER;
+        }
+        bool last = out != NULL && m + 1 == plan->merge_count;
+        void *result = last ? out : r->work[merge->left];
+        if (r->sum->dtype == BY_I32) {
+            add_i32(result, left, right, n);
+        } else {
+            add_f32(result, left, right, n);
+        }
+        r->now[merge->left] = result;
+    }
+    return BY_OK;
+}
+
 /* The chunk of the result goes to the near ranks at once, while it is in the cache. */
-static by_status push_chunk(reduction *r, size_t at, size_t n, by_error *error)
+static by_status push_chunk(by__reduction *r, size_t at, size_t n, by_error *error)
 {
     by_comm *comm = r->comm;
     const unsigned char *chunk = (const unsigned char *)r->sum->own + at * r->size;
@@ -125,34 +135,16 @@ static by_status push_chunk(reduction *r, size_t at, size_t n, by_error *error)
     return BY_OK;
 }
 
-static by_status sum_chunk(reduction *r, size_t at, size_t n, by_error *error)
+static by_status sum_chunk(by__reduction *r, size_t at, size_t n, by_error *error)
 {
-    const by__holder_plan *plan = r->sum->plan;
     void *out = (unsigned char *)r->sum->own + at * r->size;
-    for (int h = 0; h < plan->holders; h++) {
-        r->now[h] = NULL;
-    }
-    for (size_t m = 0; m < plan->merge_count; m++) {
-        const by__sum_merge *merge = &plan->merges[m];
-        const void *left = value_of(r, merge->left, at, n, error);
-        const void *right = value_of(r, merge->right, at, n, error);
-        if (left == NULL || right == NULL) {
-            return BY_EPEER;
-        }
-        bool last = m + 1 == plan->merge_count && !is_half(r->sum->dtype);
-        void *result = last ? out : r->work[merge->left];
-        if (r->sum->dtype == BY_I32) {
-            add_i32(result, left, right, n);
-        } else {
-            add_f32(result, left, right, n);
-        }
-        r->now[merge->left] = result;
-    }
-    const void *root = value_of(r, plan->root, at, n, error);
+    bool half = is_half(r->sum->dtype);
+    BY_TRY(by__merge_chunk(r, at, n, true, half ? NULL : out, error));
+    const void *root = by__chunk_of(r, r->sum->plan->root, at, n, error);
     if (root == NULL) {
         return BY_EPEER;
     }
-    if (is_half(r->sum->dtype)) {
+    if (half) {
         narrow(out, root, n, r->sum->dtype);
     } else if (root != out) {
         memcpy(out, root, n * r->size);
@@ -160,8 +152,7 @@ static by_status sum_chunk(reduction *r, size_t at, size_t n, by_error *error)
     return r->push ? push_chunk(r, at, n, error) : BY_OK;
 }
 
-/* [begin, end) of my slice. */
-static by_status sum_range(reduction *r, size_t begin, size_t end, by_error *error)
+by_status by__sum_range(by__reduction *r, size_t begin, size_t end, by_error *error)
 {
     for (size_t at = begin; at < end; at += r->chunk) {
         size_t n = end - at < r->chunk ? end - at : r->chunk;
@@ -173,150 +164,84 @@ static by_status sum_range(reduction *r, size_t begin, size_t end, by_error *err
     return BY_OK;
 }
 
-/* ---- far ranks ---- */
-
-static bool is_far(const reduction *r, int rank)
-{
-    return r->comm->members[rank].near < 0;
-}
-
-/* Sends far ranks their slices of my holders. */
-static by_status send_slices(reduction *r, by_error *error)
-{
-    by_comm *comm = r->comm;
-    const by__holder_plan *plan = r->sum->plan;
-    size_t most = 0;
-    for (int to = 0; to < comm->size; to++) {
-        most = r->sum->slices[to] > most ? r->sum->slices[to] : most;
-    }
-    for (size_t at = 0; at < most; at += SEGMENT) {
-        size_t offset = 0;
-        for (int to = 0; to < comm->size; offset += r->sum->slices[to++]) {
-            size_t slice = r->sum->slices[to];
-            if (!is_far(r, to) || at >= slice) {
-                continue;
-            }
-            size_t n = slice - at < SEGMENT ? slice - at : SEGMENT;
-            for (int h = 0; h < plan->holders; h++) {
-                if (plan->owners[h] != comm->rank || !r->used[h]) {
-                    continue;
-                }
-                unsigned char *data = (unsigned char *)(uintptr_t)r->source[h];
-                BY_TRY(by__comm_post(comm, &comm->sends, false, to, BY__COMM_TAG_DATA,
-                                     data + (offset + at) * r->size, n * r->size, error));
-            }
-        }
-    }
-    return BY_OK;
-}
-
-static unsigned char *stage_of(const reduction *r, size_t segment, int holder)
-{
-    return r->stage[segment % 2] + (size_t)holder * SEGMENT * r->size;
-}
-
-static by_status receive_segment(reduction *r, size_t segment, by_error *error)
-{
-    const by__holder_plan *plan = r->sum->plan;
-    size_t at = segment * SEGMENT;
-    if (at >= r->mine) {
-        return BY_OK;
-    }
-    size_t n = r->mine - at < SEGMENT ? r->mine - at : SEGMENT;
-    for (int h = 0; h < plan->holders; h++) {
-        if (is_far(r, plan->owners[h]) && r->used[h]) {
-            BY_TRY(by__comm_post(r->comm, &r->comm->receives[segment % 2], true, plan->owners[h],
-                                 BY__COMM_TAG_DATA, stage_of(r, segment, h), n * r->size, error));
-        }
-    }
-    return BY_OK;
-}
-
-static by_status sum_with_far(reduction *r, by_error *error)
-{
-    BY_TRY(receive_segment(r, 0, error));
-    BY_TRY(send_slices(r, error));
-    for (size_t k = 0; k * SEGMENT < r->mine; k++) {
-        BY_TRY(receive_segment(r, k + 1, error));
-        BY_TRY(by__comm_land(r->comm, &r->comm->receives[k % 2], error));
-        for (int h = 0; h < r->sum->plan->holders; h++) {
-            bool far = is_far(r, r->sum->plan->owners[h]);
-            r->staged[h] = far && r->used[h] ? stage_of(r, k, h) : NULL;
-        }
-        size_t end = (k + 1) * SEGMENT < r->mine ? (k + 1) * SEGMENT : r->mine;
-        BY_TRY(sum_range(r, k * SEGMENT, end, error));
-    }
-    /* What was sent may be overwritten by what is gathered. */
-    return by__comm_land(r->comm, &r->comm->sends, error);
-}
-
 /* ---- the whole ---- */
 
-/* Slices that far ranks have summed, and mine to them. */
-static by_status gather_far(reduction *r, by_error *error)
+/* Which merges add holders of one host alone, and what they make of its holders. */
+static void find_local_merges(by__reduction *r)
 {
-    by_comm *comm = r->comm;
-    unsigned char *all = r->sum->all;
-    size_t offset = 0;
-    for (int from = 0; from < comm->size; offset += r->sum->slices[from++]) {
-        if (is_far(r, from)) {
-            BY_TRY(by__comm_post(comm, &comm->receives[0], true, from, BY__COMM_TAG_DATA,
-                                 all + offset * r->size, r->sum->slices[from] * r->size, error));
-            BY_TRY(by__comm_post(comm, &comm->sends, false, from, BY__COMM_TAG_DATA, r->sum->own,
-                                 r->mine * r->size, error));
+    const by__holder_plan *plan = r->sum->plan;
+    int *host = r->host;
+    for (int h = 0; h < plan->holders; h++) {
+        host[h] = r->comm->host_of[plan->owners[h]];
+    }
+    for (size_t m = 0; m < plan->merge_count; m++) {
+        int left = plan->merges[m].left;
+        int right = plan->merges[m].right;
+        r->used[left] = true;
+        r->used[right] = true;
+        r->local[m] = host[left] == host[right] ? host[left] : -1;
+        if (r->local[m] >= 0) {
+            r->merged[left] = true;
+            r->gone[right] = true;
+        } else {
+            host[left] = -1;
         }
     }
-    BY_TRY(by__comm_land(comm, &comm->receives[0], error));
-    return by__comm_land(comm, &comm->sends, error);
 }
 
 /* Where each holder's buffer is, and memory for the chunks. */
-static by_status prepare(reduction *r, by_error *error)
+static by_status prepare(by__reduction *r, by_error *error)
 {
     const by__holder_plan *plan = r->sum->plan;
     size_t holders = (size_t)plan->holders;
     size_t chunk = CACHE_BYTES / (holders * 8);
     chunk = chunk > CHUNK_MOST ? CHUNK_MOST : chunk < CHUNK_LEAST ? CHUNK_LEAST : chunk & ~15u;
     r->chunk = chunk;
-    bool far = !r->in_records && r->comm->near_count < r->comm->size;
-    size_t pointers = by__round_up(holders * (6 * sizeof(void *) + sizeof(bool)), BY_CACHE_LINE);
-    size_t each = chunk * 4 + chunk * r->size + (far ? 2 * SEGMENT * r->size : 0);
+    size_t tables = holders * (6 * sizeof(void *) + sizeof(int) + 3 * sizeof(bool));
     size_t bytes;
     unsigned char *memory;
-    if (!by__size_mul(holders, each, &bytes) || !by__size_add(bytes, pointers, &bytes)) {
+    if (!by__size_mul(plan->merge_count, sizeof *r->local, &bytes) ||
+        !by__size_add(bytes, tables + BY_CACHE_LINE, &tables) ||
+        !by__size_mul(holders, chunk * (4 + r->size), &bytes) ||
+        !by__size_add(bytes, by__round_up(tables, BY_CACHE_LINE), &bytes)) {
         return by_error_set(error, BY_EMEMORY, "size overflow: a sum over %zu buffers", holders);
     }
     BY_TRY(by__comm_scratch(r->comm, bytes, (void **)&memory, error));
+    memset(memory, 0, tables);
     r->source = (void *)memory;
     r->address = (void *)(r->source + holders);
     r->staged = (void *)(r->address + holders);
     r->work = (void *)(r->staged + holders);
     r->raw = (void *)(r->work + holders);
     r->now = (void *)(r->raw + holders);
-    r->used = (void *)(r->now + holders);
-    memset(memory, 0, pointers);
-    memory += pointers;
+    r->host = (void *)(r->now + holders);
+    r->local = r->host + holders;
+    r->used = (void *)(r->local + plan->merge_count);
+    r->merged = r->used + holders;
+    r->gone = r->merged + holders;
+    memory += by__round_up(tables, BY_CACHE_LINE);
     int own = 0;
     for (int h = 0; h < plan->holders; h++) {
         r->work[h] = memory;
         r->raw[h] = memory + chunk * 4;
-        memory += chunk * 4 + chunk * r->size;
-        r->used[h] = h == plan->root;
+        memory += chunk * (4 + r->size);
         if (plan->owners[h] == r->comm->rank) {
             r->source[h] = r->sum->mine[own++];
         }
     }
-    for (size_t m = 0; m < plan->merge_count; m++) {
-        r->used[plan->merges[m].left] = true;
-        r->used[plan->merges[m].right] = true;
+    r->used[plan->root] = true;
+    find_local_merges(r);
+    if (r->in_records) {
+        /* Everything is here. */
+        for (size_t m = 0; m < plan->merge_count; m++) {
+            r->local[m] = -1;
+        }
     }
-    r->stage[0] = memory;
-    r->stage[1] = memory + holders * SEGMENT * r->size;
     return BY_OK;
 }
 
 /* What near ranks published: addresses of their holders, or the data. */
-static void find_holders(reduction *r)
+static void find_holders(by__reduction *r)
 {
     const by__holder_plan *plan = r->sum->plan;
     for (int h = 0; h < plan->holders; h++) {
@@ -324,7 +249,7 @@ static void find_holders(reduction *r)
         const by__comm_record *record = by__comm_record_of(r->comm, owner);
         if (r->in_records) {
             r->source[h] = record->payload;
-        } else if (owner != r->comm->rank && !is_far(r, owner)) {
+        } else if (owner != r->comm->rank && r->comm->members[owner].near >= 0) {
             int place = 0;
             for (int k = 0; k < h; k++) {
                 place += plan->owners[k] == owner;
@@ -349,7 +274,7 @@ static uint64_t check_of(const by_comm *comm, const by__comm_sum *sum)
     return by__hash64(parts, sizeof parts);
 }
 
-static by_status reduce_small(reduction *r, by__comm_header *header, by_error *error)
+static by_status reduce_small(by__reduction *r, by__comm_header *header, by_error *error)
 {
     const by__comm_sum *sum = r->sum;
     by__comm_sum whole = *sum;
@@ -360,12 +285,28 @@ static by_status reduce_small(reduction *r, by__comm_header *header, by_error *e
         whole.own = sum->all;
         r->sum = &whole;
         r->offset = 0;
+        r->base = 0;
         r->mine = sum->count;
     }
-    return sum_range(r, 0, r->mine, error);
+    return by__sum_range(r, 0, r->mine, error);
 }
 
-static by_status reduce_large(reduction *r, by__comm_header *header, by_error *error)
+/* Slices to and from far hosts. */
+static by_status spread(by__reduction *r, by_error *error)
+{
+    by_comm *comm = r->comm;
+    size_t *begin = comm->begin;
+    size_t *bytes = comm->bytes;
+    size_t at = 0;
+    for (int k = 0; k < comm->size; k++) {
+        begin[k] = at;
+        bytes[k] = r->sum->slices[k] * r->size;
+        at += bytes[k];
+    }
+    return by__comm_spread(comm, r->sum->own, r->sum->all, begin, bytes, error);
+}
+
+static by_status reduce_large(by__reduction *r, by__comm_header *header, by_error *error)
 {
     by_comm *comm = r->comm;
     const by__comm_sum *sum = r->sum;
@@ -382,25 +323,26 @@ static by_status reduce_large(reduction *r, by__comm_header *header, by_error *e
     BY_TRY(by__comm_enter(comm, header, sum->what, addresses, own * sizeof *addresses, error));
     find_holders(r);
     r->push = sum->all != NULL;
-    if (comm->near_count < comm->size) {
-        BY_TRY(sum_with_far(r, error));
+    if (comm->hosts == 1) {
+        BY_TRY(by__sum_range(r, 0, r->mine, error));
     } else {
-        BY_TRY(sum_range(r, 0, r->mine, error));
+        BY_TRY(by__sum_with_far(r, error));
+        if (sum->all != NULL) {
+            BY_TRY(spread(r, error));
+        }
     }
     by__comm_step(comm);
-    if (sum->all != NULL && comm->near_count < comm->size) {
-        BY_TRY(gather_far(r, error));
-    }
     return by__comm_await_all(comm, error);
 }
 
 by_status by__comm_reduce(by_comm *comm, const by__comm_sum *sum, by_error *error)
 {
-    reduction r = {.comm = comm, .sum = sum, .size = by_dtype_size(sum->dtype)};
+    by__reduction r = {.comm = comm, .sum = sum, .size = by_dtype_size(sum->dtype)};
     size_t bytes = sum->count * r.size;
     for (int k = 0; k < comm->rank; k++) {
         r.offset += sum->slices[k];
     }
+    r.base = r.offset;
     r.mine = sum->slices[comm->rank];
     by__comm_header header = {.kind = (int32_t)sum->kind,
                               .bytes = bytes,

@@ -1,4 +1,4 @@
-/* One rank of tests/dist/test_comm_mpi.sh: `comm_ranks all|mesh|kind|late|fail|die`. Prints one
+/* One rank of tests/dist/test_comm_mpi.sh: `comm_ranks all|mesh|bytes|kind|late|fail|die`. Prints one
  * line, "rank R: ok" or what the error says. */
 #include <signal.h>
 #include <stdio.h>
@@ -22,6 +22,29 @@ static by_status mesh(by_comm *comm, by_error *error)
     return status;
 }
 
+/* Two hosts of two ranks: values cross once a host, not once a rank. */
+static by_status crossing_bytes(by_comm *comm, by_error *error)
+{
+    enum { COUNT = 400000 };
+    by_comm_counters before;
+    by_comm_counters after;
+    float *x = calloc(COUNT, sizeof *x);
+    if (x == NULL) {
+        return by_error_set(error, BY_EMEMORY, "no memory");
+    }
+    by_comm_count(&before, comm);
+    by_status status = by_comm_all_reduce(comm, x, COUNT, BY_F32, "gradients", error);
+    by_comm_count(&after, comm);
+    free(x);
+    BY_TRY(status);
+    uint64_t sent = after.bytes_sent - before.bytes_sent;
+    if (sent > COUNT * sizeof *x / 2 + 10000) {
+        return by_error_set(error, BY_ESTATE, "%llu bytes were sent, more than half of %zu",
+                            (unsigned long long)sent, COUNT * sizeof *x);
+    }
+    return BY_OK;
+}
+
 static by_status act(by_comm *comm, const char *mode, by_error *error)
 {
     float x[4000] = {0};
@@ -31,6 +54,9 @@ static by_status act(by_comm *comm, const char *mode, by_error *error)
     }
     if (strcmp(mode, "mesh") == 0) {
         return mesh(comm, error);
+    }
+    if (strcmp(mode, "bytes") == 0) {
+        return crossing_bytes(comm, error);
     }
     BY_TRY(by_comm_all_reduce(comm, x, 4000, BY_F32, "warm-up", error));
     if (last && strcmp(mode, "kind") == 0) {

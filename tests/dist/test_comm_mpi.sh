@@ -58,6 +58,9 @@ for n in 3 4 5; do
     [ "$(grep -c ': ok$' "$output")" = "$n" ] || complain "hosts of two, $n ranks: not all are ok"
 done
 ranks 4 mesh || complain "hosts of two, mesh of 4 ranks"
+ranks 4 bytes || complain "hosts of two, bytes between them"
+BANYAN_COMM_FAR=3
+ranks 5 all || complain "hosts of three and two"
 unset BANYAN_COMM_FAR
 mpi_run 2 build/release/banyan bench comm --largest 1 --json >"$output" 2>&1 || complain "bench comm"
 [ "$(grep -c '"backend":"mpi","ranks":2,.*"mpi_allreduce_gbps":.*"ratio":.*]}$' "$output")" = 1 ] ||

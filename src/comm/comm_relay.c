@@ -1,0 +1,222 @@
+/* Between hosts: one message a host instead of one a rank.
+ *
+ * What goes from a host to a far rank, or from a rank to a far host, passes one rank of that host,
+ * its relay, which depends on the far rank so that all ranks of a host share the work
+ * (by__comm_relay).
+ *
+ * Sums: the relay runs those merges of the plan that add holders of its own host alone, on the far
+ * rank's slice, and sends what is left: the sums of the largest nodes of the tree inside of the host,
+ * in f32. For ranks in the order of hosts that is one value where the host's ranks are a power of two,
+ * whatever their number. The far rank goes on with the other merges, so that the expression is
+ * the same.
+ *
+ * Gathers: a rank sends its slice to the relay of every far host, which writes it to its near ranks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/reduction.h"
+
+int by__comm_relay(const by_comm *comm, int host, int far_rank)
+{
+    int begin = comm->host_begin[host];
+    return comm->host_ranks[begin + far_rank % (comm->host_begin[host + 1] - begin)];
+}
+
+/* ---- gathers ---- */
+
+by_status by__comm_spread(by_comm *comm, const void *mine, void *all, const size_t *begin,
+                          const size_t *bytes, by_error *error)
+{
+    int here = comm->host_of[comm->rank];
+    for (int host = 0; host < comm->hosts; host++) {
+        if (host != here) {
+            BY_TRY(by__comm_post(comm, &comm->sends, false, by__comm_relay(comm, host, comm->rank),
+                                 BY__COMM_TAG_DATA, (void *)(uintptr_t)mine, bytes[comm->rank],
+                                 error));
+        }
+    }
+    for (int r = 0; r < comm->size; r++) {
+        if (comm->host_of[r] != here && by__comm_relay(comm, here, r) == comm->rank) {
+            BY_TRY(by__comm_post(comm, &comm->receives[0], true, r, BY__COMM_TAG_DATA,
+                                 (unsigned char *)all + begin[r], bytes[r], error));
+        }
+    }
+    BY_TRY(by__comm_land(comm, &comm->receives[0], error));
+    for (int r = 0; r < comm->size; r++) {
+        if (comm->host_of[r] == here || by__comm_relay(comm, here, r) != comm->rank) {
+            continue;
+        }
+        for (int i = 1; i < comm->near_count && bytes[r] > 0; i++) {
+            int to = comm->near[(comm->my_near + i) % comm->near_count];
+            uint64_t target = by__comm_record_of(comm, to)->header.target;
+            BY_TRY(by__comm_write(comm, to, (unsigned char *)all + begin[r], target + begin[r],
+                                  bytes[r], error));
+        }
+    }
+    return by__comm_land(comm, &comm->sends, error);
+}
+
+/* ---- sums ---- */
+
+/* Whether a holder's value leaves its host. */
+static bool leaves(const by__reduction *r, int holder)
+{
+    return r->used[holder] && !r->gone[holder];
+}
+
+static int host_of_holder(const by__reduction *r, int holder)
+{
+    return r->comm->host_of[r->sum->plan->owners[holder]];
+}
+
+/* Bytes of an element of a value between hosts: sums stay in f32. */
+static size_t wire_size(const by__reduction *r, int holder)
+{
+    return r->merged[holder] ? sizeof(float) : r->size;
+}
+
+static size_t segment_elements(size_t slice, size_t segment)
+{
+    size_t at = segment * BY__SEGMENT;
+    return at >= slice ? 0 : slice - at < BY__SEGMENT ? slice - at : BY__SEGMENT;
+}
+
+static unsigned char *stage_of(const by__reduction *r, size_t segment, int holder)
+{
+    return r->stage[segment % 2] + (size_t)holder * BY__SEGMENT * sizeof(float);
+}
+
+static by_status receive_segment(by__reduction *r, size_t segment, by_error *error)
+{
+    by_comm *comm = r->comm;
+    size_t n = segment_elements(r->mine, segment);
+    int here = comm->host_of[comm->rank];
+    for (int h = 0; h < r->sum->plan->holders && n > 0; h++) {
+        int host = host_of_holder(r, h);
+        if (host != here && leaves(r, h)) {
+            BY_TRY(by__comm_post(comm, &comm->receives[segment % 2], true,
+                                 by__comm_relay(comm, host, comm->rank), BY__COMM_TAG_DATA,
+                                 stage_of(r, segment, h), n * wire_size(r, h), error));
+        }
+    }
+    return BY_OK;
+}
+
+/* This host's values of a segment of a far rank's slice, into `out`, a stage of holders. What is
+ * mine and was not added to stays where it is. */
+static by_status make_segment(by__reduction *r, size_t segment, size_t n, unsigned char *out,
+                              by_error *error)
+{
+    const by__holder_plan *plan = r->sum->plan;
+    for (size_t done = 0; done < n; done += r->chunk) {
+        size_t at = segment * BY__SEGMENT + done;
+        size_t m = n - done < r->chunk ? n - done : r->chunk;
+        BY_TRY(by__merge_chunk(r, at, m, false, NULL, error));
+        for (int h = 0; h < plan->holders; h++) {
+            size_t wire = wire_size(r, h);
+            unsigned char *to = out + (size_t)h * BY__SEGMENT * sizeof(float) + done * wire;
+            if (host_of_holder(r, h) != r->comm->host_of[r->comm->rank] || !leaves(r, h)) {
+                continue;
+            }
+            if (r->merged[h]) {
+                memcpy(to, r->now[h], m * wire);
+            } else if (r->source[h] == NULL) {
+                BY_TRY(by__comm_read(r->comm, plan->owners[h], to,
+                                     r->address[h] + (r->base + at) * wire, m * wire, error));
+            }
+        }
+    }
+    return BY_OK;
+}
+
+static by_status send_segment(by__reduction *r, int to, size_t segment, unsigned char *stage,
+                              by_error *error)
+{
+    by_comm *comm = r->comm;
+    size_t n = segment_elements(r->sum->slices[to], segment);
+    size_t at = r->base + segment * BY__SEGMENT;
+    BY_TRY(make_segment(r, segment, n, stage, error));
+    for (int h = 0; h < r->sum->plan->holders; h++) {
+        size_t wire = wire_size(r, h);
+        if (host_of_holder(r, h) != comm->host_of[comm->rank] || !leaves(r, h)) {
+            continue;
+        }
+        unsigned char *data = stage + (size_t)h * BY__SEGMENT * sizeof(float);
+        if (!r->merged[h] && r->source[h] != NULL) {
+            data = (unsigned char *)(uintptr_t)r->source[h] + at * wire;
+        }
+        BY_TRY(by__comm_post(comm, &comm->relays[segment % 2], false, to, BY__COMM_TAG_DATA, data,
+                             n * wire, error));
+    }
+    return BY_OK;
+}
+
+/* Segments of all far ranks that I am the relay of. `stages` has room for two of each. */
+static by_status send_segments(by__reduction *r, size_t segment, unsigned char *stages,
+                               by_error *error)
+{
+    by_comm *comm = r->comm;
+    int here = comm->host_of[comm->rank];
+    size_t stage = (size_t)r->sum->plan->holders * BY__SEGMENT * sizeof(float);
+    size_t place = segment % 2;
+    BY_TRY(by__comm_land(comm, &comm->relays[segment % 2], error));
+    r->base = 0;
+    for (int to = 0; to < comm->size; r->base += r->sum->slices[to++]) {
+        if (comm->host_of[to] == here || by__comm_relay(comm, here, to) != comm->rank) {
+            continue;
+        }
+        if (segment_elements(r->sum->slices[to], segment) > 0) {
+            BY_TRY(send_segment(r, to, segment, stages + place * stage, error));
+        }
+        place += 2;
+    }
+    r->base = r->offset;
+    return BY_OK;
+}
+
+by_status by__sum_with_far(by__reduction *r, by_error *error)
+{
+    by_comm *comm = r->comm;
+    const by__holder_plan *plan = r->sum->plan;
+    int here = comm->host_of[comm->rank];
+    size_t most = 0;
+    size_t clients = 0;
+    size_t stage;
+    size_t bytes;
+    for (int to = 0; to < comm->size; to++) {
+        most = r->sum->slices[to] > most ? r->sum->slices[to] : most;
+        clients += comm->host_of[to] != here && by__comm_relay(comm, here, to) == comm->rank;
+    }
+    if (!by__size_mul((size_t)plan->holders, BY__SEGMENT * sizeof(float), &stage) ||
+        !by__size_mul(stage, 2 + 2 * clients, &bytes)) {
+        return by_error_set(error, BY_EMEMORY, "size overflow: messages of %d buffers",
+                            plan->holders);
+    }
+    if (bytes > comm->stage_bytes) {
+        void *larger;
+        BY_TRY(by__alloc_aligned(&larger, bytes, "messages of a sum", error));
+        free(comm->stages);
+        comm->stages = larger;
+        comm->stage_bytes = bytes;
+    }
+    r->stage[0] = comm->stages;
+    r->stage[1] = r->stage[0] + stage;
+    BY_TRY(receive_segment(r, 0, error));
+    for (size_t k = 0; k * BY__SEGMENT < most; k++) {
+        BY_TRY(receive_segment(r, k + 1, error));
+        BY_TRY(send_segments(r, k, r->stage[0] + 2 * stage, error));
+        size_t n = segment_elements(r->mine, k);
+        if (n == 0) {
+            continue;
+        }
+        BY_TRY(by__comm_land(comm, &comm->receives[k % 2], error));
+        for (int h = 0; h < plan->holders; h++) {
+            r->staged[h] = host_of_holder(r, h) != here && leaves(r, h) ? stage_of(r, k, h) : NULL;
+        }
+        BY_TRY(by__sum_range(r, k * BY__SEGMENT, k * BY__SEGMENT + n, error));
+        memset(r->staged, 0, (size_t)plan->holders * sizeof *r->staged);
+    }
+    /* What was sent may be overwritten by what is gathered. */
+    BY_TRY(by__comm_land(comm, &comm->relays[0], error));
+    return by__comm_land(comm, &comm->relays[1], error);
+}
