@@ -49,20 +49,25 @@ static by_status find_part(const by_weights *weights, const by_tensor_view *want
 }
 
 by_status by__stacked_read(float *out, const by_weights *weights, const char *name,
-                           const by_shape *shape, by_error *error)
+                           const by_shape *shape, const by_tensor_slice *slice, by_error *error)
 {
     by_tensor_view whole = {.name = name, .dtype = BY_F32, .rank = shape->rank};
     memcpy(whole.shape, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
-    for (int64_t part = 0; part < shape->dim[0]; part++) {
+    for (int64_t i = 0; i < slice->shape[0]; i++) {
         char part_name[512];
         by_tensor_view want = whole;
-        size_t first = by__stacked_part(&want, part_name, sizeof part_name, part);
-        by_tensor_slice all = by_tensor_whole(&want);
+        by_tensor_slice part = {0};
         size_t count;
-        BY_TRY(by_tensor_size(&want, &count, NULL, error));
+        (void)by__stacked_part(&want, part_name, sizeof part_name, slice->offset[0] + i);
+        for (int k = 0; k < want.rank; k++) {
+            part.offset[k] = slice->offset[k + 1];
+            part.shape[k] = slice->shape[k + 1];
+        }
+        BY_TRY(by__slice_check(&want, &part, &count, error));
         BY_TRY(find_part(weights, &want, error));
         if (out != NULL) {
-            BY_TRY(by_weights_read_f32(weights, part_name, &all, out + first, count, error));
+            BY_TRY(by_weights_read_f32(weights, part_name, &part, out, count, error));
+            out += count;
         }
     }
     return BY_OK;

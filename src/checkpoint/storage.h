@@ -281,10 +281,10 @@ bool by__name_is_stacked(const char *name);
 /* Makes the view of such a tensor that of its part; the part's name goes to `name`. Returns the
  * elements in front of it. */
 size_t by__stacked_part(by_tensor_view *view, char *name, size_t room, int64_t part);
-/* Reads all parts of `shape` into out; NULL: only checks that they are there. BY_EFORMAT names the
- * part that is missing or does not fit. */
+/* Reads a slice, a box, of such a tensor of `shape` into out; NULL: only checks that it is there.
+ * BY_EFORMAT names the part that is missing or does not fit. */
 by_status by__stacked_read(float *out, const by_weights *weights, const char *name,
-                           const by_shape *shape, by_error *error);
+                           const by_shape *shape, const by_tensor_slice *slice, by_error *error);
 
 /* ---- weights into a tensor store (store_load.c) ---- */
 
@@ -359,13 +359,48 @@ by_status by__checkpoint_commit_together(by_checkpoint_writer **writer, by_comm 
                                          by_status mine, const by_checkpoint_value *values,
                                          size_t value_count, const by_checkpoint_file *files,
                                          size_t file_count, by_error *error);
-/* Which of `writers` writers a rank is: they are spread over the ranks evenly; -1: none. */
-int by__checkpoint_writer_of(int rank, int ranks, int writers);
-/* Divides tensors that every writer has among them, each to one, by bytes: those of `writer` into
- * parts (room for all tensors). */
-by_status by__checkpoint_divide(by_checkpoint_part *parts, size_t *count,
-                                const by_tensor_view *tensors, size_t tensor_count, int writers,
-                                int writer, by_error *error);
+/* ---- who writes what (save_plan.c) ---- */
+
+/* A slice that a rank has in memory. */
+typedef struct by__held_slice {
+    char name[256]; /* of the tensor, as the checkpoint has it: "m.h.0.ln_1.weight" */
+    by_dtype dtype;
+    int rank; /* of the whole tensor */
+    int64_t shape[BY_TENSOR_MAX_RANK];
+    bool optimizer;
+    bool is_copy; /* of what another rank trains: written only where nobody else has it */
+    by_tensor_slice slice;
+} by__held_slice;
+
+/* What one rank writes of a checkpoint. */
+typedef struct by__save_plan {
+    by_tensor_view *tensors; /* of all ranks: the model's, then the optimizer's; names owned */
+    size_t model_count;
+    size_t count;
+    by_checkpoint_part *parts; /* this rank's, by tensor */
+    size_t part_count;
+    size_t *held; /* of each part: the number of the slice as it was given */
+    int writers;
+    int writer; /* this rank's number; -1: it writes nothing */
+    size_t named;
+} by__save_plan;
+
+/* Collective: plans from what each rank holds, zeroed where it says nothing. A slice that several
+ * have is written by one of them, so that the bytes are shared among `writers` ranks (below 1: one
+ * for each 64 MiB), spread evenly; what no such rank has is written by one that has it. In each
+ * tensor all slices must be equal or disjoint; commit finds what is missing. comm NULL: this process
+ * alone, in the order given. BY_ESTATE: ranks disagree about a shape. */
+by_status by__save_plan_make(by__save_plan *out, by_comm *comm, const by__held_slice *held,
+                             size_t count, int64_t writers, by_error *error);
+/* Borrows the plan's tensors and parts. */
+by_checkpoint_layout by__save_plan_layout(const by__save_plan *plan);
+/* Gives the data of a held slice, by its number; memory that is not NULL in *owned is freed. */
+typedef by_status by__read_held(void *user, size_t held, const void **data, void **owned,
+                                by_error *error);
+/* Adds this rank's parts in the order of its files. writer NULL: it writes nothing. */
+by_status by__save_plan_write(const by__save_plan *plan, by_checkpoint_writer *writer,
+                              by__read_held *read, void *user, by_error *error);
+void by__save_plan_free(by__save_plan *plan);
 
 /* ---- the root of a run's checkpoints (checkpoint_root.c) ---- */
 

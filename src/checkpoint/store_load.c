@@ -92,6 +92,17 @@ static bool is_in_parts(const by__store *store, by__handle handle, const by_weig
     return options->prefix == NULL && by__name_is_stacked(name) && !by_weights_has(weights, name);
 }
 
+/* What is held of such an entry, which is one box; out NULL: only checks. */
+static by_status read_parts(float *out, const by__stored_tensor *entry, const by_weights *weights,
+                            by_error *error)
+{
+    by__store_box box = by__store_box_at(entry, 0);
+    by_tensor_slice slice = {0};
+    memcpy(slice.offset, box.offset, (size_t)entry->shape.rank * sizeof box.offset[0]);
+    memcpy(slice.shape, box.shape.dim, (size_t)entry->shape.rank * sizeof box.shape.dim[0]);
+    return by__stacked_read(out, weights, entry->name, &entry->shape, &slice, error);
+}
+
 static by_status load_parts(by__store *store, int flat, by__handle handle,
                             const by_weights *weights, int threads, by_error *error)
 {
@@ -100,8 +111,7 @@ static by_status load_parts(by__store *store, int flat, by__handle handle,
     float *values;
     BY_TRY(by__alloc_aligned((void **)&values, (size_t)count * sizeof *values, "a copy of a tensor",
                              error));
-    by_status status =
-        by__stacked_read(values, weights, by__store_entry(store, handle)->name, &shape, error);
+    by_status status = read_parts(values, by__store_entry(store, handle), weights, error);
     if (status == BY_OK) {
         status = by__store_write(store, flat, handle, values, BY_F32, count, threads, error);
     }
@@ -162,8 +172,7 @@ by_status by__store_check(const by__store *store, int flat, const by_weights *we
         by_tensor_view tensor;
         by_shape shape = by__store_shape(store, flat, (by__handle)i);
         if (shape.rank >= 0 && is_in_parts(store, (by__handle)i, weights, options)) {
-            const char *name = by__store_entry(store, (by__handle)i)->name;
-            BY_TRY(by__stacked_read(NULL, weights, name, &shape, error));
+            BY_TRY(read_parts(NULL, by__store_entry(store, (by__handle)i), weights, error));
         } else if (shape.rank >= 0) {
             BY_TRY(find(store, flat, (by__handle)i, weights, options, &tensor, error));
         }

@@ -46,7 +46,7 @@ static by_status hash_weights(const by_trainer *t, hash *hashes, by_error *error
         by__hasher *hasher;
         BY_TRY(by__hasher_open(&hasher, error));
         status = add_buffer(t, t->masters, (by__handle)i, hasher, error);
-        if (status == BY_OK && t->copies >= 0) {
+        if (status == BY_OK && t->copies != t->masters) {
             status = add_buffer(t, t->copies, (by__handle)i, hasher, error);
         }
         by__hasher_hex(hasher, hex);

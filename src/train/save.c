@@ -4,249 +4,156 @@
 
 #include "checkpoint/storage.h"
 #include "train/loop.h"
-#include "train/trainer.h"
 
-/* A tensor to save: which it is in the trainer, and where in it. */
+/* A slice to save: where it is in the trainer. */
 typedef struct source {
-    by_trainer_tensor what;
-    int state;
     size_t parameter;
-    size_t first; /* element; a tensor that files hold in parts is several sources */
+    int state;    /* -1: the parameter itself */
+    size_t slice; /* which of those that the trainer holds ... */
+    size_t first; /* ... and from which element of it on */
 } source;
 
-/* Parameters, then the states of the optimizer, as views and where their values come from. */
-typedef struct views {
-    by_tensor_view *views;
+/* What this rank holds of the parameters, then of the states of the optimizer. */
+typedef struct held {
+    const by_trainer *trainer;
+    by__held_slice *slices;
+    size_t slice_capacity;
     source *sources;
-    char (*names)[220]; /* of the states, and of parts of parameters */
-    int *owners;        /* of a pipeline: its rank that writes the tensor; else NULL */
-    size_t model_count;
+    size_t source_capacity;
     size_t count;
-} views;
+} held;
 
-/* Tensors that files hold for a parameter. */
-static size_t parts_of(const by_tensor_view *parameter)
+/* `prefix`: "m." of a state. */
+static by_status add_slice(held *h, const by__held_slice *slice, const source *from,
+                           const char *prefix, const char *name, by_error *error)
 {
-    return by__name_is_stacked(parameter->name) ? (size_t)parameter->shape[0] : 1;
-}
-
-/* Of the whole model. */
-static size_t parameter_count(const by_trainer *trainer)
-{
-    return trainer->pipe != NULL ? by__pipe_whole_count(trainer->pipe)
-                                 : by_trainer_parameter_count(trainer);
-}
-
-/* Parameter i of the model (state -1), or a state of it, which is parameter *here of this trainer.
- * Which rank of a pipeline has it. */
-static int view_tensor(by_tensor_view *view, size_t *here, const by_trainer *trainer, size_t i,
-                       int state)
-{
-    if (trainer->pipe != NULL) {
-        return by__pipe_whole(trainer, i, state, view, here);
+    BY_TRY(by__reserve((void **)&h->slices, &h->slice_capacity, h->count + 1, sizeof *h->slices,
+                       error));
+    BY_TRY(by__reserve((void **)&h->sources, &h->source_capacity, h->count + 1, sizeof *h->sources,
+                       error));
+    by__held_slice *out = &h->slices[h->count];
+    *out = *slice;
+    int length = snprintf(out->name, sizeof out->name, "%s%s", prefix, name);
+    if (length < 0 || (size_t)length >= sizeof out->name) {
+        return by_error_set(error, BY_EARG, "tensor '%.200s...': its name is too long", name);
     }
-    *view = state < 0 ? by_trainer_parameter(trainer, i) : by_trainer_state(trainer, i, state);
-    *here = i;
-    return 0;
+    h->sources[h->count++] = *from;
+    return BY_OK;
 }
 
-static void add_view(views *v, const source *from, int owner)
+/* A parameter that files hold in parts, one for each index of the first axis. */
+static by_status add_stacked(held *h, const by__held_slice *whole, source from, const char *name,
+                             by_error *error)
 {
-    if (v->owners != NULL) {
-        v->owners[v->count] = owner;
+    for (int64_t i = 0; i < whole->slice.shape[0]; i++) {
+        by_tensor_view view = {.name = name, .dtype = whole->dtype, .rank = whole->rank};
+        by__held_slice part = *whole;
+        char part_name[512];
+        size_t elements;
+        memcpy(view.shape, whole->shape, sizeof view.shape);
+        (void)by__stacked_part(&view, part_name, sizeof part_name, whole->slice.offset[0] + i);
+        part.rank = view.rank;
+        memset(part.shape, 0, sizeof part.shape);
+        part.slice = (by_tensor_slice){0};
+        for (int k = 0; k < view.rank; k++) {
+            part.shape[k] = view.shape[k];
+            part.slice.offset[k] = whole->slice.offset[k + 1];
+            part.slice.shape[k] = whole->slice.shape[k + 1];
+        }
+        BY_TRY(by__slice_check(&view, &part.slice, &elements, error));
+        BY_TRY(add_slice(h, &part, &from, "", part_name, error));
+        from.first += elements;
     }
-    v->sources[v->count++] = *from;
+    return BY_OK;
 }
 
-static by_status alloc_views(views *out, const by_trainer *trainer, by_error *error)
+/* Adds what there is of a parameter (state -1) or of a state of it. */
+static by_status add_held(held *h, size_t parameter, int state, by_error *error)
 {
-    size_t parameters = parameter_count(trainer);
+    char prefix[64] = "";
+    const char *name = by_trainer_parameter(h->trainer, parameter).name;
+    if (state >= 0) {
+        (void)snprintf(prefix, sizeof prefix, "%s.", by_trainer_state_name(h->trainer, state));
+    }
+    for (size_t i = 0; i < by__trainer_slices(h->trainer, parameter, state); i++) {
+        by__trainer_held has;
+        by__held_slice s = {.dtype = BY_F32, .optimizer = state >= 0};
+        const source from = {.parameter = parameter, .state = state, .slice = i};
+        by__trainer_slice(&has, h->trainer, parameter, state, i);
+        s.is_copy = has.is_copy;
+        s.slice = has.slice;
+        s.rank = has.whole.rank;
+        memcpy(s.shape, has.whole.dim, (size_t)s.rank * sizeof s.shape[0]);
+        BY_TRY(state < 0 && by__name_is_stacked(name)
+                   ? add_stacked(h, &s, from, name, error)
+                   : add_slice(h, &s, &from, prefix, name, error));
+    }
+    return BY_OK;
+}
+
+static by_status list_held(held *h, by_error *error)
+{
+    size_t parameters = by_trainer_parameter_count(h->trainer);
     for (size_t i = 0; i < parameters; i++) {
-        by_tensor_view view;
-        size_t here;
-        (void)view_tensor(&view, &here, trainer, i, -1);
-        out->model_count += parts_of(&view);
+        BY_TRY(add_held(h, i, -1, error));
     }
-    size_t most = out->model_count + parameters * (size_t)by_trainer_state_count(trainer);
-    BY_TRY(by__alloc((void **)&out->views, most, sizeof *out->views, "checkpoint", error));
-    BY_TRY(by__alloc((void **)&out->sources, most, sizeof *out->sources, "checkpoint", error));
-    if (trainer->pipe != NULL) {
-        BY_TRY(by__alloc((void **)&out->owners, most, sizeof *out->owners, "checkpoint", error));
-    }
-    return by__alloc((void **)&out->names, most, sizeof *out->names, "checkpoint", error);
-}
-
-static void add_parameter(views *v, const by_trainer *trainer, size_t i)
-{
-    by_tensor_view whole;
-    size_t here;
-    int owner = view_tensor(&whole, &here, trainer, i, -1);
-    size_t parts = parts_of(&whole);
-    for (size_t part = 0; part < parts; part++) {
-        by_tensor_view *view = &v->views[v->count];
-        size_t first = 0;
-        *view = whole;
-        if (by__name_is_stacked(whole.name)) {
-            first = by__stacked_part(view, v->names[v->count], sizeof v->names[0], (int64_t)part);
-        }
-        add_view(v, &(source){BY_TRAINER_PARAMETER, 0, here, first}, owner);
-    }
-}
-
-static void add_states(views *v, const by_trainer *trainer, size_t i)
-{
-    for (int k = 0; k < by_trainer_state_count(trainer); k++) {
-        by_tensor_view *view = &v->views[v->count];
-        char *name = v->names[v->count];
-        size_t here;
-        int owner = view_tensor(view, &here, trainer, i, k);
-        if (view->rank >= 0) {
-            (void)snprintf(name, sizeof v->names[0], "%s.%s", by_trainer_state_name(trainer, k),
-                           view->name);
-            view->name = name;
-            add_view(v, &(source){BY_TRAINER_STATE, k, here, 0}, owner);
-        }
-    }
-}
-
-static by_status open_views(views *out, const by_trainer *trainer, by_error *error)
-{
-    size_t parameters = parameter_count(trainer);
-    by_status status = alloc_views(out, trainer, error);
-    for (size_t i = 0; i < parameters && status == BY_OK; i++) {
-        add_parameter(out, trainer, i);
-    }
-    for (size_t i = 0; i < parameters && status == BY_OK; i++) {
-        add_states(out, trainer, i);
-    }
-    return status;
-}
-
-static void close_views(views *v)
-{
-    free(v->views);
-    free(v->sources);
-    free(v->names);
-    free(v->owners);
-}
-
-/* Adds one part, a whole tensor. Values that the host cannot read where they are come through a
- * copy. */
-static by_status add_part(by_checkpoint_writer *writer, const by_trainer *trainer, const views *v,
-                          size_t part, size_t tensor, by_error *error)
-{
-    const by_tensor_view *view = &v->views[tensor];
-    const source *from = &v->sources[tensor];
-    by_tensor_view all =
-        from->what == BY_TRAINER_PARAMETER ? by_trainer_parameter(trainer, from->parameter) : *view;
-    size_t bytes;
-    float *copy;
-    if (view->data != NULL) {
-        return by_checkpoint_add_part(writer, part, view->data, error);
-    }
-    BY_TRY(by_tensor_size(&all, NULL, &bytes, error));
-    BY_TRY(by__alloc_aligned((void **)&copy, bytes, "a copy of the weights", error));
-    by_status status =
-        by_trainer_read(trainer, from->what, from->state, from->parameter, copy, error);
-    if (status == BY_OK) {
-        status = by_checkpoint_add_part(writer, part, copy + from->first, error);
-    }
-    free(copy);
-    return status;
-}
-
-/* Writes this rank's parts one after the other in the order of its files. */
-static by_status add_parts(by_checkpoint_writer *writer, const by_trainer *trainer, const views *v,
-                           const by_checkpoint_layout *layout, by_error *error)
-{
-    size_t count = layout->writers == 1 ? v->count : layout->part_count;
-    for (size_t i = 0; i < count && writer != NULL; i++) {
-        size_t part = by_checkpoint_order(writer, i);
-        size_t tensor = layout->writers == 1 ? part : layout->parts[part].tensor;
-        BY_TRY(add_part(writer, trainer, v, part, tensor, error));
-    }
-    return BY_OK;
-}
-
-/* How many ranks write. What is small is faster written by one than divided. */
-static by_status count_writers(int *writers, const by__job *job, const views *v, by_error *error)
-{
-    const size_t worth_a_writer = (size_t)64 << 20;
-    int64_t wanted = job->config->parallel.writers;
-    int64_t ranks = job->comm == NULL ? 1 : by_comm_size(job->comm);
-    size_t total = 0;
-    if (v->owners != NULL) { /* one rank of each stage */
-        *writers = (int)job->config->parallel.pipeline;
-        return BY_OK;
-    }
-    for (size_t i = 0; i < v->count; i++) {
-        size_t bytes;
-        BY_TRY(by_tensor_size(&v->views[i], NULL, &bytes, error));
-        total += bytes; /* all of it is in memory, divided or not */
-    }
-    if (wanted < 0) {
-        wanted = 1 + (int64_t)(total / worth_a_writer);
-    }
-    *writers = (int)(wanted < ranks ? wanted : ranks);
-    return BY_OK;
-}
-
-/* The parts of writer `writer`: of a pipeline, what its stages train; replicas hold the same and
- * divide the tensors among them. */
-static by_status list_parts(by_checkpoint_part *parts, by_checkpoint_layout *layout, const views *v,
-                            int writer, by_error *error)
-{
-    layout->parts = parts;
-    if (v->owners == NULL) {
-        return by__checkpoint_divide(parts, &layout->part_count, v->views, v->count,
-                                     layout->writers, writer, error);
-    }
-    for (size_t i = 0; i < v->count; i++) {
-        if (v->owners[i] == writer) {
-            parts[layout->part_count++] = (by_checkpoint_part){i, by_tensor_whole(&v->views[i])};
+    for (size_t i = 0; i < parameters; i++) {
+        for (int k = 0; k < by_trainer_state_count(h->trainer); k++) {
+            BY_TRY(add_held(h, i, k, error));
         }
     }
     return BY_OK;
 }
 
-static by_status write_checkpoint(const by__job *job, const views *v,
-                                  const by_checkpoint_value *values, size_t value_count,
-                                  const by_checkpoint_file *files, size_t file_count,
-                                  by_error *error)
+static by_status read_held(void *user, size_t i, const void **data, void **owned, by_error *error)
 {
+    const held *h = user;
+    const source *from = &h->sources[i];
+    BY_TRY(by__trainer_read_slice(h->trainer, from->parameter, from->state, from->slice, data,
+                                  owned, error));
+    *data = (const float *)*data + from->first;
+    return BY_OK;
+}
+
+static by_status write_held(const by__job *job, held *h, const by_checkpoint_value *values,
+                            size_t value_count, const by_checkpoint_file *files, size_t file_count,
+                            by_error *error)
+{
+    by__save_plan plan;
     by_checkpoint_writer *writer;
-    by_checkpoint_part *parts = NULL;
-    int ranks = job->comm == NULL ? 1 : by_comm_size(job->comm);
-    int rank = job->comm == NULL ? 0 : by_comm_rank(job->comm);
     uint64_t step = (uint64_t)by_trainer_updates(job->trainer);
-    by_checkpoint_layout layout = {.model = v->views,
-                                   .model_count = v->model_count,
-                                   .optimizer = v->views + v->model_count,
-                                   .optimizer_count = v->count - v->model_count};
-    BY_TRY(count_writers(&layout.writers, job, v, error));
-    int own = by__checkpoint_writer_of(rank, ranks, layout.writers);
-    if (layout.writers > 1) {
-        BY_TRY(by__alloc((void **)&parts, v->count, sizeof *parts, "checkpoint", error));
-        by_status listed = list_parts(parts, &layout, v, own, error);
-        if (listed != BY_OK) {
-            free(parts);
-            return listed;
-        }
-    }
-    by_status status = by__checkpoint_begin_together(&writer, job->comm, own, job->checkpoints,
-                                                     step, &layout, error);
+    BY_TRY(by__save_plan_make(&plan, job->comm, h->slices, h->count, job->config->parallel.writers,
+                              error));
+    by_checkpoint_layout layout = by__save_plan_layout(&plan);
+    by_status status = by__checkpoint_begin_together(&writer, job->comm, plan.writer,
+                                                     job->checkpoints, step, &layout, error);
     if (status == BY_OK) {
-        status = add_parts(writer, job->trainer, v, &layout, error);
+        status = by__save_plan_write(&plan, writer, read_held, h, error);
         status = by__checkpoint_commit_together(&writer, job->comm, status, values, value_count,
                                                 files, file_count, error);
     }
-    free(parts);
+    by__save_plan_free(&plan);
+    return status;
+}
+
+/* Collective. Values and files are rank 0's. */
+static by_status write_checkpoint(const by__job *job, const by_checkpoint_value *values,
+                                  size_t value_count, const by_checkpoint_file *files,
+                                  size_t file_count, by_error *error)
+{
+    held h = {.trainer = job->trainer};
+    by_status status = list_held(&h, error);
+    if (status == BY_OK) {
+        status = write_held(job, &h, values, value_count, files, file_count, error);
+    }
+    free(h.sources);
+    free(h.slices);
     return status;
 }
 
 /* What every run keeps, in front of what its task does. */
-static by_status write_state(const by__job *job, const views *v, const by_task_kept *kept,
-                             const char *json, by_error *error)
+static by_status write_state(const by__job *job, const by_task_kept *kept, const char *json,
+                             by_error *error)
 {
     by_checkpoint_value values[8 + BY_TASK_FILES] = {
         {.key = "sample", .kind = BY_VALUE_U64, .as.u64 = by_loader_position(job->loader)},
@@ -271,35 +178,28 @@ static by_status write_state(const by__job *job, const views *v, const by_task_k
     for (size_t i = 0; i < kept->file_count; i++) {
         files[1 + i] = kept->files[i];
     }
-    return write_checkpoint(job, v, values, value_count, files, 1 + kept->file_count, error);
+    return write_checkpoint(job, values, value_count, files, 1 + kept->file_count, error);
 }
 
 by_status by__job_save(by__job *job, by_error *error)
 {
     const by_task *task = job->data->task;
     by_task_kept kept = {.eos = -1};
-    views v = {0};
     char *json = NULL;
-    if (task->keep != NULL && by__job_leads(job)) {
+    if (!by__job_leads(job)) {
+        return write_checkpoint(job, NULL, 0, NULL, 0, error);
+    }
+    if (task->keep != NULL) {
         BY_TRY(task->keep(job->data, job->config, &kept, error));
     }
-    by_status status = open_views(&v, job->trainer, error);
-    if (!by__job_leads(job)) { /* values and files are rank 0's */
-        status = status == BY_OK ? write_checkpoint(job, &v, NULL, 0, NULL, 0, error) : status;
-        close_views(&v);
-        return status;
-    }
-    if (status == BY_OK) {
-        status = by_model_config_json(&json, &job->config->model, kept.eos, error);
-    }
+    by_status status = by_model_config_json(&json, &job->config->model, kept.eos, error);
     if (status == BY_OK && kept.labels != NULL) {
         status = by_model_config_label(&json, kept.labels, kept.label_count, error);
     }
     if (status == BY_OK) {
-        status = write_state(job, &v, &kept, json, error);
+        status = write_state(job, &kept, json, error);
     }
     free(json);
-    close_views(&v);
     return status;
 }
 

@@ -69,6 +69,21 @@ size_t by__ranks_replicas(const by_trainer *trainer, size_t *rank);
 by_status by__ranks_gather(const by_trainer *trainer, const void *mine, void *all,
                            const size_t *counts, by_error *error);
 
+/* A slice that this rank holds of a parameter, or (state >= 0) of a state of it. */
+typedef struct by__trainer_held {
+    by_shape whole; /* of the tensor */
+    by_tensor_slice slice;
+    bool is_copy; /* another rank trains it, and this one has its values */
+} by__trainer_held;
+
+/* How many slices this rank holds: 0 where there is nothing; the i-th; and its values, dense, whose
+ * memory is the trainer's or *owned, freed with free() (trainer_weights.c). */
+size_t by__trainer_slices(const by_trainer *trainer, size_t parameter, int state);
+void by__trainer_slice(by__trainer_held *out, const by_trainer *trainer, size_t parameter,
+                       int state, size_t i);
+by_status by__trainer_read_slice(const by_trainer *trainer, size_t parameter, int state, size_t i,
+                                 const void **data, void **owned, by_error *error);
+
 /* Collective: BY_ECORRUPT on all ranks unless the replicas of the axis data hold the same weights,
  * bit for bit; names the rank that differs, its host and the first tensor (replicas.c). */
 by_status by__trainer_compare_replicas(by_trainer *trainer, by_error *error);

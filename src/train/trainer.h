@@ -198,12 +198,6 @@ void by__pipe_close(by_trainer *t);
 by_status by__pipe_plan_sums(by_trainer *t, by_error *error);
 /* Finds the programs again, after some were added. */
 void by__pipe_find_rows(by_trainer *t);
-/* Parameters of the whole model, in the order of one rank. */
-size_t by__pipe_whole_count(const by__pipe *pipe);
-/* Which rank of the pipeline trains parameter i of them. *view: the parameter, or (state >= 0) a
- * state of the optimizer, of rank -1 where it has none; with data where this rank has it, which is
- * then parameter *here of by_trainer_read, else SIZE_MAX. */
-int by__pipe_whole(const by_trainer *t, size_t i, int state, by_tensor_view *view, size_t *here);
 /* Bytes that activations between programs and stages take, and the norm. */
 uint64_t by__pipe_bytes(const by__pipe *pipe);
 /* Collective. Takes memory and binds parameters. */

@@ -28,38 +28,33 @@ by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_e
     return refresh_copies(t, error);
 }
 
-/* States of all parameters of the whole model. */
-static size_t count_states(const by_trainer *t)
+/* Whether a tensor is called "STATE.NAME" with a state that this optimizer keeps. */
+static bool is_known_state(const by_trainer *t, const char *name)
 {
-    size_t parameters = t->pipe != NULL ? by__pipe_whole_count(t->pipe) : by__store_count(t->store);
-    size_t count = 0;
     for (int i = 0; i < t->state_count; i++) {
-        for (size_t k = 0; k < parameters; k++) {
-            by_tensor_view view;
-            size_t here;
-            if (t->pipe != NULL) {
-                (void)by__pipe_whole(t, k, i, &view, &here);
-                count += view.rank >= 0;
-            } else {
-                count += by__store_shape(t->store, t->states[i], (by__handle)k).rank >= 0;
-            }
+        const char *state = by__store_flat_name(t->store, t->states[i]);
+        size_t length = strlen(state);
+        if (strncmp(name, state, length) == 0 && name[length] == '.') {
+            return true;
         }
     }
-    return count;
+    return false;
 }
 
-/* BY_ECONFIG when the file holds more than the states of this optimizer, so those of another. */
+/* BY_ECONFIG when the file holds states that this optimizer does not keep, so those of another. */
 static by_status check_states(const by_trainer *t, const by_weights *states, by_error *error)
 {
-    size_t wanted = count_states(t);
-    if (by_weights_count(states) <= wanted) {
-        return BY_OK; /* what is missing has a name, by which it is missed */
+    for (size_t i = 0; i < by_weights_count(states); i++) {
+        const char *name = by_weights_name(states, i);
+        if (!is_known_state(t, name)) {
+            return by_error_set(error, BY_ECONFIG,
+                                "%s holds '%.200s', which optimizer.kind %s does not keep: it was "
+                                "trained with other keys of the section optimizer; leave them as "
+                                "they were",
+                                by_weights_path(states), name, t->config->optimizer.kind);
+        }
     }
-    return by_error_set(error, BY_ECONFIG,
-                        "%s holds %zu states of parameters, optimizer.kind %s keeps %zu: it was "
-                        "trained with other keys of the section optimizer; leave them as they were",
-                        by_weights_path(states), by_weights_count(states),
-                        t->config->optimizer.kind, wanted);
+    return BY_OK; /* what is missing has a name, by which it is missed */
 }
 
 by_status by_trainer_load_optimizer(by_trainer *t, const by_weights *states, int64_t step,
@@ -103,6 +98,95 @@ static by_tensor_view view(const by_trainer *t, int flat, size_t i)
         memcpy(tensor.shape, shape.dim, (size_t)shape.rank * sizeof shape.dim[0]);
     }
     return tensor;
+}
+
+/* ---- slices of what is saved ---- */
+
+static int saved_flat(const by_trainer *t, int state)
+{
+    return state < 0 ? t->masters : t->states[state];
+}
+
+/* Whether the buffer is a part of the tensor as the entry is. What has another shape (sums of rows)
+ * is whole. */
+static bool is_part(const by_trainer *t, int flat, by__handle handle)
+{
+    const by__stored_tensor *entry = by__store_entry(t->store, handle);
+    by_shape held = by__store_shape(t->store, flat, handle);
+    return by__store_is_part(entry) && by_shape_equal(&held, &entry->local);
+}
+
+size_t by__trainer_slices(const by_trainer *t, size_t parameter, int state)
+{
+    int flat = saved_flat(t, state);
+    by__handle handle = (by__handle)parameter;
+    if (by__store_shape(t->store, flat, handle).rank < 0) {
+        return 0;
+    }
+    return is_part(t, flat, handle) ? (size_t)by__store_box_count(by__store_entry(t->store, handle))
+                                    : 1;
+}
+
+void by__trainer_slice(by__trainer_held *out, const by_trainer *t, size_t parameter, int state,
+                       size_t i)
+{
+    int flat = saved_flat(t, state);
+    by__handle handle = (by__handle)parameter;
+    const by__stored_tensor *entry = by__store_entry(t->store, handle);
+    by__store_box box = {.shape = by__store_shape(t->store, flat, handle)};
+    bool part = is_part(t, flat, handle);
+    if (part) {
+        box = by__store_box_at(entry, (int64_t)i);
+    }
+    /* A stage of a pipeline does not train what it only reads, and neither does anybody what is
+     * frozen, which all hold alike. */
+    *out =
+        (by__trainer_held){.whole = part ? entry->shape : box.shape, .is_copy = !entry->trainable};
+    for (int k = 0; k < box.shape.rank; k++) {
+        out->slice.offset[k] = box.offset[k];
+        out->slice.shape[k] = box.shape.dim[k];
+    }
+}
+
+/* Values that the host cannot read where they are come through a copy. */
+static by_status read_all(const by_trainer *t, int flat, by__handle handle, const void **data,
+                          void **owned, by_error *error)
+{
+    by_shape shape = by__store_shape(t->store, flat, handle);
+    *data = by__store_host(t->store, flat, handle);
+    if (*data != NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc_aligned(owned, (size_t)by_shape_count(&shape) * sizeof(float),
+                             "a copy of the weights", error));
+    *data = *owned;
+    return by__store_read(t->store, flat, handle, *owned, error);
+}
+
+by_status by__trainer_read_slice(const by_trainer *t, size_t parameter, int state, size_t i,
+                                 const void **data, void **owned, by_error *error)
+{
+    int flat = saved_flat(t, state);
+    by__handle handle = (by__handle)parameter;
+    const by__stored_tensor *entry = by__store_entry(t->store, handle);
+    void *all = NULL;
+    *owned = NULL;
+    BY_TRY(read_all(t, flat, handle, data, &all, error));
+    if (by__trainer_slices(t, parameter, state) == 1) {
+        *owned = all;
+        return BY_OK;
+    }
+    by__store_box box = by__store_box_at(entry, (int64_t)i);
+    by_status status = by__alloc_aligned(owned, (size_t)by_shape_count(&box.shape) * sizeof(float),
+                                         "a part of a tensor", error);
+    if (status == BY_OK) {
+        /* Copies from the part, which stays as it is. */
+        by__store_box_copy(entry, (int64_t)i, *owned, (void *)(uintptr_t)*data, sizeof(float),
+                           false);
+        *data = *owned;
+    }
+    free(all);
+    return status;
 }
 
 by_tensor_view by_trainer_parameter(const by_trainer *trainer, size_t i)

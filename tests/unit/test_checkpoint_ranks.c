@@ -19,49 +19,92 @@ static const by_tensor_view tensors[TENSORS] = {{"a", BY_F32, 2, {10, 100}, valu
                                                 {"none", BY_F32, 2, {0, 3}, NULL},
                                                 {"m.a", BY_F32, 2, {10, 100}, values}};
 
+/* What ranks hold. */
+enum { ALL = 0, ROWS, STAGES, COPIES };
+
 typedef struct save_job {
     const char *root;
     uint64_t step;
     int writers;
+    int cut;
+    int planned[16]; /* writers */
+    size_t parts[16];
     int fails; /* this rank has no data; -1: none */
     int dies;  /* this rank ends between begin and commit */
     by_status status[16];
     char message[16][512];
 } save_job;
 
+/* What a rank holds: "a" in rows that the job's `cut` gives, the others whole. */
+static size_t list_held(by__held_slice *held, const save_job *job, int rank, int ranks)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < TENSORS; i++) {
+        by__held_slice *h = &held[count];
+        const by_tensor_view *t = &tensors[i];
+        int64_t first = rank * t->shape[0] / ranks;
+        *h = (by__held_slice){.dtype = t->dtype,
+                              .rank = t->rank,
+                              .optimizer = i >= MODEL,
+                              .slice = by_tensor_whole(t)};
+        (void)snprintf(h->name, sizeof h->name, "%s", t->name);
+        memcpy(h->shape, t->shape, sizeof h->shape);
+        if (job->cut == ROWS && t->shape[0] == 10) {
+            h->slice.offset[0] = first;
+            h->slice.shape[0] = (rank + 1) * t->shape[0] / ranks - first;
+        } else if (job->cut == STAGES && i % (size_t)ranks != (size_t)rank) {
+            continue; /* another rank's */
+        } else if (job->cut == COPIES) {
+            h->is_copy = i % (size_t)ranks != (size_t)rank;
+        }
+        if (h->slice.shape[0] > 0 || t->shape[0] == 0) {
+            count++;
+        }
+    }
+    return count;
+}
+
+typedef struct reading {
+    const save_job *job;
+    const by__held_slice *held;
+    bool fails;
+} reading;
+
+static by_status read_values(void *user, size_t i, const void **data, void **owned, by_error *error)
+{
+    const reading *r = user;
+    const by__held_slice *h = &r->held[i];
+    BY_UNUSED(owned);
+    BY_UNUSED(error);
+    *data = r->fails ? NULL : values + (h->rank == 2 ? h->slice.offset[0] * h->shape[1] : 0);
+    return BY_OK;
+}
+
 static by_status save_rank(by_comm *comm, void *user, by_error *error)
 {
     save_job *job = user;
     int rank = by_comm_rank(comm);
-    int writers = job->writers == 0 ? by_comm_size(comm) : job->writers;
-    int writer = by__checkpoint_writer_of(rank, by_comm_size(comm), writers);
-    by_checkpoint_part parts[TENSORS];
-    size_t count = 0;
+    by__held_slice held[TENSORS];
+    reading r = {job, held, rank == job->fails};
+    by__save_plan plan;
     by_checkpoint_writer *w;
-    by_checkpoint_layout layout = {.model = tensors,
-                                   .model_count = MODEL,
-                                   .optimizer = tensors + MODEL,
-                                   .optimizer_count = TENSORS - MODEL,
-                                   .writers = writers,
-                                   .parts = parts};
-    if (writers > 1) {
-        BY_TRY(by__checkpoint_divide(parts, &count, tensors, TENSORS, writers, writer, error));
-        layout.part_count = count;
-    }
+    size_t count = list_held(held, job, rank, by_comm_size(comm));
+    BY_TRY(by__save_plan_make(&plan, comm, held, count, job->writers, error));
+    by_checkpoint_layout layout = by__save_plan_layout(&plan);
+    job->planned[rank] = plan.writers;
+    job->parts[rank] = plan.part_count;
     by_status status =
-        by__checkpoint_begin_together(&w, comm, writer, job->root, job->step, &layout, error);
+        by__checkpoint_begin_together(&w, comm, plan.writer, job->root, job->step, &layout, error);
     if (status == BY_OK) {
         if (rank == job->dies) {
             by_checkpoint_abandon(&w);
+            by__save_plan_free(&plan);
             return by_error_set(error, BY_EDEVICE, "ended");
         }
-        for (size_t i = 0; i < (writers > 1 ? count : TENSORS) && w != NULL && status == BY_OK;
-             i++) {
-            size_t part = by_checkpoint_order(w, i);
-            status = by_checkpoint_add_part(w, part, rank == job->fails ? NULL : values, error);
-        }
+        status = by__save_plan_write(&plan, w, read_values, &r, error);
         status = by__checkpoint_commit_together(&w, comm, status, NULL, 0, NULL, 0, error);
     }
+    by__save_plan_free(&plan);
     job->status[rank] = status;
     (void)snprintf(job->message[rank], sizeof job->message[rank], "%s",
                    status == BY_OK ? "" : error->message);
@@ -95,22 +138,68 @@ static void any_number_of_ranks_saves_the_same(void **state)
     char expected[BY_SHA256_HEX] = "";
     char got[BY_SHA256_HEX];
     by_error error = {0};
+    uint64_t step = 0;
     for (int ranks = 1; ranks <= 8; ranks++) {
-        for (int writers = 0; writers <= ranks && writers < 4; writers++) {
-            save_job job = {.root = root,
-                            .step = (uint64_t)(10 * ranks + writers),
-                            .writers = writers,
-                            .fails = -1,
-                            .dies = -1};
-            assert_int_equal(by_comm_run_threads(ranks, NULL, save_rank, &job, &error), BY_OK);
-            for (int i = 0; i < ranks; i++) {
-                assert_string_equal(job.message[i], "");
+        for (int cut = ALL; cut <= COPIES; cut++) {
+            for (int writers = -1; writers <= 3 && writers <= ranks; writers += 2) {
+                save_job job = {.root = root,
+                                .step = ++step,
+                                .writers = writers,
+                                .cut = cut,
+                                .fails = -1,
+                                .dies = -1};
+                assert_int_equal(by_comm_run_threads(ranks, NULL, save_rank, &job, &error), BY_OK);
+                for (int i = 0; i < ranks; i++) {
+                    assert_string_equal(job.message[i], "");
+                    assert_int_equal(job.planned[i], job.planned[0]);
+                }
+                digest_of(got, root);
+                if (expected[0] == '\0') {
+                    memcpy(expected, got, sizeof expected);
+                }
+                assert_string_equal(got, expected);
             }
-            digest_of(got, root);
-            if (expected[0] == '\0') {
-                memcpy(expected, got, sizeof expected);
+        }
+        assert_int_equal(by_checkpoint_prune(root, 1, &error), BY_OK);
+    }
+    temporary_remove(root);
+}
+
+static void bytes_are_shared_among_writers(void **state)
+{
+    BY_UNUSED(state);
+    char *root = temporary_make();
+    by_error error = {0};
+    /* Whole tensors: "a", "m.a" and "b", of 1000, 1000 and 17 elements. */
+    static const struct {
+        int cut;
+        int ranks;
+        int writers;
+        int planned;
+        size_t parts[4];
+    } cases[] = {
+        {ALL, 4, -1, 1, {3, 0, 0, 0}}, /* small */
+        {ALL, 4, 1, 1, {3, 0, 0, 0}},
+        {ALL, 4, 2, 2, {2, 0, 1, 0}}, /* spread over the ranks */
+        {ALL, 4, 9, 3, {1, 1, 1, 0}}, /* rank 3 has nothing left to write */
+        {ROWS, 4, 1, 4, {3, 2, 2, 2}},
+        {STAGES, 2, 1, 2, {1, 2}}, /* the tensor without elements counts nowhere */
+        {COPIES, 2, 1, 2, {1, 2}},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        save_job job = {.root = root,
+                        .step = i,
+                        .writers = cases[i].writers,
+                        .cut = cases[i].cut,
+                        .fails = -1,
+                        .dies = -1};
+        assert_int_equal(by_comm_run_threads(cases[i].ranks, NULL, save_rank, &job, &error), BY_OK);
+        assert_int_equal(job.planned[0], cases[i].planned);
+        for (int r = 0; r < cases[i].ranks; r++) {
+            if (job.parts[r] != cases[i].parts[r]) {
+                fail_msg("case %zu: rank %d has %zu parts, not %zu", i, r, job.parts[r],
+                         cases[i].parts[r]);
             }
-            assert_string_equal(got, expected);
         }
     }
     temporary_remove(root);
@@ -121,12 +210,12 @@ static void one_failure_is_everybodys(void **state)
     BY_UNUSED(state);
     char *root = temporary_make();
     by_error error = {0};
-    save_job first = {.root = root, .step = 1, .fails = -1, .dies = -1};
+    save_job first = {.root = root, .step = 1, .writers = 9, .fails = -1, .dies = -1};
     assert_int_equal(by_comm_run_threads(2, NULL, save_rank, &first, &error), BY_OK);
     assert_holds(root, 2); /* .lock, step 1 */
     /* No data on one rank. */
     for (int fails = 0; fails < 3; fails++) {
-        save_job job = {.root = root, .step = 2, .fails = fails, .dies = -1};
+        save_job job = {.root = root, .step = 2, .writers = 9, .fails = fails, .dies = -1};
         assert_int_equal(by_comm_run_threads(3, NULL, save_rank, &job, &error), BY_OK);
         for (int i = 0; i < 3; i++) {
             char prefix[32];
@@ -139,7 +228,7 @@ static void one_failure_is_everybodys(void **state)
     }
     /* Another process saves there. */
     int lock;
-    save_job locked = {.root = root, .step = 2, .fails = -1, .dies = -1};
+    save_job locked = {.root = root, .step = 2, .writers = 9, .fails = -1, .dies = -1};
     assert_int_equal(by__root_lock(&lock, root, NULL), BY_OK);
     assert_int_equal(by_comm_run_threads(3, NULL, save_rank, &locked, &error), BY_OK);
     for (int i = 0; i < 3; i++) {
@@ -157,7 +246,7 @@ static void a_rank_that_ends_leaves_no_checkpoint(void **state)
     char *path;
     by_error error = {0};
     for (int dies = 0; dies < 3; dies++) {
-        save_job job = {.root = root, .step = 2, .fails = -1, .dies = dies};
+        save_job job = {.root = root, .step = 2, .writers = 9, .fails = -1, .dies = dies};
         assert_int_not_equal(by_comm_run_threads(3, NULL, save_rank, &job, &error), BY_OK);
         for (int i = 0; i < 3; i++) {
             assert_int_equal(job.status[i], i == dies ? BY_OK : BY_EPEER);
@@ -165,30 +254,10 @@ static void a_rank_that_ends_leaves_no_checkpoint(void **state)
         assert_int_equal(by_checkpoint_latest(root, &path, NULL, &error), BY_ESTATE);
     }
     /* What a slow rank wrote while rank 0 was removing is removed by the next save. */
-    save_job good = {.root = root, .step = 2, .fails = -1, .dies = -1};
+    save_job good = {.root = root, .step = 2, .writers = 9, .fails = -1, .dies = -1};
     assert_int_equal(by_comm_run_threads(3, NULL, save_rank, &good, &error), BY_OK);
     assert_holds(root, 2);
     temporary_remove(root);
-}
-
-static void writers_are_spread_over_the_ranks(void **state)
-{
-    BY_UNUSED(state);
-    for (int ranks = 1; ranks <= 20; ranks++) {
-        for (int writers = 1; writers <= ranks; writers++) {
-            int next = 0;
-            for (int rank = 0; rank < ranks; rank++) {
-                int writer = by__checkpoint_writer_of(rank, ranks, writers);
-                if (writer >= 0) {
-                    assert_int_equal(writer, next);
-                    next++;
-                }
-            }
-            assert_int_equal(next, writers);
-            assert_int_equal(by__checkpoint_writer_of(0, ranks, writers), 0);
-        }
-    }
-    assert_int_equal(by__checkpoint_writer_of(4, 8, 2), 1);
 }
 
 static int fill(void **state)
@@ -206,7 +275,7 @@ int main(void)
         cmocka_unit_test(any_number_of_ranks_saves_the_same),
         cmocka_unit_test(one_failure_is_everybodys),
         cmocka_unit_test(a_rank_that_ends_leaves_no_checkpoint),
-        cmocka_unit_test(writers_are_spread_over_the_ranks),
+        cmocka_unit_test(bytes_are_shared_among_writers),
     };
     return cmocka_run_group_tests(tests, fill, NULL);
 }

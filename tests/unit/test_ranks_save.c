@@ -1,4 +1,4 @@
-/* Any number of ranks goes on from a checkpoint of any other, to the weights of a run that was never
+/* Any layout of ranks goes on from a checkpoint of any other, to the weights of a run that was never
  * interrupted; and a replica whose weights differ is found. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 typedef struct run_job {
     const by_config *config;
     const char *resume; /* run directory */
-    int64_t stop_at;    /* step; 0: never */
+    int64_t stop_at;    /* step; 0: never; -1: before the first */
     int64_t step;       /* rank 0's newest */
     by_status status;   /* rank 0's */
     char *run;          /* rank 0's */
@@ -33,7 +33,7 @@ typedef struct rank_job {
 static void on_event(void *user, const by_train_event *event)
 {
     rank_job *r = user;
-    if (r->leads && event->kind == BY_TRAIN_STEPPED) {
+    if (r->leads && (event->kind == BY_TRAIN_STARTED || event->kind == BY_TRAIN_STEPPED)) {
         r->job->step = event->result.step;
     }
 }
@@ -41,7 +41,7 @@ static void on_event(void *user, const by_train_event *event)
 static bool is_stopped(void *user)
 {
     rank_job *r = user;
-    return r->leads && r->job->stop_at > 0 && r->job->step >= r->job->stop_at;
+    return r->leads && r->job->stop_at != 0 && r->job->step >= r->job->stop_at;
 }
 
 static by_status train_rank(by_comm *comm, void *user, by_error *error)
@@ -66,10 +66,11 @@ static by_status train_rank(by_comm *comm, void *user, by_error *error)
     return status == BY_ESTOPPED ? BY_OK : status;
 }
 
-static by_config *open_config(const char *root, const char *const *settings)
+static by_config *open_config(const char *root, const char *const *settings,
+                              const char *const *more)
 {
     static const char *const common[] = {
-        "model.layers=1",     "model.heads=2",       "model.width=16",
+        "model.layers=3",     "model.heads=4",       "model.width=16",
         "model.context=8",    "data.tokenizer=char", "train.threads=1",
         "train.steps=3",      "train.batch=8",       "train.micro_batch=1",
         "train.log_every=1",  "train.eval_every=0",  "train.eval_batches=1",
@@ -83,6 +84,9 @@ static by_config *open_config(const char *root, const char *const *settings)
     }
     for (size_t i = 0; settings[i] != NULL; i++) {
         check_ok(by_config_set(config, settings[i], &error), &error);
+    }
+    for (size_t i = 0; more[i] != NULL; i++) {
+        check_ok(by_config_set(config, more[i], &error), &error);
     }
     (void)snprintf(text, sizeof text, "run.dir=%s/runs", root);
     check_ok(by_config_set(config, text, &error), &error);
@@ -113,9 +117,9 @@ static char *make_root(void)
 static char *train(int ranks, const by_config *config, const char *resume, int64_t stop_at)
 {
     by_error error = {0};
-    run_job job = {.config = config, .resume = resume, .stop_at = stop_at};
+    run_job job = {.config = config, .resume = resume, .stop_at = stop_at, .step = INT64_MIN};
     check_ok(by_comm_run_threads(ranks, NULL, train_rank, &job, &error), &error);
-    assert_int_equal(job.status, stop_at > 0 ? BY_ESTOPPED : BY_OK);
+    assert_int_equal(job.status, stop_at != 0 ? BY_ESTOPPED : BY_OK);
     return job.run;
 }
 
@@ -154,18 +158,28 @@ static void remove_step(const char *run, int64_t step)
     assert_int_equal(by__remove_tree(path, NULL), BY_OK);
 }
 
-/* Saved by each number of ranks, gone on with by each other. */
-static void reshard(const int *ranks, size_t count, const char *const *settings)
+/* Ranks, and how they are laid out. */
+typedef struct layout {
+    int ranks;
+    const char *settings[4]; /* NULL at the end */
+} layout;
+
+/* Saved by each layout, gone on with by each other. */
+static void reshard(const layout *layouts, size_t count, const char *const *settings)
 {
     char *root = make_root();
-    by_config *config = open_config(root, settings);
-    char *whole = train(1, config, NULL, 0);
+    by_config *configs[16];
+    assert_true(count <= BY_ARRAY_LENGTH(configs));
+    for (size_t i = 0; i < count; i++) {
+        configs[i] = open_config(root, settings, layouts[i].settings);
+    }
+    char *whole = train(1, configs[0], NULL, 0);
     by_digest expected = digest_of(whole, STEPS);
     by_digest half = {0};
     for (size_t i = 0; i < count; i++) {
-        char *run = train(ranks[i], config, NULL, HALF);
+        char *run = train(layouts[i].ranks, configs[i], NULL, HALF);
         by_digest digest = digest_of(run, HALF);
-        check_files(run, ranks[i]);
+        check_files(run, layouts[i].ranks);
         if (i == 0) {
             half = digest;
         } else {
@@ -173,10 +187,10 @@ static void reshard(const int *ranks, size_t count, const char *const *settings)
             by_digest_free(&digest);
         }
         for (size_t k = 0; k < count; k++) {
-            char *again = train(ranks[k], config, run, 0);
+            char *again = train(layouts[k].ranks, configs[k], run, 0);
             digest = digest_of(run, STEPS);
             if (strcmp(digest.all, expected.all) != 0) {
-                fail_msg("saved by %d ranks, went on with %d: other weights", ranks[i], ranks[k]);
+                fail_msg("saved by layout %zu, went on with layout %zu: other weights", i, k);
             }
             assert_string_equal(digest.model, expected.model);
             assert_string_equal(digest.optimizer, expected.optimizer);
@@ -186,29 +200,166 @@ static void reshard(const int *ranks, size_t count, const char *const *settings)
         }
         free(run);
     }
+    for (size_t i = 0; i < count; i++) {
+        by_config_close(&configs[i]);
+    }
     by_digest_free(&half);
     by_digest_free(&expected);
     free(whole);
-    by_config_close(&config);
     temporary_remove(root);
 }
 
-static void any_ranks_go_on_from_any(void **state)
+static void any_layout_goes_on_from_any(void **state)
 {
     BY_UNUSED(state);
-    static const int ranks[] = {1, 2, 3, 4, 5, 8};
+    static const layout layouts[] = {{1, {NULL}},
+                                     {2, {NULL}},
+                                     {3, {NULL}},
+                                     {5, {NULL}},
+                                     {8, {NULL}},
+                                     {2, {"parallel.pipeline=2", NULL}},
+                                     {3, {"parallel.pipeline=3", NULL}},
+                                     {4, {"parallel.pipeline=2", NULL}}};
     static const char *const f32[] = {NULL};
-    reshard(ranks, BY_ARRAY_LENGTH(ranks), f32);
+    reshard(layouts, BY_ARRAY_LENGTH(layouts), f32);
 }
 
 static void narrow_copies_and_other_optimizers(void **state)
 {
     BY_UNUSED(state);
-    static const int ranks[] = {1, 3, 4};
+    static const layout layouts[] = {{1, {NULL}}, {4, {NULL}}, {4, {"parallel.pipeline=2", NULL}}};
     static const char *const settings[] = {"precision.compute=bf16", "optimizer.kind=adafactor",
                                            "optimizer.beta1=0.9", "parallel.replica_hash_every=1",
                                            NULL};
-    reshard(ranks, BY_ARRAY_LENGTH(ranks), settings);
+    reshard(layouts, BY_ARRAY_LENGTH(layouts), settings);
+}
+
+/* Files hold one tensor an expert. */
+static void experts_are_saved_in_parts(void **state)
+{
+    BY_UNUSED(state);
+    static const layout layouts[] = {{1, {NULL}}, {3, {NULL}}};
+    static const char *const settings[] = {"model.kind=mixtral", "model.experts=3", NULL};
+    reshard(layouts, BY_ARRAY_LENGTH(layouts), settings);
+}
+
+/* ---- every slice ---- */
+
+static const layout all_layouts[] = {{1, {NULL}},
+                                     {3, {NULL}},
+                                     {2, {"parallel.tensor=2", NULL}},
+                                     {4, {"parallel.tensor=4", NULL}},
+                                     {6, {"parallel.tensor=2", NULL}},
+                                     {3, {"parallel.pipeline=3", NULL}},
+                                     {8, {"parallel.pipeline=2", NULL}}};
+
+typedef struct load_job {
+    const by_config *config;
+    const char *run;
+} load_job;
+
+/* What a rank holds is, bit for bit, what the checkpoint has there. */
+static by_status check_slices(const by_trainer *t, const by_checkpoint *checkpoint, by_error *error)
+{
+    for (size_t i = 0; i < by_trainer_parameter_count(t); i++) {
+        for (int state = -1; state < by_trainer_state_count(t); state++) {
+            for (size_t k = 0; k < by__trainer_slices(t, i, state); k++) {
+                by__trainer_held has;
+                const void *got;
+                void *owned;
+                char name[256];
+                const char *plain = by_trainer_parameter(t, i).name;
+                by__trainer_slice(&has, t, i, state, k);
+                (void)snprintf(name, sizeof name, "%s%s%s",
+                               state < 0 ? "" : by_trainer_state_name(t, state),
+                               state < 0 ? "" : ".", plain);
+                by_shape shape = {.rank = has.whole.rank};
+                memcpy(shape.dim, has.slice.shape, (size_t)shape.rank * sizeof shape.dim[0]);
+                size_t count = (size_t)by_shape_count(&shape);
+                float *expected = malloc(count * sizeof *expected);
+                BY_TRY(by__trainer_read_slice(t, i, state, k, &got, &owned, error));
+                BY_TRY(by_weights_read(state < 0 ? by_checkpoint_model(checkpoint)
+                                                 : by_checkpoint_optimizer(checkpoint),
+                                       name, &has.slice, expected, count, error));
+                if (memcmp(expected, got, count * sizeof *expected) != 0) {
+                    return by_error_set(error, BY_ESTATE, "%s: other values", name);
+                }
+                free(expected);
+                free(owned);
+            }
+        }
+    }
+    return BY_OK;
+}
+
+static by_status load_rank(by_comm *comm, void *user, by_error *error)
+{
+    const load_job *job = user;
+    by_trainer *t = NULL;
+    by_checkpoint *checkpoint;
+    char path[4096];
+    const by_trainer_options options = {.comm = comm};
+    (void)snprintf(path, sizeof path, "%s/checkpoints", job->run);
+    BY_TRY(by_checkpoint_open(&checkpoint, path, true, error));
+    by_status status = by_trainer_open(&t, job->config, &options, error);
+    if (status == BY_OK) {
+        status = by_trainer_allocate(t, error);
+    }
+    if (status == BY_OK) {
+        status = by_trainer_load_weights(t, by_checkpoint_model(checkpoint), error);
+    }
+    if (status == BY_OK) {
+        status = by_trainer_load_optimizer(t, by_checkpoint_optimizer(checkpoint), HALF, error);
+    }
+    if (status == BY_OK) {
+        status = check_slices(t, checkpoint, error);
+    }
+    by_trainer_close(&t);
+    by_checkpoint_close(&checkpoint);
+    return status;
+}
+
+/* Layouts that add up in another order end with other last bits, but begin with the same weights. */
+static void every_layout_saves_and_loads_every_slice(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const none[] = {NULL};
+    enum { COUNT = BY_ARRAY_LENGTH(all_layouts) };
+    char *root = make_root();
+    by_config *configs[COUNT];
+    by_config *loading[COUNT];
+    by_digest first = {0};
+    for (size_t i = 0; i < COUNT; i++) {
+        static const char *const vocab[] = {"model.vocab=18", NULL};
+        configs[i] = open_config(root, none, all_layouts[i].settings);
+        loading[i] = open_config(root, vocab, all_layouts[i].settings);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        char *run = train(all_layouts[i].ranks, configs[i], NULL, -1);
+        by_digest digest = digest_of(run, 0);
+        if (i == 0) {
+            first = digest;
+        } else {
+            assert_string_equal(digest.all, first.all);
+            by_digest_free(&digest);
+        }
+        free(run);
+        run = train(all_layouts[i].ranks, configs[i], NULL, HALF);
+        for (size_t k = 0; k < COUNT; k++) {
+            load_job job = {loading[k], run};
+            by_error error = {0};
+            if (by_comm_run_threads(all_layouts[k].ranks, NULL, load_rank, &job, &error) != BY_OK) {
+                fail_msg("layout %zu, loaded by %zu: %s", i, k, error.message);
+            }
+        }
+        free(run);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        by_config_close(&configs[i]);
+        by_config_close(&loading[i]);
+    }
+    by_digest_free(&first);
+    temporary_remove(root);
 }
 
 /* ---- replicas ---- */
@@ -265,7 +416,7 @@ static void a_replica_that_differs_is_named(void **state)
         {2, 1, "no other replica says which is right"},
     };
     static const char *const settings[] = {"model.vocab=20", "precision.compute=bf16", NULL};
-    by_config *config = open_config("/nonexistent", settings);
+    by_config *config = open_config("/nonexistent", settings, settings);
     for (size_t i = 0; i < 2 * BY_ARRAY_LENGTH(cases); i++) {
         by_error error = {0};
         const char *message = cases[i / 2].message;
@@ -277,7 +428,7 @@ static void a_replica_that_differs_is_named(void **state)
         }
         if (strstr(job.message[0], message) == NULL ||
             (message[0] != '\0' &&
-             strstr(job.message[0], "in 1 of 16 tensors, first in 'h.0.mlp.c_fc.weight'") ==
+             strstr(job.message[0], "in 1 of 40 tensors, first in 'h.0.mlp.c_fc.weight'") ==
                  NULL)) {
             fail_msg("case %zu: '%s' is not in '%s'", i, message, job.message[0]);
         }
@@ -288,8 +439,10 @@ static void a_replica_that_differs_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_ranks_go_on_from_any),
+        cmocka_unit_test(any_layout_goes_on_from_any),
         cmocka_unit_test(narrow_copies_and_other_optimizers),
+        cmocka_unit_test(experts_are_saved_in_parts),
+        cmocka_unit_test(every_layout_saves_and_loads_every_slice),
         cmocka_unit_test(a_replica_that_differs_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -120,9 +120,6 @@ struct by__pipe {
     by__pipe_stage *stages; /* of this rank, ascending */
     by_memory memory;       /* of all slots */
     size_t bytes;
-    by__store *whole; /* entries of the whole model, as one rank has them; never allocated */
-    int whole_masters;
-    int whole_states[BY__MAX_STATES];
     by__pipe_norm norm;
     by__program_row *squares;
     by_comm *comm; /* of the pipeline; the mesh's */

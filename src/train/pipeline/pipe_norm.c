@@ -12,7 +12,7 @@
 
 typedef struct planner {
     by__pipe *pipe;
-    const by__store *whole;
+    by__store *whole;       /* of the model's entries; never allocated */
     by__pipe_run *segments; /* the gradients of tensors, neighbours of one rank as one */
     size_t segment_count;
     size_t segment_capacity;
@@ -197,11 +197,16 @@ static by_status lay_out(by__pipe *pipe, by_error *error)
 
 by_status by__pipe_plan_norm(by_trainer *t, by_error *error)
 {
-    planner p = {.pipe = t->pipe, .whole = t->pipe->whole};
-    by_status status = list_segments(&p, error);
+    planner p = {.pipe = t->pipe};
+    BY_TRY(by__store_open(&p.whole, t->device, error));
+    by_status status = by__declare_parameters(p.whole, t->pipe->train.whole, error);
+    if (status == BY_OK) {
+        status = list_segments(&p, error);
+    }
     if (status == BY_OK) {
         status = divide(&p, error);
     }
+    by__store_close(&p.whole);
     free(p.segments);
     BY_TRY(status);
     BY_TRY(list_shared(&t->pipe->norm, error));

@@ -439,7 +439,6 @@ void by__pipe_close(by_trainer *t)
     }
     by_device_free(&pipe->memory);
     by__pipe_close_norm(&pipe->norm);
-    by__store_close(&pipe->whole);
     by_pipeline_close(&pipe->schedule);
     by__stage_map_free(&pipe->map);
     free_graph(&pipe->train);
@@ -525,53 +524,9 @@ static by_status add_update(by_trainer *t, const char *name, const by__pipe_stag
     return by__set_add(&t->programs, name, graph, BY_PURPOSE_UPDATE, NULL, error);
 }
 
-/* What one rank would hold. */
-static by_status describe_whole(by_trainer *t, by_error *error)
-{
-    by__pipe *pipe = t->pipe;
-    const unsigned all = (1u << BY__GROUPS) - 1;
-    const unsigned trained = (1u << BY__TRAINED_GROUPS) - 1;
-    by__flat_spec spec = {BY__MASTER, "", BY_F32, all, NULL};
-    BY_TRY(by__store_open(&pipe->whole, t->device, error));
-    BY_TRY(by__declare_parameters(pipe->whole, pipe->train.whole, error));
-    BY_TRY(by__store_add_flat(pipe->whole, &spec, &pipe->whole_masters, error));
-    for (int i = 0; i < t->state_count; i++) {
-        by_optimizer_state state = by_optimizer_state_at(&t->config->optimizer, i);
-        spec = (by__flat_spec){BY__STATE, state.name, BY_F32, trained, state.shape};
-        BY_TRY(by__store_add_flat(pipe->whole, &spec, &pipe->whole_states[i], error));
-    }
-    return BY_OK;
-}
-
-size_t by__pipe_whole_count(const by__pipe *pipe)
-{
-    return by__store_count(pipe->whole);
-}
-
-int by__pipe_whole(const by_trainer *t, size_t i, int state, by_tensor_view *view, size_t *here)
-{
-    const by__pipe *pipe = t->pipe;
-    int flat = state < 0 ? pipe->whole_masters : pipe->whole_states[state];
-    by_shape shape = by__store_shape(pipe->whole, flat, (by__handle)i);
-    const char *name = by__store_entry(pipe->whole, (by__handle)i)->name;
-    int rank = by__pipe_rank_of(pipe, by__pipe_stage_of(pipe, name));
-    *view = (by_tensor_view){.name = name, .dtype = BY_F32, .rank = shape.rank};
-    for (int k = 0; k < shape.rank; k++) {
-        view->shape[k] = shape.dim[k];
-    }
-    *here = SIZE_MAX;
-    if (rank == pipe->rank) {
-        by__handle entry = by__store_find(t->store, name);
-        *here = (size_t)entry;
-        view->data = by__store_host(t->store, state < 0 ? t->masters : t->states[state], entry);
-    }
-    return rank;
-}
-
 by_status by__pipe_plan_sums(by_trainer *t, by_error *error)
 {
     by__pipe *pipe = t->pipe;
-    BY_TRY(describe_whole(t, error));
     for (int i = 0; i < pipe->chunks; i++) {
         by__pipe_stage *stage = &pipe->stages[i];
         find_gradients(t, stage);
