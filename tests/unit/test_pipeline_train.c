@@ -320,6 +320,16 @@ static void stages_need_less_memory(void **state)
     assert_true(sum == all);
     close_job(alone);
     close_job(j);
+    /* The last of two stages holds one micro-batch, or all. */
+    static const char *const few[] = {"train.batch=16", "parallel.pipeline=2", NULL};
+    static const char *const many[] = {"train.batch=16", "parallel.pipeline=2",
+                                       "parallel.schedule=gpipe", NULL};
+    job *a = run_job(2, 1, few);
+    job *b = run_job(2, 1, many);
+    assert_true(a->results[1].memory.activations < b->results[1].memory.activations / 4);
+    assert_true(a->results[1].memory.activations < a->results[0].memory.activations);
+    close_job(a);
+    close_job(b);
 }
 
 /* A step that is not finite fails on all ranks in the same words. */

@@ -21,12 +21,13 @@
 #include "passes/stages.h"
 #include "train/trainer.h"
 
-/* A value in the slots of a stage: made in one of its programs or by another stage. */
+/* A value that outlives a program, in one of the stage's rings. */
 typedef struct by__pipe_value {
     by_value source;             /* in the whole graph */
     by_value in[BY__PART_KINDS]; /* in the graph of each part; BY_NONE */
     by__handle gradient;         /* parameter whose gradient it is, until the weights' part runs */
-    size_t offset;               /* in a slot */
+    int ring;
+    size_t offset; /* in a slot of the ring */
 } by__pipe_value;
 
 /* A value that goes from one stage to another. */
@@ -46,6 +47,16 @@ typedef struct by__pipe_graph {
     size_t move_count;
 } by__pipe_graph;
 
+/* Slots for micro-batches in turn. */
+typedef struct by__pipe_ring {
+    int64_t slots;
+    size_t slot_bytes;
+    size_t offset; /* in the memory of all */
+} by__pipe_ring;
+
+/* What a stage makes is kept from its forward pass on, what it receives from before that. */
+enum { BY__RING_MADE = 0, BY__RING_RECEIVED, BY__RINGS };
+
 /* A stage that this rank holds. */
 typedef struct by__pipe_stage {
     int stage;
@@ -55,13 +66,11 @@ typedef struct by__pipe_stage {
     by__program_row *sum;                 /* adds two gradient sets of the stage */
     by__pipe_value *values;
     size_t value_count;
-    size_t slot_bytes;
-    int64_t slots;
-    size_t offset; /* of its slots in the memory of all */
+    by__pipe_ring rings[BY__RINGS];
     /* Of its gradients in each group: the first entry of the store, and all elements. */
     by__handle first[BY__TRAINED_GROUPS];
     int64_t elements[BY__TRAINED_GROUPS];
-    by__pipe_value *loss_values; /* in the first slot, during an evaluation */
+    by__pipe_value *loss_values; /* from the beginning of the first ring, during an evaluation */
     size_t loss_count;
     by__sum_tree tree;
 } by__pipe_stage;

@@ -107,9 +107,20 @@ static by_status make_schedule(by_trainer *t, by_pipeline_kind kind, by_error *e
     return status;
 }
 
-/* Slots of a stage: most micro-batches that are under way there at once. One is from its first
- * action at the stage, a transfer to it included, to its last. */
-static by_status count_slots(by__pipe *pipe, by__pipe_stage *stage, by_error *error)
+/* Whether an action at another stage of this rank makes something for the stage. */
+static bool copies_to(const by__pipe *pipe, const by_pipeline_action *a, int stage)
+{
+    bool found = false;
+    for (size_t k = 0; k < pipe->train.move_count && a->kind < BY_PIPELINE_SEND; k++) {
+        const by__pipe_move *move = &pipe->train.moves[k];
+        found = found || (move->from == a->stage && move->to == stage && a->stage != stage);
+    }
+    return found;
+}
+
+/* Slots of a stage's ring: most micro-batches that hold one at once. They do from their first pass
+ * at the stage, or the first transfer to it, to the last action there. */
+static by_status count_slots(by__pipe *pipe, by__pipe_stage *stage, int ring, by_error *error)
 {
     size_t count;
     const by_pipeline_action *actions = by_pipeline_actions(pipe->schedule, pipe->rank, &count);
@@ -124,24 +135,21 @@ static by_status count_slots(by__pipe *pipe, by__pipe_stage *stage, by_error *er
     for (size_t i = 0; i < count; i++) {
         const by_pipeline_action *a = &actions[i];
         size_t batch = (size_t)a->micro_batch;
-        int here = a->kind == BY_PIPELINE_RECEIVE ? a->to : a->stage;
-        bool copied = false; /* it reaches the stage from another one of this rank */
-        for (size_t k = 0; k < pipe->train.move_count; k++) {
-            const by__pipe_move *move = &pipe->train.moves[k];
-            copied = copied || (move->from == a->stage && move->to == stage->stage &&
-                                a->kind < BY_PIPELINE_SEND);
+        bool arrives = (a->kind == BY_PIPELINE_RECEIVE && a->to == stage->stage) ||
+                       copies_to(pipe, a, stage->stage);
+        bool here = a->kind != BY_PIPELINE_RECEIVE && a->stage == stage->stage;
+        if (begin[batch] == SIZE_MAX && (ring == BY__RING_RECEIVED ? arrives : here)) {
+            begin[batch] = i;
         }
-        if (here == stage->stage || copied) {
-            begin[batch] = begin[batch] == SIZE_MAX ? i : begin[batch];
-            end[batch] = i;
-        }
+        end[batch] = here ? i : end[batch];
     }
-    for (size_t i = 0; i < batches; i++) {
+    for (size_t i = 0; i < batches && begin[i] != SIZE_MAX; i++) {
         int64_t live = 1;
         for (size_t k = i + 1; k < batches && begin[k] < end[i]; k++) {
             live++;
         }
-        stage->slots = live > stage->slots ? live : stage->slots;
+        stage->rings[ring].slots =
+            live > stage->rings[ring].slots ? live : stage->rings[ring].slots;
     }
     free(begin);
     return BY_OK;
@@ -216,7 +224,11 @@ static by_status add_value(by__pipe_stage *stage, const by__pipe_graph *g, by_va
     }
     *values = grown;
     by__pipe_value *v = &grown[(*count)++];
-    *v = (by__pipe_value){.source = value, .gradient = BY__NO_ENTRY};
+    int producer = g->whole->values[value].producer;
+    bool made = loss || by__stage_of_part(g->part[producer]) == stage->stage;
+    *v = (by__pipe_value){.source = value,
+                          .gradient = BY__NO_ENTRY,
+                          .ring = made ? BY__RING_MADE : BY__RING_RECEIVED};
     for (int kind = 0; kind < BY__PART_KINDS; kind++) {
         const by__program_row *row = loss && kind == 0 ? stage->loss
                                      : loss            ? NULL
@@ -258,12 +270,15 @@ static by_status list_early_gradients(by_trainer *t, by__pipe_stage *stage, by_e
     return BY_OK;
 }
 
-static size_t place_values(const by_graph *whole, by__pipe_value *values, size_t count)
+/* Bytes of a slot. */
+static size_t place_values(const by_graph *whole, by__pipe_value *values, size_t count, int ring)
 {
     size_t end = 0;
     for (size_t i = 0; i < count; i++) {
-        values[i].offset = end;
-        end += by__round_up(by__value_bytes(&whole->values[values[i].source]), BY_CACHE_LINE);
+        if (values[i].ring == ring) {
+            values[i].offset = end;
+            end += by__round_up(by__value_bytes(&whole->values[values[i].source]), BY_CACHE_LINE);
+        }
     }
     return end;
 }
@@ -271,19 +286,20 @@ static size_t place_values(const by_graph *whole, by__pipe_value *values, size_t
 static by_status plan_slots(by_trainer *t, by__pipe_stage *stage, by_error *error)
 {
     by__pipe *pipe = t->pipe;
-    if (t->sets > 0) {
-        BY_TRY(count_slots(pipe, stage, error));
-        BY_TRY(list_values(stage, &pipe->train, false, error));
-        if (pipe->apart) {
-            BY_TRY(list_early_gradients(t, stage, error));
-        }
-    }
+    size_t first = pipe->bytes;
+    BY_TRY(list_values(stage, &pipe->train, false, error));
+    BY_TRY(pipe->apart ? list_early_gradients(t, stage, error) : BY_OK);
     BY_TRY(list_values(stage, &pipe->loss, true, error));
-    stage->slot_bytes = place_values(pipe->train.whole, stage->values, stage->value_count);
-    size_t all = (size_t)stage->slots * stage->slot_bytes;
-    size_t loss = place_values(pipe->loss.whole, stage->loss_values, stage->loss_count);
-    stage->offset = pipe->bytes;
-    pipe->bytes += all > loss ? all : loss;
+    for (int i = 0; i < BY__RINGS; i++) {
+        by__pipe_ring *ring = &stage->rings[i];
+        BY_TRY(count_slots(pipe, stage, i, error));
+        ring->slot_bytes = place_values(pipe->train.whole, stage->values, stage->value_count, i);
+        ring->offset = pipe->bytes;
+        pipe->bytes += (size_t)ring->slots * ring->slot_bytes;
+    }
+    size_t loss =
+        place_values(pipe->loss.whole, stage->loss_values, stage->loss_count, BY__RING_MADE);
+    pipe->bytes = pipe->bytes - first > loss ? pipe->bytes : first + loss;
     return BY_OK;
 }
 

@@ -21,8 +21,9 @@ static bool is_here(const by__pipe *pipe, int stage)
 static by_memory slot_of(const by__pipe *pipe, const by__pipe_graph *g, const by__pipe_stage *stage,
                          const by__pipe_value *value, int64_t micro_batch)
 {
-    size_t slot = stage->slots > 0 ? (size_t)(micro_batch % stage->slots) : 0;
-    return by_memory_at(pipe->memory, stage->offset + slot * stage->slot_bytes + value->offset,
+    const by__pipe_ring *ring = &stage->rings[value->ring];
+    size_t slot = ring->slots > 0 ? (size_t)(micro_batch % ring->slots) : 0;
+    return by_memory_at(pipe->memory, ring->offset + slot * ring->slot_bytes + value->offset,
                         by__value_bytes(&g->whole->values[value->source]));
 }
 
