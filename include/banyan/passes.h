@@ -99,10 +99,10 @@ BY_API by_status by_pass_order(by_graph *graph, by_error *error);
 /* Collectives beside computation, as in a list schedule (Graham 1966) whose second machine is the
  * collective queue: each starts as early and is waited for as late as its operands, the readers of
  * its result and memory allow, and what no collective needs is left to fill the time. The peak of
- * memory grows by no more than prefetch_bytes; of results that are larger than their operands, as of
- * all-gathers, at most so many bytes are there before they are waited for (one result, however
- * large, when nothing else is left to do). Collectives keep their order. A graph without any stays
- * as it is. */
+ * memory grows by no more than prefetch_bytes; of results that could be made at any time, as
+ * all-gathers of parameters, at most so many bytes are there before they are waited for (one result,
+ * however large, when nothing else is left to do). Collectives keep their order. A graph without any
+ * stays as it is. */
 BY_API by_status by_pass_overlap(by_graph *graph, size_t prefetch_bytes, by_error *error);
 
 /* ---- the table ---- */
@@ -122,7 +122,8 @@ typedef struct by_pass_options {
     bool recompute; /* recompute: blocks are computed again in the backward pass */
     by_shard_axis shard[BY_SHARD_KINDS]; /* shard: the mesh axes, and this rank's place */
     by_gather_options gather;            /* gather: parameters in slices */
-    size_t prefetch_bytes; /* overlap: of gathered values that are ahead of their use */
+    size_t prefetch_bytes; /* overlap: memory for collectives under way; 0: as much as the largest
+                                 result of one */
 } by_pass_options;
 
 /* Number of passes, and name and one-line description of the i-th; NULL behind the last. Static. */

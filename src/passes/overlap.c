@@ -36,10 +36,11 @@ typedef struct overlap {
     size_t *reader;
     bool *done;
     size_t *order;
-    size_t count;  /* nodes in `order` */
-    size_t front;  /* first node that computes and has not run */
-    size_t next;   /* collective that comes next; node_count: none is left */
-    size_t opened; /* first node that waits and has not run */
+    size_t count;    /* nodes in `order` */
+    size_t front;    /* first node that computes and has not run */
+    size_t next;     /* collective that comes next; node_count: none is left */
+    size_t *pending; /* nodes that wait and have not run */
+    size_t pending_count;
     size_t ahead;
     size_t peak;
 } overlap;
@@ -54,25 +55,29 @@ static bool computes(const overlap *o, size_t n)
     return !row_at(o, n)->communicates && !row_at(o, n)->waits;
 }
 
-/* The first node from n on that has not run and is of a kind; node_count: none. */
-static size_t following(const overlap *o, size_t n, bool communicates, bool waits)
+/* The first node from n on that has not run and computes, or communicates; node_count: none. */
+static size_t following(const overlap *o, size_t n, bool communicates)
 {
-    while (n < o->graph->node_count && (o->done[n] || row_at(o, n)->communicates != communicates ||
-                                        row_at(o, n)->waits != waits)) {
+    while (n < o->graph->node_count &&
+           (o->done[n] || row_at(o, n)->communicates != communicates || row_at(o, n)->waits)) {
         n++;
     }
     return n;
 }
 
-/* Bytes that the result of a collective takes before it is used, when it is larger than the
- * operands, which are there anyway. */
+/* Bytes that the result of a collective takes before it is used, when it could start at any time,
+ * as the gathering of a parameter: no node makes its operands, and the result is larger. */
 static size_t gathered(const overlap *o, size_t n)
 {
     const by__node *node = &o->graph->nodes[n];
     size_t made = by__value_bytes(&o->graph->values[node->out[0]]);
     size_t read = 0;
     for (int i = 0; i < node->input_count; i++) {
-        read += node->in[i] == BY_NONE ? 0 : by__value_bytes(&o->graph->values[node->in[i]]);
+        const by__value *value = node->in[i] == BY_NONE ? NULL : &o->graph->values[node->in[i]];
+        if (value != NULL && value->producer >= 0) {
+            return 0;
+        }
+        read += value == NULL ? 0 : by__value_bytes(value);
     }
     return made > read ? made : 0;
 }
@@ -221,6 +226,7 @@ static by_status overlap_open(overlap *o, const by_graph *graph, by_error *error
         {(void **)&o->reader, reads, sizeof *o->reader},
         {(void **)&o->done, graph->node_count, sizeof *o->done},
         {(void **)&o->order, graph->node_count, sizeof *o->order},
+        {(void **)&o->pending, graph->node_count, sizeof *o->pending},
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(arrays); i++) {
         BY_TRY(by__alloc(arrays[i].array, arrays[i].count, arrays[i].size, "overlap", error));
@@ -228,9 +234,13 @@ static by_status overlap_open(overlap *o, const by_graph *graph, by_error *error
     BY_TRY(find_groups(o, error));
     list_readers(o);
     find_deadlines(o);
-    o->front = following(o, 0, false, false);
-    o->next = following(o, 0, true, false);
-    o->opened = following(o, 0, false, true);
+    o->front = following(o, 0, false);
+    o->next = following(o, 0, true);
+    for (size_t n = 0; n < graph->node_count; n++) {
+        if (row_at(o, n)->waits) {
+            o->pending[o->pending_count++] = n;
+        }
+    }
     return BY_OK;
 }
 
@@ -246,6 +256,7 @@ static void overlap_close(overlap *o)
     free(o->reader);
     free(o->done);
     free(o->order);
+    free(o->pending);
 }
 
 static void run(overlap *o, size_t n)
@@ -264,12 +275,17 @@ static void run(overlap *o, size_t n)
     }
     if (row->communicates) {
         o->ahead += gathered(o, n);
-        o->next = following(o, o->next, true, false);
+        o->next = following(o, o->next, true);
     } else if (row->waits) {
         o->ahead -= gathered(o, (size_t)graph->values[node->in[0]].producer);
-        o->opened = following(o, o->opened, false, true);
+        size_t k = 0;
+        while (o->pending[k] != n) {
+            k++;
+        }
+        o->pending_count--;
+        memmove(&o->pending[k], &o->pending[k + 1], (o->pending_count - k) * sizeof *o->pending);
     } else {
-        o->front = following(o, o->front, false, false);
+        o->front = following(o, o->front, false);
     }
 }
 
@@ -303,9 +319,9 @@ static size_t find_work(const overlap *o)
 static size_t find_wait(const overlap *o)
 {
     size_t best = SIZE_MAX;
-    for (size_t n = o->opened; n < o->graph->node_count && o->count > 0; n++) {
-        if (!o->done[n] && row_at(o, n)->waits && o->waits[n] == 0 &&
-            (best == SIZE_MAX || o->needed[n] < o->needed[best])) {
+    for (size_t k = 0; k < o->pending_count; k++) {
+        size_t n = o->pending[k];
+        if (o->waits[n] == 0 && (best == SIZE_MAX || o->needed[n] < o->needed[best])) {
             best = n;
         }
     }
@@ -397,9 +413,23 @@ by_status by_pass_overlap(by_graph *graph, size_t prefetch_bytes, by_error *erro
     return BY_OK;
 }
 
+/* Room for one collective under way. */
+static size_t largest_result(const by_graph *graph)
+{
+    size_t most = 0;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        if (by__op_row_of(graph->nodes[n].op)->communicates) {
+            size_t bytes = by__value_bytes(&graph->values[graph->nodes[n].out[0]]);
+            most = bytes > most ? bytes : most;
+        }
+    }
+    return most;
+}
+
 static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
 {
-    return by_pass_overlap(graph, options == NULL ? 0 : options->prefetch_bytes, error);
+    bool given = options != NULL && options->prefetch_bytes != 0;
+    return by_pass_overlap(graph, given ? options->prefetch_bytes : largest_result(graph), error);
 }
 
 const by__pass by__pass_overlap = {.name = "overlap",

@@ -89,20 +89,25 @@ static by_value loss_of(by_graph *graph, by_value y)
     return by_reshape(graph, by_sum(graph, y, (const int[]){0, 1}, 2, false), BY_SHAPE(1));
 }
 
-/* Layers that are split over ranks as in Megatron-LM: x + (sum over ranks of gelu(x A) B). */
-static by_graph *split_layers(void)
+/* Layers that are split over ranks as in Megatron-LM: x + (sum over ranks of gelu(x A) B); rows of
+ * x over the ranks, too, when `sequence`. */
+static by_graph *split_layers(bool sequence)
 {
     by_error error = {0};
     by_graph *graph = open_graph();
     by_value seed = by_graph_input(graph, "seed", BY_F32, BY_SHAPE(1));
-    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(16, WIDTH));
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(sequence ? 8 : 16, WIDTH));
     for (int layer = 0; layer < LAYERS; layer++) {
         by_value a = parameter(graph, "a", layer, BY_SHAPE(WIDTH, WIDTH / 2));
         by_value b = parameter(graph, "b", layer, BY_SHAPE(WIDTH / 2, WIDTH));
         by_graph_set_block(graph, layer);
-        by_value y = by_linear(graph, by_replicate(graph, x, MESH, 2), a, BY_NONE, false);
+        by_value y =
+            sequence ? by_all_gather(graph, x, 0, 16, MESH, 2) : by_replicate(graph, x, MESH, 2);
+        y = by_linear(graph, y, a, BY_NONE, false);
         y = by_linear(graph, by_unary(graph, y, BY_FN_GELU), b, BY_NONE, false);
-        x = by_add(graph, x, by_all_reduce(graph, y, MESH, 2));
+        y = sequence ? by_reduce_scatter(graph, y, 0, MESH, 2, 0)
+                     : by_all_reduce(graph, y, MESH, 2);
+        x = by_add(graph, x, y);
     }
     by_graph_set_block(graph, -1);
     check_ok(by_pass_gradients(graph, loss_of(graph, x), seed, &error), &error);
@@ -115,18 +120,23 @@ static by_graph *split_layers(void)
 static void test_gradients_of_weights(void **state)
 {
     BY_UNUSED(state);
-    by_graph *graph = split_layers();
-    overlap(graph, 0);
-    int backward = 0;
-    for (size_t n = 0; n < graph->node_count; n++) {
-        if (by__op_row_of(graph->nodes[n].op)->communicates &&
-            graph->nodes[n].phase == BY__BACKWARD) {
-            backward++;
-            assert_true(hidden_by(graph, n) >= 1);
+    for (int sequence = 0; sequence < 2; sequence++) {
+        by_graph *graph = split_layers(sequence == 1);
+        overlap(graph, 0);
+        int sums = 0;
+        int hidden = 0;
+        for (size_t n = 0; n < graph->node_count; n++) {
+            const by__node *node = &graph->nodes[n];
+            if (node->op == (sequence ? BY_OP_REDUCE_SCATTER : BY_OP_ALL_REDUCE) &&
+                node->phase == BY__BACKWARD) {
+                sums++;
+                hidden += hidden_by(graph, n) >= 1;
+            }
         }
+        assert_int_equal(sums, LAYERS - 1); /* the first layer's input needs no gradient */
+        assert_int_equal(hidden, sums);
+        by_graph_close(&graph);
     }
-    assert_int_equal(backward, LAYERS - 1); /* the first layer's input needs no gradient */
-    by_graph_close(&graph);
 }
 
 /* Layers whose weights are gathered: the bytes of the weights that are there before they are waited
