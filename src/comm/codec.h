@@ -1,0 +1,56 @@
+/* Codecs: what a compressed exchange sends in place of f32 values.
+ *
+ * Values are coded in blocks of BY__CODEC_BLOCK neighbouring elements, each on its own, so that a
+ * range that begins at such a boundary has the same code whoever sends it, and blocks may be coded
+ * at once by several threads. The size of a code is a function of the number of values alone.
+ *
+ *   bf16     rounded to nearest even                                     2 bytes a value
+ *   int8     round(x / s) with s = max |x| / 127 over 256 values         1.02
+ *   one_bit  the sign; magnitude is mean |x| over 1024 values (Seide et  0.13
+ *            al. 2014, Interspeech; Tang et al. 2021, arXiv:2102.02888)
+ *   top_k    the share `density` of largest magnitude, as index and      6 x density
+ *            value (Lin et al. 2018, arXiv:1712.01887)
+ *
+ * What a code loses is not lost: by__codec_send adds what earlier codes have lost to the values
+ * first, and keeps what this one loses (error feedback: Karimireddy et al. 2019, arXiv:1901.09847).
+ * The sum of everything decoded then differs from the sum of all values by the last residual alone.
+ *
+ * A value that is not finite is never hidden: its unit of scale decodes to NaN.
+ *
+ * Never put here: who sends what to whom (reductions.c), memory, the step at which compression
+ * begins.
+ */
+#ifndef BY_COMM_CODEC_H
+#define BY_COMM_CODEC_H
+
+#include "base/base.h"
+
+/* Elements of a block: those of a partial sum (BY_SUM_BLOCK), at which slices are cut. */
+#define BY__CODEC_BLOCK 16384
+
+typedef struct by__codec {
+    const char *name;
+    const char *summary;
+    /* Bytes of the code of `count` values, at most a block. density: of top_k, in (0, 1]. */
+    size_t (*bytes)(size_t count, double density);
+    /* `code` has that many bytes at any address. */
+    void (*encode)(const float *values, size_t count, double density, uint8_t *code);
+    void (*decode)(const uint8_t *code, size_t count, double density, float *out);
+} by__codec;
+
+/* The i-th codec, NULL behind the last. */
+const by__codec *by__codec_at(size_t i);
+/* BY_EARG names those that there are. */
+by_status by__codec_find(const by__codec **out, const char *name, by_error *error);
+
+/* Bytes of the code of any number of values. */
+size_t by__codec_bytes(const by__codec *codec, size_t count, double density);
+/* Codes values + residual into `code` and keeps in `residual` what the code loses. residual NULL:
+ * no feedback. On `threads` threads. */
+by_status by__codec_send(const by__codec *codec, const float *values, float *residual, size_t count,
+                         double density, uint8_t *code, int threads, by_error *error);
+/* out = the values of a code; with `add`, out += them. */
+by_status by__codec_receive(const by__codec *codec, const uint8_t *code, size_t count,
+                            double density, bool add, float *out, int threads, by_error *error);
+
+#endif
