@@ -146,6 +146,16 @@ static float mean_magnitude(const float *x, size_t count)
     return sum / (float)count;
 }
 
+/* Bit i: whether x[i] is negative. */
+static uint8_t pack_signs(const float *x, size_t count)
+{
+    uint32_t signs = 0;
+    for (size_t i = 0; i < count; i++) {
+        signs |= by__float_bits(x[i]) >> 31 << i;
+    }
+    return (uint8_t)signs;
+}
+
 static void one_bit_encode(const float *values, size_t count, double density, uint8_t *code)
 {
     BY_UNUSED(density);
@@ -154,11 +164,9 @@ static void one_bit_encode(const float *values, size_t count, double density, ui
         size_t n = smaller(BIT_UNIT, count - at);
         put_float(code, mean_magnitude(x, n) + poison(x, n));
         code += sizeof(float);
-        memset(code, 0, (n + 7) / 8);
-        for (size_t i = 0; i < n; i++) {
-            code[i / 8] = (uint8_t)(code[i / 8] | (x[i] < 0.0f ? 1u << (i % 8) : 0u));
+        for (size_t i = 0; i < n; i += 8) {
+            *code++ = pack_signs(x + i, smaller(8, n - i));
         }
-        code += (n + 7) / 8;
     }
 }
 
@@ -170,7 +178,8 @@ static void one_bit_decode(const uint8_t *code, size_t count, double density, fl
         float magnitude = take_float(code);
         code += sizeof magnitude;
         for (size_t i = 0; i < n; i++) {
-            out[at + i] = (code[i / 8] >> (i % 8) & 1u) != 0 ? -magnitude : magnitude;
+            uint32_t sign = (uint32_t)(code[i / 8] >> i % 8 & 1) << 31;
+            out[at + i] = by__bits_float(by__float_bits(magnitude) | sign);
         }
         code += (n + 7) / 8;
     }
