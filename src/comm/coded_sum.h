@@ -1,0 +1,39 @@
+/* Sums over ranks whose values travel as codes (codec.h).
+ *
+ * As in the compressed all-reduce of 1-bit Adam (Tang et al. 2021, arXiv:2102.02888): elements are
+ * cut into slices, one for each rank to own; every rank codes its values slice by slice for their
+ * owners; an owner decodes what the ranks sent, adds it in the order of the sum tree and codes the
+ * sum; all ranks decode those codes. So every rank has the same bits, and the bytes on the wire are
+ * those of the codes, twice. Both codings have error feedback: the residual of a rank is what its
+ * codes have lost so far, of all elements; that of an owner what the codes of its sums have lost.
+ *
+ * Slices are worked on in chunks, so that scratch memory does not grow with the model.
+ */
+#ifndef BY_COMM_CODED_SUM_H
+#define BY_COMM_CODED_SUM_H
+
+#include "banyan/comm.h"
+#include "comm/codec.h"
+
+typedef struct by__coded_sum by__coded_sum;
+
+/* For sums of `count` elements over `comm`, which outlives it. Residuals begin as zeros. density:
+ * see codec.h. On `threads` threads. */
+by_status by__coded_sum_open(by__coded_sum **out, by_comm *comm, const by__codec *codec,
+                             double density, size_t count, int threads, by_error *error);
+void by__coded_sum_close(by__coded_sum **sum);
+/* Bytes that opening one allocates. */
+size_t by__coded_sum_bytes(const by_comm *comm, const by__codec *codec, double density,
+                           size_t count);
+
+/* Collective: data[i] = sum over ranks of data[i], as coded. */
+by_status by__coded_sum_run(by__coded_sum *sum, float *data, const char *what, by_error *error);
+
+/* What codes have lost so far, for checkpoints: `count` values of this rank's codes, and those of
+ * the elements [*first, *first + *owned) of the sums that it owns. Both may be written. All of them
+ * together, over all ranks, are what the receivers have not seen yet: with another number of ranks,
+ * one rank may take over several residuals as their sum. */
+float *by__coded_sum_residual(by__coded_sum *sum);
+float *by__coded_sum_owned(by__coded_sum *sum, size_t *first, size_t *owned);
+
+#endif
