@@ -1,0 +1,200 @@
+#include "comm/power_sum.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/power_sgd.h"
+
+/* A matrix, and where its factors are among those of all. */
+typedef struct matrix {
+    size_t first;
+    size_t rows;
+    size_t columns;
+    size_t left;
+    size_t right;
+} matrix;
+
+struct by__power_sum {
+    by_comm *comm;
+    size_t count;
+    size_t rank;
+    matrix *matrices;
+    size_t matrix_count;
+    by__power_tensor *plain; /* what is summed as it is */
+    size_t plain_count;
+    size_t plain_elements;
+    size_t left_elements;
+    size_t right_elements;
+    float *residual; /* [count] */
+    float *left;     /* P of all matrices, then their plain neighbours: one sum */
+    float *right;    /* Q of all matrices: kept */
+};
+
+static bool pays(const by__power_tensor *tensor, size_t rank)
+{
+    return tensor->columns > 0 &&
+           (tensor->rows + tensor->columns) * rank < tensor->rows * tensor->columns;
+}
+
+static void add_tensor(by__power_sum *s, const by__power_tensor *tensor)
+{
+    if (!pays(tensor, s->rank)) {
+        by__power_tensor *plain = &s->plain[s->plain_count++];
+        *plain = *tensor;
+        plain->rows *= tensor->columns > 0 ? tensor->columns : 1;
+        plain->columns = 0;
+        s->plain_elements += plain->rows;
+        return;
+    }
+    s->matrices[s->matrix_count++] = (matrix){.first = tensor->first,
+                                              .rows = tensor->rows,
+                                              .columns = tensor->columns,
+                                              .left = s->left_elements,
+                                              .right = s->right_elements};
+    s->left_elements += tensor->rows * s->rank;
+    s->right_elements += tensor->columns * s->rank;
+}
+
+static by_status take(float **out, size_t count, by_error *error)
+{
+    return by__alloc((void **)out, count > 0 ? count : 1, sizeof **out, "PowerSGD", error);
+}
+
+static by_status fill(by__power_sum *s, const by__power_tensor *tensors, size_t tensor_count,
+                      uint64_t seed, by_error *error)
+{
+    size_t room = tensor_count > 0 ? tensor_count : 1;
+    BY_TRY(by__alloc((void **)&s->matrices, room, sizeof *s->matrices, "PowerSGD", error));
+    BY_TRY(by__alloc((void **)&s->plain, room, sizeof *s->plain, "PowerSGD", error));
+    for (size_t i = 0; i < tensor_count; i++) {
+        add_tensor(s, &tensors[i]);
+    }
+    BY_TRY(take(&s->residual, s->count, error));
+    BY_TRY(take(&s->left, s->left_elements + s->plain_elements, error));
+    BY_TRY(take(&s->right, s->right_elements, error));
+    for (size_t i = 0; i < s->matrix_count; i++) {
+        by__power_begin(s->right + s->matrices[i].right, s->matrices[i].columns, s->rank, seed,
+                        (uint32_t)i);
+    }
+    return BY_OK;
+}
+
+by_status by__power_sum_open(by__power_sum **out, by_comm *comm, const by__power_tensor *tensors,
+                             size_t tensor_count, size_t count, size_t rank, uint64_t seed,
+                             by_error *error)
+{
+    by__power_sum *s;
+    if (rank < 1 || rank > BY__POWER_MAX_RANK) {
+        return by_error_set(error, BY_EARG, "PowerSGD: the rank is %zu; it must be 1 to %d", rank,
+                            BY__POWER_MAX_RANK);
+    }
+    BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "PowerSGD", error));
+    s->comm = comm;
+    s->count = count;
+    s->rank = rank;
+    by_status status = fill(s, tensors, tensor_count, seed, error);
+    if (status != BY_OK) {
+        by__power_sum_close(&s);
+        return status;
+    }
+    *out = s;
+    return BY_OK;
+}
+
+void by__power_sum_close(by__power_sum **sum)
+{
+    if (sum == NULL || *sum == NULL) {
+        return;
+    }
+    by__power_sum *s = *sum;
+    free(s->matrices);
+    free(s->plain);
+    free(s->residual);
+    free(s->left);
+    free(s->right);
+    free(s);
+    *sum = NULL;
+}
+
+float *by__power_sum_residual(by__power_sum *sum)
+{
+    return sum->residual;
+}
+
+float *by__power_sum_factors(by__power_sum *sum, size_t *count)
+{
+    *count = sum->right_elements;
+    return sum->right;
+}
+
+/* The left factors of data + residual, which is kept in the residual, and the plain tensors behind
+ * them. */
+static void make_left(by__power_sum *s, const float *data)
+{
+    float *plain = s->left + s->left_elements;
+    for (size_t k = 0; k < s->matrix_count; k++) {
+        const matrix *m = &s->matrices[k];
+        float *sum = s->residual + m->first;
+        for (size_t i = 0; i < m->rows * m->columns; i++) {
+            sum[i] += data[m->first + i];
+        }
+        by__power_left(sum, m->rows, m->columns, s->rank, s->right + m->right, s->left + m->left);
+    }
+    for (size_t k = 0; k < s->plain_count; k++) {
+        memcpy(plain, data + s->plain[k].first, s->plain[k].rows * sizeof *plain);
+        plain += s->plain[k].rows;
+    }
+}
+
+/* The right factors, from left ones that were summed. */
+static void make_right(by__power_sum *s)
+{
+    for (size_t k = 0; k < s->matrix_count; k++) {
+        const matrix *m = &s->matrices[k];
+        by__power_orthonormalize(s->left + m->left, m->rows, s->rank);
+        by__power_right(s->residual + m->first, m->rows, m->columns, s->rank, s->left + m->left,
+                        s->right + m->right);
+    }
+}
+
+/* What this rank has given to the sum: P times its own Q. */
+static void take_away_own(by__power_sum *s, float *scratch)
+{
+    for (size_t k = 0; k < s->matrix_count; k++) {
+        const matrix *m = &s->matrices[k];
+        float *own = scratch + m->first;
+        float *residual = s->residual + m->first;
+        by__power_product(s->left + m->left, s->right + m->right, m->rows, m->columns, s->rank,
+                          own);
+        for (size_t i = 0; i < m->rows * m->columns; i++) {
+            float lost = residual[i] - own[i];
+            residual[i] = lost - lost == 0.0f ? lost : 0.0f;
+        }
+    }
+}
+
+static void take_sums(by__power_sum *s, float *data)
+{
+    const float *plain = s->left + s->left_elements;
+    for (size_t k = 0; k < s->matrix_count; k++) {
+        const matrix *m = &s->matrices[k];
+        by__power_product(s->left + m->left, s->right + m->right, m->rows, m->columns, s->rank,
+                          data + m->first);
+    }
+    for (size_t k = 0; k < s->plain_count; k++) {
+        memcpy(data + s->plain[k].first, plain, s->plain[k].rows * sizeof *plain);
+        plain += s->plain[k].rows;
+    }
+}
+
+by_status by__power_sum_run(by__power_sum *s, float *data, const char *what, by_error *error)
+{
+    make_left(s, data);
+    BY_TRY(by_comm_all_reduce(s->comm, s->left, s->left_elements + s->plain_elements, BY_F32, what,
+                              error));
+    make_right(s);
+    take_away_own(s, data); /* the values are in the residual by now */
+    BY_TRY(by_comm_all_reduce(s->comm, s->right, s->right_elements, BY_F32, what, error));
+    take_sums(s, data);
+    return BY_OK;
+}

@@ -1,0 +1,36 @@
+/* Sums over ranks by PowerSGD (power_sgd.h): of matrices travel two thin factors, everything else
+ * as it is. Every rank gets the same bits. What the factors lose is added to the next sum's values.
+ */
+#ifndef BY_COMM_POWER_SUM_H
+#define BY_COMM_POWER_SUM_H
+
+#include "banyan/comm.h"
+#include "base/base.h"
+
+/* A tensor in the summed values. columns 0: it is not a matrix and is summed as it is. */
+typedef struct by__power_tensor {
+    size_t first; /* element where it begins */
+    size_t rows;  /* or elements, where it is not a matrix */
+    size_t columns;
+} by__power_tensor;
+
+typedef struct by__power_sum by__power_sum;
+
+/* For sums of `count` elements over `comm`, which outlives it; tensors (copied) do not overlap, what
+ * is between them is left alone. rank: columns of a factor, at most BY__POWER_MAX_RANK; a matrix
+ * that two factors would not make smaller is summed as it is. The first factors are drawn from
+ * `seed`. */
+by_status by__power_sum_open(by__power_sum **out, by_comm *comm, const by__power_tensor *tensors,
+                             size_t tensor_count, size_t count, size_t rank, uint64_t seed,
+                             by_error *error);
+void by__power_sum_close(by__power_sum **sum);
+
+/* Collective: data[i] = about the sum over ranks of data[i]. */
+by_status by__power_sum_run(by__power_sum *sum, float *data, const char *what, by_error *error);
+
+/* For checkpoints, both may be written: what this rank's factors have lost, `count` values; and the
+ * right factors, the same on every rank. */
+float *by__power_sum_residual(by__power_sum *sum);
+float *by__power_sum_factors(by__power_sum *sum, size_t *count);
+
+#endif
