@@ -3,16 +3,36 @@
 tokens. Prints one JSON line.
 
     torch_train.py --preset gpt2_124m --batch 4 --micro-batch 4 --dtype bf16 --compile --steps 10
+    torch_train.py --preset gpt2_124m --batch 4 --ranks 2 --threads 1     # DistributedDataParallel over gloo
 """
 import argparse
+import contextlib
 import inspect
 import json
+import os
+import socket
 import statistics
+import subprocess
+import sys
 import time
 
 import torch
 
 import torch_models
+
+
+def start_ranks(ranks):
+    """Runs this command as `ranks` processes; returns the exit status of the first that fails."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    own = dict(os.environ, WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    processes = [subprocess.Popen([sys.executable] + sys.argv, env=dict(own, RANK=str(rank))) for rank in range(ranks)]
+    return next((status for status in [process.wait() for process in processes] if status), 0)
+
+
+def model_sync(model, waits):
+    return model.no_sync() if waits else contextlib.nullcontext()
 
 
 def main():
@@ -22,11 +42,17 @@ def main():
     parser.add_argument("--micro-batch", type=int, help="sequences a forward pass; default: --batch")
     parser.add_argument("--steps", type=int, default=5, help="timed steps")
     parser.add_argument("--warmup", type=int, default=2, help="steps before them")
+    parser.add_argument("--ranks", type=int, default=1, help="data-parallel processes of --threads threads each")
     arguments = parser.parse_args()
+    if arguments.batch % arguments.ranks:
+        parser.error(f"--ranks {arguments.ranks} does not divide --batch {arguments.batch}")
+    if arguments.ranks > 1 and "RANK" not in os.environ:
+        sys.exit(start_ranks(arguments.ranks))
     torch.set_num_threads(arguments.threads)
-    micro = arguments.micro_batch or arguments.batch
-    if arguments.batch % micro:
-        parser.error(f"--micro-batch {micro} does not divide --batch {arguments.batch}")
+    share = arguments.batch // arguments.ranks  # sequences of this process
+    micro = min(arguments.micro_batch or share, share)
+    if share % micro:
+        parser.error(f"--micro-batch {micro} does not divide the {share} sequences of a process")
     if arguments.compile and not hasattr(torch, "compile"):
         parser.error(f"PyTorch {torch.__version__} has no torch.compile")
 
@@ -44,15 +70,24 @@ def main():
     except RuntimeError:  # before 2.4, fused is for GPUs only
         fused = False
         optimizer = torch.optim.AdamW(groups, **options)
-    step_model = torch.compile(model) if arguments.compile else model
+    step_model = model
+    if arguments.ranks > 1:
+        torch.distributed.init_process_group("gloo")
+        torch.manual_seed(1337 + torch.distributed.get_rank())
+        step_model = torch.nn.parallel.DistributedDataParallel(model)
+    if arguments.compile:
+        step_model = torch.compile(step_model)
 
     def step():
         total = 0.0
-        for _ in range(arguments.batch // micro):
+        rounds = share // micro
+        for i in range(rounds):
             tokens = torch.randint(config["vocab"], (micro, config["context"] + 1))
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=arguments.dtype == "bf16"):
-                loss = step_model(tokens[:, :-1], tokens[:, 1:].contiguous()) * (micro / arguments.batch)
-            loss.backward()
+            waits = arguments.ranks > 1 and i < rounds - 1  # gradients are exchanged with the last micro-batch
+            with model_sync(step_model, waits):
+                with torch.autocast("cpu", dtype=torch.bfloat16, enabled=arguments.dtype == "bf16"):
+                    loss = step_model(tokens[:, :-1], tokens[:, 1:].contiguous()) * (micro / share)
+                loss.backward()
             total += loss.item()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -68,10 +103,17 @@ def main():
         if i >= arguments.warmup:
             times.append(time.perf_counter() - begin)
     peak_rss = torch_models.peak_rss_bytes()
+    if arguments.ranks > 1:
+        rank = torch.distributed.get_rank()
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+        if rank > 0:
+            return
 
     median = statistics.median(times)
     rate = arguments.batch * config["context"] / median
-    peak = torch_models.peak_gflops(torch.bfloat16 if arguments.dtype == "bf16" else torch.float32)
+    peak = arguments.ranks * torch_models.peak_gflops(
+        torch.bfloat16 if arguments.dtype == "bf16" else torch.float32)
     print(json.dumps({
         "tokens_per_s": round(rate, 1), "step_ms": round(1e3 * median, 2),
         "step_ms_min": round(1e3 * min(times), 2), "step_ms_max": round(1e3 * max(times), 2),
@@ -80,7 +122,7 @@ def main():
         "peak_gflops": round(peak, 1), "peak_rss_bytes": peak_rss, "start_ms": round(start_ms),
         "loss": round(loss, 4), "parameters": sum(p.numel() for p in model.parameters()),
         "dtype": arguments.dtype, "compile": arguments.compile, "fused_adamw": fused,
-        "threads": torch.get_num_threads(), "torch": torch.__version__}))
+        "threads": torch.get_num_threads(), "ranks": arguments.ranks, "torch": torch.__version__}))
 
 
 if __name__ == "__main__":
