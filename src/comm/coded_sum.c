@@ -21,7 +21,7 @@ struct by__coded_sum {
     size_t *sent;     /* [ranks]: bytes of a chunk's codes to each rank ... */
     size_t *received; /* ... and from each rank */
     size_t *gathered; /* [ranks]: bytes of the codes of each rank's sums */
-    float *residual;  /* [count] */
+    float *residual;  /* [count], the caller's */
     float *owned;     /* [first[rank + 1] - first[rank]] */
     float *total;     /* [step]: sums of a chunk */
     float *terms;     /* [sets][BY__CODEC_BLOCK]: of the sum tree */
@@ -64,7 +64,7 @@ size_t by__coded_sum_bytes(const by_comm *comm, const by__codec *codec, double d
 {
     sizes s = size_up(comm, codec, density, count);
     size_t ranks = (size_t)by_comm_size(comm);
-    return (count + s.owned + s.step + s.sets * BY__CODEC_BLOCK) * sizeof(float) + 2 * s.codes +
+    return (s.owned + s.step + s.sets * BY__CODEC_BLOCK) * sizeof(float) + 2 * s.codes +
            (4 * ranks + 1) * sizeof(size_t);
 }
 
@@ -82,7 +82,6 @@ static by_status take_all(by__coded_sum *s, by_error *error)
     BY_TRY(take(&s->sent, ranks, sizeof *s->sent, error));
     BY_TRY(take(&s->received, ranks, sizeof *s->received, error));
     BY_TRY(take(&s->gathered, ranks, sizeof *s->gathered, error));
-    BY_TRY(take(&s->residual, s->count, sizeof *s->residual, error));
     BY_TRY(take(&s->owned, n.owned, sizeof *s->owned, error));
     BY_TRY(take(&s->total, n.step, sizeof *s->total, error));
     BY_TRY(take(&s->terms, n.sets * BY__CODEC_BLOCK, sizeof *s->terms, error));
@@ -100,13 +99,15 @@ static by_status take_all(by__coded_sum *s, by_error *error)
 }
 
 by_status by__coded_sum_open(by__coded_sum **out, by_comm *comm, const by__codec *codec,
-                             double density, size_t count, int threads, by_error *error)
+                             double density, float *residual, size_t count, int threads,
+                             by_error *error)
 {
     by__coded_sum *s;
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "compressed sum", error));
     s->comm = comm;
     s->codec = codec;
     s->density = density;
+    s->residual = residual;
     s->count = count;
     s->threads = threads;
     s->ranks = by_comm_size(comm);
@@ -130,7 +131,6 @@ void by__coded_sum_close(by__coded_sum **sum)
     free(s->sent);
     free(s->received);
     free(s->gathered);
-    free(s->residual);
     free(s->owned);
     free(s->total);
     free(s->terms);
@@ -138,18 +138,6 @@ void by__coded_sum_close(by__coded_sum **sum)
     free(s->others);
     free(s);
     *sum = NULL;
-}
-
-float *by__coded_sum_residual(by__coded_sum *sum)
-{
-    return sum->residual;
-}
-
-float *by__coded_sum_owned(by__coded_sum *sum, size_t *first, size_t *owned)
-{
-    *first = sum->first[sum->rank];
-    *owned = sum->first[sum->rank + 1] - *first;
-    return sum->owned;
 }
 
 /* Elements of rank r's slice in the chunk that begins at `at` of every slice. */
@@ -245,6 +233,21 @@ by_status by__coded_sum_run(by__coded_sum *s, float *data, const char *what, by_
         }
         BY_TRY(by_comm_all_gather(s->comm, s->others, s->codes, s->gathered, BY_U8, what, error));
         BY_TRY(take_chunk(s, data, at, error));
+    }
+    return BY_OK;
+}
+
+by_status by__coded_sum_settle(by__coded_sum *s, by_error *error)
+{
+    size_t first = s->first[s->rank];
+    size_t owned = s->first[s->rank + 1] - first;
+    for (size_t i = 0; i < owned; i++) {
+        s->residual[first + i] += s->owned[i];
+        s->owned[i] = 0.0f;
+    }
+    BY_TRY(by_comm_all_reduce(s->comm, s->residual, s->count, BY_F32, "residuals", error));
+    if (s->rank != 0) {
+        memset(s->residual, 0, s->count * sizeof(float));
     }
     return BY_OK;
 }

@@ -17,10 +17,11 @@
 
 typedef struct by__coded_sum by__coded_sum;
 
-/* For sums of `count` elements over `comm`, which outlives it. Residuals begin as zeros. density:
- * see codec.h. On `threads` threads. */
+/* For sums of `count` elements over `comm`. The residual, `count` values, is the caller's; it and
+ * comm outlive the sum. density: see codec.h. On `threads` threads. */
 by_status by__coded_sum_open(by__coded_sum **out, by_comm *comm, const by__codec *codec,
-                             double density, size_t count, int threads, by_error *error);
+                             double density, float *residual, size_t count, int threads,
+                             by_error *error);
 void by__coded_sum_close(by__coded_sum **sum);
 /* Bytes that opening one allocates. */
 size_t by__coded_sum_bytes(const by_comm *comm, const by__codec *codec, double density,
@@ -29,11 +30,9 @@ size_t by__coded_sum_bytes(const by_comm *comm, const by__codec *codec, double d
 /* Collective: data[i] = sum over ranks of data[i], as coded. */
 by_status by__coded_sum_run(by__coded_sum *sum, float *data, const char *what, by_error *error);
 
-/* What codes have lost so far, for checkpoints: `count` values of this rank's codes, and those of
- * the elements [*first, *first + *owned) of the sums that it owns. Both may be written. All of them
- * together, over all ranks, are what the receivers have not seen yet: with another number of ranks,
- * one rank may take over several residuals as their sum. */
-float *by__coded_sum_residual(by__coded_sum *sum);
-float *by__coded_sum_owned(by__coded_sum *sum, size_t *first, size_t *owned);
+/* Collective: adds up all that codes have lost, on all ranks, in the residual of rank 0; those of
+ * the others become zero. What receivers have not seen yet is then one tensor, which a checkpoint
+ * keeps and any number of ranks goes on from. */
+by_status by__coded_sum_settle(by__coded_sum *sum, by_error *error);
 
 #endif

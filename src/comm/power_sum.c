@@ -25,9 +25,10 @@ struct by__power_sum {
     size_t plain_elements;
     size_t left_elements;
     size_t right_elements;
-    float *residual; /* [count] */
-    float *left;     /* P of all matrices, then their plain neighbours: one sum */
-    float *right;    /* Q of all matrices: kept */
+    float *residual; /* [count], the caller's */
+    uint64_t seed;
+    float *left;  /* P of all matrices, then their plain neighbours: one sum */
+    float *right; /* Q of all matrices: kept */
 };
 
 static bool pays(const by__power_tensor *tensor, size_t rank)
@@ -60,8 +61,16 @@ static by_status take(float **out, size_t count, by_error *error)
     return by__alloc((void **)out, count > 0 ? count : 1, sizeof **out, "PowerSGD", error);
 }
 
+static void draw_factors(by__power_sum *s)
+{
+    for (size_t i = 0; i < s->matrix_count; i++) {
+        by__power_begin(s->right + s->matrices[i].right, s->matrices[i].columns, s->rank, s->seed,
+                        (uint32_t)i);
+    }
+}
+
 static by_status fill(by__power_sum *s, const by__power_tensor *tensors, size_t tensor_count,
-                      uint64_t seed, by_error *error)
+                      by_error *error)
 {
     size_t room = tensor_count > 0 ? tensor_count : 1;
     BY_TRY(by__alloc((void **)&s->matrices, room, sizeof *s->matrices, "PowerSGD", error));
@@ -69,19 +78,15 @@ static by_status fill(by__power_sum *s, const by__power_tensor *tensors, size_t 
     for (size_t i = 0; i < tensor_count; i++) {
         add_tensor(s, &tensors[i]);
     }
-    BY_TRY(take(&s->residual, s->count, error));
     BY_TRY(take(&s->left, s->left_elements + s->plain_elements, error));
     BY_TRY(take(&s->right, s->right_elements, error));
-    for (size_t i = 0; i < s->matrix_count; i++) {
-        by__power_begin(s->right + s->matrices[i].right, s->matrices[i].columns, s->rank, seed,
-                        (uint32_t)i);
-    }
+    draw_factors(s);
     return BY_OK;
 }
 
 by_status by__power_sum_open(by__power_sum **out, by_comm *comm, const by__power_tensor *tensors,
-                             size_t tensor_count, size_t count, size_t rank, uint64_t seed,
-                             by_error *error)
+                             size_t tensor_count, float *residual, size_t count, size_t rank,
+                             uint64_t seed, by_error *error)
 {
     by__power_sum *s;
     if (rank < 1 || rank > BY__POWER_MAX_RANK) {
@@ -92,7 +97,9 @@ by_status by__power_sum_open(by__power_sum **out, by_comm *comm, const by__power
     s->comm = comm;
     s->count = count;
     s->rank = rank;
-    by_status status = fill(s, tensors, tensor_count, seed, error);
+    s->seed = seed;
+    s->residual = residual;
+    by_status status = fill(s, tensors, tensor_count, error);
     if (status != BY_OK) {
         by__power_sum_close(&s);
         return status;
@@ -109,22 +116,10 @@ void by__power_sum_close(by__power_sum **sum)
     by__power_sum *s = *sum;
     free(s->matrices);
     free(s->plain);
-    free(s->residual);
     free(s->left);
     free(s->right);
     free(s);
     *sum = NULL;
-}
-
-float *by__power_sum_residual(by__power_sum *sum)
-{
-    return sum->residual;
-}
-
-float *by__power_sum_factors(by__power_sum *sum, size_t *count)
-{
-    *count = sum->right_elements;
-    return sum->right;
 }
 
 /* The left factors of data + residual, which is kept in the residual, and the plain tensors behind
@@ -196,5 +191,15 @@ by_status by__power_sum_run(by__power_sum *s, float *data, const char *what, by_
     take_away_own(s, data); /* the values are in the residual by now */
     BY_TRY(by_comm_all_reduce(s->comm, s->right, s->right_elements, BY_F32, what, error));
     take_sums(s, data);
+    return BY_OK;
+}
+
+by_status by__power_sum_settle(by__power_sum *s, by_error *error)
+{
+    BY_TRY(by_comm_all_reduce(s->comm, s->residual, s->count, BY_F32, "residuals", error));
+    if (by_comm_rank(s->comm) != 0) {
+        memset(s->residual, 0, s->count * sizeof(float));
+    }
+    draw_factors(s);
     return BY_OK;
 }

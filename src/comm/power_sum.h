@@ -16,21 +16,19 @@ typedef struct by__power_tensor {
 
 typedef struct by__power_sum by__power_sum;
 
-/* For sums of `count` elements over `comm`, which outlives it; tensors (copied) do not overlap, what
- * is between them is left alone. rank: columns of a factor, at most BY__POWER_MAX_RANK; a matrix
+/* For sums of `count` elements over `comm`. The residual, `count` values, is the caller's; it and
+ * comm outlive the sum. Tensors (copied) do not overlap, what is between them is left alone. rank: columns of a factor, at most BY__POWER_MAX_RANK; a matrix
  * that two factors would not make smaller is summed as it is. The first factors are drawn from
  * `seed`. */
 by_status by__power_sum_open(by__power_sum **out, by_comm *comm, const by__power_tensor *tensors,
-                             size_t tensor_count, size_t count, size_t rank, uint64_t seed,
-                             by_error *error);
+                             size_t tensor_count, float *residual, size_t count, size_t rank,
+                             uint64_t seed, by_error *error);
 void by__power_sum_close(by__power_sum **sum);
 
 /* Collective: data[i] = about the sum over ranks of data[i]. */
 by_status by__power_sum_run(by__power_sum *sum, float *data, const char *what, by_error *error);
 
-/* For checkpoints, both may be written: what this rank's factors have lost, `count` values; and the
- * right factors, the same on every rank. */
-float *by__power_sum_residual(by__power_sum *sum);
-float *by__power_sum_factors(by__power_sum *sum, size_t *count);
+/* Collective: as by__coded_sum_settle. The next sum begins with factors that are drawn again. */
+by_status by__power_sum_settle(by__power_sum *sum, by_error *error);
 
 #endif
