@@ -121,6 +121,17 @@ typedef struct by_parallel_config {
     int64_t writers;            /* ranks that write a checkpoint; -1: chosen */
 } by_parallel_config;
 
+/* When ranks of the axis data exchange what they have learned, and how it is coded. */
+typedef struct by_sync_config {
+    int64_t every;   /* steps from one synchronisation to the next; 1: gradients, every step */
+    double outer_lr; /* every > 1: of the outer optimizer, SGD with Nesterov's momentum */
+    double outer_momentum;
+    char *compress; /* "none", "bf16", "int8", "one_bit", "top_k", "power_sgd" */
+    double density; /* top_k: share of the values that is sent */
+    int64_t rank;   /* power_sgd: columns of a factor */
+    int64_t warmup; /* synchronisations that are not compressed */
+} by_sync_config;
+
 typedef struct by_checkpoint_config {
     int64_t every; /* steps between checkpoints; 0: only at the end */
     int64_t keep;  /* newest checkpoints kept, in addition to the best; at least 1 */
@@ -141,6 +152,7 @@ typedef struct by_config {
     by_precision_config precision;
     by_memory_config memory;
     by_parallel_config parallel;
+    by_sync_config sync;
     by_checkpoint_config checkpoint;
     by_run_config run;
 } by_config;

@@ -44,9 +44,11 @@ by_status by__config_divides(const by_config *config, const char *part, const ch
     if (b % a == 0) {
         return BY_OK;
     }
+    bool is_clear = strcmp(p->key.section, w->key.section) == 0; /* without their sections */
     return by_error_set(error, BY_ECONFIG, "%s: %s %lld does not divide %s %lld; nearest: %s",
-                        by__config_where(config, part, whole), p->key.name, (long long)a,
-                        w->key.name, (long long)b, near_divisors(nearest, a, b));
+                        by__config_where(config, part, whole), is_clear ? p->key.name : part,
+                        (long long)a, is_clear ? w->key.name : whole, (long long)b,
+                        near_divisors(nearest, a, b));
 }
 
 static by_status resolve_training(by_config *config, by_error *error)
@@ -107,6 +109,26 @@ static by_status check_parallel(const by_config *config, by_error *error)
     return BY_OK;
 }
 
+/* Between two synchronisations ranks have different weights: nothing is evaluated or saved then. */
+static by_status check_sync(const by_config *config, by_error *error)
+{
+    static const char *const intervals[] = {"train.steps", "train.eval_every", "checkpoint.every"};
+    const by_parallel_config *p = &config->parallel;
+    bool divides =
+        p->shard == 1 && p->tensor == 1 && p->sequence == 1 && p->pipeline == 1 && p->expert == 1;
+    bool exchanges = config->sync.every > 1 || strcmp(config->sync.compress, "none") != 0;
+    if (exchanges && !divides) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: sync.every above 1 and sync.compress are for ranks that have the "
+                            "whole state: leave all axes of parallel but data at 1",
+                            by__config_where(config, "sync.every", "sync.compress"));
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(intervals); i++) {
+        BY_TRY(by__config_divides(config, "sync.every", intervals[i], error));
+    }
+    return BY_OK;
+}
+
 static by_status check_names(const by_config *config, by_error *error)
 {
     if (strchr(config->name, '/') != NULL || config->name[0] == '.') {
@@ -138,6 +160,7 @@ by_status by_config_resolve(by_config *config, by_error *error)
     BY_TRY(check_names(config, error));
     BY_TRY(resolve_training(config, error));
     BY_TRY(check_parallel(config, error));
+    BY_TRY(check_sync(config, error));
     for (size_t t = 0; t < whole->schema->table_count; t++) {
         const by__kind *kind = by__chosen_kind(whole, t);
         if (kind->resolve != NULL) {

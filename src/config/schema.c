@@ -18,6 +18,12 @@ const by__section by__sections[] = {
      "axes is the number of ranks. The bits of the trained weights do not depend on data, shard, "
      "zero, pipeline, overlap and bucket_mib, so a run may be resumed with others.",
      0},
+    {"sync",
+     "When ranks that train on different micro-batches exchange what they have learned, and how. "
+     "With "
+     "every: 1 and compress: none every step is that of a single process, bit for bit; else the "
+     "number of ranks is part of what is computed.",
+     0},
     {"checkpoint", "What is saved.", 0},
     {"run", "Where a run keeps its files.", 0},
 };
@@ -126,6 +132,25 @@ static const by__key common[] = {
     {"parallel", "writers", BY__KEY_INT, BY__FIELD(parallel.writers), "-1", 1, BY__MI20,
      .derived = "one for each 64 MiB of a checkpoint, all ranks at most",
      .help = "ranks that write a checkpoint, each files of its own"},
+
+    {"sync", "every", BY__KEY_INT, BY__FIELD(sync.every), "1", 1, BY__MANY,
+     .help =
+         "steps from one exchange to the next; 1: gradients, at every step; more: each rank takes "
+         "its own steps, and the mean of the way they went is a step of an outer optimizer "
+         "(DiLoCo: Douillard et al. 2023)"},
+    {"sync", "outer_lr", BY__KEY_REAL, BY__FIELD(sync.outer_lr), "0.7", 0, 10, BY__ABOVE_MIN,
+     .help = "learning rate of the outer optimizer, with every above 1"},
+    {"sync", "outer_momentum", BY__KEY_REAL, BY__FIELD(sync.outer_momentum), "0.9", 0, 1,
+     BY__BELOW_MAX, .help = "its momentum (Nesterov's); 0: none"},
+    {"sync", "compress", BY__KEY_TEXT, BY__FIELD(sync.compress), "none",
+     .choices = "none|bf16|int8|one_bit|top_k|power_sgd",
+     .help = "code of what is sent; what it loses is added to what is sent next (error feedback)"},
+    {"sync", "density", BY__KEY_REAL, BY__FIELD(sync.density), "0.01", 0, 1, BY__ABOVE_MIN,
+     .help = "top_k: share of the values that is sent"},
+    {"sync", "rank", BY__KEY_INT, BY__FIELD(sync.rank), "4", 1, 32,
+     .help = "power_sgd: columns of the two factors that are sent for a matrix"},
+    {"sync", "warmup", BY__KEY_INT, BY__FIELD(sync.warmup), "0", 0, BY__MANY,
+     .help = "exchanges at the beginning that are not compressed"},
 
     {"checkpoint", "every", BY__KEY_INT, BY__FIELD(checkpoint.every), "500", 0, BY__MANY,
      .help = "steps between checkpoints; 0 saves at the end only"},

@@ -963,7 +963,7 @@ static void test_kinds_refuse(void **state)
     assert_int_equal(by_config_set(config, "data.images=z", &error), BY_OK);
     assert_int_equal(by_config_resolve(config, &error), BY_ECONFIG);
     assert_string_equal(error.message,
-                        "own.yaml:3: patch 5 does not divide batch 12; nearest: 4, 6");
+                        "own.yaml:3: model.patch 5 does not divide train.batch 12; nearest: 4, 6");
     by_config_close(&config);
     /* A run's own config may hold keys that its kind does not have. */
     assert_int_equal(own_parse(&config, "model: {patch: 3, layers: 2}", true, &error), BY_OK);
