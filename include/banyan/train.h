@@ -164,6 +164,11 @@ BY_API by_status by_random_batch_open(by_random_batch **out, const by_trainer *t
 BY_API void by_random_batch_close(by_random_batch **batch);
 BY_API const by_batch *by_random_batch_view(const by_random_batch *batch);
 
+/* Collective, before what a trainer holds is saved: with config.sync, exchanges what ranks have not
+ * yet exchanged, so that weights and optimizer states are the same on all of them and any number
+ * of ranks can go on from there. Else it does nothing. */
+BY_API by_status by_trainer_settle(by_trainer *trainer, by_error *error);
+
 /* Updates done so far, those under way included. */
 BY_API int64_t by_trainer_updates(const by_trainer *trainer);
 

@@ -47,9 +47,8 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static sizes size_up(const by_comm *comm, const by__codec *codec, double density, size_t count)
+static sizes size_up(size_t ranks, const by__codec *codec, double density, size_t count)
 {
-    size_t ranks = (size_t)by_comm_size(comm);
     size_t blocks = CHUNK_BLOCKS / ranks > 0 ? CHUNK_BLOCKS / ranks : 1;
     size_t largest = (blocks_of(count) + ranks - 1) / ranks;
     sizes s = {.step = smaller(blocks, largest) * BY__CODEC_BLOCK,
@@ -59,11 +58,10 @@ static sizes size_up(const by_comm *comm, const by__codec *codec, double density
     return s;
 }
 
-size_t by__coded_sum_bytes(const by_comm *comm, const by__codec *codec, double density,
-                           size_t count)
+size_t by__coded_sum_bytes(int rank_count, const by__codec *codec, double density, size_t count)
 {
-    sizes s = size_up(comm, codec, density, count);
-    size_t ranks = (size_t)by_comm_size(comm);
+    size_t ranks = (size_t)rank_count;
+    sizes s = size_up(ranks, codec, density, count);
     return (s.owned + s.step + s.sets * BY__CODEC_BLOCK) * sizeof(float) + 2 * s.codes +
            (4 * ranks + 1) * sizeof(size_t);
 }
@@ -75,8 +73,8 @@ static by_status take(void *out, size_t count, size_t size, by_error *error)
 
 static by_status take_all(by__coded_sum *s, by_error *error)
 {
-    sizes n = size_up(s->comm, s->codec, s->density, s->count);
     size_t ranks = (size_t)s->ranks;
+    sizes n = size_up(ranks, s->codec, s->density, s->count);
     s->step = n.step;
     BY_TRY(take(&s->first, ranks + 1, sizeof *s->first, error));
     BY_TRY(take(&s->sent, ranks, sizeof *s->sent, error));

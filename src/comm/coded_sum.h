@@ -24,8 +24,7 @@ by_status by__coded_sum_open(by__coded_sum **out, by_comm *comm, const by__codec
                              by_error *error);
 void by__coded_sum_close(by__coded_sum **sum);
 /* Bytes that opening one allocates. */
-size_t by__coded_sum_bytes(const by_comm *comm, const by__codec *codec, double density,
-                           size_t count);
+size_t by__coded_sum_bytes(int ranks, const by__codec *codec, double density, size_t count);
 
 /* Collective: data[i] = sum over ranks of data[i], as coded. */
 by_status by__coded_sum_run(by__coded_sum *sum, float *data, const char *what, by_error *error);

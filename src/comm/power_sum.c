@@ -37,6 +37,18 @@ static bool pays(const by__power_tensor *tensor, size_t rank)
            (tensor->rows + tensor->columns) * rank < tensor->rows * tensor->columns;
 }
 
+size_t by__power_sum_bytes(const by__power_tensor *tensors, size_t tensor_count, size_t rank)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < tensor_count; i++) {
+        const by__power_tensor *t = &tensors[i];
+        size_t plain = t->rows * (t->columns > 0 ? t->columns : 1);
+        bytes += sizeof(matrix) + sizeof *t;
+        bytes += (pays(t, rank) ? (t->rows + t->columns) * rank : plain) * sizeof(float);
+    }
+    return bytes;
+}
+
 static void add_tensor(by__power_sum *s, const by__power_tensor *tensor)
 {
     if (!pays(tensor, s->rank)) {

@@ -24,6 +24,8 @@ by_status by__power_sum_open(by__power_sum **out, by_comm *comm, const by__power
                              size_t tensor_count, float *residual, size_t count, size_t rank,
                              uint64_t seed, by_error *error);
 void by__power_sum_close(by__power_sum **sum);
+/* Bytes that opening one allocates. */
+size_t by__power_sum_bytes(const by__power_tensor *tensors, size_t tensor_count, size_t rank);
 
 /* Collective: data[i] = about the sum over ranks of data[i]. */
 by_status by__power_sum_run(by__power_sum *sum, float *data, const char *what, by_error *error);

@@ -231,6 +231,7 @@ static by_status save(by__job *job, by_error *error)
         return BY_OK;
     }
     progress(job, "save");
+    BY_TRY(by_trainer_settle(job->trainer, error));
     BY_TRY(by__job_save(job, error));
     job->saved_step = step;
     if (!by__job_leads(job)) {

@@ -29,9 +29,6 @@ static by_status add_model(by_trainer *t, const by_trainer_options *o, bool trai
                        training ? BY_PURPOSE_TRAIN : BY_PURPOSE_LOSS, &options, error);
 }
 
-/* Builds one of the graphs of a step behind the gradients. */
-typedef by_status update_builder(const by_trainer *t, by_graph *graph, by_error *error);
-
 /* All elements of a gradient set. */
 static int64_t set_elements(const by_trainer *t)
 {
@@ -81,7 +78,8 @@ static by_status build_copy(const by_trainer *t, by_graph *graph, by_error *erro
     return by_graph_check(graph, error);
 }
 
-static by_status add_update(by_trainer *t, const char *name, update_builder *build, by_error *error)
+by_status by__trainer_add_update(by_trainer *t, const char *name, by__update_builder *build,
+                                 by_error *error)
 {
     by_graph *graph;
     BY_TRY(by_graph_open(&graph, error));
@@ -204,6 +202,7 @@ static by_status lay_out(by_trainer *t, by_error *error)
         BY_TRY(add_flat(t, (by__flat_spec){BY__STATE, state.name, BY_F32, trained, state.shape},
                         &t->states[i], error));
     }
+    BY_TRY(by__sync_lay_out(t, error));
     return list_units(t, error);
 }
 
@@ -267,7 +266,7 @@ static void plan_memory(by_trainer *t)
     m->optimizer = by__store_bytes(t->store, BY__STATE);
     m->activations =
         by__set_arena_bytes(&t->programs) + (t->pipe == NULL ? 0 : by__pipe_bytes(t->pipe));
-    m->workspace = by__set_workspace_bytes(&t->programs);
+    m->workspace = by__set_workspace_bytes(&t->programs) + by__sync_bytes(t);
     m->data = by__trainer_feed_bytes(t);
     m->total = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
                m->data + m->process;
@@ -298,16 +297,18 @@ static by_status add_updates(by_trainer *t, by_error *error)
     if (t->pipe != NULL) {
         BY_TRY(by__pipe_plan_sums(t, error));
     } else {
-        BY_TRY(t->sets > 1 ? add_update(t, "gradient sum", build_sum, error) : BY_OK);
-        BY_TRY(add_update(t, "gradient norm", build_norm, error));
+        BY_TRY(t->sets > 1 ? by__trainer_add_update(t, "gradient sum", build_sum, error) : BY_OK);
+        BY_TRY(by__trainer_add_update(t, "gradient norm", build_norm, error));
     }
-    return add_update(t, "update", build_update, error);
+    BY_TRY(by__trainer_add_update(t, "update", build_update, error));
+    return by__sync_add_programs(t, error);
 }
 
 static by_status build(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     const by_train_config *train = &t->config->train;
     BY_TRY(by__ranks_plan(t, o, error));
+    BY_TRY(by__sync_plan(t, error));
     t->threads = by__thread_count((int)train->threads);
     t->device = o->device;
     if (t->device == NULL) {
@@ -321,7 +322,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     }
     BY_TRY(by__store_open(&t->store, t->device, error));
     if (o->mode == BY_TRAINER_FULL) {
-        t->sets = by__sum_tree_sets(t->first_micro_batch, t->micro_batches, t->all_micro_batches);
+        t->sets = by__sum_tree_sets(t->first_leaf, t->micro_batches, t->leaves);
     }
     BY_TRY(add_models(t, o, error));
     BY_TRY(lay_out(t, error));
@@ -329,7 +330,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     BY_TRY(by__overlap_plan(t, o, error));
     BY_TRY(add_updates(t, error));
     if (t->copies != t->masters) {
-        BY_TRY(add_update(t, "compute copies", build_copy, error));
+        BY_TRY(by__trainer_add_update(t, "compute copies", build_copy, error));
     }
     find_rows(t); /* adding may have moved them */
     BY_TRY(by__trainer_plan_feeds(t, error));
@@ -364,6 +365,7 @@ void by_trainer_close(by_trainer **trainer)
     if (t->device != NULL) {
         (void)by_device_finish(t->device, NULL);
     }
+    by__sync_close(t);
     by__ranks_close(t);
     by__set_close(&t->programs);
     by__pipe_close(t);
@@ -403,6 +405,15 @@ void by_trainer_plan_data(by_trainer *trainer, uint64_t bytes)
 by_memory by__trainer_group(const by_trainer *t, int flat, size_t unit)
 {
     return by__store_group(t->store, flat, t->group_of_unit[unit]);
+}
+
+by_memory by__trainer_flat(const by_trainer *t, int flat)
+{
+    by_memory all = by__trainer_group(t, flat, 0);
+    for (size_t i = 1; i < t->trained_groups; i++) {
+        all.bytes += by__trainer_group(t, flat, i).bytes;
+    }
+    return all;
 }
 
 /* Memory of a unit of the update in a flat buffer. */
@@ -529,7 +540,8 @@ by_status by_trainer_allocate(by_trainer *t, by_error *error)
     /* Collective: no rank takes memory before all of this host have seen how much is free. */
     BY_TRY(by__ranks_open(t, error));
     BY_TRY(refuse_memory(take_memory(t, error), error));
-    return bind_all(t, error);
+    BY_TRY(bind_all(t, error));
+    return by__sync_open(t, error);
 }
 
 by_status by__trainer_ready(const by_trainer *t, bool training, by_error *error)

@@ -1,10 +1,13 @@
 /* The inside of by_trainer, shared by trainer.c (plan, memory), trainer_feed.c (inputs and results),
- * trainer_steps.c (steps), trainer_ranks.c (what ranks do together) and trainer_weights.c (initial
- * values, loading, views). */
+ * trainer_steps.c (steps), trainer_ranks.c (what ranks do together), trainer_sync.c (exchanges that
+ * are compressed or not made at every step) and trainer_weights.c (initial values, loading,
+ * views). */
 #ifndef BY_TRAIN_TRAINER_H
 #define BY_TRAIN_TRAINER_H
 
 #include "base/sum_tree.h"
+#include "comm/coded_sum.h"
+#include "comm/power_sum.h"
 #include "nn/nn.h"
 #include "store/store.h"
 #include "train/reducer.h"
@@ -21,7 +24,7 @@ typedef struct by__feed {
 } by__feed;
 
 #define BY__STAGES     2 /* staging buffers: one is filled while the other is copied */
-#define BY__MAX_STATES 4
+#define BY__MAX_STATES 6
 #define BY__MAX_SETS   BY__SUM_TREE_NODES
 
 /* A step that was submitted: what the host must know to read its results. */
@@ -46,6 +49,27 @@ typedef struct by__ranks {
 } by__ranks;
 
 typedef struct by__pipe by__pipe;
+
+/* Exchanges that the section `sync` asks for (trainer_sync.c). */
+typedef struct by__sync {
+    bool is_on;
+    bool is_local; /* replicas take steps of their own */
+    bool is_coded;
+    bool is_power;    /* by PowerSGD, not by `codec` */
+    bool is_anchored; /* `anchor` holds the weights of the last exchange */
+    const by__codec *codec;
+    by__coded_sum *codes;
+    by__power_sum *power;
+    by__power_tensor *gaps; /* what is between the tensors of a gradient set */
+    size_t gap_count;
+    by_comm *peers;
+    by_comm *alone;    /* peers of a job of one rank; else NULL */
+    by_config *outer;  /* its section optimizer is the outer optimizer's */
+    by_memory numbers; /* hyper-parameters of the outer optimizer */
+    int anchor;        /* flat buffers of the store; -1: none */
+    int momentum;
+    int residual;
+} by__sync;
 
 struct by_trainer {
     const by_config *config;
@@ -100,9 +124,12 @@ struct by_trainer {
     by_model_size size;
     by__layout layout;
     by__ranks ranks;
+    by__sync sync;
     int64_t all_micro_batches; /* of a step, over all ranks */
     int64_t first_micro_batch; /* this rank computes micro-batches first ... */
     int64_t micro_batches;     /* ... first + count - 1 */
+    int64_t first_leaf;        /* of them in the sum tree, which has `leaves` */
+    int64_t leaves;
     int64_t updates;
     int threads;   /* of the host, that convert values */
     int bound_set; /* gradient set that the gradient program writes */
@@ -119,8 +146,14 @@ by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *mo
 
 /* Range of group `unit` in a flat buffer. */
 by_memory by__trainer_group(const by_trainer *t, int flat, size_t unit);
-/* All of a gradient set: its groups are neighbours. */
+/* All of a flat buffer that holds the groups that are trained, which are neighbours. */
+by_memory by__trainer_flat(const by_trainer *t, int flat);
+/* The same of a gradient set. */
 by_memory by__trainer_set(const by_trainer *t, int set);
+/* Builds one of the graphs behind the gradients and adds its program. */
+typedef by_status by__update_builder(const by_trainer *t, by_graph *graph, by_error *error);
+by_status by__trainer_add_update(by_trainer *t, const char *name, by__update_builder *build,
+                                 by_error *error);
 /* Points norm and update at the set that holds the sum. */
 by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error);
 
@@ -211,5 +244,27 @@ by_status by__pipe_squares(by_trainer *t, by_error *error);
 by_status by__pipe_share_parameters(by_trainer *t, by_error *error);
 /* Collective: loss and evaluated values of a micro-batch, on all ranks. */
 by_status by__pipe_evaluate(by_trainer *t, const by_batch *batch, by_error *error);
+
+/* ---- trainer_sync.c: nothing of it does anything where config.sync asks for nothing ---- */
+
+/* What the config asks for; the sum tree is this rank's own then. */
+by_status by__sync_plan(by_trainer *t, by_error *error);
+/* Declares its flat buffers, behind those of the optimizer. */
+by_status by__sync_lay_out(by_trainer *t, by_error *error);
+by_status by__sync_add_programs(by_trainer *t, by_error *error);
+/* Bytes of host memory that its exchanges need. */
+size_t by__sync_bytes(const by_trainer *t);
+/* Behind by__ranks_open. */
+by_status by__sync_open(by_trainer *t, by_error *error);
+void by__sync_close(by_trainer *t);
+/* Collective: adds up the gradients in `set`, unless replicas take steps of their own. */
+by_status by__sync_gradients(by_trainer *t, int set, by_error *error);
+by_status by__sync_before_step(by_trainer *t, by_error *error);
+/* Collective: exchanges weights when that is due. */
+by_status by__sync_after_update(by_trainer *t, by_error *error);
+/* The weights were set anew. */
+void by__sync_forget(by_trainer *t);
+/* States were loaded: residuals stay on one rank. */
+by_status by__sync_loaded(by_trainer *t, by_error *error);
 
 #endif

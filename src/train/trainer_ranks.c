@@ -46,6 +46,8 @@ by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *e
     t->ranks.all = t->layout.ranks > 1 ? comm : NULL;
     by__sum_tree_block(t->all_micro_batches, t->layout.replicas, t->layout.replica,
                        &t->first_micro_batch, &t->micro_batches);
+    t->first_leaf = t->first_micro_batch;
+    t->leaves = t->all_micro_batches;
     return BY_OK;
 }
 
@@ -67,7 +69,7 @@ by_status by__ranks_plan_buckets(by_trainer *t, by_error *error)
     int64_t size = bucket_elements(t->config);
     size_t capacity = 0;
     int64_t offset = 0;
-    if (t->layout.replicas == 1 || t->sets == 0) {
+    if (t->layout.replicas == 1 || t->sets == 0 || t->sync.is_on) {
         return BY_OK;
     }
     for (size_t unit = 0; unit < t->trained_groups; unit++) {
@@ -130,7 +132,7 @@ by_status by__ranks_open(by_trainer *t, by_error *error)
     for (size_t i = 0; i < t->programs.count; i++) {
         BY_TRY(by__mesh_collectives_use(r->collectives, t->programs.rows[i].graph, error));
     }
-    if (t->sets == 0) {
+    if (t->sets == 0 || t->sync.is_on) {
         return BY_OK;
     }
     const by__reducer_spec spec = {.peers = r->peers,
@@ -173,7 +175,10 @@ by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_er
 {
     by__ranks *r = &t->ranks;
     *set = tree->held[tree->held_count - 1].set;
-    if (r->reducer == NULL) {
+    if (t->sync.is_on) {
+        BY_TRY(by__sync_gradients(t, *set, error));
+    }
+    if (r->peers == NULL) {
         return BY_OK;
     }
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));

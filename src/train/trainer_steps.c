@@ -15,11 +15,7 @@ static by_status bind_gradients(by_trainer *t, by__program_row *row, int *bound,
 
 by_memory by__trainer_set(const by_trainer *t, int set)
 {
-    by_memory all = by__trainer_group(t, t->gradient_sets[set], 0);
-    for (size_t i = 1; i < t->trained_groups; i++) {
-        all.bytes += by__trainer_group(t, t->gradient_sets[set], i).bytes;
-    }
-    return all;
+    return by__trainer_flat(t, t->gradient_sets[set]);
 }
 
 static by_status add_sets(by_trainer *t, int earlier, int set, by_error *error)
@@ -50,7 +46,8 @@ static int64_t part_examples(const by_trainer *t)
 static by_status submit_micro_batches(by_trainer *t, const by_batch *batch, by__sum_tree *tree,
                                       by_error *error)
 {
-    by__sum_tree_begin(tree, t->first_micro_batch, t->all_micro_batches, t->sets);
+    BY_TRY(by__sync_before_step(t, error));
+    by__sum_tree_begin(tree, t->first_leaf, t->leaves, t->sets);
     for (int64_t i = 0; i < t->micro_batches; i++) {
         bool last = t->last != NULL && i == t->micro_batches - 1;
         by__program_row *row = last ? t->last : t->gradients;
@@ -134,7 +131,7 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     t->submitted++;
     pending->targets = targets;
     pending->result = (by_step_result){.step = t->updates, .lr = lr};
-    return BY_OK;
+    return by__sync_after_update(t, error);
 }
 
 /* The oldest step was not finite: no later one has changed anything either. */

@@ -15,6 +15,7 @@ by_status by_trainer_initialize(by_trainer *t, by_error *error)
     BY_TRY(by__initialize_parameters(t->store, t->masters, t->parameters, t->config->seed,
                                      t->threads, error));
     BY_TRY(by__store_clear(t->store, BY__STATE, error));
+    by__sync_forget(t);
     t->updates = 0;
     return refresh_copies(t, error);
 }
@@ -25,6 +26,7 @@ by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_e
                                 .threads = t->threads};
     BY_TRY(by__trainer_ready(t, false, error));
     BY_TRY(by__store_load(t->store, t->masters, weights, &options, error));
+    by__sync_forget(t);
     return refresh_copies(t, error);
 }
 
@@ -72,7 +74,7 @@ by_status by_trainer_load_optimizer(by_trainer *t, const by_weights *states, int
         BY_TRY(by__store_load(t->store, t->states[i], states, &options, error));
     }
     t->updates = step;
-    return BY_OK;
+    return by__sync_loaded(t, error);
 }
 
 /* ---- what a trainer holds ---- */

@@ -1,0 +1,408 @@
+/* What replicas exchange where that is not the plain sum of every step's gradients: compressed
+ * gradients, or (sync.every above 1) the way that the weights of each replica went in several steps
+ * of its own, of which the mean is a step of an outer optimizer (DiLoCo: Douillard et al. 2023,
+ * arXiv:2311.08105; local SGD is outer_lr 1 and no momentum):
+ *
+ *     d = anchor - w             of each replica: weights at the last exchange less its own
+ *     d = mean of d              over the replicas, compressed
+ *     anchor = outer(anchor, d)  on every replica the same
+ *     w = anchor
+ *
+ * A rank sums its own micro-batches in a sum tree of its own. What a checkpoint holds is the same on
+ * every rank: by__sync_settle exchanges what is pending, takes the mean of the optimizer's states
+ * and adds up the residuals of the codes, whatever the number of ranks that goes on from it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/trainer.h"
+
+/* ---- the plan ---- */
+
+static by_status open_outer(by__sync *s, const by_sync_config *c, by_error *error)
+{
+    char momentum[64];
+    const char *settings[] = {"optimizer.kind=sgd", "optimizer.weight_decay=0", momentum,
+                              c->outer_momentum > 0.0 ? "optimizer.nesterov=true"
+                                                      : "optimizer.nesterov=false"};
+    (void)snprintf(momentum, sizeof momentum, "optimizer.momentum=%.17g", c->outer_momentum);
+    BY_TRY(by_config_default(&s->outer, error));
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(settings); i++) {
+        BY_TRY(by_config_set(s->outer, settings[i], error));
+    }
+    return BY_OK;
+}
+
+by_status by__sync_plan(by_trainer *t, by_error *error)
+{
+    const by_sync_config *c = &t->config->sync;
+    by__sync *s = &t->sync;
+    s->anchor = s->momentum = s->residual = -1;
+    s->is_local = c->every > 1;
+    s->is_coded = strcmp(c->compress, "none") != 0;
+    s->is_on = s->is_local || s->is_coded;
+    if (!s->is_on) {
+        return BY_OK;
+    }
+    t->first_leaf = 0;
+    t->leaves = t->micro_batches;
+    s->is_power = strcmp(c->compress, "power_sgd") == 0;
+    if (s->is_coded && !s->is_power) {
+        BY_TRY(by__codec_find(&s->codec, c->compress, error));
+    }
+    return s->is_local ? open_outer(s, c, error) : BY_OK;
+}
+
+by_status by__sync_lay_out(by_trainer *t, by_error *error)
+{
+    const unsigned trained = (1u << BY__TRAINED_GROUPS) - 1;
+    by__sync *s = &t->sync;
+    if (s->is_local) {
+        by__flat_spec spec = {BY__STATE, "anchor", BY_F32, trained, NULL};
+        BY_TRY(by__store_add_flat(t->store, &spec, &s->anchor, error));
+    }
+    if (s->is_local && t->config->sync.outer_momentum > 0.0) {
+        by__flat_spec spec = {BY__STATE, "outer_momentum", BY_F32, trained, NULL};
+        BY_TRY(by__store_add_flat(t->store, &spec, &s->momentum, error));
+        t->states[t->state_count++] = s->momentum;
+    }
+    if (s->is_coded) {
+        by__flat_spec spec = {BY__STATE, "residual", BY_F32, trained, NULL};
+        BY_TRY(by__store_add_flat(t->store, &spec, &s->residual, error));
+        t->states[t->state_count++] = s->residual;
+    }
+    return BY_OK;
+}
+
+/* grad.U = anchor.U - U */
+static by_status build_difference(const by_trainer *t, by_graph *graph, by_error *error)
+{
+    for (size_t i = 0; i < t->trained_groups; i++) {
+        char name[64];
+        const by_update_unit *unit = &t->groups[i];
+        by_value own = by_graph_input(graph, unit->name, BY_F32, unit->shape);
+        (void)snprintf(name, sizeof name, "anchor.%s", unit->name);
+        by_value anchor = by_graph_input(graph, name, BY_F32, unit->shape);
+        (void)snprintf(name, sizeof name, "grad.%s", unit->name);
+        by_graph_output(graph, by_sub(graph, anchor, own), name);
+    }
+    return by_graph_check(graph, error);
+}
+
+static by_status build_outer(const by_trainer *t, by_graph *graph, by_error *error)
+{
+    by_update_unit units[BY__GROUPS];
+    for (size_t i = 0; i < t->trained_groups; i++) {
+        units[i] = t->groups[i];
+        units[i].copy = BY_F32;
+        units[i].decay = false;
+    }
+    return by_optimizer_update_graph(graph, &t->sync.outer->optimizer, units, t->trained_groups,
+                                     error);
+}
+
+by_status by__sync_add_programs(by_trainer *t, by_error *error)
+{
+    if (!t->sync.is_local) {
+        return BY_OK;
+    }
+    BY_TRY(by__trainer_add_update(t, "difference", build_difference, error));
+    return by__trainer_add_update(t, "outer update", build_outer, error);
+}
+
+/* ---- memory ---- */
+
+static size_t count_elements(const by_trainer *t)
+{
+    int64_t elements = 0;
+    for (size_t i = 0; i < t->trained_groups; i++) {
+        elements += by_shape_count(&t->groups[i].shape);
+    }
+    return (size_t)elements;
+}
+
+static float *values_of(by_memory memory)
+{
+    return (float *)memory.address;
+}
+
+/* Tensors of a gradient set, as matrices where they are: all axes but the last are rows. */
+static by_status list_tensors(by__power_tensor **out, size_t *count, const by_trainer *t,
+                              by_error *error)
+{
+    by__power_tensor *tensors;
+    int flat = t->gradient_sets[0];
+    uintptr_t base = by__trainer_flat(t, flat).address;
+    BY_TRY(by__alloc((void **)&tensors, by__store_count(t->store), sizeof *tensors, "PowerSGD",
+                     error));
+    *count = 0;
+    for (size_t i = 0; i < by__store_count(t->store); i++) {
+        by_memory memory = by__store_buffer(t->store, flat, (by__handle)i);
+        by_shape shape = by__store_shape(t->store, flat, (by__handle)i);
+        if (shape.rank < 0) {
+            continue;
+        }
+        size_t elements = (size_t)by_shape_count(&shape);
+        size_t columns = shape.rank > 1 ? (size_t)shape.dim[shape.rank - 1] : 0;
+        tensors[(*count)++] =
+            (by__power_tensor){.first = (memory.address - base) / sizeof(float),
+                               .rows = columns > 0 ? elements / columns : elements,
+                               .columns = columns};
+    }
+    *out = tensors;
+    return BY_OK;
+}
+
+size_t by__sync_bytes(const by_trainer *t)
+{
+    const by_sync_config *c = &t->config->sync;
+    by__power_tensor *tensors;
+    size_t count;
+    if (t->sync.codec != NULL) {
+        return by__coded_sum_bytes(t->layout.replicas, t->sync.codec, c->density,
+                                   count_elements(t));
+    }
+    if (!t->sync.is_power || list_tensors(&tensors, &count, t, NULL) != BY_OK) {
+        return 0;
+    }
+    size_t bytes = by__power_sum_bytes(tensors, count, (size_t)c->rank);
+    free(tensors);
+    return bytes;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const by__power_tensor *x = a;
+    const by__power_tensor *y = b;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+/* What is between the tensors of a set, as tensors. Sorts `tensors`. */
+static by_status list_gaps(by__sync *s, by__power_tensor *tensors, size_t count, size_t elements,
+                           by_error *error)
+{
+    size_t end = 0;
+    BY_TRY(by__alloc((void **)&s->gaps, count + 1, sizeof *s->gaps, "gaps", error));
+    qsort(tensors, count, sizeof *tensors, compare_places);
+    for (size_t i = 0; i <= count; i++) {
+        size_t first = i < count ? tensors[i].first : elements;
+        if (first > end) {
+            s->gaps[s->gap_count++] = (by__power_tensor){.first = end, .rows = first - end};
+        }
+        if (i < count) {
+            end = first + tensors[i].rows * (tensors[i].columns > 0 ? tensors[i].columns : 1);
+        }
+    }
+    return BY_OK;
+}
+
+/* A code of signs alone has no zero: what is between tensors is made zero again. */
+static void clear_gaps(const by__sync *s, float *values)
+{
+    for (size_t i = 0; i < s->gap_count; i++) {
+        memset(values + s->gaps[i].first, 0, s->gaps[i].rows * sizeof *values);
+    }
+}
+
+static by_status open_codes(by_trainer *t, by_error *error)
+{
+    const by_sync_config *c = &t->config->sync;
+    by__sync *s = &t->sync;
+    float *residual = values_of(by__trainer_flat(t, s->residual));
+    size_t count = count_elements(t);
+    by__power_tensor *tensors;
+    size_t tensor_count;
+    BY_TRY(list_tensors(&tensors, &tensor_count, t, error));
+    by_status status = list_gaps(s, tensors, tensor_count, count, error);
+    if (status == BY_OK) {
+        status = s->is_power
+                     ? by__power_sum_open(&s->power, s->peers, tensors, tensor_count, residual,
+                                          count, (size_t)c->rank, t->config->seed, error)
+                     : by__coded_sum_open(&s->codes, s->peers, s->codec, c->density, residual,
+                                          count, t->threads, error);
+    }
+    free(tensors);
+    return status;
+}
+
+/* Memory of the outer optimizer's hyper-parameters, and behind them its factor. */
+#define OUTER_BYTES ((size_t)BY_CACHE_LINE * 2)
+
+static by_status bind_outer(by_trainer *t, by_error *error)
+{
+    by__sync *s = &t->sync;
+    by__program_row *difference = by__set_row(&t->programs, "difference");
+    by__program_row *outer = by__set_row(&t->programs, "outer update");
+    BY_TRY(by_device_alloc(&s->numbers, t->device, OUTER_BYTES, "the outer optimizer", error));
+    BY_TRY(by__row_bind(outer, "hyper", by_memory_at(s->numbers, 0, BY_HYPER_COUNT * sizeof(float)),
+                        error));
+    BY_TRY(by__row_bind(outer, "scale", by_memory_at(s->numbers, BY_CACHE_LINE, sizeof(float)),
+                        error));
+    for (size_t i = 0; i < t->trained_groups; i++) {
+        char name[64];
+        const char *unit = t->groups[i].name;
+        by_memory anchor = by__trainer_group(t, s->anchor, i);
+        by_memory gradient = by__trainer_group(t, t->gradient_sets[0], i);
+        BY_TRY(by__row_bind(difference, unit, by__trainer_group(t, t->masters, i), error));
+        BY_TRY(by__row_bind(outer, unit, anchor, error));
+        (void)snprintf(name, sizeof name, "anchor.%s", unit);
+        BY_TRY(by__row_bind(difference, name, anchor, error));
+        (void)snprintf(name, sizeof name, "grad.%s", unit);
+        BY_TRY(by__row_bind(difference, name, gradient, error));
+        BY_TRY(by__row_bind(outer, name, gradient, error));
+        (void)snprintf(name, sizeof name, "momentum.%s", unit);
+        if (s->momentum >= 0) {
+            BY_TRY(by__row_bind(outer, name, by__trainer_group(t, s->momentum, i), error));
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__sync_open(by_trainer *t, by_error *error)
+{
+    by__sync *s = &t->sync;
+    if (!s->is_on || t->sets == 0) {
+        return BY_OK;
+    }
+    s->peers = t->ranks.peers;
+    if (s->peers == NULL) {
+        const by_comm_options alone = {.backend = "self"};
+        BY_TRY(by_comm_open(&s->alone, &alone, error));
+        s->peers = s->alone;
+    }
+    if (s->is_coded) {
+        BY_TRY(open_codes(t, error));
+    }
+    return s->is_local ? bind_outer(t, error) : BY_OK;
+}
+
+void by__sync_close(by_trainer *t)
+{
+    by__sync *s = &t->sync;
+    by__coded_sum_close(&s->codes);
+    by__power_sum_close(&s->power);
+    by_comm_close(&s->alone);
+    by_device_free(&s->numbers);
+    by_config_close(&s->outer);
+    free(s->gaps);
+}
+
+/* ---- exchanges ---- */
+
+/* data = its sum over the replicas. */
+static by_status add_up(by_trainer *t, float *data, by_error *error)
+{
+    by__sync *s = &t->sync;
+    const char *what = s->is_local ? "weights since the last exchange" : "gradients";
+    bool warms_up = t->updates / t->config->sync.every < t->config->sync.warmup;
+    if (!s->is_coded || warms_up) {
+        return by_comm_all_reduce(s->peers, data, count_elements(t), BY_F32, what, error);
+    }
+    BY_TRY(s->is_power ? by__power_sum_run(s->power, data, what, error)
+                       : by__coded_sum_run(s->codes, data, what, error));
+    clear_gaps(s, data);
+    clear_gaps(s, values_of(by__trainer_flat(t, s->residual)));
+    return BY_OK;
+}
+
+by_status by__sync_gradients(by_trainer *t, int set, by_error *error)
+{
+    if (t->sync.is_local) {
+        return BY_OK;
+    }
+    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    return add_up(t, values_of(by__trainer_set(t, set)), error);
+}
+
+/* Copies the trained groups of one flat buffer to another. */
+static by_status copy_groups(by_trainer *t, int to, int from, by_error *error)
+{
+    return by__copy(BY__QUEUE_COMPUTE, by__trainer_flat(t, to), by__trainer_flat(t, from), error);
+}
+
+by_status by__sync_before_step(by_trainer *t, by_error *error)
+{
+    if (!t->sync.is_local || t->sync.is_anchored) {
+        return BY_OK;
+    }
+    t->sync.is_anchored = true;
+    return copy_groups(t, t->sync.anchor, t->masters, error);
+}
+
+void by__sync_forget(by_trainer *t)
+{
+    t->sync.is_anchored = false;
+}
+
+static by_status exchange_weights(by_trainer *t, by_error *error)
+{
+    by__sync *s = &t->sync;
+    float hyper[BY_HYPER_COUNT];
+    float scale = 1.0f / (float)by_comm_size(s->peers);
+    BY_TRY(by_program_run(by__set_row(&t->programs, "difference")->program, error));
+    BY_TRY(add_up(t, values_of(by__trainer_set(t, 0)), error));
+    by_optimizer_hyper(hyper, &s->outer->optimizer, 0, t->config->sync.outer_lr);
+    BY_TRY(by_device_write(by_memory_at(s->numbers, 0, sizeof hyper), hyper, error));
+    BY_TRY(by_device_write(by_memory_at(s->numbers, BY_CACHE_LINE, sizeof scale), &scale, error));
+    BY_TRY(by_program_submit(by__set_row(&t->programs, "outer update")->program, error));
+    BY_TRY(copy_groups(t, t->masters, s->anchor, error));
+    return t->copy == NULL ? BY_OK : by_program_submit(t->copy->program, error);
+}
+
+by_status by__sync_after_update(by_trainer *t, by_error *error)
+{
+    bool due = t->sync.is_local && t->updates % t->config->sync.every == 0;
+    return due ? exchange_weights(t, error) : BY_OK;
+}
+
+/* ---- checkpoints ---- */
+
+/* The mean of the optimizer's states over the replicas. */
+static by_status average_states(by_trainer *t, by_error *error)
+{
+    float share = 1.0f / (float)by_comm_size(t->sync.peers);
+    for (int k = 0; k < t->state_count; k++) {
+        int flat = t->states[k];
+        if (flat == t->sync.momentum || flat == t->sync.residual) {
+            continue;
+        }
+        by_memory memory = by__trainer_flat(t, flat);
+        float *values = values_of(memory);
+        size_t count = memory.bytes / sizeof(float);
+        BY_TRY(by_comm_all_reduce(t->sync.peers, values, count, BY_F32, "optimizer states", error));
+        for (size_t i = 0; i < count; i++) {
+            values[i] *= share;
+        }
+    }
+    return BY_OK;
+}
+
+by_status by_trainer_settle(by_trainer *t, by_error *error)
+{
+    by__sync *s = &t->sync;
+    if (!s->is_on || t->sets == 0) {
+        return BY_OK;
+    }
+    if (s->is_local && t->updates % t->config->sync.every != 0) {
+        BY_TRY(exchange_weights(t, error));
+    }
+    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    if (s->is_local && by_comm_size(s->peers) > 1) {
+        BY_TRY(average_states(t, error));
+    }
+    if (!s->is_coded) {
+        return BY_OK;
+    }
+    BY_TRY(s->is_power ? by__power_sum_settle(s->power, error)
+                       : by__coded_sum_settle(s->codes, error));
+    clear_gaps(s, values_of(by__trainer_flat(t, s->residual)));
+    return BY_OK;
+}
+
+by_status by__sync_loaded(by_trainer *t, by_error *error)
+{
+    bool keeps = t->sync.peers == NULL || by_comm_rank(t->sync.peers) == 0;
+    if (!t->sync.is_coded || keeps) {
+        return BY_OK;
+    }
+    return by__fill(BY__QUEUE_COMPUTE, by__trainer_flat(t, t->sync.residual), 0, error);
+}

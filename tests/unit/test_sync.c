@@ -1,0 +1,319 @@
+/* Exchanges that are compressed or not made at every step: replicas stay equal, what is saved goes
+ * on the same, and the arithmetic is that of the papers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "runner.h"
+#include "train/trainer.h"
+
+enum { CONTEXT = 8, VOCAB = 61, MAX_RANKS = 4, BATCH = 12, MAX_STEPS = 64 };
+
+/* What a job is to do, and what its ranks have in the end. */
+typedef struct job {
+    const char *const *settings; /* NULL at the end */
+    int steps;
+    int settle_at;     /* step behind which it settles and rank 0's state is kept, 0: never */
+    const float *from; /* a kept state to begin from, of step `settle_at` */
+    float *kept;       /* of rank 0 at settle_at */
+    float *begin;      /* of rank 0 */
+    float *before[MAX_RANKS]; /* the last settling */
+    float *end[MAX_RANKS];
+    size_t count;
+    size_t parts; /* parameters, then each state: of equal size */
+    bool is_coded;
+    double first_loss;
+    double last_loss; /* mean of the last four */
+    uint64_t moved;   /* bytes that rank 0 has read or sent */
+} job;
+
+static by_config *open_config(const char *const *settings)
+{
+    static const char *const common[] = {"model.layers=2",      "model.heads=2",
+                                         "model.width=48",      "model.context=8",
+                                         "model.vocab=61",      "train.threads=1",
+                                         "train.steps=64",      "train.eval_every=0",
+                                         "checkpoint.every=0",  "train.batch=12",
+                                         "train.micro_batch=1", "optimizer.lr=3e-3",
+                                         "optimizer.warmup=2",  NULL};
+    const char *const *const lists[] = {common, settings};
+    by_error error = {0};
+    by_config *config;
+    check_ok(by_config_default(&config, &error), &error);
+    for (size_t k = 0; k < 2; k++) {
+        for (size_t i = 0; lists[k][i] != NULL; i++) {
+            check_ok(by_config_set(config, lists[k][i], &error), &error);
+        }
+    }
+    check_ok(by_config_resolve(config, &error), &error);
+    return config;
+}
+
+/* Random tokens; the target is a function of the token, so that there is something to learn. */
+typedef struct data {
+    int32_t tokens[BATCH * CONTEXT];
+    int32_t targets[BATCH * CONTEXT];
+    by_array arrays[2];
+} data;
+
+static by_batch make_batch(data *d, const by_trainer *t, int step)
+{
+    const by_batch_part part = by_trainer_part(t);
+    for (size_t k = 0; k < part.count * CONTEXT; k++) {
+        size_t at = part.first * CONTEXT + k;
+        d->tokens[k] = (int32_t)((random_unit(7, (uint64_t)step, at) + 1.0) / 2.0 * VOCAB);
+        d->targets[k] = (d->tokens[k] * 7 + 3) % VOCAB;
+    }
+    by_batch batch = by_batch_of_tokens(d->arrays, d->tokens, d->targets, part.count, CONTEXT);
+    batch.global_targets = BATCH * CONTEXT;
+    return batch;
+}
+
+/* All parameters, then all states, into `out` (NULL: only counted). */
+static by_status read_state(float *out, size_t *count, const by_trainer *t, by_error *error)
+{
+    *count = 0;
+    for (int s = -1; s < by_trainer_state_count(t); s++) {
+        for (size_t i = 0; i < by_trainer_parameter_count(t); i++) {
+            size_t size;
+            by_tensor_view view = s < 0 ? by_trainer_parameter(t, i) : by_trainer_state(t, i, s);
+            BY_TRY(by_tensor_size(&view, &size, NULL, error));
+            if (out != NULL) {
+                BY_TRY(by_trainer_read(t, s < 0 ? BY_TRAINER_PARAMETER : BY_TRAINER_STATE, s, i,
+                                       out + *count, error));
+            }
+            *count += size;
+        }
+    }
+    return BY_OK;
+}
+
+/* The reverse, as loading a checkpoint does. */
+static by_status write_state(const float *from, by_trainer *t, int64_t step, by_error *error)
+{
+    for (int s = -1; s < t->state_count; s++) {
+        for (size_t i = 0; i < by_trainer_parameter_count(t); i++) {
+            int flat = s < 0 ? t->masters : t->states[s];
+            int64_t size = by_shape_count(&by__store_entry(t->store, (by__handle)i)->local);
+            memcpy(by__store_host(t->store, flat, (by__handle)i), from,
+                   (size_t)size * sizeof *from);
+            from += size;
+        }
+    }
+    by__sync_forget(t);
+    t->updates = step;
+    BY_TRY(by__sync_loaded(t, error));
+    return t->copy == NULL ? BY_OK : by_program_run(t->copy->program, error);
+}
+
+static by_status keep_state(float **out, size_t *count, const by_trainer *t, by_error *error)
+{
+    BY_TRY(read_state(NULL, count, t, error));
+    *out = malloc(*count * sizeof **out);
+    return read_state(*out, count, t, error);
+}
+
+static by_status take_steps(job *j, by_comm *comm, by_trainer *t, by_error *error)
+{
+    data d;
+    by_step_result result;
+    size_t count;
+    int rank = by_comm_rank(comm);
+    int first = j->from != NULL ? j->settle_at : 0;
+    if (j->from != NULL) {
+        BY_TRY(write_state(j->from, t, first, error));
+    }
+    if (rank == 0) {
+        BY_TRY(keep_state(&j->begin, &count, t, error));
+    }
+    for (int step = first; step < j->steps; step++) {
+        by_batch batch = make_batch(&d, t, step);
+        BY_TRY(by_trainer_step(t, &batch, &result, error));
+        if (rank == 0) {
+            j->first_loss = step == 0 ? result.loss : j->first_loss;
+            j->last_loss += step >= j->steps - 4 ? result.loss / 4.0 : 0.0;
+        }
+        if (step + 1 == j->settle_at && j->from == NULL) {
+            BY_TRY(by_trainer_settle(t, error));
+            if (rank == 0) {
+                BY_TRY(keep_state(&j->kept, &count, t, error));
+            }
+        }
+    }
+    by_comm *peers = t->sync.peers != NULL ? t->sync.peers : t->ranks.peers;
+    if (rank == 0 && peers != NULL) {
+        by_comm_counters counters;
+        by_comm_count(&counters, peers);
+        j->moved = counters.bytes_read + counters.bytes_sent;
+    }
+    BY_TRY(keep_state(&j->before[rank], &count, t, error));
+    BY_TRY(by_trainer_settle(t, error));
+    BY_TRY(keep_state(&j->end[rank], &count, t, error));
+    if (rank == 0) {
+        j->count = count;
+        j->is_coded = t->sync.is_coded;
+        j->parts = (size_t)(1 + t->state_count);
+    }
+    return BY_OK;
+}
+
+static by_status rank_main(by_comm *comm, void *user, by_error *error)
+{
+    job *j = user;
+    by_trainer *t;
+    by_config *config = open_config(j->settings);
+    const by_trainer_options options = {.comm = comm};
+    BY_TRY(by_trainer_open(&t, config, &options, error));
+    BY_TRY(by_trainer_allocate(t, error));
+    BY_TRY(by_trainer_initialize(t, error));
+    by_status status = take_steps(j, comm, t, error);
+    by_trainer_close(&t);
+    by_config_close(&config);
+    return status;
+}
+
+static void run(job *j, int ranks)
+{
+    by_error error = {0};
+    if (by_comm_run_threads(ranks, NULL, rank_main, j, &error) != BY_OK) {
+        fail_msg("%s on %d ranks: %s", j->settings[0], ranks, error.message);
+    }
+}
+
+static void free_job(job *j)
+{
+    free(j->kept);
+    free(j->begin);
+    for (int r = 0; r < MAX_RANKS; r++) {
+        free(j->before[r]);
+        free(j->end[r]);
+    }
+}
+
+static const char *const modes[][4] = {
+    {"sync.compress=bf16", NULL},
+    {"sync.compress=int8", "sync.warmup=2", NULL},
+    {"sync.compress=one_bit", "sync.warmup=8", NULL},
+    {"sync.compress=top_k", "sync.density=0.05", NULL},
+    {"sync.compress=power_sgd", "sync.rank=2", NULL},
+    {"sync.every=4", NULL},
+    {"sync.every=8", "sync.compress=int8", "precision.compute=bf16", NULL},
+    {"sync.every=4", "sync.outer_momentum=0", "sync.compress=power_sgd", NULL},
+};
+
+/* Every mode learns, on every number of ranks, and what is saved is the same on all of them. */
+static void test_learns(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t m = 0; m < BY_ARRAY_LENGTH(modes); m++) {
+        for (int ranks = 1; ranks < MAX_RANKS; ranks += 2) {
+            job j = {.settings = modes[m], .steps = MAX_STEPS};
+            run(&j, ranks);
+            if (!(j.last_loss < 0.8 * j.first_loss)) {
+                fail_msg("%s on %d ranks: loss %g to %g", modes[m][0], ranks, j.first_loss,
+                         j.last_loss);
+            }
+            /* All but the residual, the last state, which rank 0 has. */
+            size_t equal = j.count / j.parts * (j.is_coded ? j.parts - 1 : j.parts);
+            for (int r = 1; r < ranks; r++) {
+                assert_memory_equal(j.end[0], j.end[r], equal * sizeof(float));
+            }
+            free_job(&j);
+        }
+    }
+}
+
+/* A job that goes on from a saved state ends with the bits of the one that saved it, also when it
+ * was saved between two exchanges. */
+static void test_resume(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t m = 0; m < BY_ARRAY_LENGTH(modes); m++) {
+        int at = m % 2 == 0 ? 10 : 8;
+        job one = {.settings = modes[m], .steps = 20, .settle_at = at};
+        run(&one, 3);
+        job other = {.settings = modes[m], .steps = 20, .settle_at = at, .from = one.kept};
+        run(&other, 3);
+        assert_memory_equal(one.end[0], other.end[0], one.count * sizeof(float));
+        job wider = {.settings = modes[m], .steps = 20, .settle_at = at, .from = one.kept};
+        run(&wider, 4); /* any other number of ranks can go on */
+        assert_int_equal(wider.count, one.count);
+        free_job(&one);
+        free_job(&other);
+        free_job(&wider);
+    }
+}
+
+/* The outer step by its equations: the first one's momentum is d itself, so that Nesterov's step is
+ * (1 + momentum) d. */
+static void test_outer_step(void **state)
+{
+    BY_UNUSED(state);
+    const char *const settings[] = {"sync.every=4", "sync.outer_lr=0.5", "sync.outer_momentum=0.8",
+                                    NULL};
+    job j = {.settings = settings, .steps = 3};
+    run(&j, 3);
+    size_t parameters = j.count / j.parts;
+    size_t moved = 0;
+    for (size_t i = 0; i < parameters; i++) {
+        double anchor = (double)j.begin[i];
+        double d = 0.0;
+        for (int r = 0; r < 3; r++) {
+            d += (anchor - (double)j.before[r][i]) / 3.0;
+        }
+        double want = anchor - 0.5 * 1.8 * d;
+        assert_true(fabs((double)j.end[0][i] - want) <= 1e-6 * (1.0 + fabs(want)));
+        moved += fabs(d) > 1e-4;
+    }
+    assert_true(moved > parameters / 2);
+    assert_memory_not_equal(j.before[0], j.before[1], parameters * sizeof(float));
+    /* States of the optimizer are the replicas' mean. */
+    for (size_t i = parameters; i < 3 * parameters; i++) {
+        double mean = 0.0;
+        for (int r = 0; r < 3; r++) {
+            mean += (double)j.before[r][i] / 3.0;
+        }
+        assert_true(fabs((double)j.end[0][i] - mean) <= 1e-6 * (1e-3 + fabs(mean)));
+    }
+    free_job(&j);
+}
+
+/* Bytes that travel: int8 a quarter, exchanges every 16 steps a sixteenth. */
+static void test_bytes(void **state)
+{
+    BY_UNUSED(state);
+    const char *const plain[] = {"parallel.overlap=false", NULL};
+    const char *const coded[] = {"sync.compress=int8", NULL};
+    const char *const rare[] = {"sync.every=16", "sync.compress=int8", NULL};
+    job a = {.settings = plain, .steps = 16};
+    job b = {.settings = coded, .steps = 16};
+    job c = {.settings = rare, .steps = 16};
+    run(&a, 2);
+    run(&b, 2);
+    run(&c, 2);
+    double quarter = (double)a.moved / (double)b.moved;
+    double rarely = (double)a.moved / (double)c.moved;
+    if (quarter < 3.5 || quarter > 4.1 || rarely < 50.0) {
+        fail_msg("%g times fewer bytes by int8, %g times with an exchange in 16 steps", quarter,
+                 rarely);
+    }
+    free_job(&a);
+    free_job(&b);
+    free_job(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_outer_step),
+        cmocka_unit_test(test_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
