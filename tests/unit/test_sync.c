@@ -29,7 +29,7 @@ typedef struct job {
     bool is_coded;
     double first_loss;
     double last_loss; /* mean of the last four */
-    uint64_t moved;   /* bytes that rank 0 has read or sent */
+    uint64_t moved;   /* bytes that rank 0 has read, written or sent */
 } job;
 
 static by_config *open_config(const char *const *settings)
@@ -149,7 +149,7 @@ static by_status take_steps(job *j, by_comm *comm, by_trainer *t, by_error *erro
     if (rank == 0 && peers != NULL) {
         by_comm_counters counters;
         by_comm_count(&counters, peers);
-        j->moved = counters.bytes_read + counters.bytes_sent;
+        j->moved = counters.bytes_read + counters.bytes_written + counters.bytes_sent;
     }
     BY_TRY(keep_state(&j->before[rank], &count, t, error));
     BY_TRY(by_trainer_settle(t, error));
