@@ -170,7 +170,7 @@ const void *by__comm_peek(by_comm *comm, int rank, uint64_t address, void *scrat
                           by_error *error)
 {
     const by__comm_link *link = comm->job->link;
-    comm->counters.bytes_read += bytes;
+    comm->counters.bytes_read += rank == comm->rank ? 0 : bytes;
     if (link->direct) {
         return (const void *)(uintptr_t)address;
     }
@@ -183,7 +183,7 @@ by_status by__comm_write(by_comm *comm, int rank, const void *data, uint64_t add
                          by_error *error)
 {
     const by__comm_link *link = comm->job->link;
-    comm->counters.bytes_written += bytes;
+    comm->counters.bytes_written += rank == comm->rank ? 0 : bytes;
     if (link->direct) {
         memcpy((void *)(uintptr_t)address, data, bytes);
         return BY_OK;

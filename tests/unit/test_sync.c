@@ -287,9 +287,9 @@ static void test_outer_step(void **state)
 static void test_bytes(void **state)
 {
     BY_UNUSED(state);
-    const char *const plain[] = {"parallel.overlap=false", NULL};
-    const char *const coded[] = {"sync.compress=int8", NULL};
-    const char *const rare[] = {"sync.every=16", "sync.compress=int8", NULL};
+    const char *const plain[] = {"train.micro_batch=6", NULL};
+    const char *const coded[] = {"train.micro_batch=6", "sync.compress=int8", NULL};
+    const char *const rare[] = {"train.micro_batch=6", "sync.every=16", "sync.compress=int8", NULL};
     job a = {.settings = plain, .steps = 16};
     job b = {.settings = coded, .steps = 16};
     job c = {.settings = rare, .steps = 16};
