@@ -241,7 +241,7 @@ static void test_refusals(void **state)
         const char *settings[6];
         const char *message;
     } refused[] = {
-        {{"parallel.tensor=4", NULL}, "tensor 4 does not divide heads 6; nearest: 3, 6"},
+        {{"parallel.tensor=4", NULL}, "parallel.tensor 4 does not divide model.heads 6; nearest: 3, 6"},
         {{"model.kind=llama", "model.kv_heads=2", "parallel.tensor=3", NULL},
          "tensor 3 does not divide kv_heads 2; nearest: 2"},
         {{"model.context=13", "parallel.sequence_parallel=true", "parallel.tensor=2", NULL},
