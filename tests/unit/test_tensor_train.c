@@ -241,11 +241,12 @@ static void test_refusals(void **state)
         const char *settings[6];
         const char *message;
     } refused[] = {
-        {{"parallel.tensor=4", NULL}, "parallel.tensor 4 does not divide model.heads 6; nearest: 3, 6"},
+        {{"parallel.tensor=4", NULL},
+         "parallel.tensor 4 does not divide model.heads 6; nearest: 3, 6"},
         {{"model.kind=llama", "model.kv_heads=2", "parallel.tensor=3", NULL},
-         "tensor 3 does not divide kv_heads 2; nearest: 2"},
+         "parallel.tensor 3 does not divide model.kv_heads 2; nearest: 2"},
         {{"model.context=13", "parallel.sequence_parallel=true", "parallel.tensor=2", NULL},
-         "tensor 2 does not divide context 13"},
+         "parallel.tensor 2 does not divide model.context 13"},
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(refused); i++) {
         by_error error = {0};
