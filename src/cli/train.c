@@ -325,6 +325,7 @@ static int run(int argc, char **argv)
     if (by_comm_open(&comm, NULL, &error) != BY_OK) {
         return cli_fail(&cli_train, &error);
     }
+    cli_watch_comm(comm);
     code = resume == NULL ? open_and_train(rest[0], NULL, &overrides, from_start, comm, &s) : -1;
     if (resume != NULL) {
         code = by_run_find(&found, resume, &error) != BY_OK
@@ -332,6 +333,7 @@ static int run(int argc, char **argv)
                    : open_and_train(found, found, &overrides, from_start, comm, &s);
     }
     free(found);
+    cli_watch_comm(NULL);
     by_comm_close(&comm);
     return code;
 }

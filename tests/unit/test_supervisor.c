@@ -176,15 +176,14 @@ static void test_launch_line(void **state)
     o.command_count = 1;
     o.ranks = 4;
     assert_line(&o, &facts,
-                "OMP_NUM_THREADS=2 mpirun -n 4 --map-by slot:PE=2 --bind-to core --mca "
-                "orte_abort_on_non_zero_status 0 -x OMP_NUM_THREADS banyan train");
+                "OMP_NUM_THREADS=2 mpirun -n 4 --map-by slot:PE=2 --bind-to core "
+                "-x OMP_NUM_THREADS banyan train");
     /* More ranks than cores; a container that forbids reading other processes; root. */
     facts = (by_launch_facts){.cores = 2, .root = true};
     assert_line(&o, &facts,
                 "OMP_NUM_THREADS=1 mpirun -n 4 --bind-to none --oversubscribe --mca "
-                "mpi_yield_when_idle 1 --mca btl_vader_single_copy_mechanism none --mca "
-                "orte_abort_on_non_zero_status 0 --allow-run-as-root -x OMP_NUM_THREADS banyan "
-                "train");
+                "mpi_yield_when_idle 1 --mca btl_vader_single_copy_mechanism none "
+                "--allow-run-as-root -x OMP_NUM_THREADS banyan train");
     /* Two hosts, six ranks: four on the first; a quota is time on any core, so nothing is bound. */
     facts =
         (by_launch_facts){.cores = 8, .quota = true, .single_copy = true, .network = "10.0.0.0/24"};
@@ -193,9 +192,9 @@ static void test_launch_line(void **state)
     o.watched = true;
     assert_line(&o, &facts,
                 "OMP_NUM_THREADS=2 mpirun -n 6 --host n1:4,n2:2 --bind-to none --mca "
-                "btl_tcp_if_include 10.0.0.0/24 --mca oob_tcp_if_include 10.0.0.0/24 --mca "
-                "orte_abort_on_non_zero_status 0 -x OMP_NUM_THREADS -x BANYAN_SUPERVISOR banyan "
-                "train");
+                "btl_tcp_if_include 10.0.0.0/24 --mca oob_tcp_if_include 10.0.0.0/24 "
+                "-x OMP_NUM_THREADS --mca orte_abort_on_non_zero_status 0 -x BANYAN_SUPERVISOR "
+                "banyan train");
     o.ranks = 9;
     by_launch_line line;
     by_error error = {0};

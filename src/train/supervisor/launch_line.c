@@ -219,14 +219,14 @@ by_status by_launch_line_make(by_launch_line *out, const by_launch_options *o,
         }
         add_binding(&l, f, on_host, o->hosts.count == 0);
         add_network(&l, f, used);
-        /* What a rank ends with is for the supervisor to judge: others may still be saving. */
-        add_option(&l, "orte_abort_on_non_zero_status", "0");
         if (f->root) {
             add(&l, "--allow-run-as-root");
         }
         add(&l, "-x");
         add(&l, "OMP_NUM_THREADS");
         if (o->watched) {
+            /* What a rank ends with is for the supervisor to judge: others may still be saving. */
+            add_option(&l, "orte_abort_on_non_zero_status", "0");
             add(&l, "-x");
             add(&l, BY__SUPERVISOR);
         }

@@ -12,6 +12,7 @@
 
 #define TICK         0.1
 #define SETTLE       10.0 /* seconds in which the others end by themselves when one has failed */
+#define CRASH_SETTLE 1.0  /* the same when one was lost: the others wait for it in vain */
 #define ENDED_SETTLE 30.0 /* and mpirun, when all have */
 #define TERM_SECONDS 3.0  /* between asking mpirun to end and ending it */
 #define KILL_SECONDS 10.0
@@ -296,7 +297,6 @@ static double look(supervisor *s, double deadline)
     by__watch *w = &s->watch;
     double now = by__now();
     int request = stop_wanted(s);
-    bool had_fault = w->fault.code != 0;
     if (request >= 2) {
         return now;
     }
@@ -309,11 +309,8 @@ static double look(supervisor *s, double deadline)
     if (w->fault.code == BY_EXIT_HANG) {
         return now;
     }
-    if (w->fault.code != 0 && !had_fault) {
-        deadline = sooner(deadline, now + SETTLE);
-    }
-    if (by__watch_peer(w) >= 0) {
-        deadline = sooner(deadline, now + SETTLE);
+    if (w->fault.code != 0 || by__watch_peer(w) >= 0) {
+        deadline = sooner(deadline, now + (w->fault.code == BY__CRASH ? CRASH_SETTLE : SETTLE));
     }
     return unfinished(s) == 0 ? sooner(deadline, now + ENDED_SETTLE) : deadline;
 }

@@ -1,0 +1,118 @@
+#!/bin/sh
+# The supervisor with four ranks: one that is killed in a step, in a collective and in a save, one that is
+# stopped, one that is asked to stop. No run is lost, and each ends with the bits of a run left alone. Ranks
+# that would compute other bits are refused. Then banyan doctor on ranks.
+. "$(dirname "$0")/../support/shell.sh"
+. "$root/tests/support/mpi.sh"
+
+tiny gpt2 >c.yaml
+set -- train c.yaml --quiet --set train.steps=80 --set checkpoint.every=10 --set train.eval_every=40 \
+    --set train.batch=16 --set train.micro_batch=2 --set train.threads=1 --set train.log_every=1
+
+# start ARGUMENT...: `banyan launch -n 4` of the run "job" in the background, until its ranks train.
+start() {
+    rm -rf runs/job
+    "$banyan" launch -n 4 "$@" >out 2>err &
+    background=$!
+    wait_for '"step":12,' runs/job/events.jsonl
+}
+# The process of a rank.
+rank_pid() {
+    for process in $(pgrep -P "$(pgrep -P "$background" -x mpirun)"); do
+        if tr '\0' '\n' <"/proc/$process/environ" 2>/dev/null | grep -q -x "OMPI_COMM_WORLD_RANK=$1"; then
+            echo "$process"
+        fi
+    done
+}
+signal_rank() { kill "-$2" "$(rank_pid "$1")" || { cat err >&2; fail "there is no rank $1"; }; }
+ends_with() {
+    wait "$background"
+    code=$?
+    background=
+    [ "$code" -eq "$1" ] || { cat err >&2; fail "the supervisor ended with $code, not $1"; }
+    for process in /proc/[0-9]*; do
+        if [ "$process/cwd" -ef "$work" ] && { [ "$process/exe" -ef "$banyan" ] || [ "$(cat "$process/comm" 2>/dev/null)" = mpirun ]; }; then
+            fail "a process of the job is left: $process"
+        fi
+    done
+}
+digest() { "$banyan" checkpoint digest "$1" | sed 's/ .*//'; }
+same_end() {
+    digest runs/whole/checkpoints/step-00000080 >whole.digest || fail "no digest"
+    digest runs/job/checkpoints/step-00000080 >job.digest || fail "no digest"
+    [ -s whole.digest ] || fail "an empty digest"
+    same whole.digest job.digest
+    without_time runs/whole/events.jsonl >whole.events
+    without_time runs/job/events.jsonl >job.events
+    same whole.events job.events
+}
+
+run 0 "$banyan" "$@" --set name=whole
+set -- "$@" --set name=job
+
+say "kill -9 of rank 3 in a step"
+start "$@"
+signal_rank 3 KILL
+ends_with 0
+holds err "crash: rank 3 (host "
+holds err "restart 1 of 10"
+same_end
+
+say "kill -9 of rank 2 while it waits in a collective"
+start --silence 20s "$@"
+signal_rank 1 STOP
+sleep 0.5
+signal_rank 2 KILL
+ends_with 0
+holds err "crash: rank 2 (host "
+holds err "last collective: waits in "
+same_end
+
+say "kill -9 of rank 1 in a save"
+start "$@"
+until ls -d runs/job/checkpoints/step-*.tmp >/dev/null 2>&1; do
+    kill -0 "$background" 2>/dev/null || { cat err >&2; fail "the job was over before a save was seen"; }
+done
+signal_rank 1 KILL
+ends_with 0
+holds err "crash: rank 1 (host "
+same_end
+
+say "a rank that is stopped: named, with the last thing it did; the job goes on"
+start --silence 2s "$@"
+signal_rank 2 STOP
+ends_with 0
+holds err "hang: rank 2 (host "
+holds err "was not heard of for 2 s: step "
+same_end
+
+for victim in 0 3; do
+    say "SIGTERM to rank $victim: all save, code 3; two ranks go on to the same end"
+    start "$@"
+    signal_rank "$victim" TERM
+    ends_with 3
+    holds err "all ranks save and end"
+    run 0 "$banyan" launch -n 2 train --resume runs/job --quiet
+    same_end
+done
+
+say "a configuration that ranks refuse is not tried again"
+run 2 "$banyan" launch -n 6 "$@" --set train.batch=8
+[ "$(grep -c 'mpirun -n' err)" -le 1 ] || fail "tried again"
+
+say "ranks whose kernels give other bits are refused, and doctor shows them"
+MPI_TIMEOUT=30
+run 2 timeout 60 mpirun --bind-to none -n 1 "$banyan" "$@" --set name=mixed : -n 1 -x BANYAN_ISA=baseline "$banyan" "$@"
+holds err "rank 1 ("
+holds err "computes with kernels for baseline"
+run 1 timeout 60 mpirun --bind-to none -n 1 "$banyan" doctor : -n 1 -x BANYAN_ISA=baseline "$banyan" doctor
+holds out "DIFFERENT    level:"
+holds out "so training refuses to start"
+
+say "doctor: alone, and with ranks"
+run 0 "$banyan" doctor
+holds out "launch       OMP_NUM_THREADS="
+run 0 "$banyan" doctor --ranks 3 --json
+for key in '"ranks":3' '"same":true' '"single_copy":' '"clock":' '"latency_s":[[' '"bytes_per_s":[['; do
+    holds out "$key"
+done
