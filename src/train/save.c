@@ -41,25 +41,46 @@ static by_status add_slice(held *h, const by__held_slice *slice, const source *f
     return BY_OK;
 }
 
-/* A parameter that files hold in parts, one for each index of the first axis. */
+/* What a slice of a tensor that files hold in parts, one for each index of the first axis, has of
+ * part i: false where it is nothing. `view` is the part. */
+static bool slice_of_part(by_tensor_slice *out, const by_tensor_slice *slice,
+                          const by_tensor_view *view, int64_t i)
+{
+    size_t elements = 0;
+    *out = (by_tensor_slice){.flat = slice->flat};
+    if (slice->flat) {
+        (void)by_tensor_size(view, &elements, NULL, NULL);
+        int64_t begin = i * (int64_t)elements;
+        int64_t first = slice->offset[0] - begin;
+        int64_t end = first + slice->shape[0];
+        out->offset[0] = first < 0 ? 0 : first;
+        out->shape[0] = (end < (int64_t)elements ? end : (int64_t)elements) - out->offset[0];
+        return out->shape[0] > 0;
+    }
+    for (int k = 0; k < view->rank; k++) {
+        out->offset[k] = slice->offset[k + 1];
+        out->shape[k] = slice->shape[k + 1];
+    }
+    return i >= slice->offset[0] && i < slice->offset[0] + slice->shape[0];
+}
+
+/* A parameter that files hold in parts. */
 static by_status add_stacked(held *h, const by__held_slice *whole, source from, const char *name,
                              by_error *error)
 {
-    for (int64_t i = 0; i < whole->slice.shape[0]; i++) {
+    for (int64_t i = 0; i < whole->shape[0]; i++) {
         by_tensor_view view = {.name = name, .dtype = whole->dtype, .rank = whole->rank};
         by__held_slice part = *whole;
         char part_name[512];
         size_t elements;
         memcpy(view.shape, whole->shape, sizeof view.shape);
-        (void)by__stacked_part(&view, part_name, sizeof part_name, whole->slice.offset[0] + i);
+        (void)by__stacked_part(&view, part_name, sizeof part_name, i);
+        if (!slice_of_part(&part.slice, &whole->slice, &view, i)) {
+            continue;
+        }
         part.rank = view.rank;
         memset(part.shape, 0, sizeof part.shape);
-        part.slice = (by_tensor_slice){0};
-        for (int k = 0; k < view.rank; k++) {
-            part.shape[k] = view.shape[k];
-            part.slice.offset[k] = whole->slice.offset[k + 1];
-            part.slice.shape[k] = whole->slice.shape[k + 1];
-        }
+        memcpy(part.shape, view.shape, (size_t)view.rank * sizeof part.shape[0]);
         BY_TRY(by__slice_check(&view, &part.slice, &elements, error));
         BY_TRY(add_slice(h, &part, &from, "", part_name, error));
         from.first += elements;

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../support/shell.sh"
 
 tiny gpt2 >c.yaml
-run 0 "$banyan" train c.yaml --quiet
+run 0 "$banyan" train c.yaml --set train.micro_batch=2 --quiet
 newest=runs/tiny/checkpoints/step-00000020
 
 say "a run's digest is its newest checkpoint's"
@@ -40,6 +40,36 @@ run 0 "$banyan" eval runs/tiny --data text.txt --json
 loss=$(field valid_loss <out)
 run 0 "$banyan" eval merged --data text.txt --json
 near "$(field valid_loss <out)" "$loss" 1e-6
+
+if command -v mpirun >/dev/null && ldd "$banyan" | grep -q libmpi; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    ranks() {
+        count=$1
+        shift
+        run 0 mpirun --oversubscribe -n "$count" "$banyan" train "$@" --quiet
+    }
+    say "three MPI ranks save what one does, each its part; two go on from it"
+    set -- --set train.micro_batch=2 --set parallel.writers=3 --set parallel.replica_hash_every=10
+    ranks 3 c.yaml --set name=three "$@"
+    exists runs/three/checkpoints/step-00000010/model-00003-of-00003.safetensors
+    run 0 "$banyan" checkpoint digest runs/three
+    same run.digest out
+    rm -r runs/three/checkpoints/step-00000020 runs/three/checkpoints/best.json
+    ranks 2 --resume runs/three
+    run 0 "$banyan" checkpoint digest runs/three
+    same run.digest out
+    say "tensors that are cut over ranks: one rank reads them, and merges them"
+    ranks 2 c.yaml --set name=cut --set parallel.tensor=2 "$@"
+    exists runs/cut/checkpoints/step-00000020/model.slices.json
+    run 0 "$banyan" checkpoint merge runs/cut whole
+    run 0 "$banyan" checkpoint digest runs/cut
+    sed -n 's/\tmodel$//p' out >expected
+    run 0 "$banyan" checkpoint digest whole
+    sed -n 's/\tmodel$//p' out >got
+    same expected got
+    run 0 "$banyan" eval whole --data text.txt --json
+    near "$(field valid_loss <out)" "$loss" 1e-3
+fi
 
 say "nothing is overwritten, and what is wrong is said"
 run 2 "$banyan" checkpoint merge runs/tiny merged
