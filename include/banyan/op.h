@@ -74,12 +74,14 @@
  *     softmax over all.
  *   ROUTER_GRAD       logits, index, dweight?, dmass?       dlogits
  *   GROUP             ids i32 [...]                         slot i32 like ids, member i32 [S],
- *     entries i = 0, 1, ... of ids by their group ids[i]  range i32 [G, 2]
+ *     entries i = 0, 1, ... of ids by their group ids[i]  range i32 [G blocks, 2]
  *     in [0, G), G = attrs.rows, each group's in their order: group g has the rows range[g][0] ..
  *     range[g][1] - 1 of S, entry i is in row slot[i], row s has entry member[s]. attrs.capacity 0:
  *     groups follow each other and S is the number of entries; else group g begins at row
  *     g * capacity, and entries that it has no room for are in none (slot -1), as rows without an
- *     entry have member -1.
+ *     entry have member -1. attrs.blocks (0: 1; more only with a capacity): the entries are cut
+ *     into as many equal, neighbouring blocks, and each group has a range and `capacity` rows for
+ *     each of them.
  *   COUNT_IDS         ids i32 [...]                         y f32 [attrs.rows]: entries of each id
  *   SCATTER_ROWS      x [..., C], slot i32 [..., k],        y [S, C] like x: row s is the row of x
  *                     member i32 [S], weight? f32 [..., k]  that entry member[s] belongs to, by its
@@ -93,8 +95,9 @@
  *   GROUPED_MATMUL    a [R, K], b [E, K, N] or [E, N, K]    y [R, N]: rows range[g][0] ..
  *                     when attrs.trans_b,                   range[g][1] - 1 of a by matrix g E / G
  *                     range i32 [G, 2]                      of b; zeros in rows of no range
- *     ranges do not overlap. y's dtype is attrs.dtype. attrs.chosen: matrices that an example
- *     meets, for the count of its FLOPs.
+ *     ranges do not overlap. With attrs.capacity, range g has the first range[g][1] - range[g][0]
+ *     of the rows from g * capacity on, wherever it says that they are. y's dtype is attrs.dtype.
+ *     attrs.chosen: matrices that an example meets, for the count of its FLOPs.
  *   GROUPED_MATMUL_GRAD   a [R, M], b [R, N],               y [E, M, N]: a^T b over the rows of the
  *                     range i32 [G, 2]                      ranges of each of E = attrs.rows
  *     y is f32 where G is more than E.
@@ -347,6 +350,7 @@ typedef struct by_attrs {
     int64_t begin;
     int64_t chosen;
     int64_t capacity;
+    int64_t blocks;
     by_shape shape;
     int64_t axis;
     int order[BY_MAX_RANK];

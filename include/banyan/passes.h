@@ -40,6 +40,7 @@ BY_API by_status by_pass_recompute(by_graph *graph, by_error *error);
 /* What a mesh axis splits. */
 typedef enum by_shard_kind {
     BY_SHARD_TENSOR = 0, /* vocabulary, heads and hidden units of MLPs */
+    BY_SHARD_EXPERT,     /* experts, and the examples of a micro-batch */
     BY_SHARD_KINDS
 } by_shard_kind;
 
@@ -58,7 +59,13 @@ typedef struct by_shard_axis {
  * axes, values as the ops that read and make them allow, and collectives put together what the next
  * op cannot take in pieces. It may stand before or behind by_pass_gradients; behind it the gradients
  * of split parameters are split, those of the others are the same on every rank. Shapes become
- * local; names stay. BY_EARG names a parameter that cannot be split into so many. */
+ * local; names stay. BY_EARG names a parameter that cannot be split into so many.
+ *
+ * expert (GShard, Lepikhin et al. 2021): the inputs that have a row for each example are given
+ * whole, and each rank works on its share of the examples; tokens go to the ranks that have their
+ * experts, and back, by all-to-all. A rank has room for as many tokens of another rank as an expert
+ * has a capacity for, divided by the ranks; without a limit, for all of them. It stands behind
+ * by_pass_gradients. BY_EARG names an input with examples that cannot be divided. */
 BY_API by_status by_pass_shard(by_graph *graph, by_shard_kind kind, const by_shard_axis *axis,
                                by_error *error);
 

@@ -2,7 +2,11 @@
  *
  * GROUP lists the entries of each group in their order. SCATTER_ROWS brings rows into that order,
  * GATHER_ROWS brings them back; each is the other's gradient, so that no sum is ever made by rows
- * that are added to the same place in the order of threads. */
+ * that are added to the same place in the order of threads.
+ *
+ * Ranks that have an equal part of the examples each group their own. A tensor of grouped rows
+ * [G, capacity, C] is then cut within each group: G sections, of each of which a rank has a slice.
+ * Slots and members of such a tensor are numbered within the rank's part. */
 #include "ops/ops.h"
 
 static by_status check_ids(const by__signature *s, by_error *error)
@@ -19,15 +23,53 @@ static by_status infer_group(const by__signature *s, by__type *out, by_error *er
     BY_TRY(check_ids(s, error));
     int64_t groups = s->attrs->rows;
     int64_t capacity = s->attrs->capacity;
+    int64_t blocks = s->attrs->blocks > 1 ? s->attrs->blocks : 1;
     int64_t entries = by_shape_count(&s->in[0].shape);
-    if (capacity < 0 || entries > INT32_MAX || groups > INT32_MAX ||
-        (capacity > 0 && groups > INT32_MAX / capacity)) {
+    if (capacity < 0 || entries > INT32_MAX || groups > INT32_MAX / blocks ||
+        (capacity > 0 && groups * blocks > INT32_MAX / capacity)) {
         return by__op_refuse(s, error, "there are more than 2^31 rows");
     }
+    if (entries % blocks != 0 || (blocks > 1 && capacity == 0)) {
+        return by__op_refuse(s, error, "blocks must be equal and have a capacity");
+    }
     out[0] = s->in[0];
-    out[1] = (by__type){BY_I32, BY_SHAPE(capacity > 0 ? groups * capacity : entries)};
-    out[2] = (by__type){BY_I32, BY_SHAPE(groups, 2)};
+    out[1] = (by__type){BY_I32, BY_SHAPE(capacity > 0 ? groups * blocks * capacity : entries)};
+    out[2] = (by__type){BY_I32, BY_SHAPE(groups * blocks, 2)};
     return BY_OK;
+}
+
+/* A rank's examples fill a block. Without a limit there is room for all rows of ids: the ids of a
+ * row differ. */
+static void divide_group(const by__signature *s, int ranks, by_attrs *attrs)
+{
+    int64_t most = attrs->capacity > 0 ? attrs->capacity : by__rows(&s->in[0].shape);
+    attrs->capacity = (most + ranks - 1) / ranks;
+    attrs->blocks = ranks;
+}
+
+/* Slices of the first axis, which are blocks of entries. */
+static bool is_by_example(by__split split)
+{
+    return split.axis == 0 && split.parts == 1;
+}
+
+static bool shard_group(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    by__split within = {0, s->attrs->rows};
+    BY_UNUSED(out);
+    sh->out[0] = sh->in[0];
+    sh->out[1] = within;
+    sh->out[2] = within;
+    sh->attrs.blocks = 0;
+    return is_by_example(sh->in[0]) && s->attrs->blocks == sh->ranks && s->attrs->rows > 1;
+}
+
+static bool shard_count_ids(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    BY_UNUSED(s);
+    BY_UNUSED(out);
+    sh->out[0] = by__partial();
+    return sh->in[0].axis >= 0;
 }
 
 static by_status infer_count_ids(const by__signature *s, by__type *out, by_error *error)
@@ -111,6 +153,43 @@ static by_status infer_row_dots(const by__signature *s, by__type *out, by_error 
     return BY_OK;
 }
 
+/* Operands by example (x or y, slots, weights) and by group (the other one, members). */
+static bool is_divided(const by__sharding *sh, const by__signature *s, by__split examples,
+                       by__split groups)
+{
+    return is_by_example(examples) && is_by_example(sh->in[1]) && groups.axis == 0 &&
+           groups.parts > 1 && by__split_equal(sh->in[2], groups) &&
+           (s->input_count <= 3 || by__absent(&s->in[3]) || is_by_example(sh->in[3]));
+}
+
+/* Rows that ranks have columns of, or addends, are moved alike; else each rank moves its own. */
+static bool shard_rows(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    by__split x = sh->in[0];
+    bool scatter = s->op == BY_OP_SCATTER_ROWS;
+    if (x.axis == BY__PARTIAL || x.axis == s->in[0].shape.rank - 1) {
+        sh->out[0] = x.axis < 0 ? x : (by__split){out[0].shape.rank - 1, x.parts};
+        return by__shard_all_whole_but(sh, s->input_count, 1u << 0);
+    }
+    by__split groups = scatter ? sh->in[2] : x;
+    by__split examples = scatter ? x : (by__split){0, 1};
+    sh->out[0] = scatter ? groups : examples;
+    return is_divided(sh, s, examples, groups);
+}
+
+static bool shard_row_dots(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    by__split a = sh->in[0];
+    by__split b = sh->in[1];
+    BY_UNUSED(out);
+    if (a.axis == s->in[0].shape.rank - 1) {
+        sh->out[0] = by__partial();
+        return b.axis == 1 && b.parts == a.parts && sh->in[2].axis == BY__WHOLE;
+    }
+    sh->out[0] = sh->in[2];
+    return is_by_example(a) && is_by_example(sh->in[2]) && b.axis == 0 && b.parts > 1;
+}
+
 /* Only the rows that are moved are read and written. */
 static void cost_gather_rows(const by__signature *s, const by__type *out, by__cost *cost)
 {
@@ -131,14 +210,18 @@ const by__op_row by__op_group = {
     .min_inputs = 1,
     .max_inputs = 1,
     .outputs = 3,
-    .attrs = BY__ATTRS(GROUPS, BY__ATTR_AS("capacity", capacity, INT, BY__ATTR_SPARE)),
-    .infer = infer_group};
+    .attrs = BY__ATTRS(GROUPS, BY__ATTR_AS("capacity", capacity, INT, BY__ATTR_SPARE),
+                       BY__ATTR_AS("blocks", blocks, INT, BY__ATTR_SPARE)),
+    .infer = infer_group,
+    .shard = shard_group,
+    .divide = divide_group};
 const by__op_row by__op_count_ids = {.name = "count_ids",
                                      .min_inputs = 1,
                                      .max_inputs = 1,
                                      .outputs = 1,
                                      .attrs = BY__ATTRS(GROUPS),
-                                     .infer = infer_count_ids};
+                                     .infer = infer_count_ids,
+                                     .shard = shard_count_ids};
 const by__op_row by__op_scatter_rows = {.name = "scatter_rows",
                                         .min_inputs = 3,
                                         .max_inputs = 4,
@@ -146,6 +229,7 @@ const by__op_row by__op_scatter_rows = {.name = "scatter_rows",
                                         .optional = 1u << 3,
                                         .infer = infer_rows,
                                         .gradient = gradient_rows,
+                                        .shard = shard_rows,
                                         .cheap = true,
                                         .keeps_f32 = 1u << 3};
 const by__op_row by__op_gather_rows = {.name = "gather_rows",
@@ -155,6 +239,7 @@ const by__op_row by__op_gather_rows = {.name = "gather_rows",
                                        .optional = 1u << 3,
                                        .infer = infer_rows,
                                        .gradient = gradient_rows,
+                                       .shard = shard_rows,
                                        .cost = cost_gather_rows,
                                        .cheap = true,
                                        .keeps_f32 = 1u << 3};
@@ -163,6 +248,7 @@ const by__op_row by__op_row_dots = {.name = "row_dots",
                                     .max_inputs = 3,
                                     .outputs = 1,
                                     .infer = infer_row_dots,
+                                    .shard = shard_row_dots,
                                     .cost = cost_row_dots};
 
 void by_group(by_graph *graph, by_value ids, int64_t groups, int64_t capacity, by_value *slot,

@@ -25,8 +25,8 @@ static by_status infer_grouped(const by__signature *s, by__type *out, by_error *
     if (!is_ranges(&s->in[2], b->shape.dim[0])) {
         return by__op_refuse(s, error, "ranges must be i32 [a multiple of the groups, 2]");
     }
-    if (s->attrs->chosen < 0 || s->attrs->chosen > b->shape.dim[0]) {
-        return by__op_refuse(s, error, "more groups are chosen than there are");
+    if (s->attrs->chosen < 0) {
+        return by__op_refuse(s, error, "the groups chosen must not be negative");
     }
     out[0] = (by__type){s->attrs->dtype, BY_SHAPE(a->shape.dim[0], b->shape.dim[trans_b ? 1 : 2])};
     return BY_OK;
@@ -55,7 +55,9 @@ static void gradient_grouped(by_graph *graph, const by__node *node, const by_val
     attrs.trans_b = !tb;
     attrs.dtype = by__gradient_dtype(graph, a);
     din[0] = grouped(graph, dy, b, range, &attrs);
-    by_attrs of_b = {.rows = graph->values[b].shape.dim[0], .dtype = by__gradient_dtype(graph, b)};
+    by_attrs of_b = {.rows = graph->values[b].shape.dim[0],
+                     .capacity = node->attrs.capacity,
+                     .dtype = by__gradient_dtype(graph, b)};
     by_value in[3] = {tb ? dy : a, tb ? a : dy, range};
     din[1] = by__op_add_node(graph, BY_OP_GROUPED_MATMUL_GRAD, &of_b, in, 3, NULL);
 }
@@ -78,6 +80,53 @@ static by_status infer_grouped_grad(const by__signature *s, by__type *out, by_er
     return BY_OK;
 }
 
+/* Whether operands of grouped rows are cut by groups: then `rows` of each range is set. */
+static bool is_by_group(const by__signature *s, const by__sharding *sh, int64_t *rows)
+{
+    const by__split *range = &sh->in[2];
+    *rows = s->in[0].shape.dim[0] / s->in[2].shape.dim[0];
+    return sh->in[0].axis == 0 && sh->in[0].parts == 1 && range->axis == 0 && range->parts == 1;
+}
+
+/* Each rank has some of the groups; or columns of each matrix, or rows of it, for which it has the
+ * columns of a. */
+static bool shard_grouped(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    int inner = s->attrs->trans_b ? 2 : 1;
+    by__split a = sh->in[0];
+    by__split b = sh->in[1];
+    BY_UNUSED(out);
+    if (b.axis == 0 && b.parts == 1) {
+        sh->out[0] = a;
+        return is_by_group(s, sh, &sh->attrs.capacity);
+    }
+    if (sh->in[2].axis != BY__WHOLE || b.axis < 1) {
+        return false;
+    }
+    if (b.axis == inner) {
+        sh->out[0] = by__partial();
+        return a.axis == 1 && a.parts == b.parts;
+    }
+    sh->out[0] = (by__split){1, b.parts};
+    return a.axis == BY__WHOLE;
+}
+
+static bool shard_grouped_grad(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    by__split a = sh->in[0];
+    by__split b = sh->in[1];
+    BY_UNUSED(out);
+    if (a.axis == 0 && b.axis == 0) {
+        sh->out[0] = (by__split){0, 1};
+        sh->attrs.rows = s->attrs->rows / sh->ranks;
+        return b.parts == 1 && s->attrs->rows % sh->ranks == 0 &&
+               is_by_group(s, sh, &sh->attrs.capacity);
+    }
+    sh->out[0] = a.axis == 1 ? (by__split){1, a.parts} : (by__split){2, b.parts};
+    return sh->in[2].axis == BY__WHOLE &&
+           ((a.axis == 1 && b.axis == BY__WHOLE) || (a.axis == BY__WHOLE && b.axis == 1));
+}
+
 static void cost_grouped(const by__signature *s, const by__type *out, by__cost *cost)
 {
     cost->flops = 2.0 * (double)by_shape_count(&out[0].shape) * (double)s->in[0].shape.dim[1];
@@ -89,24 +138,27 @@ static void cost_grouped_grad(const by__signature *s, const by__type *out, by__c
     cost->flops = 2.0 * (double)by_shape_count(&s->in[0].shape) * (double)s->in[1].shape.dim[1];
 }
 
-/* What an example meets of the matrices: those of the groups that are chosen for it. */
+/* What an example meets of the matrices: those of the groups that are chosen for it, on whatever
+ * rank they are. */
 static double met(const by__signature *s, int input)
 {
     const by_shape *b = &s->in[1].shape;
     return input == 1 && s->attrs->chosen > 0 ? (double)s->attrs->chosen / (double)b->dim[0] : 1.0;
 }
 
-#define DTYPE BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE | BY__ATTR_COMPUTE)
+#define CAPACITY BY__ATTR_AS("capacity", capacity, INT, BY__ATTR_SPARE)
+#define DTYPE    BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE | BY__ATTR_COMPUTE)
 const by__op_row by__op_grouped_matmul = {
     .name = "grouped_matmul",
     .min_inputs = 3,
     .max_inputs = 3,
     .outputs = 1,
-    .attrs = BY__ATTRS(BY__ATTR(trans_b, FLAG), DTYPE,
+    .attrs = BY__ATTRS(BY__ATTR(trans_b, FLAG), CAPACITY, DTYPE,
                        BY__ATTR_AS("chosen", chosen, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE)),
     .infer = infer_grouped,
     .gradient = gradient_grouped,
     .cost = cost_grouped,
+    .shard = shard_grouped,
     .factors = 1u << 0 | 1u << 1,
     .met = met};
 const by__op_row by__op_grouped_matmul_grad = {
@@ -114,9 +166,10 @@ const by__op_row by__op_grouped_matmul_grad = {
     .min_inputs = 3,
     .max_inputs = 3,
     .outputs = 1,
-    .attrs = BY__ATTRS(BY__ATTR_AS("groups", rows, INT, BY__ATTR_IN_TYPE), DTYPE),
+    .attrs = BY__ATTRS(BY__ATTR_AS("groups", rows, INT, BY__ATTR_IN_TYPE), CAPACITY, DTYPE),
     .infer = infer_grouped_grad,
-    .cost = cost_grouped_grad};
+    .cost = cost_grouped_grad,
+    .shard = shard_grouped_grad};
 
 by_value by_grouped_matmul(by_graph *graph, by_value a, by_value b, by_value range, bool trans_b,
                            int64_t chosen)

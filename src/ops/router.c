@@ -59,6 +59,30 @@ static by_status infer_router_grad(const by__signature *s, by__type *out, by_err
     return BY_OK;
 }
 
+/* Rows of logits stay together. */
+static bool is_by_rows(const by__signature *s, by__split logits)
+{
+    return logits.axis >= 0 && logits.axis < s->in[0].shape.rank - 1;
+}
+
+static bool shard_router(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    BY_UNUSED(out);
+    sh->out[0] = sh->in[0];
+    sh->out[1] = sh->in[0];
+    sh->out[2] = by__partial();
+    return is_by_rows(s, sh->in[0]);
+}
+
+static bool shard_router_grad(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    BY_UNUSED(out);
+    sh->out[0] = sh->in[0];
+    return is_by_rows(s, sh->in[0]) && by__split_equal(sh->in[1], sh->in[0]) &&
+           (by__absent(&s->in[2]) || by__split_equal(sh->in[2], sh->in[0])) &&
+           sh->in[3].axis == BY__WHOLE;
+}
+
 static void cost_router(const by__signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
@@ -75,6 +99,7 @@ const by__op_row by__op_router = {
     .gradient = gradient_router,
     .differentiable = 1u << 0 | 1u << 2,
     .cost = cost_router,
+    .shard = shard_router,
     .keeps_f32 = 1u << 0};
 const by__op_row by__op_router_grad = {.name = "router_grad",
                                        .min_inputs = 4,
@@ -82,6 +107,7 @@ const by__op_row by__op_router_grad = {.name = "router_grad",
                                        .outputs = 1,
                                        .optional = 1u << 2 | 1u << 3,
                                        .infer = infer_router_grad,
+                                       .shard = shard_router_grad,
                                        .cost = cost_router,
                                        .keeps_f32 = 1u << 0 | 1u << 2 | 1u << 3};
 

@@ -226,6 +226,9 @@ typedef struct by__op_row {
      * whole, and an input's or the wish is not. false: the node cannot run on these pieces;
      * some have to be made whole first. NULL: it never can. */
     bool (*shard)(const by__signature *s, const by__type *out, by__sharding *sharding);
+    /* Before the examples are divided among the ranks of a mesh axis: sets attributes with which
+     * the node keeps apart what it makes of each rank's. NULL: it does so anyway. */
+    void (*divide)(const by__signature *s, int ranks, by_attrs *attrs);
     /* Writes the node as ONNX. NULL: it has no such form. */
     by_status (*onnx)(const by__signature *s, const by__type *out, by__onnx *onnx, by_error *error);
 } by__op_row;

@@ -22,6 +22,7 @@ static const rule rules[] = {
     {"vocab", BY_SHARD_TENSOR, 1, false}, {"mlp", BY_SHARD_TENSOR, 1, false},
     {"heads", BY_SHARD_TENSOR, 1, true},  {"kv_heads", BY_SHARD_TENSOR, 1, true},
     {"qkv", BY_SHARD_TENSOR, 3, true}, /* heads of q, of k and of v, one behind the other */
+    {"expert", BY_SHARD_EXPERT, 1, true},
 };
 
 static const rule *rule_of(by_shard_kind kind, const char *name, size_t length)
@@ -75,6 +76,7 @@ static by_status split_parameter(by__sharder *s, by_value v, by_error *error)
         value->part[value->part_count++] =
             (by__value_part){axis, found->sections, s->axis->ranks, s->axis->rank};
         s->split[v] = split;
+        s->groups = s->kind == BY_SHARD_EXPERT ? value->shape.dim[axis] : 0;
         value->shape = by__split_shape(&value->shape, split, s->axis->ranks, s->axis->rank);
         return BY_OK;
     }
@@ -114,7 +116,7 @@ static void find_wishes(by__sharder *s)
 
 /* ---- choosing ---- */
 
-#define MAX_OPTIONS 3
+#define MAX_OPTIONS 4
 
 /* A form in which an operand may be given, and the bytes that it costs. */
 typedef struct option {
@@ -134,10 +136,20 @@ static bool may_scatter(const by__sharder *s, const by__type *type)
            type->shape.dim[1] % s->axis->ranks == 0;
 }
 
+/* Whether the rows of an input are examples, which are divided among the ranks. */
+static bool has_examples(const by__sharder *s, by_value v)
+{
+    const by__value *value = &s->graph->values[v];
+    return s->kind == BY_SHARD_EXPERT && value->role == BY_ROLE_INPUT && value->shape.rank >= 2;
+}
+
 static int list_options(const by__sharder *s, by_value v, option out[MAX_OPTIONS])
 {
     int count = 0;
     by__split split = v == BY_NONE ? by__whole() : s->split[v];
+    if (v != BY_NONE && has_examples(s, v)) {
+        out[count++] = (option){{0, 1}, 0.0}; /* a rank takes its own */
+    }
     out[count++] = (option){split, 0.0};
     if (split.axis == BY__WHOLE) {
         return count;
@@ -146,6 +158,10 @@ static int list_options(const by__sharder *s, by_value v, option out[MAX_OPTIONS
     bool stored = by__role_is_external(s->graph->values[v].role);
     if (split.axis == BY__PARTIAL && may_scatter(s, &s->whole[v])) {
         out[count++] = (option){{1, 1}, bytes};
+    }
+    by__split other = {0, split.parts == 1 ? s->groups : 1};
+    if (by__shard_exchanges(s, &s->whole[v].shape, split, other)) {
+        out[count++] = (option){other, bytes / s->axis->ranks};
     }
     double times = split.axis == BY__PARTIAL ? 2.0 : stored ? 1e3 : 1.0;
     out[count++] = (option){by__whole(), times * bytes};
@@ -429,8 +445,50 @@ static by_status open_sharder(by__sharder *s, by_error *error)
     return BY_OK;
 }
 
+/* Types of a node's results anew, with attributes that keep apart what ranks' examples become. */
+static by_status divide_node(by__sharder *s, size_t n, by_error *error)
+{
+    by__node *node = &s->graph->nodes[n];
+    const by__op_row *row = by__op_row_of(node->op);
+    by__type *in;
+    by__type out[BY_MAX_OUTPUTS];
+    BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
+    by__node_types(s->graph, node, in);
+    by__signature signature = {node->op, &node->attrs, in, node->input_count};
+    if (row->divide != NULL) {
+        row->divide(&signature, s->axis->ranks, &node->attrs);
+    }
+    by_status status = by__op_infer(&signature, out, error);
+    free(in);
+    for (int i = 0; i < node->output_count && status == BY_OK; i++) {
+        if (node->out[i] != BY_NONE) {
+            s->graph->values[node->out[i]].shape = out[i].shape;
+        }
+    }
+    return status;
+}
+
+static by_status divide_examples(by__sharder *s, by_error *error)
+{
+    for (size_t v = 0; v < s->value_count; v++) {
+        const by__value *value = &s->graph->values[v];
+        if (has_examples(s, (by_value)v) && value->shape.dim[0] % s->axis->ranks != 0) {
+            return by_error_set(error, BY_EARG,
+                                "shard: %d ranks cannot divide the %lld examples of '%s'",
+                                s->axis->ranks, (long long)value->shape.dim[0], value->name);
+        }
+    }
+    for (size_t n = 0; n < s->node_count; n++) {
+        BY_TRY(divide_node(s, n, error));
+    }
+    return BY_OK;
+}
+
 static by_status shard_graph(by__sharder *s, by_error *error)
 {
+    if (s->kind == BY_SHARD_EXPERT) {
+        BY_TRY(divide_examples(s, error));
+    }
     BY_TRY(open_sharder(s, error));
     for (size_t v = 0; v < s->value_count; v++) {
         if (s->graph->values[v].role == BY_ROLE_PARAMETER) {

@@ -16,6 +16,7 @@ typedef struct by__sharder {
     const by_shard_axis *axis;
     size_t value_count; /* of the graph before */
     size_t node_count;
+    int64_t groups;   /* expert: sections of rows that are cut within each group */
     by__type *whole;  /* of each of these values */
     by__split *split; /* the form that it has now */
     by__split *want;  /* the form that its readers would like */
@@ -25,6 +26,9 @@ typedef struct by__sharder {
     by_value *gathered[BY__SHARD_PHASES];
 } by__sharder;
 
+/* Grouped rows [groups, rows, ...]: cut within each group, or by groups, of which an all-to-all makes
+ * the other. */
+bool by__shard_exchanges(const by__sharder *s, const by_shape *whole, by__split from, by__split to);
 /* Value v of the graph before, in the form `to`: adds nodes for what is not there yet. */
 by_value by__shard_form(by__sharder *s, by_value v, by__split to);
 /* Adds the nodes that make a value of form `from` one of form `to`. */

@@ -50,11 +50,36 @@ static by_value take_slices(by__sharder *s, by_value value, const by_shape *whol
     return split.parts == 1 ? slices[0] : by_concat(s->graph, slices, (int)split.parts, split.axis);
 }
 
+bool by__shard_exchanges(const by__sharder *s, const by_shape *whole, by__split from, by__split to)
+{
+    return s->groups > 1 && whole->rank == 2 && from.axis == 0 && to.axis == 0 &&
+           whole->dim[0] % (s->groups * s->axis->ranks) == 0 &&
+           ((from.parts == s->groups && to.parts == 1) ||
+            (from.parts == 1 && to.parts == s->groups));
+}
+
+/* [groups, rows, C] of a rank's own examples <-> [groups of a rank, ranks, rows, C] of all. */
+static by_value exchange(by__sharder *s, by_value value, const by_shape *whole, bool to_groups)
+{
+    by_graph *graph = s->graph;
+    int ranks = s->axis->ranks;
+    int64_t rows = whole->dim[0] / s->groups / ranks;
+    by_shape flat = BY_SHAPE(whole->dim[0] / ranks, whole->dim[1]);
+    by_shape shape = to_groups ? BY_SHAPE(s->groups, rows, whole->dim[1])
+                               : BY_SHAPE(s->groups / ranks, ranks * rows, whole->dim[1]);
+    value = by_reshape(graph, value, shape);
+    value = by_all_to_all(graph, value, to_groups ? 0 : 1, to_groups ? 1 : 0, s->axis->mesh, ranks);
+    return by_reshape(graph, value, flat);
+}
+
 by_value by__shard_convert(by__sharder *s, by_value value, const by_shape *whole, by__split from,
                            by__split to)
 {
     if (by__split_equal(from, to)) {
         return value;
+    }
+    if (by__shard_exchanges(s, whole, from, to)) {
+        return exchange(s, value, whole, to.parts == 1);
     }
     if (from.axis == BY__PARTIAL && to.axis >= 0 && to.parts == 1) {
         return by_reduce_scatter(s->graph, value, to.axis, s->axis->mesh, s->axis->ranks,
@@ -79,8 +104,9 @@ by_value by__shard_form(by__sharder *s, by_value v, by__split to)
         s->split[v] = to;
         return s->now[v];
     }
-    /* Outside blocks the backward pass follows at once. */
-    by__phase phase = s->graph->block < 0 ? BY__FORWARD : s->graph->phase;
+    /* Outside blocks the backward pass follows at once; what is exchanged takes no more memory. */
+    bool kept = s->graph->block < 0 || by__shard_exchanges(s, &s->whole[v].shape, from, to);
+    by__phase phase = kept ? BY__FORWARD : s->graph->phase;
     by_value *gathered = &s->gathered[phase][v];
     if (*gathered == BY_NONE) {
         *gathered = by__shard_convert(s, s->now[v], &s->whole[v].shape, from, to);

@@ -124,13 +124,19 @@ static int32_t random_id(uint32_t input, int64_t i, int64_t limit)
     return (int32_t)(bits / 13 % (uint64_t)limit);
 }
 
-/* Ranges of rows in turn, a third of them without any. */
+/* Ranges of rows in turn, a third of them without any; with a capacity their lengths count alone. */
 static void fill_ranges(problem *p, int index)
 {
     int32_t *data = p->data[index];
     int64_t rows = p->in[0].shape.dim[0];
     int64_t ranges = p->in[index].shape.dim[0];
     for (int64_t g = 0; g < ranges; g++) {
+        int64_t capacity = p->attrs.capacity;
+        if (capacity > 0) {
+            data[2 * g] = (int32_t)(7 * g - 3);
+            data[2 * g + 1] = data[2 * g] + (int32_t)(g * 5 % (capacity + 1));
+            continue;
+        }
         data[2 * g] = (int32_t)(rows * g / ranges);
         data[2 * g + 1] = g % 3 == 1 ? data[2 * g] : (int32_t)(rows * (g + 1) / ranges);
     }

@@ -140,38 +140,45 @@ BY__REFERENCE_KERNEL(BY_OP_ROUTER_GRAD, router_grad, prepare_router, run_router_
 
 /* ---- GROUP, COUNT_IDS: a counting sort; nothing would make it faster than this ---- */
 
+/* Place of entry i among the ranges; -1: it is in no group. */
+static int64_t range_at(const by__call *call, int64_t i)
+{
+    int64_t blocks = call->attrs.blocks > 1 ? call->attrs.blocks : 1;
+    int64_t block = i / (by__tensor_count(&call->in[0]) / blocks);
+    int32_t id = by__id(&call->in[0], i);
+    return id < 0 || id >= call->attrs.rows ? -1 : id * blocks + block;
+}
+
 static by_status run_group(const by__call *call, const by__context *context)
 {
     BY_UNUSED(context);
-    const int32_t *ids = call->in[0].data;
     int32_t *slot = call->out[0].data;
     int32_t *member = call->out[1].data;
     int32_t(*range)[2] = call->out[2].data;
     int64_t entries = by__tensor_count(&call->in[0]);
-    int64_t groups = call->attrs.rows;
+    int64_t ranges = call->out[2].shape.dim[0];
     int64_t capacity = call->attrs.capacity;
-    memset(range, 0, (size_t)groups * sizeof *range);
+    int32_t begin = 0;
+    memset(range, 0, (size_t)ranges * sizeof *range);
     memset(member, 0xff, (size_t)by__tensor_count(&call->out[1]) * sizeof *member);
     for (int64_t i = 0; i < entries; i++) {
-        if (ids[i] >= 0 && ids[i] < groups) {
-            range[ids[i]][1]++;
+        int64_t g = range_at(call, i);
+        if (g >= 0) {
+            range[g][1]++;
         }
     }
-    int32_t begin = 0;
-    for (int64_t g = 0; g < groups; g++) {
+    for (int64_t g = 0; g < ranges; g++) {
         int32_t count = range[g][1];
         range[g][0] = capacity > 0 ? (int32_t)(g * capacity) : begin;
         range[g][1] = range[g][0];
         begin += count;
     }
     for (int64_t i = 0; i < entries; i++) {
+        int64_t g = range_at(call, i);
         slot[i] = -1;
-        if (ids[i] >= 0 && ids[i] < groups) {
-            int32_t *own = range[ids[i]];
-            if (capacity == 0 || own[1] - own[0] < capacity) {
-                slot[i] = own[1]++;
-                member[slot[i]] = (int32_t)i;
-            }
+        if (g >= 0 && (capacity == 0 || range[g][1] - range[g][0] < capacity)) {
+            slot[i] = range[g][1]++;
+            member[slot[i]] = (int32_t)i;
         }
     }
     return BY_OK;
@@ -264,12 +271,18 @@ BY__REFERENCE_KERNEL(BY_OP_ROW_DOTS, row_dots, NULL, run_row_dots);
 
 /* ---- products ---- */
 
-/* Rows begin .. end - 1 of range g; none when they are not rows of `rows`. */
-static void range_of(const by__tensor *range, int64_t g, int64_t rows, int64_t *begin, int64_t *end)
+/* Rows begin .. end - 1 of range g; none when they are not rows of the operands. */
+static void range_of(const by__call *call, int64_t g, int64_t *begin, int64_t *end)
 {
-    *begin = by__id(range, 2 * g);
-    *end = by__id(range, 2 * g + 1);
-    if (*begin < 0 || *end < *begin || *end > rows) {
+    int64_t capacity = call->attrs.capacity;
+    *begin = by__id(&call->in[2], 2 * g);
+    *end = by__id(&call->in[2], 2 * g + 1);
+    if (capacity > 0) {
+        *end += g * capacity - *begin;
+        *begin = g * capacity;
+    }
+    if (*begin < 0 || *end < *begin || *end > by__tensor_rows(&call->in[0]) ||
+        (capacity > 0 && *end - *begin > capacity)) {
         *end = *begin = 0;
     }
 }
@@ -289,7 +302,7 @@ static by_status run_grouped_matmul(const by__call *call, const by__context *con
     for (int64_t g = 0; g < groups; g++) {
         int64_t begin;
         int64_t end;
-        range_of(&call->in[2], g, by__tensor_rows(a), &begin, &end);
+        range_of(call, g, &begin, &end);
         for (int64_t at = begin * n; at < end * n; at++) {
             int64_t matrix = g / ranges * k * n;
             double sum = 0.0;
@@ -319,7 +332,7 @@ static by_status run_grouped_matmul_grad(const by__call *call, const by__context
         for (int64_t g = first; g < first + ranges; g++) {
             int64_t begin;
             int64_t end;
-            range_of(&call->in[2], g, by__tensor_rows(a), &begin, &end);
+            range_of(call, g, &begin, &end);
             for (int64_t row = begin; row < end; row++) {
                 sum += by__get(a, row * m + at / n % m) * by__get(b, row * n + at % n);
             }

@@ -44,9 +44,12 @@ static by_status open_one(by__gemm **out, by__call *call, const by__gemm_options
 static int64_t rows_of(const by__call *call, int64_t g, int64_t *begin)
 {
     const int32_t *range = (const int32_t *)call->in[2].data + 2 * g;
+    int64_t capacity = call->attrs.capacity;
     int64_t all = call->in[0].shape.dim[0];
-    *begin = range[0];
-    return range[0] >= 0 && range[1] > range[0] && range[1] <= all ? range[1] - range[0] : 0;
+    int64_t rows = (int64_t)range[1] - range[0];
+    *begin = capacity > 0 ? g * capacity : range[0];
+    bool fits = *begin >= 0 && rows > 0 && rows <= all - *begin;
+    return fits && (capacity == 0 || rows <= capacity) ? rows : 0;
 }
 
 static const char *at(const by__tensor *tensor, int64_t element)
