@@ -12,8 +12,8 @@
  * leaves are the ranks, element by element in f32 (bf16 and f16 are rounded once, at the end), so
  * they depend on neither timing, nor hosts, nor the backend. reduce-scatter is an all-to-all of
  * slices followed by a local sum in tree order, which puts as many bytes on the wire as a ring
- * (Patarasuk & Yuan 2009); all-reduce is that and an all-gather. Ranks of one host read each
- * other's memory and send no copies.
+ * (Patarasuk & Yuan 2009); all-reduce is that and an all-gather. Ranks of one host reach each
+ * other's memory and send no copies; values that one host can add cross to others as their sum.
  *
  * A communicator is used by one thread at a time; different ones may be used at once. Calls return
  * when the data may be used and overwritten. Buffers belong to the caller.
@@ -95,8 +95,10 @@ BY_API by_status by_comm_all_to_all(by_comm *comm, const void *in, const size_t 
                                     by_error *error);
 BY_API by_status by_comm_barrier(by_comm *comm, const char *what, by_error *error);
 
-/* Point to point: of equal size and `tag` on both sides. A send may return before it is received.
- */
+/* Point to point: of equal size, dtype and `tag` (0 to 8189) on both sides; what one rank sends
+ * another with one tag is received in order. A send copies the data and does not wait for the
+ * receiver as long as fewer than 16 sends to that rank were not received: two ranks may send to
+ * each other and receive then. */
 BY_API by_status by_comm_send(by_comm *comm, const void *data, size_t count, by_dtype dtype, int to,
                               int tag, const char *what, by_error *error);
 BY_API by_status by_comm_receive(by_comm *comm, void *data, size_t count, by_dtype dtype, int from,
@@ -107,9 +109,9 @@ BY_API by_status by_comm_receive(by_comm *comm, void *data, size_t count, by_dty
 BY_API by_status by_comm_fail(by_comm *comm, by_status status, const by_error *error);
 
 /* What this rank did last on any communicator of its job, for heartbeats: *number counts the
- * collectives that it has entered, text ("all-reduce \"gradients of h.3\"", with "waits in" in front
- * while it does; "" before the first) is cut at `size` bytes. Any thread may ask, as long as the
- * communicator is open. */
+ * collectives that it has entered, text ("all-reduce \"gradients of h.3\"", with "waits in" in
+ * front while it does; "" before the first) is cut at `size` bytes. Any thread may ask, as long
+ * as the communicator is open. */
 BY_API void by_comm_last(const by_comm *comm, uint64_t *number, char *text, size_t size);
 
 /* The MPI library that this build stands on. */

@@ -3,24 +3,24 @@
  * What it is for: exchange of data between the ranks of a job, whichever way they are started. The
  * algorithms are written once, over a by__comm_link, which has two ways to move bytes:
  *
- *   near ranks (one host)   share a block of memory, in which they publish what they are about to do
- *                           and wait for one another, and read and write each other's buffers: as
- *                           pointers (threads of one process) or by process_vm_readv and writev;
+ *   near ranks (one host)   share a block of memory, in which they publish what they are about to
+ *                           do and wait for one another, and read and write each other's buffers:
+ *                           as pointers (threads of one process) or by process_vm_readv and writev;
  *   far ranks               exchange messages (MPI).
  *
  * A collective (by__comm_enter) begins with a record that every rank publishes: a header, which the
  * ranks compare, and a payload. Data that fit into the payload need nothing else, so small
- * collectives cost one exchange. For others the header says where the data are. Each rank counts its
- * progress in a phase (by__comm_step) that near ranks wait for (by__comm_await): "I am here and my
- * data may be read", "I touch nobody's memory any more".
+ * collectives cost one exchange. For others the header says where the data are. Each rank counts
+ * its progress in a phase (by__comm_step) that near ranks wait for (by__comm_await): "I am here and
+ * my data may be read", "I touch nobody's memory any more".
  *
- * Types: by__comm_job, what the communicators of one rank share (link, ranks of the world, failure);
- * by__comm_block, the memory that the near ranks of one communicator share; by__flight, messages
- * under way; by__holder_plan, a sum over buffers that ranks hold.
+ * Types: by__comm_job, what the communicators of one rank share (link, ranks of the world,
+ * failure); by__comm_block, the memory that the near ranks of one communicator share; by__flight,
+ * messages under way; by__holder_plan, a sum over buffers that ranks hold.
  *
  * Who owns what: a communicator holds a reference to its job and its block, and scratch memory that
- * grows to what the largest call needed. Buffers are the caller's; other ranks touch them only while
- * the call lasts.
+ * grows to what the largest call needed. Buffers are the caller's; other ranks touch them only
+ * while the call lasts.
  *
  * Failure: the first rank that fails writes why into the job's block and tells far ranks; all calls
  * on all communicators of the job then return BY_EPEER with that text. Nothing is repaired.
@@ -324,8 +324,9 @@ by_status by__comm_land(by_comm *comm, by__flight *flight, by_error *error);
 
 /* The rank of a host that stands for it towards a far rank. */
 int by__comm_relay(const by_comm *comm, int host, int far_rank);
-/* Gathers between hosts: `mine` goes to all far hosts, and what far ranks have comes into `all`, and
- * that of near ranks (their header's target), at `begin` of each rank. The caller does what is near.
+/* Gathers between hosts: `mine` goes to all far hosts, and what far ranks have comes into `all`,
+ * and that of near ranks (their header's target), at `begin` of each rank. The caller does what is
+ * near.
  */
 by_status by__comm_spread(by_comm *comm, const void *mine, void *all, const size_t *begin,
                           const size_t *bytes, by_error *error);
@@ -363,12 +364,12 @@ typedef struct by__comm_sum {
 
 by_status by__comm_reduce(by_comm *comm, const by__comm_sum *sum, by_error *error);
 
-/* The sum of the holders' buffers, of `count` f32 each, by the plan's merges. `mine` has the buffers
- * of this rank's holders in ascending order of holders. The range is cut into a slice a rank,
- * `slices` elements each; every rank gets the sum of its slice in its place in `out` (count
- * elements), and with `gather` that of all slices. `out` may be one of the rank's own buffers, and
- * overlaps no other. Collective, with the same plan, count, slices and gather on all ranks. Holders
- * that are in no merge and are not the root are not read and may be NULL. */
+/* The sum of the holders' buffers, of `count` f32 each, by the plan's merges. `mine` has the
+ * buffers of this rank's holders in ascending order of holders. The range is cut into a slice a
+ * rank, `slices` elements each; every rank gets the sum of its slice in its place in `out`
+ * (count elements), and with `gather` that of all slices. `out` may be one of the rank's own
+ * buffers, and overlaps no other. Collective, with the same plan, count, slices and gather on
+ * all ranks. Holders that are in no merge and are not the root are not read and may be NULL. */
 by_status by__comm_reduce_holders(by_comm *comm, const by__holder_plan *plan, float *const *mine,
                                   float *out, size_t count, const size_t *slices, bool gather,
                                   const char *what, by_error *error);

@@ -65,7 +65,8 @@ static by_status exchange_far(by_comm *comm, by_error *error)
         if (comm->members[r].near >= 0) {
             continue;
         }
-        /* Payloads of a call have one size, or the call is refused: the message has room for any. */
+        /* Payloads of a call have one size, or the call is refused: the message has room for
+         * any. */
         BY_TRY(by__comm_post(comm, &comm->receives[0], true, r, BY__COMM_TAG_RECORD,
                              comm->far_records + (size_t)r * comm->record_bytes, comm->record_bytes,
                              error));

@@ -1,10 +1,11 @@
 /* Ranks as processes that MPI started.
  *
  * Ranks of one host share memory through a memfd that the first of them makes, and reach each
- * other's buffers with process_vm_readv and writev (cross-memory attach). Where the kernel refuses one of the two
- * (containers without CAP_SYS_PTRACE, other user), the ranks of that host are far to each other. A
- * host is a kernel and a network namespace. Messages between hosts are MPI's: one lock lets one
- * thread at a time into MPI (MPI_THREAD_SERIALIZED), and whoever waits makes them move. */
+ * other's buffers with process_vm_readv and writev (cross-memory attach). Where the kernel
+ * refuses one of the two (containers without CAP_SYS_PTRACE, other user), the ranks of that host
+ * are far to each other. A host is a kernel and a network namespace. Messages between hosts are
+ * MPI's: one lock lets one thread at a time into MPI (MPI_THREAD_SERIALIZED), and whoever waits
+ * makes them move. */
 #include <stdlib.h>
 
 #include "comm/comm.h"

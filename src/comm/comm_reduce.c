@@ -2,15 +2,15 @@
  *
  * The range is cut into a slice a rank. A rank sums its slice chunk by chunk: it reads the chunk of
  * every holder (near ranks' memory; what far hosts send, comm_relay.c), and runs the plan's merges
- * on it, in f32. Chunks are small enough for
- * what is read and what is made of it to stay in the cache. If all slices are wanted everywhere, the
- * rank writes each chunk of the result to its near ranks, and sends its slice to far ones.
+ * on it, in f32. Chunks are small enough for what is read and what is made of it to stay in the
+ * cache. If all slices are wanted everywhere, the rank writes each chunk of the result to its near
+ * ranks, and sends its slice to far ones.
  *
- * Overwriting: the result may go to where a holder's buffer is, on any rank. Only the slice's own
- * rank, and one relay on each far host, reads a slice of any holder. The slice's rank writes a chunk
- * of it, wherever that is, after it has read this chunk of all holders; a relay writes the slice when
- * it has the result, for which the slice's rank needed all that the relay has read. A rank returns
- * when no other one touches its memory. */
+ * Overwriting: the result may go to where a holder's buffer is, on any rank. Only the slice's
+ * own rank, and one relay on each far host, reads a slice of any holder. The slice's rank writes
+ * a chunk of it, wherever that is, after it has read this chunk of all holders; a relay writes
+ * the slice when it has the result, for which the slice's rank needed all that the relay has
+ * read. A rank returns when no other one touches its memory. */
 #include <stdlib.h>
 #include <string.h>
 

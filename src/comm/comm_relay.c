@@ -5,12 +5,13 @@
  * (by__comm_relay).
  *
  * Sums: the relay runs those merges of the plan that add holders of its own host alone, on the far
- * rank's slice, and sends what is left: the sums of the largest nodes of the tree inside of the host,
- * in f32. For ranks in the order of hosts that is one value where the host's ranks are a power of two,
- * whatever their number. The far rank goes on with the other merges, so that the expression is
- * the same.
+ * rank's slice, and sends what is left: the sums of the largest nodes of the tree inside of the
+ * host, in f32. For ranks in the order of hosts that is one value where the host's ranks are a
+ * power of two, whatever their number. The far rank goes on with the other merges, so that the
+ * expression is the same.
  *
- * Gathers: a rank sends its slice to the relay of every far host, which writes it to its near ranks. */
+ * Gathers: a rank sends its slice to the relay of every far host, which writes it to its near
+ * ranks. */
 #include <stdlib.h>
 #include <string.h>
 

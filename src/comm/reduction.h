@@ -32,8 +32,8 @@ typedef struct by__reduction {
     unsigned char *stage[2]; /* segments that come from far hosts, all holders */
 } by__reduction;
 
-/* Runs the merges of this host, and with `all` those of several hosts, on the chunk of n elements at
- * `at` of the slice. The values are in r->now. */
+/* Runs the merges of this host, and with `all` those of several hosts, on the chunk of n
+ * elements at `at` of the slice. The values are in r->now. */
 by_status by__merge_chunk(by__reduction *r, size_t at, size_t n, bool all, void *out,
                           by_error *error);
 /* Value of a holder in that chunk. */

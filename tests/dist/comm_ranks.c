@@ -1,5 +1,5 @@
-/* One rank of tests/dist/test_comm_mpi.sh: `comm_ranks all|mesh|bytes|kind|late|fail|die`. Prints one
- * line, "rank R: ok" or what the error says. */
+/* One rank of tests/dist/test_comm_mpi.sh: `comm_ranks all|mesh|bytes|kind|late|fail|die`.
+ * Prints one line, "rank R: ok" or what the error says. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
