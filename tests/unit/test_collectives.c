@@ -3,6 +3,7 @@
  * for every order that events allow, on a device that finds every missing event. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -511,6 +512,73 @@ static void test_errors(void **state)
     by_graph_close(&graph);
 }
 
+/* ---- a call that fails while a collective waits for other ranks ---- */
+
+static atomic_bool told;
+static atomic_bool gave_up;
+
+static void tell(void *user, by_status status, const by_error *error)
+{
+    BY_UNUSED(user);
+    BY_UNUSED(status);
+    BY_UNUSED(error);
+    atomic_store(&told, true);
+}
+
+/* A collective that ends when other ranks hear of the failure, or after some seconds. */
+static by_status run_until_told(const by__call *call, const by__context *context)
+{
+    BY_UNUSED(call);
+    BY_UNUSED(context);
+    for (double begin = by__now(); !atomic_load(&told);) {
+        if (by__now() - begin > 10.0) {
+            atomic_store(&gave_up, true);
+            break;
+        }
+    }
+    return BY_OK;
+}
+
+static by_status run_failing(const by__call *call, const by__context *context)
+{
+    BY_UNUSED(call);
+    BY_UNUSED(context);
+    return BY_EDEVICE;
+}
+
+static void test_failure_is_told(void **state)
+{
+    BY_UNUSED(state);
+    static const by__kernel kernels[2] = {{.name = "collective", .run = run_until_told},
+                                          {.name = "broken", .run = run_failing}};
+    static const by__kernel *const chosen[2] = {&kernels[0], &kernels[1]};
+    static const by__command commands[] = {
+        {BY__COMMAND_CALL, BY__QUEUE_COLLECTIVE, 0, 0},
+        {BY__COMMAND_RECORD, BY__QUEUE_COLLECTIVE, 0, SIZE_MAX},
+        {BY__COMMAND_CALL, BY__QUEUE_COMPUTE, 1, 1},
+        {BY__COMMAND_ORDER, BY__QUEUE_COMPUTE, 0, SIZE_MAX},
+    };
+    static const by__call calls[2];
+    const by__command_list list = {.name = "test",
+                                   .calls = calls,
+                                   .kernels = chosen,
+                                   .call_count = 2,
+                                   .commands = commands,
+                                   .command_count = BY_ARRAY_LENGTH(commands),
+                                   .event_count = 1};
+    by_error error = {0};
+    by_device *device = NULL;
+    by__recording *recording;
+    check_ok(by_device_open(&device, "cpu", 1, &error), &error);
+    by__device_on_error(device, tell, NULL);
+    check_ok(by__recording_open(&recording, device, &list, &error), &error);
+    by_status status = by__recording_submit(recording, true, NULL, NULL, &error);
+    check_error(status, BY_EDEVICE, &error, "test: node 1: kernel broken failed");
+    assert_true(atomic_load(&told) && !atomic_load(&gave_up));
+    by__recording_close(&recording);
+    by_device_close(&device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -518,7 +586,7 @@ int main(void)
         cmocka_unit_test(test_gradients), cmocka_unit_test(test_precision),
         cmocka_unit_test(test_verify),    cmocka_unit_test(test_order),
         cmocka_unit_test(test_memory),    cmocka_unit_test(test_late),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_errors),    cmocka_unit_test(test_failure_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

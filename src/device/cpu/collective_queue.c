@@ -177,6 +177,8 @@ by_status by__collective_queue_run(by__collective_queue *queue, by__two_queues *
     wake(queue);
     by_status status = run_others(queue, &now, hook, user, error);
     if (status != BY_OK) {
+        /* Other ranks, which a collective under way may wait for, may wait for this one. */
+        (void)by__device_report(context->device, status, error);
         stop_both(queue);
     }
     (void)wait_for(queue, &queue->done, number, NULL);

@@ -29,7 +29,9 @@ void by__two_queues_close(by__two_queues *state);
 by_status by__collective_queue_open(by__collective_queue **out, by_error *error);
 /* NULL is accepted. */
 void by__collective_queue_close(by__collective_queue *queue);
-/* Runs a program: returns when all calls are done, or when one has failed and none is running. */
+/* Runs a program: returns when all calls are done, or when one has failed and none is running. A
+ * failure of the calling thread's part is reported (by__device_report) before it waits for a
+ * collective under way. */
 by_status by__collective_queue_run(by__collective_queue *queue, by__two_queues *state,
                                    const by__command_list *list, const by__context *context,
                                    by__call_hook *hook, void *user, by_error *error);
