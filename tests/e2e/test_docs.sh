@@ -11,11 +11,15 @@ case "\$1 \$2" in
 "train --resume") exec "$banyan" "\$@" ;;
 "train "*) exec "$banyan" "\$@" --set train.steps=4 --set optimizer.warmup=1 --set train.eval_every=2 --set train.eval_batches=1 ;;
 esac
+case "\$*" in
+"launch "*--dry-run*) ;;
+"launch "*" train "*) exec "$banyan" "\$@" --set train.steps=4 --set optimizer.warmup=1 --set train.eval_every=2 --set train.eval_batches=1 ;;
+esac
 exec "$banyan" "\$@"
 END
 chmod +x bin/banyan
 PATH=$work/bin:$PATH
-for folder in examples scripts docs; do
+for folder in examples scripts docs deploy; do
     ln -s "$root/$folder" .
 done
 # Its characters cover the prompts of the documents.
@@ -43,7 +47,7 @@ blocks() {
     ' "$1"
 }
 
-for document in README.md CONTRIBUTING.md docs/architecture.md docs/checkpoints.md docs/determinism.md docs/extending.md docs/parallelism.md docs/testing.md; do
+for document in README.md CONTRIBUTING.md docs/architecture.md docs/checkpoints.md docs/determinism.md docs/extending.md docs/failures.md docs/parallelism.md docs/testing.md; do
     blocks "$root/$document"
     for block in block.*; do
         [ -e "$block" ] || continue

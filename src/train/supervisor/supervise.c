@@ -409,11 +409,12 @@ static void say_fault(const supervisor *s, int code)
     if (w->fault.text[0] == '\0') {
         return;
     }
+    const char *name = by_exit_name(w->fault.code == BY__CRASH ? BY__CRASH : code);
     if (w->fault.code == BY__CRASH && code > BY__CRASH) {
-        say(s, "%s: %s (mpirun or the program: %d, signal %d)", by_exit_name(code), w->fault.text,
-            code, code - 128);
+        say(s, "%s: %s (mpirun or the program: %d, signal %d)", name, w->fault.text, code,
+            code - 128);
     } else {
-        say(s, "%s: %s", by_exit_name(code), w->fault.text);
+        say(s, "%s: %s", name, w->fault.text);
     }
 }
 
