@@ -22,13 +22,13 @@ static void print_help(FILE *out)
         "banyan: trains, evaluates and runs deep-learning models; one binary, one config file\n\n"
         "usage: banyan COMMAND [ARGUMENTS]\n\ncommands:\n");
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+        fprintf(out, "  %-11s %s\n", commands[i]->name, commands[i]->summary);
     }
     size_t count;
     const by_exit_row *rows = by_exit_rows(&count);
     fprintf(out, "\n`banyan COMMAND --help` explains a command.\n\nexit codes:\n");
     for (size_t i = 0; i < count; i++) {
-        fprintf(out, "  %-10d %s\n", rows[i].code, rows[i].meaning);
+        fprintf(out, "  %-11d %s\n", rows[i].code, rows[i].meaning);
     }
     fprintf(out, "  %-10s a signal ended the process\n", "128 + N");
 }
