@@ -269,6 +269,11 @@ typedef struct by_train_options {
  * `run` is NULL, which means that nothing was trained yet. */
 BY_API by_status by_train(const by_train_options *options, char **run, by_error *error);
 
+/* Whether a resolved config trains on so many ranks; BY_ECONFIG as for by_trainer_open. *unit: the
+ * ranks of one replica, of which a smaller job has a multiple. */
+BY_API by_status by_train_check_ranks(const by_config *config, int ranks, int *unit,
+                                      by_error *error);
+
 /* The run directory that `path` means: `path` itself if it is one, else the most recently changed
  * run directory below it. Freed with free(). BY_EIO when there is none. */
 BY_API by_status by_run_find(char **out, const char *path, by_error *error);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "banyan/config.h"
+#include "banyan/train.h"
 #include "cli.h"
 
 typedef struct launch {
@@ -129,7 +130,11 @@ static int check_training(by_supervisor_options *o, const training *t)
     if (cli_open_config(&config, t->path, &t->overrides, &error) != BY_OK) {
         return cli_fail(&cli_launch, &error);
     }
+    by_status status = by_train_check_ranks(config, o->launch.ranks, &o->multiple, &error);
     by_config_close(&config);
+    if (status != BY_OK) {
+        return cli_fail(&cli_launch, &error);
+    }
     o->from_start = !t->resumed || t->from_start;
     return -1;
 }

@@ -30,7 +30,7 @@ static void print_help(FILE *out)
     for (size_t i = 0; i < count; i++) {
         fprintf(out, "  %-11d %s\n", rows[i].code, rows[i].meaning);
     }
-    fprintf(out, "  %-10s a signal ended the process\n", "128 + N");
+    fprintf(out, "  %-11s a signal ended the process\n", "128 + N");
 }
 
 /* Left alone, GNU OpenMP lets threads look for work for milliseconds, about as long as the system

@@ -128,3 +128,11 @@ void by__layout_alone(by__layout *out)
         out->size[axis] = 1;
     }
 }
+
+by_status by_train_check_ranks(const by_config *config, int ranks, int *unit, by_error *error)
+{
+    by__layout layout;
+    BY_TRY(by__layout_resolve(&layout, config, ranks, 0, error));
+    *unit = ranks / layout.size[BY_MESH_DATA];
+    return BY_OK;
+}

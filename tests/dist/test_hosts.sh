@@ -57,6 +57,17 @@ holds err "1 of 2 ranks have a place"
 same_end cut
 mend_link n2
 
+say "a host that is asked to stop, as a spot instance is: all save, and the job goes on with the other"
+start spot
+kill -TERM "$(ip netns pids "$hosts_id-2" | while read -r pid; do
+    [ "/proc/$pid/exe" -ef "$banyan" ] && echo "$pid"
+done | head -n 1)" || fail "there is no rank on n2"
+ends_with 0
+holds err "all ranks save and end"
+holds err "going on with the hosts that are left"
+if grep -q "restart 1 of" err; then fail "it counts as a failure"; fi
+same_end spot
+
 say "a host that is gone when the job is started again"
 start gone
 touch down.2

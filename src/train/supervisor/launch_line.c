@@ -207,6 +207,7 @@ by_status by_launch_line_make(by_launch_line *out, const by_launch_options *o,
             return status;
         }
     }
+    on_host = on_host < 1 ? 1 : on_host;
     out->threads = o->threads > 0 ? o->threads : f->cores / on_host;
     out->threads = out->threads < 1 ? 1 : out->threads;
     if (o->ranks > 1 || o->hosts.count > 0) {
