@@ -118,7 +118,7 @@ static const by__key common[] = {
     {"parallel", "chunks", BY__KEY_INT, BY__FIELD(parallel.chunks), "1", 1, 64,
      .help = "stages of the model on each rank of pipeline; more than 1 for interleaved"},
     {"parallel", "expert", BY__KEY_INT, BY__FIELD(parallel.expert), "1", 1, BY__MI20,
-     .help = "ranks that divide the experts"},
+     .help = "ranks that divide the experts of each layer, and the examples of a micro-batch"},
     {"parallel", "overlap", BY__KEY_SWITCH, BY__FIELD(parallel.overlap), "true",
      .help = "gradients are added up between ranks while the backward pass goes on"},
     {"parallel", "bucket_mib", BY__KEY_REAL, BY__FIELD(parallel.bucket_mib), "-1", 0, 65536,

@@ -121,6 +121,12 @@ static by_status share_in_products(double *share, const by_graph *graph, by_erro
         }
         BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "count", error));
         by__node_types(graph, node, in);
+        for (int i = 0; i < node->input_count; i++) {
+            const by__value *value = node->in[i] == BY_NONE ? NULL : &graph->values[node->in[i]];
+            if (value != NULL && value->part_count > 0) {
+                in[i].shape = value->whole;
+            }
+        }
         by__signature s = {node->op, &node->attrs, in, node->input_count};
         for (int i = 0; i < node->input_count; i++) {
             if (node->in[i] != BY_NONE && by__mask_has(row->factors, i)) {

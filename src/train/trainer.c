@@ -14,6 +14,9 @@ by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *mo
                         .rank = t->layout.place[BY_MESH_TENSOR],
                         .mesh = 1u << BY_MESH_TENSOR,
                         .sequence = t->config->parallel.sequence_parallel};
+    options.shard[BY_SHARD_EXPERT] = (by_shard_axis){.ranks = t->layout.size[BY_MESH_EXPERT],
+                                                     .rank = t->layout.place[BY_MESH_EXPERT],
+                                                     .mesh = 1u << BY_MESH_EXPERT};
     return options;
 }
 
@@ -129,9 +132,11 @@ static const char *const group_names[BY__GROUPS] = {
 static by_update_unit unit_of(const by_trainer *t, const char *name, by_shape shape, int group)
 {
     bool split = (group & BY__GROUP_SPLIT) != 0;
+    /* One of the two axes splits tensors. */
+    int axis = t->layout.size[BY_MESH_EXPERT] > 1 ? BY_MESH_EXPERT : BY_MESH_TENSOR;
     return (by_update_unit){.name = name,
-                            .ranks = split ? t->layout.size[BY_MESH_TENSOR] : 0,
-                            .mesh = 1u << BY_MESH_TENSOR,
+                            .ranks = split ? t->layout.size[axis] : 0,
+                            .mesh = 1u << axis,
                             .shape = shape,
                             .decay = (group & BY__GROUP_VECTOR) == 0,
                             .copy = (group & BY__GROUP_WIDE) == 0 ? by__compute_dtype(t->config)

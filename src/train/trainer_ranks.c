@@ -7,28 +7,50 @@
 
 /* ---- the plan ---- */
 
+/* Axes of which one at most divides something. */
+static by_status check_one(const by__layout *l, by_error *error)
+{
+    static const by_mesh_axis axes[] = {BY_MESH_TENSOR, BY_MESH_EXPERT, BY_MESH_PIPELINE};
+    int first = -1;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(axes); i++) {
+        int axis = (int)axes[i];
+        if (l->size[axis] > 1 && first >= 0) {
+            return by_error_set(error, BY_ECONFIG,
+                                "parallel.%s is %d and parallel.%s %d: one of them must be 1",
+                                by_mesh_axis_name((by_mesh_axis)first), l->size[first],
+                                by_mesh_axis_name((by_mesh_axis)axis), l->size[axis]);
+        }
+        first = l->size[axis] > 1 ? axis : first;
+    }
+    return BY_OK;
+}
+
 /* BY_ECONFIG for axes along which a trainer divides nothing. */
 static by_status check_axes(const by__layout *l, const by_config *config, by_error *error)
 {
-    const unsigned divided = 1u << BY_MESH_DATA | 1u << BY_MESH_PIPELINE | 1u << BY_MESH_TENSOR;
+    const unsigned divided =
+        1u << BY_MESH_DATA | 1u << BY_MESH_PIPELINE | 1u << BY_MESH_TENSOR | 1u << BY_MESH_EXPERT;
+    int split = l->size[BY_MESH_EXPERT] > 1 ? BY_MESH_EXPERT : BY_MESH_TENSOR;
     for (int axis = 0; axis < BY_MESH_AXES; axis++) {
         if ((divided >> axis & 1u) == 0 && l->size[axis] > 1) {
             return by_error_set(error, BY_ECONFIG,
-                                "parallel.%s is %d: ranks share data, the stages of a pipeline and "
-                                "the tensors of each layer",
+                                "parallel.%s is %d: ranks share data, the stages of a pipeline, "
+                                "the tensors of each layer and the experts",
                                 by_mesh_axis_name((by_mesh_axis)axis), l->size[axis]);
         }
     }
-    if (l->size[BY_MESH_TENSOR] > 1 && l->size[BY_MESH_PIPELINE] > 1) {
+    BY_TRY(check_one(l, error));
+    if (l->size[BY_MESH_EXPERT] > 1 && config->model.dropout > 0.0) {
         return by_error_set(error, BY_ECONFIG,
-                            "parallel.tensor is %d and parallel.pipeline %d: one of them must be 1",
-                            l->size[BY_MESH_TENSOR], l->size[BY_MESH_PIPELINE]);
+                            "parallel.expert is %d: model.dropout must be 0, not %g",
+                            l->size[BY_MESH_EXPERT], config->model.dropout);
     }
-    if (l->size[BY_MESH_TENSOR] > 1 && by_optimizer_needs_tensors(&config->optimizer)) {
+    if (l->size[split] > 1 && by_optimizer_needs_tensors(&config->optimizer)) {
         return by_error_set(error, BY_ECONFIG,
-                            "parallel.tensor is %d: optimizer.kind %s needs the whole tensors, of "
+                            "parallel.%s is %d: optimizer.kind %s needs the whole tensors, of "
                             "which each rank has a part; adamw, lion and sgd do not",
-                            l->size[BY_MESH_TENSOR], config->optimizer.kind);
+                            by_mesh_axis_name((by_mesh_axis)split), l->size[split],
+                            config->optimizer.kind);
     }
     return BY_OK;
 }

@@ -100,7 +100,7 @@ static by_status check_weights(job *j, const by_trainer *t, by_error *error)
 static by_status check_equal(const by_trainer *t, by_error *error)
 {
     by_comm *comm;
-    BY_TRY(by_mesh_comm(&comm, t->ranks.mesh, 1u << BY_MESH_TENSOR, error));
+    BY_TRY(by_mesh_comm(&comm, t->ranks.mesh, 1u << BY_MESH_TENSOR | 1u << BY_MESH_EXPERT, error));
     for (size_t i = 0; i < by__store_count(t->store); i++) {
         const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
         size_t count = (size_t)by_shape_count(&entry->local);
@@ -127,7 +127,7 @@ static by_status train(job *j, int rank, by_trainer *t, const by_config *config,
     data d;
     const float *values;
     size_t width;
-    const by_batch_part one = {0, 1, 1, 1};
+    const by_batch_part one = {0, (size_t)config->train.micro_batch, 1, 1};
     BY_TRY(by_trainer_allocate(t, error));
     BY_TRY(by_trainer_initialize(t, error));
     for (uint64_t step = 0; step < STEPS; step++) {
@@ -233,6 +233,31 @@ static void test_bf16(void **state)
                 "optimizer.lr=3e-3", 1e-2);
 }
 
+/* Ranks that divide experts and examples, alone and together with data parallelism. */
+static void test_experts(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    static const char *const one[] = {
+        "model.kind=mixtral", "precision.compute=f32", "optimizer.kind=sgd",  "optimizer.lr=0.3",
+        "model.experts=4",    "model.dropout=0",       "train.micro_batch=2", NULL};
+    static const char *const split[] = {
+        "model.kind=mixtral",  "precision.compute=f32", "optimizer.kind=sgd",
+        "optimizer.lr=0.3",    "model.experts=4",       "model.dropout=0",
+        "train.micro_batch=2", "parallel.expert=2",     NULL};
+    job *alone = calloc(1, sizeof *alone);
+    assert_non_null(alone);
+    alone->settings = one;
+    check_ok(run_rank(NULL, alone, &error), &error);
+    assert_true(alone->results[0][STEPS - 1].loss < alone->results[0][0].loss);
+    compare(alone, 2, split, 1e-5);
+    compare(alone, 4, split, 1e-5);
+    for (size_t i = 0; i < alone->count; i++) {
+        free(alone->weights[i]);
+    }
+    free(alone);
+}
+
 /* What cannot be split is refused before any rank starts, with both numbers and what would do. */
 static void test_refusals(void **state)
 {
@@ -245,6 +270,10 @@ static void test_refusals(void **state)
          "parallel.tensor 4 does not divide model.heads 6; nearest: 3, 6"},
         {{"model.kind=llama", "model.kv_heads=2", "parallel.tensor=3", NULL},
          "parallel.tensor 3 does not divide model.kv_heads 2; nearest: 2"},
+        {{"model.kind=mixtral", "model.experts=6", "parallel.expert=4", NULL},
+         "parallel.expert 4 does not divide model.experts 6; nearest: 3, 6"},
+        {{"model.kind=mixtral", "parallel.expert=2", NULL},
+         "parallel.expert 2 does not divide train.micro_batch 1"},
         {{"model.context=13", "parallel.sequence_parallel=true", "parallel.tensor=2", NULL},
          "parallel.tensor 2 does not divide model.context 13"},
     };
@@ -267,6 +296,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f32),
         cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_experts),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

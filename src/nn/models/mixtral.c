@@ -47,6 +47,8 @@ static by_status resolve(by_config *config, void *own, by_error *error)
                             by__config_where(config, "model.experts_per_token", "model.experts"),
                             (long long)k->experts_per_token, (long long)k->experts);
     }
+    BY_TRY(by__config_divides(config, "parallel.expert", "model.experts", error));
+    BY_TRY(by__config_divides(config, "parallel.expert", "train.micro_batch", error));
     return by__llama_resolve(config, error);
 }
 
