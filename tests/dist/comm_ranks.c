@@ -50,7 +50,8 @@ static by_status act(by_comm *comm, const char *mode, by_error *error)
     float x[4000] = {0};
     bool last = by_comm_rank(comm) == by_comm_size(comm) - 1;
     if (strcmp(mode, "all") == 0) {
-        return comm_cases_all(comm, NULL, error);
+        BY_TRY(comm_cases_all(comm, NULL, error));
+        return comm_cases_large(comm, error);
     }
     if (strcmp(mode, "mesh") == 0) {
         return mesh(comm, error);

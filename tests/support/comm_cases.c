@@ -31,11 +31,11 @@ static uint32_t bits_of(int holder, size_t i)
     return x ^ x >> 16;
 }
 
-/* Of large results every few elements are looked at: 7 shares no factor with
+/* Of large results every few elements are looked at: 7 and 101 share no factor with
  * slices or chunks. */
 static size_t stride_of(size_t count)
 {
-    return count > 10000 ? 7 : 1;
+    return count > 1000000 ? 101 : count > 10000 ? 7 : 1;
 }
 
 /* Element i of a holder: signs and magnitudes for which the order of additions shows. */
@@ -480,6 +480,14 @@ by_status comm_cases_all(by_comm *comm, void *user, by_error *error)
 out:
     free(counts);
     return status;
+}
+
+by_status comm_cases_large(by_comm *comm, by_error *error)
+{
+    enum { SEGMENTS = 5, EXTRA = 777 }; /* a slice, each of 128 Ki elements */
+    size_t count = (size_t)by_comm_size(comm) * ((size_t)SEGMENTS * 131072 + EXTRA);
+    BY_TRY(all_reduce(comm, BY_F32, count, error));
+    return all_reduce(comm, BY_BF16, count, error);
 }
 
 /* ---- mesh ---- */

@@ -8,6 +8,8 @@
 
 /* All collectives, splits and messages, in all dtypes and many sizes. */
 by_status comm_cases_all(by_comm *comm, void *user, by_error *error);
+/* Sums of many messages a slice. */
+by_status comm_cases_large(by_comm *comm, by_error *error);
 /* Places and communicators of a mesh over comm. */
 by_status comm_cases_mesh(by_comm *comm, by_mesh *mesh, by_error *error);
 
