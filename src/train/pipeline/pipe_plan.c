@@ -177,7 +177,8 @@ static by_status add_part(by_trainer *t, const by__pipe_graph *g, int part, cons
 
 static by_status add_stage(by_trainer *t, by__pipe_stage *stage, int chunk, by_error *error)
 {
-    static const char *const names[] = {"forward", "backward", "weights", "loss", "gradient sum"};
+    static const char *const names[] = {"forward", "backward", "weights", "evaluation",
+                                        "stage sum"};
     const by__pipe *pipe = t->pipe;
     for (int i = 0; i < BY__PART_KINDS + 2; i++) {
         if (pipe->chunks > 1) {
