@@ -6,6 +6,13 @@
 #include "base/name_table.h"
 #include "device/device.h"
 
+/* A run that is held, in elements of the flat buffer, and where it is in the memory. */
+typedef struct held_run {
+    int64_t first;
+    int64_t count;
+    size_t at;
+} held_run;
+
 typedef struct flat {
     char *name;
     by__flat_spec spec;
@@ -14,6 +21,9 @@ typedef struct flat {
     size_t group_offset[BY__MAX_GROUPS + 1]; /* where each group begins; the last: the end */
     size_t count;                            /* entries that there were at its declaration */
     size_t block_offset;                     /* in the role's block */
+    held_run *runs; /* NULL: all of it is held, and offsets are those in its memory */
+    size_t run_count;
+    size_t held_bytes;
 } flat;
 
 struct by__store {
@@ -50,6 +60,7 @@ static void free_flat(flat *f)
     free(f->name);
     free(f->shape);
     free(f->offset);
+    free(f->runs);
 }
 
 void by__store_close(by__store **store)
@@ -150,6 +161,106 @@ static by_status lay_out(const by__store *store, flat *f, by_error *error)
     return BY_OK;
 }
 
+/* ---- runs ---- */
+
+int64_t by__store_begin(const by__store *store, by__handle handle)
+{
+    int64_t begin = 0;
+    for (by__handle i = 0; i < handle; i++) {
+        if (store->entries[i].group == store->entries[handle].group) {
+            begin += (int64_t)by__round_up((size_t)by_shape_count(&store->entries[i].local),
+                                           BY__ENTRY_ALIGNMENT);
+        }
+    }
+    return begin;
+}
+
+static by_status add_run(flat *f, size_t *capacity, int64_t first, int64_t count, by_error *error)
+{
+    if (count == 0) {
+        return BY_OK;
+    }
+    size_t bytes = (size_t)count * by_dtype_size(f->spec.dtype);
+    BY_TRY(by__reserve((void **)&f->runs, capacity, f->run_count + 1, sizeof *f->runs, error));
+    f->runs[f->run_count++] = (held_run){first, count, f->held_bytes};
+    f->held_bytes += by__round_up(bytes, BY_CACHE_LINE);
+    return BY_OK;
+}
+
+/* Elements of the groups before one, in a flat buffer of all groups. */
+static int64_t group_begin(const by__store *store, int group)
+{
+    int64_t begin = 0;
+    for (size_t i = 0; i < store->count; i++) {
+        if (store->entries[i].group < group) {
+            begin += (int64_t)by__round_up((size_t)by_shape_count(&store->entries[i].local),
+                                           BY__ENTRY_ALIGNMENT);
+        }
+    }
+    return begin;
+}
+
+static bool is_within(const by__flat_spec *spec, int64_t first, int64_t count)
+{
+    for (size_t k = 0; k < spec->held_count; k++) {
+        const by__store_run *run = &spec->held[k];
+        if (first >= run->first && first + count <= run->first + run->count) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The entries that are held, where these have shapes of their own. */
+static by_status hold_entries(const by__store *store, flat *f, by_error *error)
+{
+    size_t capacity = 0;
+    size_t size = by_dtype_size(f->spec.dtype);
+    for (size_t i = 0; i < f->count; i++) {
+        const by__stored_tensor *entry = &store->entries[i];
+        int64_t first = group_begin(store, entry->group) + by__store_begin(store, (by__handle)i);
+        if (f->shape[i].rank >= 0 && is_within(&f->spec, first, by_shape_count(&entry->local))) {
+            size_t count = by__round_up((size_t)by_shape_count(&f->shape[i]), BY__ENTRY_ALIGNMENT);
+            BY_TRY(add_run(f, &capacity, (int64_t)(f->offset[i] / size), (int64_t)count, error));
+        }
+    }
+    return BY_OK;
+}
+
+/* The runs of spec.held in the groups that the flat buffer has. */
+static by_status hold_runs(const by__store *store, flat *f, by_error *error)
+{
+    size_t capacity = 0;
+    size_t size = by_dtype_size(f->spec.dtype);
+    for (int group = 0; group < BY__MAX_GROUPS; group++) {
+        int64_t begin = group_begin(store, group);
+        int64_t count = (int64_t)((f->group_offset[group + 1] - f->group_offset[group]) / size);
+        int64_t place = (int64_t)(f->group_offset[group] / size);
+        for (size_t k = 0; k < f->spec.held_count; k++) {
+            const by__store_run *run = &f->spec.held[k];
+            int64_t low = run->first > begin ? run->first : begin;
+            int64_t high = run->first + run->count;
+            high = high < begin + count ? high : begin + count;
+            if (low < high) {
+                BY_TRY(add_run(f, &capacity, place + low - begin, high - low, error));
+            }
+        }
+    }
+    return BY_OK;
+}
+
+static by_status hold(const by__store *store, flat *f, by_error *error)
+{
+    if (f->spec.held == NULL) {
+        f->held_bytes = f->group_offset[BY__MAX_GROUPS];
+        return BY_OK;
+    }
+    BY_TRY(f->spec.shape != NULL ? hold_entries(store, f, error) : hold_runs(store, f, error));
+    f->spec.held = NULL;           /* the caller's */
+    return f->runs != NULL ? BY_OK /* something is held, be it nothing of value */
+                           : by__alloc((void **)&f->runs, 1, sizeof *f->runs, "runs", error);
+}
+
 by_status by__store_add_flat(by__store *store, const by__flat_spec *spec, int *out, by_error *error)
 {
     flat f = {.spec = *spec, .count = store->count};
@@ -171,6 +282,9 @@ by_status by__store_add_flat(by__store *store, const by__flat_spec *spec, int *o
     }
     if (status == BY_OK) {
         status = lay_out(store, &f, error);
+    }
+    if (status == BY_OK) {
+        status = hold(store, &f, error);
     }
     if (status != BY_OK) {
         free_flat(&f);
@@ -203,7 +317,7 @@ size_t by__store_bytes(const by__store *store, by__buffer_role role)
     size_t bytes = 0;
     for (size_t i = 0; i < store->flat_count; i++) {
         const flat *f = &store->flats[i];
-        bytes += f->spec.role == role ? f->group_offset[BY__MAX_GROUPS] : 0;
+        bytes += f->spec.role == role ? f->held_bytes : 0;
     }
     return bytes;
 }
@@ -256,6 +370,24 @@ by_status by__store_clear(by__store *store, by__buffer_role role, by_error *erro
     return by_device_finish(store->device, error);
 }
 
+/* Bytes of a flat buffer; {0} when they are not held, as one run. */
+static by_memory held_bytes(const by__store *store, const flat *f, size_t offset, size_t bytes)
+{
+    by_memory block = store->blocks[f->spec.role];
+    if (f->runs == NULL) {
+        return by_memory_at(block, f->block_offset + offset, bytes);
+    }
+    size_t size = by_dtype_size(f->spec.dtype);
+    for (size_t k = 0; k < f->run_count; k++) {
+        const held_run *run = &f->runs[k];
+        size_t begin = (size_t)run->first * size;
+        if (offset >= begin && offset + bytes <= begin + (size_t)run->count * size) {
+            return by_memory_at(block, f->block_offset + run->at + offset - begin, bytes);
+        }
+    }
+    return (by_memory){0};
+}
+
 by_memory by__store_buffer(const by__store *store, int index, by__handle handle)
 {
     const flat *f = &store->flats[index];
@@ -265,7 +397,7 @@ by_memory by__store_buffer(const by__store *store, int index, by__handle handle)
     }
     size_t bytes =
         (size_t)by_shape_count(&shape) * by_dtype_size(by__store_dtype(store, index, handle));
-    return by_memory_at(store->blocks[f->spec.role], f->block_offset + f->offset[handle], bytes);
+    return held_bytes(store, f, f->offset[handle], bytes);
 }
 
 int64_t by__store_group_elements(const by__store *store, int index, int group)
@@ -278,8 +410,43 @@ int64_t by__store_group_elements(const by__store *store, int index, int group)
 by_memory by__store_group(const by__store *store, int index, int group)
 {
     const flat *f = &store->flats[index];
-    return by_memory_at(store->blocks[f->spec.role], f->block_offset + f->group_offset[group],
-                        f->group_offset[group + 1] - f->group_offset[group]);
+    return held_bytes(store, f, f->group_offset[group],
+                      f->group_offset[group + 1] - f->group_offset[group]);
+}
+
+bool by__store_piece(const by__store *store, int index, by__handle handle, size_t k, int64_t *first,
+                     by_memory *memory)
+{
+    const flat *f = &store->flats[index];
+    if (f->runs == NULL) {
+        *first = 0;
+        *memory = by__store_buffer(store, index, handle);
+        return k == 0;
+    }
+    size_t size = by_dtype_size(f->spec.dtype);
+    *memory = (by_memory){0};
+    if (k >= f->run_count || f->shape[handle].rank < 0) {
+        return false;
+    }
+    const held_run *run = &f->runs[k];
+    int64_t begin = (int64_t)(f->offset[handle] / size);
+    int64_t end = begin + by_shape_count(&f->shape[handle]);
+    int64_t low = run->first > begin ? run->first : begin;
+    int64_t high = run->first + run->count < end ? run->first + run->count : end;
+    if (low < high) {
+        *first = low - begin;
+        *memory = held_bytes(store, f, (size_t)low * size, (size_t)(high - low) * size);
+    }
+    return true;
+}
+
+by_memory by__store_range(const by__store *store, int index, int group, int64_t first,
+                          int64_t count)
+{
+    const flat *f = &store->flats[index];
+    size_t size = by_dtype_size(f->spec.dtype);
+    return held_bytes(store, f, f->group_offset[group] + (size_t)first * size,
+                      (size_t)count * size);
 }
 
 void *by__store_host(const by__store *store, int index, by__handle handle)

@@ -67,12 +67,23 @@ typedef enum by__buffer_role {
 /* Shape of an entry's buffer from the entry's; false: the entry has none in this flat buffer. */
 typedef bool by__shape_rule(const by_shape *entry, by_shape *buffer);
 
+/* A range of the elements of a flat buffer. */
+typedef struct by__store_run {
+    int64_t first;
+    int64_t count;
+} by__store_run;
+
 typedef struct by__flat_spec {
     by__buffer_role role;
     const char *name;      /* of a state: "m"; copied; NULL or "" for none */
     by_dtype dtype;        /* BY_DTYPE_COUNT: each entry's format */
     unsigned groups;       /* bit g: the entries of group g */
     by__shape_rule *shape; /* NULL: the entry's local shape */
+    /* What this process holds of the flat buffer, in elements of the flat buffer of all groups
+     * without a shape rule; with one, the entries that are within a run. Memory is taken for that
+     * alone. NULL: everything. */
+    const by__store_run *held;
+    size_t held_count;
 } by__flat_spec;
 
 by_status by__store_open(by__store **out, by_device *device, by_error *error);
@@ -118,7 +129,7 @@ bool by__store_is_allocated(const by__store *store);
 by_status by__store_clear(by__store *store, by__buffer_role role, by_error *error);
 
 const char *by__store_flat_name(const by__store *store, int flat);
-/* Buffer of an entry; {0} when it has none there. */
+/* Buffer of an entry; {0} when it has none there, or is not held whole. */
 by_memory by__store_buffer(const by__store *store, int flat, by__handle handle);
 /* Its shape (rank -1: none) and format. */
 by_shape by__store_shape(const by__store *store, int flat, by__handle handle);
@@ -127,10 +138,20 @@ by_dtype by__store_dtype(const by__store *store, int flat, by__handle handle);
  * one format. */
 int64_t by__store_group_elements(const by__store *store, int flat, int group);
 by_memory by__store_group(const by__store *store, int flat, int group);
+/* Elements [first, first + count) of a group; {0} when they are not held, as one run. */
+by_memory by__store_range(const by__store *store, int flat, int group, int64_t first,
+                          int64_t count);
+/* The pieces of an entry's buffer that are held: *memory has the elements from *first on; {0} for a
+ * run that has none of them. False when there is no k-th run. */
+bool by__store_piece(const by__store *store, int flat, by__handle handle, size_t k, int64_t *first,
+                     by_memory *memory);
+/* Where an entry begins in its group, in elements of flat buffers without a shape rule. */
+int64_t by__store_begin(const by__store *store, by__handle handle);
 
 /* Writes `count` values of format `dtype` (f32, bf16, f16; at any address) into the first elements
  * of an entry's buffer, rounded to its format, transposed where the entry is. `rows` of a tensor
- * that grows: the first ones. On `threads` threads. */
+ * that grows: the first ones. On `threads` threads. Of an entry that is not held whole, what is held
+ * is written. */
 by_status by__store_write(by__store *store, int flat, by__handle handle, const void *values,
                           by_dtype dtype, int64_t count, int threads, by_error *error);
 /* Reads a buffer of f32, not transposed, into out (its number of elements). */

@@ -75,6 +75,21 @@ static void convert(void *out, by_dtype to, const void *values, by_dtype from,
     }
 }
 
+/* Writes what is held of an entry, whose values are at `staged` in the buffer's format. */
+static by_status write_held(by__store *store, int flat, by__handle handle, const char *staged,
+                            by_error *error)
+{
+    size_t size = by_dtype_size(by__store_dtype(store, flat, handle));
+    by_memory memory;
+    int64_t first;
+    for (size_t k = 0; by__store_piece(store, flat, handle, k, &first, &memory); k++) {
+        if (memory.bytes > 0) {
+            BY_TRY(by_device_write(memory, staged + (size_t)first * size, error));
+        }
+    }
+    return BY_OK;
+}
+
 by_status by__store_write(by__store *store, int flat, by__handle handle, const void *values,
                           by_dtype dtype, int64_t count, int threads, by_error *error)
 {
@@ -88,15 +103,17 @@ by_status by__store_write(by__store *store, int flat, by__handle handle, const v
         return by_error_set(error, BY_EARG, "'%s': cannot write %lld values of %s to it",
                             entry->name, (long long)count, by_dtype_name(dtype));
     }
-    if (host != NULL) {
+    if (host != NULL && buffer.bytes > 0) {
         convert(host, to, values, dtype, entry, (size_t)count, threads);
         return BY_OK;
     }
     void *staged;
+    bool whole = buffer.bytes > 0;
     buffer.bytes = (size_t)count * by_dtype_size(to);
     BY_TRY(by__alloc_aligned(&staged, buffer.bytes, "staging", error));
     convert(staged, to, values, dtype, entry, (size_t)count, threads);
-    by_status status = by_device_write(buffer, staged, error);
+    by_status status = whole ? by_device_write(buffer, staged, error)
+                             : write_held(store, flat, handle, staged, error);
     free(staged);
     return status;
 }

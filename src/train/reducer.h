@@ -14,10 +14,12 @@
 
 /* A range of a gradient set. */
 typedef struct by__bucket {
-    size_t unit;   /* group that it is in, of those that are trained */
-    int64_t first; /* element of the group: a multiple of BY_SUM_BLOCK */
+    int group;     /* of the store */
+    int64_t first; /* element of the group */
     int64_t count;
     int64_t offset; /* of it in the set, in elements */
+    /* Elements that each rank of `shard` owns, one behind the other; NULL: all own all. */
+    const size_t *slices;
 } by__bucket;
 
 /* How micro-batches are shared, and what each peer's sums are when its last one is done. */

@@ -66,16 +66,33 @@ static by_status build_update(const by_trainer *t, by_graph *graph, by_error *er
                                                           t->trained_groups, error);
 }
 
+/* Whether a rank has slices of a group, not all of it, to update. */
+static bool is_divided(const by_trainer *t, int group)
+{
+    return by__is_sharded(t) && group < BY__TRAINED_GROUPS;
+}
+
+static void add_copy(by_graph *graph, const char *unit, by_shape shape, by_dtype copy)
+{
+    char name[300];
+    by_value master = by_graph_input(graph, unit, BY_F32, shape);
+    (void)snprintf(name, sizeof name, "copy.%s", unit);
+    by_graph_output(graph, by_cast(graph, master, copy), name);
+}
+
 /* The masters of every group that has copies, rounded. */
 static by_status build_copy(const by_trainer *t, by_graph *graph, by_error *error)
 {
     for (size_t i = 0; i < t->group_count; i++) {
         const by_update_unit *unit = &t->groups[i];
-        if (unit->copy != BY_F32) {
-            char name[300];
-            by_value master = by_graph_input(graph, unit->name, BY_F32, unit->shape);
-            (void)snprintf(name, sizeof name, "copy.%s", unit->name);
-            by_graph_output(graph, by_cast(graph, master, unit->copy), name);
+        if (unit->copy != BY_F32 && !is_divided(t, t->group_of_unit[i])) {
+            add_copy(graph, unit->name, unit->shape, unit->copy);
+        }
+    }
+    for (size_t i = 0; i < t->shard.own_count; i++) {
+        const by__slice *own = &t->shard.own[i];
+        if ((own->group & BY__GROUP_WIDE) == 0) {
+            add_copy(graph, own->name, BY_SHAPE(own->count), by__compute_dtype(t->config));
         }
     }
     return by_graph_check(graph, error);
@@ -143,8 +160,20 @@ static by_update_unit unit_of(const by_trainer *t, const char *name, by_shape sh
                                                                   : BY_F32};
 }
 
+/* This rank's slices. */
+static by_status list_slices(by_trainer *t, by_error *error)
+{
+    by__shard *s = &t->shard;
+    BY_TRY(by__alloc((void **)&t->tensors, s->own_count + 1, sizeof *t->tensors, "update", error));
+    for (size_t i = 0; i < s->own_count; i++) {
+        const by__slice *own = &s->own[i];
+        t->tensors[t->tensor_count++] = unit_of(t, own->name, BY_SHAPE(own->count), own->group);
+    }
+    return BY_OK;
+}
+
 /* What norm and update work on: whole groups; the update on each tensor where the optimizer needs
- * its shape. */
+ * its shape, and on this rank's slices where ranks divide the state. */
 static by_status list_units(by_trainer *t, by_error *error)
 {
     for (int group = 0; group < BY__GROUPS; group++) {
@@ -159,22 +188,17 @@ static by_status list_units(by_trainer *t, by_error *error)
         return by_error_set(error, BY_EARG, "all parameters are frozen: there is nothing to train");
     }
     if (!by_optimizer_needs_tensors(&t->config->optimizer)) {
-        return BY_OK;
+        return by__is_sharded(t) ? list_slices(t, error) : BY_OK;
     }
     size_t count = by__store_count(t->store);
     BY_TRY(by__alloc((void **)&t->tensors, count, sizeof *t->tensors, "update", error));
     for (size_t i = 0; i < count; i++) {
         const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
-        if (entry->trainable) {
+        if (entry->trainable && by__shard_owns(t, (by__handle)i)) {
             t->tensors[t->tensor_count++] = unit_of(t, entry->name, entry->local, entry->group);
         }
     }
     return BY_OK;
-}
-
-static by_status add_flat(by_trainer *t, by__flat_spec spec, int *out, by_error *error)
-{
-    return by__store_add_flat(t->store, &spec, out, error);
 }
 
 /* Declares parameters, and the flat buffers of masters, copies, gradient sets and states. */
@@ -191,21 +215,30 @@ static by_status lay_out(by_trainer *t, by_error *error)
     if (by__store_count(t->store) == 0) {
         return by_error_set(error, BY_EARG, "the model has no parameters to train");
     }
-    BY_TRY(add_flat(t, (by__flat_spec){BY__MASTER, "", BY_F32, all, NULL}, &t->masters, error));
+    BY_TRY(by__ranks_plan_buckets(t, error));
+    BY_TRY(by__shard_plan(t, error));
+    by__flat_spec masters = {.role = BY__MASTER, .dtype = BY_F32, .groups = all};
+    BY_TRY(by__shard_add_flat(t, masters, compute != BY_F32 ? trained & narrow : 0, &t->masters,
+                              error));
     t->copies = t->masters;
     if (compute != BY_F32) {
-        BY_TRY(
-            add_flat(t, (by__flat_spec){BY__COPY, "", compute, narrow, NULL}, &t->copies, error));
+        by__flat_spec copies = {.role = BY__COPY, .dtype = compute, .groups = narrow};
+        BY_TRY(by__shard_add_flat(t, copies, 0, &t->copies, error));
     }
     for (int i = 0; i < t->sets; i++) {
-        BY_TRY(add_flat(t, (by__flat_spec){BY__GRADIENT, "grad", BY_F32, trained, NULL},
-                        &t->gradient_sets[i], error));
+        by__flat_spec set = {
+            .role = BY__GRADIENT, .name = "grad", .dtype = BY_F32, .groups = trained};
+        BY_TRY(by__shard_add_flat(t, set, 0, &t->gradient_sets[i], error));
     }
     t->state_count = t->sets > 0 ? by_optimizer_state_count(&t->config->optimizer) : 0;
     for (int i = 0; i < t->state_count; i++) {
         by_optimizer_state state = by_optimizer_state_at(&t->config->optimizer, i);
-        BY_TRY(add_flat(t, (by__flat_spec){BY__STATE, state.name, BY_F32, trained, state.shape},
-                        &t->states[i], error));
+        by__flat_spec spec = {.role = BY__STATE,
+                              .name = state.name,
+                              .dtype = BY_F32,
+                              .groups = trained,
+                              .shape = state.shape};
+        BY_TRY(by__shard_add_flat(t, spec, trained, &t->states[i], error));
     }
     BY_TRY(by__sync_lay_out(t, error));
     return list_units(t, error);
@@ -331,7 +364,6 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     }
     BY_TRY(add_models(t, o, error));
     BY_TRY(lay_out(t, error));
-    BY_TRY(by__ranks_plan_buckets(t, error));
     BY_TRY(by__overlap_plan(t, o, error));
     BY_TRY(add_updates(t, error));
     if (t->copies != t->masters) {
@@ -424,7 +456,9 @@ by_memory by__trainer_flat(const by_trainer *t, int flat)
 /* Memory of a unit of the update in a flat buffer. */
 static by_memory unit_memory(const by_trainer *t, int flat, size_t i)
 {
-    return t->tensors != NULL
+    return t->tensors != NULL && !by_optimizer_needs_tensors(&t->config->optimizer)
+               ? by__shard_memory(t, flat, &t->shard.own[i])
+           : t->tensors != NULL
                ? by__store_buffer(t->store, flat, by__store_find(t->store, t->tensors[i].name))
                : by__trainer_group(t, flat, i);
 }
@@ -446,14 +480,28 @@ static by_status bind_unit(by_trainer *t, const by_update_unit *unit, size_t i, 
     return by__row_bind(t->update, name, unit_memory(t, t->copies, i), error);
 }
 
+static by_status bind_one_copy(by_trainer *t, const char *unit, by_memory master, by_memory copy,
+                               by_error *error)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "copy.%s", unit);
+    BY_TRY(by__row_bind(t->copy, unit, master, error));
+    return by__row_bind(t->copy, name, copy, error);
+}
+
 static by_status bind_copy(by_trainer *t, by_error *error)
 {
     for (size_t i = 0; i < t->group_count; i++) {
-        char name[64];
-        (void)snprintf(name, sizeof name, "copy.%s", t->groups[i].name);
-        BY_TRY(
-            by__row_bind(t->copy, t->groups[i].name, by__trainer_group(t, t->masters, i), error));
-        BY_TRY(by__row_bind(t->copy, name, by__trainer_group(t, t->copies, i), error));
+        BY_TRY(bind_one_copy(t, t->groups[i].name, by__trainer_group(t, t->masters, i),
+                             by__trainer_group(t, t->copies, i), error));
+    }
+    for (size_t i = 0; i < t->shard.own_count; i++) {
+        const by__slice *own = &t->shard.own[i];
+        if ((own->group & BY__GROUP_WIDE) != 0) {
+            continue;
+        }
+        BY_TRY(bind_one_copy(t, own->name, by__shard_memory(t, t->masters, own),
+                             by__shard_memory(t, t->copies, own), error));
     }
     return BY_OK;
 }

@@ -70,6 +70,21 @@ typedef struct by__sync {
     int momentum;
     int residual;
 } by__sync;
+/* A range of a group of parameters. */
+typedef struct by__slice {
+    int group;
+    int64_t first;
+    int64_t count;
+    char name[32]; /* of the update's values */
+} by__slice;
+
+/* What the ranks of `shard` divide. Everything is NULL and 0 where there is one. */
+typedef struct by__shard {
+    by_comm *comm;  /* of the mesh */
+    size_t *slices; /* [bucket][rank]: elements of a bucket that a rank owns */
+    by__slice *own; /* this rank's */
+    size_t own_count;
+} by__shard;
 
 struct by_trainer {
     const by_config *config;
@@ -100,7 +115,9 @@ struct by_trainer {
     int group_of_unit[BY__GROUPS];
     size_t group_count;
     size_t trained_groups;
-    by_update_unit *tensors; /* what the update works on where the optimizer needs whole tensors */
+    /* What the update works on where that is not the groups: tensors, where the optimizer needs whole
+     * ones, or this rank's slices. */
+    by_update_unit *tensors;
     size_t tensor_count;
     by__feed *feeds;
     size_t feed_count;
@@ -125,6 +142,7 @@ struct by_trainer {
     by__layout layout;
     by__ranks ranks;
     by__sync sync;
+    by__shard shard;
     int64_t all_micro_batches; /* of a step, over all ranks */
     int64_t first_micro_batch; /* this rank computes micro-batches first ... */
     int64_t micro_batches;     /* ... first + count - 1 */
@@ -202,6 +220,10 @@ by_status by__trainer_reset_failure(by_trainer *t, by_error *error);
 by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error);
 /* The buckets of a gradient set, once groups are known. */
 by_status by__ranks_plan_buckets(by_trainer *t, by_error *error);
+/* Elements of a group, with what is between its entries. */
+int64_t by__ranks_group_elements(const by_trainer *t, int group);
+/* The last place in a group, `at` at most, where a tensor begins. */
+int64_t by__ranks_tensor_border(const by_trainer *t, int group, int64_t at);
 /* Collective: communicators and what sums need. */
 by_status by__ranks_open(by_trainer *t, by_error *error);
 void by__ranks_close(by_trainer *t);
@@ -211,6 +233,30 @@ by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_er
 
 /* Notes the sums that this rank holds, and the set that its last micro-batch is computed into. */
 void by__ranks_hold(by_trainer *t, const by__sum_tree *tree, int set);
+
+/* ---- trainer_shard.c ---- */
+
+/* Whether ranks divide the state of the optimizer. */
+bool by__is_sharded(const by_trainer *t);
+/* Cuts the buckets into slices, before flat buffers are declared. */
+by_status by__shard_plan(by_trainer *t, by_error *error);
+by_status by__shard_open(by_trainer *t, by_error *error);
+void by__shard_close(by_trainer *t);
+/* Declares a flat buffer; of the groups in `divided` this rank holds its slices. */
+by_status by__shard_add_flat(by_trainer *t, by__flat_spec spec, unsigned divided, int *out,
+                             by_error *error);
+/* Whether this rank updates a whole tensor. */
+bool by__shard_owns(const by_trainer *t, by__handle handle);
+/* Memory of a slice in a flat buffer. */
+by_memory by__shard_memory(const by_trainer *t, int flat, const by__slice *slice);
+/* Collective, when the update or new weights were submitted: all ranks get what programs compute
+ * with. */
+by_status by__shard_gather(by_trainer *t, by_error *error);
+/* Whether a tensor of a flat buffer is divided, so that ranks read it together ... */
+bool by__shard_divides(const by_trainer *t, int flat, by__handle handle);
+/* ... which is this. */
+by_status by__shard_read(const by_trainer *t, int flat, by__handle handle, float *out,
+                         by_error *error);
 
 /* ---- trainer_overlap.c ---- */
 

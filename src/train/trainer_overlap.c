@@ -22,20 +22,18 @@ typedef void visitor(void *user, by_value gradient);
 static void visit(const by_trainer *t, const by_graph *graph, const by__bucket *bucket,
                   visitor *call, void *user)
 {
-    int group = t->group_of_unit[bucket->unit];
-    int64_t begin = 0; /* of an entry in its group */
     for (size_t i = 0; i < by__store_count(t->store); i++) {
         const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
-        if (entry->group != group) {
+        if (entry->group != bucket->group) {
             continue;
         }
+        int64_t begin = by__store_begin(t->store, (by__handle)i);
         int64_t end = begin + by_shape_count(&entry->local);
         if (begin < bucket->first + bucket->count && end > bucket->first) {
             char name[300];
             (void)snprintf(name, sizeof name, "grad.%s", entry->name);
             call(user, by_graph_find(graph, name));
         }
-        begin = (int64_t)by__round_up((size_t)end, BY__ENTRY_ALIGNMENT);
     }
 }
 

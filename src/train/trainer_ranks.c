@@ -10,7 +10,8 @@
 /* Axes of which one at most divides something. */
 static by_status check_one(const by__layout *l, by_error *error)
 {
-    static const by_mesh_axis axes[] = {BY_MESH_TENSOR, BY_MESH_EXPERT, BY_MESH_PIPELINE};
+    static const by_mesh_axis axes[] = {BY_MESH_SHARD, BY_MESH_TENSOR, BY_MESH_EXPERT,
+                                        BY_MESH_PIPELINE};
     int first = -1;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(axes); i++) {
         int axis = (int)axes[i];
@@ -25,11 +26,29 @@ static by_status check_one(const by__layout *l, by_error *error)
     return BY_OK;
 }
 
+static by_status check_shard(const by__layout *l, const by_config *config, by_error *error)
+{
+    bool syncs = config->sync.every > 1 || strcmp(config->sync.compress, "none") != 0;
+    int ranks = l->size[BY_MESH_SHARD];
+    if (ranks > 1 && config->parallel.zero > 1) {
+        return by_error_set(error, BY_ECONFIG,
+                            "parallel.zero is %lld: ranks of shard divide the state of the "
+                            "optimizer and f32 weights, which is 1",
+                            (long long)config->parallel.zero);
+    }
+    return ranks > 1 && syncs
+               ? by_error_set(error, BY_ECONFIG,
+                              "parallel.shard is %d: ranks that divide the state exchange whole "
+                              "gradients in every step, without the section sync",
+                              ranks)
+               : BY_OK;
+}
+
 /* BY_ECONFIG for axes along which a trainer divides nothing. */
 static by_status check_axes(const by__layout *l, const by_config *config, by_error *error)
 {
-    const unsigned divided =
-        1u << BY_MESH_DATA | 1u << BY_MESH_PIPELINE | 1u << BY_MESH_TENSOR | 1u << BY_MESH_EXPERT;
+    const unsigned divided = 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD | 1u << BY_MESH_PIPELINE |
+                             1u << BY_MESH_TENSOR | 1u << BY_MESH_EXPERT;
     int split = l->size[BY_MESH_EXPERT] > 1 ? BY_MESH_EXPERT : BY_MESH_TENSOR;
     for (int axis = 0; axis < BY_MESH_AXES; axis++) {
         if ((divided >> axis & 1u) == 0 && l->size[axis] > 1) {
@@ -40,6 +59,7 @@ static by_status check_axes(const by__layout *l, const by_config *config, by_err
         }
     }
     BY_TRY(check_one(l, error));
+    BY_TRY(check_shard(l, config, error));
     if (l->size[BY_MESH_EXPERT] > 1 && config->model.dropout > 0.0) {
         return by_error_set(error, BY_ECONFIG,
                             "parallel.expert is %d: model.dropout must be 0, not %g",
@@ -84,6 +104,43 @@ static int64_t bucket_elements(const by_config *config)
     return (blocks < 1 ? 1 : blocks) * BY_SUM_BLOCK;
 }
 
+int64_t by__ranks_group_elements(const by_trainer *t, int group)
+{
+    int64_t elements = 0;
+    for (size_t i = 0; i < by__store_count(t->store); i++) {
+        const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
+        if (entry->group == group) {
+            elements +=
+                (int64_t)by__round_up((size_t)by_shape_count(&entry->local), BY__ENTRY_ALIGNMENT);
+        }
+    }
+    return elements;
+}
+
+int64_t by__ranks_tensor_border(const by_trainer *t, int group, int64_t at)
+{
+    int64_t border = 0;
+    for (size_t i = 0; i < by__store_count(t->store); i++) {
+        int64_t begin = by__store_begin(t->store, (by__handle)i);
+        if (by__store_entry(t->store, (by__handle)i)->group == group && begin <= at) {
+            border = begin > border ? begin : border;
+        }
+    }
+    return border;
+}
+
+/* Where a bucket begins that ends at `end`. Optimizers that need whole tensors have these whole in
+ * a bucket, where ranks divide their state. */
+static int64_t bucket_begin(const by_trainer *t, int group, int64_t end, int64_t size)
+{
+    bool whole = by__is_sharded(t) && by_optimizer_needs_tensors(&t->config->optimizer);
+    if (end <= size) {
+        return 0;
+    }
+    return whole ? by__ranks_tensor_border(t, group, end - size)
+                 : (end - size + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK * BY_SUM_BLOCK;
+}
+
 /* Buckets of all groups, those of the last elements of a group first: the backward pass finishes
  * the last layers first. */
 by_status by__ranks_plan_buckets(by_trainer *t, by_error *error)
@@ -94,16 +151,14 @@ by_status by__ranks_plan_buckets(by_trainer *t, by_error *error)
     if (t->layout.replicas == 1 || t->sets == 0 || t->sync.is_on) {
         return BY_OK;
     }
-    for (size_t unit = 0; unit < t->trained_groups; unit++) {
-        int64_t elements = by_shape_count(&t->groups[unit].shape);
-        int64_t end = elements;
-        while (end > 0) {
-            int64_t first =
-                end > size ? (end - size + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK * BY_SUM_BLOCK : 0;
+    for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
+        int64_t elements = by__ranks_group_elements(t, group);
+        for (int64_t end = elements; end > 0;) {
+            int64_t first = bucket_begin(t, group, end, size);
             BY_TRY(by__reserve((void **)&t->ranks.buckets, &capacity, t->ranks.bucket_count + 1,
                                sizeof *t->ranks.buckets, error));
-            t->ranks.buckets[t->ranks.bucket_count++] =
-                (by__bucket){unit, first, end - first, offset + first};
+            t->ranks.buckets[t->ranks.bucket_count++] = (by__bucket){
+                .group = group, .first = first, .count = end - first, .offset = offset + first};
             end = first;
         }
         offset += elements;
@@ -142,6 +197,7 @@ by_status by__ranks_open(by_trainer *t, by_error *error)
     by__device_on_error(t->device, tell, r->all);
     BY_TRY(by_mesh_open(&r->mesh, r->all, t->layout.size, error));
     BY_TRY(by_mesh_comm(&r->peers, r->mesh, 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD, error));
+    BY_TRY(by__shard_open(t, error));
     BY_TRY(by__alloc((void **)&r->counts, replicas, sizeof *r->counts, "losses", error));
     for (size_t k = 0; k < replicas; k++) {
         int64_t first;
@@ -178,6 +234,7 @@ void by__ranks_close(by_trainer *t)
     by_mesh_close(&r->mesh);
     free(r->buckets);
     free(r->counts);
+    by__shard_close(t);
 }
 
 static float *set_data(const by_trainer *t, int set)

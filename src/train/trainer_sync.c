@@ -57,16 +57,19 @@ by_status by__sync_lay_out(by_trainer *t, by_error *error)
     const unsigned trained = (1u << BY__TRAINED_GROUPS) - 1;
     by__sync *s = &t->sync;
     if (s->is_local) {
-        by__flat_spec spec = {BY__STATE, "anchor", BY_F32, trained, NULL};
+        by__flat_spec spec = {
+            .role = BY__STATE, .name = "anchor", .dtype = BY_F32, .groups = trained};
         BY_TRY(by__store_add_flat(t->store, &spec, &s->anchor, error));
     }
     if (s->is_local && t->config->sync.outer_momentum > 0.0) {
-        by__flat_spec spec = {BY__STATE, "outer_momentum", BY_F32, trained, NULL};
+        by__flat_spec spec = {
+            .role = BY__STATE, .name = "outer_momentum", .dtype = BY_F32, .groups = trained};
         BY_TRY(by__store_add_flat(t->store, &spec, &s->momentum, error));
         t->states[t->state_count++] = s->momentum;
     }
     if (s->is_coded) {
-        by__flat_spec spec = {BY__STATE, "residual", BY_F32, trained, NULL};
+        by__flat_spec spec = {
+            .role = BY__STATE, .name = "residual", .dtype = BY_F32, .groups = trained};
         BY_TRY(by__store_add_flat(t->store, &spec, &s->residual, error));
         t->states[t->state_count++] = s->residual;
     }

@@ -6,7 +6,11 @@
 
 static by_status refresh_copies(by_trainer *t, by_error *error)
 {
-    return t->copy == NULL ? BY_OK : by_program_run(t->copy->program, error);
+    if (t->copy == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by_program_run(t->copy->program, error));
+    return by__shard_gather(t, error);
 }
 
 by_status by_trainer_initialize(by_trainer *t, by_error *error)
@@ -118,12 +122,34 @@ static bool is_part(const by_trainer *t, int flat, by__handle handle)
     return by__store_is_part(entry) && by_shape_equal(&held, &entry->local);
 }
 
+/* The i-th piece that this rank has of a tensor that ranks divide, from element *first on; false
+ * when there are fewer. */
+static bool find_piece(const by_trainer *t, int flat, by__handle handle, size_t i, int64_t *first,
+                       by_memory *memory)
+{
+    for (size_t k = 0; by__store_piece(t->store, flat, handle, k, first, memory); k++) {
+        if (memory->bytes > 0 && i-- == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 size_t by__trainer_slices(const by_trainer *t, size_t parameter, int state)
 {
     int flat = saved_flat(t, state);
     by__handle handle = (by__handle)parameter;
     if (by__store_shape(t->store, flat, handle).rank < 0) {
         return 0;
+    }
+    if (by__shard_divides(t, flat, handle)) {
+        int64_t first;
+        by_memory memory;
+        size_t count = 0;
+        while (find_piece(t, flat, handle, count, &first, &memory)) {
+            count++;
+        }
+        return count;
     }
     return is_part(t, flat, handle) ? (size_t)by__store_box_count(by__store_entry(t->store, handle))
                                     : 1;
@@ -137,6 +163,15 @@ void by__trainer_slice(by__trainer_held *out, const by_trainer *t, size_t parame
     const by__stored_tensor *entry = by__store_entry(t->store, handle);
     by__store_box box = {.shape = by__store_shape(t->store, flat, handle)};
     bool part = is_part(t, flat, handle);
+    if (by__shard_divides(t, flat, handle)) {
+        int64_t first = 0;
+        by_memory memory = {0};
+        (void)find_piece(t, flat, handle, i, &first, &memory);
+        *out = (by__trainer_held){.whole = box.shape, .slice = {.flat = true}};
+        out->slice.offset[0] = first;
+        out->slice.shape[0] = (int64_t)(memory.bytes / sizeof(float));
+        return;
+    }
     if (part) {
         box = by__store_box_at(entry, (int64_t)i);
     }
@@ -173,6 +208,13 @@ by_status by__trainer_read_slice(const by_trainer *t, size_t parameter, int stat
     const by__stored_tensor *entry = by__store_entry(t->store, handle);
     void *all = NULL;
     *owned = NULL;
+    if (by__shard_divides(t, flat, handle)) {
+        int64_t first;
+        by_memory memory = {0};
+        (void)find_piece(t, flat, handle, i, &first, &memory);
+        *data = (const void *)memory.address; /* ranks share the host's memory alone */
+        return BY_OK;
+    }
     BY_TRY(read_all(t, flat, handle, data, &all, error));
     if (by__trainer_slices(t, parameter, state) == 1) {
         *owned = all;
@@ -222,5 +264,8 @@ static int flat_of(const by_trainer *t, by_trainer_tensor what, int state)
 by_status by_trainer_read(const by_trainer *trainer, by_trainer_tensor what, int state, size_t i,
                           float *out, by_error *error)
 {
-    return by__store_read(trainer->store, flat_of(trainer, what, state), (by__handle)i, out, error);
+    int flat = flat_of(trainer, what, state);
+    return by__shard_divides(trainer, flat, (by__handle)i)
+               ? by__shard_read(trainer, flat, (by__handle)i, out, error)
+               : by__store_read(trainer->store, flat, (by__handle)i, out, error);
 }

@@ -31,6 +31,14 @@ for n in 2 3; do
     same one.events n.events
 done
 
+say "4 ranks, 2 of which divide the state, and 2 that go on"
+run 0 mpi_run 4 "$banyan" "$@" --set name=shard --set parallel.shard=2
+compare shard 00000012
+compare shard 00000024
+rm -rf runs/shard/checkpoints/step-00000024
+run 0 mpi_run 2 "$banyan" train --resume runs/shard
+compare shard 00000024
+
 say "3 ranks go on where 2 were stopped"
 run 0 mpi_run 2 "$banyan" "$@" --set name=half
 rm -rf runs/half/checkpoints/step-00000024

@@ -22,6 +22,7 @@ typedef struct job {
     by_step_result results[MAX_RANKS][STEPS];
     float *weights[MAX_RANKS]; /* parameters, then states of the optimizer */
     size_t count;
+    by_memory_report memory[MAX_RANKS];
     by_status status[MAX_RANKS];
     by_error errors[MAX_RANKS];
     int poisoned; /* step whose weights are not finite; -1: none */
@@ -124,10 +125,14 @@ static by_status run_rank(by_comm *comm, void *user, by_error *error)
     job *j = user;
     int rank = comm == NULL ? 0 : by_comm_rank(comm);
     by_config *config = open_config(j->settings);
+    if (comm == NULL) {
+        config->parallel.shard = 1;
+    }
     by_trainer *t = NULL;
     const by_trainer_options options = {.comm = comm};
     by_status status = by_trainer_open(&t, config, &options, error);
     if (status == BY_OK) {
+        j->memory[rank] = *by_trainer_memory(t);
         status = by_trainer_allocate(t, error);
     }
     if (status == BY_OK) {
@@ -231,6 +236,50 @@ static void test_optimizers(void **state)
     }
 }
 
+/* ZeRO-1: ranks of shard divide the state of the optimizer, and f32 weights where programs compute in
+ * bf16; with two groups of them too. */
+static void test_divided_state(void **state)
+{
+    BY_UNUSED(state);
+    static const int ranks[] = {2, 4};
+    static const int three[] = {3, 12};
+    static const char *const kinds[] = {"optimizer.kind=adamw", "optimizer.kind=sgd",
+                                        "optimizer.kind=lion", "optimizer.kind=lamb",
+                                        "optimizer.kind=adafactor"};
+    static const char *const precisions[] = {"precision.compute=f32", "precision.compute=bf16"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(kinds); i++) {
+        for (size_t k = 0; k < 2; k++) {
+            const char *const two_ranks[] = {kinds[i], precisions[k], "parallel.shard=2", NULL};
+            const char *const three_ranks[] = {kinds[i], precisions[k], "parallel.shard=3",
+                                               "parallel.overlap=false", NULL};
+            compare_all(ranks, BY_ARRAY_LENGTH(ranks), two_ranks);
+            compare_all(three, BY_ARRAY_LENGTH(three), three_ranks);
+        }
+    }
+}
+
+/* The plan has a rank's slices and no more: what divides adds up to what one rank has. */
+static void test_planned_slices(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const bf16[] = {"precision.compute=bf16", "parallel.shard=3", NULL};
+    job *alone = run_job(0, bf16);
+    job *j = run_job(3, bf16);
+    uint64_t states = 0;
+    uint64_t copies = alone->memory[0].parameters - alone->memory[0].optimizer / 2;
+    uint64_t masters = 0;
+    for (int r = 0; r < 3; r++) {
+        assert_true(j->memory[r].optimizer < alone->memory[0].optimizer / 2);
+        states += j->memory[r].optimizer;
+        masters += j->memory[r].parameters - copies;
+    }
+    assert_true(states == alone->memory[0].optimizer); /* every slice is a multiple of a line */
+    assert_true(masters >= alone->memory[0].parameters - copies);
+    assert_true(masters < (alone->memory[0].parameters - copies) * 11 / 10);
+    close_job(alone);
+    close_job(j);
+}
+
 /* A step that is not finite fails on all ranks in the same words, and changes no weight. */
 static void test_failing_together(void **state)
 {
@@ -307,6 +356,8 @@ int main(void)
         cmocka_unit_test(test_ranks_share_a_step),
         cmocka_unit_test(test_uneven_shares),
         cmocka_unit_test(test_optimizers),
+        cmocka_unit_test(test_divided_state),
+        cmocka_unit_test(test_planned_slices),
         cmocka_unit_test(test_failing_together),
         cmocka_unit_test(test_layout),
     };

@@ -49,7 +49,8 @@ static int add_flat(fixture *f, by__buffer_role role, by_dtype dtype, unsigned g
 {
     by_error error = {0};
     int flat;
-    by__flat_spec spec = {role, "m", dtype, groups, shape};
+    by__flat_spec spec = {
+        .role = role, .name = "m", .dtype = dtype, .groups = groups, .shape = shape};
     check_ok(by__store_add_flat(f->store, &spec, &flat, &error), &error);
     return flat;
 }

@@ -1,0 +1,282 @@
+/* ZeRO (Rajbhandari et al. 2020): the ranks of `shard` divide the state of the optimizer and, where
+ * programs compute in a narrower format, the f32 weights.
+ *
+ * Each bucket of a gradient set is cut into a slice a rank. A rank keeps and updates its own slices,
+ * and the ranks then gather what programs compute with. Optimizers that need whole tensors have
+ * slices that begin and end with tensors. An element is updated by the same operations whoever owns
+ * it, so the number of ranks shows in no bit. */
+#include <stdlib.h>
+
+#include "train/trainer.h"
+
+bool by__is_sharded(const by_trainer *t)
+{
+    return t->layout.size[BY_MESH_SHARD] > 1 && t->sets > 0;
+}
+
+/* ---- the plan ---- */
+
+static const size_t *slices_of(const by_trainer *t, size_t bucket)
+{
+    return t->ranks.buckets[bucket].slices;
+}
+
+/* Where a bucket is cut that begins at `first`: near `at`, which is behind it. */
+static int64_t cut_near(const by_trainer *t, int group, int64_t first, int64_t at)
+{
+    if (!by_optimizer_needs_tensors(&t->config->optimizer)) {
+        return at / BY__ENTRY_ALIGNMENT * BY__ENTRY_ALIGNMENT;
+    }
+    int64_t border = by__ranks_tensor_border(t, group, at);
+    return border < first ? first : border;
+}
+
+static by_status cut_buckets(by_trainer *t, by_error *error)
+{
+    int ranks = t->layout.size[BY_MESH_SHARD];
+    BY_TRY(by__alloc((void **)&t->shard.slices, t->ranks.bucket_count * (size_t)ranks,
+                     sizeof *t->shard.slices, "slices", error));
+    for (size_t k = 0; k < t->ranks.bucket_count; k++) {
+        by__bucket *b = &t->ranks.buckets[k];
+        size_t *slices = t->shard.slices + k * (size_t)ranks;
+        b->slices = slices;
+        int64_t begin = b->first;
+        for (int r = 0; r < ranks; r++) {
+            int64_t end = b->first + b->count;
+            if (r < ranks - 1) {
+                end = cut_near(t, b->group, b->first, b->first + b->count * (r + 1) / ranks);
+                end = end < begin ? begin : end;
+            }
+            slices[r] = (size_t)(end - begin);
+            begin = end;
+        }
+    }
+    return BY_OK;
+}
+
+/* Where a rank's slice of a bucket begins in its group. */
+static int64_t slice_begin(const by_trainer *t, size_t bucket, int rank)
+{
+    const size_t *slices = slices_of(t, bucket);
+    int64_t begin = t->ranks.buckets[bucket].first;
+    for (int r = 0; r < rank; r++) {
+        begin += (int64_t)slices[r];
+    }
+    return begin;
+}
+
+static by_status list_own(by_trainer *t, by_error *error)
+{
+    by__shard *s = &t->shard;
+    int rank = t->layout.place[BY_MESH_SHARD];
+    BY_TRY(by__alloc((void **)&s->own, t->ranks.bucket_count, sizeof *s->own, "slices", error));
+    for (size_t k = 0; k < t->ranks.bucket_count; k++) {
+        const by__bucket *b = &t->ranks.buckets[k];
+        size_t count = slices_of(t, k)[rank];
+        if (count > 0) {
+            by__slice *own = &s->own[s->own_count++];
+            *own = (by__slice){
+                .group = b->group, .first = slice_begin(t, k, rank), .count = (int64_t)count};
+            (void)snprintf(own->name, sizeof own->name, "slice.%zu", k);
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__shard_plan(by_trainer *t, by_error *error)
+{
+    if (!by__is_sharded(t)) {
+        return BY_OK;
+    }
+    BY_TRY(cut_buckets(t, error));
+    return list_own(t, error);
+}
+
+/* The runs of a flat buffer that this rank holds: its slices of the groups in `divided`, and all
+ * others whole. */
+static by_status list_held(const by_trainer *t, unsigned divided, by__store_run **out,
+                           size_t *count, by_error *error)
+{
+    int64_t offset[BY__GROUPS + 1] = {0};
+    BY_TRY(by__alloc((void **)out, t->shard.own_count + BY__GROUPS, sizeof **out, "slices", error));
+    *count = 0;
+    for (int g = 0; g < BY__GROUPS; g++) {
+        int64_t elements = by__ranks_group_elements(t, g);
+        offset[g + 1] = offset[g] + elements;
+        if ((divided >> g & 1u) == 0 && elements > 0) {
+            (*out)[(*count)++] = (by__store_run){.first = offset[g], .count = elements};
+        }
+    }
+    for (size_t i = 0; i < t->shard.own_count; i++) {
+        const by__slice *own = &t->shard.own[i];
+        if ((divided >> own->group & 1u) != 0) {
+            (*out)[(*count)++] =
+                (by__store_run){.first = offset[own->group] + own->first, .count = own->count};
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__shard_add_flat(by_trainer *t, by__flat_spec spec, unsigned divided, int *out,
+                             by_error *error)
+{
+    by__store_run *held = NULL;
+    if (by__is_sharded(t) && divided != 0) {
+        BY_TRY(list_held(t, divided, &held, &spec.held_count, error));
+        spec.held = held;
+    }
+    by_status status = by__store_add_flat(t->store, &spec, out, error);
+    free(held);
+    return status;
+}
+
+bool by__shard_owns(const by_trainer *t, by__handle handle)
+{
+    const by__stored_tensor *entry = by__store_entry(t->store, handle);
+    int64_t begin = by__store_begin(t->store, handle);
+    int64_t end = begin + by_shape_count(&entry->local);
+    for (size_t i = 0; i < t->shard.own_count; i++) {
+        const by__slice *own = &t->shard.own[i];
+        if (own->group == entry->group && begin >= own->first && end <= own->first + own->count) {
+            return true;
+        }
+    }
+    return !by__is_sharded(t);
+}
+
+by_memory by__shard_memory(const by_trainer *t, int flat, const by__slice *slice)
+{
+    return by__store_range(t->store, flat, slice->group, slice->first, slice->count);
+}
+
+/* ---- together ---- */
+
+by_status by__shard_open(by_trainer *t, by_error *error)
+{
+    return by__is_sharded(t)
+               ? by_mesh_comm(&t->shard.comm, t->ranks.mesh, 1u << BY_MESH_SHARD, error)
+               : BY_OK;
+}
+
+void by__shard_close(by_trainer *t)
+{
+    free(t->shard.slices);
+    free(t->shard.own);
+}
+
+/* All of a bucket in a flat buffer, from each rank its slice. */
+static by_status gather_bucket(const by_trainer *t, int flat, size_t bucket, by_error *error)
+{
+    const by__bucket *b = &t->ranks.buckets[bucket];
+    const by__slice whole = {.group = b->group, .first = b->first, .count = b->count};
+    by_dtype dtype = flat == t->masters ? BY_F32 : by__compute_dtype(t->config);
+    char *all = (char *)by__shard_memory(t, flat, &whole).address;
+    int64_t begin = slice_begin(t, bucket, t->layout.place[BY_MESH_SHARD]);
+    char what[48];
+    (void)snprintf(what, sizeof what, "bucket %zu of the weights", bucket);
+    return by_comm_all_gather(t->shard.comm,
+                              all + (size_t)(begin - b->first) * by_dtype_size(dtype), all,
+                              slices_of(t, bucket), dtype, what, error);
+}
+
+by_status by__shard_gather(by_trainer *t, by_error *error)
+{
+    if (!by__is_sharded(t)) {
+        return BY_OK;
+    }
+    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    for (size_t k = 0; k < t->ranks.bucket_count; k++) {
+        bool narrow = (t->ranks.buckets[k].group & BY__GROUP_WIDE) == 0;
+        BY_TRY(gather_bucket(t, narrow ? t->copies : t->masters, k, error));
+    }
+    return BY_OK;
+}
+
+/* ---- reading what is divided ---- */
+
+bool by__shard_divides(const by_trainer *t, int flat, by__handle handle)
+{
+    int group = by__store_entry(t->store, handle)->group;
+    bool state = false;
+    for (int i = 0; i < t->state_count; i++) {
+        state = state || t->states[i] == flat;
+    }
+    bool master = flat == t->masters && t->copies != t->masters && group < BY__TRAINED_GROUPS &&
+                  (group & BY__GROUP_WIDE) == 0;
+    return by__is_sharded(t) && (state || master);
+}
+
+/* A tensor that one rank has. */
+static by_status read_owned(const by_trainer *t, int flat, by__handle handle, float *out,
+                            by_error *error)
+{
+    const by__stored_tensor *entry = by__store_entry(t->store, handle);
+    by_shape shape = by__store_shape(t->store, flat, handle);
+    int64_t begin = by__store_begin(t->store, handle);
+    int ranks = t->layout.size[BY_MESH_SHARD];
+    int owner = 0;
+    for (size_t k = 0; k < t->ranks.bucket_count; k++) {
+        const by__bucket *b = &t->ranks.buckets[k];
+        for (int r = 0; r < ranks && b->group == entry->group; r++) {
+            int64_t first = slice_begin(t, k, r);
+            if (begin >= first && begin < first + (int64_t)slices_of(t, k)[r]) {
+                owner = r;
+            }
+        }
+    }
+    if (owner == t->layout.place[BY_MESH_SHARD]) {
+        BY_TRY(by__store_read(t->store, flat, handle, out, error));
+    }
+    return by_comm_broadcast(t->shard.comm, out, (size_t)by_shape_count(&shape), BY_F32, owner,
+                             entry->name, error);
+}
+
+static int64_t clip(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+/* A tensor of which ranks have slices, bucket by bucket. */
+static by_status read_slices(const by_trainer *t, int flat, by__handle handle, float *out,
+                             by_error *error)
+{
+    const by__stored_tensor *entry = by__store_entry(t->store, handle);
+    int64_t begin = by__store_begin(t->store, handle);
+    int64_t end = begin + by_shape_count(&entry->local);
+    int ranks = t->layout.size[BY_MESH_SHARD];
+    size_t *counts;
+    by_status status = by__alloc((void **)&counts, (size_t)ranks, sizeof *counts, "slices", error);
+    for (size_t k = 0; k < t->ranks.bucket_count && status == BY_OK; k++) {
+        const by__bucket *b = &t->ranks.buckets[k];
+        int64_t low = clip(begin, b->first, b->first + b->count);
+        int64_t high = clip(end, b->first, b->first + b->count);
+        by__slice mine = {.group = b->group};
+        if (b->group != entry->group || low == high) {
+            continue;
+        }
+        for (int r = 0; r < ranks; r++) {
+            int64_t first = slice_begin(t, k, r);
+            int64_t from = clip(first, low, high);
+            counts[r] = (size_t)(clip(first + (int64_t)slices_of(t, k)[r], low, high) - from);
+            if (r == t->layout.place[BY_MESH_SHARD]) {
+                mine.first = from;
+                mine.count = (int64_t)counts[r];
+            }
+        }
+        const float *in =
+            mine.count == 0 ? out : (const float *)by__shard_memory(t, flat, &mine).address;
+        status = by_comm_all_gather(t->shard.comm, in, out + (low - begin), counts, BY_F32,
+                                    entry->name, error);
+    }
+    free(counts);
+    return status;
+}
+
+by_status by__shard_read(const by_trainer *t, int flat, by__handle handle, float *out,
+                         by_error *error)
+{
+    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    return by_optimizer_needs_tensors(&t->config->optimizer)
+               ? read_owned(t, flat, handle, out, error)
+               : read_slices(t, flat, handle, out, error);
+}
