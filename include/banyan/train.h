@@ -98,6 +98,10 @@ typedef struct by_step_result {
     double norm;  /* global gradient norm before clipping */
     double lr;
     int64_t examples; /* of the batch, as the task counts them: tokens, images */
+    /* Seconds that this rank spent in exchanges of gradients and weights with others, waiting for
+     * them included; 0 on one rank. Exposed: those beside which it did not compute. */
+    double exchange;
+    double exposed;
 } by_step_result;
 
 /* What a rank computes of a global batch: the examples first + i / block * stride + i % block, i
@@ -229,7 +233,10 @@ typedef struct by_train_event {
     double examples_per_s; /* since the last logged step */
     /* model FLOPs (by_model_size) of that rate by the machine's measured peak */
     double mfu;
-    double step_seconds; /* mean since the last logged step */
+    double step_seconds; /* mean since the last logged step ... */
+    double exchange;     /* ... and of it what by_step_result has under these names, on this rank */
+    double exposed;
+    int ranks;
     double seconds_left;
     uint64_t resident_bytes;
     const by_evaluation *evaluation;

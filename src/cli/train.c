@@ -108,6 +108,10 @@ static void show_step(screen *s, const by_train_event *e)
     if (e->mfu > 0.0) {
         n += snprintf(line + n, sizeof line - (size_t)n, "  %.0f%% of peak", 100.0 * e->mfu);
     }
+    if (e->ranks > 1) {
+        n += snprintf(line + n, sizeof line - (size_t)n, "  exchange %.0f%% (%.0f%% exposed)",
+                      100.0 * e->exchange / e->step_seconds, 100.0 * e->exposed / e->step_seconds);
+    }
     (void)snprintf(line + n, sizeof line - (size_t)n, "  %s  %s left",
                    by_format_bytes(memory, e->resident_bytes), cli_duration(left, e->seconds_left));
     if (s->terminal) {

@@ -191,18 +191,23 @@ static void log_step(by__job *job, const by_step_result *result)
     double now = by_clock();
     double seconds = now - job->log_time;
     int64_t steps = step - job->log_step;
-    double ranks = job->comm == NULL ? 1.0 : (double)by_comm_size(job->comm);
-    by_train_event event = {.kind = BY_TRAIN_STEPPED, .result = *result};
+    by_train_event event = {.kind = BY_TRAIN_STEPPED,
+                            .result = *result,
+                            .exchange = job->exchange / (double)steps,
+                            .exposed = job->exposed / (double)steps,
+                            .ranks = job->comm == NULL ? 1 : by_comm_size(job->comm)};
     event.step_seconds = seconds / (double)steps;
     event.examples_per_s = (double)(steps * result->examples) / seconds;
     event.seconds_left = event.step_seconds * (double)(job->config->train.steps - step);
     event.resident_bytes = by__resident_bytes();
     if (job->options->peak_gflops > 0.0) {
         event.mfu = event.examples_per_s * by_trainer_size(job->trainer)->flops_per_example /
-                    (1e9 * job->options->peak_gflops * ranks);
+                    (1e9 * job->options->peak_gflops * event.ranks);
     }
     job->log_time = now;
     job->log_step = step;
+    job->exchange = 0.0;
+    job->exposed = 0.0;
     if (!by__job_leads(job)) {
         return;
     }
@@ -212,6 +217,10 @@ static void log_step(by__job *job, const by_step_result *result)
     by_events_number(job->events, "norm", result->norm);
     (void)snprintf(rate, sizeof rate, "%s_per_s", by_trainer_task(job->trainer)->examples);
     by_events_number(job->events, rate, event.examples_per_s);
+    if (event.ranks > 1) {
+        by_events_number(job->events, "exchange_seconds", event.exchange);
+        by_events_number(job->events, "exposed_seconds", event.exposed);
+    }
     by_events_number(job->events, "mfu", event.mfu);
     end_event(job);
     send(job, &event);
@@ -418,6 +427,8 @@ static by_status collect_step(by__job *job, bool wait, by_error *error)
         return BY_OK;
     }
     job->done_step = result.step;
+    job->exchange += result.exchange;
+    job->exposed += result.exposed;
     job->is_torn = steps_ahead(job) > 0;
     return run_hooks(job, &result, error);
 }

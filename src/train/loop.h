@@ -32,7 +32,9 @@ typedef struct by__job {
     bool eval_pending;   /* the evaluation of the present step is still to be done */
     bool is_stopping;    /* the ranks have agreed to stop */
     bool is_torn;        /* a step has failed part-way: what it leaves is not worth saving */
-    double log_time;     /* when the last logged step ended */
+    double exchange;     /* seconds of the steps since then, see by_step_result */
+    double exposed;
+    double log_time; /* when the last logged step ended */
     int64_t log_step;
 } by__job;
 

@@ -46,6 +46,12 @@ typedef struct by__ranks {
     by__bucket *buckets;
     size_t bucket_count;
     size_t *counts; /* micro-batches of each peer */
+    /* Of the present step, see by_step_result; and when the last micro-batch had computed and was
+     * added up. */
+    double exchange;
+    double exposed;
+    double computed;
+    double reduced;
 } by__ranks;
 
 typedef struct by__pipe by__pipe;
@@ -231,6 +237,8 @@ void by__ranks_close(by_trainer *t);
  * *set: the gradient set with the sum. */
 by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error);
 
+/* Counts an exchange that began at `begin` (by__now) and beside which nothing was computed. */
+void by__ranks_exposed(by_trainer *t, double begin);
 /* Notes the sums that this rank holds, and the set that its last micro-batch is computed into. */
 void by__ranks_hold(by_trainer *t, const by__sum_tree *tree, int set);
 
@@ -266,6 +274,8 @@ by_status by__shard_read(const by_trainer *t, int flat, by__handle handle, float
  * the buckets in the order in which it finishes them. */
 by_status by__overlap_plan(by_trainer *t, const by_trainer_options *options, by_error *error);
 by_status by__overlap_open(by_trainer *t, by_error *error);
+/* Counts the exchange of the last micro-batch, which is done. */
+void by__overlap_count(by_trainer *t);
 
 /* ---- pipeline/: a rank that holds some stages of the model ---- */
 

@@ -250,6 +250,13 @@ void by__ranks_hold(by_trainer *t, const by__sum_tree *tree, int set)
     t->ranks.held[tree->held_count] = set_data(t, set);
 }
 
+void by__ranks_exposed(by_trainer *t, double begin)
+{
+    double seconds = by__now() - begin;
+    t->ranks.exchange += seconds;
+    t->ranks.exposed += seconds;
+}
+
 by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error)
 {
     by__ranks *r = &t->ranks;
@@ -261,14 +268,18 @@ by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_er
         return BY_OK;
     }
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    by__overlap_count(t);
+    double begin = by__now();
     for (int i = 0; i < tree->held_count; i++) {
         r->held[i] = set_data(t, tree->held[i].set);
     }
     for (size_t k = 0; k < r->bucket_count && t->last == NULL; k++) {
         BY_TRY(by__reducer_run(r->reducer, k, r->held, error));
     }
-    return by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,
-                              by__trainer_losses(t), r->counts, BY_F32, "losses", error);
+    BY_TRY(by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,
+                              by__trainer_losses(t), r->counts, BY_F32, "losses", error));
+    by__ranks_exposed(t, begin);
+    return BY_OK;
 }
 
 size_t by__ranks_replicas(const by_trainer *trainer, size_t *rank)

@@ -68,6 +68,9 @@ static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error
 {
     by__sum_tree tree;
     int sum;
+    t->ranks.exchange = 0.0;
+    t->ranks.exposed = 0.0;
+    t->ranks.computed = t->ranks.reduced = 0.0;
     BY_TRY(t->pipe != NULL ? by__pipe_step(t, batch, &tree, error)
                            : submit_micro_batches(t, batch, &tree, error));
     BY_TRY(by__ranks_sum(t, &tree, &sum, error));
@@ -130,7 +133,8 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     t->updates++;
     t->submitted++;
     pending->targets = targets;
-    pending->result = (by_step_result){.step = t->updates, .lr = lr};
+    pending->result = (by_step_result){
+        .step = t->updates, .lr = lr, .exchange = t->ranks.exchange, .exposed = t->ranks.exposed};
     return by__sync_after_update(t, error);
 }
 

@@ -48,7 +48,7 @@ near() {
         fail "$1 and $2 differ by more than $3"
 }
 # Events without the fields that a clock decides.
-without_time() { sed 's/"tokens_per_s":[^,]*,//; s/"mfu":[^,}]*,\{0,1\}//; s/,"time":[^}]*//' "$1"; }
+without_time() { sed 's/"tokens_per_s":[^,]*,//; s/"exchange_seconds":[^,]*,"exposed_seconds":[^,]*,//; s/"mfu":[^,}]*,\{0,1\}//; s/,"time":[^}]*//' "$1"; }
 
 # make_text FILE LINES: words drawn at random from sixteen, the same for everybody.
 make_text() {

@@ -186,6 +186,8 @@ static void compare(const job *alone, int ranks, const char *const *settings)
                          step, a->loss, b->loss, a->norm, b->norm);
             }
         }
+        assert_true(ranks == 1 || j->results[r][STEPS - 1].exchange > 0.0);
+        assert_true(ranks > 1 || j->results[r][STEPS - 1].exchange == 0.0);
         if (memcmp(alone->weights[0], j->weights[r], j->count * sizeof(float)) != 0) {
             fail_msg("rank %d of %d: other weights", r, ranks);
         }
