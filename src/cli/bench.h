@@ -3,13 +3,14 @@
 #ifndef BY_CLI_BENCH_H
 #define BY_CLI_BENCH_H
 
+#include "banyan/comm.h"
 #include "banyan/profile.h"
 #include "banyan/train.h"
 #include "cli.h"
 
 /* One measurement: its command (usage, text, run) is that of `banyan bench NAME`. */
 extern const cli_command cli_bench_machine, cli_bench_train, cli_bench_generate, cli_bench_pack,
-    cli_bench_kernels, cli_bench_comm;
+    cli_bench_kernels, cli_bench_comm, cli_bench_scale;
 
 /* Vocabulary of a config that does not say: that of tinyshakespeare's characters. */
 #define CLI_DEFAULT_VOCAB 65
@@ -27,6 +28,25 @@ by_status cli_assume_sizes(by_config *config, by_error *error);
 void cli_random_tokens(int32_t *tokens, size_t count, int64_t vocab);
 /* The type that a config computes in. */
 by_dtype cli_compute_dtype(const by_config *config);
+
+/* Training steps on random data (timed_steps.c). */
+typedef struct cli_timing {
+    double examples_per_s; /* of all ranks */
+    double step_ms;        /* median */
+    double spread_ms;      /* slowest minus fastest */
+    double start_ms;       /* from the process's start to the end of the first step */
+    double peak_gflops;    /* of matrix products, of all ranks */
+    double loss;
+    uint64_t resident; /* peak of this process, before the machine's was measured */
+    uint64_t planned;
+    by_model_size size;
+    const char *examples; /* the task's word for them */
+} cli_timing;
+
+/* Times `steps` steps of a config whose sizes are known, after one that is not timed. Collective on
+ * the ranks of `comm` (may be NULL: this one alone). */
+by_status cli_time_training(cli_timing *out, by_config *config, int64_t steps, by_comm *comm,
+                            by_error *error);
 
 /* Whole training steps under a profile (profiled_steps.c). */
 typedef struct cli_profiled {

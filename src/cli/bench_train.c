@@ -9,54 +9,10 @@ typedef struct request {
     bool json;
 } request;
 
-typedef struct figures {
-    double examples_per_s;
-    double step_ms;
-    double spread_ms; /* slowest minus fastest */
-    double start_ms;
-    double peak_gflops;
-    double loss;
-    uint64_t resident; /* peak, before the machine's peak is measured */
-} figures;
-
-static by_status time_steps(figures *out, by_trainer *trainer, int64_t steps, by_error *error)
+static void print(const request *r, const cli_timing *f)
 {
-    double *seconds = malloc((size_t)steps * sizeof *seconds);
-    by_step_result result = {0};
-    by_random_batch *random = NULL;
-    by_status status = by_random_batch_open(&random, trainer, error);
-    if (status == BY_OK && seconds == NULL) {
-        status = by_error_set(error, BY_EMEMORY, "out of memory: times");
-    }
-    for (int64_t i = -1; i < steps && status == BY_OK && !cli_stop_requested(NULL); i++) {
-        double began = by_clock();
-        status = by_trainer_step(trainer, by_random_batch_view(random), &result, error);
-        if (i < 0) {
-            out->start_ms = cli_process_age_ms();
-        } else {
-            seconds[i] = by_clock() - began;
-        }
-    }
-    if (status == BY_OK && cli_stop_requested(NULL)) {
-        status = by_error_set(error, BY_ESTOPPED, "interrupted: nothing was measured");
-    }
-    if (status == BY_OK) {
-        out->loss = result.loss;
-        double median = cli_median(seconds, (size_t)steps);
-        out->step_ms = 1e3 * median;
-        out->spread_ms = 1e3 * (seconds[steps - 1] - seconds[0]);
-        out->examples_per_s = (double)result.examples / median;
-    }
-    by_random_batch_close(&random);
-    free(seconds);
-    return status;
-}
-
-static void print(const request *r, const figures *f, const by_trainer *trainer)
-{
-    const by_model_size *size = by_trainer_size(trainer);
-    const by_memory_report *memory = by_trainer_memory(trainer);
-    const char *examples = by_trainer_task(trainer)->examples;
+    const by_model_size *size = &f->size;
+    const char *examples = f->examples;
     double gflops = 1e-9 * f->examples_per_s * size->flops_per_example;
     double gflops_full = 1e-9 * f->examples_per_s * size->flops_per_example_full;
     char planned[32];
@@ -67,9 +23,8 @@ static void print(const request *r, const figures *f, const by_trainer *trainer)
                "\"mfu_12\":%.4g,\"gflops\":%.6g,\"peak_gflops\":%.6g,\"planned_bytes\":%llu,"
                "\"measured_bytes\":%llu,\"loss\":%s,\"start_ms\":%.6g}\n",
                examples, f->examples_per_s, f->step_ms, f->spread_ms, gflops / f->peak_gflops,
-               gflops_full / f->peak_gflops, gflops, f->peak_gflops,
-               (unsigned long long)memory->total, (unsigned long long)f->resident,
-               cli_json_number(loss, f->loss, 9), f->start_ms);
+               gflops_full / f->peak_gflops, gflops, f->peak_gflops, (unsigned long long)f->planned,
+               (unsigned long long)f->resident, cli_json_number(loss, f->loss, 9), f->start_ms);
         return;
     }
     printf("step        %.1f ms (median; spread %.1f)\n", f->step_ms, f->spread_ms);
@@ -83,38 +38,28 @@ static void print(const request *r, const figures *f, const by_trainer *trainer)
     }
     printf("\n");
     printf("memory      %s measured, %s planned\n", by_format_bytes(measured, f->resident),
-           by_format_bytes(planned, memory->total));
+           by_format_bytes(planned, f->planned));
     printf("start       %.0f ms from process start to the end of the first step\n", f->start_ms);
 }
 
 static by_status measure(void *user, by_config *config, by_error *error)
 {
     const request *r = user;
-    by_trainer *trainer;
-    figures f = {0};
-    by_dtype dtype = cli_compute_dtype(config);
+    cli_timing timing;
+    by_comm *comm;
     by_status status = cli_assume_sizes(config, error);
-    if (status == BY_OK) {
-        status = by_trainer_open(&trainer, config, NULL, error);
-    }
     if (status != BY_OK) {
         return status;
     }
-    status = by_trainer_allocate(trainer, error);
-    if (status == BY_OK) {
-        status = by_trainer_initialize(trainer, error);
+    status = by_comm_open(&comm, NULL, error);
+    if (status != BY_OK) {
+        return status;
     }
-    if (status == BY_OK) {
-        status = time_steps(&f, trainer, r->steps, error);
+    status = cli_time_training(&timing, config, r->steps, comm, error);
+    if (by_comm_fail(comm, status, error) == BY_OK && by_comm_rank(comm) == 0) {
+        print(r, &timing);
     }
-    f.resident = by_peak_resident_bytes();
-    if (status == BY_OK) {
-        status = by_machine_measure_peak(&f.peak_gflops, dtype, (int)config->train.threads, error);
-    }
-    if (status == BY_OK) {
-        print(r, &f, trainer);
-    }
-    by_trainer_close(&trainer);
+    by_comm_close(&comm);
     return status;
 }
 
@@ -144,8 +89,11 @@ const cli_command cli_bench_train = {
     .name = "bench train",
     .summary = "time whole training steps of a config",
     .usage = "banyan bench train CONFIG [--steps N] [--set KEY=VALUE]... [--json]",
-    .text = "Times full steps (forward, backward, clip, update) on random data and measures the\n"
-            "matrix-product peak in the same run. Sizes that the data would say are assumed: a\n"
-            "vocabulary of 65, 10 classes, images of 1 x 28 x 28, rows of 8 numbers.\n\n"
-            "  banyan bench train examples/gpt2_124m.yaml --steps 5 --json",
+    .text =
+        "Times full steps (forward, backward, clip, update) on random data and measures the\n"
+        "matrix-product peak in the same run. Sizes that the data would say are assumed: a\n"
+        "vocabulary of 65, 10 classes, images of 1 x 28 x 28, rows of 8 numbers. Under mpirun it\n"
+        "times the whole job; memory is that of rank 0.\n\n"
+        "  banyan bench train examples/gpt2_124m.yaml --steps 5 --json\n"
+        "  mpirun -n 2 banyan bench train examples/gpt2_124m.yaml --set train.micro_batch=2",
     .run = run};

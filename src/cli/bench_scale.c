@@ -1,0 +1,228 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "banyan/comm.h"
+#include "banyan/track.h"
+#include "bench.h"
+
+enum { MOST_COUNTS = 16, MOST_RANKS = 1024 };
+
+typedef struct curve {
+    const by_config *config;
+    int64_t steps;
+    bool json;
+    int ranks[MOST_COUNTS]; /* ascending */
+    size_t count;
+    cli_timing timing[MOST_COUNTS]; /* of rank 0 */
+} curve;
+
+/* "1,2,4" */
+static by_status parse_ranks(curve *c, const char *text, by_error *error)
+{
+    int before = 0;
+    const char *at = text;
+    while (c->count < MOST_COUNTS) {
+        char *end;
+        long value = strtol(at, &end, 10);
+        if (end == at || value <= before || value > MOST_RANKS) {
+            break;
+        }
+        before = (int)value;
+        c->ranks[c->count++] = before;
+        if (*end == '\0') {
+            return BY_OK;
+        }
+        if (*end != ',') {
+            break;
+        }
+        at = end + 1;
+    }
+    return by_error_set(error, BY_EARG,
+                        "--ranks %s: wanted are up to %d numbers from 1 to %d, ascending: 1,2,4",
+                        text, MOST_COUNTS, MOST_RANKS);
+}
+
+/* The config with micro-batches small enough for so many ranks: the global batch stays. */
+static by_status fit_config(by_config **out, const by_config *config, int ranks, by_error *error)
+{
+    by_status status = by_config_copy(out, config, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    by_train_config *train = &(*out)->train;
+    int64_t most = train->batch / ranks;
+    while (train->micro_batch > 1 &&
+           (train->micro_batch > most || train->batch % train->micro_batch != 0)) {
+        train->micro_batch--;
+    }
+    return BY_OK;
+}
+
+/* One point: the first ranks train, the others wait. */
+static by_status measure_point(curve *c, size_t k, by_comm *world, by_error *error)
+{
+    by_comm *comm = NULL;
+    by_config *config = NULL;
+    cli_timing timing = {0};
+    bool works = by_comm_rank(world) < c->ranks[k];
+    by_status status = by_comm_split(&comm, world, works ? 0 : -1, 0, error);
+    if (status == BY_OK && works) {
+        status = fit_config(&config, c->config, c->ranks[c->count - 1], error);
+    }
+    if (status == BY_OK && works) {
+        status = cli_time_training(&timing, config, c->steps, comm, error);
+    }
+    if (by_comm_rank(world) == 0) {
+        c->timing[k] = timing;
+    }
+    by_comm_close(&comm);
+    by_config_close(&config);
+    return status == BY_OK ? by_comm_barrier(world, "scaling", error) : status;
+}
+
+static double efficiency(const curve *c, size_t k)
+{
+    return c->timing[k].examples_per_s / c->timing[0].examples_per_s * (double)c->ranks[0] /
+           (double)c->ranks[k];
+}
+
+static void print_point(const curve *c, size_t k)
+{
+    const cli_timing *t = &c->timing[k];
+    double share = 1e-9 * t->examples_per_s * t->size.flops_per_example / t->peak_gflops;
+    if (c->json) {
+        printf("%s{\"ranks\":%d,\"%s_per_s\":%.6g,\"step_ms\":%.6g,\"efficiency\":%.4g,"
+               "\"mfu\":%.4g}",
+               k == 0 ? "" : ",", c->ranks[k], t->examples, t->examples_per_s, t->step_ms,
+               efficiency(c, k), share);
+        return;
+    }
+    if (k == 0) {
+        printf("%5s  %12s/s  %10s  %10s  %s\n", "ranks", t->examples, "step ms", "efficiency",
+               "share of peak");
+    }
+    printf("%5d  %14.0f  %10.1f  %8.1f %%  %.1f %%\n", c->ranks[k], t->examples_per_s, t->step_ms,
+           100.0 * efficiency(c, k), 100.0 * share);
+}
+
+static by_status run_rank(by_comm *comm, void *user, by_error *error)
+{
+    curve *c = user;
+    by_status status = BY_OK;
+    bool leads = by_comm_rank(comm) == 0;
+    if (c->ranks[c->count - 1] > by_comm_size(comm)) {
+        return by_error_set(error, BY_EARG, "--ranks asks for %d, the job has %d",
+                            c->ranks[c->count - 1], by_comm_size(comm));
+    }
+    if (leads && c->json) {
+        printf("{\"backend\":\"%s\",\"points\":[", by_comm_backend(comm));
+    }
+    for (size_t k = 0; k < c->count && status == BY_OK; k++) {
+        status = measure_point(c, k, comm, error);
+        if (status == BY_OK && leads) {
+            print_point(c, k);
+            (void)fflush(stdout);
+        }
+    }
+    if (leads && c->json) {
+        printf("]}\n");
+    }
+    return status;
+}
+
+/* Examples/s over ranks, and the straight line through the first point. */
+static by_status draw(const curve *c, const char *path, by_error *error)
+{
+    double x[MOST_COUNTS];
+    double measured[MOST_COUNTS];
+    double linear[MOST_COUNTS];
+    char label[64];
+    for (size_t k = 0; k < c->count; k++) {
+        x[k] = (double)c->ranks[k];
+        measured[k] = c->timing[k].examples_per_s;
+        linear[k] = measured[0] * x[k] / x[0];
+    }
+    (void)snprintf(label, sizeof label, "%s/s", c->timing[0].examples);
+    const by_plot_series series[] = {{.name = "measured", .x = x, .y = measured, .count = c->count},
+                                     {.name = "linear", .x = x, .y = linear, .count = c->count}};
+    const by_plot_options options = {.title = c->config->name,
+                                     .x_label = "ranks",
+                                     .y_label = label,
+                                     .series = series,
+                                     .series_count = 2};
+    return by_plot_write(&options, path, error);
+}
+
+typedef struct request {
+    cli_list overrides;
+    const char *ranks;
+    const char *out;
+    int64_t steps;
+    bool json;
+} request;
+
+static by_status measure(void *user, by_config *config, by_error *error)
+{
+    const request *r = user;
+    by_comm *world = NULL;
+    curve c = {.config = config, .steps = r->steps, .json = r->json};
+    by_status status = parse_ranks(&c, r->ranks, error);
+    if (status == BY_OK) {
+        status = cli_assume_sizes(config, error);
+    }
+    if (status == BY_OK) {
+        status = by_comm_open(&world, NULL, error);
+    }
+    if (status != BY_OK) {
+        return status;
+    }
+    bool leads = by_comm_rank(world) == 0;
+    if (by_comm_size(world) > 1) {
+        status = by_comm_fail(world, run_rank(world, &c, error), error);
+    } else {
+        status = by_comm_run_threads(c.ranks[c.count - 1], NULL, run_rank, &c, error);
+    }
+    by_comm_close(&world);
+    return status == BY_OK && leads && r->out != NULL ? draw(&c, r->out, error) : status;
+}
+
+static int run(int argc, char **argv)
+{
+    request r = {.ranks = "1,2", .steps = 5};
+    const cli_flag flags[] = {
+        {"ranks", CLI_STRING, &r.ranks, "N,N,...", "numbers of ranks (default: 1,2)"},
+        {"steps", CLI_INTEGER, &r.steps, "N", "steps to time, after one that is not (default: 5)"},
+        {"out", CLI_STRING, &r.out, "FILE", "draw the curve as .png or .svg"},
+        {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of the config"},
+        {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
+        {NULL, CLI_SWITCH, NULL, NULL, NULL}};
+    char **rest;
+    int count;
+    int code = cli_parse(&cli_bench_scale, flags, argc, argv, &rest, &count);
+    if (code >= 0) {
+        return code;
+    }
+    if (count != 1 || r.steps < 1 || r.steps > CLI_MAX_STEPS) {
+        return cli_misuse(&cli_bench_scale,
+                          count != 1 ? "name one config file" : "--steps must be 1 to 10000");
+    }
+    cli_catch_signals();
+    return cli_with_config(&cli_bench_scale, rest[0], &r.overrides, measure, &r);
+}
+
+const cli_command cli_bench_scale = {
+    .name = "bench scale",
+    .summary = "the speed of training on more and more ranks",
+    .usage = "banyan bench scale CONFIG [--ranks 1,2,4] [--steps N] [--out FILE]\n"
+             "                          [--set KEY=VALUE]... [--json]",
+    .text =
+        "Times training steps on random data on each number of ranks, with train.threads\n"
+        "threads each, and prints the efficiency: the speed by that of as many times the\n"
+        "first number of ranks. Batch and micro-batch are the same for all, the micro-batch\n"
+        "small enough for the most ranks. Under mpirun the ranks are those of the job,\n"
+        "of which the first ones work; else they are threads of this process.\n\n"
+        "  banyan bench scale examples/shakespeare_char.yaml --ranks 1,2,4 --set train.threads=1\n"
+        "  mpirun -n 4 banyan bench scale examples/gpt2_124m.yaml --ranks 1,2,4 --out scale.svg",
+    .run = run};
