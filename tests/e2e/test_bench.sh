@@ -45,6 +45,16 @@ say "bench train"
 run 0 "$banyan" bench train c.yaml --steps 2 --json
 json "all(d[k] > 0 for k in ('tokens_per_s', 'step_ms', 'mfu', 'mfu_12', 'peak_gflops', 'planned_bytes', 'measured_bytes', 'loss', 'start_ms'))"
 
+say "bench scale, on ranks that are threads of one process"
+run 0 "$banyan" bench scale c.yaml --ranks 1,3 --steps 1 --set train.threads=1 --set train.batch=6 --out scale.svg --json
+json "[p['ranks'] for p in d['points']] == [1, 3] and d['points'][0]['efficiency'] == 1 and d['backend'] == 'threads'"
+json "all(p[k] > 0 for p in d['points'] for k in ('tokens_per_s', 'step_ms', 'efficiency', 'mfu'))"
+grep -q '<svg' scale.svg || fail "no picture"
+for ranks in 2,1 0 1,x ""; do
+    run 2 "$banyan" bench scale c.yaml --ranks "$ranks"
+    holds err "ascending: 1,2,4"
+done
+
 say "bench generate, of a config with initial weights"
 run 0 "$banyan" bench generate c.yaml --prompt-tokens 20 --tokens 6 --json
 json "all(d[k] > 0 for k in ('prefill_tokens_per_s', 'decode_tokens_per_s', 'bandwidth_share', 'prefill_mfu'))"
