@@ -101,7 +101,8 @@ static const by__key common[] = {
      .help = "ranks that train on different micro-batches and share the state, as zero says"},
     {"parallel", "zero", BY__KEY_INT, BY__FIELD(parallel.zero), "1", 1, 3,
      .help = "what the ranks of shard divide (Rajbhandari et al. 2020): 1 the optimizer's state "
-             "and, with bf16, the f32 weights; 2 gradients too; 3 parameters too"},
+             "and, with bf16, the f32 weights; 2 (gradients too) and 3 (parameters too) are "
+             "refused when a run begins: this version divides neither"},
     {"parallel", "tensor", BY__KEY_INT, BY__FIELD(parallel.tensor), "1", 1, BY__MI20,
      .help = "ranks that divide heads, hidden units and vocabulary"},
     {"parallel", "sequence_parallel", BY__KEY_SWITCH, BY__FIELD(parallel.sequence_parallel),
