@@ -127,9 +127,9 @@ static const by__key common[] = {
      .help = "MiB of gradients that are added up between ranks at once"},
     {"parallel", "replica_hash_every", BY__KEY_INT, BY__FIELD(parallel.replica_hash_every), "0", 0,
      BY__MANY,
-     .help =
-         "steps between comparisons of the weights of the ranks of data, which must be equal; 0: "
-         "none. A rank that differs is named, and the exit code is 5"},
+     .help = "steps between comparisons of the weights of the ranks of data and shard, which must "
+             "be equal; 0: "
+             "none. A rank that differs is named, and the exit code is 5"},
     {"parallel", "writers", BY__KEY_INT, BY__FIELD(parallel.writers), "-1", 1, BY__MI20,
      .derived = "one for each 64 MiB of a checkpoint, all ranks at most",
      .help = "ranks that write a checkpoint, each files of its own"},

@@ -37,7 +37,8 @@ static by_status add_buffer(const by_trainer *t, int flat, by__handle handle, by
     return status;
 }
 
-/* The hash of each parameter: of its master, and of what programs compute with. */
+/* The hash of each parameter: of what programs compute with, and of its master where the ranks do
+ * not divide these. */
 static by_status hash_weights(const by_trainer *t, hash *hashes, by_error *error)
 {
     by_status status = BY_OK;
@@ -45,9 +46,10 @@ static by_status hash_weights(const by_trainer *t, hash *hashes, by_error *error
         char hex[digits + 1];
         by__hasher *hasher;
         BY_TRY(by__hasher_open(&hasher, error));
-        status = add_buffer(t, t->masters, (by__handle)i, hasher, error);
-        if (status == BY_OK && t->copies != t->masters) {
-            status = add_buffer(t, t->copies, (by__handle)i, hasher, error);
+        status = add_buffer(t, t->copies, (by__handle)i, hasher, error);
+        if (status == BY_OK && t->copies != t->masters &&
+            !by__shard_divides(t, t->masters, (by__handle)i)) {
+            status = add_buffer(t, t->masters, (by__handle)i, hasher, error);
         }
         by__hasher_hex(hasher, hex);
         by__hasher_close(&hasher);
@@ -142,10 +144,10 @@ by_status by__trainer_compare_replicas(by_trainer *t, by_error *error)
     hash *hashes = NULL;
     replica *all = NULL;
     size_t *counts = NULL;
-    if (t->ranks.mesh == NULL || by_mesh_size(t->ranks.mesh, BY_MESH_DATA) == 1) {
+    if (t->layout.replicas == 1) {
         return BY_OK;
     }
-    BY_TRY(by_mesh_comm(&comm, t->ranks.mesh, 1u << BY_MESH_DATA, error));
+    BY_TRY(by_mesh_comm(&comm, t->ranks.mesh, 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD, error));
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     size_t replicas = (size_t)by_comm_size(comm);
     by_status status = by__alloc((void **)&hashes, replicas * by__store_count(t->store),
