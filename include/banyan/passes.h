@@ -39,8 +39,9 @@ BY_API by_status by_pass_recompute(by_graph *graph, by_error *error);
 
 /* What a mesh axis splits. */
 typedef enum by_shard_kind {
-    BY_SHARD_TENSOR = 0, /* vocabulary, heads and hidden units of MLPs */
-    BY_SHARD_EXPERT,     /* experts, and the examples of a micro-batch */
+    BY_SHARD_SEQUENCE = 0, /* sequences by time (context parallelism) */
+    BY_SHARD_TENSOR,       /* vocabulary, heads and hidden units of MLPs */
+    BY_SHARD_EXPERT,       /* experts, and the examples of a micro-batch */
     BY_SHARD_KINDS
 } by_shard_kind;
 
@@ -60,6 +61,9 @@ typedef struct by_shard_axis {
  * op cannot take in pieces. It may stand before or behind by_pass_gradients; behind it the gradients
  * of split parameters are split, those of the others are the same on every rank. Shapes become
  * local; names stay. BY_EARG names a parameter that cannot be split into so many.
+ *
+ * sequence: no parameter is split; inputs with an axis "time" are given whole, and each rank works
+ * on its slice of it.
  *
  * expert (GShard, Lepikhin et al. 2021): the inputs that have a row for each example are given
  * whole, and each rank works on its share of the examples; tokens go to the ranks that have their

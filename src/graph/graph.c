@@ -125,6 +125,20 @@ by_value by__graph_add_value(by_graph *graph, by_role role, const char *name, co
     return (by_value)graph->value_count++;
 }
 
+void by__graph_set_axes(by_graph *graph, by_value value, const char *axes)
+{
+    if (graph->error.status != BY_OK || value == BY_NONE) {
+        return;
+    }
+    char *copy = by__strdup(axes);
+    if (copy == NULL) {
+        by__graph_fail(graph, BY_EMEMORY, "out of memory: the names of axes");
+        return;
+    }
+    free(graph->values[value].axes);
+    graph->values[value].axes = copy;
+}
+
 by_value by_graph_input(by_graph *graph, const char *name, by_dtype dtype, by_shape shape)
 {
     return by__graph_add_value(graph, BY_ROLE_INPUT, name, NULL, (by__type){dtype, shape});

@@ -101,6 +101,8 @@ by_status by__graph_own(by_graph *graph, void **out, size_t bytes);
 /* Appends a value. name and axes (copied) may be NULL. BY_NONE after an error. */
 by_value by__graph_add_value(by_graph *graph, by_role role, const char *name, const char *axes,
                              by__type type);
+/* Names the axes of an external value (copied). */
+void by__graph_set_axes(by_graph *graph, by_value value, const char *axes);
 /* Appends a node with fresh outputs of the given types (an output whose rank is -1 is absent).
  * Returns the node's index, -1 after an error. */
 int by__graph_append(by_graph *graph, by_op op, const by_attrs *attrs, const by_value *in,

@@ -71,6 +71,7 @@ static by_status countable(const by_config *config, const char *name, int64_t se
 
 by_status by__token_resolve(const by_config *config, by_error *error)
 {
+    BY_TRY(by__config_divides(config, "parallel.sequence", "model.context", error));
     if (config->parallel.sequence_parallel != 0) {
         BY_TRY(by__config_divides(config, "parallel.tensor", "model.context", error));
     }

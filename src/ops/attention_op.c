@@ -112,7 +112,8 @@ static bool split_heads(const by__signature *s, int operands, by__sharding *sh, 
 static bool shard_attention(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     BY_UNUSED(out);
-    return split_heads(s, s->input_count, sh, &sh->out[0], &sh->out[1]);
+    return sh->in[0].axis == 1 ? by__shard_attention_time(s, sh)
+                               : split_heads(s, s->input_count, sh, &sh->out[0], &sh->out[1]);
 }
 
 static bool shard_attention_grad(const by__signature *s, const by__type *out, by__sharding *sh)
@@ -120,6 +121,9 @@ static bool shard_attention_grad(const by__signature *s, const by__type *out, by
     by__split y;
     by__split lse;
     int operands = s->input_count - 3;
+    if (sh->in[0].axis == 1) {
+        return by__shard_attention_grad_time(s, out, sh);
+    }
     if (!split_heads(s, operands, sh, &y, &lse) || !by__split_equal(sh->in[operands], y) ||
         !by__split_equal(sh->in[operands + 1], lse) || !by__split_equal(sh->in[operands + 2], y)) {
         return false;

@@ -217,6 +217,27 @@ static uint32_t updated_gradients(const by_attrs *attrs)
     return attrs->in_place ? UINT32_MAX : 0;
 }
 
+/* ---- splits, over ranks of another mesh axis ---- */
+
+/* Each rank exchanges its pieces or addends, when they are not of the axes that are exchanged. */
+static bool shard_exchange(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    bool sums = s->op == BY_OP_ALL_REDUCE;
+    int axis = sh->in[0].axis;
+    BY_UNUSED(out);
+    sh->out[0] = sh->in[0];
+    return axis != BY__WHOLE && (axis < 0 || sums || axis != s->attrs->axis) &&
+           (s->op != BY_OP_ALL_TO_ALL || axis != s->attrs->to);
+}
+
+static bool shard_wait(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    BY_UNUSED(s);
+    BY_UNUSED(out);
+    sh->out[0] = sh->in[0];
+    return true;
+}
+
 #define GROUP        BY__ATTR(mesh, AXES), BY__ATTR(ranks, INT)
 #define GROUP_EXTENT GROUP, BY__ATTR(axis, INT), BY__ATTR_AS("extent", rows, INT, BY__ATTR_IN_TYPE)
 
@@ -226,6 +247,7 @@ const by__op_row by__op_all_reduce = {.name = "all_reduce",
                                       .min_inputs = 1,
                                       .max_inputs = 1,
                                       .outputs = 1,
+                                      .shard = shard_exchange,
                                       .infer = infer_all_reduce,
                                       .gradient = gradient_same,
                                       .overlay = {1u << 0},
@@ -236,6 +258,7 @@ const by__op_row by__op_all_gather = {.name = "all_gather",
                                       .min_inputs = 1,
                                       .max_inputs = 1,
                                       .outputs = 1,
+                                      .shard = shard_exchange,
                                       .infer = infer_all_gather,
                                       .gradient = gradient_all_gather,
                                       .cost = cost_all_gather};
@@ -245,6 +268,7 @@ const by__op_row by__op_reduce_scatter = {.name = "reduce_scatter",
                                           .min_inputs = 1,
                                           .max_inputs = 1,
                                           .outputs = 1,
+                                          .shard = shard_exchange,
                                           .infer = infer_reduce_scatter,
                                           .gradient = gradient_reduce_scatter,
                                           .cost = cost_reduce_scatter};
@@ -255,6 +279,7 @@ const by__op_row by__op_all_to_all = {.name = "all_to_all",
                                       .min_inputs = 1,
                                       .max_inputs = 1,
                                       .outputs = 1,
+                                      .shard = shard_exchange,
                                       .infer = infer_all_to_all,
                                       .gradient = gradient_all_to_all,
                                       .cost = cost_all_to_all};
@@ -276,6 +301,7 @@ const by__op_row by__op_wait = {.name = "wait",
                                 .min_inputs = 1,
                                 .max_inputs = -1,
                                 .outputs = 1,
+                                .shard = shard_wait,
                                 .infer = infer_like,
                                 .gradient = gradient_same,
                                 .cost = cost_nothing};

@@ -90,6 +90,10 @@ bool by__shard_elements(const by__signature *s, const by__type *out, by__shardin
 bool by__shard_addends(const by__signature *s, const by__type *out, by__sharding *sh);
 bool by__shard_factors(const by__signature *s, const by__type *out, by__sharding *sh);
 
+/* Entries of attention and its gradient whose operands are split by time (attention_ranks.c). */
+bool by__shard_attention_time(const by__signature *s, by__sharding *sh);
+bool by__shard_attention_grad_time(const by__signature *s, const by__type *out, by__sharding *sh);
+
 /* `fuse` of an addition: gives it to the node that makes an operand and can take it in. */
 by_status by__fuse_addition(by_graph *graph, size_t n, const int *uses, by_error *error);
 

@@ -224,8 +224,25 @@ static bool shard_concat(const by__signature *s, const by__type *out, by__shardi
     return true;
 }
 
-/* SLICE and PAD of another axis than the split one. */
-static bool shard_piece(const by__signature *s, const by__type *out, by__sharding *sh)
+/* Of another axis than the split one, or whole sections of that. */
+static bool shard_slice(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    by__split x = sh->in[0];
+    BY_UNUSED(out);
+    sh->out[0] = x;
+    if (x.axis != s->attrs->axis) {
+        return true;
+    }
+    int64_t section = s->in[0].shape.dim[x.axis] / x.parts;
+    int64_t mine =
+        by__cut(section, sh->ranks, sh->rank + 1) - by__cut(section, sh->ranks, sh->rank);
+    sh->out[0].parts = s->attrs->rows / section;
+    sh->attrs.begin = s->attrs->begin / section * mine;
+    sh->attrs.rows = sh->out[0].parts * mine;
+    return s->attrs->begin % section == 0 && s->attrs->rows % section == 0;
+}
+
+static bool shard_pad(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     BY_UNUSED(out);
     sh->out[0] = sh->in[0];
@@ -311,7 +328,7 @@ const by__op_row by__op_slice = {.name = "slice",
                                  .max_inputs = 1,
                                  .outputs = 1,
                                  .infer = infer_slice,
-                                 .shard = shard_piece,
+                                 .shard = shard_slice,
                                  .gradient = gradient_slice,
                                  .cost = cost_slice};
 const by__op_row by__op_pad = {.name = "pad",
@@ -322,7 +339,7 @@ const by__op_row by__op_pad = {.name = "pad",
                                .max_inputs = 1,
                                .outputs = 1,
                                .infer = infer_pad,
-                               .shard = shard_piece,
+                               .shard = shard_pad,
                                .gradient = gradient_pad,
                                .cost = cost_move};
 const by__op_row by__op_expand = {

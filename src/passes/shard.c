@@ -25,6 +25,8 @@ static const rule rules[] = {
     {"expert", BY_SHARD_EXPERT, 1, true},
 };
 
+#define TIME "time"
+
 static const rule *rule_of(by_shard_kind kind, const char *name, size_t length)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rules); i++) {
@@ -143,12 +145,34 @@ static bool has_examples(const by__sharder *s, by_value v)
     return s->kind == BY_SHARD_EXPERT && value->role == BY_ROLE_INPUT && value->shape.rank >= 2;
 }
 
+/* Whether an input has an axis of which each rank takes its slice. */
+static bool has_time(const by__sharder *s, by_value v, by__split *split)
+{
+    const by__value *value = &s->graph->values[v];
+    const char *name = value->axes == NULL ? "" : value->axes;
+    for (int axis = 0; axis < value->shape.rank && s->kind == BY_SHARD_SEQUENCE; axis++) {
+        size_t length = strcspn(name, " ");
+        *split = (by__split){axis, 1};
+        if (value->role == BY_ROLE_INPUT && length == strlen(TIME) &&
+            memcmp(name, TIME, length) == 0 &&
+            by__split_even(&value->shape, *split, s->axis->ranks)) {
+            return true;
+        }
+        name += length;
+        name += strspn(name, " ");
+    }
+    return false;
+}
+
 static int list_options(const by__sharder *s, by_value v, option out[MAX_OPTIONS])
 {
     int count = 0;
+    by__split time;
     by__split split = v == BY_NONE ? by__whole() : s->split[v];
     if (v != BY_NONE && has_examples(s, v)) {
         out[count++] = (option){{0, 1}, 0.0}; /* a rank takes its own */
+    } else if (v != BY_NONE && has_time(s, v, &time)) {
+        out[count++] = (option){time, 0.0};
     }
     out[count++] = (option){split, 0.0};
     if (split.axis == BY__WHOLE) {
@@ -484,6 +508,23 @@ static by_status divide_examples(by__sharder *s, by_error *error)
     return BY_OK;
 }
 
+/* There must be a sequence to split. */
+static by_status check_time(const by__sharder *s, by_error *error)
+{
+    by__split split;
+    for (size_t v = 0; v < s->value_count; v++) {
+        if (has_time(s, (by_value)v, &split)) {
+            return BY_OK;
+        }
+    }
+    return s->kind != BY_SHARD_SEQUENCE
+               ? BY_OK
+               : by_error_set(error, BY_EARG,
+                              "shard: no input has an axis '" TIME "' that %d ranks can divide "
+                              "evenly: parallel.sequence is for models of tokens",
+                              s->axis->ranks);
+}
+
 static by_status shard_graph(by__sharder *s, by_error *error)
 {
     if (s->kind == BY_SHARD_EXPERT) {
@@ -495,6 +536,7 @@ static by_status shard_graph(by__sharder *s, by_error *error)
             BY_TRY(split_parameter(s, (by_value)v, error));
         }
     }
+    BY_TRY(check_time(s, error));
     find_wishes(s);
     for (size_t n = 0; n < s->node_count; n++) {
         BY_TRY(shard_node(s, n, error));

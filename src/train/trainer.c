@@ -6,17 +6,24 @@
 
 /* ---- the programs ---- */
 
+/* This rank's place on the axes that divide the work of a graph. */
+static void set_shards(const by_trainer *t, by_shard_axis shards[BY_SHARD_KINDS])
+{
+    static const by_mesh_axis axes[BY_SHARD_KINDS] = {[BY_SHARD_SEQUENCE] = BY_MESH_SEQUENCE,
+                                                      [BY_SHARD_TENSOR] = BY_MESH_TENSOR,
+                                                      [BY_SHARD_EXPERT] = BY_MESH_EXPERT};
+    for (int kind = 0; kind < BY_SHARD_KINDS; kind++) {
+        shards[kind] = (by_shard_axis){.ranks = t->layout.size[axes[kind]],
+                                       .rank = t->layout.place[axes[kind]],
+                                       .mesh = 1u << axes[kind]};
+    }
+    shards[BY_SHARD_TENSOR].sequence = t->config->parallel.sequence_parallel != 0;
+}
+
 by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *model)
 {
     by_pass_options options = by__pass_options(t->config, model);
-    options.shard[BY_SHARD_TENSOR] =
-        (by_shard_axis){.ranks = t->layout.size[BY_MESH_TENSOR],
-                        .rank = t->layout.place[BY_MESH_TENSOR],
-                        .mesh = 1u << BY_MESH_TENSOR,
-                        .sequence = t->config->parallel.sequence_parallel};
-    options.shard[BY_SHARD_EXPERT] = (by_shard_axis){.ranks = t->layout.size[BY_MESH_EXPERT],
-                                                     .rank = t->layout.place[BY_MESH_EXPERT],
-                                                     .mesh = 1u << BY_MESH_EXPERT};
+    set_shards(t, options.shard);
     return options;
 }
 
@@ -272,10 +279,11 @@ static by_status measure_tokens(by_trainer *t, const by_graph *graph, by_error *
         full += 3.0 * cost.token_flops;
         seen += 3.0 * cost.token_flops * cost.seen;
     }
-    double heads = (double)t->layout.size[BY_MESH_TENSOR]; /* the graph has a rank's share */
+    /* The graph has a rank's heads, and attention to its slice of the sequence. */
+    double shares = (double)(t->layout.size[BY_MESH_TENSOR] * t->layout.size[BY_MESH_SEQUENCE]);
     double products = 6.0 * (double)t->size.in_products;
-    full *= heads;
-    seen *= heads;
+    full *= shares;
+    seen *= shares;
     t->size.flops_per_example = products + seen;
     t->size.flops_per_example_full = products + full;
     return BY_OK;

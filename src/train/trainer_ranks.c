@@ -7,7 +7,7 @@
 
 /* ---- the plan ---- */
 
-/* Axes of which one at most divides something. */
+/* Axes of which one at most divides something; of sequence the others are data and tensor. */
 static by_status check_one(const by__layout *l, by_error *error)
 {
     static const by_mesh_axis axes[] = {BY_MESH_SHARD, BY_MESH_TENSOR, BY_MESH_EXPERT,
@@ -22,6 +22,11 @@ static by_status check_one(const by__layout *l, by_error *error)
                                 by_mesh_axis_name((by_mesh_axis)axis), l->size[axis]);
         }
         first = l->size[axis] > 1 ? axis : first;
+    }
+    if (l->size[BY_MESH_SEQUENCE] > 1 && first >= 0 && first != BY_MESH_TENSOR) {
+        return by_error_set(
+            error, BY_ECONFIG, "parallel.sequence is %d and parallel.%s %d: one of them must be 1",
+            l->size[BY_MESH_SEQUENCE], by_mesh_axis_name((by_mesh_axis)first), l->size[first]);
     }
     return BY_OK;
 }
@@ -48,13 +53,13 @@ static by_status check_shard(const by__layout *l, const by_config *config, by_er
 static by_status check_axes(const by__layout *l, const by_config *config, by_error *error)
 {
     const unsigned divided = 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD | 1u << BY_MESH_PIPELINE |
-                             1u << BY_MESH_TENSOR | 1u << BY_MESH_EXPERT;
+                             1u << BY_MESH_TENSOR | 1u << BY_MESH_EXPERT | 1u << BY_MESH_SEQUENCE;
     int split = l->size[BY_MESH_EXPERT] > 1 ? BY_MESH_EXPERT : BY_MESH_TENSOR;
     for (int axis = 0; axis < BY_MESH_AXES; axis++) {
         if ((divided >> axis & 1u) == 0 && l->size[axis] > 1) {
             return by_error_set(error, BY_ECONFIG,
                                 "parallel.%s is %d: ranks share data, the stages of a pipeline, "
-                                "the tensors of each layer and the experts",
+                                "tensors, sequences and experts",
                                 by_mesh_axis_name((by_mesh_axis)axis), l->size[axis]);
         }
     }

@@ -33,8 +33,8 @@ static by_config *model_config(const char *kind)
     return config;
 }
 
-static by_graph *shard_model(const char *kind, by_dtype compute, by_shard_axis axis,
-                             const char *last)
+static by_graph *shard_both(const char *kind, by_dtype compute, by_shard_axis axis,
+                            by_shard_axis time, const char *last)
 {
     by_error error = {0};
     by_graph *graph;
@@ -44,9 +44,16 @@ static by_graph *shard_model(const char *kind, by_dtype compute, by_shard_axis a
     check_ok(by__train_forward(&graph, &model, config, &recipe, BY_MODEL_TRAIN, &error), &error);
     by_pass_options options = {.compute = compute, .loss = model.loss};
     options.shard[BY_SHARD_TENSOR] = axis;
+    options.shard[BY_SHARD_SEQUENCE] = time;
     check_ok(by_passes_run(graph, BY_PURPOSE_TRAIN, &options, last, &error), &error);
     by_config_close(&config);
     return graph;
+}
+
+static by_graph *shard_model(const char *kind, by_dtype compute, by_shard_axis axis,
+                             const char *last)
+{
+    return shard_both(kind, compute, axis, (by_shard_axis){0}, last);
 }
 
 static int count_ops(const by_graph *graph, by_op op)
@@ -108,6 +115,39 @@ static void test_sequence(void **state)
     by_graph_close(&graph);
 }
 
+static int count_collectives(const by_graph *graph, by_op op, unsigned mesh)
+{
+    int count = 0;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        count += graph->nodes[n].op == op && graph->nodes[n].attrs.mesh == mesh;
+    }
+    return count;
+}
+
+/* Of slices of the sequence only keys and values are exchanged, forward and backward, and gradients
+ * are added up: one all-reduce each. With split tensors, their collectives are as without. */
+static void test_time(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const kinds[] = {"gpt2", "llama"};
+    for (int i = 0; i < 8; i++) {
+        by_shard_axis axis = {.ranks = 1 + i / 4, .rank = i / 4, .mesh = 32};
+        by_shard_axis time = {.ranks = 3, .rank = i / 2 % 2 + 1, .mesh = 16};
+        by_graph *graph = shard_both(kinds[i % 2], BY_F32, axis, time, "shard");
+        int parameters = 0;
+        for (size_t v = 0; v < graph->value_count; v++) {
+            parameters += graph->values[v].role == BY_ROLE_PARAMETER;
+        }
+        assert_int_equal(count_collectives(graph, BY_OP_ALL_GATHER, 16), 2 * LAYERS);
+        assert_int_equal(count_collectives(graph, BY_OP_REDUCE_SCATTER, 16), LAYERS);
+        assert_int_equal(count_collectives(graph, BY_OP_ALL_REDUCE, 16), parameters + 1);
+        assert_int_equal(count_collectives(graph, BY_OP_ALL_REDUCE, 32), i / 4 * (4 * LAYERS + 2));
+        assert_int_equal(count_collectives(graph, BY_OP_ALL_GATHER, 32), i / 4);
+        assert_int_equal(count_ops(graph, BY_OP_ATTENTION), (time.rank + 1) * LAYERS);
+        by_graph_close(&graph);
+    }
+}
+
 /* Each rank's part of parameters and of their gradients, of extents that ranks do not divide. */
 static void test_shapes(void **state)
 {
@@ -151,10 +191,8 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tensor),
-        cmocka_unit_test(test_sequence),
-        cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_tensor), cmocka_unit_test(test_sequence), cmocka_unit_test(test_time),
+        cmocka_unit_test(test_shapes), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

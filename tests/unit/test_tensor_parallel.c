@@ -26,8 +26,9 @@ typedef struct layout {
     const char *kind;
     const char *recompute;
     by_dtype compute;
-    int ranks;
-    bool sequence;
+    int ranks;     /* of the tensor axis */
+    bool sequence; /* with it, sequence parallel */
+    int times;     /* ranks of the sequence axis; 0: 1 */
 } layout;
 
 static by_config *model_config(const layout *l)
@@ -55,15 +56,15 @@ static by_config *model_config(const layout *l)
     return config;
 }
 
-static by_status build(by_graph **out, const layout *l, const by_config *config, by_shard_axis axis,
-                       by_error *error)
+static by_status build(by_graph **out, const layout *l, const by_config *config,
+                       const by_shard_axis axes[BY_SHARD_KINDS], by_error *error)
 {
     by_model model;
     const by__recipe recipe = {0};
     BY_TRY(by__train_forward(out, &model, config, &recipe, BY_MODEL_TRAIN, error));
     by_pass_options options = {
         .compute = l->compute, .loss = model.loss, .recompute = strcmp(l->recompute, "block") == 0};
-    options.shard[BY_SHARD_TENSOR] = axis;
+    memcpy(options.shard, axes, sizeof options.shard);
     return by_passes_run(*out, BY_PURPOSE_TRAIN, &options, NULL, error);
 }
 
@@ -206,19 +207,27 @@ static bool is_result(const by__value *value)
     return value->role == BY_ROLE_GRADIENT || value->role == BY_ROLE_OUTPUT;
 }
 
+static int times_of(const layout *l)
+{
+    return l->times > 1 ? l->times : 1;
+}
+
 static by_status open_rank(rank_run *r, const job *j, by_comm *comm, by_error *error)
 {
-    by_shard_axis axis = {.sequence = j->layout->sequence};
+    by_shard_axis axes[BY_SHARD_KINDS] = {{0}};
     if (comm != NULL) {
-        int sizes[BY_MESH_AXES] = {1, 1, 1, 1, 1, 1};
-        sizes[BY_MESH_TENSOR] = by_comm_size(comm);
-        axis.ranks = by_comm_size(comm);
-        axis.rank = by_comm_rank(comm);
-        axis.mesh = TENSOR;
+        int sizes[BY_MESH_AXES] = {1, 1, 1, 1, times_of(j->layout), j->layout->ranks};
         BY_TRY(by_mesh_open(&r->mesh, comm, sizes, error));
         BY_TRY(by__mesh_collectives_open(&r->collectives, r->mesh, error));
+        axes[BY_SHARD_TENSOR] = (by_shard_axis){.ranks = by_mesh_size(r->mesh, BY_MESH_TENSOR),
+                                                .rank = by_mesh_rank(r->mesh, BY_MESH_TENSOR),
+                                                .mesh = TENSOR,
+                                                .sequence = j->layout->sequence};
+        axes[BY_SHARD_SEQUENCE] = (by_shard_axis){.ranks = by_mesh_size(r->mesh, BY_MESH_SEQUENCE),
+                                                  .rank = by_mesh_rank(r->mesh, BY_MESH_SEQUENCE),
+                                                  .mesh = 1u << BY_MESH_SEQUENCE};
     }
-    BY_TRY(build(&r->graph, j->layout, j->config, axis, error));
+    BY_TRY(build(&r->graph, j->layout, j->config, axes, error));
     BY_TRY(open_program(r, error));
     fill(r);
     return by_program_run(r->program, error);
@@ -247,13 +256,13 @@ static by_status deliver(job *j, const rank_run *r, int rank, by_comm *comm, by_
         BY_TRY(by_comm_barrier(comm, value->name, error));
         for (size_t i = 0; i < (size_t)by_shape_count(&value->shape); i++) {
             size_t at = whole_index(parameter, i);
-            if (rank == 0 || split) {
+            if (rank == 0 || (split && by_mesh_rank(r->mesh, BY_MESH_SEQUENCE) == 0)) {
                 tensor->data[at] = data[i];
             }
         }
         BY_TRY(by_comm_barrier(comm, value->name, error));
-        for (size_t i = 0; i < (size_t)by_shape_count(&value->shape) && !split; i++) {
-            if (tensor->data[i] != data[i]) {
+        for (size_t i = 0; i < (size_t)by_shape_count(&value->shape); i++) {
+            if (tensor->data[whole_index(parameter, i)] != data[i]) {
                 return by_error_set(error, BY_ESTATE, "ranks differ in '%s' [%zu]: %g and %g",
                                     value->name, i, (double)tensor->data[i], (double)data[i]);
             }
@@ -314,7 +323,8 @@ static void check_layout(const layout *l)
     }
     close_program(&r);
     by_comm_options options = {.timeout = 60.0};
-    check_ok(by_comm_run_threads(l->ranks, &options, rank_main, &many, &error), &error);
+    check_ok(by_comm_run_threads(l->ranks * times_of(l), &options, rank_main, &many, &error),
+             &error);
     double eps = l->compute == BY_F32 ? (double)FLT_EPSILON : 0x1p-7;
     double worst = 0.0;
     for (size_t i = 0; i < one.count; i++) {
@@ -324,15 +334,17 @@ static void check_layout(const layout *l)
         double bound = 4.0 * pow(1.03, LAYERS + 1 - depth_of(want->name)) * eps;
         worst = off / bound > worst ? off / bound : worst;
         if (!(off <= bound)) {
-            fail_msg("%s over %d ranks%s: '%s' is off by %g; the bound is %g", l->kind, l->ranks,
-                     l->sequence ? ", sequence" : "", want->name, off, bound);
+            fail_msg("%s over %d x %d ranks%s: '%s' is off by %g; the bound is %g", l->kind,
+                     times_of(l), l->ranks, l->sequence ? ", sequence" : "", want->name, off,
+                     bound);
         }
         free(want->data);
         free(have->data);
     }
     assert_true(one.count > 10);
-    print_message("%s, %s, %d ranks%s: %.2f of the bound\n", l->kind, by_dtype_name(l->compute),
-                  l->ranks, l->sequence ? ", sequence" : "", worst);
+    print_message("%s, %s, %d x %d ranks%s: %.2f of the bound\n", l->kind,
+                  by_dtype_name(l->compute), times_of(l), l->ranks, l->sequence ? ", sequence" : "",
+                  worst);
     by_config_close(&config);
 }
 
@@ -340,7 +352,7 @@ static void check_kind(const char *kind, const char *recompute)
 {
     for (int ranks = 2; ranks <= 4; ranks++) {
         for (int sequence = 0; sequence < 2; sequence++) {
-            layout l = {kind, recompute, BY_F32, ranks, sequence != 0};
+            layout l = {kind, recompute, BY_F32, ranks, sequence != 0, 1};
             check_layout(&l);
             l.compute = BY_BF16;
             check_layout(&l);
@@ -367,9 +379,29 @@ static void test_recompute(void **state)
     check_kind("gpt2", "block");
 }
 
+/* Sequences over ranks, alone and with split tensors. */
+static void test_context(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const kinds[] = {"gpt2", "llama"};
+    static const layout layouts[] = {{.times = 2, .ranks = 1},
+                                     {.times = 3, .ranks = 1},
+                                     {.times = 4, .ranks = 1},
+                                     {.times = 2, .ranks = 2},
+                                     {.times = 2, .ranks = 3, .sequence = true}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(layouts) * 4; i++) {
+        layout l = layouts[i / 4];
+        l.kind = kinds[i % 2];
+        l.compute = i / 2 % 2 == 0 ? BY_F32 : BY_BF16;
+        l.recompute = "none";
+        check_layout(&l);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_context),
         cmocka_unit_test(test_gpt2),
         cmocka_unit_test(test_llama),
         cmocka_unit_test(test_recompute),

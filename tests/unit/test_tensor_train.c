@@ -1,4 +1,4 @@
-/* Training with split tensors: losses, gradient norms and weights stay near those of one rank, what
+/* Training with split tensors and sequences: losses, gradient norms and weights stay near those of one rank, what
  * every rank has stays equal on all of them bit for bit, and both together with data parallelism. */
 #include <math.h>
 #include <setjmp.h>
@@ -96,11 +96,12 @@ static by_status check_weights(job *j, const by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-/* Tensors that are not split are equal on the ranks of the tensor axis. */
+/* Tensors that are not split are equal on the ranks that share a micro-batch. */
 static by_status check_equal(const by_trainer *t, by_error *error)
 {
     by_comm *comm;
-    BY_TRY(by_mesh_comm(&comm, t->ranks.mesh, 1u << BY_MESH_TENSOR | 1u << BY_MESH_EXPERT, error));
+    const unsigned axes = 1u << BY_MESH_TENSOR | 1u << BY_MESH_EXPERT | 1u << BY_MESH_SEQUENCE;
+    BY_TRY(by_mesh_comm(&comm, t->ranks.mesh, axes, error));
     for (size_t i = 0; i < by__store_count(t->store); i++) {
         const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
         size_t count = (size_t)by_shape_count(&entry->local);
@@ -200,6 +201,9 @@ static void compare_all(const char *kind, const char *compute, const char *optim
         {3, "parallel.tensor=3", "parallel.sequence_parallel=true"},
         {4, "parallel.tensor=2", "parallel.sequence_parallel=true"}, /* with data 2 */
         {6, "parallel.tensor=3", "parallel.sequence_parallel=false"},
+        {3, "parallel.tensor=1", "parallel.sequence=3"},
+        {6, "parallel.tensor=1", "parallel.sequence=3"}, /* with data 2 */
+        {4, "parallel.tensor=2", "parallel.sequence=2"},
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(layouts); i++) {
         const char *split[] = {
@@ -274,6 +278,8 @@ static void test_refusals(void **state)
          "parallel.expert 4 does not divide model.experts 6; nearest: 3, 6"},
         {{"model.kind=mixtral", "parallel.expert=2", NULL},
          "parallel.expert 2 does not divide train.micro_batch 1"},
+        {{"model.context=13", "parallel.sequence=2", NULL},
+         "parallel.sequence 2 does not divide model.context 13"},
         {{"model.context=13", "parallel.sequence_parallel=true", "parallel.tensor=2", NULL},
          "parallel.tensor 2 does not divide model.context 13"},
     };

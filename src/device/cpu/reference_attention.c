@@ -263,3 +263,37 @@ static by_status run_cached_attention(const by__call *call, const by__context *c
 
 BY__REFERENCE_KERNEL(BY_OP_CACHED_ATTENTION, cached_attention, prepare_cached_attention,
                      run_cached_attention);
+
+static by_status run_merge(const by__call *call, const by__context *context)
+{
+    BY_UNUSED(context);
+    const by_shape *shape = &call->in[0].shape;
+    int64_t length = shape->dim[1];
+    int64_t heads = call->attrs.heads;
+    int64_t width = shape->dim[2] / heads;
+    for (int64_t k = 0; k < shape->dim[0] * length * heads; k++) {
+        int64_t row = k / heads;
+        int64_t at = (row / length * heads + k % heads) * length + row % length;
+        double highest = by__get(&call->in[1], at);
+        double sum = 0.0;
+        for (int i = 1; i < call->input_count; i += 2) {
+            double lse = by__get(&call->in[i], at);
+            highest = lse > highest ? lse : highest;
+        }
+        for (int i = 1; i < call->input_count; i += 2) {
+            sum += exp(by__get(&call->in[i], at) - highest);
+        }
+        by__set(&call->out[1], at, highest + log(sum));
+        for (int64_t d = 0; d < width; d++) {
+            double total = 0.0;
+            for (int i = 0; i < call->input_count; i += 2) {
+                double share = exp(by__get(&call->in[i + 1], at) - highest) / sum;
+                total += share * by__get(&call->in[i], k * width + d);
+            }
+            by__set(&call->out[0], k * width + d, total);
+        }
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_ATTENTION_MERGE, attention_merge, NULL, run_merge);

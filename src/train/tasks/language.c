@@ -5,6 +5,7 @@
 
 #include "banyan/ops.h"
 #include "banyan/tokenizer.h"
+#include "graph/graph.h"
 #include "train/tasks/documents.h"
 #include "train/tasks/language.h"
 #include "train/tasks/tasks.h"
@@ -200,6 +201,7 @@ static by_status loss(const by_config *config, const by_model_request *request, 
     }
     by_value targets =
         by_graph_input(graph, "targets", BY_I32, BY_SHAPE(request->batch, request->time));
+    by__graph_set_axes(graph, targets, "batch time");
     model->loss = by_linear_cross_entropy(graph, model->hidden, model->head, targets);
     if (model->auxiliary != BY_NONE) {
         by_value ids = by_count_ids(graph, targets, config->model.vocab);
