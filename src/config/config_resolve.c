@@ -109,10 +109,12 @@ static by_status check_parallel(const by_config *config, by_error *error)
     return BY_OK;
 }
 
-/* Between two synchronisations ranks have different weights: nothing is evaluated or saved then. */
+/* Between two exchanges ranks have different weights: nothing is evaluated, saved or compared
+ * then. */
 static by_status check_sync(const by_config *config, by_error *error)
 {
-    static const char *const intervals[] = {"train.steps", "train.eval_every", "checkpoint.every"};
+    static const char *const intervals[] = {"train.steps", "train.eval_every", "checkpoint.every",
+                                            "parallel.replica_hash_every"};
     const by_parallel_config *p = &config->parallel;
     bool divides =
         p->shard == 1 && p->tensor == 1 && p->sequence == 1 && p->pipeline == 1 && p->expert == 1;

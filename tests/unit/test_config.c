@@ -354,6 +354,14 @@ static void test_cross_checks(void **state)
                "train.yaml:3: micro_batch 12 does not divide batch 100; nearest: 10, 20");
     unresolved("train:\n  micro_batch: 13\n",
                "train.yaml:2: micro_batch 13 does not divide batch 12; nearest: 12");
+    unresolved("sync: {every: 30}\n",
+               "train.yaml:1: sync.every 30 does not divide train.steps 2000; nearest: 25, 40");
+    unresolved("parallel: {replica_hash_every: 60}\nsync: {every: 50}\n",
+               "train.yaml:2: sync.every 50 does not divide parallel.replica_hash_every 60; "
+               "nearest: 30, 60");
+    unresolved("parallel: {tensor: 2}\nsync: {compress: int8}\n",
+               "train.yaml:2: sync.every above 1 and sync.compress are for ranks that have the "
+               "whole state: leave all axes of parallel but data at 1");
     unresolved("model:\n  heads: 5\n",
                "train.yaml:2: heads 5 does not divide width 128; nearest: 4, 8");
     unresolved("model: {kind: llama, kv_heads: 3}",
