@@ -71,8 +71,9 @@ BY_API size_t by_weights_count(const by_weights *weights);
 BY_API const char *by_weights_name(const by_weights *weights, size_t i);
 BY_API bool by_weights_has(const by_weights *weights, const char *name);
 /* The tensor of that name; its data is the mapped file and lives as long as `weights`. A tensor
- * that is cut over the files of several ranks is put together in memory at the first call. BY_EFORMAT
- * when there is none (with the nearest name), or when its dtype or rank is one banyan lacks. */
+ * that is cut over the files of several ranks is put together in memory at the first call.
+ * BY_EFORMAT when there is none (with the nearest name), or when its dtype or rank is one banyan
+ * lacks. */
 BY_API by_status by_weights_tensor(const by_weights *weights, const char *name, by_tensor_view *out,
                                    by_error *error);
 /* Copies a slice of `count` elements into `out`, in the tensor's dtype, from whatever files it is
@@ -155,15 +156,15 @@ typedef struct by_checkpoint_writer by_checkpoint_writer;
  *     writer 0:  begin | barrier | add ... | barrier | commit
  *     the rest:        | barrier | join, add ..., finish | barrier |
  *
- * One writer makes `model.safetensors`, or shards of it with an index. Of several, each writes files
- * of its own, `model-00001-of-00004.safetensors`: no file has two writers, which network file
- * systems do not do well, and each hashes what it writes. As long as no tensor is cut they have an
- * index of the same form, which other programs load; else `model.slices.json` says which file holds
- * which slice. The same for the optimizer.
+ * One writer makes `model.safetensors`, or shards of it with an index. Of several, each writes
+ * files of its own, `model-00001-of-00004.safetensors`: no file has two writers, which network
+ * file systems do not do well, and each hashes what it writes. As long as no tensor is cut they
+ * have an index of the same form, which other programs load; else `model.slices.json` says which
+ * file holds which slice. The same for the optimizer.
  *
  * Until commit has renamed it the checkpoint does not exist: whatever process ends before, the
- * earlier checkpoints are as they were. BY_ESTATE when another process saves there now. The layout
- * is copied. */
+ * earlier checkpoints are as they were. BY_ESTATE when another process saves there now. The
+ * layout is copied. */
 BY_API by_status by_checkpoint_begin(by_checkpoint_writer **out, const char *root, uint64_t step,
                                      const by_checkpoint_layout *layout, by_error *error);
 /* A number of this attempt to save, which the others join with: what is left of an earlier attempt

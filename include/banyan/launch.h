@@ -81,8 +81,8 @@ BY_API void by_launch_line_free(by_launch_line *line);
 typedef struct by_supervisor_options {
     by_launch_options launch; /* command: of the first start */
     const char *network;      /* see by_launch_look */
-    /* of a later start, to which "--resume RUN" is added once the ranks have said what RUN is; none:
-     * the first command again */
+    /* of a later start, to which "--resume RUN" is added once the ranks have said what RUN is;
+     * none: the first command again */
     char *const *again;
     size_t again_count;
     bool from_start;  /* the job began at step 0: a run without a checkpoint begins again there */

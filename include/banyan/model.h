@@ -1,12 +1,12 @@
 /* Models: a config section becomes a graph. One file a family in src/nn/models/.
  *
- * A model reads inputs by name ("tokens", "images", "numbers") and delivers values: a hidden state
- * and a head, where there is a vocabulary, or outputs, such as the logits of classes. What they
- * should be is not its business: the loss is added by a task (banyan/task.h).
+ * A model reads inputs by name ("tokens", "images", "numbers") and delivers values: a hidden
+ * state and a head, where there is a vocabulary, or outputs, such as the logits of classes. What
+ * they should be is not its business: the loss is added by a task (banyan/task.h).
  *
  * Parameters carry the names of the Hugging Face checkpoint of their family, and each axis a
- * logical name (vocab, embed, heads, kv_heads, mlp, expert, router, position) that sharding rules will map to
- * machines; a model knows nothing of ranks, precision or optimizers.
+ * logical name (vocab, embed, heads, kv_heads, mlp, expert, router, position) that sharding
+ * rules will map to machines; a model knows nothing of ranks, precision or optimizers.
  */
 #ifndef BANYAN_MODEL_H
 #define BANYAN_MODEL_H
@@ -83,8 +83,9 @@ typedef by_status by_model_builder(void *user, by_model *out, by_graph *graph,
 BY_API by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in_products,
                                 by_error *error);
 
-/* Initial values of all elements of a parameter, of those of other ranks too where it is split: normal values from Philox keyed by (seed,
- * name), by the init of the graph. Same values for any number of threads and on any processor. */
+/* Initial values of all elements of a parameter, of those of other ranks too where it is split:
+ * normal values from Philox keyed by (seed, name), by the init of the graph. Same values for any
+ * number of threads and on any processor. */
 BY_API by_status by_parameter_init(float *data, const by_graph *graph, by_value parameter,
                                    uint64_t seed, by_error *error);
 

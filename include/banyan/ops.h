@@ -88,7 +88,8 @@ BY_API by_value by_mean(by_graph *graph, by_value x, const int *axes, int count,
 BY_API by_value by_softmax(by_graph *graph, by_value x);
 BY_API by_value by_log_softmax(by_graph *graph, by_value x);
 
-/* ---- rows by groups, such as tokens by experts; slots, members and ranges are those of op.h ---- */
+/* ---- rows by groups, such as tokens by experts; slots, members and ranges are those of op.h
+ * ---- */
 
 /* The router of a mixture of experts (Shazeer et al. 2017, as Mixtral computes it): of each row of
  * logits f32 [..., E] the `chosen` largest. *weight f32 [..., chosen] is the softmax over them,

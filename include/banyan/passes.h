@@ -55,21 +55,21 @@ typedef struct by_shard_axis {
     bool sequence;
 } by_shard_axis;
 
-/* From the graph of the whole to that of one rank of a mesh axis (Megatron-LM, Shoeybi et al. 2019;
- * as GSPMD, Xu et al. 2021, propagates it). Parameters are split by the logical names of their
- * axes, values as the ops that read and make them allow, and collectives put together what the next
- * op cannot take in pieces. It may stand before or behind by_pass_gradients; behind it the gradients
- * of split parameters are split, those of the others are the same on every rank. Shapes become
- * local; names stay. BY_EARG names a parameter that cannot be split into so many.
+/* From the graph of the whole to that of one rank of a mesh axis (Megatron-LM, Shoeybi et al.
+ * 2019; as GSPMD, Xu et al. 2021, propagates it). Parameters are split by the logical names of
+ * their axes, values as the ops that read and make them allow, and collectives put together what
+ * the next op cannot take in pieces. It may stand before or behind by_pass_gradients; behind it
+ * the gradients of split parameters are split, those of the others are the same on every rank.
+ * Shapes become local; names stay. BY_EARG names a parameter that cannot be split into so many.
  *
- * sequence: no parameter is split; inputs with an axis "time" are given whole, and each rank works
- * on its slice of it.
+ * sequence: no parameter is split; inputs with an axis "time" are given whole, and each rank
+ * works on its slice of it.
  *
  * expert (GShard, Lepikhin et al. 2021): the inputs that have a row for each example are given
- * whole, and each rank works on its share of the examples; tokens go to the ranks that have their
- * experts, and back, by all-to-all. A rank has room for as many tokens of another rank as an expert
- * has a capacity for, divided by the ranks; without a limit, for all of them. It stands behind
- * by_pass_gradients. BY_EARG names an input with examples that cannot be divided. */
+ * whole, and each rank works on its share of the examples; tokens go to the ranks that have
+ * their experts, and back, by all-to-all. A rank has room for as many tokens of another rank as
+ * an expert has a capacity for, divided by the ranks; without a limit, for all of them. It
+ * stands behind by_pass_gradients. BY_EARG names an input with examples that cannot be divided. */
 BY_API by_status by_pass_shard(by_graph *graph, by_shard_kind kind, const by_shard_axis *axis,
                                by_error *error);
 
@@ -107,13 +107,13 @@ BY_API by_status by_pass_gather(by_graph *graph, const by_gather_options *option
  * lower than that of the present order. */
 BY_API by_status by_pass_order(by_graph *graph, by_error *error);
 
-/* Collectives beside computation, as in a list schedule (Graham 1966) whose second machine is the
- * collective queue: each starts as early and is waited for as late as its operands, the readers of
- * its result and memory allow, and what no collective needs is left to fill the time. The peak of
- * memory grows by no more than prefetch_bytes; of results that could be made at any time, as
- * all-gathers of parameters, at most so many bytes are there before they are waited for (one result,
- * however large, when nothing else is left to do). Collectives keep their order. A graph without any
- * stays as it is. */
+/* Collectives beside computation, as in a list schedule (Graham 1966) whose second machine is
+ * the collective queue: each starts as early and is waited for as late as its operands, the
+ * readers of its result and memory allow, and what no collective needs is left to fill the time.
+ * The peak of memory grows by no more than prefetch_bytes; of results that could be made at any
+ * time, as all-gathers of parameters, at most so many bytes are there before they are waited for
+ * (one result, however large, when nothing else is left to do). Collectives keep their order. A
+ * graph without any stays as it is. */
 BY_API by_status by_pass_overlap(by_graph *graph, size_t prefetch_bytes, by_error *error);
 
 /* ---- the table ---- */

@@ -198,9 +198,9 @@ typedef enum by_trainer_tensor {
 BY_API by_status by_trainer_read(const by_trainer *trainer, by_trainer_tensor what, int state,
                                  size_t i, float *out, by_error *error);
 /* The trainer's programs, for profiles. Name of the i-th, NULL behind the last: "gradients"
- * (forward and backward of a micro-batch), "last gradients" (the same, and the exchange between ranks;
- * only on several ranks), "loss", "gradient sum" (of two micro-batches; only where
- * a batch is several), "gradient norm", "update". */
+ * (forward and backward of a micro-batch), "last gradients" (the same, and the exchange between
+ * ranks; only on several ranks), "loss", "gradient sum" (of two micro-batches; only where a
+ * batch is several), "gradient norm", "update". */
 BY_API const char *by_trainer_program_name(const by_trainer *trainer, size_t i);
 /* The program of that name, owned by the trainer; NULL when there is none. */
 BY_API by_program *by_trainer_program(const by_trainer *trainer, const char *name);

@@ -1,5 +1,6 @@
 /* A tensor that is in several pieces, wherever its files are mapped: any slice of it is put
  * together from the boxes that the pieces are. */
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,7 @@ by_status by__pieces_add(by__pieces *p, const by_tensor_slice *slice, const uint
 static uint64_t place_in(const by__box *box, const int64_t *index, int rank)
 {
     uint64_t at = 0;
+    assert(rank <= BY_TENSOR_MAX_RANK);
     for (int i = 0; i < rank; i++) {
         at = at * (uint64_t)box->shape[i] + (uint64_t)(index[i] - box->offset[i]);
     }
@@ -80,7 +82,7 @@ static void copy_common(uint8_t *to, const by__box *to_box, const uint8_t *from,
                         const by__box *from_box, int rank, size_t size)
 {
     by__box common;
-    int64_t index[BY_TENSOR_MAX_RANK];
+    int64_t index[BY_TENSOR_MAX_RANK] = {0};
     uint64_t run = size;
     int axes = rank; /* the first ones, which a run does not go over */
     for (int i = 0; i < rank; i++) {

@@ -353,8 +353,8 @@ void by__state_free(by__state *state);
 by_status by__checkpoint_begin_together(by_checkpoint_writer **out, by_comm *comm, int writer,
                                         const char *root, uint64_t step,
                                         const by_checkpoint_layout *layout, by_error *error);
-/* Collective: finishes, and rank 0 commits, unless `mine` is an error on any rank, which *error then
- * describes. Closes the writer. Values and files are those of rank 0. */
+/* Collective: finishes, and rank 0 commits, unless `mine` is an error on any rank, which *error
+ * then describes. Closes the writer. Values and files are those of rank 0. */
 by_status by__checkpoint_commit_together(by_checkpoint_writer **writer, by_comm *comm,
                                          by_status mine, const by_checkpoint_value *values,
                                          size_t value_count, const by_checkpoint_file *files,
@@ -385,11 +385,11 @@ typedef struct by__save_plan {
     size_t named;
 } by__save_plan;
 
-/* Collective: plans from what each rank holds, zeroed where it says nothing. A slice that several
- * have is written by one of them, so that the bytes are shared among `writers` ranks (below 1: one
- * for each 64 MiB), spread evenly; what no such rank has is written by one that has it. In each
- * tensor all slices must be equal or disjoint; commit finds what is missing. comm NULL: this process
- * alone, in the order given. BY_ESTATE: ranks disagree about a shape. */
+/* Collective: plans from what each rank holds, zeroed where it says nothing. A slice that
+ * several have is written by one of them, so that the bytes are shared among `writers` ranks
+ * (below 1: one for each 64 MiB), spread evenly; what no such rank has is written by one that
+ * has it. In each tensor all slices must be equal or disjoint; commit finds what is missing.
+ * comm NULL: this process alone, in the order given. BY_ESTATE: ranks disagree about a shape. */
 by_status by__save_plan_make(by__save_plan *out, by_comm *comm, const by__held_slice *held,
                              size_t count, int64_t writers, by_error *error);
 /* Borrows the plan's tensors and parts. */

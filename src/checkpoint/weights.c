@@ -432,7 +432,7 @@ const char *by_weights_path(const by_weights *weights)
     return weights->path;
 }
 
-static by_status no_such_tensor(const by_weights *weights, const char *name, by_error *error)
+static void refuse_tensor(const by_weights *weights, const char *name, by_error *error)
 {
     const char **names = NULL;
     const char *nearest = NULL;
@@ -443,9 +443,9 @@ static by_status no_such_tensor(const by_weights *weights, const char *name, by_
         nearest = by__nearest_name(name, names, weights->count);
         free(names);
     }
-    return by_error_set(error, BY_EFORMAT, "%s: no tensor '%.150s' among %zu%s%.150s%s",
-                        weights->path, name, weights->count, nearest == NULL ? "" : "; nearest: '",
-                        nearest == NULL ? "" : nearest, nearest == NULL ? "" : "'");
+    (void)by_error_set(error, BY_EFORMAT, "%s: no tensor '%.150s' among %zu%s%.150s%s",
+                       weights->path, name, weights->count, nearest == NULL ? "" : "; nearest: '",
+                       nearest == NULL ? "" : nearest, nearest == NULL ? "" : "'");
 }
 
 /* The tensor's entry, and its view, whose data is NULL where it is cut over files. */
@@ -454,7 +454,8 @@ static by_status describe(const by__tensor_entry **found, by_tensor_view *out,
 {
     const by__tensor_entry *entry = find(weights, name);
     if (entry == NULL) {
-        return no_such_tensor(weights, name, error);
+        refuse_tensor(weights, name, error);
+        return BY_EFORMAT;
     }
     if (entry->dtype < 0 || entry->rank > BY_TENSOR_MAX_RANK) {
         return by_error_set(error, BY_EFORMAT,

@@ -245,7 +245,8 @@ static void print_json(const doctor_report *r)
 
 /* ---- the command ---- */
 
-/* Cores of rank 0's host: of one rank, or, where each has cores of its own, of all that run there. */
+/* Cores of rank 0's host: of one rank, or, where each has cores of its own, of all that run
+ * there. */
 static int cores_of(const doctor_report *r)
 {
     int cores = r->hosts[0].cores;

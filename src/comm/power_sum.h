@@ -16,10 +16,10 @@ typedef struct by__power_tensor {
 
 typedef struct by__power_sum by__power_sum;
 
-/* For sums of `count` elements over `comm`. The residual, `count` values, is the caller's; it and
- * comm outlive the sum. Tensors (copied) do not overlap, what is between them is left alone. rank: columns of a factor, at most BY__POWER_MAX_RANK; a matrix
- * that two factors would not make smaller is summed as it is. The first factors are drawn from
- * `seed`. */
+/* For sums of `count` elements over `comm`. The residual, `count` values, is the caller's; it
+ * and comm outlive the sum. Tensors (copied) do not overlap, what is between them is left alone.
+ * rank: columns of a factor, at most BY__POWER_MAX_RANK; a matrix that two factors would not
+ * make smaller is summed as it is. The first factors are drawn from `seed`. */
 by_status by__power_sum_open(by__power_sum **out, by_comm *comm, const by__power_tensor *tensors,
                              size_t tensor_count, float *residual, size_t count, size_t rank,
                              uint64_t seed, by_error *error);

@@ -131,8 +131,8 @@ void by__value_print(by__text *out, const by__entry *entry)
 
 /* ---- the whole config ---- */
 
-/* Whether a key says what is computed. How ranks share the work does not, but that a product that is
- * cut into several adds up in another order. */
+/* Whether a key says what is computed. How ranks share the work does not, but that a product
+ * that is cut into several adds up in another order. */
 static bool is_hashed(const by__entry *entry)
 {
     const by__key *key = &entry->key;

@@ -8,10 +8,10 @@
  * Ownership: the program owns its calls and its memory plan; the graph, the device, the arena, the
  * workspace and all bound buffers belong to the caller.
  *
- * Nodes that communicate go to the collective queue: a collective runs behind what the compute queue
- * has before it and beside what follows, and a node that waits is an order and no call. They have a
- * workspace of their own, behind the others'. by__mesh_collectives (collectives.c) is what a
- * device's collective kernels call to reach other ranks.
+ * Nodes that communicate go to the collective queue: a collective runs behind what the compute
+ * queue has before it and beside what follows, and a node that waits is an order and no call.
+ * They have a workspace of their own, behind the others'. by__mesh_collectives (collectives.c)
+ * is what a device's collective kernels call to reach other ranks.
  *
  * A by__program_set (program_set.c) is a list of named programs over one model: graph, program and
  * the arena it runs in. Programs that never run at the same time share an arena; all share one

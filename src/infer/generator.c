@@ -65,8 +65,8 @@ static size_t input_bytes(const by_generator *g)
     return TOKENS_OFFSET + 2 * ids_bytes(g);
 }
 
-/* Share of operand i of a node that a run reads, if it is a parameter: of a table of which only rows
- * are looked up, none; of experts, those of one token. */
+/* Share of operand i of a node that a run reads, if it is a parameter: of a table of which only
+ * rows are looked up, none; of experts, those of one token. */
 static by_status share_read(double *share, const by_graph *graph, const by__node *node, int i,
                             by_error *error)
 {

@@ -82,7 +82,7 @@ static void gradient_attention(by_graph *graph, const by__node *node, const by_v
 static bool split_heads(const by__signature *s, int operands, by__sharding *sh, by__split *y,
                         by__split *lse)
 {
-    extents e;
+    extents e = {0};
     (void)read_extents(s, operands, &e);
     by__split q = sh->in[0];
     bool heads = q.axis == 2;

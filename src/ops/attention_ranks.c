@@ -1,9 +1,10 @@
-/* Attention over a sequence that ranks have slices of (context parallelism; the blocks and their sum
- * are those of ring attention, Liu et al. 2023, with all keys gathered at once as for Llama 3,
- * Dubey et al. 2024, section 3.3.2). A rank's queries meet the keys of one slice after another as
- * separate attentions, none with slices behind their own when it is causal, and ATTENTION_MERGE puts
- * the results together; so its work grows with its place in the sequence. The backward pass gathers
- * keys and values again, and their gradients go back by a reduce-scatter. */
+/* Attention over a sequence that ranks have slices of (context parallelism; the blocks and their
+ * sum are those of ring attention, Liu et al. 2023, with all keys gathered at once as for Llama
+ * 3, Dubey et al. 2024, section 3.3.2). A rank's queries meet the keys of one slice after
+ * another as separate attentions, none with slices behind their own when it is causal, and
+ * ATTENTION_MERGE puts the results together; so its work grows with its place in the sequence.
+ * The backward pass gathers keys and values again, and their gradients go back by a
+ * reduce-scatter. */
 #include <stdlib.h>
 
 #include "ops/ops.h"

@@ -155,7 +155,7 @@ static void gradient_all_to_all(by_graph *graph, const by__node *node, const by_
     din[0] = adjoint(graph, BY_OP_ALL_TO_ALL, attrs, dout[0]);
 }
 
-/* ---- cost: bytes that a rank sends when slices go to their owners directly or around a ring ---- */
+/* ---- cost: bytes that a rank sends, slices going to owners directly or around a ring ---- */
 
 static double type_bytes(const by__type *type)
 {
@@ -410,4 +410,9 @@ by_value by_all_to_all(by_graph *graph, by_value x, int axis, int to, uint32_t m
                       .axis = by__axis_of(graph, x, axis),
                       .to = by__axis_of(graph, x, to)};
     return ranks == 1 ? x : adjoint(graph, BY_OP_ALL_TO_ALL, attrs, x);
+}
+
+bool by__op_reduces_gradients(by_op op)
+{
+    return op == BY_OP_REDUCE_GRADIENTS;
 }

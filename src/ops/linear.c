@@ -99,7 +99,7 @@ static bool shard_matmul(const by__signature *s, const by__type *out, by__shardi
 {
     by__split a;
     by__split b;
-    by__split y = by__whole();
+    by__split y;
     int last = out[0].shape.rank - 1;
     if (!split_of_matrix(&s->in[0], s->attrs->trans_a, sh->in[0], sh->ranks, &a) ||
         !split_of_matrix(&s->in[1], s->attrs->trans_b, sh->in[1], sh->ranks, &b)) {

@@ -1,11 +1,13 @@
 /* Parameters in slices (ZeRO stage 3, Rajbhandari et al. 2020; FSDP, Zhao et al. 2023).
  *
- * A parameter becomes the rows of it that the rank has, and an all-gather makes the whole one before
- * its first use. That one is an activation: the memory pass frees it behind its last use, the
- * overlap pass starts it early. The backward pass gathers again what the forward pass has freed.
+ * A parameter becomes the rows of it that the rank has, and an all-gather makes the whole one
+ * before its first use. That one is an activation: the memory pass frees it behind its last use,
+ * the overlap pass starts it early. The backward pass gathers again what the forward pass has
+ * freed.
  *
- * The gradient of such a parameter becomes an activation, too: when those of a block are complete, a
- * REDUCE_GRADIENTS node gives them to whoever runs the graph, and their memory is free behind it.
+ * The gradient of such a parameter becomes an activation, too: when those of a block are
+ * complete, a REDUCE_GRADIENTS node gives them to whoever runs the graph, and their memory is
+ * free behind it.
  */
 #include <stdlib.h>
 #include <string.h>

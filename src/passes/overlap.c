@@ -4,14 +4,14 @@
  * A list schedule over the present order of nodes. At each step it runs, of what can run,
  *
  *   1. the next collective, unless too many gathered bytes are ahead of their use already;
- *   2. else a node that computes: the one that a coming collective needs soonest, so that work which
- *      nothing waits for is left to fill the time of a collective;
+ *   2. else a node that computes: the one that a coming collective needs soonest, so that work
+ *      which nothing waits for is left to fill the time of a collective;
  *   3. else a node that waits for a collective, the one whose result is read first.
  *
- * Nodes that compute are taken from a window of the present order, so that none comes much earlier
- * than its place there, which was chosen for memory: of several widths the largest is taken whose
- * peak is no higher than that of the present order and the bytes that may be ahead. Collectives keep
- * their order, which is that of every rank.
+ * Nodes that compute are taken from a window of the present order, so that none comes much
+ * earlier than its place there, which was chosen for memory: of several widths the largest is
+ * taken whose peak is no higher than that of the present order and the bytes that may be ahead.
+ * Collectives keep their order, which is that of every rank.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -302,7 +302,8 @@ static bool may_start(const overlap *o)
            (more == 0 || (more <= o->prefetch && o->ahead <= o->prefetch - more));
 }
 
-/* A node of the window that computes and can run: the earliest deadline, then the earliest place. */
+/* A node of the window that computes and can run: the earliest deadline, then the earliest
+ * place. */
 static size_t find_work(const overlap *o)
 {
     size_t best = SIZE_MAX;

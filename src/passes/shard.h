@@ -26,8 +26,8 @@ typedef struct by__sharder {
     by_value *gathered[BY__SHARD_PHASES];
 } by__sharder;
 
-/* Grouped rows [groups, rows, ...]: cut within each group, or by groups, of which an all-to-all makes
- * the other. */
+/* Grouped rows [groups, rows, ...]: cut within each group, or by groups, of which an all-to-all
+ * makes the other. */
 bool by__shard_exchanges(const by__sharder *s, const by_shape *whole, by__split from, by__split to);
 /* Value v of the graph before, in the form `to`: adds nodes for what is not there yet. */
 by_value by__shard_form(by__sharder *s, by_value v, by__split to);

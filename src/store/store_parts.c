@@ -1,4 +1,5 @@
 /* Parts of tensors: which boxes of the whole they are, and copies between these and the part. */
+#include <assert.h>
 #include <string.h>
 
 #include "store/store.h"
@@ -40,7 +41,7 @@ static by__store_box find_box(const by__stored_tensor *entry, int64_t k, int64_t
 
 by__store_box by__store_box_at(const by__stored_tensor *entry, int64_t k)
 {
-    int64_t place[BY_MAX_RANK];
+    int64_t place[BY_MAX_RANK] = {0};
     return find_box(entry, k, place);
 }
 
@@ -48,6 +49,7 @@ by__store_box by__store_box_at(const by__stored_tensor *entry, int64_t k)
 static size_t place_of(const by_shape *shape, const int64_t *index, const int64_t *first)
 {
     size_t at = 0;
+    assert(shape->rank <= BY_MAX_RANK);
     for (int i = 0; i < shape->rank; i++) {
         int64_t here = first[i] + (i < shape->rank - 1 ? index[i] : 0);
         at = at * (size_t)shape->dim[i] + (size_t)here;

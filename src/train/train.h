@@ -84,12 +84,13 @@ void by__trainer_slice(by__trainer_held *out, const by_trainer *trainer, size_t 
 by_status by__trainer_read_slice(const by_trainer *trainer, size_t parameter, int state, size_t i,
                                  const void **data, void **owned, by_error *error);
 
-/* Collective: BY_ECORRUPT on all ranks unless the replicas of the axes data and shard hold the same weights,
- * bit for bit; names the rank that differs, its host and the first tensor (replicas.c). */
+/* Collective: BY_ECORRUPT on all ranks unless the replicas of the axes data and shard hold the
+ * same weights, bit for bit; names the rank that differs, its host and the first tensor
+ * (replicas.c). */
 by_status by__trainer_compare_replicas(by_trainer *trainer, by_error *error);
 
-/* BY_EMEMORY when what is planned in addition to the process and its data is not free, for all ranks
- * of this host (fit.c). comm NULL: this one alone. */
+/* BY_EMEMORY when what is planned in addition to the process and its data is not free, for all
+ * ranks of this host (fit.c). comm NULL: this one alone. */
 by_status by__plan_fits(const by_memory_report *planned, const by_comm *comm, by_error *error);
 
 #endif

@@ -1,7 +1,7 @@
-/* The inside of by_trainer, shared by trainer.c (plan, memory), trainer_feed.c (inputs and results),
- * trainer_steps.c (steps), trainer_ranks.c (what ranks do together), trainer_sync.c (exchanges that
- * are compressed or not made at every step) and trainer_weights.c (initial values, loading,
- * views). */
+/* The inside of by_trainer, shared by trainer.c (plan, memory), trainer_feed.c (inputs and
+ * results), trainer_steps.c (steps), trainer_ranks.c (what ranks do together), trainer_sync.c
+ * (exchanges that are compressed or not made at every step) and trainer_weights.c (initial
+ * values, loading, views). */
 #ifndef BY_TRAIN_TRAINER_H
 #define BY_TRAIN_TRAINER_H
 
@@ -121,8 +121,8 @@ struct by_trainer {
     int group_of_unit[BY__GROUPS];
     size_t group_count;
     size_t trained_groups;
-    /* What the update works on where that is not the groups: tensors, where the optimizer needs whole
-     * ones, or this rank's slices. */
+    /* What the update works on where that is not the groups: tensors, where the optimizer needs
+     * whole ones, or this rank's slices. */
     by_update_unit *tensors;
     size_t tensor_count;
     by__feed *feeds;

@@ -171,7 +171,7 @@ static void time_call(void *user, int node, double begin, double end)
     by_trainer *t = user;
     by__ranks *r = &t->ranks;
     by_op op = t->last->graph->nodes[node].op;
-    if (op == BY_OP_REDUCE_GRADIENTS) {
+    if (by__op_reduces_gradients(op)) {
         r->exchange += end - begin;
         r->reduced = end > r->reduced ? end : r->reduced;
     } else if (!by__op_row_of(op)->communicates) {

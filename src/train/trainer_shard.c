@@ -1,10 +1,10 @@
 /* ZeRO (Rajbhandari et al. 2020): the ranks of `shard` divide the state of the optimizer and, where
  * programs compute in a narrower format, the f32 weights.
  *
- * Each bucket of a gradient set is cut into a slice a rank. A rank keeps and updates its own slices,
- * and the ranks then gather what programs compute with. Optimizers that need whole tensors have
- * slices that begin and end with tensors. An element is updated by the same operations whoever owns
- * it, so the number of ranks shows in no bit. */
+ * Each bucket of a gradient set is cut into a slice a rank. A rank keeps and updates its own
+ * slices, and the ranks then gather what programs compute with. Optimizers that need whole
+ * tensors have slices that begin and end with tensors. An element is updated by the same
+ * operations whoever owns it, so the number of ranks shows in no bit. */
 #include <stdlib.h>
 
 #include "train/trainer.h"

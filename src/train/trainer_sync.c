@@ -8,9 +8,10 @@
  *     anchor = outer(anchor, d)  on every replica the same
  *     w = anchor
  *
- * A rank sums its own micro-batches in a sum tree of its own. What a checkpoint holds is the same on
- * every rank: by__sync_settle exchanges what is pending, takes the mean of the optimizer's states
- * and adds up the residuals of the codes, whatever the number of ranks that goes on from it. */
+ * A rank sums its own micro-batches in a sum tree of its own. What a checkpoint holds is the
+ * same on every rank: by__sync_settle exchanges what is pending, takes the mean of the
+ * optimizer's states and adds up the residuals of the codes, whatever the number of ranks that
+ * goes on from it. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -32,7 +32,7 @@ layout() {
 }
 layout gpipe 2 pipeline=2 schedule=gpipe
 layout interleaved 2 pipeline=2 schedule=interleaved chunks=2
-layout both 4 pipeline=2 schedule=zero_bubble
+layout both 4 pipeline=2 schedule=zero_bubble writers=2
 exists runs/both/checkpoints/step-00000020/model-00002-of-00002.safetensors
 
 say "what 2 x 2 ranks saved goes on with 3 stages, and with one rank"

@@ -124,7 +124,8 @@ static int32_t random_id(uint32_t input, int64_t i, int64_t limit)
     return (int32_t)(bits / 13 % (uint64_t)limit);
 }
 
-/* Ranges of rows in turn, a third of them without any; with a capacity their lengths count alone. */
+/* Ranges of rows in turn, a third of them without any; with a capacity their lengths count
+ * alone. */
 static void fill_ranges(problem *p, int index)
 {
     int32_t *data = p->data[index];

@@ -36,7 +36,7 @@ static by_graph *random_graph(uint64_t seed)
     by_value s = by_graph_input(graph, "s", BY_F32, BY_SHAPE(1));
     by_value row = by_graph_input(graph, "row", BY_F32, BY_SHAPE(1031));
     for (int i = 0; i < 4; i++) {
-        char name[8];
+        char name[16];
         (void)snprintf(name, sizeof name, "x%d", i);
         v[i] = by_graph_input(graph, name, BY_F32, BY_SHAPE(3, 1031));
     }
@@ -130,7 +130,7 @@ static void test_many_operands(void **state)
     by_graph *graph = open_graph();
     by_value sum = BY_NONE;
     for (int i = 0; i < 30; i++) {
-        char name[8];
+        char name[16];
         (void)snprintf(name, sizeof name, "x%d", i);
         by_value x = by_graph_input(graph, name, BY_F32, BY_SHAPE(16));
         sum = i == 0 ? x : by_add(graph, sum, x);
@@ -144,7 +144,7 @@ static void test_many_operands(void **state)
     runner_fill(&r, 3, 1);
     runner_run(&r);
     for (int i = 0; i < 30; i++) {
-        char name[8];
+        char name[16];
         (void)snprintf(name, sizeof name, "x%d", i);
         const float *x = runner_data(&r, name);
         for (int k = 0; k < 16; k++) {

@@ -238,8 +238,8 @@ static void test_optimizers(void **state)
     }
 }
 
-/* ZeRO-1: ranks of shard divide the state of the optimizer, and f32 weights where programs compute in
- * bf16; with two groups of them too. */
+/* ZeRO-1: ranks of shard divide the state of the optimizer, and f32 weights where programs
+ * compute in bf16; with two groups of them too. */
 static void test_divided_state(void **state)
 {
     BY_UNUSED(state);

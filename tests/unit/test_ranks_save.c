@@ -1,5 +1,5 @@
-/* Any layout of ranks goes on from a checkpoint of any other, to the weights of a run that was never
- * interrupted; and a replica whose weights differ is found. */
+/* Any layout of ranks goes on from a checkpoint of any other, to the weights of a run that was
+ * never interrupted; and a replica whose weights differ is found. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -326,7 +326,8 @@ static by_status load_rank(by_comm *comm, void *user, by_error *error)
     return status;
 }
 
-/* Layouts that add up in another order end with other last bits, but begin with the same weights. */
+/* Layouts that add up in another order end with other last bits, but begin with the same
+ * weights. */
 static void every_layout_saves_and_loads_every_slice(void **state)
 {
     BY_UNUSED(state);

@@ -1,5 +1,6 @@
-/* Training with split tensors and sequences: losses, gradient norms and weights stay near those of one rank, what
- * every rank has stays equal on all of them bit for bit, and both together with data parallelism. */
+/* Training with split tensors and sequences: losses, gradient norms and weights stay near those
+ * of one rank, what every rank has stays equal on all of them bit for bit, and both together
+ * with data parallelism. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

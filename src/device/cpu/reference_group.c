@@ -83,8 +83,8 @@ static by_status run_router(const by__call *call, const by__context *context)
 
 BY__REFERENCE_KERNEL(BY_OP_ROUTER, router, prepare_router, run_router);
 
-/* Adds w_i (d_i - sum w d) to the gradient of each of `count` logits, where w is their softmax and d
- * begins at `first` of `gradient`. index NULL: the logits are the row's. */
+/* Adds w_i (d_i - sum w d) to the gradient of each of `count` logits, where w is their softmax
+ * and d begins at `first` of `gradient`. index NULL: the logits are the row's. */
 static void add_softmax_gradient(double *sum, const by__tensor *logits, int64_t at,
                                  const by__tensor *index, const by__tensor *gradient, int64_t first,
                                  int64_t count)

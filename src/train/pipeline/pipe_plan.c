@@ -527,13 +527,13 @@ static by_status build_sum(const by__pipe_stage *stage, by_graph *graph, by_erro
 
 typedef by_status builder(const by_trainer *t, by_graph *graph, by_error *error);
 
-/* `stage`: sums of its gradients; NULL: what `build` makes. */
+/* What `build` makes; NULL: sums of the gradients of `stage`. */
 static by_status add_update(by_trainer *t, const char *name, const by__pipe_stage *stage,
                             builder *build, by_error *error)
 {
     by_graph *graph;
     BY_TRY(by_graph_open(&graph, error));
-    by_status status = stage != NULL ? build_sum(stage, graph, error) : build(t, graph, error);
+    by_status status = build == NULL ? build_sum(stage, graph, error) : build(t, graph, error);
     if (status != BY_OK) {
         by_graph_close(&graph);
         return status;

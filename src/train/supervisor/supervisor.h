@@ -83,7 +83,8 @@ void by__common_network(char out[64], const by_host_list *hosts);
 /* ---- process.c ---- */
 
 /* Starts a program (found by PATH) in a process group of its own, with /dev/null as its standard
- * input and environment + `extra` ("NAME=VALUE", NULL behind the last). BY_EIO: it cannot be run. */
+ * input and environment + `extra` ("NAME=VALUE", NULL behind the last). BY_EIO: it cannot be
+ * run. */
 by_status by__process_start(pid_t *out, char *const *words, char *const *extra, by_error *error);
 /* Reaps children that have ended: codes[i] of those among `pids` becomes the exit code, or 128 +
  * signal. */

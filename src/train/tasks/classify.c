@@ -73,12 +73,12 @@ static void measure(const by_task_data *data, double *sums, const by_batch *batc
 {
     const by_array *labels = by_batch_array(batch, "labels");
     BY_UNUSED(data);
-    sums[SUM_CLASSES] = (double)width;
     for (size_t i = 0; labels != NULL && i < batch->batch; i++) {
         int32_t label = ((const int32_t *)labels->data)[i];
         if (label >= 0) {
             size_t rank = rank_of(values + i * width, width, (size_t)label);
             sums[SUM_COUNT] += 1.0;
+            sums[SUM_CLASSES] += (double)width;
             sums[SUM_TOP1] += rank < 1 ? 1.0 : 0.0;
             sums[SUM_TOP5] += rank < 5 ? 1.0 : 0.0;
         }
@@ -91,7 +91,7 @@ static void metric(const by_task_data *data, const double *sums, by_evaluation *
 {
     BY_UNUSED(data);
     out->metrics[0] = sums[SUM_TOP1] / sums[SUM_COUNT];
-    if (sums[SUM_CLASSES] > 5.0) {
+    if (sums[SUM_CLASSES] > 5.0 * sums[SUM_COUNT]) {
         out->metrics[1] = sums[SUM_TOP5] / sums[SUM_COUNT];
     }
 }

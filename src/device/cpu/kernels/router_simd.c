@@ -1,5 +1,5 @@
-/* ROUTER, ROUTER_GRAD: rows of [R, E] logits, f32, each by one thread. The sums over rows are made of
- * blocks of rows, which the shape gives, added in their order. */
+/* ROUTER, ROUTER_GRAD: rows of [R, E] logits, f32, each by one thread. The sums over rows are
+ * made of blocks of rows, which the shape gives, added in their order. */
 #include <math.h>
 
 #include "device/cpu/cpu.h"
