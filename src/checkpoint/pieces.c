@@ -70,7 +70,6 @@ by_status by__pieces_add(by__pieces *p, const by_tensor_slice *slice, const uint
 static uint64_t place_in(const by__box *box, const int64_t *index, int rank)
 {
     uint64_t at = 0;
-    assert(rank <= BY_TENSOR_MAX_RANK);
     for (int i = 0; i < rank; i++) {
         at = at * (uint64_t)box->shape[i] + (uint64_t)(index[i] - box->offset[i]);
     }
@@ -84,6 +83,7 @@ static void copy_common(uint8_t *to, const by__box *to_box, const uint8_t *from,
     by__box common;
     int64_t index[BY_TENSOR_MAX_RANK] = {0};
     uint64_t run = size;
+    assert(rank >= 0 && rank <= BY_TENSOR_MAX_RANK);
     int axes = rank; /* the first ones, which a run does not go over */
     for (int i = 0; i < rank; i++) {
         int64_t to_end = to_box->offset[i] + to_box->shape[i];

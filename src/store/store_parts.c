@@ -1,5 +1,4 @@
 /* Parts of tensors: which boxes of the whole they are, and copies between these and the part. */
-#include <assert.h>
 #include <string.h>
 
 #include "store/store.h"
@@ -49,7 +48,6 @@ by__store_box by__store_box_at(const by__stored_tensor *entry, int64_t k)
 static size_t place_of(const by_shape *shape, const int64_t *index, const int64_t *first)
 {
     size_t at = 0;
-    assert(shape->rank <= BY_MAX_RANK);
     for (int i = 0; i < shape->rank; i++) {
         int64_t here = first[i] + (i < shape->rank - 1 ? index[i] : 0);
         at = at * (size_t)shape->dim[i] + (size_t)here;
@@ -79,7 +77,7 @@ void by__store_box_copy(const by__stored_tensor *entry, int64_t k, void *box, vo
                         size_t size, bool to_part)
 {
     static const int64_t zero[BY_MAX_RANK] = {0};
-    int64_t place[BY_MAX_RANK];
+    int64_t place[BY_MAX_RANK] = {0};
     by__store_box at = find_box(entry, k, place);
     if (to_part) {
         copy_rows(&at.shape, part, &entry->local, place, box, &at.shape, zero, size);
@@ -91,7 +89,7 @@ void by__store_box_copy(const by__stored_tensor *entry, int64_t k, void *box, vo
 void by__store_cut(const by__stored_tensor *entry, const void *whole, void *part, size_t size)
 {
     for (int64_t k = 0; k < by__store_box_count(entry); k++) {
-        int64_t place[BY_MAX_RANK];
+        int64_t place[BY_MAX_RANK] = {0};
         by__store_box at = find_box(entry, k, place);
         copy_rows(&at.shape, part, &entry->local, place, (char *)(uintptr_t)whole, &entry->shape,
                   at.offset, size);
