@@ -20,6 +20,7 @@ typedef struct by__bucket {
     int64_t offset; /* of it in the set, in elements */
     /* Elements that each rank of `shard` owns, one behind the other; NULL: all own all. */
     const size_t *slices;
+    bool is_joined; /* overlap: added up with the bucket before it, which has its gradients */
 } by__bucket;
 
 /* How micro-batches are shared, and what each peer's sums are when its last one is done. */

@@ -120,8 +120,13 @@ static by_status add_collectives(by_trainer *t, by_graph *graph, by_error *error
     BY_TRY(by__alloc((void **)&g.values, by__store_count(t->store), sizeof *g.values, "buckets",
                      error));
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
+        by__bucket *bucket = &t->ranks.buckets[k];
         g.first = g.all;
-        visit(t, graph, &t->ranks.buckets[k], gather, &g);
+        visit(t, graph, bucket, gather, &g);
+        bucket->is_joined = g.all == g.first; /* within a tensor of several buckets */
+        if (bucket->is_joined) {
+            continue;
+        }
         (void)by__wait(graph, by__reduce_gradients(graph, g.values + g.first, g.all - g.first,
                                                    (int64_t)k, mesh, t->layout.replicas, true));
     }
@@ -162,7 +167,12 @@ by_status by__overlap_plan(by_trainer *t, const by_trainer_options *o, by_error 
 static by_status reduce(void *user, const by__call *call, by_error *error)
 {
     by_trainer *t = user;
-    return by__reducer_run(t->ranks.last, (size_t)call->attrs.bucket, t->ranks.held, error);
+    by__ranks *r = &t->ranks;
+    size_t k = (size_t)call->attrs.bucket;
+    do {
+        BY_TRY(by__reducer_run(r->last, k++, r->held, error));
+    } while (k < r->bucket_count && r->buckets[k].is_joined);
+    return BY_OK;
 }
 
 /* When the calls of the last micro-batch ran. */

@@ -216,6 +216,17 @@ static void test_ranks_share_a_step(void **state)
     compare_all(ranks, BY_ARRAY_LENGTH(ranks), behind);
 }
 
+/* A tensor of several buckets: those within it have no gradient of their own. */
+static void test_large_tensor(void **state)
+{
+    BY_UNUSED(state);
+    static const int ranks[] = {2, 3};
+    static const char *const wide[] = {"model.vocab=2000", NULL};
+    static const char *const divided[] = {"model.vocab=2000", "parallel.shard=2", NULL};
+    compare_all(ranks, BY_ARRAY_LENGTH(ranks), wide);
+    compare_all(ranks, 1, divided);
+}
+
 /* Uneven shares: 5 micro-batches of 2 on 2, 3 and 5 ranks. */
 static void test_uneven_shares(void **state)
 {
@@ -355,13 +366,10 @@ static void test_layout(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranks_share_a_step),
-        cmocka_unit_test(test_uneven_shares),
-        cmocka_unit_test(test_optimizers),
-        cmocka_unit_test(test_divided_state),
-        cmocka_unit_test(test_planned_slices),
-        cmocka_unit_test(test_failing_together),
-        cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_ranks_share_a_step), cmocka_unit_test(test_large_tensor),
+        cmocka_unit_test(test_uneven_shares),      cmocka_unit_test(test_optimizers),
+        cmocka_unit_test(test_divided_state),      cmocka_unit_test(test_planned_slices),
+        cmocka_unit_test(test_failing_together),   cmocka_unit_test(test_layout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
