@@ -303,6 +303,31 @@ by_status by__graph_uses(const by_graph *graph, int **uses, by_error *error)
     return BY_OK;
 }
 
+void by__graph_readers(const by_graph *graph, size_t *first, size_t *reader, int *waits)
+{
+    size_t reads = 0;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        for (int i = 0; i < graph->nodes[n].input_count; i++) {
+            if (graph->nodes[n].in[i] != BY_NONE) {
+                first[graph->nodes[n].in[i]]++;
+            }
+        }
+    }
+    for (size_t v = 0; v <= graph->value_count; v++) {
+        reads += first[v];
+        first[v] = reads; /* the end of v's list, which is filled from its end */
+    }
+    for (size_t n = graph->node_count; n-- > 0;) {
+        for (int i = 0; i < graph->nodes[n].input_count; i++) {
+            by_value value = graph->nodes[n].in[i];
+            if (value != BY_NONE) {
+                reader[--first[value]] = n;
+                waits[n] += graph->values[value].producer >= 0;
+            }
+        }
+    }
+}
+
 void by__graph_compact(by_graph *graph)
 {
     size_t kept = 0;

@@ -109,6 +109,10 @@ int by__graph_append(by_graph *graph, by_op op, const by_attrs *attrs, const by_
                      int input_count, const by__type *types, int output_count);
 /* Number of times each value is read by a live node; an array of value_count, freed with free(). */
 by_status by__graph_uses(const by_graph *graph, int **uses, by_error *error);
+/* Which nodes read each value: reader[first[v]] .. reader[first[v + 1] - 1], ascending. `first` has
+ * value_count + 1 entries, `reader` one for each operand of a node, `waits` (of each node, how many
+ * of its operands nodes make) node_count; first and waits are zero before. */
+void by__graph_readers(const by_graph *graph, size_t *first, size_t *reader, int *waits);
 /* Drops nodes marked dead and sets every value's producer anew. */
 void by__graph_compact(by_graph *graph);
 /* Puts nodes into an order in which they can run, each as near to its place as its operands allow.

@@ -177,33 +177,6 @@ static entry pop(scheduler *s)
     return least;
 }
 
-/* The lists of readers, and what each node waits for. */
-static void list_readers(scheduler *s)
-{
-    const by_graph *graph = s->l.graph;
-    size_t reads = 0;
-    for (size_t n = 0; n < graph->node_count; n++) {
-        for (int i = 0; i < graph->nodes[n].input_count; i++) {
-            if (graph->nodes[n].in[i] != BY_NONE) {
-                s->first[graph->nodes[n].in[i]]++;
-            }
-        }
-    }
-    for (size_t v = 0; v <= graph->value_count; v++) {
-        reads += s->first[v];
-        s->first[v] = reads; /* the end of v's list, which is filled from its end */
-    }
-    for (size_t n = graph->node_count; n-- > 0;) {
-        for (int i = 0; i < graph->nodes[n].input_count; i++) {
-            by_value value = graph->nodes[n].in[i];
-            if (value != BY_NONE) {
-                s->reader[--s->first[value]] = n;
-                s->waits[n] += graph->values[value].producer >= 0;
-            }
-        }
-    }
-}
-
 /* Collectives keep their order, which must be the same on every rank. */
 static void chain_collectives(scheduler *s)
 {
@@ -257,7 +230,7 @@ static by_status scheduler_open(scheduler *s, const by_graph *graph, by_error *e
     for (size_t i = 0; i < BY_ARRAY_LENGTH(arrays); i++) {
         BY_TRY(by__alloc(arrays[i].array, arrays[i].count, arrays[i].size, "order", error));
     }
-    list_readers(s);
+    by__graph_readers(s->l.graph, s->first, s->reader, s->waits);
     chain_collectives(s);
     return BY_OK;
 }

@@ -158,32 +158,6 @@ static void account(overlap *o, size_t n)
 
 /* ---- dependencies ---- */
 
-static void list_readers(overlap *o)
-{
-    const by_graph *graph = o->graph;
-    size_t reads = 0;
-    for (size_t n = 0; n < graph->node_count; n++) {
-        for (int i = 0; i < graph->nodes[n].input_count; i++) {
-            if (graph->nodes[n].in[i] != BY_NONE) {
-                o->first[graph->nodes[n].in[i]]++;
-            }
-        }
-    }
-    for (size_t v = 0; v <= graph->value_count; v++) {
-        reads += o->first[v];
-        o->first[v] = reads; /* the end of v's list, which is filled from its end */
-    }
-    for (size_t n = graph->node_count; n-- > 0;) {
-        for (int i = 0; i < graph->nodes[n].input_count; i++) {
-            by_value value = graph->nodes[n].in[i];
-            if (value != BY_NONE) {
-                o->reader[--o->first[value]] = n;
-                o->waits[n] += graph->values[value].producer >= 0;
-            }
-        }
-    }
-}
-
 /* Deadlines from the last node to the first: readers come behind what they read. */
 static void find_deadlines(overlap *o)
 {
@@ -232,7 +206,7 @@ static by_status overlap_open(overlap *o, const by_graph *graph, by_error *error
         BY_TRY(by__alloc(arrays[i].array, arrays[i].count, arrays[i].size, "overlap", error));
     }
     BY_TRY(find_groups(o, error));
-    list_readers(o);
+    by__graph_readers(o->graph, o->first, o->reader, o->waits);
     find_deadlines(o);
     o->front = following(o, 0, false);
     o->next = following(o, 0, true);
