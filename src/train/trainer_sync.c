@@ -57,6 +57,9 @@ by_status by__sync_lay_out(by_trainer *t, by_error *error)
 {
     const unsigned trained = (1u << BY__TRAINED_GROUPS) - 1;
     by__sync *s = &t->sync;
+    if (t->sets == 0) { /* it only computes losses */
+        return BY_OK;
+    }
     if (s->is_local) {
         by__flat_spec spec = {
             .role = BY__STATE, .name = "anchor", .dtype = BY_F32, .groups = trained};
@@ -161,6 +164,9 @@ size_t by__sync_bytes(const by_trainer *t)
     const by_sync_config *c = &t->config->sync;
     by__power_tensor *tensors;
     size_t count;
+    if (t->sets == 0) {
+        return 0;
+    }
     if (t->sync.codec != NULL) {
         return by__coded_sum_bytes(t->layout.replicas, t->sync.codec, c->density,
                                    count_elements(t));

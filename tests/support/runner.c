@@ -37,6 +37,21 @@ by_graph *open_graph(void)
     return graph;
 }
 
+by_config *config_of(const char *const *common, const char *const *settings)
+{
+    const char *const *const lists[] = {common, settings};
+    by_error error = {0};
+    by_config *config;
+    check_ok(by_config_default(&config, &error), &error);
+    for (size_t k = 0; k < 2; k++) {
+        for (size_t i = 0; lists[k][i] != NULL; i++) {
+            check_ok(by_config_set(config, lists[k][i], &error), &error);
+        }
+    }
+    check_ok(by_config_resolve(config, &error), &error);
+    return config;
+}
+
 static void *allocate(size_t bytes, int fill)
 {
     void *data;

@@ -3,6 +3,7 @@
 #ifndef BY_TESTS_RUNNER_H
 #define BY_TESTS_RUNNER_H
 
+#include "banyan/config.h"
 #include "banyan/program.h"
 #include "base/base.h"
 #include "graph/graph.h"
@@ -22,6 +23,9 @@ void check_ok(by_status status, const by_error *error);
 void check_error(by_status status, by_status want, by_error *error, const char *text);
 /* A graph whose calls all went well so far. */
 by_graph *open_graph(void);
+
+/* A resolved config: the defaults, then both lists of "section.key=value", each NULL at its end. */
+by_config *config_of(const char *const *common, const char *const *settings);
 
 /* Zeroed buffers for every external value; arena and workspace full of NaN bits, so that
  * reading memory that nothing wrote shows. */

@@ -578,6 +578,7 @@ static void test_hash(void **state)
          "parallel: {data: 3, shard: 2, zero: 3, pipeline: 4, overlap: false, bucket_mib: 4}\n",
          true},
         {"train: {steps: 77, batch: 3}\nmodel: {layers: 2}\nparallel: {tensor: 2}\n", false},
+        {"train: {steps: 77, batch: 3}\nmodel: {layers: 2}\nparallel: {expert: 3}\n", false},
     };
     char first[33] = "";
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {

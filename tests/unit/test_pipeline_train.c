@@ -44,17 +44,7 @@ static by_config *open_config(const char *const *settings)
         "model.kind=gpt2",    "model.layers=5", "model.heads=2",       "model.width=48",
         "model.context=8",    "model.vocab=61", "train.threads=1",     "train.steps=50",
         "optimizer.warmup=2", "train.batch=6",  "train.micro_batch=1", NULL};
-    const char *const *const lists[] = {common, settings};
-    by_error error = {0};
-    by_config *config;
-    check_ok(by_config_default(&config, &error), &error);
-    for (size_t k = 0; k < 2; k++) {
-        for (size_t i = 0; lists[k][i] != NULL; i++) {
-            check_ok(by_config_set(config, lists[k][i], &error), &error);
-        }
-    }
-    check_ok(by_config_resolve(config, &error), &error);
-    return config;
+    return config_of(common, settings);
 }
 
 typedef struct data {

@@ -43,17 +43,7 @@ static by_config *open_config(const char *const *settings)
                                          "train.micro_batch=1",
                                          "parallel.bucket_mib=0.0625",
                                          NULL};
-    const char *const *const lists[] = {common, settings};
-    by_error error = {0};
-    by_config *config;
-    check_ok(by_config_default(&config, &error), &error);
-    for (size_t k = 0; k < 2; k++) {
-        for (size_t i = 0; lists[k][i] != NULL; i++) {
-            check_ok(by_config_set(config, lists[k][i], &error), &error);
-        }
-    }
-    check_ok(by_config_resolve(config, &error), &error);
-    return config;
+    return config_of(common, settings);
 }
 
 /* A step's global batch, of which the rank takes its part. */

@@ -41,17 +41,7 @@ static by_config *open_config(const char *const *settings)
                                          "checkpoint.every=0",  "train.batch=12",
                                          "train.micro_batch=1", "optimizer.lr=3e-3",
                                          "optimizer.warmup=2",  NULL};
-    const char *const *const lists[] = {common, settings};
-    by_error error = {0};
-    by_config *config;
-    check_ok(by_config_default(&config, &error), &error);
-    for (size_t k = 0; k < 2; k++) {
-        for (size_t i = 0; lists[k][i] != NULL; i++) {
-            check_ok(by_config_set(config, lists[k][i], &error), &error);
-        }
-    }
-    check_ok(by_config_resolve(config, &error), &error);
-    return config;
+    return config_of(common, settings);
 }
 
 /* Random tokens; the target is a function of the token, so that there is something to learn. */
@@ -307,13 +297,34 @@ static void test_bytes(void **state)
     free_job(&c);
 }
 
+/* A trainer for losses exchanges nothing and keeps nothing for it. */
+static void test_losses_only(void **state)
+{
+    BY_UNUSED(state);
+    const char *const settings[] = {"sync.every=4", "sync.compress=int8", NULL};
+    const char *const plain[] = {NULL};
+    const by_trainer_options options = {.mode = BY_TRAINER_LOSS};
+    uint64_t bytes[2];
+    for (int k = 0; k < 2; k++) {
+        by_error error = {0};
+        by_trainer *t;
+        by_config *config = open_config(k == 0 ? settings : plain);
+        check_ok(by_trainer_open(&t, config, &options, &error), &error);
+        const by_memory_report *memory = by_trainer_memory(t);
+        bytes[k] = memory->total - memory->process;
+        assert_int_equal(memory->optimizer, 0);
+        by_trainer_close(&t);
+        by_config_close(&config);
+    }
+    assert_int_equal(bytes[0], bytes[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_learns),
-        cmocka_unit_test(test_resume),
-        cmocka_unit_test(test_outer_step),
-        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_learns),      cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_outer_step),  cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_losses_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
