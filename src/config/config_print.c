@@ -137,7 +137,8 @@ static bool is_hashed(const by__entry *entry)
 {
     const by__key *key = &entry->key;
     if (strcmp(key->section, "parallel") == 0) {
-        bool cuts = strcmp(key->name, "tensor") == 0 || strcmp(key->name, "sequence") == 0;
+        bool cuts = strcmp(key->name, "tensor") == 0 || strcmp(key->name, "sequence") == 0 ||
+                    strcmp(key->name, "expert") == 0;
         return cuts && *(const int64_t *)entry->at != 1;
     }
     return strcmp(key->section, "run") != 0 &&
