@@ -79,8 +79,8 @@ by_status by__slice_name(char **out, const by_tensor_view *tensor, const by_tens
 static uint64_t first_box(by__box *box, const by_tensor_view *tensor, uint64_t first,
                           uint64_t count)
 {
-    int64_t index[BY_TENSOR_MAX_RANK];
-    uint64_t stride[BY_TENSOR_MAX_RANK];
+    int64_t index[BY_TENSOR_MAX_RANK] = {0};
+    uint64_t stride[BY_TENSOR_MAX_RANK] = {0};
     uint64_t block = 1;
     int axis = tensor->rank - 1;
     for (int i = tensor->rank - 1; i >= 0; i--) {

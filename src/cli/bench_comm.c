@@ -1,7 +1,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "banyan/comm.h"
 #include "bench.h"
@@ -23,13 +22,6 @@ typedef struct bench {
     bool native; /* there is an MPI library to compare with */
     double times[MEASURES][MOST_REPEATS];
 } bench;
-
-static double now(void)
-{
-    struct timespec time;
-    (void)clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static by_status measure_once(bench *b, by_comm *comm, measure what, size_t elements,
                               by_error *error)
@@ -64,7 +56,7 @@ static by_status measure_size(bench *b, by_comm *comm, size_t bytes, int *repeat
                 continue;
             }
             by_status status = by_comm_barrier(comm, "bench", error);
-            double began = now();
+            double began = by_clock();
             if (status == BY_OK) {
                 status = measure_once(b, comm, (measure)what, elements, error);
             }
@@ -72,7 +64,7 @@ static by_status measure_size(bench *b, by_comm *comm, size_t bytes, int *repeat
                 return status;
             }
             if (i >= 0) {
-                b->times[what][i] = now() - began;
+                b->times[what][i] = by_clock() - began;
             }
         }
     }

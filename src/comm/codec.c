@@ -322,8 +322,9 @@ static void send_block(const coding *c, size_t first, size_t count, uint8_t *cod
         c->codec->encode(values, count, c->density, code);
         return;
     }
+    memcpy(sum, values, count * sizeof *sum);
     for (size_t i = 0; i < count; i++) {
-        sum[i] = values[i] + residual[i];
+        sum[i] += residual[i];
     }
     c->codec->encode(sum, count, c->density, code);
     c->codec->decode(code, count, c->density, residual);

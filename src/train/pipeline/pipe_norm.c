@@ -225,16 +225,16 @@ void by__pipe_close_norm(by__pipe_norm *norm)
 
 /* ---- the programs ---- */
 
-static void name_of(char name[32], const char *what, size_t i)
+static void name_of(char name[48], const char *what, size_t i)
 {
-    (void)snprintf(name, 32, "%s.%zu", what, i);
+    (void)snprintf(name, 48, "%s.%zu", what, i);
 }
 
 /* The squares of gradient values NAME.i as outputs NAME.squares.i. */
 static void square(by_graph *graph, const char *what, size_t i, int64_t count)
 {
-    char name[32];
-    char squares[48];
+    char name[48];
+    char squares[64];
     name_of(name, what, i);
     (void)snprintf(squares, sizeof squares, "squares.%s", name);
     by_value x = by_graph_input(graph, name, BY_F32, BY_SHAPE(count));
@@ -266,7 +266,7 @@ by_status by__pipe_build_norm(const by_trainer *t, by_graph *graph, by_error *er
     in[1] = by_graph_input(graph, "losses", BY_F32, BY_SHAPE(t->all_micro_batches));
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
         if (n->elements[group] > 0) {
-            char name[32];
+            char name[48];
             name_of(name, "squares", (size_t)group);
             in[count++] =
                 by_graph_input(graph, name, BY_F32, BY_SHAPE(blocks_of(n->elements[group])));
