@@ -1,12 +1,12 @@
 /* Line charts with cairo's toy text API: it asks for a sans-serif font and falls back to one that
  * is built into cairo. All lengths are in units of `unit`, so that a chart looks alike at any size.
  */
-#include <cairo-svg.h>
 #include <cairo.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "track/plot_file.h"
 #include "track/track.h"
 
 enum { max_ticks = 64, max_dots = 40, default_width = 1200, default_height = 720 };
@@ -388,22 +388,8 @@ static void draw_chart(chart *c)
 
 /* ---- the file ---- */
 
-static cairo_status_t append(void *closure, const unsigned char *data, unsigned int length)
+static by_status check_options(const by_plot_options *options, by_error *error)
 {
-    by__text *text = closure;
-    by__text_add_bytes(text, data, length);
-    return text->failed ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
-}
-
-static by_status check_options(const by_plot_options *options, const char *path, bool *svg,
-                               by_error *error)
-{
-    size_t n = strlen(path);
-    *svg = n > 4 && strcmp(path + n - 4, ".svg") == 0;
-    if (!*svg && (n <= 4 || strcmp(path + n - 4, ".png") != 0)) {
-        return by_error_set(error, BY_EARG, "%s: a chart is written to a name in .png or .svg",
-                            path);
-    }
     if ((options->width != 0 && (options->width < 200 || options->width > 10000)) ||
         (options->height != 0 && (options->height < 200 || options->height > 10000))) {
         return by_error_set(error, BY_EARG, "a chart of %d x %d; both must be in 200 to 10000",
@@ -429,39 +415,19 @@ static by_status check_options(const by_plot_options *options, const char *path,
     return BY_OK;
 }
 
+static void draw_on(cairo_t *cairo, void *user)
+{
+    chart *c = user;
+    c->cairo = cairo;
+    draw_chart(c);
+}
+
 by_status by_plot_write(const by_plot_options *options, const char *path, by_error *error)
 {
-    bool svg;
-    by__text file = {0};
-    BY_TRY(check_options(options, path, &svg, error));
+    BY_TRY(check_options(options, error));
     int width = options->width == 0 ? default_width : options->width;
     int height = options->height == 0 ? default_height : options->height;
-    cairo_surface_t *surface =
-        svg ? cairo_svg_surface_create_for_stream(append, &file, width, height)
-            : cairo_image_surface_create(CAIRO_FORMAT_RGB24, width, height);
-    chart c = {
-        .options = options, .cairo = cairo_create(surface), .width = width, .height = height};
+    chart c = {.options = options, .width = width, .height = height};
     c.unit = fmax(0.6, fmin(c.width / default_width, c.height / default_height));
-    draw_chart(&c);
-    cairo_status_t result = cairo_status(c.cairo);
-    cairo_destroy(c.cairo);
-    if (result == CAIRO_STATUS_SUCCESS && !svg) {
-        result = cairo_surface_write_to_png_stream(surface, append, &file);
-    }
-    cairo_surface_finish(surface); /* writes an SVG's text */
-    if (result == CAIRO_STATUS_SUCCESS) {
-        result = cairo_surface_status(surface);
-    }
-    cairo_surface_destroy(surface);
-    by_status status;
-    if (file.failed || result == CAIRO_STATUS_NO_MEMORY) {
-        status = by_error_set(error, BY_EMEMORY, "out of memory: chart %s", path);
-    } else if (result != CAIRO_STATUS_SUCCESS) {
-        status =
-            by_error_set(error, BY_EIO, "cannot draw %s: %s", path, cairo_status_to_string(result));
-    } else {
-        status = by__file_write(path, file.data, file.length, error);
-    }
-    by__text_free(&file);
-    return status;
+    return by__plot_file(path, width, height, draw_on, &c, error);
 }

@@ -1,10 +1,10 @@
 /* Pictures of schedules, at the usual costs, whose unit of time is one cell: as text, and with
  * cairo's toy text API, which falls back to a font that is built in. */
-#include <cairo-svg.h>
 #include <cairo.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "track/plot_file.h"
 #include "train/pipeline/pipeline.h"
 
 #define MAX_CELLS   4000
@@ -193,56 +193,33 @@ static void draw_all(cairo_t *cairo, const by_pipeline *p, const by_pipeline_tim
     draw_legend(cairo, p, height - 14);
 }
 
-static cairo_status_t append(void *closure, const unsigned char *data, unsigned int length)
+typedef struct picture {
+    const by_pipeline *pipeline;
+    const by_pipeline_time *time;
+    const char *title;
+    double height;
+} picture;
+
+static void draw_on(cairo_t *cairo, void *user)
 {
-    by__text *text = closure;
-    by__text_add_bytes(text, data, length);
-    return text->failed ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
+    const picture *p = user;
+    draw_all(cairo, p->pipeline, p->time, p->height, p->title);
 }
 
 static by_status write_picture(const by_pipeline *p, const by_pipeline_time *time,
-                               const char *title, bool svg, const char *path, by_error *error)
+                               const char *title, const char *path, by_error *error)
 {
-    by__text file = {0};
     double width = LEFT + time->makespan * CELL + 16;
-    double height = TOP + p->options.ranks * ROW + BOTTOM;
-    width = width < MIN_WIDTH ? MIN_WIDTH : width;
-    cairo_surface_t *surface =
-        svg ? cairo_svg_surface_create_for_stream(append, &file, width, height)
-            : cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)width, (int)height);
-    cairo_t *cairo = cairo_create(surface);
-    draw_all(cairo, p, time, height, title);
-    cairo_status_t result = cairo_status(cairo);
-    cairo_destroy(cairo);
-    if (result == CAIRO_STATUS_SUCCESS && !svg) {
-        result = cairo_surface_write_to_png_stream(surface, append, &file);
-    }
-    cairo_surface_finish(surface); /* writes an SVG's text */
-    if (result == CAIRO_STATUS_SUCCESS) {
-        result = cairo_surface_status(surface);
-    }
-    cairo_surface_destroy(surface);
-    by_status status = file.failed || result == CAIRO_STATUS_NO_MEMORY
-                           ? by_error_set(error, BY_EMEMORY, "out of memory: picture %s", path)
-                       : result != CAIRO_STATUS_SUCCESS
-                           ? by_error_set(error, BY_EIO, "cannot draw %s: %s", path,
-                                          cairo_status_to_string(result))
-                           : by__file_write(path, file.data, file.length, error);
-    by__text_free(&file);
-    return status;
+    picture drawn = {p, time, title, TOP + p->options.ranks * ROW + BOTTOM};
+    return by__plot_file(path, width < MIN_WIDTH ? MIN_WIDTH : width, drawn.height, draw_on, &drawn,
+                         error);
 }
 
 by_status by_pipeline_draw(const by_pipeline *pipeline, const char *path, by_error *error)
 {
-    size_t n = strlen(path);
-    bool svg = n > 4 && strcmp(path + n - 4, ".svg") == 0;
     by_pipeline_time time;
     by__text title = {0};
     char *title_text = NULL;
-    if (!svg && (n <= 4 || strcmp(path + n - 4, ".png") != 0)) {
-        return by_error_set(error, BY_EARG, "%s: a picture is written to a name in .png or .svg",
-                            path);
-    }
     BY_TRY(simulate(&time, pipeline, error));
     by_status status = BY_OK;
     if (time.makespan > MAX_CELLS || pipeline->options.ranks > MAX_DRAWN) {
@@ -256,7 +233,7 @@ by_status by_pipeline_draw(const by_pipeline *pipeline, const char *path, by_err
         status = by__text_take(&title, &title_text, error);
     }
     if (status == BY_OK) {
-        status = write_picture(pipeline, &time, title_text, svg, path, error);
+        status = write_picture(pipeline, &time, title_text, path, error);
     }
     free(title_text);
     by_pipeline_time_free(&time);

@@ -1,0 +1,56 @@
+#include "track/plot_file.h"
+
+#include <cairo-svg.h>
+#include <string.h>
+
+static by_status is_svg(bool *svg, const char *path, by_error *error)
+{
+    size_t n = strlen(path);
+    *svg = n > 4 && strcmp(path + n - 4, ".svg") == 0;
+    if (!*svg && (n <= 4 || strcmp(path + n - 4, ".png") != 0)) {
+        return by_error_set(error, BY_EARG, "%s: a chart is written to a name in .png or .svg",
+                            path);
+    }
+    return BY_OK;
+}
+
+static cairo_status_t append(void *closure, const unsigned char *data, unsigned int length)
+{
+    by__text *text = closure;
+    by__text_add_bytes(text, data, length);
+    return text->failed ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
+}
+
+by_status by__plot_file(const char *path, double width, double height,
+                        void (*draw)(cairo_t *cairo, void *user), void *user, by_error *error)
+{
+    bool svg;
+    by__text file = {0};
+    BY_TRY(is_svg(&svg, path, error));
+    cairo_surface_t *surface =
+        svg ? cairo_svg_surface_create_for_stream(append, &file, width, height)
+            : cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)width, (int)height);
+    cairo_t *cairo = cairo_create(surface);
+    draw(cairo, user);
+    cairo_status_t result = cairo_status(cairo);
+    cairo_destroy(cairo);
+    if (result == CAIRO_STATUS_SUCCESS && !svg) {
+        result = cairo_surface_write_to_png_stream(surface, append, &file);
+    }
+    cairo_surface_finish(surface); /* writes an SVG's text */
+    if (result == CAIRO_STATUS_SUCCESS) {
+        result = cairo_surface_status(surface);
+    }
+    cairo_surface_destroy(surface);
+    by_status status;
+    if (file.failed || result == CAIRO_STATUS_NO_MEMORY) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: chart %s", path);
+    } else if (result != CAIRO_STATUS_SUCCESS) {
+        status =
+            by_error_set(error, BY_EIO, "cannot draw %s: %s", path, cairo_status_to_string(result));
+    } else {
+        status = by__file_write(path, file.data, file.length, error);
+    }
+    by__text_free(&file);
+    return status;
+}
