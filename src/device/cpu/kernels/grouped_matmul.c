@@ -85,17 +85,24 @@ static by_status open_forward(products *p, by__call *call, int threads, by_error
     return BY_OK;
 }
 
-static by_status prepare_forward(by__call *call, const by__context *context, by_error *error)
+typedef by_status opener(products *p, by__call *call, int threads, by_error *error);
+
+static by_status prepare(by__call *call, int threads, opener *open, by_error *error)
 {
     products *p;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "products of groups", error));
-    by_status status = open_forward(p, call, context->threads, error);
+    by_status status = open(p, call, threads, error);
     if (status != BY_OK) {
         close_products(p);
         return status;
     }
     call->state = p;
     return BY_OK;
+}
+
+static by_status prepare_forward(by__call *call, const by__context *context, by_error *error)
+{
+    return prepare(call, context->threads, open_forward, error);
 }
 
 static void zero_rows(const by__call *call, int64_t begin, int64_t end)
@@ -171,15 +178,7 @@ static by_status open_gradient(products *p, by__call *call, int threads, by_erro
 
 static by_status prepare_gradient(by__call *call, const by__context *context, by_error *error)
 {
-    products *p;
-    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "products of groups", error));
-    by_status status = open_gradient(p, call, context->threads, error);
-    if (status != BY_OK) {
-        close_products(p);
-        return status;
-    }
-    call->state = p;
-    return BY_OK;
+    return prepare(call, context->threads, open_gradient, error);
 }
 
 static by_status run_gradient(const by__call *call, const by__context *context)
