@@ -1,0 +1,22 @@
+/* Memory between processes of one host: regions that they share, and copies from and to each
+ * other's memory (cross-memory attach). */
+#ifndef BY_COMM_PROCESS_MEMORY_H
+#define BY_COMM_PROCESS_MEMORY_H
+
+#include <sys/types.h>
+
+#include "comm/comm.h"
+
+/* A zeroed region of `bytes`, in a memfd of this process; `token` tells it from others that a
+ * process of the same number might have. */
+by_status by__shared_create(size_t bytes, uint64_t token, void **out, by__comm_ticket *ticket,
+                            by_error *error);
+/* Maps the region of a ticket, while its maker has it. BY_EPEER: it is another one. */
+by_status by__shared_attach(const by__comm_ticket *ticket, size_t bytes, void **out,
+                            by_error *error);
+void by__shared_release(void *data, size_t bytes);
+
+/* Copies from the memory of a process, or `to` it. BY_EPEER, with errno, when the kernel refuses. */
+by_status by__process_copy(pid_t pid, void *here, uint64_t address, size_t bytes, bool to);
+
+#endif
