@@ -243,9 +243,5 @@ by_status by__coded_sum_settle(by__coded_sum *s, by_error *error)
         s->residual[first + i] += s->owned[i];
         s->owned[i] = 0.0f;
     }
-    BY_TRY(by_comm_all_reduce(s->comm, s->residual, s->count, BY_F32, "residuals", error));
-    if (s->rank != 0) {
-        memset(s->residual, 0, s->count * sizeof(float));
-    }
-    return BY_OK;
+    return by_comm_all_reduce(s->comm, s->residual, s->count, BY_F32, "residuals", error);
 }

@@ -29,9 +29,10 @@ size_t by__coded_sum_bytes(int ranks, const by__codec *codec, double density, si
 /* Collective: data[i] = sum over ranks of data[i], as coded. */
 by_status by__coded_sum_run(by__coded_sum *sum, float *data, const char *what, by_error *error);
 
-/* Collective: adds up all that codes have lost, on all ranks, in the residual of rank 0; those of
- * the others become zero. What receivers have not seen yet is then one tensor, which a checkpoint
- * keeps and any number of ranks goes on from. */
+/* Collective: all that codes have lost, on all ranks, added up, in the residual of every rank. So
+ * what receivers have not seen yet is one tensor that a checkpoint keeps, whoever writes it, and
+ * any number of ranks goes on from. Before the next sum, the residuals of all ranks but one are to
+ * be made zero. */
 by_status by__coded_sum_settle(by__coded_sum *sum, by_error *error);
 
 #endif

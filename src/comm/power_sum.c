@@ -208,10 +208,6 @@ by_status by__power_sum_run(by__power_sum *s, float *data, const char *what, by_
 
 by_status by__power_sum_settle(by__power_sum *s, by_error *error)
 {
-    BY_TRY(by_comm_all_reduce(s->comm, s->residual, s->count, BY_F32, "residuals", error));
-    if (by_comm_rank(s->comm) != 0) {
-        memset(s->residual, 0, s->count * sizeof(float));
-    }
     draw_factors(s);
-    return BY_OK;
+    return by_comm_all_reduce(s->comm, s->residual, s->count, BY_F32, "residuals", error);
 }

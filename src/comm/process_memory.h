@@ -16,7 +16,7 @@ by_status by__shared_attach(const by__comm_ticket *ticket, size_t bytes, void **
                             by_error *error);
 void by__shared_release(void *data, size_t bytes);
 
-/* Copies from the memory of a process, or `to` it. BY_EPEER, with errno, when the kernel refuses. */
+/* Copies from the memory of a process, or `to` it. BY_EPEER, with errno: the kernel refuses. */
 by_status by__process_copy(pid_t pid, void *here, uint64_t address, size_t bytes, bool to);
 
 #endif

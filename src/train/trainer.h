@@ -63,6 +63,7 @@ typedef struct by__sync {
     bool is_coded;
     bool is_power;    /* by PowerSGD, not by `codec` */
     bool is_anchored; /* `anchor` holds the weights of the last exchange */
+    bool is_settled;  /* no step was taken since what the ranks hold was made equal */
     const by__codec *codec;
     by__coded_sum *codes;
     by__power_sum *power;
@@ -320,7 +321,7 @@ by_status by__sync_before_step(by_trainer *t, by_error *error);
 by_status by__sync_after_update(by_trainer *t, by_error *error);
 /* The weights were set anew. */
 void by__sync_forget(by_trainer *t);
-/* States were loaded: residuals stay on one rank. */
-by_status by__sync_loaded(by_trainer *t, by_error *error);
+/* States were loaded: they are the same on all ranks. */
+void by__sync_loaded(by_trainer *t);
 
 #endif

@@ -329,8 +329,20 @@ static by_status copy_groups(by_trainer *t, int to, int from, by_error *error)
     return by__copy(BY__QUEUE_COMPUTE, by__trainer_flat(t, to), by__trainer_flat(t, from), error);
 }
 
+/* After settling all ranks have the residuals of all: one goes on with them. */
+static by_status leave_settled(by_trainer *t, by_error *error)
+{
+    by__sync *s = &t->sync;
+    bool keeps = !s->is_coded || by_comm_rank(s->peers) == 0;
+    bool was = s->is_settled;
+    s->is_settled = false;
+    return !was || keeps ? BY_OK
+                         : by__fill(BY__QUEUE_COMPUTE, by__trainer_flat(t, s->residual), 0, error);
+}
+
 by_status by__sync_before_step(by_trainer *t, by_error *error)
 {
+    BY_TRY(t->sync.is_on ? leave_settled(t, error) : BY_OK);
     if (!t->sync.is_local || t->sync.is_anchored) {
         return BY_OK;
     }
@@ -389,9 +401,10 @@ static by_status average_states(by_trainer *t, by_error *error)
 by_status by_trainer_settle(by_trainer *t, by_error *error)
 {
     by__sync *s = &t->sync;
-    if (!s->is_on || t->sets == 0) {
+    if (!s->is_on || t->sets == 0 || s->is_settled) {
         return BY_OK;
     }
+    s->is_settled = true;
     if (s->is_local && t->updates % t->config->sync.every != 0) {
         BY_TRY(exchange_weights(t, error));
     }
@@ -408,11 +421,7 @@ by_status by_trainer_settle(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-by_status by__sync_loaded(by_trainer *t, by_error *error)
+void by__sync_loaded(by_trainer *t)
 {
-    bool keeps = t->sync.peers == NULL || by_comm_rank(t->sync.peers) == 0;
-    if (!t->sync.is_coded || keeps) {
-        return BY_OK;
-    }
-    return by__fill(BY__QUEUE_COMPUTE, by__trainer_flat(t, t->sync.residual), 0, error);
+    t->sync.is_settled = true;
 }

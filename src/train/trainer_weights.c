@@ -78,7 +78,8 @@ by_status by_trainer_load_optimizer(by_trainer *t, const by_weights *states, int
         BY_TRY(by__store_load(t->store, t->states[i], states, &options, error));
     }
     t->updates = step;
-    return by__sync_loaded(t, error);
+    by__sync_loaded(t);
+    return BY_OK;
 }
 
 /* ---- what a trainer holds ---- */

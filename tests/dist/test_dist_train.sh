@@ -45,6 +45,25 @@ rm -rf runs/half/checkpoints/step-00000024
 run 0 mpi_run 3 "$banyan" train --resume runs/half
 compare half 00000024
 
+# newest RUN: the digest of its last checkpoint.
+newest() {
+    run 0 "$banyan" checkpoint digest "$1/checkpoints/step-00000024"
+    tail -n 1 out
+}
+
+say "compressed gradients and local steps: written by two ranks, what codes have lost too, and gone on with"
+for every in 1 4; do
+    run 0 mpi_run 2 "$banyan" "$@" --set name="sync$every" --set sync.every=$every --set sync.compress=int8 \
+        --set parallel.writers=2
+    newest "runs/sync$every" >sync.whole
+    rm -rf "runs/sync$every/checkpoints/step-00000024"
+    run 0 mpi_run 2 "$banyan" train --resume "runs/sync$every"
+    newest "runs/sync$every" >sync.resumed
+    same sync.whole sync.resumed
+    rm -rf "runs/sync$every/checkpoints/step-00000024"
+    run 0 mpi_run 3 "$banyan" train --resume "runs/sync$every"
+done
+
 say "a signal to one rank stops and saves all"
 mpi_run 2 "$banyan" "$@" --json --set name=stopped --set train.steps=100000 --set checkpoint.every=0 \
     --set train.eval_every=0 --set optimizer.schedule=constant >out 2>err &
