@@ -1,0 +1,32 @@
+/* rank_job: trainers of one job on threads, which take some steps on data that the test makes, and
+ * what they have in the end: to compare with one process that works alone. */
+#ifndef BY_TESTS_RANK_JOB_H
+#define BY_TESTS_RANK_JOB_H
+
+#include "train/trainer.h"
+
+#define RANK_JOB_STEPS 3
+#define RANK_JOB_RANKS 12
+
+/* What a job is to do, and what its ranks have in the end. */
+typedef struct rank_job {
+    const char *const *settings; /* NULL at the end */
+    by_step_result results[RANK_JOB_RANKS][RANK_JOB_STEPS];
+    float *weights[RANK_JOB_RANKS]; /* parameters, gradients, states of the optimizer */
+    size_t count[RANK_JOB_RANKS];
+    by_memory_report memory[RANK_JOB_RANKS];
+    by_status status[RANK_JOB_RANKS];
+    by_error errors[RANK_JOB_RANKS];
+} rank_job;
+
+/* The config of a small model with these settings. */
+by_config *rank_job_config(const char *const *settings);
+/* A rank of a job: a function for by_comm_run_threads, `user` is the job. */
+by_status rank_job_run(by_comm *comm, void *user, by_error *error);
+/* Runs a job; ranks 0: without a communicator. */
+rank_job *rank_job_open(int ranks, const char *const *settings);
+void rank_job_close(rank_job *job);
+/* Every rank of a job of each of these sizes ends as the process that works alone. */
+void rank_job_compare(const int *ranks, size_t count, const char *const *settings);
+
+#endif

@@ -1,0 +1,88 @@
+/* ZeRO: ranks of `shard` divide what a trainer holds, and weights after some steps are those of one
+ * process, bit for bit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rank_job.h"
+#include "runner.h"
+
+/* ZeRO-1: ranks of shard divide the state of the optimizer, and f32 weights where programs
+ * compute in bf16; with two groups of them too. */
+static void test_divided_state(void **state)
+{
+    BY_UNUSED(state);
+    static const int ranks[] = {2, 4};
+    static const int three[] = {3, 12};
+    static const char *const kinds[] = {"optimizer.kind=adamw", "optimizer.kind=sgd",
+                                        "optimizer.kind=lion", "optimizer.kind=lamb",
+                                        "optimizer.kind=adafactor"};
+    static const char *const precisions[] = {"precision.compute=f32", "precision.compute=bf16"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(kinds); i++) {
+        for (size_t k = 0; k < 2; k++) {
+            const char *const two_ranks[] = {kinds[i], precisions[k], "parallel.shard=2", NULL};
+            const char *const three_ranks[] = {kinds[i], precisions[k], "parallel.shard=3",
+                                               "parallel.overlap=false", NULL};
+            rank_job_compare(ranks, BY_ARRAY_LENGTH(ranks), two_ranks);
+            rank_job_compare(three, BY_ARRAY_LENGTH(three), three_ranks);
+        }
+    }
+}
+
+/* Buckets of several blocks, whose sums are scattered: a remainder that goes round, two groups of
+ * ranks that own the same, micro-batches that ranks do not divide. */
+static void test_scattered_sums(void **state)
+{
+    BY_UNUSED(state);
+    static const int two[] = {2, 4, 6};
+    static const int three[] = {3};
+    static const int four[] = {4};
+    static const int five[] = {5};
+#define LARGE "model.vocab=2500", "parallel.bucket_mib=0.4", "optimizer.clip=0.5"
+    static const char *const by_two[] = {LARGE, "parallel.shard=2", NULL};
+    static const char *const by_three[] = {LARGE, "parallel.shard=3", "precision.compute=bf16",
+                                           NULL};
+    static const char *const by_four[] = {LARGE, "parallel.shard=4", "train.batch=7", NULL};
+    static const char *const by_five[] = {LARGE, "parallel.shard=5", "parallel.overlap=false",
+                                          "train.batch=7", NULL};
+    rank_job_compare(two, BY_ARRAY_LENGTH(two), by_two);
+    rank_job_compare(three, BY_ARRAY_LENGTH(three), by_three);
+    rank_job_compare(four, BY_ARRAY_LENGTH(four), by_four);
+    rank_job_compare(five, BY_ARRAY_LENGTH(five), by_five);
+}
+
+/* The plan has a rank's slices and no more: what divides adds up to what one rank has. */
+static void test_planned_slices(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const bf16[] = {"precision.compute=bf16", "parallel.shard=3",
+                                       "model.vocab=2500", NULL};
+    rank_job *alone = rank_job_open(0, bf16);
+    rank_job *j = rank_job_open(3, bf16);
+    uint64_t states = 0;
+    uint64_t copies = alone->memory[0].parameters - alone->memory[0].optimizer / 2;
+    uint64_t masters = 0;
+    for (int r = 0; r < 3; r++) {
+        assert_true(j->memory[r].optimizer < alone->memory[0].optimizer / 2);
+        states += j->memory[r].optimizer;
+        masters += j->memory[r].parameters - copies;
+    }
+    assert_true(states == alone->memory[0].optimizer); /* every slice is a multiple of a line */
+    assert_true(masters >= alone->memory[0].parameters - copies);
+    assert_true(masters < (alone->memory[0].parameters - copies) * 11 / 10);
+    rank_job_close(alone);
+    rank_job_close(j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_divided_state),
+        cmocka_unit_test(test_scattered_sums),
+        cmocka_unit_test(test_planned_slices),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
