@@ -30,6 +30,7 @@ typedef struct by_update_unit {
      * set of mesh axes `mesh`. 0: this one has all. */
     int ranks;
     uint32_t mesh;
+    bool squared; /* norm: the input is "squares.NAME", what SUM_SQUARES makes of the gradient */
 } by_update_unit;
 
 /* A state that an optimizer keeps for each parameter, f32. */

@@ -355,6 +355,7 @@ typedef struct by__comm_sum {
     by_dtype dtype;
     size_t count; /* of all slices */
     const size_t *slices;
+    const size_t *first;     /* where each begins; NULL: one behind the other */
     const void *const *mine; /* buffers of this rank's holders, ascending */
     void *own;               /* where this rank's slice goes */
     void *all;               /* NULL, or where all slices go; own is its slice of it */
@@ -364,15 +365,26 @@ typedef struct by__comm_sum {
 
 by_status by__comm_reduce(by_comm *comm, const by__comm_sum *sum, by_error *error);
 
-/* The sum of the holders' buffers, of `count` f32 each, by the plan's merges. `mine` has the
- * buffers of this rank's holders in ascending order of holders. The range is cut into a slice a
- * rank, `slices` elements each; every rank gets the sum of its slice in its place in `out`
- * (count elements), and with `gather` that of all slices. `out` may be one of the rank's own
- * buffers, and overlaps no other. Collective, with the same plan, count, slices and gather on
- * all ranks. Holders that are in no merge and are not the root are not read and may be NULL. */
-by_status by__comm_reduce_holders(by_comm *comm, const by__holder_plan *plan, float *const *mine,
-                                  float *out, size_t count, const size_t *slices, bool gather,
-                                  const char *what, by_error *error);
+/* Where a rank's slice begins. */
+size_t by__slice_first(const by__comm_sum *sum, int rank);
+
+/* The sum of the holders' buffers, by the plan's merges. */
+typedef struct by__holder_sum {
+    const by__holder_plan *plan;
+    float *const *mine; /* buffers of this rank's holders in ascending order of holders */
+    /* Each rank gets the sum of its slice in its place here, and with `gather` that of all slices.
+     * It may be one of the rank's own buffers, and overlaps no other. */
+    float *out;
+    size_t count;         /* f32 of each buffer and of out */
+    const size_t *slices; /* elements of each rank, together `count` ... */
+    const size_t *first;  /* ... which begin here; NULL: one behind the other, as ranks are */
+    bool gather;
+    const char *what;
+} by__holder_sum;
+
+/* Collective, with the same plan, count, slices and gather on all ranks. Holders that are in no
+ * merge and are not the root are not read and may be NULL. */
+by_status by__comm_reduce_holders(by_comm *comm, const by__holder_sum *sum, by_error *error);
 /* The usual slices: as equal as multiples of 16 elements allow. */
 void by__comm_even_slices(size_t *slices, size_t count, int ranks);
 

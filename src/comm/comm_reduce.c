@@ -265,6 +265,7 @@ static uint64_t check_of(const by_comm *comm, const by__comm_sum *sum)
     const by__holder_plan *plan = sum->plan;
     uint64_t parts[] = {
         by__hash64(sum->slices, (size_t)comm->size * sizeof *sum->slices),
+        sum->first == NULL ? 0 : by__hash64(sum->first, (size_t)comm->size * sizeof *sum->first),
         by__hash64(plan->owners, (size_t)plan->holders * sizeof *plan->owners),
         plan->merge_count == 0 ? 0
                                : by__hash64(plan->merges, plan->merge_count * sizeof *plan->merges),
@@ -297,11 +298,9 @@ static by_status spread(by__reduction *r, by_error *error)
     by_comm *comm = r->comm;
     size_t *begin = comm->begin;
     size_t *bytes = comm->bytes;
-    size_t at = 0;
     for (int k = 0; k < comm->size; k++) {
-        begin[k] = at;
+        begin[k] = by__slice_first(r->sum, k) * r->size;
         bytes[k] = r->sum->slices[k] * r->size;
-        at += bytes[k];
     }
     return by__comm_spread(comm, r->sum->own, r->sum->all, begin, bytes, error);
 }
@@ -335,13 +334,23 @@ static by_status reduce_large(by__reduction *r, by__comm_header *header, by_erro
     return by__comm_await_all(comm, error);
 }
 
+size_t by__slice_first(const by__comm_sum *sum, int rank)
+{
+    size_t first = 0;
+    if (sum->first != NULL) {
+        return sum->first[rank];
+    }
+    for (int k = 0; k < rank; k++) {
+        first += sum->slices[k];
+    }
+    return first;
+}
+
 by_status by__comm_reduce(by_comm *comm, const by__comm_sum *sum, by_error *error)
 {
     by__reduction r = {.comm = comm, .sum = sum, .size = by_dtype_size(sum->dtype)};
     size_t bytes = sum->count * r.size;
-    for (int k = 0; k < comm->rank; k++) {
-        r.offset += sum->slices[k];
-    }
+    r.offset = by__slice_first(sum, comm->rank);
     r.base = r.offset;
     r.mine = sum->slices[comm->rank];
     by__comm_header header = {.kind = (int32_t)sum->kind,
@@ -366,32 +375,27 @@ void by__comm_even_slices(size_t *slices, size_t count, int ranks)
     }
 }
 
-by_status by__comm_reduce_holders(by_comm *comm, const by__holder_plan *plan, float *const *mine,
-                                  float *out, size_t count, const size_t *slices, bool gather,
-                                  const char *what, by_error *error)
+by_status by__comm_reduce_holders(by_comm *comm, const by__holder_sum *sum, by_error *error)
 {
     by_error local;
-    size_t offset = 0;
     int own = 0;
-    for (int k = 0; k < comm->rank; k++) {
-        offset += slices[k];
-    }
-    for (int h = 0; h < plan->holders; h++) {
-        own += plan->owners[h] == comm->rank;
+    for (int h = 0; h < sum->plan->holders; h++) {
+        own += sum->plan->owners[h] == comm->rank;
     }
     error = error == NULL ? &local : error;
     if (own > (int)(BY__COMM_PAYLOAD / sizeof(uint64_t))) {
         return by_error_set(error, BY_EARG, "a rank with %d buffers of a sum: at most %d", own,
                             (int)(BY__COMM_PAYLOAD / sizeof(uint64_t)));
     }
-    by__comm_sum sum = {.plan = plan,
+    by__comm_sum all = {.plan = sum->plan,
                         .dtype = BY_F32,
-                        .count = count,
-                        .slices = slices,
-                        .mine = (const void *const *)mine,
-                        .own = out + offset,
-                        .all = gather ? out : NULL,
+                        .count = sum->count,
+                        .slices = sum->slices,
+                        .first = sum->first,
+                        .mine = (const void *const *)sum->mine,
+                        .all = sum->gather ? sum->out : NULL,
                         .kind = BY__COMM_REDUCE_HOLDERS,
-                        .what = what};
-    return by__comm_reduce(comm, &sum, error);
+                        .what = sum->what};
+    all.own = sum->out + by__slice_first(&all, comm->rank);
+    return by__comm_reduce(comm, &all, error);
 }

@@ -161,8 +161,8 @@ static by_status send_segments(by__reduction *r, size_t segment, unsigned char *
     size_t stage = (size_t)r->sum->plan->holders * BY__SEGMENT * sizeof(float);
     size_t place = segment % 2;
     BY_TRY(by__comm_land(comm, &comm->relays[segment % 2], error));
-    r->base = 0;
-    for (int to = 0; to < comm->size; r->base += r->sum->slices[to++]) {
+    for (int to = 0; to < comm->size; to++) {
+        r->base = by__slice_first(r->sum, to);
         if (comm->host_of[to] == here || by__comm_relay(comm, here, to) != comm->rank) {
             continue;
         }

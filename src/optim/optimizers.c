@@ -66,6 +66,16 @@ static by_value named(by_graph *graph, by_role role, const char *prefix, const b
     return by__graph_add_value(graph, role, name, NULL, (by__type){BY_F32, *shape});
 }
 
+/* The sums of squares of a unit's gradient, one a block. */
+static by_value squares_of(by_graph *graph, const by_update_unit *unit)
+{
+    if (!unit->squared) {
+        return by__sum_squares(graph, named(graph, BY_ROLE_INPUT, "grad", unit, &unit->shape));
+    }
+    int64_t blocks = (by_shape_count(&unit->shape) + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
+    return named(graph, BY_ROLE_INPUT, "squares", unit, &BY_SHAPE(blocks));
+}
+
 by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *config,
                                   const by_update_unit *units, size_t count, int64_t losses,
                                   by_error *error)
@@ -77,8 +87,7 @@ by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *co
     in[0] = by_graph_state(graph, "failed", BY_F32, BY_SHAPE(1));
     in[1] = losses > 0 ? by_graph_input(graph, "losses", BY_F32, BY_SHAPE(losses)) : BY_NONE;
     for (size_t i = 0; i < count; i++) {
-        by_value g = named(graph, BY_ROLE_INPUT, "grad", &units[i], &units[i].shape);
-        in[i + 2] = by__sum_squares(graph, g);
+        in[i + 2] = squares_of(graph, &units[i]);
         if (units[i].ranks > 1) {
             static const int axis = 0;
             by_value mine = by_sum(graph, in[i + 2], &axis, 1, true);

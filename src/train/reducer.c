@@ -11,7 +11,9 @@ struct by__reducer {
     by__sum_merge *merges;
     int held;
     float *mine[BY__SUM_TREE_NODES];
-    size_t *slices;
+    size_t *slices; /* of a bucket: elements of each peer ... */
+    size_t *first;  /* ... which begin here */
+    size_t *parts;  /* of an owner's slice: elements of each of its peers */
 };
 
 /* The forests of all peers, one behind the other: each of their nodes is a holder. `begin` (with
@@ -69,6 +71,12 @@ by_status by__reducer_open(by__reducer **out, const by__reducer_spec *spec, by_e
     r->spec = *spec;
     by_status status = by__alloc((void **)&r->slices, ranks, sizeof *r->slices, "reducer", error);
     if (status == BY_OK) {
+        status = by__alloc((void **)&r->first, ranks, sizeof *r->first, "reducer", error);
+    }
+    if (status == BY_OK) {
+        status = by__alloc((void **)&r->parts, ranks, sizeof *r->parts, "reducer", error);
+    }
+    if (status == BY_OK) {
         status = make_plan(r, error);
     }
     if (status != BY_OK) {
@@ -87,6 +95,8 @@ void by__reducer_close(by__reducer **reducer)
     free((*reducer)->merges);
     free((*reducer)->owners);
     free((*reducer)->slices);
+    free((*reducer)->first);
+    free((*reducer)->parts);
     free(*reducer);
     *reducer = NULL;
 }
@@ -96,16 +106,56 @@ int by__reducer_held(const by__reducer *reducer)
     return reducer->held;
 }
 
+/* Gives each peer its part of its owner's slice of a bucket. Returns where the slice of `mine`, an
+ * owner, begins, and leaves the parts of it in r->parts. */
+static size_t cut_slices(by__reducer *r, const by__bucket *b, int mine)
+{
+    int owners = r->spec.owners;
+    int copies = by_comm_size(r->spec.peers) / owners;
+    size_t begin = 0;
+    size_t found = 0;
+    for (int k = 0; k < owners; k++) {
+        size_t first = begin;
+        by__comm_even_slices(r->parts, b->slices[k], copies);
+        for (int c = 0; c < copies; c++) {
+            r->slices[c * owners + k] = r->parts[c];
+            r->first[c * owners + k] = first;
+            first += r->parts[c];
+        }
+        found = k == mine ? begin : found;
+        begin = first;
+    }
+    by__comm_even_slices(r->parts, b->slices[mine], copies);
+    return found;
+}
+
 by_status by__reducer_run(by__reducer *reducer, size_t bucket, float *const *sets, by_error *error)
 {
     by__reducer *r = reducer;
     const by__bucket *b = &r->spec.buckets[bucket];
+    int rank = by_comm_rank(r->spec.peers);
+    size_t begin = 0;
     char what[48];
     for (int i = 0; i < r->held; i++) {
         r->mine[i] = sets[i] + b->offset;
     }
-    by__comm_even_slices(r->slices, (size_t)b->count, by_comm_size(r->spec.peers));
     (void)snprintf(what, sizeof what, "bucket %zu of the gradients", bucket);
-    return by__comm_reduce_holders(r->spec.peers, &r->plan, r->mine, r->mine[r->held - 1],
-                                   (size_t)b->count, r->slices, true, what, error);
+    by__holder_sum sum = {.plan = &r->plan,
+                          .mine = r->mine,
+                          .out = r->mine[r->held - 1],
+                          .count = (size_t)b->count,
+                          .slices = r->slices,
+                          .gather = r->spec.owners <= 1,
+                          .what = what};
+    if (sum.gather) {
+        by__comm_even_slices(r->slices, sum.count, by_comm_size(r->spec.peers));
+    } else {
+        begin = cut_slices(r, b, rank % r->spec.owners);
+        sum.first = r->first;
+    }
+    BY_TRY(by__comm_reduce_holders(r->spec.peers, &sum, error));
+    return sum.gather || r->spec.copies == NULL
+               ? BY_OK
+               : by_comm_all_gather(r->spec.copies, sum.out + r->first[rank], sum.out + begin,
+                                    r->parts, BY_F32, what, error);
 }

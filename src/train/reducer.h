@@ -5,6 +5,10 @@
  * neighbouring micro-batches (its forest, base/sum_tree.h), each is a holder of the sum tree's
  * merges, and by__comm_reduce_holders runs these slice by slice. So the expression is the one that
  * a single process computes, and the number of ranks shows in no bit.
+ *
+ * Where ranks divide the state of the optimizer, a rank needs the sum of what it owns alone: the
+ * slices of a reduce-scatter are those of the owners. Several peers with one owner's work add up a
+ * part of its slice each and gather it among themselves.
  */
 #ifndef BY_TRAIN_REDUCER_H
 #define BY_TRAIN_REDUCER_H
@@ -29,6 +33,11 @@ typedef struct by__reducer_spec {
     int64_t leaves; /* micro-batches of a step */
     /* Each rank's last micro-batch is a sum of its own, which the rank does not add to others. */
     bool last_apart;
+    /* More than 1: each of so many owners gets its slice of a bucket (by__bucket.slices) alone.
+     * Peer p is owner p % owners, and `copies` has the peers of this rank's owner in the order of
+     * peers; NULL: it is one. */
+    int owners;
+    by_comm *copies;
     const by__bucket *buckets; /* stay the caller's */
     size_t bucket_count;
 } by__reducer_spec;
@@ -40,7 +49,7 @@ void by__reducer_close(by__reducer **reducer);
 /* Sums that this rank holds, ascending. */
 int by__reducer_held(const by__reducer *reducer);
 /* Adds up a bucket: sets[i] is the whole set with the i-th sum that this rank holds. The last one
- * receives the result. Collective. */
+ * receives the result, of which an owner gets its slice. Collective. */
 by_status by__reducer_run(by__reducer *reducer, size_t bucket, float *const *sets, by_error *error);
 
 #endif

@@ -127,6 +127,7 @@ static void find_rows(by_trainer *t)
     t->sum = by__set_row(&t->programs, "gradient sum");
     t->update = by__set_row(&t->programs, "update");
     t->copy = by__set_row(&t->programs, "compute copies");
+    t->shard.norm.squares = by__set_row(&t->programs, "gradient squares");
     if (t->pipe != NULL) {
         by__pipe_find_rows(t);
     }
@@ -312,7 +313,8 @@ static void plan_memory(by_trainer *t)
     m->optimizer = by__store_bytes(t->store, BY__STATE);
     m->activations =
         by__set_arena_bytes(&t->programs) + (t->pipe == NULL ? 0 : by__pipe_bytes(t->pipe));
-    m->workspace = by__set_workspace_bytes(&t->programs) + by__sync_bytes(t);
+    m->workspace =
+        by__set_workspace_bytes(&t->programs) + by__sync_bytes(t) + by__shard_norm_bytes(t);
     m->data = by__trainer_feed_bytes(t);
     m->total = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
                m->data + m->process;
@@ -344,7 +346,8 @@ static by_status add_updates(by_trainer *t, by_error *error)
         BY_TRY(by__pipe_plan_sums(t, error));
     } else {
         BY_TRY(t->sets > 1 ? by__trainer_add_update(t, "gradient sum", build_sum, error) : BY_OK);
-        BY_TRY(by__trainer_add_update(t, "gradient norm", build_norm, error));
+        BY_TRY(by__is_scattered(t) ? by__shard_norm_plan(t, error)
+                                   : by__trainer_add_update(t, "gradient norm", build_norm, error));
     }
     BY_TRY(by__trainer_add_update(t, "update", build_update, error));
     return by__sync_add_programs(t, error);
@@ -536,7 +539,10 @@ by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error)
     size_t count;
     const by_update_unit *units = update_units(t, &count);
     t->sum_set = set;
-    for (size_t i = 0; i < t->trained_groups; i++) {
+    if (by__is_scattered(t)) {
+        BY_TRY(by__shard_norm_bind(t, set, error));
+    }
+    for (size_t i = 0; i < t->trained_groups && !by__is_scattered(t); i++) {
         BY_TRY(bind_gradient(t->norm, &t->groups[i], by__trainer_group(t, flat, i), error));
     }
     for (size_t i = 0; i < count; i++) {
@@ -569,6 +575,7 @@ static by_status bind_all(by_trainer *t, by_error *error)
     for (size_t i = 0; i < count; i++) {
         BY_TRY(bind_unit(t, &units[i], i, error));
     }
+    BY_TRY(by__is_scattered(t) ? by__shard_norm_open(t, error) : BY_OK);
     t->bound_set = -1;
     t->last_set = -1;
     return by__trainer_bind_sum(t, 0, error);

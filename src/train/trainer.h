@@ -82,15 +82,29 @@ typedef struct by__slice {
     int group;
     int64_t first;
     int64_t count;
+    int owner;     /* rank of `shard` */
     char name[32]; /* of the update's values */
 } by__slice;
 
+/* The gradient's norm where each rank has the sums of its own slices (shard_norm.c). */
+typedef struct by__shard_norm {
+    by__program_row *squares; /* program: sums of squares of this rank's slices */
+    size_t *counts;           /* of each rank: numbers that it gives the others */
+    by_memory memory;         /* numbers of all ranks, then those of each group in its order */
+    size_t groups_at;         /* bytes before these */
+    size_t bytes;
+} by__shard_norm;
+
 /* What the ranks of `shard` divide. Everything is NULL and 0 where there is one. */
 typedef struct by__shard {
-    by_comm *comm;  /* of the mesh */
-    size_t *slices; /* [bucket][rank]: elements of a bucket that a rank owns */
+    by_comm *comm;   /* of the mesh */
+    by_comm *copies; /* the ranks of `data` that own the same; NULL: this one alone */
+    size_t *slices;  /* [bucket][rank]: elements of a bucket that a rank owns */
+    by__slice *all;  /* of all ranks, bucket by bucket */
+    size_t count;
     by__slice *own; /* this rank's */
     size_t own_count;
+    by__shard_norm norm;
 } by__shard;
 
 struct by_trainer {
@@ -238,6 +252,8 @@ void by__ranks_close(by_trainer *t);
  * *set: the gradient set with the sum. */
 by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error);
 
+/* How gradients are added up. */
+by__reducer_spec by__ranks_spec(const by_trainer *t);
 /* Counts an exchange that began at `begin` (by__now) and beside which nothing was computed. */
 void by__ranks_exposed(by_trainer *t, double begin);
 /* Notes the sums that this rank holds, and the set that its last micro-batch is computed into. */
@@ -247,6 +263,8 @@ void by__ranks_hold(by_trainer *t, const by__sum_tree *tree, int set);
 
 /* Whether ranks divide the state of the optimizer. */
 bool by__is_sharded(const by_trainer *t);
+/* Whether a rank gets the sum of gradients in its slices alone, not everywhere. */
+bool by__is_scattered(const by_trainer *t);
 /* Cuts the buckets into slices, before flat buffers are declared. */
 by_status by__shard_plan(by_trainer *t, by_error *error);
 by_status by__shard_open(by_trainer *t, by_error *error);
@@ -266,6 +284,20 @@ bool by__shard_divides(const by_trainer *t, int flat, by__handle handle);
 /* ... which is this. */
 by_status by__shard_read(const by_trainer *t, int flat, by__handle handle, float *out,
                          by_error *error);
+
+/* ---- shard_norm.c: where by__is_scattered ---- */
+
+/* Adds the programs. */
+by_status by__shard_norm_plan(by_trainer *t, by_error *error);
+/* Numbers of the whole norm, in bytes. */
+size_t by__shard_norm_bytes(const by_trainer *t);
+/* Takes memory and binds what does not depend on the gradient set. */
+by_status by__shard_norm_open(by_trainer *t, by_error *error);
+void by__shard_norm_close(by_trainer *t);
+/* Points the squares at a set. */
+by_status by__shard_norm_bind(by_trainer *t, int set, by_error *error);
+/* Collective: the squares that the norm's program adds up. */
+by_status by__shard_norm_run(by_trainer *t, by_error *error);
 
 /* ---- trainer_overlap.c ---- */
 

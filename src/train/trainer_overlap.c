@@ -201,11 +201,8 @@ by_status by__overlap_open(by_trainer *t, by_error *error)
     if (t->last == NULL) {
         return BY_OK;
     }
-    const by__reducer_spec spec = {.peers = r->peers,
-                                   .leaves = t->all_micro_batches,
-                                   .last_apart = true,
-                                   .buckets = r->buckets,
-                                   .bucket_count = r->bucket_count};
+    by__reducer_spec spec = by__ranks_spec(t);
+    spec.last_apart = true;
     BY_TRY(by__reducer_open(&r->last, &spec, error));
     r->collectives->gradients = reduce;
     r->collectives->gradients_user = t;

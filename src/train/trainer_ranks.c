@@ -98,13 +98,17 @@ by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *e
     return BY_OK;
 }
 
-/* A bucket's elements where the config gives none: 4 MiB. */
+/* A bucket's elements where the config gives none: 4 MiB, and two blocks for each of the ranks that
+ * it is cut for. */
 #define DEFAULT_BUCKET ((int64_t)1 << 20)
 
-static int64_t bucket_elements(const by_config *config)
+static int64_t bucket_elements(const by_trainer *t)
 {
-    double mib = config->parallel.bucket_mib;
-    int64_t elements = mib < 0.0 ? DEFAULT_BUCKET : (int64_t)(mib * 1048576.0 / sizeof(float));
+    double mib = t->config->parallel.bucket_mib;
+    int64_t least = (int64_t)t->layout.size[BY_MESH_SHARD] * 2 * BY_SUM_BLOCK;
+    int64_t elements = mib >= 0.0               ? (int64_t)(mib * 1048576.0 / sizeof(float))
+                       : least > DEFAULT_BUCKET ? least
+                                                : DEFAULT_BUCKET;
     int64_t blocks = elements / BY_SUM_BLOCK;
     return (blocks < 1 ? 1 : blocks) * BY_SUM_BLOCK;
 }
@@ -150,7 +154,7 @@ static int64_t bucket_begin(const by_trainer *t, int group, int64_t end, int64_t
  * the last layers first. */
 by_status by__ranks_plan_buckets(by_trainer *t, by_error *error)
 {
-    int64_t size = bucket_elements(t->config);
+    int64_t size = bucket_elements(t);
     size_t capacity = 0;
     int64_t offset = 0;
     if (t->layout.replicas == 1 || t->sets == 0 || t->sync.is_on) {
@@ -191,6 +195,16 @@ static void tell(void *user, by_status status, const by_error *error)
     (void)by_comm_fail(user, status, error);
 }
 
+by__reducer_spec by__ranks_spec(const by_trainer *t)
+{
+    return (by__reducer_spec){.peers = t->ranks.peers,
+                              .leaves = t->all_micro_batches,
+                              .owners = by__is_scattered(t) ? t->layout.size[BY_MESH_SHARD] : 1,
+                              .copies = t->shard.copies,
+                              .buckets = t->ranks.buckets,
+                              .bucket_count = t->ranks.bucket_count};
+}
+
 by_status by__ranks_open(by_trainer *t, by_error *error)
 {
     by__ranks *r = &t->ranks;
@@ -218,10 +232,7 @@ by_status by__ranks_open(by_trainer *t, by_error *error)
     if (t->sets == 0 || t->sync.is_on) {
         return BY_OK;
     }
-    const by__reducer_spec spec = {.peers = r->peers,
-                                   .leaves = t->all_micro_batches,
-                                   .buckets = r->buckets,
-                                   .bucket_count = r->bucket_count};
+    const by__reducer_spec spec = by__ranks_spec(t);
     BY_TRY(by__reducer_open(&r->reducer, &spec, error));
     return by__overlap_open(t, error);
 }

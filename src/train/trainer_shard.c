@@ -1,10 +1,10 @@
 /* ZeRO (Rajbhandari et al. 2020): the ranks of `shard` divide the state of the optimizer and, where
  * programs compute in a narrower format, the f32 weights.
  *
- * Each bucket of a gradient set is cut into a slice a rank. A rank keeps and updates its own
- * slices, and the ranks then gather what programs compute with. Optimizers that need whole
- * tensors have slices that begin and end with tensors. An element is updated by the same
- * operations whoever owns it, so the number of ranks shows in no bit. */
+ * Each bucket of a gradient set is cut into a slice a rank. A rank gets the sum of its own slices,
+ * updates these, and the ranks then gather what programs compute with. Optimizers that need whole
+ * tensors have slices that begin and end with tensors, and all ranks get all sums. An element is
+ * updated by the same operations whoever owns it, so the number of ranks shows in no bit. */
 #include <stdlib.h>
 
 #include "train/trainer.h"
@@ -14,6 +14,11 @@ bool by__is_sharded(const by_trainer *t)
     return t->layout.size[BY_MESH_SHARD] > 1 && t->sets > 0;
 }
 
+bool by__is_scattered(const by_trainer *t)
+{
+    return by__is_sharded(t) && !by_optimizer_needs_tensors(&t->config->optimizer);
+}
+
 /* ---- the plan ---- */
 
 static const size_t *slices_of(const by_trainer *t, size_t bucket)
@@ -21,34 +26,56 @@ static const size_t *slices_of(const by_trainer *t, size_t bucket)
     return t->ranks.buckets[bucket].slices;
 }
 
-/* Where a bucket is cut that begins at `first`: near `at`, which is behind it. */
-static int64_t cut_near(const by_trainer *t, int group, int64_t first, int64_t at)
+/* Cuts at borders of tensors, where the optimizer needs whole ones. */
+static void cut_at_tensors(const by_trainer *t, const by__bucket *b, size_t *slices)
 {
-    if (!by_optimizer_needs_tensors(&t->config->optimizer)) {
-        return at / BY__ENTRY_ALIGNMENT * BY__ENTRY_ALIGNMENT;
+    int ranks = t->layout.size[BY_MESH_SHARD];
+    int64_t begin = b->first;
+    for (int r = 0; r < ranks; r++) {
+        int64_t end = b->first + b->count;
+        if (r < ranks - 1) {
+            int64_t at = b->first + b->count * (r + 1) / ranks;
+            int64_t border = by__ranks_tensor_border(t, b->group, at);
+            end = border < begin ? begin : border;
+        }
+        slices[r] = (size_t)(end - begin);
+        begin = end;
     }
-    int64_t border = by__ranks_tensor_border(t, group, at);
-    return border < first ? first : border;
+}
+
+/* Cuts at blocks whose squares are summed at once, so that they are equal but for one block. `turn`
+ * is the rank that comes first when there are blocks left over: it goes round, so that what one
+ * rank has more in a bucket does not add up. */
+static void cut_at_blocks(const by_trainer *t, const by__bucket *b, size_t *slices, int *turn)
+{
+    int ranks = t->layout.size[BY_MESH_SHARD];
+    int64_t blocks = (b->count + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
+    int more = (int)(blocks % ranks);
+    int64_t begin = 0;
+    for (int r = 0; r < ranks; r++) {
+        int64_t mine = blocks / ranks + ((r - *turn + ranks) % ranks < more);
+        int64_t end = begin + mine * BY_SUM_BLOCK;
+        end = end < b->count ? end : b->count;
+        slices[r] = (size_t)(end - begin);
+        begin = end;
+    }
+    *turn = (*turn + more) % ranks;
 }
 
 static by_status cut_buckets(by_trainer *t, by_error *error)
 {
-    int ranks = t->layout.size[BY_MESH_SHARD];
-    BY_TRY(by__alloc((void **)&t->shard.slices, t->ranks.bucket_count * (size_t)ranks,
+    size_t ranks = (size_t)t->layout.size[BY_MESH_SHARD];
+    int turn = 0;
+    BY_TRY(by__alloc((void **)&t->shard.slices, t->ranks.bucket_count * ranks,
                      sizeof *t->shard.slices, "slices", error));
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
         by__bucket *b = &t->ranks.buckets[k];
-        size_t *slices = t->shard.slices + k * (size_t)ranks;
+        size_t *slices = t->shard.slices + k * ranks;
         b->slices = slices;
-        int64_t begin = b->first;
-        for (int r = 0; r < ranks; r++) {
-            int64_t end = b->first + b->count;
-            if (r < ranks - 1) {
-                end = cut_near(t, b->group, b->first, b->first + b->count * (r + 1) / ranks);
-                end = end < begin ? begin : end;
-            }
-            slices[r] = (size_t)(end - begin);
-            begin = end;
+        if (by__is_scattered(t)) {
+            cut_at_blocks(t, b, slices, &turn);
+        } else {
+            cut_at_tensors(t, b, slices);
         }
     }
     return BY_OK;
@@ -65,19 +92,27 @@ static int64_t slice_begin(const by_trainer *t, size_t bucket, int rank)
     return begin;
 }
 
-static by_status list_own(by_trainer *t, by_error *error)
+static by_status list_slices(by_trainer *t, by_error *error)
 {
     by__shard *s = &t->shard;
-    int rank = t->layout.place[BY_MESH_SHARD];
+    int ranks = t->layout.size[BY_MESH_SHARD];
+    size_t most = t->ranks.bucket_count * (size_t)ranks;
+    BY_TRY(by__alloc((void **)&s->all, most, sizeof *s->all, "slices", error));
     BY_TRY(by__alloc((void **)&s->own, t->ranks.bucket_count, sizeof *s->own, "slices", error));
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
-        const by__bucket *b = &t->ranks.buckets[k];
-        size_t count = slices_of(t, k)[rank];
-        if (count > 0) {
-            by__slice *own = &s->own[s->own_count++];
-            *own = (by__slice){
-                .group = b->group, .first = slice_begin(t, k, rank), .count = (int64_t)count};
-            (void)snprintf(own->name, sizeof own->name, "slice.%zu", k);
+        for (int r = 0; r < ranks; r++) {
+            size_t count = slices_of(t, k)[r];
+            by__slice slice = {.group = t->ranks.buckets[k].group,
+                               .first = slice_begin(t, k, r),
+                               .count = (int64_t)count,
+                               .owner = r};
+            (void)snprintf(slice.name, sizeof slice.name, "slice.%zu", k);
+            if (count > 0) {
+                s->all[s->count++] = slice;
+            }
+            if (count > 0 && r == t->layout.place[BY_MESH_SHARD]) {
+                s->own[s->own_count++] = slice;
+            }
         }
     }
     return BY_OK;
@@ -89,7 +124,7 @@ by_status by__shard_plan(by_trainer *t, by_error *error)
         return BY_OK;
     }
     BY_TRY(cut_buckets(t, error));
-    return list_own(t, error);
+    return list_slices(t, error);
 }
 
 /* The runs of a flat buffer that this rank holds: its slices of the groups in `divided`, and all
@@ -153,14 +188,20 @@ by_memory by__shard_memory(const by_trainer *t, int flat, const by__slice *slice
 
 by_status by__shard_open(by_trainer *t, by_error *error)
 {
-    return by__is_sharded(t)
-               ? by_mesh_comm(&t->shard.comm, t->ranks.mesh, 1u << BY_MESH_SHARD, error)
-               : BY_OK;
+    if (!by__is_sharded(t)) {
+        return BY_OK;
+    }
+    BY_TRY(by_mesh_comm(&t->shard.comm, t->ranks.mesh, 1u << BY_MESH_SHARD, error));
+    return t->layout.size[BY_MESH_DATA] == 1
+               ? BY_OK
+               : by_mesh_comm(&t->shard.copies, t->ranks.mesh, 1u << BY_MESH_DATA, error);
 }
 
 void by__shard_close(by_trainer *t)
 {
+    by__shard_norm_close(t);
     free(t->shard.slices);
+    free(t->shard.all);
     free(t->shard.own);
 }
 
@@ -202,6 +243,9 @@ bool by__shard_divides(const by_trainer *t, int flat, by__handle handle)
     bool state = false;
     for (int i = 0; i < t->state_count; i++) {
         state = state || t->states[i] == flat;
+    }
+    for (int i = 0; i < t->sets && by__is_scattered(t); i++) {
+        state = state || t->gradient_sets[i] == flat;
     }
     bool master = flat == t->masters && t->copies != t->masters && group < BY__TRAINED_GROUPS &&
                   (group & BY__GROUP_WIDE) == 0;

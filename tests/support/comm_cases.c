@@ -332,15 +332,16 @@ typedef struct holders_case {
     int each; /* holders a rank; the last ones of the last rank may be without data */
     bool gather;
     bool in_place;
+    bool backward; /* the first rank has the last slice */
     size_t unit;
 } holders_case;
 
 static by_status check_holders(by_comm *comm, const holders_case *c, const size_t *slices,
-                               const float *out, int leaves, by_error *error)
+                               const size_t *first, const float *out, int leaves, by_error *error)
 {
-    size_t at = 0;
     for (int r = 0; r < by_comm_size(comm); r++) {
-        for (size_t i = 0; i < slices[r]; i++, at++) {
+        for (size_t i = 0; i < slices[r]; i++) {
+            size_t at = first[r] + i;
             float wanted = holder_tree(0, leaves, at);
             if ((c->gather || r == by_comm_rank(comm)) &&
                 memcmp(&out[at], &wanted, sizeof wanted) != 0) {
@@ -365,8 +366,9 @@ static by_status holders(by_comm *comm, const holders_case *c, by_error *error)
     int *owners = calloc((size_t)count, sizeof *owners);
     int64_t *begin = calloc((size_t)count + 1, sizeof *begin);
     size_t *slices = calloc((size_t)ranks, sizeof *slices);
+    size_t *first = calloc((size_t)ranks, sizeof *first);
     by__holder_plan plan = {.holders = count, .owners = owners};
-    CHECK(owners != NULL && begin != NULL && slices != NULL, "no memory");
+    CHECK(owners != NULL && begin != NULL && slices != NULL && first != NULL, "no memory");
     /* With several ranks, the last holder of all has no leaf and no buffer. */
     int leaves = count > 2 ? count - 1 : count;
     for (int h = 0; h < count; h++) {
@@ -376,6 +378,11 @@ static by_status holders(by_comm *comm, const holders_case *c, by_error *error)
     STEP(by__sum_tree_merges(&merges, &plan.merge_count, begin, count, error));
     plan.merges = merges;
     size_t total = slices_of(slices, ranks, 1, c->unit);
+    size_t before = 0;
+    for (int r = 0; r < ranks; r++) {
+        before += slices[r];
+        first[r] = c->backward ? total - before : before - slices[r];
+    }
     other = calloc(total + 1, sizeof *other);
     CHECK(other != NULL, "no memory");
     for (int k = 0; k < c->each && rank * c->each + k < leaves; k++) {
@@ -385,9 +392,16 @@ static by_status holders(by_comm *comm, const holders_case *c, by_error *error)
     }
     float *out = c->in_place && mine[0] != NULL ? mine[0] : other;
     dawdle(comm, (int)total);
-    STEP(by__comm_reduce_holders(comm, &plan, mine, out, total, slices, c->gather, "gradients",
-                                 error));
-    STEP(check_holders(comm, c, slices, out, leaves, error));
+    const by__holder_sum sum = {.plan = &plan,
+                                .mine = mine,
+                                .out = out,
+                                .count = total,
+                                .slices = slices,
+                                .first = c->backward ? first : NULL,
+                                .gather = c->gather,
+                                .what = "gradients"};
+    STEP(by__comm_reduce_holders(comm, &sum, error));
+    STEP(check_holders(comm, c, slices, first, out, leaves, error));
 out:
     for (int k = 0; k < c->each; k++) {
         free(mine[k]);
@@ -396,16 +410,18 @@ out:
     free(merges);
     free(owners);
     free(begin);
+    free(first);
     free(slices);
     return status;
 }
 
 static by_status holder_cases(by_comm *comm, by_error *error)
 {
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 32; i++) {
         holders_case c = {.each = 1 + i % 2,
                           .gather = (i & 2) != 0,
                           .in_place = (i & 4) != 0,
+                          .backward = (i & 16) != 0,
                           .unit = (i & 8) != 0 ? 20011 : 37};
         BY_TRY(holders(comm, &c, error));
     }

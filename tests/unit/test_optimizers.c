@@ -223,12 +223,12 @@ static const reference references[] = {
 /* Matrices, a table with rows that get no gradient, a vector, one that begins with zeros, four
  * axes, and one that several threads share. */
 static const by_update_unit units[] = {
-    {"matrix", {2, {7, 40}}, true, BY_BF16, 0, 0},
-    {"table", {2, {65, 12}}, true, BY_F32, 0, 0},
-    {"vector", {1, {33}}, false, BY_BF16, 0, 0},
-    {"zeros", {1, {40}}, false, BY_F32, 0, 0},
-    {"filter", {4, {6, 3, 4, 5}}, true, BY_BF16, 0, 0},
-    {"large", {2, {300, 517}}, true, BY_BF16, 0, 0},
+    {"matrix", {2, {7, 40}}, true, BY_BF16, 0, 0, false},
+    {"table", {2, {65, 12}}, true, BY_F32, 0, 0, false},
+    {"vector", {1, {33}}, false, BY_BF16, 0, 0, false},
+    {"zeros", {1, {40}}, false, BY_F32, 0, 0, false},
+    {"filter", {4, {6, 3, 4, 5}}, true, BY_BF16, 0, 0, false},
+    {"large", {2, {300, 517}}, true, BY_BF16, 0, 0, false},
 };
 #define UNITS BY_ARRAY_LENGTH(units)
 
