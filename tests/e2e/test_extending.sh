@@ -34,11 +34,17 @@ for kind, where, text in blocks:
         sys.exit(f"no line of {path} holds '{line}'")
     lines.insert(at + 1, text)
     open(target, "w").write("".join(lines))
+
+section = page.split("**An op.**")[1].split("**A composite")[0]
+files = {where.strip().partition(": ")[0] for kind, where, _ in re.findall(
+    r"^<!-- (file|behind)\b(.*?)( -->)$", section, re.M)}
+if len(files) > 7:
+    sys.exit(f"an op with gradient and fast kernel takes {len(files)} files: {sorted(files)}")
 END
 
 say "the code of the page compiles"
 run 0 cmake -S "$copy" -B "$copy/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O0 -DBY_WERROR=ON
-run 0 cmake --build "$copy/build" --target banyan_cli test_gradients test_halve
+run 0 cmake --build "$copy/build" --target banyan_cli test_gradients test_kernels
 
 say "its commands run"
 (cd "$copy" && set -e && . ./commands.sh) >out 2>err || { tail -n 20 out err >&2; fail "a command of the page"; }

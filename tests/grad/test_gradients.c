@@ -1,12 +1,13 @@
 /* The gradient of every op against finite differences, at the reference level and at the machine's
  * own.
  *
- * A case is one op with its attributes and operands. Its graph holds the op and, through the op
- * row's own gradient, the gradients of all its operands, where dy is an input. The oracle is
- * L = sum(dy * y), summed in double, differentiated by the five-point stencil (8 (L(+h) - L(-h)) -
- * (L(+2h) - L(-2h))) / 12h. Operands are multiples of 2^-10 and h is 2^-5, so that x +- h is exact
- * in f32. Then the truncation error is h^4 / 30 times the fifth derivative (about 1e-6 here) and
- * rounding y to f32 adds about 6e-8 |y| / h = 2e-6; the bound is 1e-4 of the largest gradient.
+ * The cases are the lines GRADIENT of tests/support/op_cases.c. A case's graph holds the op and,
+ * through the op row's own gradient, the gradients of all its operands, where dy is an input: of
+ * all outputs that have a gradient, and of each of them alone. The oracle is L = sum(dy * y),
+ * summed in double, differentiated by the five-point stencil (8 (L(+h) - L(-h)) - (L(+2h) -
+ * L(-2h))) / 12h. Operands are multiples of 2^-10 and h is 2^-5, so that x +- h is exact in f32.
+ * Then the truncation error is h^4 / 30 times the fifth derivative (about 1e-6 here) and rounding
+ * y to f32 adds about 6e-8 |y| / h = 2e-6; the bound is 1e-4 of the largest gradient.
  *
  * bf16 is too coarse for differences: there the gradients must agree with the f32 ones, computed
  * from the same rounded operands, within 2 % of the largest (eight bits of mantissa, a few
@@ -21,360 +22,209 @@
 
 #include "banyan/model.h"
 #include "banyan/passes.h"
+#include "kernel_test.h"
 #include "ops/ops.h"
 #include "runner.h"
 #include "train/train.h"
 
-#define MAX_OPERANDS 4
-#define STEP         0x1p-5
-#define F32_BOUND    1e-4
-#define BF16_BOUND   2e-2
+#define STEP       0x1p-5
+#define F32_BOUND  1e-4
+#define BF16_BOUND 2e-2
 
-/* What an operand is. */
-typedef enum operand_kind {
-    ABSENT = 0,
-    ACT,       /* activation: f32, then bf16 */
-    VECTOR,    /* f32 in both, as norm weights and biases are */
-    WEIGHT,    /* parameter of the activations' dtype; its gradient is f32 */
-    PARAMETER, /* f32 parameter */
-    IDS,       /* i32 in [0, 5) */
-    TARGETS,   /* the same, every third one is -1 */
-    START,     /* i32 that are not differentiable, all 3 */
-    FACTOR,    /* f32 that is not trained */
-    SPREAD,    /* f32, neighbours further apart than the steps of the differences */
-    SLOTS,     /* entry i of n is in row n - 1 - i, entry 0 in none, ... */
-    MEMBERS,   /* ... the entries of these rows */
-    RANGES,    /* of groups in 7 rows: 0, 1; none; 3 to 6 */
-    RNG
-} operand_kind;
-
-typedef struct operand {
-    operand_kind kind;
-    by_shape shape;
-} operand;
-
-typedef struct gradient_case {
-    by_op op;
-    by_attrs attrs;
-    operand in[MAX_OPERANDS];
-} gradient_case;
-
-#define S(...)                                                                                     \
-    {                                                                                              \
-        sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),                                        \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define UNARY_CASES(f)                                                                             \
-    {BY_OP_UNARY, {.function = f}, {{ACT, S(2, 3, 7)}}},                                           \
-    {                                                                                              \
-        BY_OP_UNARY, {.function = f},                                                              \
-        {                                                                                          \
-            {                                                                                      \
-                ACT, S(1)                                                                          \
-            }                                                                                      \
-        }                                                                                          \
-    }
-#define BINARY_CASES(op)                                                                           \
-    {op, {0}, {{ACT, S(2, 3, 5)}, {ACT, S(2, 3, 5)}}}, {op, {0}, {{ACT, S(1)}, {WEIGHT, S(1)}}},   \
-        {op, {0}, {{ACT, S(4, 33)}, {VECTOR, S(33)}}},                                             \
-        {op, {0}, {{ACT, S(2, 3, 5)}, {ACT, S(5)}}},                                               \
-        {op, {0}, {{ACT, S(3, 5)}, {PARAMETER, S(5)}}},                                            \
-        {op, {0}, {{ACT, S(2, 3, 2, 5)}, {ACT, S(2, 5)}}},                                         \
-        {op, {0}, {{ACT, S(2, 3, 5)}, {WEIGHT, S(3, 5)}}},                                         \
-        {op, {0}, {{ACT, S(2, 5)}, {PARAMETER, {0}}}},                                             \
-    {                                                                                              \
-        op, {0},                                                                                   \
-        {                                                                                          \
-            {WEIGHT, S(3, 5)},                                                                     \
-            {                                                                                      \
-                WEIGHT, S(3, 5)                                                                    \
-            }                                                                                      \
-        }                                                                                          \
-    }
-
-static const gradient_case cases[] = {
-    {BY_OP_MATMUL, {0}, {{ACT, S(5, 3)}, {WEIGHT, S(3, 7)}}},
-    {BY_OP_MATMUL, {.trans_b = true}, {{ACT, S(5, 3)}, {WEIGHT, S(7, 3)}}},
-    {BY_OP_MATMUL, {.trans_a = true}, {{ACT, S(3, 5)}, {ACT, S(3, 7)}}},
-    {BY_OP_MATMUL, {.trans_a = true, .trans_b = true}, {{ACT, S(3, 5)}, {ACT, S(7, 3)}}},
-    {BY_OP_MATMUL, {0}, {{ACT, S(1, 1)}, {ACT, S(1, 1)}}},
-    {BY_OP_MATMUL, {0}, {{ACT, S(2, 3, 17)}, {WEIGHT, S(17, 33)}, {VECTOR, S(33)}}},
-    {BY_OP_MATMUL,
-     {0},
-     {{ACT, S(2, 3, 4)}, {WEIGHT, S(4, 6)}, {PARAMETER, S(6)}, {ACT, S(2, 3, 6)}}},
-    {BY_OP_MATMUL, {.trans_b = true}, {{WEIGHT, S(2, 4)}, {WEIGHT, S(6, 4)}, {0}, {ACT, S(2, 6)}}},
-    {BY_OP_MATMUL, {0}, {{ACT, S(4)}, {WEIGHT, S(4, 3)}, {ACT, S(3)}}},
-    {BY_OP_ALL_REDUCE, {.mesh = 1, .ranks = 1}, {{ACT, S(2, 3)}}},
-    {BY_OP_ALL_GATHER, {.mesh = 1, .ranks = 1, .axis = 1, .rows = 3}, {{ACT, S(2, 3)}}},
-    {BY_OP_REDUCE_SCATTER, {.mesh = 1, .ranks = 1, .axis = 1, .rows = 3}, {{ACT, S(2, 3)}}},
-    {BY_OP_ALL_TO_ALL, {.mesh = 1, .ranks = 1, .axis = 1, .to = 0}, {{ACT, S(2, 3)}}},
-    {BY_OP_REPLICATE, {.mesh = 1, .ranks = 1}, {{ACT, S(2, 3)}}},
-    BINARY_CASES(BY_OP_ADD),
-    BINARY_CASES(BY_OP_SUB),
-    BINARY_CASES(BY_OP_MUL),
-    {BY_OP_ADD, {0}, {{ACT, S(2, 3, 5)}, {WEIGHT, S(1, 3, 5)}}},
-    {BY_OP_ADD, {0}, {{ACT, S(2, 3, 5)}, {WEIGHT, S(3, 5)}}},
-    {BY_OP_ADD, {0}, {{WEIGHT, S(1, 3, 1)}, {ACT, S(2, 3, 5)}}},
-    {BY_OP_SUB, {0}, {{ACT, S(3, 1)}, {ACT, S(1, 4)}}},
-    {BY_OP_SUB, {0}, {{ACT, S(4)}, {ACT, S(2, 3, 1)}}},
-    {BY_OP_MUL, {0}, {{ACT, S(2, 1, 5)}, {WEIGHT, S(3, 1)}}},
-    {BY_OP_MUL, {0}, {{ACT, S(2, 3, 1)}, {VECTOR, S(1)}}},
-    {BY_OP_RESHAPE, {.shape = S(3, 10)}, {{ACT, S(2, 3, 5)}}},
-    {BY_OP_PERMUTE, {.order = {2, 0, 1}}, {{ACT, S(2, 3, 5)}}},
-    {BY_OP_PERMUTE, {.order = {1, 0}}, {{WEIGHT, S(18, 17)}}},
-    {BY_OP_CONCAT, {.axis = 1}, {{ACT, S(2, 1, 5)}, {ACT, S(2, 3, 5)}, {WEIGHT, S(2, 2, 5)}}},
-    {BY_OP_SLICE, {.axis = 1, .begin = 1, .rows = 2}, {{ACT, S(2, 4, 3)}}},
-    {BY_OP_PAD, {.axis = 1, .begin = 1, .rows = 5}, {{ACT, S(2, 2, 3)}}},
-    {BY_OP_EXPAND, {.shape = S(3, 2, 4)}, {{WEIGHT, S(1, 2, 4)}}},
-    {BY_OP_EXPAND, {.shape = S(3, 2, 4)}, {{ACT, S(2, 1)}}},
-    {BY_OP_SUM, {.axes = 2}, {{ACT, S(2, 3, 5)}}},
-    {BY_OP_SUM, {.axes = 5, .keep = true, .mean = true}, {{ACT, S(2, 3, 5)}}},
-    {BY_OP_SUM, {.axes = 4, .wide = true}, {{ACT, S(2, 3, 37)}}},
-    {BY_OP_SOFTMAX, {0}, {{ACT, S(3, 5)}}},
-    {BY_OP_SOFTMAX, {.logarithm = true}, {{ACT, S(3, 5)}}},
-    {BY_OP_CROSS_ENTROPY, {0}, {{ACT, S(2, 3, 5)}, {TARGETS, S(2, 3)}}},
-    {BY_OP_CROSS_ENTROPY, {.smoothing = 0.2f}, {{ACT, S(6, 5)}, {TARGETS, S(6)}}},
-    {BY_OP_SQUARED_ERROR, {0}, {{ACT, S(3, 5)}, {FACTOR, S(3, 5)}}},
-    {BY_OP_SQUARED_ERROR, {0}, {{ACT, S(3, 5)}, {FACTOR, S(3, 5)}, {FACTOR, S(3)}}},
-    {BY_OP_SMOOTH_L1, {.beta = 64.0f}, {{ACT, S(3, 5)}, {FACTOR, S(3, 5)}, {FACTOR, S(3)}}},
-    {BY_OP_SCALE, {0}, {{ACT, S(3, 7)}, {FACTOR, S(1)}}},
-    {BY_OP_CAST, {0}, {{ACT, S(3, 7)}}},
-    {BY_OP_CAST, {0}, {{WEIGHT, S(3, 7)}}},
-    UNARY_CASES(BY_FN_GELU),
-    UNARY_CASES(BY_FN_SILU),
-    UNARY_CASES(BY_FN_RELU),
-    UNARY_CASES(BY_FN_TANH),
-    UNARY_CASES(BY_FN_SIGMOID),
-    UNARY_CASES(BY_FN_NEGATE),
-    UNARY_CASES(BY_FN_GELU_ERF),
-    {BY_OP_SWIGLU, {0}, {{ACT, S(2, 3, 7)}, {ACT, S(2, 3, 7)}}},
-    {BY_OP_SWIGLU, {0}, {{ACT, S(1)}, {ACT, S(1)}}},
-    {BY_OP_LAYER_NORM, {.eps = 1e-5f}, {{ACT, S(2, 3, 8)}, {PARAMETER, S(8)}, {PARAMETER, S(8)}}},
-    {BY_OP_LAYER_NORM, {.eps = 1e-1f}, {{ACT, S(9)}, {PARAMETER, S(9)}, {PARAMETER, S(9)}}},
-    {BY_OP_LAYER_NORM,
-     {.eps = 1e-5f},
-     {{ACT, S(2, 1, 3, 7)}, {PARAMETER, S(7)}, {PARAMETER, S(7)}}},
-    {BY_OP_LAYER_NORM, {.eps = 1e-1f}, {{ACT, S(1, 37)}, {VECTOR, S(37)}, {VECTOR, S(37)}}},
-    {BY_OP_RMS_NORM, {.eps = 1e-6f}, {{ACT, S(2, 3, 8)}, {PARAMETER, S(8)}}},
-    {BY_OP_RMS_NORM, {.eps = 1e-1f}, {{ACT, S(37)}, {VECTOR, S(37)}}},
-    {BY_OP_EMBEDDING, {0}, {{IDS, S(3, 4)}, {WEIGHT, S(5, 3)}}},
-    {BY_OP_EMBEDDING, {0}, {{IDS, S(1)}, {WEIGHT, S(6, 33)}}},
-    {BY_OP_POSITION, {0}, {{ACT, S(2, 3, 5)}, {WEIGHT, S(4, 5)}}},
-    {BY_OP_POSITION, {0}, {{ACT, S(1, 1, 17)}, {WEIGHT, S(1, 17)}}},
-    {BY_OP_ROPE, {.heads = 2, .theta = 100.0f}, {{ACT, S(2, 5, 12)}}},
-    {BY_OP_ROPE, {.heads = 1, .theta = 10000.0f}, {{ACT, S(1, 3, 34)}, {START, S(1)}}},
-    {BY_OP_ROPE, {.heads = 3, .theta = 100.0f, .inverse = true}, {{ACT, S(1, 4, 6)}}},
-    {BY_OP_ATTENTION, {.heads = 2, .kv_heads = 2}, {{ACT, S(2, 5, 18)}}},
-    {BY_OP_ATTENTION, {.heads = 4, .kv_heads = 2}, {{ACT, S(1, 7, 32)}}},
-    {BY_OP_ATTENTION, {.heads = 1, .kv_heads = 1}, {{ACT, S(1, 1, 3)}}},
-    {BY_OP_ATTENTION,
-     {.heads = 4, .kv_heads = 1},
-     {{ACT, S(2, 3, 8)}, {ACT, S(2, 3, 2)}, {ACT, S(2, 3, 2)}}},
-    {BY_OP_ATTENTION,
-     {.heads = 3, .kv_heads = 3},
-     {{ACT, S(1, 6, 15)}, {ACT, S(1, 6, 15)}, {ACT, S(1, 6, 15)}}},
-    {BY_OP_ATTENTION, {.heads = 2, .kv_heads = 2, .bidirectional = true}, {{ACT, S(2, 5, 18)}}},
-    {BY_OP_ATTENTION,
-     {.heads = 4, .kv_heads = 2, .bidirectional = true},
-     {{ACT, S(2, 5, 32)}, {0}, {0}, {START, S(2)}}},
-    {BY_OP_ATTENTION,
-     {.heads = 4, .kv_heads = 1, .bidirectional = true},
-     {{ACT, S(2, 5, 8)}, {ACT, S(2, 5, 2)}, {ACT, S(2, 5, 2)}, {IDS, S(2)}}},
-    {BY_OP_ATTENTION,
-     {.heads = 3, .kv_heads = 3},
-     {{ACT, S(1, 6, 15)}, {ACT, S(1, 6, 15)}, {ACT, S(1, 6, 15)}, {START, S(1)}}},
-    {BY_OP_DROPOUT, {.p = 0.3f, .stream = 2}, {{ACT, S(3, 2, 7)}, {RNG, S(4)}}},
-    {BY_OP_DROPOUT, {.p = 0.0f, .stream = 1}, {{ACT, S(2, 65)}, {RNG, S(4)}}},
-    {BY_OP_ROUTER, {.chosen = 2}, {{SPREAD, S(2, 3, 5)}}},
-    {BY_OP_ROUTER, {.chosen = 3}, {{SPREAD, S(4, 3)}}},
-    {BY_OP_SCATTER_ROWS, {0}, {{ACT, S(2, 3, 5)}, {SLOTS, S(2, 3, 2)}, {MEMBERS, S(12)}}},
-    {BY_OP_SCATTER_ROWS,
-     {0},
-     {{ACT, S(6, 5)}, {SLOTS, S(6, 2)}, {MEMBERS, S(12)}, {VECTOR, S(6, 2)}}},
-    {BY_OP_GATHER_ROWS, {0}, {{ACT, S(12, 5)}, {SLOTS, S(2, 3, 2)}, {MEMBERS, S(12)}}},
-    {BY_OP_GATHER_ROWS,
-     {0},
-     {{ACT, S(12, 5)}, {SLOTS, S(6, 2)}, {MEMBERS, S(12)}, {VECTOR, S(6, 2)}}},
-    {BY_OP_GROUPED_MATMUL, {0}, {{ACT, S(7, 3)}, {WEIGHT, S(3, 3, 5)}, {RANGES, S(3, 2)}}},
-    {BY_OP_GROUPED_MATMUL,
-     {.trans_b = true},
-     {{ACT, S(7, 3)}, {ACT, S(1, 5, 3)}, {RANGES, S(3, 2)}}},
-    {BY_OP_LINEAR_CROSS_ENTROPY, {0}, {{ACT, S(2, 3, 4)}, {WEIGHT, S(5, 4)}, {TARGETS, S(2, 3)}}},
-    {BY_OP_LINEAR_CROSS_ENTROPY, {0}, {{ACT, S(1, 3)}, {WEIGHT, S(7, 3)}, {IDS, S(1)}}},
-};
-
-static by_dtype dtype_of(operand_kind kind, by_dtype act)
+static bool is_present(const operand *in)
 {
-    switch (kind) {
-    case ACT:
-    case WEIGHT:
-        return act;
-    case IDS:
-    case TARGETS:
-    case START:
-    case RNG:
-    case SLOTS:
-    case MEMBERS:
-    case RANGES:
-        return BY_I32;
-    default:
-        return BY_F32;
-    }
+    return in->type.shape.rank >= 0;
 }
 
-static bool differentiable(operand_kind kind)
+static by_dtype dtype_of(const operand *in, by_dtype act)
 {
-    return kind == ACT || kind == VECTOR || kind == WEIGHT || kind == PARAMETER || kind == SPREAD;
+    return in->type.dtype == ACT ? act : in->type.dtype;
 }
 
-/* One case made into a graph: operands "in.K", the result "y", dy "dy", gradients "grad.in.K". */
-typedef struct problem {
-    const gradient_case *source;
+static bool differentiable(const operand *in)
+{
+    return is_present(in) && in->type.dtype != BY_I32 && in->kind != CONSTANT;
+}
+
+/* The cases that are meant for this test. */
+static const op_case *next_case(size_t *c)
+{
+    while (*c < op_case_count && op_cases[*c].use != FOR_GRADIENTS) {
+        (*c)++;
+    }
+    return *c < op_case_count ? &op_cases[(*c)++] : NULL;
+}
+
+/* The outputs whose gradients flow in variant v of a case, a bit each; 0 if there is none: all of
+ * them, then, where they are several, output v - 1 alone. */
+static uint32_t outputs_of(const op_case *source, int v)
+{
+    uint32_t all = by__op_row_of(source->op)->differentiable;
+    all = all == 0 ? 1u : all;
+    bool several = (all & (all - 1)) != 0;
+    return v == 0 ? all : several ? all & 1u << (v - 1) : 0;
+}
+#define VARIANTS (1 + BY_MAX_OUTPUTS)
+
+/* One case made into a graph: operands "in.K", results "y.K", their gradients "dy.K", and those of
+ * the operands "grad.in.K". */
+typedef struct gradients {
+    const op_case *source;
+    uint32_t through;
     by_dtype act;
-    int count;
     by_graph *graph;
     runner runner;
-    size_t results; /* elements of y */
-} problem;
+} gradients;
 
 static void name_of(char name[32], const char *prefix, int i)
 {
     (void)snprintf(name, 32, "%s%d", prefix, i);
 }
 
-static by_value add_operand(problem *p, int i)
+static by_value add_operand(gradients *p, int i)
 {
     char name[32];
     const operand *in = &p->source->in[i];
-    by__type type = {dtype_of(in->kind, p->act), in->shape};
-    bool parameter = in->kind == WEIGHT || in->kind == PARAMETER;
+    by__type type = {dtype_of(in, p->act), in->type.shape};
+    by_role role = in->kind == TRAINED ? BY_ROLE_PARAMETER : BY_ROLE_INPUT;
     name_of(name, "in.", i);
-    return in->kind == ABSENT
-               ? BY_NONE
-               : by__graph_add_value(p->graph, parameter ? BY_ROLE_PARAMETER : BY_ROLE_INPUT, name,
-                                     NULL, type);
+    return is_present(in) ? by__graph_add_value(p->graph, role, name, NULL, type) : BY_NONE;
 }
 
 /* The gradient of operand i, as f32 whatever its dtype, in its shape. */
-static void publish(problem *p, int i, by_value gradient)
+static void publish(gradients *p, int i, by_value gradient)
 {
     char name[32];
-    if (!differentiable(p->source->in[i].kind)) {
+    if (!differentiable(&p->source->in[i])) {
         assert_int_equal(gradient, BY_NONE);
         return;
     }
     assert_int_not_equal(gradient, BY_NONE);
-    assert_true(by_shape_equal(&p->graph->values[gradient].shape, &p->source->in[i].shape));
+    assert_true(by_shape_equal(&p->graph->values[gradient].shape, &p->source->in[i].type.shape));
     name_of(name, "grad.in.", i);
     by_graph_output(p->graph, by_cast(p->graph, gradient, BY_F32), name);
 }
 
-static void build(problem *p)
+static void build(gradients *p)
 {
     by_error error = {0};
-    by_value in[MAX_OPERANDS];
-    by_value din[MAX_OPERANDS + BY_MAX_OUTPUTS];
+    by_value in[BY__MAX_INPUTS];
+    by_value din[BY__MAX_INPUTS + BY_MAX_OUTPUTS];
     by_value outs[BY_MAX_OUTPUTS];
-    by_value dout[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
+    by_value dout[BY_MAX_OUTPUTS];
+    char name[32];
     by_attrs attrs = p->source->attrs;
-    if (p->source->op == BY_OP_MATMUL || p->source->op == BY_OP_GROUPED_MATMUL) {
-        attrs.dtype = p->act;
-    }
+    attrs.dtype = attrs.dtype == ACT ? p->act : attrs.dtype;
     p->graph = open_graph();
-    for (int i = 0; i < MAX_OPERANDS; i++) {
+    for (int i = 0; i < p->source->input_count; i++) {
         in[i] = add_operand(p, i);
         din[i] = BY_NONE;
-        p->count = in[i] == BY_NONE ? p->count : i + 1;
     }
-    (void)by__op_add_node(p->graph, p->source->op, &attrs, in, p->count, outs);
+    (void)by__op_add_node(p->graph, p->source->op, &attrs, in, p->source->input_count, outs);
     check_ok(by_graph_check(p->graph, &error), &error);
     by__node node = p->graph->nodes[0];
-    by__type y = {p->graph->values[outs[0]].dtype, p->graph->values[outs[0]].shape};
-    dout[0] = by__graph_add_value(p->graph, BY_ROLE_INPUT, "dy", NULL, y);
+    for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
+        dout[o] = BY_NONE;
+        if ((p->through >> o & 1u) != 0) {
+            by__type y = {p->graph->values[outs[o]].dtype, p->graph->values[outs[o]].shape};
+            name_of(name, "dy.", o);
+            dout[o] = by__graph_add_value(p->graph, BY_ROLE_INPUT, name, NULL, y);
+        }
+    }
     by__op_row_of(node.op)->gradient(p->graph, &node, dout, din);
-    for (int i = 0; i < p->count; i++) {
+    for (int i = 0; i < p->source->input_count; i++) {
         publish(p, i, din[i]);
     }
-    by_value ready = by__op_row_of(node.op)->communicates ? by__wait(p->graph, outs[0]) : outs[0];
-    by_graph_output(p->graph, by_cast(p->graph, ready, BY_F32), "y");
+    bool waits = by__op_row_of(node.op)->communicates;
+    for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
+        if (dout[o] != BY_NONE) {
+            name_of(name, "y.", o);
+            by_value ready = waits ? by__wait(p->graph, outs[o]) : outs[o];
+            by_graph_output(p->graph, by_cast(p->graph, ready, BY_F32), name);
+        }
+    }
     check_ok(by_graph_verify(p->graph, &error), &error);
 }
 
 /* Multiples of 2^-10 (of 2^-5 in bf16) with magnitudes in [1/8, 2): relu's kink is further than 2
  * h. */
-static double value_of(const problem *p, int i, size_t k)
+static double value_of(const gradients *p, int i, size_t k)
 {
     static const double ranges[] = {0.0, 2.0, 2.0, 2.0, 3.0, 7.0};
     const operand *in = &p->source->in[i];
-    size_t last = (size_t)by_shape_count(&in->shape) - 1;
+    size_t last = (size_t)by_shape_count(&in->type.shape) - 1;
     double u = random_unit(7, (uint64_t)i, k);
     double magnitude = 0.125 + floor(fabs(u) * 60.0) / 32.0;
+    double id = floor((u + 1.0) * 2.5);
     switch (in->kind) {
-    case IDS:
-        return floor((u + 1.0) * 2.5);
-    case TARGETS:
-        return k % 3 == 1 ? -1.0 : floor((u + 1.0) * 2.5);
-    case START:
+    case SOME_ABSENT:
+        return k % 3 == 1 ? -1.0 : id;
+    case ALL_THREE:
         return 3.0;
-    case RNG:
+    case COUNTER:
         return (double)(11 + k);
-    case SPREAD:
+    case SPACED:
         return 0.25 * (double)(k * 7 % 11) - 1.0;
-    case SLOTS:
+    case SLOT:
         return k == 0 ? -1.0 : (double)(last - k);
-    case MEMBERS:
+    case MEMBER:
         return k == last ? -1.0 : (double)(last - k);
-    case RANGES:
+    case RANGE:
         return ranges[k];
     default:
-        return u < 0.0 ? -magnitude : magnitude;
+        return in->type.dtype == BY_I32 ? id : u < 0.0 ? -magnitude : magnitude;
     }
 }
 
-static void open_problem(problem *p, const gradient_case *source, by_dtype act)
+static void open_problem(gradients *p, const op_case *source, uint32_t through, by_dtype act)
 {
     char name[32];
-    *p = (problem){.source = source, .act = act};
+    *p = (gradients){.source = source, .through = through, .act = act};
     build(p);
     runner_open(&p->runner, p->graph, 1);
-    for (int i = 0; i < p->count; i++) {
+    for (int i = 0; i < p->source->input_count; i++) {
         name_of(name, "in.", i);
-        for (size_t k = 0; source->in[i].kind != ABSENT && k < runner_count(&p->runner, name);
-             k++) {
-            set_element(runner_data(&p->runner, name), dtype_of(source->in[i].kind, act), k,
+        for (size_t k = 0; is_present(&source->in[i]) && k < runner_count(&p->runner, name); k++) {
+            set_element(runner_data(&p->runner, name), dtype_of(&source->in[i], act), k,
                         value_of(p, i, k));
         }
     }
-    by_dtype dy = p->graph->values[by_graph_find(p->graph, "dy")].dtype;
-    p->results = runner_count(&p->runner, "y");
-    for (size_t k = 0; k < p->results; k++) {
-        double u = random_unit(8, 0, k);
-        set_element(runner_data(&p->runner, "dy"), dy, k, floor(u * 32.0) / 16.0 + 0.03125);
+    for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
+        name_of(name, "dy.", o);
+        for (size_t k = 0; (through >> o & 1u) != 0 && k < runner_count(&p->runner, name); k++) {
+            double u = random_unit(8, (uint64_t)o, k);
+            set_element(runner_data(&p->runner, name),
+                        p->graph->values[by_graph_find(p->graph, name)].dtype, k,
+                        floor(u * 32.0) / 16.0 + 0.03125);
+        }
     }
 }
 
-static void close_problem(problem *p)
+static void close_problem(gradients *p)
 {
     runner_close(&p->runner);
     by_graph_close(&p->graph);
 }
 
-static double loss_of(problem *p)
+static double loss_of(gradients *p)
 {
-    const float *y = runner_data(&p->runner, "y");
-    const float *dy = runner_data(&p->runner, "dy");
     double sum = 0.0;
     runner_run(&p->runner);
-    for (size_t k = 0; k < p->results; k++) {
-        sum += (double)y[k] * (double)dy[k];
+    for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
+        char y[32];
+        char dy[32];
+        name_of(y, "y.", o);
+        name_of(dy, "dy.", o);
+        for (size_t k = 0; (p->through >> o & 1u) != 0 && k < runner_count(&p->runner, y); k++) {
+            sum += (double)((const float *)runner_data(&p->runner, y))[k] *
+                   (double)((const float *)runner_data(&p->runner, dy))[k];
+        }
     }
     return sum;
 }
 
 /* L with element k of x moved by `steps` steps. */
-static double loss_at(problem *p, float *x, size_t k, double steps)
+static double loss_at(gradients *p, float *x, size_t k, double steps)
 {
     float saved = x[k];
     x[k] = (float)((double)saved + steps * STEP);
@@ -395,7 +245,7 @@ static double largest(const float *x, size_t count)
     return most;
 }
 
-static void compare_operand(problem *p, size_t index, int i)
+static void compare_operand(gradients *p, int i)
 {
     char name[32];
     char gradient_name[32];
@@ -413,51 +263,63 @@ static void compare_operand(problem *p, size_t index, int i)
         double far = loss_at(p, x, k, 2.0) - loss_at(p, x, k, -2.0);
         double want = (8.0 * near - far) / (12.0 * STEP);
         if (!(fabs((double)gradient[k] - want) <= bound)) {
-            fail_msg("case %zu, %s: d / d operand %d [%zu] is %g; finite differences say %g", index,
-                     by_op_name(p->source->op), i, k, (double)gradient[k], want);
+            fail_msg("line %td, %s: d / d operand %d [%zu] is %g; finite differences say %g",
+                     p->source - op_cases, by_op_name(p->source->op), i, k, (double)gradient[k],
+                     want);
         }
     }
     free(gradient);
 }
 
-static void compare_all(const char *isa)
+static void compare_f32(const op_case *source, uint32_t through)
+{
+    gradients p;
+    open_problem(&p, source, through, BY_F32);
+    for (int i = 0; i < source->input_count; i++) {
+        if (differentiable(&source->in[i])) {
+            compare_operand(&p, i);
+        }
+    }
+    close_problem(&p);
+}
+
+/* All cases in all their variants. */
+static void compare_all(const char *isa, void (*compare)(const op_case *, uint32_t))
 {
     set_isa(isa);
-    for (size_t c = 0; c < BY_ARRAY_LENGTH(cases); c++) {
-        problem p;
-        open_problem(&p, &cases[c], BY_F32);
-        for (int i = 0; i < p.count; i++) {
-            if (differentiable(cases[c].in[i].kind)) {
-                compare_operand(&p, c, i);
+    const op_case *source;
+    for (size_t c = 0; (source = next_case(&c)) != NULL;) {
+        for (int v = 0; v < VARIANTS; v++) {
+            if (outputs_of(source, v) != 0) {
+                compare(source, outputs_of(source, v));
             }
         }
-        close_problem(&p);
     }
 }
 
 static void test_reference(void **state)
 {
     BY_UNUSED(state);
-    compare_all("reference");
+    compare_all("reference", compare_f32);
 }
 
 static void test_native(void **state)
 {
     BY_UNUSED(state);
-    compare_all("native");
+    compare_all("native", compare_f32);
 }
 
-static void compare_bf16(const gradient_case *source, size_t index)
+static void compare_bf16(const op_case *source, uint32_t through)
 {
-    problem narrow;
-    problem wide;
-    open_problem(&narrow, source, BY_BF16);
-    open_problem(&wide, source, BY_F32);
+    gradients narrow;
+    gradients wide;
+    open_problem(&narrow, source, through, BY_BF16);
+    open_problem(&wide, source, through, BY_F32);
     runner_run(&narrow.runner);
     runner_run(&wide.runner);
-    for (int i = 0; i < wide.count; i++) {
+    for (int i = 0; i < source->input_count; i++) {
         char name[32];
-        if (!differentiable(source->in[i].kind)) {
+        if (!differentiable(&source->in[i])) {
             continue;
         }
         name_of(name, "grad.in.", i);
@@ -467,8 +329,9 @@ static void compare_bf16(const gradient_case *source, size_t index)
         double bound = BF16_BOUND * fmax(largest(want, count), 0.1);
         for (size_t k = 0; k < count; k++) {
             if (!(fabs((double)have[k] - (double)want[k]) <= bound)) {
-                fail_msg("case %zu, %s in bf16: d / d operand %d [%zu] is %g, in f32 %g", index,
-                         by_op_name(source->op), i, k, (double)have[k], (double)want[k]);
+                fail_msg("line %td, %s in bf16: d / d operand %d [%zu] is %g, in f32 %g",
+                         source - op_cases, by_op_name(source->op), i, k, (double)have[k],
+                         (double)want[k]);
             }
         }
     }
@@ -479,24 +342,20 @@ static void compare_bf16(const gradient_case *source, size_t index)
 static void test_bf16(void **state)
 {
     BY_UNUSED(state);
-    static const char *const levels[] = {"reference", "native"};
-    for (size_t l = 0; l < BY_ARRAY_LENGTH(levels); l++) {
-        set_isa(levels[l]);
-        for (size_t c = 0; c < BY_ARRAY_LENGTH(cases); c++) {
-            compare_bf16(&cases[c], c);
-        }
-    }
+    compare_all("reference", compare_bf16);
+    compare_all("native", compare_bf16);
 }
 
 /* d (a - b) / d b is -dy and nothing that overflows on the way. */
 static void test_negated_extremes(void **state)
 {
     BY_UNUSED(state);
-    static const gradient_case source = {BY_OP_SUB, {0}, {{ACT, S(2)}, {ACT, S(2)}}};
+    static const operand in[2] = {{{ACT, {1, {2}}}, PLAIN}, {{ACT, {1, {2}}}, PLAIN}};
+    static const op_case source = {BY_OP_SUB, {0}, in, 2, FOR_GRADIENTS};
     static const float dy[2] = {INFINITY, 3e38f};
-    problem p;
-    open_problem(&p, &source, BY_F32);
-    memcpy(runner_data(&p.runner, "dy"), dy, sizeof dy);
+    gradients p;
+    open_problem(&p, &source, 1u, BY_F32);
+    memcpy(runner_data(&p.runner, "dy.0"), dy, sizeof dy);
     runner_run(&p.runner);
     const float *got = runner_data(&p.runner, "grad.in.1");
     assert_true(got[0] == -INFINITY && got[1] == -3e38f);
@@ -510,11 +369,12 @@ static void test_table_is_complete(void **state)
         /* What waits has a gradient with what it waits for alone: test_collectives.c. */
         const by__op_row *row = by__op_row_of((by_op)op);
         bool found = row->gradient == NULL || row->waits;
-        for (size_t c = 0; c < BY_ARRAY_LENGTH(cases); c++) {
-            found = found || cases[c].op == (by_op)op;
+        const op_case *source;
+        for (size_t c = 0; (source = next_case(&c)) != NULL;) {
+            found = found || source->op == (by_op)op;
         }
         if (!found) {
-            fail_msg("%s has a gradient and no case in this table", by_op_name((by_op)op));
+            fail_msg("%s has a gradient and no GRADIENT in op_cases.c", by_op_name((by_op)op));
         }
     }
 }

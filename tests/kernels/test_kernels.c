@@ -18,11 +18,11 @@
 
 static const by__context one_thread = {.threads = 1};
 
-static bool uses_act(const kernel_case *source)
+static bool uses_act(const op_case *source)
 {
     bool found = source->attrs.dtype == ACT;
     for (int i = 0; i < source->input_count; i++) {
-        found = found || source->in[i].dtype == ACT;
+        found = found || source->in[i].type.dtype == ACT;
     }
     return found;
 }
@@ -120,9 +120,9 @@ static void test_op(void **state)
 {
     by_op op = *(const by_op *)*state;
     int seen = by__op_row_of(op)->waits; /* which has no kernel */
-    for (size_t c = 0; c < kernel_case_count; c++) {
-        const kernel_case *source = &kernel_cases[c];
-        if (source->op != op || source->bench) {
+    for (size_t c = 0; c < op_case_count; c++) {
+        const op_case *source = &op_cases[c];
+        if (source->op != op || source->use == FOR_BENCH) {
             continue;
         }
         for (int act = BY_F32; act <= (uses_act(source) ? BY_BF16 : BY_F32); act++) {
@@ -415,9 +415,9 @@ static int bench(const char *op, int threads)
 {
     printf("operands read and written once, fastest of 20 runs, %d thread%s\n", threads,
            threads == 1 ? " (processor time)" : "s");
-    for (size_t c = 0; c < kernel_case_count; c++) {
-        const kernel_case *source = &kernel_cases[c];
-        if (!source->bench || (op != NULL && strcmp(by_op_name(source->op), op) != 0)) {
+    for (size_t c = 0; c < op_case_count; c++) {
+        const op_case *source = &op_cases[c];
+        if (source->use != FOR_BENCH || (op != NULL && strcmp(by_op_name(source->op), op) != 0)) {
             continue;
         }
         for (int act = BY_F32; act <= (uses_act(source) ? BY_BF16 : BY_F32); act++) {

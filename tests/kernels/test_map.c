@@ -129,13 +129,13 @@ static void test_random_programs(void **state)
     for (uint64_t seed = 0; seed < 140; seed++) {
         draws d = {.seed = seed};
         by_map_program map = random_program(&d);
-        by__type in[BY_MAP_MAX_INPUTS];
+        operand in[BY_MAP_MAX_INPUTS] = {0};
         int64_t size = sizes[seed % BY_ARRAY_LENGTH(sizes)];
         for (int i = 0; i < map.inputs - 1; i++) {
-            in[i] = (by__type){below(&d, 3) == 0 ? BY_BF16 : BY_F32, BY_SHAPE(size)};
+            in[i].type = (by__type){below(&d, 3) == 0 ? BY_BF16 : BY_F32, BY_SHAPE(size)};
         }
-        in[map.inputs - 1] = (by__type){BY_F32, BY_SHAPE(4)};
-        kernel_case source = {BY_OP_MAP, {.map = &map}, in, map.inputs, false};
+        in[map.inputs - 1].type = (by__type){BY_F32, BY_SHAPE(4)};
+        op_case source = {BY_OP_MAP, {.map = &map}, in, map.inputs, FOR_KERNELS};
         problem p;
         problem_open(&p, &source, BY_F32, (pattern)(seed % PATTERN_COUNT));
         check_levels(&p, seed);

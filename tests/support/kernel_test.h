@@ -1,6 +1,11 @@
-/* kernel_test: what the kernel tests stand on. A case names an op, its attributes and its input
- * types; the op's own shape rule gives the outputs. The cases are in kernel_cases.c, each line run
- * for every level of the machine; running one kernel on guarded buffers is in kernel_run.c.
+/* kernel_test: what the tests of kernels and gradients stand on. A case names an op, its attributes
+ * and its operands; the op's own shape rule gives the outputs. All cases are in op_cases.c:
+ *
+ *   CASE      tests/kernels/test_kernels.c runs every kernel of the op on it
+ *   GRADIENT  the same, and tests/grad/test_gradients.c takes finite differences
+ *   BENCH     timed by test_kernels --bench alone
+ *
+ * Running one kernel on guarded buffers is in kernel_run.c.
  */
 #ifndef BY_TESTS_KERNEL_TEST_H
 #define BY_TESTS_KERNEL_TEST_H
@@ -11,16 +16,39 @@
 /* Stands for f32 and bf16 in turn, in types and in attrs.dtype. */
 #define ACT ((by_dtype)BY_DTYPE_COUNT)
 
-typedef struct kernel_case {
+/* What the test of gradients makes of an operand. Its floats are differentiated unless they are
+ * CONSTANT; the gradient of a TRAINED one is f32. */
+typedef enum operand_kind {
+    PLAIN = 0,   /* integers: in [0, 5) */
+    TRAINED,     /* a parameter */
+    CONSTANT,    /* not differentiated */
+    SPACED,      /* neighbours are further apart than the steps of the differences */
+    SOME_ABSENT, /* in [0, 5), every third one is -1 */
+    ALL_THREE,
+    SLOT,   /* entry i of n is in row n - 1 - i, entry 0 in none, ... */
+    MEMBER, /* ... the entries of these rows */
+    RANGE,  /* of groups in 7 rows: 0, 1; none; 3 to 6 */
+    COUNTER /* of random bits */
+} operand_kind;
+
+/* An absent operand has rank -1. */
+typedef struct operand {
+    by__type type;
+    operand_kind kind;
+} operand;
+
+typedef enum case_use { FOR_KERNELS, FOR_GRADIENTS, FOR_BENCH } case_use;
+
+typedef struct op_case {
     by_op op;
     by_attrs attrs;
-    const by__type *in;
+    const operand *in;
     int input_count;
-    bool bench; /* a shape of GPT-2 124M, for --bench alone */
-} kernel_case;
+    case_use use;
+} op_case;
 
-extern const kernel_case kernel_cases[];
-extern const size_t kernel_case_count;
+extern const op_case op_cases[];
+extern const size_t op_case_count;
 
 /* |got - want| <= relative * |want| + absolute * (largest |want| of the output). */
 typedef struct tolerance {
@@ -41,7 +69,7 @@ typedef enum pattern {
 
 /* A case made concrete: types, and inputs that every run starts from. */
 typedef struct problem {
-    const kernel_case *source;
+    const op_case *source;
     by_attrs attrs;
     by__type in[BY__MAX_INPUTS];
     by__type out[BY_MAX_OUTPUTS];
@@ -64,7 +92,7 @@ typedef struct run_options {
 
 extern const run_options plain_run;
 
-void problem_open(problem *p, const kernel_case *source, by_dtype act, pattern kind);
+void problem_open(problem *p, const op_case *source, by_dtype act, pattern kind);
 void problem_close(problem *p);
 /* The call as `supports` and `prepare` see it; in has room for BY__MAX_INPUTS. */
 by__call problem_call(const problem *p, by__tensor *in);
