@@ -9,22 +9,57 @@ typedef struct request {
     bool json;
 } request;
 
-static void print(const request *r, const cli_timing *f)
+/* Memory of a rank. */
+typedef struct usage {
+    uint64_t planned;
+    uint64_t measured;
+} usage;
+
+/* ,"NAME":[...] of all ranks. */
+static void print_list(const char *name, const usage *ranks, int count, bool planned)
+{
+    printf(",\"%s\":[", name);
+    for (int i = 0; i < count; i++) {
+        printf("%s%llu", i == 0 ? "" : ",",
+               (unsigned long long)(planned ? ranks[i].planned : ranks[i].measured));
+    }
+    printf("]");
+}
+
+static void print_memory(const usage *ranks, int count)
+{
+    for (int i = 0; i < count; i++) {
+        char planned[32];
+        char measured[32];
+        char rank[32] = "";
+        if (count > 1) {
+            (void)snprintf(rank, sizeof rank, "rank %d: ", i);
+        }
+        printf("%-11s %s%s measured, %s planned\n", i == 0 ? "memory" : "", rank,
+               by_format_bytes(measured, ranks[i].measured),
+               by_format_bytes(planned, ranks[i].planned));
+    }
+}
+
+static void print(const request *r, const cli_timing *f, const usage *ranks, int count)
 {
     const by_model_size *size = &f->size;
     const char *examples = f->examples;
     double gflops = 1e-9 * f->examples_per_s * size->flops_per_example;
     double gflops_full = 1e-9 * f->examples_per_s * size->flops_per_example_full;
-    char planned[32];
-    char measured[32];
     if (r->json) {
         char loss[32];
         printf("{\"%s_per_s\":%.6g,\"step_ms\":%.6g,\"step_spread_ms\":%.4g,\"mfu\":%.4g,"
                "\"mfu_12\":%.4g,\"gflops\":%.6g,\"peak_gflops\":%.6g,\"planned_bytes\":%llu,"
-               "\"measured_bytes\":%llu,\"loss\":%s,\"start_ms\":%.6g}\n",
+               "\"measured_bytes\":%llu,\"loss\":%s,\"start_ms\":%.6g",
                examples, f->examples_per_s, f->step_ms, f->spread_ms, gflops / f->peak_gflops,
                gflops_full / f->peak_gflops, gflops, f->peak_gflops, (unsigned long long)f->planned,
                (unsigned long long)f->resident, cli_json_number(loss, f->loss, 9), f->start_ms);
+        if (count > 1) {
+            print_list("ranks_planned_bytes", ranks, count, true);
+            print_list("ranks_measured_bytes", ranks, count, false);
+        }
+        printf("}\n");
         return;
     }
     printf("step        %.1f ms (median; spread %.1f)\n", f->step_ms, f->spread_ms);
@@ -37,9 +72,32 @@ static void print(const request *r, const cli_timing *f)
         printf(" (6N + 6LCT), %.1f %% (6N + 12LCT)", 100.0 * gflops_full / f->peak_gflops);
     }
     printf("\n");
-    printf("memory      %s measured, %s planned\n", by_format_bytes(measured, f->resident),
-           by_format_bytes(planned, f->planned));
+    print_memory(ranks, count);
     printf("start       %.0f ms from process start to the end of the first step\n", f->start_ms);
+}
+
+/* Collects the memory of all ranks and prints on rank 0. */
+static by_status report(const request *r, const cli_timing *timing, by_comm *comm, by_error *error)
+{
+    size_t count = (size_t)by_comm_size(comm);
+    usage mine = {timing->planned, timing->resident};
+    usage *ranks = calloc(count, sizeof *ranks);
+    size_t *bytes = calloc(count, sizeof *bytes);
+    by_status status = ranks == NULL || bytes == NULL
+                           ? by_error_set(error, BY_EMEMORY, "out of memory: %zu ranks", count)
+                           : BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        bytes[i] = sizeof mine;
+    }
+    if (status == BY_OK) {
+        status = by_comm_all_gather(comm, &mine, ranks, bytes, BY_U8, "memory", error);
+    }
+    if (status == BY_OK && by_comm_rank(comm) == 0) {
+        print(r, timing, ranks, (int)count);
+    }
+    free(ranks);
+    free(bytes);
+    return status;
 }
 
 static by_status measure(void *user, by_config *config, by_error *error)
@@ -56,9 +114,10 @@ static by_status measure(void *user, by_config *config, by_error *error)
         return status;
     }
     status = cli_time_training(&timing, config, r->steps, comm, error);
-    if (by_comm_fail(comm, status, error) == BY_OK && by_comm_rank(comm) == 0) {
-        print(r, &timing);
+    if (status == BY_OK) {
+        status = report(r, &timing, comm, error);
     }
+    status = by_comm_fail(comm, status, error);
     by_comm_close(&comm);
     return status;
 }
@@ -93,7 +152,7 @@ const cli_command cli_bench_train = {
         "Times full steps (forward, backward, clip, update) on random data and measures the\n"
         "matrix-product peak in the same run. Sizes that the data would say are assumed: a\n"
         "vocabulary of 65, 10 classes, images of 1 x 28 x 28, rows of 8 numbers. Under mpirun it\n"
-        "times the whole job; memory is that of rank 0.\n\n"
+        "times the whole job, and shows the memory of each rank.\n\n"
         "  banyan bench train examples/gpt2_124m.yaml --steps 5 --json\n"
         "  mpirun -n 2 banyan bench train examples/gpt2_124m.yaml --set train.micro_batch=2",
     .run = run};

@@ -45,6 +45,13 @@ say "bench train"
 run 0 "$banyan" bench train c.yaml --steps 2 --json
 json "all(d[k] > 0 for k in ('tokens_per_s', 'step_ms', 'mfu', 'mfu_12', 'peak_gflops', 'planned_bytes', 'measured_bytes', 'loss', 'start_ms'))"
 
+if command -v mpirun >/dev/null 2>&1; then
+    say "bench train on two ranks: the memory of each"
+    . "$root/tests/support/mpi.sh"
+    run 0 mpi_run 2 "$banyan" bench train c.yaml --steps 1 --json --set train.threads=1 --set train.batch=2
+    json "len(d['ranks_planned_bytes']) == len(d['ranks_measured_bytes']) == 2 and d['ranks_planned_bytes'][0] == d['planned_bytes']"
+fi
+
 say "bench scale, on ranks that are threads of one process"
 run 0 "$banyan" bench scale c.yaml --ranks 1,3 --steps 1 --set train.threads=1 --set train.batch=6 --out scale.svg --json
 json "[p['ranks'] for p in d['points']] == [1, 3] and d['points'][0]['efficiency'] == 1 and d['backend'] == 'threads'"
