@@ -75,6 +75,9 @@ by_status cli_time_training(cli_timing *out, by_config *config, int64_t steps, b
     out->size = *by_trainer_size(trainer);
     out->planned = by_trainer_memory(trainer)->total;
     out->examples = by_trainer_task(trainer)->examples;
+    if (comm != NULL) {
+        status = by_comm_fail(comm, status, error); /* before what others wait for is closed */
+    }
     by_trainer_close(&trainer);
     return status;
 }

@@ -134,6 +134,7 @@ static by_status rank_main(by_comm *comm, void *user, by_error *error)
     if (status == BY_OK) {
         status = compare(w, &r, ranks, rank, error);
     }
+    status = by_comm_fail(comm, status, error); /* others wait for this rank */
     rank_close(&r);
     return status;
 }

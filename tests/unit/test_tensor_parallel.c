@@ -279,6 +279,7 @@ static by_status rank_main(by_comm *comm, void *user, by_error *error)
     if (status == BY_OK) {
         status = deliver(j, &r, by_comm_rank(comm), comm, error);
     }
+    status = by_comm_fail(comm, status, error); /* others wait for this rank */
     close_program(&r);
     return status;
 }

@@ -155,6 +155,9 @@ static by_status run_rank(by_comm *comm, void *user, by_error *error)
     if (status == BY_OK) {
         status = train(j, comm == NULL ? 0 : by_comm_rank(comm), t, config, error);
     }
+    if (comm != NULL) {
+        status = by_comm_fail(comm, status, error); /* others wait for this rank */
+    }
     by_trainer_close(&t);
     by_config_close(&config);
     return status;
