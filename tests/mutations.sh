@@ -1,0 +1,211 @@
+#!/bin/sh
+# Faults that are planted in the sources, one at a time, and the tests that find them. It is not part of scripts/test,
+# because every fault rebuilds the library; it works on a copy in build/mutations.
+#
+#   tests/mutations.sh            plants all, and runs the tests of each: at least one must fail
+#   tests/mutations.sh PATTERN    those whose name contains PATTERN
+#   tests/mutations.sh --check    only whether each fault still fits the sources
+#
+# A fault replaces a text that the file holds exactly once, within a line.
+set -u
+
+cd "$(dirname "$0")/.." || exit 1
+copy=build/mutations/source
+build=build/mutations/build
+log=build/mutations/log
+pattern=${1:-}
+[ "$pattern" = --check ] && pattern=
+programs=
+caught=0
+missed=0
+
+fail() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
+
+# replace FILE OLD NEW: prints the file with the text replaced.
+replace() {
+    OLD=$2 NEW=$3 awk '
+        BEGIN { old = ENVIRON["OLD"]; new = ENVIRON["NEW"] }
+        { at = index($0, old) }
+        at > 0 { found++; $0 = substr($0, 1, at - 1) new substr($0, at + length(old)) }
+        { print }
+        END { exit found != 1 }' "$1"
+}
+
+make_programs() {
+    # shellcheck disable=SC2086
+    cmake --build "$build" --target $* >"$log" 2>&1
+}
+
+# finds PROGRAM...: prints those that fail.
+finds() {
+    for program in "$@"; do
+        (cd "$copy" && timeout 300 "../build/tests/$program") >>"$log" 2>&1 || echo "$program"
+    done
+}
+
+# The first time it is called for a name it collects the programs; the second time it plants the fault.
+mutation() {
+    name=$1
+    file=$2
+    old=$3
+    new=$4
+    shift 4
+    case $name in *"$pattern"*) ;; *) return ;; esac
+    if [ "$mode" = collect ]; then
+        replace "$file" "$old" "$new" >/dev/null || fail "$name: $file does not hold once: $old"
+        programs="$programs $*"
+        return
+    fi
+    replace "$file" "$old" "$new" >"$copy/$file" || fail "$name: $file"
+    if make_programs "$@"; then
+        found=$(finds "$@" | tr '\n' ' ')
+    else
+        found="nobody: it does not compile, see $log"
+    fi
+    cat "$file" >"$copy/$file"
+    case $found in
+    '' | nobody*)
+        missed=$((missed + 1))
+        echo "MISSED  $name: ${found:-$* passed}"
+        ;;
+    *)
+        caught=$((caught + 1))
+        echo "caught  $name: $found"
+        ;;
+    esac
+}
+
+mutations() {
+    # Sums between ranks.
+    mutation "bucket dropped behind the backward pass" src/train/trainer_ranks.c \
+        'k < r->bucket_count && t->last == NULL' 'k + 1 < r->bucket_count && t->last == NULL' \
+        test_ranks
+    mutation "bucket dropped in the backward pass" src/train/trainer_overlap.c \
+        'k < t->ranks.bucket_count; k++' 'k + 1 < t->ranks.bucket_count; k++' test_ranks
+    mutation "bucket within a tensor dropped" src/train/trainer_overlap.c \
+        'while (k < r->bucket_count && r->buckets[k].is_joined)' 'while (false)' test_ranks
+    mutation "sums of ranks added in the order of ranks" src/train/reducer.c \
+        '(*begin)[holders] = nodes[i].first;' '(*begin)[holders] = holders;' test_ranks
+    mutation "losses of other ranks left out" src/train/trainer_ranks.c \
+        'BY_TRY(by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,' \
+        'BY_TRY(t->layout.replicas > 2 ? BY_OK : by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,' \
+        test_ranks
+
+    # 1/N.
+    mutation "mean over the targets of one rank" src/train/trainer_feed.c \
+        't->sync.is_local ? batch->valid_targets : batch->global_targets' 'batch->valid_targets' test_ranks
+    mutation "sum of the ways of replicas in place of the mean" src/train/trainer_sync.c \
+        'float scale = 1.0f / (float)by_comm_size(s->peers);' 'float scale = 1.0f;' test_sync
+    mutation "sum of optimizer states in place of the mean" src/train/trainer_sync.c \
+        'float share = 1.0f / (float)by_comm_size(t->sync.peers);' 'float share = 1.0f;' test_sync
+
+    # Micro-batches.
+    mutation "last micro-batch skipped" src/train/trainer_steps.c 'i < t->micro_batches; i++' \
+        'i < t->micro_batches - (t->layout.replica > 0 && t->last == NULL && t->micro_batches > 1); i++' test_ranks
+    mutation "last micro-batch of a stage skipped" src/train/pipeline/pipe_step.c \
+        'BY_TRY(last ? run_last(t, stage, kinds[a->kind], batch, a->micro_batch, error)' \
+        'BY_TRY(last ? run_last(t, stage, kinds[a->kind], batch, a->micro_batch - (a->micro_batch > 0), error)' \
+        test_pipeline_train
+    mutation "examples of the next rank" src/train/trainer_loaders.c \
+        '.first = (size_t)trainer->first_micro_batch * micro_batch,' \
+        '.first = (size_t)(trainer->first_micro_batch / 2 * 2) * micro_batch,' test_ranks
+    mutation "micro-batches in another order" src/train/trainer_feed.c \
+        '(const char *)array->data + feed->bytes * (size_t)index,' \
+        '(const char *)array->data + feed->bytes * (size_t)(index > 1 ? 3 - index : index),' test_ranks
+    mutation "dropout keyed by the rank's own micro-batches" src/train/trainer_feed.c \
+        '(t->first_micro_batch + index) * t->config' 'index * t->config' test_ranks
+
+    # Parameters.
+    mutation "stale parameters: a bucket is not gathered" src/train/trainer_shard.c \
+        'BY_TRY(gather_bucket(t, narrow ? t->copies : t->masters, k, error));' \
+        'BY_TRY(k == 0 ? BY_OK : gather_bucket(t, narrow ? t->copies : t->masters, k, error));' test_ranks
+    mutation "stale parameters: a tied table is not sent" src/train/pipeline/pipe_step.c \
+        'for (size_t i = 0; i < pipe->share_count; i++) {' 'for (size_t i = 1; i < pipe->share_count; i++) {' \
+        test_pipeline_train
+    mutation "slice of the optimizer's state read from another place" src/train/trainer_shard.c \
+        'mine.first = from;' 'mine.first = first;' test_ranks test_ranks_save
+
+    # Tensors.
+    mutation "missing tensor all-reduce, forward" src/passes/shard_convert.c \
+        'value = by_all_reduce(s->graph, value, s->axis->mesh, s->axis->ranks);' \
+        'value = s->graph->phase == BY__FORWARD ? value : by_all_reduce(s->graph, value, s->axis->mesh, s->axis->ranks);' \
+        test_tensor_parallel test_tensor_train
+    mutation "missing tensor all-reduce, backward" src/passes/shard_convert.c \
+        'value = by_all_reduce(s->graph, value, s->axis->mesh, s->axis->ranks);' \
+        'value = s->graph->phase == BY__BACKWARD ? value : by_all_reduce(s->graph, value, s->axis->mesh, s->axis->ranks);' \
+        test_tensor_parallel test_tensor_train
+    mutation "missing tensor reduce-scatter" src/passes/shard_convert.c \
+        'if (from.axis == BY__PARTIAL && to.axis >= 0 && to.parts == 1) {' \
+        'if (from.axis == BY__PARTIAL && to.axis >= 0) { return take_slices(s, value, whole, to); } if (false) {' \
+        test_tensor_parallel test_tensor_train
+    mutation "heads of q, k and v mixed up" src/passes/shard_convert.c \
+        '{0, 2, 1, 3};' '{0, 1, 2, 3};' test_tensor_parallel test_shard_pass test_shard_ops
+    mutation "norm of split tensors is that of one rank" src/optim/optimizers.c \
+        'if (units[i].ranks > 1) {' 'if (units[i].ranks > 99) {' test_tensor_train
+    mutation "norm of whole tensors counted on every rank" src/train/trainer.c \
+        '.ranks = split ? t->layout.size[axis] : 0,' '.ranks = t->layout.size[axis] > split ? t->layout.size[axis] : 0,' \
+        test_tensor_train
+
+    # Sequences.
+    mutation "parts of attention merged without their log-sum-exp" src/device/cpu/kernels/attention_merge.c \
+        'expf(lse_at(call, p, place) - highest) / sum;' '1.0f / (float)parts;' test_tensor_parallel test_tensor_train
+
+    # Experts.
+    mutation "all-to-all of experts sends slices to the wrong ranks" src/device/cpu/exchange.c \
+        'move_slices(work, in, &from, call->attrs.ranks, true);' \
+        'move_slices(work, in, &from, call->attrs.ranks, from.outer == 1);' test_expert_ranks test_tensor_train
+    mutation "all-to-all of experts with swapped axes" src/passes/shard_convert.c \
+        'value = by_all_to_all(graph, value, to_groups ? 0 : 1, to_groups ? 1 : 0, s->axis->mesh, ranks);' \
+        'value = by_all_to_all(graph, value, to_groups ? 1 : 0, to_groups ? 0 : 1, s->axis->mesh, ranks);' \
+        test_expert_ranks test_tensor_train
+    mutation "all-to-all with counts of another rank" src/exec/collectives.c \
+        'c->counts[r] = (size_t)(count * e->elements);' \
+        'c->counts[e->kind == BY__EXCHANGE_ALL_TO_ALL ? e->ranks - 1 - r : r] = (size_t)(count * e->elements);' \
+        test_collectives test_expert_ranks
+
+    # Pipelines.
+    mutation "off-by-one stage: rank of a stage" src/train/pipeline/pipe_norm.c \
+        'stage == chunk * pipe->ranks + rank' 'stage == chunk * pipe->ranks + rank + 1' test_pipeline_train
+    mutation "off-by-one stage: blocks one unit later" src/passes/stages.c \
+        'node->block + 1 > after ? node->block + 1 : after;' 'node->block + 1 > after ? node->block + 2 : after;' \
+        test_stages test_pipeline_train
+    mutation "activations of another micro-batch" src/train/pipeline/pipe_plan.c \
+        'begin[k] < end[i]; k++' 'begin[k] + 4 < end[i]; k++' test_pipeline_train
+    mutation "squares of a block on two stages left out" src/train/pipeline/pipe_norm.c \
+        'host_at(n, group_squares(n, shared->group))[shared->first / BY_SUM_BLOCK] =' \
+        'if (i > 0) host_at(n, group_squares(n, shared->group))[shared->first / BY_SUM_BLOCK] =' test_pipeline_train
+
+    # Codes.
+    mutation "residual lost" src/comm/codec.c 'sum[i] += residual[i];' 'sum[i] += 0.0f * residual[i];' \
+        test_codec test_compressed_sums test_sync
+    mutation "residual of the sum lost on the way to a checkpoint" src/comm/coded_sum.c \
+        's->residual[first + i] += s->owned[i];' 's->residual[first + i] += 0.0f * s->owned[i];' \
+        test_compressed_sums test_sync
+
+    # Checkpoints.
+    mutation "experts of a rank saved under other names" src/train/save.c \
+        'return i >= slice->offset[0] && i < slice->offset[0] + slice->shape[0];' \
+        'return i < slice->shape[0];' test_ranks_save
+}
+
+mode=collect
+mutations
+[ -n "$programs" ] || fail "no fault has a name with '$pattern'"
+[ "${1:-}" != --check ] || exit 0
+mode=plant
+mkdir -p "$copy" || exit 1
+rm -rf "$copy"/src "$copy"/tests
+cp -R CMakeLists.txt cmake include src tests LICENSE README.md "$copy" || exit 1
+cmake -S "$copy" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Debug >"$log" 2>&1 || fail "see $log"
+programs=$(printf '%s\n' $programs | sort -u)
+# shellcheck disable=SC2086
+make_programs $programs || fail "the sources do not build: see $log"
+# shellcheck disable=SC2086
+found=$(finds $programs)
+[ -z "$found" ] || fail "without a fault fails: $found"
+mutations
+echo "$caught caught, $missed missed"
+[ "$missed" -eq 0 ]
