@@ -132,6 +132,22 @@ typedef struct by_comm_counters {
 } by_comm_counters;
 BY_API void by_comm_count(by_comm_counters *out, const by_comm *comm);
 
+/* A call on a communicator; times are seconds of by_clock(). */
+typedef struct by_comm_call {
+    const char *kind; /* "all-reduce", "send", ...; static */
+    const char *what; /* valid while it is told */
+    uint64_t bytes;
+    double begin;
+    double met; /* all ranks had come; of a send: there was room, of a receive: it was sent */
+    double end;
+} by_comm_call;
+
+/* Tells of each call on any communicator of this rank's job when it ends, on the thread that made
+ * it: of calls on several communicators at once, on several threads. Set while no call is under
+ * way; NULL ends it. */
+typedef void by_comm_watcher(void *user, const by_comm_call *call);
+BY_API void by_comm_watch(by_comm *comm, by_comm_watcher *watcher, void *user);
+
 /* ---- the mesh ---- */
 
 /* Axes, outermost first: neighbours in the last axis have neighbouring ranks, so that what talks

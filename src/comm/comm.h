@@ -152,6 +152,8 @@ struct by__comm_job {
     uint32_t ids;     /* numbers of communicators that messages can tell apart */
     uint32_t next_id; /* of a communicator; used by one thread at a time, as splits are */
     double timeout;
+    by_comm_watcher *watcher; /* NULL: nobody */
+    void *watcher_user;
     void *state; /* the link's own */
 };
 
@@ -247,7 +249,8 @@ struct by_comm {
     double deadline;            /* of the wait under way */
     by__comm_header called;     /* the collective under way */
     double began;               /* when it was called, 0: none is under way */
-    bool entered;               /* all ranks have come to it */
+    bool entered;               /* all ranks have come to it ... */
+    double met;                 /* ... then */
     unsigned char *far_records; /* [size] records, those of far ranks */
     by__comm_record *mine;      /* my record, for far ranks */
     by__sum_merge *merges;      /* of the plan with one holder a rank */
@@ -287,6 +290,8 @@ by_status by__comm_scratch(by_comm *comm, size_t bytes, void **out, by_error *er
  * target) and payload, waits for all ranks, and compares the headers. */
 by_status by__comm_enter(by_comm *comm, const by__comm_header *header, const char *what,
                          const void *payload, size_t payload_bytes, by_error *error);
+/* Whom the call waited for has come: by__comm_enter says so, and what moves data without it. */
+void by__comm_meet(by_comm *comm);
 /* The last: counts time, and makes an error known to the job, also one that came before the first
  * (an argument that is wrong on one rank). */
 by_status by__comm_leave(by_comm *comm, by_status status, by_error *error);

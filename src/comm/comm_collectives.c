@@ -308,6 +308,7 @@ static by_status all_to_all(by_comm *comm, const void *in, const size_t *send, v
     by__comm_header header = {
         .kind = BY__COMM_ALL_TO_ALL, .dtype = (int32_t)dtype, .address = (uint64_t)(uintptr_t)in};
     BY_TRY(by__comm_enter(comm, &header, what, counts, 2 * size * sizeof *counts, error));
+    comm->called.bytes = bytes; /* not equal on all ranks, so not part of the header */
     BY_TRY(compare_counts(comm, error));
     return exchange_slices(comm, in, send, out, receive, by_dtype_size(dtype), error);
 }

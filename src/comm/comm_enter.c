@@ -108,15 +108,42 @@ by_status by__comm_enter(by_comm *comm, const by__comm_header *header, const cha
     }
     BY_TRY(by__comm_await_all(comm, error));
     BY_TRY(compare(comm, error));
-    comm->entered = true;
+    by__comm_meet(comm);
     return BY_OK;
+}
+
+void by__comm_meet(by_comm *comm)
+{
+    comm->entered = true;
+    comm->met = by__now();
+}
+
+void by_comm_watch(by_comm *comm, by_comm_watcher *watcher, void *user)
+{
+    comm->job->watcher = watcher;
+    comm->job->watcher_user = user;
+}
+
+static void tell_watcher(const by_comm *comm, double end)
+{
+    const by_comm_call call = {.kind = by__comm_kind_name(comm->called.kind),
+                               .what = comm->called.what,
+                               .bytes = comm->called.bytes,
+                               .begin = comm->began,
+                               .met = comm->entered ? comm->met : end,
+                               .end = end};
+    comm->job->watcher(comm->job->watcher_user, &call);
 }
 
 by_status by__comm_leave(by_comm *comm, by_status status, by_error *error)
 {
     if (comm->began > 0.0) {
-        comm->counters.seconds += by__now() - comm->began;
+        double end = by__now();
+        comm->counters.seconds += end - comm->began;
         comm->counters.collectives++;
+        if (comm->job->watcher != NULL) {
+            tell_watcher(comm, end);
+        }
         comm->began = 0.0;
     }
     if (status != BY_OK) {

@@ -40,6 +40,7 @@ static by_status begin(by_comm *comm, by__comm_kind kind, size_t count, by_dtype
         return by_error_set(error, BY_EARG, "%s \"%s\": %zu elements of dtype %d",
                             by__comm_kind_name((int)kind), comm->called.what, count, (int)dtype);
     }
+    comm->called.bytes = *bytes;
     return BY_OK;
 }
 
@@ -109,6 +110,7 @@ static by_status send_near(by_comm *comm, const void *data, size_t bytes, by_dty
         }
         BY_TRY(await_change(comm, box, seen, to, &round, error));
     }
+    by__comm_meet(comm);
     BY_TRY(copy_of(&copies[place], data, bytes, error));
     by__comm_mail *mail = &box->mail[place];
     mail->tag = tag;
@@ -165,6 +167,7 @@ static by_status receive_near(by_comm *comm, void *data, size_t bytes, by_dtype 
         }
         BY_TRY(await_change(comm, box, seen, from, &round, error));
     }
+    by__comm_meet(comm);
     BY_TRY(check_mail(comm, from, tag, mail->bytes, mail->dtype, mail->what, bytes, dtype, error));
     BY_TRY(by__comm_read(comm, from, data, mail->address, bytes, error));
     atomic_store_explicit(&mail->state, 2, memory_order_release);
@@ -200,6 +203,7 @@ static by_status send_far(by_comm *comm, const void *data, size_t bytes, by_dtyp
         BY_TRY(by__comm_land(comm, &comm->mails, error));
         BY_TRY(tidy_mails(comm, error));
     }
+    by__comm_meet(comm);
     BY_TRY(by__reserve((void **)&comm->mail_data, &comm->mail_capacity, comm->mail_count + 1,
                        sizeof *comm->mail_data, error));
     BY_TRY(by__alloc_aligned(&copy, sizeof(letter) + bytes, "a send's copy", error));
@@ -223,6 +227,7 @@ static by_status receive_far(by_comm *comm, void *data, size_t bytes, by_dtype d
     by__flight *flight = &comm->receives[0];
     BY_TRY(by__comm_post(comm, flight, true, from, message, &head, sizeof head, error));
     BY_TRY(by__comm_land(comm, flight, error));
+    by__comm_meet(comm);
     BY_TRY(check_mail(comm, from, tag, head.bytes, head.dtype, head.what, bytes, dtype, error));
     BY_TRY(by__comm_post(comm, flight, true, from, message, data, bytes, error));
     return by__comm_land(comm, flight, error);
