@@ -1,5 +1,6 @@
 /* Profiles: when the nodes of programs ran, summed up by operation, by layer and by shape, against
- * the machine's roofline; and the same as a trace for https://ui.perfetto.dev.
+ * the machine's roofline; and the same as a trace for https://ui.perfetto.dev. On several ranks
+ * also what they exchanged, how long they waited for each other, and one trace of all of them.
  *
  * A profile hangs on programs by their hooks. A program that no profile watches runs as fast as
  * ever.
@@ -9,6 +10,7 @@
 
 #include <stdint.h>
 
+#include "banyan/comm.h"
 #include "banyan/machine.h"
 #include "banyan/program.h"
 
@@ -26,16 +28,28 @@ typedef enum by_profile_part {
     BY_PROFILE_PARTS
 } by_profile_part;
 
+/* What a program is in a training step. */
+typedef enum by_profile_work {
+    BY_PROFILE_WORK_UPDATE = 0, /* all nodes are update */
+    BY_PROFILE_WORK_MODEL,      /* nodes are forward or backward as the graph says */
+    /* The same, of a micro-batch at a stage of a pipeline. */
+    BY_PROFILE_PASS_FORWARD,
+    BY_PROFILE_PASS_BACKWARD,
+    BY_PROFILE_PASS_WEIGHTS /* the gradients of weights, where they are apart */
+} by_profile_work;
+
 BY_API by_status by_profile_open(by_profile **out, by_error *error);
 /* Takes the hooks off the programs, which must still be open. */
 BY_API void by_profile_close(by_profile **profile);
 
-/* Records the nodes of a program from now on, on the thread that runs it; at most 8 programs.
- * `name` is copied. model: its nodes are forward or backward as the graph says; else all of them
- * are update. */
+/* Records the nodes of a program from now on, on the thread that runs it. `name` is copied. */
 BY_API by_status by_profile_watch(by_profile *profile, by_program *program, const char *name,
-                                  bool model, by_error *error);
-/* Records a span of the caller's own on the same thread: a step, a wait. Times are by_clock's. */
+                                  by_profile_work work, by_error *error);
+/* Records what this rank exchanges with others on the job of `comm`, which is open until the
+ * profile is closed, and watched by no one else. */
+BY_API void by_profile_watch_comm(by_profile *profile, by_comm *comm);
+/* Records a span of the caller's own on the same thread: a step ("step"), a wait. Times are
+ * by_clock's. */
 BY_API by_status by_profile_span(by_profile *profile, const char *name, double begin, double end,
                                  by_error *error);
 /* Forgets what was recorded, not what is watched: after a step that warms up. */
@@ -75,6 +89,60 @@ BY_API void by_profile_rows_free(by_profile_row *rows, size_t count);
  * contain nodes with kernel, block, shapes and GFLOP/s; collectives on a track of their own; and a
  * counter of the live bytes of activations. */
 BY_API by_status by_profile_trace(const by_profile *profile, const char *path, by_error *error);
+
+/* ---- many ranks ---- */
+
+/* Where a step's seconds went on one rank. Nodes ran for `compute`, exchanges for hidden + exposed;
+ * compute + exposed is the time in which either did. */
+typedef struct by_profile_step {
+    double seconds;
+    double compute;
+    double hidden;  /* exchanges beside which nodes ran */
+    double exposed; /* exchanges beside which none did ... */
+    double waiting; /* ... and of them, the time until all ranks had come */
+    /* In a pipeline: from the first pass of any of its ranks to the last, but for what this rank
+     * computed. */
+    double bubble;
+} by_profile_step;
+
+typedef struct by_profile_rank {
+    char host[64];
+    char place[96]; /* in the layout: "pipeline 0, data 1" */
+    double clock;   /* what its by_clock() is ahead of rank 0's */
+    by_profile_step mean;
+    /* Seconds of a step's passes of each kind, BY_PROFILE_PASS_FORWARD first. */
+    double passes[3];
+    uint64_t planned; /* bytes */
+    uint64_t resident;
+} by_profile_rank;
+
+/* What a rank says of itself. */
+typedef struct by_profile_place {
+    const char *place;
+    int pipeline; /* equal on the ranks of one pipeline; -1: none */
+    uint64_t planned;
+    uint64_t resident;
+} by_profile_place;
+
+typedef struct by_profile_ranks by_profile_ranks;
+
+/* Collective on the communicator of by_profile_watch_comm, whose ranks have recorded equally many
+ * spans named "step": sums up on each rank, and gathers on all. Ends the record of exchanges.
+ * Between hosts it measures what clocks differ by: of several messages there and back, the fastest
+ * (as NTP does, RFC 5905). */
+BY_API by_status by_profile_gather(by_profile_ranks **out, by_profile *profile,
+                                   const by_profile_place *place, by_error *error);
+BY_API void by_profile_ranks_close(by_profile_ranks **ranks);
+BY_API int by_profile_rank_count(const by_profile_ranks *ranks);
+BY_API const by_profile_rank *by_profile_rank_of(const by_profile_ranks *ranks, int rank);
+/* Its steps, in order; owned by `ranks`. */
+BY_API const by_profile_step *by_profile_steps_of(const by_profile_ranks *ranks, int rank,
+                                                  size_t *count);
+/* Collective: the trace of all ranks in one file, which rank 0 writes: a process for each rank, and
+ * in it a track of nodes, and one of exchanges, within which a slice says how long it waited for
+ * other ranks. Times are those of rank 0's clock. */
+BY_API by_status by_profile_trace_ranks(const by_profile *profile, const by_profile_ranks *ranks,
+                                        const char *path, by_error *error);
 
 #ifdef __cplusplus
 }

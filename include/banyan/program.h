@@ -78,6 +78,7 @@ typedef struct by_node_info {
     double bytes_written;
     double bytes_sent; /* to other ranks */
     bool collective;   /* runs on the collective queue, at the same time as nodes behind it */
+    bool waits;        /* for a collective, and computes nothing */
     size_t workspace;
     size_t live_bytes; /* activations alive while it runs */
 } by_node_info;

@@ -197,10 +197,15 @@ typedef enum by_trainer_tensor {
  * everything that was submitted is done. */
 BY_API by_status by_trainer_read(const by_trainer *trainer, by_trainer_tensor what, int state,
                                  size_t i, float *out, by_error *error);
+/* A rank's place in the layout: "pipeline 0, data 1", of the axes that are larger than 1; cut at
+ * `size` bytes. */
+BY_API void by_trainer_place(const by_trainer *trainer, char *text, size_t size);
 /* The trainer's programs, for profiles. Name of the i-th, NULL behind the last: "gradients"
  * (forward and backward of a micro-batch), "last gradients" (the same, and the exchange between
  * ranks; only on several ranks), "loss", "gradient sum" (of two micro-batches; only where a
- * batch is several), "gradient norm", "update". */
+ * batch is several), "gradient norm", "update". In a pipeline, of each stage, whose number follows
+ * where a rank has several: "forward", "backward", "weights" (their gradients, where they are
+ * apart), "evaluation", "stage sum"; and "gradient squares". */
 BY_API const char *by_trainer_program_name(const by_trainer *trainer, size_t i);
 /* The program of that name, owned by the trainer; NULL when there is none. */
 BY_API by_program *by_trainer_program(const by_trainer *trainer, const char *name);

@@ -572,6 +572,7 @@ by_status by_program_node(const by_program *program, int node, by_node_info *out
                           .bytes_written = cost.bytes_written,
                           .bytes_sent = cost.bytes_sent,
                           .collective = by__op_row_of(n->op)->communicates,
+                          .waits = by__op_row_of(n->op)->waits,
                           .workspace = program->calls[node].work_bytes,
                           .live_bytes = program->live_bytes[node]};
     return BY_OK;

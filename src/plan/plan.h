@@ -2,8 +2,9 @@
  *
  * machine.c puts together a by_machine; products.c, bandwidth.c and onednn.c measure its figures;
  * machine_cache.c keeps them between processes. program_profile.c records when the nodes of
- * programs ran and sums them up by operation, layer and shape; profile_trace.c writes them for a
- * trace viewer.
+ * programs ran and sums them up by operation, layer and shape; rank_times.c sums up what ranks
+ * computed, exchanged and waited for, and rank_profile.c gathers it; profile_trace.c writes all of
+ * it for a trace viewer.
  *
  * A peak is a roof, so it is the best of what the machine was seen to do: the larger of our own
  * matrix products and of oneDNN's, the field's library. oneDNN is loaded when a peak is measured

@@ -8,7 +8,11 @@
 
 by_status by_profile_open(by_profile **out, by_error *error)
 {
-    return by__alloc((void **)out, 1, sizeof **out, "profile", error);
+    by_profile *p;
+    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "profile", error));
+    (void)pthread_mutex_init(&p->mutex, NULL);
+    *out = p;
+    return BY_OK;
 }
 
 void by_profile_close(by_profile **profile)
@@ -17,51 +21,89 @@ void by_profile_close(by_profile **profile)
         return;
     }
     by_profile *p = *profile;
-    for (int i = 0; i < p->watched_count; i++) {
-        by_program_set_hook(p->watched[i].program, NULL, NULL);
-        free(p->watched[i].name);
+    for (size_t i = 0; i < p->watched_count; i++) {
+        by_program_set_hook(p->watched[i]->program, NULL, NULL);
+        free(p->watched[i]->name);
+        free(p->watched[i]);
+    }
+    if (p->comm != NULL) {
+        by_comm_watch(p->comm, NULL, NULL);
     }
     for (size_t i = 0; i < p->span_count; i++) {
         free(p->span_names[i]);
     }
+    (void)pthread_mutex_destroy(&p->mutex);
+    free(p->watched);
     free(p->span_names);
+    free(p->exchanges);
     free(p->events);
     free(p);
     *profile = NULL;
 }
 
-static by_status add_event(by_profile *p, by__node_run event, by_error *error)
+by_status by__profile_add(by_profile *p, const by__node_run *event, by_error *error)
 {
     BY_TRY(by__reserve((void **)&p->events, &p->capacity, p->count + 1, sizeof *p->events, error));
-    p->events[p->count++] = event;
+    p->events[p->count++] = *event;
     return BY_OK;
+}
+
+static void lose(by_profile *p)
+{
+    (void)pthread_mutex_lock(&p->mutex);
+    p->lost = true;
+    (void)pthread_mutex_unlock(&p->mutex);
 }
 
 static void on_node(void *user, int node, double begin, double end)
 {
     const by__watched *watched = user;
-    by_profile *p = watched->profile;
-    by__node_run event = {(int)(watched - p->watched), node, begin, end};
-    if (add_event(p, event, NULL) != BY_OK) {
-        p->lost = true;
+    const by__node_run event = {watched->index, node, begin, end};
+    if (by__profile_add(watched->profile, &event, NULL) != BY_OK) {
+        lose(watched->profile);
     }
 }
 
-by_status by_profile_watch(by_profile *profile, by_program *program, const char *name, bool model,
-                           by_error *error)
+by_status by_profile_watch(by_profile *profile, by_program *program, const char *name,
+                           by_profile_work work, by_error *error)
 {
-    if (profile->watched_count == BY__MAX_WATCHED) {
-        return by_error_set(error, BY_EARG, "profile: '%s' is one program more than %d", name,
-                            BY__MAX_WATCHED);
-    }
-    by__watched watched = {profile, program, by__strdup(name), model};
-    if (watched.name == NULL) {
+    by__watched *watched;
+    BY_TRY(by__reserve((void **)&profile->watched, &profile->watched_capacity,
+                       profile->watched_count + 1, sizeof(by__watched *), error));
+    BY_TRY(by__alloc((void **)&watched, 1, sizeof *watched, "profile", error));
+    *watched = (by__watched){profile, program, (int)profile->watched_count, by__strdup(name), work};
+    if (watched->name == NULL) {
+        free(watched);
         return by_error_set(error, BY_EMEMORY, "out of memory: profile");
     }
-    by__watched *place = &profile->watched[profile->watched_count++];
-    *place = watched;
-    by_program_set_hook(program, on_node, place);
+    profile->watched[profile->watched_count++] = watched;
+    by_program_set_hook(program, on_node, watched);
     return BY_OK;
+}
+
+void by__profile_exchanged(void *profile, const by_comm_call *call)
+{
+    by_profile *p = profile;
+    by__exchanged x = {.kind = call->kind,
+                       .bytes = call->bytes,
+                       .begin = call->begin,
+                       .met = call->met,
+                       .end = call->end};
+    (void)snprintf(x.what, sizeof x.what, "%s", call->what);
+    (void)pthread_mutex_lock(&p->mutex);
+    if (by__reserve((void **)&p->exchanges, &p->exchange_capacity, p->exchange_count + 1,
+                    sizeof *p->exchanges, NULL) == BY_OK) {
+        p->exchanges[p->exchange_count++] = x;
+    } else {
+        p->lost = true;
+    }
+    (void)pthread_mutex_unlock(&p->mutex);
+}
+
+void by_profile_watch_comm(by_profile *profile, by_comm *comm)
+{
+    profile->comm = comm;
+    by_comm_watch(comm, by__profile_exchanged, profile);
 }
 
 static by_status find_span_name(by_profile *p, const char *name, int *out, by_error *error)
@@ -88,13 +130,29 @@ by_status by_profile_span(by_profile *profile, const char *name, double begin, d
 {
     by__node_run event = {-1, 0, begin, end};
     BY_TRY(find_span_name(profile, name, &event.node, error));
-    return add_event(profile, event, error);
+    return by__profile_add(profile, &event, error);
+}
+
+bool by__is_span(const by_profile *profile, const by__node_run *event, const char *name)
+{
+    return event->program < 0 && strcmp(profile->span_names[event->node], name) == 0;
 }
 
 void by_profile_clear(by_profile *profile)
 {
+    (void)pthread_mutex_lock(&profile->mutex);
     profile->count = 0;
+    profile->exchange_count = 0;
     profile->lost = false;
+    (void)pthread_mutex_unlock(&profile->mutex);
+}
+
+bool by__program_run_add(by__program_run *run, const by__watched *watched,
+                         const by__node_run *event)
+{
+    run->begin = run->nodes == 0 || event->begin < run->begin ? event->begin : run->begin;
+    run->end = run->nodes == 0 || event->end > run->end ? event->end : run->end;
+    return ++run->nodes == by_program_node_count(watched->program);
 }
 
 by_status by__profile_check(const by_profile *profile, by_error *error)
@@ -113,15 +171,17 @@ typedef struct table {
     by_profile_row *rows;
     size_t count;
     size_t capacity;
-    int *row_of[BY__MAX_WATCHED];
+    int **row_of;
+    size_t programs;
 } table;
 
 static void free_table(table *t)
 {
     by_profile_rows_free(t->rows, t->count);
-    for (int i = 0; i < BY__MAX_WATCHED; i++) {
+    for (size_t i = 0; i < t->programs; i++) {
         free(t->row_of[i]);
     }
+    free(t->row_of);
 }
 
 static by_status name_node(char **out, const by__watched *watched, int node,
@@ -133,7 +193,7 @@ static by_status name_node(char **out, const by__watched *watched, int node,
     }
     if (key == BY_PROFILE_BY_OP) {
         by__text_add(&text, info->op_name);
-    } else if (!watched->model) {
+    } else if (watched->work == BY_PROFILE_WORK_UPDATE) {
         by__text_add(&text, watched->name);
     } else if (info->block < 0) {
         by__text_add(&text, "outside blocks");
@@ -171,7 +231,7 @@ static by_status find_row(table *t, const by__watched *watched, int node, const 
 static by_status add_run(table *t, const by_profile *p, const by__node_run *event,
                          by_profile_key key, const by_machine *machine, by_error *error)
 {
-    const by__watched *watched = &p->watched[event->program];
+    const by__watched *watched = p->watched[event->program];
     int *row = &t->row_of[event->program][event->node];
     double seconds = event->end - event->begin;
     by_node_info info;
@@ -182,9 +242,9 @@ static by_status add_run(table *t, const by_profile *p, const by__node_run *even
     }
     assert(t->rows != NULL);
     by_profile_row *r = &t->rows[*row];
-    by_profile_part part = !watched->model ? BY_PROFILE_UPDATE
-                           : info.backward ? BY_PROFILE_BACKWARD
-                                           : BY_PROFILE_FORWARD;
+    by_profile_part part = watched->work == BY_PROFILE_WORK_UPDATE ? BY_PROFILE_UPDATE
+                           : info.backward                         ? BY_PROFILE_BACKWARD
+                                                                   : BY_PROFILE_FORWARD;
     double bytes = info.bytes_read + info.bytes_written;
     r->runs++;
     r->seconds += seconds;
@@ -231,8 +291,11 @@ static by_status find_medians(const table *t, const by_profile *p, by_error *err
 static by_status make_table(table *t, const by_profile *p, by_profile_key key,
                             const by_machine *machine, by_error *error)
 {
-    for (int i = 0; i < p->watched_count; i++) {
-        int nodes = by_program_node_count(p->watched[i].program);
+    BY_TRY(
+        by__alloc((void **)&t->row_of, p->watched_count + 1, sizeof *t->row_of, "profile", error));
+    for (; t->programs < p->watched_count; t->programs++) {
+        size_t i = t->programs;
+        int nodes = by_program_node_count(p->watched[i]->program);
         BY_TRY(by__alloc((void **)&t->row_of[i], (size_t)nodes + 1, sizeof(int), "profile", error));
         for (int n = 0; n < nodes; n++) {
             t->row_of[i][n] = -1;

@@ -121,6 +121,19 @@ by_status by__layout_resolve(by__layout *out, const by_config *config, int ranks
     return BY_OK;
 }
 
+void by__layout_describe(const by__layout *layout, char *text, size_t size)
+{
+    size_t length = 0;
+    (void)snprintf(text, size, "%s", "");
+    for (int axis = 0; axis < BY_MESH_AXES && length < size; axis++) {
+        if (layout->size[axis] > 1) {
+            length +=
+                (size_t)snprintf(text + length, size - length, "%s%s %d", length == 0 ? "" : ", ",
+                                 by_mesh_axis_name((by_mesh_axis)axis), layout->place[axis]);
+        }
+    }
+}
+
 void by__layout_alone(by__layout *out)
 {
     *out = (by__layout){.ranks = 1, .replicas = 1};

@@ -629,6 +629,11 @@ int64_t by_trainer_updates(const by_trainer *trainer)
     return trainer->updates;
 }
 
+void by_trainer_place(const by_trainer *trainer, char *text, size_t size)
+{
+    by__layout_describe(&trainer->layout, text, size);
+}
+
 const char *by_trainer_program_name(const by_trainer *trainer, size_t i)
 {
     return i < trainer->programs.count ? trainer->programs.rows[i].name : NULL;
