@@ -52,19 +52,27 @@ by_status cli_time_training(cli_timing *out, by_config *config, int64_t steps, b
 typedef struct cli_profiled {
     by_trainer *trainer;
     by_profile *profile;
-    by_machine machine; /* products and memory */
-    int64_t steps;      /* that were recorded */
-    int64_t examples;   /* of them, as the task counts */
-    double seconds;     /* of all of them, with the waits for data */
+    by_profile_ranks *ranks; /* NULL: one rank alone */
+    const char *backend;     /* of the ranks' communicator */
+    by_machine machine;      /* products and memory; of rank 0, else zero */
+    int64_t steps;           /* that were recorded */
+    int64_t examples;        /* of them, as the task counts */
+    double seconds;          /* of all of them, with the waits for data */
     double wait_seconds;
     uint64_t waits; /* batches that were not ready when asked for */
     bool from_data; /* false: random */
 } cli_profiled;
 
 /* Takes one step that is not recorded, then `steps`. With `use_data` the batches come from the data
- * that the config names, if it names any. Completes the config. Initial weights. */
+ * that the config names, if it names any. Completes the config. Initial weights. Collective on the
+ * ranks of `comm` (NULL: this one alone). */
 by_status cli_profile_steps(cli_profiled *out, by_config *config, int64_t steps, bool use_data,
-                            by_error *error);
+                            by_comm *comm, by_error *error);
 void cli_profiled_close(cli_profiled *profiled);
+
+/* What the ranks of a profile did, as rank 0 prints it (profile_ranks.c): a table, or a member of a
+ * JSON object. */
+void cli_print_ranks(const cli_profiled *run, const by_config *config);
+void cli_print_ranks_json(const cli_profiled *run, const by_config *config);
 
 #endif

@@ -130,7 +130,7 @@ static int measure(const request *r)
     if (status != BY_OK) {
         return cli_fail(&cli_bench_kernels, &error);
     }
-    status = cli_profile_steps(&p, config, r->steps, false, &error);
+    status = cli_profile_steps(&p, config, r->steps, false, NULL, &error);
     if (status == BY_OK) {
         status = by_profile_rows(&table.rows, &table.count, p.profile, BY_PROFILE_BY_SHAPE,
                                  &p.machine, &error);

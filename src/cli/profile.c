@@ -11,19 +11,21 @@ typedef struct request {
     cli_list overrides;
     const char *trace;
     int64_t steps;
+    int64_t ranks;
     bool random;
     bool json;
 } request;
 
 typedef struct report {
     const request *request;
+    const by_config *config;
     const cli_profiled *run;
     by_profile_row *ops;
     size_t op_count;
     by_profile_row *layers;
     size_t layer_count;
     double node_seconds; /* of all nodes and steps */
-    size_t *live;        /* bytes at each node of the gradient program */
+    size_t *live;        /* bytes at each node of the gradient program; NULL: a pipeline's rank */
     int nodes;
     int peak;           /* the node with most */
     int first_backward; /* `nodes` when there is none */
@@ -37,6 +39,9 @@ typedef struct report {
 static by_status read_memory(report *r, by_error *error)
 {
     const by_program *program = by_trainer_program(r->run->trainer, "gradients");
+    if (program == NULL) {
+        return BY_OK; /* a stage has several */
+    }
     r->nodes = by_program_node_count(program);
     r->first_backward = r->nodes;
     r->live = calloc((size_t)r->nodes + 1, sizeof *r->live);
@@ -108,6 +113,20 @@ static void print_rows_json(const report *r, const char *key, const by_profile_r
     printf("]");
 }
 
+static void print_memory_json(const report *r)
+{
+    if (r->live == NULL) {
+        printf(",\"memory\":null");
+        return;
+    }
+    printf(",\"memory\":{\"peak_bytes\":%zu,\"peak_node\":%d,\"peak_op\":\"%s\",\"live_bytes\":[",
+           r->live[r->peak], r->peak, r->peak_info.op_name);
+    for (int n = 0; n < r->nodes; n++) {
+        printf("%s%zu", n == 0 ? "" : ",", r->live[n]);
+    }
+    printf("]}");
+}
+
 static void print_json(const report *r)
 {
     const cli_profiled *run = r->run;
@@ -121,12 +140,11 @@ static void print_json(const report *r)
            1e3 * (run->seconds - run->wait_seconds - r->node_seconds) / (double)run->steps);
     print_rows_json(r, "ops", r->ops, r->op_count);
     print_rows_json(r, "layers", r->layers, r->layer_count);
-    printf(",\"memory\":{\"peak_bytes\":%zu,\"peak_node\":%d,\"peak_op\":\"%s\",\"live_bytes\":[",
-           r->live[r->peak], r->peak, r->peak_info.op_name);
-    for (int n = 0; n < r->nodes; n++) {
-        printf("%s%zu", n == 0 ? "" : ",", r->live[n]);
+    if (run->ranks != NULL) {
+        cli_print_ranks_json(run, r->config);
     }
-    printf("]},\"trace\":");
+    print_memory_json(r);
+    printf(",\"trace\":");
     if (r->request->trace == NULL) {
         printf("null}\n");
     } else {
@@ -202,11 +220,17 @@ static void print_text(const report *r)
     } else {
         printf("data: random, nothing to wait for\n");
     }
+    if (run->ranks != NULL) {
+        cli_print_ranks(run, r->config);
+        printf("\nrank 0:");
+    }
     print_rows(r, "operation (ms a step)", r->ops, r->op_count);
     printf("%-28s %6s %10.3f %6.1f%%\n", "between nodes", "", 1e3 * between / steps,
            100.0 * between / run->seconds);
     print_rows(r, "layer (ms a step)", r->layers, r->layer_count);
-    print_chart(r);
+    if (r->live != NULL) {
+        print_chart(r);
+    }
     if (r->request->trace != NULL) {
         printf("\ntrace: %s; open it at https://ui.perfetto.dev\n", r->request->trace);
     }
@@ -214,26 +238,77 @@ static void print_text(const report *r)
 
 /* ---- the command ---- */
 
-static by_status profile(void *user, by_config *config, by_error *error)
+static by_status write_trace(const request *q, const cli_profiled *run, by_error *error)
 {
-    const request *q = user;
+    if (q->trace == NULL) {
+        return BY_OK;
+    }
+    return run->ranks == NULL ? by_profile_trace(run->profile, q->trace, error)
+                              : by_profile_trace_ranks(run->profile, run->ranks, q->trace, error);
+}
+
+/* What the command was asked for, by each of the ranks. */
+typedef struct work {
+    const request *request;
+    by_config *config;
+} work;
+
+/* Collective. */
+static by_status profile_rank(by_comm *comm, void *user, by_error *error)
+{
+    const work *w = user;
+    const request *q = w->request;
+    by_config *config;
     cli_profiled run;
-    report r = {.request = q, .run = &run};
-    by_status status = cli_profile_steps(&run, config, q->steps, !q->random, error);
+    bool leads = by_comm_rank(comm) == 0;
+    /* Ranks that are threads complete it at the same time. */
+    by_status status = by_config_copy(&config, w->config, error);
     if (status != BY_OK) {
         return status;
     }
-    status = fill(&r, error);
-    if (status == BY_OK && q->trace != NULL) {
-        status = by_profile_trace(run.profile, q->trace, error);
+    report r = {.request = q, .config = config, .run = &run};
+    status = cli_profile_steps(&run, config, q->steps, !q->random,
+                               by_comm_size(comm) > 1 ? comm : NULL, error);
+    if (status != BY_OK) {
+        by_config_close(&config);
+        return status;
     }
-    if (status == BY_OK && q->json) {
+    status = leads ? fill(&r, error) : BY_OK;
+    if (status == BY_OK) {
+        status = write_trace(q, &run, error);
+    }
+    if (status == BY_OK && leads && q->json) {
         print_json(&r);
-    } else if (status == BY_OK) {
+    } else if (status == BY_OK && leads) {
         print_text(&r);
     }
     close_report(&r);
     cli_profiled_close(&run);
+    by_config_close(&config);
+    return status;
+}
+
+static by_status profile(void *user, by_config *config, by_error *error)
+{
+    const request *q = user;
+    work w = {.request = q, .config = config};
+    by_comm *world;
+    by_status status = by_comm_open(&world, NULL, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    int ranks = by_comm_size(world);
+    if (q->ranks > 0 && ranks > 1 && q->ranks != ranks) {
+        status = by_comm_fail(world,
+                              by_error_set(error, BY_EARG, "--ranks asks for %lld, the job has %d",
+                                           (long long)q->ranks, ranks),
+                              error);
+    } else if (ranks > 1 || q->ranks <= 1) {
+        status = by_comm_fail(world, profile_rank(world, &w, error), error);
+    } else {
+        status = by_comm_run_threads((int)q->ranks, NULL, profile_rank, &w, error);
+    }
+    by_comm_close(&world);
     return status;
 }
 
@@ -244,6 +319,7 @@ static int run(int argc, char **argv)
         {"steps", CLI_INTEGER, &q.steps, "N", "steps to record, after one that is not (5)"},
         {"trace", CLI_STRING, &q.trace, "FILE",
          "write a Chrome trace, for https://ui.perfetto.dev"},
+        {"ranks", CLI_INTEGER, &q.ranks, "N", "ranks as threads of this process (default: 1)"},
         {"random", CLI_SWITCH, &q.random, NULL, "random data, whatever the config names"},
         {"set", CLI_LIST, &q.overrides, "KEY=VALUE", "override a key of the config"},
         {"json", CLI_SWITCH, &q.json, NULL, "one JSON line"},
@@ -254,9 +330,11 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (count != 1 || q.steps < 1 || q.steps > CLI_MAX_STEPS) {
+    if (count != 1 || q.steps < 1 || q.steps > CLI_MAX_STEPS || q.ranks < 0 || q.ranks > 1024) {
         return cli_misuse(&cli_profile, count != 1 ? "name one config file or run directory"
-                                                   : "--steps must be 1 to 10000");
+                                        : q.steps < 1 || q.steps > CLI_MAX_STEPS
+                                            ? "--steps must be 1 to 10000"
+                                            : "--ranks must be 0 to 1024");
     }
     cli_catch_signals();
     return cli_with_config(&cli_profile, rest[0], &q.overrides, profile, &q);
@@ -265,13 +343,18 @@ static int run(int argc, char **argv)
 const cli_command cli_profile = {
     .name = "profile",
     .summary = "where the time and the memory of a training step go",
-    .usage = "banyan profile CONFIG|RUN [--steps N] [--trace FILE] [--set KEY=VALUE]... [--json]",
+    .usage = "banyan profile CONFIG|RUN [--steps N] [--trace FILE] [--ranks N]\n"
+             "                          [--set KEY=VALUE]... [--json]",
     .text =
         "Takes training steps with initial weights, on the data that the config names or on "
         "random\n"
         "tokens, and shows the time by operation and by layer, the share of each one's roofline "
         "(the\n"
         "longer of FLOPs at the measured peak and bytes at the speed of memory), the time spent\n"
-        "waiting for data, and the memory of activations. Nothing is saved.\n\n"
-        "  banyan profile examples/gpt2_124m.yaml --steps 3 --trace step.json",
+        "waiting for data, and the memory of activations. Nothing is saved. Under mpirun (or\n"
+        "banyan launch) the ranks train together, as the section `parallel` says: of each one is\n"
+        "shown what it computed, exchanged and waited for, and the trace has all of them.\n\n"
+        "  banyan profile examples/gpt2_124m.yaml --steps 3 --trace step.json\n"
+        "  mpirun -n 2 banyan profile examples/gpt2_124m.yaml --trace step.json \\\n"
+        "      --set parallel.pipeline=2 --set train.micro_batch=1",
     .run = run};

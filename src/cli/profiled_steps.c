@@ -23,10 +23,49 @@ static by_status open_data(source *s, by_config *config, by_error *error)
 {
     const by_task_request request = {.config = config};
     by_status status = by_task_open(&s->data, NULL, &request, error);
-    if (status == BY_OK) {
-        status = by_task_complete(s->data, config, error);
+    return status == BY_OK ? by_task_complete(s->data, config, error) : status;
+}
+
+/* Rank 0 goes first: it may pack text into files that the others read, and measures the machine
+ * while they stand still. */
+static by_status prepare(cli_profiled *p, source *s, by_config *config, by_comm *comm,
+                         by_error *error)
+{
+    bool leads = comm == NULL || by_comm_rank(comm) == 0;
+    by_status status = BY_OK;
+    if (!leads) {
+        status = by_comm_barrier(comm, "the data", error);
     }
-    return status == BY_OK ? by_task_loader(&s->loader, s->data, config, true, error) : status;
+    if (status == BY_OK) {
+        status = p->from_data ? open_data(s, config, error) : cli_assume_sizes(config, error);
+    }
+    if (status == BY_OK && leads) {
+        status = by_machine_load(&p->machine, (int)config->train.threads,
+                                 BY_MACHINE_F32 | BY_MACHINE_BF16 | BY_MACHINE_MEMORY, error);
+    }
+    return status == BY_OK && leads && comm != NULL ? by_comm_barrier(comm, "the data", error)
+                                                    : status;
+}
+
+/* What a program of the trainer is: that of a stage has its number behind its name. */
+static by_profile_work work_of(const char *name)
+{
+    static const struct {
+        const char *name;
+        by_profile_work work;
+    } works[] = {{"gradients", BY_PROFILE_WORK_MODEL},
+                 {"last gradients", BY_PROFILE_WORK_MODEL},
+                 {"forward", BY_PROFILE_PASS_FORWARD},
+                 {"backward", BY_PROFILE_PASS_BACKWARD},
+                 {"weights", BY_PROFILE_PASS_WEIGHTS}};
+    for (size_t i = 0; i < sizeof works / sizeof works[0]; i++) {
+        size_t length = strlen(works[i].name);
+        if (strncmp(name, works[i].name, length) == 0 &&
+            name[length + strspn(name + length, " 0123456789")] == '\0') {
+            return works[i].work;
+        }
+    }
+    return BY_PROFILE_WORK_UPDATE;
 }
 
 static by_status watch(by_profile *profile, by_trainer *trainer, by_error *error)
@@ -35,8 +74,8 @@ static by_status watch(by_profile *profile, by_trainer *trainer, by_error *error
     const char *name;
     for (size_t i = 0; (name = by_trainer_program_name(trainer, i)) != NULL && status == BY_OK;
          i++) {
-        status = by_profile_watch(profile, by_trainer_program(trainer, name), name,
-                                  strcmp(name, "gradients") == 0, error);
+        status = by_profile_watch(profile, by_trainer_program(trainer, name), name, work_of(name),
+                                  error);
     }
     return status;
 }
@@ -65,7 +104,8 @@ static by_status step(cli_profiled *p, source *s, by_error *error)
     return status == BY_OK ? by_profile_span(p->profile, "step", from, end, error) : status;
 }
 
-static by_status take_steps(cli_profiled *p, source *s, int64_t steps, by_error *error)
+/* alone: one rank; several take equally many steps, so that one that is to stop ends them all. */
+static by_status take_steps(cli_profiled *p, source *s, int64_t steps, bool alone, by_error *error)
 {
     by_loader_statistics before = {0};
     by_loader_statistics after = {0};
@@ -80,8 +120,9 @@ static by_status take_steps(cli_profiled *p, source *s, int64_t steps, by_error 
         status = step(p, s, error);
         p->steps++;
     }
-    if (status == BY_OK && p->steps == 0) {
-        return by_error_set(error, BY_ESTOPPED, "stopped before the first step was recorded");
+    if (status == BY_OK && p->steps < (alone ? 1 : steps)) {
+        return by_error_set(error, BY_ESTOPPED, "stopped before %s recorded",
+                            alone ? "the first step was" : "all steps were");
     }
     if (s->loader != NULL) {
         by_loader_stats(s->loader, &after);
@@ -91,9 +132,10 @@ static by_status take_steps(cli_profiled *p, source *s, int64_t steps, by_error 
     return status;
 }
 
-static by_status set_up(cli_profiled *p, const by_config *config, by_error *error)
+static by_status set_up(cli_profiled *p, const by_config *config, by_comm *comm, by_error *error)
 {
-    by_status status = by_trainer_open(&p->trainer, config, NULL, error);
+    const by_trainer_options options = {.comm = comm};
+    by_status status = by_trainer_open(&p->trainer, config, &options, error);
     if (status == BY_OK) {
         status = by_trainer_allocate(p->trainer, error);
     }
@@ -103,11 +145,29 @@ static by_status set_up(cli_profiled *p, const by_config *config, by_error *erro
     if (status == BY_OK) {
         status = by_profile_open(&p->profile, error);
     }
+    if (status == BY_OK && comm != NULL) {
+        by_profile_watch_comm(p->profile, comm);
+    }
     return status == BY_OK ? watch(p->profile, p->trainer, error) : status;
 }
 
+/* The ranks of a pipeline differ in their place on the mesh's first axis alone. */
+static by_status gather(cli_profiled *p, const by_config *config, by_comm *comm, by_error *error)
+{
+    char place[96];
+    by_trainer_place(p->trainer, place, sizeof place);
+    int stages = (int)config->parallel.pipeline;
+    int pipelines = stages > 1 ? by_comm_size(comm) / stages : 0;
+    const by_profile_place mine = {.place = place,
+                                   .pipeline = pipelines > 0 ? by_comm_rank(comm) % pipelines : -1,
+                                   .planned = by_trainer_memory(p->trainer)->total,
+                                   .resident = by_peak_resident_bytes()};
+    p->backend = by_comm_backend(comm);
+    return by_profile_gather(&p->ranks, p->profile, &mine, error);
+}
+
 by_status cli_profile_steps(cli_profiled *out, by_config *config, int64_t steps, bool use_data,
-                            by_error *error)
+                            by_comm *comm, by_error *error)
 {
     cli_profiled p = {0};
     source s = {0};
@@ -115,20 +175,20 @@ by_status cli_profile_steps(cli_profiled *out, by_config *config, int64_t steps,
     by_status status = by_task_find(&task, config, error);
     if (status == BY_OK) {
         p.from_data = use_data && (task->knows(config) & BY_TASK_DATA) != 0;
-        status = p.from_data ? open_data(&s, config, error) : cli_assume_sizes(config, error);
+        status = prepare(&p, &s, config, comm, error);
     }
     if (status == BY_OK) {
-        status = by_machine_load(&p.machine, (int)config->train.threads,
-                                 BY_MACHINE_F32 | BY_MACHINE_BF16 | BY_MACHINE_MEMORY, error);
+        status = set_up(&p, config, comm, error);
     }
     if (status == BY_OK) {
-        status = set_up(&p, config, error);
-    }
-    if (status == BY_OK && !p.from_data) {
-        status = by_random_batch_open(&s.random, p.trainer, error);
+        status = p.from_data ? by_trainer_loader(&s.loader, p.trainer, s.data, true, error)
+                             : by_random_batch_open(&s.random, p.trainer, error);
     }
     if (status == BY_OK) {
-        status = take_steps(&p, &s, steps, error);
+        status = take_steps(&p, &s, steps, comm == NULL, error);
+    }
+    if (status == BY_OK && comm != NULL) {
+        status = gather(&p, config, comm, error);
     }
     close_source(&s);
     if (status != BY_OK) {
@@ -141,6 +201,7 @@ by_status cli_profile_steps(cli_profiled *out, by_config *config, int64_t steps,
 
 void cli_profiled_close(cli_profiled *profiled)
 {
+    by_profile_ranks_close(&profiled->ranks);
     by_profile_close(&profiled->profile);
     by_trainer_close(&profiled->trainer);
 }
