@@ -126,10 +126,11 @@ typedef struct by_sync_config {
     int64_t every;   /* steps from one synchronisation to the next; 1: gradients, every step */
     double outer_lr; /* every > 1: of the outer optimizer, SGD with Nesterov's momentum */
     double outer_momentum;
-    char *compress; /* "none", "bf16", "int8", "one_bit", "top_k", "power_sgd" */
-    double density; /* top_k: share of the values that is sent */
-    int64_t rank;   /* power_sgd: columns of a factor */
-    int64_t warmup; /* synchronisations that are not compressed */
+    int64_t staleness; /* every > 1: steps between the beginning of an exchange and its end */
+    char *compress;    /* "none", "bf16", "int8", "one_bit", "top_k", "power_sgd" */
+    double density;    /* top_k: share of the values that is sent */
+    int64_t rank;      /* power_sgd: columns of a factor */
+    int64_t warmup;    /* synchronisations that are not compressed */
 } by_sync_config;
 
 typedef struct by_checkpoint_config {

@@ -128,6 +128,14 @@ static by_status check_sync(const by_config *config, by_error *error)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(intervals); i++) {
         BY_TRY(by__config_divides(config, "sync.every", intervals[i], error));
     }
+    if (config->sync.staleness > 0 &&
+        (config->sync.every == 1 || config->sync.staleness > config->sync.every)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: sync.staleness is %lld and sync.every %lld: an exchange ends "
+                            "before the next begins, and with every: 1 within its step",
+                            by__config_where(config, "sync.staleness", "sync.every"),
+                            (long long)config->sync.staleness, (long long)config->sync.every);
+    }
     return BY_OK;
 }
 

@@ -143,6 +143,9 @@ static const by__key common[] = {
      .help = "learning rate of the outer optimizer, with every above 1"},
     {"sync", "outer_momentum", BY__KEY_REAL, BY__FIELD(sync.outer_momentum), "0.9", 0, 1,
      BY__BELOW_MAX, .help = "its momentum (Nesterov's); 0: none"},
+    {"sync", "staleness", BY__KEY_INT, BY__FIELD(sync.staleness), "0", 0, BY__MANY,
+     .help = "steps that each rank takes while an exchange is under way, before it is applied; "
+             "every at most; 0: ranks wait for it"},
     {"sync", "compress", BY__KEY_TEXT, BY__FIELD(sync.compress), "none",
      .choices = "none|bf16|int8|one_bit|top_k|power_sgd",
      .help = "code of what is sent; what it loses is added to what is sent next (error feedback)"},

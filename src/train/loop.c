@@ -370,6 +370,7 @@ static bool evaluation_is_due(const by__job *job, int64_t step)
 static by_status run_evaluation(by__job *job, const by_step_result *result, by_error *error)
 {
     BY_UNUSED(result);
+    BY_TRY(by__trainer_finish_exchange(job->trainer, error));
     return evaluate(job, error);
 }
 
@@ -447,6 +448,16 @@ static by_status submit_step(by__job *job, by_error *error)
     return by_trainer_submit(job->trainer, &batch, error);
 }
 
+/* As often on all ranks as they submit steps. */
+static by_status agree_to_stop(by__job *job, by_error *error)
+{
+    if (by__trainer_is_late(job->trainer)) {
+        job->is_stopping = by__trainer_agree_to_stop(job->trainer, stopped(job));
+        return BY_OK;
+    }
+    return by__any_rank(&job->is_stopping, job->comm, stopped(job), "a request to stop", error);
+}
+
 /* Results are read while the next step is under way, so a device never waits for the host; on the
  * CPU a step is done when it was submitted. */
 static by_status run_steps(by__job *job, by_error *error)
@@ -462,9 +473,7 @@ static by_status run_steps(by__job *job, by_error *error)
         bool hold = submitted == last || (steps_ahead(job) > 0 && state_is_wanted(job, submitted));
         progress(job, "step");
         if (!hold && !job->is_stopping) {
-            /* As often on all ranks as they submit steps. */
-            BY_TRY(by__any_rank(&job->is_stopping, job->comm, stopped(job), "a request to stop",
-                                error));
+            BY_TRY(agree_to_stop(job, error));
         }
         if (job->is_stopping && steps_ahead(job) == 0) {
             return by_error_set(error, BY_ESTOPPED, "stopped at step %lld of %lld",

@@ -92,6 +92,15 @@ by_status by__trainer_read_slice(const by_trainer *trainer, size_t parameter, in
  * (replicas.c). */
 by_status by__trainer_compare_replicas(by_trainer *trainer, by_error *error);
 
+/* Collective: waits for an exchange that runs while steps are taken and applies it, so that
+ * replicas that have taken no step since it began are equal (trainer_late.c). */
+by_status by__trainer_finish_exchange(by_trainer *trainer, by_error *error);
+/* Whether exchanges may be late, so that ranks do not wait for each other at every step. */
+bool by__trainer_is_late(const by_trainer *trainer);
+/* Tells the other replicas, with the next exchange that begins, whether this one wishes to stop.
+ * True on all of them when one of those that were applied has said so. */
+bool by__trainer_agree_to_stop(by_trainer *trainer, bool mine);
+
 /* BY_EMEMORY when what is planned in addition to the process and its data is not free, for all
  * ranks of this host (fit.c). comm NULL: this one alone. */
 by_status by__plan_fits(const by_memory_report *planned, const by_comm *comm, by_error *error);

@@ -1,9 +1,11 @@
 /* The inside of by_trainer, shared by trainer.c (plan, memory), trainer_feed.c (inputs and
  * results), trainer_steps.c (steps), trainer_ranks.c (what ranks do together), trainer_sync.c
- * (exchanges that are compressed or not made at every step) and trainer_weights.c (initial
- * values, loading, views). */
+ * (exchanges that are compressed or not made at every step), trainer_late.c (those that run while
+ * steps are taken) and trainer_weights.c (initial values, loading, views). */
 #ifndef BY_TRAIN_TRAINER_H
 #define BY_TRAIN_TRAINER_H
+
+#include <pthread.h>
 
 #include "base/sum_tree.h"
 #include "comm/coded_sum.h"
@@ -56,10 +58,28 @@ typedef struct by__ranks {
 
 typedef struct by__pipe by__pipe;
 
+/* An exchange that runs while the replica takes steps (trainer_late.c). */
+typedef struct by__late {
+    pthread_t thread;
+    bool is_under_way;
+    bool is_exact; /* not compressed */
+    bool wishes;   /* this rank is to stop ... */
+    int32_t count; /* ... and so many of all were, when an exchange began */
+    bool stops;    /* one was */
+    int64_t begun; /* after this many updates */
+    double seconds;
+    by_status status; /* of the thread */
+    by_error error;
+    by_comm *peers; /* the thread's own communicator of the replicas */
+    int sent;       /* flat buffers: the weights when it began ... */
+    int difference; /* ... and how far from the anchor these are, which is added up */
+} by__late;
+
 /* Exchanges that the section `sync` asks for (trainer_sync.c). */
 typedef struct by__sync {
     bool is_on;
     bool is_local; /* replicas take steps of their own */
+    bool is_late;  /* ... also while they exchange */
     bool is_coded;
     bool is_power;    /* by PowerSGD, not by `codec` */
     bool is_anchored; /* `anchor` holds the weights of the last exchange */
@@ -76,7 +96,9 @@ typedef struct by__sync {
     int anchor;        /* flat buffers of the store; -1: none */
     int momentum;
     int residual;
+    by__late late;
 } by__sync;
+
 /* A range of a group of parameters. */
 typedef struct by__slice {
     int group;
@@ -355,5 +377,25 @@ by_status by__sync_after_update(by_trainer *t, by_error *error);
 void by__sync_forget(by_trainer *t);
 /* States were loaded: they are the same on all ranks. */
 void by__sync_loaded(by_trainer *t);
+/* Whether the exchange that is due now is not compressed. */
+bool by__sync_is_exact(const by_trainer *t);
+/* Collective: data = its sum over the replicas. */
+by_status by__sync_add_up(by_trainer *t, float *data, bool exact, by_error *error);
+/* The outer optimizer's step on the anchor, by the differences that were added up. */
+by_status by__sync_outer_step(by_trainer *t, by_error *error);
+/* Weights = anchor. */
+by_status by__sync_take_anchor(by_trainer *t, by_error *error);
+
+/* ---- trainer_late.c: exchanges with sync.staleness ---- */
+
+by_status by__late_lay_out(by_trainer *t, by_error *error);
+by_status by__late_add_program(by_trainer *t, by_error *error);
+/* Collective. */
+by_status by__late_open(by_trainer *t, by_error *error);
+void by__late_close(by_trainer *t);
+/* Applies an exchange when it is as late as it may be, and begins one that is due. */
+by_status by__late_after_update(by_trainer *t, bool due, by_error *error);
+/* Waits for it and forgets it. */
+void by__late_drop(by_trainer *t);
 
 #endif

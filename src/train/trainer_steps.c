@@ -78,14 +78,14 @@ static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error
 }
 
 /* The sum of the micro-batches' losses, added in the order of the tree as the gradients are. */
-static double sum_losses(const by_trainer *t, const float *losses)
+static double sum_losses(const float *losses, int64_t count)
 {
     double sums[BY__MAX_SETS];
     by__sum_tree tree;
     by__sum_addition pair;
-    int sets = by__sum_tree_sets(0, t->all_micro_batches, t->all_micro_batches);
-    by__sum_tree_begin(&tree, 0, t->all_micro_batches, sets);
-    for (int64_t i = 0; i < t->all_micro_batches; i++) {
+    int sets = by__sum_tree_sets(0, count, count);
+    by__sum_tree_begin(&tree, 0, count, sets);
+    for (int64_t i = 0; i < count; i++) {
         int set = by__sum_tree_take(&tree);
         sums[set] = (double)losses[i];
         by__sum_tree_put(&tree, set);
@@ -96,9 +96,17 @@ static double sum_losses(const by_trainer *t, const float *losses)
     return sums[tree.held[0].set];
 }
 
+/* Targets of the batch, or of this rank's part where it does not know the losses of others. */
+static uint64_t targets_of(const by_trainer *t, const by_batch *batch)
+{
+    return t->sync.is_late ? batch->valid_targets : batch->global_targets;
+}
+
 static double mean_loss(const by_trainer *t, const float *losses, uint64_t targets)
 {
-    return targets > 0 ? sum_losses(t, losses) / (double)targets : 0.0;
+    double sum = t->sync.is_late ? sum_losses(losses + t->first_micro_batch, t->micro_batches)
+                                 : sum_losses(losses, t->all_micro_batches);
+    return targets > 0 ? sum / (double)targets : 0.0;
 }
 
 static unsigned slot_of(unsigned step)
@@ -134,9 +142,11 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     t->updates++;
     t->submitted++;
     pending->targets = targets;
-    pending->result = (by_step_result){
-        .step = t->updates, .lr = lr, .exchange = t->ranks.exchange, .exposed = t->ranks.exposed};
-    return by__sync_after_update(t, error);
+    pending->result = (by_step_result){.step = t->updates, .lr = lr};
+    BY_TRY(by__sync_after_update(t, error));
+    pending->result.exchange = t->ranks.exchange;
+    pending->result.exposed = t->ranks.exposed;
+    return BY_OK;
 }
 
 /* The oldest step was not finite: no later one has changed anything either. */
@@ -158,7 +168,7 @@ by_status by_trainer_submit(by_trainer *t, const by_batch *batch, by_error *erro
     BY_TRY(check_free_slot(t, true, error));
     BY_TRY(submit_gradients(t, batch, error));
     double lr = by_learning_rate(&c->optimizer, t->updates, c->train.steps);
-    return submit_update(t, lr, batch->global_targets, error);
+    return submit_update(t, lr, targets_of(t, batch), error);
 }
 
 by_status by_trainer_collect(by_trainer *t, bool wait, bool *got, by_step_result *out,
@@ -211,8 +221,8 @@ by_status by_trainer_gradients(by_trainer *t, const by_batch *batch, double *los
     BY_TRY(submit_gradients(t, batch, error));
     BY_TRY(by__trainer_fetch(t, slot_of(t->submitted), error));
     BY_TRY(by__trainer_results(t, slot_of(t->submitted), &results, error));
-    t->gradient_targets = batch->global_targets;
-    *loss = mean_loss(t, results.losses, batch->global_targets);
+    t->gradient_targets = targets_of(t, batch);
+    *loss = mean_loss(t, results.losses, t->gradient_targets);
     return BY_OK;
 }
 

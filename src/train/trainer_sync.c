@@ -39,6 +39,7 @@ by_status by__sync_plan(by_trainer *t, by_error *error)
     by__sync *s = &t->sync;
     s->anchor = s->momentum = s->residual = -1;
     s->is_local = c->every > 1;
+    s->is_late = s->is_local && c->staleness > 0;
     s->is_coded = strcmp(c->compress, "none") != 0;
     s->is_on = s->is_local || s->is_coded;
     if (!s->is_on) {
@@ -70,6 +71,9 @@ by_status by__sync_lay_out(by_trainer *t, by_error *error)
             .role = BY__STATE, .name = "outer_momentum", .dtype = BY_F32, .groups = trained};
         BY_TRY(by__store_add_flat(t->store, &spec, &s->momentum, error));
         t->states[t->state_count++] = s->momentum;
+    }
+    if (s->is_late) {
+        BY_TRY(by__late_lay_out(t, error));
     }
     if (s->is_coded) {
         by__flat_spec spec = {
@@ -112,6 +116,7 @@ by_status by__sync_add_programs(by_trainer *t, by_error *error)
     if (!t->sync.is_local) {
         return BY_OK;
     }
+    BY_TRY(t->sync.is_late ? by__late_add_program(t, error) : BY_OK);
     BY_TRY(by__trainer_add_update(t, "difference", build_difference, error));
     return by__trainer_add_update(t, "outer update", build_outer, error);
 }
@@ -228,10 +233,16 @@ static by_status open_codes(by_trainer *t, by_error *error)
                      ? by__power_sum_open(&s->power, s->peers, tensors, tensor_count, residual,
                                           count, (size_t)c->rank, t->config->seed, error)
                      : by__coded_sum_open(&s->codes, s->peers, s->codec, c->density, residual,
-                                          count, t->threads, error);
+                                          count, s->is_late ? 1 : t->threads, error);
     }
     free(tensors);
     return status;
+}
+
+/* The flat buffer of what replicas exchange: how far they went, added up in place. */
+static int exchanged_flat(const by_trainer *t)
+{
+    return t->sync.is_late ? t->sync.late.difference : t->gradient_sets[0];
 }
 
 /* Memory of the outer optimizer's hyper-parameters, and behind them its factor. */
@@ -251,7 +262,7 @@ static by_status bind_outer(by_trainer *t, by_error *error)
         char name[64];
         const char *unit = t->groups[i].name;
         by_memory anchor = by__trainer_group(t, s->anchor, i);
-        by_memory gradient = by__trainer_group(t, t->gradient_sets[0], i);
+        by_memory gradient = by__trainer_group(t, exchanged_flat(t), i);
         BY_TRY(by__row_bind(difference, unit, by__trainer_group(t, t->masters, i), error));
         BY_TRY(by__row_bind(outer, unit, anchor, error));
         (void)snprintf(name, sizeof name, "anchor.%s", unit);
@@ -279,6 +290,9 @@ by_status by__sync_open(by_trainer *t, by_error *error)
         BY_TRY(by_comm_open(&s->alone, &alone, error));
         s->peers = s->alone;
     }
+    if (s->is_late) {
+        BY_TRY(by__late_open(t, error));
+    }
     if (s->is_coded) {
         BY_TRY(open_codes(t, error));
     }
@@ -288,6 +302,7 @@ by_status by__sync_open(by_trainer *t, by_error *error)
 void by__sync_close(by_trainer *t)
 {
     by__sync *s = &t->sync;
+    by__late_close(t);
     by__coded_sum_close(&s->codes);
     by__power_sum_close(&s->power);
     by_comm_close(&s->alone);
@@ -298,19 +313,31 @@ void by__sync_close(by_trainer *t)
 
 /* ---- exchanges ---- */
 
-/* data = its sum over the replicas. */
-static by_status add_up(by_trainer *t, float *data, by_error *error)
+bool by__sync_is_exact(const by_trainer *t)
+{
+    return !t->sync.is_coded || t->updates / t->config->sync.every < t->config->sync.warmup;
+}
+
+by_status by__sync_add_up(by_trainer *t, float *data, bool exact, by_error *error)
 {
     by__sync *s = &t->sync;
     const char *what = s->is_local ? "weights since the last exchange" : "gradients";
-    bool warms_up = t->updates / t->config->sync.every < t->config->sync.warmup;
-    if (!s->is_coded || warms_up) {
+    if (exact) {
         return by_comm_all_reduce(s->peers, data, count_elements(t), BY_F32, what, error);
     }
     BY_TRY(s->is_power ? by__power_sum_run(s->power, data, what, error)
                        : by__coded_sum_run(s->codes, data, what, error));
     clear_gaps(s, data);
     clear_gaps(s, values_of(by__trainer_flat(t, s->residual)));
+    return BY_OK;
+}
+
+/* The same while nothing is computed. */
+static by_status add_up(by_trainer *t, float *data, by_error *error)
+{
+    double begin = by__now();
+    BY_TRY(by__sync_add_up(t, data, by__sync_is_exact(t), error));
+    by__ranks_exposed(t, begin);
     return BY_OK;
 }
 
@@ -352,27 +379,41 @@ by_status by__sync_before_step(by_trainer *t, by_error *error)
 
 void by__sync_forget(by_trainer *t)
 {
+    by__late_drop(t);
     t->sync.is_anchored = false;
 }
 
-static by_status exchange_weights(by_trainer *t, by_error *error)
+by_status by__sync_outer_step(by_trainer *t, by_error *error)
 {
     by__sync *s = &t->sync;
     float hyper[BY_HYPER_COUNT];
     float scale = 1.0f / (float)by_comm_size(s->peers);
-    BY_TRY(by_program_run(by__set_row(&t->programs, "difference")->program, error));
-    BY_TRY(add_up(t, values_of(by__trainer_set(t, 0)), error));
     by_optimizer_hyper(hyper, &s->outer->optimizer, 0, t->config->sync.outer_lr);
     BY_TRY(by_device_write(by_memory_at(s->numbers, 0, sizeof hyper), hyper, error));
     BY_TRY(by_device_write(by_memory_at(s->numbers, BY_CACHE_LINE, sizeof scale), &scale, error));
-    BY_TRY(by_program_submit(by__set_row(&t->programs, "outer update")->program, error));
-    BY_TRY(copy_groups(t, t->masters, s->anchor, error));
+    return by_program_submit(by__set_row(&t->programs, "outer update")->program, error);
+}
+
+by_status by__sync_take_anchor(by_trainer *t, by_error *error)
+{
+    BY_TRY(copy_groups(t, t->masters, t->sync.anchor, error));
     return t->copy == NULL ? BY_OK : by_program_submit(t->copy->program, error);
+}
+
+static by_status exchange_weights(by_trainer *t, by_error *error)
+{
+    BY_TRY(by_program_run(by__set_row(&t->programs, "difference")->program, error));
+    BY_TRY(add_up(t, values_of(by__trainer_flat(t, exchanged_flat(t))), error));
+    BY_TRY(by__sync_outer_step(t, error));
+    return by__sync_take_anchor(t, error);
 }
 
 by_status by__sync_after_update(by_trainer *t, by_error *error)
 {
     bool due = t->sync.is_local && t->updates % t->config->sync.every == 0;
+    if (t->sync.is_late) {
+        return by__late_after_update(t, due, error);
+    }
     return due ? exchange_weights(t, error) : BY_OK;
 }
 
@@ -405,6 +446,7 @@ by_status by_trainer_settle(by_trainer *t, by_error *error)
         return BY_OK;
     }
     s->is_settled = true;
+    BY_TRY(by__trainer_finish_exchange(t, error));
     if (s->is_local && t->updates % t->config->sync.every != 0) {
         BY_TRY(exchange_weights(t, error));
     }

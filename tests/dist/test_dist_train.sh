@@ -51,34 +51,40 @@ newest() {
     tail -n 1 out
 }
 
-say "compressed gradients and local steps: written by two ranks, what codes have lost too, and gone on with"
-for every in 1 4; do
-    run 0 mpi_run 2 "$banyan" "$@" --set name="sync$every" --set sync.every=$every --set sync.compress=int8 \
-        --set parallel.writers=2
-    newest "runs/sync$every" >sync.whole
-    rm -rf "runs/sync$every/checkpoints/step-00000024"
-    run 0 mpi_run 2 "$banyan" train --resume "runs/sync$every"
-    newest "runs/sync$every" >sync.resumed
+say "compressed gradients, local steps and late exchanges: written by two ranks, what codes have lost too, and gone on with"
+for sync in "1 0" "4 0" "4 3"; do
+    every=${sync% *}
+    late=${sync#* }
+    name=sync$every-$late
+    run 0 mpi_run 2 "$banyan" "$@" --set name="$name" --set sync.every="$every" --set sync.staleness="$late" \
+        --set sync.compress=int8 --set parallel.writers=2
+    newest "runs/$name" >sync.whole
+    rm -rf "runs/$name/checkpoints/step-00000024"
+    run 0 mpi_run 2 "$banyan" train --resume "runs/$name"
+    newest "runs/$name" >sync.resumed
     same sync.whole sync.resumed
-    rm -rf "runs/sync$every/checkpoints/step-00000024"
-    run 0 mpi_run 3 "$banyan" train --resume "runs/sync$every"
+    rm -rf "runs/$name/checkpoints/step-00000024"
+    run 0 mpi_run 3 "$banyan" train --resume "runs/$name"
 done
 
-say "a signal to one rank stops and saves all"
-mpi_run 2 "$banyan" "$@" --json --set name=stopped --set train.steps=100000 --set checkpoint.every=0 \
-    --set train.eval_every=0 --set optimizer.schedule=constant >out 2>err &
-background=$!
-wait_for '"event":"train","step":20,' out
-for process in /proc/[0-9]*; do
-    if [ "$process/exe" -ef "$banyan" ] && tr '\0' '\n' <"$process/environ" 2>/dev/null |
-        grep -q '^OMPI_COMM_WORLD_RANK=1$' && [ "$(readlink "$process/cwd")" = "$work" ]; then
-        kill -TERM "${process#/proc/}"
-    fi
+say "a signal to one rank stops and saves all, also where ranks hear of each other only when they exchange"
+for late in 0 3; do
+    mpi_run 2 "$banyan" "$@" --json --set name="stopped$late" --set train.steps=100000 --set checkpoint.every=0 \
+        --set train.eval_every=0 --set optimizer.schedule=constant --set sync.staleness="$late" \
+        --set sync.every=$((late + 1)) >out 2>err &
+    background=$!
+    wait_for '"event":"train","step":20,' out
+    for process in /proc/[0-9]*; do
+        if [ "$process/exe" -ef "$banyan" ] && tr '\0' '\n' <"$process/environ" 2>/dev/null |
+            grep -q '^OMPI_COMM_WORLD_RANK=1$' && [ "$(readlink "$process/cwd")" = "$work" ]; then
+            kill -TERM "${process#/proc/}"
+        fi
+    done
+    wait "$background"
+    background=
+    [ "$(grep -c 'everything is saved' err)" = 1 ] || { cat err; fail "not said once"; }
+    exists "runs/stopped$late"/checkpoints/step-*
 done
-wait "$background"
-background=
-[ "$(grep -c 'everything is saved' err)" = 1 ] || { cat err; fail "not said once"; }
-exists runs/stopped/checkpoints/step-*
 
 say "errors are one line"
 run 2 mpi_run 6 "$banyan" "$@" --set name=many

@@ -359,6 +359,12 @@ static void test_cross_checks(void **state)
     unresolved("parallel: {replica_hash_every: 60}\nsync: {every: 50}\n",
                "train.yaml:2: sync.every 50 does not divide parallel.replica_hash_every 60; "
                "nearest: 30, 60");
+    unresolved("sync: {every: 50, staleness: 51}",
+               "train.yaml:1: sync.staleness is 51 and sync.every 50: an exchange ends before the "
+               "next begins, and with every: 1 within its step");
+    unresolved("sync: {staleness: 1}",
+               "train.yaml:1: sync.staleness is 1 and sync.every 1: an exchange ends before the "
+               "next begins, and with every: 1 within its step");
     unresolved("parallel: {tensor: 2}\nsync: {compress: int8}\n",
                "train.yaml:2: sync.every above 1 and sync.compress are for ranks that have the "
                "whole state: leave all axes of parallel but data at 1");

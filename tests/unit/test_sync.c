@@ -1,7 +1,9 @@
 /* Exchanges that are compressed or not made at every step: replicas stay equal, what is saved goes
  * on the same, and the arithmetic is that of the papers. */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +24,7 @@ typedef struct job {
     const float *from; /* a kept state to begin from, of step `settle_at` */
     float *kept;       /* of rank 0 at settle_at */
     float *begin;      /* of rank 0 */
-    float *before[MAX_RANKS]; /* the last settling */
+    float *before[MAX_RANKS]; /* the last settling; weights alone where exchanges may be late */
     float *end[MAX_RANKS];
     size_t count;
     size_t parts; /* parameters, then each state: of equal size */
@@ -63,11 +65,12 @@ static by_batch make_batch(data *d, const by_trainer *t, int step)
     return batch;
 }
 
-/* All parameters, then all states, into `out` (NULL: only counted). */
-static by_status read_state(float *out, size_t *count, const by_trainer *t, by_error *error)
+/* All parameters, then `states` states, into `out` (NULL: only counted). */
+static by_status read_state(float *out, size_t *count, const by_trainer *t, int states,
+                            by_error *error)
 {
     *count = 0;
-    for (int s = -1; s < by_trainer_state_count(t); s++) {
+    for (int s = -1; s < states; s++) {
         for (size_t i = 0; i < by_trainer_parameter_count(t); i++) {
             size_t size;
             by_tensor_view view = s < 0 ? by_trainer_parameter(t, i) : by_trainer_state(t, i, s);
@@ -100,11 +103,16 @@ static by_status write_state(const float *from, by_trainer *t, int64_t step, by_
     return t->copy == NULL ? BY_OK : by_program_run(t->copy->program, error);
 }
 
+static by_status keep(float **out, size_t *count, const by_trainer *t, int states, by_error *error)
+{
+    BY_TRY(read_state(NULL, count, t, states, error));
+    *out = malloc(*count * sizeof **out);
+    return read_state(*out, count, t, states, error);
+}
+
 static by_status keep_state(float **out, size_t *count, const by_trainer *t, by_error *error)
 {
-    BY_TRY(read_state(NULL, count, t, error));
-    *out = malloc(*count * sizeof **out);
-    return read_state(*out, count, t, error);
+    return keep(out, count, t, by_trainer_state_count(t), error);
 }
 
 static by_status take_steps(job *j, by_comm *comm, by_trainer *t, by_error *error)
@@ -140,7 +148,9 @@ static by_status take_steps(job *j, by_comm *comm, by_trainer *t, by_error *erro
         by_comm_count(&counters, peers);
         j->moved = counters.bytes_read + counters.bytes_written + counters.bytes_sent;
     }
-    BY_TRY(keep_state(&j->before[rank], &count, t, error));
+    /* An exchange under way changes what codes lose. */
+    BY_TRY(
+        keep(&j->before[rank], &count, t, t->sync.is_late ? 0 : by_trainer_state_count(t), error));
     BY_TRY(by_trainer_settle(t, error));
     BY_TRY(by_trainer_settle(t, error)); /* once more changes nothing */
     BY_TRY(keep_state(&j->end[rank], &count, t, error));
@@ -193,6 +203,9 @@ static const char *const modes[][4] = {
     {"sync.every=4", NULL},
     {"sync.every=8", "sync.compress=int8", "precision.compute=bf16", NULL},
     {"sync.every=4", "sync.outer_momentum=0", "sync.compress=power_sgd", NULL},
+    {"sync.every=4", "sync.staleness=3", NULL},
+    {"sync.every=8", "sync.staleness=8", "sync.compress=int8", NULL},
+    {"sync.every=4", "sync.staleness=1", "precision.compute=bf16", NULL},
 };
 
 /* Every mode learns, on every number of ranks, and what is saved is the same on all of them. */
@@ -270,6 +283,120 @@ static void test_outer_step(void **state)
     free_job(&j);
 }
 
+/* ---- staleness ---- */
+
+static void go(job *j, const char *const *settings, int steps)
+{
+    *j = (job){.settings = settings, .steps = steps};
+    run(j, 3);
+}
+
+/* The exchange that began after step 4 is applied after step 6 and not before, by its equations:
+ * w_6 + (a' - w_4), a' the outer step by the mean of a - w_4. What steps 5 and 6 do by themselves
+ * is seen where staleness is 4. */
+static void test_late_step(void **state)
+{
+    BY_UNUSED(state);
+    const char *const two[] = {"sync.every=4", "sync.staleness=2", "sync.outer_lr=0.5",
+                               "sync.outer_momentum=0.8", NULL};
+    const char *const four[] = {"sync.every=4", "sync.staleness=4", "sync.outer_lr=0.5",
+                                "sync.outer_momentum=0.8", NULL};
+    job begun, early, own, merged;
+    go(&begun, two, 4);
+    go(&early, two, 5);
+    go(&merged, two, 6);
+    go(&own, four, 5);
+    size_t parameters = own.count / own.parts;
+    for (int r = 0; r < 3; r++) {
+        assert_memory_equal(early.before[r], own.before[r], parameters * sizeof(float));
+    }
+    free_job(&own);
+    go(&own, four, 6);
+    for (size_t i = 0; i < parameters; i++) {
+        double anchor = (double)begun.begin[i];
+        double d = 0.0;
+        for (int r = 0; r < 3; r++) {
+            d += (anchor - (double)begun.before[r][i]) / 3.0;
+        }
+        double next = anchor - 0.5 * 1.8 * d;
+        for (int r = 0; r < 3; r++) {
+            double want = (double)own.before[r][i] + (next - (double)begun.before[r][i]);
+            assert_true(fabs((double)merged.before[r][i] - want) <= 1e-6 * (1.0 + fabs(want)));
+        }
+    }
+    assert_memory_not_equal(merged.before[0], own.before[0], parameters * sizeof(float));
+    assert_memory_not_equal(merged.before[0], merged.before[1], parameters * sizeof(float));
+    free_job(&begun);
+    free_job(&early);
+    free_job(&own);
+    free_job(&merged);
+}
+
+/* The same bits every time, on every rank. */
+static void test_late_repeats(void **state)
+{
+    BY_UNUSED(state);
+    const char *const settings[] = {"sync.every=4", "sync.staleness=3", "sync.compress=int8", NULL};
+    job one, other;
+    go(&one, settings, 22);
+    go(&other, settings, 22);
+    for (int r = 0; r < 3; r++) {
+        assert_memory_equal(one.before[r], other.before[r], one.count / one.parts * sizeof(float));
+        assert_memory_equal(one.end[r], other.end[0], one.count * sizeof(float));
+    }
+    free_job(&one);
+    free_job(&other);
+}
+
+/* Rank 1 does not begin the step behind which they exchange before rank 0 has come as far as the
+ * bound lets it, with its exchange under way. */
+enum { RACE_EVERY = 4, RACE_STALENESS = 3, RACE_AHEAD = RACE_EVERY + RACE_STALENESS - 1 };
+
+static by_status race_steps(by_trainer *t, int rank, atomic_int *ahead, by_error *error)
+{
+    data d;
+    by_step_result result;
+    for (int step = 0; step < 2 * RACE_EVERY; step++) {
+        while (rank == 1 && step == RACE_EVERY - 1 && atomic_load(ahead) < RACE_AHEAD) {
+        }
+        by_batch batch = make_batch(&d, t, step);
+        BY_TRY(by_trainer_step(t, &batch, &result, error));
+        if (rank == 0) {
+            atomic_store(ahead, step + 1);
+        }
+    }
+    return by_trainer_settle(t, error);
+}
+
+static by_status race_main(by_comm *comm, void *user, by_error *error)
+{
+    static const char *const settings[] = {"sync.every=4", "sync.staleness=3", NULL};
+    atomic_int *ahead = user;
+    by_trainer *t;
+    by_config *config = open_config(settings);
+    const by_trainer_options options = {.comm = comm};
+    BY_TRY(by_trainer_open(&t, config, &options, error));
+    BY_TRY(by_trainer_allocate(t, error));
+    BY_TRY(by_trainer_initialize(t, error));
+    by_status status = race_steps(t, by_comm_rank(comm), ahead, error);
+    if (status != BY_OK) {
+        atomic_store(ahead, INT_MAX); /* rank 1 ends too */
+        (void)by_comm_fail(comm, status, error);
+    }
+    by_trainer_close(&t);
+    by_config_close(&config);
+    return status;
+}
+
+static void test_late_runs_on(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    atomic_int ahead = 0;
+    const by_comm_options options = {.timeout = 60.0};
+    check_ok(by_comm_run_threads(2, &options, race_main, &ahead, &error), &error);
+}
+
 /* Bytes that travel: int8 a quarter, exchanges every 16 steps a sixteenth. */
 static void test_bytes(void **state)
 {
@@ -319,9 +446,10 @@ static void test_losses_only(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_learns),      cmocka_unit_test(test_resume),
-        cmocka_unit_test(test_outer_step),  cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_losses_only),
+        cmocka_unit_test(test_learns),       cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_outer_step),   cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_losses_only),  cmocka_unit_test(test_late_step),
+        cmocka_unit_test(test_late_repeats), cmocka_unit_test(test_late_runs_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
