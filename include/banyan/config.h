@@ -133,6 +133,13 @@ typedef struct by_sync_config {
     int64_t warmup;    /* synchronisations that are not compressed */
 } by_sync_config;
 
+/* What is on disk instead of in memory while a run trains. */
+typedef struct by_offload_config {
+    char *optimizer;   /* "none"; "disk": the optimizer's state, with bf16 also the f32 weights */
+    char *path;        /* directory; "": run.dir */
+    double buffer_mib; /* memory through which it passes */
+} by_offload_config;
+
 typedef struct by_checkpoint_config {
     int64_t every; /* steps between checkpoints; 0: only at the end */
     int64_t keep;  /* newest checkpoints kept, in addition to the best; at least 1 */
@@ -154,6 +161,7 @@ typedef struct by_config {
     by_memory_config memory;
     by_parallel_config parallel;
     by_sync_config sync;
+    by_offload_config offload;
     by_checkpoint_config checkpoint;
     by_run_config run;
 } by_config;

@@ -20,17 +20,18 @@ extern "C" {
 
 typedef struct by_trainer by_trainer;
 
-/* Planned bytes by what they are for. Their sum is the run's peak. */
+/* Planned bytes by what they are for. The sum of those in memory is the run's peak. */
 typedef struct by_memory_report {
     uint64_t parameters;  /* f32 masters and bf16 compute copies */
     uint64_t gradients;   /* f32; one set more for each level of the accumulation tree in use */
-    uint64_t optimizer;   /* the optimizer's state */
+    uint64_t optimizer;   /* the optimizer's state; where that is on disk, what it passes through */
     uint64_t activations; /* the arena */
     uint64_t workspace;   /* scratch memory of the most demanding kernel */
     uint64_t data;        /* inputs of a micro-batch, loader buffers, mapped shards */
     /* resident before anything of the run was allocated: code and libraries */
     uint64_t process;
     uint64_t total;
+    uint64_t on_disk; /* with config.offload: of the scratch file, and in no sum above */
 } by_memory_report;
 
 /* FLOPs of training on one example, as the task counts them. Of tokens by both conventions: 6 N +
@@ -177,7 +178,8 @@ BY_API by_status by_trainer_settle(by_trainer *trainer, by_error *error);
 BY_API int64_t by_trainer_updates(const by_trainer *trainer);
 
 /* Parameters in the order of the graph: f32 masters. A view's data is in the trainer's memory, and
- * NULL where the device's memory is not the host's; by_trainer_read copies from any device. */
+ * NULL where the device's memory is not the host's or the values are on disk; by_trainer_read
+ * copies from anywhere. */
 BY_API size_t by_trainer_parameter_count(const by_trainer *trainer);
 BY_API by_tensor_view by_trainer_parameter(const by_trainer *trainer, size_t i);
 /* Gradient of the last batch; named as the parameter; rank -1 for a frozen one. */

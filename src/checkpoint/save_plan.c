@@ -152,15 +152,49 @@ static by_status group_records(by__save_plan *p, table *t, by_comm *comm, by_err
     return BY_OK;
 }
 
-/* The holder of a slice that writes it: of those with the best copy, and of the ranks that are to
- * write where one of them has it, the one with the least to write so far. */
+static bool is_copy(const table *t, const group *g)
+{
+    for (size_t i = 0; i < g->count; i++) {
+        if (!t->records[g->first + i].held->is_copy) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Leaves out the slices of a tensor that are nothing but copies, where others are not: who trains a
+ * tensor may have cut it in other places. Groups are in the order of tensors. */
+static void drop_copies(table *t)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < t->group_count;) {
+        size_t end = i;
+        bool trained = false;
+        for (; end < t->group_count && t->groups[end].tensor == t->groups[i].tensor; end++) {
+            trained = trained || !is_copy(t, &t->groups[end]);
+        }
+        for (; i < end; i++) {
+            if (!trained || !is_copy(t, &t->groups[i])) {
+                t->groups[kept++] = t->groups[i];
+            }
+        }
+    }
+    t->group_count = kept;
+}
+
+/* The holder of a slice that writes it: of those with the best copy the one that writes another
+ * slice of the tensor already (`before`; -1: none does), so that what is whole on a rank is whole
+ * in a file; else, of the ranks that are to write where one of them has it, the one with the least
+ * to write so far. */
 static const record *choose(const table *t, const group *g, const bool *wanted,
-                            const uint64_t *load)
+                            const uint64_t *load, int before)
 {
     const record *best = &t->records[g->first];
     for (size_t i = 1; i < g->count; i++) {
         const record *r = &t->records[g->first + i];
         bool better = r->held->is_copy != best->held->is_copy ? best->held->is_copy
+                      : best->rank == before                  ? false
+                      : r->rank == before                     ? true
                       : wanted[r->rank] != wanted[best->rank] ? wanted[r->rank]
                                                               : load[r->rank] < load[best->rank];
         best = better ? r : best;
@@ -169,10 +203,11 @@ static const record *choose(const table *t, const group *g, const bool *wanted,
 }
 
 /* Assigns each group; its only record is then the one that is written. */
-static by_status assign(table *t, int64_t writers, by_error *error)
+static by_status assign(table *t, size_t tensors, int64_t writers, by_error *error)
 {
     bool *wanted = NULL;
     uint64_t *load = NULL;
+    int *rank_of = NULL; /* that writes slices of a tensor; -1: none yet */
     uint64_t total = 0;
     size_t ranks = (size_t)t->ranks;
     for (size_t i = 0; i < t->group_count; i++) {
@@ -186,6 +221,12 @@ static by_status assign(table *t, int64_t writers, by_error *error)
         status = by__alloc((void **)&load, ranks, sizeof *load, "a checkpoint", error);
     }
     if (status == BY_OK) {
+        status = by__alloc((void **)&rank_of, tensors, sizeof *rank_of, "a checkpoint", error);
+    }
+    if (status == BY_OK) {
+        for (size_t i = 0; i < tensors; i++) {
+            rank_of[i] = -1;
+        }
         for (int64_t w = 0; w < writers; w++) { /* spread over the hosts */
             wanted[w * t->ranks / writers] = true;
         }
@@ -194,12 +235,15 @@ static by_status assign(table *t, int64_t writers, by_error *error)
         }
         t->writer_of[0] = 1;
         for (size_t i = 0; i < t->group_count; i++) {
-            const record *r = choose(t, &t->groups[i], wanted, load);
+            int *before = &rank_of[t->groups[i].tensor];
+            const record *r = choose(t, &t->groups[i], wanted, load, *before);
+            *before = r->rank;
             load[r->rank] += t->groups[i].bytes;
             t->writer_of[r->rank] |= t->groups[i].bytes > 0 ? 1 : 0;
             t->groups[i].first = (size_t)(r - t->records);
         }
     }
+    free(rank_of);
     free(load);
     free(wanted);
     return status;
@@ -255,12 +299,13 @@ static by_status plan_alone(by__save_plan *p, const by__held_slice *held, size_t
     BY_TRY(by__alloc((void **)&p->parts, count, sizeof *p->parts, "a checkpoint", error));
     BY_TRY(by__alloc((void **)&p->held, count, sizeof *p->held, "a checkpoint", error));
     for (size_t i = 0; i < count; i++) {
-        p->tensors[i] = view_of(&held[i]);
-        p->parts[i] = (by_checkpoint_part){i, held[i].slice};
+        if (i == 0 || compare_tensors(&held[i - 1], &held[i]) != 0) {
+            p->tensors[p->count++] = view_of(&held[i]);
+            p->model_count += held[i].optimizer ? 0 : 1;
+        }
+        p->parts[i] = (by_checkpoint_part){p->count - 1, held[i].slice};
         p->held[i] = i;
-        p->model_count += held[i].optimizer ? 0 : 1;
     }
-    p->count = count;
     p->part_count = count;
     return own_names(p, error);
 }
@@ -281,7 +326,8 @@ by_status by__save_plan_make(by__save_plan *out, by_comm *comm, const by__held_s
             status = group_records(&p, &t, comm, error);
         }
         if (status == BY_OK) {
-            status = assign(&t, writers, error);
+            drop_copies(&t);
+            status = assign(&t, p.count, writers, error);
         }
         if (status == BY_OK) {
             status = list_parts(&p, &t, error);

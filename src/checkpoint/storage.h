@@ -389,7 +389,8 @@ typedef struct by__save_plan {
  * several have is written by one of them, so that the bytes are shared among `writers` ranks
  * (below 1: one for each 64 MiB), spread evenly; what no such rank has is written by one that
  * has it. In each tensor all slices must be equal or disjoint; commit finds what is missing.
- * comm NULL: this process alone, in the order given. BY_ESTATE: ranks disagree about a shape. */
+ * comm NULL: this process alone, in the order given, slices of a tensor behind each other.
+ * BY_ESTATE: ranks disagree about a shape. */
 by_status by__save_plan_make(by__save_plan *out, by_comm *comm, const by__held_slice *held,
                              size_t count, int64_t writers, by_error *error);
 /* Borrows the plan's tensors and parts. */

@@ -39,13 +39,15 @@ static void print_json(const by_trainer *trainer)
     printf("{\"parameters\":%lld,\"parameters_in_products\":%lld,\"flops_per_%.*s\":%.9g,"
            "\"flops_per_%.*s_full\":%.9g,\"planned_bytes\":%llu,\"parameter_bytes\":%llu,"
            "\"gradient_bytes\":%llu,\"optimizer_bytes\":%llu,\"activation_bytes\":%llu,"
-           "\"workspace_bytes\":%llu,\"data_bytes\":%llu,\"process_bytes\":%llu}\n",
+           "\"workspace_bytes\":%llu,\"data_bytes\":%llu,\"process_bytes\":%llu,"
+           "\"on_disk_bytes\":%llu}\n",
            (long long)size->parameters, (long long)size->in_products, one, examples,
            size->flops_per_example, one, examples, size->flops_per_example_full,
            (unsigned long long)m->total, (unsigned long long)m->parameters,
            (unsigned long long)m->gradients, (unsigned long long)m->optimizer,
            (unsigned long long)m->activations, (unsigned long long)m->workspace,
-           (unsigned long long)m->data, (unsigned long long)m->process);
+           (unsigned long long)m->data, (unsigned long long)m->process,
+           (unsigned long long)m->on_disk);
 }
 
 static void print_row(const char *name, uint64_t bytes)
@@ -103,6 +105,9 @@ static void print_plan(const by_config *config, const by_trainer *trainer)
     print_row("data", m->data);
     print_row("process", m->process);
     print_row("total", m->total);
+    if (m->on_disk > 0) {
+        print_row("on disk", m->on_disk);
+    }
 }
 
 /* The sizes that the data has, where the config does not give them. */

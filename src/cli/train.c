@@ -55,6 +55,10 @@ static void show_memory(const by_memory_report *m)
            by_format_bytes(text[2], m->gradients), by_format_bytes(text[3], m->optimizer),
            by_format_bytes(text[4], m->activations), by_format_bytes(text[5], m->workspace),
            by_format_bytes(text[6], m->data), by_format_bytes(text[7], m->process));
+    if (m->on_disk > 0) {
+        printf("on disk    %s of weights and optimizer state\n",
+               by_format_bytes(text[0], m->on_disk));
+    }
 }
 
 static void show_planned(const screen *s, const by_train_event *e)

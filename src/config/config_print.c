@@ -131,8 +131,8 @@ void by__value_print(by__text *out, const by__entry *entry)
 
 /* ---- the whole config ---- */
 
-/* Whether a key says what is computed. How ranks share the work does not, but that a product
- * that is cut into several adds up in another order. */
+/* Whether a key says what is computed. Where files and states are does not, nor how ranks share the
+ * work, but that a product that is cut into several adds up in another order. */
 static bool is_hashed(const by__entry *entry)
 {
     const by__key *key = &entry->key;
@@ -141,7 +141,7 @@ static bool is_hashed(const by__entry *entry)
                     strcmp(key->name, "expert") == 0;
         return cuts && *(const int64_t *)entry->at != 1;
     }
-    return strcmp(key->section, "run") != 0 &&
+    return strcmp(key->section, "run") != 0 && strcmp(key->section, "offload") != 0 &&
            !(key->section[0] == '\0' && strcmp(key->name, "name") == 0);
 }
 

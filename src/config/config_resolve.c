@@ -139,6 +139,19 @@ static by_status check_sync(const by_config *config, by_error *error)
     return BY_OK;
 }
 
+/* Exchanges by section sync work on whole buffers of weights and states. */
+static by_status check_offload(const by_config *config, by_error *error)
+{
+    bool exchanges = config->sync.every > 1 || strcmp(config->sync.compress, "none") != 0;
+    if (exchanges && strcmp(config->offload.optimizer, "none") != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: offload.optimizer is for exchanges at every step that are not "
+                            "compressed: set offload.optimizer: none, or leave section sync out",
+                            by__config_where(config, "offload.optimizer", "sync.every"));
+    }
+    return BY_OK;
+}
+
 static by_status check_names(const by_config *config, by_error *error)
 {
     if (strchr(config->name, '/') != NULL || config->name[0] == '.') {
@@ -171,6 +184,7 @@ by_status by_config_resolve(by_config *config, by_error *error)
     BY_TRY(resolve_training(config, error));
     BY_TRY(check_parallel(config, error));
     BY_TRY(check_sync(config, error));
+    BY_TRY(check_offload(config, error));
     for (size_t t = 0; t < whole->schema->table_count; t++) {
         const by__kind *kind = by__chosen_kind(whole, t);
         if (kind->resolve != NULL) {

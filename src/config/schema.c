@@ -24,6 +24,10 @@ const by__section by__sections[] = {
      "every: 1 and compress: none every step is that of a single process, bit for bit; else the "
      "number of ranks is part of what is computed.",
      0},
+    {"offload",
+     "What is on disk instead of in memory while a run trains (docs/memory.md). The bits of the "
+     "trained weights do not depend on it.",
+     0},
     {"checkpoint", "What is saved.", 0},
     {"run", "Where a run keeps its files.", 0},
 };
@@ -155,6 +159,17 @@ static const by__key common[] = {
      .help = "power_sgd: columns of the two factors that are sent for a matrix"},
     {"sync", "warmup", BY__KEY_INT, BY__FIELD(sync.warmup), "0", 0, BY__MANY,
      .help = "exchanges at the beginning that are not compressed"},
+
+    {"offload", "optimizer", BY__KEY_TEXT, BY__FIELD(offload.optimizer), "none",
+     .choices = "none|disk",
+     .help = "disk keeps the optimizer's state and, with bf16, the f32 weights in a scratch file, "
+             "and updates them piece by piece"},
+    {"offload", "path", BY__KEY_TEXT, BY__FIELD(offload.path), "\"\"",
+     .help = "directory of the scratch file, on a fast local disk; empty: run.dir"},
+    {"offload", "buffer_mib", BY__KEY_REAL, BY__FIELD(offload.buffer_mib), "64", 0, 1048576,
+     BY__ABOVE_MIN,
+     .help = "MiB of memory through which it passes; more where the optimizer needs whole tensors "
+             "and the largest does not fit"},
 
     {"checkpoint", "every", BY__KEY_INT, BY__FIELD(checkpoint.every), "500", 0, BY__MANY,
      .help = "steps between checkpoints; 0 saves at the end only"},

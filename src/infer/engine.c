@@ -106,7 +106,7 @@ by_status by__engine_start(by__engine *engine, const by_weights *weights, by_err
 {
     const by__forward_options *o = &engine->options;
     by__load_options load = {.family = by_model_name_prefix(o->config), .threads = o->threads};
-    BY_TRY(by__store_allocate(engine->store, error));
+    BY_TRY(by__store_allocate(engine->store, NULL, error));
     BY_TRY(by__set_allocate(&engine->programs, error));
     for (size_t i = 0; i < engine->programs.count; i++) {
         by__program_row *row = &engine->programs.rows[i];

@@ -6,11 +6,13 @@
 #include "base/name_table.h"
 #include "device/device.h"
 
-/* A run that is held, in elements of the flat buffer, and where it is in the memory. */
+/* A run that is held, in elements of the flat buffer, and where it is in the buffer's memory or its
+ * part of the scratch file. */
 typedef struct held_run {
     int64_t first;
     int64_t count;
     size_t at;
+    bool on_disk;
 } held_run;
 
 typedef struct flat {
@@ -24,6 +26,8 @@ typedef struct flat {
     held_run *runs; /* NULL: all of it is held, and offsets are those in its memory */
     size_t run_count;
     size_t held_bytes;
+    size_t disk_offset; /* of its part of the scratch file */
+    size_t disk_bytes;
 } flat;
 
 struct by__store {
@@ -37,6 +41,7 @@ struct by__store {
     size_t flat_count;
     size_t flat_capacity;
     by_memory blocks[BY__BUFFER_ROLES];
+    by__scratch *scratch; /* NULL: all is in memory */
     bool allocated;
 };
 
@@ -72,6 +77,7 @@ void by__store_close(by__store **store)
     for (int role = 0; role < BY__BUFFER_ROLES; role++) {
         by_device_free(&s->blocks[role]);
     }
+    by__scratch_close(&s->scratch);
     for (size_t i = 0; i < s->flat_count; i++) {
         free_flat(&s->flats[i]);
     }
@@ -175,15 +181,17 @@ int64_t by__store_begin(const by__store *store, by__handle handle)
     return begin;
 }
 
-static by_status add_run(flat *f, size_t *capacity, int64_t first, int64_t count, by_error *error)
+static by_status add_run(flat *f, size_t *capacity, int group, by__store_run run, by_error *error)
 {
-    if (count == 0) {
+    bool on_disk = (f->spec.on_disk >> group & 1u) != 0;
+    size_t *end = on_disk ? &f->disk_bytes : &f->held_bytes;
+    if (run.count == 0) {
         return BY_OK;
     }
-    size_t bytes = (size_t)count * by_dtype_size(f->spec.dtype);
+    size_t bytes = (size_t)run.count * by_dtype_size(f->spec.dtype);
     BY_TRY(by__reserve((void **)&f->runs, capacity, f->run_count + 1, sizeof *f->runs, error));
-    f->runs[f->run_count++] = (held_run){first, count, f->held_bytes};
-    f->held_bytes += by__round_up(bytes, BY_CACHE_LINE);
+    f->runs[f->run_count++] = (held_run){run.first, run.count, *end, on_disk};
+    *end += by__round_up(bytes, on_disk ? BY__SCRATCH_ALIGNMENT : BY_CACHE_LINE);
     return BY_OK;
 }
 
@@ -221,7 +229,8 @@ static by_status hold_entries(const by__store *store, flat *f, by_error *error)
         int64_t first = group_begin(store, entry->group) + by__store_begin(store, (by__handle)i);
         if (f->shape[i].rank >= 0 && is_within(&f->spec, first, by_shape_count(&entry->local))) {
             size_t count = by__round_up((size_t)by_shape_count(&f->shape[i]), BY__ENTRY_ALIGNMENT);
-            BY_TRY(add_run(f, &capacity, (int64_t)(f->offset[i] / size), (int64_t)count, error));
+            const by__store_run run = {(int64_t)(f->offset[i] / size), (int64_t)count};
+            BY_TRY(add_run(f, &capacity, entry->group, run, error));
         }
     }
     return BY_OK;
@@ -242,7 +251,8 @@ static by_status hold_runs(const by__store *store, flat *f, by_error *error)
             int64_t high = run->first + run->count;
             high = high < begin + count ? high : begin + count;
             if (low < high) {
-                BY_TRY(add_run(f, &capacity, place + low - begin, high - low, error));
+                const by__store_run part = {place + low - begin, high - low};
+                BY_TRY(add_run(f, &capacity, group, part, error));
             }
         }
     }
@@ -270,6 +280,7 @@ by_status by__store_add_flat(by__store *store, const by__flat_spec *spec, int *o
     BY_TRY(by__reserve((void **)&store->flats, &store->flat_capacity, store->flat_count + 1,
                        sizeof *store->flats, error));
     f.block_offset = by__store_bytes(store, spec->role);
+    f.disk_offset = by__store_disk_bytes(store);
     f.name = by__strdup(spec->name == NULL ? "" : spec->name);
     f.spec.name = f.name;
     by_status status =
@@ -322,6 +333,15 @@ size_t by__store_bytes(const by__store *store, by__buffer_role role)
     return bytes;
 }
 
+size_t by__store_disk_bytes(const by__store *store)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < store->flat_count; i++) {
+        bytes += store->flats[i].disk_bytes;
+    }
+    return bytes;
+}
+
 const char *by__store_flat_name(const by__store *store, int index)
 {
     return store->flats[index].name;
@@ -341,8 +361,9 @@ by_dtype by__store_dtype(const by__store *store, int index, by__handle handle)
 
 /* ---- memory ---- */
 
-by_status by__store_allocate(by__store *store, by_error *error)
+by_status by__store_allocate(by__store *store, const char *directory, by_error *error)
 {
+    size_t on_disk = by__store_disk_bytes(store);
     if (store->allocated) {
         return by_error_set(error, BY_ESTATE, "the store's memory was taken before");
     }
@@ -351,8 +372,16 @@ by_status by__store_allocate(by__store *store, by_error *error)
                                by__store_bytes(store, (by__buffer_role)role), role_names[role],
                                error));
     }
+    if (on_disk > 0) {
+        BY_TRY(by__scratch_open(&store->scratch, directory, on_disk, error));
+    }
     store->allocated = true;
     return BY_OK;
+}
+
+by__scratch *by__store_scratch(const by__store *store)
+{
+    return store->scratch;
 }
 
 bool by__store_is_allocated(const by__store *store)
@@ -363,6 +392,12 @@ bool by__store_is_allocated(const by__store *store)
 by_status by__store_clear(by__store *store, by__buffer_role role, by_error *error)
 {
     by_memory block = store->blocks[role];
+    for (size_t i = 0; i < store->flat_count; i++) {
+        const flat *f = &store->flats[i];
+        if (f->spec.role == role && f->disk_bytes > 0) {
+            BY_TRY(by__scratch_write(store->scratch, f->disk_offset, NULL, f->disk_bytes, error));
+        }
+    }
     if (block.bytes == 0) {
         return BY_OK;
     }
@@ -370,22 +405,37 @@ by_status by__store_clear(by__store *store, by__buffer_role role, by_error *erro
     return by_device_finish(store->device, error);
 }
 
-/* Bytes of a flat buffer; {0} when they are not held, as one run. */
+/* The run that has these bytes of a flat buffer of which not all is held; NULL: there is none. */
+static const held_run *find_run(const flat *f, size_t offset, size_t bytes)
+{
+    size_t size = by_dtype_size(f->spec.dtype);
+    for (size_t k = 0; k < f->run_count; k++) {
+        const held_run *run = &f->runs[k];
+        size_t begin = (size_t)run->first * size;
+        if (offset >= begin && offset + bytes <= begin + (size_t)run->count * size) {
+            return run;
+        }
+    }
+    return NULL;
+}
+
+/* Where such bytes are in the memory, or the part of the scratch file, of the flat buffer. */
+static size_t place_in(const flat *f, const held_run *run, size_t offset)
+{
+    return run->at + offset - (size_t)run->first * by_dtype_size(f->spec.dtype);
+}
+
+/* Bytes of a flat buffer; {0} when they are not held, as one run in memory. */
 static by_memory held_bytes(const by__store *store, const flat *f, size_t offset, size_t bytes)
 {
     by_memory block = store->blocks[f->spec.role];
     if (f->runs == NULL) {
         return by_memory_at(block, f->block_offset + offset, bytes);
     }
-    size_t size = by_dtype_size(f->spec.dtype);
-    for (size_t k = 0; k < f->run_count; k++) {
-        const held_run *run = &f->runs[k];
-        size_t begin = (size_t)run->first * size;
-        if (offset >= begin && offset + bytes <= begin + (size_t)run->count * size) {
-            return by_memory_at(block, f->block_offset + run->at + offset - begin, bytes);
-        }
-    }
-    return (by_memory){0};
+    const held_run *run = find_run(f, offset, bytes);
+    return run == NULL || run->on_disk
+               ? (by_memory){0}
+               : by_memory_at(block, f->block_offset + place_in(f, run, offset), bytes);
 }
 
 by_memory by__store_buffer(const by__store *store, int index, by__handle handle)
@@ -414,17 +464,18 @@ by_memory by__store_group(const by__store *store, int index, int group)
                       f->group_offset[group + 1] - f->group_offset[group]);
 }
 
-bool by__store_piece(const by__store *store, int index, by__handle handle, size_t k, int64_t *first,
-                     by_memory *memory)
+bool by__store_piece(const by__store *store, int index, by__handle handle, size_t k,
+                     by__held_piece *out)
 {
     const flat *f = &store->flats[index];
+    *out = (by__held_piece){0};
     if (f->runs == NULL) {
-        *first = 0;
-        *memory = by__store_buffer(store, index, handle);
+        out->memory = by__store_buffer(store, index, handle);
+        out->count =
+            (int64_t)(out->memory.bytes / by_dtype_size(by__store_dtype(store, index, handle)));
         return k == 0;
     }
     size_t size = by_dtype_size(f->spec.dtype);
-    *memory = (by_memory){0};
     if (k >= f->run_count || f->shape[handle].rank < 0) {
         return false;
     }
@@ -433,11 +484,41 @@ bool by__store_piece(const by__store *store, int index, by__handle handle, size_
     int64_t end = begin + by_shape_count(&f->shape[handle]);
     int64_t low = run->first > begin ? run->first : begin;
     int64_t high = run->first + run->count < end ? run->first + run->count : end;
-    if (low < high) {
-        *first = low - begin;
-        *memory = held_bytes(store, f, (size_t)low * size, (size_t)(high - low) * size);
+    if (low >= high) {
+        return true;
+    }
+    size_t at = place_in(f, run, (size_t)low * size);
+    out->first = low - begin;
+    out->count = high - low;
+    out->on_disk = run->on_disk;
+    if (run->on_disk) {
+        out->offset = f->disk_offset + at;
+    } else {
+        out->memory = by_memory_at(store->blocks[f->spec.role], f->block_offset + at,
+                                   (size_t)out->count * size);
     }
     return true;
+}
+
+bool by__store_disk_range(const by__store *store, int index, int group, int64_t first,
+                          int64_t count, uint64_t *offset)
+{
+    const flat *f = &store->flats[index];
+    size_t size = by_dtype_size(f->spec.dtype);
+    size_t begin = f->group_offset[group] + (size_t)first * size;
+    const held_run *run = find_run(f, begin, (size_t)count * size);
+    if (run == NULL || !run->on_disk) {
+        return false;
+    }
+    *offset = f->disk_offset + place_in(f, run, begin);
+    return true;
+}
+
+bool by__store_on_disk(const by__store *store, int index, by__handle handle)
+{
+    const flat *f = &store->flats[index];
+    return (size_t)handle < f->count && f->shape[handle].rank >= 0 &&
+           (f->spec.on_disk >> store->entries[handle].group & 1u) != 0;
 }
 
 by_memory by__store_range(const by__store *store, int index, int group, int64_t first,

@@ -19,6 +19,10 @@
  * by__store_read convert from and to host values, by__store_host gives the address where the
  * device's memory is the host's.
  *
+ * What a flat buffer holds of some groups may be in a scratch file instead (scratch.h), for which
+ * no memory is taken: it has no address, by__store_write and by__store_read reach it as they do
+ * memory, and who computes with it moves ranges of the file through memory of its own.
+ *
  * Never put here: graphs, models, file formats, the meaning of a group.
  */
 #ifndef BY_STORE_STORE_H
@@ -28,6 +32,7 @@
 #include "banyan/dtype.h"
 #include "banyan/shape.h"
 #include "base/base.h"
+#include "store/scratch.h"
 
 /* 64 bytes of the narrowest format, so that every buffer of an entry is aligned in every format. */
 #define BY__ENTRY_ALIGNMENT 32
@@ -84,6 +89,9 @@ typedef struct by__flat_spec {
      * alone. NULL: everything. */
     const by__store_run *held;
     size_t held_count;
+    /* bit g: what is held of group g is in the store's scratch file, each run from a multiple of
+     * BY__SCRATCH_ALIGNMENT on; `held` is given then. */
+    unsigned on_disk;
 } by__flat_spec;
 
 by_status by__store_open(by__store **out, by_device *device, by_error *error);
@@ -120,10 +128,12 @@ const by__stored_tensor *by__store_entry(const by__store *store, by__handle hand
 /* BY__NO_ENTRY when there is none. In constant time. */
 by__handle by__store_find(const by__store *store, const char *name);
 
-/* Planned bytes of a role. */
+/* Planned bytes of a role in memory, and of all roles in the scratch file. */
 size_t by__store_bytes(const by__store *store, by__buffer_role role);
-/* Takes the memory, zeroed: one region a role. BY_ESTATE when it was taken before. */
-by_status by__store_allocate(by__store *store, by_error *error);
+size_t by__store_disk_bytes(const by__store *store);
+/* Takes the memory, zeroed: one region a role; and where there is something on disk, a scratch file
+ * in `directory`. BY_ESTATE when it was taken before. */
+by_status by__store_allocate(by__store *store, const char *directory, by_error *error);
 bool by__store_is_allocated(const by__store *store);
 /* Zeroes all buffers of a role. */
 by_status by__store_clear(by__store *store, by__buffer_role role, by_error *error);
@@ -141,10 +151,25 @@ by_memory by__store_group(const by__store *store, int flat, int group);
 /* Elements [first, first + count) of a group; {0} when they are not held, as one run. */
 by_memory by__store_range(const by__store *store, int flat, int group, int64_t first,
                           int64_t count);
-/* The pieces of an entry's buffer that are held: *memory has the elements from *first on; {0} for a
- * run that has none of them. False when there is no k-th run. */
-bool by__store_piece(const by__store *store, int flat, by__handle handle, size_t k, int64_t *first,
-                     by_memory *memory);
+/* A piece of an entry's buffer that is held. */
+typedef struct by__held_piece {
+    int64_t first; /* elements of the buffer */
+    int64_t count; /* 0: the run has none of them */
+    by_memory memory;
+    bool on_disk;    /* they are in the scratch file, and memory is {0} */
+    uint64_t offset; /* of them in it */
+} by__held_piece;
+
+/* The pieces of an entry's buffer that are held, one for each run. False when there is no k-th
+ * run. */
+bool by__store_piece(const by__store *store, int flat, by__handle handle, size_t k,
+                     by__held_piece *out);
+/* Where elements [first, first + count) of a group are in the scratch file; false when they are not
+ * there as one run. */
+bool by__store_disk_range(const by__store *store, int flat, int group, int64_t first, int64_t count,
+                          uint64_t *offset);
+/* Whether something of an entry's buffer is there. */
+bool by__store_on_disk(const by__store *store, int flat, by__handle handle);
 /* Where an entry begins in its group, in elements of flat buffers without a shape rule. */
 int64_t by__store_begin(const by__store *store, by__handle handle);
 
@@ -157,8 +182,13 @@ by_status by__store_write(by__store *store, int flat, by__handle handle, const v
 /* Reads a buffer of f32, not transposed, into out (its number of elements). */
 by_status by__store_read(const by__store *store, int flat, by__handle handle, float *out,
                          by_error *error);
+/* The same of elements [first, first + count) of it. */
+by_status by__store_read_part(const by__store *store, int flat, by__handle handle, int64_t first,
+                              int64_t count, float *out, by_error *error);
 /* Address of a buffer where the device's memory is the host's and nothing that writes it is under
  * way, else NULL. */
 void *by__store_host(const by__store *store, int flat, by__handle handle);
+/* NULL before memory was taken, and where nothing is on disk. */
+by__scratch *by__store_scratch(const by__store *store);
 
 #endif

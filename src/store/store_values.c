@@ -75,19 +75,44 @@ static void convert(void *out, by_dtype to, const void *values, by_dtype from,
     }
 }
 
-/* Writes what is held of an entry, whose values are at `staged` in the buffer's format. */
-static by_status write_held(by__store *store, int flat, by__handle handle, const char *staged,
-                            by_error *error)
+/* Elements of a piece that are converted at a time. */
+#define PART (1 << 18)
+
+/* Writes into a piece of an entry the first `count` values of the entry that are in it. */
+static by_status write_piece(by__store *store, by_dtype to, const by__held_piece *piece,
+                             const char *values, by_dtype dtype, int64_t count, char *staged,
+                             int threads, const by__stored_tensor *entry, by_error *error)
 {
-    size_t size = by_dtype_size(by__store_dtype(store, flat, handle));
-    by_memory memory;
-    int64_t first;
-    for (size_t k = 0; by__store_piece(store, flat, handle, k, &first, &memory); k++) {
-        if (memory.bytes > 0) {
-            BY_TRY(by_device_write(memory, staged + (size_t)first * size, error));
-        }
+    size_t size = by_dtype_size(to);
+    int64_t end = piece->first + piece->count < count ? piece->first + piece->count : count;
+    for (int64_t at = piece->first; at < end; at += PART) {
+        size_t part = (size_t)(end - at < PART ? end - at : PART);
+        size_t begin = (size_t)(at - piece->first) * size;
+        convert(staged, to, values + (size_t)at * by_dtype_size(dtype), dtype, entry, part,
+                threads);
+        BY_TRY(piece->on_disk ? by__scratch_write(by__store_scratch(store), piece->offset + begin,
+                                                  staged, part * size, error)
+                              : by_device_write(by_memory_at(piece->memory, begin, part * size),
+                                                staged, error));
     }
     return BY_OK;
+}
+
+/* Writes what is held of an entry that is not transposed. */
+static by_status write_held(by__store *store, int flat, by__handle handle, const void *values,
+                            by_dtype dtype, int64_t count, int threads, by_error *error)
+{
+    void *staged;
+    by__held_piece piece;
+    by_status status = BY_OK;
+    by_dtype to = by__store_dtype(store, flat, handle);
+    BY_TRY(by__alloc_aligned(&staged, PART * sizeof(float), "staging", error));
+    for (size_t k = 0; status == BY_OK && by__store_piece(store, flat, handle, k, &piece); k++) {
+        status = write_piece(store, to, &piece, values, dtype, count, staged, threads,
+                             by__store_entry(store, handle), error);
+    }
+    free(staged);
+    return status;
 }
 
 by_status by__store_write(by__store *store, int flat, by__handle handle, const void *values,
@@ -107,24 +132,49 @@ by_status by__store_write(by__store *store, int flat, by__handle handle, const v
         convert(host, to, values, dtype, entry, (size_t)count, threads);
         return BY_OK;
     }
+    if (!entry->transposed) {
+        return write_held(store, flat, handle, values, dtype, count, threads, error);
+    }
     void *staged;
-    bool whole = buffer.bytes > 0;
-    buffer.bytes = (size_t)count * by_dtype_size(to);
     BY_TRY(by__alloc_aligned(&staged, buffer.bytes, "staging", error));
     convert(staged, to, values, dtype, entry, (size_t)count, threads);
-    by_status status = whole ? by_device_write(buffer, staged, error)
-                             : write_held(store, flat, handle, staged, error);
+    by_status status = by_device_write(buffer, staged, error);
     free(staged);
     return status;
+}
+
+by_status by__store_read_part(const by__store *store, int flat, by__handle handle, int64_t first,
+                              int64_t count, float *out, by_error *error)
+{
+    const by__stored_tensor *entry = by__store_entry(store, handle);
+    by__held_piece piece;
+    int64_t done = 0;
+    bool readable = by__store_shape(store, flat, handle).rank >= 0 && !entry->transposed &&
+                    by__store_dtype(store, flat, handle) == BY_F32;
+    for (size_t k = 0; readable && by__store_piece(store, flat, handle, k, &piece); k++) {
+        int64_t low = piece.first > first ? piece.first : first;
+        int64_t high = piece.first + piece.count;
+        high = high < first + count ? high : first + count;
+        if (low >= high) {
+            continue;
+        }
+        size_t at = (size_t)(low - piece.first) * sizeof *out;
+        size_t bytes = (size_t)(high - low) * sizeof *out;
+        BY_TRY(piece.on_disk ? by__scratch_read(by__store_scratch(store), piece.offset + at,
+                                                out + (low - first), bytes, error)
+                             : by_device_read(out + (low - first),
+                                              by_memory_at(piece.memory, at, bytes), error));
+        done += high - low;
+    }
+    return done == count
+               ? BY_OK
+               : by_error_set(error, BY_EARG, "'%s': there are no f32 values to read", entry->name);
 }
 
 by_status by__store_read(const by__store *store, int flat, by__handle handle, float *out,
                          by_error *error)
 {
-    by_memory buffer = by__store_buffer(store, flat, handle);
-    const by__stored_tensor *entry = by__store_entry(store, handle);
-    if (buffer.bytes == 0 || by__store_dtype(store, flat, handle) != BY_F32 || entry->transposed) {
-        return by_error_set(error, BY_EARG, "'%s': there are no f32 values to read", entry->name);
-    }
-    return by_device_read(out, buffer, error);
+    by_shape shape = by__store_shape(store, flat, handle);
+    return by__store_read_part(store, flat, handle, 0, shape.rank < 0 ? 1 : by_shape_count(&shape),
+                               out, error);
 }

@@ -17,6 +17,25 @@ typedef struct replica {
     int32_t rank; /* in the job */
 } replica;
 
+/* Adds the values of an entry's f32 buffer on disk, some at a time. */
+static by_status add_from_disk(const by_trainer *t, int flat, by__handle handle, by__hasher *hasher,
+                               by_error *error)
+{
+    const int64_t most = 1 << 18;
+    by_shape shape = by__store_shape(t->store, flat, handle);
+    int64_t count = by_shape_count(&shape);
+    float *values;
+    by_status status = BY_OK;
+    BY_TRY(by__alloc((void **)&values, (size_t)most, sizeof *values, "weights", error));
+    for (int64_t first = 0; first < count && status == BY_OK; first += most) {
+        int64_t part = count - first < most ? count - first : most;
+        status = by__store_read_part(t->store, flat, handle, first, part, values, error);
+        by__hasher_add(hasher, values, (size_t)part * sizeof *values);
+    }
+    free(values);
+    return status;
+}
+
 /* Adds the bytes of an entry's buffer; there may be none. */
 static by_status add_buffer(const by_trainer *t, int flat, by__handle handle, by__hasher *hasher,
                             by_error *error)
@@ -24,6 +43,9 @@ static by_status add_buffer(const by_trainer *t, int flat, by__handle handle, by
     by_memory memory = by__store_buffer(t->store, flat, handle);
     const void *host = by__store_host(t->store, flat, handle);
     void *copy;
+    if (by__store_on_disk(t->store, flat, handle)) {
+        return add_from_disk(t, flat, handle, hasher, error);
+    }
     if (memory.bytes == 0 || host != NULL) {
         by__hasher_add(hasher, host, memory.bytes);
         return BY_OK;

@@ -154,7 +154,7 @@ static const char *const group_names[BY__GROUPS] = {
     "frozen.split.wide.vectors",
 };
 
-static by_update_unit unit_of(const by_trainer *t, const char *name, by_shape shape, int group)
+by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape shape, int group)
 {
     bool split = (group & BY__GROUP_SPLIT) != 0;
     /* One of the two axes splits tensors. */
@@ -175,7 +175,8 @@ static by_status list_slices(by_trainer *t, by_error *error)
     BY_TRY(by__alloc((void **)&t->tensors, s->own_count + 1, sizeof *t->tensors, "update", error));
     for (size_t i = 0; i < s->own_count; i++) {
         const by__slice *own = &s->own[i];
-        t->tensors[t->tensor_count++] = unit_of(t, own->name, BY_SHAPE(own->count), own->group);
+        t->tensors[t->tensor_count++] =
+            by__trainer_unit(t, own->name, BY_SHAPE(own->count), own->group);
     }
     return BY_OK;
 }
@@ -189,11 +190,15 @@ static by_status list_units(by_trainer *t, by_error *error)
         if (elements > 0) {
             t->group_of_unit[t->group_count] = group;
             t->trained_groups += group < BY__TRAINED_GROUPS;
-            t->groups[t->group_count++] = unit_of(t, group_names[group], BY_SHAPE(elements), group);
+            t->groups[t->group_count++] =
+                by__trainer_unit(t, group_names[group], BY_SHAPE(elements), group);
         }
     }
     if (t->sets > 0 && t->trained_groups == 0) {
         return by_error_set(error, BY_EARG, "all parameters are frozen: there is nothing to train");
+    }
+    if (t->offload != NULL) {
+        return BY_OK;
     }
     if (!by_optimizer_needs_tensors(&t->config->optimizer)) {
         return by__is_sharded(t) ? list_slices(t, error) : BY_OK;
@@ -203,10 +208,23 @@ static by_status list_units(by_trainer *t, by_error *error)
     for (size_t i = 0; i < count; i++) {
         const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
         if (entry->trainable && by__shard_owns(t, (by__handle)i)) {
-            t->tensors[t->tensor_count++] = unit_of(t, entry->name, entry->local, entry->group);
+            t->tensors[t->tensor_count++] =
+                by__trainer_unit(t, entry->name, entry->local, entry->group);
         }
     }
     return BY_OK;
+}
+
+/* Declares a flat buffer of which, with offload, the groups in `on_disk` are on disk; without, this
+ * rank holds its slices of those in `divided`. */
+static by_status add_flat(by_trainer *t, by__flat_spec spec, unsigned divided, unsigned on_disk,
+                          int *out, by_error *error)
+{
+    if (t->offload == NULL || on_disk == 0) {
+        return by__shard_add_flat(t, spec, divided, out, error);
+    }
+    spec.on_disk = on_disk;
+    return by__offload_add_flat(t, spec, out, error);
 }
 
 /* Declares parameters, and the flat buffers of masters, copies, gradient sets and states. */
@@ -225,9 +243,10 @@ static by_status lay_out(by_trainer *t, by_error *error)
     }
     BY_TRY(by__ranks_plan_buckets(t, error));
     BY_TRY(by__shard_plan(t, error));
+    BY_TRY(by__offload_plan(t, error));
     by__flat_spec masters = {.role = BY__MASTER, .dtype = BY_F32, .groups = all};
-    BY_TRY(by__shard_add_flat(t, masters, compute != BY_F32 ? trained & narrow : 0, &t->masters,
-                              error));
+    BY_TRY(add_flat(t, masters, compute != BY_F32 ? trained & narrow : 0,
+                    compute != BY_F32 ? narrow : 0, &t->masters, error));
     t->copies = t->masters;
     if (compute != BY_F32) {
         by__flat_spec copies = {.role = BY__COPY, .dtype = compute, .groups = narrow};
@@ -246,7 +265,7 @@ static by_status lay_out(by_trainer *t, by_error *error)
                               .dtype = BY_F32,
                               .groups = trained,
                               .shape = state.shape};
-        BY_TRY(by__shard_add_flat(t, spec, trained, &t->states[i], error));
+        BY_TRY(add_flat(t, spec, trained, trained, &t->states[i], error));
     }
     BY_TRY(by__sync_lay_out(t, error));
     return list_units(t, error);
@@ -310,7 +329,8 @@ static void plan_memory(by_trainer *t)
     by_memory_report *m = &t->memory;
     m->parameters = by__store_bytes(t->store, BY__MASTER) + by__store_bytes(t->store, BY__COPY);
     m->gradients = by__store_bytes(t->store, BY__GRADIENT);
-    m->optimizer = by__store_bytes(t->store, BY__STATE);
+    m->optimizer = by__store_bytes(t->store, BY__STATE) + by__offload_bytes(t);
+    m->on_disk = by__store_disk_bytes(t->store);
     m->activations =
         by__set_arena_bytes(&t->programs) + (t->pipe == NULL ? 0 : by__pipe_bytes(t->pipe));
     m->workspace =
@@ -349,7 +369,8 @@ static by_status add_updates(by_trainer *t, by_error *error)
         BY_TRY(by__is_scattered(t) ? by__shard_norm_plan(t, error)
                                    : by__trainer_add_update(t, "gradient norm", build_norm, error));
     }
-    BY_TRY(by__trainer_add_update(t, "update", build_update, error));
+    BY_TRY(t->offload != NULL ? by__offload_add_programs(t, error)
+                              : by__trainer_add_update(t, "update", build_update, error));
     return by__sync_add_programs(t, error);
 }
 
@@ -377,7 +398,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     BY_TRY(lay_out(t, error));
     BY_TRY(by__overlap_plan(t, o, error));
     BY_TRY(add_updates(t, error));
-    if (t->copies != t->masters) {
+    if (t->copies != t->masters && t->offload == NULL) {
         BY_TRY(by__trainer_add_update(t, "compute copies", build_copy, error));
     }
     find_rows(t); /* adding may have moved them */
@@ -418,6 +439,7 @@ void by_trainer_close(by_trainer **trainer)
     by__set_close(&t->programs);
     by__pipe_close(t);
     by__trainer_close_feeds(t);
+    by__offload_close(t);
     by__store_close(&t->store);
     if (t->owns_device) {
         by_device_close(&t->device);
@@ -583,20 +605,21 @@ static by_status bind_all(by_trainer *t, by_error *error)
 
 static by_status take_memory(by_trainer *t, by_error *error)
 {
-    BY_TRY(by__store_allocate(t->store, error));
+    BY_TRY(by__store_allocate(t->store, by__offload_path(t), error));
     BY_TRY(by__set_allocate(&t->programs, error));
-    return by__trainer_open_feeds(t, error);
+    BY_TRY(by__trainer_open_feeds(t, error));
+    return t->offload == NULL ? BY_OK : by__offload_open(t, error);
 }
 
+/* Adds the ways out to what there is no memory, or no room on a disk, for. */
 static by_status refuse_memory(by_status status, by_error *error)
 {
     by_error plain = error == NULL ? (by_error){0} : *error;
-    return status == BY_OK
-               ? BY_OK
-               : by_error_set(
-                     error, status,
-                     "%s; a smaller micro_batch, recompute: block or a smaller model needs less",
-                     plain.message);
+    const char *way = status == BY_EIO
+                          ? "name a directory on a disk with room in offload.path, or set "
+                            "offload.optimizer: none"
+                          : "a smaller micro_batch, recompute: block or a smaller model needs less";
+    return status == BY_OK ? BY_OK : by_error_set(error, status, "%s; %s", plain.message, way);
 }
 
 by_status by_trainer_allocate(by_trainer *t, by_error *error)

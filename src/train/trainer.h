@@ -57,6 +57,7 @@ typedef struct by__ranks {
 } by__ranks;
 
 typedef struct by__pipe by__pipe;
+typedef struct by__offload by__offload;
 
 /* An exchange that runs while the replica takes steps (trainer_late.c). */
 typedef struct by__late {
@@ -186,6 +187,7 @@ struct by_trainer {
     by__ranks ranks;
     by__sync sync;
     by__shard shard;
+    by__offload *offload;      /* NULL: everything is in memory */
     int64_t all_micro_batches; /* of a step, over all ranks */
     int64_t first_micro_batch; /* this rank computes micro-batches first ... */
     int64_t micro_batches;     /* ... first + count - 1 */
@@ -215,6 +217,8 @@ by_memory by__trainer_set(const by_trainer *t, int set);
 typedef by_status by__update_builder(const by_trainer *t, by_graph *graph, by_error *error);
 by_status by__trainer_add_update(by_trainer *t, const char *name, by__update_builder *build,
                                  by_error *error);
+/* What the update is told of `shape` elements of a group. */
+by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape shape, int group);
 /* Points norm and update at the set that holds the sum. */
 by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error);
 
@@ -227,6 +231,8 @@ uint64_t by__trainer_feed_bytes(const by_trainer *t);
 /* Takes their memory and binds all programs to it. */
 by_status by__trainer_open_feeds(by_trainer *t, by_error *error);
 void by__trainer_close_feeds(by_trainer *t);
+/* Binds what every update reads in addition to tensors; the row may be NULL. */
+by_status by__trainer_bind_update(by_trainer *t, by__program_row *row, by_error *error);
 /* Sends micro-batch `index` of a batch of `examples` to the device and submits the program of `row`
  * on it; its loss is kept as number `kept_as`: that of the micro-batch in the step, or
  * t->all_micro_batches for an evaluation, which leaves those of a step alone. */
@@ -320,6 +326,26 @@ void by__shard_norm_close(by_trainer *t);
 by_status by__shard_norm_bind(by_trainer *t, int set, by_error *error);
 /* Collective: the squares that the norm's program adds up. */
 by_status by__shard_norm_run(by_trainer *t, by_error *error);
+
+/* ---- trainer_offload.c: only where t->offload is not NULL, but for plan and close ---- */
+
+/* Cuts what is trained into windows, before flat buffers are declared. */
+by_status by__offload_plan(by_trainer *t, by_error *error);
+/* Declares a flat buffer with spec.on_disk. */
+by_status by__offload_add_flat(by_trainer *t, by__flat_spec spec, int *out, by_error *error);
+/* The programs that take the place of "update" and "compute copies". */
+by_status by__offload_add_programs(by_trainer *t, by_error *error);
+/* Memory for windows and transfers; 0 where nothing is on disk. */
+size_t by__offload_bytes(const by_trainer *t);
+/* The directory of the scratch file. */
+const char *by__offload_path(const by_trainer *t);
+by_status by__offload_open(by_trainer *t, by_error *error);
+/* Before the store is closed. */
+void by__offload_close(by_trainer *t);
+/* Updates everything that is trained. Done on return, but for writes. */
+by_status by__offload_update(by_trainer *t, by_error *error);
+/* Makes all compute copies. */
+by_status by__offload_copy(by_trainer *t, by_error *error);
 
 /* ---- trainer_overlap.c ---- */
 

@@ -168,9 +168,14 @@ by_status by__trainer_open_feeds(by_trainer *t, by_error *error)
     BY_TRY(by__row_bind(t->norm, "failed", by_memory_at(t->outputs, OUT_FAILED, sizeof(float)),
                         error));
     BY_TRY(by__row_bind(t->norm, "losses", by_memory_at(t->outputs, OUT_LOSSES, losses), error));
-    BY_TRY(by__row_bind(t->update, "scale", scale, error));
-    return by__row_bind(t->update, "hyper",
-                        by_memory_at(t->outputs, OUT_HYPER, BY_HYPER_COUNT * sizeof(float)), error);
+    return by__trainer_bind_update(t, t->update, error);
+}
+
+by_status by__trainer_bind_update(by_trainer *t, by__program_row *row, by_error *error)
+{
+    size_t numbers = BY_HYPER_COUNT * sizeof(float);
+    BY_TRY(by__row_bind(row, "scale", by_memory_at(t->outputs, OUT_SCALE, sizeof(float)), error));
+    return by__row_bind(row, "hyper", by_memory_at(t->outputs, OUT_HYPER, numbers), error);
 }
 
 void by__trainer_close_feeds(by_trainer *t)

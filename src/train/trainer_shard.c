@@ -296,7 +296,7 @@ static by_status read_slices(const by_trainer *t, int flat, by__handle handle, f
         const by__bucket *b = &t->ranks.buckets[k];
         int64_t low = clip(begin, b->first, b->first + b->count);
         int64_t high = clip(end, b->first, b->first + b->count);
-        by__slice mine = {.group = b->group};
+        int64_t mine = 0;
         if (b->group != entry->group || low == high) {
             continue;
         }
@@ -305,14 +305,18 @@ static by_status read_slices(const by_trainer *t, int flat, by__handle handle, f
             int64_t from = clip(first, low, high);
             counts[r] = (size_t)(clip(first + (int64_t)slices_of(t, k)[r], low, high) - from);
             if (r == t->layout.place[BY_MESH_SHARD]) {
-                mine.first = from;
-                mine.count = (int64_t)counts[r];
+                mine = from - begin;
             }
         }
-        const float *in =
-            mine.count == 0 ? out : (const float *)by__shard_memory(t, flat, &mine).address;
-        status = by_comm_all_gather(t->shard.comm, in, out + (low - begin), counts, BY_F32,
-                                    entry->name, error);
+        size_t own = counts[t->layout.place[BY_MESH_SHARD]];
+        if (own > 0) {
+            status =
+                by__store_read_part(t->store, flat, handle, mine, (int64_t)own, out + mine, error);
+        }
+        if (status == BY_OK) {
+            status = by_comm_all_gather(t->shard.comm, out + mine, out + (low - begin), counts,
+                                        BY_F32, entry->name, error);
+        }
     }
     free(counts);
     return status;

@@ -6,10 +6,11 @@
 
 static by_status refresh_copies(by_trainer *t, by_error *error)
 {
-    if (t->copy == NULL) {
+    if (t->copies == t->masters) {
         return BY_OK;
     }
-    BY_TRY(by_program_run(t->copy->program, error));
+    BY_TRY(t->offload != NULL ? by__offload_copy(t, error)
+                              : by_program_run(t->copy->program, error));
     return by__shard_gather(t, error);
 }
 
@@ -123,13 +124,19 @@ static bool is_part(const by_trainer *t, int flat, by__handle handle)
     return by__store_is_part(entry) && by_shape_equal(&held, &entry->local);
 }
 
-/* The i-th piece that this rank has of a tensor that ranks divide, from element *first on; false
- * when there are fewer. */
-static bool find_piece(const by_trainer *t, int flat, by__handle handle, size_t i, int64_t *first,
-                       by_memory *memory)
+/* Whether what this rank has of a buffer is in pieces: ranks divide it, or it is on disk. */
+static bool is_in_pieces(const by_trainer *t, int flat, by__handle handle)
 {
-    for (size_t k = 0; by__store_piece(t->store, flat, handle, k, first, memory); k++) {
-        if (memory->bytes > 0 && i-- == 0) {
+    return by__shard_divides(t, flat, handle) ||
+           (by__store_on_disk(t->store, flat, handle) && !is_part(t, flat, handle));
+}
+
+/* The i-th piece that this rank has of such a buffer; false when there are fewer. */
+static bool find_piece(const by_trainer *t, int flat, by__handle handle, size_t i,
+                       by__held_piece *out)
+{
+    for (size_t k = 0; by__store_piece(t->store, flat, handle, k, out); k++) {
+        if (out->count > 0 && i-- == 0) {
             return true;
         }
     }
@@ -143,11 +150,10 @@ size_t by__trainer_slices(const by_trainer *t, size_t parameter, int state)
     if (by__store_shape(t->store, flat, handle).rank < 0) {
         return 0;
     }
-    if (by__shard_divides(t, flat, handle)) {
-        int64_t first;
-        by_memory memory;
+    if (is_in_pieces(t, flat, handle)) {
+        by__held_piece piece;
         size_t count = 0;
-        while (find_piece(t, flat, handle, count, &first, &memory)) {
+        while (find_piece(t, flat, handle, count, &piece)) {
             count++;
         }
         return count;
@@ -164,13 +170,13 @@ void by__trainer_slice(by__trainer_held *out, const by_trainer *t, size_t parame
     const by__stored_tensor *entry = by__store_entry(t->store, handle);
     by__store_box box = {.shape = by__store_shape(t->store, flat, handle)};
     bool part = is_part(t, flat, handle);
-    if (by__shard_divides(t, flat, handle)) {
-        int64_t first = 0;
-        by_memory memory = {0};
-        (void)find_piece(t, flat, handle, i, &first, &memory);
-        *out = (by__trainer_held){.whole = box.shape, .slice = {.flat = true}};
-        out->slice.offset[0] = first;
-        out->slice.shape[0] = (int64_t)(memory.bytes / sizeof(float));
+    if (is_in_pieces(t, flat, handle)) {
+        by__held_piece piece = {0};
+        (void)find_piece(t, flat, handle, i, &piece);
+        *out = (by__trainer_held){
+            .whole = box.shape, .slice = {.flat = true}, .is_copy = !entry->trainable};
+        out->slice.offset[0] = piece.first;
+        out->slice.shape[0] = piece.count;
         return;
     }
     if (part) {
@@ -201,6 +207,21 @@ static by_status read_all(const by_trainer *t, int flat, by__handle handle, cons
     return by__store_read(t->store, flat, handle, *owned, error);
 }
 
+static by_status read_piece(const by_trainer *t, int flat, by__handle handle, size_t i,
+                            const void **data, void **owned, by_error *error)
+{
+    by__held_piece piece = {0};
+    (void)find_piece(t, flat, handle, i, &piece);
+    if (!piece.on_disk) {
+        *data = (const void *)piece.memory.address; /* ranks share the host's memory alone */
+        return BY_OK;
+    }
+    BY_TRY(
+        by__alloc_aligned(owned, (size_t)piece.count * sizeof(float), "a part of a tensor", error));
+    *data = *owned;
+    return by__store_read_part(t->store, flat, handle, piece.first, piece.count, *owned, error);
+}
+
 by_status by__trainer_read_slice(const by_trainer *t, size_t parameter, int state, size_t i,
                                  const void **data, void **owned, by_error *error)
 {
@@ -209,12 +230,8 @@ by_status by__trainer_read_slice(const by_trainer *t, size_t parameter, int stat
     const by__stored_tensor *entry = by__store_entry(t->store, handle);
     void *all = NULL;
     *owned = NULL;
-    if (by__shard_divides(t, flat, handle)) {
-        int64_t first;
-        by_memory memory = {0};
-        (void)find_piece(t, flat, handle, i, &first, &memory);
-        *data = (const void *)memory.address; /* ranks share the host's memory alone */
-        return BY_OK;
+    if (is_in_pieces(t, flat, handle)) {
+        return read_piece(t, flat, handle, i, data, owned, error);
     }
     BY_TRY(read_all(t, flat, handle, data, &all, error));
     if (by__trainer_slices(t, parameter, state) == 1) {

@@ -8,7 +8,7 @@ model: {kind: gpt2, layers: 6, heads: 8, width: 512, context: 256, vocab: 8192}
 train: {batch: 4}
 END
 for setting in "precision.compute=f32" "precision.compute=bf16" "memory.recompute=block" "train.micro_batch=1" \
-    "model.kind=llama"; do
+    "model.kind=llama" "offload.optimizer=disk"; do
     run 0 "$banyan" bench train c.yaml --steps 1 --json --set "$setting"
     planned=$(field planned_bytes <out)
     measured=$(field measured_bytes <out)

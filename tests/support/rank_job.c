@@ -186,3 +186,10 @@ void rank_job_compare(const int *ranks, size_t count, const char *const *setting
     }
     rank_job_close(alone);
 }
+
+void rank_job_agree(const char *const *alone, int ranks, const char *const *settings)
+{
+    rank_job *one = rank_job_open(0, alone);
+    compare(one, ranks, settings);
+    rank_job_close(one);
+}

@@ -28,5 +28,7 @@ rank_job *rank_job_open(int ranks, const char *const *settings);
 void rank_job_close(rank_job *job);
 /* Every rank of a job of each of these sizes ends as the process that works alone. */
 void rank_job_compare(const int *ranks, size_t count, const char *const *settings);
+/* The same of one job, and of a process that works alone with other settings. */
+void rank_job_agree(const char *const *alone, int ranks, const char *const *settings);
 
 #endif

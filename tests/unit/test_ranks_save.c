@@ -13,6 +13,9 @@
 #include "temporary.h"
 #include "train/trainer.h"
 
+/* Windows are of one page: many of them, even of a small model. */
+#define ON_DISK "offload.optimizer=disk", "offload.buffer_mib=0.01"
+
 #define STEPS 3
 #define HALF  2
 
@@ -223,7 +226,9 @@ static void any_layout_goes_on_from_any(void **state)
                                      {4, {"parallel.pipeline=2", NULL}},
                                      {2, {"parallel.shard=2", NULL}},
                                      {3, {"parallel.shard=3", NULL}},
-                                     {8, {"parallel.shard=4", "parallel.data=2", NULL}}};
+                                     {8, {"parallel.shard=4", "parallel.data=2", NULL}},
+                                     {1, {ON_DISK, NULL}},
+                                     {3, {"parallel.shard=3", ON_DISK, NULL}}};
     static const char *const f32[] = {NULL};
     reshard(layouts, BY_ARRAY_LENGTH(layouts), f32);
 }
@@ -231,7 +236,12 @@ static void any_layout_goes_on_from_any(void **state)
 static void narrow_copies_and_other_optimizers(void **state)
 {
     BY_UNUSED(state);
-    static const layout layouts[] = {{1, {NULL}}, {4, {NULL}}, {4, {"parallel.pipeline=2", NULL}}};
+    static const layout layouts[] = {{1, {NULL}},
+                                     {4, {NULL}},
+                                     {4, {"parallel.pipeline=2", NULL}},
+                                     {1, {ON_DISK, NULL}},
+                                     {4, {"parallel.shard=2", ON_DISK, NULL}},
+                                     {2, {"parallel.pipeline=2", ON_DISK, NULL}}};
     static const char *const settings[] = {"precision.compute=bf16", "optimizer.kind=adafactor",
                                            "optimizer.beta1=0.9", "parallel.replica_hash_every=1",
                                            NULL};
@@ -242,7 +252,8 @@ static void narrow_copies_and_other_optimizers(void **state)
 static void experts_are_saved_in_parts(void **state)
 {
     BY_UNUSED(state);
-    static const layout layouts[] = {{1, {NULL}}, {3, {NULL}}, {2, {"parallel.shard=2", NULL}}};
+    static const layout layouts[] = {
+        {1, {NULL}}, {3, {NULL}}, {2, {"parallel.shard=2", NULL}}, {1, {ON_DISK, NULL}}};
     static const char *const settings[] = {"model.kind=mixtral", "precision.compute=bf16",
                                            "model.experts=3", NULL};
     reshard(layouts, BY_ARRAY_LENGTH(layouts), settings);
@@ -405,7 +416,8 @@ static void every_layout_saves_and_loads_every_slice(void **state)
         {8, {"parallel.pipeline=2", NULL}},
         {4, {"parallel.shard=4", NULL}},
         {7, {"parallel.shard=7", NULL}},
-        {6, {"parallel.shard=3", "parallel.overlap=false", NULL}}};
+        {6, {"parallel.shard=3", "parallel.overlap=false", NULL}},
+        {2, {"parallel.tensor=2", ON_DISK, NULL}}};
     static const char *const none[] = {NULL};
     load_all_pairs(layouts, BY_ARRAY_LENGTH(layouts), none);
 }

@@ -96,8 +96,8 @@ static void test_layout(void **state)
     assert_int_equal(by__store_bytes(f.store, BY__MASTER), (64 + 64 + 32) * 4);
     assert_int_equal(by__store_bytes(f.store, BY__COPY), (64 + 64) * 2);
     assert_int_equal(by__store_bytes(f.store, BY__GRADIENT), 2 * (64 + 64 + 32) * 4);
-    check_ok(by__store_allocate(f.store, &error), &error);
-    check_error(by__store_allocate(f.store, &error), BY_ESTATE, &error, "taken before");
+    check_ok(by__store_allocate(f.store, NULL, &error), &error);
+    check_error(by__store_allocate(f.store, NULL, &error), BY_ESTATE, &error, "taken before");
     uintptr_t base = by__store_group(f.store, masters, 0).address;
     assert_int_equal(by__store_buffer(f.store, masters, a).address, base);
     assert_int_equal(by__store_buffer(f.store, masters, b).address, base + 64 * 4);
@@ -129,7 +129,7 @@ static void test_shape_rule(void **state)
     by__handle a = add(&f, "a", BY_SHAPE(3, 11), 0);
     by__handle v = add(&f, "v", BY_SHAPE(7), 1);
     int rows = add_flat(&f, BY__STATE, BY_F32, 3, rows_only);
-    check_ok(by__store_allocate(f.store, &error), &error);
+    check_ok(by__store_allocate(f.store, NULL, &error), &error);
     assert_int_equal(by__store_shape(f.store, rows, a).rank, 1);
     assert_int_equal(by__store_shape(f.store, rows, a).dim[0], 3);
     assert_int_equal(by__store_shape(f.store, rows, v).rank, -1);
@@ -160,7 +160,7 @@ static void test_values(void **state)
     tensor.format = BY_BF16;
     check_ok(by__store_add(f.store, &tensor, &transposed, &error), &error);
     int flat = add_flat(&f, BY__COPY, BY_DTYPE_COUNT, 1, NULL);
-    check_ok(by__store_allocate(f.store, &error), &error);
+    check_ok(by__store_allocate(f.store, NULL, &error), &error);
     check_ok(by__store_write(f.store, flat, plain, values, BY_F32, 60 * 90, 2, &error), &error);
     check_ok(by__store_read(f.store, flat, plain, read, &error), &error);
     for (int i = 0; i < 70 * 90; i++) {
