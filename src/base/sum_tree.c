@@ -103,42 +103,47 @@ bool by__sum_tree_add(by__sum_tree *tree, by__sum_addition *out)
     return true;
 }
 
-/* The forests of all ranks, one after another, are the leaves of what is left of the tree: each is
- * put on a stack as a rank puts its leaves, `set` being the rank that holds a sum. */
+size_t by__sum_tree_fold(by__sum_merge *out, by__sum_node *nodes, int *count, int64_t all)
+{
+    size_t made = 0;
+    int held = 0;
+    for (int i = 0; i < *count; i++) {
+        nodes[held++] = nodes[i];
+        while (held > 1) {
+            by__sum_node *left = &nodes[held - 2];
+            const by__sum_node *right = &nodes[held - 1];
+            int64_t end = right->first + right->count;
+            if (!are_halves(left->first, right->first, end, all)) {
+                break;
+            }
+            out[made++] = (by__sum_merge){left->first, right->first, end, left->set, right->set};
+            left->count += right->count;
+            held--;
+        }
+    }
+    *count = held;
+    return made;
+}
+
+/* The forests of all ranks, one after another, are the leaves of what is left of the tree, `set`
+ * being the rank that holds a sum. */
 by_status by__sum_tree_merges(by__sum_merge **out, size_t *count, const int64_t *begin, int ranks,
                               by_error *error)
 {
-    by__sum_tree tree = {.all = begin[ranks]};
-    by__sum_merge *merges = NULL;
-    size_t made = 0;
+    by__sum_node *nodes = NULL;
     size_t capacity = 0;
+    int listed = 0;
     for (int r = 0; r < ranks; r++) {
-        by__sum_node nodes[BY__SUM_TREE_NODES];
-        int forest = by__sum_tree_forest(begin[r], begin[r + 1] - begin[r], tree.all, nodes);
+        BY_TRY(by__reserve((void **)&nodes, &capacity, (size_t)listed + BY__SUM_TREE_NODES,
+                           sizeof *nodes, error));
+        int forest =
+            by__sum_tree_forest(begin[r], begin[r + 1] - begin[r], begin[ranks], nodes + listed);
         for (int k = 0; k < forest; k++) {
-            nodes[k].set = r;
-            tree.held[tree.held_count++] = nodes[k];
-            while (tree.held_count > 1) {
-                by__sum_node *left = &tree.held[tree.held_count - 2];
-                const by__sum_node *right = &tree.held[tree.held_count - 1];
-                int64_t end = right->first + right->count;
-                if (!are_halves(left->first, right->first, end, tree.all)) {
-                    break;
-                }
-                by_status status =
-                    by__reserve((void **)&merges, &capacity, made + 1, sizeof *merges, error);
-                if (status != BY_OK) {
-                    free(merges);
-                    return status;
-                }
-                merges[made++] =
-                    (by__sum_merge){left->first, right->first, end, left->set, right->set};
-                left->count += right->count;
-                tree.held_count--;
-            }
+            nodes[listed++].set = r;
         }
     }
-    *out = merges;
-    *count = made;
-    return BY_OK;
+    by_status status = by__alloc((void **)out, (size_t)listed + 1, sizeof **out, "a sum", error);
+    *count = status == BY_OK ? by__sum_tree_fold(*out, nodes, &listed, begin[ranks]) : 0;
+    free(nodes);
+    return status;
 }

@@ -102,6 +102,11 @@ typedef struct by__sum_merge {
     int right;
 } by__sum_merge;
 
+/* The additions that neighbouring sums allow, which ascend in `nodes`: lists them in `out` (room
+ * for *count), the holders of sums being nodes[i].set, and returns how many there are. *count and
+ * `nodes` become what is left, with the holders of these. */
+size_t by__sum_tree_fold(by__sum_merge *out, by__sum_node *nodes, int *count, int64_t all);
+
 /* The additions that are left when every rank has finished its forest, in an order in which they
  * can be run; the last one makes the root, which rank `left` of it (the first rank with a leaf)
  * holds. Rank r has leaves [begin[r], begin[r + 1]), begin[0] is 0 and begin[ranks] all leaves.

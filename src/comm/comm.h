@@ -212,11 +212,14 @@ typedef struct by__comm_box {
 /* Slots, then boxes: near x near of them, [from * near + to]. */
 typedef struct by__comm_block by__comm_block;
 
+/* Owner of a holder of which every rank has the elements of its own slice, and no others. */
+#define BY__EVERY_RANK (-1)
+
 /* A sum over buffers, the holders, that ranks hold: the sum tree's merges over holders. All ranks
  * have the same plan. */
 typedef struct by__holder_plan {
     int holders;
-    const int *owners; /* [holders] ranks of the communicator */
+    const int *owners; /* [holders] ranks of the communicator, or BY__EVERY_RANK */
     const by__sum_merge *merges;
     size_t merge_count;
     int root; /* holder that has the sum after the merges */
@@ -364,6 +367,9 @@ typedef struct by__comm_sum {
     const void *const *mine; /* buffers of this rank's holders, ascending */
     void *own;               /* where this rank's slice goes */
     void *all;               /* NULL, or where all slices go; own is its slice of it */
+    const int *kept;         /* see by__holder_sum */
+    int kept_count;
+    float *const *results;
     by__comm_kind kind;
     const char *what;
 } by__comm_sum;
@@ -376,7 +382,9 @@ size_t by__slice_first(const by__comm_sum *sum, int rank);
 /* The sum of the holders' buffers, by the plan's merges. */
 typedef struct by__holder_sum {
     const by__holder_plan *plan;
-    float *const *mine; /* buffers of this rank's holders in ascending order of holders */
+    /* Buffers of this rank's holders, and of those that every rank has a slice of, in ascending
+     * order of holders. */
+    float *const *mine;
     /* Each rank gets the sum of its slice in its place here, and with `gather` that of all slices.
      * It may be one of the rank's own buffers, and overlaps no other. */
     float *out;
@@ -384,11 +392,18 @@ typedef struct by__holder_sum {
     const size_t *slices; /* elements of each rank, together `count` ... */
     const size_t *first;  /* ... which begin here; NULL: one behind the other, as ranks are */
     bool gather;
+    /* Sums that are not complete: the holders whose values are wanted when the merges have run
+     * (kept_count of them, ascending), and where this rank's slice of each goes, without `out` and
+     * `gather`. results[i] may be the buffer of a holder of every rank that is kept[i], or that is
+     * merged into one of kept[0] .. kept[i]. */
+    const int *kept;
+    int kept_count;
+    float *const *results;
     const char *what;
 } by__holder_sum;
 
-/* Collective, with the same plan, count, slices and gather on all ranks. Holders that are in no
- * merge and are not the root are not read and may be NULL. */
+/* Collective, with the same plan, count, slices, gather and kept on all ranks. Holders that are in
+ * no merge and are not wanted are not read and may be NULL. */
 by_status by__comm_reduce_holders(by_comm *comm, const by__holder_sum *sum, by_error *error);
 /* The usual slices: as equal as multiples of 16 elements allow. */
 void by__comm_even_slices(size_t *slices, size_t count, int ranks);

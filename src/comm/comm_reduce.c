@@ -68,12 +68,19 @@ static void narrow(uint16_t *out, const float *in, size_t n, by_dtype dtype)
     }
 }
 
+int by__host_of_holder(const by__reduction *r, int holder)
+{
+    int owner = r->sum->plan->owners[holder];
+    return owner == BY__EVERY_RANK ? -1 : r->comm->host_of[owner];
+}
+
 const void *by__chunk_of(by__reduction *r, int holder, size_t at, size_t n, by_error *error)
 {
     if (r->now[holder] != NULL) {
         return r->now[holder];
     }
-    size_t begin = (r->base + at) * r->size;
+    bool sliced = r->sum->plan->owners[holder] == BY__EVERY_RANK;
+    size_t begin = ((sliced ? 0 : r->base) + at) * r->size;
     const void *raw;
     if (r->source[holder] != NULL) {
         raw = r->source[holder] + begin;
@@ -135,6 +142,25 @@ static by_status push_chunk(by__reduction *r, size_t at, size_t n, by_error *err
     return BY_OK;
 }
 
+/* Sums that are not complete. All of them are read before one is written. */
+static by_status keep_chunk(by__reduction *r, size_t at, size_t n, by_error *error)
+{
+    const by__comm_sum *sum = r->sum;
+    BY_TRY(by__merge_chunk(r, at, n, true, NULL, error));
+    for (int i = 0; i < sum->kept_count; i++) {
+        if (by__chunk_of(r, sum->kept[i], at, n, error) == NULL) {
+            return BY_EPEER;
+        }
+    }
+    for (int i = 0; i < sum->kept_count; i++) {
+        const void *value = r->now[sum->kept[i]];
+        if (value != sum->results[i] + at) {
+            memcpy(sum->results[i] + at, value, n * sizeof(float));
+        }
+    }
+    return BY_OK;
+}
+
 static by_status sum_chunk(by__reduction *r, size_t at, size_t n, by_error *error)
 {
     void *out = (unsigned char *)r->sum->own + at * r->size;
@@ -157,7 +183,8 @@ by_status by__sum_range(by__reduction *r, size_t begin, size_t end, by_error *er
     for (size_t at = begin; at < end; at += r->chunk) {
         size_t n = end - at < r->chunk ? end - at : r->chunk;
         BY_TRY(by__comm_hold(r->comm, error));
-        by_status status = sum_chunk(r, at, n, error);
+        by_status status =
+            r->sum->kept != NULL ? keep_chunk(r, at, n, error) : sum_chunk(r, at, n, error);
         by__comm_release(r->comm);
         BY_TRY(status);
     }
@@ -172,14 +199,14 @@ static void find_local_merges(by__reduction *r)
     const by__holder_plan *plan = r->sum->plan;
     int *host = r->host;
     for (int h = 0; h < plan->holders; h++) {
-        host[h] = r->comm->host_of[plan->owners[h]];
+        host[h] = by__host_of_holder(r, h);
     }
     for (size_t m = 0; m < plan->merge_count; m++) {
         int left = plan->merges[m].left;
         int right = plan->merges[m].right;
         r->used[left] = true;
         r->used[right] = true;
-        r->local[m] = host[left] == host[right] ? host[left] : -1;
+        r->local[m] = host[left] == host[right] ? host[left] : -1; /* -1: not of one host */
         if (r->local[m] >= 0) {
             r->merged[left] = true;
             r->gone[right] = true;
@@ -225,11 +252,14 @@ static by_status prepare(by__reduction *r, by_error *error)
         r->work[h] = memory;
         r->raw[h] = memory + chunk * 4;
         memory += chunk * (4 + r->size);
-        if (plan->owners[h] == r->comm->rank) {
+        if (plan->owners[h] == r->comm->rank || plan->owners[h] == BY__EVERY_RANK) {
             r->source[h] = r->sum->mine[own++];
         }
     }
-    r->used[plan->root] = true;
+    for (int i = 0; i < r->sum->kept_count; i++) {
+        r->used[r->sum->kept[i]] = true;
+    }
+    r->used[plan->root] = r->used[plan->root] || r->sum->kept == NULL;
     find_local_merges(r);
     if (r->in_records) {
         /* Everything is here. */
@@ -246,15 +276,16 @@ static void find_holders(by__reduction *r)
     const by__holder_plan *plan = r->sum->plan;
     for (int h = 0; h < plan->holders; h++) {
         int owner = plan->owners[h];
-        const by__comm_record *record = by__comm_record_of(r->comm, owner);
         if (r->in_records) {
-            r->source[h] = record->payload;
-        } else if (owner != r->comm->rank && r->comm->members[owner].near >= 0) {
+            r->source[h] = by__comm_record_of(r->comm, owner)->payload;
+        } else if (owner != BY__EVERY_RANK && owner != r->comm->rank &&
+                   r->comm->members[owner].near >= 0) {
             int place = 0;
             for (int k = 0; k < h; k++) {
                 place += plan->owners[k] == owner;
             }
-            memcpy(&r->address[h], record->payload + (size_t)place * sizeof(uint64_t),
+            memcpy(&r->address[h],
+                   by__comm_record_of(r->comm, owner)->payload + (size_t)place * sizeof(uint64_t),
                    sizeof(uint64_t));
         }
     }
@@ -271,6 +302,7 @@ static uint64_t check_of(const by_comm *comm, const by__comm_sum *sum)
                                : by__hash64(plan->merges, plan->merge_count * sizeof *plan->merges),
         (uint64_t)plan->root,
         sum->all != NULL,
+        (uint64_t)sum->kept_count,
     };
     return by__hash64(parts, sizeof parts);
 }
@@ -311,12 +343,13 @@ static by_status reduce_large(by__reduction *r, by__comm_header *header, by_erro
     const by__comm_sum *sum = r->sum;
     uint64_t addresses[BY__COMM_PAYLOAD / sizeof(uint64_t)];
     size_t own = 0;
+    size_t held = 0;
     BY_TRY(prepare(r, error));
     for (int h = 0; h < sum->plan->holders; h++) {
         if (sum->plan->owners[h] == comm->rank) {
-            addresses[own] = (uint64_t)(uintptr_t)sum->mine[own];
-            own++;
+            addresses[own++] = (uint64_t)(uintptr_t)sum->mine[held];
         }
+        held += sum->plan->owners[h] == comm->rank || sum->plan->owners[h] == BY__EVERY_RANK;
     }
     header->target = (uint64_t)(uintptr_t)sum->all;
     BY_TRY(by__comm_enter(comm, header, sum->what, addresses, own * sizeof *addresses, error));
@@ -394,8 +427,11 @@ by_status by__comm_reduce_holders(by_comm *comm, const by__holder_sum *sum, by_e
                         .first = sum->first,
                         .mine = (const void *const *)sum->mine,
                         .all = sum->gather ? sum->out : NULL,
+                        .kept = sum->kept,
+                        .kept_count = sum->kept_count,
+                        .results = sum->results,
                         .kind = BY__COMM_REDUCE_HOLDERS,
                         .what = sum->what};
-    all.own = sum->out + by__slice_first(&all, comm->rank);
+    all.own = sum->kept != NULL ? NULL : sum->out + by__slice_first(&all, comm->rank);
     return by__comm_reduce(comm, &all, error);
 }

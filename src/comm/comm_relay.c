@@ -65,9 +65,11 @@ static bool leaves(const by__reduction *r, int holder)
     return r->used[holder] && !r->gone[holder];
 }
 
-static int host_of_holder(const by__reduction *r, int holder)
+/* A holder of a far host, which sends its value. */
+static bool comes_from_far(const by__reduction *r, int holder)
 {
-    return r->comm->host_of[r->sum->plan->owners[holder]];
+    int host = by__host_of_holder(r, holder);
+    return host >= 0 && host != r->comm->host_of[r->comm->rank] && leaves(r, holder);
 }
 
 /* Bytes of an element of a value between hosts: sums stay in f32. */
@@ -91,12 +93,10 @@ static by_status receive_segment(by__reduction *r, size_t segment, by_error *err
 {
     by_comm *comm = r->comm;
     size_t n = segment_elements(r->mine, segment);
-    int here = comm->host_of[comm->rank];
     for (int h = 0; h < r->sum->plan->holders && n > 0; h++) {
-        int host = host_of_holder(r, h);
-        if (host != here && leaves(r, h)) {
-            BY_TRY(by__comm_post(comm, &comm->receives[segment % 2], true,
-                                 by__comm_relay(comm, host, comm->rank), BY__COMM_TAG_DATA,
+        if (comes_from_far(r, h)) {
+            int relay = by__comm_relay(comm, by__host_of_holder(r, h), comm->rank);
+            BY_TRY(by__comm_post(comm, &comm->receives[segment % 2], true, relay, BY__COMM_TAG_DATA,
                                  stage_of(r, segment, h), n * wire_size(r, h), error));
         }
     }
@@ -116,7 +116,7 @@ static by_status make_segment(by__reduction *r, size_t segment, size_t n, unsign
         for (int h = 0; h < plan->holders; h++) {
             size_t wire = wire_size(r, h);
             unsigned char *to = out + (size_t)h * BY__SEGMENT * sizeof(float) + done * wire;
-            if (host_of_holder(r, h) != r->comm->host_of[r->comm->rank] || !leaves(r, h)) {
+            if (by__host_of_holder(r, h) != r->comm->host_of[r->comm->rank] || !leaves(r, h)) {
                 continue;
             }
             if (r->merged[h]) {
@@ -139,7 +139,7 @@ static by_status send_segment(by__reduction *r, int to, size_t segment, unsigned
     BY_TRY(make_segment(r, segment, n, stage, error));
     for (int h = 0; h < r->sum->plan->holders; h++) {
         size_t wire = wire_size(r, h);
-        if (host_of_holder(r, h) != comm->host_of[comm->rank] || !leaves(r, h)) {
+        if (by__host_of_holder(r, h) != comm->host_of[comm->rank] || !leaves(r, h)) {
             continue;
         }
         unsigned char *data = stage + (size_t)h * BY__SEGMENT * sizeof(float);
@@ -212,7 +212,7 @@ by_status by__sum_with_far(by__reduction *r, by_error *error)
         }
         BY_TRY(by__comm_land(comm, &comm->receives[k % 2], error));
         for (int h = 0; h < plan->holders; h++) {
-            r->staged[h] = host_of_holder(r, h) != here && leaves(r, h) ? stage_of(r, k, h) : NULL;
+            r->staged[h] = comes_from_far(r, h) ? stage_of(r, k, h) : NULL;
         }
         BY_TRY(by__sum_range(r, k * BY__SEGMENT, k * BY__SEGMENT + n, error));
         memset(r->staged, 0, (size_t)plan->holders * sizeof *r->staged);

@@ -36,6 +36,8 @@ typedef struct by__reduction {
  * elements at `at` of the slice. The values are in r->now. */
 by_status by__merge_chunk(by__reduction *r, size_t at, size_t n, bool all, void *out,
                           by_error *error);
+/* -1: every rank has a slice of it. */
+int by__host_of_holder(const by__reduction *r, int holder);
 /* Value of a holder in that chunk. */
 const void *by__chunk_of(by__reduction *r, int holder, size_t at, size_t n, by_error *error);
 /* Elements [begin, end) of my slice: summed, stored and given to near ranks. */

@@ -428,6 +428,108 @@ static by_status holder_cases(by_comm *comm, by_error *error)
     return BY_OK;
 }
 
+/* Leaves that come round by round, one of each rank: what earlier rounds have left is in each
+ * rank's slice alone. */
+typedef struct rounds_case {
+    int all;
+    size_t unit;
+    float *sums[8]; /* this rank's slice */
+    float *leaf;
+    size_t *slices;
+    int *owners;
+    int *kept;
+    by__sum_node *nodes;
+    by__sum_merge *merges;
+} rounds_case;
+
+static by_status add_round(by_comm *comm, rounds_case *c, size_t total, int first, by_error *error)
+{
+    int rank = by_comm_rank(comm);
+    int earlier = by__sum_tree_forest(0, first, c->all, c->nodes);
+    int held = earlier;
+    float *mine[9];
+    memcpy(mine, c->sums, sizeof c->sums);
+    mine[earlier] = c->leaf;
+    for (int leaf = first; leaf < first + by_comm_size(comm) && leaf < c->all; leaf++) {
+        c->nodes[held++] = (by__sum_node){leaf, 1, 0};
+    }
+    for (int h = 0; h < held; h++) {
+        c->nodes[h].set = h;
+        c->owners[h] = h < earlier ? BY__EVERY_RANK : h - earlier;
+    }
+    by__holder_plan plan = {.holders = held, .owners = c->owners, .merges = c->merges};
+    int left = held;
+    plan.merge_count = by__sum_tree_fold(c->merges, c->nodes, &left, c->all);
+    for (int i = 0; i < left; i++) {
+        c->kept[i] = c->nodes[i].set;
+    }
+    fill(c->leaf, total, BY_F32, first + rank, 0);
+    dawdle(comm, first);
+    const by__holder_sum sum = {.plan = &plan,
+                                .mine = mine,
+                                .count = total,
+                                .slices = c->slices,
+                                .kept = c->kept,
+                                .kept_count = left,
+                                .results = c->sums,
+                                .what = "a round"};
+    return by__comm_reduce_holders(comm, &sum, error);
+}
+
+static by_status rounds(by_comm *comm, rounds_case *c, by_error *error)
+{
+    by_status status = BY_OK;
+    size_t ranks = (size_t)by_comm_size(comm);
+    int rank = by_comm_rank(comm);
+    size_t most = ranks + BY__SUM_TREE_NODES;
+    size_t begin = 0;
+    c->slices = calloc(ranks, sizeof *c->slices);
+    c->owners = calloc(most, sizeof *c->owners);
+    c->kept = calloc(most, sizeof *c->kept);
+    c->nodes = calloc(most, sizeof *c->nodes);
+    c->merges = calloc(most, sizeof *c->merges);
+    CHECK(c->slices != NULL && c->owners != NULL && c->kept != NULL, "no memory");
+    CHECK(c->nodes != NULL && c->merges != NULL, "no memory");
+    size_t total = slices_of(c->slices, (int)ranks, 1, c->unit);
+    c->leaf = calloc(total + 1, sizeof *c->leaf);
+    CHECK(c->leaf != NULL, "no memory");
+    for (int i = 0; i < 8; i++) {
+        c->sums[i] = malloc((c->slices[rank] + 1) * sizeof **c->sums);
+        CHECK(c->sums[i] != NULL, "no memory");
+    }
+    for (int first = 0; first < c->all; first += (int)ranks) {
+        STEP(add_round(comm, c, total, first, error));
+    }
+    for (int r = 0; r < rank; r++) {
+        begin += c->slices[r];
+    }
+    for (size_t i = 0; i < c->slices[rank]; i++) {
+        float wanted = holder_tree(0, c->all, begin + i);
+        CHECK(memcmp(&c->sums[0][i], &wanted, sizeof wanted) == 0, "another sum of rounds");
+    }
+out:
+    for (int i = 0; i < 8; i++) {
+        free(c->sums[i]);
+    }
+    free(c->leaf);
+    free(c->slices);
+    free(c->owners);
+    free(c->kept);
+    free(c->nodes);
+    free(c->merges);
+    return status;
+}
+
+static by_status round_cases(by_comm *comm, by_error *error)
+{
+    static const int leaves[] = {1, 2, 3, 5, 7, 12};
+    for (size_t i = 0; i < 2 * BY_ARRAY_LENGTH(leaves); i++) {
+        rounds_case c = {.all = leaves[i / 2], .unit = i % 2 == 0 ? 41 : 9001};
+        BY_TRY(rounds(comm, &c, error));
+    }
+    return BY_OK;
+}
+
 /* ---- splits ---- */
 
 static by_status splits(by_comm *comm, by_error *error)
@@ -487,6 +589,7 @@ by_status comm_cases_all(by_comm *comm, void *user, by_error *error)
     STEP(messages(comm, 3, error));
     STEP(messages(comm, 40000, error));
     STEP(holder_cases(comm, error));
+    STEP(round_cases(comm, error));
     STEP(splits(comm, error));
     by_comm_counters counters;
     by_comm_count(&counters, comm);
