@@ -14,6 +14,11 @@ struct by__reducer {
     size_t *slices; /* of a bucket: elements of each peer ... */
     size_t *first;  /* ... which begin here */
     size_t *parts;  /* of an owner's slice: elements of each of its peers */
+    /* In turn: the round that the plan is for, and what it leaves. */
+    int64_t round;
+    by__sum_node *nodes;
+    int *kept;
+    int kept_count;
 };
 
 /* The forests of all peers, one behind the other: each of their nodes is a holder. `begin` (with
@@ -63,6 +68,20 @@ static by_status make_plan(by__reducer *r, by_error *error)
     return status;
 }
 
+/* Room for the plan of any round. */
+static by_status reserve_rounds(by__reducer *r, by_error *error)
+{
+    size_t most = (size_t)by_comm_size(r->spec.peers) + BY__SUM_TREE_NODES;
+    r->round = -1;
+    BY_TRY(by__alloc((void **)&r->owners, most, sizeof *r->owners, "reducer", error));
+    BY_TRY(by__alloc((void **)&r->merges, most, sizeof *r->merges, "reducer", error));
+    BY_TRY(by__alloc((void **)&r->nodes, most, sizeof *r->nodes, "reducer", error));
+    BY_TRY(by__alloc((void **)&r->kept, most, sizeof *r->kept, "reducer", error));
+    r->plan.owners = r->owners;
+    r->plan.merges = r->merges;
+    return BY_OK;
+}
+
 by_status by__reducer_open(by__reducer **out, const by__reducer_spec *spec, by_error *error)
 {
     by__reducer *r;
@@ -77,7 +96,7 @@ by_status by__reducer_open(by__reducer **out, const by__reducer_spec *spec, by_e
         status = by__alloc((void **)&r->parts, ranks, sizeof *r->parts, "reducer", error);
     }
     if (status == BY_OK) {
-        status = make_plan(r, error);
+        status = spec->in_turn ? reserve_rounds(r, error) : make_plan(r, error);
     }
     if (status != BY_OK) {
         by__reducer_close(&r);
@@ -97,6 +116,8 @@ void by__reducer_close(by__reducer **reducer)
     free((*reducer)->slices);
     free((*reducer)->first);
     free((*reducer)->parts);
+    free((*reducer)->nodes);
+    free((*reducer)->kept);
     free(*reducer);
     *reducer = NULL;
 }
@@ -158,4 +179,81 @@ by_status by__reducer_run(by__reducer *reducer, size_t bucket, float *const *set
                ? BY_OK
                : by_comm_all_gather(r->spec.copies, sum.out + r->first[rank], sum.out + begin,
                                     r->parts, BY_F32, what, error);
+}
+
+/* ---- in turn ---- */
+
+int by__reducer_sets(int64_t leaves, int ranks)
+{
+    by__sum_node nodes[BY__SUM_TREE_NODES];
+    int most = 1;
+    for (int64_t first = ranks; first < leaves; first += ranks) {
+        int held = by__sum_tree_forest(0, first, leaves, nodes);
+        most = held > most ? held : most;
+    }
+    return most;
+}
+
+/* The holders of a round ascend as their leaves do, those of earlier rounds first. */
+static void plan_round(by__reducer *r, int64_t round)
+{
+    int ranks = by_comm_size(r->spec.peers);
+    int64_t first = round * ranks;
+    int64_t left = r->spec.leaves - first;
+    int earlier = by__sum_tree_forest(0, first, r->spec.leaves, r->nodes);
+    int holders = earlier + (left < ranks ? (int)left : ranks);
+    for (int h = 0; h < holders; h++) {
+        if (h >= earlier) {
+            r->nodes[h] = (by__sum_node){first + h - earlier, 1, h};
+        }
+        r->nodes[h].set = h;
+        r->owners[h] = h < earlier ? BY__EVERY_RANK : h - earlier;
+    }
+    r->plan.holders = holders;
+    r->kept_count = holders;
+    r->plan.merge_count = by__sum_tree_fold(r->merges, r->nodes, &r->kept_count, r->spec.leaves);
+    for (int i = 0; i < r->kept_count; i++) {
+        r->kept[i] = r->nodes[i].set;
+    }
+    r->held = earlier;
+    r->round = round;
+}
+
+by_status by__reducer_add(by__reducer *reducer, int64_t round, size_t bucket, float *leaf,
+                          float *const *sums, by_error *error)
+{
+    by__reducer *r = reducer;
+    const by__bucket *b = &r->spec.buckets[bucket];
+    int rank = by_comm_rank(r->spec.peers);
+    size_t begin = cut_slices(r, b, rank % r->spec.owners);
+    size_t part = r->first[rank] - begin;
+    float *mine[BY__SUM_TREE_NODES + 1];
+    float *results[BY__SUM_TREE_NODES];
+    char what[48];
+    if (round != r->round) {
+        plan_round(r, round);
+    }
+    for (int i = 0; i < r->held; i++) {
+        mine[i] = sums[i] + part;
+    }
+    mine[r->held] = leaf;
+    for (int i = 0; i < r->kept_count; i++) {
+        results[i] = sums[i] + part;
+    }
+    (void)snprintf(what, sizeof what, "bucket %zu of the gradients", bucket);
+    const by__holder_sum sum = {.plan = &r->plan,
+                                .mine = mine,
+                                .count = (size_t)b->count,
+                                .slices = r->slices,
+                                .first = r->first,
+                                .kept = r->kept,
+                                .kept_count = r->kept_count,
+                                .results = results,
+                                .what = what};
+    BY_TRY(by__comm_reduce_holders(r->spec.peers, &sum, error));
+    bool last = (round + 1) * by_comm_size(r->spec.peers) >= r->spec.leaves;
+    return last && r->spec.copies != NULL
+               ? by_comm_all_gather(r->spec.copies, sums[0] + part, sums[0], r->parts, BY_F32, what,
+                                    error)
+               : BY_OK;
 }

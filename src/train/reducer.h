@@ -9,6 +9,10 @@
  * Where ranks divide the state of the optimizer, a rank needs the sum of what it owns alone: the
  * slices of a reduce-scatter are those of the owners. Several peers with one owner's work add up a
  * part of its slice each and gather it among themselves.
+ *
+ * Where no rank has room for whole gradient sets, micro-batches go round: a round has a leaf of
+ * each rank, and an owner adds its slice of them to the sums that the rounds before have left in
+ * its slice. These are a forest of the same tree, so that the expression stays.
  */
 #ifndef BY_TRAIN_REDUCER_H
 #define BY_TRAIN_REDUCER_H
@@ -38,6 +42,7 @@ typedef struct by__reducer_spec {
      * peers; NULL: it is one. */
     int owners;
     by_comm *copies;
+    bool in_turn;              /* peer p of n has leaves p, n + p, 2 n + p ...: by__reducer_add */
     const by__bucket *buckets; /* stay the caller's */
     size_t bucket_count;
 } by__reducer_spec;
@@ -51,5 +56,16 @@ int by__reducer_held(const by__reducer *reducer);
 /* Adds up a bucket: sets[i] is the whole set with the i-th sum that this rank holds. The last one
  * receives the result, of which an owner gets its slice. Collective. */
 by_status by__reducer_run(by__reducer *reducer, size_t bucket, float *const *sets, by_error *error);
+
+/* ---- in turn ---- */
+
+/* Most sums that an owner holds behind a round: one leaf of each of `ranks` peers. */
+int by__reducer_sets(int64_t leaves, int ranks);
+/* Adds the leaves of a round to the sums of those before it: `leaf` has this rank's bucket (NULL:
+ * the last round has no leaf for it), sums[i] its owner's slice of the bucket in the i-th of the
+ * sums that are left, ascending. Behind the last round sums[0] has the result. Collective, with
+ * rounds 0, 1, ... of each bucket in turn. */
+by_status by__reducer_add(by__reducer *reducer, int64_t round, size_t bucket, float *leaf,
+                          float *const *sums, by_error *error);
 
 #endif

@@ -255,7 +255,8 @@ static by_status lay_out(by_trainer *t, by_error *error)
     for (int i = 0; i < t->sets; i++) {
         by__flat_spec set = {
             .role = BY__GRADIENT, .name = "grad", .dtype = BY_F32, .groups = trained};
-        BY_TRY(by__shard_add_flat(t, set, 0, &t->gradient_sets[i], error));
+        BY_TRY(by__shard_add_flat(t, set, by__is_in_turn(t) ? trained : 0, &t->gradient_sets[i],
+                                  error));
     }
     t->state_count = t->sets > 0 ? by_optimizer_state_count(&t->config->optimizer) : 0;
     for (int i = 0; i < t->state_count; i++) {
@@ -333,8 +334,8 @@ static void plan_memory(by_trainer *t)
     m->on_disk = by__store_disk_bytes(t->store);
     m->activations =
         by__set_arena_bytes(&t->programs) + (t->pipe == NULL ? 0 : by__pipe_bytes(t->pipe));
-    m->workspace =
-        by__set_workspace_bytes(&t->programs) + by__sync_bytes(t) + by__shard_norm_bytes(t);
+    m->workspace = by__set_workspace_bytes(&t->programs) + by__sync_bytes(t) +
+                   by__shard_norm_bytes(t) + by__turns_bytes(t);
     m->data = by__trainer_feed_bytes(t);
     m->total = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
                m->data + m->process;
@@ -347,12 +348,14 @@ static by_status add_models(by_trainer *t, const by_trainer_options *o, by_error
         return by__pipe_open(t, o, error);
     }
     if (t->sets > 0) {
-        BY_TRY(add_model(t, o, true, error));
+        BY_TRY(by__is_in_turn(t) ? by__turns_build(t, o, error) : add_model(t, o, true, error));
     }
     BY_TRY(add_model(t, o, false, error));
     find_rows(t);
     t->forward = t->loss->graph;
-    t->parameters = t->gradients != NULL ? t->gradients->graph : t->forward;
+    t->parameters = by__is_in_turn(t)      ? t->shard.turns.graph
+                    : t->gradients != NULL ? t->gradients->graph
+                                           : t->forward;
     return BY_OK;
 }
 
@@ -365,7 +368,9 @@ static by_status add_updates(by_trainer *t, by_error *error)
     if (t->pipe != NULL) {
         BY_TRY(by__pipe_plan_sums(t, error));
     } else {
-        BY_TRY(t->sets > 1 ? by__trainer_add_update(t, "gradient sum", build_sum, error) : BY_OK);
+        BY_TRY(t->sets > 1 && !by__is_in_turn(t)
+                   ? by__trainer_add_update(t, "gradient sum", build_sum, error)
+                   : BY_OK);
         BY_TRY(by__is_scattered(t) ? by__shard_norm_plan(t, error)
                                    : by__trainer_add_update(t, "gradient norm", build_norm, error));
     }
@@ -392,11 +397,12 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     }
     BY_TRY(by__store_open(&t->store, t->device, error));
     if (o->mode == BY_TRAINER_FULL) {
-        t->sets = by__sum_tree_sets(t->first_leaf, t->micro_batches, t->leaves);
+        t->sets = by__is_in_turn(t) ? by__reducer_sets(t->all_micro_batches, t->layout.replicas)
+                                    : by__sum_tree_sets(t->first_leaf, t->micro_batches, t->leaves);
     }
     BY_TRY(add_models(t, o, error));
     BY_TRY(lay_out(t, error));
-    BY_TRY(by__overlap_plan(t, o, error));
+    BY_TRY(by__is_in_turn(t) ? by__turns_plan(t, error) : by__overlap_plan(t, o, error));
     BY_TRY(add_updates(t, error));
     if (t->copies != t->masters && t->offload == NULL) {
         BY_TRY(by__trainer_add_update(t, "compute copies", build_copy, error));

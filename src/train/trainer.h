@@ -118,6 +118,27 @@ typedef struct by__shard_norm {
     size_t bytes;
 } by__shard_norm;
 
+/* A part of a gradient in a bucket. */
+typedef struct by__bucket_part {
+    by_value gradient;
+    int64_t from; /* element of it */
+    int64_t at;   /* element of the bucket */
+    int64_t count;
+} by__bucket_part;
+
+/* Gradients that are handed over micro-batch by micro-batch (shard_gradients.c). */
+typedef struct by__turns {
+    by_graph *graph;        /* of the program, until that is made */
+    by__bucket_part *parts; /* those of bucket k are first[k] .. first[k + 1] - 1 */
+    size_t *first;
+    size_t part_count;
+    int64_t most;  /* elements of the largest bucket */
+    float *packed; /* room for these */
+    float *losses; /* of all micro-batches, rank by rank */
+    int64_t round; /* that is computed now */
+    bool gives;    /* this rank has a micro-batch in it */
+} by__turns;
+
 /* What the ranks of `shard` divide. Everything is NULL and 0 where there is one. */
 typedef struct by__shard {
     by_comm *comm;   /* of the mesh */
@@ -128,6 +149,7 @@ typedef struct by__shard {
     by__slice *own; /* this rank's */
     size_t own_count;
     by__shard_norm norm;
+    by__turns turns;
 } by__shard;
 
 struct by_trainer {
@@ -190,7 +212,7 @@ struct by_trainer {
     by__offload *offload;      /* NULL: everything is in memory */
     int64_t all_micro_batches; /* of a step, over all ranks */
     int64_t first_micro_batch; /* this rank computes micro-batches first ... */
-    int64_t micro_batches;     /* ... first + count - 1 */
+    int64_t micro_batches;     /* ... first + count - 1, or so many in turn */
     int64_t first_leaf;        /* of them in the sum tree, which has `leaves` */
     int64_t leaves;
     int64_t updates;
@@ -347,6 +369,27 @@ by_status by__offload_update(by_trainer *t, by_error *error);
 /* Makes all compute copies. */
 by_status by__offload_copy(by_trainer *t, by_error *error);
 
+/* ---- shard_gradients.c: where by__is_in_turn ---- */
+
+/* Whether gradients are divided, and micro-batches go round. */
+bool by__is_in_turn(const by_trainer *t);
+/* Which micro-batch of the step this rank's i-th one is, in any trainer. */
+int64_t by__trainer_leaf(const by_trainer *t, int64_t i);
+int64_t by__turns_rounds(const by_trainer *t);
+/* Builds the graph of gradients, which lists the parameters ... */
+by_status by__turns_build(by_trainer *t, const by_trainer_options *options, by_error *error);
+/* ... and its program, once buckets are known. */
+by_status by__turns_plan(by_trainer *t, by_error *error);
+/* Bytes of host memory that it needs. */
+size_t by__turns_bytes(const by_trainer *t);
+/* Behind the reducer. */
+by_status by__turns_open(by_trainer *t, by_error *error);
+void by__turns_close(by_trainer *t);
+/* Collective: forward and backward of all rounds, whose sum is in set 0. */
+by_status by__turns_step(by_trainer *t, const by_batch *batch, by_error *error);
+/* Collective: the losses of all micro-batches. */
+by_status by__turns_losses(by_trainer *t, by_error *error);
+
 /* ---- trainer_overlap.c ---- */
 
 #define BY__LAST_GRADIENTS "last gradients"
@@ -355,6 +398,8 @@ by_status by__offload_copy(by_trainer *t, by_error *error);
  * the buckets in the order in which it finishes them. */
 by_status by__overlap_plan(by_trainer *t, const by_trainer_options *options, by_error *error);
 by_status by__overlap_open(by_trainer *t, by_error *error);
+/* Sorts the buckets as the graph finishes them. */
+by_status by__overlap_sort_buckets(by_trainer *t, const by_graph *graph, by_error *error);
 /* Counts the exchange of the last micro-batch, which is done. */
 void by__overlap_count(by_trainer *t);
 

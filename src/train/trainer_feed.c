@@ -242,7 +242,7 @@ by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *
     rng[0] = (int32_t)(uint32_t)seed;
     rng[1] = (int32_t)(uint32_t)(seed >> 32);
     rng[2] = (int32_t)t->updates;
-    rng[3] = (int32_t)((t->first_micro_batch + index) * t->config->train.micro_batch);
+    rng[3] = (int32_t)(by__trainer_leaf(t, index) * t->config->train.micro_batch);
     /* Replicas that take steps of their own have the mean over their own part. */
     uint64_t targets = t->sync.is_local ? batch->valid_targets : batch->global_targets;
     *(float *)(void *)(block + t->seed_offset) = targets > 0 ? 1.0f / (float)targets : 0.0f;

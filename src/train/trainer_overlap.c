@@ -61,8 +61,7 @@ static int earlier(const void *a, const void *b)
     return x->bucket.offset > y->bucket.offset ? -1 : 1;
 }
 
-/* Sorts the buckets as the graph finishes them. */
-static by_status sort_buckets(by_trainer *t, const by_graph *graph, by_error *error)
+by_status by__overlap_sort_buckets(by_trainer *t, const by_graph *graph, by_error *error)
 {
     by__ranks *r = &t->ranks;
     size_t *producer;
@@ -139,7 +138,7 @@ static by_status finish_graph(by_trainer *t, by_graph *graph, const by_model *mo
 {
     by_pass_options options = by__trainer_pass_options(t, model);
     BY_TRY(by_passes_run(graph, BY_PURPOSE_TRAIN, &options, NULL, error));
-    BY_TRY(sort_buckets(t, graph, error));
+    BY_TRY(by__overlap_sort_buckets(t, graph, error));
     BY_TRY(add_collectives(t, graph, error));
     return by_pass_overlap(graph, 0, error);
 }
@@ -149,7 +148,7 @@ by_status by__overlap_plan(by_trainer *t, const by_trainer_options *o, by_error 
     by_graph *graph;
     by_model model;
     const by__recipe recipe = {o->builder, o->user, t->task};
-    if (t->layout.replicas == 1 || t->sets == 0 || t->pipe != NULL ||
+    if (t->layout.replicas == 1 || t->sets == 0 || t->pipe != NULL || by__is_in_turn(t) ||
         t->config->parallel.overlap == 0) {
         return BY_OK;
     }

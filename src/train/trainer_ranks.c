@@ -35,11 +35,17 @@ static by_status check_shard(const by__layout *l, const by_config *config, by_er
 {
     bool syncs = config->sync.every > 1 || strcmp(config->sync.compress, "none") != 0;
     int ranks = l->size[BY_MESH_SHARD];
-    if (ranks > 1 && config->parallel.zero > 1) {
+    if (ranks > 1 && config->parallel.zero > 2) {
         return by_error_set(error, BY_ECONFIG,
                             "parallel.zero is %lld: ranks of shard divide the state of the "
-                            "optimizer and f32 weights, which is 1",
+                            "optimizer and f32 weights (1), and gradients (2)",
                             (long long)config->parallel.zero);
+    }
+    if (ranks > 1 && config->parallel.zero > 1 && by_optimizer_needs_tensors(&config->optimizer)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "parallel.zero is %lld: optimizer.kind %s needs the whole gradients of "
+                            "tensors; set zero to 1, or take adamw, lion or sgd",
+                            (long long)config->parallel.zero, config->optimizer.kind);
     }
     return ranks > 1 && syncs
                ? by_error_set(error, BY_ECONFIG,
@@ -95,6 +101,11 @@ by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *e
                        &t->first_micro_batch, &t->micro_batches);
     t->first_leaf = t->first_micro_batch;
     t->leaves = t->all_micro_batches;
+    t->sets = o->mode == BY_TRAINER_FULL ? 1 : 0;
+    if (by__is_in_turn(t)) {
+        int64_t left = t->all_micro_batches - t->layout.replica;
+        t->micro_batches = (left + t->layout.replicas - 1) / t->layout.replicas;
+    }
     return BY_OK;
 }
 
@@ -201,6 +212,7 @@ by__reducer_spec by__ranks_spec(const by_trainer *t)
                               .leaves = t->all_micro_batches,
                               .owners = by__is_scattered(t) ? t->layout.size[BY_MESH_SHARD] : 1,
                               .copies = t->shard.copies,
+                              .in_turn = by__is_in_turn(t),
                               .buckets = t->ranks.buckets,
                               .bucket_count = t->ranks.bucket_count};
 }
@@ -222,7 +234,7 @@ by_status by__ranks_open(by_trainer *t, by_error *error)
         int64_t first;
         int64_t count;
         by__sum_tree_block(t->all_micro_batches, t->layout.replicas, (int)k, &first, &count);
-        r->counts[k] = (size_t)count;
+        r->counts[k] = (size_t)count; /* in turn it is as many */
     }
     BY_TRY(by__mesh_collectives_open(&r->collectives, r->mesh, error));
     by__device_set_collectives(t->device, &r->collectives->base);
@@ -234,7 +246,7 @@ by_status by__ranks_open(by_trainer *t, by_error *error)
     }
     const by__reducer_spec spec = by__ranks_spec(t);
     BY_TRY(by__reducer_open(&r->reducer, &spec, error));
-    return by__overlap_open(t, error);
+    return by__is_in_turn(t) ? by__turns_open(t, error) : by__overlap_open(t, error);
 }
 
 void by__ranks_close(by_trainer *t)
@@ -276,6 +288,13 @@ void by__ranks_exposed(by_trainer *t, double begin)
 by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error)
 {
     by__ranks *r = &t->ranks;
+    if (by__is_in_turn(t)) {
+        double began = by__now();
+        *set = 0;
+        BY_TRY(by__turns_losses(t, error));
+        by__ranks_exposed(t, began);
+        return BY_OK;
+    }
     *set = tree->held[tree->held_count - 1].set;
     if (t->sync.is_on) {
         BY_TRY(by__sync_gradients(t, *set, error));

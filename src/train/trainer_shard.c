@@ -200,6 +200,7 @@ by_status by__shard_open(by_trainer *t, by_error *error)
 void by__shard_close(by_trainer *t)
 {
     by__shard_norm_close(t);
+    by__turns_close(t);
     free(t->shard.slices);
     free(t->shard.all);
     free(t->shard.own);

@@ -71,8 +71,9 @@ static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error
     t->ranks.exchange = 0.0;
     t->ranks.exposed = 0.0;
     t->ranks.computed = t->ranks.reduced = 0.0;
-    BY_TRY(t->pipe != NULL ? by__pipe_step(t, batch, &tree, error)
-                           : submit_micro_batches(t, batch, &tree, error));
+    BY_TRY(t->pipe != NULL     ? by__pipe_step(t, batch, &tree, error)
+           : by__is_in_turn(t) ? by__turns_step(t, batch, error)
+                               : submit_micro_batches(t, batch, &tree, error));
     BY_TRY(by__ranks_sum(t, &tree, &sum, error));
     return by__trainer_bind_sum(t, sum, error);
 }

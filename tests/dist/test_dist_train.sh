@@ -39,6 +39,14 @@ rm -rf runs/shard/checkpoints/step-00000024
 run 0 mpi_run 2 "$banyan" train --resume runs/shard
 compare shard 00000024
 
+say "4 ranks, 2 of which divide gradients, and 3 that go on and divide state alone"
+run 0 mpi_run 4 "$banyan" "$@" --set name=zero2 --set parallel.shard=2 --set parallel.zero=2
+compare zero2 00000012
+compare zero2 00000024
+rm -rf runs/zero2/checkpoints/step-00000024
+run 0 mpi_run 3 "$banyan" train --resume runs/zero2 --set parallel.shard=3 --set parallel.zero=1
+compare zero2 00000024
+
 say "3 ranks go on where 2 were stopped"
 run 0 mpi_run 2 "$banyan" "$@" --set name=half
 rm -rf runs/half/checkpoints/step-00000024

@@ -54,6 +54,46 @@ static void test_scattered_sums(void **state)
     rank_job_compare(five, BY_ARRAY_LENGTH(five), by_five);
 }
 
+/* ZeRO-2: one round and several, a last round with fewer micro-batches than ranks, two groups of
+ * ranks that own the same, with and without overlap. */
+static void divide(const char *stage)
+{
+    static const int two[] = {2, 4, 6};
+    static const int three[] = {3, 6};
+    static const int four[] = {4};
+    static const int five[] = {5};
+    const char *const by_two[] = {LARGE, stage, "parallel.shard=2", NULL};
+    const char *const small[] = {stage, "parallel.shard=2", "train.batch=11", NULL};
+    const char *const by_three[] = {LARGE, stage, "parallel.shard=3", "precision.compute=bf16",
+                                    NULL};
+    const char *const by_four[] = {LARGE, stage, "parallel.shard=4", "train.batch=7", NULL};
+    const char *const by_five[] = {LARGE,
+                                   stage,
+                                   "parallel.shard=5",
+                                   "parallel.overlap=false",
+                                   "train.batch=7",
+                                   "memory.recompute=block",
+                                   NULL};
+    const char *const lion[] = {stage,
+                                "parallel.shard=2",
+                                "optimizer.kind=lion",
+                                "train.micro_batch=3",
+                                "precision.compute=bf16",
+                                NULL};
+    rank_job_compare(two, BY_ARRAY_LENGTH(two), by_two);
+    rank_job_compare(two, BY_ARRAY_LENGTH(two), small);
+    rank_job_compare(three, BY_ARRAY_LENGTH(three), by_three);
+    rank_job_compare(four, BY_ARRAY_LENGTH(four), by_four);
+    rank_job_compare(five, BY_ARRAY_LENGTH(five), by_five);
+    rank_job_compare(two, 2, lion);
+}
+
+static void test_divided_gradients(void **state)
+{
+    BY_UNUSED(state);
+    divide("parallel.zero=2");
+}
+
 /* The plan has a rank's slices and no more: what divides adds up to what one rank has. */
 static void test_planned_slices(void **state)
 {
@@ -82,6 +122,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_divided_state),
         cmocka_unit_test(test_scattered_sums),
+        cmocka_unit_test(test_divided_gradients),
         cmocka_unit_test(test_planned_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
