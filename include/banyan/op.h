@@ -32,8 +32,10 @@
  *   EMBEDDING_GRAD    ids, dy [..., C], base? [V, C] f32    dtable [V, C] f32 = base + scattered dy
  *   POSITION          x [B, T, C], table [T', C], T <= T'   y = x + table[attrs.begin + t],
  *                                                           like x
+ *     Here and in the next two, and for elements of a sample in DROPOUT: from entry attrs.turn of x
+ *     on, t is attrs.gap more.
  *   POSITION_GRAD     dy [B, T, C]                          dtable [T', C] f32 (T' = attrs.rows):
- *                                                           zero but for T rows from attrs.begin on
+ *                                                           zero but for the T rows
  *   ROPE              x [B, T, H*D], position i32 [1]?      y: rotate-half rotary embedding at
  *                     positions position + attrs.begin + t; base attrs.theta, heads attrs.heads
  *                     attrs.inverse turns back (that is its gradient)
@@ -161,6 +163,8 @@
  *   ALL_TO_ALL        x                                     y: what each rank had of this rank's
  *     entries of attrs.axis, behind each other along attrs.to in the order of ranks. Both axes are
  *     cut equally.
+ *   RING_SHIFT        x                                     y: the x of the rank before, the last
+ *                                                           one's on the first
  *   REDUCE_GRADIENTS  any number of f32, * with             done [1] f32, no number
  *                     attrs.in_place
  *     the gradients of bucket attrs.bucket are complete: whoever runs the graph exchanges them.
@@ -249,6 +253,7 @@ extern "C" {
     X(ALL_GATHER, all_gather)                                                                      \
     X(REDUCE_SCATTER, reduce_scatter)                                                              \
     X(ALL_TO_ALL, all_to_all)                                                                      \
+    X(RING_SHIFT, ring_shift)                                                                      \
     X(REDUCE_GRADIENTS, reduce_gradients)                                                          \
     X(WAIT, wait)                                                                                  \
     X(REPLICATE, replicate)                                                                        \
@@ -351,6 +356,8 @@ typedef struct by_attrs {
     int64_t rows;
     int64_t lead;
     int64_t begin;
+    int64_t turn;
+    int64_t gap;
     int64_t chosen;
     int64_t capacity;
     int64_t blocks;

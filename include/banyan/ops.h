@@ -162,6 +162,9 @@ BY_API by_value by_reduce_scatter(by_graph *graph, by_value x, int axis, uint32_
  * divides E, and F is the same on every rank. The gradient is the way back. */
 BY_API by_value by_all_to_all(by_graph *graph, by_value x, int axis, int to, uint32_t mesh,
                               int64_t ranks);
+/* The x of the rank before this one, around a ring of the ranks. Its gradient takes ranks - 1
+ * steps. */
+BY_API by_value by_ring_shift(by_graph *graph, by_value x, uint32_t mesh, int64_t ranks);
 
 #ifdef __cplusplus
 }

@@ -62,8 +62,9 @@ typedef struct by_shard_axis {
  * the gradients of split parameters are split, those of the others are the same on every rank.
  * Shapes become local; names stay. BY_EARG names a parameter that cannot be split into so many.
  *
- * sequence: no parameter is split; inputs with an axis "time" are given whole, and each rank
- * works on its slice of it.
+ * sequence: no parameter is split; inputs with an axis "time", which is cut into 2 ranks chunks,
+ * are given whole, and rank r works on chunks r and 2 ranks - 1 - r, so that causal attention is
+ * as much work for each.
  *
  * expert (GShard, Lepikhin et al. 2021): the inputs that have a row for each example are given
  * whole, and each rank works on its share of the examples; tokens go to the ranks that have

@@ -114,7 +114,7 @@ static const by__key common[] = {
      .help = "the ranks of tensor divide each sequence where they do not divide heads or units, "
              "which saves activations; they must divide model.context"},
     {"parallel", "sequence", BY__KEY_INT, BY__FIELD(parallel.sequence), "1", 1, BY__MI20,
-     .help = "ranks that divide each sequence"},
+     .help = "ranks that divide each sequence; twice as many divide model.context"},
     {"parallel", "pipeline", BY__KEY_INT, BY__FIELD(parallel.pipeline), "1", 1, BY__MI20,
      .help = "ranks that divide the layers"},
     {"parallel", "schedule", BY__KEY_TEXT, BY__FIELD(parallel.schedule), "1f1b",

@@ -95,6 +95,7 @@ typedef enum by__exchange_kind {
     BY__EXCHANGE_ALL_GATHER,     /* out = all slices; in: this rank's */
     BY__EXCHANGE_REDUCE_SCATTER, /* out = this rank's slice of the sum; in: all slices */
     BY__EXCHANGE_ALL_TO_ALL,     /* out = what each rank has as this one's slice; in: all slices */
+    BY__EXCHANGE_RING_SHIFT,     /* out = the in of the rank before */
     BY__EXCHANGE_GRADIENTS       /* of bucket call->attrs.bucket, call->in */
 } by__exchange_kind;
 

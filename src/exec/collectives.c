@@ -17,6 +17,21 @@ static const size_t *slice_counts(by__mesh_collectives *c, const by__exchange *e
     return c->counts;
 }
 
+/* All elements go to the next rank and come from the one before. */
+static by_status ring_shift(by__mesh_collectives *c, by_comm *comm, const by__exchange *e,
+                            by_error *error)
+{
+    int rank = by_comm_rank(comm);
+    size_t *send = c->counts;
+    size_t *receive = c->counts + e->ranks;
+    for (int r = 0; r < e->ranks; r++) {
+        size_t all = (size_t)(e->entries * e->elements);
+        send[r] = r == (rank + 1) % e->ranks ? all : 0;
+        receive[r] = rank == (r + 1) % e->ranks ? all : 0;
+    }
+    return by_comm_all_to_all(comm, e->in, send, e->out, receive, e->dtype, e->what, error);
+}
+
 static by_status run(void *user, const by__exchange *e, by_error *error)
 {
     by__mesh_collectives *c = user;
@@ -41,6 +56,8 @@ static by_status run(void *user, const by__exchange *e, by_error *error)
         return by_comm_reduce_scatter(comm, e->in, e->out, counts, e->dtype, e->what, error);
     case BY__EXCHANGE_ALL_TO_ALL:
         return by_comm_all_to_all(comm, e->in, counts, e->out, counts, e->dtype, e->what, error);
+    case BY__EXCHANGE_RING_SHIFT:
+        return ring_shift(c, comm, e, error);
     default:
         return c->gradients == NULL
                    ? by_error_set(error, BY_ESTATE, "%s: nothing was given to do it", e->what)
@@ -57,7 +74,7 @@ by_status by__mesh_collectives_open(by__mesh_collectives **out, by_mesh *mesh, b
         ranks *= (size_t)by_mesh_size(mesh, (by_mesh_axis)axis);
     }
     by_status status =
-        by__alloc((void **)&c->counts, ranks, sizeof *c->counts, "collectives", error);
+        by__alloc((void **)&c->counts, 2 * ranks, sizeof *c->counts, "collectives", error);
     if (status != BY_OK) {
         free(c);
         return status;

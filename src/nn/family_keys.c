@@ -69,9 +69,27 @@ static by_status countable(const by_config *config, const char *name, int64_t se
                         (long long)context, (long long)most);
 }
 
+/* Each rank of the axis has two chunks of a sequence, all as long. */
+static by_status check_chunks(const by_config *config, by_error *error)
+{
+    int64_t ranks = config->parallel.sequence;
+    int64_t context = config->model.context;
+    int64_t below = context / (2 * ranks) * 2 * ranks;
+    if (ranks <= 1 || context == below) {
+        return BY_OK;
+    }
+    return by_error_set(
+        error, BY_ECONFIG,
+        "%s: parallel.sequence %lld cuts model.context %lld into %lld equal chunks, "
+        "two for each rank, which %lld is no multiple of; nearest: %lld, %lld",
+        by__config_where(config, "parallel.sequence", "model.context"), (long long)ranks,
+        (long long)context, (long long)(2 * ranks), (long long)context,
+        (long long)(below == 0 ? 2 * ranks : below), (long long)(below + 2 * ranks));
+}
+
 by_status by__token_resolve(const by_config *config, by_error *error)
 {
-    BY_TRY(by__config_divides(config, "parallel.sequence", "model.context", error));
+    BY_TRY(check_chunks(config, error));
     if (config->parallel.sequence_parallel != 0) {
         BY_TRY(by__config_divides(config, "parallel.tensor", "model.context", error));
     }

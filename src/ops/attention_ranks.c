@@ -1,167 +1,262 @@
-/* Attention over a sequence that ranks have slices of (context parallelism; the blocks and their
- * sum are those of ring attention, Liu et al. 2023, with all keys gathered at once as for Llama
- * 3, Dubey et al. 2024, section 3.3.2). A rank's queries meet the keys of one slice after
- * another as separate attentions, none with slices behind their own when it is causal, and
- * ATTENTION_MERGE puts the results together; so its work grows with its place in the sequence.
- * The backward pass gathers keys and values again, and their gradients go back by a
- * reduce-scatter. */
-#include <stdlib.h>
-
+/* Attention over a sequence that ranks have parts of (context parallelism, ring attention: Liu et
+ * al. 2023). Keys and values go around the ring of the ranks, one rank's block at a time: each rank
+ * lets its queries meet the block at hand while it hands that on, and ATTENTION_MERGE adds to the
+ * result, so that a rank never has more than two blocks. In the backward pass the blocks go around
+ * again, and their gradients behind them, each rank adding what it has, until they are back where
+ * they belong. Both are sums in f32.
+ *
+ * Of 2 R chunks of a sequence, rank r has chunk r and chunk 2 R - 1 - r (zig-zag: Dubey et al.
+ * 2024, section 3.3.2), so that a causal mask leaves every rank the same work: its own block, as
+ * far as its queries see it, and of each other rank's block half,
+ *
+ *     from a rank before it: all of its queries meet the front chunk,
+ *     from a rank behind it: the queries of its back chunk meet both chunks.
+ */
 #include "ops/ops.h"
 
-/* Queries, keys and values of a local node: [B, T / ranks, ...]. */
-typedef struct slices {
+/* A part of a rank's sequence. */
+typedef enum part { FRONT = 0, BACK, ALL, PARTS } part;
+
+/* Queries that meet keys. */
+typedef struct meeting {
+    part queries;
+    part keys;
+} meeting;
+
+typedef struct ring {
     by_graph *graph;
     const by__sharding *sh;
-    by_value q;
-    by_value kv;  /* keys and values side by side */
-    by_value all; /* those of all ranks, [ranks, B, T / ranks, 2 kv_heads D] */
-    by_shape shape;
-    int64_t width; /* of kv */
-    int count;     /* slices that the queries meet: the first ones */
     bool packed;
-} slices;
+    by_value q[PARTS];
+    by_value kv;    /* keys and values side by side: the block at hand */
+    by_dtype dtype; /* of activations */
+    int64_t chunk;  /* entries of a half of the sequence */
+    int64_t width;  /* of keys and of values */
+} ring;
 
 static bool is_bad(const by_graph *graph)
 {
     return graph->error.status != BY_OK;
 }
 
-static by_value stack(by_graph *graph, by_value x, const by_shape *shape)
+static by_value take(const ring *s, by_value x, int axis, part which)
 {
-    return by_reshape(graph, x, BY_SHAPE(1, shape->dim[0], shape->dim[1], shape->dim[2]));
+    return which == ALL ? x : by_slice(s->graph, x, axis, which * s->chunk, s->chunk);
 }
 
-static slices gather(by_graph *graph, const by__sharding *sh, const by_value *in, bool packed)
+static void take_parts(const ring *s, by_value x, int axis, by_value out[PARTS])
 {
-    slices s = {.graph = graph, .sh = sh, .packed = packed};
+    for (part p = FRONT; p < ALL; p++) {
+        out[p] = s->sh->attrs.bidirectional ? BY_NONE : take(s, x, axis, p);
+    }
+    out[ALL] = x;
+}
+
+static by_value in_f32(by_graph *graph, by_value x)
+{
+    return is_bad(graph) || graph->values[x].dtype == BY_F32 ? x : by_cast(graph, x, BY_F32);
+}
+
+static by_value in_dtype(const ring *s, by_value x)
+{
+    return s->dtype == BY_F32 ? x : by_cast(s->graph, x, s->dtype);
+}
+
+static ring open_ring(by_graph *graph, const by__sharding *sh, const by_value *in, bool packed)
+{
+    ring s = {.graph = graph, .sh = sh, .packed = packed};
     if (is_bad(graph)) {
         return s;
     }
     const by_attrs *a = &sh->attrs;
-    s.count = a->bidirectional ? sh->ranks : sh->rank + 1;
+    by_value q = in[0];
+    s.dtype = graph->values[q].dtype;
+    s.chunk = graph->values[q].shape.dim[1] / 2;
     if (packed) {
-        int64_t columns = graph->values[in[0]].shape.dim[2];
+        int64_t columns = graph->values[q].shape.dim[2];
         int64_t width = columns / (a->heads + 2 * a->kv_heads);
-        s.q = by_slice(graph, in[0], 2, 0, a->heads * width);
-        s.kv = by_slice(graph, in[0], 2, a->heads * width, 2 * a->kv_heads * width);
+        s.width = a->kv_heads * width;
+        s.q[ALL] = by_slice(graph, q, 2, 0, a->heads * width);
+        s.kv = by_slice(graph, q, 2, a->heads * width, 2 * s.width);
     } else {
-        s.q = in[0];
+        s.width = graph->values[in[1]].shape.dim[2];
+        s.q[ALL] = q;
         s.kv = by_concat(graph, in + 1, 2, 2);
     }
-    if (!is_bad(graph)) {
-        s.shape = graph->values[s.kv].shape;
-        s.width = s.shape.dim[2];
-        s.all =
-            by_all_gather(graph, stack(graph, s.kv, &s.shape), 0, sh->ranks, sh->mesh, sh->ranks);
-    }
+    take_parts(&s, s.q[ALL], 1, s.q);
     return s;
 }
 
-/* q, k and v where the queries meet slice i, and the attributes of that attention. */
-static by_attrs meet(const slices *s, int i, by_value out[3])
+static void keys_of(const ring *s, part which, by_value out[2])
+{
+    by_value kv = take(s, s->kv, 1, which);
+    out[0] = by_slice(s->graph, kv, 2, 0, s->width);
+    out[1] = by_slice(s->graph, kv, 2, s->width, s->width);
+}
+
+static by_value pass_on(const ring *s, by_value x)
+{
+    return by_ring_shift(s->graph, x, s->sh->mesh, s->sh->ranks);
+}
+
+/* What meets the block that comes in a step: it is that of rank `rank - step`, counted around the
+ * ring. Returns how many meetings. */
+static int list_meetings(const ring *s, int step, meeting out[2])
+{
+    if (s->sh->attrs.bidirectional) {
+        out[0] = (meeting){ALL, ALL};
+        return 1;
+    }
+    bool before = step <= s->sh->rank;
+    out[0] = (meeting){before ? FRONT : BACK, FRONT};
+    out[1] = (meeting){BACK, before ? FRONT : BACK};
+    return 2;
+}
+
+/* ---- forward ---- */
+
+/* Attention of one part of the queries over what they have met so far. */
+typedef struct result {
+    by_value y; /* f32 */
+    by_value lse;
+} result;
+
+static result attend(const ring *s, meeting m, bool own)
 {
     by_attrs attrs = s->sh->attrs;
-    by_value block = by_reshape(s->graph, by_slice(s->graph, s->all, 0, i, 1), s->shape);
-    out[0] = s->q;
-    out[1] = by_slice(s->graph, block, 2, 0, s->width / 2);
-    out[2] = by_slice(s->graph, block, 2, s->width / 2, s->width / 2);
-    attrs.bidirectional = attrs.bidirectional || i != s->sh->rank;
-    return attrs;
+    by_value qkv[3] = {s->q[m.queries]};
+    by_value outs[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
+    keys_of(s, m.keys, qkv + 1);
+    attrs.bidirectional = attrs.bidirectional || !own;
+    (void)by__op_add_node(s->graph, BY_OP_ATTENTION, &attrs, qkv, 3, outs);
+    return (result){in_f32(s->graph, outs[0]), outs[1]};
+}
+
+static void merge(const ring *s, result *all, result one)
+{
+    by_value in[4] = {all->y, all->lse, one.y, one.lse};
+    by_value outs[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
+    (void)by__op_add_node(s->graph, BY_OP_ATTENTION_MERGE, &s->sh->attrs, in, 4, outs);
+    *all = (result){outs[0], outs[1]};
 }
 
 static void build_forward(by_graph *graph, const by__sharding *sh, const by_value *in,
                           int input_count, by_value outs[BY_MAX_OUTPUTS])
 {
-    by_value *parts;
-    slices s = gather(graph, sh, in, input_count == 1);
-    if (is_bad(graph) || by__alloc((void **)&parts, 2 * (size_t)s.count, sizeof *parts, "attention",
-                                   &graph->error) != BY_OK) {
-        return;
+    ring s = open_ring(graph, sh, in, input_count == 1);
+    by_value y[PARTS];
+    by_value lse[PARTS];
+    result results[PARTS];
+    result own = attend(&s, (meeting){ALL, ALL}, true);
+    take_parts(&s, own.y, 1, y);
+    take_parts(&s, own.lse, 2, lse);
+    for (part p = FRONT; p < PARTS; p++) {
+        results[p] = (result){y[p], lse[p]};
     }
-    for (int i = 0; i < s.count; i++) {
-        by_value part[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
-        by_value qkv[3];
-        by_attrs attrs = meet(&s, i, qkv);
-        (void)by__op_add_node(graph, BY_OP_ATTENTION, &attrs, qkv, 3, part);
-        parts[2 * i] = part[0];
-        parts[2 * i + 1] = part[1];
-    }
-    (void)by__op_add_node(graph, BY_OP_ATTENTION_MERGE, &sh->attrs, parts, 2 * s.count, outs);
-    free(parts);
-}
-
-/* All values behind each other along the first axis. CONCAT takes eight. */
-static by_value join(by_graph *graph, by_value *values, int count)
-{
-    while (count > 1) {
-        int groups = 0;
-        for (int i = 0; i < count; i += 8) {
-            int size = count - i < 8 ? count - i : 8;
-            values[groups++] = size == 1 ? values[i] : by_concat(graph, values + i, size, 0);
+    for (int step = 1; step < sh->ranks; step++) {
+        meeting meetings[2];
+        s.kv = pass_on(&s, s.kv);
+        int count = list_meetings(&s, step, meetings);
+        for (int i = 0; i < count; i++) {
+            merge(&s, &results[meetings[i].queries], attend(&s, meetings[i], false));
         }
-        count = groups;
     }
-    return values[0];
+    if (!sh->attrs.bidirectional) {
+        by_value both[2] = {results[FRONT].y, results[BACK].y};
+        by_value logs[2] = {results[FRONT].lse, results[BACK].lse};
+        results[ALL] = (result){by_concat(graph, both, 2, 1), by_concat(graph, logs, 2, 2)};
+    }
+    outs[0] = in_dtype(&s, results[ALL].y);
+    outs[1] = results[ALL].lse;
 }
 
-/* Gradients of the queries are added over the slices that they met; those of keys and values go to
- * the ranks that have these. */
-static void finish_backward(slices *s, by_value *dq, by_value *dkv, by_value outs[BY_MAX_OUTPUTS])
+/* ---- backward ---- */
+
+/* What the backward pass reads of each part of the queries, and the gradient that it makes. */
+typedef struct gradients {
+    by_value y[PARTS];
+    by_value lse[PARTS];
+    by_value dy[PARTS];
+    by_value dq[PARTS]; /* f32 */
+    by_value dkv;       /* f32: of the block at hand */
+} gradients;
+
+/* Gradients of the queries that meet, and of the keys and values, side by side. */
+static void meet_back(const ring *s, const gradients *g, meeting m, bool own, by_value out[2])
 {
-    static const int first = 0;
+    by_attrs attrs = s->sh->attrs;
+    by_value in[6] = {s->q[m.queries], BY_NONE,           BY_NONE,
+                      g->y[m.queries], g->lse[m.queries], g->dy[m.queries]};
+    by_value d[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
+    keys_of(s, m.keys, in + 1);
+    attrs.bidirectional = attrs.bidirectional || !own;
+    (void)by__op_add_node(s->graph, BY_OP_ATTENTION_GRAD, &attrs, in, 6, d);
+    out[0] = in_f32(s->graph, d[0]);
+    out[1] = in_f32(s->graph, by_concat(s->graph, d + 1, 2, 2));
+}
+
+static by_value add(by_graph *graph, by_value a, by_value b)
+{
+    return a == BY_NONE ? b : b == BY_NONE ? a : by_add(graph, a, b);
+}
+
+/* Adds the gradients of one step, in the order of its meetings. */
+static void add_step(const ring *s, gradients *g, int step)
+{
     by_graph *graph = s->graph;
-    int ranks = s->sh->ranks;
-    by_value q = by_sum(graph, join(graph, dq, s->count), &first, 1, false);
-    by_value all = join(graph, dkv, s->count);
-    if (s->count < ranks) {
-        all = by_pad(graph, all, 0, 0, ranks);
+    meeting meetings[2];
+    by_value dkv[PARTS] = {BY_NONE, BY_NONE, BY_NONE};
+    int count = list_meetings(s, step, meetings);
+    for (int i = 0; i < count; i++) {
+        by_value d[2];
+        meet_back(s, g, meetings[i], false, d);
+        g->dq[meetings[i].queries] = by_add(graph, g->dq[meetings[i].queries], d[0]);
+        dkv[meetings[i].keys] = add(graph, dkv[meetings[i].keys], d[1]);
     }
-    by_value mine = by_reshape(
-        graph, by_reduce_scatter(graph, all, 0, s->sh->mesh, ranks, s->sh->rank), s->shape);
-    if (s->packed) {
-        by_value both[2] = {q, mine};
-        outs[0] = by_concat(graph, both, 2, 2);
-        return;
+    if (dkv[ALL] == BY_NONE && dkv[BACK] == BY_NONE) {
+        dkv[ALL] = by_pad(graph, dkv[FRONT], 1, 0, 2 * s->chunk);
+    } else if (dkv[ALL] == BY_NONE) {
+        dkv[ALL] = by_concat(graph, dkv, 2, 1);
     }
-    outs[0] = q;
-    outs[1] = by_slice(graph, mine, 2, 0, s->width / 2);
-    outs[2] = by_slice(graph, mine, 2, s->width / 2, s->width / 2);
+    g->dkv = by_add(graph, g->dkv, dkv[ALL]);
 }
 
 static void build_backward(by_graph *graph, const by__sharding *sh, const by_value *in,
                            int input_count, by_value outs[BY_MAX_OUTPUTS])
 {
-    by_value *dq;
     int operands = input_count - 3;
-    slices s = gather(graph, sh, in, operands == 1);
-    if (is_bad(graph) || by__alloc((void **)&dq, 2 * (size_t)s.count, sizeof *dq, "attention",
-                                   &graph->error) != BY_OK) {
+    by_value own[2];
+    gradients g;
+    ring s = open_ring(graph, sh, in, operands == 1);
+    take_parts(&s, in[operands], 1, g.y);
+    take_parts(&s, in[operands + 1], 2, g.lse);
+    take_parts(&s, in[operands + 2], 1, g.dy);
+    meet_back(&s, &g, (meeting){ALL, ALL}, true, own);
+    take_parts(&s, own[0], 1, g.dq);
+    g.dkv = own[1];
+    for (int step = 1; step < sh->ranks; step++) {
+        s.kv = pass_on(&s, s.kv);
+        g.dkv = pass_on(&s, g.dkv);
+        add_step(&s, &g, step);
+    }
+    if (!sh->attrs.bidirectional) {
+        g.dq[ALL] = by_concat(graph, g.dq, 2, 1);
+    }
+    by_value both[2] = {in_dtype(&s, g.dq[ALL]), in_dtype(&s, pass_on(&s, g.dkv))};
+    if (s.packed) {
+        outs[0] = by_concat(graph, both, 2, 2);
         return;
     }
-    by_value *dkv = dq + s.count;
-    for (int i = 0; i < s.count && !is_bad(graph); i++) {
-        by_value d[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
-        by_value given[6] = {BY_NONE,      BY_NONE,          BY_NONE,
-                             in[operands], in[operands + 1], in[operands + 2]};
-        by_attrs attrs = meet(&s, i, given);
-        (void)by__op_add_node(graph, BY_OP_ATTENTION_GRAD, &attrs, given, 6, d);
-        if (!is_bad(graph)) {
-            dq[i] = stack(graph, d[0], &graph->values[d[0]].shape);
-            dkv[i] = stack(graph, by_concat(graph, d + 1, 2, 2), &s.shape);
-        }
-    }
-    if (!is_bad(graph)) {
-        finish_backward(&s, dq, dkv, outs);
-    }
-    free(dq);
+    outs[0] = both[0];
+    outs[1] = by_slice(graph, both[1], 2, 0, s.width);
+    outs[2] = by_slice(graph, both[1], 2, s.width, s.width);
 }
 
-/* Every operand is split by time, evenly; a fourth one, lengths, is absent. */
+/* Every operand is split by time, in zig-zag; a fourth one, lengths, is absent. */
 static bool is_by_time(const by__signature *s, const by__sharding *sh, int operands)
 {
     static const by__split time = {1, 1};
-    bool fits = s->in[0].shape.dim[1] % sh->ranks == 0 && operands != 2;
+    bool fits = sh->zigzag && s->in[0].shape.dim[1] % (2 * sh->ranks) == 0 && operands != 2;
     for (int i = 0; i < operands; i++) {
         bool absent = by__absent(&s->in[i]);
         fits = fits && (i == 3 ? absent : operands == 1 || !absent) &&

@@ -82,6 +82,13 @@ static by_status infer_all_to_all(const by__signature *s, by__type *out, by_erro
     return BY_OK;
 }
 
+static by_status infer_ring_shift(const by__signature *s, by__type *out, by_error *error)
+{
+    BY_TRY(check_group(s, error));
+    out[0] = s->in[0];
+    return BY_OK;
+}
+
 static by_status infer_reduce_gradients(const by__signature *s, by__type *out, by_error *error)
 {
     BY_TRY(check_group(s, error));
@@ -155,6 +162,16 @@ static void gradient_all_to_all(by_graph *graph, const by__node *node, const by_
     din[0] = adjoint(graph, BY_OP_ALL_TO_ALL, attrs, dout[0]);
 }
 
+/* Once more around the ring, less the step that was made. */
+static void gradient_ring_shift(by_graph *graph, const by__node *node, const by_value *dout,
+                                by_value *din)
+{
+    din[0] = dout[0];
+    for (int64_t i = 1; i < node->attrs.ranks; i++) {
+        din[0] = by_ring_shift(graph, din[0], node->attrs.mesh, node->attrs.ranks);
+    }
+}
+
 /* ---- cost: bytes that a rank sends, slices going to owners directly or around a ring ---- */
 
 static double type_bytes(const by__type *type)
@@ -193,6 +210,12 @@ static void cost_all_to_all(const by__signature *s, const by__type *out, by__cos
     cost->bytes_sent = other_share(s) * type_bytes(&s->in[0]);
 }
 
+static void cost_ring_shift(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    cost->flops = 0.0;
+    cost->bytes_sent = s->attrs->ranks > 1 ? type_bytes(&out[0]) : 0.0;
+}
+
 static void cost_reduce_gradients(const by__signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
@@ -222,11 +245,11 @@ static uint32_t updated_gradients(const by_attrs *attrs)
 /* Each rank exchanges its pieces or addends, when they are not of the axes that are exchanged. */
 static bool shard_exchange(const by__signature *s, const by__type *out, by__sharding *sh)
 {
-    bool sums = s->op == BY_OP_ALL_REDUCE;
+    bool any = s->op == BY_OP_ALL_REDUCE || s->op == BY_OP_RING_SHIFT;
     int axis = sh->in[0].axis;
     BY_UNUSED(out);
     sh->out[0] = sh->in[0];
-    return axis != BY__WHOLE && (axis < 0 || sums || axis != s->attrs->axis) &&
+    return axis != BY__WHOLE && (axis < 0 || any || axis != s->attrs->axis) &&
            (s->op != BY_OP_ALL_TO_ALL || axis != s->attrs->to);
 }
 
@@ -283,6 +306,16 @@ const by__op_row by__op_all_to_all = {.name = "all_to_all",
                                       .infer = infer_all_to_all,
                                       .gradient = gradient_all_to_all,
                                       .cost = cost_all_to_all};
+const by__op_row by__op_ring_shift = {.name = "ring_shift",
+                                      .attrs = BY__ATTRS(GROUP),
+                                      .communicates = true,
+                                      .min_inputs = 1,
+                                      .max_inputs = 1,
+                                      .outputs = 1,
+                                      .shard = shard_exchange,
+                                      .infer = infer_ring_shift,
+                                      .gradient = gradient_ring_shift,
+                                      .cost = cost_ring_shift};
 const by__op_row by__op_reduce_gradients = {
     .name = "reduce_gradients",
     .attrs = BY__ATTRS(GROUP, BY__ATTR(bucket, INT), BY__ATTR(in_place, FLAG)),
@@ -410,6 +443,12 @@ by_value by_all_to_all(by_graph *graph, by_value x, int axis, int to, uint32_t m
                       .axis = by__axis_of(graph, x, axis),
                       .to = by__axis_of(graph, x, to)};
     return ranks == 1 ? x : adjoint(graph, BY_OP_ALL_TO_ALL, attrs, x);
+}
+
+by_value by_ring_shift(by_graph *graph, by_value x, uint32_t mesh, int64_t ranks)
+{
+    by_attrs attrs = {.mesh = mesh, .ranks = ranks};
+    return ranks == 1 ? x : adjoint(graph, BY_OP_RING_SHIFT, attrs, x);
 }
 
 bool by__op_reduces_gradients(by_op op)

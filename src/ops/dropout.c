@@ -12,7 +12,7 @@ static by_status infer_dropout(const by__signature *s, by__type *out, by_error *
     if (!(s->attrs->p >= 0.0f && s->attrs->p < 1.0f)) {
         return by__op_refuse(s, error, "the probability must be in [0, 1)");
     }
-    if (s->attrs->begin < 0) {
+    if (s->attrs->begin < 0 || s->attrs->turn < 0 || s->attrs->gap < 0) {
         return by__op_refuse(s, error, "the place in the sample is negative");
     }
     out[0] = s->in[0];
@@ -40,10 +40,9 @@ static bool shard_dropout(const by__signature *s, const by__type *out, by__shard
     for (int i = 2; i < x->rank; i++) {
         inner *= x->dim[i];
     }
-    sh->attrs.begin += by__cut(x->dim[1], sh->ranks, sh->rank) * inner;
     sh->out[0] = split;
     BY_UNUSED(out);
-    return true;
+    return by__shard_places(s, sh, 1, inner);
 }
 
 const by__op_row by__op_dropout = {
@@ -53,7 +52,9 @@ const by__op_row by__op_dropout = {
     .outputs = 1,
     .attrs = BY__ATTRS(BY__ATTR_AS("p", p, FLOAT, BY__ATTR_NO_WORK),
                        BY__ATTR_AS("stream", stream, WORD, BY__ATTR_NO_WORK),
-                       BY__ATTR_AS("begin", begin, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE)),
+                       BY__ATTR_AS("begin", begin, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE),
+                       BY__ATTR_AS("turn", turn, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE),
+                       BY__ATTR_AS("gap", gap, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE)),
     .infer = infer_dropout,
     .gradient = gradient_dropout,
     .overlay = {1u << 0},

@@ -128,6 +128,13 @@ static void cost_embedding(const by__signature *s, const by__type *out, by__cost
     cost->bytes_read = bytes + 4.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
+/* The places of `count` entries are among `rows`. */
+static bool are_places(const by_attrs *a, int64_t count, int64_t rows)
+{
+    return a->begin >= 0 && a->gap >= 0 && a->turn >= 0 && a->begin <= rows &&
+           a->gap <= rows - a->begin && count <= rows - a->begin - a->gap;
+}
+
 static by_status infer_position(const by__signature *s, by__type *out, by_error *error)
 {
     const by__type *x = &s->in[0];
@@ -137,8 +144,7 @@ static by_status infer_position(const by__signature *s, by__type *out, by_error 
         return by__op_refuse(s, error,
                              "x must be [batch, time, width] and the table [positions, width]");
     }
-    if (s->attrs->begin < 0 || s->attrs->begin > table->shape.dim[0] ||
-        x->shape.dim[1] > table->shape.dim[0] - s->attrs->begin) {
+    if (!are_places(s->attrs, x->shape.dim[1], table->shape.dim[0])) {
         return by__op_refuse(s, error, "the sequence is longer than the table of positions");
     }
     out[0] = *x;
@@ -148,7 +154,10 @@ static by_status infer_position(const by__signature *s, by__type *out, by_error 
 static void gradient_position(by_graph *graph, const by__node *node, const by_value *dout,
                               by_value *din)
 {
-    by_attrs attrs = {.rows = graph->values[node->in[1]].shape.dim[0], .begin = node->attrs.begin};
+    by_attrs attrs = {.rows = graph->values[node->in[1]].shape.dim[0],
+                      .begin = node->attrs.begin,
+                      .turn = node->attrs.turn,
+                      .gap = node->attrs.gap};
     din[0] = dout[0];
     din[1] = by__op_add_node(graph, BY_OP_POSITION_GRAD, &attrs, dout, 1, NULL);
 }
@@ -156,20 +165,18 @@ static void gradient_position(by_graph *graph, const by__node *node, const by_va
 static by_status infer_position_grad(const by__signature *s, by__type *out, by_error *error)
 {
     const by__type *dy = &s->in[0];
-    if (!by__is_act(dy->dtype) || dy->shape.rank != 3 || s->attrs->begin < 0 ||
-        s->attrs->begin > s->attrs->rows || dy->shape.dim[1] > s->attrs->rows - s->attrs->begin) {
+    if (!by__is_act(dy->dtype) || dy->shape.rank != 3 ||
+        !are_places(s->attrs, dy->shape.dim[1], s->attrs->rows)) {
         return by__op_refuse(s, error, "dy must be [batch, time, width] within the table");
     }
     out[0] = (by__type){BY_F32, BY_SHAPE(s->attrs->rows, dy->shape.dim[2])};
     return BY_OK;
 }
 
-/* A rank's positions begin where its slice of the sequence does. */
-static void set_begin(const by__signature *s, by__sharding *sh)
+/* A rank's positions are those of its slice of the sequence. */
+static bool set_places(const by__signature *s, by__sharding *sh)
 {
-    if (sh->in[0].axis == 1) {
-        sh->attrs.begin += by__cut(s->in[0].shape.dim[1], sh->ranks, sh->rank);
-    }
+    return sh->in[0].axis != 1 || by__shard_places(s, sh, 1, 1);
 }
 
 static bool shard_position(const by__signature *s, const by__type *out, by__sharding *sh)
@@ -177,31 +184,29 @@ static bool shard_position(const by__signature *s, const by__type *out, by__shar
     by__split x = sh->in[0];
     by__split table = x.axis == 2 ? (by__split){1, x.parts} : by__whole();
     BY_UNUSED(out);
-    set_begin(s, sh);
     sh->out[0] = x;
-    return x.axis >= 0 && (x.axis != 1 || x.parts == 1) && by__split_equal(sh->in[1], table);
+    return x.axis >= 0 && (x.axis != 1 || x.parts == 1) && by__split_equal(sh->in[1], table) &&
+           set_places(s, sh);
 }
 
 static bool shard_position_grad(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     by__split dy = sh->in[0];
     BY_UNUSED(out);
-    set_begin(s, sh);
     sh->out[0] = dy.axis == 2 ? (by__split){1, dy.parts} : by__partial();
-    return dy.axis >= 0 && (dy.axis != 1 || dy.parts == 1);
+    return dy.axis >= 0 && (dy.axis != 1 || dy.parts == 1) && set_places(s, sh);
 }
 
 static bool shard_rope(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     by__split x = sh->in[0];
     BY_UNUSED(out);
-    set_begin(s, sh);
     sh->out[0] = x;
     if (x.axis == 2) {
         sh->attrs.heads = s->attrs->heads / sh->ranks;
     }
     return x.axis >= 0 && x.parts == 1 && (x.axis != 2 || s->attrs->heads % sh->ranks == 0) &&
-           by__shard_all_whole_but(sh, s->input_count, 1u << 0);
+           by__shard_all_whole_but(sh, s->input_count, 1u << 0) && set_places(s, sh);
 }
 
 static by_status infer_rope(const by__signature *s, by__type *out, by_error *error)
@@ -216,8 +221,8 @@ static by_status infer_rope(const by__signature *s, by__type *out, by_error *err
         (s->in[1].dtype != BY_I32 || by_shape_count(&s->in[1].shape) != 1)) {
         return by__op_refuse(s, error, "the start position must be one i32");
     }
-    if (s->attrs->begin < 0) {
-        return by__op_refuse(s, error, "the first position is negative");
+    if (s->attrs->begin < 0 || s->attrs->turn < 0 || s->attrs->gap < 0) {
+        return by__op_refuse(s, error, "a position is negative");
     }
     out[0] = *x;
     return BY_OK;
@@ -245,6 +250,9 @@ static int64_t table_rows(const by__signature *s)
 }
 
 #define BEGIN BY__ATTR_AS("begin", begin, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE)
+#define PLACES                                                                                     \
+    BEGIN, BY__ATTR_AS("turn", turn, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE),                      \
+        BY__ATTR_AS("gap", gap, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE)
 const by__op_row by__op_offset_ids = {
     .name = "offset_ids",
     .min_inputs = 1,
@@ -279,7 +287,7 @@ const by__op_row by__op_position = {.name = "position",
                                     .min_inputs = 2,
                                     .max_inputs = 2,
                                     .outputs = 1,
-                                    .attrs = BY__ATTRS(BEGIN),
+                                    .attrs = BY__ATTRS(PLACES),
                                     .infer = infer_position,
                                     .shard = shard_position,
                                     .gradient = gradient_position,
@@ -290,7 +298,7 @@ const by__op_row by__op_position_grad = {
     .min_inputs = 1,
     .max_inputs = 1,
     .outputs = 1,
-    .attrs = BY__ATTRS(BY__ATTR_AS("rows", rows, INT, BY__ATTR_IN_TYPE), BEGIN),
+    .attrs = BY__ATTRS(BY__ATTR_AS("rows", rows, INT, BY__ATTR_IN_TYPE), PLACES),
     .infer = infer_position_grad,
     .shard = shard_position_grad};
 const by__op_row by__op_rope = {.name = "rope",
@@ -299,7 +307,7 @@ const by__op_row by__op_rope = {.name = "rope",
                                 .outputs = 1,
                                 .optional = 1u << 1,
                                 .attrs = BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(theta, FLOAT),
-                                                   BY__ATTR(inverse, FLAG), BEGIN),
+                                                   BY__ATTR(inverse, FLAG), PLACES),
                                 .infer = infer_rope,
                                 .shard = shard_rope,
                                 .gradient = gradient_rope,

@@ -82,6 +82,9 @@ bool by__split_moved(const by_shape *from, by__split split, const by_shape *to, 
  * that is not split by rows. */
 bool by__split_of_rows(const by_shape *shape, by__split split, const by_shape *to, int ranks,
                        by__split *out);
+/* Sets the attributes of a node whose entries count along axis `axis` of input 0, which is split:
+ * where this rank's are; an entry of the axis counts `inner`. false: they are too many runs. */
+bool by__shard_places(const by__signature *s, by__sharding *sh, int axis, int64_t inner);
 /* Inputs that are not in the set `split` are whole. */
 bool by__shard_all_whole_but(const by__sharding *sh, int count, uint32_t split);
 /* Entries of ops that work element by element, with broadcasting; and of those among them that are

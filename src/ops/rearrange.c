@@ -186,7 +186,8 @@ static bool shard_reshape(const by__signature *s, const by__type *out, by__shard
         return true;
     }
     if (sh->in[0].axis < 0 ||
-        !by__split_moved(&s->in[0].shape, sh->in[0], &out[0].shape, sh->ranks, &sh->out[0])) {
+        !by__split_moved(&s->in[0].shape, sh->in[0], &out[0].shape,
+                         sh->zigzag ? 2 * sh->ranks : sh->ranks, &sh->out[0])) {
         return false;
     }
     sh->attrs.shape = by__split_shape(&out[0].shape, sh->out[0], sh->ranks, sh->rank);

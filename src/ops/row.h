@@ -124,6 +124,9 @@ struct by__sharding {
     unsigned mesh;       /* the mesh axis, for collectives that `build` adds */
     const by__split *in; /* of each input: given; BY__WHOLE for an absent one */
     by__split want;      /* what readers of output 0 would like it to be */
+    /* Rank r has of a section, cut into 2 ranks chunks, chunk r and, behind it, chunk
+     * 2 ranks - 1 - r, instead of one slice. */
+    bool zigzag;
     by__split out[BY_MAX_OUTPUTS];
     uint32_t once;  /* inputs that rank 0 alone is given, so that they are added once */
     by_attrs attrs; /* the node's on entry, the local node's on return */

@@ -160,6 +160,24 @@ bool by__shard_factors(const by__signature *s, const by__type *out, by__sharding
     return partial == 1 && whole == s->input_count - 1;
 }
 
+bool by__shard_places(const by__signature *s, by__sharding *sh, int axis, int64_t inner)
+{
+    int64_t extent = s->in[0].shape.dim[axis];
+    int64_t begin = by__cut(extent, sh->ranks, sh->rank);
+    if (sh->zigzag) {
+        int64_t chunk = extent / (2 * sh->ranks);
+        sh->attrs.begin += sh->rank * chunk * inner;
+        sh->attrs.turn = chunk * inner;
+        sh->attrs.gap = (2 * (sh->ranks - sh->rank) - 2) * chunk * inner;
+        return s->attrs->gap == 0;
+    }
+    int64_t left = s->attrs->turn - begin * inner; /* until the gap */
+    sh->attrs.begin += begin * inner + (left <= 0 ? s->attrs->gap : 0);
+    sh->attrs.turn = left > 0 && s->attrs->gap > 0 ? left : 0;
+    sh->attrs.gap = left > 0 ? s->attrs->gap : 0;
+    return true;
+}
+
 bool by__shard_all_whole_but(const by__sharding *sh, int count, uint32_t split)
 {
     for (int i = 0; i < count; i++) {

@@ -155,7 +155,7 @@ static bool has_time(const by__sharder *s, by_value v, by__split *split)
         *split = (by__split){axis, 1};
         if (value->role == BY_ROLE_INPUT && length == strlen(TIME) &&
             memcmp(name, TIME, length) == 0 &&
-            by__split_even(&value->shape, *split, s->axis->ranks)) {
+            by__split_even(&value->shape, *split, 2 * s->axis->ranks)) {
             return true;
         }
         name += length;
@@ -251,6 +251,7 @@ static void try_taken(choice *c, const by__sharder *s, const by__node *node)
     by__sharding sh = {.ranks = s->axis->ranks,
                        .rank = s->axis->rank,
                        .mesh = s->axis->mesh,
+                       .zigzag = s->kind == BY_SHARD_SEQUENCE,
                        .in = c->split,
                        .want = first == BY_NONE ? by__whole() : s->want[first],
                        .attrs = node->attrs};
@@ -521,8 +522,8 @@ static by_status check_time(const by__sharder *s, by_error *error)
                ? BY_OK
                : by_error_set(error, BY_EARG,
                               "shard: no input has an axis '" TIME "' that %d ranks can divide "
-                              "evenly: parallel.sequence is for models of tokens",
-                              s->axis->ranks);
+                              "into %d chunks: parallel.sequence is for models of tokens",
+                              s->axis->ranks, 2 * s->axis->ranks);
 }
 
 static by_status shard_graph(by__sharder *s, by_error *error)

@@ -1,6 +1,8 @@
 /* From one form of a value to another. */
 #include "passes/shard.h"
 
+#include <stdlib.h>
+
 /* What a gather puts together has the ranks' slices one behind the other; a split in sections has
  * the sections. [outer, ranks, parts, inner] <-> [outer, parts, ranks, inner] */
 static by_value in_sections(by__sharder *s, by_value value, const by_shape *whole, by__split split)
@@ -18,6 +20,50 @@ static by_value in_sections(by__sharder *s, by_value value, const by_shape *whol
     return by_reshape(graph, by_permute(graph, cells, order), *whole);
 }
 
+/* All values behind each other along an axis. CONCAT takes eight. */
+static by_value join(by_graph *graph, by_value *values, int count, int axis)
+{
+    while (count > 1) {
+        int groups = 0;
+        for (int i = 0; i < count; i += 8) {
+            int size = count - i < 8 ? count - i : 8;
+            values[groups++] = size == 1 ? values[i] : by_concat(graph, values + i, size, axis);
+        }
+        count = groups;
+    }
+    return values[0];
+}
+
+/* The same where each rank has two chunks of a section, in zig-zag.
+ * [outer, ranks, parts, 2, inner] -> [outer, parts, 2 ranks, inner] */
+static by_value in_chunks(by__sharder *s, by_value value, const by_shape *whole, by__split split)
+{
+    by_graph *graph = s->graph;
+    int ranks = s->axis->ranks;
+    by_value *chunks;
+    int64_t outer = 1;
+    int64_t inner = 1;
+    for (int i = 0; i < whole->rank; i++) {
+        outer *= i < split.axis ? whole->dim[i] : 1;
+        inner *= i > split.axis ? whole->dim[i] : 1;
+    }
+    inner *= whole->dim[split.axis] / split.parts / (2 * ranks);
+    if (by__alloc((void **)&chunks, 2 * (size_t)ranks, sizeof *chunks, "chunks", &graph->error) !=
+        BY_OK) {
+        return BY_NONE;
+    }
+    by_value cells = by_reshape(graph, value, BY_SHAPE(outer, ranks, split.parts, 2, inner));
+    for (int i = 0; i < 2 * ranks; i++) {
+        bool back = i >= ranks;
+        by_value of_rank = by_slice(graph, cells, 1, back ? 2 * ranks - 1 - i : i, 1);
+        chunks[i] = by_reshape(graph, by_slice(graph, of_rank, 3, back, 1),
+                               BY_SHAPE(outer, split.parts, 1, inner));
+    }
+    by_value all = by_reshape(graph, join(graph, chunks, 2 * ranks, 2), *whole);
+    free(chunks);
+    return all;
+}
+
 static by_value gather(by__sharder *s, by_value value, const by_shape *whole, by__split split)
 {
     if (split.parts > 1 && !by__split_even(whole, split, s->axis->ranks)) {
@@ -29,7 +75,28 @@ static by_value gather(by__sharder *s, by_value value, const by_shape *whole, by
     }
     by_value all = by_all_gather(s->graph, value, split.axis, whole->dim[split.axis], s->axis->mesh,
                                  s->axis->ranks);
+    if (s->kind == BY_SHARD_SEQUENCE) {
+        return in_chunks(s, all, whole, split);
+    }
     return split.parts == 1 ? all : in_sections(s, all, whole, split);
+}
+
+/* This rank's chunks of each section, one behind the other. */
+static by_value take_chunks(by__sharder *s, by_value value, const by_shape *whole, by__split split)
+{
+    by_value chunks[8];
+    int64_t section = whole->dim[split.axis] / split.parts;
+    int64_t extent = section / (2 * s->axis->ranks);
+    if (2 * split.parts > (int64_t)BY_ARRAY_LENGTH(chunks)) {
+        by__graph_fail(s->graph, BY_EARG, "shard: %lld sections are too many to be cut",
+                       (long long)split.parts);
+        return BY_NONE;
+    }
+    for (int64_t i = 0; i < 2 * split.parts; i++) {
+        int64_t begin = (i % 2 == 0 ? s->axis->rank : 2 * s->axis->ranks - 1 - s->axis->rank);
+        chunks[i] = by_slice(s->graph, value, split.axis, i / 2 * section + begin * extent, extent);
+    }
+    return by_concat(s->graph, chunks, 2 * (int)split.parts, split.axis);
 }
 
 /* This rank's slice of each section, one behind the other. */
@@ -81,7 +148,8 @@ by_value by__shard_convert(by__sharder *s, by_value value, const by_shape *whole
     if (by__shard_exchanges(s, whole, from, to)) {
         return exchange(s, value, whole, to.parts == 1);
     }
-    if (from.axis == BY__PARTIAL && to.axis >= 0 && to.parts == 1) {
+    bool zigzag = s->kind == BY_SHARD_SEQUENCE;
+    if (from.axis == BY__PARTIAL && to.axis >= 0 && to.parts == 1 && !zigzag) {
         return by_reduce_scatter(s->graph, value, to.axis, s->axis->mesh, s->axis->ranks,
                                  s->axis->rank);
     }
@@ -90,7 +158,9 @@ by_value by__shard_convert(by__sharder *s, by_value value, const by_shape *whole
     } else if (from.axis >= 0) {
         value = gather(s, value, whole, from);
     }
-    return to.axis < 0 ? value : take_slices(s, value, whole, to);
+    return to.axis < 0 ? value
+           : zigzag    ? take_chunks(s, value, whole, to)
+                       : take_slices(s, value, whole, to);
 }
 
 by_value by__shard_form(by__sharder *s, by_value v, by__split to)

@@ -62,6 +62,7 @@ static void test_shapes(void **state)
     check_shape(graph, by_reduce_scatter(graph, x, 1, MESH, 3, 0), BY_SHAPE(4, 3, 6));
     check_shape(graph, by_reduce_scatter(graph, x, 1, MESH, 3, 2), BY_SHAPE(4, 2, 6));
     check_shape(graph, by_all_to_all(graph, x, 2, 1, MESH, 3), BY_SHAPE(4, 21, 2));
+    check_shape(graph, by_ring_shift(graph, x, MESH, 3), BY_SHAPE(4, 7, 6));
     check_ok(by_graph_verify(graph, &error), &error);
     size_t nodes = graph->node_count;
     assert_int_equal(by_all_reduce(graph, x, MESH, 1), x);
@@ -69,6 +70,7 @@ static void test_shapes(void **state)
     assert_int_equal(by_all_gather(graph, x, 0, 4, MESH, 1), x);
     assert_int_equal(by_reduce_scatter(graph, x, 0, MESH, 1, 0), x);
     assert_int_equal(by_all_to_all(graph, x, 0, 1, MESH, 1), x);
+    assert_int_equal(by_ring_shift(graph, x, MESH, 1), x);
     assert_int_equal(graph->node_count, nodes);
     char *text;
     check_ok(by_graph_print(graph, &text, &error), &error);
@@ -150,21 +152,22 @@ static void test_gradients(void **state)
     y = by_all_gather(graph, y, 0, 6, MESH, 3); /* [6, 4] */
     y = by_all_to_all(graph, y, 0, 1, MESH, 3); /* [2, 12] */
     y = by_all_reduce(graph, y, MESH, 3);
+    y = by_ring_shift(graph, y, MESH, 3);
     by_value loss = by_reshape(graph, by_sum(graph, y, all, 2, false), BY_SHAPE(1));
     size_t forward = graph->node_count;
     check_ok(by_pass_gradients(graph, loss, seed, &error), &error);
     check_ok(by_graph_verify(graph, &error), &error);
-    static const by_op want[] = {BY_OP_ALL_TO_ALL, BY_OP_REDUCE_SCATTER, BY_OP_ALL_GATHER,
-                                 BY_OP_ALL_REDUCE};
+    static const by_op want[] = {BY_OP_RING_SHIFT,     BY_OP_RING_SHIFT, BY_OP_ALL_TO_ALL,
+                                 BY_OP_REDUCE_SCATTER, BY_OP_ALL_GATHER, BY_OP_ALL_REDUCE};
     size_t found = 0;
     for (size_t n = forward; n < graph->node_count; n++) {
         if (by__op_row_of(graph->nodes[n].op)->communicates) {
-            assert_true(found < 4);
+            assert_true(found < BY_ARRAY_LENGTH(want));
             assert_int_equal(graph->nodes[n].op, want[found++]);
             assert_int_equal(graph->nodes[n].phase, BY__BACKWARD);
         }
     }
-    assert_int_equal(found, 4);
+    assert_int_equal(found, BY_ARRAY_LENGTH(want));
     by_graph_close(&graph);
 }
 

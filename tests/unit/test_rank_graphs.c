@@ -123,11 +123,34 @@ static by_status check_all_to_all(by_comm *comm, rank_run *r, by_error *error)
     return BY_OK;
 }
 
+/* x of the rank before, and around the whole ring. */
+static by_status check_ring_shift(by_comm *comm, rank_run *r, by_error *error)
+{
+    int ranks = by_comm_size(comm);
+    int before = (by_comm_rank(comm) + ranks - 1) % ranks;
+    by_graph *graph;
+    BY_TRY(by_graph_open(&graph, error));
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(3, 4, 2));
+    by_value y = by_ring_shift(graph, x, TENSOR, ranks);
+    by_graph_output(graph, by_reshape(graph, y, BY_SHAPE(12, 2)), "y");
+    for (int i = 1; i < ranks; i++) {
+        y = by_ring_shift(graph, y, TENSOR, ranks);
+    }
+    by_graph_output(graph, y, "back");
+    BY_TRY(rank_open(r, comm, graph, error));
+    BY_TRY(fill_and_run(r, by_comm_rank(comm), error));
+    for (int64_t i = 0; i < 24; i++) {
+        EXPECT(((const float *)rank_data(r, "y"))[i] == element(before, i / 8, i / 2 % 4, i % 2));
+    }
+    EXPECT(memcmp(rank_data(r, "back"), rank_data(r, "x"), sizeof(float) * 24) == 0);
+    return BY_OK;
+}
+
 static by_status each_collective(by_comm *comm, void *user, by_error *error)
 {
     BY_UNUSED(user);
-    by_status (*const checks[])(by_comm *, rank_run *, by_error *) = {check_sums, check_gather,
-                                                                      check_all_to_all};
+    by_status (*const checks[])(by_comm *, rank_run *, by_error *) = {
+        check_sums, check_gather, check_all_to_all, check_ring_shift};
     by_status status = BY_OK;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(checks) && status == BY_OK; i++) {
         rank_run r = {0};

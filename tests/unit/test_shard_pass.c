@@ -124,8 +124,9 @@ static int count_collectives(const by_graph *graph, by_op op, unsigned mesh)
     return count;
 }
 
-/* Of slices of the sequence only keys and values are exchanged, forward and backward, and gradients
- * are added up: one all-reduce each. With split tensors, their collectives are as without. */
+/* Of chunks of the sequence only keys and values are exchanged, which go around the ring forward
+ * and backward, their gradients behind them and home; and gradients are added up, one all-reduce
+ * each. With split tensors, their collectives are as without. */
 static void test_time(void **state)
 {
     BY_UNUSED(state);
@@ -138,13 +139,44 @@ static void test_time(void **state)
         for (size_t v = 0; v < graph->value_count; v++) {
             parameters += graph->values[v].role == BY_ROLE_PARAMETER;
         }
-        assert_int_equal(count_collectives(graph, BY_OP_ALL_GATHER, 16), 2 * LAYERS);
-        assert_int_equal(count_collectives(graph, BY_OP_REDUCE_SCATTER, 16), LAYERS);
+        assert_int_equal(count_collectives(graph, BY_OP_ALL_GATHER, 16), 0);
+        assert_int_equal(count_collectives(graph, BY_OP_REDUCE_SCATTER, 16), 0);
+        assert_int_equal(count_collectives(graph, BY_OP_RING_SHIFT, 16), (2 + 2 + 3) * LAYERS);
         assert_int_equal(count_collectives(graph, BY_OP_ALL_REDUCE, 16), parameters + 1);
         assert_int_equal(count_collectives(graph, BY_OP_ALL_REDUCE, 32), i / 4 * (4 * LAYERS + 2));
         assert_int_equal(count_collectives(graph, BY_OP_ALL_GATHER, 32), i / 4);
-        assert_int_equal(count_ops(graph, BY_OP_ATTENTION), (time.rank + 1) * LAYERS);
+        assert_int_equal(count_ops(graph, BY_OP_ATTENTION), (1 + 2 * 2) * LAYERS);
         by_graph_close(&graph);
+    }
+}
+
+static double attention_flops(int ranks, int rank)
+{
+    by_error error = {0};
+    by_shard_axis time = {.ranks = ranks, .rank = rank, .mesh = 16};
+    by_graph *graph = shard_both("gpt2", BY_F32, (by_shard_axis){0}, time, "shard");
+    double flops = 0.0;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        by_op op = graph->nodes[n].op;
+        by__cost cost;
+        if (op == BY_OP_ATTENTION || op == BY_OP_ATTENTION_GRAD) {
+            check_ok(by__node_cost(graph, n, &cost, &error), &error);
+            flops += cost.flops;
+        }
+    }
+    by_graph_close(&graph);
+    return flops;
+}
+
+/* Every rank has the same share of causal attention, and no more than all together need. */
+static void test_balance(void **state)
+{
+    BY_UNUSED(state);
+    double all = attention_flops(1, 0);
+    for (int ranks = 2; ranks <= 6; ranks++) {
+        for (int rank = 0; rank < ranks && 12 % (2 * ranks) == 0; rank++) {
+            assert_true(attention_flops(ranks, rank) * ranks == all);
+        }
     }
 }
 
@@ -191,7 +223,8 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tensor), cmocka_unit_test(test_sequence), cmocka_unit_test(test_time),
+        cmocka_unit_test(test_tensor), cmocka_unit_test(test_sequence),
+        cmocka_unit_test(test_time),   cmocka_unit_test(test_balance),
         cmocka_unit_test(test_shapes), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,7 +37,7 @@ static by_config *model_config(const layout *l)
     by_config *config;
     char assignment[64];
     static const char *const settings[] = {
-        "model.layers=2", "model.heads=12",     "model.width=24",    "model.context=12",
+        "model.layers=2", "model.heads=12",     "model.width=24",    "model.context=24",
         "model.vocab=11", "model.mlp_width=26", "model.dropout=0.2", "model.init_std=0.3",
         "train.batch=3",  "train.micro_batch=3"};
     check_ok(by_config_default(&config, &error), &error);

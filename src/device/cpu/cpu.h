@@ -71,6 +71,12 @@ static inline int64_t by__tensor_rows(const by__tensor *tensor)
     return columns == 0 ? 0 : by__tensor_count(tensor) / columns;
 }
 
+/* Where entry i of a slice is in the whole. */
+static inline int64_t by__place_of(const by_attrs *attrs, int64_t i)
+{
+    return attrs->begin + i + (i >= attrs->turn ? attrs->gap : 0);
+}
+
 static inline bool by__tensor_is_act(const by__tensor *tensor)
 {
     return tensor->dtype == BY_F32 || tensor->dtype == BY_BF16;

@@ -84,6 +84,12 @@ static by_status run_all_reduce(const by__call *call, const by__context *context
                     by__tensor_count(&call->in[0]), 1);
 }
 
+static by_status run_ring_shift(const by__call *call, const by__context *context)
+{
+    return exchange(call, context, BY__EXCHANGE_RING_SHIFT, call->in[0].data, call->out[0].data,
+                    by__tensor_count(&call->in[0]), 1);
+}
+
 /* ---- cut along an axis: packed when something stands before the axis ---- */
 
 static bool is_split(const by__tensor *tensor, int64_t axis)
@@ -190,5 +196,6 @@ KERNEL(BY_OP_ALL_REDUCE, all_reduce, NULL);
 KERNEL(BY_OP_ALL_GATHER, all_gather, prepare_all_gather);
 KERNEL(BY_OP_REDUCE_SCATTER, reduce_scatter, prepare_reduce_scatter);
 KERNEL(BY_OP_ALL_TO_ALL, all_to_all, prepare_all_to_all);
+KERNEL(BY_OP_RING_SHIFT, ring_shift, NULL);
 KERNEL(BY_OP_REDUCE_GRADIENTS, reduce_gradients, NULL);
 KERNEL(BY_OP_REPLICATE, replicate, NULL);

@@ -177,7 +177,7 @@ static by_status run_dropout(const by__call *call, const by__context *context)
         for (int64_t place = 0; place < size; place++) {
             uint32_t counter[4];
             uint32_t bits[4];
-            int64_t at = call->attrs.begin + place;
+            int64_t at = by__place_of(&call->attrs, place);
             by__dropout_counter(counter, &dropout, (uint32_t)sample, at);
             by__philox(bits, dropout.key, counter);
             bool kept = by__unit_float(bits[at % 64 / 16]) >= call->attrs.p;
@@ -199,13 +199,13 @@ static by_status run_rope(const by__call *call, const by__context *context)
     int64_t length = x->shape.dim[1];
     int64_t half = by__tensor_columns(x) / call->attrs.heads / 2;
     bool at = call->input_count > 1 && by__present(&call->in[1]);
-    int64_t first = call->attrs.begin + (at ? by__id(&call->in[1], 0) : 0);
+    int64_t first = at ? by__id(&call->in[1], 0) : 0;
     for (int64_t row = 0, rows = by__tensor_rows(x); row < rows; row++) {
         for (int64_t pair = 0; pair < call->attrs.heads * half; pair++) {
             int64_t i = pair % half;
             int64_t place = row * by__tensor_columns(x) + pair / half * 2 * half + i;
-            float angle =
-                (float)(first + row % length) * by__rope_frequency(call->attrs.theta, i, 2 * half);
+            float angle = (float)(first + by__place_of(&call->attrs, row % length)) *
+                          by__rope_frequency(call->attrs.theta, i, 2 * half);
             double c = cos((double)angle);
             double s = call->attrs.inverse ? -sin((double)angle) : sin((double)angle);
             double low = by__get(x, place);

@@ -75,7 +75,7 @@ static by_status run_position(const by__call *call, const by__context *context)
     int64_t columns = by__tensor_columns(x);
     int64_t length = x->shape.dim[x->shape.rank - 2];
     for (int64_t i = 0, count = by__tensor_count(x); i < count; i++) {
-        int64_t t = call->attrs.begin + i / columns % length;
+        int64_t t = by__place_of(&call->attrs, i / columns % length);
         by__set(&call->out[0], i, by__get(x, i) + by__get(&call->in[1], t * columns + i % columns));
     }
     return BY_OK;
@@ -89,14 +89,17 @@ static by_status run_position_grad(const by__call *call, const by__context *cont
     const by__tensor *dy = &call->in[0];
     int64_t size = dy->shape.dim[dy->shape.rank - 2] * by__tensor_columns(dy);
     int64_t samples = size == 0 ? 0 : by__tensor_count(dy) / size;
-    int64_t first = call->attrs.begin * by__tensor_columns(dy);
+    int64_t columns = by__tensor_columns(dy);
     for (int64_t i = 0, count = by__tensor_count(&call->out[0]); i < count; i++) {
-        int64_t at = i - first;
+        by__set(&call->out[0], i, 0.0);
+    }
+    for (int64_t i = 0; i < size; i++) {
+        int64_t at = by__place_of(&call->attrs, i / columns) * columns + i % columns;
         double sum = 0.0;
-        for (int64_t sample = 0; sample < samples && at >= 0 && at < size; sample++) {
-            sum += by__get(dy, sample * size + at);
+        for (int64_t sample = 0; sample < samples; sample++) {
+            sum += by__get(dy, sample * size + i);
         }
-        by__set(&call->out[0], i, sum);
+        by__set(&call->out[0], at, sum);
     }
     return BY_OK;
 }

@@ -46,13 +46,13 @@ BY__INLINE void drop(const by__call *call, int64_t begin, int64_t end, by_dtype 
         int64_t sample = block / blocks;
         int64_t place = block % blocks * BLOCK;
         uint32_t counter[4];
-        by__dropout_counter(counter, &dropout, (uint32_t)sample, call->attrs.begin + place);
+        by__dropout_counter(counter, &dropout, (uint32_t)sample, by__place_of(&call->attrs, place));
         drop_block(call, &dropout, counter, sample * size + place, by__min_i64(BLOCK, size - place),
                    type);
     }
 }
 
-/* Elements [begin, end) one by one: for a slice of samples that does not begin with a block. */
+/* Elements [begin, end) one by one: for slices of samples that are not made of blocks. */
 static void drop_elements(const by__call *call, int64_t begin, int64_t end)
 {
     by__dropout dropout = by__dropout_setup(call);
@@ -61,7 +61,7 @@ static void drop_elements(const by__call *call, int64_t begin, int64_t end)
     for (int64_t i = begin; i < end; i++) {
         uint32_t counter[4];
         uint32_t bits[4];
-        int64_t place = call->attrs.begin + i % size;
+        int64_t place = by__place_of(&call->attrs, i % size);
         by__dropout_counter(counter, &dropout, (uint32_t)(i / size), place);
         by__philox(bits, dropout.key, counter);
         bool kept = (bits[place % BLOCK / 16] >> 8) >= dropout.threshold;
@@ -89,7 +89,9 @@ static by_status run_dropout(const by__call *call, const by__context *context)
 {
     const by__tensor *x = &call->in[0];
     int64_t count = by__tensor_count(x);
-    if (call->attrs.begin % BLOCK != 0) {
+    const by_attrs *a = &call->attrs;
+    bool whole_blocks = (a->begin | a->turn | a->gap) % BLOCK == 0;
+    if (!whole_blocks) {
         by__parallel(context, call, count, 1024, count, drop_elements);
     } else if (count > 0) {
         int64_t size = sample_size(x);

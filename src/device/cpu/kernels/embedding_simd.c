@@ -122,7 +122,7 @@ BY__INLINE void position(const by__call *call, int64_t begin, int64_t end, by_dt
     int64_t length = call->in[0].shape.dim[call->in[0].shape.rank - 2];
     for (int64_t row = begin; row < end; row++) {
         int64_t at = row * columns;
-        int64_t from = (call->attrs.begin + row % length) * columns;
+        int64_t from = by__place_of(&call->attrs, row % length) * columns;
 #define STEP(i, n)                                                                                 \
     by__store_n(y, at + (i),                                                                       \
                 by__load_n(x, at + (i), type, n) + by__load_n(table, from + (i), type, n), type,   \
@@ -158,34 +158,48 @@ static by_status run_position(const by__call *call, const by__context *context)
 BY__KERNEL(position) = {BY_OP_POSITION, BY__KERNEL_NAME("position"), supports_position, NULL, NULL,
                         run_position};
 
-/* dy as [B, T * C]: the elements of the table's gradient from row attrs.begin on are sums over B;
- * those before and behind them are zero. */
-BY__INLINE void position_grad(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+/* Elements begin .. end of the table's gradient: sums over B of the elements of dy as
+ * [B, T * C] from `from` on. */
+BY__INLINE void position_sums(const by__call *call, int64_t begin, int64_t end, int64_t from,
+                              by_dtype type)
 {
     const by__tensor *dy = &call->in[0];
     float *dtable = call->out[0].data;
     int64_t size = dy->shape.dim[dy->shape.rank - 2] * by__tensor_columns(dy);
     int64_t samples = size == 0 ? 0 : by__tensor_count(dy) / size;
-    int64_t first = call->attrs.begin * by__tensor_columns(dy);
-    int64_t start = begin > first ? begin : first;
-    int64_t stop = by__min_i64(end, first + size);
-    if (begin < first) {
-        memset(dtable + begin, 0, (size_t)(by__min_i64(end, first) - begin) * sizeof(float));
-    }
 #define STEP(i, n)                                                                                 \
     do {                                                                                           \
         by__vf sum = by__zero();                                                                   \
         for (int64_t sample = 0; sample < samples; sample++) {                                     \
-            sum += by__load_n(dy->data, sample * size + (i)-first, type, n);                       \
+            sum += by__load_n(dy->data, sample * size + (i)-begin + from, type, n);                \
         }                                                                                          \
         by__store_n(dtable, i, sum, BY_F32, n);                                                    \
     } while (0)
-    BY__STEPS(start, stop, STEP);
+    BY__STEPS(begin, end, STEP);
 #undef STEP
-    int64_t rest = begin > first + size ? begin : first + size;
-    if (rest < end) {
-        memset(dtable + rest, 0, (size_t)(end - rest) * sizeof(float));
+}
+
+/* The rows of the table that dy has are one run, or two; the others are zero. */
+BY__INLINE void position_grad(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+{
+    const by__tensor *dy = &call->in[0];
+    float *dtable = call->out[0].data;
+    int64_t columns = by__tensor_columns(dy);
+    int64_t size = dy->shape.dim[dy->shape.rank - 2] * columns;
+    int64_t turn = by__min_i64(size, call->attrs.turn * columns);
+    int64_t at = begin;
+    for (int64_t run = turn > 0 ? 0 : 1; run < 2; run++) {
+        int64_t from = run == 0 ? 0 : turn;
+        int64_t first = (call->attrs.begin + (run == 0 ? 0 : call->attrs.gap)) * columns + from;
+        int64_t start = by__min_i64(end, first > at ? first : at);
+        int64_t stop = by__min_i64(end, first + (run == 0 ? turn : size - turn));
+        if (start < stop) {
+            memset(dtable + at, 0, (size_t)(start - at) * sizeof(float));
+            position_sums(call, start, stop, from + start - first, type);
+            at = stop;
+        }
     }
+    memset(dtable + at, 0, (size_t)(end - at) * sizeof(float));
 }
 
 static void position_grad_f32(const by__call *call, int64_t begin, int64_t end)

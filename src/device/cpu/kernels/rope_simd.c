@@ -54,10 +54,11 @@ static void make_table(const by__call *call, int64_t begin, int64_t end)
 {
     int64_t half = half_width(call);
     bool at = call->input_count > 1 && by__present(&call->in[1]);
-    int64_t first = call->attrs.begin + (at ? *(const int32_t *)call->in[1].data : 0);
+    int64_t first = at ? *(const int32_t *)call->in[1].data : 0;
     for (int64_t t = begin; t < end; t++) {
         float *cosine = (float *)call->work + t * 2 * half;
-        cos_sin((float)(first + t), call->state, cosine, cosine + half, half);
+        cos_sin((float)(first + by__place_of(&call->attrs, t)), call->state, cosine, cosine + half,
+                half);
     }
 }
 
