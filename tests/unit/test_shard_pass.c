@@ -9,6 +9,7 @@
 #include "banyan/model.h"
 #include "banyan/passes.h"
 #include "ops/ops.h"
+#include "rank_run.h"
 #include "runner.h"
 #include "train/train.h"
 
@@ -205,6 +206,48 @@ static void test_shapes(void **state)
     }
 }
 
+enum { IN = 3, HEADS_OF_EACH = 4, OUT = 3 * HEADS_OF_EACH };
+
+/* A result that has rows of q, of k and of v is put together in their order. */
+static by_status run_packed(by_comm *comm, void *user, by_error *error)
+{
+    BY_UNUSED(user);
+    by_graph *graph;
+    rank_run r = {0};
+    int ranks = by_comm_size(comm);
+    int rank = by_comm_rank(comm);
+    by_shard_axis axis = {.ranks = ranks, .rank = rank, .mesh = RANK_MESH};
+    BY_TRY(by_graph_open(&graph, error));
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(IN, IN));
+    by_value w = by_graph_parameter(graph, "w", "qkv embed", BY_SHAPE(OUT, IN), (by_init){0});
+    by_graph_output(graph, by_linear(graph, x, w, BY_NONE, true), "y");
+    BY_TRY(by_pass_shard(graph, BY_SHARD_TENSOR, &axis, error));
+    BY_TRY(rank_open(&r, comm, graph, error));
+    int mine = HEADS_OF_EACH / ranks;
+    float *part = rank_data(&r, "w");
+    for (int i = 0; i < IN; i++) {
+        ((float *)rank_data(&r, "x"))[i * IN + i] = 1.0f;
+    }
+    for (int k = 0; k < 3 * mine * IN; k++) { /* elements of w are their places in the whole */
+        int row = k / IN / mine * HEADS_OF_EACH + rank * mine + k / IN % mine;
+        part[k] = (float)(row * IN + k % IN);
+    }
+    BY_TRY(by_program_run(r.program, error));
+    const float *y = rank_data(&r, "y");
+    for (int i = 0; i < IN * OUT; i++) {
+        EXPECT(y[i] == (float)(i % OUT * IN + i / OUT));
+    }
+    rank_close(&r);
+    return BY_OK;
+}
+
+static void test_packed(void **state)
+{
+    BY_UNUSED(state);
+    run_ranks(2, run_packed, NULL);
+    run_ranks(4, run_packed, NULL);
+}
+
 static void test_refusals(void **state)
 {
     BY_UNUSED(state);
@@ -223,9 +266,10 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tensor), cmocka_unit_test(test_sequence),
-        cmocka_unit_test(test_time),   cmocka_unit_test(test_balance),
-        cmocka_unit_test(test_shapes), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_tensor),   cmocka_unit_test(test_sequence),
+        cmocka_unit_test(test_time),     cmocka_unit_test(test_balance),
+        cmocka_unit_test(test_shapes),   cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
