@@ -1,0 +1,60 @@
+#!/bin/sh
+# Tensors, sequences and experts divided by ranks under mpirun: the losses are those of one rank but for rounding, and
+# what one layout saves another goes on with.
+. "$(dirname "$0")/../support/shell.sh"
+. "$root/tests/support/mpi.sh"
+
+set -- --quiet --set train.steps=40 --set train.eval_every=20 --set train.threads=1 --set optimizer.lr=1e-3 \
+    --set checkpoint.every=20
+tiny gpt2 >gpt2.yaml
+tiny mixtral | sed "s/context: 64/context: 64, experts: 4, experts_per_token: 2/; s/dropout: 0.1/dropout: 0.0/" >mixtral.yaml
+
+# values RUN: the losses of steps 1 to 40 and of evaluations.
+values() { grep -e '"event":"train"' -e '"event":"eval"' "$1/events.jsonl" | sed 's/.*"loss":\([^,}]*\).*/\1/'; }
+# near_losses ONE OTHER: each differs by at most 1e-4.
+near_losses() {
+    values "runs/$1" >one.losses
+    values "runs/$2" >other.losses
+    [ "$(wc -l <one.losses)" -ge 42 ] || fail "too few losses"
+    [ "$(wc -l <one.losses)" -eq "$(wc -l <other.losses)" ] || fail "another number of losses"
+    worst=$(paste one.losses other.losses | awk '{ d = $1 - $2; d = d < 0 ? -d : d; w = d > w ? d : w } END { print w }')
+    echo "       furthest apart: $worst"
+    near "$worst" 0 1e-4
+}
+# layout KIND NAME RANKS KEY=VALUE...: trains, compares with one rank.
+layout() {
+    kind=$1
+    name=$2
+    ranks=$3
+    shift 3
+    say "$kind: $ranks ranks, $*"
+    for setting in "$@"; do set -- "$@" --set "parallel.$setting" && shift; done
+    run 0 mpi_run "$ranks" "$banyan" train "$kind.yaml" $common --set "name=$name" "$@"
+    near_losses "$kind" "$name"
+}
+common=$*
+# shellcheck disable=SC2086
+for kind in gpt2 mixtral; do
+    run 0 "$banyan" train $kind.yaml $common --set name=$kind
+done
+layout gpt2 tensor 2 tensor=2 sequence_parallel=true writers=2
+layout gpt2 sequence 2 sequence=2
+layout mixtral expert 2 expert=2 writers=2
+exists runs/expert/checkpoints/step-00000040/model-00002-of-00002.safetensors
+
+# goes_on RUN KIND RANKS KEY=VALUE...: the second half of a run, with another layout.
+goes_on() {
+    name=$1
+    kind=$2
+    ranks=$3
+    shift 3
+    say "$name goes on with $ranks ranks, $*"
+    rm -r "runs/$name/checkpoints/step-00000040"
+    for setting in "$@"; do set -- "$@" --set "parallel.$setting" && shift; done
+    run 0 mpi_run "$ranks" "$banyan" train --resume "runs/$name" --quiet "$@"
+    near_losses "$kind" "$name"
+}
+goes_on tensor gpt2 2 tensor=1 sequence_parallel=false sequence=2
+goes_on sequence gpt2 3 sequence=1 tensor=1 data=1 pipeline=3
+goes_on expert mixtral 1 expert=1
+echo "passed"
