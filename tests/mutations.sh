@@ -94,6 +94,9 @@ mutations() {
         'BY_TRY(t->layout.replicas > 2 ? BY_OK : by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,' \
         test_ranks
 
+    mutation "a round of gradients has the place of another" src/train/reducer.c \
+        '(by__sum_node){first + h - earlier, 1, h};' '(by__sum_node){h - earlier, 1, h};' test_zero
+
     # 1/N.
     mutation "mean over the targets of one rank" src/train/trainer_feed.c \
         't->sync.is_local ? batch->valid_targets : batch->global_targets' 'batch->valid_targets' test_ranks
@@ -110,23 +113,23 @@ mutations() {
         'BY_TRY(last ? run_last(t, stage, kinds[a->kind], batch, a->micro_batch - (a->micro_batch > 0), error)' \
         test_pipeline_train
     mutation "examples of the next rank" src/train/trainer_loaders.c \
-        '.first = (size_t)trainer->first_micro_batch * micro_batch,' \
-        '.first = (size_t)(trainer->first_micro_batch / 2 * 2) * micro_batch,' test_ranks
+        '.first = (size_t)by__trainer_leaf(trainer, 0) * micro_batch,' \
+        '.first = (size_t)(by__trainer_leaf(trainer, 0) / 2 * 2) * micro_batch,' test_ranks
     mutation "micro-batches in another order" src/train/trainer_feed.c \
         '(const char *)array->data + feed->bytes * (size_t)index,' \
         '(const char *)array->data + feed->bytes * (size_t)(index > 1 ? 3 - index : index),' test_ranks
     mutation "dropout keyed by the rank's own micro-batches" src/train/trainer_feed.c \
-        '(t->first_micro_batch + index) * t->config' 'index * t->config' test_ranks
+        'by__trainer_leaf(t, index) * t->config' 'index * t->config' test_ranks
 
     # Parameters.
     mutation "stale parameters: a bucket is not gathered" src/train/trainer_shard.c \
         'BY_TRY(gather_bucket(t, narrow ? t->copies : t->masters, k, error));' \
-        'BY_TRY(k == 0 ? BY_OK : gather_bucket(t, narrow ? t->copies : t->masters, k, error));' test_ranks
+        'BY_TRY(k == 0 ? BY_OK : gather_bucket(t, narrow ? t->copies : t->masters, k, error));' test_zero
     mutation "stale parameters: a tied table is not sent" src/train/pipeline/pipe_step.c \
         'for (size_t i = 0; i < pipe->share_count; i++) {' 'for (size_t i = 1; i < pipe->share_count; i++) {' \
         test_pipeline_train
     mutation "slice of the optimizer's state read from another place" src/train/trainer_shard.c \
-        'mine.first = from;' 'mine.first = first;' test_ranks test_ranks_save
+        'mine = from - begin;' 'mine = 0;' test_zero test_ranks_save
 
     # Tensors.
     mutation "missing tensor all-reduce, forward" src/passes/shard_convert.c \
@@ -138,7 +141,7 @@ mutations() {
         'value = s->graph->phase == BY__BACKWARD ? value : by_all_reduce(s->graph, value, s->axis->mesh, s->axis->ranks);' \
         test_tensor_parallel test_tensor_train
     mutation "missing tensor reduce-scatter" src/passes/shard_convert.c \
-        'if (from.axis == BY__PARTIAL && to.axis >= 0 && to.parts == 1) {' \
+        'if (from.axis == BY__PARTIAL && to.axis >= 0 && to.parts == 1 && !zigzag) {' \
         'if (from.axis == BY__PARTIAL && to.axis >= 0) { return take_slices(s, value, whole, to); } if (false) {' \
         test_tensor_parallel test_tensor_train
     mutation "heads of q, k and v mixed up" src/passes/shard_convert.c \
@@ -156,6 +159,11 @@ mutations() {
     # Sequences.
     mutation "parts of attention merged without their log-sum-exp" src/device/cpu/kernels/attention_merge.c \
         'expf(lse_at(call, p, place) - highest) / sum;' '1.0f / (float)parts;' test_tensor_parallel test_tensor_train
+
+    mutation "a block of the ring meets the wrong queries" src/ops/attention_ranks.c \
+        'bool before = step <= s->sh->rank;' 'bool before = step < s->sh->rank;' test_tensor_parallel
+    mutation "keys do not go around the ring" src/ops/attention_ranks.c \
+        'return by_ring_shift(s->graph, x, s->sh->mesh, s->sh->ranks);' 'return x;' test_tensor_parallel
 
     # Experts.
     mutation "all-to-all of experts sends slices to the wrong ranks" src/device/cpu/exchange.c \
