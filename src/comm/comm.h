@@ -39,6 +39,7 @@
 #define BY__COMM_PAYLOAD 4096 /* bytes that a record carries at least */
 #define BY__COMM_WHAT    64
 #define BY__COMM_HOST    64
+#define BY__COMM_DEPTH   16 /* segments of a sum that are on their way to a far rank */
 #define BY__COMM_RING    16 /* sends to one near rank that were not received yet */
 
 typedef enum by__comm_kind {
@@ -263,10 +264,11 @@ struct by_comm {
     size_t *begin;  /* [size] and */
     size_t *bytes;  /* [size] of what ranks gather */
     by__flight sends;
-    by__flight receives[2];
-    by__flight relays[2]; /* sends for far ranks' sums */
-    by__flight mails;     /* sends of by_comm_send to far ranks */
-    void **mail_data;     /* copies of what `mails` sends */
+    by__flight receives[BY__COMM_DEPTH];
+    by__flight relays[BY__COMM_DEPTH]; /* sends for far ranks' sums */
+    by__flight results;                /* of them, to be received */
+    by__flight mails;                  /* sends of by_comm_send to far ranks */
+    void **mail_data;                  /* copies of what `mails` sends */
     size_t mail_count;
     size_t mail_capacity;
     void **outbox; /* [near_count * BY__COMM_RING] */
@@ -322,8 +324,14 @@ by_status by__comm_write(by_comm *comm, int rank, const void *data, uint64_t add
 by_status by__comm_read(by_comm *comm, int rank, void *out, uint64_t address, size_t bytes,
                         by_error *error);
 
-/* Tags of messages of a communicator: data, records, and those of by_comm_send. */
-enum { BY__COMM_TAG_DATA = 0, BY__COMM_TAG_RECORD, BY__COMM_TAG_MAIL, BY__COMM_TAGS = 8192 };
+/* Tags of messages of a communicator: data, results of sums, records, and those of by_comm_send. */
+enum {
+    BY__COMM_TAG_DATA = 0,
+    BY__COMM_TAG_RESULT,
+    BY__COMM_TAG_RECORD,
+    BY__COMM_TAG_MAIL,
+    BY__COMM_TAGS = 8192
+};
 #define BY__COMM_MAX_TAG (BY__COMM_TAGS - BY__COMM_TAG_MAIL - 1)
 by_status by__comm_post(by_comm *comm, by__flight *flight, bool receive, int rank, uint32_t tag,
                         void *data, size_t bytes, by_error *error);

@@ -189,10 +189,11 @@ void by__comm_free(by_comm **comm)
     by_comm *c = *comm;
     by__comm_let_go(c);
     free_flight(&c->sends);
-    free_flight(&c->receives[0]);
-    free_flight(&c->receives[1]);
-    free_flight(&c->relays[0]);
-    free_flight(&c->relays[1]);
+    for (int i = 0; i < BY__COMM_DEPTH; i++) {
+        free_flight(&c->receives[i]);
+        free_flight(&c->relays[i]);
+    }
+    free_flight(&c->results);
     free_flight(&c->mails);
     for (size_t i = 0; i < c->mail_count; i++) {
         free(c->mail_data[i]);

@@ -324,19 +324,6 @@ static by_status reduce_small(by__reduction *r, by__comm_header *header, by_erro
     return by__sum_range(r, 0, r->mine, error);
 }
 
-/* Slices to and from far hosts. */
-static by_status spread(by__reduction *r, by_error *error)
-{
-    by_comm *comm = r->comm;
-    size_t *begin = comm->begin;
-    size_t *bytes = comm->bytes;
-    for (int k = 0; k < comm->size; k++) {
-        begin[k] = by__slice_first(r->sum, k) * r->size;
-        bytes[k] = r->sum->slices[k] * r->size;
-    }
-    return by__comm_spread(comm, r->sum->own, r->sum->all, begin, bytes, error);
-}
-
 static by_status reduce_large(by__reduction *r, by__comm_header *header, by_error *error)
 {
     by_comm *comm = r->comm;
@@ -359,9 +346,6 @@ static by_status reduce_large(by__reduction *r, by__comm_header *header, by_erro
         BY_TRY(by__sum_range(r, 0, r->mine, error));
     } else {
         BY_TRY(by__sum_with_far(r, error));
-        if (sum->all != NULL) {
-            BY_TRY(spread(r, error));
-        }
     }
     by__comm_step(comm);
     return by__comm_await_all(comm, error);

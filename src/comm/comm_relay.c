@@ -10,6 +10,9 @@
  * power of two, whatever their number. The far rank goes on with the other merges, so that the
  * expression is the same.
  *
+ * A sum goes segment by segment, several of which are on their way at once; where all ranks want
+ * the whole result, a segment of it leaves as soon as it is there.
+ *
  * Gathers: a rank sends its slice to the relay of every far host, which writes it to its near
  * ranks. */
 #include <stdlib.h>
@@ -24,6 +27,25 @@ int by__comm_relay(const by_comm *comm, int host, int far_rank)
 }
 
 /* ---- gathers ---- */
+
+/* Slices that I have received for this host go to its other ranks. */
+static by_status share_slices(by_comm *comm, void *all, const size_t *begin, const size_t *bytes,
+                              by_error *error)
+{
+    int here = comm->host_of[comm->rank];
+    for (int r = 0; r < comm->size; r++) {
+        if (comm->host_of[r] == here || by__comm_relay(comm, here, r) != comm->rank) {
+            continue;
+        }
+        for (int i = 1; i < comm->near_count && bytes[r] > 0; i++) {
+            int to = comm->near[(comm->my_near + i) % comm->near_count];
+            uint64_t target = by__comm_record_of(comm, to)->header.target;
+            BY_TRY(by__comm_write(comm, to, (unsigned char *)all + begin[r], target + begin[r],
+                                  bytes[r], error));
+        }
+    }
+    return BY_OK;
+}
 
 by_status by__comm_spread(by_comm *comm, const void *mine, void *all, const size_t *begin,
                           const size_t *bytes, by_error *error)
@@ -43,17 +65,7 @@ by_status by__comm_spread(by_comm *comm, const void *mine, void *all, const size
         }
     }
     BY_TRY(by__comm_land(comm, &comm->receives[0], error));
-    for (int r = 0; r < comm->size; r++) {
-        if (comm->host_of[r] == here || by__comm_relay(comm, here, r) != comm->rank) {
-            continue;
-        }
-        for (int i = 1; i < comm->near_count && bytes[r] > 0; i++) {
-            int to = comm->near[(comm->my_near + i) % comm->near_count];
-            uint64_t target = by__comm_record_of(comm, to)->header.target;
-            BY_TRY(by__comm_write(comm, to, (unsigned char *)all + begin[r], target + begin[r],
-                                  bytes[r], error));
-        }
-    }
+    BY_TRY(share_slices(comm, all, begin, bytes, error));
     return by__comm_land(comm, &comm->sends, error);
 }
 
@@ -86,7 +98,7 @@ static size_t segment_elements(size_t slice, size_t segment)
 
 static unsigned char *stage_of(const by__reduction *r, size_t segment, int holder)
 {
-    return r->stage[segment % 2] + (size_t)holder * BY__SEGMENT * sizeof(float);
+    return r->stage[segment % BY__COMM_DEPTH] + (size_t)holder * BY__SEGMENT * sizeof(float);
 }
 
 static by_status receive_segment(by__reduction *r, size_t segment, by_error *error)
@@ -96,8 +108,9 @@ static by_status receive_segment(by__reduction *r, size_t segment, by_error *err
     for (int h = 0; h < r->sum->plan->holders && n > 0; h++) {
         if (comes_from_far(r, h)) {
             int relay = by__comm_relay(comm, by__host_of_holder(r, h), comm->rank);
-            BY_TRY(by__comm_post(comm, &comm->receives[segment % 2], true, relay, BY__COMM_TAG_DATA,
-                                 stage_of(r, segment, h), n * wire_size(r, h), error));
+            BY_TRY(by__comm_post(comm, &comm->receives[segment % BY__COMM_DEPTH], true, relay,
+                                 BY__COMM_TAG_DATA, stage_of(r, segment, h), n * wire_size(r, h),
+                                 error));
         }
     }
     return BY_OK;
@@ -146,21 +159,22 @@ static by_status send_segment(by__reduction *r, int to, size_t segment, unsigned
         if (!r->merged[h] && r->source[h] != NULL) {
             data = (unsigned char *)(uintptr_t)r->source[h] + at * wire;
         }
-        BY_TRY(by__comm_post(comm, &comm->relays[segment % 2], false, to, BY__COMM_TAG_DATA, data,
-                             n * wire, error));
+        BY_TRY(by__comm_post(comm, &comm->relays[segment % BY__COMM_DEPTH], false, to,
+                             BY__COMM_TAG_DATA, data, n * wire, error));
     }
     return BY_OK;
 }
 
-/* Segments of all far ranks that I am the relay of. `stages` has room for two of each. */
+/* Segments of all far ranks that I am the relay of. `stages` has room for BY__COMM_DEPTH of
+ * each. */
 static by_status send_segments(by__reduction *r, size_t segment, unsigned char *stages,
                                by_error *error)
 {
     by_comm *comm = r->comm;
     int here = comm->host_of[comm->rank];
     size_t stage = (size_t)r->sum->plan->holders * BY__SEGMENT * sizeof(float);
-    size_t place = segment % 2;
-    BY_TRY(by__comm_land(comm, &comm->relays[segment % 2], error));
+    size_t place = segment % BY__COMM_DEPTH;
+    BY_TRY(by__comm_land(comm, &comm->relays[segment % BY__COMM_DEPTH], error));
     for (int to = 0; to < comm->size; to++) {
         r->base = by__slice_first(r->sum, to);
         if (comm->host_of[to] == here || by__comm_relay(comm, here, to) != comm->rank) {
@@ -169,29 +183,94 @@ static by_status send_segments(by__reduction *r, size_t segment, unsigned char *
         if (segment_elements(r->sum->slices[to], segment) > 0) {
             BY_TRY(send_segment(r, to, segment, stages + place * stage, error));
         }
-        place += 2;
+        place += BY__COMM_DEPTH;
     }
     r->base = r->offset;
     return BY_OK;
 }
 
-by_status by__sum_with_far(by__reduction *r, by_error *error)
+/* A segment of my slice's sums goes to all far hosts. */
+static by_status send_result(by__reduction *r, size_t segment, by_error *error)
 {
     by_comm *comm = r->comm;
-    const by__holder_plan *plan = r->sum->plan;
+    size_t n = segment_elements(r->mine, segment);
+    unsigned char *own = (unsigned char *)r->sum->own + segment * BY__SEGMENT * r->size;
+    for (int host = 0; host < comm->hosts && n > 0; host++) {
+        if (host != comm->host_of[comm->rank]) {
+            BY_TRY(by__comm_post(comm, &comm->sends, false, by__comm_relay(comm, host, comm->rank),
+                                 BY__COMM_TAG_RESULT, own, n * r->size, error));
+        }
+    }
+    return BY_OK;
+}
+
+/* The same of far ranks' slices, whose values this host has sent. */
+static by_status receive_results(by__reduction *r, size_t segment, by_error *error)
+{
+    by_comm *comm = r->comm;
     int here = comm->host_of[comm->rank];
-    size_t most = 0;
+    for (int from = 0; from < comm->size; from++) {
+        size_t n = segment_elements(r->sum->slices[from], segment);
+        size_t begin = by__slice_first(r->sum, from) + segment * BY__SEGMENT;
+        if (n > 0 && comm->host_of[from] != here &&
+            by__comm_relay(comm, here, from) == comm->rank) {
+            BY_TRY(by__comm_post(comm, &comm->results, true, from, BY__COMM_TAG_RESULT,
+                                 (unsigned char *)r->sum->all + begin * r->size, n * r->size,
+                                 error));
+        }
+    }
+    return BY_OK;
+}
+
+/* Adds up a segment of my slice, when all of it has come. */
+static by_status sum_segment(by__reduction *r, size_t segment, by_error *error)
+{
+    by_comm *comm = r->comm;
+    int holders = r->sum->plan->holders;
+    size_t n = segment_elements(r->mine, segment);
+    if (n == 0) {
+        return BY_OK;
+    }
+    BY_TRY(by__comm_land(comm, &comm->receives[segment % BY__COMM_DEPTH], error));
+    for (int h = 0; h < holders; h++) {
+        r->staged[h] = comes_from_far(r, h) ? stage_of(r, segment, h) : NULL;
+    }
+    BY_TRY(by__sum_range(r, segment * BY__SEGMENT, segment * BY__SEGMENT + n, error));
+    memset(r->staged, 0, (size_t)holders * sizeof *r->staged);
+    return r->sum->all == NULL ? BY_OK : send_result(r, segment, error);
+}
+
+/* The rest of a sum whose result all ranks want. */
+static by_status end_results(by__reduction *r, by_error *error)
+{
+    by_comm *comm = r->comm;
+    for (int k = 0; k < comm->size; k++) {
+        comm->begin[k] = by__slice_first(r->sum, k) * r->size;
+        comm->bytes[k] = r->sum->slices[k] * r->size;
+    }
+    BY_TRY(by__comm_land(comm, &comm->results, error));
+    BY_TRY(share_slices(comm, r->sum->all, comm->begin, comm->bytes, error));
+    return by__comm_land(comm, &comm->sends, error);
+}
+
+/* Memory for the segments under way, those of far hosts first. *most: the largest slice. */
+static by_status take_stages(by__reduction *r, size_t *most, unsigned char **relayed,
+                             by_error *error)
+{
+    by_comm *comm = r->comm;
+    int here = comm->host_of[comm->rank];
     size_t clients = 0;
     size_t stage;
     size_t bytes;
+    *most = 0;
     for (int to = 0; to < comm->size; to++) {
-        most = r->sum->slices[to] > most ? r->sum->slices[to] : most;
+        *most = r->sum->slices[to] > *most ? r->sum->slices[to] : *most;
         clients += comm->host_of[to] != here && by__comm_relay(comm, here, to) == comm->rank;
     }
-    if (!by__size_mul((size_t)plan->holders, BY__SEGMENT * sizeof(float), &stage) ||
-        !by__size_mul(stage, 2 + 2 * clients, &bytes)) {
+    if (!by__size_mul((size_t)r->sum->plan->holders, BY__SEGMENT * sizeof(float), &stage) ||
+        !by__size_mul(stage, BY__COMM_DEPTH * (1 + clients), &bytes)) {
         return by_error_set(error, BY_EMEMORY, "size overflow: messages of %d buffers",
-                            plan->holders);
+                            r->sum->plan->holders);
     }
     if (bytes > comm->stage_bytes) {
         void *larger;
@@ -200,24 +279,35 @@ by_status by__sum_with_far(by__reduction *r, by_error *error)
         comm->stages = larger;
         comm->stage_bytes = bytes;
     }
-    r->stage[0] = comm->stages;
-    r->stage[1] = r->stage[0] + stage;
-    BY_TRY(receive_segment(r, 0, error));
-    for (size_t k = 0; k * BY__SEGMENT < most; k++) {
-        BY_TRY(receive_segment(r, k + 1, error));
-        BY_TRY(send_segments(r, k, r->stage[0] + 2 * stage, error));
-        size_t n = segment_elements(r->mine, k);
-        if (n == 0) {
-            continue;
-        }
-        BY_TRY(by__comm_land(comm, &comm->receives[k % 2], error));
-        for (int h = 0; h < plan->holders; h++) {
-            r->staged[h] = comes_from_far(r, h) ? stage_of(r, k, h) : NULL;
-        }
-        BY_TRY(by__sum_range(r, k * BY__SEGMENT, k * BY__SEGMENT + n, error));
-        memset(r->staged, 0, (size_t)plan->holders * sizeof *r->staged);
+    for (int k = 0; k < BY__COMM_DEPTH; k++) {
+        r->stage[k] = comm->stages + (size_t)k * stage;
     }
-    /* What was sent may be overwritten by what is gathered. */
-    BY_TRY(by__comm_land(comm, &comm->relays[0], error));
-    return by__comm_land(comm, &comm->relays[1], error);
+    *relayed = comm->stages + BY__COMM_DEPTH * stage;
+    return BY_OK;
+}
+
+by_status by__sum_with_far(by__reduction *r, by_error *error)
+{
+    by_comm *comm = r->comm;
+    unsigned char *relayed = NULL;
+    size_t most;
+    BY_TRY(take_stages(r, &most, &relayed, error));
+    for (size_t k = 0; k < BY__COMM_DEPTH; k++) {
+        BY_TRY(receive_segment(r, k, error));
+    }
+    for (size_t k = 0; k < BY__COMM_DEPTH; k++) {
+        BY_TRY(send_segments(r, k, relayed, error));
+    }
+    for (size_t k = 0; k * BY__SEGMENT < most; k++) {
+        BY_TRY(sum_segment(r, k, error));
+        BY_TRY(receive_segment(r, k + BY__COMM_DEPTH, error));
+        BY_TRY(send_segments(r, k + BY__COMM_DEPTH, relayed, error));
+        if (r->sum->all != NULL) { /* my values of segment k were sent */
+            BY_TRY(receive_results(r, k, error));
+        }
+    }
+    for (size_t k = 0; k < BY__COMM_DEPTH; k++) {
+        BY_TRY(by__comm_land(comm, &comm->relays[k], error));
+    }
+    return r->sum->all == NULL ? BY_OK : end_results(r, error);
 }

@@ -261,14 +261,24 @@ by_status by__comm_await_all(by_comm *comm, by_error *error)
 
 /* ---- messages ---- */
 
+/* Bytes of the messages that data travel in. Before a message of more than 64 KiB MPI libraries ask
+ * the receiver, at least over TCP, which takes a turn of the link; short data go in pieces that are
+ * sent at once. Long ones do not, since nothing would bound what waits at the receiver. */
+static size_t message_bytes(size_t bytes, uint32_t tag)
+{
+    enum { PIECE = 60 << 10, SHORT = 1 << 20, MOST = 1 << 30 }; /* MPI counts in int */
+    /* A record's receiver has room for more than what comes. */
+    return bytes <= SHORT && tag != BY__COMM_TAG_RECORD ? PIECE : MOST;
+}
+
 by_status by__comm_post(by_comm *comm, by__flight *flight, bool receive, int rank, uint32_t tag,
                         void *data, size_t bytes, by_error *error)
 {
-    enum { MOST = 1 << 30 }; /* MPI counts in int */
+    size_t most = message_bytes(bytes, tag);
     int world = comm->members[rank].world;
     flight->job = comm->job;
-    for (size_t at = 0; at < bytes; at += MOST) {
-        size_t n = bytes - at < MOST ? bytes - at : MOST;
+    for (size_t at = 0; at < bytes; at += most) {
+        size_t n = bytes - at < most ? bytes - at : most;
         BY_TRY(by__reserve((void **)&flight->entries, &flight->capacity, flight->count + 1,
                            sizeof *flight->entries, error));
         flight->entries[flight->count] = (by__flight_entry){world, receive, false};

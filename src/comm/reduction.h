@@ -5,7 +5,9 @@
 
 #include "comm/comm.h"
 
-enum { BY__SEGMENT = 128 << 10 }; /* elements of a holder in one message */
+/* Elements of a holder in one message: in f32 what MPI libraries send at once (over TCP up to 64
+ * KiB), without asking the receiver first, which would take a turn of the link each. */
+enum { BY__SEGMENT = 15 << 10 };
 
 typedef struct by__reduction {
     by_comm *comm;
@@ -27,9 +29,9 @@ typedef struct by__reduction {
     void **raw;                   /* a chunk as its rank has it */
     const void **now;             /* value in this chunk; NULL: not read yet */
     bool *used;
-    bool *merged;            /* its host adds others to it before it leaves the host */
-    bool *gone;              /* its host adds it to another one */
-    unsigned char *stage[2]; /* segments that come from far hosts, all holders */
+    bool *merged;                         /* its host adds others to it before it leaves the host */
+    bool *gone;                           /* its host adds it to another one */
+    unsigned char *stage[BY__COMM_DEPTH]; /* segments that come from far hosts, all holders */
 } by__reduction;
 
 /* Runs the merges of this host, and with `all` those of several hosts, on the chunk of n

@@ -603,8 +603,8 @@ out:
 
 by_status comm_cases_large(by_comm *comm, by_error *error)
 {
-    enum { SEGMENTS = 5, EXTRA = 777 }; /* a slice, each of 128 Ki elements */
-    size_t count = (size_t)by_comm_size(comm) * ((size_t)SEGMENTS * 131072 + EXTRA);
+    enum { SLICE = 5 * 131072 + 777 }; /* far more segments than are under way at once */
+    size_t count = (size_t)by_comm_size(comm) * SLICE;
     BY_TRY(all_reduce(comm, BY_F32, count, error));
     return all_reduce(comm, BY_BF16, count, error);
 }
