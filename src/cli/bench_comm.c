@@ -7,6 +7,9 @@
 
 enum { FIRST_BYTES = 4 << 10, MOST_MIB = 4096, LEAST_REPEATS = 7, MOST_REPEATS = 200 };
 
+/* Of measuring one size. */
+#define ENOUGH_SECONDS 2.0
+
 /* What is timed: the collectives, and the MPI library's own sum. */
 typedef enum measure { ALL_REDUCE, NATIVE, REDUCE_SCATTER, ALL_GATHER, MEASURES } measure;
 
@@ -38,37 +41,63 @@ static by_status measure_once(bench *b, by_comm *comm, measure what, size_t elem
     }
 }
 
+/* One of each. */
+static by_status measure_round(bench *b, by_comm *comm, size_t elements, double *seconds,
+                               by_error *error)
+{
+    for (int what = 0; what < MEASURES; what++) {
+        if (what == NATIVE && !b->native) {
+            continue;
+        }
+        by_status status = by_comm_barrier(comm, "bench", error);
+        double began = by_clock();
+        if (status == BY_OK) {
+            status = measure_once(b, comm, (measure)what, elements, error);
+        }
+        if (status != BY_OK) {
+            return status;
+        }
+        seconds[what] = by_clock() - began;
+    }
+    return BY_OK;
+}
+
+/* As many rounds as rank 0 expects to fit into ENOUGH_SECONDS, after one that took `seconds`. */
+static by_status choose_repeats(by_comm *comm, const double *seconds, int *repeats, by_error *error)
+{
+    double round = 1e-6;
+    for (int what = 0; what < MEASURES; what++) {
+        round += seconds[what];
+    }
+    double wanted = ENOUGH_SECONDS / round;
+    int32_t chosen = wanted < LEAST_REPEATS  ? LEAST_REPEATS
+                     : wanted > MOST_REPEATS ? MOST_REPEATS
+                                             : (int32_t)wanted;
+    by_status status = by_comm_broadcast(comm, &chosen, 1, BY_I32, 0, "bench", error);
+    *repeats = (int)chosen;
+    return status;
+}
+
 /* Times all of them in turn, so that a slow moment of the machine meets all. */
 static by_status measure_size(bench *b, by_comm *comm, size_t bytes, int *repeats, by_error *error)
 {
     size_t elements = bytes / sizeof(float);
     size_t ranks = (size_t)by_comm_size(comm);
-    size_t wanted = ((size_t)256 << 20) / bytes;
-    *repeats = wanted < LEAST_REPEATS  ? LEAST_REPEATS
-               : wanted > MOST_REPEATS ? MOST_REPEATS
-                                       : (int)wanted;
+    double seconds[MEASURES] = {0};
     for (size_t r = 0; r < ranks; r++) {
         b->counts[r] = elements / ranks + (r < elements % ranks);
     }
-    for (int i = -1; i < *repeats; i++) { /* one to warm up */
+    by_status status = measure_round(b, comm, elements, seconds, error); /* to warm up */
+    if (status == BY_OK) {
+        status = choose_repeats(comm, seconds, repeats, error);
+    }
+    for (int i = 0; status == BY_OK && i < *repeats; i++) {
+        status = measure_round(b, comm, elements, seconds, error);
         for (int what = 0; what < MEASURES; what++) {
-            if (what == NATIVE && !b->native) {
-                continue;
-            }
-            by_status status = by_comm_barrier(comm, "bench", error);
-            double began = by_clock();
-            if (status == BY_OK) {
-                status = measure_once(b, comm, (measure)what, elements, error);
-            }
-            if (status != BY_OK) {
-                return status;
-            }
-            if (i >= 0) {
-                b->times[what][i] = by_clock() - began;
-            }
+            b->times[what][i] = seconds[what];
         }
     }
-    return BY_OK;
+    return status;
 }
 
 static void print_size(bench *b, size_t bytes, int repeats, bool first)
