@@ -99,8 +99,8 @@ typedef struct by_step_result {
     double norm;  /* global gradient norm before clipping */
     double lr;
     int64_t examples; /* of the batch, as the task counts them: tokens, images */
-    /* Seconds that this rank spent in exchanges of gradients and weights with others, waiting for
-     * them included; 0 on one rank. Exposed: those beside which it did not compute. */
+    /* Seconds that this rank spent in exchanges with others, waiting for them included; 0 on one
+     * rank. Exposed: those for which its computation stood still. */
     double exchange;
     double exposed;
 } by_step_result;
@@ -238,7 +238,8 @@ typedef struct by_train_event {
     by_step_result result;
     const by_task *task;
     double examples_per_s; /* since the last logged step */
-    /* model FLOPs (by_model_size) of that rate by the machine's measured peak */
+    /* model FLOPs (by_model_size) of that rate by the measured peak of the cores that the ranks
+     * have: those that share some have the peak of these */
     double mfu;
     double step_seconds; /* mean since the last logged step ... */
     double exchange;     /* ... and of it what by_step_result has under these names, on this rank */
@@ -259,7 +260,7 @@ typedef struct by_train_options {
     const by_trainer_options *trainer; /* a model, task or device of the caller's own; or NULL */
     const char *resume;                /* run directory to go on with; NULL: a new run */
     bool from_start; /* a resumed run without a whole checkpoint begins again at step 0 */
-    /* machine's matrix-product peak at the compute precision; 0: unknown */
+    /* this rank's matrix-product peak at the compute precision; 0: unknown */
     double peak_gflops;
     void (*event)(void *user, const by_train_event *event); /* may be NULL */
     /* asked once a step; true: save and return BY_ESTOPPED. May be NULL */

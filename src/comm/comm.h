@@ -153,7 +153,8 @@ struct by__comm_job {
     uint32_t ids;     /* numbers of communicators that messages can tell apart */
     uint32_t next_id; /* of a communicator; used by one thread at a time, as splits are */
     double timeout;
-    by_comm_watcher *watcher; /* NULL: nobody */
+    _Atomic uint64_t nanoseconds; /* spent in calls on communicators that are not `beside` */
+    by_comm_watcher *watcher;     /* NULL: nobody */
     void *watcher_user;
     void *state; /* the link's own */
 };
@@ -278,7 +279,8 @@ struct by_comm {
     unsigned char *stages; /* messages of sums */
     size_t stage_bytes;
     by_comm_counters counters;
-    bool spins; /* there are cores enough for ranks that spin */
+    bool beside; /* by__comm_set_beside */
+    bool spins;  /* there are cores enough for ranks that spin */
 };
 
 /* A communicator of `count` ranks of the world, `worlds`, of which this one is one. Its block is
@@ -301,6 +303,11 @@ void by__comm_meet(by_comm *comm);
  * (an argument that is wrong on one rank). */
 by_status by__comm_leave(by_comm *comm, by_status status, by_error *error);
 const by__comm_record *by__comm_record_of(const by_comm *comm, int rank);
+
+/* Seconds that this rank has spent in calls that are done, on all communicators of its job but
+ * those that a thread uses beside the ones that wait for their calls. */
+double by__comm_spent(const by_comm *comm);
+void by__comm_set_beside(by_comm *comm);
 
 /* Moves my phase on; near ranks have seen what was written before. */
 void by__comm_step(by_comm *comm);

@@ -118,6 +118,16 @@ void by__comm_meet(by_comm *comm)
     comm->met = by__now();
 }
 
+void by__comm_set_beside(by_comm *comm)
+{
+    comm->beside = true;
+}
+
+double by__comm_spent(const by_comm *comm)
+{
+    return 1e-9 * (double)atomic_load_explicit(&comm->job->nanoseconds, memory_order_relaxed);
+}
+
 void by_comm_watch(by_comm *comm, by_comm_watcher *watcher, void *user)
 {
     comm->job->watcher = watcher;
@@ -140,6 +150,11 @@ by_status by__comm_leave(by_comm *comm, by_status status, by_error *error)
     if (comm->began > 0.0) {
         double end = by__now();
         comm->counters.seconds += end - comm->began;
+        if (!comm->beside) {
+            (void)atomic_fetch_add_explicit(&comm->job->nanoseconds,
+                                            (uint64_t)(1e9 * (end - comm->began)),
+                                            memory_order_relaxed);
+        }
         comm->counters.collectives++;
         if (comm->job->watcher != NULL) {
             tell_watcher(comm, end);

@@ -120,6 +120,7 @@ typedef struct by__collectives {
     void *user;
     by_status (*run)(void *user, const by__exchange *exchange, by_error *error);
     by_error error; /* of a run that failed, which by__call_failed tells */
+    double stood;   /* seconds that the compute queue stood still for what it runs */
 } by__collectives;
 
 /* What a kernel may use in addition to its call. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/sum_tree.h"
+#include "comm/comm.h"
 #include "exec/exec.h"
 
 /* Elements of each rank's slice. */
@@ -32,9 +33,8 @@ static by_status ring_shift(by__mesh_collectives *c, by_comm *comm, const by__ex
     return by_comm_all_to_all(comm, e->in, send, e->out, receive, e->dtype, e->what, error);
 }
 
-static by_status run(void *user, const by__exchange *e, by_error *error)
+static by_status exchange(by__mesh_collectives *c, const by__exchange *e, by_error *error)
 {
-    by__mesh_collectives *c = user;
     by_comm *comm = e->mesh < BY_ARRAY_LENGTH(c->comms) ? c->comms[e->mesh] : NULL;
     if (comm == NULL || by_comm_size(comm) != e->ranks) {
         return by_error_set(error, BY_ESTATE,
@@ -63,6 +63,15 @@ static by_status run(void *user, const by__exchange *e, by_error *error)
                    ? by_error_set(error, BY_ESTATE, "%s: nothing was given to do it", e->what)
                    : c->gradients(c->gradients_user, e->call, error);
     }
+}
+
+static by_status run(void *user, const by__exchange *e, by_error *error)
+{
+    by__mesh_collectives *c = user;
+    double before = c->job == NULL ? 0.0 : by__comm_spent(c->job);
+    by_status status = exchange(c, e, error);
+    c->seconds += c->job == NULL ? 0.0 : by__comm_spent(c->job) - before;
+    return status;
 }
 
 by_status by__mesh_collectives_open(by__mesh_collectives **out, by_mesh *mesh, by_error *error)
@@ -101,6 +110,7 @@ by_status by__mesh_collectives_use(by__mesh_collectives *c, const by_graph *grap
         if (by__op_row_of(graph->nodes[n].op)->communicates && set < BY_ARRAY_LENGTH(c->comms) &&
             c->comms[set] == NULL) {
             BY_TRY(by_mesh_comm(&c->comms[set], c->mesh, set, error));
+            c->job = c->comms[set];
         }
     }
     return BY_OK;

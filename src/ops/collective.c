@@ -450,8 +450,3 @@ by_value by_ring_shift(by_graph *graph, by_value x, uint32_t mesh, int64_t ranks
     by_attrs attrs = {.mesh = mesh, .ranks = ranks};
     return ranks == 1 ? x : adjoint(graph, BY_OP_RING_SHIFT, attrs, x);
 }
-
-bool by__op_reduces_gradients(by_op op)
-{
-    return op == BY_OP_REDUCE_GRADIENTS;
-}

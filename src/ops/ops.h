@@ -122,8 +122,6 @@ by_value by__sum_squares(by_graph *graph, by_value x);
 int by__axis_of(const by_graph *graph, by_value x, int axis);
 /* What follows reads the result of a collective, and may overwrite its operands. */
 by_value by__wait(by_graph *graph, by_value started);
-/* Whether an op adds up gradients over ranks. */
-bool by__op_reduces_gradients(by_op op);
 /* The start of a collective with these attributes over one tensor; by__wait makes its result
  * usable. */
 by_value by__start_collective(by_graph *graph, by_op op, const by_attrs *attrs, by_value x);

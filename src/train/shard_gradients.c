@@ -217,21 +217,11 @@ static by_status hand_over(void *user, const by__call *call, by_error *error)
                            turns->gives ? pack(t, call, k) : NULL, sums, error);
 }
 
-/* Time of exchanges, and what of it the backward pass waited for. */
-static void time_call(void *user, int node, double begin, double end)
-{
-    by_trainer *t = user;
-    const by__op_row *row = by__op_row_of(t->gradients->graph->nodes[node].op);
-    t->ranks.exchange += row->communicates ? end - begin : 0.0;
-    t->ranks.exposed += row->waits ? end - begin : 0.0;
-}
-
 by_status by__turns_open(by_trainer *t, by_error *error)
 {
     by__turns *turns = &t->shard.turns;
     t->ranks.collectives->gradients = hand_over;
     t->ranks.collectives->gradients_user = t;
-    by_program_set_hook(t->gradients->program, time_call, t);
     BY_TRY(by__alloc((void **)&turns->losses, (size_t)t->all_micro_batches, sizeof *turns->losses,
                      "losses", error));
     return by__alloc_aligned((void **)&turns->packed, by__turns_bytes(t), "a bucket of gradients",

@@ -149,10 +149,8 @@ by_status by__shard_norm_run(by_trainer *t, by_error *error)
     float *all = (float *)n->memory.address;
     BY_TRY(by_program_submit(n->squares->program, error));
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    double begin = by__now();
     BY_TRY(by_comm_all_gather(t->shard.comm, all + before(n, t->layout.place[BY_MESH_SHARD]), all,
                               n->counts, BY_F32, "squares of gradients", error));
-    by__ranks_exposed(t, begin);
     for (int rank = 0; rank < t->layout.size[BY_MESH_SHARD]; rank++) {
         for (size_t i = 0; i < t->shard.count; i++) {
             const by__slice *slice = &t->shard.all[i];

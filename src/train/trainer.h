@@ -36,6 +36,12 @@ typedef struct by__pending {
     by__event *read;       /* its results are in pinned memory */
 } by__pending;
 
+/* Seconds since the trainer was opened, as in by_step_result. */
+typedef struct by__spent {
+    double exchange;
+    double exposed;
+} by__spent;
+
 /* Other ranks. Everything is NULL and 0 in a job of one. */
 typedef struct by__ranks {
     by_comm *all; /* the caller's */
@@ -47,13 +53,10 @@ typedef struct by__ranks {
     float *held[BY__SUM_TREE_NODES + 1]; /* gradient sets with the sums that this rank holds */
     by__bucket *buckets;
     size_t bucket_count;
-    size_t *counts; /* micro-batches of each peer */
-    /* Of the present step, see by_step_result; and when the last micro-batch had computed and was
-     * added up. */
-    double exchange;
-    double exposed;
-    double computed;
-    double reduced;
+    size_t *counts;   /* micro-batches of each peer */
+    double late;      /* seconds of exchanges by a thread of their own (trainer_late.c), ... */
+    double stood;     /* ... and those that this one waited for them */
+    by__spent before; /* the present step began */
 } by__ranks;
 
 typedef struct by__pipe by__pipe;
@@ -304,8 +307,9 @@ by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_er
 
 /* How gradients are added up. */
 by__reducer_spec by__ranks_spec(const by_trainer *t);
-/* Counts an exchange that began at `begin` (by__now) and beside which nothing was computed. */
-void by__ranks_exposed(by_trainer *t, double begin);
+/* What this rank has spent in exchanges so far, on all communicators of its job: in programs
+ * (beside what they compute, but for the time that they stand still) and between them. */
+by__spent by__ranks_spent(const by_trainer *t);
 /* Notes the sums that this rank holds, and the set that its last micro-batch is computed into. */
 void by__ranks_hold(by_trainer *t, const by__sum_tree *tree, int set);
 
@@ -400,8 +404,6 @@ by_status by__overlap_plan(by_trainer *t, const by_trainer_options *options, by_
 by_status by__overlap_open(by_trainer *t, by_error *error);
 /* Sorts the buckets as the graph finishes them. */
 by_status by__overlap_sort_buckets(by_trainer *t, const by_graph *graph, by_error *error);
-/* Counts the exchange of the last micro-batch, which is done. */
-void by__overlap_count(by_trainer *t);
 
 /* ---- pipeline/: a rank that holds some stages of the model ---- */
 

@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "comm/comm.h"
 #include "train/trainer.h"
 
 by_status by__late_lay_out(by_trainer *t, by_error *error)
@@ -57,6 +58,7 @@ by_status by__late_open(by_trainer *t, by_error *error)
     by__program_row *merge = by__set_row(&t->programs, "late merge");
     /* Calls on it come from another thread than all others. */
     BY_TRY(by_comm_split(&late->peers, t->sync.peers, 0, by_comm_rank(t->sync.peers), error));
+    by__comm_set_beside(late->peers);
     t->sync.peers = late->peers;
     for (size_t i = 0; i < t->trained_groups; i++) {
         char name[64];
@@ -135,8 +137,8 @@ by_status by__trainer_finish_exchange(by_trainer *t, by_error *error)
         return by_error_set(error, late->status, "%s", late->error.message);
     }
     late->stops = late->stops || late->count > 0;
-    t->ranks.exchange += late->seconds;
-    t->ranks.exposed += by__now() - begin;
+    t->ranks.late += late->seconds;
+    t->ranks.stood += by__now() - begin;
     BY_TRY(by__sync_outer_step(t, error));
     if (late->begun == t->updates) { /* w = w_n: exactly the anchor, as on all ranks */
         return by__sync_take_anchor(t, error);

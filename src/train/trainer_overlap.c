@@ -174,26 +174,6 @@ static by_status reduce(void *user, const by__call *call, by_error *error)
     return BY_OK;
 }
 
-/* When the calls of the last micro-batch ran. */
-static void time_call(void *user, int node, double begin, double end)
-{
-    by_trainer *t = user;
-    by__ranks *r = &t->ranks;
-    by_op op = t->last->graph->nodes[node].op;
-    if (by__op_reduces_gradients(op)) {
-        r->exchange += end - begin;
-        r->reduced = end > r->reduced ? end : r->reduced;
-    } else if (!by__op_row_of(op)->communicates) {
-        r->computed = end > r->computed ? end : r->computed;
-    }
-}
-
-void by__overlap_count(by_trainer *t)
-{
-    by__ranks *r = &t->ranks;
-    r->exposed += r->reduced > r->computed ? r->reduced - r->computed : 0.0;
-}
-
 by_status by__overlap_open(by_trainer *t, by_error *error)
 {
     by__ranks *r = &t->ranks;
@@ -205,6 +185,5 @@ by_status by__overlap_open(by_trainer *t, by_error *error)
     BY_TRY(by__reducer_open(&r->last, &spec, error));
     r->collectives->gradients = reduce;
     r->collectives->gradients_user = t;
-    by_program_set_hook(t->last->program, time_call, t);
     return BY_OK;
 }

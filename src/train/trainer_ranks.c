@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/comm.h"
 #include "train/trainer.h"
 
 /* ---- the plan ---- */
@@ -278,22 +279,24 @@ void by__ranks_hold(by_trainer *t, const by__sum_tree *tree, int set)
     t->ranks.held[tree->held_count] = set_data(t, set);
 }
 
-void by__ranks_exposed(by_trainer *t, double begin)
+by__spent by__ranks_spent(const by_trainer *t)
 {
-    double seconds = by__now() - begin;
-    t->ranks.exchange += seconds;
-    t->ranks.exposed += seconds;
+    const by__ranks *r = &t->ranks;
+    by__spent spent = {0};
+    if (r->collectives != NULL) {
+        double calls = by__comm_spent(r->all);
+        spent.exchange = calls + r->late;
+        spent.exposed = calls - r->collectives->seconds + r->collectives->base.stood + r->stood;
+    }
+    return spent;
 }
 
 by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error)
 {
     by__ranks *r = &t->ranks;
     if (by__is_in_turn(t)) {
-        double began = by__now();
         *set = 0;
-        BY_TRY(by__turns_losses(t, error));
-        by__ranks_exposed(t, began);
-        return BY_OK;
+        return by__turns_losses(t, error);
     }
     *set = tree->held[tree->held_count - 1].set;
     if (t->sync.is_on) {
@@ -303,18 +306,14 @@ by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_er
         return BY_OK; /* which does not wait for others at every step, so has no losses of theirs */
     }
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    by__overlap_count(t);
-    double begin = by__now();
     for (int i = 0; i < tree->held_count; i++) {
         r->held[i] = set_data(t, tree->held[i].set);
     }
     for (size_t k = 0; k < r->bucket_count && t->last == NULL; k++) {
         BY_TRY(by__reducer_run(r->reducer, k, r->held, error));
     }
-    BY_TRY(by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,
-                              by__trainer_losses(t), r->counts, BY_F32, "losses", error));
-    by__ranks_exposed(t, begin);
-    return BY_OK;
+    return by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,
+                              by__trainer_losses(t), r->counts, BY_F32, "losses", error);
 }
 
 size_t by__ranks_replicas(const by_trainer *trainer, size_t *rank)

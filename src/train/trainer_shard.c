@@ -227,12 +227,10 @@ by_status by__shard_gather(by_trainer *t, by_error *error)
         return BY_OK;
     }
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    double begin = by__now();
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
         bool narrow = (t->ranks.buckets[k].group & BY__GROUP_WIDE) == 0;
         BY_TRY(gather_bucket(t, narrow ? t->copies : t->masters, k, error));
     }
-    by__ranks_exposed(t, begin);
     return BY_OK;
 }
 

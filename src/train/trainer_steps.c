@@ -68,9 +68,7 @@ static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error
 {
     by__sum_tree tree;
     int sum;
-    t->ranks.exchange = 0.0;
-    t->ranks.exposed = 0.0;
-    t->ranks.computed = t->ranks.reduced = 0.0;
+    t->ranks.before = by__ranks_spent(t);
     BY_TRY(t->pipe != NULL     ? by__pipe_step(t, batch, &tree, error)
            : by__is_in_turn(t) ? by__turns_step(t, batch, error)
                                : submit_micro_batches(t, batch, &tree, error));
@@ -146,8 +144,13 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     pending->targets = targets;
     pending->result = (by_step_result){.step = t->updates, .lr = lr};
     BY_TRY(by__sync_after_update(t, error));
-    pending->result.exchange = t->ranks.exchange;
-    pending->result.exposed = t->ranks.exposed;
+    by__spent spent = by__ranks_spent(t);
+    by_step_result *result = &pending->result;
+    result->exchange = spent.exchange - t->ranks.before.exchange;
+    result->exposed = spent.exposed - t->ranks.before.exposed;
+    if (result->exchange < result->exposed) { /* the thread that exchanges came late */
+        result->exchange = result->exposed;
+    }
     return BY_OK;
 }
 

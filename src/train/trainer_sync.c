@@ -332,22 +332,13 @@ by_status by__sync_add_up(by_trainer *t, float *data, bool exact, by_error *erro
     return BY_OK;
 }
 
-/* The same while nothing is computed. */
-static by_status add_up(by_trainer *t, float *data, by_error *error)
-{
-    double begin = by__now();
-    BY_TRY(by__sync_add_up(t, data, by__sync_is_exact(t), error));
-    by__ranks_exposed(t, begin);
-    return BY_OK;
-}
-
 by_status by__sync_gradients(by_trainer *t, int set, by_error *error)
 {
     if (t->sync.is_local) {
         return BY_OK;
     }
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    return add_up(t, values_of(by__trainer_set(t, set)), error);
+    return by__sync_add_up(t, values_of(by__trainer_set(t, set)), by__sync_is_exact(t), error);
 }
 
 /* Copies the trained groups of one flat buffer to another. */
@@ -403,7 +394,8 @@ by_status by__sync_take_anchor(by_trainer *t, by_error *error)
 static by_status exchange_weights(by_trainer *t, by_error *error)
 {
     BY_TRY(by_program_run(by__set_row(&t->programs, "difference")->program, error));
-    BY_TRY(add_up(t, values_of(by__trainer_flat(t, exchanged_flat(t))), error));
+    BY_TRY(by__sync_add_up(t, values_of(by__trainer_flat(t, exchanged_flat(t))),
+                           by__sync_is_exact(t), error));
     BY_TRY(by__sync_outer_step(t, error));
     return by__sync_take_anchor(t, error);
 }

@@ -124,6 +124,21 @@ static void *serve(void *argument)
     return NULL;
 }
 
+/* Waits on the compute queue's side, and counts how long it stood still. */
+static bool stand(by__collective_queue *q, const by__context *context, _Atomic uint64_t *counter,
+                  uint64_t least, atomic_bool *stop)
+{
+    if (atomic_load(counter) >= least) {
+        return true;
+    }
+    double began = by__now();
+    bool reached = wait_for(q, counter, least, stop);
+    if (context->collectives != NULL) {
+        context->collectives->stood += by__now() - began;
+    }
+    return reached;
+}
+
 /* The compute queue's part. */
 static by_status run_others(by__collective_queue *q, const job *j, by__call_hook *hook, void *user,
                             by_error *error)
@@ -141,7 +156,7 @@ static by_status run_others(by__collective_queue *q, const job *j, by__call_hook
             atomic_store(&j->state->reached[c->index], j->state->run);
             wake(q);
         } else if (c->kind == BY__COMMAND_ORDER) {
-            if (!wait_for(q, &j->state->reached[c->index], j->state->run, &q->failed)) {
+            if (!stand(q, j->context, &j->state->reached[c->index], j->state->run, &q->failed)) {
                 return BY_OK;
             }
         } else {
@@ -181,7 +196,7 @@ by_status by__collective_queue_run(by__collective_queue *queue, by__two_queues *
         (void)by__device_report(context->device, status, error);
         stop_both(queue);
     }
-    (void)wait_for(queue, &queue->done, number, NULL);
+    (void)stand(queue, context, &queue->done, number, NULL);
     if (status == BY_OK && queue->status != BY_OK) {
         return by_error_set(error, queue->status, "%s", queue->error.message);
     }
