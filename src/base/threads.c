@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,48 @@ typedef struct worker {
     by_error error;
     pthread_t thread;
 } worker;
+
+/* The first CPU of the core that a CPU is a thread of; the CPU itself where the system does not
+ * say. */
+static size_t first_of_core(size_t cpu)
+{
+    char path[96];
+    size_t first = cpu;
+    (void)snprintf(path, sizeof path,
+                   "/sys/devices/system/cpu/cpu%zu/topology/thread_siblings_list", cpu);
+    FILE *file = fopen(path, "re");
+    if (file != NULL) {
+        first = fscanf(file, "%zu", &first) == 1 ? first : cpu;
+        (void)fclose(file);
+    }
+    return first;
+}
+
+bool by__cores_usable(by__cores *out)
+{
+    cpu_set_t usable;
+    by__cores cores = {{0}};
+    if (sched_getaffinity(0, sizeof usable, &usable) != 0) {
+        return false;
+    }
+    for (size_t cpu = 0; cpu < CPU_SETSIZE && cpu < BY__MOST_CPUS; cpu++) {
+        size_t first = CPU_ISSET(cpu, &usable) ? first_of_core(cpu) : (size_t)BY__MOST_CPUS;
+        if (first < BY__MOST_CPUS) {
+            cores.bits[first / 32] |= 1u << first % 32;
+        }
+    }
+    *out = cores;
+    return true;
+}
+
+int by__cores_count(const by__cores *cores)
+{
+    int count = 0;
+    for (size_t cpu = 0; cpu < BY__MOST_CPUS; cpu++) {
+        count += (int)(cores->bits[cpu / 32] >> cpu % 32 & 1u);
+    }
+    return count;
+}
 
 int by__thread_count(int threads)
 {

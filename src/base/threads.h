@@ -5,6 +5,17 @@
 
 #include "base/base.h"
 
+/* Cores, by the number of the first CPU of each. */
+#define BY__MOST_CPUS 1024
+typedef struct by__cores {
+    uint32_t bits[BY__MOST_CPUS / 32];
+} by__cores;
+
+/* The cores that this process may use: CPUs that are threads of one core count once. False where
+ * the system does not say. */
+bool by__cores_usable(by__cores *out);
+int by__cores_count(const by__cores *cores);
+
 /* `threads` itself when it is positive, else one for each core that this process may use. */
 int by__thread_count(int threads);
 /* Calls work(context, i, error) for i in [0, count) at the same time, i = 0 on the calling thread,

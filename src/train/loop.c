@@ -146,6 +146,7 @@ static by_status open_job(by__job *job, by_error *error)
     }
     BY_TRY(start_weights(job, error));
     BY_TRY(compare_ranks(job, error));
+    BY_TRY(by__job_cores(job, error));
     job->done_step = by_trainer_updates(job->trainer);
     BY_TRY(leads ? by__run_dir_start(job, error) : BY_OK);
     by_train_event event = {.kind = BY_TRAIN_STARTED,
@@ -202,7 +203,7 @@ static void log_step(by__job *job, const by_step_result *result)
     event.resident_bytes = by__resident_bytes();
     if (job->options->peak_gflops > 0.0) {
         event.mfu = event.examples_per_s * by_trainer_size(job->trainer)->flops_per_example /
-                    (1e9 * job->options->peak_gflops * event.ranks);
+                    (1e9 * job->options->peak_gflops * job->peaks);
     }
     job->log_time = now;
     job->log_step = step;

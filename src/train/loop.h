@@ -2,6 +2,7 @@
 #ifndef BY_TRAIN_LOOP_H
 #define BY_TRAIN_LOOP_H
 
+#include "base/threads.h"
 #include "track/track.h"
 #include "train/train.h"
 
@@ -34,6 +35,7 @@ typedef struct by__job {
     bool is_torn;        /* a step has failed part-way: what it leaves is not worth saving */
     double exchange;     /* seconds of the steps since then, see by_step_result */
     double exposed;
+    double peaks;    /* of rank 0, that the cores of all ranks have together */
     double log_time; /* when the last logged step ended */
     int64_t log_step;
 } by__job;
@@ -53,6 +55,20 @@ by_status by__job_share_text(const by__job *job, char **text, const char *what, 
 by_status by__job_same(const by__job *job, const char *text, const char *what, by_error *error);
 /* Collective. */
 by_status by__job_open_data(by__job *job, by_error *error);
+
+/* ---- job_cores.c ---- */
+
+typedef struct by__rank_cores {
+    int32_t host;    /* the first rank there */
+    int32_t threads; /* that it computes with */
+    by__cores cores;
+} by__rank_cores;
+
+/* How many times the cores of rank 0 the ranks use: at most all cores of a host that they may
+ * use. Ranks that do not know their cores count as many as threads. */
+double by__cores_of_ranks(const by__rank_cores *ranks, int count);
+/* Collective: sets job->peaks. */
+by_status by__job_cores(by__job *job, by_error *error);
 
 /* ---- ranks_alike.c ---- */
 

@@ -1,5 +1,4 @@
 /* The line that starts the ranks of a job, from what the machine is like. */
-#include <sched.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,42 +7,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/threads.h"
 #include "train/supervisor/supervisor.h"
 
 /* ---- what the machine is like ---- */
 
-/* The first CPU of the core that a CPU is a thread of; the CPU itself where the system does not
- * say. */
-static size_t first_of_core(size_t cpu)
-{
-    char path[96];
-    size_t first = cpu;
-    (void)snprintf(path, sizeof path,
-                   "/sys/devices/system/cpu/cpu%zu/topology/thread_siblings_list", cpu);
-    FILE *file = fopen(path, "re");
-    if (file != NULL) {
-        first = fscanf(file, "%zu", &first) == 1 ? first : cpu;
-        (void)fclose(file);
-    }
-    return first;
-}
-
 static int count_cores(void)
 {
-    cpu_set_t usable;
-    cpu_set_t cores;
-    CPU_ZERO(&cores);
-    if (sched_getaffinity(0, sizeof usable, &usable) != 0) {
+    by__cores cores;
+    if (!by__cores_usable(&cores)) {
         long online = sysconf(_SC_NPROCESSORS_ONLN);
         return online < 1 ? 1 : (int)online;
     }
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        size_t first = CPU_ISSET(cpu, &usable) ? first_of_core(cpu) : (size_t)CPU_SETSIZE;
-        if (first < CPU_SETSIZE) {
-            CPU_SET(first, &cores);
-        }
-    }
-    return CPU_COUNT(&cores);
+    return by__cores_count(&cores);
 }
 
 /* Cores' worth of time that the control group gives; 0: as much as there is. */
