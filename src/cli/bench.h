@@ -34,6 +34,7 @@ typedef struct cli_timing {
     double examples_per_s; /* of all ranks */
     double step_ms;        /* median */
     double spread_ms;      /* slowest minus fastest */
+    double exposed_ms;     /* of a step, in exchanges for which this rank stood still */
     double start_ms;       /* from the process's start to the end of the first step */
     double peak_gflops;    /* of matrix products, of all ranks */
     double loss;

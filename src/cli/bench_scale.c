@@ -88,23 +88,30 @@ static double efficiency(const curve *c, size_t k)
            (double)c->ranks[k];
 }
 
+/* Share of a step in exchanges for which rank 0 stood still. */
+static double exposed(const curve *c, size_t k)
+{
+    return c->timing[k].exposed_ms / c->timing[k].step_ms;
+}
+
 static void print_point(const curve *c, size_t k)
 {
     const cli_timing *t = &c->timing[k];
     double share = 1e-9 * t->examples_per_s * t->size.flops_per_example / t->peak_gflops;
     if (c->json) {
         printf("%s{\"ranks\":%d,\"%s_per_s\":%.6g,\"step_ms\":%.6g,\"efficiency\":%.4g,"
-               "\"mfu\":%.4g}",
+               "\"exposed_ms\":%.6g,\"exposed_share\":%.4g,\"mfu\":%.4g}",
                k == 0 ? "" : ",", c->ranks[k], t->examples, t->examples_per_s, t->step_ms,
-               efficiency(c, k), share);
+               efficiency(c, k), t->exposed_ms, exposed(c, k), share);
         return;
     }
     if (k == 0) {
-        printf("%5s  %12s/s  %10s  %10s  %s\n", "ranks", t->examples, "step ms", "efficiency",
-               "share of peak");
+        printf("%5s  %12s/s  %10s  %10s  %10s  %7s  %s\n", "ranks", t->examples, "step ms",
+               "efficiency", "exposed ms", "share", "share of peak");
     }
-    printf("%5d  %14.0f  %10.1f  %8.1f %%  %.1f %%\n", c->ranks[k], t->examples_per_s, t->step_ms,
-           100.0 * efficiency(c, k), 100.0 * share);
+    printf("%5d  %14.0f  %10.1f  %8.1f %%  %10.1f  %5.1f %%  %.1f %%\n", c->ranks[k],
+           t->examples_per_s, t->step_ms, 100.0 * efficiency(c, k), t->exposed_ms,
+           100.0 * exposed(c, k), 100.0 * share);
 }
 
 static by_status run_rank(by_comm *comm, void *user, by_error *error)
@@ -132,26 +139,31 @@ static by_status run_rank(by_comm *comm, void *user, by_error *error)
     return status;
 }
 
-/* Examples/s over ranks, and the straight line through the first point. */
+/* Examples/s over ranks, what they would be if no exchange were exposed, and the straight line
+ * through the first point. */
 static by_status draw(const curve *c, const char *path, by_error *error)
 {
     double x[MOST_COUNTS];
     double measured[MOST_COUNTS];
+    double hidden[MOST_COUNTS];
     double linear[MOST_COUNTS];
     char label[64];
     for (size_t k = 0; k < c->count; k++) {
         x[k] = (double)c->ranks[k];
         measured[k] = c->timing[k].examples_per_s;
+        hidden[k] = measured[k] / (1.0 - exposed(c, k));
         linear[k] = measured[0] * x[k] / x[0];
     }
     (void)snprintf(label, sizeof label, "%s/s", c->timing[0].examples);
-    const by_plot_series series[] = {{.name = "measured", .x = x, .y = measured, .count = c->count},
-                                     {.name = "linear", .x = x, .y = linear, .count = c->count}};
+    const by_plot_series series[] = {
+        {.name = "measured", .x = x, .y = measured, .count = c->count},
+        {.name = "without exposed communication", .x = x, .y = hidden, .count = c->count},
+        {.name = "linear", .x = x, .y = linear, .count = c->count}};
     const by_plot_options options = {.title = c->config->name,
                                      .x_label = "ranks",
                                      .y_label = label,
                                      .series = series,
-                                     .series_count = 2};
+                                     .series_count = sizeof series / sizeof series[0]};
     return by_plot_write(&options, path, error);
 }
 
@@ -220,7 +232,9 @@ const cli_command cli_bench_scale = {
     .text =
         "Times training steps on random data on each number of ranks, with train.threads\n"
         "threads each, and prints the efficiency: the speed by that of as many times the\n"
-        "first number of ranks. Batch and micro-batch are the same for all, the micro-batch\n"
+        "first number of ranks; and the time of a step, and its share, in which rank 0 stood\n"
+        "still for exchanges with others (exposed). Batch and micro-batch are the same for all, "
+        "the micro-batch\n"
         "small enough for the most ranks. Under mpirun the ranks are those of the job,\n"
         "of which the first ones work; else they are threads of this process.\n\n"
         "  banyan bench scale examples/shakespeare_char.yaml --ranks 1,2,4 --set train.threads=1\n"

@@ -7,6 +7,8 @@ static by_status time_steps(cli_timing *out, by_trainer *trainer, int64_t steps,
     double *seconds = malloc((size_t)steps * sizeof *seconds);
     by_step_result result = {0};
     by_random_batch *random = NULL;
+    double total = 0.0;
+    double exposed = 0.0;
     by_status status = by_random_batch_open(&random, trainer, error);
     if (status == BY_OK && seconds == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: times");
@@ -18,6 +20,8 @@ static by_status time_steps(cli_timing *out, by_trainer *trainer, int64_t steps,
             out->start_ms = cli_process_age_ms();
         } else {
             seconds[i] = by_clock() - began;
+            total += seconds[i];
+            exposed += result.exposed;
         }
     }
     if (status == BY_OK && cli_stop_requested(NULL)) {
@@ -27,6 +31,7 @@ static by_status time_steps(cli_timing *out, by_trainer *trainer, int64_t steps,
         out->loss = result.loss;
         double median = cli_median(seconds, (size_t)steps);
         out->step_ms = 1e3 * median;
+        out->exposed_ms = out->step_ms * exposed / total;
         out->spread_ms = 1e3 * (seconds[steps - 1] - seconds[0]);
         out->examples_per_s = (double)result.examples / median;
     }
