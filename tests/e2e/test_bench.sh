@@ -48,7 +48,7 @@ json "all(d[k] > 0 for k in ('tokens_per_s', 'step_ms', 'mfu', 'mfu_12', 'peak_g
 if command -v mpirun >/dev/null 2>&1; then
     say "bench train on two ranks: the memory of each"
     . "$root/tests/support/mpi.sh"
-    run 0 mpi_run 2 "$banyan" bench train c.yaml --steps 1 --json --set train.threads=1 --set train.batch=2
+    run 0 mpi_run 2 "$banyan" bench train c.yaml --steps 1 --json --set train.threads=1 --set train.batch=2 --set train.micro_batch=1
     json "len(d['ranks_planned_bytes']) == len(d['ranks_measured_bytes']) == 2 and d['ranks_planned_bytes'][0] == d['planned_bytes']"
 fi
 
@@ -56,6 +56,8 @@ say "bench scale, on ranks that are threads of one process"
 run 0 "$banyan" bench scale c.yaml --ranks 1,3 --steps 1 --set train.threads=1 --set train.batch=6 --out scale.svg --json
 json "[p['ranks'] for p in d['points']] == [1, 3] and d['points'][0]['efficiency'] == 1 and d['backend'] == 'threads'"
 json "all(p[k] > 0 for p in d['points'] for k in ('tokens_per_s', 'step_ms', 'efficiency', 'mfu'))"
+json "d['points'][0]['exposed_ms'] == 0 and 0 < d['points'][1]['exposed_ms'] < d['points'][1]['step_ms']"
+json "all(abs(p['exposed_share'] * p['step_ms'] - p['exposed_ms']) < 1e-3 * p['step_ms'] for p in d['points'])"
 grep -q '<svg' scale.svg || fail "no picture"
 for ranks in 2,1 0 1,x ""; do
     run 2 "$banyan" bench scale c.yaml --ranks "$ranks"
