@@ -33,6 +33,7 @@ typedef struct by__value_part {
     int64_t sections;
     int ranks;
     int rank;
+    uint32_t mesh; /* the set of mesh axes that these ranks are neighbours along */
 } by__value_part;
 
 #define BY__MAX_PARTS 2 /* by as many mesh axes */

@@ -11,14 +11,15 @@ const char *by__crossing_name(char buffer[32], const by_graph *graph, by_value v
     return buffer;
 }
 
-/* Marks the nodes of a part, and views of other parts that they read, and what all of these
- * read. */
+/* Marks the nodes of a part, and views of other parts that they read, and what all of these read.
+ * What waits for a collective is where the collective is. */
 static void mark_part(bool *included, bool *read, const by_graph *graph, const int *part,
                       int wanted)
 {
     for (size_t n = graph->node_count; n-- > 0;) {
         const by__node *node = &graph->nodes[n];
-        bool view = by__op_row_of(node->op)->view && node->out[0] != BY_NONE && read[node->out[0]];
+        const by__op_row *row = by__op_row_of(node->op);
+        bool view = row->view && !row->waits && node->out[0] != BY_NONE && read[node->out[0]];
         included[n] = part[n] == wanted || view;
         for (int i = 0; i < node->input_count && included[n]; i++) {
             if (node->in[i] != BY_NONE) {

@@ -76,7 +76,7 @@ static by_status split_parameter(by__sharder *s, by_value v, by_error *error)
         }
         value->whole = value->part_count == 0 ? value->shape : value->whole;
         value->part[value->part_count++] =
-            (by__value_part){axis, found->sections, s->axis->ranks, s->axis->rank};
+            (by__value_part){axis, found->sections, s->axis->ranks, s->axis->rank, s->axis->mesh};
         s->split[v] = split;
         s->groups = s->kind == BY_SHARD_EXPERT ? value->shape.dim[axis] : 0;
         value->shape = by__split_shape(&value->shape, split, s->axis->ranks, s->axis->rank);
@@ -386,6 +386,18 @@ static by_status keep_bound(by__sharder *s, size_t n, int i, by_error *error)
     return BY_OK;
 }
 
+/* What waits for a collective keeps the collective's operands, whatever they have become. */
+static void keep_operands(const by_graph *graph, by_value *in, int count)
+{
+    const by__node *collective = &graph->nodes[graph->values[in[0]].producer];
+    int kept = 1;
+    for (int i = 0; i < collective->input_count && kept < count; i++) {
+        if (collective->in[i] != BY_NONE) {
+            in[kept++] = collective->in[i];
+        }
+    }
+}
+
 static by_status rewrite(by__sharder *s, size_t n, const choice *c, by_error *error)
 {
     by_graph *graph = s->graph;
@@ -411,6 +423,9 @@ static by_status rewrite(by__sharder *s, size_t n, const choice *c, by_error *er
     }
     if (status == BY_OK) {
         status = by_graph_check(graph, error);
+    }
+    if (status == BY_OK && by__op_row_of(graph->nodes[n].op)->waits) {
+        keep_operands(graph, in, count);
     }
     for (int i = 0; i < output_count; i++) {
         if (outputs[i] != BY_NONE) {
@@ -578,8 +593,10 @@ by_status by_pass_shard(by_graph *graph, by_shard_kind kind, const by_shard_axis
 
 static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
 {
-    for (int kind = 0; kind < BY_SHARD_KINDS; kind++) {
-        BY_TRY(by_pass_shard(graph, (by_shard_kind)kind, &options->shard[kind], error));
+    /* Examples are divided first: what splits tensors leaves operands whose rows no longer say so. */
+    static const by_shard_kind order[] = {BY_SHARD_EXPERT, BY_SHARD_SEQUENCE, BY_SHARD_TENSOR};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(order); i++) {
+        BY_TRY(by_pass_shard(graph, order[i], &options->shard[order[i]], error));
     }
     return BY_OK;
 }
