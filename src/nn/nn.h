@@ -16,6 +16,7 @@
 
 #include <jansson.h>
 
+#include "banyan/comm.h"
 #include "banyan/model.h"
 #include "config/kind.h"
 #include "graph/graph.h"
@@ -115,15 +116,25 @@ by_status by__llama_read_config(by_model_config *config, by__llama_keys *keys, d
 
 /* Groups of parameters, in the order in which they are laid out: what is trained, matrices before
  * vectors, those that programs compute with in a narrower format than f32 apart from those that
- * they do not; then the same of what is split over ranks, and of what is frozen. */
+ * they do not; then the same of what is split over ranks, by the axes that split it; last what is
+ * frozen. */
 enum {
     BY__GROUP_VECTOR = 1, /* one axis: norm weights, biases; weight decay leaves them alone */
     BY__GROUP_WIDE = 2,   /* computed with as f32 */
-    BY__GROUP_SPLIT = 4,  /* each rank of a mesh axis has a part */
-    BY__TRAINED_GROUPS = 8,
-    BY__GROUP_FROZEN = 8,
-    BY__GROUPS = 16
+    BY__GROUP_TENSOR = 4, /* each rank of the mesh axis `tensor` has a part */
+    BY__GROUP_EXPERT = 8, /* each rank of `expert` */
+    BY__TRAINED_GROUPS = 16,
+    BY__GROUP_FROZEN = 16, /* whoever has parts */
+    BY__GROUPS = 20
 };
+/* The set of mesh axes along which the tensors of a group are split. */
+static inline uint32_t by__group_mesh(int group)
+{
+    return group >= BY__TRAINED_GROUPS
+               ? 0
+               : ((group & BY__GROUP_TENSOR) != 0 ? 1u << BY_MESH_TENSOR : 0) |
+                     ((group & BY__GROUP_EXPERT) != 0 ? 1u << BY_MESH_EXPERT : 0);
+}
 
 /* Declares an entry for each parameter of a graph whose passes are done, in the graph's order. */
 by_status by__declare_parameters(by__store *store, const by_graph *graph, by_error *error);

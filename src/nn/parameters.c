@@ -14,9 +14,16 @@ static bool is_over_vocabulary(const by__value *value)
 
 static int group_of(const by__value *value)
 {
-    return (value->shape.rank >= 2 ? 0 : BY__GROUP_VECTOR) |
-           (value->dtype != BY_F32 ? 0 : BY__GROUP_WIDE) |
-           (value->part_count > 0 ? BY__GROUP_SPLIT : 0) | (value->frozen ? BY__GROUP_FROZEN : 0);
+    int group = (value->shape.rank >= 2 ? 0 : BY__GROUP_VECTOR) |
+                (value->dtype != BY_F32 ? 0 : BY__GROUP_WIDE);
+    if (value->frozen) {
+        return group | BY__GROUP_FROZEN;
+    }
+    for (int i = 0; i < value->part_count; i++) {
+        bool expert = (value->part[i].mesh >> BY_MESH_EXPERT & 1u) != 0;
+        group |= expert ? BY__GROUP_EXPERT : BY__GROUP_TENSOR;
+    }
+    return group;
 }
 
 /* Says which part of the whole tensor the graph has. */

@@ -47,6 +47,10 @@ typedef struct by__optimizer {
 /* The kinds of the section `optimizer`, for by__kind_table. */
 const by__kind *by__optimizer_kind(size_t index);
 
+/* The squares of a unit's gradient, one a block, as an operand of the clip factor: where others
+ * have the rest of its tensors, the sum over all of them [1]. */
+by_value by__unit_squares(by_graph *graph, const by_update_unit *unit, by_value blocks);
+
 /* ---- updates as maps (update_map.c) ---- */
 
 /* A map (banyan/map.h) over tensors of a unit's shape, or of a state's. Operands and results of its

@@ -76,6 +76,16 @@ static by_value squares_of(by_graph *graph, const by_update_unit *unit)
     return named(graph, BY_ROLE_INPUT, "squares", unit, &BY_SHAPE(blocks));
 }
 
+by_value by__unit_squares(by_graph *graph, const by_update_unit *unit, by_value blocks)
+{
+    static const int axis = 0;
+    if (unit->ranks <= 1) {
+        return blocks;
+    }
+    by_value mine = by_sum(graph, blocks, &axis, 1, true);
+    return by_all_reduce(graph, mine, unit->mesh, unit->ranks);
+}
+
 by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *config,
                                   const by_update_unit *units, size_t count, int64_t losses,
                                   by_error *error)
@@ -87,12 +97,7 @@ by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *co
     in[0] = by_graph_state(graph, "failed", BY_F32, BY_SHAPE(1));
     in[1] = losses > 0 ? by_graph_input(graph, "losses", BY_F32, BY_SHAPE(losses)) : BY_NONE;
     for (size_t i = 0; i < count; i++) {
-        in[i + 2] = squares_of(graph, &units[i]);
-        if (units[i].ranks > 1) {
-            static const int axis = 0;
-            by_value mine = by_sum(graph, in[i + 2], &axis, 1, true);
-            in[i + 2] = by_all_reduce(graph, mine, units[i].mesh, units[i].ranks);
-        }
+        in[i + 2] = by__unit_squares(graph, &units[i], squares_of(graph, &units[i]));
     }
     by__clip_scale(graph, in, (int)count + 2, (float)config->clip, &norm, &scale);
     by_graph_output(graph, norm, "norm");

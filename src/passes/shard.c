@@ -593,7 +593,7 @@ by_status by_pass_shard(by_graph *graph, by_shard_kind kind, const by_shard_axis
 
 static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
 {
-    /* Examples are divided first: what splits tensors leaves operands whose rows no longer say so. */
+    /* Examples are divided first: not all that the others leave is divided by rows. */
     static const by_shard_kind order[] = {BY_SHARD_EXPERT, BY_SHARD_SEQUENCE, BY_SHARD_TENSOR};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(order); i++) {
         BY_TRY(by_pass_shard(graph, order[i], &options->shard[order[i]], error));

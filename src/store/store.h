@@ -120,6 +120,14 @@ by__store_box by__store_box_at(const by__stored_tensor *entry, int64_t k);
  * `size` bytes. */
 void by__store_box_copy(const by__stored_tensor *entry, int64_t k, void *box, void *part,
                         size_t size, bool to_part);
+/* What box k has of the elements [first, first + count) of the part: its own elements, as if dense,
+ * [*begin, *begin + *elements). */
+void by__store_box_range(const by__stored_tensor *entry, int64_t k, int64_t first, int64_t count,
+                         int64_t *begin, int64_t *elements);
+/* Copies elements [begin, begin + elements) of box k, f32, out of elements of the part, of which
+ * those from `first` on are at `values`. */
+void by__store_box_read(const by__stored_tensor *entry, int64_t k, int64_t begin, int64_t elements,
+                        float *out, const float *values, int64_t first);
 /* The part, dense at `part`, of the whole tensor at `whole`. */
 void by__store_cut(const by__stored_tensor *entry, const void *whole, void *part, size_t size);
 

@@ -95,3 +95,65 @@ void by__store_cut(const by__stored_tensor *entry, const void *whole, void *part
                   at.offset, size);
     }
 }
+
+/* Elements of box k that come before element `element` of the part; an axis that the box has no
+ * index of decides. */
+static int64_t elements_before(const by__stored_tensor *entry, const by_shape *box,
+                               const int64_t *place, int64_t element)
+{
+    int64_t before = 0;
+    int64_t inner = by_shape_count(box);
+    int64_t stride = by_shape_count(&entry->local);
+    if (element >= stride) {
+        return inner;
+    }
+    for (int i = 0; i < box->rank; i++) {
+        inner /= box->dim[i];
+        stride /= entry->local.dim[i];
+        int64_t index = element / stride - place[i];
+        element %= stride;
+        if (index < 0) {
+            return before;
+        }
+        if (index >= box->dim[i]) {
+            return before + box->dim[i] * inner;
+        }
+        before += index * inner;
+    }
+    return before;
+}
+
+void by__store_box_range(const by__stored_tensor *entry, int64_t k, int64_t first, int64_t count,
+                         int64_t *begin, int64_t *elements)
+{
+    int64_t place[BY_MAX_RANK] = {0};
+    by__store_box box = find_box(entry, k, place);
+    *begin = elements_before(entry, &box.shape, place, first);
+    *elements = elements_before(entry, &box.shape, place, first + count) - *begin;
+}
+
+void by__store_box_read(const by__stored_tensor *entry, int64_t k, int64_t begin, int64_t elements,
+                        float *out, const float *values, int64_t first)
+{
+    static const int64_t zero[BY_MAX_RANK] = {0};
+    int64_t place[BY_MAX_RANK] = {0};
+    by_shape shape = find_box(entry, k, place).shape;
+    int last = shape.rank - 1;
+    int64_t columns = last < 0 ? 1 : shape.dim[last];
+    while (elements > 0) {
+        int64_t index[BY_MAX_RANK] = {0};
+        int64_t row = begin / columns;
+        int64_t column = begin % columns;
+        int64_t run = columns - column < elements ? columns - column : elements;
+        for (int i = last - 1; i >= 0; i--) {
+            index[i] = place[i] + row % shape.dim[i];
+            row /= shape.dim[i];
+        }
+        int64_t at = (int64_t)place_of(&entry->local, index, zero);
+        at += last < 0 ? 0 : place[last] + column;
+        memcpy(out, values + (at - first), (size_t)run * sizeof *out);
+        out += run;
+        begin += run;
+        elements -= run;
+    }
+}

@@ -2,6 +2,7 @@
  * that they make. Found without a message, before anything is allocated. */
 #include <string.h>
 
+#include "banyan/optimizer.h"
 #include "config/kind.h"
 #include "train/train.h"
 
@@ -104,6 +105,60 @@ static by_status check_batch(const by__layout *l, const by_config *config, by_er
                         (long long)(train->micro_batch * l->replicas));
 }
 
+static by_status check_shard(const by__layout *l, const by_config *config, by_error *error)
+{
+    bool syncs = config->sync.every > 1 || strcmp(config->sync.compress, "none") != 0;
+    int ranks = l->size[BY_MESH_SHARD];
+    if (ranks > 1 && config->parallel.zero > 2) {
+        return by_error_set(error, BY_ECONFIG,
+                            "parallel.zero is %lld: ranks of shard divide the state of the "
+                            "optimizer and f32 weights (1), and gradients (2)",
+                            (long long)config->parallel.zero);
+    }
+    if (ranks > 1 && config->parallel.zero > 1 && by_optimizer_needs_tensors(&config->optimizer)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "parallel.zero is %lld: optimizer.kind %s needs the whole gradients of "
+                            "tensors; set zero to 1, or take adamw, lion or sgd",
+                            (long long)config->parallel.zero, config->optimizer.kind);
+    }
+    if (ranks > 1 && config->parallel.zero > 1 && l->size[BY_MESH_PIPELINE] > 1) {
+        return by_error_set(error, BY_ECONFIG,
+                            "parallel.zero is %lld and parallel.pipeline %d: stages keep the "
+                            "gradients of all their micro-batches until the step's end; set zero "
+                            "to 1",
+                            (long long)config->parallel.zero, l->size[BY_MESH_PIPELINE]);
+    }
+    return ranks > 1 && syncs
+               ? by_error_set(error, BY_ECONFIG,
+                              "parallel.shard is %d: ranks that divide the state exchange whole "
+                              "gradients in every step; set parallel.shard to 1, so that these "
+                              "ranks are data %d, or leave the section sync out",
+                              ranks, ranks * l->size[BY_MESH_DATA])
+               : BY_OK;
+}
+
+/* BY_ECONFIG for axes that do not go together with what else the config asks for. */
+static by_status check_axes(const by__layout *l, const by_config *config, by_error *error)
+{
+    static const by_mesh_axis splits[] = {BY_MESH_TENSOR, BY_MESH_EXPERT};
+    BY_TRY(check_shard(l, config, error));
+    if (l->size[BY_MESH_EXPERT] > 1 && config->model.dropout > 0.0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "parallel.expert is %d: model.dropout must be 0, not %g",
+                            l->size[BY_MESH_EXPERT], config->model.dropout);
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(splits); i++) {
+        if (l->size[splits[i]] > 1 && by_optimizer_needs_tensors(&config->optimizer)) {
+            return by_error_set(error, BY_ECONFIG,
+                                "parallel.%s is %d: optimizer.kind %s needs the whole tensors, of "
+                                "which each rank has a part; adamw, lion and sgd do not",
+                                by_mesh_axis_name(splits[i]), l->size[splits[i]],
+                                config->optimizer.kind);
+        }
+    }
+    return BY_OK;
+}
+
 by_status by__layout_resolve(by__layout *out, const by_config *config, int ranks, int rank,
                              by_error *error)
 {
@@ -117,6 +172,7 @@ by_status by__layout_resolve(by__layout *out, const by_config *config, int ranks
     l.replicas = l.size[BY_MESH_DATA] * l.size[BY_MESH_SHARD];
     l.replica = l.place[BY_MESH_DATA] * l.size[BY_MESH_SHARD] + l.place[BY_MESH_SHARD];
     BY_TRY(check_batch(&l, config, error));
+    BY_TRY(check_axes(&l, config, error));
     *out = l;
     return BY_OK;
 }

@@ -144,24 +144,30 @@ static const char *const group_names[BY__GROUPS] = {
     "split.vectors",
     "split.wide.matrices",
     "split.wide.vectors",
+    "experts.matrices",
+    "experts.vectors",
+    "experts.wide.matrices",
+    "experts.wide.vectors",
+    "experts.split.matrices",
+    "experts.split.vectors",
+    "experts.split.wide.matrices",
+    "experts.split.wide.vectors",
     "frozen.matrices",
     "frozen.vectors",
     "frozen.wide.matrices",
     "frozen.wide.vectors",
-    "frozen.split.matrices",
-    "frozen.split.vectors",
-    "frozen.split.wide.matrices",
-    "frozen.split.wide.vectors",
 };
 
 by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape shape, int group)
 {
-    bool split = (group & BY__GROUP_SPLIT) != 0;
-    /* One of the two axes splits tensors. */
-    int axis = t->layout.size[BY_MESH_EXPERT] > 1 ? BY_MESH_EXPERT : BY_MESH_TENSOR;
+    uint32_t mesh = by__group_mesh(group);
+    int ranks = 1;
+    for (int axis = 0; axis < BY_MESH_AXES; axis++) {
+        ranks *= (mesh >> axis & 1u) != 0 ? t->layout.size[axis] : 1;
+    }
     return (by_update_unit){.name = name,
-                            .ranks = split ? t->layout.size[axis] : 0,
-                            .mesh = 1u << axis,
+                            .ranks = mesh != 0 ? ranks : 0,
+                            .mesh = mesh,
                             .shape = shape,
                             .decay = (group & BY__GROUP_VECTOR) == 0,
                             .copy = (group & BY__GROUP_WIDE) == 0 ? by__compute_dtype(t->config)

@@ -232,6 +232,9 @@ by_status by__trainer_ready(const by_trainer *t, bool training, by_error *error)
 /* What the passes are told for a graph of `model`. */
 by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *model);
 
+/* What an update works on, of tensors of a group. */
+by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape shape, int group);
+
 /* Range of group `unit` in a flat buffer. */
 by_memory by__trainer_group(const by_trainer *t, int flat, size_t unit);
 /* All of a flat buffer that holds the groups that are trained, which are neighbours. */
@@ -393,6 +396,18 @@ void by__turns_close(by_trainer *t);
 by_status by__turns_step(by_trainer *t, const by_batch *batch, by_error *error);
 /* Collective: the losses of all micro-batches. */
 by_status by__turns_losses(by_trainer *t, by_error *error);
+
+/* ---- divided_slices.c: slices of tensors that ranks of `shard` divide ---- */
+
+/* Whether the buffer is a part of the tensor as the entry is. What has another shape (sums of rows)
+ * is whole (trainer_weights.c). */
+bool by__trainer_is_part(const by_trainer *t, int flat, by__handle handle);
+/* How many this rank holds; the i-th; and its values, which are the trainer's memory or *owned. */
+size_t by__divided_slices(const by_trainer *t, int flat, by__handle handle);
+void by__divided_slice(by__trainer_held *out, const by_trainer *t, int flat, by__handle handle,
+                       size_t i);
+by_status by__divided_read(const by_trainer *t, int flat, by__handle handle, size_t i,
+                           const void **data, void **owned, by_error *error);
 
 /* ---- trainer_overlap.c ---- */
 

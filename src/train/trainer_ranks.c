@@ -8,85 +8,6 @@
 
 /* ---- the plan ---- */
 
-/* Axes of which one at most divides something; of sequence the others are data and tensor. */
-static by_status check_one(const by__layout *l, by_error *error)
-{
-    static const by_mesh_axis axes[] = {BY_MESH_SHARD, BY_MESH_TENSOR, BY_MESH_EXPERT,
-                                        BY_MESH_PIPELINE};
-    int first = -1;
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(axes); i++) {
-        int axis = (int)axes[i];
-        if (l->size[axis] > 1 && first >= 0) {
-            return by_error_set(error, BY_ECONFIG,
-                                "parallel.%s is %d and parallel.%s %d: one of them must be 1",
-                                by_mesh_axis_name((by_mesh_axis)first), l->size[first],
-                                by_mesh_axis_name((by_mesh_axis)axis), l->size[axis]);
-        }
-        first = l->size[axis] > 1 ? axis : first;
-    }
-    if (l->size[BY_MESH_SEQUENCE] > 1 && first >= 0 && first != BY_MESH_TENSOR) {
-        return by_error_set(
-            error, BY_ECONFIG, "parallel.sequence is %d and parallel.%s %d: one of them must be 1",
-            l->size[BY_MESH_SEQUENCE], by_mesh_axis_name((by_mesh_axis)first), l->size[first]);
-    }
-    return BY_OK;
-}
-
-static by_status check_shard(const by__layout *l, const by_config *config, by_error *error)
-{
-    bool syncs = config->sync.every > 1 || strcmp(config->sync.compress, "none") != 0;
-    int ranks = l->size[BY_MESH_SHARD];
-    if (ranks > 1 && config->parallel.zero > 2) {
-        return by_error_set(error, BY_ECONFIG,
-                            "parallel.zero is %lld: ranks of shard divide the state of the "
-                            "optimizer and f32 weights (1), and gradients (2)",
-                            (long long)config->parallel.zero);
-    }
-    if (ranks > 1 && config->parallel.zero > 1 && by_optimizer_needs_tensors(&config->optimizer)) {
-        return by_error_set(error, BY_ECONFIG,
-                            "parallel.zero is %lld: optimizer.kind %s needs the whole gradients of "
-                            "tensors; set zero to 1, or take adamw, lion or sgd",
-                            (long long)config->parallel.zero, config->optimizer.kind);
-    }
-    return ranks > 1 && syncs
-               ? by_error_set(error, BY_ECONFIG,
-                              "parallel.shard is %d: ranks that divide the state exchange whole "
-                              "gradients in every step, without the section sync",
-                              ranks)
-               : BY_OK;
-}
-
-/* BY_ECONFIG for axes along which a trainer divides nothing. */
-static by_status check_axes(const by__layout *l, const by_config *config, by_error *error)
-{
-    const unsigned divided = 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD | 1u << BY_MESH_PIPELINE |
-                             1u << BY_MESH_TENSOR | 1u << BY_MESH_EXPERT | 1u << BY_MESH_SEQUENCE;
-    int split = l->size[BY_MESH_EXPERT] > 1 ? BY_MESH_EXPERT : BY_MESH_TENSOR;
-    for (int axis = 0; axis < BY_MESH_AXES; axis++) {
-        if ((divided >> axis & 1u) == 0 && l->size[axis] > 1) {
-            return by_error_set(error, BY_ECONFIG,
-                                "parallel.%s is %d: ranks share data, the stages of a pipeline, "
-                                "tensors, sequences and experts",
-                                by_mesh_axis_name((by_mesh_axis)axis), l->size[axis]);
-        }
-    }
-    BY_TRY(check_one(l, error));
-    BY_TRY(check_shard(l, config, error));
-    if (l->size[BY_MESH_EXPERT] > 1 && config->model.dropout > 0.0) {
-        return by_error_set(error, BY_ECONFIG,
-                            "parallel.expert is %d: model.dropout must be 0, not %g",
-                            l->size[BY_MESH_EXPERT], config->model.dropout);
-    }
-    if (l->size[split] > 1 && by_optimizer_needs_tensors(&config->optimizer)) {
-        return by_error_set(error, BY_ECONFIG,
-                            "parallel.%s is %d: optimizer.kind %s needs the whole tensors, of "
-                            "which each rank has a part; adamw, lion and sgd do not",
-                            by_mesh_axis_name((by_mesh_axis)split), l->size[split],
-                            config->optimizer.kind);
-    }
-    return BY_OK;
-}
-
 by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     by_comm *comm = o->comm;
@@ -96,7 +17,6 @@ by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *e
         BY_TRY(by__layout_resolve(&t->layout, t->config, comm == NULL ? 1 : by_comm_size(comm),
                                   comm == NULL ? 0 : by_comm_rank(comm), error));
     }
-    BY_TRY(check_axes(&t->layout, t->config, error));
     t->ranks.all = t->layout.ranks > 1 ? comm : NULL;
     by__sum_tree_block(t->all_micro_batches, t->layout.replicas, t->layout.replica,
                        &t->first_micro_batch, &t->micro_batches);
@@ -218,6 +138,20 @@ by__reducer_spec by__ranks_spec(const by_trainer *t)
                               .bucket_count = t->ranks.bucket_count};
 }
 
+/* The communicators that programs need, in one order on all ranks: those of one stage of a pipeline
+ * may have other collectives first than those of another. */
+static by_status open_split_comms(by_trainer *t, by_error *error)
+{
+    static const unsigned sets[] = {1u << BY_MESH_EXPERT, 1u << BY_MESH_SEQUENCE,
+                                    1u << BY_MESH_TENSOR,
+                                    1u << BY_MESH_EXPERT | 1u << BY_MESH_TENSOR};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(sets); i++) {
+        by_comm *comm;
+        BY_TRY(by_mesh_comm(&comm, t->ranks.mesh, sets[i], error));
+    }
+    return BY_OK;
+}
+
 by_status by__ranks_open(by_trainer *t, by_error *error)
 {
     by__ranks *r = &t->ranks;
@@ -228,6 +162,7 @@ by_status by__ranks_open(by_trainer *t, by_error *error)
     BY_TRY(check_device(t, error));
     by__device_on_error(t->device, tell, r->all);
     BY_TRY(by_mesh_open(&r->mesh, r->all, t->layout.size, error));
+    BY_TRY(open_split_comms(t, error));
     BY_TRY(by_mesh_comm(&r->peers, r->mesh, 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD, error));
     BY_TRY(by__shard_open(t, error));
     BY_TRY(by__alloc((void **)&r->counts, replicas, sizeof *r->counts, "losses", error));

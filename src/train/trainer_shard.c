@@ -16,7 +16,9 @@ bool by__is_sharded(const by_trainer *t)
 
 bool by__is_scattered(const by_trainer *t)
 {
-    return by__is_sharded(t) && !by_optimizer_needs_tensors(&t->config->optimizer);
+    /* The norm of a pipeline is made of what stages have, not slices of it. */
+    return by__is_sharded(t) && !by_optimizer_needs_tensors(&t->config->optimizer) &&
+           t->layout.size[BY_MESH_PIPELINE] == 1;
 }
 
 /* ---- the plan ---- */
@@ -72,10 +74,10 @@ static by_status cut_buckets(by_trainer *t, by_error *error)
         by__bucket *b = &t->ranks.buckets[k];
         size_t *slices = t->shard.slices + k * ranks;
         b->slices = slices;
-        if (by__is_scattered(t)) {
-            cut_at_blocks(t, b, slices, &turn);
-        } else {
+        if (by_optimizer_needs_tensors(&t->config->optimizer)) {
             cut_at_tensors(t, b, slices);
+        } else {
+            cut_at_blocks(t, b, slices, &turn);
         }
     }
     return BY_OK;

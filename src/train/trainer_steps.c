@@ -137,7 +137,8 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     BY_TRY(by__trainer_send_hyper(t, slot, hyper, error));
     BY_TRY(t->offload != NULL ? by__offload_update(t, error)
                               : by_program_submit(t->update->program, error));
-    BY_TRY(t->pipe != NULL ? by__pipe_share_parameters(t, error) : by__shard_gather(t, error));
+    BY_TRY(by__shard_gather(t, error));
+    BY_TRY(t->pipe != NULL ? by__pipe_share_parameters(t, error) : BY_OK);
     BY_TRY(by__trainer_fetch(t, slot, error));
     t->updates++;
     t->submitted++;

@@ -115,9 +115,7 @@ static int saved_flat(const by_trainer *t, int state)
     return state < 0 ? t->masters : t->states[state];
 }
 
-/* Whether the buffer is a part of the tensor as the entry is. What has another shape (sums of rows)
- * is whole. */
-static bool is_part(const by_trainer *t, int flat, by__handle handle)
+bool by__trainer_is_part(const by_trainer *t, int flat, by__handle handle)
 {
     const by__stored_tensor *entry = by__store_entry(t->store, handle);
     by_shape held = by__store_shape(t->store, flat, handle);
@@ -128,19 +126,7 @@ static bool is_part(const by_trainer *t, int flat, by__handle handle)
 static bool is_in_pieces(const by_trainer *t, int flat, by__handle handle)
 {
     return by__shard_divides(t, flat, handle) ||
-           (by__store_on_disk(t->store, flat, handle) && !is_part(t, flat, handle));
-}
-
-/* The i-th piece that this rank has of such a buffer; false when there are fewer. */
-static bool find_piece(const by_trainer *t, int flat, by__handle handle, size_t i,
-                       by__held_piece *out)
-{
-    for (size_t k = 0; by__store_piece(t->store, flat, handle, k, out); k++) {
-        if (out->count > 0 && i-- == 0) {
-            return true;
-        }
-    }
-    return false;
+           (by__store_on_disk(t->store, flat, handle) && !by__trainer_is_part(t, flat, handle));
 }
 
 size_t by__trainer_slices(const by_trainer *t, size_t parameter, int state)
@@ -151,15 +137,11 @@ size_t by__trainer_slices(const by_trainer *t, size_t parameter, int state)
         return 0;
     }
     if (is_in_pieces(t, flat, handle)) {
-        by__held_piece piece;
-        size_t count = 0;
-        while (find_piece(t, flat, handle, count, &piece)) {
-            count++;
-        }
-        return count;
+        return by__divided_slices(t, flat, handle);
     }
-    return is_part(t, flat, handle) ? (size_t)by__store_box_count(by__store_entry(t->store, handle))
-                                    : 1;
+    return by__trainer_is_part(t, flat, handle)
+               ? (size_t)by__store_box_count(by__store_entry(t->store, handle))
+               : 1;
 }
 
 void by__trainer_slice(by__trainer_held *out, const by_trainer *t, size_t parameter, int state,
@@ -169,14 +151,9 @@ void by__trainer_slice(by__trainer_held *out, const by_trainer *t, size_t parame
     by__handle handle = (by__handle)parameter;
     const by__stored_tensor *entry = by__store_entry(t->store, handle);
     by__store_box box = {.shape = by__store_shape(t->store, flat, handle)};
-    bool part = is_part(t, flat, handle);
+    bool part = by__trainer_is_part(t, flat, handle);
     if (is_in_pieces(t, flat, handle)) {
-        by__held_piece piece = {0};
-        (void)find_piece(t, flat, handle, i, &piece);
-        *out = (by__trainer_held){
-            .whole = box.shape, .slice = {.flat = true}, .is_copy = !entry->trainable};
-        out->slice.offset[0] = piece.first;
-        out->slice.shape[0] = piece.count;
+        by__divided_slice(out, t, flat, handle, i);
         return;
     }
     if (part) {
@@ -207,21 +184,6 @@ static by_status read_all(const by_trainer *t, int flat, by__handle handle, cons
     return by__store_read(t->store, flat, handle, *owned, error);
 }
 
-static by_status read_piece(const by_trainer *t, int flat, by__handle handle, size_t i,
-                            const void **data, void **owned, by_error *error)
-{
-    by__held_piece piece = {0};
-    (void)find_piece(t, flat, handle, i, &piece);
-    if (!piece.on_disk) {
-        *data = (const void *)piece.memory.address; /* ranks share the host's memory alone */
-        return BY_OK;
-    }
-    BY_TRY(
-        by__alloc_aligned(owned, (size_t)piece.count * sizeof(float), "a part of a tensor", error));
-    *data = *owned;
-    return by__store_read_part(t->store, flat, handle, piece.first, piece.count, *owned, error);
-}
-
 by_status by__trainer_read_slice(const by_trainer *t, size_t parameter, int state, size_t i,
                                  const void **data, void **owned, by_error *error)
 {
@@ -231,7 +193,7 @@ by_status by__trainer_read_slice(const by_trainer *t, size_t parameter, int stat
     void *all = NULL;
     *owned = NULL;
     if (is_in_pieces(t, flat, handle)) {
-        return read_piece(t, flat, handle, i, data, owned, error);
+        return by__divided_read(t, flat, handle, i, data, owned, error);
     }
     BY_TRY(read_all(t, flat, handle, data, &all, error));
     if (by__trainer_slices(t, parameter, state) == 1) {

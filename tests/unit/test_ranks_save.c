@@ -168,8 +168,8 @@ typedef struct layout {
     const char *settings[4]; /* NULL at the end */
 } layout;
 
-/* Saved by each layout, gone on with by each other. */
-static void reshard(const layout *layouts, size_t count, const char *const *settings)
+/* Saved by each layout, gone on with by each other, or (next) by the next one. */
+static void reshard_to(const layout *layouts, size_t count, const char *const *settings, bool next)
 {
     char *root = make_root();
     by_config *configs[16];
@@ -177,20 +177,23 @@ static void reshard(const layout *layouts, size_t count, const char *const *sett
     for (size_t i = 0; i < count; i++) {
         configs[i] = open_config(root, settings, layouts[i].settings);
     }
-    char *whole = train(1, configs[0], NULL, 0);
+    char *whole = train(layouts[0].ranks, configs[0], NULL, 0);
     by_digest expected = digest_of(whole, STEPS);
     by_digest half = {0};
     for (size_t i = 0; i < count; i++) {
         char *run = train(layouts[i].ranks, configs[i], NULL, HALF);
         by_digest digest = digest_of(run, HALF);
-        check_files(run, layouts[i].ranks);
+        if (!next) {
+            check_files(run, layouts[i].ranks);
+        }
         if (i == 0) {
             half = digest;
         } else {
             assert_string_equal(digest.all, half.all);
             by_digest_free(&digest);
         }
-        for (size_t k = 0; k < count; k++) {
+        for (size_t n = 0; n < (next ? 1 : count); n++) {
+            size_t k = (i + 1 + n) % count;
             char *again = train(layouts[k].ranks, configs[k], run, 0);
             digest = digest_of(run, STEPS);
             if (strcmp(digest.all, expected.all) != 0) {
@@ -211,6 +214,11 @@ static void reshard(const layout *layouts, size_t count, const char *const *sett
     by_digest_free(&expected);
     free(whole);
     temporary_remove(root);
+}
+
+static void reshard(const layout *layouts, size_t count, const char *const *settings)
+{
+    reshard_to(layouts, count, settings, false);
 }
 
 static void any_layout_goes_on_from_any(void **state)
@@ -257,6 +265,52 @@ static void experts_are_saved_in_parts(void **state)
     static const char *const settings[] = {"model.kind=mixtral", "precision.compute=bf16",
                                            "model.experts=3", NULL};
     reshard(layouts, BY_ARRAY_LENGTH(layouts), settings);
+}
+
+/* What ranks of data, shard and pipeline do shows in no bit, whatever else splits the work of a
+ * micro-batch. */
+static void axes_together(void **state)
+{
+    BY_UNUSED(state);
+    static const layout tensor[] = {
+        {2, {"parallel.tensor=2", NULL}},
+        {4, {"parallel.tensor=2", NULL}},
+        {4, {"parallel.tensor=2", "parallel.shard=2", NULL}},
+        {8, {"parallel.tensor=2", "parallel.shard=2", NULL}},
+        {4, {"parallel.tensor=2", "parallel.shard=2", "parallel.zero=2", NULL}},
+        {4, {"parallel.tensor=2", "parallel.pipeline=2", NULL}},
+        {8, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.schedule=zero_bubble", NULL}}};
+    static const layout pipeline[] = {
+        {1, {NULL}},
+        {4, {"parallel.pipeline=2", "parallel.shard=2", NULL}},
+        {8, {"parallel.pipeline=2", "parallel.shard=2", "parallel.tensor=1", NULL}},
+        {6, {"parallel.pipeline=3", "parallel.shard=2", "parallel.schedule=zero_bubble", NULL}}};
+    static const layout sequence[] = {{2, {"parallel.sequence=2", NULL}},
+                                      {4, {"parallel.sequence=2", "parallel.shard=2", NULL}},
+                                      {4, {"parallel.sequence=2", "parallel.pipeline=2", NULL}}};
+    static const layout expert[] = {{2, {"parallel.expert=2", NULL}},
+                                    {4, {"parallel.expert=2", "parallel.shard=2", NULL}},
+                                    {4, {"parallel.expert=2", "parallel.pipeline=2", NULL}}};
+    static const layout tensor_expert[] = {
+        {4, {"parallel.expert=2", "parallel.tensor=2", NULL}},
+        {8, {"parallel.expert=2", "parallel.tensor=2", "parallel.shard=2", NULL}},
+        {8, {"parallel.expert=2", "parallel.tensor=2", "parallel.pipeline=2", NULL}}};
+    static const layout sequence_expert[] = {
+        {4, {"parallel.expert=2", "parallel.sequence=2", NULL}},
+        {8, {"parallel.expert=2", "parallel.sequence=2", "parallel.shard=2", NULL}}};
+    static const char *const f32[] = {"optimizer.clip=0.3", NULL};
+    static const char *const bf16[] = {"precision.compute=bf16", "optimizer.clip=0.3",
+                                       "parallel.bucket_mib=0.002", NULL};
+    static const char *const mixtral[] = {"model.kind=mixtral", "model.experts=4",
+                                          "train.micro_batch=2", "optimizer.clip=0.3", NULL};
+    reshard_to(pipeline, BY_ARRAY_LENGTH(pipeline), f32, true);
+    reshard_to(pipeline, BY_ARRAY_LENGTH(pipeline), bf16, true);
+    reshard_to(tensor, BY_ARRAY_LENGTH(tensor), f32, true);
+    reshard_to(tensor, BY_ARRAY_LENGTH(tensor), bf16, true);
+    reshard_to(sequence, BY_ARRAY_LENGTH(sequence), bf16, true);
+    reshard_to(expert, BY_ARRAY_LENGTH(expert), mixtral, true);
+    reshard_to(tensor_expert, BY_ARRAY_LENGTH(tensor_expert), mixtral, true);
+    reshard_to(sequence_expert, BY_ARRAY_LENGTH(sequence_expert), mixtral, true);
 }
 
 /* ---- every slice ---- */
@@ -520,6 +574,7 @@ int main(void)
         cmocka_unit_test(any_layout_goes_on_from_any),
         cmocka_unit_test(narrow_copies_and_other_optimizers),
         cmocka_unit_test(experts_are_saved_in_parts),
+        cmocka_unit_test(axes_together),
         cmocka_unit_test(every_layout_saves_and_loads_every_slice),
         cmocka_unit_test(every_layout_of_experts_does),
         cmocka_unit_test(a_replica_that_differs_is_named),

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "optim/optim.h"
 #include "train/pipeline/pipe.h"
 
 typedef struct planner {
@@ -52,7 +53,7 @@ static void place_rank(const planner *p, int rank, int64_t *offsets)
                 int stage = by__pipe_stage_of(pipe, entry->name);
                 if (entry->group == group && stage == chunk * pipe->ranks + rank) {
                     offsets[i] = end;
-                    end += padded(&entry->shape);
+                    end += padded(&entry->local);
                 }
             }
         }
@@ -80,7 +81,7 @@ static by_status list_segments(planner *p, by_error *error)
             by__pipe_run next = {.owner = by__pipe_rank_of(pipe, stage),
                                  .group = group,
                                  .first = end,
-                                 .count = padded(&entry->shape),
+                                 .count = padded(&entry->local),
                                  .offset = offsets[i]};
             end += next.count;
             status = add_segment(p, next, error);
@@ -268,8 +269,10 @@ by_status by__pipe_build_norm(const by_trainer *t, by_graph *graph, by_error *er
         if (n->elements[group] > 0) {
             char name[48];
             name_of(name, "squares", (size_t)group);
+            by_shape blocks = BY_SHAPE(blocks_of(n->elements[group]));
+            by_update_unit unit = by__trainer_unit(t, name, blocks, group);
             in[count++] =
-                by_graph_input(graph, name, BY_F32, BY_SHAPE(blocks_of(n->elements[group])));
+                by__unit_squares(graph, &unit, by_graph_input(graph, name, BY_F32, blocks));
         }
     }
     by__clip_scale(graph, in, count, (float)t->config->optimizer.clip, &norm, &scale);

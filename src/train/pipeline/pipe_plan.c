@@ -9,15 +9,43 @@ enum { NAME_LOSS = BY__PART_KINDS, NAME_SUM };
 
 /* ---- the whole graphs ---- */
 
+/* The graph of a rank whose places on the axes that split tensors are this one's, or (first) 0. */
 static by_status build_whole(by_graph **out, by_trainer *t, const by_trainer_options *o,
-                             bool training, by_error *error)
+                             bool training, bool first, by_error *error)
 {
     const by__recipe recipe = {o->builder, o->user, t->task};
     by_model_mode mode = training ? BY_MODEL_TRAIN : BY_MODEL_LOSS;
     BY_TRY(by__train_forward(out, &t->model, t->config, &recipe, mode, error));
-    by_pass_options options = by__pass_options(t->config, &t->model);
+    by_pass_options options = by__trainer_pass_options(t, &t->model);
+    for (int kind = 0; kind < BY_SHARD_KINDS && first; kind++) {
+        options.shard[kind].rank = 0;
+    }
     return by_passes_run(*out, training ? BY_PURPOSE_TRAIN : BY_PURPOSE_LOSS, &options, NULL,
                          error);
+}
+
+/* Cuts the model into stages. All ranks have to cut alike, so that what parts of uneven size cost
+ * must not count: they cut as the first of those that split tensors. */
+static by_status map_stages(by_trainer *t, const by_trainer_options *o, by_error *error)
+{
+    by__pipe *pipe = t->pipe;
+    by_graph *first = NULL;
+    bool is_first = true;
+    int stages = pipe->ranks * pipe->chunks;
+    for (int axis = BY_MESH_EXPERT; axis < BY_MESH_AXES; axis++) {
+        is_first = is_first && t->layout.place[axis] == 0;
+    }
+    if (is_first) {
+        const by_graph *whole = pipe->train.whole;
+        return by__map_stages(&pipe->map, whole, by_graph_find(whole, "loss_scale"), stages, error);
+    }
+    by_status status = build_whole(&first, t, o, true, true, error);
+    if (status == BY_OK) {
+        status =
+            by__map_stages(&pipe->map, first, by_graph_find(first, "loss_scale"), stages, error);
+    }
+    by_graph_close(&first);
+    return status;
 }
 
 static int by_value_then_stage(const void *a, const void *b)
@@ -167,6 +195,9 @@ static by_status add_part(by_trainer *t, const by__pipe_graph *g, int part, cons
         return BY_OK;
     }
     by_status status = by_pass_order(graph, error);
+    if (status == BY_OK) {
+        status = by_pass_overlap(graph, 0, error);
+    }
     if (status != BY_OK) {
         by_graph_close(&graph);
         return status;
@@ -319,6 +350,9 @@ static by_status hold(by__pipe *pipe, const by__value *value, bool frozen, by_er
     copy->dtype = value->dtype;
     copy->frozen = frozen;
     copy->transposed = value->transposed;
+    copy->whole = value->whole;
+    copy->part_count = value->part_count;
+    memcpy(copy->part, value->part, sizeof copy->part);
     return BY_OK;
 }
 
@@ -399,11 +433,11 @@ static by_status list_parameters(by__pipe *pipe, by_error *error)
 static by_status cut_model(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     by__pipe *pipe = t->pipe;
-    BY_TRY(build_whole(&pipe->train.whole, t, o, true, error));
+    BY_TRY(build_whole(&pipe->train.whole, t, o, true, false, error));
     by_value seed = by_graph_find(pipe->train.whole, "loss_scale");
-    BY_TRY(by__map_stages(&pipe->map, pipe->train.whole, seed, pipe->ranks * pipe->chunks, error));
+    BY_TRY(map_stages(t, o, error));
     BY_TRY(cut_whole(pipe, &pipe->train, seed, error));
-    BY_TRY(build_whole(&pipe->loss.whole, t, o, false, error));
+    BY_TRY(build_whole(&pipe->loss.whole, t, o, false, false, error));
     return cut_whole(pipe, &pipe->loss, BY_NONE, error);
 }
 

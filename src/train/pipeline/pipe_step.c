@@ -225,8 +225,7 @@ by_status by__pipe_step(by_trainer *t, const by_batch *batch, by__sum_tree *tree
     size_t count;
     const by_pipeline_action *actions = by_pipeline_actions(pipe->schedule, pipe->rank, &count);
     for (int i = 0; i < pipe->chunks; i++) {
-        by__sum_tree_begin(&pipe->stages[i].tree, t->first_micro_batch, t->all_micro_batches,
-                           t->sets);
+        by__sum_tree_begin(&pipe->stages[i].tree, t->first_leaf, t->leaves, t->sets);
     }
     for (size_t i = 0; i < count; i++) {
         BY_TRY(run_action(t, &actions[i], batch, error));
