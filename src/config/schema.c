@@ -127,7 +127,7 @@ static const by__key common[] = {
     {"parallel", "overlap", BY__KEY_SWITCH, BY__FIELD(parallel.overlap), "true",
      .help = "gradients are added up between ranks while the backward pass goes on"},
     {"parallel", "bucket_mib", BY__KEY_REAL, BY__FIELD(parallel.bucket_mib), "-1", 0, 65536,
-     BY__ABOVE_MIN, .derived = "chosen by the number of ranks",
+     BY__ABOVE_MIN, .derived = "an eighth of the gradients, from 0.25 to 4",
      .help = "MiB of gradients that are added up between ranks at once"},
     {"parallel", "replica_hash_every", BY__KEY_INT, BY__FIELD(parallel.replica_hash_every), "0", 0,
      BY__MANY,

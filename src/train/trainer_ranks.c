@@ -30,21 +30,6 @@ by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *e
     return BY_OK;
 }
 
-/* A bucket's elements where the config gives none: 4 MiB, and two blocks for each of the ranks that
- * it is cut for. */
-#define DEFAULT_BUCKET ((int64_t)1 << 20)
-
-static int64_t bucket_elements(const by_trainer *t)
-{
-    double mib = t->config->parallel.bucket_mib;
-    int64_t least = (int64_t)t->layout.size[BY_MESH_SHARD] * 2 * BY_SUM_BLOCK;
-    int64_t elements = mib >= 0.0               ? (int64_t)(mib * 1048576.0 / sizeof(float))
-                       : least > DEFAULT_BUCKET ? least
-                                                : DEFAULT_BUCKET;
-    int64_t blocks = elements / BY_SUM_BLOCK;
-    return (blocks < 1 ? 1 : blocks) * BY_SUM_BLOCK;
-}
-
 int64_t by__ranks_group_elements(const by_trainer *t, int group)
 {
     int64_t elements = 0;
@@ -68,6 +53,34 @@ int64_t by__ranks_tensor_border(const by_trainer *t, int group, int64_t at)
         }
     }
     return border;
+}
+
+/* A bucket's elements where the config gives none: an eighth of the gradients, so that most of them
+ * are added up while the backward pass of a small model goes on too, from 256 KiB, below which
+ * messages cost more than bytes, to 4 MiB; and two blocks for each of the ranks that it is cut
+ * for. */
+#define LEAST_BUCKET ((int64_t)1 << 16)
+#define MOST_BUCKET  ((int64_t)1 << 20)
+
+static int64_t default_bucket(const by_trainer *t)
+{
+    int64_t least = (int64_t)t->layout.size[BY_MESH_SHARD] * 2 * BY_SUM_BLOCK;
+    int64_t elements = 0;
+    for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
+        elements += by__ranks_group_elements(t, group);
+    }
+    elements = elements / 8 < LEAST_BUCKET  ? LEAST_BUCKET
+               : elements / 8 > MOST_BUCKET ? MOST_BUCKET
+                                            : elements / 8;
+    return elements > least ? elements : least;
+}
+
+static int64_t bucket_elements(const by_trainer *t)
+{
+    double mib = t->config->parallel.bucket_mib;
+    int64_t elements = mib >= 0.0 ? (int64_t)(mib * 1048576.0 / sizeof(float)) : default_bucket(t);
+    int64_t blocks = elements / BY_SUM_BLOCK;
+    return (blocks < 1 ? 1 : blocks) * BY_SUM_BLOCK;
 }
 
 /* Where a bucket begins that ends at `end`. Optimizers that need whole tensors have these whole in

@@ -125,12 +125,42 @@ static void test_layout(void **state)
             "data 3 x shard 1; set train.batch to 3 or more");
 }
 
+static by_status count_buckets(by_comm *comm, void *user, by_error *error)
+{
+    static const char *const settings[] = {"parallel.bucket_mib=-1", "model.layers=4",
+                                           "model.width=128", NULL};
+    size_t *counts = user;
+    by_trainer *t;
+    by_config *config = rank_job_config(settings);
+    const by_trainer_options options = {.comm = comm};
+    BY_TRY(by_trainer_open(&t, config, &options, error));
+    counts[by_comm_rank(comm)] = t->ranks.bucket_count;
+    by_trainer_close(&t);
+    by_config_close(&config);
+    return BY_OK;
+}
+
+/* The gradients of a small model are several buckets, or all would wait for the last of them. */
+static void test_buckets_of_a_small_model(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    size_t counts[2] = {0};
+    check_ok(by_comm_run_threads(2, NULL, count_buckets, counts, &error), &error);
+    assert_in_range(counts[0], 8, 10);
+    assert_int_equal(counts[0], counts[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranks_share_a_step), cmocka_unit_test(test_large_tensor),
-        cmocka_unit_test(test_uneven_shares),      cmocka_unit_test(test_optimizers),
-        cmocka_unit_test(test_failing_together),   cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_ranks_share_a_step),
+        cmocka_unit_test(test_large_tensor),
+        cmocka_unit_test(test_uneven_shares),
+        cmocka_unit_test(test_optimizers),
+        cmocka_unit_test(test_failing_together),
+        cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_buckets_of_a_small_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
