@@ -2,8 +2,8 @@
  *
  * A map reads several tensors of one shape and a few scalars, computes step by step, element by
  * element, and makes new tensors of that shape or updates operands in place. However many steps it
- * has, it reads and writes memory once: the steps run on blocks of elements in the first-level
- * cache. An optimizer's update is one map:
+ * has, it reads and writes memory once: the steps run on a few vectors of elements at a time, in
+ * registers and the first-level cache. An optimizer's update is one map:
  *
  *     by_map map;
  *     by_map_begin(&map, graph);

@@ -125,7 +125,7 @@ static void check_levels(const problem *p, uint64_t seed)
 static void test_random_programs(void **state)
 {
     BY_UNUSED(state);
-    static const int64_t sizes[] = {1, 7, 511, 512, 513, 1500, 40001};
+    static const int64_t sizes[] = {1, 7, 127, 128, 129, 1500, 40001};
     for (uint64_t seed = 0; seed < 140; seed++) {
         draws d = {.seed = seed};
         by_map_program map = random_program(&d);

@@ -1,6 +1,13 @@
 #include "device/cpu/map_plan.h"
 
+#include <assert.h>
 #include <stdlib.h>
+
+/* Elements from which a new bf16 tensor is written past the caches, which do not hold it anyway. */
+#define STREAMED (1 << 20)
+/* Read by the stores behind the last step. */
+#define AT_END         (BY_MAP_MAX_STEPS)
+#define STEP_OF(value) ((value)-BY_MAP_MAX_INPUTS)
 
 int by__map_operands(by_map_kind kind)
 {
@@ -33,90 +40,367 @@ int64_t by__map_count(const by__call *call)
     return by__tensor_count(&call->in[tensor]);
 }
 
-/* The last step that reads each value; `steps` when it is stored, -1 when nothing reads it. */
-static void find_last_reads(const by_map_program *map, int last[BY__MAP_VALUES])
+typedef struct builder {
+    const by__call *call;
+    by__map_plan *plan;
+    bool live[BY_MAP_MAX_STEPS];
+    bool uniform[BY__MAP_VALUES];
+    int last[BY__MAP_VALUES];       /* step that reads the value last, AT_END, or -1 */
+    int reads[BY__MAP_VALUES];      /* operands that it is, and stores behind the last step */
+    bool copied[BY_MAP_MAX_INPUTS]; /* read once, at the start of a tile, into a tile */
+    int place[BY__MAP_VALUES];      /* -1: none yet, or none any more */
+    bool taken[BY__MAP_PLACES];
+    int held; /* the value in the accumulator, or -1 */
+} builder;
+
+static void emit(builder *b, by__map_code code, int a, int second, int third)
 {
-    for (int v = 0; v < BY__MAP_VALUES; v++) {
-        last[v] = -1;
-    }
-    for (int i = 0; i < map->results; i++) {
-        last[map->result[i].value] = map->steps;
-    }
-    for (int i = 0; i < map->updates; i++) {
-        last[map->update[i].value] = map->steps;
-    }
-    for (int k = map->steps - 1; k >= 0; k--) {
-        const by_map_instruction *step = &map->step[k];
-        bool is_read = last[BY_MAP_MAX_INPUTS + k] >= 0;
-        for (int i = 0; is_read && i < by__map_operands(step->kind); i++) {
-            int *at = &last[step->operand[i]];
-            *at = *at < k ? k : *at;
-        }
-    }
+    by__map_plan *plan = b->plan;
+    assert(plan->codes < BY__MAP_MOST_CODES);
+    plan->code[plan->codes++] =
+        (by__map_op){(uint8_t)code, (uint8_t)a, (uint8_t)second, (uint8_t)third};
 }
 
-static void find_uniform(by__map_plan *plan)
+/* ---- what reads what ---- */
+
+static void note_read(builder *b, int value, int step)
 {
-    const by_map_program *map = &plan->program;
+    b->reads[value]++;
+    b->last[value] = b->last[value] < step ? step : b->last[value];
+}
+
+static void find_reads(builder *b)
+{
+    const by_map_program *map = &b->plan->program;
+    for (int v = 0; v < BY__MAP_VALUES; v++) {
+        b->last[v] = -1;
+    }
+    for (int r = 0; r < map->results; r++) {
+        if (by__present(&b->call->out[r])) {
+            note_read(b, map->result[r].value, AT_END);
+        }
+    }
+    for (int u = 0; u < map->updates; u++) {
+        note_read(b, map->update[u].value, AT_END);
+        b->plan->updated |= 1u << map->update[u].input;
+    }
+    for (int k = map->steps - 1; k >= 0; k--) {
+        b->live[k] = b->last[BY_MAP_MAX_INPUTS + k] >= 0;
+        for (int i = 0; b->live[k] && i < by__map_operands(map->step[k].kind); i++) {
+            note_read(b, map->step[k].operand[i], k);
+        }
+    }
     for (int k = 0; k < map->steps; k++) {
         bool uniform = true;
         for (int i = 0; i < by__map_operands(map->step[k].kind); i++) {
-            uniform = uniform && plan->uniform[map->step[k].operand[i]];
+            uniform = uniform && b->uniform[map->step[k].operand[i]];
         }
-        plan->uniform[BY_MAP_MAX_INPUTS + k] = uniform;
+        b->uniform[BY_MAP_MAX_INPUTS + k] = uniform;
     }
 }
 
-/* Tensors keep their slots; each step takes one that is free. */
-static void place(by__map_plan *plan, const int last[BY__MAP_VALUES])
+/* Inputs that are bf16 are widened first; those that are stored unchanged are read before a store
+ * takes their place. */
+static void find_copies(builder *b)
 {
-    const by_map_program *map = &plan->program;
-    bool taken[BY__MAP_VALUES] = {false};
-    int kept = 0;
-    int uniform = 0;
-    for (int v = 0; v < BY__MAP_VALUES; v++) {
-        int *next = plan->uniform[v] ? &uniform : &kept;
-        bool stays = v < BY_MAP_MAX_INPUTS || plan->uniform[v];
-        plan->slot[v] = stays && last[v] >= 0 ? (*next)++ : -1;
+    for (int i = 0; i < b->plan->program.inputs; i++) {
+        b->copied[i] = b->last[i] >= 0 && (b->last[i] == AT_END || b->call->in[i].dtype != BY_F32);
     }
-    for (int s = 0; s < kept; s++) {
-        taken[s] = true;
+}
+
+/* ---- places ---- */
+
+static int free_tile(builder *b)
+{
+    int place = BY__MAP_TENSORS;
+    while (b->taken[place]) {
+        place++;
+    }
+    b->taken[place] = true;
+    b->plan->places = place >= b->plan->places ? place + 1 : b->plan->places;
+    return place;
+}
+
+static void keep(builder *b, int value)
+{
+    b->place[value] = free_tile(b);
+    emit(b, BY__MAP_STORE, b->place[value], 0, 0);
+}
+
+/* Frees the tiles of operands that step k read last. */
+static void release_operands(builder *b, int k)
+{
+    const by_map_instruction *step = &b->plan->program.step[k];
+    for (int i = 0; i < by__map_operands(step->kind); i++) {
+        int value = step->operand[i];
+        if (b->last[value] == k && !b->uniform[value] && b->place[value] >= BY__MAP_TENSORS) {
+            b->taken[b->place[value]] = false;
+            b->place[value] = -1;
+        }
+    }
+}
+
+/* ---- steps ---- */
+
+/* Whether a step takes operand i from the accumulator. */
+static bool takes_held(const builder *b, const by_map_instruction *step, int i)
+{
+    bool picks = step->kind == BY_MAP_SELECT && b->uniform[step->operand[0]];
+    return step->kind != BY_MAP_SELECT || (picks ? i > 0 : i == 0);
+}
+
+/* The operand of step k that is in the accumulator, or -1. */
+static int held_operand(const builder *b, int k)
+{
+    const by_map_instruction *step = &b->plan->program.step[k];
+    for (int i = 0; i < by__map_operands(step->kind); i++) {
+        if (step->operand[i] == b->held && takes_held(b, step, i)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* The first live step behind k that runs on tiles as k does, or AT_END. */
+static int next_step(const builder *b, int k)
+{
+    const by_map_program *map = &b->plan->program;
+    bool uniform = b->uniform[BY_MAP_MAX_INPUTS + k];
+    do {
+        k++;
+    } while (k < map->steps && (!b->live[k] || b->uniform[BY_MAP_MAX_INPUTS + k] != uniform));
+    return k < map->steps ? k : AT_END;
+}
+
+/* Whether step k's value may stay in the accumulator alone: the next step is its only reader, and
+ * one that takes it from there. */
+static bool stays_held(const builder *b, int k)
+{
+    const by_map_program *map = &b->plan->program;
+    int value = BY_MAP_MAX_INPUTS + k;
+    int next = next_step(b, k);
+    if (next == AT_END || b->reads[value] != 1 || b->last[value] != next) {
+        return false;
+    }
+    const by_map_instruction *step = &map->step[next];
+    int i = 0;
+    while (step->operand[i] != value) {
+        i++;
+    }
+    return takes_held(b, step, i);
+}
+
+/* Codes of a kind with two operands: the first held, the second held, none; 0 where there is none
+ * of its own. */
+static const uint8_t pair_codes[BY_MAP_KINDS][3] = {
+    [BY_MAP_ADD] = {BY__MAP_X_ADD, BY__MAP_X_ADD, BY__MAP_ADD_BOTH},
+    [BY_MAP_SUB] = {BY__MAP_X_SUB, BY__MAP_SUB_X, BY__MAP_SUB_BOTH},
+    [BY_MAP_MUL] = {BY__MAP_X_MUL, BY__MAP_X_MUL, BY__MAP_MUL_BOTH},
+    [BY_MAP_DIV] = {BY__MAP_X_DIV, BY__MAP_DIV_X, BY__MAP_DIV_BOTH},
+    [BY_MAP_MIN] = {BY__MAP_X_MIN, BY__MAP_MIN_X, 0},
+    [BY_MAP_MAX] = {BY__MAP_X_MAX, BY__MAP_MAX_X, 0},
+    [BY_MAP_LESS] = {BY__MAP_X_LESS, BY__MAP_LESS_X, 0},
+};
+
+static const uint8_t single_codes[BY_MAP_KINDS] = {
+    [BY_MAP_NEGATE] = BY__MAP_X_NEGATE, [BY_MAP_ABS] = BY__MAP_X_ABS,
+    [BY_MAP_SIGN] = BY__MAP_X_SIGN,     [BY_MAP_SQUARE] = BY__MAP_X_SQUARE,
+    [BY_MAP_SQRT] = BY__MAP_X_SQRT,     [BY_MAP_RSQRT] = BY__MAP_X_RSQRT,
+    [BY_MAP_FINITE] = BY__MAP_X_FINITE,
+};
+
+static void compute_pair(builder *b, by_map_kind kind, int held, int first, int second)
+{
+    const uint8_t *codes = pair_codes[kind];
+    if (held >= 0) {
+        emit(b, codes[held], held == 0 ? second : first, 0, 0);
+    } else if (codes[2] != 0) {
+        emit(b, codes[2], first, second, 0);
+    } else {
+        emit(b, BY__MAP_LOAD, first, 0, 0);
+        emit(b, codes[0], second, 0, 0);
+    }
+}
+
+static void compute_single(builder *b, int k, int held, int operand)
+{
+    by_map_kind kind = b->plan->program.step[k].kind;
+    if (kind == BY_MAP_SQUARE && held < 0) {
+        emit(b, BY__MAP_MUL_BOTH, operand, operand, 0);
+        return;
+    }
+    if (held < 0) {
+        emit(b, BY__MAP_LOAD, operand, 0, 0);
+    }
+    if (kind == BY_MAP_FUNCTION) {
+        int work = free_tile(b);
+        emit(b, BY__MAP_X_FUNCTION, k, work, 0);
+        b->taken[work] = false;
+    } else {
+        emit(b, single_codes[kind], 0, 0, 0);
+    }
+}
+
+/* Leaves the value of step k in the accumulator. */
+static void compute(builder *b, int k)
+{
+    const by_map_instruction *step = &b->plan->program.step[k];
+    int operands = by__map_operands(step->kind);
+    int held = held_operand(b, k);
+    int at[3] = {0};
+    for (int i = 0; i < operands; i++) {
+        at[i] = i == held ? BY__MAP_NO_PLACE : b->place[step->operand[i]];
+    }
+    if (operands == 0) {
+        emit(b, BY__MAP_SPLAT, k, 0, 0);
+    } else if (operands == 1) {
+        compute_single(b, k, held, at[0]);
+    } else if (operands == 2) {
+        compute_pair(b, step->kind, held, at[0], at[1]);
+    } else if (b->uniform[step->operand[0]]) {
+        emit(b, BY__MAP_PICK, at[1], at[2], at[0]);
+    } else {
+        if (held < 0) {
+            emit(b, BY__MAP_LOAD, at[0], 0, 0);
+        }
+        emit(b, BY__MAP_X_SELECT, at[1], at[2], 0);
+    }
+    b->held = BY_MAP_MAX_INPUTS + k;
+}
+
+/* ---- stores ---- */
+
+static by__map_code store_code(const builder *b, by_dtype dtype, bool is_new)
+{
+    bool streamed = is_new && by__map_count(b->call) >= STREAMED;
+    return dtype == BY_F32 ? BY__MAP_STORE : streamed ? BY__MAP_STREAM_BF16 : BY__MAP_STORE_BF16;
+}
+
+/* Whether step k's value may take input i's place: nobody reads the input from there any more. */
+static bool may_replace(const builder *b, int i, int k)
+{
+    return b->copied[i] || b->last[i] <= k;
+}
+
+/* A new tensor may have the memory of any input. */
+static bool may_write_results(const builder *b, int k)
+{
+    for (int i = 0; i < b->plan->program.inputs; i++) {
+        if (!may_replace(b, i, k)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Stores the accumulator, step k's value, in tensors that it is to be in; their readers are counted
+ * off. An f32 tensor that it replaces becomes its place. */
+static void store_at_once(builder *b, int k)
+{
+    const by_map_program *map = &b->plan->program;
+    int value = BY_MAP_MAX_INPUTS + k;
+    for (int u = 0; u < map->updates; u++) {
+        int input = map->update[u].input;
+        if (map->update[u].value == value && may_replace(b, input, k)) {
+            by_dtype dtype = b->call->in[input].dtype;
+            emit(b, store_code(b, dtype, false), input, 0, 0);
+            b->reads[value]--;
+            b->place[value] = dtype == BY_F32 ? input : b->place[value];
+        }
+    }
+    for (int r = 0; r < map->results && may_write_results(b, k); r++) {
+        if (map->result[r].value == value && by__present(&b->call->out[r])) {
+            emit(b, store_code(b, map->result[r].dtype, true), BY__MAP_RESULT + r, 0, 0);
+            b->reads[value]--;
+        }
+    }
+}
+
+/* Stores what could not be stored when it was computed. */
+static void store_at_end(builder *b)
+{
+    const by_map_program *map = &b->plan->program;
+    for (int u = 0; u < map->updates; u++) {
+        int value = map->update[u].value;
+        int input = map->update[u].input;
+        int k = STEP_OF(value);
+        if (k < 0 || b->uniform[value] || !may_replace(b, input, k)) {
+            emit(b, BY__MAP_LOAD, b->place[value], 0, 0);
+            emit(b, store_code(b, b->call->in[input].dtype, false), input, 0, 0);
+        }
+    }
+    for (int r = 0; r < map->results; r++) {
+        int value = map->result[r].value;
+        int k = STEP_OF(value);
+        bool is_due = k < 0 || b->uniform[value] || !may_write_results(b, k);
+        if (is_due && by__present(&b->call->out[r])) {
+            emit(b, BY__MAP_LOAD, b->place[value], 0, 0);
+            emit(b, store_code(b, map->result[r].dtype, true), BY__MAP_RESULT + r, 0, 0);
+        }
+    }
+}
+
+/* ---- the whole ---- */
+
+static void build_uniform(builder *b)
+{
+    const by_map_program *map = &b->plan->program;
+    b->held = -1;
+    for (int k = 0; k < map->steps; k++) {
+        int value = BY_MAP_MAX_INPUTS + k;
+        if (b->live[k] && b->uniform[value]) {
+            compute(b, k);
+            keep(b, value);
+        }
+    }
+    emit(b, BY__MAP_END, 0, 0, 0);
+    b->plan->tiles = b->plan->codes;
+}
+
+static void build_tiles(builder *b)
+{
+    const by_map_program *map = &b->plan->program;
+    b->held = -1;
+    for (int i = 0; i < map->inputs; i++) {
+        b->place[i] = i;
+        if (b->copied[i]) {
+            bool wide = b->call->in[i].dtype == BY_F32;
+            emit(b, wide ? BY__MAP_LOAD : BY__MAP_LOAD_BF16, i, 0, 0);
+            keep(b, i);
+        }
     }
     for (int k = 0; k < map->steps; k++) {
         int value = BY_MAP_MAX_INPUTS + k;
-        if (plan->uniform[value] || last[value] < 0) {
+        if (!b->live[k] || b->uniform[value]) {
             continue;
         }
-        for (int i = 0; i < by__map_operands(map->step[k].kind); i++) {
-            int operand = map->step[k].operand[i];
-            bool is_step = operand >= BY_MAP_MAX_INPUTS && !plan->uniform[operand];
-            if (is_step && last[operand] == k) {
-                taken[plan->slot[operand]] = false;
-            }
+        compute(b, k);
+        release_operands(b, k);
+        store_at_once(b, k);
+        if (b->reads[value] > 0 && b->place[value] < 0 && !stays_held(b, k)) {
+            keep(b, value);
         }
-        int slot = kept;
-        while (taken[slot]) {
-            slot++;
-        }
-        plan->slot[value] = slot;
-        taken[slot] = true;
-        plan->work++;
     }
+    store_at_end(b);
+    emit(b, BY__MAP_END, 0, 0, 0);
 }
 
 by_status by__map_prepare(by__call *call, const by__context *context, by_error *error)
 {
     BY_UNUSED(context);
     by__map_plan *plan;
-    int last[BY__MAP_VALUES];
+    builder b = {.call = call};
     BY_TRY(by__alloc((void **)&plan, 1, sizeof *plan, "map", error));
     plan->program = *call->attrs.map;
-    find_last_reads(&plan->program, last);
-    find_uniform(plan);
-    place(plan, last);
-    for (int i = 0; i < plan->program.inputs; i++) {
-        plan->direct[i] = call->in[i].dtype == BY_F32 && last[i] < plan->program.steps;
+    plan->places = BY__MAP_TENSORS;
+    b.plan = plan;
+    for (int v = 0; v < BY__MAP_VALUES; v++) {
+        b.place[v] = -1;
     }
+    find_reads(&b);
+    find_copies(&b);
+    build_uniform(&b);
+    build_tiles(&b);
     call->state = plan;
     return BY_OK;
 }

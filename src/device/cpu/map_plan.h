@@ -1,26 +1,83 @@
-/* map_plan: where the values of a map's program are while it runs on one block of elements.
+/* map_plan: a map's program as instructions for tiles of elements.
  *
- * A block's values are in slots of BY__MAP_BLOCK floats, few enough for the first-level cache: a
- * slot is used again once its value was read for the last time. What is the same for all elements
- * (constants, scalars, and what is computed from these alone) is one vector, computed once before
- * the first block.
+ * A tile is a few vectors, and every value of it that is kept has a place in memory: a tensor's own
+ * elements, or BY__MAP_VECTORS vectors that stay in the first-level cache. The value that was
+ * computed last is also in registers, the accumulator. A step whose operand that is reads it there,
+ * and a value that only the next step reads has no place at all: of AdamW's sixteen steps seven
+ * are stored, four of them because they are results.
+ *
+ * What is the same for all elements (constants, scalars, and what is computed from these alone) is
+ * computed by instructions of its own before the first tile, and kept as a tile.
  */
 #ifndef BY_DEVICE_CPU_MAP_PLAN_H
 #define BY_DEVICE_CPU_MAP_PLAN_H
 
 #include "device/cpu/cpu.h"
 
-#define BY__MAP_BLOCK  512 /* floats: 2 KiB */
-#define BY__MAP_VALUES (BY_MAP_MAX_INPUTS + BY_MAP_MAX_STEPS)
+#define BY__MAP_VECTORS 8
+#define BY__MAP_VALUES  (BY_MAP_MAX_INPUTS + BY_MAP_MAX_STEPS)
+
+/* Places: tensors of the call, then tiles. */
+#define BY__MAP_RESULT     BY_MAP_MAX_INPUTS /* of the first result; inputs come before it */
+#define BY__MAP_TENSORS    (BY_MAP_MAX_INPUTS + BY_MAX_OUTPUTS)
+#define BY__MAP_PLACES     (BY__MAP_TENSORS + BY__MAP_VALUES + 2)
+#define BY__MAP_NO_PLACE   (BY__MAP_PLACES - 1) /* of the value in the accumulator */
+#define BY__MAP_MOST_CODES 256
+
+/* What an instruction does with the accumulator x and the elements a and b of its places. */
+#define BY__MAP_CODES(X)                                                                           \
+    X(SPLAT)       /* x = step a's constant or scalar */                                           \
+    X(LOAD)        /* x = a */                                                                     \
+    X(LOAD_BF16)   /* the same from bf16 elements */                                               \
+    X(STORE)       /* a = x */                                                                     \
+    X(STORE_BF16)  /* the same, rounded */                                                         \
+    X(STREAM_BF16) /* the same, for a large tensor that is new */                                  \
+    X(X_ADD)       /* x = x + a */                                                                 \
+    X(X_SUB)                                                                                       \
+    X(X_MUL)                                                                                       \
+    X(X_DIV)                                                                                       \
+    X(X_MIN)                                                                                       \
+    X(X_MAX)                                                                                       \
+    X(X_LESS)                                                                                      \
+    X(SUB_X) /* x = a - x */                                                                       \
+    X(DIV_X)                                                                                       \
+    X(MIN_X)                                                                                       \
+    X(MAX_X)                                                                                       \
+    X(LESS_X)                                                                                      \
+    X(ADD_BOTH) /* x = a + b */                                                                    \
+    X(SUB_BOTH)                                                                                    \
+    X(MUL_BOTH)                                                                                    \
+    X(DIV_BOTH)                                                                                    \
+    X(X_SELECT) /* x = x != 0 ? a : b */                                                           \
+    X(PICK)     /* x = c != 0 ? a : b, where c is the same for all elements */                     \
+    X(X_NEGATE) /* x = -x */                                                                       \
+    X(X_ABS)                                                                                       \
+    X(X_SIGN)                                                                                      \
+    X(X_SQUARE)                                                                                    \
+    X(X_SQRT)                                                                                      \
+    X(X_RSQRT)                                                                                     \
+    X(X_FINITE)                                                                                    \
+    X(X_FUNCTION) /* x = step a's function of x; place b is free for it */                         \
+    X(END)        /* of the instructions before the first tile, and of those of a tile */
+
+#define BY__MAP_CODE(name) BY__MAP_##name,
+typedef enum by__map_code { BY__MAP_CODES(BY__MAP_CODE) BY__MAP_CODE_COUNT } by__map_code;
+#undef BY__MAP_CODE
+
+typedef struct by__map_op {
+    uint8_t code;
+    uint8_t a;
+    uint8_t b;
+    uint8_t c;
+} by__map_op;
 
 typedef struct by__map_plan {
     by_map_program program;
-    int slot[BY__MAP_VALUES]; /* uniform values have slots of their own; -1: nothing reads it */
-    bool uniform[BY__MAP_VALUES];
-    int work; /* steps that run on every block */
-    /* The input's elements are read where they are: it is f32, and no store of the block can come
-     * before their last use. */
-    bool direct[BY_MAP_MAX_INPUTS];
+    by__map_op code[BY__MAP_MOST_CODES];
+    int tiles; /* the first instruction that runs on every tile; those before run once */
+    int codes;
+    int places;
+    uint32_t updated; /* bit i: input i is overwritten */
 } by__map_plan;
 
 /* Makes call->state; by__map_release frees it. */
