@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "base/sum_tree.h"
 
 /* Blocks of a chunk, over all slices: 16 MiB of f32. */
@@ -233,6 +234,30 @@ by_status by__coded_sum_run(by__coded_sum *s, float *data, const char *what, by_
         BY_TRY(take_chunk(s, data, at, error));
     }
     return BY_OK;
+}
+
+by_status by__rounded_sum(by_comm *comm, float *data, size_t count, const char *what,
+                          by_error *error)
+{
+    enum { PIECE = 1 << 20 };
+    uint16_t *halves;
+    by_status status = BY_OK;
+    if (by_comm_size(comm) == 1) {
+        return BY_OK;
+    }
+    BY_TRY(take(&halves, smaller(count, PIECE), sizeof *halves, error));
+    for (size_t at = 0; at < count && status == BY_OK; at += PIECE) {
+        size_t n = smaller(count - at, PIECE);
+        for (size_t i = 0; i < n; i++) {
+            halves[i] = by__f32_to_bf16(data[at + i]);
+        }
+        status = by_comm_all_reduce(comm, halves, n, BY_BF16, what, error);
+        for (size_t i = 0; i < n; i++) {
+            data[at + i] = by__bf16_to_f32(halves[i]);
+        }
+    }
+    free(halves);
+    return status;
 }
 
 by_status by__coded_sum_settle(by__coded_sum *s, by_error *error)

@@ -29,6 +29,11 @@ size_t by__coded_sum_bytes(int ranks, const by__codec *codec, double density, si
 /* Collective: data[i] = sum over ranks of data[i], as coded. */
 by_status by__coded_sum_run(by__coded_sum *sum, float *data, const char *what, by_error *error);
 
+/* Collective: data = its sum over ranks, each rank's values and the sum rounded to bf16 on the way:
+ * half the bytes of f32. One rank alone keeps what it has. */
+by_status by__rounded_sum(by_comm *comm, float *data, size_t count, const char *what,
+                          by_error *error);
+
 /* Collective: all that codes have lost, on all ranks, added up, in the residual of every rank. So
  * what receivers have not seen yet is one tensor that a checkpoint keeps, whoever writes it, and
  * any number of ranks goes on from. Before the next sum, the residuals of all ranks but one are to

@@ -414,6 +414,7 @@ by_status by__sync_after_update(by_trainer *t, by_error *error)
 /* The mean of the optimizer's states over the replicas. */
 static by_status average_states(by_trainer *t, by_error *error)
 {
+    static const char what[] = "optimizer states";
     float share = 1.0f / (float)by_comm_size(t->sync.peers);
     for (int k = 0; k < t->state_count; k++) {
         int flat = t->states[k];
@@ -423,7 +424,9 @@ static by_status average_states(by_trainer *t, by_error *error)
         by_memory memory = by__trainer_flat(t, flat);
         float *values = values_of(memory);
         size_t count = memory.bytes / sizeof(float);
-        BY_TRY(by_comm_all_reduce(t->sync.peers, values, count, BY_F32, "optimizer states", error));
+        BY_TRY(t->sync.is_coded
+                   ? by__rounded_sum(t->sync.peers, values, count, what, error)
+                   : by_comm_all_reduce(t->sync.peers, values, count, BY_F32, what, error));
         for (size_t i = 0; i < count; i++) {
             values[i] *= share;
         }
