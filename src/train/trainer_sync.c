@@ -315,7 +315,9 @@ void by__sync_close(by_trainer *t)
 
 bool by__sync_is_exact(const by_trainer *t)
 {
-    return !t->sync.is_coded || t->updates / t->config->sync.every < t->config->sync.warmup;
+    /* Weights are exchanged behind an update, gradients before it. */
+    int64_t steps = t->sync.is_local ? t->updates - 1 : t->updates;
+    return !t->sync.is_coded || steps / t->config->sync.every < t->config->sync.warmup;
 }
 
 by_status by__sync_add_up(by_trainer *t, float *data, bool exact, by_error *error)

@@ -143,7 +143,7 @@ static by_status take_steps(job *j, by_comm *comm, by_trainer *t, by_error *erro
         }
     }
     by_comm *peers = t->sync.peers != NULL ? t->sync.peers : t->ranks.peers;
-    if (rank == 0 && peers != NULL) {
+    if (rank == 0 && peers != NULL && !t->sync.late.is_under_way) {
         by_comm_counters counters;
         by_comm_count(&counters, peers);
         j->moved = counters.bytes_read + counters.bytes_written + counters.bytes_sent;
@@ -397,6 +397,23 @@ static void test_late_runs_on(void **state)
     check_ok(by_comm_run_threads(2, &options, race_main, &ahead, &error), &error);
 }
 
+/* So many exchanges are not compressed, and no fewer. */
+static void test_warmup(void **state)
+{
+    BY_UNUSED(state);
+    const char *const plain[] = {"sync.every=4", NULL};
+    const char *const coded[] = {"sync.every=4", "sync.compress=int8", "sync.warmup=2", NULL};
+    for (int steps = 8; steps <= 12; steps += 4) {
+        job one, other;
+        go(&one, plain, steps);
+        go(&other, coded, steps);
+        size_t bytes = one.count / one.parts * sizeof(float);
+        assert_int_equal(memcmp(one.before[0], other.before[0], bytes) == 0, steps == 8);
+        free_job(&one);
+        free_job(&other);
+    }
+}
+
 /* Bytes that travel: int8 a quarter, exchanges every 16 steps a sixteenth. */
 static void test_bytes(void **state)
 {
@@ -450,6 +467,7 @@ int main(void)
         cmocka_unit_test(test_outer_step),   cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_losses_only),  cmocka_unit_test(test_late_step),
         cmocka_unit_test(test_late_repeats), cmocka_unit_test(test_late_runs_on),
+        cmocka_unit_test(test_warmup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
