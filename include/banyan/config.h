@@ -107,7 +107,8 @@ typedef struct by_memory_config {
 typedef struct by_parallel_config {
     int64_t data;  /* -1: what the other axes leave of the ranks */
     int64_t shard; /* the same where data is given */
-    int64_t zero;  /* what shard divides: 1 optimizer state; 2 and 3 are refused */
+    int64_t zero;  /* what shard divides: 1 optimizer state, 2 gradients too, 3 parameters too */
+    int64_t keep;  /* with zero 3: 1: what the forward pass gathers stays for the backward pass */
     int64_t tensor;
     int64_t sequence_parallel; /* 1: with tensor, what is between split products is split by time */
     int64_t sequence;

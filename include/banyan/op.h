@@ -168,6 +168,9 @@
  *   REDUCE_GRADIENTS  any number of f32, * with             done [1] f32, no number
  *                     attrs.in_place
  *     the gradients of bucket attrs.bucket are complete: whoever runs the graph exchanges them.
+ *   GATHER_PARAMETER  none                                  y attrs.shape, attrs.dtype
+ *     the graph's parameter number attrs.bucket, of which each rank has a part: whoever runs the
+ *     graph gathers it. Zeros where there is nobody.
  *   WAIT              y: a collective's result; operands    z = y
  *                     of it
  *     operands behind the first are not read; they keep their memory until here.
@@ -255,6 +258,7 @@ extern "C" {
     X(ALL_TO_ALL, all_to_all)                                                                      \
     X(RING_SHIFT, ring_shift)                                                                      \
     X(REDUCE_GRADIENTS, reduce_gradients)                                                          \
+    X(GATHER_PARAMETER, gather_parameter)                                                          \
     X(WAIT, wait)                                                                                  \
     X(REPLICATE, replicate)                                                                        \
     X(ROUTER, router)                                                                              \

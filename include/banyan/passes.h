@@ -85,22 +85,18 @@ BY_API by_status by_pass_fuse(by_graph *graph, by_error *error);
  * matrix (by_value_info.transposed). For graphs that are only run forward. */
 BY_API by_status by_pass_layout(by_graph *graph, by_error *error);
 
-/* Which parameters by_pass_gather divides, and among whom. */
+/* Among whom by_pass_gather finds the parameters divided. */
 typedef struct by_gather_options {
-    unsigned mesh;          /* set of mesh axes: bit i is axis i of by_mesh_axis */
-    int ranks;              /* that differ in these axes; 0 or 1: none is divided */
-    int rank;               /* this one's place among them */
-    int64_t least_elements; /* of a parameter that is divided */
-    bool keep;              /* what the forward pass has gathered stays for the backward pass */
+    unsigned mesh; /* set of mesh axes: bit i is axis i of by_mesh_axis */
+    int ranks;     /* that differ in these axes; 0 or 1: none is divided */
+    bool keep;     /* what the forward pass has gathered stays for the backward pass */
 } by_gather_options;
 
-/* Parameters in slices (ZeRO stage 3, Rajbhandari et al. 2020; FSDP, Zhao et al. 2023). A parameter
- * of at least `least_elements` elements and one row for each rank becomes its rank's rows (of
- * extent / ranks, the first extent % ranks ranks have one more), which an all-gather completes
- * before the first node that reads it in the forward pass, and again in the backward pass. Its
- * gradient is no external value any more: a REDUCE_GRADIENTS node for each block (bucket numbers in
- * the order in which the backward pass completes them, parameters in the order of the graph) hands
- * the whole gradients to whoever runs the graph. The bits of values are those of whole
+/* Parameters in parts (ZeRO stage 3, Rajbhandari et al. 2020; FSDP, Zhao et al. 2023). Those that
+ * are trained and have two axes or more are external values no more: GATHER_PARAMETER, which
+ * whoever runs the graph carries out, completes one before the first node of a block that reads it
+ * in the forward pass, and again in the backward pass. What is read outside of the blocks is
+ * gathered for the nodes before and behind them apart. The bits of values are those of whole
  * parameters. */
 BY_API by_status by_pass_gather(by_graph *graph, const by_gather_options *options, by_error *error);
 
@@ -133,7 +129,7 @@ typedef struct by_pass_options {
     by_value loss;  /* gradients: the value to differentiate; its seed becomes input "loss_scale" */
     bool recompute; /* recompute: blocks are computed again in the backward pass */
     by_shard_axis shard[BY_SHARD_KINDS]; /* shard: the mesh axes, and this rank's place */
-    by_gather_options gather;            /* gather: parameters in slices */
+    by_gather_options gather;            /* gather: parameters in parts */
     size_t prefetch_bytes; /* overlap: memory for collectives under way; 0: as much as the largest
                                  result of one */
 } by_pass_options;

@@ -16,7 +16,7 @@ const by__section by__sections[] = {
     {"parallel",
      "How the ranks of a job (mpirun -n 8 banyan train ...) share the work. The product of the "
      "axes is the number of ranks. The bits of the trained weights do not depend on data, shard, "
-     "zero, pipeline, overlap and bucket_mib, so a run may be resumed with others.",
+     "zero, keep, pipeline, overlap and bucket_mib, so a run may be resumed with others.",
      0},
     {"sync",
      "When ranks that train on different micro-batches exchange what they have learned, and how. "
@@ -104,9 +104,13 @@ static const by__key common[] = {
      .derived = "what the other axes leave of the ranks, with data given",
      .help = "ranks that train on different micro-batches and share the state, as zero says"},
     {"parallel", "zero", BY__KEY_INT, BY__FIELD(parallel.zero), "1", 1, 3,
-     .help = "what the ranks of shard divide (Rajbhandari et al. 2020): 1 the optimizer's state "
-             "and, with bf16, the f32 weights; 2 (gradients too) and 3 (parameters too) are "
-             "refused when a run begins: this version divides neither"},
+     .help =
+         "what the ranks of shard divide (Rajbhandari et al. 2020): 1 the optimizer's state "
+         "and, with bf16, the f32 weights; 2 gradients too; 3 parameters too, which are gathered "
+         "for their use"},
+    {"parallel", "keep", BY__KEY_SWITCH, BY__FIELD(parallel.keep), "false",
+     .help = "with zero: 3, what the forward pass has gathered stays for the backward pass: fewer "
+             "bytes to send, and the memory of zero: 2"},
     {"parallel", "tensor", BY__KEY_INT, BY__FIELD(parallel.tensor), "1", 1, BY__MI20,
      .help = "ranks that divide heads, hidden units and vocabulary"},
     {"parallel", "sequence_parallel", BY__KEY_SWITCH, BY__FIELD(parallel.sequence_parallel),

@@ -96,7 +96,8 @@ typedef enum by__exchange_kind {
     BY__EXCHANGE_REDUCE_SCATTER, /* out = this rank's slice of the sum; in: all slices */
     BY__EXCHANGE_ALL_TO_ALL,     /* out = what each rank has as this one's slice; in: all slices */
     BY__EXCHANGE_RING_SHIFT,     /* out = the in of the rank before */
-    BY__EXCHANGE_GRADIENTS       /* of bucket call->attrs.bucket, call->in */
+    BY__EXCHANGE_GRADIENTS,      /* of bucket call->attrs.bucket, call->in */
+    BY__EXCHANGE_PARAMETER       /* out = parameter number call->attrs.bucket of the graph */
 } by__exchange_kind;
 
 /* What a kernel asks of the other ranks. Slices stand behind each other in the order of ranks;

@@ -33,6 +33,12 @@ static by_status ring_shift(by__mesh_collectives *c, by_comm *comm, const by__ex
     return by_comm_all_to_all(comm, e->in, send, e->out, receive, e->dtype, e->what, error);
 }
 
+static by_status ask(by__call_fn *fn, void *user, const by__exchange *e, by_error *error)
+{
+    return fn == NULL ? by_error_set(error, BY_ESTATE, "%s: nothing was given to do it", e->what)
+                      : fn(user, e->call, error);
+}
+
 static by_status exchange(by__mesh_collectives *c, const by__exchange *e, by_error *error)
 {
     by_comm *comm = e->mesh < BY_ARRAY_LENGTH(c->comms) ? c->comms[e->mesh] : NULL;
@@ -58,10 +64,10 @@ static by_status exchange(by__mesh_collectives *c, const by__exchange *e, by_err
         return by_comm_all_to_all(comm, e->in, counts, e->out, counts, e->dtype, e->what, error);
     case BY__EXCHANGE_RING_SHIFT:
         return ring_shift(c, comm, e, error);
+    case BY__EXCHANGE_PARAMETER:
+        return ask(c->parameters, c->user, e, error);
     default:
-        return c->gradients == NULL
-                   ? by_error_set(error, BY_ESTATE, "%s: nothing was given to do it", e->what)
-                   : c->gradients(c->gradients_user, e->call, error);
+        return ask(c->gradients, c->user, e, error);
     }
 }
 

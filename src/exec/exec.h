@@ -30,9 +30,10 @@
 
 /* ---- collectives ---- */
 
-/* What REDUCE_GRADIENTS does: `call` has the gradients in call->in and the bucket in
- * call->attrs.bucket. Called on the thread of the collective queue. */
-typedef by_status by__gradients_fn(void *user, const by__call *call, by_error *error);
+/* What REDUCE_GRADIENTS and GATHER_PARAMETER do: `call` has the gradients in call->in and the
+ * bucket in call->attrs.bucket, or the parameter's memory in call->out[0] and its number. Called on
+ * the thread of the collective queue. */
+typedef by_status by__call_fn(void *user, const by__call *call, by_error *error);
 
 /* Moves the data of a device's collectives over the communicators of a mesh. */
 typedef struct by__mesh_collectives {
@@ -40,10 +41,12 @@ typedef struct by__mesh_collectives {
     by_mesh *mesh;
     by_comm *comms[1 << BY_MESH_AXES]; /* of the sets of axes that graphs use; the mesh's */
     size_t *counts;
-    by_comm *job;                /* one of its communicators */
-    double seconds;              /* spent in exchanges */
-    by__gradients_fn *gradients; /* set by the caller; NULL: graphs have no such node */
-    void *gradients_user;
+    by_comm *job;   /* one of its communicators */
+    double seconds; /* spent in exchanges */
+    /* Set by the caller; NULL: graphs have no such nodes. */
+    by__call_fn *gradients;
+    by__call_fn *parameters;
+    void *user; /* of both */
 } by__mesh_collectives;
 
 /* The mesh stays the caller's and outlives it. */

@@ -62,7 +62,8 @@ static int operand_slots(const by__node *node)
 static by_status name_collective(by_program *p, size_t n, by_error *error)
 {
     const by__node *node = &p->graph->nodes[n];
-    const char *of = node->in[0] == BY_NONE ? NULL : p->graph->values[node->in[0]].name;
+    bool named = node->input_count > 0 && node->in[0] != BY_NONE;
+    const char *of = named ? p->graph->values[node->in[0]].name : NULL;
     by__text text = {0};
     int number = 1;
     for (size_t before = 0; before < n; before++) {

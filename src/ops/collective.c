@@ -101,6 +101,16 @@ static by_status infer_reduce_gradients(const by__signature *s, by__type *out, b
     return BY_OK;
 }
 
+static by_status infer_gather_parameter(const by__signature *s, by__type *out, by_error *error)
+{
+    BY_TRY(check_group(s, error));
+    if (!by__is_act(s->attrs->dtype) || s->attrs->shape.rank < 1 || s->attrs->bucket < 0) {
+        return by__op_refuse(s, error, "a parameter is f32 or bf16 and has at least one axis");
+    }
+    out[0] = (by__type){s->attrs->dtype, s->attrs->shape};
+    return BY_OK;
+}
+
 static by_status infer_like(const by__signature *s, by__type *out, by_error *error)
 {
     BY_UNUSED(error);
@@ -226,6 +236,13 @@ static void cost_reduce_gradients(const by__signature *s, const by__type *out, b
     }
 }
 
+/* A rank sends its part to each other one. */
+static void cost_gather_parameter(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    cost->flops = 0.0;
+    cost->bytes_sent = other_share(s) * type_bytes(&out[0]);
+}
+
 static void cost_nothing(const by__signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(s);
@@ -327,6 +344,15 @@ const by__op_row by__op_reduce_gradients = {
     .updated = updated_gradients,
     .keeps_f32 = UINT32_MAX,
     .cost = cost_reduce_gradients};
+const by__op_row by__op_gather_parameter = {
+    .name = "gather_parameter",
+    .attrs = BY__ATTRS(GROUP, BY__ATTR_AS("parameter", bucket, INT, 0),
+                       BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE),
+                       BY__ATTR_AS("shape", shape, SHAPE, BY__ATTR_IN_TYPE)),
+    .communicates = true,
+    .outputs = 1,
+    .infer = infer_gather_parameter,
+    .cost = cost_gather_parameter};
 const by__op_row by__op_wait = {.name = "wait",
                                 .waits = true,
                                 .view = true,
@@ -391,6 +417,18 @@ by_value by__reduce_gradients(by_graph *graph, const by_value *gradients, int co
 {
     by_attrs attrs = {.mesh = mesh, .ranks = ranks, .bucket = bucket, .in_place = in_place};
     return by__op_add_node(graph, BY_OP_REDUCE_GRADIENTS, &attrs, gradients, count, NULL);
+}
+
+by_value by__gather_parameter(by_graph *graph, by_value parameter, uint32_t mesh, int64_t ranks)
+{
+    by_attrs attrs = {.mesh = mesh,
+                      .ranks = ranks,
+                      .dtype = graph->values[parameter].dtype,
+                      .shape = graph->values[parameter].shape};
+    for (by_value v = 0; v < parameter; v++) {
+        attrs.bucket += graph->values[v].role == BY_ROLE_PARAMETER;
+    }
+    return by__wait(graph, by__op_add_node(graph, BY_OP_GATHER_PARAMETER, &attrs, NULL, 0, NULL));
 }
 
 /* Extent of an axis of x; 0 when there is none, which the shape rule refuses. */

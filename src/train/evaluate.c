@@ -27,26 +27,38 @@ typedef struct evaluating {
     size_t rank;
 } evaluating;
 
-static by_status measure_one(const evaluating *e, portion *out, by_error *error)
+static by_status measure_one(const evaluating *e, portion *out, const by_batch *batch,
+                             by_error *error)
 {
     const by_task *task = by_trainer_task(e->trainer);
-    by_batch batch;
     const float *values;
     size_t width;
-    *out = (portion){.stopped = e->stop != NULL && e->stop(e->user)};
-    if (out->stopped != 0) {
-        return BY_OK;
-    }
-    BY_TRY(by_loader_next(e->loader, &batch, error));
-    out->ended = batch.batch == 0 || batch.first_sample >= by_loader_epoch_samples(e->loader);
-    if (out->ended != 0) {
-        return BY_OK;
-    }
-    BY_TRY(by_trainer_evaluate(e->trainer, &batch, &out->loss, &values, &width, error));
-    out->targets = batch.valid_targets;
+    BY_TRY(by_trainer_evaluate(e->trainer, batch, &out->loss, &values, &width, error));
+    out->targets = batch->valid_targets;
     if (task->measure != NULL) {
-        task->measure(e->data, out->sums, &batch, values, width);
+        task->measure(e->data, out->sums, batch, values, width);
     }
+    return BY_OK;
+}
+
+/* Whether this rank has a micro-batch, and the ranks compute theirs: those that gather parameters
+ * do it together, with all that they are or not at all. */
+static by_status join(const evaluating *e, bool *together, by_error *error)
+{
+    const portion *mine = &e->portions[e->rank];
+    bool has = mine->stopped == 0 && mine->ended == 0;
+    bool stopped = false;
+    *together = has;
+    if (!by__ranks_evaluate_together(e->trainer)) {
+        return BY_OK;
+    }
+    BY_TRY(by__ranks_gather(e->trainer, mine, e->portions, e->counts, error));
+    for (size_t r = 0; r < e->ranks; r++) {
+        const portion *p = &e->portions[r];
+        has = has || (p->stopped == 0 && p->ended == 0);
+        stopped = stopped || p->stopped != 0;
+    }
+    *together = has && !stopped;
     return BY_OK;
 }
 
@@ -54,7 +66,19 @@ static by_status measure_one(const evaluating *e, portion *out, by_error *error)
 static by_status measure_round(const evaluating *e, by_error *error)
 {
     portion *mine = &e->portions[e->rank];
-    BY_TRY(measure_one(e, mine, error));
+    by_batch batch = {0};
+    bool together;
+    *mine = (portion){.stopped = e->stop != NULL && e->stop(e->user)};
+    if (mine->stopped == 0) {
+        BY_TRY(by_loader_next(e->loader, &batch, error));
+        mine->ended = batch.batch == 0 || batch.first_sample >= by_loader_epoch_samples(e->loader);
+    }
+    BY_TRY(join(e, &together, error));
+    if (together) {
+        BY_TRY(mine->stopped == 0 && mine->ended == 0
+                   ? measure_one(e, mine, &batch, error)
+                   : by__ranks_evaluate_nothing(e->trainer, error));
+    }
     return by__ranks_gather(e->trainer, mine, e->portions, e->counts, error);
 }
 

@@ -109,12 +109,6 @@ static by_status check_shard(const by__layout *l, const by_config *config, by_er
 {
     bool syncs = config->sync.every > 1 || strcmp(config->sync.compress, "none") != 0;
     int ranks = l->size[BY_MESH_SHARD];
-    if (ranks > 1 && config->parallel.zero > 2) {
-        return by_error_set(error, BY_ECONFIG,
-                            "parallel.zero is %lld: ranks of shard divide the state of the "
-                            "optimizer and f32 weights (1), and gradients (2)",
-                            (long long)config->parallel.zero);
-    }
     if (ranks > 1 && config->parallel.zero > 1 && by_optimizer_needs_tensors(&config->optimizer)) {
         return by_error_set(error, BY_ECONFIG,
                             "parallel.zero is %lld: optimizer.kind %s needs the whole gradients of "

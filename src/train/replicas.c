@@ -17,39 +17,27 @@ typedef struct replica {
     int32_t rank; /* in the job */
 } replica;
 
-/* Adds the values of an entry's f32 buffer on disk, some at a time. */
-static by_status add_from_disk(const by_trainer *t, int flat, by__handle handle, by__hasher *hasher,
-                               by_error *error)
+/* Adds the f32 values of a piece on disk, some at a time. */
+static by_status add_from_disk(const by_trainer *t, int flat, by__handle handle,
+                               const by__held_piece *piece, by__hasher *hasher, by_error *error)
 {
     const int64_t most = 1 << 18;
-    by_shape shape = by__store_shape(t->store, flat, handle);
-    int64_t count = by_shape_count(&shape);
     float *values;
     by_status status = BY_OK;
     BY_TRY(by__alloc((void **)&values, (size_t)most, sizeof *values, "weights", error));
-    for (int64_t first = 0; first < count && status == BY_OK; first += most) {
-        int64_t part = count - first < most ? count - first : most;
-        status = by__store_read_part(t->store, flat, handle, first, part, values, error);
+    for (int64_t at = 0; at < piece->count && status == BY_OK; at += most) {
+        int64_t part = piece->count - at < most ? piece->count - at : most;
+        status =
+            by__store_read_part(t->store, flat, handle, piece->first + at, part, values, error);
         by__hasher_add(hasher, values, (size_t)part * sizeof *values);
     }
     free(values);
     return status;
 }
 
-/* Adds the bytes of an entry's buffer; there may be none. */
-static by_status add_buffer(const by_trainer *t, int flat, by__handle handle, by__hasher *hasher,
-                            by_error *error)
+static by_status add_memory(by_memory memory, by__hasher *hasher, by_error *error)
 {
-    by_memory memory = by__store_buffer(t->store, flat, handle);
-    const void *host = by__store_host(t->store, flat, handle);
     void *copy;
-    if (by__store_on_disk(t->store, flat, handle)) {
-        return add_from_disk(t, flat, handle, hasher, error);
-    }
-    if (memory.bytes == 0 || host != NULL) {
-        by__hasher_add(hasher, host, memory.bytes);
-        return BY_OK;
-    }
     BY_TRY(by__alloc_aligned(&copy, memory.bytes, "a copy of the weights", error));
     by_status status = by_device_read(copy, memory, error);
     if (status == BY_OK) {
@@ -59,18 +47,40 @@ static by_status add_buffer(const by_trainer *t, int flat, by__handle handle, by
     return status;
 }
 
-/* The hash of each parameter: of what programs compute with, and of its master where the ranks do
- * not divide these. */
-static by_status hash_weights(const by_trainer *t, hash *hashes, by_error *error)
+/* Adds the bytes of what this rank has of an entry's buffer; there may be none. */
+static by_status add_buffer(const by_trainer *t, int flat, by__handle handle, by__hasher *hasher,
+                            by_error *error)
+{
+    by__held_piece piece;
+    const void *host = by__store_host(t->store, flat, handle);
+    if (host != NULL) {
+        by__hasher_add(hasher, host, by__store_buffer(t->store, flat, handle).bytes);
+        return BY_OK;
+    }
+    for (size_t k = 0; by__store_piece(t->store, flat, handle, k, &piece); k++) {
+        if (piece.on_disk && piece.count > 0) {
+            BY_TRY(add_from_disk(t, flat, handle, &piece, hasher, error));
+        } else if (piece.memory.bytes > 0) {
+            BY_TRY(add_memory(piece.memory, hasher, error));
+        }
+    }
+    return BY_OK;
+}
+
+/* The hash of each parameter: of what programs compute with, and of its master. `divided`: where
+ * the ranks of `shard` divide these, else where they do not. */
+static by_status hash_weights(const by_trainer *t, bool divided, hash *hashes, by_error *error)
 {
     by_status status = BY_OK;
     for (size_t i = 0; i < by__store_count(t->store) && status == BY_OK; i++) {
         char hex[digits + 1];
         by__hasher *hasher;
         BY_TRY(by__hasher_open(&hasher, error));
-        status = add_buffer(t, t->copies, (by__handle)i, hasher, error);
+        if (by__shard_divides(t, t->copies, (by__handle)i) == divided) {
+            status = add_buffer(t, t->copies, (by__handle)i, hasher, error);
+        }
         if (status == BY_OK && t->copies != t->masters &&
-            !by__shard_divides(t, t->masters, (by__handle)i)) {
+            by__shard_divides(t, t->masters, (by__handle)i) == divided) {
             status = add_buffer(t, t->masters, (by__handle)i, hasher, error);
         }
         by__hasher_hex(hasher, hex);
@@ -131,15 +141,15 @@ static by_status report(const by_trainer *t, by_comm *comm, const replica *all, 
                                 : " differ, and no other replica says which is right");
 }
 
-static by_status compare(const by_trainer *t, by_comm *comm, hash *hashes, replica *all,
-                         size_t *counts, by_error *error)
+static by_status compare(const by_trainer *t, by_comm *comm, bool divided, hash *hashes,
+                         replica *all, size_t *counts, by_error *error)
 {
     char hex[digits + 1];
     size_t count = by__store_count(t->store);
     int replicas = by_comm_size(comm);
     hash *mine = hashes + (size_t)by_comm_rank(comm) * count;
     bool differ = false;
-    BY_TRY(hash_weights(t, mine, error));
+    BY_TRY(hash_weights(t, divided, mine, error));
     by__hash128_hex(hex, mine, count * sizeof *mine);
     replica own = {.rank = t->layout.rank};
     memcpy(own.all.text, hex, digits);
@@ -181,7 +191,10 @@ by_status by__trainer_compare_replicas(by_trainer *t, by_error *error)
         status = by__alloc((void **)&counts, replicas, sizeof *counts, "hashes", error);
     }
     if (status == BY_OK) {
-        status = compare(t, comm, hashes, all, counts, error);
+        status = compare(t, comm, false, hashes, all, counts, error);
+    }
+    if (status == BY_OK && t->shard.copies != NULL) {
+        status = compare(t, t->shard.copies, true, hashes, all, counts, error);
     }
     free(counts);
     free(all);

@@ -37,7 +37,10 @@ by_status by__turns_build(by_trainer *t, const by_trainer_options *o, by_error *
     by__turns *turns = &t->shard.turns;
     BY_TRY(by__train_forward(&turns->graph, &t->model, t->config, &recipe, BY_MODEL_TRAIN, error));
     by_pass_options options = by__trainer_pass_options(t, &t->model);
-    return by_passes_run(turns->graph, BY_PURPOSE_TRAIN, &options, NULL, error);
+    by__gathered_options(t, turns->graph, &options);
+    turns->ahead = options.prefetch_bytes;
+    return by_passes_run(turns->graph, BY_PURPOSE_TRAIN, &options,
+                         t->config->parallel.overlap != 0 ? NULL : "order", error);
 }
 
 /* ---- buckets ---- */
@@ -151,12 +154,14 @@ by_status by__turns_plan(by_trainer *t, by_error *error)
     by_graph *graph = turns->graph;
     size_t before = graph->node_count;
     size_t bytes;
+    BY_TRY(by__gathered_check(t, graph, error));
+    BY_TRY(by__gathered_check(t, t->forward, error));
     BY_TRY(by__overlap_sort_buckets(t, graph, error));
     BY_TRY(list_parts(t, graph, error));
     BY_TRY(append_collectives(t, graph, &bytes, error));
     BY_TRY(place_collectives(t, graph, before, error));
     if (t->config->parallel.overlap != 0) {
-        BY_TRY(by_pass_overlap(graph, bytes, error));
+        BY_TRY(by_pass_overlap(graph, bytes > turns->ahead ? bytes : turns->ahead, error));
     }
     turns->graph = NULL; /* the set's from here on */
     return by__set_add(&t->programs, "gradients", graph, (by_purpose)0, NULL, error);
@@ -221,7 +226,8 @@ by_status by__turns_open(by_trainer *t, by_error *error)
 {
     by__turns *turns = &t->shard.turns;
     t->ranks.collectives->gradients = hand_over;
-    t->ranks.collectives->gradients_user = t;
+    t->ranks.collectives->parameters = by__gathered_run;
+    t->ranks.collectives->user = t;
     BY_TRY(by__alloc((void **)&turns->losses, (size_t)t->all_micro_batches, sizeof *turns->losses,
                      "losses", error));
     return by__alloc_aligned((void **)&turns->packed, by__turns_bytes(t), "a bucket of gradients",

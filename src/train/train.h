@@ -71,6 +71,10 @@ size_t by__ranks_replicas(const by_trainer *trainer, size_t *rank);
  * `all`. */
 by_status by__ranks_gather(const by_trainer *trainer, const void *mine, void *all,
                            const size_t *counts, by_error *error);
+/* Whether the program of the loss is collective, so that all ranks run it or none does ... */
+bool by__ranks_evaluate_together(const by_trainer *trainer);
+/* ... a rank that has no micro-batch this. */
+by_status by__ranks_evaluate_nothing(by_trainer *trainer, by_error *error);
 
 /* A slice that this rank holds of a parameter, or (state >= 0) of a state of it. */
 typedef struct by__trainer_held {

@@ -35,6 +35,7 @@ static by_status add_model(by_trainer *t, const by_trainer_options *o, bool trai
     const by__recipe recipe = {o->builder, o->user, t->task};
     BY_TRY(by__train_forward(&graph, &t->model, t->config, &recipe, mode, error));
     by_pass_options options = by__trainer_pass_options(t, &t->model);
+    by__gathered_options(t, graph, &options);
     return by__set_add(&t->programs, training ? "gradients" : "loss", graph,
                        training ? BY_PURPOSE_TRAIN : BY_PURPOSE_LOSS, &options, error);
 }
@@ -238,6 +239,7 @@ static by_status lay_out(by_trainer *t, by_error *error)
 {
     const unsigned all = (1u << BY__GROUPS) - 1;
     const unsigned trained = (1u << BY__TRAINED_GROUPS) - 1;
+    const unsigned gathered = by__gathered_groups(t);
     unsigned narrow = 0;
     by_dtype compute = by__compute_dtype(t->config);
     for (int group = 0; group < BY__GROUPS; group++) {
@@ -251,12 +253,12 @@ static by_status lay_out(by_trainer *t, by_error *error)
     BY_TRY(by__shard_plan(t, error));
     BY_TRY(by__offload_plan(t, error));
     by__flat_spec masters = {.role = BY__MASTER, .dtype = BY_F32, .groups = all};
-    BY_TRY(add_flat(t, masters, compute != BY_F32 ? trained & narrow : 0,
+    BY_TRY(add_flat(t, masters, gathered | (compute != BY_F32 ? trained & narrow : 0),
                     compute != BY_F32 ? narrow : 0, &t->masters, error));
     t->copies = t->masters;
     if (compute != BY_F32) {
         by__flat_spec copies = {.role = BY__COPY, .dtype = compute, .groups = narrow};
-        BY_TRY(by__shard_add_flat(t, copies, 0, &t->copies, error));
+        BY_TRY(by__shard_add_flat(t, copies, gathered & narrow, &t->copies, error));
     }
     for (int i = 0; i < t->sets; i++) {
         by__flat_spec set = {
@@ -316,12 +318,32 @@ static by_status measure_tokens(by_trainer *t, const by_graph *graph, by_error *
     return BY_OK;
 }
 
+/* Products that read what was gathered do not show which parameter it is: a graph without that
+ * does. */
+static by_status count_parameters(by_trainer *t, const by_trainer_options *o, by_error *error)
+{
+    by_graph *graph = NULL;
+    by_model model;
+    const by__recipe recipe = {o->builder, o->user, t->task};
+    if (!by__is_gathered(t)) {
+        return by_model_count(t->forward, &t->size.parameters, &t->size.in_products, error);
+    }
+    BY_TRY(by__train_forward(&graph, &model, t->config, &recipe, BY_MODEL_LOSS, error));
+    by_pass_options options = by__trainer_pass_options(t, &model);
+    by_status status = by_passes_run(graph, BY_PURPOSE_LOSS, &options, NULL, error);
+    if (status == BY_OK) {
+        status = by_model_count(graph, &t->size.parameters, &t->size.in_products, error);
+    }
+    by_graph_close(&graph);
+    return status;
+}
+
 /* See by_model_size. */
-static by_status measure_size(by_trainer *t, by_error *error)
+static by_status measure_size(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     const by_graph *graph = t->forward;
     double forward;
-    BY_TRY(by_model_count(graph, &t->size.parameters, &t->size.in_products, error));
+    BY_TRY(count_parameters(t, o, error));
     if (t->task->per_sample != NULL) {
         return measure_tokens(t, graph, error);
     }
@@ -415,7 +437,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     }
     find_rows(t); /* adding may have moved them */
     BY_TRY(by__trainer_plan_feeds(t, error));
-    BY_TRY(measure_size(t, error));
+    BY_TRY(measure_size(t, o, error));
     t->memory.process = by__resident_bytes();
     plan_memory(t);
     return BY_OK;

@@ -135,6 +135,7 @@ typedef struct by__turns {
     by__bucket_part *parts; /* those of bucket k are first[k] .. first[k + 1] - 1 */
     size_t *first;
     size_t part_count;
+    size_t ahead;  /* bytes that may be gathered before they are used */
     int64_t most;  /* elements of the largest bucket */
     float *packed; /* room for these */
     float *losses; /* of all micro-batches, rank by rank */
@@ -147,6 +148,7 @@ typedef struct by__shard {
     by_comm *comm;   /* of the mesh */
     by_comm *copies; /* the ranks of `data` that own the same; NULL: this one alone */
     size_t *slices;  /* [bucket][rank]: elements of a bucket that a rank owns */
+    size_t *counts;  /* [rank]: of a tensor that is gathered */
     by__slice *all;  /* of all ranks, bucket by bucket */
     size_t count;
     by__slice *own; /* this rank's */
@@ -333,8 +335,11 @@ by_status by__shard_add_flat(by_trainer *t, by__flat_spec spec, unsigned divided
 bool by__shard_owns(const by_trainer *t, by__handle handle);
 /* Memory of a slice in a flat buffer. */
 by_memory by__shard_memory(const by_trainer *t, int flat, const by__slice *slice);
+/* Collective: a tensor that is divided element by element, in the format that it is held in. */
+by_status by__shard_collect(const by_trainer *t, int flat, by__handle handle, void *out,
+                            by_error *error);
 /* Collective, when the update or new weights were submitted: all ranks get what programs compute
- * with. */
+ * with, but for what these gather. */
 by_status by__shard_gather(by_trainer *t, by_error *error);
 /* Whether a tensor of a flat buffer is divided, so that ranks read it together ... */
 bool by__shard_divides(const by_trainer *t, int flat, by__handle handle);
@@ -408,6 +413,19 @@ void by__divided_slice(by__trainer_held *out, const by_trainer *t, int flat, by_
                        size_t i);
 by_status by__divided_read(const by_trainer *t, int flat, by__handle handle, size_t i,
                            const void **data, void **owned, by_error *error);
+
+/* ---- shard_parameters.c ---- */
+
+/* Whether parameters are divided, and programs gather them. */
+bool by__is_gathered(const by_trainer *t);
+/* Which groups these are: bit g, group g. */
+unsigned by__gathered_groups(const by_trainer *t);
+/* What the passes over a forward graph are told about that. */
+void by__gathered_options(const by_trainer *t, const by_graph *graph, by_pass_options *options);
+/* BY_ESTATE unless a graph numbers its parameters as the store does. */
+by_status by__gathered_check(const by_trainer *t, const by_graph *graph, by_error *error);
+/* Does what GATHER_PARAMETER asks for; `user` is the trainer. */
+by_status by__gathered_run(void *user, const by__call *call, by_error *error);
 
 /* ---- trainer_overlap.c ---- */
 

@@ -184,6 +184,6 @@ by_status by__overlap_open(by_trainer *t, by_error *error)
     spec.last_apart = true;
     BY_TRY(by__reducer_open(&r->last, &spec, error));
     r->collectives->gradients = reduce;
-    r->collectives->gradients_user = t;
+    r->collectives->user = t;
     return BY_OK;
 }

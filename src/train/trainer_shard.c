@@ -70,6 +70,7 @@ static by_status cut_buckets(by_trainer *t, by_error *error)
     int turn = 0;
     BY_TRY(by__alloc((void **)&t->shard.slices, t->ranks.bucket_count * ranks,
                      sizeof *t->shard.slices, "slices", error));
+    BY_TRY(by__alloc((void **)&t->shard.counts, ranks, sizeof *t->shard.counts, "slices", error));
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
         by__bucket *b = &t->ranks.buckets[k];
         size_t *slices = t->shard.slices + k * ranks;
@@ -204,6 +205,7 @@ void by__shard_close(by_trainer *t)
     by__shard_norm_close(t);
     by__turns_close(t);
     free(t->shard.slices);
+    free(t->shard.counts);
     free(t->shard.all);
     free(t->shard.own);
 }
@@ -230,13 +232,26 @@ by_status by__shard_gather(by_trainer *t, by_error *error)
     }
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
-        bool narrow = (t->ranks.buckets[k].group & BY__GROUP_WIDE) == 0;
-        BY_TRY(gather_bucket(t, narrow ? t->copies : t->masters, k, error));
+        int group = t->ranks.buckets[k].group;
+        if ((by__gathered_groups(t) >> group & 1u) == 0) {
+            bool narrow = (group & BY__GROUP_WIDE) == 0;
+            BY_TRY(gather_bucket(t, narrow ? t->copies : t->masters, k, error));
+        }
     }
     return BY_OK;
 }
 
 /* ---- reading what is divided ---- */
+
+/* The groups of f32 weights that are divided. */
+static unsigned divided_masters(const by_trainer *t)
+{
+    unsigned groups = by__gathered_groups(t);
+    for (int group = 0; group < BY__TRAINED_GROUPS && t->copies != t->masters; group++) {
+        groups |= (group & BY__GROUP_WIDE) == 0 ? 1u << group : 0u;
+    }
+    return groups;
+}
 
 bool by__shard_divides(const by_trainer *t, int flat, by__handle handle)
 {
@@ -248,9 +263,10 @@ bool by__shard_divides(const by_trainer *t, int flat, by__handle handle)
     for (int i = 0; i < t->sets && by__is_scattered(t); i++) {
         state = state || t->gradient_sets[i] == flat;
     }
-    bool master = flat == t->masters && t->copies != t->masters && group < BY__TRAINED_GROUPS &&
-                  (group & BY__GROUP_WIDE) == 0;
-    return by__is_sharded(t) && (state || master);
+    unsigned groups = flat == t->masters  ? divided_masters(t)
+                      : flat == t->copies ? by__gathered_groups(t)
+                                          : 0;
+    return by__is_sharded(t) && (state || (groups >> group & 1u) != 0);
 }
 
 /* A tensor that one rank has. */
@@ -283,21 +299,20 @@ static int64_t clip(int64_t value, int64_t low, int64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* A tensor of which ranks have slices, bucket by bucket. */
-static by_status read_slices(const by_trainer *t, int flat, by__handle handle, float *out,
-                             by_error *error)
+by_status by__shard_collect(const by_trainer *t, int flat, by__handle handle, void *out,
+                            by_error *error)
 {
     const by__stored_tensor *entry = by__store_entry(t->store, handle);
+    by_dtype dtype = by__store_dtype(t->store, flat, handle);
     int64_t begin = by__store_begin(t->store, handle);
     int64_t end = begin + by_shape_count(&entry->local);
     int ranks = t->layout.size[BY_MESH_SHARD];
-    size_t *counts;
-    by_status status = by__alloc((void **)&counts, (size_t)ranks, sizeof *counts, "slices", error);
-    for (size_t k = 0; k < t->ranks.bucket_count && status == BY_OK; k++) {
+    size_t *counts = t->shard.counts;
+    for (size_t k = 0; k < t->ranks.bucket_count; k++) {
         const by__bucket *b = &t->ranks.buckets[k];
         int64_t low = clip(begin, b->first, b->first + b->count);
         int64_t high = clip(end, b->first, b->first + b->count);
-        int64_t mine = 0;
+        by__slice mine = {.group = b->group};
         if (b->group != entry->group || low == high) {
             continue;
         }
@@ -306,21 +321,23 @@ static by_status read_slices(const by_trainer *t, int flat, by__handle handle, f
             int64_t from = clip(first, low, high);
             counts[r] = (size_t)(clip(first + (int64_t)slices_of(t, k)[r], low, high) - from);
             if (r == t->layout.place[BY_MESH_SHARD]) {
-                mine = from - begin;
+                mine.first = from;
+                mine.count = (int64_t)counts[r];
             }
         }
-        size_t own = counts[t->layout.place[BY_MESH_SHARD]];
-        if (own > 0) {
-            status =
-                by__store_read_part(t->store, flat, handle, mine, (int64_t)own, out + mine, error);
+        char *to = (char *)out + (size_t)(low - begin) * by_dtype_size(dtype);
+        const void *in = out;
+        if (mine.count > 0 && by__store_on_disk(t->store, flat, handle)) {
+            float *place = (float *)out + (mine.first - begin);
+            BY_TRY(by__store_read_part(t->store, flat, handle, mine.first - begin, mine.count,
+                                       place, error));
+            in = place;
+        } else if (mine.count > 0) {
+            in = (const void *)by__shard_memory(t, flat, &mine).address;
         }
-        if (status == BY_OK) {
-            status = by_comm_all_gather(t->shard.comm, out + mine, out + (low - begin), counts,
-                                        BY_F32, entry->name, error);
-        }
+        BY_TRY(by_comm_all_gather(t->shard.comm, in, to, counts, dtype, entry->name, error));
     }
-    free(counts);
-    return status;
+    return BY_OK;
 }
 
 by_status by__shard_read(const by_trainer *t, int flat, by__handle handle, float *out,
@@ -329,5 +346,5 @@ by_status by__shard_read(const by_trainer *t, int flat, by__handle handle, float
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     return by_optimizer_needs_tensors(&t->config->optimizer)
                ? read_owned(t, flat, handle, out, error)
-               : read_slices(t, flat, handle, out, error);
+               : by__shard_collect(t, flat, handle, out, error);
 }

@@ -47,6 +47,19 @@ rm -rf runs/zero2/checkpoints/step-00000024
 run 0 mpi_run 3 "$banyan" train --resume runs/zero2 --set parallel.shard=3 --set parallel.zero=1
 compare zero2 00000024
 
+say "3 ranks divide parameters, 4 in two groups go on, and 2 that divide nothing"
+run 0 mpi_run 3 "$banyan" "$@" --set name=zero3 --set parallel.shard=3 --set parallel.zero=3
+compare zero3 00000012
+compare zero3 00000024
+without_time runs/zero3/events.jsonl >n.events
+same one.events n.events
+rm -rf runs/zero3/checkpoints/step-00000024
+run 0 mpi_run 4 "$banyan" train --resume runs/zero3 --set parallel.shard=2
+compare zero3 00000024
+rm -rf runs/zero3/checkpoints/step-00000024
+run 0 mpi_run 2 "$banyan" train --resume runs/zero3 --set parallel.shard=1
+compare zero3 00000024
+
 say "3 ranks go on where 2 were stopped"
 run 0 mpi_run 2 "$banyan" "$@" --set name=half
 rm -rf runs/half/checkpoints/step-00000024

@@ -505,6 +505,7 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
     case BY_OP_ALL_TO_ALL:
     case BY_OP_RING_SHIFT:
     case BY_OP_REDUCE_GRADIENTS:
+    case BY_OP_GATHER_PARAMETER:
     case BY_OP_REPLICATE:
     case BY_OP_GROUP:
     case BY_OP_COUNT_IDS:

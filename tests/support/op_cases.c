@@ -540,6 +540,7 @@ const op_case op_cases[] = {
     GRADIENT(RING_SHIFT, (.mesh = 1, .ranks = 1), A(2, 3)),
     CASE(RING_SHIFT, (.mesh = 1, .ranks = 1), A(3, 5)),
     CASE(REDUCE_GRADIENTS, (.mesh = 1, .ranks = 1), F(3, 5), F(2)),
+    CASE(GATHER_PARAMETER, (.mesh = 1, .ranks = 1, .dtype = ACT, .shape = {2, {3, 5}})),
     GRADIENT(REPLICATE, (.mesh = 1, .ranks = 1), A(2, 3)),
     CASE(REPLICATE, (.mesh = 1, .ranks = 1), A(3, 5)),
 };

@@ -1,4 +1,4 @@
-/* Parameters in slices: forward and backward of whole models on ranks that are threads give the
+/* Parameters in parts: forward and backward of whole models on ranks that are threads give the
  * bits of one rank that has all parameters, and need less memory. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,13 +7,11 @@
 
 #include <cmocka.h>
 
-#include "base/sum_tree.h"
 #include "ops/ops.h"
 #include "rank_run.h"
 #include "runner.h"
 #include "train/train.h"
 
-#define LEAST  128
 #define LAYERS 3
 
 typedef struct problem {
@@ -47,11 +45,10 @@ static by_status configure(by_config **out, const problem *p, by_error *error)
 }
 
 /* The graph of a rank; ranks 1: the whole. */
-static by_status build(by_graph **out, const problem *p, int ranks, int rank, by_error *error)
+static by_status build(by_graph **out, const problem *p, int ranks, by_error *error)
 {
     by_config *config = NULL;
-    by_gather_options options = {
-        .mesh = RANK_MESH, .ranks = ranks, .rank = rank, .least_elements = LEAST, .keep = p->keep};
+    by_gather_options options = {.mesh = RANK_MESH, .ranks = ranks, .keep = p->keep};
     by_status status = configure(&config, p, error);
     if (status == BY_OK) {
         status = by_train_graph(out, NULL, config, NULL, NULL, "fuse", error);
@@ -79,56 +76,40 @@ static by_status build(by_graph **out, const problem *p, int ranks, int rank, by
 typedef struct rank_check {
     const problem *p;
     const rank_run *r;
-    int buckets; /* so far */
-    int gradients;
+    by_comm *comm;
+    int gathered;
 } rank_check;
 
-/* The gradients of a bucket are those of the whole, bit for bit. */
-static by_status check_bucket(void *user, const by__call *call, by_error *error)
+/* The whole parameter, and a message to the other ranks as one would need for it. */
+static by_status give_parameter(void *user, const by__call *call, by_error *error)
 {
     rank_check *c = user;
     const by_graph *graph = c->r->graph;
-    const by__node *node = NULL;
-    for (size_t n = 0; n < graph->node_count; n++) {
-        if (graph->nodes[n].op == call->op && graph->nodes[n].attrs.bucket == call->attrs.bucket) {
-            node = &graph->nodes[n];
-        }
+    int64_t number = -1;
+    size_t v = 0;
+    for (; v < graph->value_count && number < call->attrs.bucket; v++) {
+        number += graph->values[v].role == BY_ROLE_PARAMETER;
     }
-    EXPECT(node != NULL && node->input_count == call->input_count);
-    EXPECT(call->attrs.bucket == c->buckets++);
-    for (int i = 0; i < call->input_count; i++) {
-        const by__value *value = &graph->values[node->in[i]];
-        by_value whole = by_graph_find(c->p->whole.graph, value->name);
-        EXPECT(memcmp(call->in[i].data, c->p->whole.buffers[whole], by__value_bytes(value)) == 0);
-        c->gradients++;
-    }
-    return BY_OK;
+    const by__value *value = &graph->values[v - 1];
+    by_value whole = by_graph_find(c->p->whole.graph, value->name);
+    EXPECT(value->role == BY_ROLE_PARAMETER && value->shape.rank >= 2);
+    EXPECT(by_shape_equal(&value->shape, &call->out[0].shape));
+    memcpy(call->out[0].data, c->p->whole.buffers[whole], by__value_bytes(value));
+    c->gathered++;
+    return by_comm_barrier(c->comm, value->name, error);
 }
 
-/* Inputs as the whole has them; of a parameter in slices this rank's rows. */
-static by_status fill(const rank_run *r, const problem *p, int rank, by_error *error)
+/* Inputs as the whole has them; nothing of a parameter that is gathered. */
+static void fill(const rank_run *r, const problem *p)
 {
     for (size_t v = 0; v < r->graph->value_count; v++) {
         const by__value *value = &r->graph->values[v];
-        if (!by__role_is_external(value->role)) {
-            continue;
-        }
-        by_value whole = by_graph_find(p->whole.graph, value->name);
-        const by__value *full = &p->whole.graph->values[whole];
-        size_t offset = 0;
-        if (!by_shape_equal(&value->shape, &full->shape)) {
-            int64_t first;
-            int64_t rows;
-            by__sum_tree_block(full->shape.dim[0], p->ranks, rank, &first, &rows);
-            EXPECT(value->role == BY_ROLE_PARAMETER && value->shape.dim[0] == rows);
-            offset = by__value_bytes(full) / (size_t)full->shape.dim[0] * (size_t)first;
-        }
-        if (value->producer < 0) {
-            memcpy((void *)r->memory[v].address, (const char *)p->whole.buffers[whole] + offset,
-                   r->memory[v].bytes);
+        bool gathered = value->role == BY_ROLE_PARAMETER && value->shape.rank >= 2;
+        if (by__role_is_external(value->role) && value->producer < 0 && !gathered) {
+            by_value whole = by_graph_find(p->whole.graph, value->name);
+            memcpy((void *)r->memory[v].address, p->whole.buffers[whole], r->memory[v].bytes);
         }
     }
-    return BY_OK;
 }
 
 static by_status compare(const rank_run *r, const problem *p, by_error *error)
@@ -150,25 +131,24 @@ static by_status run_rank(by_comm *comm, void *user, by_error *error)
 {
     const problem *p = user;
     rank_run r = {0};
-    rank_check check = {.p = p, .r = &r};
+    rank_check check = {.p = p, .r = &r, .comm = comm};
     by_graph *graph = NULL;
-    BY_TRY(build(&graph, p, p->ranks, by_comm_rank(comm), error));
+    BY_TRY(build(&graph, p, p->ranks, error));
     by_status status = rank_open(&r, comm, graph, error);
     if (status == BY_OK) {
-        r.collectives->gradients = check_bucket;
-        r.collectives->gradients_user = &check;
-        status = fill(&r, p, by_comm_rank(comm), error);
+        r.collectives->parameters = give_parameter;
+        r.collectives->user = &check;
+        fill(&r, p);
     }
     for (int run = 0; run < 2 && status == BY_OK; run++) {
-        check.buckets = 0;
+        check.gathered = 0;
         status = by_program_run(r.program, error);
         if (status == BY_OK) {
             status = compare(&r, p, error);
         }
     }
-    if (status == BY_OK && (check.buckets != LAYERS + 1 || check.gradients < 2 * 4 * LAYERS)) {
-        status = by_error_set(error, BY_ESTATE, "%d buckets, %d gradients", check.buckets,
-                              check.gradients);
+    if (status == BY_OK && check.gathered < (p->keep ? 1 : 2) * 4 * LAYERS) {
+        status = by_error_set(error, BY_ESTATE, "%d parameters were gathered", check.gathered);
     }
     rank_close(&r);
     return status;
@@ -176,18 +156,17 @@ static by_status run_rank(by_comm *comm, void *user, by_error *error)
 
 /* ---- memory ---- */
 
-/* Bytes of parameters, gradients and activations. */
-static size_t bytes_of(const by_graph *graph)
+/* Bytes of whole parameters and activations. */
+static size_t bytes_of(const by_graph *graph, bool gathered)
 {
     by_error error = {0};
     by__memory_plan plan;
     check_ok(by__memory_plan_make(&plan, graph, &error), &error);
     size_t bytes = plan.bytes;
     for (size_t v = 0; v < graph->value_count; v++) {
-        by_role role = graph->values[v].role;
-        bytes += role == BY_ROLE_PARAMETER || role == BY_ROLE_GRADIENT
-                     ? by__value_bytes(&graph->values[v])
-                     : 0;
+        const by__value *value = &graph->values[v];
+        bool whole = value->role == BY_ROLE_PARAMETER && !(gathered && value->shape.rank >= 2);
+        bytes += whole ? by__value_bytes(value) : 0;
     }
     by__memory_plan_free(&plan);
     return bytes;
@@ -198,7 +177,7 @@ static size_t count_communicating(const by_graph *graph, by__phase phase)
     size_t count = 0;
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__node *node = &graph->nodes[n];
-        count += node->op == BY_OP_ALL_GATHER && node->phase == phase;
+        count += node->op == BY_OP_GATHER_PARAMETER && node->phase == phase;
     }
     return count;
 }
@@ -207,10 +186,8 @@ static void check_graph(const problem *p)
 {
     by_error error = {0};
     by_graph *graph = NULL;
-    check_ok(build(&graph, p, p->ranks, 0, &error), &error);
-    if (p->ranks == 4) {
-        assert_true(bytes_of(graph) < bytes_of(p->whole.graph));
-    }
+    check_ok(build(&graph, p, p->ranks, &error), &error);
+    assert_true(p->keep || bytes_of(graph, true) < bytes_of(p->whole.graph, false));
     assert_true(count_communicating(graph, BY__FORWARD) >= 4 * LAYERS);
     assert_true(p->keep ? count_communicating(graph, BY__BACKWARD) <= 1
                         : count_communicating(graph, BY__BACKWARD) >= 4 * LAYERS);
@@ -221,7 +198,7 @@ static void check_model(problem *p)
 {
     by_error error = {0};
     by_graph *graph = NULL;
-    check_ok(build(&graph, p, 1, 0, &error), &error);
+    check_ok(build(&graph, p, 1, &error), &error);
     runner_open(&p->whole, graph, 1);
     runner_fill(&p->whole, 5, 29);
     runner_run(&p->whole);
@@ -252,12 +229,9 @@ static void test_refused(void **state)
     BY_UNUSED(state);
     by_error error = {0};
     by_graph *graph = open_graph();
-    by_gather_options options = {.mesh = 1, .ranks = 2, .rank = 2};
+    by_gather_options options = {.ranks = 2};
     by_status status = by_pass_gather(graph, &options, &error);
-    check_error(status, BY_EARG, &error, "rank 2 of 2");
-    options = (by_gather_options){.ranks = 2};
-    status = by_pass_gather(graph, &options, &error);
-    check_error(status, BY_EARG, &error, "there is no such rank");
+    check_error(status, BY_EARG, &error, "2 ranks over no axis");
     by_graph_close(&graph);
 }
 

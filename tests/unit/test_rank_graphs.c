@@ -351,7 +351,7 @@ static by_status run_buckets(by_comm *comm, void *user, by_error *error)
     by_status status = rank_open(&r, comm, graph, error);
     if (status == BY_OK && hooked) {
         r.collectives->gradients = sum_gradients;
-        status = by_mesh_comm((by_comm **)&r.collectives->gradients_user, r.mesh, TENSOR, error);
+        status = by_mesh_comm((by_comm **)&r.collectives->user, r.mesh, TENSOR, error);
     }
     if (status == BY_OK) {
         ((float *)rank_data(&r, "x"))[3] = (float)(by_comm_rank(comm) + 1);

@@ -94,6 +94,16 @@ static void test_divided_gradients(void **state)
     divide("parallel.zero=2");
 }
 
+static void test_divided_parameters(void **state)
+{
+    BY_UNUSED(state);
+    static const int two[] = {2, 4};
+    static const char *const kept[] = {"parallel.zero=3", "parallel.keep=true", "parallel.shard=2",
+                                       "model.kind=llama", NULL};
+    divide("parallel.zero=3");
+    rank_job_compare(two, BY_ARRAY_LENGTH(two), kept);
+}
+
 /* The plan has a rank's slices and no more: what divides adds up to what one rank has. */
 static void test_planned_slices(void **state)
 {
@@ -120,9 +130,8 @@ static void test_planned_slices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_divided_state),
-        cmocka_unit_test(test_scattered_sums),
-        cmocka_unit_test(test_divided_gradients),
+        cmocka_unit_test(test_divided_state),     cmocka_unit_test(test_scattered_sums),
+        cmocka_unit_test(test_divided_gradients), cmocka_unit_test(test_divided_parameters),
         cmocka_unit_test(test_planned_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -180,6 +180,15 @@ static by_status run_reduce_gradients(const by__call *call, const by__context *c
     return exchange(call, context, BY__EXCHANGE_GRADIENTS, NULL, NULL, 0, 0);
 }
 
+static by_status run_gather_parameter(const by__call *call, const by__context *context)
+{
+    if (context->collectives == NULL) {
+        memset(call->out[0].data, 0, bytes_of(&call->out[0]));
+        return call->attrs.ranks == 1 ? BY_OK : BY_ESTATE;
+    }
+    return exchange(call, context, BY__EXCHANGE_PARAMETER, NULL, call->out[0].data, 0, 0);
+}
+
 static by_status run_replicate(const by__call *call, const by__context *context)
 {
     BY_UNUSED(context);
@@ -198,4 +207,5 @@ KERNEL(BY_OP_REDUCE_SCATTER, reduce_scatter, prepare_reduce_scatter);
 KERNEL(BY_OP_ALL_TO_ALL, all_to_all, prepare_all_to_all);
 KERNEL(BY_OP_RING_SHIFT, ring_shift, NULL);
 KERNEL(BY_OP_REDUCE_GRADIENTS, reduce_gradients, NULL);
+KERNEL(BY_OP_GATHER_PARAMETER, gather_parameter, NULL);
 KERNEL(BY_OP_REPLICATE, replicate, NULL);

@@ -1,0 +1,88 @@
+/* ZeRO-3 (Rajbhandari et al. 2020; FSDP, Zhao et al. 2023): the ranks of `shard` divide what programs
+ * compute with, too.
+ *
+ * Of the matrices that are trained a rank holds its slices alone. Programs gather one before they
+ * use it (passes/gather.c), a bucket's part of it at a time, and give its memory to other values
+ * behind that. Vectors, which are few elements, and what is frozen are whole. */
+#include <stdlib.h>
+
+#include "train/trainer.h"
+
+bool by__is_gathered(const by_trainer *t)
+{
+    return by__is_in_turn(t) && t->config->parallel.zero > 2;
+}
+
+unsigned by__gathered_groups(const by_trainer *t)
+{
+    unsigned groups = 0;
+    for (int group = 0; group < BY__TRAINED_GROUPS && by__is_gathered(t); group++) {
+        groups |= (group & BY__GROUP_VECTOR) == 0 ? 1u << group : 0u;
+    }
+    return groups;
+}
+
+/* Bytes of the matrices of the largest block, or of the largest one outside of blocks: what is
+ * gathered ahead of its use. */
+static size_t largest_unit(const by_trainer *t, const by_graph *graph)
+{
+    size_t size = by_dtype_size(by__compute_dtype(t->config));
+    size_t largest = 0;
+    for (size_t v = 0; v < graph->value_count; v++) {
+        size_t bytes = 0;
+        int block = graph->values[v].block;
+        for (size_t w = v; w < graph->value_count; w++) {
+            const by__value *value = &graph->values[w];
+            bool together = w == v || (block >= 0 && value->block == block);
+            if (together && value->role == BY_ROLE_PARAMETER && value->shape.rank >= 2) {
+                bytes += (size_t)by_shape_count(&value->shape) * size;
+            }
+        }
+        largest = bytes > largest ? bytes : largest;
+    }
+    return largest;
+}
+
+void by__gathered_options(const by_trainer *t, const by_graph *graph, by_pass_options *options)
+{
+    if (by__is_gathered(t)) {
+        options->gather = (by_gather_options){.mesh = 1u << BY_MESH_SHARD,
+                                              .ranks = t->layout.size[BY_MESH_SHARD],
+                                              .keep = t->config->parallel.keep != 0};
+        options->prefetch_bytes = largest_unit(t, graph);
+    }
+}
+
+by_status by__gathered_check(const by_trainer *t, const by_graph *graph, by_error *error)
+{
+    by__handle number = 0;
+    for (size_t v = 0; v < graph->value_count; v++) {
+        const by__value *value = &graph->values[v];
+        if (value->role == BY_ROLE_PARAMETER && by__store_find(t->store, value->name) != number++) {
+            return by_error_set(error, BY_ESTATE,
+                                "'%s' is another parameter in the graph of the loss than in that "
+                                "of gradients",
+                                value->name);
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__gathered_run(void *user, const by__call *call, by_error *error)
+{
+    by_trainer *t = user;
+    by__handle handle = (by__handle)call->attrs.bucket;
+    bool wide = (by__store_entry(t->store, handle)->group & BY__GROUP_WIDE) != 0;
+    return by__shard_collect(t, wide ? t->masters : t->copies, handle, call->out[0].data, error);
+}
+
+bool by__ranks_evaluate_together(const by_trainer *trainer)
+{
+    return by__is_gathered(trainer);
+}
+
+/* On what the inputs were before. */
+by_status by__ranks_evaluate_nothing(by_trainer *trainer, by_error *error)
+{
+    return by_program_run(trainer->loss->program, error);
+}
