@@ -1,4 +1,5 @@
 #include <limits.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,14 @@ static void limit_spinning(char **argv)
     }
 }
 
+/* Memory that is planned is taken once; what is larger than this and freed, as a copy of a tensor
+ * while it is loaded, goes back to the system at once. Left alone, GNU malloc keeps more of it the
+ * larger it was, and a process takes more than its plan says. */
+static void return_large_memory(void)
+{
+    (void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
+}
+
 static int dispatch(int argc, char **argv)
 {
     if (argc < 2) {
@@ -79,6 +88,7 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     cli_guard_streams();
+    return_large_memory();
     if (argc >= 2 && argv[1][0] != '-') {
         limit_spinning(argv);
     }
