@@ -97,6 +97,9 @@ mutations() {
     mutation "a round of gradients has the place of another" src/train/reducer.c \
         '(by__sum_node){first + h - earlier, 1, h};' '(by__sum_node){h - earlier, 1, h};' test_zero
 
+    mutation "bucket of a round dropped" src/train/shard_gradients.c \
+        'by__slice own = slice_of(t, k);' 'by__slice own = slice_of(t, k); if (k == 1) { return BY_OK; }' test_zero
+
     # 1/N.
     mutation "mean over the targets of one rank" src/train/trainer_feed.c \
         't->sync.is_local ? batch->valid_targets : batch->global_targets' 'batch->valid_targets' test_ranks
@@ -129,7 +132,11 @@ mutations() {
         'for (size_t i = 0; i < pipe->share_count; i++) {' 'for (size_t i = 1; i < pipe->share_count; i++) {' \
         test_pipeline_train
     mutation "slice of the optimizer's state read from another place" src/train/trainer_shard.c \
-        'mine = from - begin;' 'mine = 0;' test_zero test_ranks_save
+        'mine.first = from;' 'mine.first = first;' test_zero test_ranks_save
+    mutation "stale parameters: a part of what a program gathers is missing" src/train/trainer_shard.c \
+        'BY_TRY(by_comm_all_gather(t->shard.comm, in, to, counts, dtype, entry->name, error));' \
+        'BY_TRY(low > begin ? BY_OK : by_comm_all_gather(t->shard.comm, in, to, counts, dtype, entry->name, error));' \
+        test_zero
 
     # Tensors.
     mutation "missing tensor all-reduce, forward" src/passes/shard_convert.c \

@@ -39,8 +39,7 @@ by_status by__turns_build(by_trainer *t, const by_trainer_options *o, by_error *
     by_pass_options options = by__trainer_pass_options(t, &t->model);
     by__gathered_options(t, turns->graph, &options);
     turns->ahead = options.prefetch_bytes;
-    return by_passes_run(turns->graph, BY_PURPOSE_TRAIN, &options,
-                         t->config->parallel.overlap != 0 ? NULL : "order", error);
+    return by_passes_run(turns->graph, BY_PURPOSE_TRAIN, &options, "order", error);
 }
 
 /* ---- buckets ---- */
@@ -127,8 +126,16 @@ static size_t completion(const by_trainer *t, const by_graph *graph, size_t buck
     return last;
 }
 
+/* Whether the node gathers a parameter, or waits for one. */
+static bool gathers(const by_graph *graph, size_t node)
+{
+    const by__op_row *row = by__op_row_of(graph->nodes[node].op);
+    return row->communicates || row->waits;
+}
+
 /* Moves the collectives, which stand behind the first `before` nodes, behind what completes them.
- * Buckets are in the order of completion. */
+ * Buckets are in the order of completion. Collectives keep their order, so that what is gathered
+ * for the next nodes comes first, where it may overlap with those before. */
 static by_status place_collectives(by_trainer *t, by_graph *graph, size_t before, by_error *error)
 {
     by__node *ordered;
@@ -136,8 +143,9 @@ static by_status place_collectives(by_trainer *t, by_graph *graph, size_t before
     size_t k = 0;
     BY_TRY(by__alloc((void **)&ordered, graph->node_count, sizeof *ordered, "buckets", error));
     for (size_t n = 0; n < before; n++) {
+        bool later = t->config->parallel.overlap != 0 && n + 1 < before && gathers(graph, n + 1);
         ordered[kept++] = graph->nodes[n];
-        for (; k < t->ranks.bucket_count && completion(t, graph, k) <= n; k++) {
+        for (; !later && k < t->ranks.bucket_count && completion(t, graph, k) <= n; k++) {
             ordered[kept++] = graph->nodes[before + 2 * k];
             ordered[kept++] = graph->nodes[before + 2 * k + 1];
         }

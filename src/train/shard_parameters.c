@@ -1,5 +1,5 @@
-/* ZeRO-3 (Rajbhandari et al. 2020; FSDP, Zhao et al. 2023): the ranks of `shard` divide what programs
- * compute with, too.
+/* ZeRO-3 (Rajbhandari et al. 2020; FSDP, Zhao et al. 2023): the ranks of `shard` divide what
+ * programs compute with, too.
  *
  * Of the matrices that are trained a rank holds its slices alone. Programs gather one before they
  * use it (passes/gather.c), a bucket's part of it at a time, and give its memory to other values

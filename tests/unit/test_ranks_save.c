@@ -165,7 +165,7 @@ static void remove_step(const char *run, int64_t step)
 /* Ranks, and how they are laid out. */
 typedef struct layout {
     int ranks;
-    const char *settings[4]; /* NULL at the end */
+    const char *settings[5]; /* NULL at the end */
 } layout;
 
 /* Saved by each layout, gone on with by each other, or (next) by the next one. */
@@ -235,6 +235,8 @@ static void any_layout_goes_on_from_any(void **state)
                                      {2, {"parallel.shard=2", NULL}},
                                      {3, {"parallel.shard=3", NULL}},
                                      {8, {"parallel.shard=4", "parallel.data=2", NULL}},
+                                     {3, {"parallel.shard=3", "parallel.zero=2", NULL}},
+                                     {6, {"parallel.shard=3", "parallel.zero=3", NULL}},
                                      {1, {ON_DISK, NULL}},
                                      {3, {"parallel.shard=3", ON_DISK, NULL}}};
     static const char *const f32[] = {NULL};
@@ -260,8 +262,12 @@ static void narrow_copies_and_other_optimizers(void **state)
 static void experts_are_saved_in_parts(void **state)
 {
     BY_UNUSED(state);
-    static const layout layouts[] = {
-        {1, {NULL}}, {3, {NULL}}, {2, {"parallel.shard=2", NULL}}, {1, {ON_DISK, NULL}}};
+    static const layout layouts[] = {{1, {NULL}},
+                                     {3, {NULL}},
+                                     {2, {"parallel.shard=2", NULL}},
+                                     {2, {"parallel.shard=2", "parallel.zero=3", NULL}},
+                                     {2, {"parallel.shard=2", "parallel.zero=3", ON_DISK, NULL}},
+                                     {1, {ON_DISK, NULL}}};
     static const char *const settings[] = {"model.kind=mixtral", "precision.compute=bf16",
                                            "model.experts=3", NULL};
     reshard(layouts, BY_ARRAY_LENGTH(layouts), settings);
@@ -278,6 +284,7 @@ static void axes_together(void **state)
         {4, {"parallel.tensor=2", "parallel.shard=2", NULL}},
         {8, {"parallel.tensor=2", "parallel.shard=2", NULL}},
         {4, {"parallel.tensor=2", "parallel.shard=2", "parallel.zero=2", NULL}},
+        {4, {"parallel.tensor=2", "parallel.shard=2", "parallel.zero=3", NULL}},
         {4, {"parallel.tensor=2", "parallel.pipeline=2", NULL}},
         {8, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.schedule=zero_bubble", NULL}}};
     static const layout pipeline[] = {

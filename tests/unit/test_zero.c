@@ -105,25 +105,58 @@ static void test_divided_parameters(void **state)
 }
 
 /* The plan has a rank's slices and no more: what divides adds up to what one rank has. */
+static void check_planned(int zero)
+{
+    char stage[32];
+    const char *const bf16[] = {"precision.compute=bf16",
+                                "parallel.shard=3",
+                                "model.vocab=2500",
+                                "train.batch=3",
+                                stage,
+                                NULL};
+    (void)snprintf(stage, sizeof stage, "parallel.zero=%d", zero);
+    rank_job *alone = rank_job_open(0, bf16);
+    rank_job *j = rank_job_open(3, bf16);
+    const by_memory_report *whole = &alone->memory[0];
+    uint64_t parameters = whole->parameters * 11 / 10; /* of all ranks: vectors are whole */
+    uint64_t copies = whole->parameters - whole->optimizer / 2;
+    by_memory_report all = {0};
+    for (int r = 0; r < 3; r++) {
+        assert_true(j->memory[r].optimizer < whole->optimizer / 2);
+        assert_true(zero < 3 || j->memory[r].parameters < whole->parameters / 2);
+        all.optimizer += j->memory[r].optimizer;
+        all.gradients += j->memory[r].gradients;
+        all.parameters += j->memory[r].parameters;
+    }
+    assert_true(all.optimizer == whole->optimizer); /* every slice is a multiple of a line */
+    assert_true(all.parameters >= whole->parameters + (zero < 3 ? 2 * copies : 0));
+    assert_true(all.parameters < parameters + (zero < 3 ? 2 * copies : 0));
+    /* One leaf each leaves one sum. */
+    assert_true(zero == 1 || all.gradients == whole->optimizer / 2);
+    rank_job_close(alone);
+    rank_job_close(j);
+}
+
 static void test_planned_slices(void **state)
 {
     BY_UNUSED(state);
-    static const char *const bf16[] = {"precision.compute=bf16", "parallel.shard=3",
-                                       "model.vocab=2500", NULL};
-    rank_job *alone = rank_job_open(0, bf16);
-    rank_job *j = rank_job_open(3, bf16);
-    uint64_t states = 0;
-    uint64_t copies = alone->memory[0].parameters - alone->memory[0].optimizer / 2;
-    uint64_t masters = 0;
-    for (int r = 0; r < 3; r++) {
-        assert_true(j->memory[r].optimizer < alone->memory[0].optimizer / 2);
-        states += j->memory[r].optimizer;
-        masters += j->memory[r].parameters - copies;
+    for (int zero = 1; zero <= 3; zero++) {
+        check_planned(zero);
     }
-    assert_true(states == alone->memory[0].optimizer); /* every slice is a multiple of a line */
-    assert_true(masters >= alone->memory[0].parameters - copies);
-    assert_true(masters < (alone->memory[0].parameters - copies) * 11 / 10);
-    rank_job_close(alone);
+}
+
+/* Optimizers that need whole tensors get whole gradients. */
+static void test_whole_gradients(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const lamb[] = {"optimizer.kind=lamb", "parallel.shard=2", "parallel.zero=2",
+                                       NULL};
+    by_error error = {0};
+    rank_job *j = calloc(1, sizeof *j);
+    assert_non_null(j);
+    j->settings = lamb;
+    assert_int_equal(by_comm_run_threads(2, NULL, rank_job_run, j, &error), BY_ECONFIG);
+    assert_non_null(strstr(j->errors[0].message, "set zero to 1"));
     rank_job_close(j);
 }
 
@@ -132,7 +165,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_divided_state),     cmocka_unit_test(test_scattered_sums),
         cmocka_unit_test(test_divided_gradients), cmocka_unit_test(test_divided_parameters),
-        cmocka_unit_test(test_planned_slices),
+        cmocka_unit_test(test_planned_slices),    cmocka_unit_test(test_whole_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
