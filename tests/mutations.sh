@@ -154,9 +154,10 @@ mutations() {
     mutation "heads of q, k and v mixed up" src/passes/shard_convert.c \
         '{0, 2, 1, 3};' '{0, 1, 2, 3};' test_shard_pass
     mutation "norm of split tensors is that of one rank" src/optim/optimizers.c \
-        'if (units[i].ranks > 1) {' 'if (units[i].ranks > 99) {' test_tensor_train
+        'if (unit->ranks <= 1) {' 'if (unit->ranks <= 99) {' test_tensor_train
     mutation "norm of whole tensors counted on every rank" src/train/trainer.c \
-        '.ranks = split ? t->layout.size[axis] : 0,' '.ranks = t->layout.size[axis] > split ? t->layout.size[axis] : 0,' \
+        'uint32_t mesh = by__group_mesh(group);' \
+        'uint32_t mesh = by__group_mesh(group) | (t->layout.size[BY_MESH_TENSOR] > 1 ? 1u << BY_MESH_TENSOR : 0u);' \
         test_tensor_train
 
     mutation "slices of a gather have the sizes of other ranks" src/exec/collectives.c \
