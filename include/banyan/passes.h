@@ -53,6 +53,9 @@ typedef struct by_shard_axis {
      * 2023), which saves its memory and turns each all-reduce into a reduce-scatter and an
      * all-gather */
     bool sequence;
+    /* sequence: the gradient of a parameter stays what this rank adds to it. Who runs the graph
+     * adds them up over the axis, after all micro-batches of a step; else each graph does so. */
+    bool addends;
 } by_shard_axis;
 
 /* From the graph of the whole to that of one rank of a mesh axis (Megatron-LM, Shoeybi et al.

@@ -85,13 +85,15 @@ static by_status split_parameter(by__sharder *s, by_value v, by_error *error)
     return BY_OK;
 }
 
-/* What a value that the caller binds must be: gradients as their parameters, the rest whole. */
+/* What a value that the caller binds must be: gradients as their parameters, or addends of theirs,
+ * the rest whole. */
 static by__split bound_split(const by__sharder *s, by_value v)
 {
     const by__value *value = &s->graph->values[v];
     if (value->role == BY_ROLE_GRADIENT && strncmp(value->name, "grad.", 5) == 0) {
         by_value parameter = by_graph_find(s->graph, value->name + 5);
-        return parameter == BY_NONE ? by__whole() : s->split[parameter];
+        by__split split = parameter == BY_NONE ? by__whole() : s->split[parameter];
+        return s->axis->addends && split.axis == BY__WHOLE ? by__partial() : split;
     }
     return value->role == BY_ROLE_PARAMETER ? s->split[v] : by__whole();
 }

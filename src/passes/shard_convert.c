@@ -139,6 +139,13 @@ static by_value exchange(by__sharder *s, by_value value, const by_shape *whole, 
     return by_reshape(graph, value, flat);
 }
 
+/* What every rank has is the addend of the first one, and zero that of the others. */
+static by_value as_addend(by__sharder *s, by_value value)
+{
+    float factor = s->axis->rank == 0 ? 1.0f : 0.0f;
+    return by_scale(s->graph, value, by_fill(s->graph, BY_F32, BY_SHAPE(1), factor));
+}
+
 by_value by__shard_convert(by__sharder *s, by_value value, const by_shape *whole, by__split from,
                            by__split to)
 {
@@ -158,9 +165,10 @@ by_value by__shard_convert(by__sharder *s, by_value value, const by_shape *whole
     } else if (from.axis >= 0) {
         value = gather(s, value, whole, from);
     }
-    return to.axis < 0 ? value
-           : zigzag    ? take_chunks(s, value, whole, to)
-                       : take_slices(s, value, whole, to);
+    return to.axis == BY__PARTIAL ? as_addend(s, value)
+           : to.axis < 0          ? value
+           : zigzag               ? take_chunks(s, value, whole, to)
+                                  : take_slices(s, value, whole, to);
 }
 
 by_value by__shard_form(by__sharder *s, by_value v, by__split to)

@@ -21,50 +21,110 @@ struct by__reducer {
     int kept_count;
 };
 
-/* The forests of all peers, one behind the other: each of their nodes is a holder. `begin` (with
- * room for one more than there are holders) receives where each one's leaves begin. */
-static by_status list_holders(by__reducer *r, int64_t **begin, by_error *error)
+static int parts_of(const by__reducer_spec *spec)
 {
-    int ranks = by_comm_size(r->spec.peers);
-    size_t begins = 0;
-    size_t owners = 0;
-    int holders = 0;
-    for (int rank = 0; rank < ranks; rank++) {
-        by__sum_node nodes[BY__SUM_TREE_NODES];
-        int64_t first;
-        int64_t count;
-        by__sum_tree_block(r->spec.leaves, ranks, rank, &first, &count);
-        int64_t together = r->spec.last_apart ? count - 1 : count;
-        int forest = by__sum_tree_forest(first, together, r->spec.leaves, nodes);
-        if (together < count) {
-            nodes[forest++] = (by__sum_node){first + together, 1, -1};
-        }
-        r->held = rank == by_comm_rank(r->spec.peers) ? forest : r->held;
-        size_t wanted = (size_t)(holders + forest) + 1;
-        BY_TRY(by__reserve((void **)begin, &begins, wanted, sizeof **begin, error));
-        BY_TRY(by__reserve((void **)&r->owners, &owners, wanted, sizeof *r->owners, error));
-        for (int i = 0; i < forest; i++) {
-            (*begin)[holders] = nodes[i].first;
-            r->owners[holders++] = rank;
-        }
-        (*begin)[holders] = r->spec.leaves;
+    return spec->parts > 1 ? spec->parts : 1;
+}
+
+/* The forest of a replica, and where each sum in it begins. Returns how many. */
+static int list_sums(const by__reducer *r, int replica, by__sum_node *nodes)
+{
+    int64_t first;
+    int64_t count;
+    int replicas = by_comm_size(r->spec.peers) / parts_of(&r->spec);
+    by__sum_tree_block(r->spec.leaves, replicas, replica, &first, &count);
+    int64_t together = r->spec.last_apart ? count - 1 : count;
+    int forest = by__sum_tree_forest(first, together, r->spec.leaves, nodes);
+    if (together < count) {
+        nodes[forest++] = (by__sum_node){first + together, 1, -1};
     }
-    r->plan.holders = holders;
-    r->plan.owners = r->owners;
+    return forest;
+}
+
+/* What is known of the plan while it is made. */
+typedef struct planning {
+    by__reducer *r;
+    int64_t *begin; /* of one part: where each holder's leaves begin */
+    size_t begins;
+    size_t owners;
+    size_t merges;
+    int *roots; /* the holder that gets the sum of each part */
+} planning;
+
+/* The forests of all peers that have a part, one behind the other: each of their nodes is a holder.
+ * One more entry of `begin` is the end. */
+static by_status list_holders(planning *p, int part, int *holders, by_error *error)
+{
+    by__reducer *r = p->r;
+    int parts = parts_of(&r->spec);
+    int replicas = by_comm_size(r->spec.peers) / parts;
+    *holders = 0;
+    for (int replica = 0; replica < replicas; replica++) {
+        by__sum_node nodes[BY__SUM_TREE_NODES];
+        int owner = replica * parts + part;
+        int forest = list_sums(r, replica, nodes);
+        r->held = owner == by_comm_rank(r->spec.peers) ? forest : r->held;
+        size_t wanted = (size_t)(r->plan.holders + *holders + forest) + 1;
+        BY_TRY(by__reserve((void **)&p->begin, &p->begins, wanted, sizeof *p->begin, error));
+        BY_TRY(by__reserve((void **)&r->owners, &p->owners, wanted, sizeof *r->owners, error));
+        for (int i = 0; i < forest; i++) {
+            p->begin[*holders] = nodes[i].first;
+            r->owners[r->plan.holders + (*holders)++] = owner;
+        }
+        p->begin[*holders] = r->spec.leaves;
+    }
     return BY_OK;
+}
+
+/* Appends merges; holder[i], or first + i without it, is holder i of theirs. */
+static by_status append_merges(planning *p, const int64_t *begin, int count, const int *holder,
+                               int first, int *root, by_error *error)
+{
+    by__reducer *r = p->r;
+    by__sum_merge *merges;
+    size_t more;
+    BY_TRY(by__sum_tree_merges(&merges, &more, begin, count, error));
+    by_status status = by__reserve((void **)&r->merges, &p->merges, r->plan.merge_count + more + 1,
+                                   sizeof *r->merges, error);
+    *root = holder == NULL ? first : holder[0];
+    for (size_t i = 0; i < more && status == BY_OK; i++) {
+        by__sum_merge merge = merges[i];
+        merge.left = holder == NULL ? first + merge.left : holder[merge.left];
+        merge.right = holder == NULL ? first + merge.right : holder[merge.right];
+        *root = merge.left;
+        r->merges[r->plan.merge_count++] = merge;
+    }
+    free(merges);
+    return status;
+}
+
+/* Each part's sum tree over the micro-batches, then the tree over the parts. */
+static by_status plan_parts(planning *p, by_error *error)
+{
+    by__reducer *r = p->r;
+    int parts = parts_of(&r->spec);
+    BY_TRY(by__alloc((void **)&p->roots, (size_t)parts, sizeof *p->roots, "reducer", error));
+    for (int part = 0; part < parts; part++) {
+        int holders;
+        BY_TRY(list_holders(p, part, &holders, error));
+        BY_TRY(append_merges(p, p->begin, holders, NULL, r->plan.holders, &p->roots[part], error));
+        r->plan.holders += holders;
+    }
+    BY_TRY(by__reserve((void **)&p->begin, &p->begins, (size_t)parts + 1, sizeof *p->begin, error));
+    for (int part = 0; part <= parts; part++) {
+        p->begin[part] = part;
+    }
+    return append_merges(p, p->begin, parts, p->roots, 0, &r->plan.root, error);
 }
 
 static by_status make_plan(by__reducer *r, by_error *error)
 {
-    int64_t *begin = NULL;
-    by_status status = list_holders(r, &begin, error);
-    if (status == BY_OK) {
-        status =
-            by__sum_tree_merges(&r->merges, &r->plan.merge_count, begin, r->plan.holders, error);
-    }
-    free(begin);
+    planning p = {.r = r};
+    by_status status = plan_parts(&p, error);
+    free(p.begin);
+    free(p.roots);
+    r->plan.owners = r->owners;
     r->plan.merges = r->merges;
-    r->plan.root = r->plan.merge_count == 0 ? 0 : r->plan.merges[r->plan.merge_count - 1].left;
     return status;
 }
 
@@ -132,6 +192,7 @@ int by__reducer_held(const by__reducer *reducer)
 static size_t cut_slices(by__reducer *r, const by__bucket *b, int mine)
 {
     int owners = r->spec.owners;
+    int parts = parts_of(&r->spec);
     int copies = by_comm_size(r->spec.peers) / owners;
     size_t begin = 0;
     size_t found = 0;
@@ -139,8 +200,9 @@ static size_t cut_slices(by__reducer *r, const by__bucket *b, int mine)
         size_t first = begin;
         by__comm_even_slices(r->parts, b->slices[k], copies);
         for (int c = 0; c < copies; c++) {
-            r->slices[c * owners + k] = r->parts[c];
-            r->first[c * owners + k] = first;
+            int peer = (c / parts * owners + k) * parts + c % parts;
+            r->slices[peer] = r->parts[c];
+            r->first[peer] = first;
             first += r->parts[c];
         }
         found = k == mine ? begin : found;
@@ -171,7 +233,7 @@ by_status by__reducer_run(by__reducer *reducer, size_t bucket, float *const *set
     if (sum.gather) {
         by__comm_even_slices(r->slices, sum.count, by_comm_size(r->spec.peers));
     } else {
-        begin = cut_slices(r, b, rank % r->spec.owners);
+        begin = cut_slices(r, b, rank / parts_of(&r->spec) % r->spec.owners);
         sum.first = r->first;
     }
     BY_TRY(by__comm_reduce_holders(r->spec.peers, &sum, error));
@@ -225,7 +287,7 @@ by_status by__reducer_add(by__reducer *reducer, int64_t round, size_t bucket, fl
     by__reducer *r = reducer;
     const by__bucket *b = &r->spec.buckets[bucket];
     int rank = by_comm_rank(r->spec.peers);
-    size_t begin = cut_slices(r, b, rank % r->spec.owners);
+    size_t begin = cut_slices(r, b, rank / parts_of(&r->spec) % r->spec.owners);
     size_t part = r->first[rank] - begin;
     float *mine[BY__SUM_TREE_NODES + 1];
     float *results[BY__SUM_TREE_NODES];

@@ -37,9 +37,13 @@ typedef struct by__reducer_spec {
     int64_t leaves; /* micro-batches of a step */
     /* Each rank's last micro-batch is a sum of its own, which the rank does not add to others. */
     bool last_apart;
+    /* More than 1: so many ranks compute each micro-batch together, and the gradient is the sum of
+     * what they have, its parts: the sum tree over the parts of each part's tree over
+     * micro-batches, whoever computes these. Peer p is replica p / parts and has part p % parts. */
+    int parts;
     /* More than 1: each of so many owners gets its slice of a bucket (by__bucket.slices) alone.
-     * Peer p is owner p % owners, and `copies` has the peers of this rank's owner in the order of
-     * peers; NULL: it is one. */
+     * Replica q is owner q % owners, and `copies` has the peers of this rank's owner in the order
+     * of peers; NULL: it is one. */
     int owners;
     by_comm *copies;
     bool in_turn;              /* peer p of n has leaves p, n + p, 2 n + p ...: by__reducer_add */

@@ -17,6 +17,7 @@ static void set_shards(const by_trainer *t, by_shard_axis shards[BY_SHARD_KINDS]
                                        .rank = t->layout.place[axes[kind]],
                                        .mesh = 1u << axes[kind]};
     }
+    shards[BY_SHARD_SEQUENCE].addends = by__ranks_parts(t) > 1;
     shards[BY_SHARD_TENSOR].sequence = t->config->parallel.sequence_parallel != 0;
 }
 

@@ -48,6 +48,7 @@ typedef struct by__ranks {
     by_mesh *mesh;
     by__mesh_collectives *collectives; /* of the programs' graphs */
     by_comm *peers;                    /* that compute other micro-batches of a step; of the mesh */
+    by_comm *adders;                   /* whose gradients are added up; of the mesh */
     by__reducer *reducer;
     by__reducer *last;                   /* beside the last micro-batch */
     float *held[BY__SUM_TREE_NODES + 1]; /* gradient sets with the sums that this rank holds */
@@ -315,6 +316,13 @@ by__reducer_spec by__ranks_spec(const by_trainer *t);
 /* What this rank has spent in exchanges so far, on all communicators of its job: in programs
  * (beside what they compute, but for the time that they stand still) and between them. */
 by__spent by__ranks_spent(const by_trainer *t);
+/* Ranks of `sequence` that keep what each adds to the gradients of a step's micro-batches; 1: each
+ * micro-batch's are added up at once. */
+int by__ranks_parts(const by_trainer *t);
+/* Ranks whose gradients are added up, with other micro-batches or another part of them, and the set
+ * of mesh axes in which they differ. */
+int by__ranks_adders(const by_trainer *t);
+unsigned by__ranks_adding_axes(const by_trainer *t);
 /* Notes the sums that this rank holds, and the set that its last micro-batch is computed into. */
 void by__ranks_hold(by_trainer *t, const by__sum_tree *tree, int set);
 

@@ -114,7 +114,6 @@ static void gather(void *user, by_value gradient)
 
 static by_status add_collectives(by_trainer *t, by_graph *graph, by_error *error)
 {
-    const uint32_t mesh = 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD;
     gathered g = {0};
     BY_TRY(by__alloc((void **)&g.values, by__store_count(t->store), sizeof *g.values, "buckets",
                      error));
@@ -126,8 +125,9 @@ static by_status add_collectives(by_trainer *t, by_graph *graph, by_error *error
         if (bucket->is_joined) {
             continue;
         }
-        (void)by__wait(graph, by__reduce_gradients(graph, g.values + g.first, g.all - g.first,
-                                                   (int64_t)k, mesh, t->layout.replicas, true));
+        (void)by__wait(graph,
+                       by__reduce_gradients(graph, g.values + g.first, g.all - g.first, (int64_t)k,
+                                            by__ranks_adding_axes(t), by__ranks_adders(t), true));
     }
     free(g.values);
     return by_graph_check(graph, error);
@@ -148,7 +148,7 @@ by_status by__overlap_plan(by_trainer *t, const by_trainer_options *o, by_error 
     by_graph *graph;
     by_model model;
     const by__recipe recipe = {o->builder, o->user, t->task};
-    if (t->layout.replicas == 1 || t->sets == 0 || t->pipe != NULL || by__is_in_turn(t) ||
+    if (by__ranks_adders(t) == 1 || t->sets == 0 || t->pipe != NULL || by__is_in_turn(t) ||
         t->config->parallel.overlap == 0) {
         return BY_OK;
     }

@@ -95,6 +95,22 @@ static int64_t bucket_begin(const by_trainer *t, int group, int64_t end, int64_t
                  : (end - size + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK * BY_SUM_BLOCK;
 }
 
+int by__ranks_parts(const by_trainer *t)
+{
+    return by__is_in_turn(t) ? 1 : t->layout.size[BY_MESH_SEQUENCE];
+}
+
+int by__ranks_adders(const by_trainer *t)
+{
+    return t->layout.replicas * by__ranks_parts(t);
+}
+
+unsigned by__ranks_adding_axes(const by_trainer *t)
+{
+    unsigned peers = 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD;
+    return by__ranks_parts(t) > 1 ? peers | 1u << BY_MESH_SEQUENCE : peers;
+}
+
 /* Buckets of all groups, those of the last elements of a group first: the backward pass finishes
  * the last layers first. */
 by_status by__ranks_plan_buckets(by_trainer *t, by_error *error)
@@ -102,7 +118,7 @@ by_status by__ranks_plan_buckets(by_trainer *t, by_error *error)
     int64_t size = bucket_elements(t);
     size_t capacity = 0;
     int64_t offset = 0;
-    if (t->layout.replicas == 1 || t->sets == 0 || t->sync.is_on) {
+    if (by__ranks_adders(t) == 1 || t->sets == 0 || t->sync.is_on) {
         return BY_OK;
     }
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
@@ -142,7 +158,8 @@ static void tell(void *user, by_status status, const by_error *error)
 
 by__reducer_spec by__ranks_spec(const by_trainer *t)
 {
-    return (by__reducer_spec){.peers = t->ranks.peers,
+    return (by__reducer_spec){.peers = t->ranks.adders,
+                              .parts = by__ranks_parts(t),
                               .leaves = t->all_micro_batches,
                               .owners = by__is_scattered(t) ? t->layout.size[BY_MESH_SHARD] : 1,
                               .copies = t->shard.copies,
@@ -177,6 +194,7 @@ by_status by__ranks_open(by_trainer *t, by_error *error)
     BY_TRY(by_mesh_open(&r->mesh, r->all, t->layout.size, error));
     BY_TRY(open_split_comms(t, error));
     BY_TRY(by_mesh_comm(&r->peers, r->mesh, 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD, error));
+    BY_TRY(by_mesh_comm(&r->adders, r->mesh, by__ranks_adding_axes(t), error));
     BY_TRY(by__shard_open(t, error));
     BY_TRY(by__alloc((void **)&r->counts, replicas, sizeof *r->counts, "losses", error));
     for (size_t k = 0; k < replicas; k++) {

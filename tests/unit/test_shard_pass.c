@@ -148,6 +148,10 @@ static void test_time(void **state)
         assert_int_equal(count_collectives(graph, BY_OP_ALL_GATHER, 32), i / 4);
         assert_int_equal(count_ops(graph, BY_OP_ATTENTION), (1 + 2 * 2) * LAYERS);
         by_graph_close(&graph);
+        time.addends = true; /* then the loss alone is */
+        graph = shard_both(kinds[i % 2], BY_F32, axis, time, "shard");
+        assert_int_equal(count_collectives(graph, BY_OP_ALL_REDUCE, 16), 1);
+        by_graph_close(&graph);
     }
 }
 

@@ -18,7 +18,8 @@ typedef struct job {
     const char *const *settings; /* NULL at the end */
     by_step_result results[MAX_RANKS][STEPS];
     double evaluated[MAX_RANKS];
-    float *weights[MAX_TENSORS]; /* of one rank alone: whole parameters */
+    float *weights[MAX_TENSORS]; /* of one rank alone, or the first: whole parameters */
+    size_t sizes[MAX_TENSORS];
     size_t count;
     const struct job *alone; /* what ranks compare with; NULL: this is it */
 } job;
@@ -77,8 +78,13 @@ static by_status check_weights(job *j, const by_trainer *t, by_error *error)
         size_t count = (size_t)by_shape_count(&entry->local);
         float *have = calloc(count, sizeof *have);
         BY_TRY(by__store_read(t->store, t->masters, (by__handle)i, have, error));
+        if (j->alone == NULL && t->layout.rank > 0) {
+            free(have);
+            continue;
+        }
         if (j->alone == NULL) {
             j->weights[i] = have;
+            j->sizes[i] = count;
             j->count = i + 1;
             continue;
         }
@@ -241,6 +247,58 @@ static void test_bf16(void **state)
                 "optimizer.lr=3e-3", 1e-2);
 }
 
+static job *run_job(int ranks, const char *const *settings)
+{
+    by_error error = {0};
+    by_comm_options options = {.timeout = 60.0};
+    job *j = calloc(1, sizeof *j);
+    assert_non_null(j);
+    j->settings = settings;
+    check_ok(by_comm_run_threads(ranks, &options, run_rank, j, &error), &error);
+    return j;
+}
+
+static void close_job(job *j)
+{
+    for (size_t i = 0; i < j->count; i++) {
+        free(j->weights[i]);
+    }
+    free(j);
+}
+
+/* How many ranks share the micro-batches of a step shows in no bit, also where others divide
+ * sequences: each part of the gradients is added up by the sum tree, then the parts are. */
+static void test_bits_of_sequences(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const computes[] = {"precision.compute=f32", "precision.compute=bf16"};
+    static const struct {
+        int ranks;
+        const char *overlap;
+    } layouts[] = {{4, "parallel.overlap=true"},
+                   {4, "parallel.overlap=false"},
+                   {6, "parallel.overlap=true"},
+                   {2, "parallel.overlap=false"}};
+    for (size_t c = 0; c < BY_ARRAY_LENGTH(computes); c++) {
+        const char *one[] = {"parallel.sequence=2", computes[c], "train.batch=5",
+                             "parallel.bucket_mib=0.01", NULL};
+        job *first = run_job(2, one);
+        assert_true(first->results[0][STEPS - 1].loss < first->results[0][0].loss);
+        for (size_t k = 0; k < BY_ARRAY_LENGTH(layouts); k++) {
+            const char *more[] = {"parallel.sequence=2",      computes[c],        "train.batch=5",
+                                  "parallel.bucket_mib=0.01", layouts[k].overlap, NULL};
+            job *other = run_job(layouts[k].ranks, more);
+            assert_true(first->count == other->count && first->count > 10);
+            for (size_t i = 0; i < first->count; i++) {
+                assert_memory_equal(first->weights[i], other->weights[i],
+                                    first->sizes[i] * sizeof(float));
+            }
+            close_job(other);
+        }
+        close_job(first);
+    }
+}
+
 /* Ranks that divide experts and examples, alone and together with data parallelism. */
 static void test_experts(void **state)
 {
@@ -308,6 +366,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f32),
         cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_bits_of_sequences),
         cmocka_unit_test(test_experts),
         cmocka_unit_test(test_refusals),
     };
