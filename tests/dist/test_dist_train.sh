@@ -66,6 +66,20 @@ rm -rf runs/half/checkpoints/step-00000024
 run 0 mpi_run 3 "$banyan" train --resume runs/half
 compare half 00000024
 
+say "2 ranks that divide sequences: the same bits with 2 replicas, and when one replica goes on as 2"
+run 0 mpi_run 2 "$banyan" "$@" --set name=one --set parallel.sequence=2 --set run.dir=sequences
+run 0 mpi_run 4 "$banyan" "$@" --set name=two --set parallel.sequence=2 --set run.dir=sequences
+for run in one two; do
+    run 0 "$banyan" checkpoint digest "sequences/$run/checkpoints/step-00000024"
+    sed 's/ .*//' out >"sequences.$run"
+done
+same sequences.one sequences.two
+rm -rf sequences/one/checkpoints/step-00000024
+run 0 mpi_run 4 "$banyan" train --resume sequences/one
+run 0 "$banyan" checkpoint digest "sequences/one/checkpoints/step-00000024"
+sed 's/ .*//' out >sequences.resumed
+same sequences.resumed sequences.two
+
 # newest RUN: the digest of its last checkpoint.
 newest() {
     run 0 "$banyan" checkpoint digest "$1/checkpoints/step-00000024"
