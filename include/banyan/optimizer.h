@@ -30,6 +30,11 @@ typedef struct by_update_unit {
      * set of mesh axes `mesh`. 0: this one has all. */
     int ranks;
     uint32_t mesh;
+    /* Of a tensor of which each of these ranks has a part: the whole, and of each of its axes the
+     * set of mesh axes, and their ranks, that split it (0: none). */
+    by_shape whole;
+    uint32_t axis_mesh[BY_MAX_RANK];
+    int axis_ranks[BY_MAX_RANK];
     bool squared; /* norm: the input is "squares.NAME", what SUM_SQUARES makes of the gradient */
 } by_update_unit;
 

@@ -4,14 +4,6 @@
 
 #include "checkpoint/storage.h"
 
-/* A buffer of another shape than the entry's holds (a row of sums, say) has no rows of a table and
- * is no part. */
-static bool is_like_entry(const by__store *store, int flat, by__handle handle)
-{
-    by_shape shape = by__store_shape(store, flat, handle);
-    return by_shape_equal(&shape, &by__store_entry(store, handle)->local);
-}
-
 static bool fits(const by_tensor_view *tensor, const by_shape *shape, bool grows)
 {
     bool same = tensor->rank == shape->rank;
@@ -41,10 +33,9 @@ static by_status find(const by__store *store, int flat, by__handle handle,
         }
     }
     BY_TRY(by__weights_describe(weights, name, &tensor, error));
-    bool alike = is_like_entry(store, flat, handle);
-    bool grows = entry->grows && alike;
-    shape = alike && by__store_is_part(entry) ? entry->shape : shape;
-    if (!fits(&tensor, &shape, grows)) {
+    const by__stored_tensor held = by__store_held(store, flat, handle);
+    shape = by__store_is_part(&held) ? held.shape : shape;
+    if (!fits(&tensor, &shape, held.grows)) {
         char wanted[128];
         char have[128];
         by_shape found = {.rank = tensor.rank > BY_MAX_RANK ? BY_MAX_RANK : tensor.rank};
@@ -130,7 +121,8 @@ static by_status load_boxes(by__store *store, int flat, by__handle handle,
                             const by_weights *weights, const by_tensor_view *tensor, int threads,
                             by_error *error)
 {
-    const by__stored_tensor *entry = by__store_entry(store, handle);
+    const by__stored_tensor held = by__store_held(store, flat, handle);
+    const by__stored_tensor *entry = &held;
     size_t size = by_dtype_size(tensor->dtype);
     size_t count = elements(&entry->local);
     void *part;
@@ -193,10 +185,9 @@ by_status by__store_load(by__store *store, int flat, const by_weights *weights,
             continue;
         }
         BY_TRY(find(store, flat, (by__handle)i, weights, options, &tensor, error));
-        bool part = is_like_entry(store, flat, (by__handle)i) &&
-                    by__store_is_part(by__store_entry(store, (by__handle)i));
-        BY_TRY((part ? load_boxes : load)(store, flat, (by__handle)i, weights, &tensor,
-                                          options->threads, error));
+        const by__stored_tensor held = by__store_held(store, flat, (by__handle)i);
+        BY_TRY((by__store_is_part(&held) ? load_boxes : load)(store, flat, (by__handle)i, weights,
+                                                              &tensor, options->threads, error));
     }
     return BY_OK;
 }

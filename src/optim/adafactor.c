@@ -130,18 +130,32 @@ static by_value squared_gradient(by_graph *graph, const by__update *u)
     return results[0];
 }
 
+/* Mean of x over the axis that is its `axis`-th, counted from its end, and the tensor's `of`-th.
+ * Where ranks have parts of that axis, each has a part of the sum. */
+static by_value mean_over(by_graph *graph, const by__update *u, by_value x, int axis, int of,
+                          bool keep)
+{
+    const by_update_unit *unit = u->unit;
+    int place = unit->shape.rank + of;
+    if (unit->axis_ranks[place] <= 1) {
+        return by_mean(graph, x, &axis, 1, keep);
+    }
+    by_value sum = by_all_reduce(graph, by_sum(graph, x, &axis, 1, keep), unit->axis_mesh[place],
+                                 unit->axis_ranks[place]);
+    float share = 1.0f / (float)unit->whole.dim[place];
+    return by_scale(graph, sum, by_fill(graph, BY_F32, BY_SHAPE(1), share));
+}
+
 /* U of a matrix, or of a stack of them: g sqrt(mean(R)) / sqrt(R) / sqrt(C). */
 static by_value matrix_direction(by_graph *graph, const by__update *u, const adafactor_keys *k)
 {
-    static const int last = -1;
-    static const int last_but_one = -2;
     by_value rows[BY_MAX_OUTPUTS];
     by_value columns[BY_MAX_OUTPUTS];
     by_shape shape = u->unit->shape;
     by_value squares = squared_gradient(graph, u);
-    add_factor(graph, u, ROWS, by_mean(graph, squares, &last, 1, false), k, rows);
-    add_factor(graph, u, COLUMNS, by_mean(graph, squares, &last_but_one, 1, false), k, columns);
-    by_value mean = by_mean(graph, rows[1], &last, 1, true);
+    add_factor(graph, u, ROWS, mean_over(graph, u, squares, -1, -1, false), k, rows);
+    add_factor(graph, u, COLUMNS, mean_over(graph, u, squares, -2, -2, false), k, columns);
+    by_value mean = mean_over(graph, u, rows[1], -1, -2, true);
     by_value row = by_mul(graph, rows[0], root_of(graph, mean));
     shape.dim[shape.rank - 1] = 1;
     by_value scaled = by_mul(graph, u->gradient, by_reshape(graph, row, shape));
@@ -180,11 +194,12 @@ static int maximum(by__update_map *m, int a, double least)
 static by_value update(by_graph *graph, const by__update *u, const void *own)
 {
     const adafactor_keys *k = own;
-    int64_t count = by_shape_count(&u->unit->shape);
+    int64_t count = by__update_count(u);
     by_value direction =
         u->unit->shape.rank < 2 ? vector_direction(graph, u, k) : matrix_direction(graph, u, k);
-    by_value steps = by__update_squares(graph, direction);
-    by_value weights = k->scale_parameter == 1 ? by__update_squares(graph, u->parameter) : BY_NONE;
+    by_value steps = by__update_squares(graph, u, direction);
+    by_value weights =
+        k->scale_parameter == 1 ? by__update_squares(graph, u, u->parameter) : BY_NONE;
     by__update_map m;
     by__update_begin(&m, graph, u);
     int threshold = by_map_constant(&m.map, (float)k->clip_threshold);

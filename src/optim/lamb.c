@@ -58,8 +58,8 @@ static by_value update(by_graph *graph, const by__update *u, const void *own)
     by__update without_decay = *u; /* it is in the direction */
     by__update_map m;
     by_value direction = add_direction(graph, u, own);
-    by_value weights = by__update_squares(graph, u->parameter);
-    by_value steps = by__update_squares(graph, direction);
+    by_value weights = by__update_squares(graph, u, u->parameter);
+    by_value steps = by__update_squares(graph, u, direction);
     without_decay.decay = 0.0f;
     by__update_begin(&m, graph, &without_decay);
     int zero = by_map_constant(&m.map, 0.0f);

@@ -50,8 +50,20 @@ int by__map_average(by__update_map *m, double beta, int a, int b)
     return by__map_add(m, old, by__map_mul(m, b, by_map_constant(&m->map, (float)(1.0 - beta))));
 }
 
-by_value by__update_squares(by_graph *graph, by_value x)
+by_value by__update_all(by_graph *graph, const by__update *u, by_value x)
+{
+    return u->unit->ranks > 1 ? by_all_reduce(graph, x, u->unit->mesh, u->unit->ranks) : x;
+}
+
+by_value by__update_squares(by_graph *graph, const by__update *u, by_value x)
 {
     by_value blocks = by__sum_squares(graph, x);
-    return blocks == BY_NONE ? BY_NONE : by__sum_axes(graph, blocks, 1u << 0, true, true);
+    return blocks == BY_NONE
+               ? BY_NONE
+               : by__update_all(graph, u, by__sum_axes(graph, blocks, 1u << 0, true, true));
+}
+
+int64_t by__update_count(const by__update *u)
+{
+    return by_shape_count(u->unit->ranks > 1 ? &u->unit->whole : &u->unit->shape);
 }

@@ -353,6 +353,31 @@ by_shape by__store_shape(const by__store *store, int index, by__handle handle)
     return (size_t)handle < f->count ? f->shape[handle] : (by_shape){.rank = -1};
 }
 
+by__stored_tensor by__store_held(const by__store *store, int index, by__handle handle)
+{
+    const by__stored_tensor *entry = &store->entries[handle];
+    by__stored_tensor held = *entry;
+    by_shape numbers = {.rank = entry->shape.rank};
+    by_shape left = {0};
+    if (store->flats[index].spec.shape == NULL) {
+        return held;
+    }
+    for (int i = 0; i < numbers.rank; i++) {
+        numbers.dim[i] = i + 1; /* so that the rule tells which axes are left */
+    }
+    (void)store->flats[index].spec.shape(&numbers, &left);
+    for (int i = 0; i < left.rank; i++) {
+        int64_t from = left.dim[i] - 1;
+        held.shape.dim[i] = entry->shape.dim[from];
+        held.local.dim[i] = entry->local.dim[from];
+        held.first[i] = entry->first[from];
+        held.sections[i] = entry->sections[from];
+    }
+    held.shape.rank = held.local.rank = left.rank;
+    held.grows = false;
+    return held;
+}
+
 by_dtype by__store_dtype(const by__store *store, int index, by__handle handle)
 {
     by_dtype dtype = store->flats[index].spec.dtype;

@@ -107,6 +107,9 @@ by_status by__store_add_flat(by__store *store, const by__flat_spec *spec, int *o
 
 /* ---- parts of tensors (store_parts.c) ---- */
 
+/* What a flat buffer holds of an entry, as an entry of its own: of a shape rule, whose axes are
+ * some of the entry's, the axes that it leaves. Only where the entry has a buffer there. */
+by__stored_tensor by__store_held(const by__store *store, int flat, by__handle handle);
 /* Whether an entry holds less than the whole tensor. */
 bool by__store_is_part(const by__stored_tensor *entry);
 /* The boxes of the whole tensor that a part is, of equal extents. */

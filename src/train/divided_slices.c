@@ -62,8 +62,9 @@ static bool visit_box(search *s, const by__stored_tensor *entry, found *next)
 
 static bool find(const by_trainer *t, int flat, by__handle handle, search *s)
 {
-    const by__stored_tensor *entry = by__store_entry(t->store, handle);
-    bool part = by__trainer_is_part(t, flat, handle);
+    const by__stored_tensor tensor = by__store_held(t->store, flat, handle);
+    const by__stored_tensor *entry = &tensor;
+    bool part = by__store_is_part(entry);
     by__held_piece piece;
     for (size_t k = 0; by__store_piece(t->store, flat, handle, k, &piece); k++) {
         found next = {.piece = piece, .in_box = part};
@@ -131,8 +132,9 @@ by_status by__divided_read(const by_trainer *t, int flat, by__handle handle, siz
     by_status status = by__alloc_aligned(owned, (size_t)slice.elements * sizeof(float),
                                          "a part of a tensor", error);
     if (status == BY_OK) {
-        by__store_box_read(by__store_entry(t->store, handle), slice.k, slice.begin, slice.elements,
-                           *owned, *data, piece->first);
+        const by__stored_tensor tensor = by__store_held(t->store, flat, handle);
+        by__store_box_read(&tensor, slice.k, slice.begin, slice.elements, *owned, *data,
+                           piece->first);
         *data = *owned;
     }
     free(read);

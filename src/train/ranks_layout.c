@@ -134,21 +134,11 @@ static by_status check_shard(const by__layout *l, const by_config *config, by_er
 /* BY_ECONFIG for axes that do not go together with what else the config asks for. */
 static by_status check_axes(const by__layout *l, const by_config *config, by_error *error)
 {
-    static const by_mesh_axis splits[] = {BY_MESH_TENSOR, BY_MESH_EXPERT};
     BY_TRY(check_shard(l, config, error));
     if (l->size[BY_MESH_EXPERT] > 1 && config->model.dropout > 0.0) {
         return by_error_set(error, BY_ECONFIG,
                             "parallel.expert is %d: model.dropout must be 0, not %g",
                             l->size[BY_MESH_EXPERT], config->model.dropout);
-    }
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(splits); i++) {
-        if (l->size[splits[i]] > 1 && by_optimizer_needs_tensors(&config->optimizer)) {
-            return by_error_set(error, BY_ECONFIG,
-                                "parallel.%s is %d: optimizer.kind %s needs the whole tensors, of "
-                                "which each rank has a part; adamw, lion and sgd do not",
-                                by_mesh_axis_name(splits[i]), l->size[splits[i]],
-                                config->optimizer.kind);
-        }
     }
     return BY_OK;
 }

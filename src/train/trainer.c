@@ -176,6 +176,32 @@ by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape 
                                                                   : BY_F32};
 }
 
+/* The i-th of the logical axes of a tensor is that of experts. */
+static bool is_of_experts(const by__stored_tensor *entry, int i)
+{
+    const char *name = entry->axes;
+    for (; i > 0 && *name != '\0'; i--) {
+        name += strcspn(name, " ");
+        name += strspn(name, " ");
+    }
+    return strcspn(name, " ") == strlen("expert") && strncmp(name, "expert", 6) == 0;
+}
+
+by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
+                                       const by__stored_tensor *entry)
+{
+    by_update_unit unit = by__trainer_unit(t, name, entry->local, entry->group);
+    unit.whole = entry->shape;
+    for (int i = 0; i < entry->shape.rank && unit.ranks > 1; i++) {
+        if (entry->local.dim[i] != entry->shape.dim[i]) {
+            int mesh = is_of_experts(entry, i) ? BY_MESH_EXPERT : BY_MESH_TENSOR;
+            unit.axis_mesh[i] = 1u << mesh;
+            unit.axis_ranks[i] = t->layout.size[mesh];
+        }
+    }
+    return unit;
+}
+
 /* This rank's slices. */
 static by_status list_slices(by_trainer *t, by_error *error)
 {
@@ -216,8 +242,7 @@ static by_status list_units(by_trainer *t, by_error *error)
     for (size_t i = 0; i < count; i++) {
         const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
         if (entry->trainable && by__shard_owns(t, (by__handle)i)) {
-            t->tensors[t->tensor_count++] =
-                by__trainer_unit(t, entry->name, entry->local, entry->group);
+            t->tensors[t->tensor_count++] = by__trainer_tensor_unit(t, entry->name, entry);
         }
     }
     return BY_OK;

@@ -250,6 +250,9 @@ by_status by__trainer_add_update(by_trainer *t, const char *name, by__update_bui
                                  by_error *error);
 /* What the update is told of `shape` elements of a group. */
 by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape shape, int group);
+/* The same of a whole tensor, or of this rank's part of one. */
+by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
+                                       const by__stored_tensor *entry);
 /* Points norm and update at the set that holds the sum. */
 by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error);
 

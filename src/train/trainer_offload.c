@@ -196,7 +196,9 @@ by_status by__offload_add_flat(by_trainer *t, by__flat_spec spec, int *out, by_e
 static bool same_kind(const kind *k, bool copies, const by_update_unit *unit)
 {
     return k->copies == copies && k->unit.copy == unit->copy &&
-           by_shape_equal(&k->unit.shape, &unit->shape) && (copies || k->unit.decay == unit->decay);
+           by_shape_equal(&k->unit.shape, &unit->shape) &&
+           (copies || (k->unit.decay == unit->decay && k->unit.ranks == unit->ranks &&
+                       by_shape_equal(&k->unit.whole, &unit->whole)));
 }
 
 static by_status build_kind(const by_trainer *t, by_graph *graph, by_error *error)
@@ -274,11 +276,10 @@ static by_status find_parts(const by_trainer *t, window *w, by_error *error)
 
 static by_status find_programs(by_trainer *t, window *w, bool trained, by_error *error)
 {
-    by_shape shape = BY_SHAPE(w->slice.count);
-    if (w->tensor != BY__NO_ENTRY) {
-        shape = by__store_entry(t->store, w->tensor)->local;
-    }
-    by_update_unit unit = by__trainer_unit(t, unit_name, shape, w->slice.group);
+    by_update_unit unit =
+        w->tensor == BY__NO_ENTRY
+            ? by__trainer_unit(t, unit_name, BY_SHAPE(w->slice.count), w->slice.group)
+            : by__trainer_tensor_unit(t, unit_name, by__store_entry(t->store, w->tensor));
     if (trained) {
         BY_TRY(find_kind(t, false, &unit, &w->update, error));
     }

@@ -117,9 +117,8 @@ static int saved_flat(const by_trainer *t, int state)
 
 bool by__trainer_is_part(const by_trainer *t, int flat, by__handle handle)
 {
-    const by__stored_tensor *entry = by__store_entry(t->store, handle);
-    by_shape held = by__store_shape(t->store, flat, handle);
-    return by__store_is_part(entry) && by_shape_equal(&held, &entry->local);
+    const by__stored_tensor held = by__store_held(t->store, flat, handle);
+    return by__store_is_part(&held);
 }
 
 /* Whether what this rank has of a buffer is in pieces: ranks divide it, or it is on disk. */
@@ -149,7 +148,7 @@ void by__trainer_slice(by__trainer_held *out, const by_trainer *t, size_t parame
 {
     int flat = saved_flat(t, state);
     by__handle handle = (by__handle)parameter;
-    const by__stored_tensor *entry = by__store_entry(t->store, handle);
+    const by__stored_tensor held = by__store_held(t->store, flat, handle);
     by__store_box box = {.shape = by__store_shape(t->store, flat, handle)};
     bool part = by__trainer_is_part(t, flat, handle);
     if (is_in_pieces(t, flat, handle)) {
@@ -157,12 +156,11 @@ void by__trainer_slice(by__trainer_held *out, const by_trainer *t, size_t parame
         return;
     }
     if (part) {
-        box = by__store_box_at(entry, (int64_t)i);
+        box = by__store_box_at(&held, (int64_t)i);
     }
     /* A stage of a pipeline does not train what it only reads, and neither does anybody what is
      * frozen, which all hold alike. */
-    *out =
-        (by__trainer_held){.whole = part ? entry->shape : box.shape, .is_copy = !entry->trainable};
+    *out = (by__trainer_held){.whole = part ? held.shape : box.shape, .is_copy = !held.trainable};
     for (int k = 0; k < box.shape.rank; k++) {
         out->slice.offset[k] = box.offset[k];
         out->slice.shape[k] = box.shape.dim[k];
@@ -189,7 +187,7 @@ by_status by__trainer_read_slice(const by_trainer *t, size_t parameter, int stat
 {
     int flat = saved_flat(t, state);
     by__handle handle = (by__handle)parameter;
-    const by__stored_tensor *entry = by__store_entry(t->store, handle);
+    const by__stored_tensor held = by__store_held(t->store, flat, handle);
     void *all = NULL;
     *owned = NULL;
     if (is_in_pieces(t, flat, handle)) {
@@ -200,12 +198,12 @@ by_status by__trainer_read_slice(const by_trainer *t, size_t parameter, int stat
         *owned = all;
         return BY_OK;
     }
-    by__store_box box = by__store_box_at(entry, (int64_t)i);
+    by__store_box box = by__store_box_at(&held, (int64_t)i);
     by_status status = by__alloc_aligned(owned, (size_t)by_shape_count(&box.shape) * sizeof(float),
                                          "a part of a tensor", error);
     if (status == BY_OK) {
         /* Copies from the part, which stays as it is. */
-        by__store_box_copy(entry, (int64_t)i, *owned, (void *)(uintptr_t)*data, sizeof(float),
+        by__store_box_copy(&held, (int64_t)i, *owned, (void *)(uintptr_t)*data, sizeof(float),
                            false);
         *data = *owned;
     }

@@ -223,12 +223,12 @@ static const reference references[] = {
 /* Matrices, a table with rows that get no gradient, a vector, one that begins with zeros, four
  * axes, and one that several threads share. */
 static const by_update_unit units[] = {
-    {"matrix", {2, {7, 40}}, true, BY_BF16, 0, 0, false},
-    {"table", {2, {65, 12}}, true, BY_F32, 0, 0, false},
-    {"vector", {1, {33}}, false, BY_BF16, 0, 0, false},
-    {"zeros", {1, {40}}, false, BY_F32, 0, 0, false},
-    {"filter", {4, {6, 3, 4, 5}}, true, BY_BF16, 0, 0, false},
-    {"large", {2, {300, 517}}, true, BY_BF16, 0, 0, false},
+    {.name = "matrix", .shape = {2, {7, 40}}, .decay = true, .copy = BY_BF16},
+    {.name = "table", .shape = {2, {65, 12}}, .decay = true, .copy = BY_F32},
+    {.name = "vector", .shape = {1, {33}}, .decay = false, .copy = BY_BF16},
+    {.name = "zeros", .shape = {1, {40}}, .decay = false, .copy = BY_F32},
+    {.name = "filter", .shape = {4, {6, 3, 4, 5}}, .decay = true, .copy = BY_BF16},
+    {.name = "large", .shape = {2, {300, 517}}, .decay = true, .copy = BY_BF16},
 };
 #define UNITS BY_ARRAY_LENGTH(units)
 
