@@ -168,6 +168,36 @@ static bool shard_backward(const by__signature *s, const by__type *out, by__shar
     return split_words(s, sh);
 }
 
+/* Of a slice of the vocabulary, the gradient waits for what all ranks make of a row's sum. */
+static void build_train(by_graph *graph, const by__sharding *sh, const by_value *in,
+                        int input_count, by_value outs[BY_MAX_OUTPUTS])
+{
+    by_value losses[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
+    by_value gradients[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
+    build_forward(graph, sh, in, input_count - 1, losses);
+    by_value operands[5] = {in[0], in[1], in[2], losses[1], in[3]};
+    (void)by__op_add_node(graph, BY_OP_LINEAR_CROSS_ENTROPY_GRAD, &sh->attrs, operands, 5,
+                          gradients);
+    outs[0] = losses[0];
+    outs[1] = gradients[0];
+    outs[2] = gradients[1];
+}
+
+static bool shard_train(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    BY_UNUSED(out);
+    if (split_rows(s, sh)) {
+        sh->out[0] = by__partial();
+        sh->out[1] = sh->in[0];
+        sh->out[2] = by__partial();
+        return sh->in[3].axis == BY__WHOLE;
+    }
+    sh->out[1] = by__partial();
+    sh->out[2] = sh->in[1];
+    sh->build = build_train;
+    return split_words(s, sh);
+}
+
 /* loss, lse = linear_cross_entropy(x, w, t) and dx, dw = its gradient: one node in the gradient's
  * place. The loss must not be read by another node, which could stand before that place. */
 static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_error *error)
@@ -246,12 +276,14 @@ const by__op_row by__op_linear_cross_entropy_grad = {.name = "linear_cross_entro
                                                      .factors = FACTORS,
                                                      .keeps_f32 = 1u << 3 | 1u << 4,
                                                      .indices = TARGETS,
-                                                     .fuse = fuse_gradient};
+                                                     .fuse = fuse_gradient,
+                                                     .fuses_whole = true};
 const by__op_row by__op_linear_cross_entropy_train = {.name = "linear_cross_entropy_train",
                                                       .min_inputs = 4,
                                                       .max_inputs = 4,
                                                       .outputs = 3,
                                                       .infer = infer_train,
+                                                      .shard = shard_train,
                                                       .cost = cost_head,
                                                       .factors = FACTORS,
                                                       .keeps_f32 = 1u << 3,

@@ -214,7 +214,8 @@ typedef struct by__op_row {
     /* Fusion. `fuse` may put a node that also does the work of the producers of its operands in
      * the place of node n, and marks those dead; `uses` are the readers of each value. */
     by_status (*fuse)(by_graph *graph, size_t n, const int *uses, by_error *error);
-    int addend; /* optional input that is added to output 0: takes in an addition; 0: none */
+    bool fuses_whole; /* it does so before ranks share the work, too */
+    int addend;       /* optional input that is added to output 0: takes in an addition; 0: none */
     /* Adds the node's work on f32 values to a map; `operand` are its inputs' numbers in the map.
      * Returns the number of output 0. NULL: the op is not element-wise. */
     int (*step)(by_map *map, const by__node *node, const int *operand);

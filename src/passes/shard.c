@@ -543,6 +543,25 @@ static by_status check_time(const by__sharder *s, by_error *error)
                               s->axis->ranks, 2 * s->axis->ranks);
 }
 
+/* What is one node of the whole becomes one of each rank's part, or what the op makes of that. */
+static by_status fuse_whole(by_graph *graph, by_error *error)
+{
+    int *uses;
+    BY_TRY(by__graph_prune(graph, error));
+    BY_TRY(by__graph_uses(graph, &uses, error));
+    by_status status = BY_OK;
+    for (size_t n = 0; n < graph->node_count && status == BY_OK; n++) {
+        const by__op_row *row = by__op_row_of(graph->nodes[n].op);
+        if (row->fuses_whole && !graph->nodes[n].dead) {
+            status = row->fuse(graph, n, uses, error);
+        }
+    }
+    free(uses);
+    BY_TRY(status);
+    by__graph_compact(graph);
+    return by__graph_sort(graph, error);
+}
+
 static by_status shard_graph(by__sharder *s, by_error *error)
 {
     if (s->kind == BY_SHARD_EXPERT) {
@@ -576,6 +595,7 @@ by_status by_pass_shard(by_graph *graph, by_shard_kind kind, const by_shard_axis
                             axis->ranks);
     }
     by__phase phase = graph->phase;
+    BY_TRY(fuse_whole(graph, error));
     by__sharder s = {.graph = graph,
                      .kind = kind,
                      .axis = axis,

@@ -483,6 +483,21 @@ static void every_layout_saves_and_loads_every_slice(void **state)
     load_all_pairs(layouts, BY_ARRAY_LENGTH(layouts), none);
 }
 
+/* States of some of a parameter's axes are parts, too, where the parameter is. */
+static void sums_of_rows_and_columns_are_cut(void **state)
+{
+    BY_UNUSED(state);
+    static const layout layouts[] = {
+        {1, {NULL}},
+        {2, {"parallel.tensor=2", NULL}},
+        {4, {"parallel.tensor=4", "parallel.sequence_parallel=true", NULL}},
+        {4, {"parallel.sequence=2", "parallel.tensor=2", NULL}},
+        {3, {"parallel.shard=3", NULL}},
+        {2, {"parallel.tensor=2", ON_DISK, NULL}}};
+    static const char *const settings[] = {"optimizer.kind=adafactor", "optimizer.beta1=0.9", NULL};
+    load_all_pairs(layouts, BY_ARRAY_LENGTH(layouts), settings);
+}
+
 static void every_layout_of_experts_does(void **state)
 {
     BY_UNUSED(state);
@@ -583,6 +598,7 @@ int main(void)
         cmocka_unit_test(experts_are_saved_in_parts),
         cmocka_unit_test(axes_together),
         cmocka_unit_test(every_layout_saves_and_loads_every_slice),
+        cmocka_unit_test(sums_of_rows_and_columns_are_cut),
         cmocka_unit_test(every_layout_of_experts_does),
         cmocka_unit_test(a_replica_that_differs_is_named),
     };

@@ -119,6 +119,10 @@ static const shard_case cases[] = {
      {3, 2},
      {0},
      {A(2, 6, 8), A(11, 8), {TARGETS, S(2, 6)}, {POSITIVE, S(12)}, {ONE, S(1)}}},
+    {BY_OP_LINEAR_CROSS_ENTROPY_TRAIN,
+     {2, 2},
+     {0},
+     {A(2, 6, 8), A(11, 8), {TARGETS, S(2, 6)}, {ONE, S(1)}}},
     {BY_OP_CROSS_ENTROPY, {2, 1}, {.smoothing = 0.1f}, {A(2, 6, 8), {TARGETS, S(12)}}},
     {BY_OP_CROSS_ENTROPY_GRAD,
      {1, 2},
@@ -535,9 +539,10 @@ static int try_splits(const shard_case *c, tensor *in, int count, tensor *want, 
         }
         by__signature s = {c->op, &c->attrs, types, count};
         if ((any || wishes[w].axis >= 0) && by__op_row_of(c->op)->shard(&s, results, &sh)) {
-            bool attends = c->op == BY_OP_ATTENTION || c->op == BY_OP_ATTENTION_GRAD;
-            if (attends && sh.build != NULL) {
-                continue; /* by time, with collectives: test_tensor_parallel.c */
+            bool apart = c->op == BY_OP_ATTENTION || c->op == BY_OP_ATTENTION_GRAD ||
+                         c->op == BY_OP_LINEAR_CROSS_ENTROPY_TRAIN;
+            if (apart && sh.build != NULL) {
+                continue; /* by time, or words, with collectives: test_tensor_parallel.c */
             }
             if (c->op == BY_OP_LINEAR_CROSS_ENTROPY && sh.build != NULL) {
                 compare_words(c, in, want, ranks);

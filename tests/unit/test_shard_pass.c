@@ -146,6 +146,7 @@ static void test_time(void **state)
         assert_int_equal(count_collectives(graph, BY_OP_ALL_REDUCE, 16), parameters + 1);
         assert_int_equal(count_collectives(graph, BY_OP_ALL_REDUCE, 32), i / 4 * (4 * LAYERS + 2));
         assert_int_equal(count_collectives(graph, BY_OP_ALL_GATHER, 32), i / 4);
+        assert_int_equal(count_ops(graph, BY_OP_LINEAR_CROSS_ENTROPY_TRAIN), 1 - i / 4);
         assert_int_equal(count_ops(graph, BY_OP_ATTENTION), (1 + 2 * 2) * LAYERS);
         by_graph_close(&graph);
         time.addends = true; /* then the loss alone is */
