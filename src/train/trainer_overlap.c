@@ -145,6 +145,9 @@ static by_status finish_graph(by_trainer *t, by_graph *graph, const by_model *mo
 
 by_status by__overlap_plan(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
+    if (t->sync.is_on) { /* replicas exchange when all their micro-batches were added up */
+        return BY_OK;
+    }
     by_graph *graph;
     by_model model;
     const by__recipe recipe = {o->builder, o->user, t->task};
