@@ -107,6 +107,9 @@ BY_API by_status by_comm_receive(by_comm *comm, void *data, size_t count, by_dty
 /* Tells all ranks that this one cannot go on: their present or next collective returns BY_EPEER
  * with this rank and message. Returns `status`; does nothing for BY_OK. */
 BY_API by_status by_comm_fail(by_comm *comm, by_status status, const by_error *error);
+/* What the first rank of the job that failed did so with; BY_OK: none has, as far as this one has
+ * heard. */
+BY_API by_status by_comm_failure(const by_comm *comm);
 
 /* What this rank did last on any communicator of its job, for heartbeats: *number counts the
  * collectives that it has entered, text ("all-reduce \"gradients of h.3\"", with "waits in" in

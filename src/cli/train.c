@@ -226,19 +226,25 @@ static int report_lost(const screen *s, int code)
 }
 
 /* A launcher ends the job when a rank exits with a failure: rank 0, which hears of it, is to print
- * why before that. */
+ * why before that. The job's exit code is that of whichever rank ends first: where the config is
+ * wrong, all ranks say so, those too that only heard of it. */
 static int fail_rank(by_comm *comm, const by_error *error)
 {
     const struct timespec second = {.tv_sec = 1};
     (void)by_comm_fail(comm, error->status, error);
+    int code = by_exit_of(error->status);
+    if (by_exit_of(by_comm_failure(comm)) == BY_EXIT_CONFIG) {
+        code = BY_EXIT_CONFIG;
+    }
     if (by_comm_rank(comm) == 0) {
-        return cli_fail(&cli_train, error);
+        (void)cli_fail(&cli_train, error);
+        return code;
     }
     if (error->status != BY_EPEER) {
         cli_keep_failure(error->message);
     }
     (void)nanosleep(&second, NULL);
-    return by_exit_of(error->status);
+    return code;
 }
 
 static int train(const by_config *config, const char *resume, bool from_start, by_comm *comm,

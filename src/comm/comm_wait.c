@@ -74,6 +74,11 @@ by_status by_comm_fail(by_comm *comm, by_status status, const by_error *error)
     return status;
 }
 
+by_status by_comm_failure(const by_comm *comm)
+{
+    return by__comm_job_failed(comm->job) ? (by_status)comm->job->block->status : BY_OK;
+}
+
 /* ---- what a rank did last ---- */
 
 /* The first word of an activity: how many collectives, above the kind of the last one and whether

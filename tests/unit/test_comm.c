@@ -268,7 +268,7 @@ static by_status fails_at_once(by_comm *comm, void *user, by_error *error)
     }
     by_status status = by_comm_barrier(comm, "start", error);
     if (status != BY_EPEER || strstr(error->message, "rank 1 (") == NULL ||
-        strstr(error->message, "disk /data is full") == NULL) {
+        strstr(error->message, "disk /data is full") == NULL || by_comm_failure(comm) != BY_EIO) {
         return by_error_set(error, BY_ESTATE, "not told why");
     }
     /* Again: nothing is repaired. */
