@@ -115,15 +115,14 @@ static by_status check_sync(const by_config *config, by_error *error)
 {
     static const char *const intervals[] = {"train.steps", "train.eval_every", "checkpoint.every",
                                             "parallel.replica_hash_every"};
-    const by_parallel_config *p = &config->parallel;
-    bool divides =
-        p->shard == 1 && p->tensor == 1 && p->sequence == 1 && p->pipeline == 1 && p->expert == 1;
     bool exchanges = config->sync.every > 1 || strcmp(config->sync.compress, "none") != 0;
-    if (exchanges && !divides) {
+    if (exchanges && config->parallel.shard != 1) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: sync.every above 1 and sync.compress are for ranks that have the "
-                            "whole state: leave all axes of parallel but data at 1",
-                            by__config_where(config, "sync.every", "sync.compress"));
+                            "%s: parallel.shard is %lld, and replicas with sync.every above 1 or "
+                            "sync.compress have a whole state each: set parallel.shard to 1, which "
+                            "leaves its ranks to parallel.data, or leave section sync out",
+                            by__config_where(config, "sync.every", "sync.compress"),
+                            (long long)config->parallel.shard);
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(intervals); i++) {
         BY_TRY(by__config_divides(config, "sync.every", intervals[i], error));

@@ -107,7 +107,6 @@ static by_status check_batch(const by__layout *l, const by_config *config, by_er
 
 static by_status check_shard(const by__layout *l, const by_config *config, by_error *error)
 {
-    bool syncs = config->sync.every > 1 || strcmp(config->sync.compress, "none") != 0;
     int ranks = l->size[BY_MESH_SHARD];
     if (ranks > 1 && config->parallel.zero > 1 && by_optimizer_needs_tensors(&config->optimizer)) {
         return by_error_set(error, BY_ECONFIG,
@@ -122,19 +121,20 @@ static by_status check_shard(const by__layout *l, const by_config *config, by_er
                             "to 1",
                             (long long)config->parallel.zero, l->size[BY_MESH_PIPELINE]);
     }
-    return ranks > 1 && syncs
-               ? by_error_set(error, BY_ECONFIG,
-                              "parallel.shard is %d: ranks that divide the state exchange whole "
-                              "gradients in every step; set parallel.shard to 1, so that these "
-                              "ranks are data %d, or leave the section sync out",
-                              ranks, ranks * l->size[BY_MESH_DATA])
-               : BY_OK;
+    return BY_OK;
 }
 
 /* BY_ECONFIG for axes that do not go together with what else the config asks for. */
 static by_status check_axes(const by__layout *l, const by_config *config, by_error *error)
 {
     BY_TRY(check_shard(l, config, error));
+    if (config->sync.staleness > 0 && l->ranks != l->size[BY_MESH_DATA]) {
+        return by_error_set(error, BY_ECONFIG,
+                            "sync.staleness is %lld, and %d of %d ranks are along parallel.data: "
+                            "exchanges that end later are for replicas of one rank; set "
+                            "sync.staleness to 0, or all other axes to 1",
+                            (long long)config->sync.staleness, l->size[BY_MESH_DATA], l->ranks);
+    }
     if (l->size[BY_MESH_EXPERT] > 1 && config->model.dropout > 0.0) {
         return by_error_set(error, BY_ECONFIG,
                             "parallel.expert is %d: model.dropout must be 0, not %g",

@@ -80,6 +80,14 @@ typedef struct by__late {
     int difference; /* ... and how far from the anchor these are, which is added up */
 } by__late;
 
+#define BY__SPLITS (BY__TRAINED_GROUPS / BY__GROUP_TENSOR)
+
+/* Sums of neighbouring groups, as codes; NULL where these have no elements. */
+typedef struct by__sync_codes {
+    size_t first; /* element of a gradient set */
+    by__coded_sum *sum;
+} by__sync_codes;
+
 /* Exchanges that the section `sync` asks for (trainer_sync.c). */
 typedef struct by__sync {
     bool is_on;
@@ -90,7 +98,10 @@ typedef struct by__sync {
     bool is_anchored; /* `anchor` holds the weights of the last exchange */
     bool is_settled;  /* no step was taken since what the ranks hold was made equal */
     const by__codec *codec;
-    by__coded_sum *codes;
+    /* Of the groups that nothing splits, then of those of each set of axes that split tensors: a
+     * block of a code must not have values of two of them, because what one axis splits, ranks of
+     * another hold alike. */
+    by__sync_codes codes[BY__SPLITS];
     by__power_sum *power;
     by__power_tensor *gaps; /* what is between the tensors of a gradient set */
     size_t gap_count;

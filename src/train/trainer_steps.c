@@ -46,7 +46,6 @@ static int64_t part_examples(const by_trainer *t)
 static by_status submit_micro_batches(by_trainer *t, const by_batch *batch, by__sum_tree *tree,
                                       by_error *error)
 {
-    BY_TRY(by__sync_before_step(t, error));
     by__sum_tree_begin(tree, t->first_leaf, t->leaves, t->sets);
     for (int64_t i = 0; i < t->micro_batches; i++) {
         bool last = t->last != NULL && i == t->micro_batches - 1;
@@ -69,6 +68,7 @@ static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error
     by__sum_tree tree;
     int sum;
     t->ranks.before = by__ranks_spent(t);
+    BY_TRY(by__sync_before_step(t, error));
     BY_TRY(t->pipe != NULL     ? by__pipe_step(t, batch, &tree, error)
            : by__is_in_turn(t) ? by__turns_step(t, batch, error)
                                : submit_micro_batches(t, batch, &tree, error));

@@ -132,6 +132,17 @@ static size_t count_elements(const by_trainer *t)
     return (size_t)elements;
 }
 
+/* Elements of the groups that set `split` of axes splits. */
+static size_t count_split(const by_trainer *t, int split)
+{
+    int64_t elements = 0;
+    for (size_t i = 0; i < t->trained_groups; i++) {
+        bool counts = t->group_of_unit[i] / BY__GROUP_TENSOR == split;
+        elements += counts ? by_shape_count(&t->groups[i].shape) : 0;
+    }
+    return (size_t)elements;
+}
+
 static float *values_of(by_memory memory)
 {
     return (float *)memory.address;
@@ -173,8 +184,14 @@ size_t by__sync_bytes(const by_trainer *t)
         return 0;
     }
     if (t->sync.codec != NULL) {
-        return by__coded_sum_bytes(t->layout.replicas, t->sync.codec, c->density,
-                                   count_elements(t));
+        size_t bytes = 0;
+        for (int k = 0; k < BY__SPLITS; k++) {
+            size_t elements = count_split(t, k);
+            bytes += elements == 0 ? 0
+                                   : by__coded_sum_bytes(t->layout.replicas, t->sync.codec,
+                                                         c->density, elements);
+        }
+        return bytes;
     }
     if (!t->sync.is_power || list_tensors(&tensors, &count, t, NULL) != BY_OK) {
         return 0;
@@ -218,6 +235,22 @@ static void clear_gaps(const by__sync *s, float *values)
     }
 }
 
+static by_status open_coded_sums(by_trainer *t, float *residual, by_error *error)
+{
+    by__sync *s = &t->sync;
+    size_t first = 0;
+    for (int k = 0; k < BY__SPLITS; k++) {
+        size_t count = count_split(t, k);
+        s->codes[k].first = first;
+        if (count > 0) {
+            BY_TRY(by__coded_sum_open(&s->codes[k].sum, s->peers, s->codec, t->config->sync.density,
+                                      residual + first, count, s->is_late ? 1 : t->threads, error));
+        }
+        first += count;
+    }
+    return BY_OK;
+}
+
 static by_status open_codes(by_trainer *t, by_error *error)
 {
     const by_sync_config *c = &t->config->sync;
@@ -232,8 +265,7 @@ static by_status open_codes(by_trainer *t, by_error *error)
         status = s->is_power
                      ? by__power_sum_open(&s->power, s->peers, tensors, tensor_count, residual,
                                           count, (size_t)c->rank, t->config->seed, error)
-                     : by__coded_sum_open(&s->codes, s->peers, s->codec, c->density, residual,
-                                          count, s->is_late ? 1 : t->threads, error);
+                     : open_coded_sums(t, residual, error);
     }
     free(tensors);
     return status;
@@ -303,7 +335,9 @@ void by__sync_close(by_trainer *t)
 {
     by__sync *s = &t->sync;
     by__late_close(t);
-    by__coded_sum_close(&s->codes);
+    for (int k = 0; k < BY__SPLITS; k++) {
+        by__coded_sum_close(&s->codes[k].sum);
+    }
     by__power_sum_close(&s->power);
     by_comm_close(&s->alone);
     by_device_free(&s->numbers);
@@ -327,8 +361,13 @@ by_status by__sync_add_up(by_trainer *t, float *data, bool exact, by_error *erro
     if (exact) {
         return by_comm_all_reduce(s->peers, data, count_elements(t), BY_F32, what, error);
     }
-    BY_TRY(s->is_power ? by__power_sum_run(s->power, data, what, error)
-                       : by__coded_sum_run(s->codes, data, what, error));
+    BY_TRY(s->is_power ? by__power_sum_run(s->power, data, what, error) : BY_OK);
+    for (int k = 0; k < BY__SPLITS; k++) {
+        const by__sync_codes *codes = &s->codes[k];
+        BY_TRY(codes->sum == NULL
+                   ? BY_OK
+                   : by__coded_sum_run(codes->sum, data + codes->first, what, error));
+    }
     clear_gaps(s, data);
     clear_gaps(s, values_of(by__trainer_flat(t, s->residual)));
     return BY_OK;
@@ -390,7 +429,8 @@ by_status by__sync_outer_step(by_trainer *t, by_error *error)
 by_status by__sync_take_anchor(by_trainer *t, by_error *error)
 {
     BY_TRY(copy_groups(t, t->masters, t->sync.anchor, error));
-    return t->copy == NULL ? BY_OK : by_program_submit(t->copy->program, error);
+    BY_TRY(t->copy == NULL ? BY_OK : by_program_submit(t->copy->program, error));
+    return t->pipe == NULL ? BY_OK : by__pipe_share_parameters(t, error);
 }
 
 static by_status exchange_weights(by_trainer *t, by_error *error)
@@ -454,8 +494,10 @@ by_status by_trainer_settle(by_trainer *t, by_error *error)
     if (!s->is_coded) {
         return BY_OK;
     }
-    BY_TRY(s->is_power ? by__power_sum_settle(s->power, error)
-                       : by__coded_sum_settle(s->codes, error));
+    BY_TRY(s->is_power ? by__power_sum_settle(s->power, error) : BY_OK);
+    for (int k = 0; k < BY__SPLITS; k++) {
+        BY_TRY(s->codes[k].sum == NULL ? BY_OK : by__coded_sum_settle(s->codes[k].sum, error));
+    }
     clear_gaps(s, values_of(by__trainer_flat(t, s->residual)));
     return BY_OK;
 }
