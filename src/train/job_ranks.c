@@ -11,16 +11,6 @@ bool by__job_leads(const by__job *job)
     return job->comm == NULL || by_comm_rank(job->comm) == 0;
 }
 
-by_status by__any_rank(bool *any, by_comm *comm, bool mine, const char *what, by_error *error)
-{
-    int32_t count = mine;
-    if (comm != NULL) {
-        BY_TRY(by_comm_all_reduce(comm, &count, 1, BY_I32, what, error));
-    }
-    *any = count > 0;
-    return BY_OK;
-}
-
 /* Bytes travel as whole words. */
 static size_t words_of(size_t bytes)
 {

@@ -147,6 +147,7 @@ static by_status open_job(by__job *job, by_error *error)
     BY_TRY(start_weights(job, error));
     BY_TRY(compare_ranks(job, error));
     BY_TRY(by__job_cores(job, error));
+    BY_TRY(by__job_times_open(job, error));
     job->done_step = by_trainer_updates(job->trainer);
     BY_TRY(leads ? by__run_dir_start(job, error) : BY_OK);
     by_train_event event = {.kind = BY_TRAIN_STARTED,
@@ -161,6 +162,7 @@ static by_status open_job(by__job *job, by_error *error)
 static void close_job(by__job *job)
 {
     by_events_close(&job->events);
+    by__job_times_close(&job->times);
     by_loader_close(&job->loader);
     by_loader_close(&job->valid_loader);
     by_task_close(&job->data);
@@ -173,8 +175,7 @@ static void close_job(by__job *job)
 
 /* ---- the loop ---- */
 
-/* An event that cannot be written is kept and tried again with the next: a log never ends a run. */
-static void end_event(by__job *job)
+void by__job_end_event(by__job *job)
 {
     by_error error = {0};
     bool failing = by_events_end(job->events, &error) != BY_OK;
@@ -223,7 +224,7 @@ static void log_step(by__job *job, const by_step_result *result)
         by_events_number(job->events, "exposed_seconds", event.exposed);
     }
     by_events_number(job->events, "mfu", event.mfu);
-    end_event(job);
+    by__job_end_event(job);
     send(job, &event);
 }
 
@@ -233,7 +234,7 @@ static void restart_clock(by__job *job, double began)
     job->log_time += by_clock() - began;
 }
 
-static by_status save(by__job *job, by_error *error)
+static by_status save_now(by__job *job, by_error *error)
 {
     double began = by_clock();
     int64_t step = by_trainer_updates(job->trainer);
@@ -253,6 +254,14 @@ static by_status save(by__job *job, by_error *error)
     send(job, &event);
     restart_clock(job, began);
     return BY_OK;
+}
+
+static by_status save(by__job *job, by_error *error)
+{
+    by__moment began = by__job_moment(job);
+    by_status status = save_now(job, error);
+    job->own.part[BY__OWN_SAVING] += (float)by__job_own_since(job, &began);
+    return status;
 }
 
 /* Whether these weights are better than the best so far: by the task's first metric, where it says
@@ -284,7 +293,7 @@ static void log_evaluation(by__job *job, const by_evaluation *e, bool best)
             by_events_number(job->events, e->task->metrics[i].name, e->metrics[i]);
         }
     }
-    end_event(job);
+    by__job_end_event(job);
     by_train_event event = {.kind = BY_TRAIN_EVALUATED, .evaluation = e, .best = best};
     send(job, &event);
 }
@@ -301,6 +310,7 @@ static by_status evaluate(by__job *job, by_error *error)
 {
     double began = by_clock();
     by_evaluation result;
+    by__moment moment = by__job_moment(job);
     int64_t step = by_trainer_updates(job->trainer);
     if (job->valid_loader == NULL) {
         return BY_OK;
@@ -312,6 +322,7 @@ static by_status evaluate(by__job *job, by_error *error)
     bool best = is_best(job, &result);
     log_evaluation(job, &result, best);
     restart_clock(job, began);
+    job->evaluating += by__job_own_since(job, &moment);
     if (best) {
         job->best_loss = result.loss;
         job->best_metric = result.metrics[0];
@@ -438,7 +449,9 @@ static by_status collect_step(by__job *job, bool wait, by_error *error)
 static by_status submit_step(by__job *job, by_error *error)
 {
     by_batch batch;
+    by__moment began = by__job_moment(job);
     by_status status = by_loader_next(job->loader, &batch, error);
+    job->own.part[BY__OWN_DATA] += (float)by__job_own_since(job, &began);
     if (status != BY_OK) {
         /* What is under way is worth saving. */
         while (steps_ahead(job) > 0 && collect_step(job, true, NULL) == BY_OK) {
@@ -456,7 +469,7 @@ static by_status agree_to_stop(by__job *job, by_error *error)
         job->is_stopping = by__trainer_agree_to_stop(job->trainer, stopped(job));
         return BY_OK;
     }
-    return by__any_rank(&job->is_stopping, job->comm, stopped(job), "a request to stop", error);
+    return by__job_agree(job, stopped(job), error);
 }
 
 /* Results are read while the next step is under way, so a device never waits for the host; on the

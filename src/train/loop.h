@@ -4,7 +4,16 @@
 
 #include "base/threads.h"
 #include "track/track.h"
+#include "train/stragglers.h"
 #include "train/train.h"
+
+/* A time, and how long this rank had stood still for others by then. */
+typedef struct by__moment {
+    double clock;
+    double stood;
+} by__moment;
+
+typedef struct by__job_times by__job_times;
 
 typedef struct by__job {
     const by_train_options *options;
@@ -35,20 +44,26 @@ typedef struct by__job {
     bool is_torn;        /* a step has failed part-way: what it leaves is not worth saving */
     double exchange;     /* seconds of the steps since then, see by_step_result */
     double exposed;
-    double peaks;    /* of rank 0, that the cores of all ranks have together */
-    double log_time; /* when the last logged step ended */
+    by__job_times *times;  /* of several ranks, else NULL */
+    by__moment step_began; /* {0}: no step has */
+    by__own_time own;      /* since then, but for what is counted as the step ends ... */
+    double evaluating;     /* ... and this, which all ranks do */
+    double peaks;          /* of rank 0, that the cores of all ranks have together */
+    double log_time;       /* when the last logged step ended */
     int64_t log_step;
 } by__job;
 
 /* Tells the caller something worth a line. */
 void by__job_note(const by__job *job, const char *format, ...) BY_PRINTF(2, 3);
 
+/* Ends an event. One that cannot be written is kept and tried again with the next: a log never ends
+ * a run. */
+void by__job_end_event(by__job *job);
+
 /* ---- job_ranks.c ---- */
 
 /* Whether this rank prints and writes: rank 0. */
 bool by__job_leads(const by__job *job);
-/* Collective: whether `mine` is true on any rank. comm NULL: this one alone. */
-by_status by__any_rank(bool *any, by_comm *comm, bool mine, const char *what, by_error *error);
 /* Collective: *text of rank 0, on the others in memory of their own. */
 by_status by__job_share_text(const by__job *job, char **text, const char *what, by_error *error);
 /* Collective: BY_ESTATE on a rank whose text (shorter than 64 bytes) is not that of rank 0. */
@@ -69,6 +84,18 @@ typedef struct by__rank_cores {
 double by__cores_of_ranks(const by__rank_cores *ranks, int count);
 /* Collective: sets job->peaks. */
 by_status by__job_cores(by__job *job, by_error *error);
+
+/* ---- job_times.c ---- */
+
+/* Finds out which ranks have the same work, which rank 0 compares. */
+by_status by__job_times_open(by__job *job, by_error *error);
+void by__job_times_close(by__job_times **times);
+by__moment by__job_moment(const by__job *job);
+/* Seconds since then in which this rank did not stand still for others. */
+double by__job_own_since(const by__job *job, const by__moment *since);
+/* Collective, once a step: whether any rank is to stop, and what each one did since the last call;
+ * ranks that are slow are named. */
+by_status by__job_agree(by__job *job, bool stop, by_error *error);
 
 /* ---- ranks_alike.c ---- */
 

@@ -91,6 +91,9 @@ void by__trainer_slice(by__trainer_held *out, const by_trainer *trainer, size_t 
 by_status by__trainer_read_slice(const by_trainer *trainer, size_t parameter, int state, size_t i,
                                  const void **data, void **owned, by_error *error);
 
+/* Seconds for which this rank has stood still for others since the trainer was opened. */
+double by__trainer_stood(const by_trainer *trainer);
+
 /* Collective: BY_ECORRUPT on all ranks unless the replicas of the axes data and shard hold the
  * same weights, bit for bit; names the rank that differs, its host and the first tensor
  * (replicas.c). */

@@ -257,6 +257,11 @@ by__spent by__ranks_spent(const by_trainer *t)
     return spent;
 }
 
+double by__trainer_stood(const by_trainer *trainer)
+{
+    return by__ranks_spent(trainer).exposed;
+}
+
 by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error)
 {
     by__ranks *r = &t->ranks;

@@ -1,0 +1,149 @@
+/* What the ranks tell each other once a step: whether one is to stop, and how long each one took of
+ * its own. */
+#include <stdlib.h>
+
+#include "base/sum_tree.h"
+#include "train/loop.h"
+
+typedef struct told {
+    int32_t stop;
+    by__own_time own;
+} told;
+
+struct by__job_times {
+    told *told; /* of all ranks; and of each: */
+    size_t *counts;
+    by__own_time *own;
+    by__straggler *named;
+    by__stragglers *stragglers; /* rank 0's */
+};
+
+/* Ranks have the same work at the same stage of a pipeline with as many micro-batches. */
+static by_status find_work(int *work, const by__job *job, int ranks, by_error *error)
+{
+    int64_t all = job->config->train.batch / job->config->train.micro_batch;
+    for (int r = 0; r < ranks; r++) {
+        by__layout l;
+        int64_t first;
+        int64_t count;
+        BY_TRY(by__layout_resolve(&l, job->config, ranks, r, error));
+        by__sum_tree_block(all, l.replicas, l.replica, &first, &count);
+        bool more = count > all / l.replicas; /* than others: by one */
+        work[r] = 2 * l.place[BY_MESH_PIPELINE] + more;
+    }
+    return BY_OK;
+}
+
+static by_status open_stragglers(by__job_times *t, const by__job *job, by_error *error)
+{
+    int *work;
+    int ranks = by_comm_size(job->comm);
+    BY_TRY(by__alloc((void **)&work, (size_t)ranks, sizeof *work, "ranks", error));
+    by_status status = find_work(work, job, ranks, error);
+    if (status == BY_OK) {
+        status = by__stragglers_open(&t->stragglers, work, ranks, error);
+    }
+    free(work);
+    return status;
+}
+
+static by_status open_times(by__job_times *t, const by__job *job, by_error *error)
+{
+    size_t ranks = (size_t)by_comm_size(job->comm);
+    BY_TRY(by__alloc((void **)&t->told, ranks, sizeof *t->told, "times of ranks", error));
+    BY_TRY(by__alloc((void **)&t->counts, ranks, sizeof *t->counts, "times of ranks", error));
+    BY_TRY(by__alloc((void **)&t->own, ranks, sizeof *t->own, "times of ranks", error));
+    BY_TRY(by__alloc((void **)&t->named, ranks, sizeof *t->named, "times of ranks", error));
+    for (size_t r = 0; r < ranks; r++) {
+        t->counts[r] = sizeof *t->told;
+    }
+    return by__job_leads(job) ? open_stragglers(t, job, error) : BY_OK;
+}
+
+by_status by__job_times_open(by__job *job, by_error *error)
+{
+    if (job->comm == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&job->times, 1, sizeof *job->times, "times of ranks", error));
+    return open_times(job->times, job, error);
+}
+
+void by__job_times_close(by__job_times **times)
+{
+    if (*times != NULL) {
+        by__stragglers_close(&(*times)->stragglers);
+        free((*times)->told);
+        free((*times)->counts);
+        free((*times)->own);
+        free((*times)->named);
+        free(*times);
+        *times = NULL;
+    }
+}
+
+by__moment by__job_moment(const by__job *job)
+{
+    return (by__moment){by__now(), by__trainer_stood(job->trainer)};
+}
+
+double by__job_own_since(const by__job *job, const by__moment *since)
+{
+    by__moment now = by__job_moment(job);
+    return now.clock - since->clock - (now.stood - since->stood);
+}
+
+static void name_straggler(by__job *job, const by__straggler *s)
+{
+    const char *host = by_comm_host(job->comm, s->rank);
+    by_events_begin(job->events, "straggler", (uint64_t)job->done_step);
+    by_events_integer(job->events, "rank", s->rank);
+    by_events_string(job->events, "host", host);
+    by_events_integer(job->events, "steps", s->steps);
+    by_events_number(job->events, "seconds", s->seconds);
+    by_events_number(job->events, "median_seconds", s->median);
+    by_events_string(job->events, "part", s->part);
+    by__job_end_event(job);
+    by__job_note(
+        job,
+        "rank %d (%s) is slow: %.3g s of its own in each of the last %lld steps, %.3g s is "
+        "the median of the ranks with the same work; it loses most in %s",
+        s->rank, host, s->seconds, (long long)s->steps, s->median, s->part);
+}
+
+/* What is left of the time since the last step is computation. */
+static void end_step(by__job *job)
+{
+    double own = by__job_own_since(job, &job->step_began) - job->evaluating;
+    own -= (double)job->own.part[BY__OWN_DATA] + (double)job->own.part[BY__OWN_SAVING];
+    job->own.part[BY__OWN_COMPUTE] = (float)own;
+}
+
+by_status by__job_agree(by__job *job, bool stop, by_error *error)
+{
+    by__job_times *t = job->times;
+    job->is_stopping = stop;
+    if (t == NULL) {
+        return BY_OK;
+    }
+    bool is_whole = job->step_began.clock > 0.0; /* on all ranks alike */
+    if (is_whole) {
+        end_step(job);
+    }
+    const told mine = {stop, job->own};
+    BY_TRY(by_comm_all_gather(job->comm, &mine, t->told, t->counts, BY_U8, "a request to stop",
+                              error));
+    for (int r = 0; r < by_comm_size(job->comm); r++) {
+        job->is_stopping = job->is_stopping || t->told[r].stop != 0;
+        t->own[r] = t->told[r].own;
+    }
+    int named =
+        is_whole && t->stragglers != NULL ? by__stragglers_add(t->stragglers, t->own, t->named) : 0;
+    for (int i = 0; i < named; i++) {
+        name_straggler(job, &t->named[i]);
+    }
+    job->own = (by__own_time){{0.0f}};
+    job->evaluating = 0.0;
+    job->step_began = by__job_moment(job);
+    return BY_OK;
+}
