@@ -103,6 +103,7 @@ typedef struct by_profile_step {
     /* In a pipeline: from the first pass of any of its ranks to the last, but for what this rank
      * computed. */
     double bubble;
+    double passes[3]; /* of each kind, BY_PROFILE_PASS_FORWARD first */
 } by_profile_step;
 
 typedef struct by_profile_rank {
@@ -110,8 +111,6 @@ typedef struct by_profile_rank {
     char place[96]; /* in the layout: "pipeline 0, data 1" */
     double clock;   /* what its by_clock() is ahead of rank 0's */
     by_profile_step mean;
-    /* Seconds of a step's passes of each kind, BY_PROFILE_PASS_FORWARD first. */
-    double passes[3];
     uint64_t planned; /* bytes */
     uint64_t resident;
 } by_profile_rank;

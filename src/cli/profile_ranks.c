@@ -1,10 +1,11 @@
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "banyan/pipeline.h"
 #include "bench.h"
 
-/* The bubble of a pipeline, in seconds a step. */
+/* The bubble of a pipeline in the fastest step, which was disturbed least. */
 typedef struct bubble {
     bool is_there;
     by_pipeline_kind kind;
@@ -52,6 +53,24 @@ static double simulate(const bubble *b, int ranks, int chunks)
     return idle;
 }
 
+/* Of several replicas the slowest one counts. */
+static size_t fastest_step(const cli_profiled *run)
+{
+    size_t fastest = 0;
+    double least = INFINITY;
+    size_t count = 1;
+    for (size_t i = 0; i < count; i++) {
+        double slowest = 0.0;
+        for (int r = 0; r < by_profile_rank_count(run->ranks); r++) {
+            double seconds = by_profile_steps_of(run->ranks, r, &count)[i].seconds;
+            slowest = seconds > slowest ? seconds : slowest;
+        }
+        fastest = slowest < least ? i : fastest;
+        least = slowest < least ? slowest : least;
+    }
+    return fastest;
+}
+
 static bubble find_bubble(const cli_profiled *run, const by_config *config)
 {
     const by_parallel_config *p = &config->parallel;
@@ -63,11 +82,13 @@ static bubble find_bubble(const cli_profiled *run, const by_config *config)
     if (!b.is_there) {
         return b;
     }
+    size_t step = fastest_step(run);
     for (int r = 0; r < ranks; r++) {
-        const by_profile_rank *rank = by_profile_rank_of(run->ranks, r);
-        b.measured += rank->mean.bubble / ranks;
+        size_t count;
+        const by_profile_step *s = &by_profile_steps_of(run->ranks, r, &count)[step];
+        b.measured += s->bubble / ranks;
         for (int k = 0; k < 3; k++) {
-            b.pass[k] += rank->passes[k] / (double)(ranks * b.micro_batches);
+            b.pass[k] += s->passes[k] / (double)(ranks * b.micro_batches);
         }
     }
     int chunks = b.kind == BY_PIPELINE_INTERLEAVED ? (int)p->chunks : 1;
@@ -110,7 +131,8 @@ void cli_print_ranks(const cli_profiled *run, const by_config *config)
         "the other\nranks had come; hidden: those beside which it did%s\n",
         strcmp(run->backend, "threads") == 0 ? "; the ranks measured share one process" : "");
     if (b.is_there) {
-        printf("pipeline: %s, %lld micro-batches, passes of %.3f, %.3f and %.3f ms (forward, "
+        printf("pipeline, fastest step: %s, %lld micro-batches, passes of %.3f, %.3f and %.3f ms "
+               "(forward, "
                "backward, weights);\nbubble %.3f ms, %.2f times the formula's %.3f ms (%.3f ms "
                "simulated)\n",
                by_pipeline_kind_name(b.kind), (long long)b.micro_batches, 1e3 * b.pass[0],

@@ -102,6 +102,9 @@ static void sum_mean(by_profile_rank *rank, const by_profile_step *steps, size_t
         m.exposed += steps[i].exposed / (double)count;
         m.waiting += steps[i].waiting / (double)count;
         m.bubble += steps[i].bubble / (double)count;
+        for (size_t k = 0; k < BY_ARRAY_LENGTH(m.passes); k++) {
+            m.passes[k] += steps[i].passes[k] / (double)count;
+        }
     }
     rank->mean = m;
 }
@@ -191,7 +194,6 @@ by_status by_profile_gather(by_profile_ranks **out, by_profile *profile,
     BY_TRY(by__rank_times_make(&times, profile, error));
     int rank = by_comm_rank(profile->comm);
     mine.steps = (int32_t)times.count;
-    memcpy(mine.rank.passes, times.passes, sizeof times.passes);
     (void)snprintf(mine.rank.host, sizeof mine.rank.host, "%s", by_comm_host(profile->comm, rank));
     (void)snprintf(mine.rank.place, sizeof mine.rank.place, "%s", place->place);
     by_status status =

@@ -240,10 +240,7 @@ by_status by__rank_times_make(by__rank_times *out, const by_profile *profile, by
     size_t next = 0;
     for (size_t i = 0; i < t.count && status == BY_OK; i++) {
         t.steps[i] = sum_step(&l, &l.steps.at[i]);
-        t.windows[i] = sum_passes(&l, &l.steps.at[i], &next, t.passes);
-    }
-    for (int k = 0; k < BY__PASSES && t.count > 0; k++) {
-        t.passes[k] /= (double)t.count;
+        t.windows[i] = sum_passes(&l, &l.steps.at[i], &next, t.steps[i].passes);
     }
     free_lists(&l);
     if (status != BY_OK) {

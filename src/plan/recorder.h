@@ -8,8 +8,6 @@
 #include "banyan/profile.h"
 #include "plan/plan.h"
 
-#define BY__PASSES 3 /* kinds of them */
-
 typedef struct by__watched {
     by_profile *profile;
     by_program *program;
@@ -88,7 +86,6 @@ typedef struct by__rank_times {
     by_profile_step *steps; /* without bubbles */
     by__pipe_window *windows;
     size_t count;
-    double passes[BY__PASSES]; /* mean of a step */
 } by__rank_times;
 
 by_status by__rank_times_make(by__rank_times *out, const by_profile *profile, by_error *error);

@@ -66,13 +66,13 @@ if told["pipeline"]:
             if e["cat"] == "program" and e["name"].split()[0] in ("forward", "backward", "weights"):
                 passes[pid].append((begin, begin - length))
     count = len(passes[1]) // steps
-    idle = 0
+    idle = []
     for s in range(steps):
         own = {pid: sorted(x)[s * count:(s + 1) * count] for pid, x in passes.items()}
         first, last = min(x[0][0] for x in own.values()), max(x[-1][1] for x in own.values())
-        idle += sum(last - first - sum(e - b for b, e in x) for x in own.values()) / ranks / steps
+        idle.append(sum(last - first - sum(e - b for b, e in x) for x in own.values()) / ranks)
     # (sums of gradients between passes are no idle time)
-    assert p["bubble_ms"] <= 1e-6 * idle * 1.0001, (p, idle)
+    assert 0 < p["bubble_ms"] <= 1e-6 * max(idle) * 1.0001, (p, idle)
     assert p["forward_ms"] > 0 and p["backward_ms"] > 0 and p["formula_ms"] > 0 and p["simulated_ms"] > 0
     assert (p["weights_ms"] > 0) == (p["schedule"] == "zero_bubble")
 END

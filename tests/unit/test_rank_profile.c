@@ -188,11 +188,11 @@ static by_status bubble_rank(by_comm *comm, void *user, by_error *error)
     BY_TRY(by_profile_span(f.profile, "step", began, began + time.makespan + 1.0, error));
     BY_TRY(by_profile_gather(&ranks, f.profile, &place, error));
     const by_profile_rank *mine = by_profile_rank_of(ranks, by_comm_rank(comm));
-    double sum = mine->passes[0] + mine->passes[1] + mine->passes[2];
+    double sum = mine->mean.passes[0] + mine->mean.passes[1] + mine->mean.passes[2];
     NEAR(mine->mean.bubble, time.ranks[stage].idle);
-    NEAR(mine->passes[0] / (double)s->micro_batches, s->costs.forward * s->chunks);
+    NEAR(mine->mean.passes[0] / (double)s->micro_batches, s->costs.forward * s->chunks);
     double each = sum / (double)s->micro_batches;
-    double weight = mine->passes[2] / (double)s->micro_batches;
+    double weight = mine->mean.passes[2] / (double)s->micro_batches;
     double formula = (s->ranks - 1) *
                      (s->kind == BY_PIPELINE_ZERO_BUBBLE ? each - 2.0 * weight : each) / s->chunks;
     NEAR(mine->mean.bubble, formula);
