@@ -103,6 +103,7 @@ typedef struct by_step_result {
      * rank. Exposed: those for which its computation stood still. */
     double exchange;
     double exposed;
+    double disk; /* seconds that the update stood still for what is on disk (config.offload) */
 } by_step_result;
 
 /* What a rank computes of a global batch: the examples first + i / block * stride + i % block, i
@@ -244,6 +245,7 @@ typedef struct by_train_event {
     double step_seconds; /* mean since the last logged step ... */
     double exchange;     /* ... and of it what by_step_result has under these names, on this rank */
     double exposed;
+    double disk;
     int ranks;
     double seconds_left;
     uint64_t resident_bytes;

@@ -53,6 +53,30 @@ static by_status find(const by__store *store, int flat, by__handle handle,
     return BY_OK;
 }
 
+/* Elements of a copy. */
+#define COPIED ((int64_t)1 << 18)
+
+/* A tensor that is cut over files. */
+static by_status load_cut(by__store *store, int flat, by__handle handle, const by_weights *weights,
+                          const by_tensor_view *tensor, int64_t count, int threads, by_error *error)
+{
+    void *copy;
+    by_status status = BY_OK;
+    BY_TRY(by__alloc_aligned(&copy, (size_t)COPIED * by_dtype_size(tensor->dtype),
+                             "a copy of a tensor", error));
+    for (int64_t first = 0; first < count && status == BY_OK; first += COPIED) {
+        int64_t part = count - first < COPIED ? count - first : COPIED;
+        const by_tensor_slice slice = {.flat = true, .offset = {first}, .shape = {part}};
+        status = by_weights_read(weights, tensor->name, &slice, copy, (size_t)part, error);
+        if (status == BY_OK) {
+            status = by__store_write_part(store, flat, handle, first, copy, tensor->dtype, part,
+                                          threads, error);
+        }
+    }
+    free(copy);
+    return status;
+}
+
 /* Writes a tensor into its buffer; what is cut over files comes through a copy. */
 static by_status load(by__store *store, int flat, by__handle handle, const by_weights *weights,
                       const by_tensor_view *tensor, int threads, by_error *error)
@@ -63,6 +87,9 @@ static by_status load(by__store *store, int flat, by__handle handle, const by_we
     by_tensor_slice whole = by_tensor_whole(tensor);
     by_status status = BY_OK;
     BY_TRY(by_tensor_size(tensor, &count, &bytes, error));
+    if (tensor->data == NULL && !by__store_entry(store, handle)->transposed) {
+        return load_cut(store, flat, handle, weights, tensor, (int64_t)count, threads, error);
+    }
     if (tensor->data == NULL && count > 0) {
         BY_TRY(by__alloc_aligned(&copy, bytes, "a copy of a tensor", error));
         status = by_weights_read(weights, tensor->name, &whole, copy, count, error);

@@ -116,6 +116,10 @@ static void show_step(screen *s, const by_train_event *e)
         n += snprintf(line + n, sizeof line - (size_t)n, "  exchange %.0f%% (%.0f%% exposed)",
                       100.0 * e->exchange / e->step_seconds, 100.0 * e->exposed / e->step_seconds);
     }
+    if (e->disk > 0.0) {
+        n += snprintf(line + n, sizeof line - (size_t)n, "  disk %.0f%%",
+                      100.0 * e->disk / e->step_seconds);
+    }
     (void)snprintf(line + n, sizeof line - (size_t)n, "  %s  %s left",
                    by_format_bytes(memory, e->resident_bytes), cli_duration(left, e->seconds_left));
     if (s->terminal) {

@@ -310,9 +310,13 @@ struct by__recording {
  * kernels; whatever BANYAN_ISA says. Static. */
 const char *const *by__host_levels(size_t *count);
 
-/* Fills `out` with `count` normal values of mean 0 and deviation `std` from Philox under `key`. The
- * bits are the same on every machine, for any number of threads. */
-by_status by__fill_normal(float *out, int64_t count, float std, const uint32_t key[2],
-                          by_error *error);
+/* Parts of a sequence of normal values begin at multiples of it. */
+#define BY__NORMAL_BLOCK 4096
+
+/* Fills `out` with values first, first + 1, ... of the normal values of mean 0 and deviation `std`
+ * from Philox under `key`, `count` of them. The bits are the same on every machine, for any number
+ * of threads. */
+by_status by__fill_normal(float *out, int64_t first, int64_t count, float std,
+                          const uint32_t key[2], by_error *error);
 
 #endif

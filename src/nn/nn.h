@@ -138,6 +138,10 @@ static inline uint32_t by__group_mesh(int group)
 
 /* Declares an entry for each parameter of a graph whose passes are done, in the graph's order. */
 by_status by__declare_parameters(by__store *store, const by_graph *graph, by_error *error);
+/* Elements [first, first + count) of what by_parameter_init gives a parameter; first is a multiple
+ * of BY__NORMAL_BLOCK. */
+by_status by__parameter_init_part(float *data, const by_graph *graph, by_value parameter,
+                                  uint64_t seed, int64_t first, int64_t count, by_error *error);
 /* Writes the initial values of all parameters (by_parameter_init) into a flat buffer. */
 by_status by__initialize_parameters(by__store *store, int flat, const by_graph *graph,
                                     uint64_t seed, int threads, by_error *error);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/device.h"
 #include "nn/nn.h"
 
 /* Whether files may hold fewer rows than the parameter: a table over a vocabulary that was padded
@@ -92,6 +93,30 @@ static by_status initialize_part(by__store *store, int flat, by__handle handle,
     return status;
 }
 
+/* Elements that are drawn at a time where memory does not have the tensor. */
+#define DRAWN (64 * BY__NORMAL_BLOCK)
+
+/* A whole tensor, of which this process may hold less, or hold it on disk. */
+static by_status initialize_in_parts(by__store *store, int flat, by__handle handle,
+                                     const by_graph *graph, by_value value, uint64_t seed,
+                                     int threads, by_error *error)
+{
+    int64_t count = by_shape_count(&by__store_entry(store, handle)->local);
+    float *drawn;
+    by_status status = BY_OK;
+    BY_TRY(by__alloc_aligned((void **)&drawn, DRAWN * sizeof *drawn, "initial weights", error));
+    for (int64_t first = 0; first < count && status == BY_OK; first += DRAWN) {
+        int64_t part = count - first < DRAWN ? count - first : DRAWN;
+        status = by__parameter_init_part(drawn, graph, value, seed, first, part, error);
+        if (status == BY_OK) {
+            status = by__store_write_part(store, flat, handle, first, drawn, BY_F32, part, threads,
+                                          error);
+        }
+    }
+    free(drawn);
+    return status;
+}
+
 /* The graph draws a transposed parameter in the order of the matrix that files have: rows of the
  * value are columns there, and initial values do not depend on the layout. */
 static by_status initialize_one(by__store *store, int flat, by__handle handle,
@@ -107,6 +132,9 @@ static by_status initialize_one(by__store *store, int flat, by__handle handle,
     }
     if (host != NULL && !entry->transposed && by__store_dtype(store, flat, handle) == BY_F32) {
         return by_parameter_init(host, graph, value, seed, error);
+    }
+    if (!entry->transposed) {
+        return initialize_in_parts(store, flat, handle, graph, value, seed, threads, error);
     }
     BY_TRY(by__alloc_aligned((void **)&drawn, (size_t)count * sizeof *drawn, "initial weights",
                              error));

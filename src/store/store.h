@@ -190,6 +190,10 @@ int64_t by__store_begin(const by__store *store, by__handle handle);
  * what is held is written. */
 by_status by__store_write(by__store *store, int flat, by__handle handle, const void *values,
                           by_dtype dtype, int64_t count, int threads, by_error *error);
+/* The same of elements [first, first + count) of an entry that is not transposed. */
+by_status by__store_write_part(by__store *store, int flat, by__handle handle, int64_t first,
+                               const void *values, by_dtype dtype, int64_t count, int threads,
+                               by_error *error);
 /* Reads a buffer of f32, not transposed, into out (its number of elements). */
 by_status by__store_read(const by__store *store, int flat, by__handle handle, float *out,
                          by_error *error);

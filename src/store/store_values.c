@@ -78,18 +78,28 @@ static void convert(void *out, by_dtype to, const void *values, by_dtype from,
 /* Elements of a piece that are converted at a time. */
 #define PART (1 << 18)
 
-/* Writes into a piece of an entry the first `count` values of the entry that are in it. */
+/* Values [first, first + count) of an entry. */
+typedef struct given {
+    const char *values;
+    by_dtype dtype;
+    int64_t first;
+    int64_t count;
+} given;
+
+/* Writes into a piece of an entry those values that are in it; `staged` has room for PART. */
 static by_status write_piece(by__store *store, by_dtype to, const by__held_piece *piece,
-                             const char *values, by_dtype dtype, int64_t count, char *staged,
-                             int threads, const by__stored_tensor *entry, by_error *error)
+                             const by__stored_tensor *entry, const given *g, char *staged,
+                             int threads, by_error *error)
 {
     size_t size = by_dtype_size(to);
-    int64_t end = piece->first + piece->count < count ? piece->first + piece->count : count;
-    for (int64_t at = piece->first; at < end; at += PART) {
-        size_t part = (size_t)(end - at < PART ? end - at : PART);
+    int64_t low = piece->first > g->first ? piece->first : g->first;
+    int64_t high = piece->first + piece->count;
+    high = high < g->first + g->count ? high : g->first + g->count;
+    for (int64_t at = low; at < high; at += PART) {
+        size_t part = (size_t)(high - at < PART ? high - at : PART);
         size_t begin = (size_t)(at - piece->first) * size;
-        convert(staged, to, values + (size_t)at * by_dtype_size(dtype), dtype, entry, part,
-                threads);
+        const char *from = g->values + (size_t)(at - g->first) * by_dtype_size(g->dtype);
+        convert(staged, to, from, g->dtype, entry, part, threads);
         BY_TRY(piece->on_disk ? by__scratch_write(by__store_scratch(store), piece->offset + begin,
                                                   staged, part * size, error)
                               : by_device_write(by_memory_at(piece->memory, begin, part * size),
@@ -99,8 +109,8 @@ static by_status write_piece(by__store *store, by_dtype to, const by__held_piece
 }
 
 /* Writes what is held of an entry that is not transposed. */
-static by_status write_held(by__store *store, int flat, by__handle handle, const void *values,
-                            by_dtype dtype, int64_t count, int threads, by_error *error)
+static by_status write_held(by__store *store, int flat, by__handle handle, const given *g,
+                            int threads, by_error *error)
 {
     void *staged;
     by__held_piece piece;
@@ -108,32 +118,51 @@ static by_status write_held(by__store *store, int flat, by__handle handle, const
     by_dtype to = by__store_dtype(store, flat, handle);
     BY_TRY(by__alloc_aligned(&staged, PART * sizeof(float), "staging", error));
     for (size_t k = 0; status == BY_OK && by__store_piece(store, flat, handle, k, &piece); k++) {
-        status = write_piece(store, to, &piece, values, dtype, count, staged, threads,
-                             by__store_entry(store, handle), error);
+        status = write_piece(store, to, &piece, by__store_entry(store, handle), g, staged, threads,
+                             error);
     }
     free(staged);
     return status;
+}
+
+static by_status check_write(const by__store *store, int flat, by__handle handle, by_dtype dtype,
+                             int64_t first, int64_t count, by_error *error)
+{
+    const by__stored_tensor *entry = by__store_entry(store, handle);
+    by_shape shape = by__store_shape(store, flat, handle);
+    by_dtype to = by__store_dtype(store, flat, handle);
+    if (!by_dtype_is_float(dtype) || (to != BY_F32 && to != BY_BF16) || shape.rank < 0 ||
+        first + count > by_shape_count(&shape) ||
+        (entry->transposed && count != by_shape_count(&shape))) {
+        return by_error_set(error, BY_EARG, "'%s': cannot write %lld values of %s to it",
+                            entry->name, (long long)count, by_dtype_name(dtype));
+    }
+    return BY_OK;
+}
+
+by_status by__store_write_part(by__store *store, int flat, by__handle handle, int64_t first,
+                               const void *values, by_dtype dtype, int64_t count, int threads,
+                               by_error *error)
+{
+    const given g = {values, dtype, first, count};
+    BY_TRY(check_write(store, flat, handle, dtype, first, count, error));
+    return write_held(store, flat, handle, &g, threads, error);
 }
 
 by_status by__store_write(by__store *store, int flat, by__handle handle, const void *values,
                           by_dtype dtype, int64_t count, int threads, by_error *error)
 {
     const by__stored_tensor *entry = by__store_entry(store, handle);
-    by_shape shape = by__store_shape(store, flat, handle);
     by_dtype to = by__store_dtype(store, flat, handle);
     by_memory buffer = by__store_buffer(store, flat, handle);
     void *host = by__store_host(store, flat, handle);
-    if (!by_dtype_is_float(dtype) || (to != BY_F32 && to != BY_BF16) || shape.rank < 0 ||
-        count > by_shape_count(&shape) || (entry->transposed && count != by_shape_count(&shape))) {
-        return by_error_set(error, BY_EARG, "'%s': cannot write %lld values of %s to it",
-                            entry->name, (long long)count, by_dtype_name(dtype));
-    }
+    BY_TRY(check_write(store, flat, handle, dtype, 0, count, error));
     if (host != NULL && buffer.bytes > 0) {
         convert(host, to, values, dtype, entry, (size_t)count, threads);
         return BY_OK;
     }
     if (!entry->transposed) {
-        return write_held(store, flat, handle, values, dtype, count, threads, error);
+        return by__store_write_part(store, flat, handle, 0, values, dtype, count, threads, error);
     }
     void *staged;
     BY_TRY(by__alloc_aligned(&staged, buffer.bytes, "staging", error));

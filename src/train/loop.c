@@ -197,6 +197,7 @@ static void log_step(by__job *job, const by_step_result *result)
                             .result = *result,
                             .exchange = job->exchange / (double)steps,
                             .exposed = job->exposed / (double)steps,
+                            .disk = job->disk / (double)steps,
                             .ranks = job->comm == NULL ? 1 : by_comm_size(job->comm)};
     event.step_seconds = seconds / (double)steps;
     event.examples_per_s = (double)(steps * result->examples) / seconds;
@@ -210,6 +211,7 @@ static void log_step(by__job *job, const by_step_result *result)
     job->log_step = step;
     job->exchange = 0.0;
     job->exposed = 0.0;
+    job->disk = 0.0;
     if (!by__job_leads(job)) {
         return;
     }
@@ -222,6 +224,9 @@ static void log_step(by__job *job, const by_step_result *result)
     if (event.ranks > 1) {
         by_events_number(job->events, "exchange_seconds", event.exchange);
         by_events_number(job->events, "exposed_seconds", event.exposed);
+    }
+    if (by_trainer_memory(job->trainer)->on_disk > 0) {
+        by_events_number(job->events, "disk_seconds", event.disk);
     }
     by_events_number(job->events, "mfu", event.mfu);
     by__job_end_event(job);
@@ -442,6 +447,7 @@ static by_status collect_step(by__job *job, bool wait, by_error *error)
     job->done_step = result.step;
     job->exchange += result.exchange;
     job->exposed += result.exposed;
+    job->disk += result.disk;
     job->is_torn = steps_ahead(job) > 0;
     return run_hooks(job, &result, error);
 }

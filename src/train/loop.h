@@ -36,6 +36,8 @@ typedef struct by__job {
     double best_loss;   /* NaN: none yet */
     double best_metric; /* of the task's first, where that decides; NaN: none yet */
     uint64_t best_step;
+    /* Seconds of the steps since the last logged one, see by_step_result. */
+    double disk;
     bool events_failing; /* said once: events wait for a disk with room */
     bool record_failing; /* the same of run.json */
     bool index_failing;  /* the same of the registry; it is left alone until the run ends */

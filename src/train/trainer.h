@@ -393,6 +393,8 @@ by_status by__offload_add_flat(by_trainer *t, by__flat_spec spec, int *out, by_e
 by_status by__offload_add_programs(by_trainer *t, by_error *error);
 /* Memory for windows and transfers; 0 where nothing is on disk. */
 size_t by__offload_bytes(const by_trainer *t);
+/* Seconds that the last update waited for the disk. */
+double by__offload_waited(const by_trainer *t);
 /* The directory of the scratch file. */
 const char *by__offload_path(const by_trainer *t);
 by_status by__offload_open(by_trainer *t, by_error *error);

@@ -335,6 +335,11 @@ size_t by__offload_bytes(const by_trainer *t)
     return o->buffer_bytes + BY__SCRATCH_ALIGNMENT + most + by__scratch_memory();
 }
 
+double by__offload_waited(const by_trainer *t)
+{
+    return t->offload == NULL ? 0.0 : t->offload->waited;
+}
+
 const char *by__offload_path(const by_trainer *t)
 {
     const char *path = t->config->offload.path;

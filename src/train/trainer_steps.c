@@ -152,6 +152,7 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     if (result->exchange < result->exposed) { /* the thread that exchanges came late */
         result->exchange = result->exposed;
     }
+    result->disk = by__offload_waited(t);
     return BY_OK;
 }
 

@@ -335,7 +335,7 @@ static void test_normal_values(void **state)
     float *first = calloc(COUNT + 1, sizeof *first);
     float *other = calloc(COUNT + 1, sizeof *other);
     assert_true(first != NULL && other != NULL);
-    by__cpu_fill_normal(first, COUNT, std, key, BY__ISA_BASELINE);
+    by__cpu_fill_normal(first, 0, COUNT, std, key, BY__ISA_BASELINE);
     for (int64_t i = 0; i < COUNT; i++) {
         double expected = normal_at(i, std, key);
         double error = fabs((double)first[i] - expected);
@@ -347,7 +347,7 @@ static void test_normal_values(void **state)
     /* The same on every machine: a digest of the bits. */
     assert_true(by__hash64(first, COUNT * sizeof *first) == 0x99403dcafbda9d48u);
     for (int level = BY__ISA_REFERENCE; level <= (int)by__cpu_best_isa(); level++) {
-        by__cpu_fill_normal(other, COUNT, std, key, (by__isa)level);
+        by__cpu_fill_normal(other, 0, COUNT, std, key, (by__isa)level);
         assert_memory_equal(first, other, (COUNT + 1) * sizeof *first);
     }
     free(first);

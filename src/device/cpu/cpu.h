@@ -115,7 +115,8 @@ by_status by__cpu_kernel(const by__kernel **out, const by__call *call, by__isa i
 const by__kernel *by__cpu_kernel_at(const by__call *call, by__isa isa);
 
 /* by__fill_normal at a level. */
-void by__cpu_fill_normal(float *out, int64_t count, float std, const uint32_t key[2], by__isa isa);
+void by__cpu_fill_normal(float *out, int64_t first, int64_t count, float std, const uint32_t key[2],
+                         by__isa isa);
 
 /* The CPU's device (cpu_device.c). */
 by_status by__cpu_open(by_device **out, int threads, by_error *error);

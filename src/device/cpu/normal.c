@@ -2,7 +2,7 @@
 
 /* Values of one Philox stream position; work is cut here, so the values do not depend on
  * threads. */
-#define BLOCK 4096
+#define BLOCK BY__NORMAL_BLOCK
 
 static by__fill_normal_fn *fill_at(by__isa isa)
 {
@@ -19,22 +19,23 @@ static by__fill_normal_fn *fill_at(by__isa isa)
     return by__fill_normal_block_baseline;
 }
 
-void by__cpu_fill_normal(float *out, int64_t count, float std, const uint32_t key[2], by__isa isa)
+void by__cpu_fill_normal(float *out, int64_t first, int64_t count, float std, const uint32_t key[2],
+                         by__isa isa)
 {
     by__fill_normal_fn *fill = fill_at(isa);
     int64_t blocks = by__ceil_div(count, BLOCK);
 #pragma omp parallel for schedule(static)
     for (int64_t block = 0; block < blocks; block++) {
-        int64_t first = block * BLOCK;
-        fill(out + first, by__min_i64(count - first, BLOCK), std, key, block);
+        int64_t at = block * BLOCK;
+        fill(out + at, by__min_i64(count - at, BLOCK), std, key, first / BLOCK + block);
     }
 }
 
-by_status by__fill_normal(float *out, int64_t count, float std, const uint32_t key[2],
-                          by_error *error)
+by_status by__fill_normal(float *out, int64_t first, int64_t count, float std,
+                          const uint32_t key[2], by_error *error)
 {
     by__isa isa;
     BY_TRY(by__cpu_isa(&isa, error));
-    by__cpu_fill_normal(out, count, std, key, isa);
+    by__cpu_fill_normal(out, first, count, std, key, isa);
     return BY_OK;
 }
