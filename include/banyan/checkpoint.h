@@ -94,7 +94,10 @@ BY_API const char *by_weights_path(const by_weights *weights);
 /* Writes model.safetensors into an existing directory, or shards with their index when the tensors
  * take more than `shard_bytes` (0: 5e9) together. Each file is written next to its place, synced
  * and renamed, so a source that is mapped from the same files stays whole; files of the form that
- * was there before are removed at the end. Data goes straight from the views to the file. */
+ * was there before are removed at the end. Shards get names that the directory does not have
+ * ("model-v2-00001-of-00003.safetensors"), and the index is written behind them: a reader, and a
+ * crash at any time, finds the weights of before or those of now. Data goes straight from the views
+ * to the file. */
 BY_API by_status by_weights_write(const char *directory, const by_tensor_view *tensors,
                                   size_t count, uint64_t shard_bytes, by_error *error);
 

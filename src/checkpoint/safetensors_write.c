@@ -88,6 +88,60 @@ static by_status write_file(const char *directory, const by__weights_plan *plan,
     return by__sink_commit(&sink, written, error);
 }
 
+static by_status path_of(char **out, const char *directory, const char *name, by_error *error)
+{
+    *out = by__path_join(directory, name);
+    return *out != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: path");
+}
+
+static by_status any_exists(bool *out, const char *directory, const by__weights_plan *plan,
+                            by_error *error)
+{
+    *out = false;
+    for (size_t i = 0; i < plan->file_count; i++) {
+        char *path;
+        BY_TRY(path_of(&path, directory, plan->files[i].name, error));
+        *out = *out || by__path_exists(path);
+        free(path);
+    }
+    return BY_OK;
+}
+
+/* Gives the shards names that nothing in the directory has. */
+static by_status choose_names(const char *directory, const char *stem, by__weights_plan *plan,
+                              const by_tensor_view *tensors, by_error *error)
+{
+    bool taken;
+    BY_TRY(any_exists(&taken, directory, plan, error));
+    for (int version = 2; taken; version++) {
+        char other[256];
+        (void)snprintf(other, sizeof other, "%.180s-v%d", stem, version);
+        BY_TRY(by__weights_plan_rename(plan, other, tensors, error));
+        BY_TRY(any_exists(&taken, directory, plan, error));
+    }
+    return BY_OK;
+}
+
+/* Writes the files of a plan but its index. Shards that no index names are removed when one of them
+ * cannot be written. */
+static by_status write_files(const char *directory, const by__weights_plan *plan,
+                             const by_tensor_view *tensors, by__file_list *written, by_error *error)
+{
+    by_status status = BY_OK;
+    size_t file = 0;
+    for (; file < plan->file_count && status == BY_OK; file++) {
+        status = write_file(directory, plan, file, tensors, written, error);
+    }
+    for (; file > 0 && status != BY_OK && plan->index != NULL; file--) {
+        char *path;
+        if (path_of(&path, directory, plan->files[file - 1].name, NULL) == BY_OK) {
+            (void)by__remove_tree(path, NULL);
+            free(path);
+        }
+    }
+    return status;
+}
+
 by_status by__weights_write(const char *directory, const char *stem, const by_tensor_view *tensors,
                             size_t count, uint64_t shard_bytes, by__file_list *written,
                             by_error *error)
@@ -100,8 +154,11 @@ by_status by__weights_write(const char *directory, const char *stem, const by_te
             status = by_error_set(error, BY_EARG, "tensor '%.200s' has no data", tensors[i].name);
         }
     }
-    for (size_t file = 0; file < plan.file_count && status == BY_OK; file++) {
-        status = write_file(directory, &plan, file, tensors, written, error);
+    if (status == BY_OK && plan.index != NULL) {
+        status = choose_names(directory, stem, &plan, tensors, error);
+    }
+    if (status == BY_OK) {
+        status = write_files(directory, &plan, tensors, written, error);
     }
     if (status == BY_OK && plan.index != NULL) {
         status =

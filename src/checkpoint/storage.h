@@ -140,13 +140,17 @@ typedef struct by__weights_plan {
 by_status by__weights_plan_make(by__weights_plan *out, const char *stem,
                                 const by_tensor_view *tensors, size_t count, uint64_t shard_bytes,
                                 by_error *error);
+/* Gives the shards of a plan that has an index names with another stem. */
+by_status by__weights_plan_rename(by__weights_plan *plan, const char *stem,
+                                  const by_tensor_view *tensors, by_error *error);
 void by__weights_plan_free(by__weights_plan *plan);
 /* The text of an index of shards: files[i] has tensors[i]. */
 by_status by__weights_index_print(char **out, size_t *length, const by_tensor_view *tensors,
                                   const char *const *files, size_t count, by_error *error);
 
 /* Writes DIRECTORY/STEM.safetensors, or shards and an index when over `shard_bytes` (0: default).
- */
+ * Shards have names that nothing in the directory has, so that an index that is there stays valid
+ * until the new one takes its place; when they cannot be written, they are removed. */
 by_status by__weights_write(const char *directory, const char *stem, const by_tensor_view *tensors,
                             size_t count, uint64_t shard_bytes, by__file_list *written,
                             by_error *error);

@@ -188,19 +188,28 @@ by_status by__weights_index_print(char **out, size_t *length, const by_tensor_vi
     return by__text_take(&text, out, error);
 }
 
-static by_status plan_index(by__weights_plan *p, const char *stem, const by_tensor_view *tensors,
-                            by_error *error)
+static by_status plan_index(by__weights_plan *p, const by_tensor_view *tensors, by_error *error)
 {
     const char **files;
+    free(p->index);
+    p->index = NULL;
     BY_TRY(by__alloc((void **)&files, p->count, sizeof *files, "shard list", error));
     for (size_t i = 0; i < p->count; i++) {
         files[i] = p->files[p->tensors[i].file].name;
     }
-    (void)snprintf(p->index_name, sizeof p->index_name, "%.200s.safetensors.index.json", stem);
     by_status status =
         by__weights_index_print(&p->index, &p->index_length, tensors, files, p->count, error);
     free(files);
     return status;
+}
+
+by_status by__weights_plan_rename(by__weights_plan *plan, const char *stem,
+                                  const by_tensor_view *tensors, by_error *error)
+{
+    for (size_t i = 0; i < plan->file_count; i++) {
+        shard_name(plan->files[i].name, stem, i, plan->file_count);
+    }
+    return plan_index(plan, tensors, error);
 }
 
 static by_status plan_files(by__weights_plan *p, const char *stem, const by_tensor_view *tensors,
@@ -227,7 +236,8 @@ static by_status plan_files(by__weights_plan *p, const char *stem, const by_tens
         first += n;
     }
     if (status == BY_OK && total > limit && count > 1) {
-        status = plan_index(p, stem, tensors, error);
+        (void)snprintf(p->index_name, sizeof p->index_name, "%.200s.safetensors.index.json", stem);
+        status = plan_index(p, tensors, error);
     }
     free(shard_of);
     return status;

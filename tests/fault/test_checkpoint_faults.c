@@ -137,6 +137,74 @@ static void a_write_error_leaves_the_earlier_ones(void **state)
     temporary_remove(root);
 }
 
+/* Every value that a directory holds is `value`, in three shards and nothing else. */
+static void assert_shards(const char *directory, float value)
+{
+    by_weights *weights;
+    by_tensor_view view;
+    by_error error = {0};
+    if (by_weights_open(&weights, directory, &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    assert_int_equal(by_weights_count(weights), 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(by_weights_tensor(weights, by_weights_name(weights, i), &view, NULL),
+                         BY_OK);
+        for (int64_t k = 0; k < view.shape[0]; k++) {
+            assert_true(((const float *)view.data)[k] == value);
+        }
+    }
+    by_weights_close(&weights);
+    assert_int_equal(count_names(directory, "-of-00003.safetensors"), 3);
+    assert_int_equal(count_names(directory, ""), 4);
+}
+
+static by_status write_shards(const char *directory, float value, by_error *error)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    float data[1000];
+    by_tensor_view views[3];
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(data); i++) {
+        data[i] = value;
+    }
+    for (int i = 0; i < 3; i++) { /* the later, the larger */
+        views[i] = (by_tensor_view){
+            .name = names[i], .dtype = BY_F32, .rank = 1, .shape = {998 + i}, .data = data};
+    }
+    return by_weights_write(directory, views, 3, 4000, error);
+}
+
+/* Weights in several files are replaced as one: a write that fails at any of them leaves those that
+ * were there, and nothing of its own. */
+static void shards_are_replaced_together(void **state)
+{
+    (void)state;
+    /* Each shard is larger than the one before. */
+    static const rlim_t limits[] = {10, 4050, 4059, 4063};
+    char *directory = temporary_make();
+    by_error error = {0};
+    struct rlimit old;
+    assert_int_equal(write_shards(directory, 1.0f, &error), BY_OK);
+    assert_shards(directory, 1.0f);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(limits); i++) {
+        struct rlimit small = old;
+        small.rlim_cur = limits[i];
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        by_status status = write_shards(directory, 2.0f, &error);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+        assert_int_equal(status, BY_EIO);
+        assert_shards(directory, 1.0f);
+    }
+    (void)signal(SIGXFSZ, handler);
+    for (int i = 2; i < 5; i++) { /* under other names, then under those of the first again */
+        assert_int_equal(write_shards(directory, (float)i, &error), BY_OK);
+        assert_shards(directory, (float)i);
+    }
+    temporary_remove(directory);
+}
+
 static void a_missing_right_is_named(void **state)
 {
     (void)state;
@@ -303,6 +371,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_write_error_leaves_the_earlier_ones),
+        cmocka_unit_test(shards_are_replaced_together),
         cmocka_unit_test(a_missing_right_is_named),
         cmocka_unit_test(damage_in_any_file_is_found_and_named),
         cmocka_unit_test(a_kill_at_any_instant_leaves_a_whole_checkpoint),
