@@ -40,6 +40,9 @@ typedef struct cli_timing {
     double loss;
     uint64_t resident; /* peak of this process, before the machine's was measured */
     uint64_t planned;
+    uint64_t on_disk;     /* with config.offload */
+    double disk_ms;       /* of a step, for which this rank stood still for the disk */
+    double disk_alone_ms; /* that the disk takes to read and write it all, by itself */
     by_model_size size;
     const char *examples; /* the task's word for them */
 } cli_timing;

@@ -59,6 +59,10 @@ static void print(const request *r, const cli_timing *f, const usage *ranks, int
             print_list("ranks_planned_bytes", ranks, count, true);
             print_list("ranks_measured_bytes", ranks, count, false);
         }
+        if (f->on_disk > 0) {
+            printf(",\"on_disk_bytes\":%llu,\"disk_ms\":%.6g,\"disk_alone_ms\":%.6g",
+                   (unsigned long long)f->on_disk, f->disk_ms, f->disk_alone_ms);
+        }
         printf("}\n");
         return;
     }
@@ -73,6 +77,12 @@ static void print(const request *r, const cli_timing *f, const usage *ranks, int
     }
     printf("\n");
     print_memory(ranks, count);
+    if (f->on_disk > 0) {
+        char bytes[32];
+        printf("disk        %s; a step stands still for it for %.1f ms; to read and write it all "
+               "takes the disk %.1f ms\n",
+               by_format_bytes(bytes, f->on_disk), f->disk_ms, f->disk_alone_ms);
+    }
     printf("start       %.0f ms from process start to the end of the first step\n", f->start_ms);
 }
 

@@ -21,6 +21,7 @@
 #include "banyan/exit.h"
 #include "banyan/infer.h"
 #include "banyan/launch.h"
+#include "banyan/machine.h"
 #include "banyan/status.h"
 #include "banyan/task.h"
 #include "banyan/text.h"
@@ -109,6 +110,10 @@ by_status cli_copy_config(by_config **out, const by_pretrained *model, by_error 
 void cli_print_metrics_json(const by_evaluation *evaluation);
 /* What examples are called in a line of progress: "tok" for tokens. */
 const char *cli_rate_unit(const by_task *task);
+/* The directory of what a config has on disk (config.offload). */
+const char *cli_offload_path(const by_config *config);
+/* Seconds in which a disk of these figures reads so many bytes and writes them back. */
+double cli_disk_seconds(const by_machine *machine, uint64_t bytes);
 /* Refuses a --precision that is given (not NULL) and is neither f32 nor bf16: an exit code, or -1
  * to go on. */
 int cli_check_precision(const cli_command *command, const char *precision);

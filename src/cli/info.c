@@ -82,6 +82,18 @@ static void print_sizes(const by_config *config)
     }
 }
 
+/* What a step needs the disk for, if this machine's was measured. */
+static void print_disk_time(const by_config *config, uint64_t bytes)
+{
+    by_machine machine;
+    if (by_machine_load(&machine, (int)config->train.threads, 0, NULL) == BY_OK &&
+        machine.disk_write_gbps > 0.0 && machine.disk_read_gbps > 0.0) {
+        printf("  a step reads and writes that: %.2f s, as banyan bench machine has measured the "
+               "disk\n",
+               cli_disk_seconds(&machine, bytes));
+    }
+}
+
 static void print_plan(const by_config *config, const by_trainer *trainer)
 {
     const by_model_size *size = by_trainer_size(trainer);
@@ -107,6 +119,7 @@ static void print_plan(const by_config *config, const by_trainer *trainer)
     print_row("total", m->total);
     if (m->on_disk > 0) {
         print_row("on disk", m->on_disk);
+        print_disk_time(config, m->on_disk);
     }
 }
 

@@ -9,6 +9,7 @@ static by_status time_steps(cli_timing *out, by_trainer *trainer, int64_t steps,
     by_random_batch *random = NULL;
     double total = 0.0;
     double exposed = 0.0;
+    double disk = 0.0;
     by_status status = by_random_batch_open(&random, trainer, error);
     if (status == BY_OK && seconds == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: times");
@@ -22,6 +23,7 @@ static by_status time_steps(cli_timing *out, by_trainer *trainer, int64_t steps,
             seconds[i] = by_clock() - began;
             total += seconds[i];
             exposed += result.exposed;
+            disk += result.disk;
         }
     }
     if (status == BY_OK && cli_stop_requested(NULL)) {
@@ -32,6 +34,7 @@ static by_status time_steps(cli_timing *out, by_trainer *trainer, int64_t steps,
         double median = cli_median(seconds, (size_t)steps);
         out->step_ms = 1e3 * median;
         out->exposed_ms = out->step_ms * exposed / total;
+        out->disk_ms = out->step_ms * disk / total;
         out->spread_ms = 1e3 * (seconds[steps - 1] - seconds[0]);
         out->examples_per_s = (double)result.examples / median;
     }
@@ -56,6 +59,20 @@ static by_status measure_peak(cli_timing *out, const by_config *config, by_comm 
     return status;
 }
 
+/* The disk that has the optimizer's state, while nothing else uses it. */
+static by_status measure_disk(cli_timing *out, const by_config *config, by_error *error)
+{
+    by_machine machine = {0};
+    if (out->on_disk == 0) {
+        return BY_OK;
+    }
+    by_status status = by_machine_measure_disk(&machine, cli_offload_path(config), error);
+    if (status == BY_OK) {
+        out->disk_alone_ms = 1e3 * cli_disk_seconds(&machine, out->on_disk);
+    }
+    return status;
+}
+
 by_status cli_time_training(cli_timing *out, by_config *config, int64_t steps, by_comm *comm,
                             by_error *error)
 {
@@ -74,8 +91,12 @@ by_status cli_time_training(cli_timing *out, by_config *config, int64_t steps, b
         status = time_steps(out, trainer, steps, error);
     }
     out->resident = by_peak_resident_bytes();
+    out->on_disk = by_trainer_memory(trainer)->on_disk;
     if (status == BY_OK) {
         status = measure_peak(out, config, comm, error);
+    }
+    if (status == BY_OK) {
+        status = measure_disk(out, config, error);
     }
     out->size = *by_trainer_size(trainer);
     out->planned = by_trainer_memory(trainer)->total;
