@@ -260,52 +260,73 @@ static void rows_range(const by__call *call, int64_t begin, int64_t end)
     }
 }
 
-/* A square of up to BY__LANES rows and columns: y[j][i] = x[i][j]. rows and columns are those of
- * x, and constants for whole squares. */
-BY__INLINE void transpose_square(char *y, int64_t y_stride, const char *x, int64_t x_stride,
-                                 int rows, int columns, size_t size)
+/* A block of up to BY__LANES columns of x, as long as one vector of the result's elements: y[j][i]
+ * = x[i][j]. rows and columns are those of x, and constants for whole blocks. */
+BY__INLINE void transpose_words(char *y, int64_t y_stride, const char *x, int64_t x_stride,
+                                int rows, int columns)
 {
     by__vu block[BY__LANES];
 #pragma GCC unroll 16
     for (int i = 0; i < BY__LANES; i++) {
         int64_t row = i < rows ? i : rows - 1;
-        if (size == 4) {
-            block[i] = (by__vu)by__load_n(x, row * x_stride, BY_F32, columns);
-        } else {
-            by__vh half =
-                by__load_halves_n((const uint16_t *)(const void *)x + row * x_stride, columns);
-            block[i] = __builtin_convertvector(half, by__vu);
-        }
+        block[i] = (by__vu)by__load_n(x, row * x_stride, BY_F32, columns);
     }
     by__transpose(block);
 #pragma GCC unroll 16
     for (int j = 0; j < columns; j++) {
-        if (size == 4) {
-            by__store_n(y, j * y_stride, (by__vf)block[j], BY_F32, rows);
+        by__store_n(y, j * y_stride, (by__vf)block[j], BY_F32, rows);
+    }
+}
+
+/* The same of elements of two bytes: two neighbouring rows are made into one of pairs, so that
+ * words are transposed. */
+BY__INLINE void transpose_halves(char *y, int64_t y_stride, const char *x, int64_t x_stride,
+                                 int rows, int columns)
+{
+    const uint16_t *from = (const uint16_t *)(const void *)x;
+    uint16_t *to = (uint16_t *)(void *)y;
+    by__vu block[BY__LANES];
+#pragma GCC unroll 16
+    for (int i = 0; i < BY__LANES; i++) {
+        int64_t first = 2 * i < rows ? 2 * i : rows - 1;
+        int64_t second = 2 * i + 1 < rows ? 2 * i + 1 : rows - 1;
+        block[i] = by__pairs(by__load_halves_n(from + first * x_stride, columns),
+                             by__load_halves_n(from + second * x_stride, columns));
+    }
+    by__transpose(block);
+#pragma GCC unroll 16
+    for (int j = 0; j < columns; j++) {
+        if (rows == 2 * BY__LANES) {
+            by__store_n(to + j * y_stride, 0, (by__vf)block[j], BY_F32, BY__LANES);
         } else {
-            by__store_halves_n((uint16_t *)(void *)y + j * y_stride,
-                               __builtin_convertvector(block[j], by__vh), rows);
+            memcpy(to + j * y_stride, &block[j], (size_t)rows * sizeof *to);
         }
     }
 }
 
 /* Rows and columns of x that are transposed together: what is read of a row and written of a column
- * are whole cache lines. */
-#define TILE 64
+ * are four cache lines, for each of which a page has to be found. */
+#define TILE_BYTES 256
 
 BY__INLINE void transpose_tile(char *y, int64_t y_stride, const char *x, int64_t x_stride,
                                int64_t rows, int64_t columns, size_t size)
 {
+    const int length = (int)(BY__LANES * sizeof(float) / size);
     for (int64_t j = 0; j < columns; j += BY__LANES) {
         int wide = (int)by__min_i64(BY__LANES, columns - j);
-        for (int64_t i = 0; i < rows; i += BY__LANES) {
-            int high = (int)by__min_i64(BY__LANES, rows - i);
+        for (int64_t i = 0; i < rows; i += length) {
+            int high = (int)by__min_i64(length, rows - i);
             char *to = y + (j * y_stride + i) * (int64_t)size;
             const char *from = x + (i * x_stride + j) * (int64_t)size;
-            if (wide == BY__LANES && high == BY__LANES) {
-                transpose_square(to, y_stride, from, x_stride, BY__LANES, BY__LANES, size);
+            bool whole = wide == BY__LANES && high == length;
+            if (size == 4 && whole) {
+                transpose_words(to, y_stride, from, x_stride, BY__LANES, BY__LANES);
+            } else if (size == 4) {
+                transpose_words(to, y_stride, from, x_stride, high, wide);
+            } else if (whole) {
+                transpose_halves(to, y_stride, from, x_stride, 2 * BY__LANES, BY__LANES);
             } else {
-                transpose_square(to, y_stride, from, x_stride, high, wide, size);
+                transpose_halves(to, y_stride, from, x_stride, high, wide);
             }
         }
     }
@@ -336,17 +357,18 @@ static void tiles_range(const by__call *call, int64_t begin, int64_t end)
     for (int axis = s.rank - 1, step = 1; axis >= 0; axis--) {
         y.stride[axis] = axis == s.rank - 1 ? step : y.stride[axis + 1] * s.dim[axis + 1];
     }
-    int64_t down = by__ceil_div(rows, TILE);
-    int64_t tiles = down * by__ceil_div(columns, TILE);
+    int64_t side = TILE_BYTES / (int64_t)size;
+    int64_t down = by__ceil_div(rows, side);
+    int64_t tiles = down * by__ceil_div(columns, side);
     for (int64_t task = begin; task < end; task++) {
-        int64_t i = task % down * TILE;
-        int64_t j = task % tiles / down * TILE;
+        int64_t i = task % down * side;
+        int64_t j = task % tiles / down * side;
         int64_t x_place = place_of(&s, s.rank - 1, across, task / tiles) + i * x_stride + j;
         int64_t y_place = place_of(&y, s.rank - 1, across, task / tiles) + j * y.stride[across] + i;
         char *to = (char *)call->out[0].data + (size_t)y_place * size;
         const char *from = (const char *)call->in[0].data + (size_t)x_place * size;
-        int64_t high = by__min_i64(TILE, rows - i);
-        int64_t wide = by__min_i64(TILE, columns - j);
+        int64_t high = by__min_i64(side, rows - i);
+        int64_t wide = by__min_i64(side, columns - j);
         if (size == 4) {
             transpose_tile(to, y.stride[across], from, x_stride, high, wide, 4);
         } else {
@@ -373,8 +395,9 @@ static by_status run_strided(const by__call *call, const by__context *context)
         return BY_OK;
     }
     int64_t columns = s.dim[contiguous_axis(&s)];
-    int64_t tiles = by__ceil_div(length, TILE) * by__ceil_div(columns, TILE);
-    int64_t grain = by__ceil_div(GRAIN, by__min_i64(length, TILE) * by__min_i64(columns, TILE));
+    int64_t side = TILE_BYTES / (int64_t)element_bytes(call);
+    int64_t tiles = by__ceil_div(length, side) * by__ceil_div(columns, side);
+    int64_t grain = by__ceil_div(GRAIN, by__min_i64(length, side) * by__min_i64(columns, side));
     by__parallel(context, call, count / length / columns * tiles, grain, count, tiles_range);
     return BY_OK;
 }
