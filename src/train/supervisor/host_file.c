@@ -14,6 +14,16 @@ static const char blanks[] = " \t\r\f\v";
 static const char name_bytes[] =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
 
+static bool is_name(const char *word, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        if (memchr(name_bytes, word[i], sizeof name_bytes - 1) == NULL) {
+            return false;
+        }
+    }
+    return word[0] != '-';
+}
+
 /* The number of a word "slots=N"; -1: it is no such word, 0: its number is wrong. */
 static int read_slots(const char *word, size_t length)
 {
@@ -59,7 +69,7 @@ static by_status read_line(by_host *out, const char *path, int line, const char 
         const char *word = text + at;
         at += n;
         if (!named) {
-            if (n >= sizeof out->name || strspn(word, name_bytes) < n || word[0] == '-') {
+            if (n >= sizeof out->name || !is_name(word, n)) {
                 return by_error_set(error, BY_ECONFIG, "%s:%d: '%.*s' is not the name of a host",
                                     path, line, n > 80 ? 80 : (int)n, word);
             }
