@@ -1,5 +1,7 @@
 #include <limits.h>
+#ifdef __GLIBC__
 #include <malloc.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +60,9 @@ static void limit_spinning(char **argv)
  * larger it was, and a process takes more than its plan says. */
 static void return_large_memory(void)
 {
+#ifdef __GLIBC__
     (void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
+#endif
 }
 
 static int dispatch(int argc, char **argv)

@@ -506,9 +506,28 @@ void by__pipe_close(by_trainer *t)
     t->pipe = NULL;
 }
 
+/* Bytes of the largest message to another rank: a communicator keeps a copy until it has gone. */
+static size_t largest_send(const by__pipe *pipe)
+{
+    const by_graph *whole = pipe->train.whole;
+    size_t largest = 0;
+    for (size_t i = 0; i < pipe->train.move_count; i++) {
+        const by__pipe_move *move = &pipe->train.moves[i];
+        size_t bytes = by__value_bytes(&whole->values[move->value]);
+        bool sent = by__pipe_rank_of(pipe, move->from) == pipe->rank &&
+                    by__pipe_rank_of(pipe, move->to) != pipe->rank;
+        largest = sent && bytes > largest ? bytes : largest;
+    }
+    for (size_t i = 0; i < pipe->share_count; i++) {
+        size_t bytes = by__value_bytes(&whole->values[by_graph_find(whole, pipe->shares[i].name)]);
+        largest = pipe->shares[i].from == pipe->rank && bytes > largest ? bytes : largest;
+    }
+    return largest;
+}
+
 uint64_t by__pipe_bytes(const by__pipe *pipe)
 {
-    return pipe->bytes + pipe->norm.bytes;
+    return pipe->bytes + pipe->norm.bytes + largest_send(pipe);
 }
 
 /* ---- what needs the store ---- */
