@@ -193,6 +193,14 @@ mutations() {
         'host_at(n, group_squares(n, shared->group))[shared->first / BY_SUM_BLOCK] =' \
         'if (i > 0) host_at(n, group_squares(n, shared->group))[shared->first / BY_SUM_BLOCK] =' test_pipeline_train
 
+    # Axes together.
+    mutation "a block of codes has split tensors and others" src/train/trainer_sync.c \
+        'bool counts = t->group_of_unit[i] / BY__GROUP_TENSOR == split;' 'bool counts = split == 0;' test_tensor_train
+    mutation "slices of a part begin elsewhere in the tensor" src/store/store_parts.c \
+        'before += index * inner;' 'before += index;' test_ranks_save
+    mutation "stages do not share what they read after an exchange" src/train/trainer_sync.c \
+        'return t->pipe == NULL ? BY_OK : by__pipe_share_parameters(t, error);' 'return BY_OK;' test_pipeline_train
+
     # Codes.
     mutation "residual lost" src/comm/codec.c 'sum[i] += residual[i];' 'sum[i] += 0.0f * residual[i];' \
         test_codec test_compressed_sums test_sync

@@ -42,6 +42,35 @@ layout gpt2 sequence 2 sequence=2
 layout mixtral expert 2 expert=2 writers=2
 exists runs/expert/checkpoints/step-00000040/model-00002-of-00002.safetensors
 
+# bits NAME KIND RANKS KEY=VALUE...: trains a few steps; the weights must be $weights, where that is not empty.
+bits() {
+    name=$1
+    kind=$2
+    ranks=$3
+    shift 3
+    say "$kind: the bits of $ranks ranks, $*"
+    for setting in "$@"; do set -- "$@" --set "parallel.$setting" && shift; done
+    # shellcheck disable=SC2086
+    run 0 mpi_run "$ranks" "$banyan" train "$kind.yaml" $common --set "name=$name" --set train.micro_batch=2 \
+        --set train.steps=8 --set train.eval_every=8 --set checkpoint.every=4 --set optimizer.clip=0.5 "$@"
+    run 0 "$banyan" checkpoint digest "runs/$name"
+    digest=$(sed -n 's/\tall$//p' out)
+    [ "${weights:-$digest}" = "$digest" ] || fail "other weights"
+    weights=$digest
+}
+weights=
+bits t gpt2 2 tensor=2
+bits ts gpt2 4 tensor=2 shard=2 writers=4
+bits tp gpt2 4 tensor=2 pipeline=2 schedule=zero_bubble
+say "what ranks of tensor and shard have saved, ranks of tensor and pipeline go on with"
+rm -r runs/ts/checkpoints/step-00000008
+run 0 mpi_run 4 "$banyan" train --resume runs/ts --quiet --set parallel.shard=1 --set parallel.pipeline=2
+run 0 "$banyan" checkpoint digest runs/ts
+[ "$weights" = "$(sed -n 's/\tall$//p' out)" ] || fail "other weights"
+weights=
+bits et mixtral 4 expert=2 tensor=2
+bits etp mixtral 8 expert=2 tensor=2 pipeline=2
+
 # goes_on RUN KIND RANKS KEY=VALUE...: the second half of a run, with another layout.
 goes_on() {
     name=$1
