@@ -248,8 +248,8 @@ static by_status list_units(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-/* Declares a flat buffer of which, with offload, the groups in `on_disk` are on disk; without, this
- * rank holds its slices of those in `divided`. */
+/* Declares a flat buffer of which this rank holds its slices of the groups in `divided`; with
+ * offload, those in `on_disk` are on disk. */
 static by_status add_flat(by_trainer *t, by__flat_spec spec, unsigned divided, unsigned on_disk,
                           int *out, by_error *error)
 {
@@ -257,7 +257,7 @@ static by_status add_flat(by_trainer *t, by__flat_spec spec, unsigned divided, u
         return by__shard_add_flat(t, spec, divided, out, error);
     }
     spec.on_disk = on_disk;
-    return by__offload_add_flat(t, spec, out, error);
+    return by__offload_add_flat(t, spec, divided, out, error);
 }
 
 /* Declares parameters, and the flat buffers of masters, copies, gradient sets and states. */

@@ -387,8 +387,10 @@ by_status by__shard_norm_run(by_trainer *t, by_error *error);
 
 /* Cuts what is trained into windows, before flat buffers are declared. */
 by_status by__offload_plan(by_trainer *t, by_error *error);
-/* Declares a flat buffer with spec.on_disk. */
-by_status by__offload_add_flat(by_trainer *t, by__flat_spec spec, int *out, by_error *error);
+/* Declares a flat buffer with spec.on_disk, of which the windows are held; of other groups this
+ * rank's slices where they are in `divided`, or all. */
+by_status by__offload_add_flat(by_trainer *t, by__flat_spec spec, unsigned divided, int *out,
+                               by_error *error);
 /* The programs that take the place of "update" and "compute copies". */
 by_status by__offload_add_programs(by_trainer *t, by_error *error);
 /* Memory for windows and transfers; 0 where nothing is on disk. */

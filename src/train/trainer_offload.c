@@ -165,17 +165,26 @@ by_status by__offload_plan(by_trainer *t, by_error *error)
     return cut_groups(t, BY__TRAINED_GROUPS, BY__GROUPS, false, error);
 }
 
-by_status by__offload_add_flat(by_trainer *t, by__flat_spec spec, int *out, by_error *error)
+by_status by__offload_add_flat(by_trainer *t, by__flat_spec spec, unsigned divided, int *out,
+                               by_error *error)
 {
     const by__offload *o = t->offload;
     by__store_run *held;
     int64_t begin[BY__GROUPS + 1] = {0};
-    BY_TRY(by__alloc((void **)&held, o->count + BY__GROUPS, sizeof *held, "windows", error));
+    size_t most = o->count + t->shard.own_count + BY__GROUPS;
+    BY_TRY(by__alloc((void **)&held, most, sizeof *held, "windows", error));
+    divided = by__is_sharded(t) ? divided & ~spec.on_disk : 0;
     for (int g = 0; g < BY__GROUPS; g++) {
         int64_t elements = by__ranks_group_elements(t, g);
         begin[g + 1] = begin[g] + elements;
-        if ((spec.on_disk >> g & 1u) == 0 && elements > 0) {
+        if (((spec.on_disk | divided) >> g & 1u) == 0 && elements > 0) {
             held[spec.held_count++] = (by__store_run){begin[g], elements};
+        }
+    }
+    for (size_t i = 0; i < t->shard.own_count; i++) {
+        const by__slice *own = &t->shard.own[i];
+        if ((divided >> own->group & 1u) != 0) {
+            held[spec.held_count++] = (by__store_run){begin[own->group] + own->first, own->count};
         }
     }
     for (size_t i = 0; i < o->count; i++) {

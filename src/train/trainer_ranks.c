@@ -97,7 +97,7 @@ static int64_t bucket_begin(const by_trainer *t, int group, int64_t end, int64_t
 
 int by__ranks_parts(const by_trainer *t)
 {
-    return by__is_in_turn(t) ? 1 : t->layout.size[BY_MESH_SEQUENCE];
+    return by__is_in_turn(t) || t->sync.is_on ? 1 : t->layout.size[BY_MESH_SEQUENCE];
 }
 
 int by__ranks_adders(const by_trainer *t)
