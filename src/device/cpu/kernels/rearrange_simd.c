@@ -296,11 +296,7 @@ BY__INLINE void transpose_halves(char *y, int64_t y_stride, const char *x, int64
     by__transpose(block);
 #pragma GCC unroll 16
     for (int j = 0; j < columns; j++) {
-        if (rows == 2 * BY__LANES) {
-            by__store_n(to + j * y_stride, 0, (by__vf)block[j], BY_F32, BY__LANES);
-        } else {
-            memcpy(to + j * y_stride, &block[j], (size_t)rows * sizeof *to);
-        }
+        memcpy(to + j * y_stride, &block[j], (size_t)rows * sizeof *to);
     }
 }
 
