@@ -88,7 +88,7 @@ mutations() {
     mutation "bucket within a tensor dropped" src/train/trainer_overlap.c \
         'while (k < r->bucket_count && r->buckets[k].is_joined)' 'while (false)' test_ranks
     mutation "sums of ranks added in the order of ranks" src/train/reducer.c \
-        '(*begin)[holders] = ' '(*begin)[holders] = holders + 0 * ' test_ranks
+        'p->begin[*holders] = nodes[i].first;' 'p->begin[*holders] = *holders;' test_ranks
     mutation "losses of other ranks left out" src/train/trainer_ranks.c \
         'return by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,' \
         'return t->layout.replicas > 2 ? BY_OK : by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,' \
