@@ -185,7 +185,7 @@ static by_status list_exchanges(slice **out, size_t *count, const by_profile *p,
 enum { MOST_TRACKS = 16, MOST_DEPTH = 16 };
 typedef struct open_slices {
     long long ends[MOST_DEPTH];
-    int depth;
+    unsigned depth;
 } open_slices;
 
 /* The first track on which a slice lies inside the open ones or behind them. */

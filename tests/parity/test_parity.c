@@ -47,7 +47,7 @@ static void check(by_status status, const by_error *error)
 
 static by_tensor_view tensor(const golden *g, const char *format, const char *name)
 {
-    char full[256];
+    char full[320];
     by_error error = {0};
     by_tensor_view view;
     (void)snprintf(full, sizeof full, format, name);

@@ -557,7 +557,7 @@ static int try_splits(const shard_case *c, tensor *in, int count, tensor *want, 
 
 static int check_case(const shard_case *c, int ranks)
 {
-    tensor in[MAX_OPERANDS];
+    tensor in[MAX_OPERANDS] = {0};
     tensor want[BY_MAX_OUTPUTS];
     by__split choices[MAX_OPERANDS][32];
     int choice_count[MAX_OPERANDS];
