@@ -155,7 +155,7 @@ mutations() {
         '{0, 2, 1, 3};' '{0, 1, 2, 3};' test_shard_pass
     mutation "norm of split tensors is that of one rank" src/optim/optimizers.c \
         'if (unit->ranks <= 1) {' 'if (unit->ranks <= 99) {' test_tensor_train
-    mutation "norm of whole tensors counted on every rank" src/train/trainer.c \
+    mutation "norm of whole tensors counted on every rank" src/train/trainer_layout.c \
         'uint32_t mesh = by__group_mesh(group);' \
         'uint32_t mesh = by__group_mesh(group) | (t->layout.size[BY_MESH_TENSOR] > 1 ? 1u << BY_MESH_TENSOR : 0u);' \
         test_tensor_train

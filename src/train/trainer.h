@@ -1,4 +1,5 @@
-/* The inside of by_trainer, shared by trainer.c (plan, memory), trainer_feed.c (inputs and
+/* The inside of by_trainer, shared by trainer.c (programs, plan), trainer_layout.c (what is stored),
+ * trainer_memory.c (memory, what programs are bound to), trainer_feed.c (inputs and
  * results), trainer_steps.c (steps), trainer_ranks.c (what ranks do together), trainer_sync.c
  * (exchanges that are compressed or not made at every step), trainer_late.c (those that run while
  * steps are taken) and trainer_weights.c (initial values, loading, views). */
@@ -239,31 +240,35 @@ struct by_trainer {
     int sum_set;   /* set that holds the last batch's sum */
 };
 
+/* What the passes are told for a graph of `model`. */
+by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *model);
+/* Builds one of the graphs behind the gradients and adds its program. */
+typedef by_status by__update_builder(const by_trainer *t, by_graph *graph, by_error *error);
+by_status by__trainer_add_update(by_trainer *t, const char *name, by__update_builder *build,
+                                 by_error *error);
+
+/* ---- trainer_layout.c ---- */
+
+/* Declares parameters, the flat buffers of masters, copies, gradient sets and states, and the units
+ * of updates. */
+by_status by__trainer_lay_out(by_trainer *t, by_error *error);
+/* What the update is told of `shape` elements of a group. */
+by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape shape, int group);
+/* The same of a whole tensor, or of this rank's part of one. */
+by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
+                                       const by__stored_tensor *entry);
+
+/* ---- trainer_memory.c ---- */
+
 /* BY_ESTATE before by_trainer_allocate, and for `training` in a trainer that only computes
  * losses. */
 by_status by__trainer_ready(const by_trainer *t, bool training, by_error *error);
-
-/* What the passes are told for a graph of `model`. */
-by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *model);
-
-/* What an update works on, of tensors of a group. */
-by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape shape, int group);
-
 /* Range of group `unit` in a flat buffer. */
 by_memory by__trainer_group(const by_trainer *t, int flat, size_t unit);
 /* All of a flat buffer that holds the groups that are trained, which are neighbours. */
 by_memory by__trainer_flat(const by_trainer *t, int flat);
 /* The same of a gradient set. */
 by_memory by__trainer_set(const by_trainer *t, int set);
-/* Builds one of the graphs behind the gradients and adds its program. */
-typedef by_status by__update_builder(const by_trainer *t, by_graph *graph, by_error *error);
-by_status by__trainer_add_update(by_trainer *t, const char *name, by__update_builder *build,
-                                 by_error *error);
-/* What the update is told of `shape` elements of a group. */
-by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape shape, int group);
-/* The same of a whole tensor, or of this rank's part of one. */
-by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
-                                       const by__stored_tensor *entry);
 /* Points norm and update at the set that holds the sum. */
 by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error);
 

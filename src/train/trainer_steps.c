@@ -13,11 +13,6 @@ static by_status bind_gradients(by_trainer *t, by__program_row *row, int *bound,
     return BY_OK;
 }
 
-by_memory by__trainer_set(const by_trainer *t, int set)
-{
-    return by__trainer_flat(t, t->gradient_sets[set]);
-}
-
 static by_status add_sets(by_trainer *t, int earlier, int set, by_error *error)
 {
     BY_TRY(by__row_bind(t->sum, "a", by__trainer_set(t, earlier), error));

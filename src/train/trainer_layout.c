@@ -1,0 +1,173 @@
+/* What a trainer stores: its parameters in groups, the flat buffers of them that this rank holds, and
+ * the units that the programs of an update work on. */
+#include <string.h>
+
+#include "train/trainer.h"
+
+static const char *const group_names[BY__GROUPS] = {
+    "matrices",
+    "vectors",
+    "wide.matrices",
+    "wide.vectors",
+    "split.matrices",
+    "split.vectors",
+    "split.wide.matrices",
+    "split.wide.vectors",
+    "experts.matrices",
+    "experts.vectors",
+    "experts.wide.matrices",
+    "experts.wide.vectors",
+    "experts.split.matrices",
+    "experts.split.vectors",
+    "experts.split.wide.matrices",
+    "experts.split.wide.vectors",
+    "frozen.matrices",
+    "frozen.vectors",
+    "frozen.wide.matrices",
+    "frozen.wide.vectors",
+};
+
+by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape shape, int group)
+{
+    uint32_t mesh = by__group_mesh(group);
+    int ranks = 1;
+    for (int axis = 0; axis < BY_MESH_AXES; axis++) {
+        ranks *= (mesh >> axis & 1u) != 0 ? t->layout.size[axis] : 1;
+    }
+    return (by_update_unit){.name = name,
+                            .ranks = mesh != 0 ? ranks : 0,
+                            .mesh = mesh,
+                            .shape = shape,
+                            .decay = (group & BY__GROUP_VECTOR) == 0,
+                            .copy = (group & BY__GROUP_WIDE) == 0 ? by__compute_dtype(t->config)
+                                                                  : BY_F32};
+}
+
+/* The i-th of the logical axes of a tensor is that of experts. */
+static bool is_of_experts(const by__stored_tensor *entry, int i)
+{
+    const char *name = entry->axes;
+    for (; i > 0 && *name != '\0'; i--) {
+        name += strcspn(name, " ");
+        name += strspn(name, " ");
+    }
+    return strcspn(name, " ") == strlen("expert") && strncmp(name, "expert", 6) == 0;
+}
+
+by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
+                                       const by__stored_tensor *entry)
+{
+    by_update_unit unit = by__trainer_unit(t, name, entry->local, entry->group);
+    unit.whole = entry->shape;
+    for (int i = 0; i < entry->shape.rank && unit.ranks > 1; i++) {
+        if (entry->local.dim[i] != entry->shape.dim[i]) {
+            int mesh = is_of_experts(entry, i) ? BY_MESH_EXPERT : BY_MESH_TENSOR;
+            unit.axis_mesh[i] = 1u << mesh;
+            unit.axis_ranks[i] = t->layout.size[mesh];
+        }
+    }
+    return unit;
+}
+
+/* This rank's slices. */
+static by_status list_slices(by_trainer *t, by_error *error)
+{
+    by__shard *s = &t->shard;
+    BY_TRY(by__alloc((void **)&t->tensors, s->own_count + 1, sizeof *t->tensors, "update", error));
+    for (size_t i = 0; i < s->own_count; i++) {
+        const by__slice *own = &s->own[i];
+        t->tensors[t->tensor_count++] =
+            by__trainer_unit(t, own->name, BY_SHAPE(own->count), own->group);
+    }
+    return BY_OK;
+}
+
+/* What norm and update work on: whole groups; the update on each tensor where the optimizer needs
+ * its shape, and on this rank's slices where ranks divide the state. */
+static by_status list_units(by_trainer *t, by_error *error)
+{
+    for (int group = 0; group < BY__GROUPS; group++) {
+        int64_t elements = by__store_group_elements(t->store, t->masters, group);
+        if (elements > 0) {
+            t->group_of_unit[t->group_count] = group;
+            t->trained_groups += group < BY__TRAINED_GROUPS;
+            t->groups[t->group_count++] =
+                by__trainer_unit(t, group_names[group], BY_SHAPE(elements), group);
+        }
+    }
+    if (t->sets > 0 && t->trained_groups == 0) {
+        return by_error_set(error, BY_EARG, "all parameters are frozen: there is nothing to train");
+    }
+    if (t->offload != NULL) {
+        return BY_OK;
+    }
+    if (!by_optimizer_needs_tensors(&t->config->optimizer)) {
+        return by__is_sharded(t) ? list_slices(t, error) : BY_OK;
+    }
+    size_t count = by__store_count(t->store);
+    BY_TRY(by__alloc((void **)&t->tensors, count, sizeof *t->tensors, "update", error));
+    for (size_t i = 0; i < count; i++) {
+        const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
+        if (entry->trainable && by__shard_owns(t, (by__handle)i)) {
+            t->tensors[t->tensor_count++] = by__trainer_tensor_unit(t, entry->name, entry);
+        }
+    }
+    return BY_OK;
+}
+
+/* Declares a flat buffer of which this rank holds its slices of the groups in `divided`; with
+ * offload, those in `on_disk` are on disk. */
+static by_status add_flat(by_trainer *t, by__flat_spec spec, unsigned divided, unsigned on_disk,
+                          int *out, by_error *error)
+{
+    if (t->offload == NULL || on_disk == 0) {
+        return by__shard_add_flat(t, spec, divided, out, error);
+    }
+    spec.on_disk = on_disk;
+    return by__offload_add_flat(t, spec, divided, out, error);
+}
+
+by_status by__trainer_lay_out(by_trainer *t, by_error *error)
+{
+    const unsigned all = (1u << BY__GROUPS) - 1;
+    const unsigned trained = (1u << BY__TRAINED_GROUPS) - 1;
+    const unsigned gathered = by__gathered_groups(t);
+    unsigned narrow = 0;
+    by_dtype compute = by__compute_dtype(t->config);
+    for (int group = 0; group < BY__GROUPS; group++) {
+        narrow |= (group & BY__GROUP_WIDE) == 0 ? 1u << group : 0u;
+    }
+    BY_TRY(by__declare_parameters(t->store, t->parameters, error));
+    if (by__store_count(t->store) == 0) {
+        return by_error_set(error, BY_EARG, "the model has no parameters to train");
+    }
+    BY_TRY(by__ranks_plan_buckets(t, error));
+    BY_TRY(by__shard_plan(t, error));
+    BY_TRY(by__offload_plan(t, error));
+    by__flat_spec masters = {.role = BY__MASTER, .dtype = BY_F32, .groups = all};
+    BY_TRY(add_flat(t, masters, gathered | (compute != BY_F32 ? trained & narrow : 0),
+                    compute != BY_F32 ? narrow : 0, &t->masters, error));
+    t->copies = t->masters;
+    if (compute != BY_F32) {
+        by__flat_spec copies = {.role = BY__COPY, .dtype = compute, .groups = narrow};
+        BY_TRY(by__shard_add_flat(t, copies, gathered & narrow, &t->copies, error));
+    }
+    for (int i = 0; i < t->sets; i++) {
+        by__flat_spec set = {
+            .role = BY__GRADIENT, .name = "grad", .dtype = BY_F32, .groups = trained};
+        BY_TRY(by__shard_add_flat(t, set, by__is_in_turn(t) ? trained : 0, &t->gradient_sets[i],
+                                  error));
+    }
+    t->state_count = t->sets > 0 ? by_optimizer_state_count(&t->config->optimizer) : 0;
+    for (int i = 0; i < t->state_count; i++) {
+        by_optimizer_state state = by_optimizer_state_at(&t->config->optimizer, i);
+        by__flat_spec spec = {.role = BY__STATE,
+                              .name = state.name,
+                              .dtype = BY_F32,
+                              .groups = trained,
+                              .shape = state.shape};
+        BY_TRY(add_flat(t, spec, trained, trained, &t->states[i], error));
+    }
+    BY_TRY(by__sync_lay_out(t, error));
+    return list_units(t, error);
+}

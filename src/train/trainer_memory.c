@@ -1,0 +1,185 @@
+/* The memory of a trainer: it is taken at once, and programs are bound to it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/trainer.h"
+
+by_memory by__trainer_group(const by_trainer *t, int flat, size_t unit)
+{
+    return by__store_group(t->store, flat, t->group_of_unit[unit]);
+}
+
+by_memory by__trainer_flat(const by_trainer *t, int flat)
+{
+    by_memory all = by__trainer_group(t, flat, 0);
+    for (size_t i = 1; i < t->trained_groups; i++) {
+        all.bytes += by__trainer_group(t, flat, i).bytes;
+    }
+    return all;
+}
+
+by_memory by__trainer_set(const by_trainer *t, int set)
+{
+    return by__trainer_flat(t, t->gradient_sets[set]);
+}
+
+/* Memory of a unit of the update in a flat buffer. */
+static by_memory unit_memory(const by_trainer *t, int flat, size_t i)
+{
+    return t->tensors != NULL && !by_optimizer_needs_tensors(&t->config->optimizer)
+               ? by__shard_memory(t, flat, &t->shard.own[i])
+           : t->tensors != NULL
+               ? by__store_buffer(t->store, flat, by__store_find(t->store, t->tensors[i].name))
+               : by__trainer_group(t, flat, i);
+}
+
+/* Binds the update's values of one unit but for its gradient. */
+static by_status bind_unit(by_trainer *t, const by_update_unit *unit, size_t i, by_error *error)
+{
+    char name[300];
+    BY_TRY(by__row_bind(t->update, unit->name, unit_memory(t, t->masters, i), error));
+    for (int s = 0; s < t->state_count; s++) {
+        (void)snprintf(name, sizeof name, "%s.%s", by__store_flat_name(t->store, t->states[s]),
+                       unit->name);
+        BY_TRY(by__row_bind(t->update, name, unit_memory(t, t->states[s], i), error));
+    }
+    if (unit->copy == BY_F32) {
+        return BY_OK;
+    }
+    (void)snprintf(name, sizeof name, "copy.%s", unit->name);
+    return by__row_bind(t->update, name, unit_memory(t, t->copies, i), error);
+}
+
+static by_status bind_one_copy(by_trainer *t, const char *unit, by_memory master, by_memory copy,
+                               by_error *error)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "copy.%s", unit);
+    BY_TRY(by__row_bind(t->copy, unit, master, error));
+    return by__row_bind(t->copy, name, copy, error);
+}
+
+static by_status bind_copy(by_trainer *t, by_error *error)
+{
+    for (size_t i = 0; i < t->group_count; i++) {
+        BY_TRY(bind_one_copy(t, t->groups[i].name, by__trainer_group(t, t->masters, i),
+                             by__trainer_group(t, t->copies, i), error));
+    }
+    for (size_t i = 0; i < t->shard.own_count; i++) {
+        const by__slice *own = &t->shard.own[i];
+        if ((own->group & BY__GROUP_WIDE) != 0) {
+            continue;
+        }
+        BY_TRY(bind_one_copy(t, own->name, by__shard_memory(t, t->masters, own),
+                             by__shard_memory(t, t->copies, own), error));
+    }
+    return BY_OK;
+}
+
+static by_status bind_gradient(by__program_row *row, const by_update_unit *unit, by_memory memory,
+                               by_error *error)
+{
+    char name[300];
+    (void)snprintf(name, sizeof name, "grad.%s", unit->name);
+    return by__row_bind(row, name, memory, error);
+}
+
+/* What the update works on one by one: tensors where the optimizer needs whole ones, else
+ * groups. */
+static const by_update_unit *update_units(const by_trainer *t, size_t *count)
+{
+    *count = t->tensors != NULL ? t->tensor_count : t->trained_groups;
+    return t->tensors != NULL ? t->tensors : t->groups;
+}
+
+by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error)
+{
+    int flat = t->gradient_sets[set];
+    size_t count;
+    const by_update_unit *units = update_units(t, &count);
+    t->sum_set = set;
+    if (by__is_scattered(t)) {
+        BY_TRY(by__shard_norm_bind(t, set, error));
+    }
+    for (size_t i = 0; i < t->trained_groups && !by__is_scattered(t); i++) {
+        BY_TRY(bind_gradient(t->norm, &t->groups[i], by__trainer_group(t, flat, i), error));
+    }
+    for (size_t i = 0; i < count; i++) {
+        BY_TRY(bind_gradient(t->update, &units[i], unit_memory(t, flat, i), error));
+    }
+    return BY_OK;
+}
+
+static by_status bind_all(by_trainer *t, by_error *error)
+{
+    by__program_row *models[3] = {t->gradients, t->last, t->loss};
+    for (int k = 0; k < 3; k++) {
+        if (models[k] != NULL) {
+            BY_TRY(by__row_link(models[k], t->store, error));
+            BY_TRY(by__row_bind_flat(models[k], t->store, BY_ROLE_PARAMETER, t->copies, t->masters,
+                                     error));
+        }
+    }
+    if (t->pipe != NULL) {
+        BY_TRY(by__pipe_allocate(t, error));
+    }
+    if (t->copy != NULL) {
+        BY_TRY(bind_copy(t, error));
+    }
+    if (t->sets == 0) {
+        return BY_OK;
+    }
+    size_t count;
+    const by_update_unit *units = update_units(t, &count);
+    for (size_t i = 0; i < count; i++) {
+        BY_TRY(bind_unit(t, &units[i], i, error));
+    }
+    BY_TRY(by__is_scattered(t) ? by__shard_norm_open(t, error) : BY_OK);
+    t->bound_set = -1;
+    t->last_set = -1;
+    return by__trainer_bind_sum(t, 0, error);
+}
+
+static by_status take_memory(by_trainer *t, by_error *error)
+{
+    BY_TRY(by__store_allocate(t->store, by__offload_path(t), error));
+    BY_TRY(by__set_allocate(&t->programs, error));
+    BY_TRY(by__trainer_open_feeds(t, error));
+    return t->offload == NULL ? BY_OK : by__offload_open(t, error);
+}
+
+/* Adds the ways out to what there is no memory, or no room on a disk, for. */
+static by_status refuse_memory(by_status status, by_error *error)
+{
+    by_error plain = error == NULL ? (by_error){0} : *error;
+    const char *way = status == BY_EIO
+                          ? "name a directory on a disk with room in offload.path, or set "
+                            "offload.optimizer: none"
+                          : "a smaller micro_batch, recompute: block or a smaller model needs less";
+    return status == BY_OK ? BY_OK : by_error_set(error, status, "%s; %s", plain.message, way);
+}
+
+by_status by_trainer_allocate(by_trainer *t, by_error *error)
+{
+    if (by__store_is_allocated(t->store)) {
+        return by_error_set(error, BY_ESTATE, "the trainer's memory was allocated before");
+    }
+    BY_TRY(refuse_memory(by__plan_fits(&t->memory, t->ranks.all, error), error));
+    /* Collective: no rank takes memory before all of this host have seen how much is free. */
+    BY_TRY(by__ranks_open(t, error));
+    BY_TRY(refuse_memory(take_memory(t, error), error));
+    BY_TRY(bind_all(t, error));
+    return by__sync_open(t, error);
+}
+
+by_status by__trainer_ready(const by_trainer *t, bool training, by_error *error)
+{
+    if (t->inputs.bytes == 0) {
+        return by_error_set(error, BY_ESTATE,
+                            "the trainer has no memory yet: by_trainer_allocate comes first");
+    }
+    if (training && t->sets == 0) {
+        return by_error_set(error, BY_ESTATE, "this trainer was opened for losses only");
+    }
+    return BY_OK;
+}
