@@ -256,10 +256,13 @@ static by_status prepare(by__reduction *r, by_error *error)
             r->source[h] = r->sum->mine[own++];
         }
     }
-    for (int i = 0; i < r->sum->kept_count; i++) {
-        r->used[r->sum->kept[i]] = true;
+    if (r->sum->kept == NULL) {
+        r->used[plan->root] = true;
+    } else {
+        for (int i = 0; i < r->sum->kept_count; i++) {
+            r->used[r->sum->kept[i]] = true;
+        }
     }
-    r->used[plan->root] = r->used[plan->root] || r->sum->kept == NULL;
     find_local_merges(r);
     if (r->in_records) {
         /* Everything is here. */

@@ -238,9 +238,10 @@ by_status by__rank_times_make(by__rank_times *out, const by_profile *profile, by
         status = by__alloc((void **)&t.windows, t.count + 1, sizeof *t.windows, "profile", error);
     }
     size_t next = 0;
-    for (size_t i = 0; i < t.count && status == BY_OK; i++) {
-        t.steps[i] = sum_step(&l, &l.steps.at[i]);
-        t.windows[i] = sum_passes(&l, &l.steps.at[i], &next, t.steps[i].passes);
+    const interval *steps = l.steps.at; /* NULL when there are none */
+    for (size_t i = 0; i < t.count && steps != NULL && status == BY_OK; i++) {
+        t.steps[i] = sum_step(&l, &steps[i]);
+        t.windows[i] = sum_passes(&l, &steps[i], &next, t.steps[i].passes);
     }
     free_lists(&l);
     if (status != BY_OK) {

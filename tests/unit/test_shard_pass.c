@@ -240,7 +240,8 @@ static by_status run_packed(by_comm *comm, void *user, by_error *error)
     BY_TRY(by_program_run(r.program, error));
     const float *y = rank_data(&r, "y");
     for (int i = 0; i < IN * OUT; i++) {
-        EXPECT(y[i] == (float)(i % OUT * IN + i / OUT));
+        int want = i % OUT * IN + i / OUT;
+        EXPECT(y[i] == (float)want);
     }
     rank_close(&r);
     return BY_OK;
