@@ -37,7 +37,7 @@ static by_status fixture_open(fixture *f, by_comm *comm, by_error *error)
     BY_TRY(by_device_open(&f->device, "cpu", 1, error));
     BY_TRY(by_profile_open(&f->profile, error));
     for (int w = 0; w <= BY_PROFILE_PASS_WEIGHTS; w++) {
-        char name[16];
+        char name[24];
         (void)snprintf(name, sizeof name, "program %d", w);
         BY_TRY(by_program_compile(&f->programs[w], f->graph, f->device, name, error));
         BY_TRY(by_profile_watch(f->profile, f->programs[w], name, (by_profile_work)w, error));
