@@ -104,6 +104,7 @@ done
 
 say "a signal to one rank stops and saves all, also where ranks hear of each other only when they exchange"
 for late in 0 3; do
+    : >out # what is waited for below is of this run
     mpi_run 2 "$banyan" "$@" --json --set name="stopped$late" --set train.steps=100000 --set checkpoint.every=0 \
         --set train.eval_every=0 --set optimizer.schedule=constant --set sync.staleness="$late" \
         --set sync.every=$((late + 1)) >out 2>err &

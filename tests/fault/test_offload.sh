@@ -48,6 +48,7 @@ holds err "cannot reserve"
 holds err "name a directory on a disk with room in offload.path"
 
 say "a write that fails while it trains"
+: >out # what is waited for below is of this run
 # shellcheck disable=SC2086
 "$banyan" train --resume runs/limited $disk --json --set train.steps=100000 --set checkpoint.every=0 \
     --set train.eval_every=0 >out 2>err &
