@@ -162,7 +162,7 @@ mutations() {
 
     mutation "slices of a gather have the sizes of other ranks" src/exec/collectives.c \
         'c->counts[r] = (size_t)(count * e->elements);' \
-        'c->counts[e->ranks - 1 - r] = (size_t)(count * e->elements);' test_collectives test_tensor_parallel
+        'c->counts[e->ranks - 1 - r] = (size_t)(count * e->elements);' test_rank_graphs
 
     # Sequences.
     mutation "parts of attention merged without their log-sum-exp" src/device/cpu/kernels/attention_merge.c \
