@@ -197,7 +197,7 @@ mutations() {
     mutation "a block of codes has split tensors and others" src/train/trainer_sync.c \
         'bool counts = t->group_of_unit[i] / BY__GROUP_TENSOR == split;' 'bool counts = split == 0;' test_tensor_train
     mutation "slices of a part begin elsewhere in the tensor" src/store/store_parts.c \
-        'before += index * inner;' 'before += index;' test_ranks_save
+        'before += index * inner;' 'before += index;' test_store
     mutation "stages do not share what they read after an exchange" src/train/trainer_sync.c \
         'return t->pipe == NULL ? BY_OK : by__pipe_share_parameters(t, error);' 'return BY_OK;' test_pipeline_train
 

@@ -185,13 +185,81 @@ static void test_values(void **state)
     close_store(&f);
 }
 
+/* The elements [first, first + count) of a part that are in box k, found one by one. */
+static void check_range(const by__stored_tensor *entry, int64_t k, int64_t first, int64_t count)
+{
+    enum { MOST = 256 };
+    float values[MOST];
+    float want[MOST];
+    float got[MOST];
+    int64_t begin;
+    int64_t elements;
+    int64_t places[MOST]; /* of the box's elements in the part */
+    int64_t found = 0;
+    int64_t skipped = 0;
+    const by__store_box box = by__store_box_at(entry, k);
+    assert_in_range(by_shape_count(&entry->local), 1, MOST);
+    for (int64_t i = 0; i < MOST; i++) {
+        values[i] = -1.0f;
+    }
+    /* The part is numbered by copying boxes of place numbers into it. */
+    for (int64_t b = 0; b < by__store_box_count(entry); b++) {
+        float dense[MOST];
+        for (int64_t i = 0; i < by_shape_count(&box.shape); i++) {
+            dense[i] = b == k ? (float)i : -1.0f;
+        }
+        by__store_box_copy(entry, b, dense, values, sizeof *dense, true);
+    }
+    for (int64_t i = 0; i < by_shape_count(&entry->local); i++) {
+        if (values[i] >= 0.0f) {
+            places[(int64_t)values[i]] = i;
+        }
+    }
+    for (int64_t i = 0; i < by_shape_count(&box.shape); i++) {
+        skipped += places[i] < first;
+        if (places[i] >= first && places[i] < first + count) {
+            want[found++] = (float)i;
+        }
+    }
+    by__store_box_range(entry, k, first, count, &begin, &elements);
+    assert_int_equal(elements, found);
+    assert_int_equal(begin, skipped);
+    by__store_box_read(entry, k, begin, elements, got, values + first, first);
+    assert_memory_equal(got, want, (size_t)found * sizeof *want);
+}
+
+/* What each box of a part has of a slice of it, which begins and ends anywhere. */
+static void test_ranges_of_parts(void **state)
+{
+    BY_UNUSED(state);
+    const by__stored_tensor parts[] = {
+        {.shape = BY_SHAPE(8, 5), .local = BY_SHAPE(4, 5), .first = {4}},
+        {.shape = BY_SHAPE(4, 10), .local = BY_SHAPE(4, 5), .first = {0, 5}},
+        {.shape = BY_SHAPE(12, 3), .local = BY_SHAPE(6, 3), .first = {2}, .sections = {3}},
+        {.shape = BY_SHAPE(3, 12), .local = BY_SHAPE(3, 6), .first = {0, 2}, .sections = {0, 3}},
+        {.shape = BY_SHAPE(4, 4, 8),
+         .local = BY_SHAPE(2, 4, 4),
+         .first = {2},
+         .sections = {0, 0, 2}},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(parts); i++) {
+        int64_t all = by_shape_count(&parts[i].local);
+        for (int64_t k = 0; k < by__store_box_count(&parts[i]); k++) {
+            for (int64_t first = 0; first < all; first++) {
+                for (int64_t count = 1; first + count <= all; count++) {
+                    check_range(&parts[i], k, first, count);
+                }
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_layout),
-        cmocka_unit_test(test_shape_rule),
-        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_names),           cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_shape_rule),      cmocka_unit_test(test_values),
+        cmocka_unit_test(test_ranges_of_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
