@@ -1,8 +1,16 @@
-/* The inside of by_trainer, shared by trainer.c (programs, plan), trainer_layout.c (what is stored),
- * trainer_memory.c (memory, what programs are bound to), trainer_feed.c (inputs and
- * results), trainer_steps.c (steps), trainer_ranks.c (what ranks do together), trainer_sync.c
- * (exchanges that are compressed or not made at every step), trainer_late.c (those that run while
- * steps are taken) and trainer_weights.c (initial values, loading, views). */
+/* The inside of by_trainer, shared by trainer.c (programs, plan), trainer_layout.c (what is
+ * stored), trainer_memory.c (memory, what programs are bound to), trainer_feed.c (inputs and
+ * results), trainer_steps.c (steps), trainer_loaders.c (data), trainer_weights.c (initial values,
+ * loading, views), and
+ *
+ *   trainer_ranks.c    what ranks do together; trainer_overlap.c: sums beside the backward pass
+ *   trainer_shard.c    ZeRO: slices; shard_norm.c, shard_gradients.c and shard_parameters.c: the
+ *                      norm of slices, stages 2 and 3; divided_slices.c: slices as checkpoints
+ *                      have them
+ *   trainer_sync.c     exchanges that are compressed or not made at every step; trainer_late.c:
+ *                      those that run while steps are taken
+ *   trainer_offload.c  the optimizer's state on disk
+ *   pipeline/          a rank that holds some stages of the model */
 #ifndef BY_TRAIN_TRAINER_H
 #define BY_TRAIN_TRAINER_H
 

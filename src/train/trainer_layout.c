@@ -1,5 +1,5 @@
-/* What a trainer stores: its parameters in groups, the flat buffers of them that this rank holds, and
- * the units that the programs of an update work on. */
+/* What a trainer stores: its parameters in groups, the flat buffers of them that this rank holds,
+ * and the units that the programs of an update work on. */
 #include <string.h>
 
 #include "train/trainer.h"
