@@ -34,10 +34,9 @@ by_status by__coded_sum_run(by__coded_sum *sum, float *data, const char *what, b
 by_status by__rounded_sum(by_comm *comm, float *data, size_t count, const char *what,
                           by_error *error);
 
-/* Collective: all that codes have lost, on all ranks, added up, in the residual of every rank. So
- * what receivers have not seen yet is one tensor that a checkpoint keeps, whoever writes it, and
- * any number of ranks goes on from. Before the next sum, the residuals of all ranks but one are to
- * be made zero. */
+/* Collective: the residual of every rank becomes the sum of the residuals of all ranks and owners:
+ * one tensor, which a checkpoint keeps and any number of ranks goes on from. Before the next sum
+ * the caller fills the residuals of all ranks but one with zero. */
 by_status by__coded_sum_settle(by__coded_sum *sum, by_error *error);
 
 #endif

@@ -40,7 +40,7 @@
 #define BY__COMM_WHAT    64
 #define BY__COMM_HOST    64
 #define BY__COMM_DEPTH   16 /* segments of a sum that are on their way to a far rank */
-#define BY__COMM_RING    16 /* sends to one near rank that were not received yet */
+#define BY__COMM_RING    16 /* sends to one rank that were not received yet */
 
 typedef enum by__comm_kind {
     BY__COMM_NOTHING = 0,
@@ -211,6 +211,14 @@ typedef struct by__comm_box {
     by__comm_mail mail[BY__COMM_RING];
 } by__comm_box;
 
+/* A send to a far rank: what comes and the data. */
+typedef struct by__comm_letter {
+    int to;
+    void *copy; /* NULL: the place is free */
+    uint64_t order;
+    by__flight flight;
+} by__comm_letter;
+
 /* Slots, then boxes: near x near of them, [from * near + to]. */
 typedef struct by__comm_block by__comm_block;
 
@@ -268,10 +276,9 @@ struct by_comm {
     by__flight receives[BY__COMM_DEPTH];
     by__flight relays[BY__COMM_DEPTH]; /* sends for far ranks' sums */
     by__flight results;                /* of them, to be received */
-    by__flight mails;                  /* sends of by_comm_send to far ranks */
-    void **mail_data;                  /* copies of what `mails` sends */
-    size_t mail_count;
-    size_t mail_capacity;
+    by__comm_letter *letters;          /* sends of by_comm_send to far ranks */
+    size_t letter_count;
+    size_t letter_capacity;
     void **outbox; /* [near_count * BY__COMM_RING] */
     uint64_t mail_order;
     void *scratch;

@@ -194,11 +194,11 @@ void by__comm_free(by_comm **comm)
         free_flight(&c->relays[i]);
     }
     free_flight(&c->results);
-    free_flight(&c->mails);
-    for (size_t i = 0; i < c->mail_count; i++) {
-        free(c->mail_data[i]);
+    for (size_t i = 0; i < c->letter_count; i++) {
+        free_flight(&c->letters[i].flight);
+        free(c->letters[i].copy);
     }
-    free(c->mail_data);
+    free(c->letters);
     if (c->block != NULL) {
         c->job->link->region_release(c->block, c->block_bytes);
     }

@@ -8,12 +8,12 @@
 #include "comm/comm.h"
 
 /* What a far rank gets before the data. */
-typedef struct letter {
+typedef struct heading {
     uint64_t bytes;
     int32_t dtype;
     int32_t tag;
     char what[BY__COMM_WHAT];
-} letter;
+} heading;
 
 /* Begins a call on one pair of ranks; `called` serves error messages. */
 static by_status begin(by_comm *comm, by__comm_kind kind, size_t count, by_dtype dtype, int other,
@@ -77,10 +77,9 @@ static void change(by__comm_box *box)
 }
 
 /* Frees copies that were received; the number of a free place, or -1. */
-static int free_place(by_comm *comm, by__comm_box *box, void **copies)
+static int free_place(by__comm_box *box, void **copies)
 {
     int place = -1;
-    BY_UNUSED(comm);
     for (int i = 0; i < BY__COMM_RING; i++) {
         if (atomic_load_explicit(&box->mail[i].state, memory_order_acquire) == 2) {
             free(copies[i]);
@@ -104,7 +103,7 @@ static by_status send_near(by_comm *comm, const void *data, size_t bytes, by_dty
     int round = 0;
     for (;;) {
         uint32_t seen = atomic_load(&box->changes);
-        place = free_place(comm, box, copies);
+        place = free_place(box, copies);
         if (place >= 0) {
             break;
         }
@@ -177,52 +176,81 @@ static by_status receive_near(by_comm *comm, void *data, size_t bytes, by_dtype 
 
 /* ---- far ---- */
 
-/* Forgets the copies of messages that have landed: all of them at once, or none. */
-static by_status tidy_mails(by_comm *comm, by_error *error)
+/* Frees the copies of letters that have gone. *under_way: those to rank `to` that have not; *oldest
+ * was sent first of them. */
+static by_status tidy_letters(by_comm *comm, int to, int *under_way, by__comm_letter **oldest,
+                              by_error *error)
 {
-    if (comm->mails.left > 0) {
-        BY_TRY(comm->job->link->test(&comm->mails, error));
-    }
-    if (comm->mails.left == 0) {
-        for (size_t i = 0; i < comm->mail_count; i++) {
-            free(comm->mail_data[i]);
+    *under_way = 0;
+    *oldest = NULL;
+    for (size_t i = 0; i < comm->letter_count; i++) {
+        by__comm_letter *letter = &comm->letters[i];
+        if (letter->copy == NULL) {
+            continue;
         }
-        comm->mail_count = 0;
-        comm->mails.count = 0;
+        if (letter->flight.left > 0) {
+            BY_TRY(comm->job->link->test(&letter->flight, error));
+        }
+        if (letter->flight.left == 0) {
+            free(letter->copy);
+            letter->copy = NULL;
+            letter->flight.count = 0;
+        } else if (letter->to == to) {
+            ++*under_way;
+            *oldest = *oldest == NULL || letter->order < (*oldest)->order ? letter : *oldest;
+        }
     }
+    return BY_OK;
+}
+
+/* A free place, once fewer than BY__COMM_RING letters to that rank are under way. */
+static by_status free_letter(by_comm *comm, int to, by__comm_letter **out, by_error *error)
+{
+    int under_way;
+    by__comm_letter *oldest;
+    BY_TRY(tidy_letters(comm, to, &under_way, &oldest, error));
+    while (under_way >= BY__COMM_RING) {
+        BY_TRY(by__comm_land(comm, &oldest->flight, error));
+        BY_TRY(tidy_letters(comm, to, &under_way, &oldest, error));
+    }
+    for (size_t i = 0; i < comm->letter_count; i++) {
+        if (comm->letters[i].copy == NULL) {
+            *out = &comm->letters[i];
+            return BY_OK;
+        }
+    }
+    BY_TRY(by__reserve((void **)&comm->letters, &comm->letter_capacity, comm->letter_count + 1,
+                       sizeof *comm->letters, error));
+    *out = &comm->letters[comm->letter_count++];
+    **out = (by__comm_letter){0};
     return BY_OK;
 }
 
 static by_status send_far(by_comm *comm, const void *data, size_t bytes, by_dtype dtype, int to,
                           int tag, by_error *error)
 {
-    void *copy;
+    by__comm_letter *letter;
     uint32_t message = BY__COMM_TAG_MAIL + (uint32_t)tag;
-    BY_TRY(tidy_mails(comm, error));
-    if (comm->mails.count > (size_t)2 * BY__COMM_RING * (size_t)comm->size) {
-        BY_TRY(by__comm_land(comm, &comm->mails, error));
-        BY_TRY(tidy_mails(comm, error));
-    }
+    BY_TRY(free_letter(comm, to, &letter, error));
     by__comm_meet(comm);
-    BY_TRY(by__reserve((void **)&comm->mail_data, &comm->mail_capacity, comm->mail_count + 1,
-                       sizeof *comm->mail_data, error));
-    BY_TRY(by__alloc_aligned(&copy, sizeof(letter) + bytes, "a send's copy", error));
-    comm->mail_data[comm->mail_count++] = copy;
-    letter *head = copy;
-    *head = (letter){.bytes = bytes, .dtype = (int32_t)dtype, .tag = tag};
+    BY_TRY(by__alloc_aligned(&letter->copy, sizeof(heading) + bytes, "a send's copy", error));
+    letter->to = to;
+    letter->order = comm->mail_order++;
+    heading *head = letter->copy;
+    *head = (heading){.bytes = bytes, .dtype = (int32_t)dtype, .tag = tag};
     memcpy(head->what, comm->called.what, sizeof head->what);
-    unsigned char *body = (unsigned char *)copy + sizeof *head;
+    unsigned char *body = (unsigned char *)letter->copy + sizeof *head;
     if (bytes > 0) {
         memcpy(body, data, bytes);
     }
-    BY_TRY(by__comm_post(comm, &comm->mails, false, to, message, head, sizeof *head, error));
-    return by__comm_post(comm, &comm->mails, false, to, message, body, bytes, error);
+    BY_TRY(by__comm_post(comm, &letter->flight, false, to, message, head, sizeof *head, error));
+    return by__comm_post(comm, &letter->flight, false, to, message, body, bytes, error);
 }
 
 static by_status receive_far(by_comm *comm, void *data, size_t bytes, by_dtype dtype, int from,
                              int tag, by_error *error)
 {
-    letter head;
+    heading head;
     uint32_t message = BY__COMM_TAG_MAIL + (uint32_t)tag;
     by__flight *flight = &comm->receives[0];
     BY_TRY(by__comm_post(comm, flight, true, from, message, &head, sizeof head, error));

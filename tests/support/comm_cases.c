@@ -320,6 +320,30 @@ out:
     return status;
 }
 
+/* Neighbours send to each other as many large messages as may wait to be received, and receive
+ * then. */
+static by_status many_messages(by_comm *comm, by_error *error)
+{
+    enum { WAITING = 15, COUNT = 150000 };
+    by_status status = BY_OK;
+    int rank = by_comm_rank(comm);
+    int other = rank ^ 1;
+    float *data = malloc(COUNT * sizeof *data);
+    CHECK(data != NULL, "no memory");
+    for (int k = 0; k < WAITING && other < by_comm_size(comm); k++) {
+        fill(data, COUNT, BY_F32, rank * 20 + k, 0);
+        STEP(by_comm_send(comm, data, COUNT, BY_F32, other, 0, "m", error));
+    }
+    for (int k = 0; k < WAITING && other < by_comm_size(comm); k++) {
+        STEP(by_comm_receive(comm, data, COUNT, BY_F32, other, 0, "m", error));
+        CHECK(is_value(data, COUNT - 1, BY_F32, other * 20 + k, COUNT - 1), "message %d of rank %d",
+              k, other);
+    }
+out:
+    free(data);
+    return status;
+}
+
 /* ---- sums over holders ---- */
 
 /* Value of holder h of `ranks` ranks with `each` holders, as a leaf. */
@@ -588,6 +612,7 @@ by_status comm_cases_all(by_comm *comm, void *user, by_error *error)
     STEP(all_reduce(comm, BY_F32, 300001, error));
     STEP(messages(comm, 3, error));
     STEP(messages(comm, 40000, error));
+    STEP(many_messages(comm, error));
     STEP(holder_cases(comm, error));
     STEP(round_cases(comm, error));
     STEP(splits(comm, error));
