@@ -131,19 +131,27 @@ by_status by__sum_tree_merges(by__sum_merge **out, size_t *count, const int64_t 
                               by_error *error)
 {
     by__sum_node *nodes = NULL;
+    by__sum_merge *merges = NULL;
     size_t capacity = 0;
     int listed = 0;
-    for (int r = 0; r < ranks; r++) {
-        BY_TRY(by__reserve((void **)&nodes, &capacity, (size_t)listed + BY__SUM_TREE_NODES,
-                           sizeof *nodes, error));
-        int forest =
-            by__sum_tree_forest(begin[r], begin[r + 1] - begin[r], begin[ranks], nodes + listed);
+    by_status status = BY_OK;
+    for (int r = 0; r < ranks && status == BY_OK; r++) {
+        status = by__reserve((void **)&nodes, &capacity, (size_t)listed + BY__SUM_TREE_NODES,
+                             sizeof *nodes, error);
+        int forest = status != BY_OK ? 0
+                                     : by__sum_tree_forest(begin[r], begin[r + 1] - begin[r],
+                                                           begin[ranks], nodes + listed);
         for (int k = 0; k < forest; k++) {
             nodes[listed++].set = r;
         }
     }
-    by_status status = by__alloc((void **)out, (size_t)listed + 1, sizeof **out, "a sum", error);
-    *count = status == BY_OK ? by__sum_tree_fold(*out, nodes, &listed, begin[ranks]) : 0;
+    if (status == BY_OK) {
+        status = by__alloc((void **)&merges, (size_t)listed + 1, sizeof *merges, "a sum", error);
+    }
+    if (status == BY_OK) {
+        *count = by__sum_tree_fold(merges, nodes, &listed, begin[ranks]);
+        *out = merges;
+    }
     free(nodes);
     return status;
 }

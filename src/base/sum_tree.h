@@ -102,9 +102,9 @@ typedef struct by__sum_merge {
     int right;
 } by__sum_merge;
 
-/* The additions that neighbouring sums allow, which ascend in `nodes`: lists them in `out` (room
- * for *count), the holders of sums being nodes[i].set, and returns how many there are. *count and
- * `nodes` become what is left, with the holders of these. */
+/* `nodes` are *count sums, ascending and neighbours, of which nodes[i].set names the holder. Lists
+ * the additions that they allow in `out` (room for *count) and returns how many there are. *count
+ * and `nodes` become the sums that are left, each with the holder of its first leaf. */
 size_t by__sum_tree_fold(by__sum_merge *out, by__sum_node *nodes, int *count, int64_t all);
 
 /* The additions that are left when every rank has finished its forest, in an order in which they
