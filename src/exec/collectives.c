@@ -39,9 +39,9 @@ static by_status ask(by__call_fn *fn, void *user, const by__exchange *e, by_erro
                       : fn(user, e->call, error);
 }
 
-static by_status exchange(by__mesh_collectives *c, const by__exchange *e, by_error *error)
+static by_status exchange(by__mesh_collectives *c, by_comm *comm, const by__exchange *e,
+                          by_error *error)
 {
-    by_comm *comm = e->mesh < BY_ARRAY_LENGTH(c->comms) ? c->comms[e->mesh] : NULL;
     if (comm == NULL || by_comm_size(comm) != e->ranks) {
         return by_error_set(error, BY_ESTATE,
                             "%s: the graph has a group of %d ranks over the mesh axes %#x; the "
@@ -74,9 +74,10 @@ static by_status exchange(by__mesh_collectives *c, const by__exchange *e, by_err
 static by_status run(void *user, const by__exchange *e, by_error *error)
 {
     by__mesh_collectives *c = user;
-    double before = c->job == NULL ? 0.0 : by__comm_spent(c->job);
-    by_status status = exchange(c, e, error);
-    c->seconds += c->job == NULL ? 0.0 : by__comm_spent(c->job) - before;
+    by_comm *comm = e->mesh < BY_ARRAY_LENGTH(c->comms) ? c->comms[e->mesh] : NULL;
+    double before = comm == NULL ? 0.0 : by__comm_spent(comm); /* all of the job */
+    by_status status = exchange(c, comm, e, error);
+    c->seconds += comm == NULL ? 0.0 : by__comm_spent(comm) - before;
     return status;
 }
 
@@ -116,7 +117,6 @@ by_status by__mesh_collectives_use(by__mesh_collectives *c, const by_graph *grap
         if (by__op_row_of(graph->nodes[n].op)->communicates && set < BY_ARRAY_LENGTH(c->comms) &&
             c->comms[set] == NULL) {
             BY_TRY(by_mesh_comm(&c->comms[set], c->mesh, set, error));
-            c->job = c->comms[set];
         }
     }
     return BY_OK;

@@ -41,7 +41,6 @@ typedef struct by__mesh_collectives {
     by_mesh *mesh;
     by_comm *comms[1 << BY_MESH_AXES]; /* of the sets of axes that graphs use; the mesh's */
     size_t *counts;
-    by_comm *job;   /* one of its communicators */
     double seconds; /* spent in exchanges */
     /* Set by the caller; NULL: graphs have no such nodes. */
     by__call_fn *gradients;
