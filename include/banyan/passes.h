@@ -93,6 +93,9 @@ typedef struct by_gather_options {
     unsigned mesh; /* set of mesh axes: bit i is axis i of by_mesh_axis */
     int ranks;     /* that differ in these axes; 0 or 1: none is divided */
     bool keep;     /* what the forward pass has gathered stays for the backward pass */
+    /* GATHER_PARAMETER has the number of a parameter among those of this graph, found by its name;
+     * NULL: of the graph itself. */
+    const by_graph *parameters;
 } by_gather_options;
 
 /* Parameters in parts (ZeRO stage 3, Rajbhandari et al. 2020; FSDP, Zhao et al. 2023). Those that
@@ -100,7 +103,7 @@ typedef struct by_gather_options {
  * whoever runs the graph carries out, completes one before the first node of a block that reads it
  * in the forward pass, and again in the backward pass. What is read outside of the blocks is
  * gathered for the nodes before and behind them apart. The bits of values are those of whole
- * parameters. */
+ * parameters. BY_EARG names one that options->parameters lacks. */
 BY_API by_status by_pass_gather(by_graph *graph, const by_gather_options *options, by_error *error);
 
 /* The sequence in which nodes run: a greedy schedule for little memory, taken when its peak is

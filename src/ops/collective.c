@@ -419,15 +419,14 @@ by_value by__reduce_gradients(by_graph *graph, const by_value *gradients, int co
     return by__op_add_node(graph, BY_OP_REDUCE_GRADIENTS, &attrs, gradients, count, NULL);
 }
 
-by_value by__gather_parameter(by_graph *graph, by_value parameter, uint32_t mesh, int64_t ranks)
+by_value by__gather_parameter(by_graph *graph, by_value parameter, int64_t number, uint32_t mesh,
+                              int64_t ranks)
 {
     by_attrs attrs = {.mesh = mesh,
                       .ranks = ranks,
+                      .bucket = number,
                       .dtype = graph->values[parameter].dtype,
                       .shape = graph->values[parameter].shape};
-    for (by_value v = 0; v < parameter; v++) {
-        attrs.bucket += graph->values[v].role == BY_ROLE_PARAMETER;
-    }
     return by__wait(graph, by__op_add_node(graph, BY_OP_GATHER_PARAMETER, &attrs, NULL, 0, NULL));
 }
 

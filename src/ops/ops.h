@@ -130,7 +130,8 @@ by_value by__start_collective(by_graph *graph, by_op op, const by_attrs *attrs, 
 by_value by__reduce_gradients(by_graph *graph, const by_value *gradients, int count, int64_t bucket,
                               uint32_t mesh, int64_t ranks, bool in_place);
 /* A parameter of which each of the ranks has a part, gathered. */
-by_value by__gather_parameter(by_graph *graph, by_value parameter, uint32_t mesh, int64_t ranks);
+by_value by__gather_parameter(by_graph *graph, by_value parameter, int64_t number, uint32_t mesh,
+                              int64_t ranks);
 /* Sum over the set of axes `axes` (bit i: axis i), which stay with extent 1 when `keep`; f32 when
  * `wide`. */
 by_value by__sum_axes(by_graph *graph, by_value x, uint32_t axes, bool keep, bool wide);

@@ -49,13 +49,32 @@ static void find_places(gather *g)
     }
 }
 
+/* The number of a parameter among those of options->parameters. */
+static by_status number_of(const gather *g, by_value parameter, int64_t *out, by_error *error)
+{
+    const char *name = g->graph->values[parameter].name;
+    const by_graph *list = g->options->parameters == NULL ? g->graph : g->options->parameters;
+    by_value found = by_graph_find(list, name);
+    *out = 0;
+    if (found == BY_NONE || list->values[found].role != BY_ROLE_PARAMETER) {
+        return by_error_set(error, BY_EARG, "gather: there is no parameter '%s' to number", name);
+    }
+    for (by_value v = 0; v < found; v++) {
+        *out += list->values[v].role == BY_ROLE_PARAMETER;
+    }
+    return BY_OK;
+}
+
 /* Lets the nodes of a place that read a parameter read one gathered copy of it. */
 static by_status gather_for(gather *g, by_value parameter, size_t first, by_error *error)
 {
     by_graph *graph = g->graph;
+    int64_t number;
+    BY_TRY(number_of(g, parameter, &number, error));
     graph->phase = graph->nodes[first].phase;
     by_graph_set_block(graph, graph->nodes[first].block);
-    by_value whole = by__gather_parameter(graph, parameter, g->options->mesh, g->options->ranks);
+    by_value whole =
+        by__gather_parameter(graph, parameter, number, g->options->mesh, g->options->ranks);
     BY_TRY(by_graph_check(graph, error));
     for (size_t n = first; n < g->old_nodes; n++) {
         by__node *node = &graph->nodes[n];

@@ -48,24 +48,10 @@ void by__gathered_options(const by_trainer *t, const by_graph *graph, by_pass_op
     if (by__is_gathered(t)) {
         options->gather = (by_gather_options){.mesh = 1u << BY_MESH_SHARD,
                                               .ranks = t->layout.size[BY_MESH_SHARD],
+                                              .parameters = t->shard.turns.graph,
                                               .keep = t->config->parallel.keep != 0};
         options->prefetch_bytes = largest_unit(t, graph);
     }
-}
-
-by_status by__gathered_check(const by_trainer *t, const by_graph *graph, by_error *error)
-{
-    by__handle number = 0;
-    for (size_t v = 0; v < graph->value_count; v++) {
-        const by__value *value = &graph->values[v];
-        if (value->role == BY_ROLE_PARAMETER && by__store_find(t->store, value->name) != number++) {
-            return by_error_set(error, BY_ESTATE,
-                                "'%s' is another parameter in the graph of the loss than in that "
-                                "of gradients",
-                                value->name);
-        }
-    }
-    return BY_OK;
 }
 
 by_status by__gathered_run(void *user, const by__call *call, by_error *error)

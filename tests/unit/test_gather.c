@@ -224,6 +224,41 @@ static void test_models(void **state)
     }
 }
 
+/* Parameters have the numbers of a graph that lists them, in whatever order. */
+static void test_numbers(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const names[] = {"a", "b", "c"};
+    by_error error = {0};
+    by_graph *list = open_graph();
+    by_graph *graph = open_graph();
+    by_gather_options options = {.mesh = RANK_MESH, .ranks = 2, .parameters = list};
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(4, 4));
+    for (int i = 0; i < 2; i++) {
+        (void)by_graph_parameter(list, names[i], "", BY_SHAPE(4, 4), (by_init){0});
+        by_value w = by_graph_parameter(graph, names[1 - i], "", BY_SHAPE(4, 4), (by_init){0});
+        x = by_matmul(graph, x, w, false, false);
+    }
+    by_graph_output(graph, x, "y");
+    check_ok(by_pass_gather(graph, &options, &error), &error);
+    int64_t wanted = 1; /* "b" is read first */
+    for (size_t n = 0; n < graph->node_count; n++) {
+        if (by__op_row_of(graph->nodes[n].op)->communicates) {
+            assert_int_equal(graph->nodes[n].attrs.bucket, wanted--);
+        }
+    }
+    assert_int_equal(wanted, -1);
+    by_graph_close(&graph);
+
+    graph = open_graph();
+    x = by_graph_parameter(graph, names[2], "", BY_SHAPE(4, 4), (by_init){0});
+    by_graph_output(graph, by_add(graph, x, x), "y");
+    by_status status = by_pass_gather(graph, &options, &error);
+    check_error(status, BY_EARG, &error, "no parameter 'c'");
+    by_graph_close(&graph);
+    by_graph_close(&list);
+}
+
 static void test_refused(void **state)
 {
     BY_UNUSED(state);
@@ -239,6 +274,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_models),
+        cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
