@@ -98,7 +98,7 @@ mutations() {
         '(by__sum_node){first + h - earlier, 1, h};' '(by__sum_node){h - earlier, 1, h};' test_zero
 
     mutation "bucket of a round dropped" src/train/shard_gradients.c \
-        'by__slice own = slice_of(t, k);' 'by__slice own = slice_of(t, k); if (k == 1) { return BY_OK; }' test_zero
+        'size_t k = (size_t)call->attrs.bucket;' 'size_t k = (size_t)call->attrs.bucket; if (k == 1) { return BY_OK; }' test_zero
 
     # 1/N.
     mutation "mean over the targets of one rank" src/train/trainer_feed.c \

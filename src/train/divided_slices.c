@@ -121,12 +121,13 @@ by_status by__divided_read(const by_trainer *t, int flat, by__handle handle, siz
         *data = read;
         by_status status =
             by__store_read_part(t->store, flat, handle, piece->first, piece->count, read, error);
-        if (status != BY_OK || !slice.in_box) {
-            *owned = read;
+        if (status != BY_OK) {
+            free(read);
             return status;
         }
     }
     if (!slice.in_box) {
+        *owned = read;
         return BY_OK;
     }
     by_status status = by__alloc_aligned(owned, (size_t)slice.elements * sizeof(float),

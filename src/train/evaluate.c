@@ -41,8 +41,8 @@ static by_status measure_one(const evaluating *e, portion *out, const by_batch *
     return BY_OK;
 }
 
-/* Whether this rank has a micro-batch, and the ranks compute theirs: those that gather parameters
- * do it together, with all that they are or not at all. */
+/* *together: whether this rank runs the program in this round. A rank without a micro-batch does so
+ * where programs gather parameters, which all ranks do or none. */
 static by_status join(const evaluating *e, bool *together, by_error *error)
 {
     const portion *mine = &e->portions[e->rank];

@@ -129,15 +129,18 @@ static by_status check_axes(const by__layout *l, const by_config *config, by_err
 {
     BY_TRY(check_shard(l, config, error));
     if (config->sync.staleness > 0 && l->ranks != l->size[BY_MESH_DATA]) {
-        return by_error_set(error, BY_ECONFIG,
-                            "sync.staleness is %lld, and %d of %d ranks are along parallel.data: "
-                            "exchanges that end later are for replicas of one rank; set "
-                            "sync.staleness to 0, or all other axes to 1",
-                            (long long)config->sync.staleness, l->size[BY_MESH_DATA], l->ranks);
+        return by_error_set(
+            error, BY_ECONFIG,
+            "%s: sync.staleness is %lld, and %d of %d ranks are along parallel.data: "
+            "exchanges that end later are for replicas of one rank; set "
+            "sync.staleness to 0, or all other axes to 1",
+            by__config_where(config, "sync.staleness", "parallel.data"),
+            (long long)config->sync.staleness, l->size[BY_MESH_DATA], l->ranks);
     }
     if (l->size[BY_MESH_EXPERT] > 1 && config->model.dropout > 0.0) {
         return by_error_set(error, BY_ECONFIG,
-                            "parallel.expert is %d: model.dropout must be 0, not %g",
+                            "%s: parallel.expert is %d: model.dropout must be 0, not %g",
+                            by__config_where(config, "parallel.expert", "model.dropout"),
                             l->size[BY_MESH_EXPERT], config->model.dropout);
     }
     return BY_OK;

@@ -182,11 +182,6 @@ void by__reducer_close(by__reducer **reducer)
     *reducer = NULL;
 }
 
-int by__reducer_held(const by__reducer *reducer)
-{
-    return reducer->held;
-}
-
 /* Gives each peer its part of its owner's slice of a bucket. Returns where the slice of `mine`, an
  * owner, begins, and leaves the parts of it in r->parts. */
 static size_t cut_slices(by__reducer *r, const by__bucket *b, int mine)

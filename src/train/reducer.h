@@ -55,8 +55,6 @@ typedef struct by__reducer by__reducer;
 
 by_status by__reducer_open(by__reducer **out, const by__reducer_spec *spec, by_error *error);
 void by__reducer_close(by__reducer **reducer);
-/* Sums that this rank holds, ascending. */
-int by__reducer_held(const by__reducer *reducer);
 /* Adds up a bucket: sets[i] is the whole set with the i-th sum that this rank holds. The last one
  * receives the result, of which an owner gets its slice. Collective. */
 by_status by__reducer_run(by__reducer *reducer, size_t bucket, float *const *sets, by_error *error);

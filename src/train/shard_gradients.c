@@ -16,19 +16,13 @@
 
 bool by__is_in_turn(const by_trainer *t)
 {
-    return t->sets > 0 && t->layout.size[BY_MESH_SHARD] > 1 && t->config->parallel.zero > 1;
+    return by__is_sharded(t) && t->config->parallel.zero > 1;
 }
 
 int64_t by__trainer_leaf(const by_trainer *t, int64_t i)
 {
     return by__is_in_turn(t) ? i * t->layout.replicas + t->layout.replica
                              : t->first_micro_batch + i;
-}
-
-int64_t by__turns_rounds(const by_trainer *t)
-{
-    int64_t ranks = t->layout.replicas;
-    return (t->all_micro_batches + ranks - 1) / ranks;
 }
 
 by_status by__turns_build(by_trainer *t, const by_trainer_options *o, by_error *error)
@@ -40,49 +34,6 @@ by_status by__turns_build(by_trainer *t, const by_trainer_options *o, by_error *
     by__gathered_options(t, turns->graph, &options);
     turns->ahead = options.prefetch_bytes;
     return by_passes_run(turns->graph, BY_PURPOSE_TRAIN, &options, "order", error);
-}
-
-/* ---- buckets ---- */
-
-static by_value gradient_of(const by_trainer *t, const by_graph *graph, by__handle entry)
-{
-    char name[300];
-    (void)snprintf(name, sizeof name, "grad.%s", by__store_entry(t->store, entry)->name);
-    return by_graph_find(graph, name);
-}
-
-static by_status list_parts(by_trainer *t, const by_graph *graph, by_error *error)
-{
-    by__turns *turns = &t->shard.turns;
-    size_t capacity = 0;
-    BY_TRY(by__alloc((void **)&turns->first, t->ranks.bucket_count + 1, sizeof *turns->first,
-                     "buckets", error));
-    for (size_t k = 0; k < t->ranks.bucket_count; k++) {
-        const by__bucket *b = &t->ranks.buckets[k];
-        turns->first[k] = turns->part_count;
-        turns->most = b->count > turns->most ? b->count : turns->most;
-        for (size_t i = 0; i < by__store_count(t->store); i++) {
-            const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
-            if (entry->group != b->group) {
-                continue;
-            }
-            int64_t begin = by__store_begin(t->store, (by__handle)i);
-            int64_t end = begin + by_shape_count(&entry->local);
-            int64_t low = begin > b->first ? begin : b->first;
-            int64_t high = end < b->first + b->count ? end : b->first + b->count;
-            if (low < high) {
-                BY_TRY(by__reserve((void **)&turns->parts, &capacity, turns->part_count + 1,
-                                   sizeof *turns->parts, error));
-                turns->parts[turns->part_count++] =
-                    (by__bucket_part){.gradient = gradient_of(t, graph, (by__handle)i),
-                                      .from = low - begin,
-                                      .at = low - b->first,
-                                      .count = high - low};
-            }
-        }
-        turns->first[k + 1] = turns->part_count;
-    }
-    return BY_OK;
 }
 
 /* ---- the program ---- */
@@ -100,8 +51,8 @@ static by_status append_collectives(by_trainer *t, by_graph *graph, size_t *byte
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
         size_t size = 0;
         int count = 0;
-        for (size_t i = turns->first[k]; i < turns->first[k + 1]; i++) {
-            by_value gradient = turns->parts[i].gradient;
+        for (size_t i = turns->parts.first[k]; i < turns->parts.first[k + 1]; i++) {
+            by_value gradient = turns->parts.parts[i].gradient;
             graph->values[gradient].role = BY_ROLE_ACTIVATION;
             values[count++] = gradient;
             size += by__value_bytes(&graph->values[gradient]);
@@ -112,18 +63,6 @@ static by_status append_collectives(by_trainer *t, by_graph *graph, size_t *byte
     }
     free(values);
     return by_graph_check(graph, error);
-}
-
-/* The node that completes a bucket. */
-static size_t completion(const by_trainer *t, const by_graph *graph, size_t bucket)
-{
-    const by__turns *turns = &t->shard.turns;
-    size_t last = 0;
-    for (size_t i = turns->first[bucket]; i < turns->first[bucket + 1]; i++) {
-        size_t node = (size_t)graph->values[turns->parts[i].gradient].producer;
-        last = node > last ? node : last;
-    }
-    return last;
 }
 
 /* Whether the node gathers a parameter, or waits for one. */
@@ -138,6 +77,7 @@ static bool gathers(const by_graph *graph, size_t node)
  * for the next nodes comes first, where it may overlap with those before. */
 static by_status place_collectives(by_trainer *t, by_graph *graph, size_t before, by_error *error)
 {
+    const by__bucket_parts *parts = &t->shard.turns.parts;
     by__node *ordered;
     size_t kept = 0;
     size_t k = 0;
@@ -145,7 +85,8 @@ static by_status place_collectives(by_trainer *t, by_graph *graph, size_t before
     for (size_t n = 0; n < before; n++) {
         bool later = t->config->parallel.overlap != 0 && n + 1 < before && gathers(graph, n + 1);
         ordered[kept++] = graph->nodes[n];
-        for (; !later && k < t->ranks.bucket_count && completion(t, graph, k) <= n; k++) {
+        for (; !later && k < t->ranks.bucket_count && by__bucket_completion(parts, graph, k) <= n;
+             k++) {
             ordered[kept++] = graph->nodes[before + 2 * k];
             ordered[kept++] = graph->nodes[before + 2 * k + 1];
         }
@@ -162,10 +103,11 @@ by_status by__turns_plan(by_trainer *t, by_error *error)
     by_graph *graph = turns->graph;
     size_t before = graph->node_count;
     size_t bytes;
-    BY_TRY(by__gathered_check(t, graph, error));
-    BY_TRY(by__gathered_check(t, t->forward, error));
-    BY_TRY(by__overlap_sort_buckets(t, graph, error));
-    BY_TRY(list_parts(t, graph, error));
+    BY_TRY(by__buckets_sort(&turns->parts, t, graph, error));
+    for (size_t k = 0; k < t->ranks.bucket_count; k++) {
+        int64_t count = t->ranks.buckets[k].count;
+        turns->most = count > turns->most ? count : turns->most;
+    }
     BY_TRY(append_collectives(t, graph, &bytes, error));
     BY_TRY(place_collectives(t, graph, before, error));
     if (t->config->parallel.overlap != 0) {
@@ -186,8 +128,8 @@ size_t by__turns_bytes(const by_trainer *t)
 static float *pack(const by_trainer *t, const by__call *call, size_t bucket)
 {
     const by__turns *turns = &t->shard.turns;
-    const by__bucket_part *parts = turns->parts + turns->first[bucket];
-    size_t count = turns->first[bucket + 1] - turns->first[bucket];
+    const by__bucket_part *parts = turns->parts.parts + turns->parts.first[bucket];
+    size_t count = turns->parts.first[bucket + 1] - turns->parts.first[bucket];
     int64_t at = 0;
     if (count == 1 && parts[0].count == t->ranks.buckets[bucket].count) {
         return (float *)call->in[0].data + parts[0].from;
@@ -204,24 +146,12 @@ static float *pack(const by_trainer *t, const by__call *call, size_t bucket)
     return turns->packed;
 }
 
-/* This rank's slice of a bucket; of no elements: none. */
-static by__slice slice_of(const by_trainer *t, size_t bucket)
-{
-    const by__bucket *b = &t->ranks.buckets[bucket];
-    int rank = t->layout.place[BY_MESH_SHARD];
-    by__slice slice = {.group = b->group, .first = b->first, .count = (int64_t)b->slices[rank]};
-    for (int r = 0; r < rank; r++) {
-        slice.first += (int64_t)b->slices[r];
-    }
-    return slice;
-}
-
 static by_status hand_over(void *user, const by__call *call, by_error *error)
 {
     by_trainer *t = user;
     by__turns *turns = &t->shard.turns;
     size_t k = (size_t)call->attrs.bucket;
-    by__slice own = slice_of(t, k);
+    by__slice own = by__shard_slice(t, k, t->layout.place[BY_MESH_SHARD]);
     float *sums[BY__MAX_SETS] = {NULL};
     for (int i = 0; i < t->sets && own.count > 0; i++) {
         sums[i] = (float *)by__shard_memory(t, t->gradient_sets[i], &own).address;
@@ -246,8 +176,7 @@ void by__turns_close(by_trainer *t)
 {
     by__turns *turns = &t->shard.turns;
     by_graph_close(&turns->graph);
-    free(turns->parts);
-    free(turns->first);
+    by__bucket_parts_free(&turns->parts);
     free(turns->packed);
     free(turns->losses);
 }
@@ -256,7 +185,9 @@ by_status by__turns_step(by_trainer *t, const by_batch *batch, by_error *error)
 {
     by__turns *turns = &t->shard.turns;
     int64_t examples = t->micro_batches * t->config->train.micro_batch;
-    for (turns->round = 0; turns->round < by__turns_rounds(t); turns->round++) {
+    int64_t ranks = t->layout.replicas;
+    int64_t rounds = (t->all_micro_batches + ranks - 1) / ranks;
+    for (turns->round = 0; turns->round < rounds; turns->round++) {
         turns->gives = turns->round < t->micro_batches;
         int64_t i = turns->gives ? turns->round : t->micro_batches - 1;
         int64_t kept_as = turns->gives ? by__trainer_leaf(t, i) : t->all_micro_batches;
@@ -272,6 +203,7 @@ by_status by__turns_losses(by_trainer *t, by_error *error)
     size_t *counts = t->ranks.counts;
     int64_t ranks = t->layout.replicas;
     size_t mine = 0;
+    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     for (int r = 0; r < t->layout.replica; r++) {
         mine += counts[r];
     }

@@ -3,7 +3,8 @@
  * results), trainer_steps.c (steps), trainer_loaders.c (data), trainer_weights.c (initial values,
  * loading, views), and
  *
- *   trainer_ranks.c    what ranks do together; trainer_overlap.c: sums beside the backward pass
+ *   trainer_ranks.c    what ranks do together; gradient_buckets.c: ranges of gradients that they
+ *                      add up; trainer_overlap.c: sums beside the backward pass
  *   trainer_shard.c    ZeRO: slices; shard_norm.c, shard_gradients.c and shard_parameters.c: the
  *                      norm of slices, stages 2 and 3; divided_slices.c: slices as checkpoints
  *                      have them
@@ -59,14 +60,13 @@ typedef struct by__ranks {
     by_comm *peers;                    /* that compute other micro-batches of a step; of the mesh */
     by_comm *adders;                   /* whose gradients are added up; of the mesh */
     by__reducer *reducer;
-    by__reducer *last;                   /* beside the last micro-batch */
     float *held[BY__SUM_TREE_NODES + 1]; /* gradient sets with the sums that this rank holds */
     by__bucket *buckets;
     size_t bucket_count;
     size_t *counts;   /* micro-batches of each peer */
     double late;      /* seconds of exchanges by a thread of their own (trainer_late.c), ... */
     double stood;     /* ... and those that this one waited for them */
-    by__spent before; /* the present step began */
+    by__spent before; /* by__ranks_spent when the present step began */
 } by__ranks;
 
 typedef struct by__pipe by__pipe;
@@ -150,12 +150,17 @@ typedef struct by__bucket_part {
     int64_t count;
 } by__bucket_part;
 
-/* Gradients that are handed over micro-batch by micro-batch (shard_gradients.c). */
-typedef struct by__turns {
-    by_graph *graph;        /* of the program, until that is made */
+/* The gradients of all buckets, as a graph makes them. */
+typedef struct by__bucket_parts {
     by__bucket_part *parts; /* those of bucket k are first[k] .. first[k + 1] - 1 */
     size_t *first;
-    size_t part_count;
+    size_t count;
+} by__bucket_parts;
+
+/* Gradients that are handed over micro-batch by micro-batch (shard_gradients.c). */
+typedef struct by__turns {
+    by_graph *graph; /* of the program, until that is made */
+    by__bucket_parts parts;
     size_t ahead;  /* bytes that may be gathered before they are used */
     int64_t most;  /* elements of the largest bucket */
     float *packed; /* room for these */
@@ -168,9 +173,9 @@ typedef struct by__turns {
 typedef struct by__shard {
     by_comm *comm;   /* of the mesh */
     by_comm *copies; /* the ranks of `data` that own the same; NULL: this one alone */
-    size_t *slices;  /* [bucket][rank]: elements of a bucket that a rank owns */
+    size_t *slices;  /* [bucket][rank]: what by__bucket.slices point to */
     size_t *counts;  /* [rank]: of a tensor that is gathered */
-    by__slice *all;  /* of all ranks, bucket by bucket */
+    by__slice *all;  /* of all ranks, in the order of buckets before these are sorted */
     size_t count;
     by__slice *own; /* this rank's */
     size_t own_count;
@@ -325,12 +330,6 @@ by_status by__trainer_reset_failure(by_trainer *t, by_error *error);
 
 /* The layout, and which micro-batches are this rank's. */
 by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error);
-/* The buckets of a gradient set, once groups are known. */
-by_status by__ranks_plan_buckets(by_trainer *t, by_error *error);
-/* Elements of a group, with what is between its entries. */
-int64_t by__ranks_group_elements(const by_trainer *t, int group);
-/* The last place in a group, `at` at most, where a tensor begins. */
-int64_t by__ranks_tensor_border(const by_trainer *t, int group, int64_t at);
 /* Collective: communicators and what sums need. */
 by_status by__ranks_open(by_trainer *t, by_error *error);
 void by__ranks_close(by_trainer *t);
@@ -338,8 +337,6 @@ void by__ranks_close(by_trainer *t);
  * *set: the gradient set with the sum. */
 by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error);
 
-/* How gradients are added up. */
-by__reducer_spec by__ranks_spec(const by_trainer *t);
 /* What this rank has spent in exchanges so far, on all communicators of its job: in programs
  * (beside what they compute, but for the time that they stand still) and between them. */
 by__spent by__ranks_spent(const by_trainer *t);
@@ -353,6 +350,21 @@ unsigned by__ranks_adding_axes(const by_trainer *t);
 /* Notes the sums that this rank holds, and the set that its last micro-batch is computed into. */
 void by__ranks_hold(by_trainer *t, const by__sum_tree *tree, int set);
 
+/* ---- gradient_buckets.c ---- */
+
+/* The buckets of a gradient set, once groups are known. */
+by_status by__buckets_plan(by_trainer *t, by_error *error);
+/* Puts them in the order in which the graph finishes them. *out: what is in them then. */
+by_status by__buckets_sort(by__bucket_parts *out, by_trainer *t, const by_graph *graph,
+                           by_error *error);
+void by__bucket_parts_free(by__bucket_parts *parts);
+/* The node that completes a bucket. */
+size_t by__bucket_completion(const by__bucket_parts *parts, const by_graph *graph, size_t bucket);
+/* Elements of a group, with what is between its entries. */
+int64_t by__ranks_group_elements(const by_trainer *t, int group);
+/* The last place in a group, `at` at most, where a tensor begins. */
+int64_t by__ranks_tensor_border(const by_trainer *t, int group, int64_t at);
+
 /* ---- trainer_shard.c ---- */
 
 /* Whether ranks divide the state of the optimizer. */
@@ -363,6 +375,14 @@ bool by__is_scattered(const by_trainer *t);
 by_status by__shard_plan(by_trainer *t, by_error *error);
 by_status by__shard_open(by_trainer *t, by_error *error);
 void by__shard_close(by_trainer *t);
+/* What a rank owns of a bucket; of no elements: nothing. */
+by__slice by__shard_slice(const by_trainer *t, size_t bucket, int rank);
+/* The groups of f32 weights of which a rank holds its slices alone. */
+unsigned by__shard_masters(const by_trainer *t);
+/* The runs of a flat buffer with the groups in `whole` and this rank's slices of those in
+ * `divided`. *out is freed with free(). */
+by_status by__shard_list_held(const by_trainer *t, unsigned whole, unsigned divided,
+                              by__store_run **out, size_t *count, by_error *error);
 /* Declares a flat buffer; of the groups in `divided` this rank holds its slices. */
 by_status by__shard_add_flat(by_trainer *t, by__flat_spec spec, unsigned divided, int *out,
                              by_error *error);
@@ -426,7 +446,6 @@ by_status by__offload_copy(by_trainer *t, by_error *error);
 bool by__is_in_turn(const by_trainer *t);
 /* Which micro-batch of the step this rank's i-th one is, in any trainer. */
 int64_t by__trainer_leaf(const by_trainer *t, int64_t i);
-int64_t by__turns_rounds(const by_trainer *t);
 /* Builds the graph of gradients, which lists the parameters ... */
 by_status by__turns_build(by_trainer *t, const by_trainer_options *options, by_error *error);
 /* ... and its program, once buckets are known. */
@@ -459,10 +478,9 @@ by_status by__divided_read(const by_trainer *t, int flat, by__handle handle, siz
 bool by__is_gathered(const by_trainer *t);
 /* Which groups these are: bit g, group g. */
 unsigned by__gathered_groups(const by_trainer *t);
-/* What the passes over a forward graph are told about that. */
+/* What the passes over a forward graph are told about that. Parameters have the numbers of the
+ * graph of gradients, in whose order the store has them. */
 void by__gathered_options(const by_trainer *t, const by_graph *graph, by_pass_options *options);
-/* BY_ESTATE unless a graph numbers its parameters as the store does. */
-by_status by__gathered_check(const by_trainer *t, const by_graph *graph, by_error *error);
 /* Does what GATHER_PARAMETER asks for; `user` is the trainer. */
 by_status by__gathered_run(void *user, const by__call *call, by_error *error);
 
@@ -473,9 +491,8 @@ by_status by__gathered_run(void *user, const by__call *call, by_error *error);
 /* Adds the program of a rank's last micro-batch, where gradients are added up beside it, and puts
  * the buckets in the order in which it finishes them. */
 by_status by__overlap_plan(by_trainer *t, const by_trainer_options *options, by_error *error);
-by_status by__overlap_open(by_trainer *t, by_error *error);
-/* Sorts the buckets as the graph finishes them. */
-by_status by__overlap_sort_buckets(by_trainer *t, const by_graph *graph, by_error *error);
+/* Behind the reducer. */
+void by__overlap_open(by_trainer *t);
 
 /* ---- pipeline/: a rank that holds some stages of the model ---- */
 

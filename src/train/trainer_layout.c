@@ -131,7 +131,6 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error)
 {
     const unsigned all = (1u << BY__GROUPS) - 1;
     const unsigned trained = (1u << BY__TRAINED_GROUPS) - 1;
-    const unsigned gathered = by__gathered_groups(t);
     unsigned narrow = 0;
     by_dtype compute = by__compute_dtype(t->config);
     for (int group = 0; group < BY__GROUPS; group++) {
@@ -141,16 +140,16 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error)
     if (by__store_count(t->store) == 0) {
         return by_error_set(error, BY_EARG, "the model has no parameters to train");
     }
-    BY_TRY(by__ranks_plan_buckets(t, error));
+    BY_TRY(by__buckets_plan(t, error));
     BY_TRY(by__shard_plan(t, error));
     BY_TRY(by__offload_plan(t, error));
     by__flat_spec masters = {.role = BY__MASTER, .dtype = BY_F32, .groups = all};
-    BY_TRY(add_flat(t, masters, gathered | (compute != BY_F32 ? trained & narrow : 0),
-                    compute != BY_F32 ? narrow : 0, &t->masters, error));
+    BY_TRY(add_flat(t, masters, by__shard_masters(t), compute != BY_F32 ? narrow : 0, &t->masters,
+                    error));
     t->copies = t->masters;
     if (compute != BY_F32) {
         by__flat_spec copies = {.role = BY__COPY, .dtype = compute, .groups = narrow};
-        BY_TRY(by__shard_add_flat(t, copies, gathered & narrow, &t->copies, error));
+        BY_TRY(by__shard_add_flat(t, copies, by__gathered_groups(t) & narrow, &t->copies, error));
     }
     for (int i = 0; i < t->sets; i++) {
         by__flat_spec set = {

@@ -84,8 +84,8 @@ static by_status bind_gradient(by__program_row *row, const by_update_unit *unit,
     return by__row_bind(row, name, memory, error);
 }
 
-/* What the update works on one by one: tensors where the optimizer needs whole ones, else
- * groups. */
+/* What the update works on one by one: tensors where the optimizer needs whole ones, this rank's
+ * slices where ranks divide the state, else groups. */
 static const by_update_unit *update_units(const by_trainer *t, size_t *count)
 {
     *count = t->tensors != NULL ? t->tensor_count : t->trained_groups;

@@ -169,25 +169,19 @@ by_status by__offload_add_flat(by_trainer *t, by__flat_spec spec, unsigned divid
                                by_error *error)
 {
     const by__offload *o = t->offload;
-    by__store_run *held;
     int64_t begin[BY__GROUPS + 1] = {0};
-    size_t most = o->count + t->shard.own_count + BY__GROUPS;
-    BY_TRY(by__alloc((void **)&held, most, sizeof *held, "windows", error));
+    by__store_run *held = NULL;
+    size_t capacity;
     divided = by__is_sharded(t) ? divided & ~spec.on_disk : 0;
+    BY_TRY(
+        by__shard_list_held(t, ~(spec.on_disk | divided), divided, &held, &spec.held_count, error));
+    capacity = spec.held_count;
+    by_status status =
+        by__reserve((void **)&held, &capacity, spec.held_count + o->count + 1, sizeof *held, error);
     for (int g = 0; g < BY__GROUPS; g++) {
-        int64_t elements = by__ranks_group_elements(t, g);
-        begin[g + 1] = begin[g] + elements;
-        if (((spec.on_disk | divided) >> g & 1u) == 0 && elements > 0) {
-            held[spec.held_count++] = (by__store_run){begin[g], elements};
-        }
+        begin[g + 1] = begin[g] + by__ranks_group_elements(t, g);
     }
-    for (size_t i = 0; i < t->shard.own_count; i++) {
-        const by__slice *own = &t->shard.own[i];
-        if ((divided >> own->group & 1u) != 0) {
-            held[spec.held_count++] = (by__store_run){begin[own->group] + own->first, own->count};
-        }
-    }
-    for (size_t i = 0; i < o->count; i++) {
+    for (size_t i = 0; i < o->count && status == BY_OK; i++) {
         const by__slice *slice = &o->windows[i].slice;
         if ((spec.on_disk >> slice->group & 1u) != 0) {
             held[spec.held_count++] =
@@ -195,19 +189,26 @@ by_status by__offload_add_flat(by_trainer *t, by__flat_spec spec, unsigned divid
         }
     }
     spec.held = held;
-    by_status status = by__store_add_flat(t->store, &spec, out, error);
+    status = status == BY_OK ? by__store_add_flat(t->store, &spec, out, error) : status;
     free(held);
     return status;
 }
 
 /* ---- programs ---- */
 
+/* Whether the same ranks have the rest of two units. */
+static bool same_ranks(const by_update_unit *a, const by_update_unit *b)
+{
+    return a->ranks == b->ranks && a->mesh == b->mesh && by_shape_equal(&a->whole, &b->whole) &&
+           memcmp(a->axis_mesh, b->axis_mesh, sizeof a->axis_mesh) == 0 &&
+           memcmp(a->axis_ranks, b->axis_ranks, sizeof a->axis_ranks) == 0;
+}
+
 static bool same_kind(const kind *k, bool copies, const by_update_unit *unit)
 {
     return k->copies == copies && k->unit.copy == unit->copy &&
            by_shape_equal(&k->unit.shape, &unit->shape) &&
-           (copies || (k->unit.decay == unit->decay && k->unit.ranks == unit->ranks &&
-                       by_shape_equal(&k->unit.whole, &unit->whole)));
+           (copies || (k->unit.decay == unit->decay && same_ranks(&k->unit, unit)));
 }
 
 static by_status build_kind(const by_trainer *t, by_graph *graph, by_error *error)

@@ -30,71 +30,6 @@ by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *e
     return BY_OK;
 }
 
-int64_t by__ranks_group_elements(const by_trainer *t, int group)
-{
-    int64_t elements = 0;
-    for (size_t i = 0; i < by__store_count(t->store); i++) {
-        const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
-        if (entry->group == group) {
-            elements +=
-                (int64_t)by__round_up((size_t)by_shape_count(&entry->local), BY__ENTRY_ALIGNMENT);
-        }
-    }
-    return elements;
-}
-
-int64_t by__ranks_tensor_border(const by_trainer *t, int group, int64_t at)
-{
-    int64_t border = 0;
-    for (size_t i = 0; i < by__store_count(t->store); i++) {
-        int64_t begin = by__store_begin(t->store, (by__handle)i);
-        if (by__store_entry(t->store, (by__handle)i)->group == group && begin <= at) {
-            border = begin > border ? begin : border;
-        }
-    }
-    return border;
-}
-
-/* A bucket's elements where the config gives none: an eighth of the gradients, so that most of them
- * are added up while the backward pass of a small model goes on too, from 256 KiB, below which
- * messages cost more than bytes, to 4 MiB; and two blocks for each of the ranks that it is cut
- * for. */
-#define LEAST_BUCKET ((int64_t)1 << 16)
-#define MOST_BUCKET  ((int64_t)1 << 20)
-
-static int64_t default_bucket(const by_trainer *t)
-{
-    int64_t least = (int64_t)t->layout.size[BY_MESH_SHARD] * 2 * BY_SUM_BLOCK;
-    int64_t elements = 0;
-    for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
-        elements += by__ranks_group_elements(t, group);
-    }
-    elements = elements / 8 < LEAST_BUCKET  ? LEAST_BUCKET
-               : elements / 8 > MOST_BUCKET ? MOST_BUCKET
-                                            : elements / 8;
-    return elements > least ? elements : least;
-}
-
-static int64_t bucket_elements(const by_trainer *t)
-{
-    double mib = t->config->parallel.bucket_mib;
-    int64_t elements = mib >= 0.0 ? (int64_t)(mib * 1048576.0 / sizeof(float)) : default_bucket(t);
-    int64_t blocks = elements / BY_SUM_BLOCK;
-    return (blocks < 1 ? 1 : blocks) * BY_SUM_BLOCK;
-}
-
-/* Where a bucket begins that ends at `end`. Optimizers that need whole tensors have these whole in
- * a bucket, where ranks divide their state. */
-static int64_t bucket_begin(const by_trainer *t, int group, int64_t end, int64_t size)
-{
-    bool whole = by__is_sharded(t) && by_optimizer_needs_tensors(&t->config->optimizer);
-    if (end <= size) {
-        return 0;
-    }
-    return whole ? by__ranks_tensor_border(t, group, end - size)
-                 : (end - size + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK * BY_SUM_BLOCK;
-}
-
 int by__ranks_parts(const by_trainer *t)
 {
     return by__is_in_turn(t) || t->sync.is_on ? 1 : t->layout.size[BY_MESH_SEQUENCE];
@@ -109,31 +44,6 @@ unsigned by__ranks_adding_axes(const by_trainer *t)
 {
     unsigned peers = 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD;
     return by__ranks_parts(t) > 1 ? peers | 1u << BY_MESH_SEQUENCE : peers;
-}
-
-/* Buckets of all groups, those of the last elements of a group first: the backward pass finishes
- * the last layers first. */
-by_status by__ranks_plan_buckets(by_trainer *t, by_error *error)
-{
-    int64_t size = bucket_elements(t);
-    size_t capacity = 0;
-    int64_t offset = 0;
-    if (by__ranks_adders(t) == 1 || t->sets == 0 || t->sync.is_on) {
-        return BY_OK;
-    }
-    for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
-        int64_t elements = by__ranks_group_elements(t, group);
-        for (int64_t end = elements; end > 0;) {
-            int64_t first = bucket_begin(t, group, end, size);
-            BY_TRY(by__reserve((void **)&t->ranks.buckets, &capacity, t->ranks.bucket_count + 1,
-                               sizeof *t->ranks.buckets, error));
-            t->ranks.buckets[t->ranks.bucket_count++] = (by__bucket){
-                .group = group, .first = first, .count = end - first, .offset = offset + first};
-            end = first;
-        }
-        offset += elements;
-    }
-    return BY_OK;
 }
 
 /* ---- together ---- */
@@ -156,11 +66,13 @@ static void tell(void *user, by_status status, const by_error *error)
     (void)by_comm_fail(user, status, error);
 }
 
-by__reducer_spec by__ranks_spec(const by_trainer *t)
+/* How gradients are added up. */
+static by__reducer_spec reducer_spec(const by_trainer *t)
 {
     return (by__reducer_spec){.peers = t->ranks.adders,
                               .parts = by__ranks_parts(t),
                               .leaves = t->all_micro_batches,
+                              .last_apart = t->last != NULL,
                               .owners = by__is_scattered(t) ? t->layout.size[BY_MESH_SHARD] : 1,
                               .copies = t->shard.copies,
                               .in_turn = by__is_in_turn(t),
@@ -211,9 +123,10 @@ by_status by__ranks_open(by_trainer *t, by_error *error)
     if (t->sets == 0 || t->sync.is_on) {
         return BY_OK;
     }
-    const by__reducer_spec spec = by__ranks_spec(t);
+    const by__reducer_spec spec = reducer_spec(t);
     BY_TRY(by__reducer_open(&r->reducer, &spec, error));
-    return by__is_in_turn(t) ? by__turns_open(t, error) : by__overlap_open(t, error);
+    by__overlap_open(t);
+    return by__is_in_turn(t) ? by__turns_open(t, error) : BY_OK;
 }
 
 void by__ranks_close(by_trainer *t)
@@ -225,7 +138,6 @@ void by__ranks_close(by_trainer *t)
     }
     by__mesh_collectives_close(&r->collectives);
     by__reducer_close(&r->reducer);
-    by__reducer_close(&r->last);
     by_mesh_close(&r->mesh);
     free(r->buckets);
     free(r->counts);

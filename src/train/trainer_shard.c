@@ -23,11 +23,6 @@ bool by__is_scattered(const by_trainer *t)
 
 /* ---- the plan ---- */
 
-static const size_t *slices_of(const by_trainer *t, size_t bucket)
-{
-    return t->ranks.buckets[bucket].slices;
-}
-
 /* Cuts at borders of tensors, where the optimizer needs whole ones. */
 static void cut_at_tensors(const by_trainer *t, const by__bucket *b, size_t *slices)
 {
@@ -84,15 +79,16 @@ static by_status cut_buckets(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-/* Where a rank's slice of a bucket begins in its group. */
-static int64_t slice_begin(const by_trainer *t, size_t bucket, int rank)
+by__slice by__shard_slice(const by_trainer *t, size_t bucket, int rank)
 {
-    const size_t *slices = slices_of(t, bucket);
-    int64_t begin = t->ranks.buckets[bucket].first;
+    const by__bucket *b = &t->ranks.buckets[bucket];
+    by__slice slice = {
+        .group = b->group, .first = b->first, .count = (int64_t)b->slices[rank], .owner = rank};
     for (int r = 0; r < rank; r++) {
-        begin += (int64_t)slices[r];
+        slice.first += (int64_t)b->slices[r];
     }
-    return begin;
+    (void)snprintf(slice.name, sizeof slice.name, "slice.%zu", bucket);
+    return slice;
 }
 
 static by_status list_slices(by_trainer *t, by_error *error)
@@ -104,16 +100,11 @@ static by_status list_slices(by_trainer *t, by_error *error)
     BY_TRY(by__alloc((void **)&s->own, t->ranks.bucket_count, sizeof *s->own, "slices", error));
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
         for (int r = 0; r < ranks; r++) {
-            size_t count = slices_of(t, k)[r];
-            by__slice slice = {.group = t->ranks.buckets[k].group,
-                               .first = slice_begin(t, k, r),
-                               .count = (int64_t)count,
-                               .owner = r};
-            (void)snprintf(slice.name, sizeof slice.name, "slice.%zu", k);
-            if (count > 0) {
+            const by__slice slice = by__shard_slice(t, k, r);
+            if (slice.count > 0) {
                 s->all[s->count++] = slice;
             }
-            if (count > 0 && r == t->layout.place[BY_MESH_SHARD]) {
+            if (slice.count > 0 && r == t->layout.place[BY_MESH_SHARD]) {
                 s->own[s->own_count++] = slice;
             }
         }
@@ -130,10 +121,8 @@ by_status by__shard_plan(by_trainer *t, by_error *error)
     return list_slices(t, error);
 }
 
-/* The runs of a flat buffer that this rank holds: its slices of the groups in `divided`, and all
- * others whole. */
-static by_status list_held(const by_trainer *t, unsigned divided, by__store_run **out,
-                           size_t *count, by_error *error)
+by_status by__shard_list_held(const by_trainer *t, unsigned whole, unsigned divided,
+                              by__store_run **out, size_t *count, by_error *error)
 {
     int64_t offset[BY__GROUPS + 1] = {0};
     BY_TRY(by__alloc((void **)out, t->shard.own_count + BY__GROUPS, sizeof **out, "slices", error));
@@ -141,7 +130,7 @@ static by_status list_held(const by_trainer *t, unsigned divided, by__store_run 
     for (int g = 0; g < BY__GROUPS; g++) {
         int64_t elements = by__ranks_group_elements(t, g);
         offset[g + 1] = offset[g] + elements;
-        if ((divided >> g & 1u) == 0 && elements > 0) {
+        if ((whole >> g & 1u) != 0 && elements > 0) {
             (*out)[(*count)++] = (by__store_run){.first = offset[g], .count = elements};
         }
     }
@@ -160,7 +149,7 @@ by_status by__shard_add_flat(by_trainer *t, by__flat_spec spec, unsigned divided
 {
     by__store_run *held = NULL;
     if (by__is_sharded(t) && divided != 0) {
-        BY_TRY(list_held(t, divided, &held, &spec.held_count, error));
+        BY_TRY(by__shard_list_held(t, ~divided, divided, &held, &spec.held_count, error));
         spec.held = held;
     }
     by_status status = by__store_add_flat(t->store, &spec, out, error);
@@ -218,12 +207,12 @@ static by_status gather_bucket(const by_trainer *t, int flat, size_t bucket, by_
     const by__slice whole = {.group = b->group, .first = b->first, .count = b->count};
     by_dtype dtype = flat == t->masters ? BY_F32 : by__compute_dtype(t->config);
     char *all = (char *)by__shard_memory(t, flat, &whole).address;
-    int64_t begin = slice_begin(t, bucket, t->layout.place[BY_MESH_SHARD]);
+    int64_t begin = by__shard_slice(t, bucket, t->layout.place[BY_MESH_SHARD]).first;
     char what[48];
     (void)snprintf(what, sizeof what, "bucket %zu of the weights", bucket);
     return by_comm_all_gather(t->shard.comm,
                               all + (size_t)(begin - b->first) * by_dtype_size(dtype), all,
-                              slices_of(t, bucket), dtype, what, error);
+                              b->slices, dtype, what, error);
 }
 
 by_status by__shard_gather(by_trainer *t, by_error *error)
@@ -244,11 +233,11 @@ by_status by__shard_gather(by_trainer *t, by_error *error)
 
 /* ---- reading what is divided ---- */
 
-/* The groups of f32 weights that are divided. */
-static unsigned divided_masters(const by_trainer *t)
+unsigned by__shard_masters(const by_trainer *t)
 {
     unsigned groups = by__gathered_groups(t);
-    for (int group = 0; group < BY__TRAINED_GROUPS && t->copies != t->masters; group++) {
+    bool narrow = by__compute_dtype(t->config) != BY_F32;
+    for (int group = 0; group < BY__TRAINED_GROUPS && narrow && by__is_sharded(t); group++) {
         groups |= (group & BY__GROUP_WIDE) == 0 ? 1u << group : 0u;
     }
     return groups;
@@ -264,35 +253,36 @@ bool by__shard_divides(const by_trainer *t, int flat, by__handle handle)
     for (int i = 0; i < t->sets && by__is_scattered(t); i++) {
         state = state || t->gradient_sets[i] == flat;
     }
-    unsigned groups = flat == t->masters  ? divided_masters(t)
+    unsigned groups = flat == t->masters  ? by__shard_masters(t)
                       : flat == t->copies ? by__gathered_groups(t)
                                           : 0;
     return by__is_sharded(t) && (state || (groups >> group & 1u) != 0);
 }
 
-/* A tensor that one rank has. */
+/* The rank that has a tensor. */
+static int owner_of(const by_trainer *t, by__handle handle)
+{
+    int64_t begin = by__store_begin(t->store, handle);
+    int group = by__store_entry(t->store, handle)->group;
+    for (size_t i = 0; i < t->shard.count; i++) {
+        const by__slice *slice = &t->shard.all[i];
+        if (slice->group == group && begin >= slice->first && begin < slice->first + slice->count) {
+            return slice->owner;
+        }
+    }
+    return 0;
+}
+
 static by_status read_owned(const by_trainer *t, int flat, by__handle handle, float *out,
                             by_error *error)
 {
-    const by__stored_tensor *entry = by__store_entry(t->store, handle);
     by_shape shape = by__store_shape(t->store, flat, handle);
-    int64_t begin = by__store_begin(t->store, handle);
-    int ranks = t->layout.size[BY_MESH_SHARD];
-    int owner = 0;
-    for (size_t k = 0; k < t->ranks.bucket_count; k++) {
-        const by__bucket *b = &t->ranks.buckets[k];
-        for (int r = 0; r < ranks && b->group == entry->group; r++) {
-            int64_t first = slice_begin(t, k, r);
-            if (begin >= first && begin < first + (int64_t)slices_of(t, k)[r]) {
-                owner = r;
-            }
-        }
-    }
+    int owner = owner_of(t, handle);
     if (owner == t->layout.place[BY_MESH_SHARD]) {
         BY_TRY(by__store_read(t->store, flat, handle, out, error));
     }
     return by_comm_broadcast(t->shard.comm, out, (size_t)by_shape_count(&shape), BY_F32, owner,
-                             entry->name, error);
+                             by__store_entry(t->store, handle)->name, error);
 }
 
 static int64_t clip(int64_t value, int64_t low, int64_t high)
@@ -318,9 +308,9 @@ by_status by__shard_collect(const by_trainer *t, int flat, by__handle handle, vo
             continue;
         }
         for (int r = 0; r < ranks; r++) {
-            int64_t first = slice_begin(t, k, r);
-            int64_t from = clip(first, low, high);
-            counts[r] = (size_t)(clip(first + (int64_t)slices_of(t, k)[r], low, high) - from);
+            const by__slice slice = by__shard_slice(t, k, r);
+            int64_t from = clip(slice.first, low, high);
+            counts[r] = (size_t)(clip(slice.first + slice.count, low, high) - from);
             if (r == t->layout.place[BY_MESH_SHARD]) {
                 mine.first = from;
                 mine.count = (int64_t)counts[r];

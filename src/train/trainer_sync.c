@@ -392,11 +392,9 @@ static by_status copy_groups(by_trainer *t, int to, int from, by_error *error)
 static by_status leave_settled(by_trainer *t, by_error *error)
 {
     by__sync *s = &t->sync;
-    bool keeps = !s->is_coded || by_comm_rank(s->peers) == 0;
-    bool was = s->is_settled;
+    bool clears = s->is_settled && s->is_coded && by_comm_rank(s->peers) > 0;
     s->is_settled = false;
-    return !was || keeps ? BY_OK
-                         : by__fill(BY__QUEUE_COMPUTE, by__trainer_flat(t, s->residual), 0, error);
+    return clears ? by__fill(BY__QUEUE_COMPUTE, by__trainer_flat(t, s->residual), 0, error) : BY_OK;
 }
 
 by_status by__sync_before_step(by_trainer *t, by_error *error)

@@ -24,8 +24,8 @@ static by_status build_whole(by_graph **out, by_trainer *t, const by_trainer_opt
                          error);
 }
 
-/* Cuts the model into stages. All ranks have to cut alike, so that what parts of uneven size cost
- * must not count: they cut as the first of those that split tensors. */
+/* Cuts the model into stages, by what the parts of the first of the ranks that split tensors cost.
+ * These may have parts of uneven size, and all ranks have to cut alike. */
 static by_status map_stages(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     by__pipe *pipe = t->pipe;

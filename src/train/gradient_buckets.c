@@ -1,0 +1,209 @@
+/* Buckets: ranges of gradients that are added up between ranks at once, and the graph that makes
+ * what is in them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/trainer.h"
+
+/* ---- the plan ---- */
+
+int64_t by__ranks_group_elements(const by_trainer *t, int group)
+{
+    int64_t elements = 0;
+    for (size_t i = 0; i < by__store_count(t->store); i++) {
+        const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
+        if (entry->group == group) {
+            elements +=
+                (int64_t)by__round_up((size_t)by_shape_count(&entry->local), BY__ENTRY_ALIGNMENT);
+        }
+    }
+    return elements;
+}
+
+int64_t by__ranks_tensor_border(const by_trainer *t, int group, int64_t at)
+{
+    int64_t border = 0;
+    for (size_t i = 0; i < by__store_count(t->store); i++) {
+        int64_t begin = by__store_begin(t->store, (by__handle)i);
+        if (by__store_entry(t->store, (by__handle)i)->group == group && begin <= at) {
+            border = begin > border ? begin : border;
+        }
+    }
+    return border;
+}
+
+/* A bucket's elements where the config gives none: an eighth of the gradients, so that most of them
+ * are added up while the backward pass of a small model goes on too, from 256 KiB, below which
+ * messages cost more than bytes, to 4 MiB; and two blocks for each of the ranks that it is cut
+ * for. */
+#define LEAST_BUCKET ((int64_t)1 << 16)
+#define MOST_BUCKET  ((int64_t)1 << 20)
+
+static int64_t default_bucket(const by_trainer *t)
+{
+    int64_t least = (int64_t)t->layout.size[BY_MESH_SHARD] * 2 * BY_SUM_BLOCK;
+    int64_t elements = 0;
+    for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
+        elements += by__ranks_group_elements(t, group);
+    }
+    elements = elements / 8 < LEAST_BUCKET  ? LEAST_BUCKET
+               : elements / 8 > MOST_BUCKET ? MOST_BUCKET
+                                            : elements / 8;
+    return elements > least ? elements : least;
+}
+
+static int64_t bucket_elements(const by_trainer *t)
+{
+    double mib = t->config->parallel.bucket_mib;
+    int64_t elements = mib >= 0.0 ? (int64_t)(mib * 1048576.0 / sizeof(float)) : default_bucket(t);
+    int64_t blocks = elements / BY_SUM_BLOCK;
+    return (blocks < 1 ? 1 : blocks) * BY_SUM_BLOCK;
+}
+
+/* Where a bucket begins that ends at `end`. Optimizers that need whole tensors have these whole in
+ * a bucket, where ranks divide their state. */
+static int64_t bucket_begin(const by_trainer *t, int group, int64_t end, int64_t size)
+{
+    bool whole = by__is_sharded(t) && by_optimizer_needs_tensors(&t->config->optimizer);
+    if (end <= size) {
+        return 0;
+    }
+    return whole ? by__ranks_tensor_border(t, group, end - size)
+                 : (end - size + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK * BY_SUM_BLOCK;
+}
+
+/* Buckets of all groups, those of the last elements of a group first: the backward pass finishes
+ * the last layers first. */
+by_status by__buckets_plan(by_trainer *t, by_error *error)
+{
+    int64_t size = bucket_elements(t);
+    size_t capacity = 0;
+    int64_t offset = 0;
+    if (by__ranks_adders(t) == 1 || t->sets == 0 || t->sync.is_on) {
+        return BY_OK;
+    }
+    for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
+        int64_t elements = by__ranks_group_elements(t, group);
+        for (int64_t end = elements; end > 0;) {
+            int64_t first = bucket_begin(t, group, end, size);
+            BY_TRY(by__reserve((void **)&t->ranks.buckets, &capacity, t->ranks.bucket_count + 1,
+                               sizeof *t->ranks.buckets, error));
+            t->ranks.buckets[t->ranks.bucket_count++] = (by__bucket){
+                .group = group, .first = first, .count = end - first, .offset = offset + first};
+            end = first;
+        }
+        offset += elements;
+    }
+    return BY_OK;
+}
+
+/* ---- what is in them ---- */
+
+static by_status add_part(by__bucket_parts *p, size_t *capacity, by__bucket_part part,
+                          by_error *error)
+{
+    BY_TRY(by__reserve((void **)&p->parts, capacity, p->count + 1, sizeof *p->parts, error));
+    p->parts[p->count++] = part;
+    return BY_OK;
+}
+
+/* The gradients of a bucket, whose parts begin behind those of the bucket before it. */
+static by_status list_bucket(by__bucket_parts *p, size_t *capacity, const by_trainer *t,
+                             const by_graph *graph, const by__bucket *b, by_error *error)
+{
+    for (size_t i = 0; i < by__store_count(t->store); i++) {
+        const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
+        int64_t begin = by__store_begin(t->store, (by__handle)i);
+        int64_t end = begin + by_shape_count(&entry->local);
+        int64_t low = begin > b->first ? begin : b->first;
+        int64_t high = end < b->first + b->count ? end : b->first + b->count;
+        if (entry->group == b->group && low < high) {
+            char name[300];
+            (void)snprintf(name, sizeof name, "grad.%s", entry->name);
+            const by__bucket_part part = {.gradient = by_graph_find(graph, name),
+                                          .from = low - begin,
+                                          .at = low - b->first,
+                                          .count = high - low};
+            BY_TRY(add_part(p, capacity, part, error));
+        }
+    }
+    return BY_OK;
+}
+
+static by_status list_parts(by__bucket_parts *p, const by_trainer *t, const by_graph *graph,
+                            by_error *error)
+{
+    size_t buckets = t->ranks.bucket_count;
+    size_t capacity = 0;
+    BY_TRY(by__alloc((void **)&p->first, buckets + 1, sizeof *p->first, "buckets", error));
+    for (size_t k = 0; k < buckets; k++) {
+        BY_TRY(list_bucket(p, &capacity, t, graph, &t->ranks.buckets[k], error));
+        p->first[k + 1] = p->count;
+    }
+    return BY_OK;
+}
+
+void by__bucket_parts_free(by__bucket_parts *parts)
+{
+    free(parts->parts);
+    free(parts->first);
+    *parts = (by__bucket_parts){0};
+}
+
+size_t by__bucket_completion(const by__bucket_parts *parts, const by_graph *graph, size_t bucket)
+{
+    size_t last = 0;
+    for (size_t i = parts->first[bucket]; i < parts->first[bucket + 1]; i++) {
+        size_t node = (size_t)graph->values[parts->parts[i].gradient].producer;
+        last = node > last ? node : last;
+    }
+    return last;
+}
+
+/* ---- their order ---- */
+
+/* A bucket, and the node of the graph that finishes it. */
+typedef struct finished {
+    by__bucket bucket;
+    size_t node;
+} finished;
+
+static int earlier(const void *a, const void *b)
+{
+    const finished *x = a;
+    const finished *y = b;
+    if (x->node != y->node) {
+        return x->node < y->node ? -1 : 1;
+    }
+    return x->bucket.offset > y->bucket.offset ? -1 : 1;
+}
+
+static by_status sort(by_trainer *t, const by__bucket_parts *parts, const by_graph *graph,
+                      by_error *error)
+{
+    by__ranks *r = &t->ranks;
+    finished *list;
+    BY_TRY(by__alloc((void **)&list, r->bucket_count, sizeof *list, "buckets", error));
+    for (size_t k = 0; k < r->bucket_count; k++) {
+        list[k] = (finished){r->buckets[k], by__bucket_completion(parts, graph, k)};
+    }
+    qsort(list, r->bucket_count, sizeof *list, earlier);
+    for (size_t k = 0; k < r->bucket_count; k++) {
+        r->buckets[k] = list[k].bucket;
+    }
+    free(list);
+    return BY_OK;
+}
+
+by_status by__buckets_sort(by__bucket_parts *out, by_trainer *t, const by_graph *graph,
+                           by_error *error)
+{
+    by__bucket_parts unsorted = {0};
+    by_status status = list_parts(&unsorted, t, graph, error);
+    if (status == BY_OK) {
+        status = sort(t, &unsorted, graph, error);
+    }
+    by__bucket_parts_free(&unsorted);
+    BY_TRY(status);
+    return list_parts(out, t, graph, error);
+}
