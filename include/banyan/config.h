@@ -100,7 +100,8 @@ typedef struct by_precision_config {
 } by_precision_config;
 
 typedef struct by_memory_config {
-    char *recompute; /* "none"; "block": the backward pass computes blocks again */
+    char *recompute; /* "none", "block", "every", "full": what the backward pass computes again */
+    int64_t recompute_every; /* every: blocks between inputs that are kept */
 } by_memory_config;
 
 /* Axes of the mesh of ranks (banyan/comm.h); their product is the number of ranks. */

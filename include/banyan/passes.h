@@ -32,10 +32,28 @@ BY_API by_status by_pass_gradients(by_graph *graph, by_value loss, by_value seed
  * memory from the forward pass to there. The bits are the same. */
 BY_API by_status by_pass_rematerialize(by_graph *graph, size_t least_bytes, by_error *error);
 
-/* Recomputation by block (Chen et al. 2016): the backward pass of a block computes the block's
- * activations again from its inputs instead of keeping them. The last block is left alone: its
- * activations are needed at once. */
-BY_API by_status by_pass_recompute(by_graph *graph, by_error *error);
+/* What the backward pass computes again instead of keeping it from the forward pass. */
+typedef enum by_recompute_kind {
+    BY_RECOMPUTE_NONE = 0,
+    /* The inputs of blocks are kept, what is inside of them is not (Chen et al. 2016). The last
+     * block is left alone: its activations are needed at once. */
+    BY_RECOMPUTE_BLOCK,
+    /* Of the inputs of blocks only every k-th is kept. Those of the next k blocks are made again
+     * from it at once, then each block's inside: nearly two forward passes more. */
+    BY_RECOMPUTE_EVERY,
+    /* The least memory: the same with the square root of the number of blocks, the last one too. */
+    BY_RECOMPUTE_FULL
+} by_recompute_kind;
+
+typedef struct by_recompute_options {
+    by_recompute_kind kind;
+    int64_t every; /* BY_RECOMPUTE_EVERY: blocks between inputs that are kept, 2 or more */
+} by_recompute_options;
+
+/* Recomputation: the backward pass computes activations of blocks again. No bit of a result depends
+ * on the choice. options NULL: BY_RECOMPUTE_BLOCK. BY_EARG: `every` is below 2. */
+BY_API by_status by_pass_recompute(by_graph *graph, const by_recompute_options *options,
+                                   by_error *error);
 
 /* What a mesh axis splits. */
 typedef enum by_shard_kind {
@@ -132,8 +150,8 @@ typedef enum by_purpose {
 /* What the passes of the table are told. */
 typedef struct by_pass_options {
     by_dtype compute; /* precision: format of activations and matrix products */
-    by_value loss;  /* gradients: the value to differentiate; its seed becomes input "loss_scale" */
-    bool recompute; /* recompute: blocks are computed again in the backward pass */
+    by_value loss; /* gradients: the value to differentiate; its seed becomes input "loss_scale" */
+    by_recompute_options recompute;
     by_shard_axis shard[BY_SHARD_KINDS]; /* shard: the mesh axes, and this rank's place */
     by_gather_options gather;            /* gather: parameters in parts */
     size_t prefetch_bytes; /* overlap: memory for collectives under way; 0: as much as the largest

@@ -141,6 +141,9 @@ static bool is_hashed(const by__entry *entry)
                     strcmp(key->name, "expert") == 0;
         return cuts && *(const int64_t *)entry->at != 1;
     }
+    if (strcmp(key->section, "memory") == 0 && strcmp(key->name, "recompute_every") == 0) {
+        return false;
+    }
     return strcmp(key->section, "run") != 0 && strcmp(key->section, "offload") != 0 &&
            !(key->section[0] == '\0' && strcmp(key->name, "name") == 0);
 }

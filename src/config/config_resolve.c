@@ -151,6 +151,22 @@ static by_status check_offload(const by_config *config, by_error *error)
     return BY_OK;
 }
 
+/* A stage makes nothing again from what another one has. */
+static by_status check_memory(const by_config *config, by_error *error)
+{
+    const char *recompute = config->memory.recompute;
+    bool across = strcmp(recompute, "every") == 0 || strcmp(recompute, "full") == 0;
+    if (across && config->parallel.pipeline > 1) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: memory.recompute is %s, which makes the inputs of blocks again, "
+                            "and with parallel.pipeline above 1 these come from other ranks: set "
+                            "recompute: block",
+                            by__config_where(config, "memory.recompute", "parallel.pipeline"),
+                            recompute);
+    }
+    return BY_OK;
+}
+
 static by_status check_names(const by_config *config, by_error *error)
 {
     if (strchr(config->name, '/') != NULL || config->name[0] == '.') {
@@ -184,6 +200,7 @@ by_status by_config_resolve(by_config *config, by_error *error)
     BY_TRY(check_parallel(config, error));
     BY_TRY(check_sync(config, error));
     BY_TRY(check_offload(config, error));
+    BY_TRY(check_memory(config, error));
     for (size_t t = 0; t < whole->schema->table_count; t++) {
         const by__kind *kind = by__chosen_kind(whole, t);
         if (kind->resolve != NULL) {

@@ -94,8 +94,12 @@ static const by__key common[] = {
              "optimizer state stay f32"},
 
     {"memory", "recompute", BY__KEY_TEXT, BY__FIELD(memory.recompute), "none",
-     .choices = "none|block",
-     .help = "block computes a block's activations again in the backward pass"},
+     .choices = "none|block|every|full",
+     .help = "what the backward pass computes again instead of keeping it, from the most memory to "
+             "the least: block keeps the inputs of blocks, every that of each recompute_every-th, "
+             "full that of as few as give the least memory; no bit depends on it"},
+    {"memory", "recompute_every", BY__KEY_INT, BY__FIELD(memory.recompute_every), "2", 2, 10000,
+     .help = "with recompute: every: blocks between two inputs that are kept"},
 
     {"parallel", "data", BY__KEY_INT, BY__FIELD(parallel.data), "-1", 1, BY__MI20,
      .derived = "what the other axes leave of the ranks",

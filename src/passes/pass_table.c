@@ -46,26 +46,44 @@ static by_status refuse_name(const char *name, by_error *error)
     return status;
 }
 
-by_status by_passes_run(by_graph *graph, by_purpose purpose, const by_pass_options *options,
-                        const char *last, by_error *error)
+/* The place of a pass in the table; by_pass_count() when there is none of that name. */
+static int find_pass(const char *name)
 {
-    int count = by_pass_count();
-    if (last != NULL && strcmp(last, before_all) == 0) {
-        count = 0;
-    } else if (last != NULL) {
-        int i = 0;
-        while (i < count && strcmp(passes[i]->name, last) != 0) {
-            i++;
-        }
-        if (i == count) {
-            return refuse_name(last, error);
-        }
-        count = i + 1;
+    int i = 0;
+    while (i < by_pass_count() && strcmp(passes[i]->name, name) != 0) {
+        i++;
     }
-    for (int i = 0; i < count; i++) {
+    return i;
+}
+
+static by_status run_passes(by_graph *graph, by_purpose purpose, const by_pass_options *options,
+                            int first, int end, by_error *error)
+{
+    for (int i = first; i < end; i++) {
         if ((passes[i]->purposes & purpose) != 0) {
             BY_TRY(passes[i]->apply(graph, options, error));
         }
     }
     return by_graph_verify(graph, error);
+}
+
+by_status by__passes_run_behind(by_graph *graph, by_purpose purpose, const by_pass_options *options,
+                                const by__pass *pass, by_error *error)
+{
+    return run_passes(graph, purpose, options, find_pass(pass->name) + 1, by_pass_count(), error);
+}
+
+by_status by_passes_run(by_graph *graph, by_purpose purpose, const by_pass_options *options,
+                        const char *last, by_error *error)
+{
+    int end = by_pass_count();
+    if (last != NULL && strcmp(last, before_all) == 0) {
+        end = 0;
+    } else if (last != NULL) {
+        if (find_pass(last) == by_pass_count()) {
+            return refuse_name(last, error);
+        }
+        end = find_pass(last) + 1;
+    }
+    return run_passes(graph, purpose, options, 0, end, error);
 }

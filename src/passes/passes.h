@@ -31,8 +31,15 @@ extern const by__pass by__pass_recompute, by__pass_layout, by__pass_fuse, by__pa
 extern const by__pass by__pass_overlap;
 extern const by__pass by__pass_gather;
 
+/* Applies those passes of the table for `purpose` that stand behind `pass`, and verifies. */
+by_status by__passes_run_behind(by_graph *graph, by_purpose purpose, const by_pass_options *options,
+                                const by__pass *pass, by_error *error);
+
 /* Drops nodes that no output, gradient or in-place update depends on. */
 by_status by__graph_prune(by_graph *graph, by_error *error);
+/* Moves the nodes behind the first `old_nodes`, copies that stand at the end, to their places:
+ * place[i], ascending, is the node that the i-th of them goes before. */
+by_status by__graph_place(by_graph *graph, const size_t *place, size_t old_nodes, by_error *error);
 
 /* Where the activations of a graph are when its nodes run in order. */
 typedef struct by__memory_plan {

@@ -1,186 +1,244 @@
+/* Values of the forward pass that the backward pass computes again instead of reading what was
+ * kept.
+ *
+ * A backward node that reads a dropped value reads a copy, which is made just before it by copies
+ * of the nodes that lead to it from values that are kept. Copies serve the backward nodes of one
+ * block: the next block makes its own, or they would live from the first to the last. Only what
+ * blocks hand to each other is made once for all, because whatever it is made from would have to be
+ * made again each time.
+ *
+ * Bits stay as they are because a copy is the same node on the same operands. Fusion must see it
+ * alike, too: an addition that goes into the product that makes its operand rounds once, not twice.
+ * It does so where nobody else reads the product. Therefore a product with an addition behind it
+ * that more than this one reads is pinned: it is kept, so that it has those readers still. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "passes/passes.h"
+#include "passes/recompute.h"
 
-/* The nodes of one block (layer), in ascending order. */
-typedef struct block_nodes {
-    int block;
-    const size_t *nodes;
-    size_t count;
-    size_t first_backward; /* the first of them in the backward pass; SIZE_MAX without one */
-    size_t copies;         /* of its forward nodes, which stand at the end one after another */
-} block_nodes;
+/* ---- what is known of values ---- */
 
-typedef struct recompute {
-    by_graph *graph;
-    bool *wanted;    /* forward values of a block that its backward pass needs again */
-    by_value *again; /* their recomputed copies */
-    size_t *nodes;   /* all nodes by block */
-    block_nodes *blocks;
-    size_t block_count;
-    size_t old_nodes;
-} recompute;
-
-static int by_first_backward(const void *a, const void *b)
-{
-    const block_nodes *x = a;
-    const block_nodes *y = b;
-    return x->first_backward < y->first_backward ? -1 : x->first_backward > y->first_backward;
-}
-
-/* A node and its block, for sorting. */
-typedef struct numbered {
-    int block;
-    size_t node;
-} numbered;
-
-static int by_block(const void *a, const void *b)
-{
-    const numbered *x = a;
-    const numbered *y = b;
-    if (x->block != y->block) {
-        return x->block < y->block ? -1 : 1;
-    }
-    return x->node < y->node ? -1 : 1;
-}
-
-/* Lists the nodes of each block that the backward pass reaches, in the order in which it does. */
-static by_status list_blocks(recompute *r, by_error *error)
-{
-    numbered *sorted;
-    size_t nodes = r->old_nodes;
-    BY_TRY(by__alloc((void **)&r->nodes, nodes, sizeof *r->nodes, "recompute", error));
-    BY_TRY(by__alloc((void **)&r->blocks, nodes, sizeof *r->blocks, "recompute", error));
-    BY_TRY(by__alloc((void **)&sorted, nodes, sizeof *sorted, "recompute", error));
-    for (size_t n = 0; n < nodes; n++) {
-        sorted[n] = (numbered){r->graph->nodes[n].block, n};
-    }
-    qsort(sorted, nodes, sizeof *sorted, by_block);
-    for (size_t k = 0; k < nodes;) {
-        block_nodes found = {sorted[k].block, &r->nodes[k], 0, SIZE_MAX, 0};
-        for (; k < nodes && sorted[k].block == found.block; k++, found.count++) {
-            r->nodes[k] = sorted[k].node;
-            bool backward = r->graph->nodes[sorted[k].node].phase == BY__BACKWARD;
-            if (backward && found.first_backward == SIZE_MAX) {
-                found.first_backward = sorted[k].node;
-            }
-        }
-        if (found.block >= 0 && found.first_backward != SIZE_MAX) {
-            r->blocks[r->block_count++] = found;
-        }
-    }
-    free(sorted);
-    qsort(r->blocks, r->block_count, sizeof *r->blocks, by_first_backward);
-    return BY_OK;
-}
-
-/* True for an activation of the block's forward pass that may be made again. */
-static bool in_forward_block(const by_graph *graph, by_value value, int block)
+static bool is_forward(const by_graph *graph, by_value value)
 {
     int producer = value == BY_NONE ? -1 : graph->values[value].producer;
     return producer >= 0 && graph->nodes[producer].phase == BY__FORWARD &&
-           graph->nodes[producer].block == block &&
-           graph->values[value].role == BY_ROLE_ACTIVATION &&
-           !by__node_has_effects(&graph->nodes[producer]);
+           graph->values[value].role == BY_ROLE_ACTIVATION;
 }
 
-/* Marks values of the block that its backward nodes read, and what those are made from inside the
- * block. */
-static void mark_wanted(const recompute *r, const block_nodes *b)
+static int block_of(const by_graph *graph, by_value value)
 {
-    for (size_t k = b->count; k-- > 0;) {
-        const by__node *node = &r->graph->nodes[b->nodes[k]];
-        bool reader = node->phase == BY__BACKWARD;
-        for (int i = 0; i < node->output_count; i++) {
-            reader = reader || (node->out[i] != BY_NONE && r->wanted[node->out[i]]);
-        }
-        for (int i = 0; i < node->input_count && reader; i++) {
-            if (in_forward_block(r->graph, node->in[i], b->block)) {
-                r->wanted[node->in[i]] = true;
+    return graph->nodes[graph->values[value].producer].block;
+}
+
+/* The node that makes it can take in an addition. */
+static bool is_absorber(const by_graph *graph, by_value value)
+{
+    const by__node *node = &graph->nodes[graph->values[value].producer];
+    return by__op_row_of(node->op)->addend > 0 && node->out[0] == value;
+}
+
+static void note_read(by__forward_values *f, const by_graph *graph, const by__node *node,
+                      by_value value, const int *uses)
+{
+    bool other = node->block != block_of(graph, value);
+    if (node->phase == BY__FORWARD) {
+        f->crosses[value] = f->crosses[value] || other;
+        f->pinned[value] =
+            f->pinned[value] ||
+            (uses[value] > 1 && by__op_row_of(node->op)->fuse != NULL && is_absorber(graph, value));
+    } else {
+        f->read[value] = true;
+        f->foreign[value] = f->foreign[value] || other;
+    }
+}
+
+by_status by__forward_values_open(by__forward_values *out, const by_graph *graph, by_error *error)
+{
+    by__forward_values f = {0};
+    int *uses = NULL;
+    bool **arrays[] = {&f.may, &f.read, &f.crosses, &f.foreign, &f.pinned};
+    by_status status = by__graph_uses(graph, &uses, error);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(arrays) && status == BY_OK; i++) {
+        status = by__alloc((void **)arrays[i], graph->value_count + 1, 1, "recompute", error);
+    }
+    for (size_t n = 0; n < graph->node_count && status == BY_OK; n++) {
+        const by__node *node = &graph->nodes[n];
+        for (int i = 0; i < node->input_count; i++) {
+            if (is_forward(graph, node->in[i])) {
+                note_read(&f, graph, node, node->in[i], uses);
             }
         }
     }
+    for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
+        if (is_forward(graph, (by_value)v)) {
+            const by__node *node = &graph->nodes[graph->values[v].producer];
+            f.may[v] = node->block >= 0 && !by__node_has_effects(node) && !f.pinned[v];
+            f.crosses[v] = f.crosses[v] || node->block < 0;
+        }
+    }
+    free(uses);
+    if (status != BY_OK) {
+        by__forward_values_close(&f);
+        return status;
+    }
+    *out = f;
+    return BY_OK;
 }
 
-/* Appends a copy of forward node n that reads recomputed operands where there are some. */
-static by_status copy_node(recompute *r, size_t n, by_error *error)
+void by__forward_values_close(by__forward_values *values)
+{
+    free(values->may);
+    free(values->read);
+    free(values->crosses);
+    free(values->foreign);
+    free(values->pinned);
+    *values = (by__forward_values){0};
+}
+
+/* ---- copies ---- */
+
+typedef struct list {
+    size_t *items;
+    size_t count;
+    size_t capacity;
+} list;
+
+typedef struct recompute {
+    by_graph *graph;
+    const by__forward_values *values;
+    const bool *dropped;
+    by_value *again; /* of each value: the copy that is there now */
+    size_t *met;     /* of each node: 1 + the backward node for which it was met last */
+    list passing;    /* values whose copies are for the present block only */
+    list chain;      /* nodes to copy */
+    list places;     /* of each copy, in their order: the node that it goes before */
+    size_t old_nodes;
+} recompute;
+
+static by_status push(list *l, size_t item, by_error *error)
+{
+    BY_TRY(by__reserve((void **)&l->items, &l->capacity, l->count + 1, sizeof *l->items, error));
+    l->items[l->count++] = item;
+    return BY_OK;
+}
+
+/* A copy has to take its place: it is dropped, or nobody would have kept it. */
+static bool is_made_again(const recompute *r, by_value value)
+{
+    const by__forward_values *f = r->values;
+    return is_forward(r->graph, value) && !f->pinned[value] &&
+           !by__node_has_effects(&r->graph->nodes[r->graph->values[value].producer]) &&
+           (f->read[value] ? f->may[value] && r->dropped[value] : true);
+}
+
+static by_status meet(recompute *r, by_value value, size_t reader, by_error *error)
+{
+    size_t producer = (size_t)r->graph->values[value].producer;
+    if (r->again[value] != BY_NONE || r->met[producer] == reader + 1) {
+        return BY_OK;
+    }
+    r->met[producer] = reader + 1;
+    return push(&r->chain, producer, error);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const size_t *x = a;
+    const size_t *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* Appends a copy of forward node n, which goes before node `reader`. */
+static by_status copy_node(recompute *r, size_t n, size_t reader, by_error *error)
 {
     by_graph *graph = r->graph;
-    by__node source = graph->nodes[n];
+    const by__node source = graph->nodes[n];
     by_value outs[BY_MAX_OUTPUTS];
     by_value *in;
-    BY_TRY(by__alloc((void **)&in, (size_t)source.input_count, sizeof *in, "operands", error));
+    BY_TRY(by__alloc((void **)&in, (size_t)source.input_count + 1, sizeof *in, "operands", error));
     for (int i = 0; i < source.input_count; i++) {
-        bool again = source.in[i] != BY_NONE && r->again[source.in[i]] != BY_NONE;
+        bool again = is_forward(graph, source.in[i]) && is_made_again(r, source.in[i]);
         in[i] = again ? r->again[source.in[i]] : source.in[i];
     }
+    by_graph_set_block(graph, graph->nodes[reader].block);
     (void)by__op_add_node(graph, source.op, &source.attrs, in, source.input_count, outs);
     free(in);
     BY_TRY(by_graph_check(graph, error));
     for (int i = 0; i < source.output_count; i++) {
-        if (source.out[i] != BY_NONE) {
-            r->again[source.out[i]] = outs[i];
+        if (source.out[i] == BY_NONE) {
+            continue;
+        }
+        r->again[source.out[i]] = outs[i];
+        graph->values[outs[i]].dtype = graph->values[source.out[i]].dtype;
+        if (!r->values->crosses[source.out[i]]) {
+            BY_TRY(push(&r->passing, (size_t)source.out[i], error));
+        }
+    }
+    return push(&r->places, reader, error);
+}
+
+/* Makes the copy of a dropped value before node `reader`, with all that it is made from and that is
+ * not there. */
+static by_status make_again(recompute *r, by_value value, size_t reader, by_error *error)
+{
+    r->chain.count = 0;
+    BY_TRY(meet(r, value, reader, error));
+    for (size_t k = 0; k < r->chain.count; k++) {
+        const by__node *node = &r->graph->nodes[r->chain.items[k]];
+        for (int i = 0; i < node->input_count; i++) {
+            if (is_made_again(r, node->in[i])) {
+                BY_TRY(meet(r, node->in[i], reader, error));
+            }
+        }
+    }
+    if (r->chain.count > 1) {
+        qsort(r->chain.items, r->chain.count, sizeof *r->chain.items, by_number);
+    }
+    for (size_t k = 0; k < r->chain.count; k++) {
+        BY_TRY(copy_node(r, r->chain.items[k], reader, error));
+    }
+    return BY_OK;
+}
+
+static void forget_block(recompute *r)
+{
+    for (size_t k = 0; k < r->passing.count; k++) {
+        r->again[r->passing.items[k]] = BY_NONE;
+    }
+    r->passing.count = 0;
+}
+
+static by_status make_all(recompute *r, by_error *error)
+{
+    int block = -1;
+    for (size_t n = 0; n < r->old_nodes; n++) {
+        if (r->graph->nodes[n].phase != BY__BACKWARD) {
+            continue;
+        }
+        if (r->graph->nodes[n].block >= 0 && r->graph->nodes[n].block != block) {
+            block = r->graph->nodes[n].block;
+            forget_block(r);
+        }
+        for (int i = 0; i < r->graph->nodes[n].input_count; i++) {
+            by_value value = r->graph->nodes[n].in[i];
+            if (is_made_again(r, value)) {
+                BY_TRY(make_again(r, value, n, error));
+                r->graph->nodes[n].in[i] = r->again[value];
+            }
         }
     }
     return BY_OK;
 }
 
-/* Copies the wanted nodes of a block and lets its backward nodes read the copies. */
-static by_status recompute_block(recompute *r, block_nodes *b, by_error *error)
+by_status by__graph_place(by_graph *graph, const size_t *place, size_t old_nodes, by_error *error)
 {
-    by_graph *graph = r->graph;
-    size_t before = graph->node_count;
-    mark_wanted(r, b);
-    by_graph_set_block(graph, b->block);
-    for (size_t k = 0; k < b->count; k++) {
-        const by__node *node = &graph->nodes[b->nodes[k]];
-        bool wanted = false;
-        for (int i = 0; i < node->output_count; i++) {
-            wanted = wanted || (node->out[i] != BY_NONE && r->wanted[node->out[i]]);
-        }
-        if (wanted && node->phase == BY__FORWARD) {
-            BY_TRY(copy_node(r, b->nodes[k], error));
-        }
-    }
-    b->copies = graph->node_count - before;
-    for (size_t k = 0; k < b->count; k++) {
-        by__node *node = &graph->nodes[b->nodes[k]];
-        for (int i = 0; i < node->input_count && node->phase == BY__BACKWARD; i++) {
-            if (node->in[i] != BY_NONE && r->again[node->in[i]] != BY_NONE) {
-                node->in[i] = r->again[node->in[i]];
-            }
-        }
-    }
-    /* Copies stand for the values inside their block only. */
-    for (size_t k = 0; k < b->count; k++) {
-        const by__node *node = &graph->nodes[b->nodes[k]];
-        for (int i = 0; i < node->output_count; i++) {
-            if (node->out[i] != BY_NONE) {
-                r->again[node->out[i]] = BY_NONE;
-            }
-        }
-    }
-    return BY_OK;
-}
-
-/* Moves the copies of each block, which stand at the end, to just before the block's first backward
- * node: earlier and they would live as long as what they replace. */
-static by_status place_copies(const recompute *r, by_error *error)
-{
-    by_graph *graph = r->graph;
     by__node *ordered;
     size_t kept = 0;
-    size_t next = r->old_nodes;
-    const block_nodes *b = r->blocks;
-    const block_nodes *end = r->blocks + r->block_count;
-    BY_TRY(by__alloc((void **)&ordered, graph->node_count, sizeof *ordered, "order", error));
-    for (size_t n = 0; n < r->old_nodes; n++) {
-        if (b < end && b->first_backward == n) {
-            for (size_t copy = 0; copy < b->copies; copy++) {
-                ordered[kept++] = graph->nodes[next++];
-            }
-            b++;
+    size_t next = old_nodes;
+    BY_TRY(by__alloc((void **)&ordered, graph->node_count + 1, sizeof *ordered, "order", error));
+    for (size_t n = 0; n < old_nodes; n++) {
+        for (; next < graph->node_count && place[next - old_nodes] == n; next++) {
+            ordered[kept++] = graph->nodes[next];
         }
         ordered[kept++] = graph->nodes[n];
     }
@@ -192,44 +250,34 @@ static by_status place_copies(const recompute *r, by_error *error)
     return BY_OK;
 }
 
-by_status by_pass_recompute(by_graph *graph, by_error *error)
+by_status by__recompute_dropped(by_graph *graph, const by__forward_values *values,
+                                const bool *dropped, by_error *error)
 {
-    BY_TRY(by_graph_check(graph, error));
     /* Copies only name values that exist now, so the maps need no room for the new ones. */
-    size_t values = graph->value_count;
-    recompute r = {.graph = graph, .old_nodes = graph->node_count};
-    by_status status = by__alloc((void **)&r.wanted, values, sizeof *r.wanted, "recompute", error);
+    size_t count = graph->value_count;
+    by__phase phase = graph->phase;
+    recompute r = {
+        .graph = graph, .values = values, .dropped = dropped, .old_nodes = graph->node_count};
+    by_status status = by__alloc((void **)&r.again, count + 1, sizeof *r.again, "recompute", error);
     if (status == BY_OK) {
-        status = by__alloc((void **)&r.again, values, sizeof *r.again, "recompute", error);
+        status = by__alloc((void **)&r.met, r.old_nodes + 1, sizeof *r.met, "recompute", error);
     }
-    if (status == BY_OK) {
-        status = list_blocks(&r, error);
-    }
-    for (size_t v = 0; v < values && status == BY_OK; v++) {
+    for (size_t v = 0; v < count && status == BY_OK; v++) {
         r.again[v] = BY_NONE;
     }
-    graph->phase = BY__BACKWARD;
-    /* The backward pass begins with the last block of the forward pass, which is left alone. */
-    for (size_t k = 1; k < r.block_count && status == BY_OK; k++) {
-        status = recompute_block(&r, &r.blocks[k], error);
-    }
-    by_graph_set_block(graph, -1);
     if (status == BY_OK) {
-        status = place_copies(&r, error);
+        graph->phase = BY__BACKWARD;
+        status = make_all(&r, error);
+        graph->phase = phase;
+        by_graph_set_block(graph, -1);
     }
-    free(r.wanted);
+    if (status == BY_OK) {
+        status = by__graph_place(graph, r.places.items, r.old_nodes, error);
+    }
     free(r.again);
-    free(r.nodes);
-    free(r.blocks);
+    free(r.met);
+    free(r.passing.items);
+    free(r.chain.items);
+    free(r.places.items);
     return status;
 }
-
-static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
-{
-    return options->recompute ? by_pass_recompute(graph, error) : BY_OK;
-}
-
-const by__pass by__pass_recompute = {.name = "recompute",
-                                     .summary = "whole blocks again, if asked for",
-                                     .purposes = BY_PURPOSE_TRAIN,
-                                     .apply = apply};

@@ -1,5 +1,4 @@
 #include <stdlib.h>
-#include <string.h>
 
 #include "passes/passes.h"
 
@@ -89,26 +88,6 @@ static by_status copy_all(remat *r, by_error *error)
     return BY_OK;
 }
 
-/* Moves the copies, which stand at the end, to their places. */
-static by_status place_copies(const remat *r, by_error *error)
-{
-    by_graph *graph = r->graph;
-    by__node *ordered;
-    size_t kept = 0;
-    size_t next = r->old_nodes;
-    BY_TRY(by__alloc((void **)&ordered, graph->node_count, sizeof *ordered, "order", error));
-    for (size_t n = 0; n < r->old_nodes; n++) {
-        for (; next < graph->node_count && r->place[next - r->old_nodes] == n; next++) {
-            ordered[kept++] = graph->nodes[next];
-        }
-        ordered[kept++] = graph->nodes[n];
-    }
-    memcpy(graph->nodes, ordered, kept * sizeof *ordered);
-    free(ordered);
-    by__graph_compact(graph);
-    return BY_OK;
-}
-
 by_status by_pass_rematerialize(by_graph *graph, size_t least_bytes, by_error *error)
 {
     BY_TRY(by_graph_check(graph, error));
@@ -133,7 +112,7 @@ by_status by_pass_rematerialize(by_graph *graph, size_t least_bytes, by_error *e
         by_graph_set_block(graph, -1);
     }
     if (status == BY_OK) {
-        status = place_copies(&r, error);
+        status = by__graph_place(graph, r.place, r.old_nodes, error);
     }
     free(r.again);
     free(r.place);

@@ -12,11 +12,26 @@ by_dtype by__compute_dtype(const by_config *config)
     return strcmp(config->precision.compute, "bf16") == 0 ? BY_BF16 : BY_F32;
 }
 
+static by_recompute_kind recompute_kind(const by_memory_config *memory)
+{
+    static const char *const names[] = {[BY_RECOMPUTE_NONE] = "none",
+                                        [BY_RECOMPUTE_BLOCK] = "block",
+                                        [BY_RECOMPUTE_EVERY] = "every",
+                                        [BY_RECOMPUTE_FULL] = "full"};
+    for (int kind = 0; kind < (int)BY_ARRAY_LENGTH(names); kind++) {
+        if (strcmp(names[kind], memory->recompute) == 0) {
+            return (by_recompute_kind)kind;
+        }
+    }
+    return BY_RECOMPUTE_NONE;
+}
+
 by_pass_options by__pass_options(const by_config *config, const by_model *model)
 {
     return (by_pass_options){.compute = by__compute_dtype(config),
                              .loss = model == NULL ? BY_NONE : model->objective,
-                             .recompute = strcmp(config->memory.recompute, "block") == 0};
+                             .recompute = {.kind = recompute_kind(&config->memory),
+                                           .every = config->memory.recompute_every}};
 }
 
 /* The loss of the task, where the model has none of its own. */

@@ -262,7 +262,7 @@ static void test_deep_model(void **state)
     check_ok(by_pass_precision(graph, BY_BF16, &error), &error);
     check_ok(by_pass_gradients(graph, loss, seed, &error), &error);
     check_ok(by_pass_rematerialize(graph, 1, &error), &error);
-    check_ok(by_pass_recompute(graph, &error), &error);
+    check_ok(by_pass_recompute(graph, NULL, &error), &error);
     check_ok(by_pass_fuse(graph, &error), &error);
     check_ok(by_pass_order(graph, &error), &error);
     check_ok(by_device_open(&device, "cpu", 1, &error), &error);

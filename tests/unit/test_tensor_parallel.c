@@ -62,8 +62,10 @@ static by_status build(by_graph **out, const layout *l, const by_config *config,
     by_model model;
     const by__recipe recipe = {0};
     BY_TRY(by__train_forward(out, &model, config, &recipe, BY_MODEL_TRAIN, error));
-    by_pass_options options = {
-        .compute = l->compute, .loss = model.loss, .recompute = strcmp(l->recompute, "block") == 0};
+    bool blocks = strcmp(l->recompute, "block") == 0;
+    by_pass_options options = {.compute = l->compute,
+                               .loss = model.loss,
+                               .recompute.kind = blocks ? BY_RECOMPUTE_BLOCK : BY_RECOMPUTE_NONE};
     memcpy(options.shard, axes, sizeof options.shard);
     return by_passes_run(*out, BY_PURPOSE_TRAIN, &options, NULL, error);
 }
