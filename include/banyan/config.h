@@ -147,6 +147,12 @@ typedef struct by_checkpoint_config {
     int64_t keep;  /* newest checkpoints kept, in addition to the best; at least 1 */
 } by_checkpoint_config;
 
+/* What is recorded of a run, and where, beside events.jsonl and the terminal. */
+typedef struct by_track_config {
+    by_string_list sinks; /* "tensorboard", "wandb", "mlflow" */
+    char *project;        /* experiment of MLflow, project of Weights & Biases */
+} by_track_config;
+
 typedef struct by_run_config {
     char *dir; /* where the run directory DIR/NAME is made */
 } by_run_config;
@@ -165,6 +171,7 @@ typedef struct by_config {
     by_sync_config sync;
     by_offload_config offload;
     by_checkpoint_config checkpoint;
+    by_track_config track;
     by_run_config run;
 } by_config;
 
@@ -205,8 +212,8 @@ BY_API by_status by_config_resolve(by_config *config, by_error *error);
 /* The config as YAML text that by_config_parse reads back to the same values: the keys that the
  * chosen kinds have. Freed with free(). */
 BY_API by_status by_config_print(const by_config *config, char **out, by_error *error);
-/* 32 hex digits over the printed text without `run`, `name` and what `parallel` says that changes
- * no bits: equal for equal work, if both configs are resolved. */
+/* 32 hex digits over the printed text without `run`, `track`, `name` and what `parallel` says that
+ * changes no bits: equal for equal work, if both configs are resolved. */
 BY_API by_status by_config_hash(const by_config *config, char out[33], by_error *error);
 /* docs/config.md: every key of every kind with type, default, range and meaning. Freed with
  * free(). */

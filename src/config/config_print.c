@@ -131,8 +131,9 @@ void by__value_print(by__text *out, const by__entry *entry)
 
 /* ---- the whole config ---- */
 
-/* Whether a key says what is computed. Where files and states are does not, nor how ranks share the
- * work, but that a product that is cut into several adds up in another order. */
+/* Whether a key says what is computed. Where files and states are and what is recorded does not,
+ * nor how ranks share the work, but that a product that is cut into several adds up in another
+ * order. */
 static bool is_hashed(const by__entry *entry)
 {
     const by__key *key = &entry->key;
@@ -145,6 +146,7 @@ static bool is_hashed(const by__entry *entry)
         return false;
     }
     return strcmp(key->section, "run") != 0 && strcmp(key->section, "offload") != 0 &&
+           strcmp(key->section, "track") != 0 &&
            !(key->section[0] == '\0' && strcmp(key->name, "name") == 0);
 }
 

@@ -29,6 +29,11 @@ const by__section by__sections[] = {
      "trained weights do not depend on it.",
      0},
     {"checkpoint", "What is saved.", 0},
+    {"track",
+     "What is recorded of a run, and where (docs/tracking.md). RUN/events.jsonl and the terminal "
+     "always get it. User names, passwords and tokens of servers come from environment variables "
+     "and are never kept.",
+     0},
     {"run", "Where a run keeps its files.", 0},
 };
 const size_t by__section_count = BY_ARRAY_LENGTH(by__sections);
@@ -183,6 +188,12 @@ static const by__key common[] = {
      .help = "steps between checkpoints; 0 saves at the end only"},
     {"checkpoint", "keep", BY__KEY_INT, BY__FIELD(checkpoint.keep), "3", 1, 1000000,
      .help = "newest checkpoints that are kept, in addition to the best"},
+
+    {"track", "sinks", BY__KEY_TEXTS, BY__FIELD(track.sinks), "[]",
+     .help = "where else events go: tensorboard (files in RUN/tensorboard), wandb (offline files "
+             "of Weights & Biases in RUN/wandb), mlflow (a server)"},
+    {"track", "project", BY__KEY_TEXT, BY__FIELD(track.project), "banyan", .min = 1,
+     .help = "experiment of MLflow, project of Weights & Biases"},
 
     {"run", "dir", BY__KEY_TEXT, BY__FIELD(run.dir), "runs", .min = 1,
      .help = "the directory of the run is made in it, under its name"},

@@ -1,24 +1,16 @@
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "track/append_file.h"
 #include "track/track.h"
 
-/* Bytes of events that wait for a disk with room. */
-#define KEEP_BYTES ((size_t)16 << 20)
-
 struct by_events {
-    int fd;
-    char *path;
+    by__append_file file;
     by__text line; /* kept from event to event, so that it stops growing */
-    by__text kept; /* whole lines that could not be written yet */
-    uint64_t lost; /* events that were too many to be kept */
 };
 
 /* Removes what stands behind the last newline: the next event must begin on a line of its own. */
@@ -48,15 +40,9 @@ by_status by_events_open(by_events **out, const char *path, by_error *error)
 {
     by_events *events;
     BY_TRY(by__alloc((void **)&events, 1, sizeof *events, "events", error));
-    by_status status = BY_OK;
-    events->path = by__strdup(path);
-    events->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (events->path == NULL) {
-        status = by_error_set(error, BY_EMEMORY, "out of memory: path");
-    } else if (events->fd < 0) {
-        status = by__io_error(error, "open", path);
-    } else {
-        status = drop_torn_line(events->fd, path, error);
+    by_status status = by__append_open(&events->file, path, error);
+    if (status == BY_OK) {
+        status = drop_torn_line(events->file.fd, path, error);
     }
     if (status != BY_OK) {
         by_events_close(&events);
@@ -69,12 +55,8 @@ by_status by_events_open(by_events **out, const char *path, by_error *error)
 void by_events_close(by_events **events)
 {
     if (*events != NULL) {
-        if ((*events)->fd >= 0) {
-            (void)close((*events)->fd);
-        }
+        by__append_close(&(*events)->file);
         by__text_free(&(*events)->line);
-        by__text_free(&(*events)->kept);
-        free((*events)->path);
         free(*events);
         *events = NULL;
     }
@@ -118,76 +100,16 @@ void by_events_string(by_events *events, const char *key, const char *value)
     by__text_json(&events->line, value, strlen(value));
 }
 
-/* Writes all of it or nothing. */
-static by_status append(const by_events *events, const by__text *text, by_error *error)
-{
-    struct stat info;
-    if (fstat(events->fd, &info) != 0) {
-        return by__io_error(error, "stat", events->path);
-    }
-    const char *data = text->data;
-    size_t left = text->length;
-    while (left > 0) {
-        ssize_t n = write(events->fd, data, left);
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0) {
-            by_status status = by__io_error(error, "write", events->path);
-            (void)ftruncate(events->fd, info.st_size);
-            return status;
-        }
-        data += n;
-        left -= (size_t)n;
-    }
-    return BY_OK;
-}
-
-/* Keeps the line for later. */
-static void keep(by_events *events)
-{
-    if (events->kept.length + events->line.length > KEEP_BYTES) {
-        events->lost++;
-        return;
-    }
-    size_t before = events->kept.length;
-    by__text_add_bytes(&events->kept, events->line.data, events->line.length);
-    if (events->kept.failed) { /* what was kept before is still there */
-        events->kept.failed = false;
-        events->kept.length = before;
-        events->lost++;
-    }
-}
-
 by_status by_events_end(by_events *events, by_error *error)
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME, &now);
     by__text_format(&events->line, ",\"time\":%lld.%03ld}\n", (long long)now.tv_sec,
                     now.tv_nsec / 1000000);
-    if (events->line.failed) {
-        by__text_free(&events->line);
-        events->lost++;
-        return by_error_set(error, BY_EMEMORY, "out of memory: an event of %s", events->path);
-    }
-    if (events->kept.length == 0) {
-        by_status status = append(events, &events->line, error);
-        if (status != BY_OK) {
-            keep(events);
-        }
-        return status;
-    }
-    keep(events);
-    return by_events_flush(events, error);
+    return by__append(&events->file, &events->line, error);
 }
 
 by_status by_events_flush(by_events *events, by_error *error)
 {
-    if (events->kept.length > 0) {
-        BY_TRY(append(events, &events->kept, error));
-        by__text_free(&events->kept);
-    }
-    return events->lost == 0 ? BY_OK
-                             : by_error_set(error, BY_EIO, "%" PRIu64 " events of %s were lost",
-                                            events->lost, events->path);
+    return by__append_flush(&events->file, error);
 }

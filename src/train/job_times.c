@@ -96,14 +96,14 @@ double by__job_own_since(const by__job *job, const by__moment *since)
 static void name_straggler(by__job *job, const by__straggler *s)
 {
     const char *host = by_comm_host(job->comm, s->rank);
-    by_events_begin(job->events, "straggler", (uint64_t)job->done_step);
-    by_events_integer(job->events, "rank", s->rank);
-    by_events_string(job->events, "host", host);
-    by_events_integer(job->events, "steps", s->steps);
-    by_events_number(job->events, "seconds", s->seconds);
-    by_events_number(job->events, "median_seconds", s->median);
-    by_events_string(job->events, "part", s->part);
-    by__job_end_event(job);
+    by__track_begin(job->tracker, BY__EVENT_ALERT, "straggler", (uint64_t)job->done_step);
+    by__track_integer(job->tracker, "rank", s->rank);
+    by__track_text(job->tracker, "host", host);
+    by__track_integer(job->tracker, "steps", s->steps);
+    by__track_number(job->tracker, "seconds", s->seconds);
+    by__track_number(job->tracker, "median_seconds", s->median);
+    by__track_text(job->tracker, "part", s->part);
+    by__track_end(job->tracker);
     by__job_note(
         job,
         "rank %d (%s) is slow: %.3g s of its own in each of the last %lld steps, %.3g s is "

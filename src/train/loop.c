@@ -5,16 +5,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What every report has. */
+static void complete_report(const by__job *job, by_train_event *event)
+{
+    event->run = job->run;
+    event->steps = job->config->train.steps;
+    event->first_step = job->first_step;
+    event->task = by_trainer_task(job->trainer);
+    event->step = job->done_step;
+}
+
+/* What the caller alone gets. */
 static void send(const by__job *job, by_train_event *event)
 {
     if (job->options->event != NULL && by__job_leads(job)) {
-        event->run = job->run;
-        event->steps = job->config->train.steps;
-        event->first_step = job->first_step;
-        event->task = by_trainer_task(job->trainer);
-        event->step = job->done_step;
+        complete_report(job, event);
         job->options->event(job->options->user, event);
     }
+}
+
+void by__job_report(by__job *job, by_train_event *report)
+{
+    complete_report(job, report);
+    by__track_report(job->tracker, report);
 }
 
 void by__job_note(const by__job *job, const char *format, ...)
@@ -118,12 +131,29 @@ static by_status share_run(by__job *job, by_error *error)
     return by__job_leads(job) ? BY_OK : by__run_dir_name(job, error);
 }
 
+static void track_start(by__job *job)
+{
+    by_train_event event = {.kind = BY_TRAIN_STARTED,
+                            .memory = by_trainer_memory(job->trainer),
+                            .size = by_trainer_size(job->trainer),
+                            .train_examples = job->data->train_examples,
+                            .valid_examples = job->data->valid_examples};
+    by__track_begin(job->tracker, BY__EVENT_BEGIN, "run", (uint64_t)job->first_step);
+    by__track_text(job->tracker, "config", job->config_text);
+    by__track_text(job->tracker, "config_hash", job->config_hash);
+    by__track_text(job->tracker, "environment", job->environment);
+    by__job_report(job, &event);
+    by__track_end(job->tracker);
+}
+
 static by_status open_job(by__job *job, by_error *error)
 {
     const by_trainer_options *own = job->options->trainer;
     by_comm *comm = own == NULL ? NULL : own->comm;
     by__layout layout;
     /* All ranks alike, before they wait for each other. */
+    const by_string_list *sinks = &job->options->config->track.sinks;
+    BY_TRY(by__tracker_check((const char *const *)sinks->items, sinks->count, error));
     BY_TRY(by__layout_resolve(&layout, job->options->config, comm == NULL ? 1 : by_comm_size(comm),
                               comm == NULL ? 0 : by_comm_rank(comm), error));
     job->comm = layout.ranks > 1 ? comm : NULL;
@@ -149,19 +179,16 @@ static by_status open_job(by__job *job, by_error *error)
     BY_TRY(by__job_cores(job, error));
     BY_TRY(by__job_times_open(job, error));
     job->done_step = by_trainer_updates(job->trainer);
-    BY_TRY(leads ? by__run_dir_start(job, error) : BY_OK);
-    by_train_event event = {.kind = BY_TRAIN_STARTED,
-                            .memory = by_trainer_memory(job->trainer),
-                            .size = by_trainer_size(job->trainer),
-                            .train_examples = job->data->train_examples,
-                            .valid_examples = job->data->valid_examples};
-    send(job, &event);
+    if (leads) {
+        BY_TRY(by__run_dir_start(job, error));
+        track_start(job);
+    }
     return BY_OK;
 }
 
 static void close_job(by__job *job)
 {
-    by_events_close(&job->events);
+    by__tracker_close(&job->tracker);
     by__job_times_close(&job->times);
     by_loader_close(&job->loader);
     by_loader_close(&job->valid_loader);
@@ -169,22 +196,13 @@ static void close_job(by__job *job)
     by_trainer_close(&job->trainer);
     by_config_close(&job->config);
     by__run_unlock(&job->lock);
+    free(job->config_text);
+    free(job->environment);
     free(job->checkpoints);
     free(job->run);
 }
 
 /* ---- the loop ---- */
-
-void by__job_end_event(by__job *job)
-{
-    by_error error = {0};
-    bool failing = by_events_end(job->events, &error) != BY_OK;
-    if (failing && !job->events_failing) {
-        by__job_note(job, "%s; training goes on, the events are kept and written later",
-                     error.message);
-    }
-    job->events_failing = failing;
-}
 
 static void log_step(by__job *job, const by_step_result *result)
 {
@@ -215,22 +233,23 @@ static void log_step(by__job *job, const by_step_result *result)
     if (!by__job_leads(job)) {
         return;
     }
-    by_events_begin(job->events, "train", (uint64_t)step);
-    by_events_number(job->events, "loss", result->loss);
-    by_events_number(job->events, "lr", result->lr);
-    by_events_number(job->events, "norm", result->norm);
+    by__tracker *tracker = job->tracker;
+    by__track_begin(tracker, BY__EVENT_STEP, "train", (uint64_t)step);
+    by__track_number(tracker, "loss", result->loss);
+    by__track_number(tracker, "lr", result->lr);
+    by__track_number(tracker, "norm", result->norm);
     (void)snprintf(rate, sizeof rate, "%s_per_s", by_trainer_task(job->trainer)->examples);
-    by_events_number(job->events, rate, event.examples_per_s);
+    by__track_number(tracker, rate, event.examples_per_s);
     if (event.ranks > 1) {
-        by_events_number(job->events, "exchange_seconds", event.exchange);
-        by_events_number(job->events, "exposed_seconds", event.exposed);
+        by__track_number(tracker, "exchange_seconds", event.exchange);
+        by__track_number(tracker, "exposed_seconds", event.exposed);
     }
     if (by_trainer_memory(job->trainer)->on_disk > 0) {
-        by_events_number(job->events, "disk_seconds", event.disk);
+        by__track_number(tracker, "disk_seconds", event.disk);
     }
-    by_events_number(job->events, "mfu", event.mfu);
-    by__job_end_event(job);
-    send(job, &event);
+    by__track_number(tracker, "mfu", event.mfu);
+    by__job_report(job, &event);
+    by__track_end(tracker);
 }
 
 /* Evaluation and saving are not training time: the clock of the log line skips them. */
@@ -256,7 +275,10 @@ static by_status save_now(by__job *job, by_error *error)
     BY_TRY(by_checkpoint_prune(job->checkpoints, (size_t)job->config->checkpoint.keep, error));
     by__run_dir_update(job, "running");
     by_train_event event = {.kind = BY_TRAIN_SAVED, .path = job->checkpoints};
-    send(job, &event);
+    by__track_begin(job->tracker, BY__EVENT_CHECKPOINT, "checkpoint", (uint64_t)step);
+    by__track_text(job->tracker, "path", job->checkpoints);
+    by__job_report(job, &event);
+    by__track_end(job->tracker);
     restart_clock(job, began);
     return BY_OK;
 }
@@ -291,16 +313,18 @@ static void log_evaluation(by__job *job, const by_evaluation *e, bool best)
     if (!by__job_leads(job)) {
         return;
     }
-    by_events_begin(job->events, "eval", (uint64_t)by_trainer_updates(job->trainer));
-    by_events_number(job->events, "valid_loss", e->loss);
+    by__tracker *tracker = job->tracker;
+    by__track_begin(tracker, BY__EVENT_EVALUATION, "eval",
+                    (uint64_t)by_trainer_updates(job->trainer));
+    by__track_number(tracker, "valid_loss", e->loss);
     for (size_t i = 0; i < e->task->metric_count; i++) {
         if (!isnan(e->metrics[i])) {
-            by_events_number(job->events, e->task->metrics[i].name, e->metrics[i]);
+            by__track_number(tracker, e->task->metrics[i].name, e->metrics[i]);
         }
     }
-    by__job_end_event(job);
     by_train_event event = {.kind = BY_TRAIN_EVALUATED, .evaluation = e, .best = best};
-    send(job, &event);
+    by__job_report(job, &event);
+    by__track_end(tracker);
 }
 
 /* Asked between batches. */
@@ -530,7 +554,10 @@ static by_status finish(by__job *job, by_status status, by_error *error)
     }
     by__run_dir_update(job, word);
     by_error late = {0};
-    if (by_events_flush(job->events, &late) != BY_OK) {
+    by__track_begin(job->tracker, BY__EVENT_END, "run", (uint64_t)job->done_step);
+    by__track_text(job->tracker, "status", word);
+    by__track_end(job->tracker);
+    if (by__tracker_flush(job->tracker, &late) != BY_OK) {
         if (status == BY_OK) {
             return by_error_set(error, late.status, "everything is saved, but not all events: %s",
                                 late.message);

@@ -3,7 +3,7 @@
 #define BY_TRAIN_LOOP_H
 
 #include "base/threads.h"
-#include "track/track.h"
+#include "track/tracker.h"
 #include "train/stragglers.h"
 #include "train/train.h"
 
@@ -24,12 +24,14 @@ typedef struct by__job {
     by_trainer *trainer;
     by_loader *loader;
     by_loader *valid_loader; /* NULL when nothing is held out */
-    by_events *events;
-    char *run;         /* run directory */
-    int lock;          /* of the run directory, for the job's whole life; -1: not taken */
-    char *checkpoints; /* RUN/checkpoints */
-    char started[24];  /* UTC */
-    uint64_t sample;   /* where the loader begins */
+    by__tracker *tracker;    /* of rank 0, like the next two; else NULL */
+    char *config_text;       /* the resolved config */
+    char *environment;       /* the machine as JSON */
+    char *run;               /* run directory */
+    int lock;                /* of the run directory, for the job's whole life; -1: not taken */
+    char *checkpoints;       /* RUN/checkpoints */
+    char started[24];        /* UTC */
+    uint64_t sample;         /* where the loader begins */
     int64_t first_step;
     int64_t done_step;  /* steps whose results were collected */
     int64_t saved_step; /* of the newest checkpoint; -1: none */
@@ -38,8 +40,7 @@ typedef struct by__job {
     uint64_t best_step;
     /* Seconds of the steps since the last logged one, see by_step_result. */
     double disk;
-    bool events_failing; /* said once: events wait for a disk with room */
-    bool record_failing; /* the same of run.json */
+    bool record_failing; /* said once: run.json waits for a disk with room */
     bool index_failing;  /* the same of the registry; it is left alone until the run ends */
     bool eval_pending;   /* the evaluation of the present step is still to be done */
     bool is_stopping;    /* the ranks have agreed to stop */
@@ -58,9 +59,8 @@ typedef struct by__job {
 /* Tells the caller something worth a line. */
 void by__job_note(const by__job *job, const char *format, ...) BY_PRINTF(2, 3);
 
-/* Ends an event. One that cannot be written is kept and tried again with the next: a log never ends
- * a run. */
-void by__job_end_event(by__job *job);
+/* The same about a report for the terminal. `report` must live until the event's end. */
+void by__job_report(by__job *job, by_train_event *report);
 
 /* ---- job_ranks.c ---- */
 
@@ -120,8 +120,8 @@ by_status by__run_dir_find(by__job *job, by_error *error);
 by_status by__run_dir_make(by__job *job, by_error *error);
 /* The paths in a run directory that another rank has found or made. */
 by_status by__run_dir_name(by__job *job, by_error *error);
-/* Writes config.yaml, environment.json and run.json, and opens the events (those behind first_step
- * are dropped). */
+/* Writes config.yaml, environment.json and run.json, and opens the tracker (events behind
+ * first_step are dropped). */
 by_status by__run_dir_start(by__job *job, by_error *error);
 /* Writes run.json and the registry's row. Neither ends a run: what fails is reported once. */
 void by__run_dir_update(by__job *job, const char *status);

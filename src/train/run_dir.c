@@ -35,40 +35,40 @@ static by_status make_directory(char **out, const char *runs, const char *name, 
                         name);
 }
 
-static by_status write_inside(const by__job *job, const char *name, char *text, by_error *error)
+static by_status write_inside(const by__job *job, const char *name, const char *text,
+                              by_error *error)
 {
     char *path = by__path_join(job->run, name);
     by_status status =
         path == NULL ? no_memory(error) : by__file_write(path, text, strlen(text), error);
     free(path);
-    free(text);
     return status;
 }
 
-static by_status describe(const by__job *job, by_error *error)
+static void show(void *user, const void *report)
 {
-    char *text;
-    BY_TRY(by_config_print(job->config, &text, error));
-    BY_TRY(write_inside(job, "config.yaml", text, error));
-    BY_TRY(by_environment_json(&text, NULL, 0, error));
-    return write_inside(job, "environment.json", text, error);
+    const by__job *job = user;
+    job->options->event(job->options->user, report);
 }
 
-static by_status open_events(by__job *job, by_error *error)
+static void note(void *user, const char *text)
 {
-    char *events = by__path_join(job->run, "events.jsonl");
-    if (events == NULL) {
-        return no_memory(error);
-    }
-    by_status status = BY_OK;
-    if (job->options->resume != NULL) {
-        status = by_events_rewind(events, (uint64_t)job->first_step, error);
-    }
-    if (status == BY_OK) {
-        status = by_events_open(&job->events, events, error);
-    }
-    free(events);
-    return status;
+    by__job_note(user, "%s", text);
+}
+
+static by_status open_tracker(by__job *job, by_error *error)
+{
+    const by_track_config *c = &job->config->track;
+    const by__tracker_options options = {.run = job->run,
+                                         .sinks = (const char *const *)c->sinks.items,
+                                         .sink_count = c->sinks.count,
+                                         .project = c->project,
+                                         .is_resumed = job->options->resume != NULL,
+                                         .step = (uint64_t)job->first_step,
+                                         .show = job->options->event == NULL ? NULL : show,
+                                         .note = note,
+                                         .user = job};
+    return by__tracker_open(&job->tracker, &options, error);
 }
 
 by_status by__run_dir_name(by__job *job, by_error *error)
@@ -150,8 +150,11 @@ static void update_index(by__job *job, const by_run_record *record)
 by_status by__run_dir_start(by__job *job, by_error *error)
 {
     by__utc_now(job->started);
-    BY_TRY(describe(job, error));
-    BY_TRY(open_events(job, error));
+    BY_TRY(by_config_print(job->config, &job->config_text, error));
+    BY_TRY(by_environment_json(&job->environment, NULL, 0, error));
+    BY_TRY(write_inside(job, "config.yaml", job->config_text, error));
+    BY_TRY(write_inside(job, "environment.json", job->environment, error));
+    BY_TRY(open_tracker(job, error));
     by_run_record record = describe_progress(job, "running");
     BY_TRY(write_record(job, &record, error));
     update_index(job, &record);

@@ -1,0 +1,61 @@
+/* RUN/events.jsonl: one JSON object a line. It is what `banyan plot` and the sink mlflow read, so
+ * it has every number. Not in it: what run.json, config.yaml and checkpoints say, and histograms.
+ * */
+#include <stdlib.h>
+
+#include "track/sinks/sink.h"
+
+static by_status open_sink(void **sink, const by__tracker_options *options, by_error *error)
+{
+    char *path = by__path_join(options->run, "events.jsonl");
+    by_events *events = NULL;
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    by_status status = options->is_resumed ? by_events_rewind(path, options->step, error) : BY_OK;
+    if (status == BY_OK) {
+        status = by_events_open(&events, path, error);
+    }
+    free(path);
+    *sink = events;
+    return status;
+}
+
+static by_status put(void *sink, const by__run_event *event, by_error *error)
+{
+    by_events *events = sink;
+    by_events_begin(events, event->name, event->step);
+    for (size_t i = 0; i < event->count; i++) {
+        const by__event_value *v = &event->values[i];
+        if (v->text != NULL) {
+            by_events_string(events, v->key, v->text);
+        } else if (v->is_whole) {
+            by_events_integer(events, v->key, v->whole);
+        } else {
+            by_events_number(events, v->key, v->number);
+        }
+    }
+    return by_events_end(events, error);
+}
+
+static by_status flush(void *sink, by_error *error)
+{
+    return by_events_flush(sink, error);
+}
+
+static void close_sink(void *sink)
+{
+    by_events *events = sink;
+    by_events_close(&events);
+}
+
+const by__sink_row by__sink_jsonl = {
+    .name = "jsonl",
+    .is_always_on = true,
+    .kinds = 1u << BY__EVENT_STEP | 1u << BY__EVENT_EVALUATION | 1u << BY__EVENT_LAYERS |
+             1u << BY__EVENT_SYSTEM | 1u << BY__EVENT_TEXT | 1u << BY__EVENT_ALERT,
+    .then = "training goes on, the events are kept and written later",
+    .open = open_sink,
+    .put = put,
+    .flush = flush,
+    .close = close_sink};

@@ -1,0 +1,251 @@
+#include "track/tracker.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "track/sinks/sink.h"
+
+/* In the order in which they get an event. */
+static const by__sink_row *const rows[] = {
+    &by__sink_jsonl,
+    &by__sink_terminal,
+    &by__sink_tensorboard,
+    &by__sink_wandb,
+};
+
+typedef struct open_sink {
+    void *sink; /* NULL: not open */
+    bool is_failing;
+} open_sink;
+
+struct by__tracker {
+    by__tracker_options options;
+    open_sink sinks[BY_ARRAY_LENGTH(rows)];
+    by__run_event event; /* that is being built */
+    by__event_value *values;
+    size_t capacity;
+    bool is_lost; /* there was no memory for one of its values */
+};
+
+by_status by__tracker_check(const char *const *sinks, size_t count, by_error *error)
+{
+    const char *names[BY_ARRAY_LENGTH(rows)];
+    size_t known = 0;
+    by__text all = {0};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        if (!rows[i]->is_always_on) {
+            by__text_format(&all, "%s%s", known == 0 ? "" : ", ", rows[i]->name);
+            names[known++] = rows[i]->name;
+        }
+    }
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        bool found = false;
+        for (size_t k = 0; k < known; k++) {
+            found = found || strcmp(sinks[i], names[k]) == 0;
+        }
+        if (!found) {
+            const char *near = by__nearest_name(sinks[i], names, known);
+            status = by_error_set(error, BY_ECONFIG, "track.sinks: there is no sink '%s'; %s: %s",
+                                  sinks[i], near != NULL ? "nearest" : "there are",
+                                  near != NULL ? near
+                                  : all.failed ? ""
+                                               : all.data);
+        }
+    }
+    by__text_free(&all);
+    return status;
+}
+
+static bool is_wanted(const by__sink_row *row, const by__tracker_options *options)
+{
+    bool wanted = row->is_always_on;
+    for (size_t i = 0; i < options->sink_count; i++) {
+        wanted = wanted || strcmp(options->sinks[i], row->name) == 0;
+    }
+    return wanted;
+}
+
+static void note(const by__tracker *t, const char *message, const char *then)
+{
+    char text[sizeof(by_error) + 128];
+    if (t->options.note != NULL) {
+        (void)snprintf(text, sizeof text, "%s; %s", message, then);
+        t->options.note(t->options.user, text);
+    }
+}
+
+by_status by__tracker_open(by__tracker **out, const by__tracker_options *options, by_error *error)
+{
+    by__tracker *t;
+    BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "tracker", error));
+    t->options = *options;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        by_error problem = {0};
+        if (!is_wanted(rows[i], options)) {
+            continue;
+        }
+        by_status status = rows[i]->open(&t->sinks[i].sink, &t->options, &problem);
+        if (status == BY_OK) {
+            continue;
+        }
+        rows[i]->close(t->sinks[i].sink);
+        t->sinks[i].sink = NULL;
+        if (rows[i]->is_always_on) {
+            by__tracker_close(&t);
+            return by_error_set(error, status, "%s", problem.message);
+        }
+        note(t, problem.message, "training goes on without this sink");
+    }
+    *out = t;
+    return BY_OK;
+}
+
+by_status by__tracker_flush(by__tracker *t, by_error *error)
+{
+    by_status result = BY_OK;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        by_error problem = {0};
+        if (t->sinks[i].sink == NULL || rows[i]->flush == NULL) {
+            continue;
+        }
+        by_status status = rows[i]->flush(t->sinks[i].sink, &problem);
+        if (status != BY_OK && rows[i]->is_always_on && result == BY_OK) {
+            result = by_error_set(error, status, "%s", problem.message);
+        } else if (status != BY_OK && t->options.note != NULL) {
+            t->options.note(t->options.user, problem.message);
+        }
+    }
+    return result;
+}
+
+void by__tracker_close(by__tracker **tracker)
+{
+    by__tracker *t = *tracker;
+    if (t == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        if (t->sinks[i].sink != NULL) {
+            rows[i]->close(t->sinks[i].sink);
+        }
+    }
+    free(t->values);
+    free(t);
+    *tracker = NULL;
+}
+
+/* ---- events ---- */
+
+void by__track_begin(by__tracker *t, by__event_kind kind, const char *name, uint64_t step)
+{
+    t->event = (by__run_event){.kind = kind, .name = name, .step = step};
+    t->is_lost = false;
+}
+
+static void add(by__tracker *t, by__event_value value)
+{
+    if (by__reserve((void **)&t->values, &t->capacity, t->event.count + 1, sizeof *t->values,
+                    NULL) != BY_OK) {
+        t->is_lost = true;
+        return;
+    }
+    t->values[t->event.count++] = value;
+}
+
+void by__track_number(by__tracker *t, const char *key, double value)
+{
+    add(t, (by__event_value){.key = key, .number = value});
+}
+
+void by__track_integer(by__tracker *t, const char *key, int64_t value)
+{
+    add(t,
+        (by__event_value){.key = key, .number = (double)value, .is_whole = true, .whole = value});
+}
+
+void by__track_text(by__tracker *t, const char *key, const char *text)
+{
+    add(t, (by__event_value){.key = key, .text = text});
+}
+
+void by__track_histogram(by__tracker *t, const by__histogram *histogram)
+{
+    t->event.histogram = histogram;
+}
+
+void by__track_report(by__tracker *t, const void *report)
+{
+    t->event.report = report;
+}
+
+void by__track_end(by__tracker *t)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    t->event.time = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    t->event.values = t->values;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        by_error error = {0};
+        open_sink *s = &t->sinks[i];
+        if (s->sink == NULL || (rows[i]->kinds >> t->event.kind & 1u) == 0) {
+            continue;
+        }
+        bool failing = t->is_lost
+                           ? by_error_set(&error, BY_EMEMORY, "out of memory: an event") != BY_OK
+                           : rows[i]->put(s->sink, &t->event, &error) != BY_OK;
+        if (failing && !s->is_failing) {
+            note(t, error.message, rows[i]->then);
+        }
+        s->is_failing = failing;
+    }
+}
+
+/* ---- for sinks ---- */
+
+void by__event_tag(by__text *out, const by__run_event *event, const char *key)
+{
+    by__text_format(out, "%s/%s", event->name, key);
+}
+
+/* The value of a line of YAML as by_config_print writes it: quoted text has JSON's escapes. */
+static void add_json(by__text *out, const char *value, size_t n)
+{
+    char number[64];
+    double parsed;
+    bool is_word =
+        (n == 4 && strncmp(value, "true", n) == 0) || (n == 5 && strncmp(value, "false", n) == 0);
+    (void)snprintf(number, sizeof number, "%.*s", n < sizeof number ? (int)n : 0, value);
+    if ((n > 1 && value[0] == '"') || is_word ||
+        (strspn(number, "+-.0123456789e") == n && by__parse_f64(number, &parsed))) {
+        by__text_add_bytes(out, value, n);
+    } else {
+        by__text_json(out, value, n);
+    }
+}
+
+void by__config_items(const char *yaml, void (*take)(void *user, const char *key, const char *json),
+                      void *user)
+{
+    char section[64] = "";
+    for (const char *line = yaml; *line != '\0';) {
+        size_t n = strcspn(line, "\n");
+        const char *colon = memchr(line, ':', n);
+        const char *name = line + strspn(line, " ");
+        if (colon != NULL && colon + 1 == line + n) {
+            (void)snprintf(section, sizeof section, "%.*s.", (int)(colon - line), line);
+        } else if (colon != NULL) {
+            by__text key = {0};
+            by__text json = {0};
+            by__text_format(&key, "%s%.*s", name == line ? "" : section, (int)(colon - name), name);
+            add_json(&json, colon + 2, (size_t)(line + n - colon - 2));
+            if (!key.failed && !json.failed) {
+                take(user, key.data, json.data);
+            }
+            by__text_free(&key);
+            by__text_free(&json);
+        }
+        line += n + (line[n] == '\n');
+    }
+}

@@ -1,0 +1,111 @@
+"""Reads what a run has recorded with the packages that it is recorded for, and compares it with events.jsonl.
+
+usage: read_tracking.py tensorboard|wandb RUN
+"""
+
+import glob
+import json
+import math
+import os
+import struct
+import sys
+
+
+def events_of(run):
+    with open(os.path.join(run, "events.jsonl")) as lines:
+        return [json.loads(line) for line in lines]
+
+
+def numbers_of(event):
+    skip = ("event", "step", "time")
+    words = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+    values = {k: words.get(v, v) for k, v in event.items() if k not in skip}
+    return {k: v for k, v in values.items() if not isinstance(v, str)}
+
+
+def expect(condition, what):
+    if not condition:
+        sys.exit("read_tracking: " + what)
+
+
+def same(a, b):
+    return a == b or (math.isnan(a) and math.isnan(b))
+
+
+def tensorboard(run):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    everything = {"scalars": 0, "tensors": 0, "histograms": 0}
+    read = EventAccumulator(os.path.join(run, "tensorboard"), size_guidance=everything)
+    read.Reload()
+    wanted = {}
+    for event in events_of(run):
+        for key, value in numbers_of(event).items():
+            wanted.setdefault(event["event"] + "/" + key, []).append((event["step"], value))
+    expect(set(read.Tags()["scalars"]) == set(wanted), "tags %s, not %s" % (read.Tags()["scalars"], sorted(wanted)))
+    for tag, points in wanted.items():
+        got = [(s.step, s.value) for s in read.Scalars(tag)]
+        # The numbers are f32 there.
+        points = [(step, struct.unpack("f", struct.pack("f", value))[0]) for step, value in points]
+        expect(len(got) == len(points), "%s has %d points, not %d" % (tag, len(got), len(points)))
+        for a, b in zip(got, points):
+            expect(a[0] == b[0] and same(a[1], b[1]), "%s: %s is not %s" % (tag, a, b))
+    text = read.Tensors("run/config")[-1].tensor_proto.string_val[0].decode()
+    with open(os.path.join(run, "config.yaml")) as config:
+        expect(text == config.read(), "run/config is not config.yaml")
+    plugin = read.SummaryMetadata("run/config").plugin_data.plugin_name
+    expect(plugin == "text", "run/config is shown by '%s'" % plugin)
+    print("%d scalars, %d histograms" % (len(wanted), len(read.Tags()["histograms"])))
+
+
+def records_of(path):
+    from wandb.proto import wandb_internal_pb2
+    from wandb.sdk.internal import datastore
+
+    store = datastore.DataStore()
+    store.open_for_scan(path)
+    while True:
+        data = store.scan_data()
+        if data is None:
+            return
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data)
+        yield record
+
+
+def wandb(run):
+    rows = {}
+    ids = set()
+    last = []
+    for path in sorted(glob.glob(os.path.join(run, "wandb", "offline-run-*", "run-*.wandb"))):
+        records = list(records_of(path))
+        kinds = [r.WhichOneof("record_type") for r in records]
+        expect([r.num for r in records] == list(range(1, len(records) + 1)), "records are not numbered in turn")
+        expect(kinds[:2] == ["header", "run"], "a file begins with %s" % kinds[:2])
+        about = records[1].run
+        ids.add(about.run_id)
+        config = {item.key: json.loads(item.value_json) for item in about.config.update}
+        expect(config["train.batch"] == 8 and config["model.kind"] == "gpt2", "config %s" % config)
+        expect(about.display_name == os.path.basename(run), "name %s" % about.display_name)
+        first = about.starting_step if about.resumed else 0
+        rows = {step: row for step, row in rows.items() if step < first}
+        for record in records:
+            if record.WhichOneof("record_type") == "history":
+                row = {item.key: json.loads(item.value_json) for item in record.history.item}
+                expect(row["_step"] == record.history.step.num, "_step")
+                expect(row["_step"] not in rows, "two rows of step %d" % row["_step"])
+                rows[row["_step"]] = row
+        last = kinds[-3:]
+    expect(len(ids) == 1, "ids %s" % ids)
+    expect(last == ["final", "exit", "footer"], "the last file ends with %s" % last)
+    points = 0
+    for event in events_of(run):
+        for key, value in numbers_of(event).items():
+            got = rows[event["step"]].get(event["event"] + "/" + key)
+            expect(got is not None and same(got, value), "step %d: %s is %s, not %s" % (event["step"], key, got, value))
+            points += 1
+    print("%d rows, %d values" % (len(rows), points))
+
+
+if __name__ == "__main__":
+    {"tensorboard": tensorboard, "wandb": wandb}[sys.argv[1]](sys.argv[2])

@@ -1,0 +1,328 @@
+/* Events and their sinks: the bytes of each format, and sinks that fail. What the programs that the
+ * formats are for make of them is in tests/e2e/test_tracking.sh. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "temporary.h"
+#include "track/protobuf.h"
+#include "track/sinks/sink.h"
+
+typedef struct listener {
+    int notes;
+    char last[640];
+    int reports;
+} listener;
+
+static void hear(void *user, const char *text)
+{
+    listener *l = user;
+    l->notes++;
+    (void)snprintf(l->last, sizeof l->last, "%s", text);
+}
+
+static void see(void *user, const void *report)
+{
+    listener *l = user;
+    l->reports += *(const int *)report;
+}
+
+static by__tracker *open_tracker(const char *run, const char *sink, uint64_t step, bool is_resumed,
+                                 listener *l)
+{
+    by__tracker *tracker;
+    const char *sinks[] = {sink};
+    const by__tracker_options options = {.run = run,
+                                         .sinks = sinks,
+                                         .sink_count = sink == NULL ? 0 : 1,
+                                         .project = "tests",
+                                         .mlflow = "",
+                                         .prometheus = "",
+                                         .is_resumed = is_resumed,
+                                         .step = step,
+                                         .show = see,
+                                         .note = hear,
+                                         .user = l};
+    assert_int_equal(by__tracker_open(&tracker, &options, NULL), BY_OK);
+    return tracker;
+}
+
+static void log_step(by__tracker *tracker, uint64_t step, double loss, const char *remark)
+{
+    const int report = 1;
+    by__track_begin(tracker, BY__EVENT_STEP, "train", step);
+    by__track_number(tracker, "loss", loss);
+    by__track_integer(tracker, "tokens", (int64_t)step * 1000);
+    if (remark != NULL) {
+        by__track_text(tracker, "remark", remark);
+    }
+    by__track_report(tracker, &report);
+    by__track_end(tracker);
+}
+
+/* The only file below RUN/FOLDER, which may be in one more directory. */
+static uint8_t *read_only(const char *run, const char *folder, size_t *size)
+{
+    char *path = by__path_join(run, folder);
+    char *data;
+    while (by__path_is_dir(path)) {
+        char **names;
+        size_t count;
+        assert_int_equal(by__list_dir(&names, &count, path, NULL), BY_OK);
+        assert_int_equal(count, 1);
+        char *inner = by__path_join(path, names[0]);
+        free(path);
+        path = inner;
+        by__names_free(names, count);
+    }
+    assert_int_equal(by__file_read(&data, size, path, 64 << 20, NULL), BY_OK);
+    free(path);
+    return (uint8_t *)data;
+}
+
+static uint64_t number_at(const uint8_t *at, int bytes)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++) {
+        value |= (uint64_t)at[i] << (8 * i);
+    }
+    return value;
+}
+
+static void protocol_buffers(void **state)
+{
+    (void)state;
+    static const uint8_t wanted[] = {
+        0x08, 0x96, 0x01,                                                 /* 1: 150 */
+        0x10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, /* 2: -1 */
+        0x1d, 0x00, 0x00, 0x00, 0x3f,                                     /* 3: 0.5f */
+        0x21, 0,    0,    0,    0,    0,    0,    0xf0, 0x3f,             /* 4: 1.0 */
+        0x2a, 0x02, 'h',  'i',                                            /* 5: "hi" */
+        0x82, 0x01, 0x02, 0x08, 0x07,                                     /* 16: {1: 7} */
+        0x32, 0x08, 0,    0,    0,    0,    0,    0,    0xf0, 0x3f,       /* 6: [1.0] */
+    };
+    static const double one = 1.0;
+    by__text out = {0};
+    by__text inner = {0};
+    by__proto_int(&out, 1, 150);
+    by__proto_int(&out, 2, -1);
+    by__proto_float(&out, 3, 0.5f);
+    by__proto_double(&out, 4, 1.0);
+    by__proto_string(&out, 5, "hi");
+    by__proto_int(&inner, 1, 7);
+    by__proto_message(&out, 16, &inner);
+    by__proto_doubles(&out, 6, &one, 1);
+    assert_int_equal(inner.length, 0);
+    assert_int_equal(out.length, sizeof wanted);
+    assert_memory_equal(out.data, wanted, sizeof wanted);
+    assert_int_equal(by__crc32c("123456789", 9), 0xe3069283u);
+    by__text_free(&out);
+    by__text_free(&inner);
+}
+
+/* Records of an events file: their number, and bytes of the last. */
+static size_t check_tfrecords(const uint8_t *data, size_t size, const uint8_t **last,
+                              uint64_t *last_length)
+{
+    size_t count = 0;
+    for (size_t at = 0; at < size; count++) {
+        assert_true(size - at >= 16);
+        uint64_t length = number_at(data + at, 8);
+        assert_true(length <= size - at - 16);
+        const uint8_t *parts[2] = {data + at, data + at + 12};
+        const uint64_t lengths[2] = {8, length};
+        for (int i = 0; i < 2; i++) {
+            uint32_t crc = by__crc32c(parts[i], lengths[i]);
+            uint32_t masked = (uint32_t)number_at(parts[i] + lengths[i], 4) - 0xa282ead8u;
+            assert_int_equal(masked >> 17 | masked << 15, crc);
+        }
+        *last = parts[1];
+        *last_length = length;
+        at += 16 + length;
+    }
+    return count;
+}
+
+static void tensorboard_records(void **state)
+{
+    (void)state;
+    static const uint8_t summary[] = {0x10, 0x07, 0x2a, 0x13, 0x0a, 0x11, 0x0a, 0x0a,
+                                      't',  'r',  'a',  'i',  'n',  '/',  'l',  'o',
+                                      's',  's',  0x15, 0,    0,    0,    0x3f};
+    char *run = temporary_make();
+    listener l = {0};
+    const uint8_t *last;
+    uint64_t length;
+    size_t size;
+    by__tracker *tracker = open_tracker(run, "tensorboard", 0, false, &l);
+    by__track_begin(tracker, BY__EVENT_STEP, "train", 7);
+    by__track_number(tracker, "loss", 0.5);
+    by__track_end(tracker);
+    assert_int_equal(by__tracker_flush(tracker, NULL), BY_OK);
+    by__tracker_close(&tracker);
+    assert_null(tracker);
+    uint8_t *data = read_only(run, "tensorboard", &size);
+    assert_int_equal(check_tfrecords(data, size, &last, &length), 2);
+    /* behind wall_time, the nine bytes of which are of now */
+    assert_int_equal(length, 9 + sizeof summary);
+    assert_memory_equal(last + 9, summary, sizeof summary);
+    free(data);
+    assert_int_equal(l.notes, 0);
+    temporary_remove(run);
+}
+
+/* All records of a .wandb file, joined; each is checked. */
+static size_t check_wandb(const uint8_t *data, size_t size)
+{
+    enum { block = 32768 };
+    size_t records = 0;
+    bool inside = false;
+    assert_memory_equal(data, ":W&B\xe1\xbe\0", 7);
+    for (size_t at = 7; at < size;) {
+        size_t room = block - at % block;
+        if (room < 7) {
+            for (size_t i = 0; i < room; i++) {
+                assert_int_equal(data[at + i], 0);
+            }
+            at += room;
+            continue;
+        }
+        size_t length = number_at(data + at + 4, 2);
+        uint8_t type = data[at + 6];
+        assert_true(length <= room - 7 && at + 7 + length <= size);
+        assert_int_equal(number_at(data + at, 4), crc32(0, data + at + 6, (uInt)length + 1));
+        assert_true(inside ? type == 3 || type == 4 : type == 1 || type == 2);
+        inside = type == 2 || type == 3;
+        records += type == 1 || type == 4;
+        at += 7 + length;
+    }
+    assert_false(inside);
+    return records;
+}
+
+/* Records that end anywhere in a block, and one over several. */
+static void wandb_records(void **state)
+{
+    (void)state;
+    char *run = temporary_make();
+    char *remark = calloc(1, 100001);
+    listener l = {0};
+    size_t size;
+    by__tracker *tracker = open_tracker(run, "wandb", 0, false, &l);
+    assert_non_null(remark);
+    memset(remark, 'x', 100000);
+    by__track_begin(tracker, BY__EVENT_BEGIN, "run", 0);
+    by__track_text(tracker, "config", "seed: 1\nmodel:\n  kind: gpt2\n");
+    by__track_end(tracker);
+    for (uint64_t step = 1; step <= 2000; step++) {
+        const char *some = step == 1000 ? remark : step > 1500 ? remark + 99990 - step % 90 : NULL;
+        log_step(tracker, step, step == 3 ? (double)NAN : 1.0 / (double)step, some);
+    }
+    by__track_begin(tracker, BY__EVENT_END, "run", 2000);
+    by__track_text(tracker, "status", "done");
+    by__track_end(tracker);
+    assert_int_equal(by__tracker_flush(tracker, NULL), BY_OK);
+    by__tracker_close(&tracker);
+    uint8_t *data = read_only(run, "wandb", &size);
+    assert_int_equal(check_wandb(data, size), 2 + 2000 + 3);
+    free(data);
+    free(remark);
+    assert_int_equal(l.reports, 2000);
+    temporary_remove(run);
+}
+
+static void config_item(void *user, const char *key, const char *json)
+{
+    by__text_format(user, "%s=%s;", key, json);
+}
+
+static void config_items(void **state)
+{
+    (void)state;
+    by__text out = {0};
+    by__config_items("name: a-1\nseed: 18446744073709551615\nmodel:\n  kind: gpt2\n  from: \"\"\n"
+                     "  dropout: 0.1\noptimizer:\n  betas: [0.9, 0.99]\n  on: true\n"
+                     "data:\n  text: [\"a: b\", c]\n  eval: all\n",
+                     config_item, &out);
+    assert_string_equal(
+        out.data, "name=\"a-1\";seed=18446744073709551615;model.kind=\"gpt2\";model.from=\"\";"
+                  "model.dropout=0.1;optimizer.betas=\"[0.9, 0.99]\";optimizer.on=true;"
+                  "data.text=\"[\\\"a: b\\\", c]\";data.eval=\"all\";");
+    by__text_free(&out);
+}
+
+static void unknown_sinks(void **state)
+{
+    (void)state;
+    by_error error;
+    const char *near[] = {"tensorboard", "wandbb"};
+    const char *far[] = {"terminal"};
+    assert_int_equal(by__tracker_check(near, 1, &error), BY_OK);
+    assert_int_equal(by__tracker_check(near, 2, &error), BY_ECONFIG);
+    assert_non_null(strstr(error.message, "'wandbb'; nearest: wandb"));
+    assert_int_equal(by__tracker_check(far, 1, &error), BY_ECONFIG);
+    assert_non_null(strstr(error.message, "there are: tensorboard, wandb"));
+}
+
+/* A sink that cannot be opened, and files that cannot grow: the run is told once and goes on; what
+ * could not be written is written once it can be. */
+static void failing_sinks(void **state)
+{
+    (void)state;
+    char *run = temporary_make();
+    char *blocked = by__path_join(run, "wandb");
+    listener l = {0};
+    const uint8_t *last;
+    uint64_t length;
+    size_t size;
+    assert_int_equal(by__file_write(blocked, "", 0, NULL), BY_OK);
+    by__tracker *tracker = open_tracker(run, "wandb", 0, false, &l);
+    assert_int_equal(l.notes, 1);
+    assert_non_null(strstr(l.last, "training goes on without this sink"));
+    log_step(tracker, 1, 1.0, NULL);
+    by__tracker_close(&tracker);
+    free(blocked);
+
+    l = (listener){0};
+    tracker = open_tracker(run, "tensorboard", 1, true, &l);
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit small = {.rlim_cur = 150, .rlim_max = before.rlim_max};
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    for (uint64_t step = 2; step <= 50; step++) {
+        log_step(tracker, step, 1.0, NULL);
+    }
+    assert_int_equal(l.notes, 2); /* one of each file */
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(by__tracker_flush(tracker, NULL), BY_OK);
+    by__tracker_close(&tracker);
+    uint8_t *data = read_only(run, "tensorboard", &size);
+    assert_int_equal(check_tfrecords(data, size, &last, &length), 2 + 49);
+    free(data);
+    by_series series;
+    assert_int_equal(by_events_read(&series, run, "train", "loss", NULL), BY_OK);
+    assert_int_equal(series.count, 50);
+    by_series_free(&series);
+    temporary_remove(run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(protocol_buffers), cmocka_unit_test(tensorboard_records),
+        cmocka_unit_test(wandb_records),    cmocka_unit_test(config_items),
+        cmocka_unit_test(unknown_sinks),    cmocka_unit_test(failing_sinks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
