@@ -69,8 +69,11 @@ typedef struct by_data_config {
     char *field;             /* field of JSON lines that holds the text */
     double valid_fraction;   /* last part of the text that is held out */
     char *train;             /* packed directory to train on (instead of text); "" for none */
-    char *valid;             /* packed directory to evaluate on; "" for none */
-    char *cache;             /* where packed text is kept */
+    by_string_list mix;      /* DIR=WEIGHT: packed directories to train on, instead of train */
+    char *mix_order;         /* "exact" or "random" */
+    by_string_list curriculum; /* STEP=WEIGHT:WEIGHT...: weights of mix from a step on */
+    char *valid;               /* packed directory to evaluate on; "" for none */
+    char *cache;               /* where packed text is kept */
 } by_data_config;
 
 typedef struct by_train_config {

@@ -153,6 +153,28 @@ BY_API void by_token_arrays(by_array arrays[2], size_t context);
 BY_API by_status by_token_source_open(by_source **out, const by_dataset *dataset, size_t context,
                                       bool shuffle, by_error *error);
 
+/* From sample `first` on, parts have these weights (one each, at least 0, not all 0). */
+typedef struct by_mix_stage {
+    uint64_t first; /* index over all epochs; 0 for the first stage, then ascending */
+    const double *weights;
+} by_mix_stage;
+
+typedef struct by_mix_options {
+    const by_mix_stage *stages; /* copied */
+    size_t stage_count;
+    /* false: of any n samples in a row, a part with the share p (its weight by the sum of
+     * all) gives n p to within ceil(log2(parts)). true: n p in expectation, and exactly so over
+     * 4,096. */
+    bool shuffle;
+} by_mix_options;
+
+/* A mix of `count` sources with epochs (shuffle) and the same arrays: each keeps its own epochs, in
+ * an order of its own, so that a small part comes again when a large one has not been seen once.
+ * From this call on, whether it succeeds or fails, the parts belong to the mix. `samples` is the
+ * sum of theirs. BY_EARG: the parts do not fit together, or a stage is out of range. */
+BY_API by_status by_mix_source_open(by_source **out, by_source *const *parts, size_t count,
+                                    const by_mix_options *options, by_error *error);
+
 /* ---- loaders ---- */
 
 typedef struct by_loader by_loader;

@@ -5,6 +5,7 @@
 /* Purposes of randomness here: each has its own Philox key under the same seed. */
 #define STREAM_ORDER 0x6f72646572u /* "order" in ASCII */
 #define STREAM_PHASE 0x7068617365u /* "phase" */
+#define STREAM_PART  0x70617274u   /* "part" */
 
 static uint64_t draw(uint64_t seed, uint64_t stream, uint64_t epoch, uint32_t index)
 {
@@ -63,4 +64,9 @@ uint64_t by__order_phase(uint64_t limit, uint64_t seed, uint64_t epoch)
     /* The upper half of a 128-bit product: its bias is below limit / 2^64. */
     __extension__ typedef unsigned __int128 wide;
     return (uint64_t)((wide)draw(seed, STREAM_PHASE, epoch, 0) * limit >> 64);
+}
+
+uint64_t by__order_seed(uint64_t seed, uint64_t part)
+{
+    return draw(seed, STREAM_PART, part, 0);
 }

@@ -26,5 +26,7 @@ void by__order_init(by__order *order, uint64_t count, uint64_t seed, uint64_t ep
 uint64_t by__order_at(const by__order *order, uint64_t index);
 /* A number in [0, limit), limit >= 1, for an epoch: where its first window starts. */
 uint64_t by__order_phase(uint64_t limit, uint64_t seed, uint64_t epoch);
+/* A seed of its own for each `part` of what is in one order. */
+uint64_t by__order_seed(uint64_t seed, uint64_t part);
 
 #endif

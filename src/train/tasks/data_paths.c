@@ -132,8 +132,12 @@ static by_status find_text(by__data_paths *paths, const by_config *config,
     free(tokenizer);
     BY_TRY(status);
     bool split = config->data.valid_fraction > 0.0;
-    status = split ? join(&paths->train, directory, "train", error)
-                   : copy(&paths->train, directory, error);
+    status = by__alloc((void **)&paths->train, 1, sizeof *paths->train, "paths", error);
+    if (status == BY_OK) {
+        status = split ? join(&paths->train[0], directory, "train", error)
+                       : copy(&paths->train[0], directory, error);
+    }
+    paths->train_count = status == BY_OK;
     if (status == BY_OK && split) {
         status = join(&paths->valid, directory, "valid", error);
     }
@@ -141,9 +145,21 @@ static by_status find_text(by__data_paths *paths, const by_config *config,
     return status;
 }
 
+/* The packed directories that the config names. */
 static by_status find_packed(by__data_paths *paths, const by_config *config, by_error *error)
 {
-    BY_TRY(copy(&paths->train, config->data.train, error));
+    by__data_mix mix;
+    BY_TRY(by__data_mix_parse(&mix, config, error));
+    size_t count = mix.count == 0 ? 1 : mix.count;
+    by_status status =
+        by__alloc((void **)&paths->train, count, sizeof *paths->train, "paths", error);
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        status =
+            copy(&paths->train[i], mix.count == 0 ? config->data.train : mix.directories[i], error);
+        paths->train_count += status == BY_OK;
+    }
+    by__data_mix_free(&mix);
+    BY_TRY(status);
     return config->data.valid[0] == '\0' ? BY_OK : copy(&paths->valid, config->data.valid, error);
 }
 
@@ -196,25 +212,36 @@ by_status by__same_tokenizer(const char *data, const char *model, by_error *erro
     return status;
 }
 
-/* Train, valid and the weights to start from mean the same by a token. */
+/* `path`, what the key `key` names, means the same by a token as the training data. */
+static by_status check_tokenizer(const by__data_paths *paths, const char *path, const char *key,
+                                 by_error *error)
+{
+    char train[33];
+    char other[33];
+    BY_TRY(read_tokenizer_hash(train, paths->train[0], error));
+    BY_TRY(read_tokenizer_hash(other, path, error));
+    return strcmp(train, other) == 0
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "%s (%s) was packed with another tokenizer (%.8s) than %s (%s, "
+                              "%.8s): pack both with one",
+                              path, key, other, paths->train[0],
+                              paths->train_count > 1 ? "data.mix" : "data.train", train);
+}
+
+/* All training data, valid and the weights to start from mean the same by a token. */
 static by_status check_tokenizers(const by__data_paths *paths, const by_config *config,
                                   bool is_resumed, by_error *error)
 {
-    char train[33];
-    char valid[33];
+    for (size_t i = 1; i < paths->train_count; i++) {
+        BY_TRY(check_tokenizer(paths, paths->train[i], "data.mix", error));
+    }
     if (paths->valid != NULL) {
-        BY_TRY(read_tokenizer_hash(train, paths->train, error));
-        BY_TRY(read_tokenizer_hash(valid, paths->valid, error));
-        if (strcmp(train, valid) != 0) {
-            return by_error_set(error, BY_ECONFIG,
-                                "%s (data.valid) was packed with another tokenizer (%.8s) than %s "
-                                "(data.train, %.8s): pack both with one",
-                                paths->valid, valid, paths->train, train);
-        }
+        BY_TRY(check_tokenizer(paths, paths->valid, "data.valid", error));
     }
     return config->model.from[0] == '\0' || is_resumed || !by__path_is_dir(config->model.from)
                ? BY_OK
-               : by__same_tokenizer(paths->train, config->model.from, error);
+               : by__same_tokenizer(paths->train[0], config->model.from, error);
 }
 
 by_status by__data_prepare(by__data_paths *out, const by_config *config,
@@ -222,20 +249,21 @@ by_status by__data_prepare(by__data_paths *out, const by_config *config,
 {
     by__data_paths paths = {0};
     by_status status;
-    if (config->data.train[0] != '\0') {
+    if (config->data.train[0] != '\0' || config->data.mix.count > 0) {
         status = find_packed(&paths, config, error);
     } else if (config->data.text.count > 0) {
         status = find_text(&paths, config, progress, error);
     } else {
-        return by_error_set(error, BY_ECONFIG,
-                            "no data: set data.text=FILE, or data.train=DIR to a directory that "
-                            "`banyan pack` made");
+        return by_error_set(
+            error, BY_ECONFIG,
+            "no data: set data.text=FILE, or data.train=DIR (or data.mix=DIR=WEIGHT...) "
+            "to directories that `banyan pack` made");
     }
     if (status == BY_OK) {
-        status = join(&paths.tokenizer, paths.train, "tokenizer.json", error);
+        status = join(&paths.tokenizer, paths.train[0], "tokenizer.json", error);
     }
-    if (status == BY_OK) {
-        status = by__verify_data(paths.train, progress, error);
+    for (size_t i = 0; i < paths.train_count && status == BY_OK; i++) {
+        status = by__verify_data(paths.train[i], progress, error);
     }
     if (status == BY_OK && paths.valid != NULL) {
         status = by__verify_data(paths.valid, progress, error);
@@ -254,6 +282,9 @@ by_status by__data_prepare(by__data_paths *out, const by_config *config,
 
 void by__data_paths_free(by__data_paths *paths)
 {
+    for (size_t i = 0; i < paths->train_count; i++) {
+        free(paths->train[i]);
+    }
     free(paths->train);
     free(paths->valid);
     free(paths->tokenizer);

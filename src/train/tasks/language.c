@@ -23,6 +23,17 @@ static const by__key keys[] = {
      .help = "field of JSON lines that holds the text"},
     {"data", "train", BY__KEY_TEXT, BY__FIELD(data.train), "\"\"",
      .help = "packed directory to train on, instead of text; empty for none"},
+    {"data", "mix", BY__KEY_TEXTS, BY__FIELD(data.mix), "[]",
+     .help = "packed directories to train on together, instead of train: DIR=WEIGHT each, of one "
+             "tokenizer. A directory's share of the samples is its weight by the sum of all; each "
+             "has epochs of its own"},
+    {"data", "mix_order", BY__KEY_TEXT, BY__FIELD(data.mix_order), "exact",
+     .choices = "exact|random",
+     .help = "exact: the shares hold in every batch, to within a sample or two; random: in "
+             "expectation, and exactly over 4,096 samples"},
+    {"data", "curriculum", BY__KEY_TEXTS, BY__FIELD(data.curriculum), "[]",
+     .help = "other weights of mix from a step on: STEP=WEIGHT:WEIGHT... each, steps ascending, a "
+             "weight for each directory in order"},
     {"data", "valid", BY__KEY_TEXT, BY__FIELD(data.valid), "\"\"",
      .help = "packed directory to evaluate on; empty for none"},
     {"data", "cache", BY__KEY_TEXT, BY__FIELD(data.cache), "runs/.cache", .min = 1,
@@ -35,7 +46,8 @@ typedef struct language_data {
     by_task_data base;
     by__data_paths paths;      /* of what the config names */
     by__evaluation_data other; /* evaluated or predicted instead */
-    by_dataset *train;         /* NULL: only evaluated or predicted */
+    by_dataset **train;        /* [paths.train_count] */
+    by__data_mix mix;          /* how they are mixed; of one data set: not */
     by_dataset *valid;         /* NULL: nothing is held out */
     by__documents *documents;  /* to predict */
     int64_t eos;
@@ -68,7 +80,13 @@ static by_status find_eos(language_data *d, by_error *error)
 static by_status open_training(language_data *d, const by_task_request *r, by_error *error)
 {
     BY_TRY(by__data_prepare(&d->paths, r->config, r->progress, error));
-    BY_TRY(by_dataset_open(&d->train, d->paths.train, NULL, error));
+    BY_TRY(by__data_mix_parse(&d->mix, r->config, error));
+    BY_TRY(
+        by__alloc((void **)&d->train, d->paths.train_count, sizeof *d->train, "the data", error));
+    for (size_t i = 0; i < d->paths.train_count; i++) {
+        BY_TRY(by_dataset_open(&d->train[i], d->paths.train[i], NULL, error));
+        d->base.train_examples += by_dataset_tokens(d->train[i]);
+    }
     if (d->paths.valid != NULL) {
         BY_TRY(by_dataset_open(&d->valid, d->paths.valid, NULL, error));
     }
@@ -99,8 +117,12 @@ static void close_data(by_task_data *base)
 {
     language_data *d = (language_data *)base;
     by__documents_close(&d->documents);
-    by_dataset_close(&d->train);
+    for (size_t i = 0; d->train != NULL && i < d->paths.train_count; i++) {
+        by_dataset_close(&d->train[i]);
+    }
+    free(d->train);
     by_dataset_close(&d->valid);
+    by__data_mix_free(&d->mix);
     by__data_paths_free(&d->paths);
     by__evaluation_data_close(&d->other);
     free(d->eos_token);
@@ -119,7 +141,6 @@ static by_status open_data(by_task_data **out, const by_task_request *r, by_erro
         close_data(&d->base);
         return status;
     }
-    d->base.train_examples = d->train == NULL ? 0 : by_dataset_tokens(d->train);
     d->base.valid_examples = d->valid == NULL ? 0 : by_dataset_tokens(d->valid);
     *out = &d->base;
     return BY_OK;
@@ -129,7 +150,7 @@ static by_status complete(by_task_data *base, by_config *config, by_error *error
 {
     language_data *d = (language_data *)base;
     if (d->train != NULL) {
-        int64_t vocab = by_dataset_vocab(d->train);
+        int64_t vocab = by_dataset_vocab(d->train[0]);
         if (config->model.vocab < 0) {
             int64_t unit = config->model.pad_vocab_to;
             config->model.vocab = (vocab + unit - 1) / unit * unit;
@@ -155,14 +176,44 @@ static by_status complete(by_task_data *base, by_config *config, by_error *error
     return by_config_resolve(config, error);
 }
 
+/* The training data: one source, or the mix of several. */
+static by_status open_mixed(by_source **out, language_data *d, size_t context, by_error *error)
+{
+    size_t count = d->paths.train_count;
+    by_source **parts;
+    if (d->mix.stage_count == 0) {
+        return by_token_source_open(out, d->train[0], context, true, error);
+    }
+    BY_TRY(by__alloc((void **)&parts, count, sizeof *parts, "a mix", error));
+    by_status status = BY_OK;
+    size_t opened = 0;
+    while (opened < count && status == BY_OK) {
+        status = by_token_source_open(&parts[opened], d->train[opened], context, true, error);
+        opened += status == BY_OK;
+    }
+    if (status == BY_OK) {
+        status = by_mix_source_open(out, parts, count,
+                                    &(by_mix_options){.stages = d->mix.stages,
+                                                      .stage_count = d->mix.stage_count,
+                                                      .shuffle = d->mix.shuffle},
+                                    error);
+    } else {
+        for (size_t i = 0; i < opened; i++) {
+            by_source_close(&parts[i]);
+        }
+    }
+    free(parts);
+    return status;
+}
+
 static by_status source(by_source **out, by_task_data *base, const by_config *config, bool training,
                         by_error *error)
 {
     language_data *d = (language_data *)base;
     size_t context = (size_t)config->model.context;
     return d->documents != NULL ? by__documents_source(out, d->documents, context, error)
-                                : by_token_source_open(out, training ? d->train : d->valid, context,
-                                                       training, error);
+           : training           ? open_mixed(out, d, context, error)
+                                : by_token_source_open(out, d->valid, context, false, error);
 }
 
 /* ---- the config alone ---- */
@@ -177,9 +228,9 @@ static unsigned knows(const by_config *config)
     const by_data_config *data = &config->data;
     bool has_text = data->text.count > 0;
     bool holds_out = data->valid[0] != '\0' || (has_text && data->valid_fraction > 0.0);
+    bool has_data = has_text || data->train[0] != '\0' || data->mix.count > 0;
     return (config->model.vocab > 0 ? (unsigned)BY_TASK_SIZES : 0) |
-           (has_text || data->train[0] != '\0' ? (unsigned)BY_TASK_DATA : 0) |
-           (holds_out ? (unsigned)BY_TASK_HOLDS_OUT : 0);
+           (has_data ? (unsigned)BY_TASK_DATA : 0) | (holds_out ? (unsigned)BY_TASK_HOLDS_OUT : 0);
 }
 
 /* The vocabulary of tinyshakespeare's characters. */
@@ -242,23 +293,50 @@ static by_status tokenizer_config(char **out, const language_data *d, const by_c
     return by__text_take(&text, out, error);
 }
 
+/* Hash of what is trained on: of a mix, of its parts and how they are mixed. */
+static by_status hash_content(char out[33], const language_data *d, by_error *error)
+{
+    by__text text = {0};
+    char *all;
+    char hash[33];
+    if (d->mix.stage_count == 0) {
+        by_dataset_hash(d->train[0], out);
+        return BY_OK;
+    }
+    by__text_add(&text, d->mix.shuffle ? "random\n" : "exact\n");
+    for (size_t i = 0; i < d->paths.train_count; i++) {
+        by_dataset_hash(d->train[i], hash);
+        by__text_format(&text, "%s\n", hash);
+    }
+    for (size_t s = 0; s < d->mix.stage_count; s++) {
+        by__text_format(&text, "%llu", (unsigned long long)d->mix.stages[s].first);
+        for (size_t i = 0; i < d->paths.train_count; i++) {
+            by__text_format(&text, " %a", d->mix.stages[s].weights[i]);
+        }
+        by__text_add(&text, "\n");
+    }
+    BY_TRY(by__text_take(&text, &all, error));
+    by__hash128_hex(out, all, strlen(all));
+    free(all);
+    return BY_OK;
+}
+
 static by_status keep(by_task_data *base, const by_config *config, by_task_kept *out,
                       by_error *error)
 {
     language_data *d = (language_data *)base;
     if (d->tokenizer_config == NULL) {
         BY_TRY(tokenizer_config(&d->tokenizer_config, d, config, error));
-        by_dataset_hash(d->train, d->content);
+        BY_TRY(hash_content(d->content, d, error));
     }
     *out = (by_task_kept){
         .values = {{.key = "tokenizer_hash",
                     .kind = BY_VALUE_STRING,
-                    .as.string = by_dataset_tokenizer_hash(d->train)},
-                   {.key = "train_tokens",
-                    .kind = BY_VALUE_U64,
-                    .as.u64 = by_dataset_tokens(d->train)},
-                   {.key = "train_hash", .kind = BY_VALUE_STRING, .as.string = d->content}},
-        .value_count = 3,
+                    .as.string = by_dataset_tokenizer_hash(d->train[0])},
+                   {.key = "train_tokens", .kind = BY_VALUE_U64, .as.u64 = d->base.train_examples},
+                   {.key = "train_hash", .kind = BY_VALUE_STRING, .as.string = d->content},
+                   {.key = "train_mix", .kind = BY_VALUE_STRING, .as.string = d->mix.text}},
+        .value_count = d->mix.text == NULL ? 3 : 4,
         .files = {{.name = "tokenizer.json", .path = d->paths.tokenizer},
                   {.name = "tokenizer_config.json",
                    .data = d->tokenizer_config,
@@ -278,24 +356,24 @@ static by_status check(const by_task_data *base, const by_checkpoint *checkpoint
     uint64_t tokens;
     BY_TRY(by_checkpoint_value_string(checkpoint, "tokenizer_hash", &tokenizer, error));
     BY_TRY(by_checkpoint_value_u64(checkpoint, "train_tokens", &tokens, error));
-    if (strcmp(tokenizer, by_dataset_tokenizer_hash(d->train)) != 0 ||
-        tokens != by_dataset_tokens(d->train)) {
+    const char *own_tokenizer = by_dataset_tokenizer_hash(d->train[0]);
+    if (strcmp(tokenizer, own_tokenizer) != 0 || tokens != d->base.train_examples) {
         return by_error_set(
             error, BY_ECONFIG,
             "%s was trained on other data (%llu tokens, tokenizer %.8s) than there is "
             "now (%llu tokens, tokenizer %.8s); start a new run with model.from=%s",
             by_checkpoint_path(checkpoint), (unsigned long long)tokens, tokenizer,
-            (unsigned long long)by_dataset_tokens(d->train), by_dataset_tokenizer_hash(d->train),
+            (unsigned long long)d->base.train_examples, own_tokenizer,
             by_checkpoint_path(checkpoint));
     }
     /* Checkpoints of earlier versions do not say what the content was. */
-    by_dataset_hash(d->train, now);
+    BY_TRY(hash_content(now, d, error));
     if (by_checkpoint_value_string(checkpoint, "train_hash", &content, NULL) == BY_OK &&
         strcmp(content, now) != 0) {
         return by_error_set(error, BY_ECONFIG,
                             "%s was trained on other text of the same length (content %.8s) than "
-                            "there is now (%.8s): the text was edited; restore it, or start a new "
-                            "run with model.from=%s",
+                            "there is now (%.8s): the text or data.mix was edited; restore it, or "
+                            "start a new run with model.from=%s",
                             by_checkpoint_path(checkpoint), content, now,
                             by_checkpoint_path(checkpoint));
     }
@@ -326,7 +404,8 @@ static by_status predict(by_task_data *base, const by_batch *batch, double sum, 
 const by__task_row by__task_language = {
     .kind = {.name = "language",
              .help = "The next token of text; models of tokens.",
-             .keys = {&key_list}},
+             .keys = {&key_list},
+             .resolve = by__data_mix_resolve},
     .task = {.name = "language",
              .examples = "tokens",
              .metrics = metrics,

@@ -5,19 +5,36 @@
 #include "banyan/pack.h"
 #include "train/loop.h"
 
-/* Where the tokens of a config are: packs data.text on first use, or takes data.train and
- * data.valid. Checksums are verified at the first use of a directory. The tokenizer of data.text is
- * the one of model.from where data.tokenizer is not given, and that of its checkpoints for a run
- * that exists (progress->resume). BY_ECONFIG when train, valid and model.from do not agree on the
- * tokenizer. */
+/* Where the tokens of a config are: packs data.text on first use, or takes data.train or data.mix,
+ * and data.valid. Checksums are verified at the first use of a directory. The tokenizer of
+ * data.text is the one of model.from where data.tokenizer is not given, and that of its checkpoints
+ * for a run that exists (progress->resume). BY_ECONFIG when training data, valid and model.from do
+ * not agree on the tokenizer. */
 typedef struct by__data_paths {
-    char *train;
+    char **train; /* [train_count]; more than one: data.mix */
+    size_t train_count;
     char *valid; /* NULL when nothing is held out */
     char *tokenizer;
 } by__data_paths;
 by_status by__data_prepare(by__data_paths *out, const by_config *config,
                            const by_train_options *progress, by_error *error);
 void by__data_paths_free(by__data_paths *paths);
+
+/* What data.mix, data.mix_order and data.curriculum say (data_mix.c). */
+typedef struct by__data_mix {
+    char **directories; /* [count] */
+    size_t count;       /* 0: there is no mix */
+    by_mix_stage *stages;
+    size_t stage_count;
+    double *weights; /* that the stages point into */
+    bool shuffle;
+    char *text; /* for the checkpoint's manifest; NULL without a mix */
+} by__data_mix;
+/* BY_ECONFIG names the entry that is not DIR=WEIGHT or STEP=WEIGHT:WEIGHT... */
+by_status by__data_mix_parse(by__data_mix *out, const by_config *config, by_error *error);
+void by__data_mix_free(by__data_mix *mix);
+/* The by__kind.resolve of tasks that mix: checks the keys. */
+by_status by__data_mix_resolve(by_config *config, void *own, by_error *error);
 
 /* Tokens to evaluate a model on. */
 typedef struct by__evaluation_data {
