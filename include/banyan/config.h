@@ -146,8 +146,10 @@ typedef struct by_offload_config {
 } by_offload_config;
 
 typedef struct by_checkpoint_config {
-    int64_t every; /* steps between checkpoints; 0: only at the end */
-    int64_t keep;  /* newest checkpoints kept, in addition to the best; at least 1 */
+    int64_t every;      /* steps between checkpoints; 0: only at the end */
+    int64_t keep;       /* newest checkpoints kept, in addition to the best; at least 1 */
+    int64_t async;      /* steps go on while a checkpoint is written */
+    double staging_mib; /* memory that it is written from then; -1: chosen */
 } by_checkpoint_config;
 
 /* What is recorded of a run, and where, beside events.jsonl and the terminal. */

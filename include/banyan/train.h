@@ -28,6 +28,7 @@ typedef struct by_memory_report {
     uint64_t activations; /* the arena */
     uint64_t workspace;   /* scratch memory of the most demanding kernel */
     uint64_t data;        /* inputs of a micro-batch, loader buffers, mapped shards */
+    uint64_t staging;     /* what checkpoints are written from while steps go on */
     /* resident before anything of the run was allocated: code and libraries */
     uint64_t process;
     uint64_t total;
@@ -80,6 +81,8 @@ BY_API const by_model_size *by_trainer_size(const by_trainer *trainer);
 /* Adds what the caller will keep resident next to the trainer (loader, mapped data) to the
  * report. */
 BY_API void by_trainer_plan_data(by_trainer *trainer, uint64_t bytes);
+/* Adds the memory that by_train writes checkpoints from (config.checkpoint). */
+BY_API void by_trainer_plan_staging(by_trainer *trainer);
 /* Collective. Allocates what was planned. */
 BY_API by_status by_trainer_allocate(by_trainer *trainer, by_error *error);
 /* Initial weights by the model's rules and config.seed; zeroed optimizer state; step 0. */
@@ -221,7 +224,7 @@ typedef enum by_train_event_kind {
     BY_TRAIN_STARTED,       /* run directory, plan and data are known; nothing is trained yet */
     BY_TRAIN_STEPPED,       /* a step that is logged */
     BY_TRAIN_EVALUATED,     /* `evaluation` */
-    BY_TRAIN_SAVED,         /* a checkpoint is on disk: `path` */
+    BY_TRAIN_SAVED,         /* the checkpoint of `step` is on disk: `path`, `save_...` */
     BY_TRAIN_NOTE           /* something worth a line: `text` */
 } by_train_event_kind;
 
@@ -233,7 +236,7 @@ typedef struct by_train_event {
     const char *text;
     const char *phase;
     double fraction;
-    int64_t step; /* steps done */
+    int64_t step; /* steps done; of a checkpoint: before it was saved */
     int64_t steps;
     int64_t first_step; /* steps done before this process began */
     by_step_result result;
@@ -251,6 +254,8 @@ typedef struct by_train_event {
     uint64_t resident_bytes;
     const by_evaluation *evaluation;
     bool best;
+    double save_stalled; /* seconds that steps stood still for a checkpoint ... */
+    double save_seconds; /* ... and that it took */
     const by_memory_report *memory;
     const by_model_size *size;
     uint64_t train_examples; /* as the task counts them */

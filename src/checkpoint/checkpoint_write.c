@@ -281,9 +281,8 @@ size_t by_checkpoint_order(const by_checkpoint_writer *writer, size_t i)
 
 /* ---- slices ---- */
 
-/* The file that a part goes to, and its place in it. */
-static by__weight_file *file_of(const by_checkpoint_writer *w, size_t part,
-                                by__planned_tensor *place)
+by__weight_file *by__writer_file(const by_checkpoint_writer *w, size_t part,
+                                 by__planned_tensor *place)
 {
     if (part < w->model_part_count) {
         *place = w->plans[0].tensors[part];
@@ -313,40 +312,57 @@ static by_status stream(by_checkpoint_writer *w, by__weight_file *f, uint64_t of
     return f->position < f->plan->size ? BY_OK : by__sink_commit(&f->sink, &f->whole, error);
 }
 
-/* Writes a slice of a part as it is in its file. */
-static by_status write_slice(by_checkpoint_writer *w, size_t part, const by_tensor_slice *slice,
-                             const void *data, size_t elements, by_error *error)
+/* Writes bytes to a place of a file: through its sink where they come next in it. */
+static by_status write_run(by_checkpoint_writer *w, by__weight_file *f, const char *tensor,
+                           uint64_t offset, const void *data, size_t n, by_error *error)
 {
-    by__planned_tensor place;
-    by__runs runs;
-    uint64_t first;
-    size_t count;
     bool taken = false;
-    const uint8_t *bytes = data;
-    const by_tensor_view *view = &w->views[part];
-    size_t size = by_dtype_size(view->dtype);
-    by__weight_file *f = file_of(w, part, &place);
-    by__runs_begin(&runs, view, slice, elements);
     (void)pthread_mutex_lock(&w->mutex);
-    by_status status = BY_OK;
-    if (f->whole.count > 0) {
-        status = by_error_set(error, BY_ESTATE, "tensor '%.200s': %s is whole already", view->name,
-                              f->plan->name);
-    } else if (runs.length == elements) {
-        by__runs one = runs;
-        (void)by__runs_next(&one, &first, &count);
-        status = stream(w, f, place.begin + first * size, bytes, count * size, &taken, error);
-    }
+    by_status status = f->whole.count > 0
+                           ? by_error_set(error, BY_ESTATE, "tensor '%.200s': %s is whole already",
+                                          tensor, f->plan->name)
+                           : stream(w, f, offset, data, n, &taken, error);
     if (status == BY_OK && !taken) {
         status = open_file(w, f, error);
     }
     (void)pthread_mutex_unlock(&w->mutex);
-    while (status == BY_OK && !taken && by__runs_next(&runs, &first, &count)) {
-        status = write_at(f->fd, w->temporary, f->plan->name, bytes, count * size,
-                          place.begin + first * size, error);
-        bytes += count * size;
+    return status != BY_OK || taken
+               ? status
+               : write_at(f->fd, w->temporary, f->plan->name, data, n, offset, error);
+}
+
+/* Elements of a slice, counted in its own row-major order. */
+typedef struct range {
+    size_t first;
+    size_t count;
+} range;
+
+/* Writes a range of a slice of a part as it is in its file. */
+static by_status write_range(by_checkpoint_writer *w, size_t part, const by_tensor_slice *slice,
+                             size_t elements, range r, const void *data, by_error *error)
+{
+    by__planned_tensor place;
+    by__runs runs;
+    uint64_t at;
+    size_t length;
+    const uint8_t *bytes = data;
+    const by_tensor_view *view = &w->views[part];
+    size_t size = by_dtype_size(view->dtype);
+    by__weight_file *f = by__writer_file(w, part, &place);
+    by__runs_begin(&runs, view, slice, elements);
+    while (r.count > 0 && by__runs_next(&runs, &at, &length)) {
+        if (r.first >= length) {
+            r.first -= length;
+            continue;
+        }
+        size_t n = length - r.first < r.count ? length - r.first : r.count;
+        BY_TRY(write_run(w, f, view->name, place.begin + (at + r.first) * size, bytes, n * size,
+                         error));
+        bytes += n * size;
+        r.first = 0;
+        r.count -= n;
     }
-    return status;
+    return BY_OK;
 }
 
 by_status by__writer_note(by_checkpoint_writer *w, size_t tensor, const by_tensor_slice *slice,
@@ -367,11 +383,11 @@ by_status by__writer_note(by_checkpoint_writer *w, size_t tensor, const by_tenso
     return BY_OK;
 }
 
-/* Writes a slice of a part, which is the slice `whole` of its tensor, unless `status` says that
- * something was wrong before. */
+/* Writes a range of a slice of a part, which is the slice `whole` of its tensor, unless `status`
+ * says that something was wrong before. */
 static by_status add(by_checkpoint_writer *w, by_status status, size_t part,
-                     const by_tensor_slice *slice, const by_tensor_slice *whole, const void *data,
-                     by_error *error)
+                     const by_tensor_slice *slice, const by_tensor_slice *whole, const range *only,
+                     const void *data, by_error *error)
 {
     size_t elements = 0;
     if (status == BY_OK) {
@@ -380,14 +396,19 @@ static by_status add(by_checkpoint_writer *w, by_status status, size_t part,
     if (status == BY_OK && elements == 0) {
         return BY_OK;
     }
+    const range r = only != NULL ? *only : (range){0, elements};
+    if (status == BY_OK && (r.first > elements || r.count > elements - r.first)) {
+        status = by_error_set(error, BY_EARG, "tensor '%.200s': elements %zu to %zu of %zu",
+                              w->views[part].name, r.first, r.first + r.count, elements);
+    }
     if (status == BY_OK && data == NULL) {
         status = by_error_set(error, BY_EARG, "tensor '%.200s' has no data", w->views[part].name);
     }
     if (status == BY_OK) {
-        status = write_slice(w, part, slice, data, elements, error);
+        status = write_range(w, part, slice, elements, r, data, error);
     }
     (void)pthread_mutex_lock(&w->mutex);
-    if (status == BY_OK) {
+    if (status == BY_OK && r.first + r.count == elements) {
         status = by__writer_note(w, w->parts[part].tensor, whole, error);
     }
     w->started = true;
@@ -396,20 +417,26 @@ static by_status add(by_checkpoint_writer *w, by_status status, size_t part,
     return status == BY_OK ? BY_OK : by__writer_not_saved(w, status, error);
 }
 
-by_status by_checkpoint_add_part(by_checkpoint_writer *w, size_t part, const void *data,
-                                 by_error *error)
+static by_status add_part(by_checkpoint_writer *w, size_t part, const range *only, const void *data,
+                          by_error *error)
 {
     if (part >= w->order_count) {
         return add(w, by_error_set(error, BY_EARG, "part %zu of %zu", part, w->order_count), 0,
-                   NULL, NULL, NULL, error);
+                   NULL, NULL, NULL, NULL, error);
     }
     size_t index = w->index_of[part];
     by_tensor_slice whole = by_tensor_whole(&w->views[index]);
-    return add(w, BY_OK, index, &whole, &w->parts[index].slice, data, error);
+    return add(w, BY_OK, index, &whole, &w->parts[index].slice, only, data, error);
 }
 
-by_status by_checkpoint_add(by_checkpoint_writer *w, size_t tensor, const by_tensor_slice *slice,
-                            const void *data, by_error *error)
+by_status by_checkpoint_add_part(by_checkpoint_writer *w, size_t part, const void *data,
+                                 by_error *error)
+{
+    return add_part(w, part, NULL, data, error);
+}
+
+static by_status add_slice(by_checkpoint_writer *w, size_t tensor, const by_tensor_slice *slice,
+                           const range *only, const void *data, by_error *error)
 {
     by_status status = BY_OK;
     if (w->writers > 1) {
@@ -418,103 +445,21 @@ by_status by_checkpoint_add(by_checkpoint_writer *w, size_t tensor, const by_ten
     } else if (tensor >= w->count) {
         status = by_error_set(error, BY_EARG, "tensor %zu of %zu", tensor, w->count);
     }
-    return add(w, status, tensor, slice, slice, data, error);
+    return add(w, status, tensor, slice, slice, only, data, error);
 }
 
-/* ---- references ---- */
-
-/* A weight file that is referenced must begin with the very header that this one would have. */
-static by_status check_alike(const by__weight_file *f, const char *path, by_error *error)
+by_status by_checkpoint_add(by_checkpoint_writer *w, size_t tensor, const by_tensor_slice *slice,
+                            const void *data, by_error *error)
 {
-    by__map map;
-    BY_TRY(by__map_open(&map, path, error));
-    bool alike = map.size == f->plan->size && map.size >= f->plan->header.length &&
-                 memcmp(map.data, f->plan->header.data, f->plan->header.length) == 0;
-    by__map_close(&map);
-    return alike
-               ? BY_OK
-               : by_error_set(error, BY_EFORMAT, "%s holds other tensors than this checkpoint's %s",
-                              path, f->plan->name);
+    return add_slice(w, tensor, slice, NULL, data, error);
 }
 
-static by_status link_file(by_checkpoint_writer *w, by__weight_file *f,
-                           const by__file_record *record, const char *in, by_error *error)
+by_status by__writer_add_range(by_checkpoint_writer *w, size_t number, const by_tensor_slice *slice,
+                               size_t first, size_t count, const void *data, by_error *error)
 {
-    by__text target = {0};
-    char *to = NULL;
-    char *path = by__path_join(w->temporary, record->name);
-    by__text_format(&target, "../%s/%s", in, record->name);
-    by_status status = by__text_take(&target, &to, error);
-    if (status == BY_OK && path == NULL) {
-        status = by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
-    if (status == BY_OK && f != NULL && f->fd >= 0) {
-        (void)close(f->fd);
-        f->fd = -1;
-        (void)unlink(path);
-    }
-    if (status == BY_OK && symlink(to, path) != 0) {
-        status = by__writer_error(error, "link", w->temporary, record->name);
-    }
-    for (size_t i = 0; i < w->part_count && f != NULL && status == BY_OK; i++) {
-        by__planned_tensor place;
-        if (file_of(w, i, &place) == f && place.bytes > 0) {
-            status = by__writer_note(w, w->parts[i].tensor, &w->parts[i].slice, error);
-        }
-    }
-    if (status == BY_OK) {
-        status = by__file_list_add(f != NULL ? &f->whole : &w->references, record->name,
-                                   record->size, record->hash, in, error);
-    }
-    free(to);
-    free(path);
-    return status;
-}
-
-/* Refers to a file that the manifest of the directory lists. */
-static by_status refer(by_checkpoint_writer *w, by__weight_file *f, const char *directory,
-                       const by__manifest *manifest, const char *name, by_error *error)
-{
-    const char *slash = strrchr(directory, '/');
-    for (size_t i = 0; i < manifest->files.count; i++) {
-        const by__file_record *record = &manifest->files.items[i];
-        if (strcmp(record->name, name) == 0) {
-            char *path = by__path_join(directory, name);
-            by_status status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
-                               : f == NULL  ? BY_OK
-                                            : check_alike(f, path, error);
-            free(path);
-            BY_TRY(status);
-            /* Where that one is a reference itself, to what holds the bytes. */
-            return link_file(w, f, record, record->in != NULL ? record->in : slash + 1, error);
-        }
-    }
-    return by_error_set(error, BY_EFORMAT, "%s has no file '%.200s' to refer to", directory, name);
-}
-
-by_status by_checkpoint_reference(by_checkpoint_writer *w, const char *name, uint64_t from,
-                                  by_error *error)
-{
-    by__manifest manifest = {0};
-    char *directory;
-    by__weight_file *f = NULL;
-    for (size_t i = 0; i < w->file_count; i++) {
-        f = strcmp(w->files[i].plan->name, name) == 0 ? &w->files[i] : f;
-    }
-    if (w->rank != 0 || from == w->step || w->started ||
-        by__file_list_find(&w->references, name) != NULL || (f != NULL && f->whole.count > 0) ||
-        (f == NULL && by__checkpoint_reserved(name))) {
-        return by_error_set(error, BY_EARG, "'%.200s' of step %" PRIu64 " cannot be referred to",
-                            name, from);
-    }
-    BY_TRY(by__step_path(&directory, w->root, from, error));
-    by_status status = by__manifest_check(&manifest, directory, false, error);
-    if (status == BY_OK) {
-        status = refer(w, f, directory, &manifest, name, error);
-        by__manifest_free(&manifest);
-    }
-    free(directory);
-    return status;
+    const range r = {first, count};
+    return w->writers > 1 ? add_part(w, number, &r, data, error)
+                          : add_slice(w, number, slice, &r, data, error);
 }
 
 /* ---- the end of a writer's part ---- */

@@ -1,5 +1,6 @@
-/* The inside of by_checkpoint_writer, shared by checkpoint_write.c (files, slices, references) and
- * checkpoint_commit.c (checks of the whole, records, the name that makes it visible). */
+/* The inside of by_checkpoint_writer, shared by checkpoint_write.c (files, slices),
+ * checkpoint_refer.c (files of an earlier checkpoint), checkpoint_parts.c (the part of one writer)
+ * and checkpoint_commit.c (checks of the whole, records, the name that makes it visible). */
 #ifndef BY_CHECKPOINT_CHECKPOINT_WRITER_H
 #define BY_CHECKPOINT_CHECKPOINT_WRITER_H
 
@@ -71,6 +72,9 @@ by_status by__writer_error(by_error *error, const char *verb, const char *direct
 /* What the writer's files will hold (checkpoint_parts.c). */
 by_status by__writer_plan(by_checkpoint_writer *w, const by_checkpoint_layout *layout,
                           by_error *error);
+/* The file that a part goes to, and its place in it. */
+by__weight_file *by__writer_file(const by_checkpoint_writer *w, size_t part,
+                                 by__planned_tensor *place);
 /* Notes a slice as written. The mutex is held. */
 by_status by__writer_note(by_checkpoint_writer *w, size_t tensor, const by_tensor_slice *slice,
                           by_error *error);

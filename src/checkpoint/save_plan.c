@@ -360,18 +360,57 @@ by_checkpoint_layout by__save_plan_layout(const by__save_plan *plan)
                                   .part_count = plan->writers > 1 ? plan->part_count : 0};
 }
 
-/* Adds a part: by its number where several write, else as a slice of its tensor. */
-static by_status add(const by__save_plan *p, by_checkpoint_writer *writer, size_t part,
-                     by__read_held *read, void *user, by_error *error)
+size_t by__save_plan_elements(const by__save_plan *p, size_t part)
+{
+    size_t elements = 0; /* the slice was checked */
+    const by_checkpoint_part *what = &p->parts[part];
+    (void)by__slice_check(&p->tensors[what->tensor], &what->slice, &elements, NULL);
+    return elements;
+}
+
+by_status by__save_plan_order(const by__save_plan *p, const by_checkpoint_writer *writer,
+                              size_t *order, by_error *error)
+{
+    size_t *first; /* part of each tensor */
+    size_t next = 0;
+    if (p->writers > 1) {
+        for (size_t i = 0; i < p->part_count; i++) {
+            order[i] = by_checkpoint_order(writer, i);
+        }
+        return BY_OK;
+    }
+    /* The parts of a tensor are behind each other. */
+    BY_TRY(by__alloc((void **)&first, p->count, sizeof *first, "a checkpoint", error));
+    for (size_t i = p->part_count; i > 0; i--) {
+        first[p->parts[i - 1].tensor] = i - 1;
+    }
+    for (size_t i = 0; i < p->count; i++) {
+        size_t tensor = by_checkpoint_order(writer, i);
+        for (size_t k = first[tensor]; k < p->part_count && p->parts[k].tensor == tensor; k++) {
+            order[next++] = k;
+        }
+    }
+    free(first);
+    return BY_OK;
+}
+
+by_status by__save_plan_add(const by__save_plan *p, by_checkpoint_writer *writer, size_t part,
+                            size_t first, size_t count, const void *data, by_error *error)
+{
+    const by_checkpoint_part *what = &p->parts[part];
+    return by__writer_add_range(writer, p->writers > 1 ? part : what->tensor, &what->slice, first,
+                                count, data, error);
+}
+
+static by_status add_part(const by__save_plan *p, by_checkpoint_writer *writer, size_t part,
+                          by__read_held *read, void *user, by_error *error)
 {
     const void *data = NULL;
     void *owned = NULL;
-    const by_checkpoint_part *what = &p->parts[part];
     by_status status = read(user, p->held[part], &data, &owned, error);
     if (status == BY_OK) {
-        status = p->writers > 1
-                     ? by_checkpoint_add_part(writer, part, data, error)
-                     : by_checkpoint_add(writer, what->tensor, &what->slice, data, error);
+        status =
+            by__save_plan_add(p, writer, part, 0, by__save_plan_elements(p, part), data, error);
     }
     free(owned);
     return status;
@@ -380,26 +419,17 @@ static by_status add(const by__save_plan *p, by_checkpoint_writer *writer, size_
 by_status by__save_plan_write(const by__save_plan *p, by_checkpoint_writer *writer,
                               by__read_held *read, void *user, by_error *error)
 {
+    size_t *order;
     if (writer == NULL) {
         return BY_OK;
     }
-    for (size_t i = 0; i < p->part_count && p->writers > 1; i++) {
-        BY_TRY(add(p, writer, by_checkpoint_order(writer, i), read, user, error));
+    BY_TRY(by__alloc((void **)&order, p->part_count, sizeof *order, "a checkpoint", error));
+    by_status status = by__save_plan_order(p, writer, order, error);
+    for (size_t i = 0; i < p->part_count && status == BY_OK; i++) {
+        status = add_part(p, writer, order[i], read, user, error);
     }
-    for (size_t i = 0; i < p->count && p->writers == 1; i++) {
-        size_t tensor = by_checkpoint_order(writer, i);
-        size_t low = 0;
-        size_t high = p->part_count;
-        while (low < high) { /* the first part of the tensor */
-            size_t middle = low + (high - low) / 2;
-            low = p->parts[middle].tensor < tensor ? middle + 1 : low;
-            high = p->parts[middle].tensor < tensor ? high : middle;
-        }
-        for (; low < p->part_count && p->parts[low].tensor == tensor; low++) {
-            BY_TRY(add(p, writer, low, read, user, error));
-        }
-    }
-    return BY_OK;
+    free(order);
+    return status;
 }
 
 void by__save_plan_free(by__save_plan *plan)

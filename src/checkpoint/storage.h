@@ -363,6 +363,16 @@ by_status by__checkpoint_commit_together(by_checkpoint_writer **writer, by_comm 
                                          by_status mine, const by_checkpoint_value *values,
                                          size_t value_count, const by_checkpoint_file *files,
                                          size_t file_count, by_error *error);
+/* Collective: all ranks end as rank 0 did, which gives `mine`. */
+by_status by__checkpoint_follow(by_comm *comm, by_status mine, by_error *error);
+
+/* Writes elements [first, first + count), in row-major order, of what a writer adds: of part
+ * `number` where there are several writers, else of a slice of tensor `number`. The ranges of a
+ * part or slice are added in their order. */
+by_status by__writer_add_range(by_checkpoint_writer *writer, size_t number,
+                               const by_tensor_slice *slice, size_t first, size_t count,
+                               const void *data, by_error *error);
+
 /* ---- who writes what (save_plan.c) ---- */
 
 /* A slice that a rank has in memory. */
@@ -405,7 +415,69 @@ typedef by_status by__read_held(void *user, size_t held, const void **data, void
 /* Adds this rank's parts in the order of its files. writer NULL: it writes nothing. */
 by_status by__save_plan_write(const by__save_plan *plan, by_checkpoint_writer *writer,
                               by__read_held *read, void *user, by_error *error);
+/* Numbers of this rank's parts in the order of its files, part_count of them. */
+by_status by__save_plan_order(const by__save_plan *plan, const by_checkpoint_writer *writer,
+                              size_t *order, by_error *error);
+/* Adds a range of part `part`, see by__writer_add_range. */
+by_status by__save_plan_add(const by__save_plan *plan, by_checkpoint_writer *writer, size_t part,
+                            size_t first, size_t count, const void *data, by_error *error);
+/* Elements of a part. */
+size_t by__save_plan_elements(const by__save_plan *plan, size_t part);
 void by__save_plan_free(by__save_plan *plan);
+
+/* ---- saves in the background (saver.c) ---- */
+
+/* Saves one checkpoint after the other on a thread of its own. What is saved goes through a staging
+ * buffer: as much of it as there is room for is copied at once, and the rest as the files are
+ * written. Who changes the values waits until all were copied (by__saver_let_go), and no longer. */
+typedef struct by__saver by__saver;
+
+typedef struct by__save_request {
+    const char *root;
+    uint64_t step;
+    const by__save_plan *plan; /* borrowed until the save has ended */
+    by__read_held *read;
+    void *user;
+    /* `read` may be called by the saver's thread, until by__saver_let_go or by__saver_wait has
+     * returned. Else by__saver_begin reads, and returns when all is copied. */
+    bool beside;
+    /* What the process that commits adds and does then, see by_checkpoint_commit. Copied, but for
+     * the files' paths, whose content is read at the end. */
+    const by_checkpoint_value *values;
+    size_t value_count;
+    const by_checkpoint_file *files;
+    size_t file_count;
+    bool is_best; /* marked as the best so far, of this loss */
+    double loss;
+    size_t keep; /* newest checkpoints that are kept */
+} by__save_request;
+
+/* What a save took. */
+typedef struct by__save_end {
+    uint64_t step;
+    double stalled; /* seconds that others stood still for it ... */
+    double seconds; /* ... and that it took */
+} by__save_end;
+
+/* Takes `staging` bytes (what is less than a few tensors' rows makes it slow; rounded up to 64
+ * KiB) and starts the thread. comm: a communicator of the ranks that save together, on which nobody
+ * else calls; closed with the saver. NULL: this process alone. *comm is taken also on failure. */
+by_status by__saver_open(by__saver **out, by_comm **comm, size_t staging, by_error *error);
+/* Waits for the end of a save. Behind by_comm_fail of the job that is soon. NULL is accepted. */
+void by__saver_close(by__saver **saver);
+/* Collective: begins a save of what `read` gives. The one before was waited for. */
+by_status by__saver_begin(by__saver *saver, const by__save_request *request, by_error *error);
+/* Returns when nothing is read any more: what is saved may change. */
+void by__saver_let_go(by__saver *saver);
+/* Whether a save was begun and not waited for; whether it has ended; and whether in failure. */
+bool by__saver_is_pending(by__saver *saver);
+bool by__saver_is_done(by__saver *saver);
+bool by__saver_has_failed(by__saver *saver);
+/* Waits for its end and gives its status, which all ranks have alike; *end may be NULL. BY_OK where
+ * none is pending. */
+by_status by__saver_wait(by__saver *saver, by__save_end *end, by_error *error);
+/* The same on the thread that calls, without staging: by__saver_begin and wait in one. */
+by_status by__save_together(by_comm *comm, const by__save_request *request, by_error *error);
 
 /* ---- the root of a run's checkpoints (checkpoint_root.c) ---- */
 

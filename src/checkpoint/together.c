@@ -77,6 +77,13 @@ static bool is_alone(const by_comm *comm)
     return comm == NULL || by_comm_size(comm) == 1;
 }
 
+by_status by__checkpoint_follow(by_comm *comm, by_status mine, by_error *error)
+{
+    uint64_t token = 0;
+    by_error local = {0};
+    return is_alone(comm) ? mine : follow(comm, mine, &token, error == NULL ? &local : error);
+}
+
 by_status by__checkpoint_begin_together(by_checkpoint_writer **out, by_comm *comm, int writer,
                                         const char *root, uint64_t step,
                                         const by_checkpoint_layout *layout, by_error *error)
@@ -113,7 +120,6 @@ by_status by__checkpoint_commit_together(by_checkpoint_writer **writer, by_comm 
                                          size_t value_count, const by_checkpoint_file *files,
                                          size_t file_count, by_error *error)
 {
-    uint64_t token = 0;
     by_error local = {0};
     error = error == NULL ? &local : error;
     bool leads = is_alone(comm) || by_comm_rank(comm) == 0;
@@ -129,5 +135,5 @@ by_status by__checkpoint_commit_together(by_checkpoint_writer **writer, by_comm 
         by_checkpoint_abandon(writer);
         return mine;
     }
-    return is_alone(comm) ? mine : follow(comm, mine, &token, error);
+    return by__checkpoint_follow(comm, mine, error);
 }

@@ -39,15 +39,16 @@ static void print_json(const by_trainer *trainer)
     printf("{\"parameters\":%lld,\"parameters_in_products\":%lld,\"flops_per_%.*s\":%.9g,"
            "\"flops_per_%.*s_full\":%.9g,\"planned_bytes\":%llu,\"parameter_bytes\":%llu,"
            "\"gradient_bytes\":%llu,\"optimizer_bytes\":%llu,\"activation_bytes\":%llu,"
-           "\"workspace_bytes\":%llu,\"data_bytes\":%llu,\"process_bytes\":%llu,"
+           "\"workspace_bytes\":%llu,\"data_bytes\":%llu,\"staging_bytes\":%llu,"
+           "\"process_bytes\":%llu,"
            "\"on_disk_bytes\":%llu}\n",
            (long long)size->parameters, (long long)size->in_products, one, examples,
            size->flops_per_example, one, examples, size->flops_per_example_full,
            (unsigned long long)m->total, (unsigned long long)m->parameters,
            (unsigned long long)m->gradients, (unsigned long long)m->optimizer,
            (unsigned long long)m->activations, (unsigned long long)m->workspace,
-           (unsigned long long)m->data, (unsigned long long)m->process,
-           (unsigned long long)m->on_disk);
+           (unsigned long long)m->data, (unsigned long long)m->staging,
+           (unsigned long long)m->process, (unsigned long long)m->on_disk);
 }
 
 static void print_row(const char *name, uint64_t bytes)
@@ -115,6 +116,7 @@ static void print_plan(const by_config *config, const by_trainer *trainer)
     print_row("activations", m->activations);
     print_row("workspace", m->workspace);
     print_row("data", m->data);
+    print_row("staging", m->staging);
     print_row("process", m->process);
     print_row("total", m->total);
     if (m->on_disk > 0) {
@@ -172,6 +174,7 @@ static by_status show(void *user, by_config *config, by_error *error)
     }
     bool held_out = (task->knows(config) & BY_TASK_HOLDS_OUT) != 0;
     by_trainer_plan_data(trainer, bytes);
+    by_trainer_plan_staging(trainer);
     status = by_trainer_plan_loaders(trainer, held_out, error);
     if (status == BY_OK && r->json) {
         print_json(trainer);

@@ -145,6 +145,9 @@ static bool is_hashed(const by__entry *entry)
     if (strcmp(key->section, "memory") == 0 && strcmp(key->name, "recompute_every") == 0) {
         return false;
     }
+    if (strcmp(key->section, "checkpoint") == 0) {
+        return strcmp(key->name, "every") == 0 || strcmp(key->name, "keep") == 0;
+    }
     return strcmp(key->section, "run") != 0 && strcmp(key->section, "offload") != 0 &&
            strcmp(key->section, "track") != 0 &&
            !(key->section[0] == '\0' && strcmp(key->name, "name") == 0);

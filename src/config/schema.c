@@ -188,6 +188,12 @@ static const by__key common[] = {
      .help = "steps between checkpoints; 0 saves at the end only"},
     {"checkpoint", "keep", BY__KEY_INT, BY__FIELD(checkpoint.keep), "3", 1, 1000000,
      .help = "newest checkpoints that are kept, in addition to the best"},
+    {"checkpoint", "async", BY__KEY_SWITCH, BY__FIELD(checkpoint.async), "true",
+     .help = "steps go on while a checkpoint is written; false: they wait until it is on the disk"},
+    {"checkpoint", "staging_mib", BY__KEY_REAL, BY__FIELD(checkpoint.staging_mib), "-1", 0, 1048576,
+     BY__ABOVE_MIN, .derived = "a quarter of what this rank writes, or all of it up to 64 MiB",
+     .help = "with async, MiB of memory that what is saved is copied into; what it has no room for "
+             "is written first, and an update of the weights waits for that"},
 
     {"track", "sinks", BY__KEY_TEXTS, BY__FIELD(track.sinks), "[]",
      .help = "where else events go: tensorboard (files in RUN/tensorboard), wandb (offline files "

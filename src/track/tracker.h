@@ -21,7 +21,7 @@ typedef enum by__event_kind {
     BY__EVENT_SYSTEM,     /* what the machine does */
     BY__EVENT_TEXT,       /* texts for people */
     BY__EVENT_HISTOGRAM,  /* one of a tensor */
-    BY__EVENT_CHECKPOINT, /* one was saved: "path" */
+    BY__EVENT_CHECKPOINT, /* one is on the disk: "path", seconds */
     BY__EVENT_ALERT,      /* what a user should look at: a slow rank, a step that was left out */
     BY__EVENT_END,        /* "status": done, stopped, failed */
     BY__EVENT_KINDS

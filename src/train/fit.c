@@ -45,6 +45,7 @@ static uint64_t plan_with(const by__job *job, int64_t micro_batch, char *recompu
     }
     if (by_trainer_plan_loaders(trainer, job->data->valid_examples > 0, NULL) == BY_OK) {
         by_trainer_plan_data(trainer, job->data->bytes);
+        by_trainer_plan_staging(trainer);
         bytes = needed(by_trainer_memory(trainer), job->comm);
     }
     by_trainer_close(&trainer);

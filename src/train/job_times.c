@@ -7,6 +7,7 @@
 
 typedef struct told {
     int32_t stop;
+    int32_t lost; /* a checkpoint has failed */
     by__own_time own;
 } told;
 
@@ -126,17 +127,20 @@ by_status by__job_agree(by__job *job, bool stop, by_error *error)
     if (t == NULL) {
         return BY_OK;
     }
+    bool lost = false;
     bool is_whole = job->step_began.clock > 0.0; /* on all ranks alike */
     if (is_whole) {
         end_step(job);
     }
-    const told mine = {stop, job->own};
+    const told mine = {stop, by__job_saving_failed(job), job->own};
     BY_TRY(by_comm_all_gather(job->comm, &mine, t->told, t->counts, BY_U8, "a request to stop",
                               error));
     for (int r = 0; r < by_comm_size(job->comm); r++) {
         job->is_stopping = job->is_stopping || t->told[r].stop != 0;
+        lost = lost || t->told[r].lost != 0;
         t->own[r] = t->told[r].own;
     }
+    BY_TRY(lost ? by__job_saving_wait(job, error) : BY_OK);
     int named =
         is_whole && t->stragglers != NULL ? by__stragglers_add(t->stragglers, t->own, t->named) : 0;
     for (int i = 0; i < named; i++) {

@@ -12,7 +12,7 @@ static void complete_report(const by__job *job, by_train_event *event)
     event->steps = job->config->train.steps;
     event->first_step = job->first_step;
     event->task = by_trainer_task(job->trainer);
-    event->step = job->done_step;
+    event->step = event->kind == BY_TRAIN_SAVED ? event->step : job->done_step;
 }
 
 /* What the caller alone gets. */
@@ -75,6 +75,7 @@ static by_status plan_data(by__job *job, by_error *error)
 {
     BY_TRY(by_trainer_plan_loaders(job->trainer, job->data->valid_examples > 0, error));
     by_trainer_plan_data(job->trainer, job->data->bytes);
+    by_trainer_plan_staging(job->trainer);
     by_train_event event = {.kind = BY_TRAIN_PLANNED,
                             .memory = by_trainer_memory(job->trainer),
                             .size = by_trainer_size(job->trainer),
@@ -174,6 +175,7 @@ static by_status open_job(by__job *job, by_error *error)
         BY_TRY(leads ? by__run_dir_make(job, error) : BY_OK);
         BY_TRY(share_run(job, error));
     }
+    BY_TRY(by__job_saving_open(job, error));
     BY_TRY(start_weights(job, error));
     BY_TRY(compare_ranks(job, error));
     BY_TRY(by__job_cores(job, error));
@@ -188,6 +190,7 @@ static by_status open_job(by__job *job, by_error *error)
 
 static void close_job(by__job *job)
 {
+    by__job_saving_close(job);
     by__tracker_close(&job->tracker);
     by__job_times_close(&job->times);
     by_loader_close(&job->loader);
@@ -258,36 +261,15 @@ static void restart_clock(by__job *job, double began)
     job->log_time += by_clock() - began;
 }
 
-static by_status save_now(by__job *job, by_error *error)
+/* Begins a checkpoint of the present state; `best`: it is the best so far. */
+static by_status save(by__job *job, bool best, by_error *error)
 {
     double began = by_clock();
-    int64_t step = by_trainer_updates(job->trainer);
-    if (job->saved_step == step) {
-        return BY_OK;
-    }
+    by__moment moment = by__job_moment(job);
     progress(job, "save");
-    BY_TRY(by_trainer_settle(job->trainer, error));
-    BY_TRY(by__job_save(job, error));
-    job->saved_step = step;
-    if (!by__job_leads(job)) {
-        return BY_OK;
-    }
-    BY_TRY(by_checkpoint_prune(job->checkpoints, (size_t)job->config->checkpoint.keep, error));
-    by__run_dir_update(job, "running");
-    by_train_event event = {.kind = BY_TRAIN_SAVED, .path = job->checkpoints};
-    by__track_begin(job->tracker, BY__EVENT_CHECKPOINT, "checkpoint", (uint64_t)step);
-    by__track_text(job->tracker, "path", job->checkpoints);
-    by__job_report(job, &event);
-    by__track_end(job->tracker);
+    by_status status = by__job_save(job, best, error);
+    job->own.part[BY__OWN_SAVING] += (float)by__job_own_since(job, &moment);
     restart_clock(job, began);
-    return BY_OK;
-}
-
-static by_status save(by__job *job, by_error *error)
-{
-    by__moment began = by__job_moment(job);
-    by_status status = save_now(job, error);
-    job->own.part[BY__OWN_SAVING] += (float)by__job_own_since(job, &began);
     return status;
 }
 
@@ -356,10 +338,7 @@ static by_status evaluate(by__job *job, by_error *error)
         job->best_loss = result.loss;
         job->best_metric = result.metrics[0];
         job->best_step = (uint64_t)step;
-        BY_TRY(save(job, error));
-        BY_TRY(by__job_leads(job)
-                   ? by_checkpoint_mark_best(job->checkpoints, (uint64_t)step, result.loss, error)
-                   : BY_OK);
+        BY_TRY(save(job, true, error));
     }
     return BY_OK;
 }
@@ -423,7 +402,7 @@ static bool save_is_due(const by__job *job, int64_t step)
 static by_status run_save(by__job *job, const by_step_result *result, by_error *error)
 {
     BY_UNUSED(result);
-    return save(job, error);
+    return save(job, false, error);
 }
 
 /* In the order in which they run. */
@@ -473,6 +452,7 @@ static by_status collect_step(by__job *job, bool wait, by_error *error)
     job->exposed += result.exposed;
     job->disk += result.disk;
     job->is_torn = steps_ahead(job) > 0;
+    BY_TRY(by__job_saving_look(job, error));
     return run_hooks(job, &result, error);
 }
 
@@ -539,9 +519,17 @@ static by_status finish(by__job *job, by_status status, by_error *error)
 {
     const char *word = status == BY_OK ? "done" : status == BY_ESTOPPED ? "stopped" : "failed";
     bool together = job->comm == NULL || status == BY_ESTOPPED;
+    by_error saving = {0};
+    by_status saved = by__job_saving_wait(job, &saving);
+    if (status == BY_OK && saved != BY_OK) {
+        status = by_error_set(error, saved, "%s", saving.message);
+        word = "failed";
+        together = job->comm == NULL;
+    }
     if (status != BY_OK && !job->is_torn && together) {
-        by_error saving = {0};
-        if (save(job, &saving) != BY_OK && status == BY_ESTOPPED) {
+        saved = save(job, false, &saving);
+        saved = saved == BY_OK ? by__job_saving_wait(job, &saving) : saved;
+        if (saved != BY_OK && status == BY_ESTOPPED) {
             if (by__job_leads(job)) {
                 by__run_dir_update(job, "failed");
             }

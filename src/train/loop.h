@@ -3,6 +3,7 @@
 #define BY_TRAIN_LOOP_H
 
 #include "base/threads.h"
+#include "checkpoint/storage.h"
 #include "track/tracker.h"
 #include "train/stragglers.h"
 #include "train/train.h"
@@ -14,6 +15,7 @@ typedef struct by__moment {
 } by__moment;
 
 typedef struct by__job_times by__job_times;
+typedef struct by__saving by__saving;
 
 typedef struct by__job {
     const by_train_options *options;
@@ -34,7 +36,8 @@ typedef struct by__job {
     uint64_t sample;         /* where the loader begins */
     int64_t first_step;
     int64_t done_step;  /* steps whose results were collected */
-    int64_t saved_step; /* of the newest checkpoint; -1: none */
+    int64_t saved_step; /* of the newest checkpoint that was begun; -1: none */
+    by__saving *saving;
     double best_loss;   /* NaN: none yet */
     double best_metric; /* of the task's first, where that decides; NaN: none yet */
     uint64_t best_step;
@@ -106,10 +109,38 @@ by_status by__job_alike(const by__job *job, by_error *error);
 by_status by__ranks_compute_alike(by_comm *comm, const char *version, const char *level,
                                   by_error *error);
 
+/* ---- saving.c: checkpoints ---- */
+
+/* Collective: what this rank saves, and with checkpoint.async a thread for that. */
+by_status by__job_saving_open(by__job *job, by_error *error);
+void by__job_saving_close(by__job *job);
+/* Collective: begins a checkpoint of the present state, unless there is one, and waits for its end
+ * where that is not left to the thread. One that is under way is waited for first. `best`: it has
+ * the best loss so far, job->best_loss. */
+by_status by__job_save(by__job *job, bool best, by_error *error);
+/* Whether a checkpoint has failed behind the steps' back. */
+bool by__job_saving_failed(const by__job *job);
+/* Tells of one that was done. In a job of one rank also of one that failed; ranks tell each other
+ * first, in by__job_agree. */
+by_status by__job_saving_look(by__job *job, by_error *error);
+/* Waits for the one that is under way. Its status is that of all ranks. */
+by_status by__job_saving_wait(by__job *job, by_error *error);
+
 /* ---- save.c and run_dir.c ---- */
 
-/* Checkpoint of the present state. */
-by_status by__job_save(by__job *job, by_error *error);
+/* What a rank holds of the parameters, then of the states of the optimizer: slices, whose values
+ * by__held_read gives, with the list as `user`. */
+typedef struct by__held by__held;
+by_status by__held_open(by__held **out, const by_trainer *trainer, by_error *error);
+void by__held_close(by__held **held);
+by_status by__held_plan(by__save_plan *out, const by__held *held, const by__job *job,
+                        by_error *error);
+by__read_held by__held_read;
+/* Completes a request with what every run keeps, and its task, and calls take(job, request). */
+by_status by__job_describe(by__job *job, by__save_request *request,
+                           by_status (*take)(by__job *job, const by__save_request *request,
+                                             by_error *error),
+                           by_error *error);
 /* Back to the newest checkpoint that is whole; newer ones that are not are reported. Without any,
  * *restored is false where options->from_start permits it, else that is an error. */
 by_status by__job_restore(bool *restored, by__job *job, by_error *error);

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/storage.h"
 #include "train/loop.h"
 
 /* A slice to save: where it is in the trainer. */
@@ -13,18 +12,17 @@ typedef struct source {
     size_t first; /* ... and from which element of it on */
 } source;
 
-/* What this rank holds of the parameters, then of the states of the optimizer. */
-typedef struct held {
+struct by__held {
     const by_trainer *trainer;
     by__held_slice *slices;
     size_t slice_capacity;
     source *sources;
     size_t source_capacity;
     size_t count;
-} held;
+};
 
 /* `prefix`: "m." of a state. */
-static by_status add_slice(held *h, const by__held_slice *slice, const source *from,
+static by_status add_slice(by__held *h, const by__held_slice *slice, const source *from,
                            const char *prefix, const char *name, by_error *error)
 {
     BY_TRY(by__reserve((void **)&h->slices, &h->slice_capacity, h->count + 1, sizeof *h->slices,
@@ -65,8 +63,8 @@ static bool slice_of_part(by_tensor_slice *out, const by_tensor_slice *slice,
 }
 
 /* A parameter that files hold in parts. */
-static by_status add_stacked(held *h, const by__held_slice *whole, source from, const char *name,
-                             by_error *error)
+static by_status add_stacked(by__held *h, const by__held_slice *whole, source from,
+                             const char *name, by_error *error)
 {
     for (int64_t i = 0; i < whole->shape[0]; i++) {
         by_tensor_view view = {.name = name, .dtype = whole->dtype, .rank = whole->rank};
@@ -89,7 +87,7 @@ static by_status add_stacked(held *h, const by__held_slice *whole, source from, 
 }
 
 /* Adds what there is of a parameter (state -1) or of a state of it. */
-static by_status add_held(held *h, size_t parameter, int state, by_error *error)
+static by_status add_held(by__held *h, size_t parameter, int state, by_error *error)
 {
     char prefix[64] = "";
     const char *name = by_trainer_parameter(h->trainer, parameter).name;
@@ -112,7 +110,7 @@ static by_status add_held(held *h, size_t parameter, int state, by_error *error)
     return BY_OK;
 }
 
-static by_status list_held(held *h, by_error *error)
+static by_status list_held(by__held *h, by_error *error)
 {
     size_t parameters = by_trainer_parameter_count(h->trainer);
     for (size_t i = 0; i < parameters; i++) {
@@ -126,9 +124,9 @@ static by_status list_held(held *h, by_error *error)
     return BY_OK;
 }
 
-static by_status read_held(void *user, size_t i, const void **data, void **owned, by_error *error)
+by_status by__held_read(void *user, size_t i, const void **data, void **owned, by_error *error)
 {
-    const held *h = user;
+    const by__held *h = user;
     const source *from = &h->sources[i];
     BY_TRY(by__trainer_read_slice(h->trainer, from->parameter, from->state, from->slice, data,
                                   owned, error));
@@ -136,45 +134,44 @@ static by_status read_held(void *user, size_t i, const void **data, void **owned
     return BY_OK;
 }
 
-static by_status write_held(const by__job *job, held *h, const by_checkpoint_value *values,
-                            size_t value_count, const by_checkpoint_file *files, size_t file_count,
-                            by_error *error)
+by_status by__held_open(by__held **out, const by_trainer *trainer, by_error *error)
 {
-    by__save_plan plan;
-    by_checkpoint_writer *writer;
-    uint64_t step = (uint64_t)by_trainer_updates(job->trainer);
-    BY_TRY(by__save_plan_make(&plan, job->comm, h->slices, h->count, job->config->parallel.writers,
-                              error));
-    by_checkpoint_layout layout = by__save_plan_layout(&plan);
-    by_status status = by__checkpoint_begin_together(&writer, job->comm, plan.writer,
-                                                     job->checkpoints, step, &layout, error);
-    if (status == BY_OK) {
-        status = by__save_plan_write(&plan, writer, read_held, h, error);
-        status = by__checkpoint_commit_together(&writer, job->comm, status, values, value_count,
-                                                files, file_count, error);
+    by__held *h;
+    BY_TRY(by__alloc((void **)&h, 1, sizeof *h, "a checkpoint", error));
+    h->trainer = trainer;
+    by_status status = list_held(h, error);
+    if (status != BY_OK) {
+        by__held_close(&h);
+        return status;
     }
-    by__save_plan_free(&plan);
-    return status;
+    *out = h;
+    return BY_OK;
 }
 
-/* Collective. Values and files are rank 0's. */
-static by_status write_checkpoint(const by__job *job, const by_checkpoint_value *values,
-                                  size_t value_count, const by_checkpoint_file *files,
-                                  size_t file_count, by_error *error)
+void by__held_close(by__held **held)
 {
-    held h = {.trainer = job->trainer};
-    by_status status = list_held(&h, error);
-    if (status == BY_OK) {
-        status = write_held(job, &h, values, value_count, files, file_count, error);
+    if (*held != NULL) {
+        free((*held)->sources);
+        free((*held)->slices);
+        free(*held);
+        *held = NULL;
     }
-    free(h.sources);
-    free(h.slices);
-    return status;
 }
+
+by_status by__held_plan(by__save_plan *out, const by__held *h, const by__job *job, by_error *error)
+{
+    return by__save_plan_make(out, job->comm, h->slices, h->count, job->config->parallel.writers,
+                              error);
+}
+
+/* ---- what is saved with them ---- */
+
+/* How by__job_describe hands on a request. */
+typedef by_status taker(by__job *job, const by__save_request *request, by_error *error);
 
 /* What every run keeps, in front of what its task does. */
-static by_status write_state(const by__job *job, const by_task_kept *kept, const char *json,
-                             by_error *error)
+static by_status describe(by__job *job, by__save_request *request, const by_task_kept *kept,
+                          const char *json, taker *take, by_error *error)
 {
     by_checkpoint_value values[8 + BY_TASK_FILES] = {
         {.key = "sample", .kind = BY_VALUE_U64, .as.u64 = by_loader_position(job->loader)},
@@ -199,16 +196,20 @@ static by_status write_state(const by__job *job, const by_task_kept *kept, const
     for (size_t i = 0; i < kept->file_count; i++) {
         files[1 + i] = kept->files[i];
     }
-    return write_checkpoint(job, values, value_count, files, 1 + kept->file_count, error);
+    request->values = values;
+    request->value_count = value_count;
+    request->files = files;
+    request->file_count = 1 + kept->file_count;
+    return take(job, request, error);
 }
 
-by_status by__job_save(by__job *job, by_error *error)
+by_status by__job_describe(by__job *job, by__save_request *request, taker *take, by_error *error)
 {
     const by_task *task = job->data->task;
     by_task_kept kept = {.eos = -1};
     char *json = NULL;
     if (!by__job_leads(job)) {
-        return write_checkpoint(job, NULL, 0, NULL, 0, error);
+        return take(job, request, error);
     }
     if (task->keep != NULL) {
         BY_TRY(task->keep(job->data, job->config, &kept, error));
@@ -218,7 +219,7 @@ by_status by__job_save(by__job *job, by_error *error)
         status = by_model_config_label(&json, kept.labels, kept.label_count, error);
     }
     if (status == BY_OK) {
-        status = write_state(job, &kept, json, error);
+        status = describe(job, request, &kept, json, take, error);
     }
     free(json);
     return status;
@@ -427,6 +428,7 @@ by_status by__job_restore(bool *restored, by__job *job, by_error *error)
 {
     by_checkpoint *checkpoint = NULL;
     char *path = NULL;
+    BY_TRY(by__job_saving_wait(job, error));
     by_status status = by__job_leads(job) ? find_checkpoint(&path, job, error) : BY_OK;
     if (status == BY_OK) {
         status = by__job_share_text(job, &path, "the newest checkpoint", error);

@@ -91,6 +91,13 @@ void by__trainer_slice(by__trainer_held *out, const by_trainer *trainer, size_t 
 by_status by__trainer_read_slice(const by_trainer *trainer, size_t parameter, int state, size_t i,
                                  const void **data, void **owned, by_error *error);
 
+/* Bytes that this rank holds of what a checkpoint has: parameters and states. */
+uint64_t by__trainer_saved_bytes(const by_trainer *trainer);
+/* Whether another thread may read them while gradients are computed. */
+bool by__trainer_saves_beside(const by_trainer *trainer);
+/* Has `call(user)` called before anything changes these; NULL: nobody. */
+void by__trainer_before_change(by_trainer *trainer, void (*call)(void *user), void *user);
+
 /* Seconds for which this rank has stood still for others since the trainer was opened. */
 double by__trainer_stood(const by_trainer *trainer);
 

@@ -353,6 +353,25 @@ const by_task *by_trainer_task(const by_trainer *trainer)
     return trainer->task;
 }
 
+/* Ranks that hold the same share what is written. */
+void by_trainer_plan_staging(by_trainer *t)
+{
+    const by_checkpoint_config *c = &t->config->checkpoint;
+    const uint64_t small = (uint64_t)64 << 20;
+    uint64_t all = by__trainer_saved_bytes(t);
+    uint64_t writers = 1 + all / small;
+    uint64_t sharing = by__is_sharded(t) ? 1 : (uint64_t)t->layout.replicas;
+    uint64_t own = all / (writers < sharing ? writers : sharing);
+    uint64_t bytes = own / 4 > small ? own / 4 : own < small ? own : small;
+    if (c->staging_mib > 0.0) {
+        bytes = (uint64_t)(c->staging_mib * 0x1p20);
+        bytes = bytes < all ? bytes : all;
+    }
+    t->memory.total -= t->memory.staging;
+    t->memory.staging = c->async != 0 && t->sets > 0 ? bytes : 0;
+    t->memory.total += t->memory.staging;
+}
+
 void by_trainer_plan_data(by_trainer *trainer, uint64_t bytes)
 {
     trainer->memory.data += bytes;

@@ -240,7 +240,9 @@ struct by_trainer {
     by__ranks ranks;
     by__sync sync;
     by__shard shard;
-    by__offload *offload;      /* NULL: everything is in memory */
+    by__offload *offload;              /* NULL: everything is in memory */
+    void (*before_change)(void *user); /* of what is saved; NULL: nobody is told */
+    void *before_user;
     int64_t all_micro_batches; /* of a step, over all ranks */
     int64_t first_micro_batch; /* this rank computes micro-batches first ... */
     int64_t micro_batches;     /* ... first + count - 1, or so many in turn */
@@ -276,6 +278,8 @@ by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
 /* BY_ESTATE before by_trainer_allocate, and for `training` in a trainer that only computes
  * losses. */
 by_status by__trainer_ready(const by_trainer *t, bool training, by_error *error);
+/* Tells who reads parameters and states that they are about to change. */
+void by__trainer_changes(const by_trainer *t);
 /* Range of group `unit` in a flat buffer. */
 by_memory by__trainer_group(const by_trainer *t, int flat, size_t unit);
 /* All of a flat buffer that holds the groups that are trained, which are neighbours. */

@@ -17,6 +17,7 @@ static by_status refresh_copies(by_trainer *t, by_error *error)
 by_status by_trainer_initialize(by_trainer *t, by_error *error)
 {
     BY_TRY(by__trainer_ready(t, false, error));
+    by__trainer_changes(t);
     BY_TRY(by__initialize_parameters(t->store, t->masters, t->parameters, t->config->seed,
                                      t->threads, error));
     BY_TRY(by__store_clear(t->store, BY__STATE, error));
@@ -30,6 +31,7 @@ by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_e
     by__load_options options = {.family = by_model_name_prefix(&t->config->model),
                                 .threads = t->threads};
     BY_TRY(by__trainer_ready(t, false, error));
+    by__trainer_changes(t);
     BY_TRY(by__store_load(t->store, t->masters, weights, &options, error));
     by__sync_forget(t);
     return refresh_copies(t, error);
@@ -68,6 +70,7 @@ by_status by_trainer_load_optimizer(by_trainer *t, const by_weights *states, int
                                     by_error *error)
 {
     BY_TRY(by__trainer_ready(t, true, error));
+    by__trainer_changes(t);
     BY_TRY(states == NULL ? BY_OK : check_states(t, states, error));
     if (states == NULL && t->state_count > 0) {
         return by_error_set(error, BY_EFORMAT, "there is no optimizer state to resume from");
@@ -109,6 +112,48 @@ static by_tensor_view view(const by_trainer *t, int flat, size_t i)
 }
 
 /* ---- slices of what is saved ---- */
+
+void by__trainer_before_change(by_trainer *t, void (*call)(void *user), void *user)
+{
+    t->before_change = call;
+    t->before_user = user;
+}
+
+void by__trainer_changes(const by_trainer *t)
+{
+    if (t->before_change != NULL) {
+        t->before_change(t->before_user);
+    }
+}
+
+static uint64_t held_bytes(const by_trainer *t, int flat)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < by__store_count(t->store); i++) {
+        by__held_piece piece;
+        for (size_t k = 0; by__store_piece(t->store, flat, (by__handle)i, k, &piece); k++) {
+            bytes += (uint64_t)piece.count * sizeof(float);
+        }
+    }
+    return bytes;
+}
+
+uint64_t by__trainer_saved_bytes(const by_trainer *t)
+{
+    uint64_t bytes = held_bytes(t, t->masters);
+    for (int i = 0; i < t->state_count; i++) {
+        bytes += held_bytes(t, t->states[i]);
+    }
+    return bytes;
+}
+
+/* Not what passes through windows of memory, and not what exchanges change before the update. */
+bool by__trainer_saves_beside(const by_trainer *t)
+{
+    by_device_info info;
+    return t->offload == NULL && !t->sync.is_on &&
+           by_device_describe(&info, t->device, NULL) == BY_OK && info.host_memory;
+}
 
 static int saved_flat(const by_trainer *t, int state)
 {

@@ -1,0 +1,559 @@
+/* Saves in the background.
+ *
+ * The staging buffer is a ring. A producer copies the parts of a checkpoint into it, in the order
+ * of the files, and the saver's thread writes them out from there. The producer is that thread too,
+ * where it may read the values while others compute with them: it copies as long as there is room,
+ * and writes when there is none, so that everything is copied as early as the buffer permits.
+ * Otherwise the one who begins the save copies, and waits for room. Each part begins at a multiple
+ * of RING_UNIT, so that no element is cut where the ring ends.
+ *
+ * All collectives of a save, from the first to the last, are the thread's, on a communicator of its
+ * own: they never meet those of the threads that compute. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/storage.h"
+
+enum { RING_UNIT = 64, LEAST_STAGING = 64 << 10, PIECE = 4 << 20 };
+
+/* A place in the parts, in their order. */
+typedef struct cursor {
+    size_t part;   /* the number of it in the order */
+    size_t offset; /* bytes of it that are done */
+    size_t bytes;  /* that it has */
+} cursor;
+
+struct by__saver {
+    by_comm *comm;
+    pthread_t thread;
+    bool has_thread;
+    uint8_t *ring;
+    size_t capacity;
+    by__save_request request; /* of the save under way: what it points to is the saver's own, but
+                                 for plan and user */
+    by_checkpoint_writer *writer;
+    size_t *order; /* of the parts */
+    size_t part_count;
+    cursor from; /* the producer's ... */
+    cursor to;   /* ... and the writer's */
+    const uint8_t *data;
+    void *owned;
+    pthread_mutex_t mutex; /* of the rest */
+    pthread_cond_t changed;
+    uint64_t produced; /* bytes that went into the ring ... */
+    uint64_t consumed; /* ... and out of it */
+    bool is_pending;   /* begun, and not waited for */
+    bool is_begun;     /* the order is known, on the thread's side */
+    bool is_copied;    /* nothing will be read any more */
+    bool is_done;
+    bool closing;
+    by_status status;
+    by_error error;
+    double began;
+    double ended;
+    double stalled;
+};
+
+/* ---- requests ---- */
+
+static void free_request(by__save_request *r)
+{
+    for (size_t i = 0; i < r->value_count; i++) {
+        free((void *)(uintptr_t)r->values[i].key);
+        if (r->values[i].kind == BY_VALUE_STRING) {
+            free((void *)(uintptr_t)r->values[i].as.string);
+        }
+    }
+    for (size_t i = 0; i < r->file_count; i++) {
+        free((void *)(uintptr_t)r->files[i].name);
+        free((void *)(uintptr_t)r->files[i].data);
+        free((void *)(uintptr_t)r->files[i].path);
+    }
+    free((void *)(uintptr_t)r->values);
+    free((void *)(uintptr_t)r->files);
+    free((void *)(uintptr_t)r->root);
+    *r = (by__save_request){0};
+}
+
+/* NULL for NULL; *failed when there is no memory. */
+static char *copy_text(const char *text, bool *failed)
+{
+    char *copy = text == NULL ? NULL : by__strdup(text);
+    *failed = *failed || (text != NULL && copy == NULL);
+    return copy;
+}
+
+static by_status copy_request(by__save_request *out, const by__save_request *r, by_error *error)
+{
+    bool failed = false;
+    by_checkpoint_value *values;
+    by_checkpoint_file *files;
+    *out = *r;
+    out->value_count = out->file_count = 0;
+    out->values = NULL;
+    out->files = NULL;
+    out->root = copy_text(r->root, &failed);
+    BY_TRY(by__alloc((void **)&values, r->value_count, sizeof *values, "a checkpoint", error));
+    out->values = values;
+    BY_TRY(by__alloc((void **)&files, r->file_count, sizeof *files, "a checkpoint", error));
+    out->files = files;
+    for (size_t i = 0; i < r->value_count; i++) {
+        values[i] = r->values[i];
+        values[i].key = copy_text(values[i].key, &failed);
+        if (values[i].kind == BY_VALUE_STRING) {
+            values[i].as.string = copy_text(values[i].as.string, &failed);
+        }
+        out->value_count++;
+    }
+    for (size_t i = 0; i < r->file_count; i++) {
+        const by_checkpoint_file *f = &r->files[i];
+        files[i] =
+            (by_checkpoint_file){.name = copy_text(f->name, &failed),
+                                 .data = f->data == NULL ? NULL : by__strndup(f->data, f->size),
+                                 .size = f->size,
+                                 .path = copy_text(f->path, &failed)};
+        failed = failed || (f->data != NULL && files[i].data == NULL);
+        out->file_count++;
+    }
+    return failed ? by_error_set(error, BY_EMEMORY, "out of memory: a checkpoint") : BY_OK;
+}
+
+/* What the process that leads does when a checkpoint is on the disk. */
+static by_status follow_up(const by__save_request *r, by_error *error)
+{
+    if (r->is_best) {
+        BY_TRY(by_checkpoint_mark_best(r->root, r->step, r->loss, error));
+    }
+    return by_checkpoint_prune(r->root, r->keep, error);
+}
+
+static bool leads(const by_comm *comm)
+{
+    return comm == NULL || by_comm_rank(comm) == 0;
+}
+
+static by_status commit(by_comm *comm, by_checkpoint_writer **writer, by_status status,
+                        const by__save_request *r, by_error *error)
+{
+    BY_TRY(by__checkpoint_commit_together(writer, comm, status, r->values, r->value_count, r->files,
+                                          r->file_count, error));
+    return by__checkpoint_follow(comm, leads(comm) ? follow_up(r, error) : BY_OK, error);
+}
+
+by_status by__save_together(by_comm *comm, const by__save_request *r, by_error *error)
+{
+    by_checkpoint_writer *writer;
+    by_checkpoint_layout layout = by__save_plan_layout(r->plan);
+    BY_TRY(by__checkpoint_begin_together(&writer, comm, r->plan->writer, r->root, r->step, &layout,
+                                         error));
+    by_status status = by__save_plan_write(r->plan, writer, r->read, r->user, error);
+    return commit(comm, &writer, status, r, error);
+}
+
+/* ---- the ring ---- */
+
+static size_t padded(size_t n)
+{
+    return by__round_up(n, RING_UNIT);
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t element_size(const by__saver *s, const cursor *c)
+{
+    const by__save_plan *p = s->request.plan;
+    return by_dtype_size(p->tensors[p->parts[s->order[c->part]].tensor].dtype);
+}
+
+static void enter_part(const by__saver *s, cursor *c)
+{
+    c->offset = 0;
+    c->bytes = c->part < s->part_count
+                   ? by__save_plan_elements(s->request.plan, s->order[c->part]) * element_size(s, c)
+                   : 0;
+}
+
+/* Moves on by n bytes, into the next part at the end of one. True: that was an end. */
+static bool advance(const by__saver *s, cursor *c, size_t n)
+{
+    c->offset += n;
+    if (c->offset < c->bytes) {
+        return false;
+    }
+    c->part++;
+    enter_part(s, c);
+    return true;
+}
+
+/* Bytes between two counts, to the end of the ring at most. */
+static size_t in_ring(const by__saver *s, uint64_t at, uint64_t end)
+{
+    return smaller((size_t)(end - at), s->capacity - (size_t)(at % s->capacity));
+}
+
+static by_status fetch(by__saver *s, by_error *error)
+{
+    const by__save_plan *p = s->request.plan;
+    const void *data = NULL;
+    if (s->data != NULL) {
+        return BY_OK;
+    }
+    BY_TRY(
+        s->request.read(s->request.user, p->held[s->order[s->from.part]], &data, &s->owned, error));
+    s->data = data;
+    return data != NULL ? BY_OK
+                        : by_error_set(error, BY_EARG, "a part of a checkpoint has no data");
+}
+
+/* Copies a piece; *did is false where there is no room, or nothing left. Only the producer calls
+ * it. */
+static by_status produce(by__saver *s, bool *did, by_error *error)
+{
+    cursor *c = &s->from;
+    (void)pthread_mutex_lock(&s->mutex);
+    size_t room = in_ring(s, s->produced, s->consumed + s->capacity);
+    uint64_t at = s->produced % s->capacity;
+    (void)pthread_mutex_unlock(&s->mutex);
+    *did = c->part < s->part_count && room > 0;
+    if (!*did) {
+        return BY_OK;
+    }
+    BY_TRY(fetch(s, error));
+    size_t n = smaller(smaller(c->bytes - c->offset, room), PIECE);
+    memcpy(s->ring + at, s->data + c->offset, n);
+    if (advance(s, c, n)) {
+        free(s->owned);
+        s->owned = NULL;
+        s->data = NULL;
+    }
+    (void)pthread_mutex_lock(&s->mutex);
+    s->produced += padded(n);
+    s->is_copied = s->is_copied || c->part == s->part_count;
+    (void)pthread_cond_broadcast(&s->changed);
+    (void)pthread_mutex_unlock(&s->mutex);
+    return BY_OK;
+}
+
+/* Writes a piece; *did is false where there is none yet. */
+static by_status consume(by__saver *s, bool *did, by_error *error)
+{
+    cursor *c = &s->to;
+    (void)pthread_mutex_lock(&s->mutex);
+    size_t there = in_ring(s, s->consumed, s->produced);
+    uint64_t at = s->consumed % s->capacity;
+    (void)pthread_mutex_unlock(&s->mutex);
+    *did = there > 0;
+    if (!*did) {
+        return BY_OK;
+    }
+    size_t n = smaller(smaller(c->bytes - c->offset, there), PIECE);
+    size_t size = element_size(s, c);
+    BY_TRY(by__save_plan_add(s->request.plan, s->writer, s->order[c->part], c->offset / size,
+                             n / size, s->ring + at, error));
+    (void)advance(s, c, n);
+    (void)pthread_mutex_lock(&s->mutex);
+    s->consumed += padded(n);
+    (void)pthread_cond_broadcast(&s->changed);
+    (void)pthread_mutex_unlock(&s->mutex);
+    return BY_OK;
+}
+
+/* ---- the thread ---- */
+
+/* Order and number of the parts; those without elements are left out. */
+static by_status plan_parts(by__saver *s, by_error *error)
+{
+    const by__save_plan *p = s->request.plan;
+    size_t kept = 0;
+    if (s->writer == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&s->order, p->part_count, sizeof *s->order, "a checkpoint", error));
+    BY_TRY(by__save_plan_order(p, s->writer, s->order, error));
+    for (size_t i = 0; i < p->part_count; i++) {
+        if (by__save_plan_elements(p, s->order[i]) > 0) {
+            s->order[kept++] = s->order[i];
+        }
+    }
+    s->part_count = kept;
+    enter_part(s, &s->from);
+    enter_part(s, &s->to);
+    return BY_OK;
+}
+
+static by_status begin_files(by__saver *s, by_error *error)
+{
+    const by__save_request *r = &s->request;
+    by_checkpoint_layout layout = by__save_plan_layout(r->plan);
+    BY_TRY(by__checkpoint_begin_together(&s->writer, s->comm, r->plan->writer, r->root, r->step,
+                                         &layout, error));
+    return plan_parts(s, error);
+}
+
+/* Says that there is an order, or, as `status` says, will be none. */
+static void tell_begun(by__saver *s, by_status status)
+{
+    (void)pthread_mutex_lock(&s->mutex);
+    s->is_begun = true;
+    s->status = status;
+    s->is_copied = status != BY_OK || s->part_count == 0;
+    (void)pthread_cond_broadcast(&s->changed);
+    (void)pthread_mutex_unlock(&s->mutex);
+}
+
+/* Waits until the producer has done something, or given up. */
+static by_status wait_for_producer(by__saver *s)
+{
+    (void)pthread_mutex_lock(&s->mutex);
+    while (s->produced == s->consumed && s->status == BY_OK) {
+        (void)pthread_cond_wait(&s->changed, &s->mutex);
+    }
+    by_status status = s->status;
+    (void)pthread_mutex_unlock(&s->mutex);
+    return status;
+}
+
+static by_status write_parts(by__saver *s, by_error *error)
+{
+    while (s->to.part < s->part_count) {
+        bool did = false;
+        if (s->request.beside) {
+            BY_TRY(produce(s, &did, error));
+        }
+        if (!did) {
+            BY_TRY(consume(s, &did, error));
+        }
+        if (!did) {
+            BY_TRY(wait_for_producer(s)); /* whose error is in s->error */
+        }
+    }
+    return BY_OK;
+}
+
+static void save(by__saver *s)
+{
+    by_error error = {0};
+    by_status status = begin_files(s, &error);
+    bool began = status == BY_OK || s->writer != NULL;
+    tell_begun(s, status);
+    if (status == BY_OK) {
+        status = write_parts(s, &error);
+        (void)pthread_mutex_lock(&s->mutex);
+        if (s->status != BY_OK) { /* the producer's */
+            error = s->error;
+        }
+        s->status = status;
+        s->is_copied = true;
+        (void)pthread_cond_broadcast(&s->changed);
+        (void)pthread_mutex_unlock(&s->mutex);
+    }
+    if (began) {
+        status = commit(s->comm, &s->writer, status, &s->request, &error);
+    }
+    (void)pthread_mutex_lock(&s->mutex);
+    s->status = status;
+    s->error = error;
+    s->ended = by__now();
+    s->is_done = true;
+    (void)pthread_cond_broadcast(&s->changed);
+    (void)pthread_mutex_unlock(&s->mutex);
+}
+
+static void *work(void *user)
+{
+    by__saver *s = user;
+    memset(s->ring, 0, s->capacity); /* takes the pages now, and not while a step waits */
+    (void)pthread_mutex_lock(&s->mutex);
+    for (;;) {
+        while (!s->closing && (!s->is_pending || s->is_done)) {
+            (void)pthread_cond_wait(&s->changed, &s->mutex);
+        }
+        if (!s->is_pending || s->is_done) {
+            break;
+        }
+        (void)pthread_mutex_unlock(&s->mutex);
+        save(s);
+        (void)pthread_mutex_lock(&s->mutex);
+    }
+    (void)pthread_mutex_unlock(&s->mutex);
+    return NULL;
+}
+
+/* ---- whoever saves ---- */
+
+by_status by__saver_open(by__saver **out, by_comm **comm, size_t staging, by_error *error)
+{
+    by__saver *s;
+    by_status status = by__alloc((void **)&s, 1, sizeof *s, "saves", error);
+    if (status != BY_OK) {
+        by_comm_close(comm);
+        return status;
+    }
+    s->comm = *comm;
+    *comm = NULL;
+    (void)pthread_mutex_init(&s->mutex, NULL);
+    (void)pthread_cond_init(&s->changed, NULL);
+    s->capacity = by__round_up(staging < LEAST_STAGING ? LEAST_STAGING : staging, RING_UNIT);
+    status = by__alloc_aligned((void **)&s->ring, s->capacity, "checkpoint.staging", error);
+    if (status == BY_OK) {
+        int failure = pthread_create(&s->thread, NULL, work, s);
+        s->has_thread = failure == 0;
+        status = failure == 0 ? BY_OK
+                              : by_error_set(error, BY_EMEMORY, "the thread of checkpoints: %s",
+                                             strerror(failure));
+    }
+    if (status != BY_OK) {
+        by__saver_close(&s);
+        return status;
+    }
+    *out = s;
+    return BY_OK;
+}
+
+/* Forgets a save that has ended. */
+static void clear(by__saver *s)
+{
+    free(s->owned);
+    free(s->order);
+    free_request(&s->request);
+    s->owned = NULL;
+    s->data = NULL;
+    s->order = NULL;
+    s->part_count = 0;
+    s->from = s->to = (cursor){0};
+    s->produced = s->consumed = 0;
+    s->is_pending = s->is_begun = s->is_copied = s->is_done = false;
+    s->status = BY_OK;
+    s->error = (by_error){0};
+    s->stalled = 0.0;
+}
+
+void by__saver_close(by__saver **saver)
+{
+    by__saver *s = *saver;
+    if (s == NULL) {
+        return;
+    }
+    if (s->has_thread) {
+        (void)pthread_mutex_lock(&s->mutex);
+        s->closing = true;
+        (void)pthread_cond_broadcast(&s->changed);
+        (void)pthread_mutex_unlock(&s->mutex);
+        (void)pthread_join(s->thread, NULL);
+    }
+    clear(s);
+    by_comm_close(&s->comm);
+    (void)pthread_cond_destroy(&s->changed);
+    (void)pthread_mutex_destroy(&s->mutex);
+    free(s->ring);
+    free(s);
+    *saver = NULL;
+}
+
+/* Copies everything, for the thread to write. */
+static void produce_all(by__saver *s)
+{
+    by_error error = {0};
+    by_status status = BY_OK;
+    (void)pthread_mutex_lock(&s->mutex);
+    while (!s->is_begun) {
+        (void)pthread_cond_wait(&s->changed, &s->mutex);
+    }
+    while (!s->is_copied && status == BY_OK) { /* also when the thread has failed */
+        bool did;
+        (void)pthread_mutex_unlock(&s->mutex);
+        status = produce(s, &did, &error); /* something, unless the ring is full */
+        (void)pthread_mutex_lock(&s->mutex);
+        if (status == BY_OK && !s->is_copied && s->produced - s->consumed == s->capacity) {
+            (void)pthread_cond_wait(&s->changed, &s->mutex);
+        }
+    }
+    if (status != BY_OK && s->status == BY_OK) {
+        s->status = status;
+        s->error = error;
+        s->is_copied = true;
+        (void)pthread_cond_broadcast(&s->changed);
+    }
+    (void)pthread_mutex_unlock(&s->mutex);
+}
+
+by_status by__saver_begin(by__saver *s, const by__save_request *request, by_error *error)
+{
+    double began = by__now();
+    by__save_request copy;
+    if (s->is_pending) {
+        return by_error_set(error, BY_ESTATE, "a save is under way");
+    }
+    by_status status = copy_request(&copy, request, error);
+    if (status != BY_OK) {
+        free_request(&copy);
+        return status;
+    }
+    (void)pthread_mutex_lock(&s->mutex);
+    s->request = copy;
+    s->began = began;
+    s->is_pending = true;
+    (void)pthread_cond_broadcast(&s->changed);
+    (void)pthread_mutex_unlock(&s->mutex);
+    if (!copy.beside) {
+        produce_all(s);
+    }
+    s->stalled = by__now() - began;
+    return BY_OK;
+}
+
+void by__saver_let_go(by__saver *s)
+{
+    double began = by__now();
+    (void)pthread_mutex_lock(&s->mutex);
+    while (s->is_pending && !s->is_copied) {
+        (void)pthread_cond_wait(&s->changed, &s->mutex);
+    }
+    s->stalled += s->is_pending ? by__now() - began : 0.0;
+    (void)pthread_mutex_unlock(&s->mutex);
+}
+
+bool by__saver_is_pending(by__saver *s)
+{
+    return s->is_pending;
+}
+
+bool by__saver_is_done(by__saver *s)
+{
+    (void)pthread_mutex_lock(&s->mutex);
+    bool is_done = s->is_pending && s->is_done;
+    (void)pthread_mutex_unlock(&s->mutex);
+    return is_done;
+}
+
+bool by__saver_has_failed(by__saver *s)
+{
+    (void)pthread_mutex_lock(&s->mutex);
+    bool failed = s->is_pending && s->is_done && s->status != BY_OK;
+    (void)pthread_mutex_unlock(&s->mutex);
+    return failed;
+}
+
+by_status by__saver_wait(by__saver *s, by__save_end *end, by_error *error)
+{
+    (void)pthread_mutex_lock(&s->mutex);
+    while (s->is_pending && !s->is_done) {
+        (void)pthread_cond_wait(&s->changed, &s->mutex);
+    }
+    (void)pthread_mutex_unlock(&s->mutex);
+    by_status status = s->is_pending ? s->status : BY_OK;
+    if (end != NULL) {
+        *end = (by__save_end){s->request.step, s->stalled, s->ended - s->began};
+    }
+    if (status != BY_OK) {
+        status = by_error_set(error, status, "%s", s->error.message);
+    }
+    (void)pthread_mutex_lock(&s->mutex);
+    clear(s);
+    (void)pthread_mutex_unlock(&s->mutex);
+    return status;
+}
