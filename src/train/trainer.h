@@ -464,11 +464,8 @@ by_status by__turns_step(by_trainer *t, const by_batch *batch, by_error *error);
 /* Collective: the losses of all micro-batches. */
 by_status by__turns_losses(by_trainer *t, by_error *error);
 
-/* ---- divided_slices.c: slices of tensors that ranks of `shard` divide ---- */
+/* ---- divided_slices.c: slices of tensors that ranks of `shard` divide or that are on disk */
 
-/* Whether the buffer is a part of the tensor as the entry is. What has another shape (sums of rows)
- * is whole (trainer_weights.c). */
-bool by__trainer_is_part(const by_trainer *t, int flat, by__handle handle);
 /* How many this rank holds; the i-th; and its values, which are the trainer's memory or *owned. */
 size_t by__divided_slices(const by_trainer *t, int flat, by__handle handle);
 void by__divided_slice(by__trainer_held *out, const by_trainer *t, int flat, by__handle handle,

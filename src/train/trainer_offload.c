@@ -330,6 +330,17 @@ by_status by__offload_add_programs(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
+/* Whether this rank has parts of tensors that other axes than `shard` split. */
+static bool has_parts(const by_trainer *t)
+{
+    for (size_t i = 0; i < by__store_count(t->store); i++) {
+        if (by__store_is_part(by__store_entry(t->store, (by__handle)i))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 size_t by__offload_bytes(const by_trainer *t)
 {
     const by__offload *o = t->offload;
@@ -342,6 +353,8 @@ size_t by__offload_bytes(const by_trainer *t)
             most = o->windows[i].parts[k].bytes > most ? o->windows[i].parts[k].bytes : most;
         }
     }
+    /* Of a part of a tensor the boxes are copied out of what was read. */
+    most = has_parts(t) ? 2 * most : most;
     return o->buffer_bytes + BY__SCRATCH_ALIGNMENT + most + by__scratch_memory();
 }
 

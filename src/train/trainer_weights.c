@@ -160,17 +160,10 @@ static int saved_flat(const by_trainer *t, int state)
     return state < 0 ? t->masters : t->states[state];
 }
 
-bool by__trainer_is_part(const by_trainer *t, int flat, by__handle handle)
-{
-    const by__stored_tensor held = by__store_held(t->store, flat, handle);
-    return by__store_is_part(&held);
-}
-
 /* Whether what this rank has of a buffer is in pieces: ranks divide it, or it is on disk. */
 static bool is_in_pieces(const by_trainer *t, int flat, by__handle handle)
 {
-    return by__shard_divides(t, flat, handle) ||
-           (by__store_on_disk(t->store, flat, handle) && !by__trainer_is_part(t, flat, handle));
+    return by__shard_divides(t, flat, handle) || by__store_on_disk(t->store, flat, handle);
 }
 
 size_t by__trainer_slices(const by_trainer *t, size_t parameter, int state)
@@ -183,9 +176,9 @@ size_t by__trainer_slices(const by_trainer *t, size_t parameter, int state)
     if (is_in_pieces(t, flat, handle)) {
         return by__divided_slices(t, flat, handle);
     }
-    return by__trainer_is_part(t, flat, handle)
-               ? (size_t)by__store_box_count(by__store_entry(t->store, handle))
-               : 1;
+    /* What has another shape than the entry (sums of rows) may be whole where the entry is not. */
+    const by__stored_tensor held = by__store_held(t->store, flat, handle);
+    return by__store_is_part(&held) ? (size_t)by__store_box_count(&held) : 1;
 }
 
 void by__trainer_slice(by__trainer_held *out, const by_trainer *t, size_t parameter, int state,
@@ -195,7 +188,7 @@ void by__trainer_slice(by__trainer_held *out, const by_trainer *t, size_t parame
     by__handle handle = (by__handle)parameter;
     const by__stored_tensor held = by__store_held(t->store, flat, handle);
     by__store_box box = {.shape = by__store_shape(t->store, flat, handle)};
-    bool part = by__trainer_is_part(t, flat, handle);
+    bool part = by__store_is_part(&held);
     if (is_in_pieces(t, flat, handle)) {
         by__divided_slice(out, t, flat, handle, i);
         return;

@@ -516,6 +516,49 @@ static void every_layout_of_experts_does(void **state)
     load_all_pairs(layouts, BY_ARRAY_LENGTH(layouts), settings);
 }
 
+/* What is on disk is read one window at a time, parts of tensors too, and that is planned. */
+static by_status check_windows(by_comm *comm, void *user, by_error *error)
+{
+    enum { PAGE = 4096, BUFFER = 3 * PAGE };
+    const by_trainer_options options = {.comm = comm};
+    by_trainer *t;
+    BY_TRY(by_trainer_open(&t, user, &options, error));
+    size_t planned = by__offload_bytes(t);
+    size_t largest = 0;
+    for (size_t i = 0; i < by_trainer_parameter_count(t); i++) {
+        for (int state = 0; state < by_trainer_state_count(t); state++) {
+            for (size_t k = 0; k < by__trainer_slices(t, i, state); k++) {
+                by__trainer_held has;
+                size_t count = 1;
+                by__trainer_slice(&has, t, i, state, k);
+                for (int axis = 0; axis < (has.slice.flat ? 1 : has.whole.rank); axis++) {
+                    count *= (size_t)has.slice.shape[axis];
+                }
+                largest = count > largest ? count : largest;
+            }
+        }
+    }
+    by_trainer_close(&t);
+    return largest == PAGE / sizeof(float) &&
+                   planned == BUFFER + PAGE + 2 * PAGE + by__scratch_memory()
+               ? BY_OK
+               : by_error_set(error, BY_ESTATE, "the largest slice: %zu; planned bytes: %zu",
+                              largest, planned);
+}
+
+static void parts_on_disk_are_read_by_windows(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.vocab=20", "model.width=64", NULL};
+    static const char *const more[] = {"parallel.tensor=2", ON_DISK, NULL};
+    by_error error = {0};
+    char *root = temporary_make();
+    by_config *config = open_config(root, settings, more);
+    check_ok(by_comm_run_threads(2, NULL, check_windows, config, &error), &error);
+    by_config_close(&config);
+    temporary_remove(root);
+}
+
 /* ---- replicas ---- */
 
 typedef struct flip_job {
@@ -600,6 +643,7 @@ int main(void)
         cmocka_unit_test(every_layout_saves_and_loads_every_slice),
         cmocka_unit_test(sums_of_rows_and_columns_are_cut),
         cmocka_unit_test(every_layout_of_experts_does),
+        cmocka_unit_test(parts_on_disk_are_read_by_windows),
         cmocka_unit_test(a_replica_that_differs_is_named),
     };
     if (access("/dev/shm", W_OK) == 0) { /* hundreds of checkpoints, and no disk is tested here */
