@@ -122,8 +122,8 @@ static by_status choose_names(const char *directory, const char *stem, by__weigh
     return BY_OK;
 }
 
-/* Writes the files of a plan but its index. Shards that no index names are removed when one of them
- * cannot be written. */
+/* Writes the files of a plan, the index last. Shards that no index names are removed when one of
+ * them, or the index, cannot be written. */
 static by_status write_files(const char *directory, const by__weights_plan *plan,
                              const by_tensor_view *tensors, by__file_list *written, by_error *error)
 {
@@ -131,6 +131,10 @@ static by_status write_files(const char *directory, const by__weights_plan *plan
     size_t file = 0;
     for (; file < plan->file_count && status == BY_OK; file++) {
         status = write_file(directory, plan, file, tensors, written, error);
+    }
+    if (status == BY_OK && plan->index != NULL) {
+        status = by__sink_put(directory, plan->index_name, plan->index, plan->index_length, written,
+                              error);
     }
     for (; file > 0 && status != BY_OK && plan->index != NULL; file--) {
         char *path;
@@ -159,10 +163,6 @@ by_status by__weights_write(const char *directory, const char *stem, const by_te
     }
     if (status == BY_OK) {
         status = write_files(directory, &plan, tensors, written, error);
-    }
-    if (status == BY_OK && plan.index != NULL) {
-        status =
-            by__sink_put(directory, plan.index_name, plan.index, plan.index_length, written, error);
     }
     by__weights_plan_free(&plan);
     return status;

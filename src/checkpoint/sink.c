@@ -262,13 +262,14 @@ by_status by__sink_commit(by__sink **sink, by__file_list *written, by_error *err
             status = sink_error(s, "close", error);
         }
     }
-    if (status == BY_OK && rename(s->temporary, s->path) != 0) {
-        status = sink_error(s, "rename", error);
-    }
     if (status == BY_OK && written != NULL) {
         char hash[33];
         by__hasher_hex(s->hasher, hash);
         status = by__file_list_add(written, s->name, s->written, hash, NULL, error);
+    }
+    /* Last: when this fails the file is not there, or the one that was there before is. */
+    if (status == BY_OK && rename(s->temporary, s->path) != 0) {
+        status = sink_error(s, "rename", error);
     }
     if (status != BY_OK) {
         by__sink_discard(sink);

@@ -198,6 +198,12 @@ static void shards_are_replaced_together(void **state)
         assert_shards(directory, 1.0f);
     }
     (void)signal(SIGXFSZ, handler);
+    char *blocked = by__path_join(directory, "model.safetensors.index.json.tmp");
+    assert_int_equal(mkdir(blocked, 0777), 0); /* no index can be written */
+    assert_int_equal(write_shards(directory, 2.0f, &error), BY_EIO);
+    assert_int_equal(rmdir(blocked), 0);
+    free(blocked);
+    assert_shards(directory, 1.0f);
     for (int i = 2; i < 5; i++) { /* under other names, then under those of the first again */
         assert_int_equal(write_shards(directory, (float)i, &error), BY_OK);
         assert_shards(directory, (float)i);
