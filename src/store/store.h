@@ -187,7 +187,7 @@ int64_t by__store_begin(const by__store *store, by__handle handle);
 /* Writes `count` values of format `dtype` (f32, bf16, f16; at any address) into the first
  * elements of an entry's buffer, rounded to its format, transposed where the entry is. `rows` of
  * a tensor that grows: the first ones. On `threads` threads. Of an entry that is not held whole,
- * what is held is written. */
+ * what is held is written; BY_EARG where it is transposed. */
 by_status by__store_write(by__store *store, int flat, by__handle handle, const void *values,
                           by_dtype dtype, int64_t count, int threads, by_error *error);
 /* The same of elements [first, first + count) of an entry that is not transposed. */

@@ -132,8 +132,9 @@ static by_status check_write(const by__store *store, int flat, by__handle handle
     by_shape shape = by__store_shape(store, flat, handle);
     by_dtype to = by__store_dtype(store, flat, handle);
     if (!by_dtype_is_float(dtype) || (to != BY_F32 && to != BY_BF16) || shape.rank < 0 ||
-        first + count > by_shape_count(&shape) ||
-        (entry->transposed && count != by_shape_count(&shape))) {
+        first < 0 || count < 0 || count > by_shape_count(&shape) - first ||
+        (entry->transposed &&
+         (count != by_shape_count(&shape) || by__store_buffer(store, flat, handle).bytes == 0))) {
         return by_error_set(error, BY_EARG, "'%s': cannot write %lld values of %s to it",
                             entry->name, (long long)count, by_dtype_name(dtype));
     }

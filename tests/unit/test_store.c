@@ -185,6 +185,44 @@ static void test_values(void **state)
     close_store(&f);
 }
 
+/* Of what is held in part the values of that part are written, but not of a transpose, whose rows
+ * are not rows of the values. */
+static void test_values_of_parts(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    fixture f;
+    by__handle plain;
+    by__handle transposed;
+    int flat;
+    float values[64 * 64];
+    float read[64 * 64];
+    const by__store_run held = {1024, 4096}; /* the end of the first and the begin of the second */
+    const by__flat_spec spec = {
+        .role = BY__MASTER, .dtype = BY_F32, .groups = 1, .held = &held, .held_count = 1};
+    by__stored_tensor tensor = {.name = "plain", .shape = BY_SHAPE(64, 64), .format = BY_F32};
+    for (int i = 0; i < 64 * 64; i++) {
+        values[i] = (float)i;
+    }
+    open_store(&f);
+    check_ok(by__store_add(f.store, &tensor, &plain, &error), &error);
+    tensor.name = "transposed";
+    tensor.transposed = true;
+    check_ok(by__store_add(f.store, &tensor, &transposed, &error), &error);
+    check_ok(by__store_add_flat(f.store, &spec, &flat, &error), &error);
+    check_ok(by__store_allocate(f.store, NULL, &error), &error);
+    check_ok(by__store_write(f.store, flat, plain, values, BY_F32, 64 * 64, 1, &error), &error);
+    check_ok(by__store_read_part(f.store, flat, plain, 1024, 3072, read, &error), &error);
+    assert_memory_equal(read, values + 1024, 3072 * sizeof *read);
+    check_error(by__store_write(f.store, flat, transposed, values, BY_F32, 64 * 64, 1, &error),
+                BY_EARG, &error, "'transposed'");
+    check_error(by__store_write_part(f.store, flat, plain, -1, values, BY_F32, 2, 1, &error),
+                BY_EARG, &error, "'plain'");
+    check_error(by__store_write_part(f.store, flat, plain, 1, values, BY_F32, INT64_MAX, 1, &error),
+                BY_EARG, &error, "'plain'");
+    close_store(&f);
+}
+
 /* The elements [first, first + count) of a part that are in box k, found one by one. */
 static void check_range(const by__stored_tensor *entry, int64_t k, int64_t first, int64_t count)
 {
@@ -259,7 +297,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),           cmocka_unit_test(test_layout),
         cmocka_unit_test(test_shape_rule),      cmocka_unit_test(test_values),
-        cmocka_unit_test(test_ranges_of_parts),
+        cmocka_unit_test(test_ranges_of_parts), cmocka_unit_test(test_values_of_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
