@@ -41,20 +41,23 @@ static int move(const by__scratch *s, by__transfer_kind kind, uint64_t offset, c
                 size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {
+        /* Before the call: another thread may end the direct mode during it. */
+        int flags = fcntl(s->fd, F_GETFL);
         ssize_t n = kind == BY__TRANSFER_READ
                         ? pread(s->fd, data + done, bytes - done, (off_t)(offset + done))
                         : pwrite(s->fd, data + done, bytes - done, (off_t)(offset + done));
         if (n > 0) {
-            /* What follows is aligned again. */
+            /* After a short transfer what is left begins at an aligned place again. */
             done += (size_t)n == bytes - done ? (size_t)n
                                               : (size_t)n & ~(size_t)(BY__SCRATCH_ALIGNMENT - 1);
         }
         if (n == 0 || (n > 0 && (size_t)n < BY__SCRATCH_ALIGNMENT)) {
             return EIO;
         }
-        if (n < 0 && errno == EINVAL && (fcntl(s->fd, F_GETFL) & O_DIRECT) != 0) {
-            /* Blocks of this disk are larger: through the page cache, then. */
-            (void)fcntl(s->fd, F_SETFL, fcntl(s->fd, F_GETFL) & ~O_DIRECT);
+        if (n < 0 && errno == EINVAL && (flags & O_DIRECT) != 0) {
+            /* The disk's blocks are larger than BY__SCRATCH_ALIGNMENT: from now on all threads go
+             * through the page cache. */
+            (void)fcntl(s->fd, F_SETFL, flags & ~O_DIRECT);
         } else if (n < 0 && errno != EINTR) {
             return errno;
         }
@@ -94,7 +97,7 @@ static void reserve(by__scratch *s)
 {
     (void)pthread_mutex_unlock(&s->mutex);
     int failed = posix_fallocate(s->fd, 0, (off_t)s->bytes);
-    /* Not every file system knows it; data goes through the page cache there. */
+    /* A file system that refuses it keeps its data in the page cache. */
     (void)fcntl(s->fd, F_SETFL, fcntl(s->fd, F_GETFL) | O_DIRECT);
     (void)pthread_mutex_lock(&s->mutex);
     s->failed = failed;

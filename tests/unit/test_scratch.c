@@ -5,8 +5,14 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "runner.h"
 #include "store/scratch.h"
@@ -111,6 +117,54 @@ static void test_any_range(void **state)
     close_fixture(&f);
 }
 
+#define WRITERS 4 /* threads of a scratch file */
+
+static atomic_int to_refuse;
+static atomic_int refused;
+static pthread_barrier_t together;
+
+/* In the place of the C library's: a disk that refuses writes past the page cache, those of all
+ * threads at the same time. */
+ssize_t pwrite(int file, const void *data, size_t bytes, off_t offset)
+{
+    if (atomic_load(&to_refuse) > 0 && (fcntl(file, F_GETFL) & O_DIRECT) != 0 &&
+        atomic_fetch_sub(&to_refuse, 1) > 0) {
+        (void)pthread_barrier_wait(&together);
+        atomic_fetch_add(&refused, 1);
+        errno = EINVAL;
+        return -1;
+    }
+    return syscall(SYS_pwrite64, file, data, bytes, offset);
+}
+
+/* Every thread goes on through the page cache, also one that finds that another has seen to it. */
+static void test_no_direct_writes(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    fixture f;
+    open_fixture(&f);
+    char *path = by__path_join(f.directory, "direct");
+    int file = open(path, O_WRONLY | O_CREAT | O_DIRECT, 0600);
+    bool can = file >= 0; /* else there is nothing to fall back from */
+    char *back = aligned_alloc(PAGE, PAGES * PAGE);
+    by__transfer write = {.kind = BY__TRANSFER_WRITE, .data = f.data, .bytes = PAGES * PAGE};
+    assert_int_equal(pthread_barrier_init(&together, NULL, WRITERS), 0);
+    atomic_store(&to_refuse, can ? WRITERS : 0);
+    check_ok(by__scratch_start(f.scratch, &write, &error), &error);
+    check_ok(by__scratch_wait(f.scratch, &write, &error), &error);
+    assert_int_equal(atomic_load(&refused), can ? WRITERS : 0);
+    check_ok(by__scratch_read(f.scratch, 0, back, PAGES * PAGE, &error), &error);
+    assert_memory_equal(back, f.data, PAGES * PAGE);
+    assert_int_equal(pthread_barrier_destroy(&together), 0);
+    if (can) {
+        (void)close(file);
+    }
+    free(back);
+    free(path);
+    close_fixture(&f);
+}
+
 static void set_limit(rlim_t bytes, struct rlimit *before)
 {
     assert_int_equal(getrlimit(RLIMIT_FSIZE, before), 0);
@@ -166,9 +220,8 @@ static void test_errors_stay(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_transfers),
-        cmocka_unit_test(test_any_range),
-        cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_transfers),        cmocka_unit_test(test_any_range),
+        cmocka_unit_test(test_no_direct_writes), cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_errors_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
