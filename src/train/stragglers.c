@@ -7,6 +7,11 @@ enum { NAMED_AFTER = 20, NAMED_AGAIN = 1000 };
 #define SLOWER 1.2
 #define LEAST  1e-3
 
+typedef struct place {
+    int work;
+    int rank;
+} place;
+
 /* Sums over the steps in which a rank was slow, one behind the other. */
 typedef struct streak {
     int64_t steps;
@@ -17,10 +22,17 @@ typedef struct streak {
 
 struct by__stragglers {
     int ranks;
-    int *work;
+    place *order; /* ranks with the same work are neighbours */
     streak *streaks;
     double *values; /* of ranks that are compared */
 };
+
+static int compare_places(const void *a, const void *b)
+{
+    const place *x = a;
+    const place *y = b;
+    return x->work != y->work ? (x->work < y->work ? -1 : 1) : x->rank - y->rank;
+}
 
 by_status by__stragglers_open(by__stragglers **out, const int *work, int ranks, by_error *error)
 {
@@ -28,7 +40,7 @@ by_status by__stragglers_open(by__stragglers **out, const int *work, int ranks, 
     size_t count = (size_t)ranks;
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "times of ranks", error));
     s->ranks = ranks;
-    by_status status = by__alloc((void **)&s->work, count, sizeof *s->work, "ranks", error);
+    by_status status = by__alloc((void **)&s->order, count, sizeof *s->order, "ranks", error);
     if (status == BY_OK) {
         status = by__alloc((void **)&s->streaks, count, sizeof *s->streaks, "ranks", error);
     }
@@ -39,7 +51,10 @@ by_status by__stragglers_open(by__stragglers **out, const int *work, int ranks, 
         by__stragglers_close(&s);
         return status;
     }
-    memcpy(s->work, work, count * sizeof *work);
+    for (int r = 0; r < ranks; r++) {
+        s->order[r] = (place){work[r], r};
+    }
+    qsort(s->order, count, sizeof *s->order, compare_places);
     *out = s;
     return BY_OK;
 }
@@ -47,7 +62,7 @@ by_status by__stragglers_open(by__stragglers **out, const int *work, int ranks, 
 void by__stragglers_close(by__stragglers **stragglers)
 {
     if (stragglers != NULL && *stragglers != NULL) {
-        free((*stragglers)->work);
+        free((*stragglers)->order);
         free((*stragglers)->streaks);
         free((*stragglers)->values);
         free(*stragglers);
@@ -71,18 +86,16 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Over the ranks with that work: of a part, or (BY__OWN_PARTS) of their whole time. Of an even
+/* Over `n` ranks with the same work: of a part, or (BY__OWN_PARTS) of their whole time. Of an even
  * number the smaller one of the middle, which of two ranks is the faster. */
-static double median(by__stragglers *s, const by__own_time *times, int work, int part, int *count)
+static double median(by__stragglers *s, const by__own_time *times, const place *alike, int n,
+                     int part)
 {
-    int n = 0;
-    for (int r = 0; r < s->ranks; r++) {
-        if (s->work[r] == work) {
-            s->values[n++] = part == BY__OWN_PARTS ? total(&times[r]) : (double)times[r].part[part];
-        }
+    for (int i = 0; i < n; i++) {
+        const by__own_time *time = &times[alike[i].rank];
+        s->values[i] = part == BY__OWN_PARTS ? total(time) : (double)time->part[part];
     }
     qsort(s->values, (size_t)n, sizeof *s->values, compare);
-    *count = n;
     return s->values[(n - 1) / 2];
 }
 
@@ -102,27 +115,44 @@ static by__straggler describe(const streak *k, int rank)
                            .part = parts[most]};
 }
 
-int by__stragglers_add(by__stragglers *s, const by__own_time *times, by__straggler *named)
+/* Takes in a step of `n` ranks with the same work. */
+static int add_alike(by__stragglers *s, const by__own_time *times, const place *alike, int n,
+                     by__straggler *named)
 {
+    double middle[BY__OWN_PARTS + 1];
     int count = 0;
-    for (int r = 0; r < s->ranks; r++) {
-        streak *k = &s->streaks[r];
-        int alike;
-        double middle = median(s, times, s->work[r], BY__OWN_PARTS, &alike);
-        double own = total(&times[r]);
-        if (alike < 2 || own <= SLOWER * middle || own - middle <= LEAST) {
+    for (int p = 0; p <= BY__OWN_PARTS; p++) {
+        middle[p] = median(s, times, alike, n, p);
+    }
+    for (int i = 0; i < n; i++) {
+        int rank = alike[i].rank;
+        streak *k = &s->streaks[rank];
+        double own = total(&times[rank]);
+        double whole = middle[BY__OWN_PARTS];
+        if (own <= SLOWER * whole || own - whole <= LEAST) {
             *k = (streak){0};
             continue;
         }
         k->steps++;
         k->seconds += own;
-        k->median += middle;
+        k->median += whole;
         for (int p = 0; p < BY__OWN_PARTS; p++) {
-            k->lost[p] += (double)times[r].part[p] - median(s, times, s->work[r], p, &alike);
+            k->lost[p] += (double)times[rank].part[p] - middle[p];
         }
         if (k->steps == NAMED_AFTER || k->steps % NAMED_AGAIN == 0) {
-            named[count++] = describe(k, r);
+            named[count++] = describe(k, rank);
         }
+    }
+    return count;
+}
+
+int by__stragglers_add(by__stragglers *s, const by__own_time *times, by__straggler *named)
+{
+    int count = 0;
+    for (int first = 0, end; first < s->ranks; first = end) {
+        for (end = first; end < s->ranks && s->order[end].work == s->order[first].work; end++) {
+        }
+        count += add_alike(s, times, s->order + first, end - first, named + count);
     }
     return count;
 }
