@@ -217,6 +217,8 @@ BY_API by_status by_config_resolve(by_config *config, by_error *error);
 /* The config as YAML text that by_config_parse reads back to the same values: the keys that the
  * chosen kinds have. Freed with free(). */
 BY_API by_status by_config_print(const by_config *config, char **out, by_error *error);
+/* The directory of what a run has on disk while it trains: offload.path, or run.dir. */
+BY_API const char *by_config_offload_path(const by_config *config);
 /* 32 hex digits over the printed text without `run`, `track`, `name` and what `parallel` says that
  * changes no bits: equal for equal work, if both configs are resolved. */
 BY_API by_status by_config_hash(const by_config *config, char out[33], by_error *error);

@@ -66,9 +66,8 @@ typedef struct cli_command {
     int (*run)(int argc, char **argv);
 } cli_command;
 
-extern const cli_command cli_launch, cli_pack, cli_data, cli_train, cli_eval, cli_generate,
-    cli_info, cli_plot, cli_runs, cli_bench, cli_profile, cli_predict, cli_checkpoint, cli_launch,
-    cli_doctor;
+extern const cli_command cli_pack, cli_data, cli_train, cli_eval, cli_generate, cli_info, cli_plot,
+    cli_runs, cli_bench, cli_profile, cli_predict, cli_checkpoint, cli_launch, cli_doctor;
 
 /* Parses flags; positional arguments are moved behind them and returned as *rest, *rest_count.
  * Returns -1 to go on, or the exit code when --help was printed or a flag was wrong. A list of
@@ -110,8 +109,6 @@ by_status cli_copy_config(by_config **out, const by_pretrained *model, by_error 
 void cli_print_metrics_json(const by_evaluation *evaluation);
 /* What examples are called in a line of progress: "tok" for tokens. */
 const char *cli_rate_unit(const by_task *task);
-/* The directory of what a config has on disk (config.offload). */
-const char *cli_offload_path(const by_config *config);
 /* Seconds in which a disk of these figures reads so many bytes and writes them back. */
 double cli_disk_seconds(const by_machine *machine, uint64_t bytes);
 /* Refuses a --precision that is given (not NULL) and is neither f32 nor bf16: an exit code, or -1

@@ -145,11 +145,6 @@ const char *cli_rate_unit(const by_task *task)
     return strcmp(task->examples, "tokens") == 0 ? "tok" : task->examples;
 }
 
-const char *cli_offload_path(const by_config *config)
-{
-    return config->offload.path[0] == '\0' ? config->run.dir : config->offload.path;
-}
-
 double cli_disk_seconds(const by_machine *machine, uint64_t bytes)
 {
     return 1e-9 * (double)bytes * (1.0 / machine->disk_read_gbps + 1.0 / machine->disk_write_gbps);

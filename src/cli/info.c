@@ -89,9 +89,9 @@ static void print_disk_time(const by_config *config, uint64_t bytes)
     by_machine machine;
     if (by_machine_load(&machine, (int)config->train.threads, 0, NULL) == BY_OK &&
         machine.disk_write_gbps > 0.0 && machine.disk_read_gbps > 0.0) {
-        printf("  a step reads and writes that: %.2f s, as banyan bench machine has measured the "
-               "disk\n",
-               cli_disk_seconds(&machine, bytes));
+        printf("  a step reads and writes all of it: %.2f s at the disk speed that banyan bench "
+               "machine\n  has measured, which is that of %s if it was run there\n",
+               cli_disk_seconds(&machine, bytes), by_config_offload_path(config));
     }
 }
 

@@ -172,6 +172,11 @@ by_status by_config_copy(by_config **out, const by_config *config, by_error *err
     return BY_OK;
 }
 
+const char *by_config_offload_path(const by_config *config)
+{
+    return config->offload.path[0] == '\0' ? config->run.dir : config->offload.path;
+}
+
 void by_config_close(by_config **config)
 {
     if (config == NULL || *config == NULL) {

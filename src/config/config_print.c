@@ -131,9 +131,9 @@ void by__value_print(by__text *out, const by__entry *entry)
 
 /* ---- the whole config ---- */
 
-/* Whether a key says what is computed. Where files and states are and what is recorded does not,
- * nor how ranks share the work, but that a product that is cut into several adds up in another
- * order. */
+/* Whether a key decides what is computed. The places of files and states and what is recorded do
+ * not, nor does the way in which ranks share the work, except for axes that cut products, whose
+ * sums then have another order. */
 static bool is_hashed(const by__entry *entry)
 {
     const by__key *key = &entry->key;

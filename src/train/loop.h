@@ -1,4 +1,6 @@
-/* A running job: what loop.c, save.c, run_dir.c and job_ranks.c share. */
+/* A running job: what loop.c (the loop, events), evaluate.c, save.c (saving, resuming), run_dir.c
+ * (its directory), fit.c (whether its plan fits) and, of many ranks, job_ranks.c, job_cores.c,
+ * job_times.c and ranks_alike.c share. */
 #ifndef BY_TRAIN_LOOP_H
 #define BY_TRAIN_LOOP_H
 
@@ -43,19 +45,21 @@ typedef struct by__job {
     uint64_t best_step;
     /* Seconds of the steps since the last logged one, see by_step_result. */
     double disk;
-    bool record_failing; /* said once: run.json waits for a disk with room */
-    bool index_failing;  /* the same of the registry; it is left alone until the run ends */
-    bool eval_pending;   /* the evaluation of the present step is still to be done */
-    bool is_stopping;    /* the ranks have agreed to stop */
-    bool is_torn;        /* a step has failed part-way: what it leaves is not worth saving */
-    double exchange;     /* seconds of the steps since then, see by_step_result */
+    double exchange;
     double exposed;
+    bool record_failing;   /* said once: run.json waits for a disk with room */
+    bool index_failing;    /* the same of the registry; it is left alone until the run ends */
+    bool eval_pending;     /* the evaluation of the present step is still to be done */
+    bool is_stopping;      /* the ranks have agreed to stop */
+    bool is_torn;          /* a step has failed part-way: what it leaves is not worth saving */
     by__job_times *times;  /* of several ranks, else NULL */
     by__moment step_began; /* {0}: no step has */
-    by__own_time own;      /* since then, but for what is counted as the step ends ... */
-    double evaluating;     /* ... and this, which all ranks do */
-    double peaks;          /* of rank 0, that the cores of all ranks have together */
-    double log_time;       /* when the last logged step ended */
+    /* This rank's own time since then, but for what is counted when the step ends and for
+     * evaluations, which all ranks do together. */
+    by__own_time own;
+    double evaluating;
+    double peaks;    /* of rank 0, that the cores of all ranks have together */
+    double log_time; /* when the last logged step ended */
     int64_t log_step;
 } by__job;
 
@@ -157,7 +161,7 @@ by_status by__run_dir_start(by__job *job, by_error *error);
 /* Writes run.json and the registry's row. Neither ends a run: what fails is reported once. */
 void by__run_dir_update(by__job *job, const char *status);
 
-/* ---- fit.c ---- */
+/* ---- fit.c and evaluate.c ---- */
 
 /* BY_EMEMORY when the job's plan needs more memory than is free; the message says what would fit,
  * found by planning it. */

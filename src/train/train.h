@@ -1,9 +1,10 @@
 /* train: the engine that takes steps (trainer.c), the loop around it (loop.c), evaluation, saving
  * and resuming. In tasks/, one file a task: what a batch is, its loss and its metrics.
  *
- * The trainer turns a config into four programs: gradients (forward and backward of one
- * micro-batch), the gradient norm, the update, and the loss for evaluation. It owns a tensor store
- * with f32 masters, compute copies, gradient sets and optimizer states, and one arena and one
+ * The trainer turns a config into programs: "gradients" (forward and backward of one micro-batch),
+ * "gradient sum" (of two gradient sets), "gradient norm", "update", "compute copies" (of masters
+ * that were set anew) and "loss" (for evaluation); ranks add some of their own. It owns a tensor
+ * store with f32 masters, compute copies, gradient sets and optimizer states, and one arena and one
  * workspace that the programs share because they never run at the same time. Inputs go to the
  * device through pinned staging memory (trainer_feed.c).
  *

@@ -434,8 +434,6 @@ by_status by__offload_add_programs(by_trainer *t, by_error *error);
 size_t by__offload_bytes(const by_trainer *t);
 /* Seconds that the last update waited for the disk. */
 double by__offload_waited(const by_trainer *t);
-/* The directory of the scratch file. */
-const char *by__offload_path(const by_trainer *t);
 by_status by__offload_open(by_trainer *t, by_error *error);
 /* Before the store is closed. */
 void by__offload_close(by_trainer *t);

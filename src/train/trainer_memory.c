@@ -142,7 +142,7 @@ static by_status bind_all(by_trainer *t, by_error *error)
 
 static by_status take_memory(by_trainer *t, by_error *error)
 {
-    BY_TRY(by__store_allocate(t->store, by__offload_path(t), error));
+    BY_TRY(by__store_allocate(t->store, by_config_offload_path(t->config), error));
     BY_TRY(by__set_allocate(&t->programs, error));
     BY_TRY(by__trainer_open_feeds(t, error));
     return t->offload == NULL ? BY_OK : by__offload_open(t, error);

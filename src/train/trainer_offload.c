@@ -26,8 +26,7 @@
 /* What a window has on disk of one flat buffer. */
 typedef struct part {
     int flat;
-    size_t bytes;
-    by__transfer transfer;
+    by__transfer transfer; /* its place in the buffer is known from by__offload_open on */
 } part;
 
 typedef struct window {
@@ -60,10 +59,11 @@ struct by__offload {
     size_t window_elements;
     size_t buffer_bytes;
     by_memory buffer;
-    uint64_t
-        tail; /* windows in the buffer: from this one, which is read, computed or written ... */
-    uint64_t next;    /* ... the one to be computed next ... */
-    uint64_t head;    /* ... to the one that comes into it next */
+    /* Windows in the buffer: those from `tail` on are written, `next` is the next to be computed,
+     * those up to `head`, which comes into it next, are read. */
+    uint64_t tail;
+    uint64_t next;
+    uint64_t head;
     uint64_t version; /* of the scratch file, when the windows from `next` on were read */
     double waited;    /* seconds for the disk, in the present step */
 };
@@ -276,8 +276,8 @@ static by_status find_parts(const by_trainer *t, window *w, by_error *error)
             return by_error_set(error, BY_ESTATE, "a window of '%s' is not on disk as one run",
                                 by__store_flat_name(t->store, p.flat));
         }
-        p.bytes = by__round_up((size_t)elements * sizeof(float), BY__SCRATCH_ALIGNMENT);
-        w->bytes += p.bytes;
+        p.transfer.bytes = by__round_up((size_t)elements * sizeof(float), BY__SCRATCH_ALIGNMENT);
+        w->bytes += p.transfer.bytes;
         w->parts[w->part_count] = p;
         w->part_count += elements > 0;
     }
@@ -350,7 +350,8 @@ size_t by__offload_bytes(const by_trainer *t)
     }
     for (size_t i = 0; i < o->count; i++) {
         for (int k = 0; k < o->windows[i].part_count; k++) {
-            most = o->windows[i].parts[k].bytes > most ? o->windows[i].parts[k].bytes : most;
+            size_t bytes = o->windows[i].parts[k].transfer.bytes;
+            most = bytes > most ? bytes : most;
         }
     }
     /* Of a part of a tensor the boxes are copied out of what was read. */
@@ -361,12 +362,6 @@ size_t by__offload_bytes(const by_trainer *t)
 double by__offload_waited(const by_trainer *t)
 {
     return t->offload == NULL ? 0.0 : t->offload->waited;
-}
-
-const char *by__offload_path(const by_trainer *t)
-{
-    const char *path = t->config->offload.path;
-    return path[0] == '\0' ? t->config->run.dir : path;
 }
 
 /* ---- memory ---- */
@@ -385,8 +380,7 @@ by_status by__offload_open(by_trainer *t, by_error *error)
         size_t at = w->at;
         for (int k = 0; k < w->part_count; k++) {
             w->parts[k].transfer.data = (char *)(base + at);
-            w->parts[k].transfer.bytes = w->parts[k].bytes;
-            at += w->parts[k].bytes;
+            at += w->parts[k].transfer.bytes;
         }
     }
     for (size_t i = 0; i < o->kind_count; i++) {
@@ -534,7 +528,7 @@ static by_status bind(by_trainer *t, const window *w, by__program_row *row, by_e
         const part *p = &w->parts[k];
         const by_memory memory = {.device = t->offload->buffer.device,
                                   .address = (uintptr_t)p->transfer.data,
-                                  .bytes = p->bytes};
+                                  .bytes = p->transfer.bytes};
         (void)snprintf(name, sizeof name, "%s.%s", by__store_flat_name(t->store, p->flat),
                        unit_name);
         BY_TRY(by__row_bind(row, p->flat == t->masters ? unit_name : name, memory, error));
