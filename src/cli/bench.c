@@ -101,7 +101,7 @@ static int run(int argc, char **argv)
 
 const cli_command cli_bench = {
     .name = "bench",
-    .summary = "measure the machine, training, generation, packing, kernels",
+    .summary = "measure the machine, training, generation, packing, kernels, ranks",
     .usage = "banyan bench MEASUREMENT [ARGUMENTS] [--json]",
     .text = "Measures on this machine and prints each figure with the roof above it.\n"
             "`banyan bench MEASUREMENT --help` explains one.",

@@ -40,9 +40,8 @@ typedef struct cli_timing {
     double loss;
     uint64_t resident; /* peak of this process, before the machine's was measured */
     uint64_t planned;
-    uint64_t on_disk;     /* with config.offload */
-    double disk_ms;       /* of a step, for which this rank stood still for the disk */
-    double disk_alone_ms; /* that the disk takes to read and write it all, by itself */
+    uint64_t on_disk; /* with config.offload */
+    double disk_ms;   /* of a step, for which this rank stood still for the disk */
     by_model_size size;
     const char *examples; /* the task's word for them */
 } cli_timing;
@@ -74,8 +73,8 @@ by_status cli_profile_steps(cli_profiled *out, by_config *config, int64_t steps,
                             by_comm *comm, by_error *error);
 void cli_profiled_close(cli_profiled *profiled);
 
-/* What the ranks of a profile did, as rank 0 prints it (profile_ranks.c): a table, or a member of a
- * JSON object. */
+/* The ranks of a profile, printed on rank 0 (profile_ranks.c): as a table, or as a member of a JSON
+ * object. */
 void cli_print_ranks(const cli_profiled *run, const by_config *config);
 void cli_print_ranks_json(const cli_profiled *run, const by_config *config);
 

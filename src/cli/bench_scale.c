@@ -230,13 +230,14 @@ const cli_command cli_bench_scale = {
     .usage = "banyan bench scale CONFIG [--ranks 1,2,4] [--steps N] [--out FILE]\n"
              "                          [--set KEY=VALUE]... [--json]",
     .text =
-        "Times training steps on random data on each number of ranks, with train.threads\n"
-        "threads each, and prints the efficiency: the speed by that of as many times the\n"
-        "first number of ranks; and the time of a step, and its share, in which rank 0 stood\n"
-        "still for exchanges with others (exposed). Batch and micro-batch are the same for all, "
-        "the micro-batch\n"
-        "small enough for the most ranks. Under mpirun the ranks are those of the job,\n"
-        "of which the first ones work; else they are threads of this process.\n\n"
+        "Times training steps on random data on each number of ranks, with train.threads threads\n"
+        "each. The columns: examples a second of all ranks; the time of a step; the efficiency,\n"
+        "which is the speed divided by that of the first number of ranks and by how many times as\n"
+        "many ranks there are; the time of a step in which rank 0 stood still for exchanges with\n"
+        "others (exposed), and its share of the step; the share of the processors' peak. Batch\n"
+        "and micro-batch are the same for all, the micro-batch small enough for the most ranks.\n"
+        "Under mpirun the ranks are those of the job, of which the first ones work; else they\n"
+        "are threads of this process.\n\n"
         "  banyan bench scale examples/shakespeare_char.yaml --ranks 1,2,4 --set train.threads=1\n"
         "  mpirun -n 4 banyan bench scale examples/gpt2_124m.yaml --ranks 1,2,4 --out scale.svg",
     .run = run};

@@ -41,7 +41,9 @@ static void print_memory(const usage *ranks, int count)
     }
 }
 
-static void print(const request *r, const cli_timing *f, const usage *ranks, int count)
+/* disk_alone_ms: that the disk takes to read and write what this rank has on it, by itself. */
+static void print(const request *r, const cli_timing *f, const usage *ranks, int count,
+                  double disk_alone_ms)
 {
     const by_model_size *size = &f->size;
     const char *examples = f->examples;
@@ -61,7 +63,7 @@ static void print(const request *r, const cli_timing *f, const usage *ranks, int
         }
         if (f->on_disk > 0) {
             printf(",\"on_disk_bytes\":%llu,\"disk_ms\":%.6g,\"disk_alone_ms\":%.6g",
-                   (unsigned long long)f->on_disk, f->disk_ms, f->disk_alone_ms);
+                   (unsigned long long)f->on_disk, f->disk_ms, disk_alone_ms);
         }
         printf("}\n");
         return;
@@ -81,14 +83,31 @@ static void print(const request *r, const cli_timing *f, const usage *ranks, int
         char bytes[32];
         printf("disk        %s; a step stands still for it for %.1f ms; to read and write it all "
                "takes the disk %.1f ms\n",
-               by_format_bytes(bytes, f->on_disk), f->disk_ms, f->disk_alone_ms);
+               by_format_bytes(bytes, f->on_disk), f->disk_ms, disk_alone_ms);
     }
     printf("start       %.0f ms from process start to the end of the first step\n", f->start_ms);
 }
 
-/* Collects the memory of all ranks and prints on rank 0. */
-static by_status report(const request *r, const cli_timing *timing, by_comm *comm, by_error *error)
+/* The disk that has the optimizer's state, while nothing else uses it. */
+static by_status measure_disk(double *ms, const cli_timing *timing, const by_config *config,
+                              by_error *error)
 {
+    by_machine machine = {0};
+    if (timing->on_disk == 0) {
+        return BY_OK;
+    }
+    by_status status = by_machine_measure_disk(&machine, by_config_offload_path(config), error);
+    if (status == BY_OK) {
+        *ms = 1e3 * cli_disk_seconds(&machine, timing->on_disk);
+    }
+    return status;
+}
+
+/* Collects the memory of all ranks and prints on rank 0. */
+static by_status report(const request *r, const cli_timing *timing, const by_config *config,
+                        by_comm *comm, by_error *error)
+{
+    double disk_alone_ms = 0.0;
     size_t count = (size_t)by_comm_size(comm);
     usage mine = {timing->planned, timing->resident};
     usage *ranks = calloc(count, sizeof *ranks);
@@ -103,7 +122,10 @@ static by_status report(const request *r, const cli_timing *timing, by_comm *com
         status = by_comm_all_gather(comm, &mine, ranks, bytes, BY_U8, "memory", error);
     }
     if (status == BY_OK && by_comm_rank(comm) == 0) {
-        print(r, timing, ranks, (int)count);
+        status = measure_disk(&disk_alone_ms, timing, config, error);
+        if (status == BY_OK) {
+            print(r, timing, ranks, (int)count, disk_alone_ms);
+        }
     }
     free(ranks);
     free(bytes);
@@ -125,7 +147,7 @@ static by_status measure(void *user, by_config *config, by_error *error)
     }
     status = cli_time_training(&timing, config, r->steps, comm, error);
     if (status == BY_OK) {
-        status = report(r, &timing, comm, error);
+        status = report(r, &timing, config, comm, error);
     }
     status = by_comm_fail(comm, status, error);
     by_comm_close(&comm);

@@ -343,15 +343,14 @@ static int run(int argc, char **argv)
 const cli_command cli_profile = {
     .name = "profile",
     .summary = "where the time and the memory of a training step go",
-    .usage = "banyan profile CONFIG|RUN [--steps N] [--trace FILE] [--ranks N]\n"
+    .usage = "banyan profile CONFIG|RUN [--steps N] [--trace FILE] [--ranks N] [--random]\n"
              "                          [--set KEY=VALUE]... [--json]",
     .text =
-        "Takes training steps with initial weights, on the data that the config names or on "
-        "random\n"
-        "tokens, and shows the time by operation and by layer, the share of each one's roofline "
-        "(the\n"
-        "longer of FLOPs at the measured peak and bytes at the speed of memory), the time spent\n"
-        "waiting for data, and the memory of activations. Nothing is saved. Under mpirun (or\n"
+        "Takes training steps with initial weights, on the data that the config names or, if it\n"
+        "names none or with --random, on random data, and shows the time by operation and by\n"
+        "layer, the share of each one's roofline (the longer of FLOPs at the measured peak and\n"
+        "bytes at the speed of memory), the time spent waiting for data, and the memory of\n"
+        "activations. Nothing is saved. Under mpirun (or\n"
         "banyan launch) the ranks train together, as the section `parallel` says: of each one is\n"
         "shown what it computed, exchanged and waited for, and the trace has all of them.\n\n"
         "  banyan profile examples/gpt2_124m.yaml --steps 3 --trace step.json\n"

@@ -59,20 +59,6 @@ static by_status measure_peak(cli_timing *out, const by_config *config, by_comm 
     return status;
 }
 
-/* The disk that has the optimizer's state, while nothing else uses it. */
-static by_status measure_disk(cli_timing *out, const by_config *config, by_error *error)
-{
-    by_machine machine = {0};
-    if (out->on_disk == 0) {
-        return BY_OK;
-    }
-    by_status status = by_machine_measure_disk(&machine, cli_offload_path(config), error);
-    if (status == BY_OK) {
-        out->disk_alone_ms = 1e3 * cli_disk_seconds(&machine, out->on_disk);
-    }
-    return status;
-}
-
 by_status cli_time_training(cli_timing *out, by_config *config, int64_t steps, by_comm *comm,
                             by_error *error)
 {
@@ -94,9 +80,6 @@ by_status cli_time_training(cli_timing *out, by_config *config, int64_t steps, b
     out->on_disk = by_trainer_memory(trainer)->on_disk;
     if (status == BY_OK) {
         status = measure_peak(out, config, comm, error);
-    }
-    if (status == BY_OK) {
-        status = measure_disk(out, config, error);
     }
     out->size = *by_trainer_size(trainer);
     out->planned = by_trainer_memory(trainer)->total;
