@@ -17,7 +17,8 @@ near_losses() {
     values "runs/$2" >other.losses
     [ "$(wc -l <one.losses)" -ge 42 ] || fail "too few losses"
     [ "$(wc -l <one.losses)" -eq "$(wc -l <other.losses)" ] || fail "another number of losses"
-    worst=$(paste one.losses other.losses | awk '{ d = $1 - $2; d = d < 0 ? -d : d; w = d > w ? d : w } END { print w }')
+    ! grep -n -v -E -e '^-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?$' one.losses other.losses || fail "a loss is no number"
+    worst=$(paste one.losses other.losses | awk '{ d = $1 - $2; d = d < 0 ? -d : d; w = d > w ? d : w } END { print w + 0 }')
     echo "       furthest apart: $worst"
     near "$worst" 0 1e-4
 }
