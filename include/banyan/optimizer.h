@@ -35,7 +35,6 @@ typedef struct by_update_unit {
     by_shape whole;
     uint32_t axis_mesh[BY_MAX_RANK];
     int axis_ranks[BY_MAX_RANK];
-    bool squared; /* norm: the input is "squares.NAME", what SUM_SQUARES makes of the gradient */
 } by_update_unit;
 
 /* A state that an optimizer keeps for each parameter, f32. */

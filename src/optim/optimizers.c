@@ -69,11 +69,7 @@ static by_value named(by_graph *graph, by_role role, const char *prefix, const b
 /* The sums of squares of a unit's gradient, one a block. */
 static by_value squares_of(by_graph *graph, const by_update_unit *unit)
 {
-    if (!unit->squared) {
-        return by__sum_squares(graph, named(graph, BY_ROLE_INPUT, "grad", unit, &unit->shape));
-    }
-    int64_t blocks = (by_shape_count(&unit->shape) + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
-    return named(graph, BY_ROLE_INPUT, "squares", unit, &BY_SHAPE(blocks));
+    return by__sum_squares(graph, named(graph, BY_ROLE_INPUT, "grad", unit, &unit->shape));
 }
 
 by_value by__unit_squares(by_graph *graph, const by_update_unit *unit, by_value blocks)

@@ -7,11 +7,11 @@
 
 /* ---- the plan ---- */
 
-int64_t by__ranks_group_elements(const by_trainer *t, int group)
+int64_t by__group_elements(const by__store *store, int group)
 {
     int64_t elements = 0;
-    for (size_t i = 0; i < by__store_count(t->store); i++) {
-        const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
+    for (size_t i = 0; i < by__store_count(store); i++) {
+        const by__stored_tensor *entry = by__store_entry(store, (by__handle)i);
         if (entry->group == group) {
             elements +=
                 (int64_t)by__round_up((size_t)by_shape_count(&entry->local), BY__ENTRY_ALIGNMENT);
@@ -20,12 +20,13 @@ int64_t by__ranks_group_elements(const by_trainer *t, int group)
     return elements;
 }
 
-int64_t by__ranks_tensor_border(const by_trainer *t, int group, int64_t at)
+/* The last place in a group, `at` at most, where a tensor begins. */
+static int64_t tensor_border(const by__store *store, int group, int64_t at)
 {
     int64_t border = 0;
-    for (size_t i = 0; i < by__store_count(t->store); i++) {
-        int64_t begin = by__store_begin(t->store, (by__handle)i);
-        if (by__store_entry(t->store, (by__handle)i)->group == group && begin <= at) {
+    for (size_t i = 0; i < by__store_count(store); i++) {
+        int64_t begin = by__store_begin(store, (by__handle)i);
+        if (by__store_entry(store, (by__handle)i)->group == group && begin <= at) {
             border = begin > border ? begin : border;
         }
     }
@@ -39,12 +40,12 @@ int64_t by__ranks_tensor_border(const by_trainer *t, int group, int64_t at)
 #define LEAST_BUCKET ((int64_t)1 << 16)
 #define MOST_BUCKET  ((int64_t)1 << 20)
 
-static int64_t default_bucket(const by_trainer *t)
+static int64_t default_bucket(const by_trainer *t, const by__store *store)
 {
     int64_t least = (int64_t)t->layout.size[BY_MESH_SHARD] * 2 * BY_SUM_BLOCK;
     int64_t elements = 0;
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
-        elements += by__ranks_group_elements(t, group);
+        elements += by__group_elements(store, group);
     }
     elements = elements / 8 < LEAST_BUCKET  ? LEAST_BUCKET
                : elements / 8 > MOST_BUCKET ? MOST_BUCKET
@@ -52,49 +53,55 @@ static int64_t default_bucket(const by_trainer *t)
     return elements > least ? elements : least;
 }
 
-static int64_t bucket_elements(const by_trainer *t)
+static int64_t bucket_elements(const by_trainer *t, const by__store *store)
 {
     double mib = t->config->parallel.bucket_mib;
-    int64_t elements = mib >= 0.0 ? (int64_t)(mib * 1048576.0 / sizeof(float)) : default_bucket(t);
+    int64_t elements =
+        mib >= 0.0 ? (int64_t)(mib * 1048576.0 / sizeof(float)) : default_bucket(t, store);
     int64_t blocks = elements / BY_SUM_BLOCK;
     return (blocks < 1 ? 1 : blocks) * BY_SUM_BLOCK;
 }
 
 /* Where a bucket begins that ends at `end`. Optimizers that need whole tensors have these whole in
  * a bucket, where ranks divide their state. */
-static int64_t bucket_begin(const by_trainer *t, int group, int64_t end, int64_t size)
+static int64_t bucket_begin(const by_trainer *t, const by__store *store, int group, int64_t end,
+                            int64_t size)
 {
     bool whole = by__is_sharded(t) && by_optimizer_needs_tensors(&t->config->optimizer);
     if (end <= size) {
         return 0;
     }
-    return whole ? by__ranks_tensor_border(t, group, end - size)
+    return whole ? tensor_border(store, group, end - size)
                  : (end - size + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK * BY_SUM_BLOCK;
 }
 
 /* Buckets of all groups, those of the last elements of a group first: the backward pass finishes
  * the last layers first. */
-by_status by__buckets_plan(by_trainer *t, by_error *error)
+by_status by__buckets_list(by__bucket **out, size_t *count, const by_trainer *t,
+                           const by__store *store, by_error *error)
 {
-    int64_t size = bucket_elements(t);
+    int64_t size = bucket_elements(t, store);
     size_t capacity = 0;
     int64_t offset = 0;
-    if (by__ranks_adders(t) == 1 || t->sets == 0 || t->sync.is_on) {
-        return BY_OK;
-    }
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
-        int64_t elements = by__ranks_group_elements(t, group);
+        int64_t elements = by__group_elements(store, group);
         for (int64_t end = elements; end > 0;) {
-            int64_t first = bucket_begin(t, group, end, size);
-            BY_TRY(by__reserve((void **)&t->ranks.buckets, &capacity, t->ranks.bucket_count + 1,
-                               sizeof *t->ranks.buckets, error));
-            t->ranks.buckets[t->ranks.bucket_count++] = (by__bucket){
+            int64_t first = bucket_begin(t, store, group, end, size);
+            BY_TRY(by__reserve((void **)out, &capacity, *count + 1, sizeof **out, error));
+            (*out)[(*count)++] = (by__bucket){
                 .group = group, .first = first, .count = end - first, .offset = offset + first};
             end = first;
         }
         offset += elements;
     }
     return BY_OK;
+}
+
+by_status by__buckets_plan(by_trainer *t, by_error *error)
+{
+    return by__ranks_adders(t) == 1 || t->sets == 0 || t->sync.is_on
+               ? BY_OK
+               : by__buckets_list(&t->ranks.buckets, &t->ranks.bucket_count, t, t->store, error);
 }
 
 /* ---- what is in them ---- */

@@ -108,12 +108,6 @@ static by_status check_batch(const by__layout *l, const by_config *config, by_er
 static by_status check_shard(const by__layout *l, const by_config *config, by_error *error)
 {
     int ranks = l->size[BY_MESH_SHARD];
-    if (ranks > 1 && config->parallel.zero > 1 && by_optimizer_needs_tensors(&config->optimizer)) {
-        return by_error_set(error, BY_ECONFIG,
-                            "parallel.zero is %lld: optimizer.kind %s needs the whole gradients of "
-                            "tensors; set zero to 1, or take adamw, lion or sgd",
-                            (long long)config->parallel.zero, config->optimizer.kind);
-    }
     if (ranks > 1 && config->parallel.zero > 1 && l->size[BY_MESH_PIPELINE] > 1) {
         return by_error_set(error, BY_ECONFIG,
                             "parallel.zero is %lld and parallel.pipeline %d: stages keep the "

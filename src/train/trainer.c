@@ -129,7 +129,7 @@ static void find_rows(by_trainer *t)
     t->sum = by__set_row(&t->programs, "gradient sum");
     t->update = by__set_row(&t->programs, "update");
     t->copy = by__set_row(&t->programs, "compute copies");
-    t->shard.norm.squares = by__set_row(&t->programs, "gradient squares");
+    t->divided_norm.squares = by__set_row(&t->programs, "gradient squares");
     if (t->pipe != NULL) {
         by__pipe_find_rows(t);
     }
@@ -217,8 +217,8 @@ static void plan_memory(by_trainer *t)
     m->on_disk = by__store_disk_bytes(t->store);
     m->activations =
         by__set_arena_bytes(&t->programs) + (t->pipe == NULL ? 0 : by__pipe_bytes(t->pipe));
-    m->workspace = by__set_workspace_bytes(&t->programs) + by__sync_bytes(t) +
-                   by__shard_norm_bytes(t) + by__turns_bytes(t);
+    m->workspace = by__set_workspace_bytes(&t->programs) + by__sync_bytes(t) + by__norm_bytes(t) +
+                   by__turns_bytes(t);
     m->data = by__trainer_feed_bytes(t);
     m->total = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
                m->data + m->process;
@@ -254,9 +254,9 @@ static by_status add_updates(by_trainer *t, by_error *error)
         BY_TRY(t->sets > 1 && !by__is_in_turn(t)
                    ? by__trainer_add_update(t, "gradient sum", build_sum, error)
                    : BY_OK);
-        BY_TRY(by__is_scattered(t) ? by__shard_norm_plan(t, error)
-                                   : by__trainer_add_update(t, "gradient norm", build_norm, error));
     }
+    BY_TRY(by__norm_is_divided(t) ? by__norm_plan(t, error)
+                                  : by__trainer_add_update(t, "gradient norm", build_norm, error));
     BY_TRY(t->offload != NULL ? by__offload_add_programs(t, error)
                               : by__trainer_add_update(t, "update", build_update, error));
     return by__sync_add_programs(t, error);
@@ -325,6 +325,7 @@ void by_trainer_close(by_trainer **trainer)
     }
     by__sync_close(t);
     by__ranks_close(t);
+    by__norm_close(t);
     by__set_close(&t->programs);
     by__pipe_close(t);
     by__trainer_close_feeds(t);

@@ -5,9 +5,9 @@
  *
  *   trainer_ranks.c    what ranks do together; gradient_buckets.c: ranges of gradients that they
  *                      add up; trainer_overlap.c: sums beside the backward pass
- *   trainer_shard.c    ZeRO: slices; shard_norm.c, shard_gradients.c and shard_parameters.c: the
- *                      norm of slices, stages 2 and 3; divided_slices.c: slices as checkpoints
- *                      have them
+ *   gradient_norm.c    the norm of gradients of which ranks have parts
+ *   trainer_shard.c    ZeRO: slices; shard_gradients.c and shard_parameters.c: stages 2 and 3;
+ *                      divided_slices.c: slices as checkpoints have them
  *   trainer_sync.c     exchanges that are compressed or not made at every step; trainer_late.c:
  *                      those that run while steps are taken
  *   trainer_offload.c  the optimizer's state on disk
@@ -133,14 +133,43 @@ typedef struct by__slice {
     char name[32]; /* of the update's values */
 } by__slice;
 
-/* The gradient's norm where each rank has the sums of its own slices (shard_norm.c). */
-typedef struct by__shard_norm {
-    by__program_row *squares; /* program: sums of squares of this rank's slices */
-    size_t *counts;           /* of each rank: numbers that it gives the others */
-    by_memory memory;         /* numbers of all ranks, then those of each group in its order */
-    size_t groups_at;         /* bytes before these */
+/* Neighbouring elements of the gradients of one group of the whole model, in the memory of one
+ * rank. */
+typedef struct by__norm_run {
+    int owner; /* rank of `pipeline` and `shard` */
+    int group;
+    size_t bucket; /* that it is a slice of; 0: ranks hold whole tensors */
+    int64_t first; /* element of the group in the whole model; a multiple of BY_SUM_BLOCK */
+    int64_t count;
+    int64_t at; /* element of the owner's group */
+} by__norm_run;
+
+/* The gradient's norm where ranks have parts of the gradients (gradient_norm.c). It is made from
+ * runs of whole blocks, which their owners square, and blocks that several ranks have pieces of,
+ * which every rank does. */
+typedef struct by__gradient_norm {
+    by__norm_run *runs;
+    size_t run_count;
+    by__norm_run *pieces; /* count below BY_SUM_BLOCK, and first any element */
+    size_t piece_count;
+    by__norm_run *shared; /* blocks that pieces make up; owner -1, at: in `blocks` */
+    size_t shared_count;
+    int64_t elements[BY__TRAINED_GROUPS]; /* of the whole model */
+    size_t *piece_elements;               /* of each rank */
+    size_t *run_blocks;
+    by_memory memory; /* pieces of all ranks; shared blocks; squares of all ranks' runs; of shared
+                         blocks; of all blocks in order */
+    size_t blocks_at; /* bytes */
+    size_t run_squares_at;
+    size_t shared_squares_at;
+    size_t squares_at;
     size_t bytes;
-} by__shard_norm;
+    by_comm *comm; /* the mesh's */
+    int ranks;     /* of it */
+    int rank;
+    by__program_row *squares; /* program: of this rank's runs and of shared blocks */
+    int bound_set;            /* gradient set that it reads; -1: none */
+} by__gradient_norm;
 
 /* A part of a gradient in a bucket. */
 typedef struct by__bucket_part {
@@ -179,7 +208,6 @@ typedef struct by__shard {
     size_t count;
     by__slice *own; /* this rank's */
     size_t own_count;
-    by__shard_norm norm;
     by__turns turns;
 } by__shard;
 
@@ -240,6 +268,7 @@ struct by_trainer {
     by__ranks ranks;
     by__sync sync;
     by__shard shard;
+    by__gradient_norm divided_norm;    /* {0} where this rank has all sums of gradients */
     by__offload *offload;              /* NULL: everything is in memory */
     void (*before_change)(void *user); /* of what is saved; NULL: nobody is told */
     void *before_user;
@@ -358,6 +387,10 @@ void by__ranks_hold(by_trainer *t, const by__sum_tree *tree, int set);
 
 /* The buckets of a gradient set, once groups are known. */
 by_status by__buckets_plan(by_trainer *t, by_error *error);
+/* The same of any rank of a pipeline, which has the entries of `store`. *out is freed with
+ * free(). */
+by_status by__buckets_list(by__bucket **out, size_t *count, const by_trainer *t,
+                           const by__store *store, by_error *error);
 /* Puts them in the order in which the graph finishes them. *out: what is in them then. */
 by_status by__buckets_sort(by__bucket_parts *out, by_trainer *t, const by_graph *graph,
                            by_error *error);
@@ -365,21 +398,23 @@ void by__bucket_parts_free(by__bucket_parts *parts);
 /* The node that completes a bucket. */
 size_t by__bucket_completion(const by__bucket_parts *parts, const by_graph *graph, size_t bucket);
 /* Elements of a group, with what is between its entries. */
-int64_t by__ranks_group_elements(const by_trainer *t, int group);
-/* The last place in a group, `at` at most, where a tensor begins. */
-int64_t by__ranks_tensor_border(const by_trainer *t, int group, int64_t at);
+int64_t by__group_elements(const by__store *store, int group);
 
 /* ---- trainer_shard.c ---- */
 
 /* Whether ranks divide the state of the optimizer. */
 bool by__is_sharded(const by_trainer *t);
-/* Whether a rank gets the sum of gradients in its slices alone, not everywhere. */
-bool by__is_scattered(const by_trainer *t);
 /* Cuts the buckets into slices, before flat buffers are declared. */
 by_status by__shard_plan(by_trainer *t, by_error *error);
 by_status by__shard_open(by_trainer *t, by_error *error);
 void by__shard_close(by_trainer *t);
-/* What a rank owns of a bucket; of no elements: nothing. */
+/* Cuts buckets of the entries of `store` into slices. *out, which they point to, is freed with
+ * free(). */
+by_status by__shard_cut(size_t **out, const by_trainer *t, const by__store *store,
+                        by__bucket *buckets, size_t count, by_error *error);
+/* What a rank of `shard` owns of a bucket; of no elements: nothing. It has no name. */
+by__slice by__bucket_slice(const by__bucket *bucket, int rank);
+/* The same of the k-th bucket, with its name. */
 by__slice by__shard_slice(const by_trainer *t, size_t bucket, int rank);
 /* The groups of f32 weights of which a rank holds its slices alone. */
 unsigned by__shard_masters(const by_trainer *t);
@@ -406,19 +441,19 @@ bool by__shard_divides(const by_trainer *t, int flat, by__handle handle);
 by_status by__shard_read(const by_trainer *t, int flat, by__handle handle, float *out,
                          by_error *error);
 
-/* ---- shard_norm.c: where by__is_scattered ---- */
+/* ---- gradient_norm.c ---- */
 
+/* Whether ranks of a pipeline or of `shard` have parts of the sum of gradients. The rest is for
+ * these. */
+bool by__norm_is_divided(const by_trainer *t);
 /* Adds the programs. */
-by_status by__shard_norm_plan(by_trainer *t, by_error *error);
-/* Numbers of the whole norm, in bytes. */
-size_t by__shard_norm_bytes(const by_trainer *t);
-/* Takes memory and binds what does not depend on the gradient set. */
-by_status by__shard_norm_open(by_trainer *t, by_error *error);
-void by__shard_norm_close(by_trainer *t);
-/* Points the squares at a set. */
-by_status by__shard_norm_bind(by_trainer *t, int set, by_error *error);
+by_status by__norm_plan(by_trainer *t, by_error *error);
+size_t by__norm_bytes(const by_trainer *t);
+/* Collective: takes memory and binds what does not depend on the gradient set. */
+by_status by__norm_open(by_trainer *t, by_error *error);
+void by__norm_close(by_trainer *t);
 /* Collective: the squares that the norm's program adds up. */
-by_status by__shard_norm_run(by_trainer *t, by_error *error);
+by_status by__norm_squares(by_trainer *t, by_error *error);
 
 /* ---- trainer_offload.c: only where t->offload is not NULL, but for plan and close ---- */
 
@@ -499,19 +534,17 @@ void by__overlap_open(by_trainer *t);
 by_status by__pipe_open(by_trainer *t, const by_trainer_options *options, by_error *error);
 /* {NULL} is accepted. After the programs were closed. */
 void by__pipe_close(by_trainer *t);
-/* The rest of the plan, which needs the store: sums of gradient sets and the norm. */
+/* The rest of the plan, which needs the store: sums of gradient sets. */
 by_status by__pipe_plan_sums(by_trainer *t, by_error *error);
 /* Finds the programs again, after some were added. */
 void by__pipe_find_rows(by_trainer *t);
-/* Bytes that activations between programs and stages take, and the norm. */
+/* Bytes that activations between programs and stages take. */
 uint64_t by__pipe_bytes(const by__pipe *pipe);
 /* Collective. Takes memory and binds parameters. */
 by_status by__pipe_allocate(by_trainer *t, by_error *error);
 /* Collective along the pipeline: forward and backward of all micro-batches of this replica, their
  * sums and losses. *tree: the sets that hold the sums. */
 by_status by__pipe_step(by_trainer *t, const by_batch *batch, by__sum_tree *tree, by_error *error);
-/* Collective: the squares that the norm's program adds up, of set t->sum_set. */
-by_status by__pipe_squares(by_trainer *t, by_error *error);
 /* Collective, after an update: parameters that several stages read. */
 by_status by__pipe_share_parameters(by_trainer *t, by_error *error);
 /* Collective: loss and evaluated values of a micro-batch, on all ranks. */

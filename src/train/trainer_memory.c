@@ -98,10 +98,7 @@ by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error)
     size_t count;
     const by_update_unit *units = update_units(t, &count);
     t->sum_set = set;
-    if (by__is_scattered(t)) {
-        BY_TRY(by__shard_norm_bind(t, set, error));
-    }
-    for (size_t i = 0; i < t->trained_groups && !by__is_scattered(t); i++) {
+    for (size_t i = 0; i < t->trained_groups && !by__norm_is_divided(t); i++) {
         BY_TRY(bind_gradient(t->norm, &t->groups[i], by__trainer_group(t, flat, i), error));
     }
     for (size_t i = 0; i < count; i++) {
@@ -134,7 +131,7 @@ static by_status bind_all(by_trainer *t, by_error *error)
     for (size_t i = 0; i < count; i++) {
         BY_TRY(bind_unit(t, &units[i], i, error));
     }
-    BY_TRY(by__is_scattered(t) ? by__shard_norm_open(t, error) : BY_OK);
+    BY_TRY(by__norm_is_divided(t) ? by__norm_open(t, error) : BY_OK);
     t->bound_set = -1;
     t->last_set = -1;
     return by__trainer_bind_sum(t, 0, error);

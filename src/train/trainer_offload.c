@@ -103,7 +103,7 @@ static by_status cut_groups(by_trainer *t, int from, int to, bool needed, by_err
 {
     for (int group = from; group < to; group++) {
         if (needed || has_copies(t, group)) {
-            BY_TRY(cut(t->offload, group, 0, by__ranks_group_elements(t, group), error));
+            BY_TRY(cut(t->offload, group, 0, by__group_elements(t->store, group), error));
         }
     }
     return BY_OK;
@@ -179,7 +179,7 @@ by_status by__offload_add_flat(by_trainer *t, by__flat_spec spec, unsigned divid
     by_status status =
         by__reserve((void **)&held, &capacity, spec.held_count + o->count + 1, sizeof *held, error);
     for (int g = 0; g < BY__GROUPS; g++) {
-        begin[g + 1] = begin[g] + by__ranks_group_elements(t, g);
+        begin[g + 1] = begin[g] + by__group_elements(t->store, g);
     }
     for (size_t i = 0; i < o->count && status == BY_OK; i++) {
         const by__slice *slice = &o->windows[i].slice;

@@ -73,7 +73,7 @@ static by__reducer_spec reducer_spec(const by_trainer *t)
                               .parts = by__ranks_parts(t),
                               .leaves = t->all_micro_batches,
                               .last_apart = t->last != NULL,
-                              .owners = by__is_scattered(t) ? t->layout.size[BY_MESH_SHARD] : 1,
+                              .owners = by__is_sharded(t) ? t->layout.size[BY_MESH_SHARD] : 1,
                               .copies = t->shard.copies,
                               .in_turn = by__is_in_turn(t),
                               .buckets = t->ranks.buckets,

@@ -3,8 +3,8 @@
  *
  * Each bucket of a gradient set is cut into a slice a rank. A rank gets the sum of its own slices,
  * updates these, and the ranks then gather what programs compute with. Optimizers that need whole
- * tensors have slices that begin and end with tensors, and all ranks get all sums. An element is
- * updated by the same operations whoever owns it, so the number of ranks shows in no bit. */
+ * tensors have slices that begin and end with tensors. An element is updated by the same operations
+ * whoever owns it, so the number of ranks shows in no bit. */
 #include <stdlib.h>
 
 #include "train/trainer.h"
@@ -14,38 +14,106 @@ bool by__is_sharded(const by_trainer *t)
     return t->layout.size[BY_MESH_SHARD] > 1 && t->sets > 0;
 }
 
-bool by__is_scattered(const by_trainer *t)
-{
-    /* The norm of a pipeline is made of what stages have, not slices of it. */
-    return by__is_sharded(t) && !by_optimizer_needs_tensors(&t->config->optimizer) &&
-           t->layout.size[BY_MESH_PIPELINE] == 1;
-}
-
 /* ---- the plan ---- */
 
-/* Cuts at borders of tensors, where the optimizer needs whole ones. */
-static void cut_at_tensors(const by_trainer *t, const by__bucket *b, size_t *slices)
+/* Where the tensors of a bucket begin, and its end; returns how many tensors. */
+static size_t list_borders(const by__store *store, const by__bucket *b, int64_t *borders)
 {
-    int ranks = t->layout.size[BY_MESH_SHARD];
-    int64_t begin = b->first;
-    for (int r = 0; r < ranks; r++) {
-        int64_t end = b->first + b->count;
-        if (r < ranks - 1) {
-            int64_t at = b->first + b->count * (r + 1) / ranks;
-            int64_t border = by__ranks_tensor_border(t, b->group, at);
-            end = border < begin ? begin : border;
+    size_t count = 0;
+    for (size_t i = 0; i < by__store_count(store); i++) {
+        int64_t begin = by__store_begin(store, (by__handle)i);
+        if (by__store_entry(store, (by__handle)i)->group == b->group && begin >= b->first &&
+            begin < b->first + b->count) {
+            borders[count++] = begin;
         }
-        slices[r] = (size_t)(end - begin);
-        begin = end;
     }
+    borders[count] = b->first + b->count;
+    return count;
+}
+
+/* Elements count in these units, so that squares of sums are whole numbers of 64 bits. */
+#define LOAD_UNIT 1024
+
+/* What a rank with `load` costs when it gets `elements` more: squares, of which the sum is least
+ * where ranks have equal loads. */
+static uint64_t cost_of(uint64_t load, int64_t elements)
+{
+    uint64_t all = load + (uint64_t)(elements + LOAD_UNIT - 1) / LOAD_UNIT;
+    return all * all;
+}
+
+/* Ways to cut a bucket: best[r * (tensors + 1) + i] is the cost of its first i tensors on ranks 0
+ * to r, of which rank r has those from `from` on. */
+typedef struct cuts {
+    int64_t *borders;
+    size_t tensors;
+    uint64_t *best;
+    size_t *from;
+} cuts;
+
+static by_status open_cuts(cuts *c, const by__store *store, const by__bucket *b, size_t ranks,
+                           by_error *error)
+{
+    size_t most = by__store_count(store) + 1;
+    BY_TRY(by__alloc((void **)&c->borders, most, sizeof *c->borders, "slices", error));
+    c->tensors = list_borders(store, b, c->borders);
+    size_t ways = ranks * (c->tensors + 1);
+    BY_TRY(by__alloc((void **)&c->best, ways, sizeof *c->best, "slices", error));
+    return by__alloc((void **)&c->from, ways, sizeof *c->from, "slices", error);
+}
+
+static void close_cuts(cuts *c)
+{
+    free(c->borders);
+    free(c->best);
+    free(c->from);
+}
+
+static void find_best(cuts *c, const uint64_t *load, size_t ranks)
+{
+    size_t width = c->tensors + 1;
+    for (size_t r = 0; r < ranks; r++) {
+        for (size_t i = 0; i < width; i++) {
+            uint64_t least = UINT64_MAX;
+            for (size_t k = 0; k <= (r == 0 ? 0 : i); k++) {
+                uint64_t cost = (r == 0 ? 0 : c->best[(r - 1) * width + k]) +
+                                cost_of(load[r], c->borders[i] - c->borders[k]);
+                if (cost < least) {
+                    least = cost;
+                    c->from[r * width + i] = k;
+                }
+            }
+            c->best[r * width + i] = least;
+        }
+    }
+}
+
+/* Cuts at borders of tensors: of all ways to give neighbours to the same rank, in the order of
+ * ranks, that after which ranks have, with the buckets before, as equally much as can be. */
+static by_status cut_at_tensors(const by__store *store, const by__bucket *b, size_t *slices,
+                                uint64_t *load, size_t ranks, by_error *error)
+{
+    cuts c = {0};
+    by_status status = open_cuts(&c, store, b, ranks, error);
+    if (status == BY_OK) {
+        find_best(&c, load, ranks);
+    }
+    size_t end = c.tensors;
+    for (size_t r = ranks; r-- > 0 && status == BY_OK;) {
+        size_t begin = c.from[r * (c.tensors + 1) + end];
+        slices[r] = (size_t)(c.borders[end] - c.borders[begin]);
+        load[r] += (slices[r] + LOAD_UNIT - 1) / LOAD_UNIT;
+        end = begin;
+    }
+    close_cuts(&c);
+    return status;
 }
 
 /* Cuts at blocks whose squares are summed at once, so that they are equal but for one block. `turn`
  * is the rank that comes first when there are blocks left over: it goes round, so that what one
  * rank has more in a bucket does not add up. */
-static void cut_at_blocks(const by_trainer *t, const by__bucket *b, size_t *slices, int *turn)
+static void cut_at_blocks(const by__bucket *b, size_t *slices, int ranks, int *turn)
 {
-    int ranks = t->layout.size[BY_MESH_SHARD];
     int64_t blocks = (b->count + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
     int more = (int)(blocks % ranks);
     int64_t begin = 0;
@@ -59,34 +127,70 @@ static void cut_at_blocks(const by_trainer *t, const by__bucket *b, size_t *slic
     *turn = (*turn + more) % ranks;
 }
 
-static by_status cut_buckets(by_trainer *t, by_error *error)
+static int by_size(const void *a, const void *b)
 {
-    size_t ranks = (size_t)t->layout.size[BY_MESH_SHARD];
+    const by__bucket *x = *(by__bucket *const *)a;
+    const by__bucket *y = *(by__bucket *const *)b;
+    if (x->count != y->count) {
+        return x->count > y->count ? -1 : 1;
+    }
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* The largest buckets first: small ones make up for what tensors cannot be cut for. */
+static by_status cut_all_at_tensors(const by__store *store, by__bucket *buckets, size_t count,
+                                    size_t ranks, size_t *slices, by_error *error)
+{
+    by__bucket **order;
+    uint64_t *load;
+    BY_TRY(by__alloc((void **)&order, count + 1, sizeof *order, "slices", error));
+    by_status status = by__alloc((void **)&load, ranks, sizeof *load, "slices", error);
+    for (size_t k = 0; k < count; k++) {
+        order[k] = &buckets[k];
+    }
+    qsort(order, count, sizeof *order, by_size);
+    for (size_t k = 0; k < count && status == BY_OK; k++) {
+        size_t *own = slices + (size_t)(order[k] - buckets) * ranks;
+        status = cut_at_tensors(store, order[k], own, load, ranks, error);
+    }
+    free(order);
+    free(load);
+    return status;
+}
+
+by_status by__shard_cut(size_t **out, const by_trainer *t, const by__store *store,
+                        by__bucket *buckets, size_t count, by_error *error)
+{
+    int ranks = t->layout.size[BY_MESH_SHARD];
     int turn = 0;
-    BY_TRY(by__alloc((void **)&t->shard.slices, t->ranks.bucket_count * ranks,
-                     sizeof *t->shard.slices, "slices", error));
-    BY_TRY(by__alloc((void **)&t->shard.counts, ranks, sizeof *t->shard.counts, "slices", error));
-    for (size_t k = 0; k < t->ranks.bucket_count; k++) {
-        by__bucket *b = &t->ranks.buckets[k];
-        size_t *slices = t->shard.slices + k * ranks;
-        b->slices = slices;
-        if (by_optimizer_needs_tensors(&t->config->optimizer)) {
-            cut_at_tensors(t, b, slices);
-        } else {
-            cut_at_blocks(t, b, slices, &turn);
-        }
+    BY_TRY(by__alloc((void **)out, (count + 1) * (size_t)ranks, sizeof **out, "slices", error));
+    for (size_t k = 0; k < count; k++) {
+        buckets[k].slices = *out + k * (size_t)ranks;
+    }
+    if (by_optimizer_needs_tensors(&t->config->optimizer)) {
+        return cut_all_at_tensors(store, buckets, count, (size_t)ranks, *out, error);
+    }
+    for (size_t k = 0; k < count; k++) {
+        cut_at_blocks(&buckets[k], *out + k * (size_t)ranks, ranks, &turn);
     }
     return BY_OK;
 }
 
+by__slice by__bucket_slice(const by__bucket *bucket, int rank)
+{
+    by__slice slice = {.group = bucket->group,
+                       .first = bucket->first,
+                       .count = (int64_t)bucket->slices[rank],
+                       .owner = rank};
+    for (int r = 0; r < rank; r++) {
+        slice.first += (int64_t)bucket->slices[r];
+    }
+    return slice;
+}
+
 by__slice by__shard_slice(const by_trainer *t, size_t bucket, int rank)
 {
-    const by__bucket *b = &t->ranks.buckets[bucket];
-    by__slice slice = {
-        .group = b->group, .first = b->first, .count = (int64_t)b->slices[rank], .owner = rank};
-    for (int r = 0; r < rank; r++) {
-        slice.first += (int64_t)b->slices[r];
-    }
+    by__slice slice = by__bucket_slice(&t->ranks.buckets[bucket], rank);
     (void)snprintf(slice.name, sizeof slice.name, "slice.%zu", bucket);
     return slice;
 }
@@ -117,7 +221,10 @@ by_status by__shard_plan(by_trainer *t, by_error *error)
     if (!by__is_sharded(t)) {
         return BY_OK;
     }
-    BY_TRY(cut_buckets(t, error));
+    BY_TRY(by__alloc((void **)&t->shard.counts, (size_t)t->layout.size[BY_MESH_SHARD],
+                     sizeof *t->shard.counts, "slices", error));
+    BY_TRY(by__shard_cut(&t->shard.slices, t, t->store, t->ranks.buckets, t->ranks.bucket_count,
+                         error));
     return list_slices(t, error);
 }
 
@@ -128,7 +235,7 @@ by_status by__shard_list_held(const by_trainer *t, unsigned whole, unsigned divi
     BY_TRY(by__alloc((void **)out, t->shard.own_count + BY__GROUPS, sizeof **out, "slices", error));
     *count = 0;
     for (int g = 0; g < BY__GROUPS; g++) {
-        int64_t elements = by__ranks_group_elements(t, g);
+        int64_t elements = by__group_elements(t->store, g);
         offset[g + 1] = offset[g] + elements;
         if ((whole >> g & 1u) != 0 && elements > 0) {
             (*out)[(*count)++] = (by__store_run){.first = offset[g], .count = elements};
@@ -192,7 +299,6 @@ by_status by__shard_open(by_trainer *t, by_error *error)
 
 void by__shard_close(by_trainer *t)
 {
-    by__shard_norm_close(t);
     by__turns_close(t);
     free(t->shard.slices);
     free(t->shard.counts);
@@ -250,7 +356,7 @@ bool by__shard_divides(const by_trainer *t, int flat, by__handle handle)
     for (int i = 0; i < t->state_count; i++) {
         state = state || t->states[i] == flat;
     }
-    for (int i = 0; i < t->sets && by__is_scattered(t); i++) {
+    for (int i = 0; i < t->sets; i++) {
         state = state || t->gradient_sets[i] == flat;
     }
     unsigned groups = flat == t->masters  ? by__shard_masters(t)

@@ -126,8 +126,7 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     unsigned slot = slot_of(t->submitted);
     by__pending *pending = &t->pending[slot];
     by__trainer_changes(t);
-    BY_TRY(t->pipe != NULL ? by__pipe_squares(t, error) : BY_OK);
-    BY_TRY(by__is_scattered(t) ? by__shard_norm_run(t, error) : BY_OK);
+    BY_TRY(by__norm_is_divided(t) ? by__norm_squares(t, error) : BY_OK);
     BY_TRY(by_program_submit(t->norm->program, error));
     by_optimizer_hyper(hyper, &t->config->optimizer, t->updates, lr);
     BY_TRY(by__trainer_send_hyper(t, slot, hyper, error));

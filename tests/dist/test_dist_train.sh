@@ -60,6 +60,18 @@ rm -rf runs/zero3/checkpoints/step-00000024
 run 0 mpi_run 2 "$banyan" train --resume runs/zero3 --set parallel.shard=1
 compare zero3 00000024
 
+say "an optimizer of whole tensors: 4 ranks divide parameters, 3 go on that divide gradients"
+mv runs/one runs/adamw
+run 0 "$banyan" "$@" --set name=one --set optimizer.kind=lamb
+run 0 mpi_run 4 "$banyan" "$@" --set name=lamb --set optimizer.kind=lamb --set parallel.shard=2 --set parallel.zero=3
+compare lamb 00000012
+compare lamb 00000024
+rm -rf runs/lamb/checkpoints/step-00000024
+run 0 mpi_run 3 "$banyan" train --resume runs/lamb --set parallel.shard=3 --set parallel.zero=2
+compare lamb 00000024
+rm -rf runs/one
+mv runs/adamw runs/one
+
 say "3 ranks go on where 2 were stopped"
 run 0 mpi_run 2 "$banyan" "$@" --set name=half
 rm -rf runs/half/checkpoints/step-00000024

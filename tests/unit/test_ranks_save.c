@@ -251,6 +251,9 @@ static void narrow_copies_and_other_optimizers(void **state)
                                      {4, {"parallel.pipeline=2", NULL}},
                                      {1, {ON_DISK, NULL}},
                                      {4, {"parallel.shard=2", ON_DISK, NULL}},
+                                     {4, {"parallel.shard=2", "parallel.zero=2", NULL}},
+                                     {3, {"parallel.shard=3", "parallel.zero=3", NULL}},
+                                     {2, {"parallel.shard=2", "parallel.zero=3", ON_DISK, NULL}},
                                      {2, {"parallel.pipeline=2", ON_DISK, NULL}}};
     static const char *const settings[] = {"precision.compute=bf16", "optimizer.kind=adafactor",
                                            "optimizer.beta1=0.9", "parallel.replica_hash_every=1",
@@ -287,6 +290,10 @@ static void axes_together(void **state)
         {4, {"parallel.tensor=2", "parallel.shard=2", "parallel.zero=3", NULL}},
         {4, {"parallel.tensor=2", "parallel.pipeline=2", NULL}},
         {8, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.schedule=zero_bubble", NULL}}};
+    static const layout whole[] = {
+        {2, {"parallel.tensor=2", NULL}},
+        {4, {"parallel.tensor=2", "parallel.shard=2", "parallel.zero=2", NULL}},
+        {4, {"parallel.tensor=2", "parallel.shard=2", "parallel.zero=3", NULL}}};
     static const layout pipeline[] = {
         {1, {NULL}},
         {4, {"parallel.pipeline=2", "parallel.shard=2", NULL}},
@@ -306,6 +313,7 @@ static void axes_together(void **state)
         {4, {"parallel.expert=2", "parallel.sequence=2", NULL}},
         {8, {"parallel.expert=2", "parallel.sequence=2", "parallel.shard=2", NULL}}};
     static const char *const f32[] = {"optimizer.clip=0.3", NULL};
+    static const char *const lamb[] = {"optimizer.kind=lamb", "optimizer.clip=0.3", NULL};
     static const char *const bf16[] = {"precision.compute=bf16", "optimizer.clip=0.3",
                                        "parallel.bucket_mib=0.002", NULL};
     static const char *const mixtral[] = {"model.kind=mixtral", "model.experts=4",
@@ -314,6 +322,7 @@ static void axes_together(void **state)
     reshard_to(pipeline, BY_ARRAY_LENGTH(pipeline), bf16, true);
     reshard_to(tensor, BY_ARRAY_LENGTH(tensor), f32, true);
     reshard_to(tensor, BY_ARRAY_LENGTH(tensor), bf16, true);
+    reshard_to(whole, BY_ARRAY_LENGTH(whole), lamb, true);
     reshard_to(sequence, BY_ARRAY_LENGTH(sequence), bf16, true);
     reshard_to(expert, BY_ARRAY_LENGTH(expert), mixtral, true);
     reshard_to(tensor_expert, BY_ARRAY_LENGTH(tensor_expert), mixtral, true);

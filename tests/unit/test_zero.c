@@ -145,18 +145,48 @@ static void test_planned_slices(void **state)
     }
 }
 
-/* Optimizers that need whole tensors get whole gradients. */
-static void test_whole_gradients(void **state)
+/* Optimizers that need whole tensors: a rank owns some of these, of every stage. Blocks of the norm
+ * have pieces of several ranks' tensors. */
+static void test_whole_tensors(void **state)
 {
     BY_UNUSED(state);
-    static const char *const lamb[] = {"optimizer.kind=lamb", "parallel.shard=2", "parallel.zero=2",
-                                       NULL};
-    by_error error = {0};
-    rank_job *j = calloc(1, sizeof *j);
-    assert_non_null(j);
-    j->settings = lamb;
-    assert_int_equal(by_comm_run_threads(2, NULL, rank_job_run, j, &error), BY_ECONFIG);
-    assert_non_null(strstr(j->errors[0].message, "set zero to 1"));
+    static const int two[] = {2, 4};
+    static const int three[] = {3};
+    static const char *const kinds[] = {"optimizer.kind=lamb", "optimizer.kind=adafactor"};
+    static const char *const stages[] = {"parallel.zero=1", "parallel.zero=2", "parallel.zero=3"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(kinds); i++) {
+        for (size_t k = 0; k < BY_ARRAY_LENGTH(stages); k++) {
+            const char *const by_two[] = {kinds[i], stages[k], "parallel.shard=2", LARGE, NULL};
+            const char *const by_three[] = {kinds[i],
+                                            stages[k],
+                                            "parallel.shard=3",
+                                            "precision.compute=bf16",
+                                            "parallel.overlap=false",
+                                            "train.batch=7",
+                                            NULL};
+            rank_job_compare(two, BY_ARRAY_LENGTH(two), by_two);
+            rank_job_compare(three, BY_ARRAY_LENGTH(three), by_three);
+        }
+    }
+}
+
+/* Ranks own about as many elements each, though a table of a third of all is one tensor. */
+static void test_equal_tensors(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"optimizer.kind=lamb", "parallel.shard=3",
+                                           "parallel.zero=2",     "model.layers=4",
+                                           "model.vocab=900",     NULL};
+    rank_job *alone = rank_job_open(0, settings);
+    rank_job *j = rank_job_open(3, settings);
+    uint64_t all = alone->memory[0].optimizer;
+    uint64_t sum = 0;
+    for (int r = 0; r < 3; r++) {
+        assert_true(j->memory[r].optimizer > all / 4 && j->memory[r].optimizer < all * 9 / 20);
+        sum += j->memory[r].optimizer;
+    }
+    assert_true(sum == all);
+    rank_job_close(alone);
     rank_job_close(j);
 }
 
@@ -165,7 +195,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_divided_state),     cmocka_unit_test(test_scattered_sums),
         cmocka_unit_test(test_divided_gradients), cmocka_unit_test(test_divided_parameters),
-        cmocka_unit_test(test_planned_slices),    cmocka_unit_test(test_whole_gradients),
+        cmocka_unit_test(test_planned_slices),    cmocka_unit_test(test_whole_tensors),
+        cmocka_unit_test(test_equal_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,12 +8,11 @@
  *
  * Nothing shows in the bits. Nodes are those of one rank; gradients of micro-batches are added in
  * the order of the sum tree, stage by stage; the squares of the gradient norm are summed over the
- * blocks that the gradients of the whole model have on one rank (pipe_norm.c). A parameter that
+ * blocks that the gradients of the whole model have on one rank (gradient_norm.c). A parameter that
  * several stages read (a tied embedding) is trained by the one that makes its gradient, which sends
  * it to the others after each update.
  *
- * pipe_plan.c: graphs, programs, slots, parameters. pipe_step.c: what is run. pipe_norm.c: the
- * gradient's norm. */
+ * pipe_plan.c: graphs, programs, slots, parameters. pipe_step.c: what is run. */
 #ifndef BY_TRAIN_PIPELINE_PIPE_H
 #define BY_TRAIN_PIPELINE_PIPE_H
 
@@ -82,37 +81,6 @@ typedef struct by__pipe_share {
     int to;
 } by__pipe_share;
 
-/* Neighbouring elements of the gradients of one group of the whole model, in the memory of one
- * rank. */
-typedef struct by__pipe_run {
-    int owner;
-    int group;
-    int64_t first; /* element of the group in the whole model; a multiple of BY_SUM_BLOCK */
-    int64_t count;
-    int64_t offset; /* in the owner's gradient set, in elements */
-} by__pipe_run;
-
-/* What the norm is made from: runs of whole blocks, which their owners square, and blocks that
- * several ranks have pieces of, which every rank does. */
-typedef struct by__pipe_norm {
-    by__pipe_run *runs;
-    size_t run_count;
-    by__pipe_run *pieces; /* count below BY_SUM_BLOCK, and first any element */
-    size_t piece_count;
-    by__pipe_run *shared; /* blocks that pieces make up; owner -1, offset: in `blocks` */
-    size_t shared_count;
-    int64_t elements[BY__TRAINED_GROUPS]; /* of the whole model */
-    size_t *piece_elements;               /* of each rank */
-    size_t *run_blocks;
-    by_memory memory; /* pieces of all ranks; shared blocks; squares of all ranks' runs; of shared
-                         blocks; of all blocks in order */
-    size_t blocks_at; /* bytes */
-    size_t run_squares_at;
-    size_t shared_squares_at;
-    size_t squares_at;
-    size_t bytes;
-} by__pipe_norm;
-
 struct by__pipe {
     int ranks;
     int rank;
@@ -129,8 +97,6 @@ struct by__pipe {
     by__pipe_stage *stages; /* of this rank, ascending */
     by_memory memory;       /* of all slots */
     size_t bytes;
-    by__pipe_norm norm;
-    by__program_row *squares;
     by_comm *comm; /* of the pipeline; the mesh's */
 };
 
@@ -148,16 +114,7 @@ static inline int by__pipe_rank_of(const by__pipe *pipe, int stage)
 {
     return stage % pipe->ranks;
 }
-
-/* ---- pipe_norm.c ---- */
-
-/* Which rank squares which elements. */
-by_status by__pipe_plan_norm(by_trainer *t, by_error *error);
-/* The programs: squares of this rank's runs and of shared blocks; norm and clip factor of all. */
-by_status by__pipe_build_squares(const by_trainer *t, by_graph *graph, by_error *error);
-by_status by__pipe_build_norm(const by_trainer *t, by_graph *graph, by_error *error);
-/* Binds the norm's programs, once there is memory. */
-by_status by__pipe_bind_norm(by_trainer *t, by_error *error);
-void by__pipe_close_norm(by__pipe_norm *norm);
+/* The parameters that a rank of the pipeline trains, stage by stage, and what is frozen there. */
+by_status by__pipe_list_trained(by_graph **out, const by__pipe *pipe, int rank, by_error *error);
 
 #endif

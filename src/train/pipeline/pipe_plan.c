@@ -236,7 +236,6 @@ void by__pipe_find_rows(by_trainer *t)
         stage->loss = by__set_row(&t->programs, stage->name[NAME_LOSS]);
         stage->sum = by__set_row(&t->programs, stage->name[NAME_SUM]);
     }
-    t->pipe->squares = by__set_row(&t->programs, "gradient squares");
 }
 
 /* ---- slots ---- */
@@ -337,16 +336,15 @@ static by_status plan_slots(by_trainer *t, by__pipe_stage *stage, by_error *erro
 
 /* ---- parameters ---- */
 
-static by_status hold(by__pipe *pipe, const by__value *value, bool frozen, by_error *error)
+static by_status hold(by_graph *list, const by__value *value, bool frozen, by_error *error)
 {
-    by_value made = by_graph_find(pipe->parameters, value->name);
+    by_value made = by_graph_find(list, value->name);
     if (made != BY_NONE) {
         return BY_OK;
     }
-    made =
-        by_graph_parameter(pipe->parameters, value->name, value->axes, value->shape, value->init);
-    BY_TRY(by_graph_check(pipe->parameters, error));
-    by__value *copy = &pipe->parameters->values[made];
+    made = by_graph_parameter(list, value->name, value->axes, value->shape, value->init);
+    BY_TRY(by_graph_check(list, error));
+    by__value *copy = &list->values[made];
     copy->dtype = value->dtype;
     copy->frozen = frozen;
     copy->transposed = value->transposed;
@@ -379,7 +377,7 @@ static by_status share(by__pipe *pipe, by_value parameter, int from, int stage, 
         return BY_OK;
     }
     if (next.to == pipe->rank) {
-        BY_TRY(hold(pipe, value, true, error));
+        BY_TRY(hold(pipe->parameters, value, true, error));
     }
     if (value->frozen) {
         return BY_OK; /* it never changes */
@@ -399,12 +397,33 @@ static by_status share(by__pipe *pipe, by_value parameter, int from, int stage, 
     return BY_OK;
 }
 
-/* The parameters of this rank's stages, stage by stage, then those that they only read. */
+by_status by__pipe_list_trained(by_graph **out, const by__pipe *pipe, int rank, by_error *error)
+{
+    const by_graph *whole = pipe->train.whole;
+    by_graph *list;
+    by_status status = BY_OK;
+    BY_TRY(by_graph_open(&list, error));
+    for (int stage = rank; stage < pipe->ranks * pipe->chunks; stage += pipe->ranks) {
+        for (size_t v = 0; v < whole->value_count && status == BY_OK; v++) {
+            const by__value *value = &whole->values[v];
+            if (pipe->stage_of[v] == stage) {
+                status = hold(list, value, value->frozen, error);
+            }
+        }
+    }
+    if (status != BY_OK) {
+        by_graph_close(&list);
+        return status;
+    }
+    *out = list;
+    return BY_OK;
+}
+
+/* The parameters of this rank's stages, then those that they only read. */
 static by_status list_parameters(by__pipe *pipe, by_error *error)
 {
     const by_graph *whole = pipe->train.whole;
     int stages = pipe->ranks * pipe->chunks;
-    BY_TRY(by_graph_open(&pipe->parameters, error));
     BY_TRY(by__alloc((void **)&pipe->stage_of, whole->value_count, sizeof *pipe->stage_of,
                      "pipeline", error));
     for (size_t v = 0; v < whole->value_count; v++) {
@@ -412,14 +431,7 @@ static by_status list_parameters(by__pipe *pipe, by_error *error)
         pipe->stage_of[v] =
             is_parameter ? by__stage_of_parameter(whole, pipe->train.part, (by_value)v) : -1;
     }
-    for (int stage = pipe->rank; stage < stages; stage += pipe->ranks) {
-        for (size_t v = 0; v < whole->value_count; v++) {
-            const by__value *value = &whole->values[v];
-            if (pipe->stage_of[v] == stage) {
-                BY_TRY(hold(pipe, value, value->frozen, error));
-            }
-        }
-    }
+    BY_TRY(by__pipe_list_trained(&pipe->parameters, pipe, pipe->rank, error));
     for (size_t v = 0; v < whole->value_count; v++) {
         for (int stage = 0; stage < stages && pipe->stage_of[v] >= 0; stage++) {
             BY_TRY(share(pipe, (by_value)v, pipe->stage_of[v], stage, error));
@@ -489,7 +501,6 @@ void by__pipe_close(by_trainer *t)
         return;
     }
     by_device_free(&pipe->memory);
-    by__pipe_close_norm(&pipe->norm);
     by_pipeline_close(&pipe->schedule);
     by__stage_map_free(&pipe->map);
     free_graph(&pipe->train);
@@ -527,7 +538,7 @@ static size_t largest_send(const by__pipe *pipe)
 
 uint64_t by__pipe_bytes(const by__pipe *pipe)
 {
-    return pipe->bytes + pipe->norm.bytes + largest_send(pipe);
+    return pipe->bytes + largest_send(pipe);
 }
 
 /* ---- what needs the store ---- */
@@ -578,20 +589,16 @@ static by_status build_sum(const by__pipe_stage *stage, by_graph *graph, by_erro
     return by_graph_check(graph, error);
 }
 
-typedef by_status builder(const by_trainer *t, by_graph *graph, by_error *error);
-
-/* What `build` makes; NULL: sums of the gradients of `stage`. */
-static by_status add_update(by_trainer *t, const char *name, const by__pipe_stage *stage,
-                            builder *build, by_error *error)
+static by_status add_sum(by_trainer *t, const by__pipe_stage *stage, by_error *error)
 {
     by_graph *graph;
     BY_TRY(by_graph_open(&graph, error));
-    by_status status = build == NULL ? build_sum(stage, graph, error) : build(t, graph, error);
+    by_status status = build_sum(stage, graph, error);
     if (status != BY_OK) {
         by_graph_close(&graph);
         return status;
     }
-    return by__set_add(&t->programs, name, graph, BY_PURPOSE_UPDATE, NULL, error);
+    return by__set_add(&t->programs, stage->name[NAME_SUM], graph, BY_PURPOSE_UPDATE, NULL, error);
 }
 
 by_status by__pipe_plan_sums(by_trainer *t, by_error *error)
@@ -601,12 +608,10 @@ by_status by__pipe_plan_sums(by_trainer *t, by_error *error)
         by__pipe_stage *stage = &pipe->stages[i];
         find_gradients(t, stage);
         if (t->sets > 1) {
-            BY_TRY(add_update(t, stage->name[NAME_SUM], stage, NULL, error));
+            BY_TRY(add_sum(t, stage, error));
         }
     }
-    BY_TRY(by__pipe_plan_norm(t, error));
-    BY_TRY(add_update(t, "gradient squares", NULL, by__pipe_build_squares, error));
-    return add_update(t, "gradient norm", NULL, by__pipe_build_norm, error);
+    return BY_OK;
 }
 
 static by_status bind_parameters(by_trainer *t, by__program_row *row, by_error *error)
@@ -623,8 +628,6 @@ by_status by__pipe_allocate(by_trainer *t, by_error *error)
     by__pipe *pipe = t->pipe;
     BY_TRY(by_mesh_comm(&pipe->comm, t->ranks.mesh, 1u << BY_MESH_PIPELINE, error));
     BY_TRY(by_device_alloc(&pipe->memory, t->device, pipe->bytes, "the pipeline's slots", error));
-    BY_TRY(by_device_alloc(&pipe->norm.memory, t->device, pipe->norm.bytes, "the gradient norm",
-                           error));
     for (int i = 0; i < pipe->chunks; i++) {
         by__pipe_stage *stage = &pipe->stages[i];
         for (int kind = 0; kind < BY__PART_KINDS; kind++) {
@@ -638,5 +641,5 @@ by_status by__pipe_allocate(by_trainer *t, by_error *error)
             }
         }
     }
-    return by__pipe_bind_norm(t, error);
+    return BY_OK;
 }
