@@ -145,6 +145,12 @@ typedef struct by_offload_config {
     double buffer_mib; /* memory through which it passes */
 } by_offload_config;
 
+/* What is done about steps that would harm the weights. */
+typedef struct by_guard_config {
+    char *nonfinite;   /* "skip", "stop": a step whose loss or gradient is not finite */
+    int64_t max_skips; /* steps in a row that may be skipped; one more ends the run */
+} by_guard_config;
+
 typedef struct by_checkpoint_config {
     int64_t every;      /* steps between checkpoints; 0: only at the end */
     int64_t keep;       /* newest checkpoints kept, in addition to the best; at least 1 */
@@ -175,6 +181,7 @@ typedef struct by_config {
     by_parallel_config parallel;
     by_sync_config sync;
     by_offload_config offload;
+    by_guard_config guard;
     by_checkpoint_config checkpoint;
     by_track_config track;
     by_run_config run;

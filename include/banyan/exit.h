@@ -20,6 +20,7 @@ typedef enum by_exit {
     BY_EXIT_HANG = 4,         /* a rank made no progress and was ended */
     BY_EXIT_CORRUPT = 5,      /* values that must be equal differ: a fault of the hardware */
     BY_EXIT_PEER = 6,         /* another rank failed; its code says why */
+    BY_EXIT_DIVERGED = 7,     /* the training diverged */
     BY_EXIT_INTERRUPTED = 130 /* interrupted, and nothing could be saved */
 } by_exit;
 

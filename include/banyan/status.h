@@ -22,16 +22,17 @@ extern "C" {
 
 typedef enum by_status {
     BY_OK = 0,
-    BY_EARG = -1,     /* an argument of the call, or a shape, is wrong */
-    BY_ECONFIG = -2,  /* a configuration file or override is wrong: never worth a retry */
-    BY_EIO = -3,      /* the operating system refused: missing file, full disk, permission */
-    BY_EFORMAT = -4,  /* a file's content is not what its format promises (corrupt, truncated) */
-    BY_EMEMORY = -5,  /* memory is exhausted, or a size overflows */
-    BY_EDEVICE = -6,  /* a compute library or device failed or lacks a feature */
-    BY_EPEER = -7,    /* another process failed */
-    BY_ESTATE = -8,   /* the call is not valid now */
-    BY_ESTOPPED = -9, /* the caller asked to stop, and the work stopped cleanly */
-    BY_ECORRUPT = -10 /* values that must be equal differ: a fault of the hardware */
+    BY_EARG = -1,      /* an argument of the call, or a shape, is wrong */
+    BY_ECONFIG = -2,   /* a configuration file or override is wrong: never worth a retry */
+    BY_EIO = -3,       /* the operating system refused: missing file, full disk, permission */
+    BY_EFORMAT = -4,   /* a file's content is not what its format promises (corrupt, truncated) */
+    BY_EMEMORY = -5,   /* memory is exhausted, or a size overflows */
+    BY_EDEVICE = -6,   /* a compute library or device failed or lacks a feature */
+    BY_EPEER = -7,     /* another process failed */
+    BY_ESTATE = -8,    /* the call is not valid now */
+    BY_ESTOPPED = -9,  /* the caller asked to stop, and the work stopped cleanly */
+    BY_ECORRUPT = -10, /* values that must be equal differ: a fault of the hardware */
+    BY_EDIVERGED = -11 /* the training itself went wrong: losses, gradients or weights */
 } by_status;
 
 /* Text of one error. Plain data: copy it freely; nothing to release. */

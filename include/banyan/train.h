@@ -96,8 +96,14 @@ BY_API by_status by_trainer_load_weights(by_trainer *trainer, const by_weights *
 BY_API by_status by_trainer_load_optimizer(by_trainer *trainer, const by_weights *states,
                                            int64_t step, by_error *error);
 
+/* Why a step was not applied (config.guard). It counts as a step all the same. */
+typedef enum by_skip {
+    BY_SKIP_NONE = 0, /* it was */
+    BY_SKIP_NONFINITE /* its loss or its gradient is not finite */
+} by_skip;
+
 typedef struct by_step_result {
-    int64_t step; /* updates done with this one */
+    int64_t step; /* steps done with this one */
     double loss;  /* mean over the batch's targets that count */
     double norm;  /* global gradient norm before clipping */
     double lr;
@@ -106,7 +112,8 @@ typedef struct by_step_result {
      * rank. Exposed: those for which its computation stood still. */
     double exchange;
     double exposed;
-    double disk; /* seconds that the update stood still for what is on disk (config.offload) */
+    double disk;     /* seconds that the update stood still for what is on disk (config.offload) */
+    by_skip skipped; /* weights and optimizer state are as before the step */
 } by_step_result;
 
 /* What a rank computes of a global batch: the examples first + i / block * stride + i % block, i
@@ -127,8 +134,9 @@ BY_API by_status by_trainer_loader(by_loader **out, const by_trainer *trainer, b
 /* One optimizer step on a global batch of config.train.batch examples: forward and backward for
  * each micro-batch, gradients summed in the fixed tree, clip, update. On several ranks this and the
  * calls below that take a step are collective: `batch` is the rank's part, results and bits are
- * those of one rank with the whole batch. BY_ESTATE when loss or gradient is not finite; weights
- * are then as before the step, on all ranks. */
+ * those of one rank with the whole batch. When loss or gradient is not finite, weights are then as
+ * before the step, on all ranks: out->skipped says so, or (config.guard) the call fails with
+ * BY_EDIVERGED and the step does not count. */
 BY_API by_status by_trainer_step(by_trainer *trainer, const by_batch *batch, by_step_result *out,
                                  by_error *error);
 /* Steps that may be submitted before the oldest one is collected. */
@@ -137,9 +145,10 @@ BY_API by_status by_trainer_step(by_trainer *trainer, const by_batch *batch, by_
  * submit a step, collect the results of the oldest one that was submitted. At most BY_STEPS_AHEAD
  * steps may be under way; a batch may be reused once its submit has returned. wait: until the step
  * is done; else *got is false when it is not (or none is under way). On the CPU a step is done when
- * it was submitted. BY_ESTATE as for by_trainer_step: the steps behind the one that failed have
- * changed nothing either, and are forgotten; and, here and in all that reads results, when
- * BY_STEPS_AHEAD steps are under way. */
+ * it was submitted. The steps that were submitted behind one that is skipped or fails have changed
+ * nothing either, and are forgotten: by_trainer_updates is the last one that counts. BY_EDIVERGED
+ * as for by_trainer_step; BY_ESTATE, here and in all that reads results, when BY_STEPS_AHEAD steps
+ * are under way. */
 BY_API by_status by_trainer_submit(by_trainer *trainer, const by_batch *batch, by_error *error);
 BY_API by_status by_trainer_collect(by_trainer *trainer, bool wait, bool *got, by_step_result *out,
                                     by_error *error);
@@ -148,7 +157,7 @@ BY_API by_status by_trainer_collect(by_trainer *trainer, bool wait, bool *got, b
 BY_API by_status by_trainer_gradients(by_trainer *trainer, const by_batch *batch, double *loss,
                                       by_error *error);
 /* The other half: clips the gradients of by_trainer_gradients and updates the weights at this
- * learning rate. BY_ESTATE when loss or norm is not finite; nothing is changed then. */
+ * learning rate. A loss or norm that is not finite is treated as by by_trainer_step. */
 BY_API by_status by_trainer_update(by_trainer *trainer, double lr, by_step_result *out,
                                    by_error *error);
 /* Sum of losses (nats for cross-entropy) of one micro-batch of train.micro_batch examples, without
@@ -178,7 +187,7 @@ BY_API const by_batch *by_random_batch_view(const by_random_batch *batch);
  * of ranks can go on from there. Else it does nothing. */
 BY_API by_status by_trainer_settle(by_trainer *trainer, by_error *error);
 
-/* Updates done so far, those under way included. */
+/* Steps done so far, those under way and those that were skipped included. */
 BY_API int64_t by_trainer_updates(const by_trainer *trainer);
 
 /* Parameters in the order of the graph: f32 masters. A view's data is in the trainer's memory, and

@@ -31,6 +31,8 @@ const char *by_status_name(by_status status)
         return "stopped";
     case BY_ECORRUPT:
         return "corrupt";
+    case BY_EDIVERGED:
+        return "diverged";
     }
     return "unknown";
 }

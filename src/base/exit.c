@@ -10,6 +10,7 @@ static const by_exit_row rows[] = {
     {BY_EXIT_HANG, "hang", "a rank made no progress and was ended", true},
     {BY_EXIT_CORRUPT, "corrupt", "equal values differ: faulty hardware suspected", true},
     {BY_EXIT_PEER, "peer", "another rank failed; its code says why", true},
+    {BY_EXIT_DIVERGED, "diverged", "the training diverged: it would do so again as it is", false},
     {BY_EXIT_INTERRUPTED, "interrupted", "interrupted, nothing could be saved", false},
 };
 
@@ -55,6 +56,8 @@ by_exit by_exit_of(by_status status)
         return BY_EXIT_PEER;
     case BY_ECORRUPT:
         return BY_EXIT_CORRUPT;
+    case BY_EDIVERGED:
+        return BY_EXIT_DIVERGED;
     default:
         return BY_EXIT_FAILED;
     }

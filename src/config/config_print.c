@@ -131,9 +131,18 @@ void by__value_print(by__text *out, const by__entry *entry)
 
 /* ---- the whole config ---- */
 
+static bool is_default(const by__entry *entry)
+{
+    by__text text = {0};
+    by__value_print(&text, entry);
+    bool same = !text.failed && strcmp(text.data, entry->key.fallback) == 0;
+    by__text_free(&text);
+    return same;
+}
+
 /* Whether a key decides what is computed. The places of files and states and what is recorded do
  * not, nor does the way in which ranks share the work, except for axes that cut products, whose
- * sums then have another order. */
+ * sums then have another order. Guards do unless they have their defaults. */
 static bool is_hashed(const by__entry *entry)
 {
     const by__key *key = &entry->key;
@@ -147,6 +156,9 @@ static bool is_hashed(const by__entry *entry)
     }
     if (strcmp(key->section, "checkpoint") == 0) {
         return strcmp(key->name, "every") == 0 || strcmp(key->name, "keep") == 0;
+    }
+    if (strcmp(key->section, "guard") == 0) {
+        return !is_default(entry);
     }
     return strcmp(key->section, "run") != 0 && strcmp(key->section, "offload") != 0 &&
            strcmp(key->section, "track") != 0 &&

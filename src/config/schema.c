@@ -28,6 +28,7 @@ const by__section by__sections[] = {
      "What is on disk instead of in memory while a run trains (docs/memory.md). The bits of the "
      "trained weights do not depend on it.",
      0},
+    {"guard", "What is done about steps that would harm the weights (docs/guards.md).", 0},
     {"checkpoint", "What is saved.", 0},
     {"track",
      "What is recorded of a run, and where (docs/tracking.md). RUN/events.jsonl and the terminal "
@@ -183,6 +184,12 @@ static const by__key common[] = {
      BY__ABOVE_MIN,
      .help = "MiB of memory through which it passes; more where the optimizer needs whole tensors "
              "and the largest does not fit"},
+
+    {"guard", "nonfinite", BY__KEY_TEXT, BY__FIELD(guard.nonfinite), "skip", .choices = "skip|stop",
+     .help = "a step whose loss or gradient is NaN or infinite is never applied: skip goes on with "
+             "the next batch and logs where it arose, stop ends the run with exit code 7"},
+    {"guard", "max_skips", BY__KEY_INT, BY__FIELD(guard.max_skips), "10", 0, BY__MANY,
+     .help = "steps in a row that may be skipped; one more ends the run with exit code 7"},
 
     {"checkpoint", "every", BY__KEY_INT, BY__FIELD(checkpoint.every), "500", 0, BY__MANY,
      .help = "steps between checkpoints; 0 saves at the end only"},

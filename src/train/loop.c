@@ -443,15 +443,21 @@ static by_status collect_step(by__job *job, bool wait, by_error *error)
     by_step_result result;
     bool got;
     job->is_torn = steps_ahead(job) > 0;
-    BY_TRY(by_trainer_collect(job->trainer, wait, &got, &result, error));
-    if (!got) {
-        return BY_OK;
+    by_status status = by_trainer_collect(job->trainer, wait, &got, &result, error);
+    if (status == BY_EDIVERGED) {
+        by__job_diverged(job, error);
+    }
+    if (status != BY_OK || !got) {
+        return status;
     }
     job->done_step = result.step;
     job->exchange += result.exchange;
     job->exposed += result.exposed;
     job->disk += result.disk;
     job->is_torn = steps_ahead(job) > 0;
+    if (result.skipped != BY_SKIP_NONE) {
+        BY_TRY(by__job_skipped(job, &result, error));
+    }
     BY_TRY(by__job_saving_look(job, error));
     return run_hooks(job, &result, error);
 }
@@ -469,7 +475,10 @@ static by_status submit_step(by__job *job, by_error *error)
         return status;
     }
     job->is_torn = true;
-    return by_trainer_submit(job->trainer, &batch, error);
+    BY_TRY(by_trainer_submit(job->trainer, &batch, error));
+    job->behind[by_trainer_updates(job->trainer) % BY_STEPS_AHEAD] =
+        by_loader_position(job->loader);
+    return BY_OK;
 }
 
 /* As often on all ranks as they submit steps. */

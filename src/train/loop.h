@@ -36,6 +36,8 @@ typedef struct by__job {
     char *checkpoints;       /* RUN/checkpoints */
     char started[24];        /* UTC */
     uint64_t sample;         /* where the loader begins */
+    /* ... and where it stood behind each step under way, by turn */
+    uint64_t behind[BY_STEPS_AHEAD];
     int64_t first_step;
     int64_t done_step;  /* steps whose results were collected */
     int64_t saved_step; /* of the newest checkpoint that was begun; -1: none */
@@ -68,6 +70,13 @@ void by__job_note(const by__job *job, const char *format, ...) BY_PRINTF(2, 3);
 
 /* The same about a report for the terminal. `report` must live until the event's end. */
 void by__job_report(by__job *job, by_train_event *report);
+
+/* ---- job_guard.c ---- */
+
+/* A step was collected that was not applied: says so, and goes on behind it. */
+by_status by__job_skipped(by__job *job, const by_step_result *result, by_error *error);
+/* The run ends because of `verdict`, which is written as an event. */
+void by__job_diverged(by__job *job, const by_error *verdict);
 
 /* ---- job_ranks.c ---- */
 

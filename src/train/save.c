@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/guards/guard.h"
 #include "train/loop.h"
 
 /* A slice to save: where it is in the trainer. */
@@ -173,7 +174,8 @@ typedef by_status taker(by__job *job, const by__save_request *request, by_error 
 static by_status describe(by__job *job, by__save_request *request, const by_task_kept *kept,
                           const char *json, taker *take, by_error *error)
 {
-    by_checkpoint_value values[8 + BY_TASK_FILES] = {
+    const by__guard *guard = by__trainer_guard(job->trainer);
+    by_checkpoint_value values[10 + BY_TASK_FILES] = {
         {.key = "sample", .kind = BY_VALUE_U64, .as.u64 = by_loader_position(job->loader)},
         {.key = "seed", .kind = BY_VALUE_U64, .as.u64 = job->config->seed},
         {.key = "best_loss", .kind = BY_VALUE_F64, .as.f64 = job->best_loss},
@@ -189,6 +191,12 @@ static by_status describe(by__job *job, by__save_request *request, const by_task
     if (job->data->task->best_by_metric) {
         values[value_count++] = (by_checkpoint_value){
             .key = "best_metric", .kind = BY_VALUE_F64, .as.f64 = job->best_metric};
+    }
+    if (guard->skipped > 0) {
+        values[value_count++] = (by_checkpoint_value){
+            .key = "skipped", .kind = BY_VALUE_U64, .as.u64 = (uint64_t)guard->skipped};
+        values[value_count++] = (by_checkpoint_value){
+            .key = "skipped_in_row", .kind = BY_VALUE_U64, .as.u64 = (uint64_t)guard->in_row};
     }
     for (size_t i = 0; i < kept->value_count; i++) {
         values[value_count++] = kept->values[i];
@@ -244,6 +252,27 @@ static by_status restore_values(by__job *job, const by_checkpoint *checkpoint, b
                             "the checkpoint was trained with seed %llu, not %llu",
                             (unsigned long long)seed, (unsigned long long)job->config->seed);
     }
+    return BY_OK;
+}
+
+/* Behind the optimizer's state. A checkpoint without these values is of a run that has skipped
+ * none. */
+static by_status restore_guard(by__job *job, const by_checkpoint *checkpoint, by_error *error)
+{
+    uint64_t skipped;
+    uint64_t in_row;
+    if (by_checkpoint_value_u64(checkpoint, "skipped", &skipped, NULL) != BY_OK) {
+        return BY_OK;
+    }
+    BY_TRY(by_checkpoint_value_u64(checkpoint, "skipped_in_row", &in_row, error));
+    if (skipped > by_checkpoint_step(checkpoint) || in_row > skipped) {
+        return by_error_set(
+            error, BY_EFORMAT, "%s: %llu of %llu steps were skipped, the last %llu in a row",
+            by_checkpoint_path(checkpoint), (unsigned long long)skipped,
+            (unsigned long long)by_checkpoint_step(checkpoint), (unsigned long long)in_row);
+    }
+    by__trainer_set_guard(job->trainer,
+                          &(by__guard){.skipped = (int64_t)skipped, .in_row = (int64_t)in_row});
     return BY_OK;
 }
 
@@ -416,6 +445,7 @@ static by_status restore_from(by__job *job, const by_checkpoint *checkpoint, by_
     BY_TRY(check_optimizer(job, checkpoint, error));
     BY_TRY(restore_values(job, checkpoint, error));
     BY_TRY(restore_tensors(job, checkpoint, error));
+    BY_TRY(restore_guard(job, checkpoint, error));
     /* A crash between writing the best checkpoint and marking it. */
     if (by__job_leads(job) && job->best_step == by_checkpoint_step(checkpoint) &&
         isfinite(job->best_loss)) {

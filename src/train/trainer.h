@@ -11,7 +11,8 @@
  *   trainer_sync.c     exchanges that are compressed or not made at every step; trainer_late.c:
  *                      those that run while steps are taken
  *   trainer_offload.c  the optimizer's state on disk
- *   pipeline/          a rank that holds some stages of the model */
+ *   pipeline/          a rank that holds some stages of the model
+ *   guards/            steps that are not applied */
 #ifndef BY_TRAIN_TRAINER_H
 #define BY_TRAIN_TRAINER_H
 
@@ -22,6 +23,7 @@
 #include "comm/power_sum.h"
 #include "nn/nn.h"
 #include "store/store.h"
+#include "train/guards/guard.h"
 #include "train/reducer.h"
 #include "train/train.h"
 
@@ -272,6 +274,7 @@ struct by_trainer {
     by__offload *offload;              /* NULL: everything is in memory */
     void (*before_change)(void *user); /* of what is saved; NULL: nobody is told */
     void *before_user;
+    by__guard guard;
     int64_t all_micro_batches; /* of a step, over all ranks */
     int64_t first_micro_batch; /* this rank computes micro-batches first ... */
     int64_t micro_batches;     /* ... first + count - 1, or so many in turn */
@@ -337,7 +340,7 @@ by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *
 /* What comes back from the device. */
 typedef struct by__results {
     float norm;
-    float failed; /* not 0: this or an earlier step was not finite, and nothing was changed */
+    float failed;        /* not 0: this or an earlier step was vetoed, and nothing was changed */
     const float *losses; /* sums of all micro-batches of the step */
 } by__results;
 

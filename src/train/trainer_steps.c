@@ -128,7 +128,7 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     by__trainer_changes(t);
     BY_TRY(by__norm_is_divided(t) ? by__norm_squares(t, error) : BY_OK);
     BY_TRY(by_program_submit(t->norm->program, error));
-    by_optimizer_hyper(hyper, &t->config->optimizer, t->updates, lr);
+    by_optimizer_hyper(hyper, &t->config->optimizer, t->updates - t->guard.skipped, lr);
     BY_TRY(by__trainer_send_hyper(t, slot, hyper, error));
     BY_TRY(t->offload != NULL ? by__offload_update(t, error)
                               : by_program_submit(t->update->program, error));
@@ -149,19 +149,6 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     }
     result->disk = by__offload_waited(t);
     return BY_OK;
-}
-
-/* The oldest step was not finite: no later one has changed anything either. */
-static by_status fail_step(by_trainer *t, const by_step_result *result, by_error *error)
-{
-    BY_TRY(by_device_finish(t->device, error));
-    BY_TRY(by__trainer_reset_failure(t, error));
-    t->collected = t->submitted;
-    t->updates = result->step - 1;
-    return by_error_set(error, BY_ESTATE,
-                        "step %lld: the loss is %g and the gradient norm %g; the weights were not "
-                        "changed; try a lower optimizer.lr, more warmup, or clip",
-                        (long long)result->step, result->loss, result->norm);
 }
 
 by_status by_trainer_submit(by_trainer *t, const by_batch *batch, by_error *error)
@@ -196,9 +183,7 @@ by_status by_trainer_collect(by_trainer *t, bool wait, bool *got, by_step_result
     result.norm = (double)results.norm;
     result.examples = t->config->train.batch * by__per_sample(t->task, t->config);
     t->collected++;
-    if (results.failed != 0.0f) {
-        return fail_step(t, &result, error);
-    }
+    BY_TRY(by__guard_collected(t, &result, results.failed != 0.0f, error));
     *out = result;
     *got = true;
     return BY_OK;

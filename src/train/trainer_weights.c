@@ -23,6 +23,7 @@ by_status by_trainer_initialize(by_trainer *t, by_error *error)
     BY_TRY(by__store_clear(t->store, BY__STATE, error));
     by__sync_forget(t);
     t->updates = 0;
+    t->guard = (by__guard){0};
     return refresh_copies(t, error);
 }
 
@@ -82,6 +83,7 @@ by_status by_trainer_load_optimizer(by_trainer *t, const by_weights *states, int
         BY_TRY(by__store_load(t->store, t->states[i], states, &options, error));
     }
     t->updates = step;
+    t->guard = (by__guard){0};
     by__sync_loaded(t);
     return BY_OK;
 }

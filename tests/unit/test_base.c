@@ -230,6 +230,8 @@ static void test_exit_codes(void **state)
     assert_int_equal(by_exit_of(BY_EIO), 1);
     assert_int_equal(by_exit_of(BY_EPEER), 6);
     assert_int_equal(by_exit_of(BY_ECORRUPT), 5);
+    assert_int_equal(by_exit_of(BY_EDIVERGED), 7);
+    assert_false(by_exit_retry(BY_EXIT_DIVERGED));
     assert_int_equal(by_exit_of(BY_ESTOPPED), 130);
 }
 

@@ -351,14 +351,18 @@ static void stages_need_less_memory(void **state)
 static void stages_fail_together(void **state)
 {
     BY_UNUSED(state);
-    static const char *const settings[] = {"optimizer.kind=sgd",  "optimizer.lr=1000",
-                                           "optimizer.clip=0",    "optimizer.warmup=0",
-                                           "parallel.pipeline=3", NULL};
+    static const char *const settings[] = {"optimizer.kind=sgd",
+                                           "optimizer.lr=1000",
+                                           "optimizer.clip=0",
+                                           "optimizer.warmup=0",
+                                           "parallel.pipeline=3",
+                                           "guard.nonfinite=stop",
+                                           NULL};
     by_error error = {0};
     job *j = calloc(1, sizeof *j);
     j->settings = settings;
     j->steps = 5;
-    check_error(by_comm_run_threads(3, NULL, run_rank, j, &error), BY_ESTATE, &error,
+    check_error(by_comm_run_threads(3, NULL, run_rank, j, &error), BY_EDIVERGED, &error,
                 "the weights were not changed");
     close_job(j);
 }

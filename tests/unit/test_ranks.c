@@ -59,15 +59,16 @@ static void test_optimizers(void **state)
 static void test_failing_together(void **state)
 {
     BY_UNUSED(state);
-    static const char *const settings[] = {"optimizer.kind=sgd", "optimizer.lr=1000",
-                                           "optimizer.clip=0", "optimizer.warmup=0", NULL};
+    static const char *const settings[] = {"optimizer.kind=sgd",   "optimizer.lr=1000",
+                                           "optimizer.clip=0",     "optimizer.warmup=0",
+                                           "guard.nonfinite=stop", NULL};
     by_error error = {0};
     rank_job *j = calloc(1, sizeof *j);
     assert_non_null(j);
     j->settings = settings;
-    assert_int_equal(by_comm_run_threads(3, NULL, rank_job_run, j, &error), BY_ESTATE);
+    assert_int_equal(by_comm_run_threads(3, NULL, rank_job_run, j, &error), BY_EDIVERGED);
     for (int r = 0; r < 3; r++) {
-        assert_int_equal(j->status[r], BY_ESTATE);
+        assert_int_equal(j->status[r], BY_EDIVERGED);
         assert_non_null(strstr(j->errors[r].message, "the weights were not changed"));
         assert_string_equal(j->errors[r].message, j->errors[0].message);
     }

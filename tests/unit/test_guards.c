@@ -1,0 +1,299 @@
+/* Steps that are not applied: nothing is changed by one, on any layout of ranks, and what follows
+ * is what follows a step that was left out. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runner.h"
+#include "train/trainer.h"
+
+#define CONTEXT   8
+#define VOCAB     61
+#define BATCH     6
+#define STEPS     5
+#define BAD       2 /* the step, from 0, that meets a NaN */
+#define MAX_RANKS 4
+
+/* In threads of ranks, which must not end a test by themselves. */
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            return by_error_set(error, BY_ESTATE, "line %d: %s", __LINE__, #condition);            \
+        }                                                                                          \
+    } while (0)
+
+/* What a job of some ranks does, and what rank 0 has at the end. */
+typedef struct job {
+    const char *const *settings;
+    bool omits; /* passes the bad step over instead of taking it */
+    uint64_t hash;
+    double losses[STEPS];
+} job;
+
+static by_config *open_config(const char *const *settings)
+{
+    static const char *const common[] = {
+        "model.kind=gpt2",    "model.layers=4", "model.heads=2",       "model.width=48",
+        "model.context=8",    "model.vocab=61", "train.threads=1",     "train.steps=50",
+        "optimizer.warmup=2", "train.batch=6",  "train.micro_batch=1", NULL};
+    return config_of(common, settings);
+}
+
+typedef struct data {
+    int32_t tokens[BATCH * CONTEXT];
+    int32_t targets[BATCH * CONTEXT];
+    by_array arrays[2];
+} data;
+
+static by_batch make_batch(data *d, const by_trainer *t, uint64_t step)
+{
+    const by_batch_part part = by_trainer_part(t);
+    for (size_t i = 0; i < part.count; i++) {
+        size_t sample =
+            part.first + (part.block == 0 ? i : i / part.block * part.stride + i % part.block);
+        for (size_t k = 0; k < CONTEXT; k++) {
+            uint64_t at = sample * CONTEXT + k;
+            d->tokens[i * CONTEXT + k] =
+                (int32_t)((random_unit(7, 2 * step, at) + 1.0) / 2.0 * VOCAB);
+            d->targets[i * CONTEXT + k] =
+                (int32_t)((random_unit(7, 2 * step + 1, at) + 1.0) / 2.0 * VOCAB);
+        }
+    }
+    by_batch batch = by_batch_of_tokens(d->arrays, d->tokens, d->targets, part.count, CONTEXT);
+    batch.global_targets = BATCH * CONTEXT;
+    return batch;
+}
+
+/* Weights and optimizer states, collectively. */
+static by_status add_hash(uint64_t *hash, const by_trainer *t, by_error *error)
+{
+    static _Thread_local float values[VOCAB * 64 * 4];
+    for (size_t i = 0; i < by_trainer_parameter_count(t); i++) {
+        for (int s = -1; s < by_trainer_state_count(t); s++) {
+            by_tensor_view view = s < 0 ? by_trainer_parameter(t, i) : by_trainer_state(t, i, s);
+            size_t count;
+            if (view.rank < 0) {
+                continue;
+            }
+            BY_TRY(by_tensor_size(&view, &count, NULL, error));
+            EXPECT(count <= BY_ARRAY_LENGTH(values));
+            BY_TRY(by_trainer_read(t, s < 0 ? BY_TRAINER_PARAMETER : BY_TRAINER_STATE, s, i, values,
+                                   error));
+            *hash = *hash * 31u + by__hash64(values, count * sizeof *values);
+        }
+    }
+    return BY_OK;
+}
+
+static uint64_t hash_of(const by_trainer *t)
+{
+    uint64_t hash = 0;
+    by_error error = {0};
+    check_ok(add_hash(&hash, t, &error), &error);
+    return hash;
+}
+
+/* A weight of the first block; NULL on a rank that does not hold it. */
+static float *find_weight(const by_trainer *t)
+{
+    for (size_t i = 0; i < by_trainer_parameter_count(t); i++) {
+        if (strstr(by_trainer_parameter(t, i).name, "h.0.ln_1.weight") != NULL) {
+            return (float *)by__store_buffer(t->store, t->masters, (by__handle)i).address;
+        }
+    }
+    return NULL;
+}
+
+/* The weight is NaN on rank 0 while the step is taken. */
+static by_status take_bad_step(by_trainer *t, const by_batch *batch, bool leads, by_error *error)
+{
+    by_step_result result;
+    uint64_t before = 0;
+    uint64_t after = 0;
+    BY_TRY(add_hash(&before, t, error));
+    float *weight = find_weight(t);
+    float saved = weight == NULL ? 0.0f : *weight;
+    if (leads) {
+        *weight = NAN;
+    }
+    BY_TRY(by_trainer_step(t, batch, &result, error));
+    if (weight != NULL) {
+        *weight = saved;
+    }
+    BY_TRY(add_hash(&after, t, error));
+    EXPECT(result.skipped == BY_SKIP_NONFINITE);
+    EXPECT(result.step == BAD + 1 && by_trainer_updates(t) == BAD + 1);
+    EXPECT(after == before);
+    return BY_OK;
+}
+
+static by_status train(job *j, by_trainer *t, bool leads, by_error *error)
+{
+    for (int step = 0; step < STEPS; step++) {
+        data d;
+        by_step_result result = {0};
+        by_batch batch = make_batch(&d, t, (uint64_t)step);
+        if (step != BAD) {
+            BY_TRY(by_trainer_step(t, &batch, &result, error));
+            EXPECT(result.skipped == BY_SKIP_NONE);
+        } else if (j->omits) {
+            t->updates++;
+            t->guard.skipped++;
+        } else {
+            BY_TRY(take_bad_step(t, &batch, leads, error));
+        }
+        if (leads) {
+            j->losses[step] = result.loss;
+        }
+    }
+    EXPECT(by__trainer_guard(t)->skipped == 1 && by__trainer_guard(t)->in_row == 0);
+    uint64_t hash = 0;
+    BY_TRY(add_hash(&hash, t, error));
+    if (leads) {
+        j->hash = hash;
+    }
+    return BY_OK;
+}
+
+static by_status run_rank(by_comm *comm, void *user, by_error *error)
+{
+    job *j = user;
+    by_config *config = open_config(j->settings);
+    by_trainer *t = NULL;
+    const by_trainer_options options = {.comm = comm};
+    by_status status = by_trainer_open(&t, config, &options, error);
+    if (status == BY_OK) {
+        status = by_trainer_allocate(t, error);
+    }
+    if (status == BY_OK) {
+        status = by_trainer_initialize(t, error);
+    }
+    if (status == BY_OK) {
+        status = train(j, t, comm == NULL || by_comm_rank(comm) == 0, error);
+    }
+    by_trainer_close(&t);
+    by_config_close(&config);
+    return status;
+}
+
+static void run_job(job *j, int ranks)
+{
+    by_error error = {0};
+    check_ok(ranks == 1 ? run_rank(NULL, j, &error)
+                        : by_comm_run_threads(ranks, NULL, run_rank, j, &error),
+             &error);
+}
+
+static void test_nothing_changes(void **state)
+{
+    BY_UNUSED(state);
+    static const struct {
+        int ranks;
+        bool exact; /* the hash is that of one rank */
+        const char *settings[5];
+    } rows[] = {
+        {1, true, {NULL}},
+        {2, true, {NULL}},
+        {2, true, {"parallel.overlap=false", NULL}},
+        {2, true, {"parallel.shard=2", NULL}},
+        {2, true, {"parallel.shard=2", "parallel.zero=2", NULL}},
+        {4, true, {"parallel.shard=2", "parallel.zero=3", NULL}},
+        {1, true, {"offload.optimizer=disk", "offload.buffer_mib=0.01", "run.dir=/tmp", NULL}},
+        {2, false, {"parallel.pipeline=2", NULL}},
+        {2, false, {"parallel.tensor=2", NULL}},
+        {2, false, {"parallel.sequence=2", NULL}},
+        {2, false, {"sync.compress=int8", NULL}},
+        {2, false, {"sync.compress=power_sgd", NULL}},
+    };
+    static const char *const precisions[] = {"precision.compute=f32", "precision.compute=bf16"};
+    for (size_t p = 0; p < 2; p++) {
+        const char *const alone[] = {precisions[p], NULL};
+        job want = {.settings = alone, .omits = true};
+        run_job(&want, 1);
+        for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+            const char *settings[6] = {precisions[p]};
+            job have = {.settings = settings};
+            memcpy(settings + 1, rows[i].settings, sizeof rows[i].settings);
+            run_job(&have, rows[i].ranks);
+            if (rows[i].exact) {
+                assert_true(have.hash == want.hash);
+            }
+            assert_true(isfinite(have.losses[STEPS - 1]));
+        }
+    }
+}
+
+/* A state of the optimizer for each kind; bias correction counts what was applied. */
+static void test_kinds(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const kinds[] = {"optimizer.kind=adamw", "optimizer.kind=sgd",
+                                        "optimizer.kind=lion", "optimizer.kind=lamb",
+                                        "optimizer.kind=adafactor"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(kinds); i++) {
+        const char *const settings[] = {kinds[i], "precision.compute=bf16", NULL};
+        job want = {.settings = settings, .omits = true};
+        job have = {.settings = settings};
+        run_job(&want, 1);
+        run_job(&have, 1);
+        assert_true(have.hash == want.hash);
+        assert_memory_equal(have.losses + BAD + 1, want.losses + BAD + 1,
+                            (STEPS - BAD - 1) * sizeof *have.losses);
+    }
+}
+
+/* Too many in a row end the run; the last one is taken back. */
+static void test_limit(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const two[] = {"guard.max_skips=2", NULL};
+    by_error error = {0};
+    by_trainer *t;
+    by_step_result result;
+    data d;
+    by_config *config = open_config(two);
+    check_ok(by_trainer_open(&t, config, NULL, &error), &error);
+    check_ok(by_trainer_allocate(t, &error), &error);
+    check_ok(by_trainer_initialize(t, &error), &error);
+    by_batch batch = make_batch(&d, t, 0);
+    check_ok(by_trainer_step(t, &batch, &result, &error), &error);
+    float *weight = find_weight(t);
+    float saved = *weight;
+    uint64_t before = hash_of(t);
+    for (int round = 0; round < 2; round++) {
+        *weight = NAN;
+        for (int i = 0; i < 2; i++) {
+            check_ok(by_trainer_step(t, &batch, &result, &error), &error);
+            assert_int_equal(result.skipped, BY_SKIP_NONFINITE);
+        }
+        if (round == 0) { /* a step that is applied begins the count anew */
+            *weight = saved;
+            check_ok(by_trainer_step(t, &batch, &result, &error), &error);
+            assert_int_equal(result.skipped, BY_SKIP_NONE);
+            saved = *weight;
+            before = hash_of(t);
+        }
+    }
+    check_error(by_trainer_step(t, &batch, &result, &error), BY_EDIVERGED, &error,
+                "behind 2 steps in a row that were skipped");
+    *weight = saved;
+    assert_true(hash_of(t) == before);
+    assert_int_equal(by_trainer_updates(t), 6);
+    assert_int_equal(by__trainer_guard(t)->skipped, 4);
+    by_trainer_close(&t);
+    by_config_close(&config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_changes),
+        cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
