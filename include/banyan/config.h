@@ -66,6 +66,7 @@ typedef struct by_data_config {
     char *tokenizer;         /* "char", "bpe", or a path: tokenizer.json, a directory that holds
                               one, or a directory with encoder.json + vocab.bpe */
     int64_t tokenizer_vocab; /* size of a BPE that is trained here (tokenizer: bpe) */
+    char *dedup;             /* of text: "none", "exact" or "near" */
     char *field;             /* field of JSON lines that holds the text */
     double valid_fraction;   /* last part of the text that is held out */
     char *train;             /* packed directory to train on (instead of text); "" for none */

@@ -36,6 +36,15 @@ typedef struct by_pack_progress {
     uint64_t tokens; /* written so far */
 } by_pack_progress;
 
+/* Documents that are left out because an earlier one is (almost) the same: none, those with the
+ * same bytes, or also those that share most of their word 5-grams (MinHash;
+ * src/data/pack/duplicates.h). */
+typedef enum by_pack_dedup {
+    BY_PACK_DEDUP_NONE = 0,
+    BY_PACK_DEDUP_EXACT,
+    BY_PACK_DEDUP_NEAR
+} by_pack_dedup;
+
 typedef struct by_pack_options {
     const char *const *inputs;
     size_t input_count;
@@ -52,6 +61,7 @@ typedef struct by_pack_options {
                                OUTPUT/valid the rest. The cut may fall inside a text file; in JSON
                                lines it moves back to the start of its line. 0: all is packed
                                into OUTPUT itself */
+    by_pack_dedup dedup;           /* over both parts; text files are then taken whole */
     bool no_eos; /* do not put the tokenizer's end-of-text token behind each document */
     bool (*progress)(void *user, const by_pack_progress *progress); /* may be NULL; called by one
                                    thread at a time; returns false to stop (BY_ESTOPPED) */
@@ -66,6 +76,9 @@ typedef struct by_pack_result {
     uint64_t documents;
     uint64_t text_bytes;
     uint64_t valid_tokens;
+    uint64_t exact_duplicates; /* documents left out */
+    uint64_t near_duplicates;
+    uint64_t duplicate_bytes; /* of their texts */
     uint32_t vocab;
     double learn_seconds;  /* of learning or opening the tokenizer; 0 when the caller gave it */
     double encode_seconds; /* reading, encoding and writing, without opening the tokenizer and

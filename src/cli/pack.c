@@ -68,9 +68,11 @@ static void print_result(const by_pack_result *result, const char *output, doubl
         cli_print_json_string(output);
         printf(", \"tokens\": %" PRIu64 ", \"valid_tokens\": %" PRIu64 ", \"documents\": %" PRIu64
                ", \"text_bytes\": %" PRIu64 ", \"vocab\": %" PRIu32
+               ", \"exact_duplicates\": %" PRIu64 ", \"near_duplicates\": %" PRIu64
                ", \"seconds\": %.3f, \"encode_seconds\": %.3f, \"mb_per_s\": %.1f}\n",
                result->tokens, result->valid_tokens, result->documents, result->text_bytes,
-               result->vocab, elapsed, result->encode_seconds, rate);
+               result->vocab, result->exact_duplicates, result->near_duplicates, elapsed,
+               result->encode_seconds, rate);
         return;
     }
     char bytes[32];
@@ -82,6 +84,20 @@ static void print_result(const by_pack_result *result, const char *output, doubl
            by_format_bytes(bytes, result->text_bytes), result->documents, result->vocab, rate);
 }
 
+static bool parse_dedup(const char *text, by_pack_dedup *out)
+{
+    static const char *const names[] = {[BY_PACK_DEDUP_NONE] = "none",
+                                        [BY_PACK_DEDUP_EXACT] = "exact",
+                                        [BY_PACK_DEDUP_NEAR] = "near"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = (by_pack_dedup)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 static int run(int argc, char **argv)
 {
     by_error error = {0};
@@ -91,6 +107,7 @@ static int run(int argc, char **argv)
     const char *output = NULL;
     const char *tokenizer = "bpe";
     const char *field = "text";
+    const char *dedup = "none";
     int64_t vocab = 8192;
     int64_t threads = 0;
     int64_t shard = 0;
@@ -105,6 +122,8 @@ static int run(int argc, char **argv)
         {"field", CLI_STRING, &field, "NAME", "field of JSON lines that holds the text (text)"},
         {"valid-fraction", CLI_NUMBER, &valid, "F",
          "hold out the last part of the text: writes DIR/train and DIR/valid"},
+        {"dedup", CLI_STRING, &dedup, "WHAT",
+         "leave out documents that were there before: none (default), exact, or near (MinHash)"},
         {"shard-tokens", CLI_INTEGER, &shard, "N", "tokens of a shard file (134217728)"},
         {"no-eos", CLI_SWITCH, &no_eos, NULL, "no end-of-text token behind each document"},
         {"threads", CLI_INTEGER, &threads, "N", "threads (one a core)"},
@@ -125,7 +144,11 @@ static int run(int argc, char **argv)
     if (vocab < 0 || threads < 0 || shard < 0) {
         return cli_misuse(&cli_pack, "--vocab, --threads and --shard-tokens are not negative");
     }
-    options = (by_pack_options){.inputs = (const char *const *)rest,
+    if (!parse_dedup(dedup, &options.dedup)) {
+        return cli_misuse(&cli_pack, "--dedup is none, exact or near");
+    }
+    options = (by_pack_options){.dedup = options.dedup,
+                                .inputs = (const char *const *)rest,
                                 .input_count = (size_t)count,
                                 .output = output,
                                 .tokenizer_kind = tokenizer,
@@ -160,5 +183,5 @@ const cli_command cli_pack = {
         "with a manifest, in parallel, and keeps the tokenizer with them. Training takes the\n"
         "directories as data.train and data.valid.\n\n"
         "  banyan pack books/ --output packed --vocab 8192 --valid-fraction 0.1\n"
-        "  banyan pack crawl.jsonl --field content --tokenizer gpt2/ --output crawl",
+        "  banyan pack crawl.jsonl --field content --tokenizer gpt2/ --output crawl --dedup near",
     .run = run};

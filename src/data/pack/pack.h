@@ -1,9 +1,11 @@
 /* Packing: texts to a packed directory (banyan/pack.h).
  *
- * pack_run.c checks the options and runs the steps; pack_tokenizer.c opens or learns the tokenizer;
- * pack_encode.c encodes units of text on several threads (unit_run.h) and hands the
- * tokens in order to shard_writer.c; pack_output.c owns the directory while it is unfinished;
- * pack_cache.c names it by a hash of all that decides its content. */
+ * pack_run.c checks the options and runs the steps; pack_tokenizer.c opens or learns the
+ * tokenizer; pack_encode.c encodes units of text on several threads (unit_run.h) and hands the
+ * tokens in order to shard_writer.c; duplicates.c knows the documents that were there before;
+ * pack_output.c owns the directory while it is unfinished; pack_cache.c names it by a hash of all
+ * that decides its content.
+ */
 #ifndef BY_DATA_PACK_PACK_H
 #define BY_DATA_PACK_PACK_H
 

@@ -37,6 +37,10 @@ static by_status make_key(char key[33], const by__pack *pack, const by_tokenizer
     add_number(hasher, fraction);
     add_number(hasher, o->shard_tokens);
     add_number(hasher, o->no_eos ? 1 : 0);
+    if (o->dedup != BY_PACK_DEDUP_NONE) {
+        add_string(hasher, o->dedup == BY_PACK_DEDUP_EXACT ? "without exact duplicates"
+                                                           : "without near duplicates");
+    }
     add_number(hasher, pack->source.count);
     for (size_t i = 0; i < pack->source.count; i++) {
         const by__source_file *file = &pack->source.files[i];

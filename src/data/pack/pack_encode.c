@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/pack/duplicates.h"
 #include "data/pack/pack.h"
 #include "data/pack/shard_writer.h"
 #include "data/pack/unit_run.h"
@@ -10,16 +11,22 @@
 
 #define UNIT_BYTES ((uint64_t)1 << 20)
 
+typedef struct document {
+    size_t end; /* in ids */
+    uint64_t text_bytes;
+    by__signature signature; /* where duplicates are left out */
+} document;
+
 /* What a thread has made of its unit. */
 typedef struct encoded {
     by_encoder *encoder;
     char *buffer;
     size_t buffer_capacity;
     by_token_buffer ids;
-    size_t *ends; /* of the documents, in ids */
-    size_t end_count;
-    size_t end_capacity;
-    uint64_t text_bytes;
+    document *documents; /* that end in the unit */
+    size_t document_count;
+    size_t document_capacity;
+    uint64_t text_bytes; /* behind the last of them, so far */
 } encoded;
 
 typedef struct packing {
@@ -27,6 +34,8 @@ typedef struct packing {
     int64_t eos; /* -1: documents are not marked */
     encoded *threads;
     by__shard_writer writers[2]; /* train (or all), held out */
+    by__duplicates seen;
+    by_pack_result result; /* duplicates alone */
     uint64_t done;
     const by__source_file *file; /* whose bytes are hashed as they are taken */
     by__hasher *hasher;
@@ -69,23 +78,31 @@ static by_status add_text(encoded *e, const char *text, size_t length, by_error 
     return by_encoder_encode(e->encoder, text, length, &e->ids, BY_ENCODE_ORDINARY, error);
 }
 
-static by_status end_document(encoded *e, int64_t eos, by_error *error)
+/* Ends a document, whose text is `text` where duplicates are left out: texts are whole then. */
+static by_status end_document(const packing *p, encoded *e, bool is_marked, const char *text,
+                              size_t length, by_error *error)
 {
-    if (eos >= 0) {
+    if (p->eos >= 0 && is_marked) {
         BY_TRY(by__reserve((void **)&e->ids.ids, &e->ids.capacity, e->ids.count + 1,
                            sizeof *e->ids.ids, error));
-        e->ids.ids[e->ids.count++] = (uint32_t)eos;
+        e->ids.ids[e->ids.count++] = (uint32_t)p->eos;
     }
-    BY_TRY(
-        by__reserve((void **)&e->ends, &e->end_capacity, e->end_count + 1, sizeof *e->ends, error));
-    e->ends[e->end_count++] = e->ids.count;
+    BY_TRY(by__reserve((void **)&e->documents, &e->document_capacity, e->document_count + 1,
+                       sizeof *e->documents, error));
+    document *d = &e->documents[e->document_count++];
+    d->end = e->ids.count;
+    d->text_bytes = e->text_bytes;
+    e->text_bytes = 0;
+    if (p->pack->options.dedup != BY_PACK_DEDUP_NONE) {
+        by__signature_make(&d->signature, text, length, p->pack->options.dedup);
+    }
     return BY_OK;
 }
 
 /* A thread's documents of JSON lines. */
 typedef struct line_job {
+    const packing *p;
     encoded *e;
-    int64_t eos;
 } line_job;
 
 static by_status encode_line(void *context, const by_text *text, by_error *error)
@@ -95,7 +112,7 @@ static by_status encode_line(void *context, const by_text *text, by_error *error
         return BY_OK;
     }
     BY_TRY(add_text(job->e, text->data, text->length, error));
-    return end_document(job->e, job->eos, error);
+    return end_document(job->p, job->e, true, text->data, text->length, error);
 }
 
 static by_status encode_unit(void *context, size_t thread, const by__unit *unit, by_error *error)
@@ -103,20 +120,55 @@ static by_status encode_unit(void *context, size_t thread, const by__unit *unit,
     packing *p = context;
     encoded *e = &p->threads[thread];
     e->ids.count = 0;
-    e->end_count = 0;
+    e->document_count = 0;
     e->text_bytes = 0;
     BY_TRY(by__unit_read(unit, &e->buffer, &e->buffer_capacity, error));
     if (unit->file->json_lines) {
-        line_job job = {e, p->eos};
+        line_job job = {p, e};
         return by__unit_texts(unit, e->buffer, encode_line, &job, error);
     }
-    by_status status = add_text(e, e->buffer, (size_t)(unit->end - unit->begin), error);
+    size_t length = (size_t)(unit->end - unit->begin);
+    by_status status = add_text(e, e->buffer, length, error);
     if (status != BY_OK) {
         return by_error_prefix(error, status, "%s, in the part from byte %" PRIu64 " on",
                                unit->file->path, unit->begin);
     }
     /* What is cut in two has no end in its first part. */
-    return unit->ends_document ? end_document(e, unit->is_cut ? -1 : p->eos, error) : BY_OK;
+    return unit->ends_document ? end_document(p, e, !unit->is_cut, e->buffer, length, error)
+                               : BY_OK;
+}
+
+/* Whether a document stays; counts those that do not. */
+static by_status is_new(packing *p, const document *d, bool *out, by_error *error)
+{
+    by_pack_dedup kind = BY_PACK_DEDUP_NONE;
+    if (p->pack->options.dedup != BY_PACK_DEDUP_NONE) {
+        BY_TRY(by__duplicates_add(&p->seen, &d->signature, &kind, error));
+    }
+    p->result.exact_duplicates += kind == BY_PACK_DEDUP_EXACT;
+    p->result.near_duplicates += kind == BY_PACK_DEDUP_NEAR;
+    p->result.duplicate_bytes += kind == BY_PACK_DEDUP_NONE ? 0 : d->text_bytes;
+    *out = kind == BY_PACK_DEDUP_NONE;
+    return BY_OK;
+}
+
+/* Writes a unit's documents, and what has no end in it. */
+static by_status write_unit(packing *p, by__shard_writer *w, const encoded *e, by_error *error)
+{
+    size_t begin = 0;
+    for (size_t i = 0; i < e->document_count; i++) {
+        const document *d = &e->documents[i];
+        bool stays;
+        BY_TRY(is_new(p, d, &stays, error));
+        if (stays) {
+            BY_TRY(by__shard_writer_add(w, e->ids.ids + begin, d->end - begin, error));
+            BY_TRY(by__shard_writer_end_document(w, error));
+            w->manifest.text_bytes += d->text_bytes;
+        }
+        begin = d->end;
+    }
+    w->manifest.text_bytes += e->text_bytes;
+    return by__shard_writer_add(w, e->ids.ids + begin, e->ids.count - begin, error);
 }
 
 static by_status take_unit(void *context, size_t thread, const by__unit *unit, by_error *error)
@@ -125,11 +177,7 @@ static by_status take_unit(void *context, size_t thread, const by__unit *unit, b
     const encoded *e = &p->threads[thread];
     by__shard_writer *w = &p->writers[unit->held_out ? 1 : 0];
     BY_TRY(hash_unit(p, unit, e->buffer, error));
-    BY_TRY(by__shard_writer_add(w, e->ids.ids, e->ids.count, error));
-    for (size_t i = 0; i < e->end_count; i++) {
-        BY_TRY(by__shard_writer_end_document(w, e->ids.count - e->ends[i], error));
-    }
-    w->manifest.text_bytes += e->text_bytes;
+    BY_TRY(write_unit(p, w, e, error));
     p->done += unit->end - unit->begin;
     const by_pack_options *o = &p->pack->options;
     by_pack_progress progress = {"packing", p->done, p->pack->source.bytes,
@@ -148,8 +196,10 @@ static by_status run_threads(packing *p, const by_tokenizer *tokenizer, by_error
                         .take = take_unit,
                         .threads = threads,
                         .wanted = UNIT_BYTES,
-                        /* An added token may span a place to cut. */
-                        .whole = by__added_any(tokenizer, BY_ENCODE_ORDINARY)};
+                        /* An added token may span a place to cut, and copies are found by whole
+                           texts. */
+                        .whole = by__added_any(tokenizer, BY_ENCODE_ORDINARY) ||
+                                 p->pack->options.dedup != BY_PACK_DEDUP_NONE};
     by_status status =
         by__alloc((void **)&p->threads, threads, sizeof *p->threads, "threads", error);
     for (size_t i = 0; i < threads && status == BY_OK; i++) {
@@ -166,7 +216,7 @@ static by_status run_threads(packing *p, const by_tokenizer *tokenizer, by_error
         encoded *e = &p->threads[i];
         by_encoder_close(&e->encoder);
         by_token_buffer_free(&e->ids);
-        free(e->ends);
+        free(e->documents);
         free(e->buffer);
     }
     free(p->threads);
@@ -194,6 +244,19 @@ static by_status open_writer(packing *p, const by_tokenizer *tokenizer, unsigned
     return status;
 }
 
+/* What is left out of the texts is never left out silently. */
+static void note_duplicates(const packing *p)
+{
+    uint64_t exact = p->result.exact_duplicates;
+    uint64_t near = p->result.near_duplicates;
+    if (exact + near > 0) {
+        by__pack_note(p->pack,
+                      "left out %" PRIu64 " exact and %" PRIu64 " near duplicates, %" PRIu64
+                      " bytes of text",
+                      exact, near, p->result.duplicate_bytes);
+    }
+}
+
 by_status by__pack_encode(const by__pack *pack, const by_tokenizer *tokenizer,
                           const char *directory, by_pack_result *result, by_error *error)
 {
@@ -219,6 +282,11 @@ by_status by__pack_encode(const by__pack *pack, const by_tokenizer *tokenizer,
     }
     result->valid_tokens = p.writers[1].manifest.tokens;
     result->vocab = by_tokenizer_vocab(tokenizer);
+    note_duplicates(&p);
+    result->exact_duplicates = p.result.exact_duplicates;
+    result->near_duplicates = p.result.near_duplicates;
+    result->duplicate_bytes = p.result.duplicate_bytes;
+    by__duplicates_free(&p.seen);
     by__shard_writer_close(&p.writers[0]);
     by__shard_writer_close(&p.writers[1]);
     return status;

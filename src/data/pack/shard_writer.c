@@ -100,11 +100,10 @@ by_status by__shard_writer_add(by__shard_writer *w, const uint32_t *ids, size_t 
     return BY_OK;
 }
 
-by_status by__shard_writer_end_document(by__shard_writer *w, uint64_t behind, by_error *error)
+by_status by__shard_writer_end_document(by__shard_writer *w, by_error *error)
 {
-    uint64_t end = w->manifest.tokens - behind;
     w->manifest.documents++;
-    return by__npy_writer_add_u64(w->offsets, &end, 1, error);
+    return by__npy_writer_add_u64(w->offsets, &w->manifest.tokens, 1, error);
 }
 
 by_status by__shard_writer_add_source(by__shard_writer *w, const char *path, uint64_t bytes,

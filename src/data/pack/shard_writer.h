@@ -25,8 +25,8 @@ by_status by__shard_writer_open(by__shard_writer *writer, const char *directory,
 /* Appends tokens. */
 by_status by__shard_writer_add(by__shard_writer *writer, const uint32_t *ids, size_t count,
                                by_error *error);
-/* Ends a document `behind` tokens before the last one that was added. */
-by_status by__shard_writer_end_document(by__shard_writer *writer, uint64_t behind, by_error *error);
+/* Ends a document with the token that was added last. */
+by_status by__shard_writer_end_document(by__shard_writer *writer, by_error *error);
 /* Adds to the sources of the manifest. */
 by_status by__shard_writer_add_source(by__shard_writer *writer, const char *path, uint64_t bytes,
                                       const char hash[33], by_error *error);

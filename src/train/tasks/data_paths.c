@@ -45,6 +45,10 @@ static by_status pack_text(char **directory, const by_config *config, const char
                                .tokenizer_kind = tokenizer,
                                .tokenizer_vocab = (size_t)config->data.tokenizer_vocab,
                                .field = config->data.field,
+                               .dedup = strcmp(config->data.dedup, "near") == 0 ? BY_PACK_DEDUP_NEAR
+                                        : strcmp(config->data.dedup, "exact") == 0
+                                            ? BY_PACK_DEDUP_EXACT
+                                            : BY_PACK_DEDUP_NONE,
                                .valid_fraction = config->data.valid_fraction};
     by__relay_packing(&options, &to);
     return by_pack_cached(directory, &options, config->data.cache, error);

@@ -21,6 +21,9 @@ static const by__key keys[] = {
      .help = "size of the vocabulary that `tokenizer: bpe` trains"},
     {"data", "field", BY__KEY_TEXT, BY__FIELD(data.field), "text", .min = 1,
      .help = "field of JSON lines that holds the text"},
+    {"data", "dedup", BY__KEY_TEXT, BY__FIELD(data.dedup), "none", .choices = "none|exact|near",
+     .help = "documents of text that are left out: none; exact: those with the bytes of an earlier "
+             "one; near: also those that share most of their word 5-grams with one (MinHash)"},
     {"data", "train", BY__KEY_TEXT, BY__FIELD(data.train), "\"\"",
      .help = "packed directory to train on, instead of text; empty for none"},
     {"data", "mix", BY__KEY_TEXTS, BY__FIELD(data.mix), "[]",
