@@ -161,7 +161,9 @@ typedef struct by_checkpoint_config {
 
 /* What is recorded of a run, and where, beside events.jsonl and the terminal. */
 typedef struct by_track_config {
-    by_string_list sinks; /* "tensorboard", "wandb", "mlflow" */
+    by_string_list sinks; /* "tensorboard", "wandb", "mlflow", "prometheus" */
+    char *mlflow;         /* URL of the server */
+    char *prometheus;     /* address to serve on */
     char *project;        /* experiment of MLflow, project of Weights & Biases */
 } by_track_config;
 

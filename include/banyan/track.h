@@ -77,6 +77,24 @@ BY_API by_status by_environment_json(char **out, const by_library_version *libra
 /* XXH3-128 of the running program's file: equal builds have equal ones. */
 BY_API by_status by_build_hash(char out[33], by_error *error);
 
+/* ---- servers ---- */
+
+typedef struct by_mlflow_sync_options {
+    const char *run;     /* its directory */
+    const char *server;  /* URL */
+    const char *project; /* the experiment that it is a run of */
+    /* Called before each batch with the bytes of events that wait. May be NULL. */
+    void (*progress)(void *user, uint64_t waiting);
+    /* Asked about once a second; true ends the call with BY_ESTOPPED. May be NULL. */
+    bool (*stop)(void *user);
+    void *user;
+} by_mlflow_sync_options;
+
+/* Sends an MLflow server what a run has recorded and the server did not get while it trained: it
+ * was away, or the run had no sink for it. RUN/mlflow.json says how far it got. BY_ESTATE for a
+ * run that is going on, which sends by itself; BY_EIO when the server is away or refuses. */
+BY_API by_status by_mlflow_sync(const by_mlflow_sync_options *options, by_error *error);
+
 /* ---- the registry of runs ---- */
 
 /* A run as run.json and the registry hold it. Strings are the caller's on the way in and owned by

@@ -122,6 +122,9 @@ void cli_print_json_text(const char *text, size_t n);
  * by the end; -1 when it is none. */
 int cli_utf8_length(const char *text, size_t n);
 
+/* banyan runs sync (runs_sync.c). `server`: NULL for the config's. An exit code. */
+int cli_sync_run(const char *run, const char *server);
+
 /* Set when SIGINT, SIGTERM or SIGHUP (unless ignored, as under nohup) arrived after
  * cli_catch_signals. Another one, half a second later or more, ends the process at once: what comes
  * sooner is the same request, sent to the process and to its group. */

@@ -1,5 +1,6 @@
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "banyan/track.h"
 #include "cli.h"
@@ -42,11 +43,13 @@ static int run(int argc, char **argv)
 {
     by_run_query query = {0};
     bool json = false;
+    const char *server = NULL;
     const cli_flag flags[] = {
         {"name", CLI_STRING, &query.name, "TEXT", "only runs whose name contains TEXT"},
         {"status", CLI_STRING, &query.status, "WORD",
          "only running, done, stopped, failed or killed runs"},
         {"json", CLI_SWITCH, &json, NULL, "one JSON line a run"},
+        {"server", CLI_STRING, &server, "URL", "sync: the server, not track.mlflow of the run"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -57,8 +60,11 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (count > 1) {
-        return cli_misuse(&cli_runs, "name one directory of runs");
+    if (count == 2 && strcmp(rest[0], "sync") == 0) {
+        return cli_sync_run(rest[1], server);
+    }
+    if (count > 1 || server != NULL) {
+        return cli_misuse(&cli_runs, "name one directory of runs, or sync and a run");
     }
     if (by_registry_open_view(&registry, count == 1 ? rest[0] : "runs", &error) != BY_OK) {
         return cli_fail(&cli_runs, &error);
@@ -86,9 +92,15 @@ static int run(int argc, char **argv)
 
 const cli_command cli_runs = {
     .name = "runs",
-    .summary = "list the runs of a directory",
-    .usage = "banyan runs [DIR] [--name TEXT] [--status WORD] [--json]",
-    .text = "Lists the runs below DIR (default: runs), newest first, tab-separated. A run that\n"
-            "says it is running while no process holds its lock is shown as killed.\n\n"
-            "  banyan runs --status done",
+    .summary = "list the runs of a directory, send one to a server",
+    .usage = "banyan runs [DIR] [--name TEXT] [--status WORD] [--json] | banyan runs sync RUN "
+             "[--server URL]",
+    .text =
+        "Lists the runs below DIR (default: runs), newest first, tab-separated. A run that\n"
+        "says it is running while no process holds its lock is shown as killed.\n\n"
+        "sync sends an MLflow server what it did not get of a run while that trained: the server\n"
+        "was away, or the run had no sink for it. User name, password or token are taken from\n"
+        "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN.\n\n"
+        "  banyan runs --status done\n"
+        "  banyan runs sync runs/shakespeare-char --server http://127.0.0.1:5000",
     .run = run};

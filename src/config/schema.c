@@ -204,7 +204,13 @@ static const by__key common[] = {
 
     {"track", "sinks", BY__KEY_TEXTS, BY__FIELD(track.sinks), "[]",
      .help = "where else events go: tensorboard (files in RUN/tensorboard), wandb (offline files "
-             "of Weights & Biases in RUN/wandb), mlflow (a server)"},
+             "of Weights & Biases in RUN/wandb), mlflow (a server), prometheus (a port)"},
+    {"track", "mlflow", BY__KEY_TEXT, BY__FIELD(track.mlflow), "\"http://127.0.0.1:5000\"",
+     .help = "URL of the MLflow server; what it does not get, since it is away or slow, is sent "
+             "later, also by banyan runs sync"},
+    {"track", "prometheus", BY__KEY_TEXT, BY__FIELD(track.prometheus), "\"127.0.0.1:9464\"",
+     .help = "address that the newest numbers are served on as Prometheus reads them; 0.0.0.0:PORT "
+             "lets every machine read them"},
     {"track", "project", BY__KEY_TEXT, BY__FIELD(track.project), "banyan", .min = 1,
      .help = "experiment of MLflow, project of Weights & Biases"},
 

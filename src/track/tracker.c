@@ -4,14 +4,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "track/address.h"
+#include "track/mlflow_client.h"
 #include "track/sinks/sink.h"
 
 /* In the order in which they get an event. */
 static const by__sink_row *const rows[] = {
-    &by__sink_jsonl,
-    &by__sink_terminal,
-    &by__sink_tensorboard,
-    &by__sink_wandb,
+    &by__sink_jsonl, &by__sink_terminal, &by__sink_tensorboard,
+    &by__sink_wandb, &by__sink_mlflow,   &by__sink_prometheus,
 };
 
 typedef struct open_sink {
@@ -28,7 +28,7 @@ struct by__tracker {
     bool is_lost; /* there was no memory for one of its values */
 };
 
-by_status by__tracker_check(const char *const *sinks, size_t count, by_error *error)
+static by_status check_sinks(const by__tracker_options *options, by_error *error)
 {
     const char *names[BY_ARRAY_LENGTH(rows)];
     size_t known = 0;
@@ -40,15 +40,16 @@ by_status by__tracker_check(const char *const *sinks, size_t count, by_error *er
         }
     }
     by_status status = BY_OK;
-    for (size_t i = 0; i < count && status == BY_OK; i++) {
+    for (size_t i = 0; i < options->sink_count && status == BY_OK; i++) {
+        const char *sink = options->sinks[i];
         bool found = false;
         for (size_t k = 0; k < known; k++) {
-            found = found || strcmp(sinks[i], names[k]) == 0;
+            found = found || strcmp(sink, names[k]) == 0;
         }
         if (!found) {
-            const char *near = by__nearest_name(sinks[i], names, known);
+            const char *near = by__nearest_name(sink, names, known);
             status = by_error_set(error, BY_ECONFIG, "track.sinks: there is no sink '%s'; %s: %s",
-                                  sinks[i], near != NULL ? "nearest" : "there are",
+                                  sink, near != NULL ? "nearest" : "there are",
                                   near != NULL ? near
                                   : all.failed ? ""
                                                : all.data);
@@ -58,13 +59,25 @@ by_status by__tracker_check(const char *const *sinks, size_t count, by_error *er
     return status;
 }
 
-static bool is_wanted(const by__sink_row *row, const by__tracker_options *options)
+static bool names_sink(const by__tracker_options *options, const char *name)
 {
-    bool wanted = row->is_always_on;
+    bool named = false;
     for (size_t i = 0; i < options->sink_count; i++) {
-        wanted = wanted || strcmp(options->sinks[i], row->name) == 0;
+        named = named || strcmp(options->sinks[i], name) == 0;
     }
-    return wanted;
+    return named;
+}
+
+by_status by__tracker_check(const by__tracker_options *options, by_error *error)
+{
+    BY_TRY(check_sinks(options, error));
+    BY_TRY(names_sink(options, "mlflow") ? by__mlflow_check(options->mlflow, error) : BY_OK);
+    if (names_sink(options, "prometheus")) {
+        by__address address;
+        by_status status = by__address_parse(&address, options->prometheus, error);
+        return status == BY_OK ? BY_OK : by_error_prefix(error, status, "track.prometheus");
+    }
+    return BY_OK;
 }
 
 static void note(const by__tracker *t, const char *message, const char *then)
@@ -83,7 +96,7 @@ by_status by__tracker_open(by__tracker **out, const by__tracker_options *options
     t->options = *options;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         by_error problem = {0};
-        if (!is_wanted(rows[i], options)) {
+        if (!rows[i]->is_always_on && !names_sink(options, rows[i]->name)) {
             continue;
         }
         by_status status = rows[i]->open(&t->sinks[i].sink, &t->options, &problem);

@@ -77,8 +77,8 @@ typedef struct by__tracker_options {
 
 typedef struct by__tracker by__tracker;
 
-/* BY_ECONFIG names a sink that there is not. */
-by_status by__tracker_check(const char *const *sinks, size_t count, by_error *error);
+/* BY_ECONFIG names a sink that there is not, or what cannot be a server or an address. */
+by_status by__tracker_check(const by__tracker_options *options, by_error *error);
 /* Fails only when the events file cannot be opened or memory ends; other sinks that cannot be
  * opened are reported, and the run goes on without. The options are copied, what they point to is
  * not. */

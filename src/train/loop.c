@@ -153,8 +153,7 @@ static by_status open_job(by__job *job, by_error *error)
     by_comm *comm = own == NULL ? NULL : own->comm;
     by__layout layout;
     /* All ranks alike, before they wait for each other. */
-    const by_string_list *sinks = &job->options->config->track.sinks;
-    BY_TRY(by__tracker_check((const char *const *)sinks->items, sinks->count, error));
+    BY_TRY(by__run_dir_check(job->options->config, error));
     BY_TRY(by__layout_resolve(&layout, job->options->config, comm == NULL ? 1 : by_comm_size(comm),
                               comm == NULL ? 0 : by_comm_rank(comm), error));
     job->comm = layout.ranks > 1 ? comm : NULL;

@@ -158,6 +158,8 @@ by_status by__job_describe(by__job *job, by__save_request *request,
  * *restored is false where options->from_start permits it, else that is an error. */
 by_status by__job_restore(bool *restored, by__job *job, by_error *error);
 
+/* BY_ECONFIG: what it says of sinks is wrong. */
+by_status by__run_dir_check(const by_config *config, by_error *error);
 /* Finds the run to resume, or makes RUNS/NAME (or NAME-2, ...), and takes its lock. Writes nothing
  * else. */
 by_status by__run_dir_find(by__job *job, by_error *error);

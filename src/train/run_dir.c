@@ -56,18 +56,32 @@ static void note(void *user, const char *text)
     by__job_note(user, "%s", text);
 }
 
+/* What a config says of sinks. */
+static by__tracker_options tracker_options(const by_config *config)
+{
+    const by_track_config *c = &config->track;
+    return (by__tracker_options){.sinks = (const char *const *)c->sinks.items,
+                                 .sink_count = c->sinks.count,
+                                 .project = c->project,
+                                 .mlflow = c->mlflow,
+                                 .prometheus = c->prometheus};
+}
+
+by_status by__run_dir_check(const by_config *config, by_error *error)
+{
+    const by__tracker_options options = tracker_options(config);
+    return by__tracker_check(&options, error);
+}
+
 static by_status open_tracker(by__job *job, by_error *error)
 {
-    const by_track_config *c = &job->config->track;
-    const by__tracker_options options = {.run = job->run,
-                                         .sinks = (const char *const *)c->sinks.items,
-                                         .sink_count = c->sinks.count,
-                                         .project = c->project,
-                                         .is_resumed = job->options->resume != NULL,
-                                         .step = (uint64_t)job->first_step,
-                                         .show = job->options->event == NULL ? NULL : show,
-                                         .note = note,
-                                         .user = job};
+    by__tracker_options options = tracker_options(job->config);
+    options.run = job->run;
+    options.is_resumed = job->options->resume != NULL;
+    options.step = (uint64_t)job->first_step;
+    options.show = job->options->event == NULL ? NULL : show;
+    options.note = note;
+    options.user = job;
     return by__tracker_open(&job->tracker, &options, error);
 }
 

@@ -1,6 +1,8 @@
 """Reads what a run has recorded with the packages that it is recorded for, and compares it with events.jsonl.
 
 usage: read_tracking.py tensorboard|wandb RUN
+       read_tracking.py mlflow RUN STATUS URL       the server has the run, which ended so, once and whole
+       read_tracking.py prometheus RUN FILE         a page that was fetched while the run went on
 """
 
 import glob
@@ -107,5 +109,51 @@ def wandb(run):
     print("%d rows, %d values" % (len(rows), points))
 
 
+def mlflow(run, status, url):
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(url)
+    experiment = client.get_experiment_by_name("banyan")
+    name = os.path.basename(run)
+    runs = [r for r in client.search_runs([experiment.experiment_id]) if r.info.run_name == name]
+    expect(len(runs) == 1, "%d runs are named %s" % (len(runs), name))
+    got = runs[0]
+    expect(got.info.status == status, "status %s, not %s" % (got.info.status, status))
+    params = got.data.params
+    expect(params["train.batch"] == "8" and params["model.kind"] == "gpt2", "parameters %s" % params)
+    with open(os.path.join(run, "environment.json")) as text:
+        cpu = json.load(text)["cpu"]
+    expect(got.data.tags["banyan.cpu"] == cpu, "tags %s" % got.data.tags)
+    wanted = {}
+    for event in events_of(run):
+        for key, value in numbers_of(event).items():
+            point = (event["step"], round(event["time"] * 1000), value)
+            wanted.setdefault(event["event"] + "/" + key, []).append(point)
+    expect(set(got.data.metrics) == set(wanted), "metrics %s, not %s" % (sorted(got.data.metrics), sorted(wanted)))
+    for key, points in wanted.items():
+        history = sorted((m.step, m.timestamp, m.value) for m in client.get_metric_history(got.info.run_id, key))
+        expect(history == sorted(points), "%s has %d points, not %d" % (key, len(history), len(points)))
+    print("%d metrics, %d points" % (len(wanted), sum(len(p) for p in wanted.values())))
+
+
+def prometheus(run, page):
+    from prometheus_client.parser import text_string_to_metric_families
+
+    with open(page) as text:
+        families = {f.name: f for f in text_string_to_metric_families(text.read())}
+    steps = {}
+    for event in events_of(run):
+        steps.setdefault(event["step"], {}).update(
+            ("banyan_%s_%s" % (event["event"], k), v) for k, v in numbers_of(event).items()
+        )
+    expect(all(f.type == "gauge" for f in families.values()), "types %s" % families)
+    for name in ("banyan_train_loss", "banyan_train_lr"):
+        sample = families[name].samples[0]
+        expect(sample.labels == {"run": os.path.basename(run)}, "labels %s" % sample.labels)
+        expect(any(values.get(name) == sample.value for values in steps.values()), "%s %s" % (name, sample.value))
+    print("%d families" % len(families))
+
+
 if __name__ == "__main__":
-    {"tensorboard": tensorboard, "wandb": wandb}[sys.argv[1]](sys.argv[2])
+    readers = {"tensorboard": tensorboard, "wandb": wandb, "mlflow": mlflow, "prometheus": prometheus}
+    readers[sys.argv[1]](*sys.argv[2:])

@@ -32,3 +32,28 @@ for reader in tensorboard wandb; do
     run 0 "$python" "$root/tests/e2e/read_tracking.py" "$reader" runs/killed
     cat out
 done
+
+say "prometheus: numbers of the run that goes on, on a port of this machine alone"
+port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+"$banyan" train c.yaml --set track.sinks=prometheus --set track.prometheus="127.0.0.1:$port" --set name=served \
+    --set train.steps=1000000 --set optimizer.warmup=1 --set train.eval_every=0 --set checkpoint.every=0 >log 2>&1 &
+background=$!
+wait_for '"event":"train","step":20,' runs/served/events.jsonl
+"$python" - "$port" >page <<END
+import sys, urllib.error, urllib.request
+base = "http://127.0.0.1:%s" % sys.argv[1]
+try:
+    urllib.request.urlopen(base + "/secret")
+except urllib.error.HTTPError as refused:
+    assert refused.code == 404, refused.code
+sys.stdout.write(urllib.request.urlopen(base + "/metrics").read().decode())
+END
+say "... a second run cannot have the port, and trains without it"
+run 0 "$banyan" train c.yaml --set track.sinks=prometheus --set track.prometheus="127.0.0.1:$port" --set name=second
+holds err "cannot listen on 127.0.0.1:$port"
+holds err "training goes on without this sink"
+kill -TERM "$background"
+wait "$background"
+background=
+run 0 "$python" "$root/tests/e2e/read_tracking.py" prometheus runs/served page
+cat out

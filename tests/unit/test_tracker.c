@@ -15,6 +15,7 @@
 #include <zlib.h>
 
 #include "temporary.h"
+#include "track/mlflow_client.h"
 #include "track/protobuf.h"
 #include "track/sinks/sink.h"
 
@@ -261,17 +262,86 @@ static void config_items(void **state)
     by__text_free(&out);
 }
 
-static void unknown_sinks(void **state)
+static void wrong_options(void **state)
 {
     (void)state;
-    by_error error;
-    const char *near[] = {"tensorboard", "wandbb"};
-    const char *far[] = {"terminal"};
-    assert_int_equal(by__tracker_check(near, 1, &error), BY_OK);
-    assert_int_equal(by__tracker_check(near, 2, &error), BY_ECONFIG);
-    assert_non_null(strstr(error.message, "'wandbb'; nearest: wandb"));
-    assert_int_equal(by__tracker_check(far, 1, &error), BY_ECONFIG);
-    assert_non_null(strstr(error.message, "there are: tensorboard, wandb"));
+    static const struct {
+        const char *sink;
+        const char *mlflow;
+        const char *prometheus;
+        const char *message; /* NULL: it is right */
+    } cases[] = {
+        {"tensorboard", "", "", NULL},
+        {"wandbb", "", "", "'wandbb'; nearest: wandb"},
+        {"terminal", "", "", "there are: tensorboard, wandb, mlflow, prometheus"},
+        {"mlflow", "https://host/path@x", "", NULL},
+        {"mlflow", "host:5000", "", "is not the URL"},
+        {"mlflow", "http://", "", "is not the URL"},
+        {"mlflow", "http://me:secret@host:5000", "", "MLFLOW_TRACKING_PASSWORD"},
+        {"prometheus", "", "127.0.0.1:9464", NULL},
+        {"prometheus", "", "[::1]:0", NULL},
+        {"prometheus", "", "localhost:65535", NULL},
+        {"prometheus", "", "9464", "track.prometheus: '9464' is no address"},
+        {"prometheus", "", "127.0.0.1:65536", "is no address"},
+        {"prometheus", "", "127.0.0.1:", "is no address"},
+        {"prometheus", "", "example.org:80", "is no address"},
+        {"prometheus", "", "[::1:80", "is no address"},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        by_error error = {0};
+        const by__tracker_options options = {.sinks = &cases[i].sink,
+                                             .sink_count = 1,
+                                             .mlflow = cases[i].mlflow,
+                                             .prometheus = cases[i].prometheus};
+        by_status status = by__tracker_check(&options, &error);
+        assert_int_equal(status, cases[i].message == NULL ? BY_OK : BY_ECONFIG);
+        assert_true(cases[i].message == NULL || strstr(error.message, cases[i].message) != NULL);
+    }
+}
+
+/* A line of more metrics than a request may have is sent in several, and no metric is left out. */
+static void mlflow_batches(void **state)
+{
+    (void)state;
+    by__text events = {0};
+    size_t at = 0;
+    size_t skip = 0;
+    size_t metrics = 0;
+    size_t requests = 0;
+    for (int line = 0; line < 5; line++) {
+        by__text_format(&events, "{\"event\":\"norm\",\"step\":%d", line);
+        for (int i = 0; i < (line == 2 ? 2300 : 300); i++) {
+            by__text_format(&events, ",\"h.%d\":%d.5", i, i);
+        }
+        by__text_add(&events, ",\"note\":\"text\",\"time\":7.25}\n");
+    }
+    size_t whole = events.length;
+    by__text_add(&events, "{\"event\":\"norm\",\"st");
+    while (at < whole) {
+        by__text body = {0};
+        size_t used;
+        size_t next;
+        size_t count;
+        assert_int_equal(by__mlflow_batch(&body, "id", "events.jsonl", events.data + at,
+                                          events.length - at, skip, &used, &next, &count, NULL),
+                         BY_OK);
+        assert_true(count == BY__MLFLOW_BATCH || at + used == whole);
+        if (requests == 0) {
+            static const char begin[] =
+                "{\"run_id\":\"id\",\"metrics\":[{\"key\":\"norm/h.0\",\"value\":0.5,"
+                "\"timestamp\":7250,\"step\":0},";
+            assert_memory_equal(body.data, begin, sizeof begin - 1);
+        }
+        at += used;
+        skip = next;
+        metrics += count;
+        requests++;
+        by__text_free(&body);
+    }
+    assert_int_equal(at, whole);
+    assert_int_equal(metrics, 4 * 300 + 2300);
+    assert_int_equal(requests, 4);
+    by__text_free(&events);
 }
 
 /* A sink that cannot be opened, and files that cannot grow: the run is told once and goes on; what
@@ -322,7 +392,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(protocol_buffers), cmocka_unit_test(tensorboard_records),
         cmocka_unit_test(wandb_records),    cmocka_unit_test(config_items),
-        cmocka_unit_test(unknown_sinks),    cmocka_unit_test(failing_sinks),
+        cmocka_unit_test(wrong_options),    cmocka_unit_test(failing_sinks),
+        cmocka_unit_test(mlflow_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,195 @@
+/* RUN/mlflow.json, and what is sent of events.jsonl. */
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "track/mlflow_client.h"
+
+/* ---- mlflow.json ---- */
+
+void by__mlflow_state_free(by__mlflow_state *state)
+{
+    free(state->server);
+    free(state->experiment);
+    free(state->run);
+    *state = (by__mlflow_state){0};
+}
+
+void by__mlflow_state_print(by__text *out, const by__mlflow_state *state)
+{
+    const char *const keys[] = {"server", "experiment", "run"};
+    const char *const values[] = {state->server, state->experiment, state->run};
+    by__text_add(out, "{\n");
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
+        by__text_format(out, "  \"%s\": ", keys[i]);
+        by__text_json(out, values[i] == NULL ? "" : values[i],
+                      values[i] == NULL ? 0 : strlen(values[i]));
+        by__text_add(out, ",\n");
+    }
+    by__text_format(out, "  \"offset\": %llu,\n  \"described\": %s,\n  \"ended\": %s\n}\n",
+                    (unsigned long long)state->offset, state->is_described ? "true" : "false",
+                    state->is_ended ? "true" : "false");
+}
+
+static bool read_state(by__mlflow_state *state, const json_t *root)
+{
+    const char *server = json_string_value(json_object_get(root, "server"));
+    const char *experiment = json_string_value(json_object_get(root, "experiment"));
+    const char *run = json_string_value(json_object_get(root, "run"));
+    const json_t *offset = json_object_get(root, "offset");
+    const json_t *described = json_object_get(root, "described");
+    const json_t *ended = json_object_get(root, "ended");
+    if (server == NULL || experiment == NULL || run == NULL || !json_is_integer(offset) ||
+        json_integer_value(offset) < 0 || !json_is_boolean(described) || !json_is_boolean(ended)) {
+        return false;
+    }
+    state->server = by__strdup(server);
+    state->experiment = by__strdup(experiment);
+    state->run = by__strdup(run);
+    state->offset = (uint64_t)json_integer_value(offset);
+    state->is_described = json_is_true(described);
+    state->is_ended = json_is_true(ended);
+    return state->server != NULL && state->experiment != NULL && state->run != NULL;
+}
+
+by_status by__mlflow_state_parse(by__mlflow_state *out, const char *path, const char *text,
+                                 size_t length, by_error *error)
+{
+    by__mlflow_state state = {0};
+    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL);
+    bool is_good = root != NULL && read_state(&state, root);
+    json_decref(root);
+    if (!is_good) {
+        by__mlflow_state_free(&state);
+        return by_error_set(
+            error, BY_EFORMAT,
+            "%s is damaged: remove it, and the run is sent again from its beginning", path);
+    }
+    *out = state;
+    return BY_OK;
+}
+
+by_status by__mlflow_check(const char *server, by_error *error)
+{
+    size_t scheme = strncmp(server, "http://", 7) == 0    ? 7
+                    : strncmp(server, "https://", 8) == 0 ? 8
+                                                          : 0;
+    size_t host = scheme == 0 ? 0 : strcspn(server + scheme, "/");
+    if (host == 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "track.mlflow: '%s' is not the URL of a server: write "
+                            "http://127.0.0.1:5000",
+                            server);
+    }
+    if (memchr(server + scheme, '@', host) != NULL) {
+        return by_error_set(error, BY_ECONFIG,
+                            "track.mlflow: a config is kept and printed, so that it holds no "
+                            "password: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD "
+                            "in the environment");
+    }
+    return BY_OK;
+}
+
+/* ---- metrics ---- */
+
+/* Numbers, and those that are written as strings because JSON cannot say them. */
+static bool read_number(char out[40], const json_t *value)
+{
+    static const char *const words[][2] = {
+        {"nan", "\"NaN\""}, {"inf", "\"Infinity\""}, {"-inf", "\"-Infinity\""}};
+    if (json_is_integer(value)) {
+        (void)snprintf(out, 40, "%lld", (long long)json_integer_value(value));
+        return true;
+    }
+    if (json_is_real(value)) {
+        by__format_f64(out, json_real_value(value));
+        return true;
+    }
+    const char *text = json_string_value(value);
+    for (size_t i = 0; text != NULL && i < BY_ARRAY_LENGTH(words); i++) {
+        if (strcmp(text, words[i][0]) == 0) {
+            (void)snprintf(out, 40, "%s", words[i][1]);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A name with the characters that the server takes, and no longer than it takes. */
+static void add_name(by__text *out, const char *event, const char *key)
+{
+    char name[BY__MLFLOW_KEY + 1];
+    (void)snprintf(name, sizeof name, "%s/%s", event, key);
+    for (char *c = name; *c != '\0'; c++) {
+        bool is_word = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+                       (*c >= '0' && *c <= '9') || strchr("_-./ ", *c) != NULL;
+        *c = is_word ? *c : '_';
+    }
+    by__text_json(out, name, strlen(name));
+}
+
+/* Adds the metrics of one event behind the first `skip`, until there are BY__MLFLOW_BATCH. *seen:
+ * those of the event that were added or skipped. False: there is no room for the rest. */
+static bool add_metrics(by__text *out, json_t *root, size_t skip, size_t *count, size_t *seen)
+{
+    const char *event = json_string_value(json_object_get(root, "event"));
+    long long step = (long long)json_integer_value(json_object_get(root, "step"));
+    double time = json_number_value(json_object_get(root, "time"));
+    const char *key;
+    json_t *value;
+    *seen = 0;
+    json_object_foreach(root, key, value)
+    {
+        char number[40];
+        if (strcmp(key, "event") == 0 || strcmp(key, "step") == 0 || strcmp(key, "time") == 0 ||
+            !read_number(number, value) || (*seen)++ < skip) {
+            continue;
+        }
+        if (*count == BY__MLFLOW_BATCH) {
+            (*seen)--;
+            return false;
+        }
+        by__text_format(out, "%s{\"key\":", *count == 0 ? "" : ",");
+        add_name(out, event == NULL ? "" : event, key);
+        by__text_format(out, ",\"value\":%s,\"timestamp\":%lld,\"step\":%lld}", number,
+                        (long long)llround(fmin(fmax(time, 0.0), 1e12) * 1000.0), step);
+        (*count)++;
+    }
+    return true;
+}
+
+by_status by__mlflow_batch(by__text *out, const char *run, const char *path, const char *text,
+                           size_t length, size_t skip, size_t *used, size_t *next, size_t *count,
+                           by_error *error)
+{
+    *used = 0;
+    *next = 0;
+    *count = 0;
+    by__text_add(out, "{\"run_id\":");
+    by__text_json(out, run, strlen(run));
+    by__text_add(out, ",\"metrics\":[");
+    while (*used < length) {
+        const char *line = text + *used;
+        const char *end = memchr(line, '\n', length - *used);
+        if (end == NULL) {
+            break; /* it is being written */
+        }
+        json_t *root = json_loadb(line, (size_t)(end - line), 0, NULL);
+        if (!json_is_object(root)) {
+            json_decref(root);
+            return by_error_set(error, BY_EFORMAT, "%s: a line is not an event: %.60s", path, line);
+        }
+        size_t seen;
+        bool is_whole = add_metrics(out, root, skip, count, &seen);
+        json_decref(root);
+        if (!is_whole) {
+            *next = seen;
+            break;
+        }
+        skip = 0;
+        *used = (size_t)(end + 1 - text);
+    }
+    return out->failed ? by_error_set(error, BY_EMEMORY, "out of memory: a batch of metrics")
+                       : BY_OK;
+}
