@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "banyan/dtype.h"
 #include "banyan/status.h"
 
 #ifdef __cplusplus
@@ -100,7 +101,7 @@ typedef struct by_optimizer_config {
 } by_optimizer_config;
 
 typedef struct by_precision_config {
-    char *compute; /* "f32" or "bf16" (f32 master weights, gradients and optimizer state) */
+    char *compute; /* "f32", "bf16" or "fp16": of activations and products */
 } by_precision_config;
 
 typedef struct by_memory_config {
@@ -232,6 +233,9 @@ BY_API const char *by_config_offload_path(const by_config *config);
 /* 32 hex digits over the printed text without `run`, `track`, `name` and what `parallel` says that
  * changes no bits: equal for equal work, if both configs are resolved. */
 BY_API by_status by_config_hash(const by_config *config, char out[33], by_error *error);
+/* The format that precision.compute, or --precision, names: "f32", "bf16", "fp16". BY_EARG for
+ * another name. */
+BY_API by_status by_precision_parse(by_dtype *out, const char *name, by_error *error);
 /* docs/config.md: every key of every kind with type, default, range and meaning. Freed with
  * free(). */
 BY_API by_status by_config_reference(char **out, by_error *error);

@@ -70,8 +70,9 @@ typedef struct by_generator_options {
     /* tokens that the caches hold; 0: the model's context. More than that is possible where
      * positions are rotary, not where they are a table */
     int64_t context;
-    int threads;           /* compute threads; 0: config.train.threads */
-    const char *precision; /* "f32" or "bf16", of weights and caches; NULL: precision.compute */
+    int threads; /* compute threads; 0: config.train.threads */
+    const char
+        *precision; /* "f32", "bf16" or "fp16", of weights and caches; NULL: precision.compute */
     /* ids below it are tokens: the tokenizer's size where the model's table is padded; 0: the
      * model's */
     int64_t vocab;

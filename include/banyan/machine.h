@@ -104,7 +104,8 @@ BY_API double by_machine_gflops(const by_machine *machine, by_dtype dtype);
  * Work whose operands are in a cache can be faster. */
 BY_API double by_machine_roof(const by_machine *machine, by_dtype dtype, double flops,
                               double bytes);
-/* by_machine_load of that figure alone, at f32 or bf16. */
+/* by_machine_load of that figure alone, at f32, bf16 or f16 (whose products
+ * are computed in f32). */
 BY_API by_status by_machine_peak(double *gflops, by_dtype dtype, int threads, by_error *error);
 /* The same, always measured, and not stored. */
 BY_API by_status by_machine_measure_peak(double *gflops, by_dtype dtype, int threads,

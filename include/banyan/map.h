@@ -43,7 +43,7 @@ typedef struct by_map {
 
 /* Begins a map of the values of a graph. */
 BY_API void by_map_begin(by_map *map, by_graph *graph);
-/* A tensor as an operand: f32 or bf16, and of the same shape as the other ones. The functions
+/* A tensor as an operand: f32, bf16 or f16, and of the same shape as the other ones. The functions
  * return the number of a value of the map, -1 after an error. */
 BY_API int by_map_input(by_map *map, by_value tensor);
 /* Element `index` of an f32 tensor, the same for all elements of the map. */
@@ -56,7 +56,7 @@ BY_API int by_map_function(by_map *map, by_function function, int a);
 /* Lets `value` take the place of a tensor operand, rounded to its dtype. The operand must be a
  * graph input, a parameter or a state that nothing else reads but what feeds this map. */
 BY_API void by_map_update(by_map *map, int input, int value);
-/* Makes `value` a new tensor of the graph, f32 or bf16. At most BY_MAX_OUTPUTS. */
+/* Makes `value` a new tensor of the graph, f32, bf16 or f16. At most BY_MAX_OUTPUTS. */
 BY_API void by_map_result(by_map *map, int value, by_dtype dtype);
 /* Adds the map to its graph. `results` (may be NULL) gets the new tensors in order, BY_NONE for the
  * rest of BY_MAX_OUTPUTS and after an error. */

@@ -1,8 +1,8 @@
 /* Operations: the vocabulary that graphs are written in and kernels implement.
  *
  * Notation: [..., C] is a tensor whose leading axes are flattened to R rows. B batch, T sequence
- * length, H query heads, K key/value heads, D head width, V vocabulary. "act" is f32 or bf16. An
- * optional input that is absent has value BY_NONE (in kernels: data NULL).
+ * length, H query heads, K key/value heads, D head width, V vocabulary. "act" is f32, bf16 or f16.
+ * An optional input that is absent has value BY_NONE (in kernels: data NULL).
  *
  *   op                inputs                                outputs
  *   MATMUL            a, b, bias?[N], add?                  y = op(a) op(b) + bias + add
@@ -139,7 +139,7 @@
  *     norm: the root of the sum of all squares. When it or one of the losses is not finite, failed
  *     becomes 1; while failed is not 0, scale is NaN, and an update whose scale is not finite
  *     changes nothing.
- *   ADAMW             p* f32, g f32, m* f32, v* f32,        copy? bf16: p rounded, written when the
+ *   ADAMW             p* f32, g f32, m* f32, v* f32,        copy? bf16 or f16: p rounded, when the
  *                     hyper f32 [3..], scale f32 [1]        output exists
  *     hyper = {lr, 1 - beta1^t, 1 - beta2^t, ...}; g is multiplied by scale first; attrs beta1,
  *     beta2, eps, decay (decoupled: p -= lr * decay * p before the update; Loshchilov & Hutter
@@ -334,7 +334,7 @@ typedef struct by_map_program {
     by_map_instruction step[BY_MAP_MAX_STEPS];
     struct {
         int value;
-        by_dtype dtype;       /* f32 or bf16 */
+        by_dtype dtype;       /* act */
     } result[BY_MAX_OUTPUTS]; /* new tensors */
     struct {
         int input;

@@ -54,7 +54,8 @@ BY_API by_value by_attention_cached(by_graph *graph, by_value q, by_value k, by_
 BY_API by_value by_dropout(by_graph *graph, by_value x, by_value rng, float p, uint32_t stream);
 /* ---- moving elements: any dtype; axes count from 0, or from the end when negative ---- */
 
-/* A constant tensor of `shape` (one axis or more), f32 or bf16, known when the graph is built. */
+/* A constant tensor of `shape` (one axis or more), f32, bf16 or f16, known when the graph is
+ * built. */
 BY_API by_value by_fill(by_graph *graph, by_dtype dtype, by_shape shape, float value);
 /* The same elements in the same order; one extent may be -1 and follows from the others. A view:
  * the memory planner gives it the memory of x unless x is an output of its own. */
@@ -81,7 +82,7 @@ BY_API by_value by_patches(by_graph *graph, by_value images, int64_t size);
 /* ---- sums ---- */
 
 /* Sum and mean over `count` different axes, which are dropped or, with `keep`, stay with extent 1.
- * f32 or bf16, like x; summed in f32. */
+ * f32, bf16 or f16, like x; summed in f32. */
 BY_API by_value by_sum(by_graph *graph, by_value x, const int *axes, int count, bool keep);
 BY_API by_value by_mean(by_graph *graph, by_value x, const int *axes, int count, bool keep);
 /* exp(x) / sum(exp(x)) over the last axis, and its logarithm x - log(sum(exp(x))). */
@@ -120,7 +121,7 @@ BY_API by_value by_grouped_matmul(by_graph *graph, by_value a, by_value b, by_va
  * all classes alike (Szegedy et al. 2016), as in torch.nn.CrossEntropyLoss. */
 BY_API by_value by_cross_entropy(by_graph *graph, by_value logits, by_value targets,
                                  float smoothing);
-/* Sum over elements of (x - targets)^2. x is f32 or bf16 [..., C], targets f32 of its shape;
+/* Sum over elements of (x - targets)^2. x is f32, bf16 or f16 [..., C], targets f32 of its shape;
  * weights f32 [...], one a row, multiply its terms, or are BY_NONE. */
 BY_API by_value by_squared_error(by_graph *graph, by_value x, by_value targets, by_value weights);
 /* The same of torch.nn.SmoothL1Loss (Huber 1964, divided by beta): with d = |x - target|,

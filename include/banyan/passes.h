@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* Mixed precision (Micikevicius et al. 2018, with bf16 and therefore without loss scaling). For a
+/* Mixed precision (Micikevicius et al. 2018), `compute` bf16 or f16. For a
  * forward graph: matrices (parameters and caches of rank >= 2) and activations become `compute`;
  * vectors, statistics, losses and outputs stay f32. A parameter of the result whose dtype is not
  * f32 is a compute copy: the f32 master belongs to the optimizer. compute f32 changes nothing. */

@@ -75,11 +75,6 @@ void cli_random_tokens(int32_t *tokens, size_t count, int64_t vocab)
     }
 }
 
-by_dtype cli_compute_dtype(const by_config *config)
-{
-    return strcmp(config->precision.compute, "bf16") == 0 ? BY_BF16 : BY_F32;
-}
-
 static int run(int argc, char **argv)
 {
     if (argc >= 2) {

@@ -26,8 +26,6 @@ double cli_process_age_ms(void);
 by_status cli_assume_sizes(by_config *config, by_error *error);
 /* Pseudo-random tokens: speed does not depend on what they say, and two runs time the same work. */
 void cli_random_tokens(int32_t *tokens, size_t count, int64_t vocab);
-/* The type that a config computes in. */
-by_dtype cli_compute_dtype(const by_config *config);
 
 /* Training steps on random data (timed_steps.c). */
 typedef struct cli_timing {

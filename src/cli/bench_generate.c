@@ -64,7 +64,7 @@ static by_status open_generator(by_generator **out, figures *f, const request *r
                                    &options, error);
     }
     if (status == BY_OK) {
-        status = by_dtype_parse(
+        status = by_precision_parse(
             &f->dtype, r->precision == NULL ? used->precision.compute : r->precision, error);
     }
     if (status == BY_OK) {
@@ -282,7 +282,8 @@ static int run(int argc, char **argv)
     const cli_flag flags[] = {
         {"prompt-tokens", CLI_INTEGER, &r.prompt, "N", "tokens of the prompt (512, or what fits)"},
         {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate (128, or what fits)"},
-        {"precision", CLI_STRING, &r.precision, "TYPE", "f32 or bf16 (default: the config's)"},
+        {"precision", CLI_STRING, &r.precision, "TYPE",
+         "f32, bf16 or fp16 (default: the config's)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the config's)"},
         {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of a config file"},
         {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},

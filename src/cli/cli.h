@@ -111,8 +111,10 @@ void cli_print_metrics_json(const by_evaluation *evaluation);
 const char *cli_rate_unit(const by_task *task);
 /* Seconds in which a disk of these figures reads so many bytes and writes them back. */
 double cli_disk_seconds(const by_machine *machine, uint64_t bytes);
-/* Refuses a --precision that is given (not NULL) and is neither f32 nor bf16: an exit code, or -1
- * to go on. */
+/* The type that a config computes in. */
+by_dtype cli_compute_dtype(const by_config *config);
+/* Refuses a --precision that is given (not NULL) and is none of f32, bf16 and fp16: an exit code,
+ * or -1 to go on. */
 int cli_check_precision(const cli_command *command, const char *precision);
 /* Prints s as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
 void cli_print_json_string(const char *s);

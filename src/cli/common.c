@@ -150,12 +150,21 @@ double cli_disk_seconds(const by_machine *machine, uint64_t bytes)
     return 1e-9 * (double)bytes * (1.0 / machine->disk_read_gbps + 1.0 / machine->disk_write_gbps);
 }
 
+by_dtype cli_compute_dtype(const by_config *config)
+{
+    by_dtype dtype = BY_F32;
+    (void)by_precision_parse(&dtype, config->precision.compute,
+                             NULL); /* the schema has the names */
+    return dtype;
+}
+
 int cli_check_precision(const cli_command *command, const char *precision)
 {
-    if (precision == NULL || strcmp(precision, "f32") == 0 || strcmp(precision, "bf16") == 0) {
+    by_dtype dtype;
+    if (precision == NULL || by_precision_parse(&dtype, precision, NULL) == BY_OK) {
         return -1;
     }
-    return cli_misuse(command, "--precision '%s' is neither f32 nor bf16", precision);
+    return cli_misuse(command, "--precision '%s' is none of f32, bf16, fp16", precision);
 }
 
 /* When the first signal came, in milliseconds of a clock that never steps back; 0: none yet. The

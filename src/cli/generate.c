@@ -332,7 +332,7 @@ static int run(int argc, char **argv)
         {"seed", CLI_SEED, &r.sampling.seed, "N", "equal seeds give equal text (0)"},
         {"context", CLI_INTEGER, &r.context, "N",
          "tokens to remember (default: the model's context)"},
-        {"precision", CLI_STRING, &r.precision, "TYPE", "f32 or bf16 (default: the run's)"},
+        {"precision", CLI_STRING, &r.precision, "TYPE", "f32, bf16 or fp16 (default: the run's)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the run's)"},
         {"best", CLI_SWITCH, &r.best, NULL, "the checkpoint with the lowest validation loss"},
         {"ignore-eos", CLI_SWITCH, &r.ignore_eos, NULL, "go on after the end of a text"},

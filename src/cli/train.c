@@ -257,7 +257,7 @@ static int train(const by_config *config, const char *resume, bool from_start, b
     by_error error = {0};
     char *run = NULL;
     bool leads = by_comm_rank(comm) == 0;
-    by_dtype dtype = strcmp(config->precision.compute, "bf16") == 0 ? BY_BF16 : BY_F32;
+    by_dtype dtype = cli_compute_dtype(config);
     /* Only for the share-of-peak figure: training goes on without it. */
     if (!leads ||
         by_machine_peak(&s->peak_gflops, dtype, (int)config->train.threads, NULL) != BY_OK) {

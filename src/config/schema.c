@@ -95,9 +95,9 @@ static const by__key common[] = {
      .help = "bound of the global gradient norm; 0 does not clip"},
 
     {"precision", "compute", BY__KEY_TEXT, BY__FIELD(precision.compute), "f32",
-     .choices = "f32|bf16",
-     .help = "format of activations and matrix products; with bf16 the weights, gradients and "
-             "optimizer state stay f32"},
+     .choices = "f32|bf16|fp16",
+     .help = "format of activations and matrix products; with bf16 and fp16 the weights, "
+             "gradients and optimizer state stay f32"},
 
     {"memory", "recompute", BY__KEY_TEXT, BY__FIELD(memory.recompute), "none",
      .choices = "none|block|every|full",

@@ -9,12 +9,8 @@ by_status by__forward_options_read(by__forward_options *out, const by_config *co
                                    const char *precision, int threads, by_error *error)
 {
     by__forward_options options = {.config = &config->model, .seed = config->seed};
-    BY_TRY(by_dtype_parse(&options.compute,
-                          precision == NULL ? config->precision.compute : precision, error));
-    if (options.compute != BY_F32 && options.compute != BY_BF16) {
-        return by_error_set(error, BY_EARG, "cannot compute in %s; f32 or bf16",
-                            by_dtype_name(options.compute));
-    }
+    BY_TRY(by_precision_parse(&options.compute,
+                              precision == NULL ? config->precision.compute : precision, error));
     if (config->model.vocab < 1) {
         return by_error_set(error, BY_EARG, "model.vocab is not known yet");
     }

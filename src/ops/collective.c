@@ -105,7 +105,7 @@ static by_status infer_gather_parameter(const by__signature *s, by__type *out, b
 {
     BY_TRY(check_group(s, error));
     if (!by__is_act(s->attrs->dtype) || s->attrs->shape.rank < 1 || s->attrs->bucket < 0) {
-        return by__op_refuse(s, error, "a parameter is f32 or bf16 and has at least one axis");
+        return by__op_refuse(s, error, "a parameter is f32, bf16 or f16 and has at least one axis");
     }
     out[0] = (by__type){s->attrs->dtype, s->attrs->shape};
     return BY_OK;

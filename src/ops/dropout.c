@@ -7,7 +7,7 @@ static by_status infer_dropout(const by__signature *s, by__type *out, by_error *
 {
     if (!by__is_act(s->in[0].dtype) || s->in[0].shape.rank < 2 || s->in[1].dtype != BY_I32 ||
         by_shape_count(&s->in[1].shape) != 4) {
-        return by__op_refuse(s, error, "x must be [batch, ...] f32 or bf16 and rng i32 [4]");
+        return by__op_refuse(s, error, "x must be [batch, ...] f32, bf16 or f16 and rng i32 [4]");
     }
     if (!(s->attrs->p >= 0.0f && s->attrs->p < 1.0f)) {
         return by__op_refuse(s, error, "the probability must be in [0, 1)");

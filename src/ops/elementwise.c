@@ -5,7 +5,7 @@ static by_status infer_binary(const by__signature *s, by__type *out, by_error *e
 {
     if (!by__is_act(s->in[0].dtype) || !by__is_act(s->in[1].dtype) ||
         (s->in[0].dtype != s->in[1].dtype && s->in[1].dtype != BY_F32)) {
-        return by__op_refuse(s, error, "operands must be f32 or bf16 of one dtype");
+        return by__op_refuse(s, error, "operands must be f32, bf16 or f16 of one dtype");
     }
     const by_shape *a = &s->in[0].shape;
     const by_shape *b = &s->in[1].shape;
@@ -85,7 +85,7 @@ static void gradient_cast(by_graph *graph, const by__node *node, const by_value 
 static by_status infer_unary(const by__signature *s, by__type *out, by_error *error)
 {
     if (!by__is_act(s->in[0].dtype)) {
-        return by__op_refuse(s, error, "the operand must be f32 or bf16");
+        return by__op_refuse(s, error, "the operand must be f32, bf16 or f16");
     }
     if (s->input_count == 2 && !by__type_equal(&s->in[0], &s->in[1])) {
         return by__op_refuse(s, error, "x and dy must agree");
@@ -117,7 +117,7 @@ static by_status infer_swiglu(const by__signature *s, by__type *out, by_error *e
     for (int i = 0; i < s->input_count; i++) {
         if (!by__is_act(s->in[i].dtype) || !by__type_equal(&s->in[0], &s->in[i])) {
             return by__op_refuse(s, error,
-                                 "operands must be f32 or bf16 and agree in shape and dtype");
+                                 "operands must be f32, bf16 or f16 and agree in shape and dtype");
         }
     }
     out[0] = s->in[0];

@@ -27,7 +27,8 @@ static by_status infer_embedding(const by__signature *s, by__type *out, by_error
     const by__type *table = &s->in[1];
     if (ids->dtype != BY_I32 || !by__is_act(table->dtype) || table->shape.rank != 2 ||
         ids->shape.rank >= BY_MAX_RANK) {
-        return by__op_refuse(s, error, "ids must be i32 and the table [rows, width] f32 or bf16");
+        return by__op_refuse(s, error,
+                             "ids must be i32 and the table [rows, width] f32, bf16 or f16");
     }
     out[0] = (by__type){table->dtype, ids->shape};
     out[0].shape.dim[out[0].shape.rank++] = table->shape.dim[1];

@@ -16,7 +16,7 @@ static by_status infer_grouped(const by__signature *s, by__type *out, by_error *
     if (!by__is_act(a->dtype) || a->dtype != b->dtype || !by__is_act(s->attrs->dtype) ||
         a->shape.rank != 2 || b->shape.rank != 3) {
         return by__op_refuse(s, error,
-                             "operands must be [rows, k] and [groups, k, n], f32 or bf16 "
+                             "operands must be [rows, k] and [groups, k, n], f32, bf16 or f16 "
                              "of one dtype");
     }
     if (a->shape.dim[1] != b->shape.dim[trans_b ? 2 : 1]) {
@@ -69,7 +69,7 @@ static by_status infer_grouped_grad(const by__signature *s, by__type *out, by_er
     if (!by__is_act(a->dtype) || a->dtype != b->dtype || !by__is_act(s->attrs->dtype) ||
         a->shape.rank != 2 || b->shape.rank != 2 || a->shape.dim[0] != b->shape.dim[0]) {
         return by__op_refuse(s, error,
-                             "operands must be [rows, m] and [rows, n], f32 or bf16 of "
+                             "operands must be [rows, m] and [rows, n], f32, bf16 or f16 of "
                              "one dtype");
     }
     if (s->attrs->rows < 1 || !is_ranges(&s->in[2], s->attrs->rows)) {

@@ -12,7 +12,7 @@ static by_status infer_matmul(const by__signature *s, by__type *out, by_error *e
     by__type y = {.dtype = s->attrs->dtype};
     if (!by__is_act(a->dtype) || a->dtype != b->dtype || !by__is_act(y.dtype) ||
         a->shape.rank < 1 || b->shape.rank < 1) {
-        return by__op_refuse(s, error, "operands must be f32 or bf16 tensors of one dtype");
+        return by__op_refuse(s, error, "operands must be f32, bf16 or f16 tensors of one dtype");
     }
     int64_t inner_a = ta ? by__rows(&a->shape) : by__last_dim(&a->shape);
     int64_t inner_b = tb ? by__last_dim(&b->shape) : by__rows(&b->shape);
@@ -127,7 +127,7 @@ static by_status infer_sum_rows(const by__signature *s, by__type *out, by_error 
 {
     if (!by__is_act(s->in[0].dtype) || s->in[0].shape.rank < 1) {
         return by__op_refuse(s, error,
-                             "the operand must be an f32 or bf16 tensor of rank 1 or more");
+                             "the operand must be an f32, bf16 or f16 tensor of rank 1 or more");
     }
     const by_shape *x = &s->in[0].shape;
     int64_t lead = s->attrs->lead == 0 ? x->rank - 1 : s->attrs->lead;

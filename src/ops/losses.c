@@ -14,7 +14,7 @@ static by_status infer_cross_entropy(const by__signature *s, by__type *out, by_e
 {
     const by__type *logits = &s->in[0];
     if (!by__is_act(logits->dtype) || logits->shape.rank < 1) {
-        return by__op_refuse(s, error, "logits must be [..., classes], f32 or bf16");
+        return by__op_refuse(s, error, "logits must be [..., classes], f32, bf16 or f16");
     }
     int64_t rows = by__rows(&logits->shape);
     if (s->in[1].dtype != BY_I32 || by_shape_count(&s->in[1].shape) != rows) {
@@ -58,7 +58,7 @@ static by_status infer_difference(const by__signature *s, by__type *out, by_erro
     by__type targets = {BY_F32, x->shape};
     if (!by__is_act(x->dtype) || x->shape.rank < 1 || !by__type_equal(&s->in[1], &targets)) {
         return by__op_refuse(s, error,
-                             "predictions must be f32 or bf16, targets f32 of the same shape");
+                             "predictions must be f32, bf16 or f16, targets f32 of the same shape");
     }
     if (s->input_count > 2 && !by__absent(&s->in[2]) &&
         (s->in[2].dtype != BY_F32 || by_shape_count(&s->in[2].shape) != by__rows(&x->shape))) {

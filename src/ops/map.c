@@ -70,7 +70,7 @@ static const char *wrong_target(const by_map_program *map)
     uint32_t updated = 0;
     for (int i = 0; i < map->results; i++) {
         if (!is_value(map, map->result[i].value, map->steps) || !by__is_act(map->result[i].dtype)) {
-            return "a result must be a value, in f32 or bf16";
+            return "a result must be a value, in f32, bf16 or f16";
         }
     }
     for (int i = 0; i < map->updates; i++) {
@@ -195,7 +195,7 @@ static by_status infer_map(const by__signature *s, by__type *out, by_error *erro
         }
         if (!by__is_act(in->dtype) ||
             (tensor != NULL && !by_shape_equal(&tensor->shape, &in->shape))) {
-            return by__op_refuse(s, error, "tensors must be f32 or bf16 of one shape");
+            return by__op_refuse(s, error, "tensors must be f32, bf16 or f16 of one shape");
         }
         tensor = in;
     }

@@ -17,7 +17,7 @@ static by_status infer_forward(const by__signature *s, by__type *out, by_error *
     const by__type *x = &s->in[0];
     if (!by__is_act(x->dtype) || x->shape.rank < 1) {
         return by__op_refuse(s, error,
-                             "the operand must be an f32 or bf16 tensor of rank 1 or more");
+                             "the operand must be an f32, bf16 or f16 tensor of rank 1 or more");
     }
     for (int i = 1; i < s->input_count; i++) {
         if (!is_f32_vector(&s->in[i], by__last_dim(&x->shape))) {

@@ -146,8 +146,8 @@ by_dtype by__gradient_dtype(const by_graph *graph, by_value value);
 /* Norm and clip factor; in: failed, losses (may be BY_NONE) and the squares. */
 void by__clip_scale(by_graph *graph, const by_value *in, int count, float clip, by_value *norm,
                     by_value *scale);
-/* Returns the bf16 copy when `copy`, else BY_NONE. */
+/* Returns the copy in the format `copy`; BY_F32: there is none, BY_NONE. */
 by_value by__adamw(by_graph *graph, by_value p, by_value g, by_value m, by_value v, by_value hyper,
-                   by_value scale, const by_attrs *attrs, bool copy);
+                   by_value scale, const by_attrs *attrs, by_dtype copy);
 
 #endif

@@ -4,7 +4,7 @@
 static by_status infer_fill(const by__signature *s, by__type *out, by_error *error)
 {
     if (!by__is_act(s->attrs->dtype) || s->attrs->shape.rank < 1) {
-        return by__op_refuse(s, error, "a constant is f32 or bf16 and has at least one axis");
+        return by__op_refuse(s, error, "a constant is f32, bf16 or f16 and has at least one axis");
     }
     out[0] = (by__type){s->attrs->dtype, s->attrs->shape};
     return BY_OK;

@@ -19,7 +19,7 @@ static by_status infer_sum(const by__signature *s, by__type *out, by_error *erro
 {
     const by__type *x = &s->in[0];
     if (!by__is_act(x->dtype)) {
-        return by__op_refuse(s, error, "the operand must be f32 or bf16");
+        return by__op_refuse(s, error, "the operand must be f32, bf16 or f16");
     }
     if (s->attrs->axes >> x->shape.rank != 0) {
         return by__op_refuse(s, error, "there is no such axis");

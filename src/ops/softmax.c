@@ -4,7 +4,7 @@
 static by_status infer_softmax(const by__signature *s, by__type *out, by_error *error)
 {
     if (!by__is_act(s->in[0].dtype) || s->in[0].shape.rank < 1) {
-        return by__op_refuse(s, error, "the operand must be f32 or bf16 and have an axis");
+        return by__op_refuse(s, error, "the operand must be f32, bf16 or f16 and have an axis");
     }
     if (s->input_count == 2 && !by__type_equal(&s->in[0], &s->in[1])) {
         return by__op_refuse(s, error, "y and dy must agree");

@@ -40,7 +40,7 @@ int64_t by__rows(const by_shape *shape)
 
 bool by__is_act(by_dtype dtype)
 {
-    return dtype == BY_F32 || dtype == BY_BF16;
+    return by_dtype_is_float(dtype);
 }
 
 bool by__type_equal(const by__type *a, const by__type *b)

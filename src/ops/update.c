@@ -48,8 +48,8 @@ static by_status infer_adamw(const by__signature *s, by__type *out, by_error *er
         s->in[5].dtype != BY_F32 || by_shape_count(&s->in[5].shape) != 1) {
         return by__op_refuse(s, error, "hyper must be f32 [3] or more and scale one f32");
     }
-    if (s->attrs->dtype == BY_BF16) {
-        out[0] = (by__type){BY_BF16, s->in[0].shape};
+    if (s->attrs->dtype == BY_BF16 || s->attrs->dtype == BY_F16) {
+        out[0] = (by__type){s->attrs->dtype, s->in[0].shape};
     }
     return BY_OK;
 }
@@ -119,10 +119,10 @@ void by__clip_scale(by_graph *graph, const by_value *in, int count, float clip, 
 }
 
 by_value by__adamw(by_graph *graph, by_value p, by_value g, by_value m, by_value v, by_value hyper,
-                   by_value scale, const by_attrs *attrs, bool copy)
+                   by_value scale, const by_attrs *attrs, by_dtype copy)
 {
     by_attrs full = *attrs;
     by_value in[6] = {p, g, m, v, hyper, scale};
-    full.dtype = copy ? BY_BF16 : BY_F32;
+    full.dtype = copy;
     return by__op_add_node(graph, BY_OP_ADAMW, &full, in, 6, NULL);
 }

@@ -26,7 +26,7 @@ static by_value update(by_graph *graph, const by__update *u, const void *own)
                       .eps = (float)k->eps,
                       .decay = u->decay};
     return by__adamw(graph, u->parameter, u->gradient, u->state[0], u->state[1], u->hyper, u->scale,
-                     &attrs, u->unit->copy != BY_F32);
+                     &attrs, u->unit->copy);
 }
 
 static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t step)

@@ -157,8 +157,8 @@ by_status by_pass_precision(by_graph *graph, by_dtype compute, by_error *error)
     if (compute == BY_F32) {
         return BY_OK;
     }
-    if (compute != BY_BF16) {
-        return by_error_set(error, BY_EARG, "precision: cannot compute in %s; f32 or bf16",
+    if (!by_dtype_is_float(compute)) {
+        return by_error_set(error, BY_EARG, "precision: cannot compute in %s; f32, bf16 or f16",
                             by_dtype_name(compute));
     }
     precision p = {.graph = graph, .compute = compute};

@@ -115,10 +115,12 @@ double by_machine_roof(const by_machine *machine, by_dtype dtype, double flops, 
                   gbps > 0.0 ? 1e-9 * bytes / gbps : 0.0);
 }
 
+/* Products of f16 are computed in f32. */
 static by_status figure_of(unsigned *figure, by_dtype dtype, by_error *error)
 {
-    if (dtype != BY_F32 && dtype != BY_BF16) {
-        return by_error_set(error, BY_EARG, "peak: %s is not f32 or bf16", by_dtype_name(dtype));
+    if (!by_dtype_is_float(dtype)) {
+        return by_error_set(error, BY_EARG, "peak: %s is not f32, bf16 or f16",
+                            by_dtype_name(dtype));
     }
     *figure = dtype == BY_BF16 ? BY_MACHINE_BF16 : BY_MACHINE_F32;
     return BY_OK;

@@ -32,7 +32,9 @@ static void store_part(void *out, by_dtype dtype, size_t first, const float *fro
         if (dtype == BY_F32) {
             ((float *)out)[first + i] = from[i * stride];
         } else {
-            ((uint16_t *)out)[first + i] = by__f32_to_bf16(from[i * stride]);
+            float value = from[i * stride];
+            ((uint16_t *)out)[first + i] =
+                dtype == BY_BF16 ? by__f32_to_bf16(value) : by__f32_to_f16(value);
         }
     }
 }
@@ -131,8 +133,8 @@ static by_status check_write(const by__store *store, int flat, by__handle handle
     const by__stored_tensor *entry = by__store_entry(store, handle);
     by_shape shape = by__store_shape(store, flat, handle);
     by_dtype to = by__store_dtype(store, flat, handle);
-    if (!by_dtype_is_float(dtype) || (to != BY_F32 && to != BY_BF16) || shape.rank < 0 ||
-        first < 0 || count < 0 || count > by_shape_count(&shape) - first ||
+    if (!by_dtype_is_float(dtype) || !by_dtype_is_float(to) || shape.rank < 0 || first < 0 ||
+        count < 0 || count > by_shape_count(&shape) - first ||
         (entry->transposed &&
          (count != by_shape_count(&shape) || by__store_buffer(store, flat, handle).bytes == 0))) {
         return by_error_set(error, BY_EARG, "'%s': cannot write %lld values of %s to it",

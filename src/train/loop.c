@@ -490,11 +490,21 @@ static by_status agree_to_stop(by__job *job, by_error *error)
     return by__job_agree(job, stopped(job), error);
 }
 
+/* Products of fp16 are made by kernels for f32, whatever the processor. */
+static void warn_of_slowness(const by__job *job)
+{
+    if (by__compute_dtype(job->config) == BY_F16 && by__job_leads(job)) {
+        by__job_note(job, "precision.compute fp16 is slow on this device: products convert to f32; "
+                          "bf16 has the same memory and is faster");
+    }
+}
+
 /* Results are read while the next step is under way, so a device never waits for the host; on the
  * CPU a step is done when it was submitted. */
 static by_status run_steps(by__job *job, by_error *error)
 {
     int64_t last = job->config->train.steps;
+    warn_of_slowness(job);
     job->log_time = by_clock();
     job->log_step = job->done_step;
     if (job->eval_pending) {

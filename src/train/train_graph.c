@@ -9,7 +9,10 @@ int64_t by__per_sample(const by_task *task, const by_config *config)
 
 by_dtype by__compute_dtype(const by_config *config)
 {
-    return strcmp(config->precision.compute, "bf16") == 0 ? BY_BF16 : BY_F32;
+    by_dtype dtype = BY_F32;
+    (void)by_precision_parse(&dtype, config->precision.compute,
+                             NULL); /* the schema has the names */
+    return dtype;
 }
 
 static by_recompute_kind recompute_kind(const by_memory_config *memory)

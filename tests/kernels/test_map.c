@@ -270,7 +270,7 @@ static void test_refuses(void **state)
     by_map_begin(&map, open_graph());
     x = by_map_input(&map, input(&map, "x", BY_SHAPE(2)));
     by_map_result(&map, x, BY_I32);
-    expect_refused(&map, "in f32 or bf16");
+    expect_refused(&map, "in f32, bf16 or f16");
 
     by_map_begin(&map, open_graph());
     x = by_map_input(&map, input(&map, "x", BY_SHAPE(2)));

@@ -13,7 +13,7 @@
 #include "device/cpu/cpu.h"
 #include "ops/ops.h"
 
-/* Stands for f32 and bf16 in turn, in types and in attrs.dtype. */
+/* Stands for f32, bf16 and f16 in turn, in types and in attrs.dtype. */
 #define ACT ((by_dtype)BY_DTYPE_COUNT)
 
 /* What the test of gradients makes of an operand. Its floats are differentiated unless they are

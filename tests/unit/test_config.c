@@ -238,7 +238,7 @@ static void test_ranges_and_choices(void **state)
     refused_among("model: {kind: gpt}", "train.yaml:1: model.kind: \"gpt\" is not one of gpt2, ",
                   "; did you mean \"gpt2\"?");
     refused("precision: {compute: \"\"}",
-            "train.yaml:1: precision.compute: \"\" is not one of f32, bf16");
+            "train.yaml:1: precision.compute: \"\" is not one of f32, bf16, fp16");
     refused("run: {dir: \"\"}", "train.yaml:1: run.dir: \"\" is not non-empty UTF-8 text");
     refused_among(
         "model: {kind: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx}",

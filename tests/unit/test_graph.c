@@ -300,7 +300,7 @@ static by_graph *update(bool p_of_result, bool reader)
         by_graph_output(graph, by_add(graph, p, g), "sum");
     }
     (void)by__adamw(graph, p_of_result ? by_add(graph, p, g) : p, g, m, v, hyper, scale,
-                    &(by_attrs){.beta1 = 0.9f, .beta2 = 0.99f}, false);
+                    &(by_attrs){.beta1 = 0.9f, .beta2 = 0.99f}, BY_F32);
     return graph;
 }
 
@@ -317,7 +317,7 @@ static by_graph *update_of_norms(bool twice)
     g = by_scale(graph, g, by__sum_squares(graph, p));
     g = by_scale(graph, g, by__sum_squares(graph, m));
     (void)by__adamw(graph, p, twice ? p : g, m, v, hyper, input(graph, "scale", BY_SHAPE(1)),
-                    &(by_attrs){.beta1 = 0.9f, .beta2 = 0.99f}, false);
+                    &(by_attrs){.beta1 = 0.9f, .beta2 = 0.99f}, BY_F32);
     return graph;
 }
 

@@ -58,9 +58,8 @@ static by_value parameter(by_graph *graph, const char *name, by_shape shape)
 
 /* ---- precision ---- */
 
-static void test_precision(void **state)
+static void check_precision(by_dtype compute)
 {
-    BY_UNUSED(state);
     by_error error = {0};
     by_graph *graph = open_graph();
     by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(3, 8));
@@ -74,15 +73,15 @@ static void test_precision(void **state)
     by_value z = by_unary(graph, y, BY_FN_TANH);
     by_graph_output(graph, y, "y");
     by_graph_output(graph, z, "z");
-    check_ok(by_pass_precision(graph, BY_BF16, &error), &error);
+    check_ok(by_pass_precision(graph, compute, &error), &error);
     check_ok(by_graph_verify(graph, &error), &error);
     assert_int_equal(dtype_of(graph, x), BY_F32); /* the caller's buffer; a cast reads it */
-    assert_int_equal(dtype_of(graph, w), BY_BF16);
+    assert_int_equal(dtype_of(graph, w), compute);
     assert_int_equal(dtype_of(graph, g), BY_F32);
-    assert_int_equal(dtype_of(graph, cache), BY_BF16);
+    assert_int_equal(dtype_of(graph, cache), compute);
     assert_int_equal(dtype_of(graph, scalar), BY_F32);
-    assert_int_equal(dtype_of(graph, h), BY_BF16);
-    assert_int_equal(dtype_of(graph, n), BY_BF16);
+    assert_int_equal(dtype_of(graph, h), compute);
+    assert_int_equal(dtype_of(graph, n), compute);
     assert_int_equal(dtype_of(graph, graph->nodes[graph->values[n].producer].out[1]), BY_F32);
     /* Outputs keep what the caller was promised, and their readers compute narrow. */
     assert_int_equal(dtype_of(graph, y), BY_F32);
@@ -90,8 +89,15 @@ static void test_precision(void **state)
     assert_int_equal(count_ops(graph, BY_OP_CAST), 3);
     by_value tanh_in =
         graph->nodes[graph->values[graph->nodes[graph->values[z].producer].in[0]].producer].in[0];
-    assert_int_equal(dtype_of(graph, tanh_in), BY_BF16);
+    assert_int_equal(dtype_of(graph, tanh_in), compute);
     by_graph_close(&graph);
+}
+
+static void test_precision(void **state)
+{
+    BY_UNUSED(state);
+    check_precision(BY_BF16);
+    check_precision(BY_F16);
 }
 
 /* What a row keeps in f32 is not rounded, however wide: a parameter that such an operand reads
@@ -204,8 +210,8 @@ static void test_precision_refuses(void **state)
     BY_UNUSED(state);
     by_error error = {0};
     by_graph *graph = open_graph();
-    by_status status = by_pass_precision(graph, BY_F16, &error);
-    check_error(status, BY_EARG, &error, "f16");
+    by_status status = by_pass_precision(graph, BY_I32, &error);
+    check_error(status, BY_EARG, &error, "i32");
     check_ok(by_pass_precision(graph, BY_F32, &error), &error);
     by_graph_close(&graph);
 }
@@ -243,12 +249,15 @@ static void test_gradients_of_moved_parameters(void **state)
 static void test_gradients_are_f32(void **state)
 {
     BY_UNUSED(state);
-    static const char *const settings[2][2] = {{"model.kind=gpt2", "precision.compute=bf16"},
-                                               {"model.kind=llama", "precision.compute=bf16"}};
-    for (size_t k = 0; k < 2; k++) {
+    static const char *const settings[][2] = {{"model.kind=gpt2", "precision.compute=bf16"},
+                                              {"model.kind=gpt2", "precision.compute=fp16"},
+                                              {"model.kind=llama", "precision.compute=bf16"}};
+    for (size_t k = 0; k < BY_ARRAY_LENGTH(settings); k++) {
         by_config *config = open_config(settings[k], 2);
         by_graph *graph = graph_at(config, "order");
+        by_dtype compute;
         int parameters = 0;
+        check_ok(by_precision_parse(&compute, config->precision.compute, NULL), NULL);
         for (size_t v = 0; v < graph->value_count; v++) {
             char name[128];
             if (graph->values[v].role != BY_ROLE_PARAMETER) {
@@ -261,7 +270,7 @@ static void test_gradients_are_f32(void **state)
             assert_int_equal(dtype_of(graph, gradient), BY_F32);
             assert_true(by_shape_equal(&graph->values[gradient].shape, &graph->values[v].shape));
             assert_int_equal(dtype_of(graph, (by_value)v),
-                             graph->values[v].shape.rank >= 2 ? BY_BF16 : BY_F32);
+                             graph->values[v].shape.rank >= 2 ? compute : BY_F32);
             parameters++;
         }
         assert_true(parameters > 20);

@@ -79,8 +79,11 @@ static inline int64_t by__place_of(const by_attrs *attrs, int64_t i)
 
 static inline bool by__tensor_is_act(const by__tensor *tensor)
 {
-    return tensor->dtype == BY_F32 || tensor->dtype == BY_BF16;
+    return by_dtype_is_float(tensor->dtype);
 }
+
+/* The dtypes of act: BY_F32, BY_BF16, BY_F16. */
+#define BY__ACTS 3
 
 static inline int64_t by__min_i64(int64_t a, int64_t b)
 {
@@ -123,6 +126,27 @@ by_status by__cpu_open(by_device **out, int threads, by_error *error);
 
 /* Computes [begin, end) of whatever the kernel counts: elements, rows, columns. */
 typedef void by__range_fn(const by__call *call, int64_t begin, int64_t end);
+
+/* NAME_ranges[dtype], for the dtypes of act: `work` (call, begin, end, dtype), compiled once for
+ * each, so that its loops know their dtype; and with one more operand before it. */
+#define BY__ACT_RANGE(name, what)                                                                  \
+    static void name(const by__call *call, int64_t begin, int64_t end)                             \
+    {                                                                                              \
+        what;                                                                                      \
+    }
+#define BY__ACT_TABLE(name)                                                                        \
+    static by__range_fn *const name##_ranges[BY__ACTS] = {                                         \
+        [BY_F32] = name##_f32, [BY_BF16] = name##_bf16, [BY_F16] = name##_f16};
+#define BY__ACT_RANGES(work)                                                                       \
+    BY__ACT_RANGE(work##_f32, work(call, begin, end, BY_F32))                                      \
+    BY__ACT_RANGE(work##_bf16, work(call, begin, end, BY_BF16))                                    \
+    BY__ACT_RANGE(work##_f16, work(call, begin, end, BY_F16))                                      \
+    BY__ACT_TABLE(work)
+#define BY__ACT_RANGES_OF(name, work, operand)                                                     \
+    BY__ACT_RANGE(name##_f32, work(call, begin, end, operand, BY_F32))                             \
+    BY__ACT_RANGE(name##_bf16, work(call, begin, end, operand, BY_BF16))                           \
+    BY__ACT_RANGE(name##_f16, work(call, begin, end, operand, BY_F16))                             \
+    BY__ACT_TABLE(name)
 
 /* Calls fn for [0, grain), [grain, 2 grain), ... up to count, on the threads of the context, each
  * on a run of neighbouring ranges. A call that touches few `elements` stays on the calling thread,

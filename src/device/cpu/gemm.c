@@ -604,7 +604,8 @@ static void few_rows_as_f32(const by__gemm *g, const by__gemm_operands *x)
     float *out = (float *)((char *)x->work + g->a_offset);
     for (int64_t i = 0; i < o->m; i++) {
         for (int64_t k = 0; k < o->k; k++) {
-            out[i * o->k + k] = by__bf16_to_f32(((const uint16_t *)x->a)[i * o->lda + k]);
+            uint16_t half = ((const uint16_t *)x->a)[i * o->lda + k];
+            out[i * o->k + k] = o->dtype == BY_BF16 ? by__bf16_to_f32(half) : by__f16_to_f32(half);
         }
     }
 }

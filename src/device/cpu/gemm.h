@@ -27,10 +27,10 @@ typedef struct by__gemm_options {
     int64_t m, n, k;       /* all at least 1 */
     bool trans_a, trans_b; /* A is stored [k, m], B is stored [n, k] */
     int64_t lda, ldb, ldc; /* elements from a stored row to the next; 0: dense */
-    by_dtype dtype;        /* of A and B: f32 or bf16 */
-    by_dtype out;          /* of C and add: f32 or bf16 */
+    by_dtype dtype;        /* of A and B: act */
+    by_dtype out;          /* of C and add: act */
     bool bias;
-    by_dtype bias_dtype; /* f32 or bf16 */
+    by_dtype bias_dtype; /* act */
     bool add;            /* another matrix, laid out as C, is added; it may be C */
     bool accumulate;     /* C, f32 and without bias or add, is added to */
     bool partial;        /* by__gemm_run_part will be used */

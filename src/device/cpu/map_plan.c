@@ -99,8 +99,8 @@ static void find_reads(builder *b)
     }
 }
 
-/* Inputs that are bf16 are widened first; those that are stored unchanged are read before a store
- * takes their place. */
+/* Inputs that are narrower are widened first; those that are stored unchanged are read before a
+ * store takes their place. */
 static void find_copies(builder *b)
 {
     for (int i = 0; i < b->plan->program.inputs; i++) {
@@ -268,12 +268,20 @@ static void compute(builder *b, int k)
     b->held = BY_MAP_MAX_INPUTS + k;
 }
 
-/* ---- stores ---- */
+/* ---- loads and stores ---- */
+
+static by__map_code load_code(by_dtype dtype)
+{
+    return dtype == BY_F32 ? BY__MAP_LOAD : dtype == BY_F16 ? BY__MAP_LOAD_F16 : BY__MAP_LOAD_BF16;
+}
 
 static by__map_code store_code(const builder *b, by_dtype dtype, bool is_new)
 {
     bool streamed = is_new && by__map_count(b->call) >= STREAMED;
-    return dtype == BY_F32 ? BY__MAP_STORE : streamed ? BY__MAP_STREAM_BF16 : BY__MAP_STORE_BF16;
+    return dtype == BY_F32   ? BY__MAP_STORE
+           : dtype == BY_F16 ? BY__MAP_STORE_F16
+           : streamed        ? BY__MAP_STREAM_BF16
+                             : BY__MAP_STORE_BF16;
 }
 
 /* Whether step k's value may take input i's place: nobody reads the input from there any more. */
@@ -364,8 +372,7 @@ static void build_tiles(builder *b)
     for (int i = 0; i < map->inputs; i++) {
         b->place[i] = i;
         if (b->copied[i]) {
-            bool wide = b->call->in[i].dtype == BY_F32;
-            emit(b, wide ? BY__MAP_LOAD : BY__MAP_LOAD_BF16, i, 0, 0);
+            emit(b, load_code(b->call->in[i].dtype), i, 0, 0);
             keep(b, i);
         }
     }

@@ -26,11 +26,13 @@
 
 /* What an instruction does with the accumulator x and the elements a and b of its places. */
 #define BY__MAP_CODES(X)                                                                           \
-    X(SPLAT)       /* x = step a's constant or scalar */                                           \
-    X(LOAD)        /* x = a */                                                                     \
-    X(LOAD_BF16)   /* the same from bf16 elements */                                               \
-    X(STORE)       /* a = x */                                                                     \
-    X(STORE_BF16)  /* the same, rounded */                                                         \
+    X(SPLAT)     /* x = step a's constant or scalar */                                             \
+    X(LOAD)      /* x = a */                                                                       \
+    X(LOAD_BF16) /* the same from bf16 elements */                                                 \
+    X(LOAD_F16)                                                                                    \
+    X(STORE)      /* a = x */                                                                      \
+    X(STORE_BF16) /* the same, rounded */                                                          \
+    X(STORE_F16)                                                                                   \
     X(STREAM_BF16) /* the same, for a large tensor that is new */                                  \
     X(X_ADD)       /* x = x + a */                                                                 \
     X(X_SUB)                                                                                       \

@@ -7,7 +7,7 @@
  * high-performance matrix multiplication", ACM TOMS 34(3), 2008) and BLIS.
  *
  * A step is 4 bytes: one f32, or two neighbouring bf16 where the processor multiplies those.
- * Elsewhere packing widens bf16 to f32. Results are always f32.
+ * Elsewhere packing widens bf16 to f32, and f16 everywhere. Results are always f32.
  *
  * A panel spans all of k; a product over a part of k starts inside the panels (by__panel_at), so
  * that a caller packs once and multiplies in pieces that fit the cache.
@@ -89,7 +89,8 @@ typedef struct by__panel {
                           int m, const void *b, by_dtype dtype, int64_t ldb, bool trans_b,         \
                           int64_t n, int64_t k);                                                   \
     extern const by__panel by__panel_f32_##level;                                                  \
-    extern const by__panel by__panel_bf16_##level;
+    extern const by__panel by__panel_bf16_##level;                                                 \
+    extern const by__panel by__panel_f16_##level;
 BY__DECLARE_SHARED(baseline)
 #if defined(__x86_64__)
 BY__DECLARE_SHARED(avx2)
@@ -100,7 +101,7 @@ BY__DECLARE_SHARED(avx512)
 /* Panels on AMX tiles; NULL where the processor or the system has none. */
 const by__panel *by__panel_amx(void);
 #endif
-/* Panels for operands of `dtype` (f32 or bf16) at a level. With `native`, what the machine has
+/* Panels for operands of `dtype` (act) at a level. With `native`, what the machine has
  * beyond the level (AMX tiles) is used too. */
 const by__panel *by__panel_for(by__isa isa, bool native, by_dtype dtype);
 /* BANYAN_ISA leaves the level open, so that instructions beyond `avx512` may be used. */

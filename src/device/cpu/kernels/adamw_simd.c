@@ -1,6 +1,6 @@
-/* ADAMW: p, g, m, v f32 of any shape, copy bf16 or absent. One pass: four reads and three writes of
- * f32 an element, which is all that memory must do. The copy is read by all cores, and not before
- * the next step: it goes past the caches. */
+/* ADAMW: p, g, m, v f32 of any shape, copy bf16, f16 or absent. One pass: four reads and three
+ * writes of f32 an element, which is all that memory must do. The copy is read by all cores, and
+ * not before the next step: it goes past the caches. */
 #include <math.h>
 
 #include "device/cpu/cpu.h"
@@ -8,14 +8,15 @@
 
 #define GRAIN 16384
 
-BY__INLINE void update(const by__call *call, int64_t begin, int64_t end, bool copied)
+/* dtype: of the copy; BY_F32: there is none. */
+BY__INLINE void update(const by__call *call, int64_t begin, int64_t end, by_dtype dtype)
 {
     float *p = call->in[0].data;
     const float *g = call->in[1].data;
     float *m = call->in[2].data;
     float *v = call->in[3].data;
     const float *hyper = call->in[4].data;
-    uint16_t *copy = copied ? call->out[0].data : NULL;
+    uint16_t *copy = dtype != BY_F32 ? call->out[0].data : NULL;
     float scale = *(const float *)call->in[5].data;
     double rate = (double)hyper[0];
     float beta1 = call->attrs.beta1;
@@ -36,27 +37,25 @@ BY__INLINE void update(const by__call *call, int64_t begin, int64_t end, bool co
         by__store_n(p, i, x, BY_F32, n);                                                           \
         by__store_n(m, i, first, BY_F32, n);                                                       \
         by__store_n(v, i, second, BY_F32, n);                                                      \
-        if (copied && (n) == BY__LANES) {                                                          \
+        if (dtype == BY_BF16 && (n) == BY__LANES) {                                                \
             by__stream_bf16(copy + i, x);                                                          \
-        } else if (copied) {                                                                       \
-            by__store_n(copy, i, x, BY_BF16, n);                                                   \
+        } else if (dtype != BY_F32) {                                                              \
+            by__store_n(copy, i, x, dtype, n);                                                     \
         }                                                                                          \
     } while (0)
     BY__STEPS(begin, end, STEP);
 #undef STEP
-    if (copied) {
+    if (dtype == BY_BF16) {
         by__stream_end();
     }
 }
 
-static void update_alone(const by__call *call, int64_t begin, int64_t end)
-{
-    update(call, begin, end, false);
-}
+BY__ACT_RANGES(update)
 
-static void update_and_copy(const by__call *call, int64_t begin, int64_t end)
+static by_dtype copy_dtype(const by__call *call)
 {
-    update(call, begin, end, true);
+    bool copied = call->output_count > 0 && by__present(&call->out[0]);
+    return copied ? call->out[0].dtype : BY_F32;
 }
 
 static by_status run_adamw(const by__call *call, const by__context *context)
@@ -65,14 +64,13 @@ static by_status run_adamw(const by__call *call, const by__context *context)
     if (!isfinite(*(const float *)call->in[5].data)) {
         return BY_OK; /* the step has failed: nothing is changed */
     }
-    bool copied = call->output_count > 0 && by__present(&call->out[0]);
-    by__parallel(context, call, count, GRAIN, count, copied ? update_and_copy : update_alone);
+    by__parallel(context, call, count, GRAIN, count, update_ranges[copy_dtype(call)]);
     return BY_OK;
 }
 
 static bool supports_adamw(const by__call *call)
 {
-    return call->output_count == 0 || !by__present(&call->out[0]) || call->out[0].dtype == BY_BF16;
+    return by_dtype_is_float(copy_dtype(call));
 }
 
 BY__KERNEL(adamw) = {BY_OP_ADAMW, BY__KERNEL_NAME("adamw"), supports_adamw, NULL, NULL, run_adamw};

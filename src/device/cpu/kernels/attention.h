@@ -226,6 +226,8 @@ static inline void attention_store(void *y, by_dtype dtype, int64_t ldy, const f
 {
     if (dtype == BY_F32) {
         attention_store_as(y, BY_F32, ldy, sums, factors, queries, width);
+    } else if (dtype == BY_F16) {
+        attention_store_as(y, BY_F16, ldy, sums, factors, queries, width);
     } else {
         attention_store_as(y, BY_BF16, ldy, sums, factors, queries, width);
     }

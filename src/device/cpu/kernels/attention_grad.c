@@ -226,6 +226,8 @@ static void run_block(const job *j, const void *q, int64_t q_stride, const void 
     panel->pack_b(area(j, p->columns_dy), column_stride, dy, 1, y_stride, s->width, j->queries);
     if (s->dtype == BY_F32) {
         sum_rows(area(j, p->delta), y, dy, y_stride, j->queries, s->width, BY_F32);
+    } else if (s->dtype == BY_F16) {
+        sum_rows(area(j, p->delta), y, dy, y_stride, j->queries, s->width, BY_F16);
     } else {
         sum_rows(area(j, p->delta), y, dy, y_stride, j->queries, s->width, BY_BF16);
     }
@@ -410,7 +412,7 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     p->panel = by__panel_for(BY__AT_LEVEL(BY__LEVEL), by__panel_native(), call->in[0].dtype);
     p->s = attention_measure(call, p->packed, p->panel);
     const attention_shape *s = &p->s;
-    /* Panels that widen bf16 to f32 take rows of f32 unpacked. */
+    /* Panels that widen to f32 take rows of f32 unpacked. */
     p->rows_dtype = p->panel->step == 2 ? BY_BF16 : BY_F32;
     p->rows_panel = by__panel_for(BY__AT_LEVEL(BY__LEVEL), by__panel_native(), p->rows_dtype);
     p->query_block = (int64_t)by__round_up(

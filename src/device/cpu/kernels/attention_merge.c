@@ -46,15 +46,7 @@ BY__INLINE void merge(const by__call *call, int64_t begin, int64_t end, by_dtype
     }
 }
 
-static void merge_f32(const by__call *call, int64_t begin, int64_t end)
-{
-    merge(call, begin, end, BY_F32);
-}
-
-static void merge_bf16(const by__call *call, int64_t begin, int64_t end)
-{
-    merge(call, begin, end, BY_BF16);
-}
+BY__ACT_RANGES(merge)
 
 static bool supports_merge(const by__call *call)
 {
@@ -66,7 +58,7 @@ static by_status run_merge(const by__call *call, const by__context *context)
     const by__tensor *y = &call->in[0];
     int64_t width = by__tensor_columns(y) / call->attrs.heads;
     by__parallel(context, call, by__tensor_rows(y) * call->attrs.heads, by__ceil_div(8192, width),
-                 by__tensor_count(y), y->dtype == BY_F32 ? merge_f32 : merge_bf16);
+                 by__tensor_count(y), merge_ranges[y->dtype]);
     return BY_OK;
 }
 

@@ -107,15 +107,7 @@ BY__INLINE void scale(const by__call *call, int64_t begin, int64_t end, by_dtype
 #undef STEP
 }
 
-static void scale_f32(const by__call *call, int64_t begin, int64_t end)
-{
-    scale(call, begin, end, BY_F32);
-}
-
-static void scale_bf16(const by__call *call, int64_t begin, int64_t end)
-{
-    scale(call, begin, end, BY_BF16);
-}
+BY__ACT_RANGES(scale)
 
 static bool supports_scale(const by__call *call)
 {
@@ -125,8 +117,7 @@ static bool supports_scale(const by__call *call)
 static by_status run_scale(const by__call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(context, call, count, GRAIN, count,
-                 call->in[0].dtype == BY_F32 ? scale_f32 : scale_bf16);
+    by__parallel(context, call, count, GRAIN, count, scale_ranges[call->in[0].dtype]);
     return BY_OK;
 }
 

@@ -77,20 +77,10 @@ BY__INLINE void gradient(const by__call *call, int64_t begin, int64_t end, bool 
     }
 }
 
-#define RANGES(name, what, smooth)                                                                 \
-    static void name##_f32(const by__call *call, int64_t begin, int64_t end)                       \
-    {                                                                                              \
-        what(call, begin, end, smooth, BY_F32);                                                    \
-    }                                                                                              \
-    static void name##_bf16(const by__call *call, int64_t begin, int64_t end)                      \
-    {                                                                                              \
-        what(call, begin, end, smooth, BY_BF16);                                                   \
-    }
-RANGES(squared, loss, false)
-RANGES(smooth, loss, true)
-RANGES(squared_grad, gradient, false)
-RANGES(smooth_grad, gradient, true)
-#undef RANGES
+BY__ACT_RANGES_OF(squared, loss, false)
+BY__ACT_RANGES_OF(smooth, loss, true)
+BY__ACT_RANGES_OF(squared_grad, gradient, false)
+BY__ACT_RANGES_OF(smooth_grad, gradient, true)
 
 static bool supports(const by__call *call)
 {
@@ -112,12 +102,11 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
 
 static by_status run(const by__call *call, const by__context *context)
 {
-    static by__range_fn *const ranges[2][2] = {{squared_f32, squared_bf16},
-                                               {smooth_f32, smooth_bf16}};
+    by_dtype type = call->in[0].dtype;
     double total = 0.0;
     by__parallel(context, call, by__tensor_rows(&call->in[0]), block_rows(call),
                  by__tensor_count(&call->in[0]),
-                 ranges[call->op == BY_OP_SMOOTH_L1][call->in[0].dtype == BY_BF16]);
+                 call->op == BY_OP_SMOOTH_L1 ? smooth_ranges[type] : squared_ranges[type]);
     for (int64_t block = 0; block < block_count(call); block++) {
         total += ((const double *)call->work)[block];
     }
@@ -127,11 +116,11 @@ static by_status run(const by__call *call, const by__context *context)
 
 static by_status run_grad(const by__call *call, const by__context *context)
 {
-    static by__range_fn *const ranges[2][2] = {{squared_grad_f32, squared_grad_bf16},
-                                               {smooth_grad_f32, smooth_grad_bf16}};
+    by_dtype type = call->in[0].dtype;
     by__parallel(context, call, by__tensor_rows(&call->in[0]), block_rows(call),
                  by__tensor_count(&call->in[0]),
-                 ranges[call->op == BY_OP_SMOOTH_L1_GRAD][call->in[0].dtype == BY_BF16]);
+                 call->op == BY_OP_SMOOTH_L1_GRAD ? smooth_grad_ranges[type]
+                                                  : squared_grad_ranges[type]);
     return BY_OK;
 }
 

@@ -70,15 +70,7 @@ static void drop_elements(const by__call *call, int64_t begin, int64_t end)
     }
 }
 
-static void drop_f32(const by__call *call, int64_t begin, int64_t end)
-{
-    drop(call, begin, end, BY_F32);
-}
-
-static void drop_bf16(const by__call *call, int64_t begin, int64_t end)
-{
-    drop(call, begin, end, BY_BF16);
-}
+BY__ACT_RANGES(drop)
 
 static bool supports_dropout(const by__call *call)
 {
@@ -96,7 +88,7 @@ static by_status run_dropout(const by__call *call, const by__context *context)
     } else if (count > 0) {
         int64_t size = sample_size(x);
         by__parallel(context, call, count / size * by__ceil_div(size, BLOCK), 128, count,
-                     x->dtype == BY_F32 ? drop_f32 : drop_bf16);
+                     drop_ranges[x->dtype]);
     }
     return BY_OK;
 }

@@ -62,15 +62,7 @@ BY__INLINE void scatter(const by__call *call, int64_t begin, int64_t end, by_dty
     }
 }
 
-static void scatter_f32(const by__call *call, int64_t begin, int64_t end)
-{
-    scatter(call, begin, end, BY_F32);
-}
-
-static void scatter_bf16(const by__call *call, int64_t begin, int64_t end)
-{
-    scatter(call, begin, end, BY_BF16);
-}
+BY__ACT_RANGES(scatter)
 
 static bool based(const by__call *call)
 {
@@ -103,8 +95,7 @@ static by_status run_embedding_grad(const by__call *call, const by__context *con
     }
     /* Whole cache lines, and as wide as the threads allow. */
     int64_t grain = by__ceil_div(by__ceil_div(columns, context->threads), 16) * 16;
-    by__parallel(context, call, columns, grain, by__tensor_count(dy),
-                 dy->dtype == BY_F32 ? scatter_f32 : scatter_bf16);
+    by__parallel(context, call, columns, grain, by__tensor_count(dy), scatter_ranges[dy->dtype]);
     return BY_OK;
 }
 
@@ -132,15 +123,7 @@ BY__INLINE void position(const by__call *call, int64_t begin, int64_t end, by_dt
     }
 }
 
-static void position_f32(const by__call *call, int64_t begin, int64_t end)
-{
-    position(call, begin, end, BY_F32);
-}
-
-static void position_bf16(const by__call *call, int64_t begin, int64_t end)
-{
-    position(call, begin, end, BY_BF16);
-}
+BY__ACT_RANGES(position)
 
 static bool supports_position(const by__call *call)
 {
@@ -151,7 +134,7 @@ static by_status run_position(const by__call *call, const by__context *context)
 {
     const by__tensor *x = &call->in[0];
     by__parallel(context, call, by__tensor_rows(x), row_grain(by__tensor_columns(x)),
-                 by__tensor_count(x), x->dtype == BY_F32 ? position_f32 : position_bf16);
+                 by__tensor_count(x), position_ranges[x->dtype]);
     return BY_OK;
 }
 
@@ -202,15 +185,7 @@ BY__INLINE void position_grad(const by__call *call, int64_t begin, int64_t end, 
     memset(dtable + at, 0, (size_t)(end - at) * sizeof(float));
 }
 
-static void position_grad_f32(const by__call *call, int64_t begin, int64_t end)
-{
-    position_grad(call, begin, end, BY_F32);
-}
-
-static void position_grad_bf16(const by__call *call, int64_t begin, int64_t end)
-{
-    position_grad(call, begin, end, BY_BF16);
-}
+BY__ACT_RANGES(position_grad)
 
 static bool supports_position_grad(const by__call *call)
 {
@@ -220,8 +195,7 @@ static bool supports_position_grad(const by__call *call)
 static by_status run_position_grad(const by__call *call, const by__context *context)
 {
     by__parallel(context, call, by__tensor_count(&call->out[0]), 8192,
-                 by__tensor_count(&call->in[0]),
-                 call->in[0].dtype == BY_F32 ? position_grad_f32 : position_grad_bf16);
+                 by__tensor_count(&call->in[0]), position_grad_ranges[call->in[0].dtype]);
     return BY_OK;
 }
 

@@ -261,6 +261,12 @@ void BY__AT_LEVEL(by__gemv)(float *sums, int64_t lds, const void *x, by_dtype x_
         } else {
             FOR_ROWS(add_rows, BY_F32, BY_F32)
         }
+    } else if (dtype == BY_F16) {
+        if (trans_b) {
+            FOR_ROWS(dot_rows, BY_F32, BY_F16)
+        } else {
+            FOR_ROWS(add_rows, BY_F32, BY_F16)
+        }
     } else if (trans_b) {
         FOR_ROWS(dot_rows, BY_F32, BY_BF16)
     } else {

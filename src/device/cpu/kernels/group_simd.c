@@ -45,21 +45,12 @@ BY__INLINE void scatter(const by__call *call, int64_t begin, int64_t end, by_dty
     }
 }
 
-static void scatter_f32(const by__call *call, int64_t begin, int64_t end)
-{
-    scatter(call, begin, end, BY_F32);
-}
-
-static void scatter_bf16(const by__call *call, int64_t begin, int64_t end)
-{
-    scatter(call, begin, end, BY_BF16);
-}
+BY__ACT_RANGES(scatter)
 
 static by_status run_scatter(const by__call *call, const by__context *context)
 {
     by__parallel(context, call, by__tensor_rows(&call->out[0]), grain_of(call),
-                 by__tensor_count(&call->out[0]),
-                 call->in[0].dtype == BY_F32 ? scatter_f32 : scatter_bf16);
+                 by__tensor_count(&call->out[0]), scatter_ranges[call->in[0].dtype]);
     return BY_OK;
 }
 
@@ -91,21 +82,13 @@ BY__INLINE void gather(const by__call *call, int64_t begin, int64_t end, by_dtyp
     }
 }
 
-static void gather_f32(const by__call *call, int64_t begin, int64_t end)
-{
-    gather(call, begin, end, BY_F32);
-}
-
-static void gather_bf16(const by__call *call, int64_t begin, int64_t end)
-{
-    gather(call, begin, end, BY_BF16);
-}
+BY__ACT_RANGES(gather)
 
 static by_status run_gather(const by__call *call, const by__context *context)
 {
     by__parallel(context, call, by__tensor_rows(&call->out[0]), grain_of(call),
                  by__tensor_count(&call->in[1]) * by__tensor_columns(&call->in[0]),
-                 call->in[0].dtype == BY_F32 ? gather_f32 : gather_bf16);
+                 gather_ranges[call->in[0].dtype]);
     return BY_OK;
 }
 
@@ -133,15 +116,7 @@ BY__INLINE void dots(const by__call *call, int64_t begin, int64_t end, by_dtype 
     }
 }
 
-static void dots_f32(const by__call *call, int64_t begin, int64_t end)
-{
-    dots(call, begin, end, BY_F32);
-}
-
-static void dots_bf16(const by__call *call, int64_t begin, int64_t end)
-{
-    dots(call, begin, end, BY_BF16);
-}
+BY__ACT_RANGES(dots)
 
 static bool supports_dots(const by__call *call)
 {
@@ -152,7 +127,7 @@ static by_status run_dots(const by__call *call, const by__context *context)
 {
     int64_t entries = by__tensor_count(&call->in[2]);
     by__parallel(context, call, entries, grain_of(call), entries * by__tensor_columns(&call->in[0]),
-                 call->in[0].dtype == BY_F32 ? dots_f32 : dots_bf16);
+                 dots_ranges[call->in[0].dtype]);
     return BY_OK;
 }
 

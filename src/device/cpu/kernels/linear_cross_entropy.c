@@ -171,6 +171,8 @@ static void run_row(const plan *p, const operands *o, int64_t r, float *row, dou
     bool exponentiate = p->mode == GRAD;
     if (p->dtype == BY_F32) {
         set_row(row, n, exponentiate, base, o->dloss / total, target, hot, BY_F32);
+    } else if (p->dtype == BY_F16) {
+        set_row(row, n, exponentiate, base, o->dloss / total, target, hot, BY_F16);
     } else {
         set_row(row, n, exponentiate, base, o->dloss / total, target, hot, BY_BF16);
     }

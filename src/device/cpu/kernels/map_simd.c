@@ -81,8 +81,10 @@ static void run_codes(const tile *t, const by__map_op *op)
     SET(SPLAT, splat_of(t, op->a) - by__zero());
     SET(LOAD, A);
     SET(LOAD_BF16, by__load(a, i * BY__LANES, BY_BF16));
+    SET(LOAD_F16, by__load(a, i * BY__LANES, BY_F16));
     DO(STORE, EACH(i) by__store(a, i * BY__LANES, X, BY_F32););
     DO(STORE_BF16, EACH(i) by__store(a, i * BY__LANES, X, BY_BF16););
+    DO(STORE_F16, EACH(i) by__store(a, i * BY__LANES, X, BY_F16););
     DO(STREAM_BF16, EACH(i) by__stream_bf16((uint16_t *)(void *)a + i * BY__LANES, X););
     SET(X_ADD, X + A);
     SET(X_SUB, X - A);

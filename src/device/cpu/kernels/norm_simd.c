@@ -73,15 +73,8 @@ BY__INLINE void norm(const by__call *call, int64_t begin, int64_t end, bool laye
     }
 }
 
-#define RANGE(name, function, layer, type)                                                         \
-    static void name(const by__call *call, int64_t begin, int64_t end)                             \
-    {                                                                                              \
-        function(call, begin, end, layer, type);                                                   \
-    }
-RANGE(layer_norm_f32, norm, true, BY_F32)
-RANGE(layer_norm_bf16, norm, true, BY_BF16)
-RANGE(rms_norm_f32, norm, false, BY_F32)
-RANGE(rms_norm_bf16, norm, false, BY_BF16)
+BY__ACT_RANGES_OF(layer_norm, norm, true)
+BY__ACT_RANGES_OF(rms_norm, norm, false)
 
 static bool supports_norm(const by__call *call)
 {
@@ -90,11 +83,10 @@ static bool supports_norm(const by__call *call)
 
 static by_status run_norm(const by__call *call, const by__context *context)
 {
-    static by__range_fn *const ranges[2][2] = {{layer_norm_f32, layer_norm_bf16},
-                                               {rms_norm_f32, rms_norm_bf16}};
+    by__range_fn *const *ranges = call->op == BY_OP_RMS_NORM ? rms_norm_ranges : layer_norm_ranges;
     const by__tensor *x = &call->in[0];
     by__parallel(context, call, by__tensor_rows(x), row_grain(by__tensor_columns(x)),
-                 by__tensor_count(x), ranges[call->op == BY_OP_RMS_NORM][x->dtype == BY_BF16]);
+                 by__tensor_count(x), ranges[x->dtype]);
     return BY_OK;
 }
 
@@ -202,11 +194,8 @@ BY__INLINE void norm_grad(const by__call *call, int64_t begin, int64_t end, bool
     }
 }
 
-RANGE(layer_norm_grad_f32, norm_grad, true, BY_F32)
-RANGE(layer_norm_grad_bf16, norm_grad, true, BY_BF16)
-RANGE(rms_norm_grad_f32, norm_grad, false, BY_F32)
-RANGE(rms_norm_grad_bf16, norm_grad, false, BY_BF16)
-#undef RANGE
+BY__ACT_RANGES_OF(layer_norm_grad, norm_grad, true)
+BY__ACT_RANGES_OF(rms_norm_grad, norm_grad, false)
 
 /* Adds the blocks' sums in their order, for the columns of a range. */
 static void add_blocks(const by__call *call, int64_t begin, int64_t end)
@@ -246,12 +235,11 @@ static by_status prepare_norm_grad(by__call *call, const by__context *context, b
 
 static by_status run_norm_grad(const by__call *call, const by__context *context)
 {
-    static by__range_fn *const ranges[2][2] = {{layer_norm_grad_f32, layer_norm_grad_bf16},
-                                               {rms_norm_grad_f32, rms_norm_grad_bf16}};
+    by__range_fn *const *ranges =
+        call->op == BY_OP_RMS_NORM_GRAD ? rms_norm_grad_ranges : layer_norm_grad_ranges;
     const by__tensor *x = &call->in[0];
     int64_t rows = by__tensor_rows(x);
-    by__parallel(context, call, rows, block_rows(rows), by__tensor_count(x),
-                 ranges[call->op == BY_OP_RMS_NORM_GRAD][x->dtype == BY_BF16]);
+    by__parallel(context, call, rows, block_rows(rows), by__tensor_count(x), ranges[x->dtype]);
     by__parallel(context, call, by__tensor_columns(x), 64,
                  (int64_t)(call->work_bytes / sizeof(float)), add_blocks);
     return BY_OK;

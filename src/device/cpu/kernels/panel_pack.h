@@ -1,9 +1,9 @@
 /* Packing into panels, for the level that the including file is compiled for.
  *
  * A unit is the 4 bytes that a panel holds for one row and one step of k: an f32, a pair of bf16,
- * or a bf16 widened. The panel stores units [step][row]. Vectors are loaded along whichever axis is
- * contiguous in the source; when that is k, blocks of BY__LANES x BY__LANES units are transposed in
- * registers.
+ * or a bf16 or f16 widened. The panel stores units [step][row]. Vectors are loaded along whichever
+ * axis is contiguous in the source; when that is k, blocks of BY__LANES x BY__LANES units are
+ * transposed in registers.
  */
 #ifndef BY_DEVICE_CPU_KERNELS_PANEL_PACK_H
 #define BY_DEVICE_CPU_KERNELS_PANEL_PACK_H
@@ -34,7 +34,13 @@
  * into the same few sets), and a panel gets them as one run of memory. */
 #define STEPS_AT_ONCE 4
 
-typedef enum source_kind { SOURCE_F32, SOURCE_PAIR, SOURCE_WIDE } source_kind;
+typedef enum source_kind { SOURCE_F32, SOURCE_PAIR, SOURCE_BF16, SOURCE_F16 } source_kind;
+
+/* Of elements that are widened one by one. */
+BY__INLINE by_dtype source_dtype(source_kind kind)
+{
+    return kind == SOURCE_F32 ? BY_F32 : kind == SOURCE_F16 ? BY_F16 : BY_BF16;
+}
 
 /* Units in memory: any alignment, any type underneath. */
 typedef uint32_t units_any __attribute__((vector_size(4 * BY__LANES), aligned(2), may_alias));
@@ -56,7 +62,7 @@ BY__INLINE by__vu load_along_k(const void *p, source_kind kind, int64_t elements
     if (kind == SOURCE_PAIR) {
         return by__load_pairs_n(p, n);
     }
-    return (by__vu)by__load_n(p, 0, kind == SOURCE_F32 ? BY_F32 : BY_BF16, n);
+    return (by__vu)by__load_n(p, 0, source_dtype(kind), n);
 }
 
 /* n units of the rows from r on, which are contiguous, at one step of k: zeros beyond k, unless the
@@ -64,7 +70,7 @@ BY__INLINE by__vu load_along_k(const void *p, source_kind kind, int64_t elements
 BY__INLINE by__vu load_along_rows(const source *x, int64_t r, int64_t step, int n, bool whole)
 {
     if (x->kind != SOURCE_PAIR) {
-        by_dtype dtype = x->kind == SOURCE_F32 ? BY_F32 : BY_BF16;
+        by_dtype dtype = source_dtype(x->kind);
         return whole || step < x->k ? (by__vu)by__load_n(x->data, step * x->k_stride + r, dtype, n)
                                     : (by__vu){0};
     }

@@ -1,5 +1,5 @@
-/* Panels of f32, of bf16 widened to f32, and of bf16 pairs for vdpbf16ps. The vector width, and
- * with it the shape of the register tile, follows the level. */
+/* Panels of f32, of bf16 and f16 widened to f32, and of bf16 pairs for vdpbf16ps. The vector width,
+ * and with it the shape of the register tile, follows the level. */
 #include <string.h>
 
 #include "base/half.h"
@@ -27,8 +27,9 @@ BY__INLINE void store_as(const by__panel_target *t, const float *sums, int64_t l
 #define STORE(j, n)                                                                                \
     by__vf sum = by__load_n(sums, i * lds + (j), BY_F32, (n));                                     \
     if (t->bias != NULL) {                                                                         \
-        sum += t->bias_dtype == BY_F32 ? by__load_n(t->bias, (j), BY_F32, (n))                     \
-                                       : by__load_n(t->bias, (j), BY_BF16, (n));                   \
+        sum += t->bias_dtype == BY_F32   ? by__load_n(t->bias, (j), BY_F32, (n))                   \
+               : t->bias_dtype == BY_F16 ? by__load_n(t->bias, (j), BY_F16, (n))                   \
+                                         : by__load_n(t->bias, (j), BY_BF16, (n));                 \
     }                                                                                              \
     if (t->add != NULL) {                                                                          \
         sum += by__load_n(t->add, row + (j), dtype, (n));                                          \
@@ -44,6 +45,8 @@ void BY__AT_LEVEL(by__panel_store)(const by__panel_target *target, const float *
 {
     if (target->dtype == BY_F32) {
         store_as(target, sums, lds, rows, columns, BY_F32);
+    } else if (target->dtype == BY_F16) {
+        store_as(target, sums, lds, rows, columns, BY_F16);
     } else {
         store_as(target, sums, lds, rows, columns, BY_BF16);
     }
@@ -126,25 +129,32 @@ BY__INLINE void store_rows(void *data, by_dtype dtype, int64_t ld, vector sums[T
     }
 }
 
+BY__INLINE void store_target_as(const by__panel_target *t, by_dtype dtype,
+                                vector sums[TILE_ROWS][2], int height, int across)
+{
+    if (t->add != NULL) {
+        add_rows(sums, t->add, dtype, t->ldy, height, across);
+    }
+    store_rows(t->y, dtype, t->ldy, sums, height, across);
+}
+
 /* A whole tile goes to its target from the registers. */
 BY__INLINE void store_target(const by__panel_target *t, vector sums[TILE_ROWS][2], int height,
                              int across)
 {
     if (t->bias != NULL && t->bias_dtype == BY_F32) {
         add_rows(sums, t->bias, BY_F32, 0, height, across);
-    } else if (t->bias != NULL) {
+    } else if (t->bias != NULL && t->bias_dtype == BY_BF16) {
         add_rows(sums, t->bias, BY_BF16, 0, height, across);
+    } else if (t->bias != NULL) {
+        add_rows(sums, t->bias, BY_F16, 0, height, across);
     }
     if (t->dtype == BY_F32) {
-        if (t->add != NULL) {
-            add_rows(sums, t->add, BY_F32, t->ldy, height, across);
-        }
-        store_rows(t->y, BY_F32, t->ldy, sums, height, across);
+        store_target_as(t, BY_F32, sums, height, across);
+    } else if (t->dtype == BY_BF16) {
+        store_target_as(t, BY_BF16, sums, height, across);
     } else {
-        if (t->add != NULL) {
-            add_rows(sums, t->add, BY_BF16, t->ldy, height, across);
-        }
-        store_rows(t->y, BY_BF16, t->ldy, sums, height, across);
+        store_target_as(t, BY_F16, sums, height, across);
     }
 }
 
@@ -330,8 +340,8 @@ const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16"),
 
 #else
 
-PACK(pack_a_wide, SOURCE_WIDE, k, TILE_ROWS)
-PACK(pack_b_wide, SOURCE_WIDE, k, TILE_COLUMNS)
+PACK(pack_a_bf16, SOURCE_BF16, k, TILE_ROWS)
+PACK(pack_b_bf16, SOURCE_BF16, k, TILE_COLUMNS)
 
 const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16 as f32"),
                                                 TILE_ROWS,
@@ -339,11 +349,27 @@ const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16 as f
                                                 1,
                                                 1,
                                                 256,
-                                                pack_a_wide,
-                                                pack_b_wide,
+                                                pack_a_bf16,
+                                                pack_b_bf16,
                                                 multiply_f32,
                                                 NULL,
                                                 BY__AT_LEVEL(by__panel_store),
                                                 BY__AT_LEVEL(by__gemv)};
 
 #endif
+
+PACK(pack_a_f16, SOURCE_F16, k, TILE_ROWS)
+PACK(pack_b_f16, SOURCE_F16, k, TILE_COLUMNS)
+
+const by__panel BY__AT_LEVEL(by__panel_f16) = {BY__KERNEL_NAME("panel f16 as f32"),
+                                               TILE_ROWS,
+                                               TILE_COLUMNS,
+                                               1,
+                                               1,
+                                               256,
+                                               pack_a_f16,
+                                               pack_b_f16,
+                                               multiply_f32,
+                                               NULL,
+                                               BY__AT_LEVEL(by__panel_store),
+                                               BY__AT_LEVEL(by__gemv)};

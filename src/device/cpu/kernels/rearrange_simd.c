@@ -31,20 +31,16 @@ static bool supports_element(const by__call *call)
 
 /* ---- FILL ---- */
 
-static void fill_range(const by__call *call, int64_t begin, int64_t end)
+BY__INLINE void fill(const by__call *call, int64_t begin, int64_t end, by_dtype type)
 {
     void *y = call->out[0].data;
     by__vf value = by__splat(call->attrs.value);
-    if (call->out[0].dtype == BY_F32) {
-#define STEP(i, n) by__store_n(y, i, value, BY_F32, n)
-        BY__STEPS(begin, end, STEP);
+#define STEP(i, n) by__store_n(y, i, value, type, n)
+    BY__STEPS(begin, end, STEP);
 #undef STEP
-    } else {
-#define STEP(i, n) by__store_n(y, i, value, BY_BF16, n)
-        BY__STEPS(begin, end, STEP);
-#undef STEP
-    }
 }
+
+BY__ACT_RANGES(fill)
 
 static bool supports_fill(const by__call *call)
 {
@@ -54,7 +50,7 @@ static bool supports_fill(const by__call *call)
 static by_status run_fill(const by__call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->out[0]);
-    by__parallel(context, call, count, GRAIN, count, fill_range);
+    by__parallel(context, call, count, GRAIN, count, fill_ranges[call->out[0].dtype]);
     return BY_OK;
 }
 

@@ -161,15 +161,7 @@ BY__INLINE void piece(const by__call *call, int64_t begin, int64_t end, by_dtype
     }
 }
 
-static void piece_f32(const by__call *call, int64_t begin, int64_t end)
-{
-    piece(call, begin, end, BY_F32);
-}
-
-static void piece_bf16(const by__call *call, int64_t begin, int64_t end)
-{
-    piece(call, begin, end, BY_BF16);
-}
+BY__ACT_RANGES(piece)
 
 /* Results begin .. end from their pieces. */
 static void finish(const by__call *call, int64_t begin, int64_t end)
@@ -216,7 +208,7 @@ static by_status run(const by__call *call, const by__context *context)
     int64_t row = p.lanes ? p.length : by__min_i64(p.length, PART);
     int64_t results = p.kept.count;
     by__parallel(context, call, results * p.pieces, by__ceil_div(GRAIN, p.piece * row), count,
-                 call->in[0].dtype == BY_F32 ? piece_f32 : piece_bf16);
+                 piece_ranges[call->in[0].dtype]);
     by__parallel(context, call, results, by__ceil_div(GRAIN, p.pieces * result_length(&p)),
                  results * p.pieces * result_length(&p), finish);
     return BY_OK;

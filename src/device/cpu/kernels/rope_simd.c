@@ -89,15 +89,7 @@ BY__INLINE void rotate(const by__call *call, int64_t begin, int64_t end, by_dtyp
     }
 }
 
-static void rotate_f32(const by__call *call, int64_t begin, int64_t end)
-{
-    rotate(call, begin, end, BY_F32);
-}
-
-static void rotate_bf16(const by__call *call, int64_t begin, int64_t end)
-{
-    rotate(call, begin, end, BY_BF16);
-}
+BY__ACT_RANGES(rotate)
 
 static bool supports_rope(const by__call *call)
 {
@@ -134,7 +126,7 @@ static by_status run_rope(const by__call *call, const by__context *context)
     int64_t half = half_width(call);
     by__parallel(context, call, length, by__ceil_div(1024, half), length * half * 4, make_table);
     by__parallel(context, call, by__tensor_rows(x), by__ceil_div(8192, by__tensor_columns(x)),
-                 by__tensor_count(x), x->dtype == BY_F32 ? rotate_f32 : rotate_bf16);
+                 by__tensor_count(x), rotate_ranges[x->dtype]);
     return BY_OK;
 }
 

@@ -159,19 +159,11 @@ BY__INLINE void cross_entropy_grad(const by__call *call, int64_t begin, int64_t 
 }
 
 #define RANGES(name)                                                                               \
-    static void name##_f32(const by__call *call, int64_t begin, int64_t end)                       \
-    {                                                                                              \
-        name(call, begin, end, BY_F32);                                                            \
-    }                                                                                              \
-    static void name##_bf16(const by__call *call, int64_t begin, int64_t end)                      \
-    {                                                                                              \
-        name(call, begin, end, BY_BF16);                                                           \
-    }                                                                                              \
+    BY__ACT_RANGES(name)                                                                           \
     static void run_rows_##name(const by__call *call, const by__context *context)                  \
     {                                                                                              \
         by__parallel(context, call, by__tensor_rows(&call->in[0]), grain_of(call),                 \
-                     by__tensor_count(&call->in[0]),                                               \
-                     call->in[0].dtype == BY_F32 ? name##_f32 : name##_bf16);                      \
+                     by__tensor_count(&call->in[0]), name##_ranges[call->in[0].dtype]);            \
     }
 RANGES(softmax)
 RANGES(softmax_grad)

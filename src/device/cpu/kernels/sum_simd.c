@@ -51,15 +51,7 @@ BY__INLINE void sum_block(const by__call *call, int64_t begin, int64_t end, by_d
     }
 }
 
-static void sum_block_f32(const by__call *call, int64_t begin, int64_t end)
-{
-    sum_block(call, begin, end, BY_F32);
-}
-
-static void sum_block_bf16(const by__call *call, int64_t begin, int64_t end)
-{
-    sum_block(call, begin, end, BY_BF16);
-}
+BY__ACT_RANGES(sum_block)
 
 static void add_blocks(const by__call *call, int64_t begin, int64_t end)
 {
@@ -101,7 +93,7 @@ static by_status run_sum_rows(const by__call *call, const by__context *context)
     const by__tensor *x = &call->in[0];
     int64_t rows = summed_rows(call);
     by__parallel(context, call, rows, block_rows(rows), by__tensor_count(x),
-                 x->dtype == BY_F32 ? sum_block_f32 : sum_block_bf16);
+                 sum_block_ranges[x->dtype]);
     by__parallel(context, call, kept_columns(call), 64, (int64_t)(call->work_bytes / sizeof(float)),
                  add_blocks);
     return BY_OK;

@@ -132,22 +132,8 @@ BY__INLINE void unary_grad(const by__call *call, int64_t begin, int64_t end, by_
 }
 
 #define RANGES(name, function)                                                                     \
-    static void name##_f32(const by__call *call, int64_t begin, int64_t end)                       \
-    {                                                                                              \
-        unary(call, begin, end, function, BY_F32);                                                 \
-    }                                                                                              \
-    static void name##_bf16(const by__call *call, int64_t begin, int64_t end)                      \
-    {                                                                                              \
-        unary(call, begin, end, function, BY_BF16);                                                \
-    }                                                                                              \
-    static void name##_grad_f32(const by__call *call, int64_t begin, int64_t end)                  \
-    {                                                                                              \
-        unary_grad(call, begin, end, function, BY_F32);                                            \
-    }                                                                                              \
-    static void name##_grad_bf16(const by__call *call, int64_t begin, int64_t end)                 \
-    {                                                                                              \
-        unary_grad(call, begin, end, function, BY_BF16);                                           \
-    }
+    BY__ACT_RANGES_OF(name, unary, function)                                                       \
+    BY__ACT_RANGES_OF(name##_grad, unary_grad, function)
 RANGES(gelu, BY_FN_GELU)
 RANGES(silu, BY_FN_SILU)
 RANGES(relu, BY_FN_RELU)
@@ -162,43 +148,37 @@ static bool supports_act(const by__call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by__range_fn *const unary_ranges[BY_FN_COUNT][2] = {
-    [BY_FN_GELU] = {gelu_f32, gelu_bf16},
-    [BY_FN_SILU] = {silu_f32, silu_bf16},
-    [BY_FN_RELU] = {relu_f32, relu_bf16},
-    [BY_FN_TANH] = {tanh_f32, tanh_bf16},
-    [BY_FN_SIGMOID] = {sigmoid_f32, sigmoid_bf16},
-    [BY_FN_NEGATE] = {negate_f32, negate_bf16},
-    [BY_FN_GELU_ERF] = {gelu_erf_f32, gelu_erf_bf16},
+static by__range_fn *const *const unary_ranges[BY_FN_COUNT] = {
+    [BY_FN_GELU] = gelu_ranges,         [BY_FN_SILU] = silu_ranges,
+    [BY_FN_RELU] = relu_ranges,         [BY_FN_TANH] = tanh_ranges,
+    [BY_FN_SIGMOID] = sigmoid_ranges,   [BY_FN_NEGATE] = negate_ranges,
+    [BY_FN_GELU_ERF] = gelu_erf_ranges,
 };
 
 by__range_fn *BY__AT_LEVEL(by__unary_range)(by_function function)
 {
-    return unary_ranges[function][0];
+    return unary_ranges[function][BY_F32];
 }
 
 static by_status run_unary(const by__call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(context, call, count, GRAIN, count,
-                 unary_ranges[call->attrs.function][call->in[0].dtype == BY_BF16]);
+                 unary_ranges[call->attrs.function][call->in[0].dtype]);
     return BY_OK;
 }
 
 static by_status run_unary_grad(const by__call *call, const by__context *context)
 {
-    static by__range_fn *const ranges[BY_FN_COUNT][2] = {
-        [BY_FN_GELU] = {gelu_grad_f32, gelu_grad_bf16},
-        [BY_FN_SILU] = {silu_grad_f32, silu_grad_bf16},
-        [BY_FN_RELU] = {relu_grad_f32, relu_grad_bf16},
-        [BY_FN_TANH] = {tanh_grad_f32, tanh_grad_bf16},
-        [BY_FN_SIGMOID] = {sigmoid_grad_f32, sigmoid_grad_bf16},
-        [BY_FN_NEGATE] = {negate_grad_f32, negate_grad_bf16},
-        [BY_FN_GELU_ERF] = {gelu_erf_grad_f32, gelu_erf_grad_bf16},
+    static by__range_fn *const *const ranges[BY_FN_COUNT] = {
+        [BY_FN_GELU] = gelu_grad_ranges,         [BY_FN_SILU] = silu_grad_ranges,
+        [BY_FN_RELU] = relu_grad_ranges,         [BY_FN_TANH] = tanh_grad_ranges,
+        [BY_FN_SIGMOID] = sigmoid_grad_ranges,   [BY_FN_NEGATE] = negate_grad_ranges,
+        [BY_FN_GELU_ERF] = gelu_erf_grad_ranges,
     };
     int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(context, call, count, GRAIN, count,
-                 ranges[call->attrs.function][call->in[0].dtype == BY_BF16]);
+                 ranges[call->attrs.function][call->in[0].dtype]);
     return BY_OK;
 }
 
@@ -240,39 +220,21 @@ BY__INLINE void swiglu_grad(const by__call *call, int64_t begin, int64_t end, by
 #undef STEP
 }
 
-static void swiglu_f32(const by__call *call, int64_t begin, int64_t end)
-{
-    swiglu(call, begin, end, BY_F32);
-}
+BY__ACT_RANGES(swiglu)
 
-static void swiglu_bf16(const by__call *call, int64_t begin, int64_t end)
-{
-    swiglu(call, begin, end, BY_BF16);
-}
-
-static void swiglu_grad_f32(const by__call *call, int64_t begin, int64_t end)
-{
-    swiglu_grad(call, begin, end, BY_F32);
-}
-
-static void swiglu_grad_bf16(const by__call *call, int64_t begin, int64_t end)
-{
-    swiglu_grad(call, begin, end, BY_BF16);
-}
+BY__ACT_RANGES(swiglu_grad)
 
 static by_status run_swiglu(const by__call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(context, call, count, GRAIN, count,
-                 call->in[0].dtype == BY_F32 ? swiglu_f32 : swiglu_bf16);
+    by__parallel(context, call, count, GRAIN, count, swiglu_ranges[call->in[0].dtype]);
     return BY_OK;
 }
 
 static by_status run_swiglu_grad(const by__call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(context, call, count, GRAIN, count,
-                 call->in[0].dtype == BY_F32 ? swiglu_grad_f32 : swiglu_grad_bf16);
+    by__parallel(context, call, count, GRAIN, count, swiglu_grad_ranges[call->in[0].dtype]);
     return BY_OK;
 }
 
