@@ -218,6 +218,24 @@ BY_API by_status by_checkpoint_mark_best(const char *root, uint64_t step, double
  * are not valid checkpoints are neither counted nor touched. Each one leaves its name first. */
 BY_API by_status by_checkpoint_prune(const char *root, size_t keep, by_error *error);
 
+/* Which checkpoints stay, in addition to the best one that best.json names. */
+typedef struct by_retention {
+    size_t keep;         /* the newest, at least 1 */
+    size_t keep_best;    /* those with the lowest validation losses, of those that were evaluated */
+    uint64_t keep_every; /* those of steps that are multiples of this; 0: none */
+    /* Later ones are neither counted nor touched: a run that went on from an earlier one because
+     * they were broken may not count on them. UINT64_MAX: none is. */
+    uint64_t last;
+    bool verify;   /* only those whose every checksum is right count, and are removed; else those
+                      whose files have their sizes */
+    bool only_say; /* nothing is removed */
+} by_retention;
+
+/* by_checkpoint_prune by such rules. *steps (may be NULL, and count with it): the steps that were
+ * removed, ascending; freed with free(). */
+BY_API by_status by_checkpoint_retain(const char *root, const by_retention *retention,
+                                      uint64_t **steps, size_t *count, by_error *error);
+
 /* ---- reading checkpoints ---- */
 
 /* Path of the newest checkpoint whose every checksum is right. `skipped` (may be NULL) receives one
@@ -228,6 +246,28 @@ BY_API by_status by_checkpoint_latest(const char *root, char **path, char **skip
 /* Path of the checkpoint that best.json names, checksums verified, and its loss (may be NULL).
  * BY_ESTATE when none was marked. */
 BY_API by_status by_checkpoint_best(const char *root, char **path, double *loss, by_error *error);
+
+typedef struct by_checkpoint_info {
+    char *path;
+    uint64_t step;
+    char *reason; /* why it is not valid; NULL: it is, and the rest is known */
+    size_t files;
+    uint64_t bytes;     /* of all files ... */
+    uint64_t own_bytes; /* ... and of those that no other checkpoint has too */
+    double loss;        /* validation loss that it was saved with; NaN: it was not evaluated */
+    bool is_best;       /* best.json names it */
+} by_checkpoint_info;
+
+typedef struct by_checkpoint_list {
+    by_checkpoint_info *items; /* by step */
+    size_t count;
+} by_checkpoint_list;
+
+/* The checkpoints of a root, or the one in `path`, whether valid or not; `verify`: checksums are
+ * compared too. BY_ESTATE when there is none. Freed with by_checkpoint_list_free. */
+BY_API by_status by_checkpoint_list_make(by_checkpoint_list *out, const char *path, bool verify,
+                                         by_error *error);
+BY_API void by_checkpoint_list_free(by_checkpoint_list *list);
 
 typedef struct by_checkpoint by_checkpoint;
 
@@ -262,6 +302,40 @@ BY_API by_status by_checkpoint_value_string(const by_checkpoint *checkpoint, con
  * `directory` already. */
 BY_API by_status by_checkpoint_merge(const char *path, const char *directory, uint64_t shard_bytes,
                                      by_error *error);
+
+/* ---- differences ---- */
+
+typedef enum by_difference_kind {
+    BY_DIFFERENCE_NONE = 0,
+    BY_DIFFERENCE_VALUES,
+    BY_DIFFERENCE_SHAPE,
+    BY_DIFFERENCE_ONLY_FIRST,
+    BY_DIFFERENCE_ONLY_SECOND
+} by_difference_kind;
+
+/* Values are compared as f32. Equal are those with the same bits, and NaNs. */
+typedef struct by_tensor_difference {
+    char *name;
+    bool optimizer;
+    by_difference_kind kind;
+    uint64_t elements;
+    uint64_t different;
+    double max_abs; /* largest |a - b|; infinite where one of them is not finite */
+    double max_rel; /* largest |a - b| / max(|a|, |b|) */
+} by_tensor_difference;
+
+typedef struct by_difference {
+    by_tensor_difference *tensors; /* the model's, then the optimizer's, each by name */
+    size_t count;
+    bool differs; /* any does */
+} by_difference;
+
+/* Compares two checkpoints (or the latest valid ones of roots; checksums are verified) or weights,
+ * as by_weights_open takes them, of f32, bf16 or f16. The optimizer's states are compared where
+ * both are checkpoints. Freed with by_difference_free. */
+BY_API by_status by_checkpoint_diff(by_difference *out, const char *first, const char *second,
+                                    by_error *error);
+BY_API void by_difference_free(by_difference *difference);
 
 /* ---- digests ---- */
 

@@ -156,6 +156,8 @@ typedef struct by_guard_config {
 typedef struct by_checkpoint_config {
     int64_t every;      /* steps between checkpoints; 0: only at the end */
     int64_t keep;       /* newest checkpoints kept, in addition to the best; at least 1 */
+    int64_t keep_best;  /* of the lowest validation losses; at least 1 */
+    int64_t keep_every; /* steps that are multiples of this; 0: none */
     int64_t async;      /* steps go on while a checkpoint is written */
     double staging_mib; /* memory that it is written from then; -1: chosen */
 } by_checkpoint_config;

@@ -103,8 +103,7 @@ static int newest_first(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Steps of all directories that are named like checkpoints, newest first. */
-static by_status list_steps(uint64_t **out, size_t *count, const char *root, by_error *error)
+by_status by__root_steps(uint64_t **out, size_t *count, const char *root, by_error *error)
 {
     char **names;
     size_t name_count;
@@ -126,9 +125,8 @@ static by_status list_steps(uint64_t **out, size_t *count, const char *root, by_
     return status;
 }
 
-/* Whether ROOT/step-N is a whole checkpoint of that step; *path is freed with free(). */
-static by_status read_step(by__manifest *manifest, char **path, const char *root, uint64_t step,
-                           bool verify, by_error *error)
+by_status by__root_read(by__manifest *manifest, char **path, const char *root, uint64_t step,
+                        bool verify, by_error *error)
 {
     char *directory = NULL;
     BY_TRY(by__step_path(&directory, root, step, error));
@@ -151,7 +149,7 @@ static by_status check_step(char **path, const char *root, uint64_t step, bool v
                             by_error *error)
 {
     by__manifest manifest;
-    BY_TRY(read_step(&manifest, path, root, step, verify, error));
+    BY_TRY(by__root_read(&manifest, path, root, step, verify, error));
     by__manifest_free(&manifest);
     return BY_OK;
 }
@@ -165,7 +163,7 @@ by_status by_checkpoint_latest(const char *root, char **path, char **skipped, by
     by_error newest = {0};
     char *found = NULL;
     char *lines = NULL;
-    BY_TRY(list_steps(&steps, &count, root, error));
+    BY_TRY(by__root_steps(&steps, &count, root, error));
     for (size_t i = 0; i < count && found == NULL; i++) {
         if (check_step(&found, root, steps[i], true, &reason) != BY_OK) {
             by__text_format(&report, "%s\n", reason.message);
@@ -214,9 +212,8 @@ by_status by_checkpoint_mark_best(const char *root, uint64_t step, double loss, 
     return status;
 }
 
-/* *marked is false when there is no best.json. */
-static by_status read_best(bool *marked, uint64_t *step, double *loss, const char *root,
-                           by_error *error)
+by_status by__root_best(bool *marked, uint64_t *step, double *loss, const char *root,
+                        by_error *error)
 {
     char *text = NULL;
     size_t length;
@@ -256,7 +253,7 @@ by_status by_checkpoint_best(const char *root, char **path, double *loss, by_err
     bool marked;
     uint64_t step = 0;
     double value = 0;
-    BY_TRY(read_best(&marked, &step, &value, root, error));
+    BY_TRY(by__root_best(&marked, &step, &value, root, error));
     if (!marked) {
         return by_error_set(error, BY_ESTATE, "%s: no checkpoint is marked as the best yet", root);
     }
@@ -265,109 +262,4 @@ by_status by_checkpoint_best(const char *root, char **path, double *loss, by_err
         *loss = value;
     }
     return BY_OK;
-}
-
-/* The name goes first: a crash leaves a .trash directory that no reader looks at. */
-static by_status remove_step(const char *root, uint64_t step, const char *directory,
-                             by_error *error)
-{
-    by__text text = {0};
-    char *trash;
-    by__text_format(&text, "%s/.trash-step-%08" PRIu64 "-%ld", root, step, (long)getpid());
-    BY_TRY(by__text_take(&text, &trash, error));
-    by_status status = BY_OK;
-    if (rename(directory, trash) != 0) {
-        status = by_error_set(error, BY_EIO, "cannot rename %s to %s: %s", directory, trash,
-                              strerror(errno));
-    }
-    if (status == BY_OK) {
-        status = by__sync_dir(root, error);
-    }
-    if (status == BY_OK) {
-        status = by__remove_tree(trash, error);
-    }
-    free(trash);
-    return status;
-}
-
-typedef enum fate { NOT_VALID = 0, REMOVED, KEPT } fate;
-
-/* Keeps the checkpoints that hold a file of this one. References point to what holds the bytes, so
- * that they need not be followed further. */
-static void keep_referenced(const by__manifest *manifest, const uint64_t *steps, fate *fates,
-                            size_t count)
-{
-    for (size_t i = 0; i < manifest->files.count; i++) {
-        uint64_t step;
-        const char *in = manifest->files.items[i].in;
-        for (size_t k = 0; in != NULL && by__step_of_name(in, &step) && k < count; k++) {
-            fates[k] = steps[k] == step ? KEPT : fates[k];
-        }
-    }
-}
-
-/* Decides about the steps, newest first. */
-static void decide(const char *root, const uint64_t *steps, fate *fates, size_t count, size_t keep,
-                   const uint64_t *best)
-{
-    size_t valid = 0;
-    for (size_t i = 0; i < count; i++) {
-        by__manifest manifest;
-        char *directory;
-        if (read_step(&manifest, &directory, root, steps[i], false, NULL) != BY_OK) {
-            continue;
-        }
-        free(directory);
-        valid++;
-        if (valid <= keep || (best != NULL && steps[i] == *best)) {
-            fates[i] = KEPT;
-            keep_referenced(&manifest, steps, fates, count);
-        } else if (fates[i] == NOT_VALID) {
-            fates[i] = REMOVED;
-        }
-        by__manifest_free(&manifest);
-    }
-}
-
-static by_status prune_locked(const char *root, size_t keep, by_error *error)
-{
-    uint64_t *steps;
-    size_t count;
-    bool marked;
-    uint64_t best = 0;
-    double loss;
-    fate *fates;
-    BY_TRY(read_best(&marked, &best, &loss, root, error));
-    BY_TRY(list_steps(&steps, &count, root, error));
-    by_status status = by__alloc((void **)&fates, count, sizeof *fates, "step list", error);
-    if (status == BY_OK) {
-        decide(root, steps, fates, count, keep, marked ? &best : NULL);
-    }
-    for (size_t i = 0; i < count && status == BY_OK; i++) {
-        char *directory = NULL;
-        if (fates[i] == REMOVED) {
-            status = by__step_path(&directory, root, steps[i], error);
-            if (status == BY_OK) {
-                status = remove_step(root, steps[i], directory, error);
-                free(directory);
-            }
-        }
-    }
-    free(fates);
-    free(steps);
-    return status;
-}
-
-by_status by_checkpoint_prune(const char *root, size_t keep, by_error *error)
-{
-    int lock = -1;
-    if (keep == 0) {
-        return by_error_set(error, BY_EARG, "keep must be at least 1");
-    }
-    BY_TRY(by__root_lock(&lock, root, error));
-    by_status status = prune_locked(root, keep, error);
-    if (lock >= 0) {
-        (void)close(lock);
-    }
-    return status;
 }

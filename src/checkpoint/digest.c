@@ -170,8 +170,7 @@ static by_status digest_weights(by_digest *out, const by_weights *model,
     return status;
 }
 
-/* Whether by_weights_open, not by_checkpoint_open, is for `path`. */
-static by_status is_plain(bool *out, const char *path, by_error *error)
+by_status by__path_is_weights(bool *out, const char *path, by_error *error)
 {
     static const char *const files[] = {"model.safetensors", "model.safetensors.index.json",
                                         "model.slices.json"};
@@ -195,7 +194,7 @@ by_status by_checkpoint_digest(by_digest *out, const char *path, int threads, by
     by_weights *weights = NULL;
     by_checkpoint *checkpoint = NULL;
     bool plain;
-    BY_TRY(is_plain(&plain, path, error));
+    BY_TRY(by__path_is_weights(&plain, path, error));
     by_status status = plain ? by_weights_open(&weights, path, error)
                              : by_checkpoint_open(&checkpoint, path, true, error);
     if (status != BY_OK) {

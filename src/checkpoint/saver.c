@@ -125,7 +125,8 @@ static by_status follow_up(const by__save_request *r, by_error *error)
     if (r->is_best) {
         BY_TRY(by_checkpoint_mark_best(r->root, r->step, r->loss, error));
     }
-    return by_checkpoint_prune(r->root, r->keep, error);
+    return r->retention.keep == 0 ? BY_OK
+                                  : by_checkpoint_retain(r->root, &r->retention, NULL, NULL, error);
 }
 
 static bool leads(const by_comm *comm)

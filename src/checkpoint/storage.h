@@ -307,6 +307,8 @@ by_status by__store_check(const by__store *store, int flat, const by_weights *we
 by_status by__store_load(by__store *store, int flat, const by_weights *weights,
                          const by__load_options *options, by_error *error);
 
+/* Whether by_weights_open, not by_checkpoint_open, is for `path` (digest.c). */
+by_status by__path_is_weights(bool *out, const char *path, by_error *error);
 /* True for a name that stays in its directory: not empty, no '/', not "." or "..". */
 bool by__plain_name(const char *name);
 
@@ -449,7 +451,7 @@ typedef struct by__save_request {
     size_t file_count;
     bool is_best; /* marked as the best so far, of this loss */
     double loss;
-    size_t keep; /* newest checkpoints that are kept */
+    by_retention retention; /* of those before it; keep 0: they all stay */
 } by__save_request;
 
 /* What a save took. */
@@ -490,6 +492,16 @@ by_status by__step_path(char **out, const char *root, uint64_t step, by_error *e
 /* Takes the root's lock (*fd, closed to release it) so that one process at a time changes it.
  * BY_ESTATE when another holds it; *fd is -1 on a file system without locks. */
 by_status by__root_lock(int *fd, const char *root, by_error *error);
+/* Steps of all directories that are named like checkpoints, newest first. */
+by_status by__root_steps(uint64_t **out, size_t *count, const char *root, by_error *error);
+/* Whether ROOT/step-N is a whole checkpoint of that step; *path is freed with free(). */
+by_status by__root_read(by__manifest *manifest, char **path, const char *root, uint64_t step,
+                        bool verify, by_error *error);
+/* What best.json says; *marked is false when there is none. */
+by_status by__root_best(bool *marked, uint64_t *step, double *loss, const char *root,
+                        by_error *error);
+/* The validation loss that a checkpoint was saved with; NaN: it was not evaluated. */
+double by__checkpoint_loss(const char *directory);
 /* Removes what saves and prunes that were cut short left behind. The lock is held. */
 by_status by__root_clean(const char *root, by_error *error);
 

@@ -5,6 +5,7 @@
 
 #include "banyan/checkpoint.h"
 #include "banyan/train.h"
+#include "checkpoint.h"
 #include "cli.h"
 
 /* The checkpoints of a run, or `path` itself. Freed with free(). */
@@ -101,35 +102,139 @@ static by_status merge(const char *path, const char *directory, by_error *error)
     return status;
 }
 
+/* The flags, and what is to be done. */
+typedef struct request {
+    bool json;
+    bool dry_run;
+    int64_t keep;
+    int64_t keep_best;
+    int64_t keep_every;
+    char **paths;
+    int code; /* where nothing failed */
+} request;
+
+static by_status do_digest(request *r, by_error *error)
+{
+    return print_digest(r->paths[0], r->json, error);
+}
+
+static by_status do_merge(request *r, by_error *error)
+{
+    return merge(r->paths[0], r->paths[1], error);
+}
+
+static by_status list(request *r, bool verify, by_error *error)
+{
+    char *found;
+    bool all_valid = true;
+    if (find(&found, r->paths[0], error) != BY_OK) {
+        return error->status;
+    }
+    by_status status = cli_checkpoint_list(found, verify, r->json, &all_valid, error);
+    r->code = verify && !all_valid ? CLI_FAILED : CLI_DONE;
+    free(found);
+    return status;
+}
+
+static by_status do_list(request *r, by_error *error)
+{
+    return list(r, false, error);
+}
+
+static by_status do_verify(request *r, by_error *error)
+{
+    return list(r, true, error);
+}
+
+static by_status do_prune(request *r, by_error *error)
+{
+    char *found;
+    const by_retention retention = {.keep = (size_t)r->keep,
+                                    .keep_best = (size_t)r->keep_best,
+                                    .keep_every = (uint64_t)r->keep_every,
+                                    .last = UINT64_MAX,
+                                    .verify = true,
+                                    .only_say = r->dry_run};
+    if (find(&found, r->paths[0], error) != BY_OK) {
+        return error->status;
+    }
+    by_status status = cli_checkpoint_prune(found, &retention, r->json, error);
+    free(found);
+    return status;
+}
+
+static by_status do_diff(request *r, by_error *error)
+{
+    char *first;
+    char *second = NULL;
+    bool differs = false;
+    if (find(&first, r->paths[0], error) != BY_OK) {
+        return error->status;
+    }
+    by_status status = find(&second, r->paths[1], error);
+    if (status == BY_OK) {
+        status = cli_checkpoint_diff(first, second, r->json, &differs, error);
+    }
+    r->code = differs ? CLI_FAILED : CLI_DONE;
+    free(first);
+    free(second);
+    return status;
+}
+
+static const struct deed {
+    const char *name;
+    int paths;
+    by_status (*run)(request *r, by_error *error);
+} deeds[] = {{"ls", 1, do_list},   {"verify", 1, do_verify}, {"prune", 1, do_prune},
+             {"diff", 2, do_diff}, {"digest", 1, do_digest}, {"merge", 2, do_merge}};
+
 static int run(int argc, char **argv)
 {
-    bool json = false;
-    const cli_flag flags[] = {{"json", CLI_SWITCH, &json, NULL, "one JSON line, of a digest"}, {0}};
+    request r = {.keep = 3};
+    const cli_flag flags[] = {
+        {"json", CLI_SWITCH, &r.json, NULL, "JSON: a line a checkpoint or tensor, of a digest one"},
+        {"keep", CLI_INTEGER, &r.keep, "N", "prune: how many of the newest stay (3)"},
+        {"keep-best", CLI_INTEGER, &r.keep_best, "N",
+         "prune: and so many with the lowest validation loss"},
+        {"keep-every", CLI_INTEGER, &r.keep_every, "N", "prune: and those of each N-th step"},
+        {"dry-run", CLI_SWITCH, &r.dry_run, NULL, "prune: only say what would be removed"},
+        {0}};
     char **rest;
     int count;
     by_error error = {0};
-    by_status status;
     int code = cli_parse(&cli_checkpoint, flags, argc, argv, &rest, &count);
     if (code >= 0) {
         return code;
     }
-    if (count == 2 && strcmp(rest[0], "digest") == 0) {
-        status = print_digest(rest[1], json, &error);
-    } else if (count == 3 && strcmp(rest[0], "merge") == 0 && !json) {
-        status = merge(rest[1], rest[2], &error);
-    } else {
-        return cli_misuse(&cli_checkpoint, "say what to do: digest DIR, or merge DIR OUT");
+    if (r.keep < 1 || r.keep_best < 0 || r.keep_every < 0) {
+        return cli_misuse(&cli_checkpoint,
+                          "--keep is at least 1, --keep-best and --keep-every at least 0");
     }
-    return status == BY_OK ? CLI_DONE : cli_fail(&cli_checkpoint, &error);
+    for (size_t i = 0; i < sizeof deeds / sizeof *deeds; i++) {
+        if (count == deeds[i].paths + 1 && strcmp(rest[0], deeds[i].name) == 0) {
+            r.paths = rest + 1;
+            return deeds[i].run(&r, &error) == BY_OK ? r.code : cli_fail(&cli_checkpoint, &error);
+        }
+    }
+    return cli_misuse(&cli_checkpoint, "say what to do: ls, verify, prune or digest DIR, diff DIR "
+                                       "DIR, or merge DIR OUT");
 }
 
 const cli_command cli_checkpoint = {
     .name = "checkpoint",
-    .summary = "hash what a checkpoint holds; make one directory of it",
-    .usage = "banyan checkpoint digest DIR [--json] | merge DIR OUT",
+    .summary = "list, verify, prune, compare and merge checkpoints; hash what they hold",
+    .usage = "banyan checkpoint ls | verify | prune | digest DIR, diff DIR DIR, merge DIR OUT",
     .text =
-        "DIR: a run (its newest checkpoint), a checkpoint or, for digest, a directory in Hugging\n"
-        "Face form.\n\n"
+        "DIR: a run (for diff, digest and merge its newest checkpoint), a checkpoint or, for\n"
+        "diff and digest, a directory in Hugging Face form.\n\n"
+        "ls: the checkpoints of a run: files, bytes, bytes that no other one shares, validation\n"
+        "loss, whether their files are there.\n\n"
+        "verify: the same, after comparing every checksum; exit code 1 when one is not valid.\n\n"
+        "prune: removes all valid checkpoints but the newest --keep, the best, those that\n"
+        "--keep-best and --keep-every name, and what these refer to. Only those whose checksums\n"
+        "are right count as newest.\n\n"
+        "diff: of each tensor the largest |a - b| and the largest |a - b| / max(|a|, |b|); exit\n"
+        "code 1 when anything differs.\n\n"
         "digest: SHA-256 of each tensor, of the model, of the optimizer's states and of all.\n"
         "The hashes do not depend on how the tensors are cut into files, nor on how many ranks\n"
         "wrote them: equal hashes, equal weights. include/banyan/checkpoint.h says what is\n"
@@ -139,6 +244,9 @@ const cli_command cli_checkpoint = {
         "and the tokenizer's files, which transformers loads. Only what several ranks have\n"
         "written in slices needs that; any number of ranks resumes from any checkpoint as it "
         "is.\n\n"
+        "  banyan checkpoint ls runs/shakespeare\n"
+        "  banyan checkpoint prune runs/shakespeare --keep 1 --keep-every 1000 --dry-run\n"
+        "  banyan checkpoint diff runs/a runs/b\n"
         "  banyan checkpoint digest runs/shakespeare | tail -n 1\n"
         "  banyan checkpoint merge runs/shakespeare shakespeare-hf",
     .run = run};

@@ -195,6 +195,11 @@ static const by__key common[] = {
      .help = "steps between checkpoints; 0 saves at the end only"},
     {"checkpoint", "keep", BY__KEY_INT, BY__FIELD(checkpoint.keep), "3", 1, 1000000,
      .help = "newest checkpoints that are kept, in addition to the best"},
+    {"checkpoint", "keep_best", BY__KEY_INT, BY__FIELD(checkpoint.keep_best), "1", 1, 1000000,
+     .help = "checkpoints with the lowest validation losses that are kept, of those that are saved "
+             "behind an evaluation"},
+    {"checkpoint", "keep_every", BY__KEY_INT, BY__FIELD(checkpoint.keep_every), "0", 0, BY__MANY,
+     .help = "checkpoints of steps that are multiples of this are kept for good; 0: none"},
     {"checkpoint", "async", BY__KEY_SWITCH, BY__FIELD(checkpoint.async), "true",
      .help = "steps go on while a checkpoint is written; false: they wait until it is on the disk"},
     {"checkpoint", "staging_mib", BY__KEY_REAL, BY__FIELD(checkpoint.staging_mib), "-1", 0, 1048576,

@@ -329,6 +329,8 @@ static by_status evaluate(by__job *job, by_error *error)
     BY_TRY(by__evaluate_loader(&result, job->trainer, job->data, job->valid_loader,
                                job->config->train.eval_batches, stop_evaluation, job, error));
     job->eval_pending = false;
+    job->valid_loss = result.loss;
+    job->valid_step = step;
     bool best = is_best(job, &result);
     log_evaluation(job, &result, best);
     restart_clock(job, began);
@@ -598,6 +600,7 @@ by_status by_train(const by_train_options *options, char **run, by_error *error)
                    .best_loss = (double)NAN,
                    .best_metric = (double)NAN,
                    .saved_step = -1,
+                   .valid_step = -1,
                    .lock = -1};
     by_status status = open_job(&job, error);
     bool began = status == BY_OK;

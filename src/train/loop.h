@@ -45,6 +45,8 @@ typedef struct by__job {
     double best_loss;   /* NaN: none yet */
     double best_metric; /* of the task's first, where that decides; NaN: none yet */
     uint64_t best_step;
+    double valid_loss;  /* of the last evaluation ... */
+    int64_t valid_step; /* ... which was after this step; -1: there was none */
     /* Seconds of the steps since the last logged one, see by_step_result. */
     double disk;
     double exchange;

@@ -175,7 +175,7 @@ static by_status describe(by__job *job, by__save_request *request, const by_task
                           const char *json, taker *take, by_error *error)
 {
     const by__guard *guard = by__trainer_guard(job->trainer);
-    by_checkpoint_value values[10 + BY_TASK_FILES] = {
+    by_checkpoint_value values[11 + BY_TASK_FILES] = {
         {.key = "sample", .kind = BY_VALUE_U64, .as.u64 = by_loader_position(job->loader)},
         {.key = "seed", .kind = BY_VALUE_U64, .as.u64 = job->config->seed},
         {.key = "best_loss", .kind = BY_VALUE_F64, .as.f64 = job->best_loss},
@@ -197,6 +197,10 @@ static by_status describe(by__job *job, by__save_request *request, const by_task
             .key = "skipped", .kind = BY_VALUE_U64, .as.u64 = (uint64_t)guard->skipped};
         values[value_count++] = (by_checkpoint_value){
             .key = "skipped_in_row", .kind = BY_VALUE_U64, .as.u64 = (uint64_t)guard->in_row};
+    }
+    if (job->valid_step == by_trainer_updates(job->trainer)) {
+        values[value_count++] = (by_checkpoint_value){
+            .key = "valid_loss", .kind = BY_VALUE_F64, .as.f64 = job->valid_loss};
     }
     for (size_t i = 0; i < kept->value_count; i++) {
         values[value_count++] = kept->values[i];

@@ -129,15 +129,20 @@ by_status by__job_save(by__job *job, bool best, by_error *error)
 {
     int64_t step = by_trainer_updates(job->trainer);
     by__saving *s = job->saving;
-    by__save_request request = {.root = job->checkpoints,
-                                .step = (uint64_t)step,
-                                .plan = &s->plan,
-                                .read = by__held_read,
-                                .user = s->held,
-                                .beside = by__trainer_saves_beside(job->trainer),
-                                .is_best = best,
-                                .loss = job->best_loss,
-                                .keep = (size_t)job->config->checkpoint.keep};
+    const by_checkpoint_config *c = &job->config->checkpoint;
+    by__save_request request = {
+        .root = job->checkpoints,
+        .step = (uint64_t)step,
+        .plan = &s->plan,
+        .read = by__held_read,
+        .user = s->held,
+        .beside = by__trainer_saves_beside(job->trainer),
+        .is_best = best,
+        .loss = job->best_loss,
+        .retention = {.keep = (size_t)c->keep,
+                      .keep_best = c->keep_best > 1 ? (size_t)c->keep_best : 0, /* that is marked */
+                      .keep_every = (uint64_t)c->keep_every,
+                      .last = (uint64_t)step}};
     if (job->saved_step == step && !best) {
         return BY_OK;
     }

@@ -71,6 +71,31 @@ if command -v mpirun >/dev/null && ldd "$banyan" | grep -q libmpi; then
     near "$(field valid_loss <out)" "$loss" 1e-3
 fi
 
+say "checkpoints are listed, compared and pruned"
+run 0 "$banyan" train c.yaml --set train.micro_batch=2 --quiet --set name=kept --set train.steps=60 \
+    --set train.eval_every=10 --set checkpoint.keep=1 --set checkpoint.keep_best=2 --set checkpoint.keep_every=20
+run 0 "$banyan" checkpoint ls runs/kept --json
+for step in 20 40 60; do holds out "\"step\":$step,\"valid\":true"; done
+[ "$(grep -c '"valid_loss":[0-9]' out)" -ge 3 ] || fail "no validation loss: $(cat out)"
+[ "$(wc -l <out)" -le 5 ] || fail "too many are left: $(cat out)"
+run 0 "$banyan" checkpoint ls runs/kept
+holds out "valid, best"
+run 0 "$banyan" checkpoint verify runs/kept
+run 0 "$banyan" checkpoint diff runs/kept/checkpoints/step-00000060 runs/kept
+holds out "84 of 84 tensors are equal"
+run 1 "$banyan" checkpoint diff runs/kept/checkpoints/step-00000020 runs/kept --json
+holds out '"name":"m.wte.weight","part":"optimizer","state":"different"'
+run 0 "$banyan" checkpoint diff runs/tiny merged
+run 0 "$banyan" checkpoint prune runs/kept --keep 1 --keep-every 40 --dry-run
+holds out "would remove	20"
+exists runs/kept/checkpoints/step-00000020
+run 0 "$banyan" checkpoint prune runs/kept --keep 1 --keep-every 40 --json
+holds out '{"dry_run":false,"removed":[20'
+[ ! -e runs/kept/checkpoints/step-00000020 ] || fail "it was not removed"
+exists runs/kept/checkpoints/step-00000040 runs/kept/checkpoints/step-00000060
+run 2 "$banyan" checkpoint prune runs/kept --keep 0
+run 1 "$banyan" checkpoint ls merged
+
 say "nothing is overwritten, and what is wrong is said"
 run 2 "$banyan" checkpoint merge runs/tiny merged
 holds err "merged exists already"
@@ -80,5 +105,10 @@ run 1 "$banyan" checkpoint digest nowhere
 printf x | dd of="$newest/model.safetensors" bs=1 seek=1000 conv=notrunc 2>dd.err
 run 1 "$banyan" checkpoint digest "$newest"
 holds err "model.safetensors is corrupt"
+run 0 "$banyan" checkpoint ls runs/tiny
+run 1 "$banyan" checkpoint verify runs/tiny
+holds out "model.safetensors is corrupt"
+run 1 "$banyan" checkpoint verify "$newest" --json
+holds out '"valid":false,"reason":'
 run 1 "$banyan" checkpoint merge "$newest" other
 [ ! -e other ] || fail "other is there"

@@ -108,8 +108,7 @@ static by_status save_steps(by__saver *saver, const saver_job *job, const by__sa
                                           .files = &file,
                                           .file_count = 1,
                                           .is_best = step == 2,
-                                          .loss = 0.5,
-                                          .keep = 100};
+                                          .loss = 0.5};
         set_values(v, step);
         BY_TRY(by__saver_begin(saver, &request, error));
         memset(text, 0, sizeof text);

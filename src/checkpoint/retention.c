@@ -1,0 +1,229 @@
+/* Which checkpoints stay. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/storage.h"
+
+/* The name goes first: a crash leaves a .trash directory that no reader looks at. */
+static by_status remove_step(const char *root, uint64_t step, const char *directory,
+                             by_error *error)
+{
+    by__text text = {0};
+    char *trash;
+    by__text_format(&text, "%s/.trash-step-%08" PRIu64 "-%ld", root, step, (long)getpid());
+    BY_TRY(by__text_take(&text, &trash, error));
+    by_status status = BY_OK;
+    if (rename(directory, trash) != 0) {
+        status = by_error_set(error, BY_EIO, "cannot rename %s to %s: %s", directory, trash,
+                              strerror(errno));
+    }
+    if (status == BY_OK) {
+        status = by__sync_dir(root, error);
+    }
+    if (status == BY_OK) {
+        status = by__remove_tree(trash, error);
+    }
+    free(trash);
+    return status;
+}
+
+/* ---- what is known of a root ---- */
+
+typedef struct candidate {
+    uint64_t step;
+    bool valid;
+    bool kept;
+    double loss; /* NaN: not known */
+    by__manifest manifest;
+} candidate;
+
+typedef struct candidates {
+    candidate *items; /* newest first */
+    size_t count;
+    bool marked; /* best.json names a step */
+    uint64_t best;
+} candidates;
+
+static void free_candidates(candidates *c)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        by__manifest_free(&c->items[i].manifest);
+    }
+    free(c->items);
+    *c = (candidates){0};
+}
+
+/* `known`: what was verified before; steps that it holds and that are not valid there are not. */
+static bool was_refused(const candidates *known, uint64_t step)
+{
+    for (size_t i = 0; known != NULL && i < known->count; i++) {
+        if (known->items[i].step == step) {
+            return !known->items[i].valid;
+        }
+    }
+    return false;
+}
+
+static by_status find_candidates(candidates *out, const char *root, bool verify,
+                                 const candidates *known, by_error *error)
+{
+    uint64_t *steps;
+    size_t count;
+    double loss;
+    candidates c = {0};
+    BY_TRY(by__root_best(&c.marked, &c.best, &loss, root, error));
+    BY_TRY(by__root_steps(&steps, &count, root, error));
+    by_status status = by__alloc((void **)&c.items, count, sizeof *c.items, "step list", error);
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        candidate *item = &c.items[c.count++];
+        char *directory = NULL;
+        *item = (candidate){.step = steps[i], .loss = (double)NAN};
+        item->valid =
+            !was_refused(known, steps[i]) &&
+            by__root_read(&item->manifest, &directory, root, steps[i], verify, NULL) == BY_OK;
+        if (item->valid) {
+            item->loss = by__checkpoint_loss(directory);
+            free(directory);
+        }
+    }
+    free(steps);
+    if (status != BY_OK) {
+        free_candidates(&c);
+        return status;
+    }
+    *out = c;
+    return BY_OK;
+}
+
+/* ---- decisions ---- */
+
+/* Keeps the checkpoints that hold a file of this one. References point to what holds the bytes, so
+ * that they need not be followed further. */
+static void keep_referenced(candidates *c, const by__manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->files.count; i++) {
+        uint64_t step;
+        const char *in = manifest->files.items[i].in;
+        for (size_t k = 0; in != NULL && by__step_of_name(in, &step) && k < c->count; k++) {
+            c->items[k].kept = c->items[k].kept || c->items[k].step == step;
+        }
+    }
+}
+
+/* Whether fewer than `keep` checkpoints have a lower loss; of equal ones the newest counts. */
+static bool is_among_best(const candidates *c, size_t i, size_t keep)
+{
+    size_t better = 0;
+    for (size_t k = 0; k < c->count; k++) {
+        const candidate *other = &c->items[k];
+        better += other->valid &&
+                  (other->loss < c->items[i].loss || (k < i && other->loss == c->items[i].loss));
+    }
+    return isfinite(c->items[i].loss) && better < keep;
+}
+
+static void decide(candidates *c, const by_retention *r)
+{
+    size_t newest = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        candidate *item = &c->items[i];
+        if (!item->valid || item->step > r->last) {
+            item->kept = true; /* not ours to remove */
+            continue;
+        }
+        newest++;
+        item->kept = item->kept || newest <= r->keep || (c->marked && item->step == c->best) ||
+                     (r->keep_every > 0 && item->step % r->keep_every == 0) ||
+                     is_among_best(c, i, r->keep_best);
+        if (item->kept) {
+            keep_referenced(c, &item->manifest);
+        }
+    }
+}
+
+/* ---- the deed ---- */
+
+static by_status remove_rest(const candidates *c, const char *root, by_error *error)
+{
+    by_status status = BY_OK;
+    for (size_t i = 0; i < c->count && status == BY_OK; i++) {
+        char *directory = NULL;
+        if (!c->items[i].kept) {
+            status = by__step_path(&directory, root, c->items[i].step, error);
+            status =
+                status == BY_OK ? remove_step(root, c->items[i].step, directory, error) : status;
+            free(directory);
+        }
+    }
+    return status;
+}
+
+static by_status report(uint64_t **steps, size_t *count, const candidates *c, by_error *error)
+{
+    uint64_t *out;
+    size_t n = 0;
+    BY_TRY(by__alloc((void **)&out, c->count, sizeof *out, "step list", error));
+    for (size_t i = c->count; i > 0; i--) {
+        if (!c->items[i - 1].kept) {
+            out[n++] = c->items[i - 1].step;
+        }
+    }
+    *steps = out;
+    *count = n;
+    return BY_OK;
+}
+
+static by_status retain(const char *root, const by_retention *r, const candidates *known,
+                        uint64_t **steps, size_t *count, by_error *error)
+{
+    candidates c;
+    uint64_t *removed = NULL;
+    size_t removed_count = 0;
+    BY_TRY(find_candidates(&c, root, false, known, error));
+    decide(&c, r);
+    by_status status = steps == NULL ? BY_OK : report(&removed, &removed_count, &c, error);
+    if (status == BY_OK && !r->only_say) {
+        status = remove_rest(&c, root, error);
+    }
+    free_candidates(&c);
+    if (status != BY_OK || steps == NULL) {
+        free(removed);
+        return status;
+    }
+    *steps = removed;
+    *count = removed_count;
+    return BY_OK;
+}
+
+by_status by_checkpoint_retain(const char *root, const by_retention *r, uint64_t **steps,
+                               size_t *count, by_error *error)
+{
+    int lock = -1;
+    candidates known = {0};
+    if (r->keep == 0) {
+        return by_error_set(error, BY_EARG, "keep must be at least 1");
+    }
+    /* Without the lock, which nobody holds for long. */
+    if (r->verify) {
+        BY_TRY(find_candidates(&known, root, true, NULL, error));
+    }
+    by_status status = r->only_say ? BY_OK : by__root_lock(&lock, root, error);
+    if (status == BY_OK) {
+        status = retain(root, r, r->verify ? &known : NULL, steps, count, error);
+    }
+    if (lock >= 0) {
+        (void)close(lock);
+    }
+    free_candidates(&known);
+    return status;
+}
+
+by_status by_checkpoint_prune(const char *root, size_t keep, by_error *error)
+{
+    const by_retention retention = {.keep = keep, .last = UINT64_MAX};
+    return by_checkpoint_retain(root, &retention, NULL, NULL, error);
+}
