@@ -107,6 +107,7 @@ typedef struct by_precision_config {
 typedef struct by_memory_config {
     char *recompute; /* "none", "block", "every", "full": what the backward pass computes again */
     int64_t recompute_every; /* every: blocks between inputs that are kept */
+    int64_t budget;          /* bytes that the run may take; 0: what is free */
 } by_memory_config;
 
 /* Axes of the mesh of ranks (banyan/comm.h); their product is the number of ranks. */

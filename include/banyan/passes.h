@@ -45,13 +45,27 @@ typedef enum by_recompute_kind {
     BY_RECOMPUTE_FULL
 } by_recompute_kind;
 
+/* What a machine does in a second, to weigh time against memory. 0: unknown, a usual figure. */
+typedef struct by_speeds {
+    double f32_flops; /* in matrix products */
+    double bf16_flops;
+    double bytes; /* read from and written to main memory */
+    double disk;  /* bytes read from or written to the disk of what is offloaded */
+} by_speeds;
+
 typedef struct by_recompute_options {
     by_recompute_kind kind;
     int64_t every; /* BY_RECOMPUTE_EVERY: blocks between inputs that are kept, 2 or more */
+    /* BY_RECOMPUTE_NONE: bytes that the activations may take, 0: any number. by_passes_run then
+     * chooses node by node what is computed again so that they fit behind all passes, at the least
+     * cost; where nothing fits, what leaves the least. */
+    size_t arena_bytes;
+    by_speeds speeds; /* the cost */
 } by_recompute_options;
 
 /* Recomputation: the backward pass computes activations of blocks again. No bit of a result depends
- * on the choice. options NULL: BY_RECOMPUTE_BLOCK. BY_EARG: `every` is below 2. */
+ * on the choice. options NULL: BY_RECOMPUTE_BLOCK; arena_bytes is not looked at. BY_EARG: `every`
+ * is below 2. */
 BY_API by_status by_pass_recompute(by_graph *graph, const by_recompute_options *options,
                                    by_error *error);
 

@@ -11,6 +11,7 @@
 #include "banyan/data.h"
 #include "banyan/device.h"
 #include "banyan/model.h"
+#include "banyan/passes.h"
 #include "banyan/program.h"
 #include "banyan/task.h"
 
@@ -65,12 +66,16 @@ typedef struct by_trainer_options {
     /* The ranks that train together, as config.parallel says; stays the caller's and outlives the
      * trainer. NULL: this one alone. */
     by_comm *comm;
+    /* This machine's, for what config.memory.budget trades and for by_trainer_seconds. */
+    by_speeds speeds;
+    uint64_t data_bytes; /* that by_trainer_plan_data is going to add: they count for the budget */
 } by_trainer_options;
 
 /* Plans a run: builds and compiles all programs and adds up every byte, and allocates none of it.
  * config: resolved, with model.vocab known; kept by pointer, must outlive the trainer. options may
  * be NULL. No collective. BY_ECONFIG: config.parallel does not make the number of ranks, or a step
- * has fewer micro-batches than ranks to compute them. */
+ * has fewer micro-batches than ranks to compute them. With config.memory.budget the plan is the
+ * fastest that fits, or, where none does, the one that takes the least: by_trainer_memory tells. */
 BY_API by_status by_trainer_open(by_trainer **out, const by_config *config,
                                  const by_trainer_options *options, by_error *error);
 BY_API void by_trainer_close(by_trainer **trainer);
@@ -78,6 +83,9 @@ BY_API const by_memory_report *by_trainer_memory(const by_trainer *trainer);
 /* Bytes that this process had in memory at its peak; 0 where the system does not say. */
 BY_API uint64_t by_peak_resident_bytes(void);
 BY_API const by_model_size *by_trainer_size(const by_trainer *trainer);
+/* Seconds that a step of this rank takes as its graphs' operations and bytes and the machine's
+ * speeds tell, without what it waits for: other ranks, data. To compare plans with. */
+BY_API double by_trainer_seconds(const by_trainer *trainer);
 /* Adds what the caller will keep resident next to the trainer (loader, mapped data) to the
  * report. */
 BY_API void by_trainer_plan_data(by_trainer *trainer, uint64_t bytes);

@@ -145,6 +145,23 @@ const char *cli_rate_unit(const by_task *task)
     return strcmp(task->examples, "tokens") == 0 ? "tok" : task->examples;
 }
 
+by_speeds cli_speeds(const by_config *config)
+{
+    by_machine m;
+    bool trades = config->memory.budget > 0;
+    unsigned figures = trades ? BY_MACHINE_F32 | BY_MACHINE_BF16 | BY_MACHINE_MEMORY : 0;
+    if (by_machine_load(&m, (int)config->train.threads, figures, NULL) != BY_OK) {
+        return (by_speeds){0};
+    }
+    double slower = m.disk_read_gbps < m.disk_write_gbps ? m.disk_read_gbps : m.disk_write_gbps;
+    return (by_speeds){
+        .f32_flops = 1e9 * m.f32_gflops,
+        .bf16_flops = 1e9 * m.bf16_gflops,
+        .bytes = 1e9 * (m.copy_gbps > m.read_gbps ? m.copy_gbps : m.read_gbps),
+        .disk = 1e9 * slower,
+    };
+}
+
 double cli_disk_seconds(const by_machine *machine, uint64_t bytes)
 {
     return 1e-9 * (double)bytes * (1.0 / machine->disk_read_gbps + 1.0 / machine->disk_write_gbps);

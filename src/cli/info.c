@@ -30,7 +30,7 @@ static by_status print_graph(const by_config *config, const char *after, by_erro
     return status;
 }
 
-static void print_json(const by_trainer *trainer)
+static void print_json(const by_config *config, const by_trainer *trainer)
 {
     const by_model_size *size = by_trainer_size(trainer);
     const by_memory_report *m = by_trainer_memory(trainer);
@@ -41,14 +41,15 @@ static void print_json(const by_trainer *trainer)
            "\"gradient_bytes\":%llu,\"optimizer_bytes\":%llu,\"activation_bytes\":%llu,"
            "\"workspace_bytes\":%llu,\"data_bytes\":%llu,\"staging_bytes\":%llu,"
            "\"process_bytes\":%llu,"
-           "\"on_disk_bytes\":%llu}\n",
+           "\"on_disk_bytes\":%llu,\"budget_bytes\":%lld,\"predicted_step_s\":%.4g}\n",
            (long long)size->parameters, (long long)size->in_products, one, examples,
            size->flops_per_example, one, examples, size->flops_per_example_full,
            (unsigned long long)m->total, (unsigned long long)m->parameters,
            (unsigned long long)m->gradients, (unsigned long long)m->optimizer,
            (unsigned long long)m->activations, (unsigned long long)m->workspace,
            (unsigned long long)m->data, (unsigned long long)m->staging,
-           (unsigned long long)m->process, (unsigned long long)m->on_disk);
+           (unsigned long long)m->process, (unsigned long long)m->on_disk,
+           (long long)config->memory.budget, by_trainer_seconds(trainer));
 }
 
 static void print_row(const char *name, uint64_t bytes)
@@ -95,6 +96,15 @@ static void print_disk_time(const by_config *config, uint64_t bytes)
     }
 }
 
+/* Where what this machine does in a second is known. */
+static void print_step_time(const by_config *config, const by_trainer *trainer)
+{
+    by_speeds speeds = cli_speeds(config);
+    if (speeds.bytes > 0.0 && speeds.f32_flops > 0.0) {
+        printf("predicted step  %.3g s\n", by_trainer_seconds(trainer));
+    }
+}
+
 static void print_plan(const by_config *config, const by_trainer *trainer)
 {
     const by_model_size *size = by_trainer_size(trainer);
@@ -119,6 +129,10 @@ static void print_plan(const by_config *config, const by_trainer *trainer)
     print_row("staging", m->staging);
     print_row("process", m->process);
     print_row("total", m->total);
+    if (config->memory.budget > 0) {
+        print_row("budget", (uint64_t)config->memory.budget);
+    }
+    print_step_time(config, trainer);
     if (m->on_disk > 0) {
         print_row("on disk", m->on_disk);
         print_disk_time(config, m->on_disk);
@@ -168,7 +182,8 @@ static by_status show(void *user, by_config *config, by_error *error)
     if (r->graph || r->after != NULL) {
         return print_graph(config, r->after, error);
     }
-    status = by_trainer_open(&trainer, config, NULL, error);
+    const by_trainer_options options = {.speeds = cli_speeds(config), .data_bytes = bytes};
+    status = by_trainer_open(&trainer, config, &options, error);
     if (status != BY_OK) {
         return status;
     }
@@ -177,7 +192,7 @@ static by_status show(void *user, by_config *config, by_error *error)
     by_trainer_plan_staging(trainer);
     status = by_trainer_plan_loaders(trainer, held_out, error);
     if (status == BY_OK && r->json) {
-        print_json(trainer);
+        print_json(config, trainer);
     } else if (status == BY_OK) {
         print_plan(config, trainer);
     }

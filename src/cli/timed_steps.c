@@ -63,7 +63,7 @@ by_status cli_time_training(cli_timing *out, by_config *config, int64_t steps, b
                             by_error *error)
 {
     by_trainer *trainer;
-    const by_trainer_options options = {.comm = comm};
+    const by_trainer_options options = {.comm = comm, .speeds = cli_speeds(config)};
     *out = (cli_timing){0};
     by_status status = by_trainer_open(&trainer, config, &options, error);
     if (status != BY_OK) {

@@ -263,7 +263,7 @@ static int train(const by_config *config, const char *resume, bool from_start, b
         by_machine_peak(&s->peak_gflops, dtype, (int)config->train.threads, NULL) != BY_OK) {
         s->peak_gflops = 0.0;
     }
-    const by_trainer_options trainer = {.comm = comm};
+    const by_trainer_options trainer = {.comm = comm, .speeds = cli_speeds(config)};
     by_train_options options = {.config = config,
                                 .trainer = &trainer,
                                 .resume = resume,

@@ -102,6 +102,9 @@ void by__value_print(by__text *out, const by__entry *entry)
             by__text_format(out, "%lld", (long long)*whole);
         }
         break;
+    case BY__KEY_SIZE:
+        by__size_print(out, *whole);
+        break;
     case BY__KEY_SEED:
         by__text_format(out, "%llu", (unsigned long long)*(const uint64_t *)at);
         break;
@@ -151,7 +154,7 @@ static bool is_hashed(const by__entry *entry)
                     strcmp(key->name, "expert") == 0;
         return cuts && *(const int64_t *)entry->at != 1;
     }
-    if (strcmp(key->section, "memory") == 0 && strcmp(key->name, "recompute_every") == 0) {
+    if (strcmp(key->section, "memory") == 0 && strcmp(key->name, "recompute") != 0) {
         return false;
     }
     if (strcmp(key->section, "checkpoint") == 0) {

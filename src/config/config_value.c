@@ -189,6 +189,54 @@ static bool parse_int(int64_t *out, const char *s)
     return true;
 }
 
+static const struct {
+    const char *name;
+    int64_t bytes;
+} units[] = {{"TiB", (int64_t)1 << 40},
+             {"GiB", (int64_t)1 << 30},
+             {"MiB", (int64_t)1 << 20},
+             {"KiB", (int64_t)1 << 10}};
+
+/* Bytes: 6GiB, 1.5 GiB, 512MiB, or a whole number of them. */
+static bool parse_size(int64_t *out, const char *s)
+{
+    char digits[NUMBER_LIMIT + 1];
+    size_t length = strlen(s);
+    size_t unit = 0;
+    while (unit < BY_ARRAY_LENGTH(units) &&
+           (length <= 3 || strcmp(s + length - 3, units[unit].name) != 0)) {
+        unit++;
+    }
+    if (unit == BY_ARRAY_LENGTH(units)) {
+        return parse_int(out, s);
+    }
+    length -= 3;
+    length -= s[length - 1] == ' ';
+    if (length > NUMBER_LIMIT) {
+        return false;
+    }
+    memcpy(digits, s, length);
+    digits[length] = '\0';
+    double value;
+    if (!parse_real(&value, digits) || !(fabs(value) < 1e6)) {
+        return false;
+    }
+    *out = (int64_t)(value * (double)units[unit].bytes);
+    return true;
+}
+
+void by__size_print(by__text *out, int64_t bytes)
+{
+    for (size_t unit = 0; unit < BY_ARRAY_LENGTH(units); unit++) {
+        if (bytes >= units[unit].bytes && bytes % units[unit].bytes == 0) {
+            by__text_format(out, "%lld%s", (long long)(bytes / units[unit].bytes),
+                            units[unit].name);
+            return;
+        }
+    }
+    by__text_format(out, "%lld", (long long)bytes);
+}
+
 /* ---- ranges ---- */
 
 static bool above_and_below(const by__key *key, double value)
@@ -324,6 +372,8 @@ static bool convert(number *out, size_t index, const by__key *key, const by__sca
     switch (key->type) {
     case BY__KEY_INT:
         return parse_int(&out->whole, item->text) && int_in_range(key, out->whole);
+    case BY__KEY_SIZE:
+        return parse_size(&out->whole, item->text) && int_in_range(key, out->whole);
     case BY__KEY_SEED:
         return parse_whole(&out->seed, &negative, item->text) && !negative;
     case BY__KEY_SWITCH:
@@ -413,6 +463,7 @@ by_status by__value_set(by__entry *entry, const by__config_node *node, const cha
     switch (key->type) {
     case BY__KEY_INT:
     case BY__KEY_SWITCH:
+    case BY__KEY_SIZE:
         memcpy(at, &value.whole, sizeof value.whole);
         break;
     case BY__KEY_SEED:
@@ -449,6 +500,7 @@ by_status by__value_copy(by__entry *to, const by__entry *from, by_error *error)
     switch (from->key.type) {
     case BY__KEY_INT:
     case BY__KEY_SWITCH:
+    case BY__KEY_SIZE:
     case BY__KEY_SEED:
     case BY__KEY_REAL:
         memcpy(to->at, from->at, 8);
@@ -484,6 +536,7 @@ by_status by__value_verify(const by__entry *entry, const char *where, by_error *
     switch (key->type) {
     case BY__KEY_INT:
     case BY__KEY_SWITCH:
+    case BY__KEY_SIZE:
         good = int_in_range(key, *(const int64_t *)at);
         break;
     case BY__KEY_SEED:

@@ -18,11 +18,12 @@ typedef enum by__key_type {
     BY__KEY_REAL,   /* double */
     BY__KEY_PAIR,   /* double[2]; a list of two in the file */
     BY__KEY_SWITCH, /* int64_t: 1 true, 0 false */
+    BY__KEY_SIZE,   /* int64_t: bytes */
     BY__KEY_TEXT,   /* char * */
     BY__KEY_TEXTS   /* by_string_list; a single scalar is a list of one */
 } by__key_type;
 
-/* Where a value is. `holds` is the type of the C field, INT for a SWITCH. */
+/* Where a value is. `holds` is the type of the C field, INT for a SWITCH and a SIZE. */
 typedef struct by__place {
     bool own; /* in the struct of the kind, not in by_config */
     size_t offset;

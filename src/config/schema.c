@@ -106,6 +106,10 @@ static const by__key common[] = {
              "full that of as few as give the least memory; no bit depends on it"},
     {"memory", "recompute_every", BY__KEY_INT, BY__FIELD(memory.recompute_every), "2", 2, 10000,
      .help = "with recompute: every: blocks between two inputs that are kept"},
+    {"memory", "budget", BY__KEY_SIZE, BY__FIELD(memory.budget), "0", 0, BY__MANY,
+     .help = "what the run may take of this machine's memory, all in all; 0: what is free. With "
+             "recompute: none the backward pass computes as much again as it takes to fit, what "
+             "costs the least time first"},
 
     {"parallel", "data", BY__KEY_INT, BY__FIELD(parallel.data), "-1", 1, BY__MI20,
      .derived = "what the other axes leave of the ranks",
@@ -264,6 +268,9 @@ void by__key_accepts(by__text *out, const by__key *key)
     case BY__KEY_INT:
         by__text_add(out, "a whole number ");
         add_range(out, key);
+        break;
+    case BY__KEY_SIZE:
+        by__text_add(out, "a size as 6GiB or 512MiB, or a number of bytes");
         break;
     case BY__KEY_SEED:
         by__text_add(out, "a whole number from 0 to 18446744073709551615");

@@ -150,6 +150,8 @@ bool by__is_utf8(const char *text);
 
 /* ---- config_print.c ---- */
 
+/* "6GiB", or bytes where no unit divides them. */
+void by__size_print(by__text *out, int64_t bytes);
 /* Adds a verified value as YAML that reads back to it exactly. */
 void by__value_print(by__text *out, const by__entry *entry);
 

@@ -88,6 +88,9 @@ typedef struct by__type {
     by_shape shape;
 } by__type;
 
+/* A copy with the same values and nodes. Attributes that are pointers stay the source's, which
+ * outlives the copy. */
+by_status by__graph_clone(by_graph **out, const by_graph *source, by_error *error);
 /* True when `value` names a value of the graph. */
 static inline bool by__graph_has(const by_graph *graph, by_value value)
 {

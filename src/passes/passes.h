@@ -35,6 +35,14 @@ extern const by__pass by__pass_gather;
 by_status by__passes_run_behind(by_graph *graph, by_purpose purpose, const by_pass_options *options,
                                 const by__pass *pass, by_error *error);
 
+/* Seconds that a node takes at these speeds: of its operations or of its bytes, whichever are
+ * more. */
+double by__node_seconds(const by__cost *cost, const by__op_row *row, by_dtype dtype,
+                        const by_speeds *speeds);
+/* Sum of them from node `first` on. */
+by_status by__graph_seconds(double *sum, const by_graph *graph, size_t first,
+                            const by_speeds *speeds, by_error *error);
+
 /* Drops nodes that no output, gradient or in-place update depends on. */
 by_status by__graph_prune(by_graph *graph, by_error *error);
 /* Moves the nodes behind the first `old_nodes`, copies that stand at the end, to their places:

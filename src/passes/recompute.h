@@ -24,5 +24,9 @@ by_status by__recompute_dropped(by_graph *graph, const by__forward_values *value
 /* The values that kinds other than none drop, by whole blocks. */
 by_status by__choose_blocks(bool *dropped, const by_graph *graph, const by__forward_values *values,
                             by_recompute_kind kind, int64_t every, by_error *error);
+/* The values to drop so that the arena of the graph, behind all passes, has at most
+ * options->recompute.arena_bytes, at the least cost; those that leave the least where it cannot. */
+by_status by__choose_budget(bool *dropped, const by_graph *graph, const by__forward_values *values,
+                            const by_pass_options *options, by_error *error);
 
 #endif

@@ -133,8 +133,9 @@ by_status by__choose_blocks(bool *dropped, const by_graph *graph, const by__forw
 
 /* ---- the pass ---- */
 
+/* passes: of a graph that has to fit; else NULL. */
 static by_status choose_and_drop(by_graph *graph, const by_recompute_options *options,
-                                 by_error *error)
+                                 const by_pass_options *passes, by_error *error)
 {
     by__forward_values values;
     bool *dropped;
@@ -142,7 +143,9 @@ static by_status choose_and_drop(by_graph *graph, const by_recompute_options *op
     by_status status =
         by__alloc((void **)&dropped, graph->value_count + 1, sizeof *dropped, "recompute", error);
     if (status == BY_OK) {
-        status = by__choose_blocks(dropped, graph, &values, options->kind, options->every, error);
+        status = passes != NULL ? by__choose_budget(dropped, graph, &values, passes, error)
+                                : by__choose_blocks(dropped, graph, &values, options->kind,
+                                                    options->every, error);
         if (status == BY_OK) {
             status = by__recompute_dropped(graph, &values, dropped, error);
         }
@@ -159,16 +162,19 @@ by_status by_pass_recompute(by_graph *graph, const by_recompute_options *options
     BY_TRY(by_graph_check(graph, error));
     if (o->kind == BY_RECOMPUTE_EVERY && o->every < 2) {
         return by_error_set(error, BY_EARG,
-                            "recompute: the input of every %lld. block is kept; "
-                            "it has to be every 2nd at least",
+                            "recompute: the input of every %lld. block is kept; it has to be every "
+                            "2nd at least",
                             (long long)o->every);
     }
-    return o->kind == BY_RECOMPUTE_NONE ? BY_OK : choose_and_drop(graph, o, error);
+    return o->kind == BY_RECOMPUTE_NONE ? BY_OK : choose_and_drop(graph, o, NULL, error);
 }
 
 static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
 {
-    return by_pass_recompute(graph, &options->recompute, error);
+    const by_recompute_options *o = &options->recompute;
+    return o->kind == BY_RECOMPUTE_NONE && o->arena_bytes > 0
+               ? choose_and_drop(graph, o, options, error)
+               : by_pass_recompute(graph, o, error);
 }
 
 const by__pass by__pass_recompute = {.name = "recompute",

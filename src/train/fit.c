@@ -112,13 +112,25 @@ by_status by__refuse_plan(const by__job *job, const by_memory_report *planned,
     return status;
 }
 
-by_status by__plan_fits(const by_memory_report *planned, const by_comm *comm, by_error *error)
+/* The plan is larger than the config permits. */
+static bool is_above_budget(const by_memory_report *planned, const by_config *config)
+{
+    return config->memory.budget > 0 && planned->total > (uint64_t)config->memory.budget;
+}
+
+by_status by__plan_fits(const by_memory_report *planned, const by_config *config,
+                        const by_comm *comm, by_error *error)
 {
     char text[2][32];
     by__host_memory memory;
     by__memory_available(&memory);
     /* Loaders have theirs by now. */
     uint64_t need = needed(planned, comm) - planned->data * ranks_here(comm);
+    if (is_above_budget(planned, config)) {
+        return by_error_set(error, BY_EMEMORY, "the plan needs %s and memory.budget is %s",
+                            by_format_bytes(text[0], planned->total),
+                            by_format_bytes(text[1], (uint64_t)config->memory.budget));
+    }
     return need <= memory.available
                ? BY_OK
                : by_error_set(error, BY_EMEMORY, "the plan needs %s and %s are free",
@@ -131,7 +143,7 @@ by_status by__job_fits(const by__job *job, by_error *error)
     by__host_memory memory;
     const by_memory_report *planned = by_trainer_memory(job->trainer);
     by__memory_available(&memory);
-    return needed(planned, job->comm) <= memory.available
-               ? BY_OK
-               : by__refuse_plan(job, planned, &memory, error);
+    bool fits =
+        needed(planned, job->comm) <= memory.available && !is_above_budget(planned, job->config);
+    return fits ? BY_OK : by__refuse_plan(job, planned, &memory, error);
 }

@@ -166,7 +166,9 @@ static by_status open_job(by__job *job, by_error *error)
     BY_TRY(by_config_copy(&job->config, job->options->config, error));
     BY_TRY(by__job_open_data(job, error));
     BY_TRY(complete_config(job, error));
-    BY_TRY(by_trainer_open(&job->trainer, job->config, job->options->trainer, error));
+    by_trainer_options options = own == NULL ? (by_trainer_options){0} : *own;
+    options.data_bytes = job->data->bytes;
+    BY_TRY(by_trainer_open(&job->trainer, job->config, &options, error));
     BY_TRY(plan_data(job, error));
     BY_TRY(open_loaders(job, error));
     BY_TRY(by_trainer_allocate(job->trainer, error));

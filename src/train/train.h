@@ -117,7 +117,8 @@ bool by__trainer_is_late(const by_trainer *trainer);
 bool by__trainer_agree_to_stop(by_trainer *trainer, bool mine);
 
 /* BY_EMEMORY when what is planned in addition to the process and its data is not free, for all
- * ranks of this host (fit.c). comm NULL: this one alone. */
-by_status by__plan_fits(const by_memory_report *planned, const by_comm *comm, by_error *error);
+ * ranks of this host, or all of it more than memory.budget (fit.c). comm NULL: this one alone. */
+by_status by__plan_fits(const by_memory_report *planned, const by_config *config,
+                        const by_comm *comm, by_error *error);
 
 #endif

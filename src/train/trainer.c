@@ -25,6 +25,8 @@ by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *mo
 {
     by_pass_options options = by__pass_options(t->config, model);
     set_shards(t, options.shard);
+    options.recompute.arena_bytes = t->arena_bytes;
+    options.recompute.speeds = t->speeds;
     return options;
 }
 
@@ -298,14 +300,15 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     return BY_OK;
 }
 
-by_status by_trainer_open(by_trainer **out, const by_config *config,
-                          const by_trainer_options *options, by_error *error)
+by_status by__trainer_build(by_trainer **out, const by_config *config, const by_trainer_options *o,
+                            size_t arena_bytes, by_error *error)
 {
     by_trainer *t;
-    by_trainer_options defaults = {0};
     BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "trainer", error));
     t->config = config;
-    by_status status = build(t, options == NULL ? &defaults : options, error);
+    t->speeds = o->speeds;
+    t->arena_bytes = arena_bytes;
+    by_status status = build(t, o, error);
     if (status != BY_OK) {
         by_trainer_close(&t);
         return status;

@@ -11,6 +11,7 @@
  *   trainer_sync.c     exchanges that are compressed or not made at every step; trainer_late.c:
  *                      those that run while steps are taken
  *   trainer_offload.c  the optimizer's state on disk
+ *   trainer_budget.c   a plan within a number of bytes, and the time of its step
  *   pipeline/          a rank that holds some stages of the model
  *   guards/            steps that are not applied */
 #ifndef BY_TRAIN_TRAINER_H
@@ -265,6 +266,8 @@ struct by_trainer {
     unsigned fed;              /* micro-batches so far: which staging buffer is next */
     uint64_t gradient_targets; /* of the batch whose gradients by_trainer_gradients left */
     by_memory_report memory;
+    by_speeds speeds;
+    size_t arena_bytes; /* that activations may take (memory.budget); 0: any number */
     by_model_size size;
     by__layout layout;
     by__ranks ranks;
@@ -289,6 +292,10 @@ struct by_trainer {
 
 /* What the passes are told for a graph of `model`. */
 by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *model);
+/* by_trainer_open of a plan whose activations take at most `arena_bytes` (0: any number), if the
+ * passes find one (trainer.c). */
+by_status by__trainer_build(by_trainer **out, const by_config *config, const by_trainer_options *o,
+                            size_t arena_bytes, by_error *error);
 /* Builds one of the graphs behind the gradients and adds its program. */
 typedef by_status by__update_builder(const by_trainer *t, by_graph *graph, by_error *error);
 by_status by__trainer_add_update(by_trainer *t, const char *name, by__update_builder *build,

@@ -161,7 +161,7 @@ by_status by_trainer_allocate(by_trainer *t, by_error *error)
     if (by__store_is_allocated(t->store)) {
         return by_error_set(error, BY_ESTATE, "the trainer's memory was allocated before");
     }
-    BY_TRY(refuse_memory(by__plan_fits(&t->memory, t->ranks.all, error), error));
+    BY_TRY(refuse_memory(by__plan_fits(&t->memory, t->config, t->ranks.all, error), error));
     /* Collective: no rank takes memory before all of this host have seen how much is free. */
     BY_TRY(by__ranks_open(t, error));
     BY_TRY(refuse_memory(take_memory(t, error), error));

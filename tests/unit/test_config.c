@@ -155,7 +155,7 @@ static void test_unknown_keys(void **state)
             "train.yaml:3: unknown key \"train.steps\"; did you mean \"steps\" in section train?");
     refused("memory: {offload_everything: true}\n",
             "train.yaml:1: unknown key \"offload_everything\" in section memory; keys here are "
-            "recompute, recompute_every");
+            "recompute, recompute_every, budget");
 }
 
 static void test_duplicates(void **state)
@@ -438,6 +438,42 @@ static void test_derived(void **state)
     by_config_close(&config);
 }
 
+/* Sizes are bytes, in the file with a unit. */
+static void test_sizes(void **state)
+{
+    BY_UNUSED(state);
+    static const struct {
+        const char *text;
+        int64_t bytes;
+        const char *printed;
+    } cases[] = {{"6GiB", (int64_t)6 << 30, "6GiB"},
+                 {"1.5 GiB", (int64_t)3 << 29, "1536MiB"},
+                 {"512KiB", 1 << 19, "512KiB"},
+                 {"2TiB", (int64_t)2 << 40, "2TiB"},
+                 {"1_000", 1000, "1000"},
+                 {"0", 0, "0"}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        char text[64];
+        char *printed;
+        (void)snprintf(text, sizeof text, "memory: {budget: %s}\n", cases[i].text);
+        by_config *config = good(text);
+        assert_int_equal(config->memory.budget, cases[i].bytes);
+        assert_int_equal(by_config_print(config, &printed, NULL), BY_OK);
+        (void)snprintf(text, sizeof text, "  budget: %s\n", cases[i].printed);
+        assert_non_null(strstr(printed, text));
+        free(printed);
+        by_config_close(&config);
+    }
+    refused("memory: {budget: 6GB}\n", "train.yaml:1: memory.budget: \"6GB\" is not a size as "
+                                       "6GiB or 512MiB, or a number of bytes");
+    refused("memory: {budget: -1GiB}\n", "train.yaml:1: memory.budget: \"-1GiB\" is not a size as "
+                                         "6GiB or 512MiB, or a number of bytes");
+    refused("memory: {budget: GiB}\n", "train.yaml:1: memory.budget: \"GiB\" is not a size as 6GiB "
+                                       "or 512MiB, or a number of bytes");
+    refused("memory: {budget: 1e30GiB}\n", "train.yaml:1: memory.budget: \"1e30GiB\" is not a size "
+                                           "as 6GiB or 512MiB, or a number of bytes");
+}
+
 /* ---- printing ---- */
 
 /* Gives every field a value that is not its default, through the fields themselves. */
@@ -451,6 +487,7 @@ static void change_all(by__config *config)
         by__value_free(&config->entries[i]);
         switch (key->type) {
         case BY__KEY_INT:
+        case BY__KEY_SIZE:
             *(int64_t *)at = (int64_t)(key->min + (double)(1 + i % (span < 7 ? (size_t)span : 7))) +
                              9000 * (key->max > 1e5);
             *(int64_t *)at += *(int64_t *)at == strtoll(key->fallback, NULL, 10);
@@ -754,7 +791,8 @@ static void test_declarations(void **state)
         const by__key *key = &e->key;
         assert_true(key->section[0] == '\0' || by__section_exists(key->section));
         assert_true(key->help != NULL && key->help[0] != '\0');
-        assert_int_equal(key->place.holds, key->type == BY__KEY_SWITCH ? BY__KEY_INT : key->type);
+        bool whole = key->type == BY__KEY_SWITCH || key->type == BY__KEY_SIZE;
+        assert_int_equal(key->place.holds, whole ? BY__KEY_INT : key->type);
         assert_true(!key->place.own ||
                     key->place.offset + (key->type == BY__KEY_PAIR ? 16 : 8) <= e->kind->size);
         for (size_t k = 0; k < i; k++) {
@@ -1055,6 +1093,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_derived),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_hash),
         cmocka_unit_test_setup_teardown(test_base_chain, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_base_errors, make_folder, drop_folder),

@@ -64,6 +64,8 @@ typedef struct outcome {
     float *values; /* parameters, gradients, states */
     size_t count;
     uint64_t activations;
+    double seconds; /* of a step, as planned */
+    int products;   /* in its graph */
 } outcome;
 
 static void read_tensor(outcome *o, const by_trainer *t, by_tensor_view view,
@@ -78,7 +80,8 @@ static void read_tensor(outcome *o, const by_trainer *t, by_tensor_view view,
     o->count += count;
 }
 
-static outcome train(const family *f, const char *const *settings)
+/* arena_bytes: see by__trainer_build. */
+static outcome train_within(const family *f, const char *const *settings, size_t arena_bytes)
 {
     by_error error = {0};
     by_config *config = config_for(f, settings);
@@ -86,8 +89,12 @@ static outcome train(const family *f, const char *const *settings)
     by_random_batch *batch;
     outcome o = {0};
     const by_trainer_options options = {.task = f->task};
-    check_ok(by_trainer_open(&t, config, &options, &error), &error);
+    check_ok(by__trainer_build(&t, config, &options, arena_bytes, &error), &error);
     o.activations = by_trainer_memory(t)->activations;
+    o.seconds = by_trainer_seconds(t);
+    for (size_t n = 0; n < t->gradients->graph->node_count; n++) {
+        o.products += by__op_row_of(t->gradients->graph->nodes[n].op)->factors != 0;
+    }
     check_ok(by_trainer_allocate(t, &error), &error);
     check_ok(by_trainer_initialize(t, &error), &error);
     check_ok(by_random_batch_open(&batch, t, &error), &error);
@@ -107,6 +114,11 @@ static outcome train(const family *f, const char *const *settings)
     by_trainer_close(&t);
     by_config_close(&config);
     return o;
+}
+
+static outcome train(const family *f, const char *const *settings)
+{
+    return train_within(f, settings, 0);
 }
 
 static void check_equal(const outcome *a, const outcome *b, const char *what)
@@ -167,6 +179,93 @@ static void test_memory_falls(void **state)
         by_trainer_close(&t);
         by_config_close(&config);
     }
+}
+
+/* ---- within a number of bytes ---- */
+
+/* The choice fits where whole blocks do, and takes no longer; it begins with what is cheap; bits do
+ * not depend on it. */
+static void test_within(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t k = 0; k < 2 * BY_ARRAY_LENGTH(families); k++) {
+        const family *f = &families[k / 2];
+        const char *settings[] = {k % 2 == 0 ? "precision.compute=f32" : "precision.compute=bf16",
+                                  "model.dropout=0.1", "memory.recompute=none", NULL};
+        outcome none = train(f, settings);
+        settings[2] = "memory.recompute=block";
+        outcome block = train(f, settings);
+        settings[2] = "memory.recompute=none";
+        uint64_t between = none.activations - block.activations;
+        for (uint64_t part = 1; part <= 4; part++) {
+            uint64_t arena = none.activations - between * part / 4;
+            outcome o = train_within(f, settings, arena);
+            check_equal(&none, &o, f->settings[0]);
+            free(o.values);
+            if (o.activations > arena || o.seconds > block.seconds || o.seconds < none.seconds) {
+                fail_msg("%s, %s: %llu bytes of %llu, %g s; none %g s, block %g s", f->settings[0],
+                         settings[0], (unsigned long long)o.activations, (unsigned long long)arena,
+                         o.seconds, none.seconds, block.seconds);
+            }
+        }
+        outcome cheap = train_within(f, settings, none.activations - 1);
+        assert_true(cheap.activations < none.activations);
+        assert_int_equal(cheap.products, none.products);
+        outcome least = train_within(f, settings, 1);
+        assert_true(least.activations <= block.activations);
+        free(cheap.values);
+        free(least.values);
+        free(none.values);
+        free(block.values);
+    }
+}
+
+/* memory.budget counts everything; where nothing fits the plan is the least one. */
+static void test_budget(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    static const char *const sizes[] = {"memory.budget=0", "memory.budget=640MiB",
+                                        "memory.budget=1MiB"};
+    by_memory_report plan[3];
+    double seconds[3];
+    for (size_t i = 0; i < 3; i++) {
+        by_trainer *t;
+        const char *settings[] = {"model.layers=12",     "model.width=384", "model.context=1024",
+                                  "train.micro_batch=4", sizes[i],          NULL};
+        by_config *config = config_for(&families[0], settings);
+        check_ok(by_trainer_open(&t, config, NULL, &error), &error);
+        plan[i] = *by_trainer_memory(t);
+        seconds[i] = by_trainer_seconds(t);
+        by_trainer_close(&t);
+        by_config_close(&config);
+    }
+    assert_true(plan[0].total > (uint64_t)640 << 20);
+    assert_true(plan[1].total <= (uint64_t)640 << 20 && plan[1].total > (uint64_t)600 << 20);
+    assert_true(plan[2].activations < plan[1].activations && plan[2].total > 1 << 20);
+    assert_true(seconds[0] < seconds[1] && seconds[1] < seconds[2]);
+    assert_true(seconds[2] < 1.6 * seconds[0]);
+}
+
+static by_status open_with_budget(by_comm *comm, void *user, by_error *error)
+{
+    const char *const settings[] = {"memory.budget=1GiB", NULL};
+    by_config *config = config_for(user, settings);
+    by_trainer *t = NULL;
+    const by_trainer_options options = {.comm = comm};
+    by_status status = by_trainer_open(&t, config, &options, error);
+    by_trainer_close(&t);
+    by_config_close(&config);
+    return status;
+}
+
+static void test_budget_of_ranks(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    family f = families[0];
+    check_error(by_comm_run_threads(2, NULL, open_with_budget, &f, &error), BY_ECONFIG, &error,
+                "2 ranks have to choose alike");
 }
 
 /* ---- any values ---- */
@@ -311,9 +410,10 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choices),    cmocka_unit_test(test_memory_falls),
-        cmocka_unit_test(test_any_values), cmocka_unit_test(test_pinned),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_choices),         cmocka_unit_test(test_memory_falls),
+        cmocka_unit_test(test_within),          cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_budget_of_ranks), cmocka_unit_test(test_any_values),
+        cmocka_unit_test(test_pinned),          cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

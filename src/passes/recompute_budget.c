@@ -1,0 +1,470 @@
+/* The cheapest values to compute again so that the activations fit into a number of bytes.
+ *
+ * Each forward node whose results the backward pass reads is a candidate. What it gains is the
+ * bytes of these results; what it costs is the time of the nodes that would run again: the chain
+ * from kept values to it, less what the choices before it run again in its block already. The best
+ * ratio goes first, as in the greedy solution of a knapsack, so activation functions and norms come
+ * before products and attention. (PyTorch's activation_memory_budget solves a knapsack over the
+ * same numbers; Checkmate, Jain et al. 2020, a mixed-integer program, which takes minutes.) How
+ * many of them are needed is found by halving, and each trial runs the passes behind this one and
+ * the memory plan on a copy of the graph, so that what fits here fits. Then what turned out not to
+ * be needed is kept again, and the result compared with the choices by whole blocks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "passes/recompute.h"
+
+typedef struct candidate {
+    size_t node;
+    double seconds; /* of what would run again */
+    double gain;    /* bytes freed by a second; 0: it frees nothing */
+    size_t bytes;   /* freed */
+    unsigned version;
+    bool chosen;
+} candidate;
+
+typedef struct entry {
+    double gain;
+    size_t candidate;
+    unsigned version;
+} entry;
+
+typedef struct chooser {
+    const by_graph *graph;
+    const by__forward_values *values;
+    const by_pass_options *options;
+    double *seconds; /* of each node */
+    size_t *of_node; /* 1 + the candidate that it is; 0: none */
+    bool *again;     /* of each node: it runs again in its own block */
+    size_t *met;     /* of each node: the search that met it last */
+    size_t search;
+    size_t *stack;
+    candidate *candidates;
+    size_t count;
+    size_t *order; /* candidates, the best first */
+    size_t ordered;
+    entry *heap; /* the largest gain first, the earlier node among equals */
+    size_t heap_count;
+    size_t heap_capacity;
+    bool *dropped; /* values */
+    size_t bytes;  /* of the plan of a trial ... */
+    double cost;   /* ... and seconds of what runs again in it */
+} chooser;
+
+/* ---- time ---- */
+
+/* What products reach of the peak that was measured, and attention of that. */
+#define PRODUCT_SHARE   0.8
+#define ATTENTION_SHARE 0.5
+/* A usual core: where nothing was measured the ratio is what counts. */
+#define USUAL_FLOPS 1e11
+#define USUAL_BYTES 1e10
+
+double by__node_seconds(const by__cost *cost, const by__op_row *row, by_dtype dtype,
+                        const by_speeds *speeds)
+{
+    double given = dtype == BY_BF16 ? speeds->bf16_flops : speeds->f32_flops;
+    double flops = given > 0.0 ? given : USUAL_FLOPS;
+    double bytes = speeds->bytes > 0.0 ? speeds->bytes : USUAL_BYTES;
+    double computing =
+        cost->flops / (flops * (row->attention != NULL ? ATTENTION_SHARE : PRODUCT_SHARE));
+    double moving = (cost->bytes_read + cost->bytes_written) / bytes;
+    return row->waits || row->view ? 0.0 : computing > moving ? computing : moving;
+}
+
+/* The format that a node computes in: that of its first operand that is a number. */
+static by_dtype dtype_of(const by_graph *graph, const by__node *node)
+{
+    for (int i = 0; i < node->input_count; i++) {
+        if (node->in[i] != BY_NONE && by__is_act(graph->values[node->in[i]].dtype)) {
+            return graph->values[node->in[i]].dtype;
+        }
+    }
+    return BY_F32;
+}
+
+by_status by__graph_seconds(double *sum, const by_graph *graph, size_t first,
+                            const by_speeds *speeds, by_error *error)
+{
+    *sum = 0.0;
+    for (size_t n = first; n < graph->node_count; n++) {
+        by__cost cost;
+        const by__node *node = &graph->nodes[n];
+        BY_TRY(by__node_cost(graph, n, &cost, error));
+        *sum += by__node_seconds(&cost, by__op_row_of(node->op), dtype_of(graph, node), speeds);
+    }
+    return BY_OK;
+}
+
+static by_status measure_nodes(chooser *c, by_error *error)
+{
+    for (size_t n = 0; n < c->graph->node_count; n++) {
+        by__cost cost;
+        const by__node *node = &c->graph->nodes[n];
+        BY_TRY(by__node_cost(c->graph, n, &cost, error));
+        c->seconds[n] = by__node_seconds(&cost, by__op_row_of(node->op), dtype_of(c->graph, node),
+                                         &c->options->recompute.speeds);
+    }
+    return BY_OK;
+}
+
+/* ---- candidates ---- */
+
+static bool is_droppable(const chooser *c, by_value value)
+{
+    return value != BY_NONE && c->values->may[value] && c->values->read[value];
+}
+
+/* The value is an activation of the forward pass. */
+static bool is_forward(const chooser *c, by_value value)
+{
+    int producer = value == BY_NONE ? -1 : c->graph->values[value].producer;
+    return producer >= 0 && c->graph->nodes[producer].phase == BY__FORWARD &&
+           c->graph->values[value].role == BY_ROLE_ACTIVATION;
+}
+
+/* Pushes what makes the operands of a node that are not there; what has to stay from now on, which
+ * nobody kept before, is returned in bytes. */
+static size_t push_operands(chooser *c, const by__node *node, size_t *depth)
+{
+    size_t kept = 0;
+    for (int i = 0; i < node->input_count; i++) {
+        by_value in = node->in[i];
+        if (!is_forward(c, in)) {
+            continue;
+        }
+        size_t producer = (size_t)c->graph->values[in].producer;
+        bool there = c->values->read[in] && !(c->values->may[in] && c->dropped[in]);
+        bool made_once = c->values->crosses[in] && c->dropped[in];
+        if (there || made_once || c->met[producer] == c->search) {
+            continue;
+        }
+        c->met[producer] = c->search;
+        if (by__node_has_effects(&c->graph->nodes[producer]) || c->values->pinned[in]) {
+            kept += by__value_bytes(&c->graph->values[in]);
+        } else {
+            c->stack[(*depth)++] = producer;
+        }
+    }
+    return kept;
+}
+
+/* Walks the chain that a candidate would run again. take: it is chosen. */
+static void follow(chooser *c, candidate *k, bool take)
+{
+    const by__node *own = &c->graph->nodes[k->node];
+    size_t depth = 0;
+    size_t kept = 0;
+    size_t freed = 0;
+    bool handed_on = false;
+    for (int i = 0; i < own->output_count; i++) {
+        if (is_droppable(c, own->out[i])) {
+            freed += by__value_bytes(&c->graph->values[own->out[i]]);
+            handed_on = handed_on || c->values->crosses[own->out[i]];
+        }
+    }
+    c->search++;
+    c->met[k->node] = c->search;
+    c->stack[depth++] = k->node;
+    k->seconds = 0.0;
+    while (depth > 0) {
+        size_t n = c->stack[--depth];
+        bool shared = !handed_on && c->graph->nodes[n].block == own->block;
+        if (shared && c->again[n]) {
+            continue;
+        }
+        k->seconds += c->seconds[n];
+        c->again[n] = c->again[n] || (shared && take);
+        kept += push_operands(c, &c->graph->nodes[n], &depth);
+    }
+    k->bytes = freed > kept ? freed - kept : 0;
+    k->gain = (double)k->bytes / (k->seconds + 1e-9);
+}
+
+static bool before(const chooser *c, const entry *a, const entry *b)
+{
+    return a->gain != b->gain ? a->gain > b->gain
+                              : c->candidates[a->candidate].node < c->candidates[b->candidate].node;
+}
+
+static by_status push(chooser *c, size_t index, by_error *error)
+{
+    candidate *k = &c->candidates[index];
+    BY_TRY(by__reserve((void **)&c->heap, &c->heap_capacity, c->heap_count + 1, sizeof *c->heap,
+                       error));
+    entry added = {k->gain, index, ++k->version};
+    size_t at = c->heap_count++;
+    for (; at > 0 && before(c, &added, &c->heap[(at - 1) / 2]); at = (at - 1) / 2) {
+        c->heap[at] = c->heap[(at - 1) / 2];
+    }
+    c->heap[at] = added;
+    return BY_OK;
+}
+
+static entry pop(chooser *c)
+{
+    entry best = c->heap[0];
+    entry moved = c->heap[--c->heap_count];
+    size_t at = 0;
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child + 1 < c->heap_count && before(c, &c->heap[child + 1], &c->heap[child])) {
+            child++;
+        }
+        if (child >= c->heap_count || !before(c, &c->heap[child], &moved)) {
+            break;
+        }
+        c->heap[at] = c->heap[child];
+        at = child;
+    }
+    c->heap[at] = moved;
+    return best;
+}
+
+/* Smaller results are not worth a decision. */
+#define LEAST_SHARE 4096
+
+static by_status list_candidates(chooser *c, by_error *error)
+{
+    size_t largest = 0;
+    for (size_t v = 0; v < c->graph->value_count; v++) {
+        size_t bytes = by__value_bytes(&c->graph->values[v]);
+        largest = is_droppable(c, (by_value)v) && bytes > largest ? bytes : largest;
+    }
+    for (size_t n = 0; n < c->graph->node_count; n++) {
+        const by__node *node = &c->graph->nodes[n];
+        size_t bytes = 0;
+        for (int i = 0; i < node->output_count; i++) {
+            bytes += is_droppable(c, node->out[i])
+                         ? by__value_bytes(&c->graph->values[node->out[i]])
+                         : 0;
+        }
+        if (bytes > largest / LEAST_SHARE) {
+            c->of_node[n] = c->count + 1;
+            c->candidates[c->count] = (candidate){.node = n};
+            follow(c, &c->candidates[c->count], false);
+            BY_TRY(push(c, c->count++, error));
+        }
+    }
+    return BY_OK;
+}
+
+static void set_dropped(chooser *c, const candidate *k, bool dropped)
+{
+    const by__node *node = &c->graph->nodes[k->node];
+    for (int i = 0; i < node->output_count; i++) {
+        if (is_droppable(c, node->out[i])) {
+            c->dropped[node->out[i]] = dropped;
+        }
+    }
+}
+
+/* The candidates of the block of a choice have become cheaper. Blocks are runs of nodes; one that
+ * is spread is looked through as far as its run goes. */
+static by_status renew_block(chooser *c, size_t node, by_error *error)
+{
+    int block = c->graph->nodes[node].block;
+    size_t first = node;
+    while (first > 0 && c->graph->nodes[first - 1].block == block) {
+        first--;
+    }
+    for (size_t n = first; n < c->graph->node_count && c->graph->nodes[n].block == block; n++) {
+        size_t index = c->of_node[n];
+        if (index > 0 && !c->candidates[index - 1].chosen) {
+            double old = c->candidates[index - 1].gain;
+            follow(c, &c->candidates[index - 1], false);
+            if (c->candidates[index - 1].gain != old) {
+                BY_TRY(push(c, index - 1, error));
+            }
+        }
+    }
+    return BY_OK;
+}
+
+static by_status order_candidates(chooser *c, by_error *error)
+{
+    while (c->heap_count > 0) {
+        entry best = pop(c);
+        candidate *k = &c->candidates[best.candidate];
+        if (k->chosen || best.version != k->version) {
+            continue;
+        }
+        if (k->bytes == 0) {
+            break;
+        }
+        k->chosen = true;
+        follow(c, k, true);
+        set_dropped(c, k, true);
+        c->order[c->ordered++] = best.candidate;
+        BY_TRY(renew_block(c, k->node, error));
+    }
+    return BY_OK;
+}
+
+/* ---- trials ---- */
+
+/* Plans the graph with what is dropped now: c->bytes, c->cost. */
+static by_status try_dropped(chooser *c, by_error *error)
+{
+    by_graph *graph;
+    by__memory_plan plan = {0};
+    double all = 0.0;
+    double before_it = 0.0;
+    BY_TRY(by__graph_clone(&graph, c->graph, error));
+    by_status status = by__recompute_dropped(graph, c->values, c->dropped, error);
+    if (status == BY_OK) {
+        status = by__graph_seconds(&all, graph, 0, &c->options->recompute.speeds, error);
+    }
+    for (size_t n = 0; n < c->graph->node_count; n++) {
+        before_it += c->seconds[n];
+    }
+    if (status == BY_OK) {
+        status =
+            by__passes_run_behind(graph, BY_PURPOSE_TRAIN, c->options, &by__pass_recompute, error);
+    }
+    if (status == BY_OK) {
+        status = by__memory_plan_make(&plan, graph, error);
+    }
+    c->bytes = plan.bytes;
+    c->cost = all - before_it;
+    by__memory_plan_free(&plan);
+    by_graph_close(&graph);
+    return status;
+}
+
+static void drop_first(chooser *c, size_t count)
+{
+    memset(c->dropped, 0, c->graph->value_count);
+    for (size_t i = 0; i < count; i++) {
+        set_dropped(c, &c->candidates[c->order[i]], true);
+    }
+}
+
+/* The fewest of the ordered candidates that fit; all of them when nothing does. */
+static by_status find_count(chooser *c, size_t *out, by_error *error)
+{
+    size_t low = 0;
+    size_t high = c->ordered;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        drop_first(c, middle);
+        BY_TRY(try_dropped(c, error));
+        if (c->bytes <= c->options->recompute.arena_bytes) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    *out = high;
+    drop_first(c, high);
+    return BY_OK;
+}
+
+#define MOST_KEPT 16
+
+/* Keeps again what the plan has room for: candidates of the last nodes, which are needed soonest
+ * and free the least, then those that cost the most. */
+static by_status keep_again(chooser *c, size_t count, by_error *error)
+{
+    for (int round = 0; round < MOST_KEPT && count > 0; round++) {
+        candidate *best = NULL;
+        for (size_t i = 0; i < count; i++) {
+            candidate *k = &c->candidates[c->order[i]];
+            bool late = best != NULL && round < MOST_KEPT / 2 && k->node > best->node;
+            bool dear = best != NULL && round >= MOST_KEPT / 2 && k->seconds > best->seconds;
+            if (k->chosen && (best == NULL || late || dear)) {
+                best = k;
+            }
+        }
+        if (best == NULL) {
+            return BY_OK;
+        }
+        best->chosen = false;
+        set_dropped(c, best, false);
+        BY_TRY(try_dropped(c, error));
+        if (c->bytes > c->options->recompute.arena_bytes) {
+            set_dropped(c, best, true);
+        }
+    }
+    return BY_OK;
+}
+
+/* Takes a choice by whole blocks where it is cheaper, or where only it fits, or less is missing. */
+static by_status compare_blocks(chooser *c, by_error *error)
+{
+    static const struct {
+        by_recompute_kind kind;
+        int64_t every;
+    } kinds[] = {{BY_RECOMPUTE_BLOCK, 0},
+                 {BY_RECOMPUTE_EVERY, 2},
+                 {BY_RECOMPUTE_EVERY, 4},
+                 {BY_RECOMPUTE_FULL, 0}};
+    size_t limit = c->options->recompute.arena_bytes;
+    size_t values = c->graph->value_count;
+    bool *best;
+    BY_TRY(by__alloc((void **)&best, values + 1, sizeof *best, "recompute", error));
+    by_status status = try_dropped(c, error);
+    size_t bytes = c->bytes;
+    double cost = c->cost;
+    memcpy(best, c->dropped, values);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(kinds) && status == BY_OK; i++) {
+        status = by__choose_blocks(c->dropped, c->graph, c->values, kinds[i].kind, kinds[i].every,
+                                   error);
+        if (status == BY_OK) {
+            status = try_dropped(c, error);
+        }
+        bool fits = c->bytes <= limit;
+        if (status == BY_OK && (bytes > limit ? c->bytes < bytes : fits && c->cost < cost)) {
+            bytes = c->bytes;
+            cost = c->cost;
+            memcpy(best, c->dropped, values);
+        }
+    }
+    memcpy(c->dropped, best, values);
+    free(best);
+    return status;
+}
+
+static by_status choose(chooser *c, by_error *error)
+{
+    size_t count;
+    BY_TRY(try_dropped(c, error));
+    if (c->bytes <= c->options->recompute.arena_bytes) {
+        return BY_OK;
+    }
+    BY_TRY(measure_nodes(c, error));
+    BY_TRY(list_candidates(c, error));
+    BY_TRY(order_candidates(c, error));
+    BY_TRY(find_count(c, &count, error));
+    BY_TRY(keep_again(c, count, error));
+    return compare_blocks(c, error);
+}
+
+by_status by__choose_budget(bool *dropped, const by_graph *graph, const by__forward_values *values,
+                            const by_pass_options *options, by_error *error)
+{
+    size_t nodes = graph->node_count + 1;
+    chooser c = {.graph = graph, .values = values, .options = options, .dropped = dropped};
+    struct {
+        void **array;
+        size_t size;
+    } arrays[] = {
+        {(void **)&c.seconds, sizeof *c.seconds}, {(void **)&c.of_node, sizeof *c.of_node},
+        {(void **)&c.again, sizeof *c.again},     {(void **)&c.met, sizeof *c.met},
+        {(void **)&c.stack, sizeof *c.stack},     {(void **)&c.candidates, sizeof *c.candidates},
+        {(void **)&c.order, sizeof *c.order},
+    };
+    by_status status = BY_OK;
+    memset(dropped, 0, graph->value_count);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(arrays) && status == BY_OK; i++) {
+        status = by__alloc(arrays[i].array, nodes, arrays[i].size, "recompute", error);
+    }
+    if (status == BY_OK) {
+        status = choose(&c, error);
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(arrays); i++) {
+        free(*arrays[i].array);
+    }
+    free(c.heap);
+    return status;
+}
