@@ -140,6 +140,16 @@ static bool may_scatter(const by__sharder *s, const by__type *type)
            type->shape.dim[1] % s->axis->ranks == 0;
 }
 
+/* Whether every rank may go on with its chunks of an activation [batch, time, width] that all have,
+ * such as what a mixture of experts leaves. */
+static bool may_cut(const by__sharder *s, by_value v)
+{
+    const by__type *type = &s->whole[v];
+    return s->kind == BY_SHARD_SEQUENCE && !by__role_is_external(s->graph->values[v].role) &&
+           type->shape.rank == 3 && by__is_act(type->dtype) &&
+           by__split_even(&type->shape, (by__split){1, 1}, 2 * s->axis->ranks);
+}
+
 /* Whether the rows of an input are examples, which are divided among the ranks. */
 static bool has_examples(const by__sharder *s, by_value v)
 {
@@ -178,6 +188,9 @@ static int list_options(const by__sharder *s, by_value v, option out[MAX_OPTIONS
     }
     out[count++] = (option){split, 0.0};
     if (split.axis == BY__WHOLE) {
+        if (v != BY_NONE && may_cut(s, v)) {
+            out[count++] = (option){{1, 1}, 0.0};
+        }
         return count;
     }
     double bytes = bytes_of(&s->whole[v]);

@@ -81,22 +81,15 @@ static by_value gather(by__sharder *s, by_value value, const by_shape *whole, by
     return split.parts == 1 ? all : in_sections(s, all, whole, split);
 }
 
-/* This rank's chunks of each section, one behind the other. */
-static by_value take_chunks(by__sharder *s, by_value value, const by_shape *whole, by__split split)
+/* This rank's two chunks of an axis in one section, one behind the other. */
+static by_value take_chunks(by__sharder *s, by_value value, const by_shape *whole, int axis)
 {
-    by_value chunks[8];
-    int64_t section = whole->dim[split.axis] / split.parts;
-    int64_t extent = section / (2 * s->axis->ranks);
-    if (2 * split.parts > (int64_t)BY_ARRAY_LENGTH(chunks)) {
-        by__graph_fail(s->graph, BY_EARG, "shard: %lld sections are too many to be cut",
-                       (long long)split.parts);
-        return BY_NONE;
-    }
-    for (int64_t i = 0; i < 2 * split.parts; i++) {
-        int64_t begin = (i % 2 == 0 ? s->axis->rank : 2 * s->axis->ranks - 1 - s->axis->rank);
-        chunks[i] = by_slice(s->graph, value, split.axis, i / 2 * section + begin * extent, extent);
-    }
-    return by_concat(s->graph, chunks, 2 * (int)split.parts, split.axis);
+    int rank = s->axis->rank;
+    int last = 2 * s->axis->ranks - 1;
+    int64_t extent = whole->dim[axis] / (2 * s->axis->ranks);
+    by_value chunks[2] = {by_slice(s->graph, value, axis, rank * extent, extent),
+                          by_slice(s->graph, value, axis, (last - rank) * extent, extent)};
+    return by_concat(s->graph, chunks, 2, axis);
 }
 
 /* This rank's slice of each section, one behind the other. */
@@ -167,7 +160,7 @@ by_value by__shard_convert(by__sharder *s, by_value value, const by_shape *whole
     }
     return to.axis == BY__PARTIAL ? as_addend(s, value)
            : to.axis < 0          ? value
-           : zigzag               ? take_chunks(s, value, whole, to)
+           : zigzag               ? take_chunks(s, value, whole, to.axis)
                                   : take_slices(s, value, whole, to);
 }
 

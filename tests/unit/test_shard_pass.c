@@ -156,6 +156,23 @@ static void test_time(void **state)
     }
 }
 
+/* Experts work on whole sequences; routers, what is behind the experts and the blocks behind that
+ * go on with chunks. */
+static void test_time_of_mixtures(void **state)
+{
+    BY_UNUSED(state);
+    by_shard_axis time = {.ranks = 3, .rank = 1, .mesh = 16, .addends = true};
+    by_graph *graph = shard_both("mixtral", BY_F32, (by_shard_axis){0}, time, "shard");
+    assert_int_equal(count_collectives(graph, BY_OP_RING_SHIFT, 16), (2 + 2 + 3) * LAYERS);
+    assert_int_equal(count_ops(graph, BY_OP_ATTENTION), (1 + 2 * 2) * LAYERS);
+    assert_int_equal(count_collectives(graph, BY_OP_REDUCE_SCATTER, 16), 0);
+    /* Tokens, their experts and the weights of these; backward the weights again and the gradient
+     * of what the experts make. */
+    assert_int_equal(count_collectives(graph, BY_OP_ALL_GATHER, 16), 5 * LAYERS);
+    assert_int_equal(count_collectives(graph, BY_OP_ALL_REDUCE, 16), 1);
+    by_graph_close(&graph);
+}
+
 static double attention_flops(int ranks, int rank)
 {
     by_error error = {0};
@@ -272,10 +289,10 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tensor),   cmocka_unit_test(test_sequence),
-        cmocka_unit_test(test_time),     cmocka_unit_test(test_balance),
-        cmocka_unit_test(test_shapes),   cmocka_unit_test(test_packed),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_tensor),  cmocka_unit_test(test_sequence),
+        cmocka_unit_test(test_time),    cmocka_unit_test(test_time_of_mixtures),
+        cmocka_unit_test(test_balance), cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_packed),  cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
