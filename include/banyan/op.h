@@ -47,8 +47,8 @@
  *     gradients are zero there.
  *   ATTENTION_GRAD    (qkv | q, k, v[, lengths]), y, lse,   dqkv | dq, dk, dv
  *                     dy
- *   ATTENTION_MERGE   y_0, lse_0, y_1, lse_1, ...           y, lse
- *     of attention over several sets of keys, from its results for each; H = attrs.heads.
+ *   ATTENTION_MERGE   y_0, lse_0, y_1, lse_1 f32            y, lse
+ *     of attention over two sets of keys, from its results for each; H = attrs.heads.
  *   CACHED_ATTENTION  (qkv | q, k, v), k_cache*, v_cache*   y [B, T, H*D]; writes k and v of the T
  *                     [B, K, S, D], position i32 [1]        new tokens into the caches at position
  *                                                           .. position + T, then attends over

@@ -47,7 +47,7 @@ static by_value take(const ring *s, by_value x, int axis, part which)
 static void take_parts(const ring *s, by_value x, int axis, by_value out[PARTS])
 {
     for (part p = FRONT; p < ALL; p++) {
-        out[p] = s->sh->attrs.bidirectional ? BY_NONE : take(s, x, axis, p);
+        out[p] = take(s, x, axis, p);
     }
     out[ALL] = x;
 }
@@ -100,17 +100,12 @@ static by_value pass_on(const ring *s, by_value x)
 }
 
 /* What meets the block that comes in a step: it is that of rank `rank - step`, counted around the
- * ring. Returns how many meetings. */
-static int list_meetings(const ring *s, int step, meeting out[2])
+ * ring. */
+static void list_meetings(const ring *s, int step, meeting out[2])
 {
-    if (s->sh->attrs.bidirectional) {
-        out[0] = (meeting){ALL, ALL};
-        return 1;
-    }
     bool before = step <= s->sh->rank;
     out[0] = (meeting){before ? FRONT : BACK, FRONT};
     out[1] = (meeting){BACK, before ? FRONT : BACK};
-    return 2;
 }
 
 /* ---- forward ---- */
@@ -127,7 +122,7 @@ static result attend(const ring *s, meeting m, bool own)
     by_value qkv[3] = {s->q[m.queries]};
     by_value outs[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
     keys_of(s, m.keys, qkv + 1);
-    attrs.bidirectional = attrs.bidirectional || !own;
+    attrs.bidirectional = !own;
     (void)by__op_add_node(s->graph, BY_OP_ATTENTION, &attrs, qkv, 3, outs);
     return (result){in_f32(s->graph, outs[0]), outs[1]};
 }
@@ -146,28 +141,25 @@ static void build_forward(by_graph *graph, const by__sharding *sh, const by_valu
     ring s = open_ring(graph, sh, in, input_count == 1);
     by_value y[PARTS];
     by_value lse[PARTS];
-    result results[PARTS];
+    result results[ALL];
     result own = attend(&s, (meeting){ALL, ALL}, true);
     take_parts(&s, own.y, 1, y);
     take_parts(&s, own.lse, 2, lse);
-    for (part p = FRONT; p < PARTS; p++) {
+    for (part p = FRONT; p < ALL; p++) {
         results[p] = (result){y[p], lse[p]};
     }
     for (int step = 1; step < sh->ranks; step++) {
         meeting meetings[2];
         s.kv = pass_on(&s, s.kv);
-        int count = list_meetings(&s, step, meetings);
-        for (int i = 0; i < count; i++) {
+        list_meetings(&s, step, meetings);
+        for (int i = 0; i < 2; i++) {
             merge(&s, &results[meetings[i].queries], attend(&s, meetings[i], false));
         }
     }
-    if (!sh->attrs.bidirectional) {
-        by_value both[2] = {results[FRONT].y, results[BACK].y};
-        by_value logs[2] = {results[FRONT].lse, results[BACK].lse};
-        results[ALL] = (result){by_concat(graph, both, 2, 1), by_concat(graph, logs, 2, 2)};
-    }
-    outs[0] = in_dtype(&s, results[ALL].y);
-    outs[1] = results[ALL].lse;
+    by_value both[2] = {results[FRONT].y, results[BACK].y};
+    by_value logs[2] = {results[FRONT].lse, results[BACK].lse};
+    outs[0] = in_dtype(&s, by_concat(graph, both, 2, 1));
+    outs[1] = by_concat(graph, logs, 2, 2);
 }
 
 /* ---- backward ---- */
@@ -189,7 +181,7 @@ static void meet_back(const ring *s, const gradients *g, meeting m, bool own, by
                       g->y[m.queries], g->lse[m.queries], g->dy[m.queries]};
     by_value d[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
     keys_of(s, m.keys, in + 1);
-    attrs.bidirectional = attrs.bidirectional || !own;
+    attrs.bidirectional = !own;
     (void)by__op_add_node(s->graph, BY_OP_ATTENTION_GRAD, &attrs, in, 6, d);
     out[0] = in_f32(s->graph, d[0]);
     out[1] = in_f32(s->graph, by_concat(s->graph, d + 1, 2, 2));
@@ -205,20 +197,17 @@ static void add_step(const ring *s, gradients *g, int step)
 {
     by_graph *graph = s->graph;
     meeting meetings[2];
-    by_value dkv[PARTS] = {BY_NONE, BY_NONE, BY_NONE};
-    int count = list_meetings(s, step, meetings);
-    for (int i = 0; i < count; i++) {
+    by_value dkv[ALL] = {BY_NONE, BY_NONE};
+    list_meetings(s, step, meetings);
+    for (int i = 0; i < 2; i++) {
         by_value d[2];
         meet_back(s, g, meetings[i], false, d);
         g->dq[meetings[i].queries] = by_add(graph, g->dq[meetings[i].queries], d[0]);
         dkv[meetings[i].keys] = add(graph, dkv[meetings[i].keys], d[1]);
     }
-    if (dkv[ALL] == BY_NONE && dkv[BACK] == BY_NONE) {
-        dkv[ALL] = by_pad(graph, dkv[FRONT], 1, 0, 2 * s->chunk);
-    } else if (dkv[ALL] == BY_NONE) {
-        dkv[ALL] = by_concat(graph, dkv, 2, 1);
-    }
-    g->dkv = by_add(graph, g->dkv, dkv[ALL]);
+    by_value all = dkv[BACK] == BY_NONE ? by_pad(graph, dkv[FRONT], 1, 0, 2 * s->chunk)
+                                        : by_concat(graph, dkv, 2, 1);
+    g->dkv = by_add(graph, g->dkv, all);
 }
 
 static void build_backward(by_graph *graph, const by__sharding *sh, const by_value *in,
@@ -239,10 +228,8 @@ static void build_backward(by_graph *graph, const by__sharding *sh, const by_val
         g.dkv = pass_on(&s, g.dkv);
         add_step(&s, &g, step);
     }
-    if (!sh->attrs.bidirectional) {
-        g.dq[ALL] = by_concat(graph, g.dq, 2, 1);
-    }
-    by_value both[2] = {in_dtype(&s, g.dq[ALL]), in_dtype(&s, pass_on(&s, g.dkv))};
+    by_value dq = by_concat(graph, g.dq, 2, 1);
+    by_value both[2] = {in_dtype(&s, dq), in_dtype(&s, pass_on(&s, g.dkv))};
     if (s.packed) {
         outs[0] = by_concat(graph, both, 2, 2);
         return;
@@ -252,11 +239,13 @@ static void build_backward(by_graph *graph, const by__sharding *sh, const by_val
     outs[2] = by_slice(graph, both[1], 2, s.width, s.width);
 }
 
-/* Every operand is split by time, in zig-zag; a fourth one, lengths, is absent. */
+/* Every operand is split by time, in zig-zag, of which a causal mask makes use; a fourth one,
+ * lengths, is absent. */
 static bool is_by_time(const by__signature *s, const by__sharding *sh, int operands)
 {
     static const by__split time = {1, 1};
-    bool fits = sh->zigzag && s->in[0].shape.dim[1] % (2 * sh->ranks) == 0 && operands != 2;
+    bool fits = sh->zigzag && !s->attrs->bidirectional &&
+                s->in[0].shape.dim[1] % (2 * sh->ranks) == 0 && operands != 2;
     for (int i = 0; i < operands; i++) {
         bool absent = by__absent(&s->in[i]);
         fits = fits && (i == 3 ? absent : operands == 1 || !absent) &&
@@ -292,19 +281,18 @@ static by_status infer_merge(const by__signature *s, by__type *out, by_error *er
 {
     const by__type *y = &s->in[0];
     int64_t heads = s->attrs->heads;
-    bool ok = s->input_count % 2 == 0 && by__is_act(y->dtype) && y->shape.rank == 3 && heads > 0 &&
-              y->shape.dim[2] % heads == 0;
+    bool ok = y->dtype == BY_F32 && y->shape.rank == 3 && heads > 0 && y->shape.dim[2] % heads == 0;
     for (int i = 0; i < s->input_count && ok; i++) {
         by__type want = *y;
         if (i % 2 == 1) {
-            want = (by__type){BY_F32, BY_SHAPE(y->shape.dim[0], heads, y->shape.dim[1])};
+            want.shape = BY_SHAPE(y->shape.dim[0], heads, y->shape.dim[1]);
         }
         ok = by__type_equal(&s->in[i], &want);
     }
     if (!ok) {
         return by__op_refuse(s, error,
-                             "operands must be y [batch, time, heads x width] and lse f32 [batch, "
-                             "heads, time] in turn");
+                             "operands must be y [batch, time, heads x width] and lse [batch, "
+                             "heads, time] of two parts, all f32");
     }
     out[0] = s->in[0];
     out[1] = s->in[1];
@@ -333,11 +321,11 @@ static void cost_merge(const by__signature *s, const by__type *out, by__cost *co
 }
 
 const by__op_row by__op_attention_merge = {.name = "attention_merge",
-                                           .min_inputs = 2,
-                                           .max_inputs = -1,
+                                           .min_inputs = 4,
+                                           .max_inputs = 4,
                                            .outputs = 2,
                                            .attrs = BY__ATTRS(BY__ATTR(heads, INT)),
                                            .infer = infer_merge,
                                            .cost = cost_merge,
                                            .shard = shard_merge,
-                                           .keeps_f32 = 0xaaaaaaaau};
+                                           .keeps_f32 = 0xfu};
