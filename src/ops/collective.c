@@ -118,11 +118,6 @@ static by_status infer_like(const by__signature *s, by__type *out, by_error *err
     return BY_OK;
 }
 
-static by_status infer_replicate(const by__signature *s, by__type *out, by_error *error)
-{
-    return infer_all_reduce(s, out, error);
-}
-
 /* ---- gradients: each collective is the adjoint of another ---- */
 
 /* The sum is the same on every rank, and so is the gradient that comes back to it: it is that of
@@ -281,6 +276,14 @@ static bool shard_wait(const by__signature *s, const by__type *out, by__sharding
 #define GROUP        BY__ATTR(mesh, AXES), BY__ATTR(ranks, INT)
 #define GROUP_EXTENT GROUP, BY__ATTR(axis, INT), BY__ATTR_AS("extent", rows, INT, BY__ATTR_IN_TYPE)
 
+/* One operand that ranks exchange. */
+#define EXCHANGE(NAME, ...)                                                                        \
+    {                                                                                              \
+        .name = #NAME, .attrs = BY__ATTRS(__VA_ARGS__), .communicates = true, .min_inputs = 1,     \
+        .max_inputs = 1, .outputs = 1, .shard = shard_exchange, .infer = infer_##NAME,             \
+        .gradient = gradient_##NAME, .cost = cost_##NAME                                           \
+    }
+
 const by__op_row by__op_all_reduce = {.name = "all_reduce",
                                       .attrs = BY__ATTRS(GROUP),
                                       .communicates = true,
@@ -292,47 +295,11 @@ const by__op_row by__op_all_reduce = {.name = "all_reduce",
                                       .gradient = gradient_same,
                                       .overlay = {1u << 0},
                                       .cost = cost_all_reduce};
-const by__op_row by__op_all_gather = {.name = "all_gather",
-                                      .attrs = BY__ATTRS(GROUP_EXTENT),
-                                      .communicates = true,
-                                      .min_inputs = 1,
-                                      .max_inputs = 1,
-                                      .outputs = 1,
-                                      .shard = shard_exchange,
-                                      .infer = infer_all_gather,
-                                      .gradient = gradient_all_gather,
-                                      .cost = cost_all_gather};
-const by__op_row by__op_reduce_scatter = {.name = "reduce_scatter",
-                                          .attrs = BY__ATTRS(GROUP_EXTENT),
-                                          .communicates = true,
-                                          .min_inputs = 1,
-                                          .max_inputs = 1,
-                                          .outputs = 1,
-                                          .shard = shard_exchange,
-                                          .infer = infer_reduce_scatter,
-                                          .gradient = gradient_reduce_scatter,
-                                          .cost = cost_reduce_scatter};
-const by__op_row by__op_all_to_all = {.name = "all_to_all",
-                                      .attrs =
-                                          BY__ATTRS(GROUP, BY__ATTR(axis, INT), BY__ATTR(to, INT)),
-                                      .communicates = true,
-                                      .min_inputs = 1,
-                                      .max_inputs = 1,
-                                      .outputs = 1,
-                                      .shard = shard_exchange,
-                                      .infer = infer_all_to_all,
-                                      .gradient = gradient_all_to_all,
-                                      .cost = cost_all_to_all};
-const by__op_row by__op_ring_shift = {.name = "ring_shift",
-                                      .attrs = BY__ATTRS(GROUP),
-                                      .communicates = true,
-                                      .min_inputs = 1,
-                                      .max_inputs = 1,
-                                      .outputs = 1,
-                                      .shard = shard_exchange,
-                                      .infer = infer_ring_shift,
-                                      .gradient = gradient_ring_shift,
-                                      .cost = cost_ring_shift};
+const by__op_row by__op_all_gather = EXCHANGE(all_gather, GROUP_EXTENT);
+const by__op_row by__op_reduce_scatter = EXCHANGE(reduce_scatter, GROUP_EXTENT);
+const by__op_row by__op_all_to_all =
+    EXCHANGE(all_to_all, GROUP, BY__ATTR(axis, INT), BY__ATTR(to, INT));
+const by__op_row by__op_ring_shift = EXCHANGE(ring_shift, GROUP);
 const by__op_row by__op_reduce_gradients = {
     .name = "reduce_gradients",
     .attrs = BY__ATTRS(GROUP, BY__ATTR(bucket, INT), BY__ATTR(in_place, FLAG)),
@@ -372,7 +339,7 @@ const by__op_row by__op_replicate = {.name = "replicate",
                                      .min_inputs = 1,
                                      .max_inputs = 1,
                                      .outputs = 1,
-                                     .infer = infer_replicate,
+                                     .infer = infer_all_reduce,
                                      .gradient = gradient_replicate,
                                      .cost = cost_nothing};
 
@@ -444,10 +411,16 @@ by_value by_replicate(by_graph *graph, by_value x, uint32_t mesh, int64_t ranks)
     return ranks == 1 ? x : by__op_add_node(graph, BY_OP_REPLICATE, &attrs, &x, 1, NULL);
 }
 
+/* What one rank exchanges with itself is what it has. */
+static by_value exchange(by_graph *graph, by_op op, by_attrs attrs, by_value x)
+{
+    return attrs.ranks == 1 ? x : adjoint(graph, op, attrs, x);
+}
+
 by_value by_all_reduce(by_graph *graph, by_value x, uint32_t mesh, int64_t ranks)
 {
     by_attrs attrs = {.mesh = mesh, .ranks = ranks};
-    return ranks == 1 ? x : adjoint(graph, BY_OP_ALL_REDUCE, attrs, x);
+    return exchange(graph, BY_OP_ALL_REDUCE, attrs, x);
 }
 
 by_value by_all_gather(by_graph *graph, by_value x, int axis, int64_t extent, uint32_t mesh,
@@ -455,7 +428,7 @@ by_value by_all_gather(by_graph *graph, by_value x, int axis, int64_t extent, ui
 {
     by_attrs attrs = {
         .mesh = mesh, .ranks = ranks, .axis = by__axis_of(graph, x, axis), .rows = extent};
-    return ranks == 1 ? x : adjoint(graph, BY_OP_ALL_GATHER, attrs, x);
+    return exchange(graph, BY_OP_ALL_GATHER, attrs, x);
 }
 
 by_value by_reduce_scatter(by_graph *graph, by_value x, int axis, uint32_t mesh, int64_t ranks,
@@ -479,11 +452,11 @@ by_value by_all_to_all(by_graph *graph, by_value x, int axis, int to, uint32_t m
                       .ranks = ranks,
                       .axis = by__axis_of(graph, x, axis),
                       .to = by__axis_of(graph, x, to)};
-    return ranks == 1 ? x : adjoint(graph, BY_OP_ALL_TO_ALL, attrs, x);
+    return exchange(graph, BY_OP_ALL_TO_ALL, attrs, x);
 }
 
 by_value by_ring_shift(by_graph *graph, by_value x, uint32_t mesh, int64_t ranks)
 {
     by_attrs attrs = {.mesh = mesh, .ranks = ranks};
-    return ranks == 1 ? x : adjoint(graph, BY_OP_RING_SHIFT, attrs, x);
+    return exchange(graph, BY_OP_RING_SHIFT, attrs, x);
 }
