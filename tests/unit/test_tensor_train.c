@@ -176,13 +176,16 @@ static void compare(const job *alone, int ranks, const char *const *settings, do
     by_error error = {0};
     job j = {.settings = settings, .alone = alone};
     by_comm_options options = {.timeout = 60.0};
+    double worst = 0.0;
     check_ok(by_comm_run_threads(ranks, &options, run_rank, &j, &error), &error);
     for (int r = 0; r < ranks; r++) {
         for (int step = 0; step < STEPS; step++) {
             const by_step_result *a = &alone->results[0][step];
             const by_step_result *b = &j.results[r][step];
-            bool near = fabs(a->loss - b->loss) <= slack * a->loss &&
-                        fabs(a->norm - b->norm) <= 10.0 * slack * a->norm;
+            double loss = fabs(a->loss - b->loss) / (slack * a->loss);
+            double norm = fabs(a->norm - b->norm) / (10.0 * slack * a->norm);
+            bool near = loss <= 1.0 && norm <= 1.0;
+            worst = fmax(worst, fmax(loss, norm));
             if (!near || a->examples != b->examples || b->loss != j.results[0][step].loss) {
                 fail_msg("%s, %s: rank %d of %d, step %d: loss %.9g and %.9g, norm %.9g and %.9g",
                          settings[0], settings[2], r, ranks, step, a->loss, b->loss, a->norm,
@@ -192,6 +195,7 @@ static void compare(const job *alone, int ranks, const char *const *settings, do
         assert_true(r > 0 || fabs(alone->evaluated[0] - j.evaluated[0]) <=
                                  slack * fabs(alone->evaluated[0]));
     }
+    print_message("%s, %s, %d ranks: %.2g of the slack\n", settings[0], settings[2], ranks, worst);
 }
 
 static void compare_all(const char *kind, const char *compute, const char *optimizer,
@@ -236,7 +240,7 @@ static void test_f32(void **state)
         compare_all(kinds[i], "precision.compute=f32", "optimizer.kind=sgd", "optimizer.lr=0.3",
                     1e-5);
         compare_all(kinds[i], "precision.compute=f32", "optimizer.kind=adamw", "optimizer.lr=3e-3",
-                    1e-3);
+                    1e-4);
     }
 }
 
@@ -245,7 +249,7 @@ static void test_whole_tensors(void **state)
 {
     BY_UNUSED(state);
     compare_all("model.kind=gpt2", "precision.compute=f32", "optimizer.kind=lamb",
-                "optimizer.lr=1e-2", 1e-3);
+                "optimizer.lr=1e-2", 1e-4);
     compare_all("model.kind=gpt2", "precision.compute=f32", "optimizer.kind=adafactor",
                 "optimizer.lr=1e-2", 1e-4);
     compare_all("model.kind=llama", "precision.compute=bf16", "optimizer.kind=adafactor",
@@ -337,8 +341,8 @@ static void test_experts(void **state)
 {
     BY_UNUSED(state);
     check_experts("optimizer.kind=sgd", "optimizer.lr=0.3", 1e-5);
-    check_experts("optimizer.kind=lamb", "optimizer.lr=1e-2", 1e-3);
-    check_experts("optimizer.kind=adafactor", "optimizer.lr=1e-2", 1e-3);
+    check_experts("optimizer.kind=lamb", "optimizer.lr=1e-2", 1e-4);
+    check_experts("optimizer.kind=adafactor", "optimizer.lr=1e-2", 1e-4);
 }
 
 /* Blocks of codes have values of what ranks hold alike, or of parts that they do not. */
