@@ -145,10 +145,15 @@ static bool is_default(const by__entry *entry)
 
 /* Whether a key decides what is computed. The places of files and states and what is recorded do
  * not, nor does the way in which ranks share the work, except for axes that cut products, whose
- * sums then have another order. Guards do unless they have their defaults. */
-static bool is_hashed(const by__entry *entry)
+ * sums then have another order, and with sequence for zero: 2 and 3, which add up what its ranks
+ * have micro-batch by micro-batch. Guards do unless they have their defaults. */
+static bool is_hashed(const by__config *config, const by__entry *entry)
 {
     const by__key *key = &entry->key;
+    const by_parallel_config *p = &config->config.parallel;
+    if (strcmp(key->section, "parallel") == 0 && strcmp(key->name, "zero") == 0) {
+        return p->zero > 1 && p->sequence != 1 && p->shard != 1;
+    }
     if (strcmp(key->section, "parallel") == 0) {
         bool cuts = strcmp(key->name, "tensor") == 0 || strcmp(key->name, "sequence") == 0 ||
                     strcmp(key->name, "expert") == 0;
@@ -177,7 +182,7 @@ static by_status print(char **out, const by__config *config, bool hashing, by_er
         const by__entry *entry = &config->entries[i];
         const by__key *key = &entry->key;
         bool top = key->section[0] == '\0';
-        if ((hashing && !is_hashed(entry)) || !by__entry_active(config, entry)) {
+        if ((hashing && !is_hashed(config, entry)) || !by__entry_active(config, entry)) {
             continue;
         }
         by_status status = by__value_verify(entry, "config", error);

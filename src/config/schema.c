@@ -16,7 +16,8 @@ const by__section by__sections[] = {
     {"parallel",
      "How the ranks of a job (mpirun -n 8 banyan train ...) share the work. The product of the "
      "axes is the number of ranks. The bits of the trained weights do not depend on data, shard, "
-     "zero, keep, pipeline, overlap and bucket_mib, so a run may be resumed with others.",
+     "zero, keep, pipeline, overlap and bucket_mib, so a run may be resumed with others; with "
+     "sequence, though, zero: 2 and 3 round differently than zero: 1.",
      0},
     {"sync",
      "When ranks that train on different micro-batches exchange what they have learned, and how. "
@@ -129,8 +130,9 @@ static const by__key common[] = {
      .help = "ranks that divide heads, hidden units and vocabulary"},
     {"parallel", "sequence_parallel", BY__KEY_SWITCH, BY__FIELD(parallel.sequence_parallel),
      "false",
-     .help = "the ranks of tensor divide each sequence where they do not divide heads or units, "
-             "which saves activations; they must divide model.context"},
+     .help =
+         "between the products that the ranks of tensor divide, they divide each sequence, which "
+         "saves activations; tensor must divide model.context"},
     {"parallel", "sequence", BY__KEY_INT, BY__FIELD(parallel.sequence), "1", 1, BY__MI20,
      .help = "ranks that divide each sequence; twice as many divide model.context"},
     {"parallel", "pipeline", BY__KEY_INT, BY__FIELD(parallel.pipeline), "1", 1, BY__MI20,
@@ -145,7 +147,8 @@ static const by__key common[] = {
     {"parallel", "overlap", BY__KEY_SWITCH, BY__FIELD(parallel.overlap), "true",
      .help = "gradients are added up between ranks while the backward pass goes on"},
     {"parallel", "bucket_mib", BY__KEY_REAL, BY__FIELD(parallel.bucket_mib), "-1", 0, 65536,
-     BY__ABOVE_MIN, .derived = "an eighth of the gradients, from 0.25 to 4",
+     BY__ABOVE_MIN,
+     .derived = "an eighth of the gradients, from 0.25 to 4 and at least 0.125 a rank of shard",
      .help = "MiB of gradients that are added up between ranks at once"},
     {"parallel", "replica_hash_every", BY__KEY_INT, BY__FIELD(parallel.replica_hash_every), "0", 0,
      BY__MANY,

@@ -69,7 +69,7 @@ static by_status countable(const by_config *config, const char *name, int64_t se
                         (long long)context, (long long)most);
 }
 
-/* Each rank of the axis has two chunks of a sequence, all as long. */
+/* Each rank of the axis has two chunks of a sequence, all of the same length. */
 static by_status check_chunks(const by_config *config, by_error *error)
 {
     int64_t ranks = config->parallel.sequence;
@@ -80,11 +80,11 @@ static by_status check_chunks(const by_config *config, by_error *error)
     }
     return by_error_set(
         error, BY_ECONFIG,
-        "%s: parallel.sequence %lld cuts model.context %lld into %lld equal chunks, "
-        "two for each rank, which %lld is no multiple of; nearest: %lld, %lld",
+        "%s: parallel.sequence %lld needs a model.context that is a multiple of %lld (two chunks "
+        "for each rank), and it is %lld; nearest: %lld, %lld",
         by__config_where(config, "parallel.sequence", "model.context"), (long long)ranks,
-        (long long)context, (long long)(2 * ranks), (long long)context,
-        (long long)(below == 0 ? 2 * ranks : below), (long long)(below + 2 * ranks));
+        (long long)(2 * ranks), (long long)context, (long long)(below == 0 ? 2 * ranks : below),
+        (long long)(below + 2 * ranks));
 }
 
 by_status by__token_resolve(const by_config *config, by_error *error)

@@ -624,6 +624,19 @@ static void test_hash(void **state)
         {"train: {steps: 77, batch: 3}\nmodel: {layers: 2}\nparallel: {tensor: 2}\n", false},
         {"train: {steps: 77, batch: 3}\nmodel: {layers: 2}\nparallel: {expert: 3}\n", false},
     };
+    /* `zero` changes bits with sequence and shard, not with one of them. */
+    static const char *const zeros[][2] = {
+        {"parallel: {sequence: 2, shard: 2}\n", "parallel: {sequence: 2, shard: 2, zero: 2}\n"},
+        {"parallel: {sequence: 2}\n", "parallel: {sequence: 2, zero: 2}\n"}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(zeros); i++) {
+        char hashes[2][33];
+        for (size_t k = 0; k < 2; k++) {
+            by_config *config = good(zeros[i][k]);
+            assert_int_equal(by_config_hash(config, hashes[k], NULL), BY_OK);
+            by_config_close(&config);
+        }
+        assert_int_equal(strcmp(hashes[0], hashes[1]) == 0, i == 1);
+    }
     char first[33] = "";
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
         char hash[33];

@@ -391,9 +391,8 @@ static void test_refusals(void **state)
         {{"model.kind=mixtral", "parallel.expert=2", NULL},
          "parallel.expert 2 does not divide train.micro_batch 1"},
         {{"model.context=13", "parallel.sequence=2", NULL},
-         "parallel.sequence 2 cuts model.context 13 into 4 equal chunks, two for each rank, which "
-         "13 "
-         "is no multiple of; nearest: 12, 16"},
+         "parallel.sequence 2 needs a model.context that is a multiple of 4 (two chunks for each "
+         "rank), and it is 13; nearest: 12, 16"},
         {{"model.context=13", "parallel.sequence_parallel=true", "parallel.tensor=2", NULL},
          "parallel.tensor 2 does not divide model.context 13"},
     };
