@@ -302,6 +302,18 @@ static void axes_together(void **state)
     static const layout sequence[] = {{2, {"parallel.sequence=2", NULL}},
                                       {4, {"parallel.sequence=2", "parallel.shard=2", NULL}},
                                       {4, {"parallel.sequence=2", "parallel.pipeline=2", NULL}}};
+    /* These round differently than zero: 1, but all alike. */
+    static const layout divided[] = {
+        {4, {"parallel.sequence=2", "parallel.shard=2", "parallel.zero=2", NULL}},
+        {8, {"parallel.sequence=2", "parallel.shard=4", "parallel.zero=2", NULL}},
+        {8, {"parallel.sequence=2", "parallel.shard=2", "parallel.zero=3", NULL}}};
+    /* Slices of a rank of `shard` begin within tensors that `tensor` has split. */
+    static const layout cut[] = {
+        {2, {"parallel.tensor=2", NULL}},
+        {4, {"parallel.tensor=2", "parallel.shard=2", NULL}},
+        {6, {"parallel.tensor=2", "parallel.shard=3", "parallel.zero=2", NULL}},
+        {4, {"parallel.tensor=2", "parallel.shard=2", "parallel.zero=3", NULL}},
+        {4, {"parallel.tensor=2", "parallel.shard=2", ON_DISK, NULL}}};
     static const layout expert[] = {{2, {"parallel.expert=2", NULL}},
                                     {4, {"parallel.expert=2", "parallel.shard=2", NULL}},
                                     {4, {"parallel.expert=2", "parallel.pipeline=2", NULL}}};
@@ -316,6 +328,7 @@ static void axes_together(void **state)
     static const char *const lamb[] = {"optimizer.kind=lamb", "optimizer.clip=0.3", NULL};
     static const char *const bf16[] = {"precision.compute=bf16", "optimizer.clip=0.3",
                                        "parallel.bucket_mib=0.002", NULL};
+    static const char *const wide[] = {"model.width=64", "optimizer.clip=0.3", NULL};
     static const char *const mixtral[] = {"model.kind=mixtral", "model.experts=4",
                                           "train.micro_batch=2", "optimizer.clip=0.3", NULL};
     reshard_to(pipeline, BY_ARRAY_LENGTH(pipeline), f32, true);
@@ -324,6 +337,8 @@ static void axes_together(void **state)
     reshard_to(tensor, BY_ARRAY_LENGTH(tensor), bf16, true);
     reshard_to(whole, BY_ARRAY_LENGTH(whole), lamb, true);
     reshard_to(sequence, BY_ARRAY_LENGTH(sequence), bf16, true);
+    reshard_to(divided, BY_ARRAY_LENGTH(divided), f32, true);
+    reshard_to(cut, BY_ARRAY_LENGTH(cut), wide, true);
     reshard_to(expert, BY_ARRAY_LENGTH(expert), mixtral, true);
     reshard_to(tensor_expert, BY_ARRAY_LENGTH(tensor_expert), mixtral, true);
     reshard_to(sequence_expert, BY_ARRAY_LENGTH(sequence_expert), mixtral, true);
