@@ -130,12 +130,12 @@ typedef struct by_gather_options {
     const by_graph *parameters;
 } by_gather_options;
 
-/* Parameters in parts (ZeRO stage 3, Rajbhandari et al. 2020; FSDP, Zhao et al. 2023). Those that
- * are trained and have two axes or more are external values no more: GATHER_PARAMETER, which
- * whoever runs the graph carries out, completes one before the first node of a block that reads it
- * in the forward pass, and again in the backward pass. What is read outside of the blocks is
- * gathered for the nodes before and behind them apart. The bits of values are those of whole
- * parameters. BY_EARG names one that options->parameters lacks. */
+/* Parameters in parts (ZeRO stage 3, Rajbhandari et al. 2020; FSDP, Zhao et al. 2023). The caller
+ * no longer binds those that are trained and have two axes or more: a GATHER_PARAMETER node, which
+ * the caller carries out, makes one whole before the first node of a block that reads it in the
+ * forward pass, and again in the backward pass. What is read outside of the blocks is gathered for
+ * the nodes before and behind them apart. The bits of values are those of whole parameters. BY_EARG
+ * names one that options->parameters lacks. */
 BY_API by_status by_pass_gather(by_graph *graph, const by_gather_options *options, by_error *error);
 
 /* The sequence in which nodes run: a greedy schedule for little memory, taken when its peak is
