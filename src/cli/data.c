@@ -5,7 +5,18 @@
 #include <unistd.h>
 
 #include "banyan/data.h"
+#include "banyan/tokenizer.h"
 #include "cli.h"
+
+#define MAX_TOP 100
+
+/* What `banyan data` was asked. */
+typedef struct request {
+    bool json;
+    int64_t context;
+    int64_t seed;
+    int64_t top;
+} request;
 
 typedef struct verify_view {
     bool terminal;
@@ -25,7 +36,7 @@ static bool show(void *user, uint64_t done, uint64_t total)
     return !cli_stop_requested(NULL);
 }
 
-static by_status verify(const char *directory, bool json, by_error *error)
+static by_status verify(const char *directory, const request *r, by_error *error)
 {
     by_dataset *dataset;
     verify_view view = {.terminal = isatty(STDERR_FILENO) != 0};
@@ -41,7 +52,7 @@ static by_status verify(const char *directory, bool json, by_error *error)
         return status;
     }
     uint64_t tokens = by_dataset_tokens(dataset);
-    if (json) {
+    if (r->json) {
         printf("{\"directory\":");
         cli_print_json_string(directory);
         printf(",\"tokens\":%" PRIu64 ",\"tokenizer\":\"%s\"}\n", tokens,
@@ -53,34 +64,180 @@ static by_status verify(const char *directory, bool json, by_error *error)
     return BY_OK;
 }
 
+/* ---- statistics ---- */
+
+static bool show_tokens(void *user, uint64_t done, uint64_t total)
+{
+    verify_view *view = user;
+    if (view->terminal && (done - view->shown > total / 100 || done < view->shown)) {
+        view->shown = done;
+        fprintf(stderr, "\r\033[Kcounting  %" PRIu64 " of %" PRIu64 " tokens", done, total);
+        fflush(stderr);
+    }
+    return !cli_stop_requested(NULL);
+}
+
+/* The most frequent tokens, in order; returns how many. */
+static size_t find_top(const by_dataset_statistics *s, uint32_t top[MAX_TOP], size_t wanted)
+{
+    size_t count = 0;
+    for (uint32_t id = 0; id < s->vocab && wanted > 0; id++) {
+        size_t at = count;
+        while (at > 0 && s->counts[top[at - 1]] < s->counts[id]) {
+            at--;
+        }
+        if (at < wanted) {
+            count += count < wanted;
+            memmove(top + at + 1, top + at, (count - at - 1) * sizeof *top);
+            top[at] = id;
+        }
+    }
+    return count;
+}
+
+static void print_json(const char *directory, const by_dataset_statistics *s, const request *r,
+                       const by_tokenizer *tokenizer)
+{
+    static const char *const names[BY_LENGTH_QUANTILES] = {"min", "p10", "p25", "median",
+                                                           "p75", "p90", "max"};
+    uint32_t top[MAX_TOP];
+    char number[32];
+    size_t count = find_top(s, top, (size_t)r->top);
+    printf("{\"directory\":");
+    cli_print_json_string(directory);
+    printf(",\"tokens\":%" PRIu64 ",\"documents\":%" PRIu64 ",\"empty_documents\":%" PRIu64
+           ",\"lengths\":{",
+           s->tokens, s->documents, s->empty_documents);
+    for (size_t i = 0; i < BY_LENGTH_QUANTILES; i++) {
+        printf("%s\"%s\":%" PRIu64, i > 0 ? "," : "", names[i], s->lengths[i]);
+    }
+    printf("},\"vocab\":%" PRIu32 ",\"used\":%" PRIu32 ",\"entropy\":%s", s->vocab, s->used,
+           cli_json_number(number, s->entropy, 6));
+    if (r->context > 0) {
+        printf(",\"context\":%" PRId64 ",\"windows\":%" PRIu64, r->context, s->windows);
+        printf(",\"documents_per_window\":%s", cli_json_number(number, s->documents_per_window, 6));
+        printf(",\"order_correlation\":%s", cli_json_number(number, s->order_correlation, 6));
+        printf(",\"order_chi_squared\":%s", cli_json_number(number, s->order_chi_squared, 6));
+    }
+    printf(",\"top\":[");
+    for (size_t i = 0; i < count; i++) {
+        const char *bytes = "";
+        size_t length = 0;
+        (void)by_tokenizer_token_bytes(tokenizer, top[i], &bytes, &length, NULL);
+        printf("%s{\"token\":%" PRIu32 ",\"text\":", i > 0 ? "," : "", top[i]);
+        cli_print_json_text(bytes, length);
+        printf(",\"count\":%" PRIu64 "}", s->counts[top[i]]);
+    }
+    printf("]}\n");
+}
+
+static void print_text(const char *directory, const by_dataset_statistics *s, const request *r,
+                       const by_tokenizer *tokenizer)
+{
+    uint32_t top[MAX_TOP];
+    size_t count = find_top(s, top, (size_t)r->top);
+    const uint64_t *l = s->lengths;
+    printf("%s\n", directory);
+    printf("tokens\t%" PRIu64 "\n", s->tokens);
+    printf("documents\t%" PRIu64 ", %" PRIu64 " of them empty\n", s->documents, s->empty_documents);
+    printf("lengths\t%" PRIu64 " to %" PRIu64 " tokens, median %" PRIu64 ", 10 to 90 %%: %" PRIu64
+           " to %" PRIu64 "\n",
+           l[0], l[6], l[3], l[1], l[5]);
+    printf("vocabulary\t%" PRIu32 " of %" PRIu32 " tokens are used (%.1f %%)\n", s->used, s->vocab,
+           100.0 * s->used / s->vocab);
+    printf("entropy\t%.4f nats a token, the loss of a model of frequencies alone\n", s->entropy);
+    if (r->context > 0) {
+        printf("windows\t%" PRIu64 " of %" PRId64 " tokens, each in %.2f documents on average\n",
+               s->windows, r->context, s->documents_per_window);
+    }
+    if (r->context > 0 && s->order_chi_squared == s->order_chi_squared) {
+        printf("order\tneighbours correlate by %+.4f, chi-squared %.3f of its degrees of freedom "
+               "(random: 0 and 1)\n",
+               s->order_correlation, s->order_chi_squared);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const char *bytes = "";
+        size_t length = 0;
+        (void)by_tokenizer_token_bytes(tokenizer, top[i], &bytes, &length, NULL);
+        printf("token %" PRIu32 "\t%.3f %%\t", top[i],
+               100.0 * (double)s->counts[top[i]] / (double)s->tokens);
+        cli_print_json_text(bytes, length);
+        printf("\n");
+    }
+}
+
+static by_status stats(const char *directory, const request *r, by_error *error)
+{
+    by_dataset *dataset;
+    by_tokenizer *tokenizer = NULL;
+    by_dataset_statistics s;
+    char path[4096];
+    verify_view view = {.terminal = isatty(STDERR_FILENO) != 0};
+    by_status status = by_dataset_open(&dataset, directory, NULL, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    (void)snprintf(path, sizeof path, "%s/tokenizer.json", directory);
+    status = by_tokenizer_open(&tokenizer, path, error);
+    if (status == BY_OK) {
+        status = by_dataset_measure(&s, dataset,
+                                    &(by_dataset_statistics_options){.context = (size_t)r->context,
+                                                                     .seed = (uint64_t)r->seed,
+                                                                     .progress = show_tokens,
+                                                                     .user = &view},
+                                    error);
+        if (view.terminal) {
+            fprintf(stderr, "\r\033[K");
+        }
+    }
+    if (status == BY_OK) {
+        (r->json ? print_json : print_text)(directory, &s, r, tokenizer);
+        free(s.counts);
+    }
+    by_tokenizer_close(&tokenizer);
+    by_dataset_close(&dataset);
+    return status;
+}
+
+/* ---- the command ---- */
+
+typedef by_status part_work(const char *directory, const request *r, by_error *error);
+
 /* The directory itself, or the train/ and valid/ in it that a split pack makes. */
-static by_status verify_parts(const char *directory, bool json, by_error *error)
+static by_status for_parts(const char *directory, part_work *work, const request *r,
+                           by_error *error)
 {
     static const char *const parts[] = {"train", "valid"};
     char path[4096];
     bool found = false;
     (void)snprintf(path, sizeof path, "%s/manifest.json", directory);
     if (access(path, F_OK) == 0) {
-        return verify(directory, json, error);
+        return work(directory, r, error);
     }
     for (size_t i = 0; i < 2; i++) {
         (void)snprintf(path, sizeof path, "%s/%s/manifest.json", directory, parts[i]);
         if (access(path, F_OK) == 0) {
             (void)snprintf(path, sizeof path, "%s/%s", directory, parts[i]);
-            by_status status = verify(path, json, error);
+            by_status status = work(path, r, error);
             if (status != BY_OK) {
                 return status;
             }
             found = true;
         }
     }
-    return found ? BY_OK : verify(directory, json, error);
+    return found ? BY_OK : work(directory, r, error);
 }
 
 static int run(int argc, char **argv)
 {
-    bool json = false;
-    const cli_flag flags[] = {{"json", CLI_SWITCH, &json, NULL, "one JSON line a directory"}, {0}};
+    request r = {.seed = 1337, .top = 10};
+    const cli_flag flags[] = {
+        {"context", CLI_INTEGER, &r.context, "N",
+         "stats: also look at windows of N tokens and at their order"},
+        {"seed", CLI_INTEGER, &r.seed, "N", "stats: seed of the order (1337)"},
+        {"top", CLI_INTEGER, &r.top, "N", "stats: most frequent tokens to list, 0 to 100 (10)"},
+        {"json", CLI_SWITCH, &r.json, NULL, "one JSON line a directory"},
+        {0}};
     char **rest;
     int count;
     by_error error = {0};
@@ -88,12 +245,18 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (count < 2 || strcmp(rest[0], "verify") != 0) {
-        return cli_misuse(&cli_data, "say what to do and with which directory: verify DIR");
+    bool verifies = count > 0 && strcmp(rest[0], "verify") == 0;
+    if (count < 2 || (!verifies && strcmp(rest[0], "stats") != 0)) {
+        return cli_misuse(&cli_data, "say what to do and with which directory: verify DIR, or "
+                                     "stats DIR");
+    }
+    if (r.context < 0 || r.seed < 0 || r.top < 0 || r.top > MAX_TOP) {
+        return cli_misuse(&cli_data, "--context and --seed are not negative, and --top is from 0 "
+                                     "to 100");
     }
     cli_catch_signals();
     for (int i = 1; i < count; i++) {
-        if (verify_parts(rest[i], json, &error) != BY_OK) {
+        if (for_parts(rest[i], verifies ? verify : stats, &r, &error) != BY_OK) {
             return cli_fail(&cli_data, &error);
         }
     }
@@ -102,11 +265,19 @@ static int run(int argc, char **argv)
 
 const cli_command cli_data = {
     .name = "data",
-    .summary = "check packed data against its checksums",
-    .usage = "banyan data verify DIR...",
+    .summary = "check packed data against its checksums, or say what is in it",
+    .usage = "banyan data verify|stats DIR...",
     .text =
-        "Reads packed directories from front to back and compares shards, document offsets and\n"
-        "tokenizer with the checksums of their manifests. Training does so at the first use of a\n"
-        "directory and again whenever one of its files has changed.\n\n"
-        "  banyan data verify packed",
+        "verify reads packed directories from front to back and compares shards, document offsets\n"
+        "and tokenizer with the checksums of their manifests. Training does so at the first use "
+        "of\n"
+        "a directory and again whenever one of its files has changed.\n\n"
+        "stats prints the lengths of the documents, how much of the vocabulary is used, the "
+        "entropy\n"
+        "of single tokens and the most frequent ones; with --context also how many windows an "
+        "epoch\n"
+        "has, how many documents meet in one, and whether the order of an epoch mixes them as a\n"
+        "random one does.\n\n"
+        "  banyan data verify packed\n"
+        "  banyan data stats packed --context 1024",
     .run = run};

@@ -143,6 +143,12 @@ static by_status offset_at(const by_dataset *d, uint64_t document, uint64_t *out
     return read_shard(&d->documents, document * sizeof *out, out, sizeof *out, error);
 }
 
+by_status by__dataset_offsets(const by_dataset *dataset, uint64_t first, size_t count,
+                              uint64_t *out, by_error *error)
+{
+    return read_shard(&dataset->documents, first * sizeof *out, out, count * sizeof *out, error);
+}
+
 /* Offsets [first, first + count) of documents.npy; `last` is the one before them. */
 static by_status check_offsets(const by_dataset *d, const uint64_t *offsets, uint64_t first,
                                size_t count, uint64_t *last, by_error *error)

@@ -24,6 +24,10 @@
 
 /* The directory, for messages. */
 const char *by__dataset_name(const by_dataset *dataset);
+/* Copies the places where documents [first, first + count) begin, and, where that is the last one,
+ * the number of tokens behind it: first + count is at most documents + 1. */
+by_status by__dataset_offsets(const by_dataset *dataset, uint64_t first, size_t count,
+                              uint64_t *out, by_error *error);
 /* Tells the operating system how the shards will be read: at random or from front to back. */
 void by__dataset_advise(const by_dataset *dataset, bool at_random);
 
