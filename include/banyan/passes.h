@@ -126,7 +126,7 @@ typedef struct by_gather_options {
     int ranks;     /* that differ in these axes; 0 or 1: none is divided */
     bool keep;     /* what the forward pass has gathered stays for the backward pass */
     /* GATHER_PARAMETER has the number of a parameter among those of this graph, found by its name;
-     * NULL: of the graph itself. */
+     * what is frozen there is whole. NULL: the graph itself. */
     const by_graph *parameters;
 } by_gather_options;
 

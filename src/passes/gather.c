@@ -17,9 +17,24 @@ typedef struct gather {
 
 enum { PHASES = BY__UPDATE + 1 };
 
-static bool is_divided(const by__value *value)
+/* A parameter in the graph that lists them; NULL. */
+static const by__value *listed(const gather *g, by_value parameter, by_value *number)
 {
-    return value->role == BY_ROLE_PARAMETER && !value->frozen && value->shape.rank >= 2;
+    const by_graph *list = g->options->parameters == NULL ? g->graph : g->options->parameters;
+    *number = by_graph_find(list, g->graph->values[parameter].name);
+    bool found = *number != BY_NONE && list->values[*number].role == BY_ROLE_PARAMETER;
+    return found ? &list->values[*number] : NULL;
+}
+
+static bool is_divided(const gather *g, by_value v)
+{
+    by_value number;
+    const by__value *value = &g->graph->values[v];
+    if (value->role != BY_ROLE_PARAMETER || value->frozen || value->shape.rank < 2) {
+        return false;
+    }
+    const by__value *in_list = listed(g, v, &number);
+    return in_list == NULL || !in_list->frozen;
 }
 
 static bool reads(const by__node *node, by_value value)
@@ -52,12 +67,12 @@ static void find_places(gather *g)
 /* The number of a parameter among those of options->parameters. */
 static by_status number_of(const gather *g, by_value parameter, int64_t *out, by_error *error)
 {
-    const char *name = g->graph->values[parameter].name;
     const by_graph *list = g->options->parameters == NULL ? g->graph : g->options->parameters;
-    by_value found = by_graph_find(list, name);
+    by_value found;
     *out = 0;
-    if (found == BY_NONE || list->values[found].role != BY_ROLE_PARAMETER) {
-        return by_error_set(error, BY_EARG, "gather: there is no parameter '%s' to number", name);
+    if (listed(g, parameter, &found) == NULL) {
+        return by_error_set(error, BY_EARG, "gather: there is no parameter '%s' to number",
+                            g->graph->values[parameter].name);
     }
     for (by_value v = 0; v < found; v++) {
         *out += list->values[v].role == BY_ROLE_PARAMETER;
@@ -91,7 +106,7 @@ static by_status run(gather *g, by_error *error)
     BY_TRY(by__alloc((void **)&g->place, g->old_nodes, sizeof *g->place, "gather", error));
     find_places(g);
     for (size_t v = 0; v < values; v++) {
-        for (size_t n = 0; n < g->old_nodes && is_divided(&g->graph->values[v]); n++) {
+        for (size_t n = 0; n < g->old_nodes && is_divided(g, (by_value)v); n++) {
             if (reads(&g->graph->nodes[n], (by_value)v)) {
                 BY_TRY(gather_for(g, (by_value)v, n, error));
             }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/trainer.h"
+#include "train/pipeline/pipe.h"
 
 /* ---- the plan ---- */
 
@@ -62,17 +62,35 @@ static int64_t bucket_elements(const by_trainer *t, const by__store *store)
     return (blocks < 1 ? 1 : blocks) * BY_SUM_BLOCK;
 }
 
+/* Where the gradients begin that the stage of a pipeline which makes those before `end` makes. */
+static int64_t stage_begin(const by_trainer *t, const by__store *store, int group, int64_t end)
+{
+    int last = -1;
+    int64_t begin = 0;
+    for (size_t i = 0; i < by__store_count(store) && t->pipe != NULL; i++) {
+        const by__stored_tensor *entry = by__store_entry(store, (by__handle)i);
+        if (entry->group == group && by__store_begin(store, (by__handle)i) < end) {
+            int stage = by__pipe_stage_of(t->pipe, entry->name);
+            begin = stage != last ? by__store_begin(store, (by__handle)i) : begin;
+            last = stage;
+        }
+    }
+    return begin;
+}
+
 /* Where a bucket begins that ends at `end`. Optimizers that need whole tensors have these whole in
  * a bucket, where ranks divide their state. */
 static int64_t bucket_begin(const by_trainer *t, const by__store *store, int group, int64_t end,
                             int64_t size)
 {
     bool whole = by__is_sharded(t) && by_optimizer_needs_tensors(&t->config->optimizer);
-    if (end <= size) {
-        return 0;
+    int64_t least = stage_begin(t, store, group, end);
+    if (end - least <= size) {
+        return least;
     }
-    return whole ? tensor_border(store, group, end - size)
-                 : (end - size + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK * BY_SUM_BLOCK;
+    int64_t begin = whole ? tensor_border(store, group, end - size)
+                          : (end - size + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK * BY_SUM_BLOCK;
+    return begin > least ? begin : least;
 }
 
 /* Buckets of all groups, those of the last elements of a group first: the backward pass finishes
@@ -116,7 +134,7 @@ static by_status add_part(by__bucket_parts *p, size_t *capacity, by__bucket_part
 
 /* The gradients of a bucket, whose parts begin behind those of the bucket before it. */
 static by_status list_bucket(by__bucket_parts *p, size_t *capacity, const by_trainer *t,
-                             const by_graph *graph, const by__bucket *b, by_error *error)
+                             const by__bucket *b, by_error *error)
 {
     for (size_t i = 0; i < by__store_count(t->store); i++) {
         const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
@@ -125,9 +143,7 @@ static by_status list_bucket(by__bucket_parts *p, size_t *capacity, const by_tra
         int64_t low = begin > b->first ? begin : b->first;
         int64_t high = end < b->first + b->count ? end : b->first + b->count;
         if (entry->group == b->group && low < high) {
-            char name[300];
-            (void)snprintf(name, sizeof name, "grad.%s", entry->name);
-            const by__bucket_part part = {.gradient = by_graph_find(graph, name),
+            const by__bucket_part part = {.entry = (by__handle)i,
                                           .from = low - begin,
                                           .at = low - b->first,
                                           .count = high - low};
@@ -137,15 +153,14 @@ static by_status list_bucket(by__bucket_parts *p, size_t *capacity, const by_tra
     return BY_OK;
 }
 
-static by_status list_parts(by__bucket_parts *p, const by_trainer *t, const by_graph *graph,
-                            by_error *error)
+by_status by__bucket_parts_list(by__bucket_parts *out, const by_trainer *t, by_error *error)
 {
     size_t buckets = t->ranks.bucket_count;
     size_t capacity = 0;
-    BY_TRY(by__alloc((void **)&p->first, buckets + 1, sizeof *p->first, "buckets", error));
+    BY_TRY(by__alloc((void **)&out->first, buckets + 1, sizeof *out->first, "buckets", error));
     for (size_t k = 0; k < buckets; k++) {
-        BY_TRY(list_bucket(p, &capacity, t, graph, &t->ranks.buckets[k], error));
-        p->first[k + 1] = p->count;
+        BY_TRY(list_bucket(out, &capacity, t, &t->ranks.buckets[k], error));
+        out->first[k + 1] = out->count;
     }
     return BY_OK;
 }
@@ -157,60 +172,53 @@ void by__bucket_parts_free(by__bucket_parts *parts)
     *parts = (by__bucket_parts){0};
 }
 
-size_t by__bucket_completion(const by__bucket_parts *parts, const by_graph *graph, size_t bucket)
+by_value by__part_gradient(const by_trainer *t, const by_graph *graph, const by__bucket_part *part)
 {
-    size_t last = 0;
-    for (size_t i = parts->first[bucket]; i < parts->first[bucket + 1]; i++) {
-        size_t node = (size_t)graph->values[parts->parts[i].gradient].producer;
-        last = node > last ? node : last;
-    }
-    return last;
+    char name[300];
+    (void)snprintf(name, sizeof name, "grad.%s", by__store_entry(t->store, part->entry)->name);
+    return by_graph_find(graph, name);
 }
 
 /* ---- their order ---- */
 
-/* A bucket, and the node of the graph that finishes it. */
-typedef struct finished {
-    by__bucket bucket;
-    size_t node;
-} finished;
+/* The node that completes a bucket. False where the graph does not have its gradients: that of a
+ * stage of a pipeline. What comes into the graph is complete before any node. */
+static bool find_completion(const by_trainer *t, const by__bucket_parts *parts,
+                            const by_graph *graph, by__bucket_order *out)
+{
+    out->node = 0;
+    for (size_t i = parts->first[out->bucket]; i < parts->first[out->bucket + 1]; i++) {
+        by_value gradient = by__part_gradient(t, graph, &parts->parts[i]);
+        if (gradient == BY_NONE) {
+            return false;
+        }
+        int node = graph->values[gradient].producer;
+        out->node = node > (int)out->node ? (size_t)node : out->node;
+    }
+    out->offset = t->ranks.buckets[out->bucket].offset;
+    return true;
+}
 
 static int earlier(const void *a, const void *b)
 {
-    const finished *x = a;
-    const finished *y = b;
+    const by__bucket_order *x = a;
+    const by__bucket_order *y = b;
     if (x->node != y->node) {
         return x->node < y->node ? -1 : 1;
     }
-    return x->bucket.offset > y->bucket.offset ? -1 : 1;
+    return x->offset > y->offset ? -1 : x->offset < y->offset;
 }
 
-static by_status sort(by_trainer *t, const by__bucket_parts *parts, const by_graph *graph,
-                      by_error *error)
+by_status by__buckets_order(by__bucket_order **out, size_t *count, const by_trainer *t,
+                            const by__bucket_parts *parts, const by_graph *graph, by_error *error)
 {
-    by__ranks *r = &t->ranks;
-    finished *list;
-    BY_TRY(by__alloc((void **)&list, r->bucket_count, sizeof *list, "buckets", error));
-    for (size_t k = 0; k < r->bucket_count; k++) {
-        list[k] = (finished){r->buckets[k], by__bucket_completion(parts, graph, k)};
+    BY_TRY(by__alloc((void **)out, t->ranks.bucket_count + 1, sizeof **out, "buckets", error));
+    *count = 0;
+    for (size_t k = 0; k < t->ranks.bucket_count; k++) {
+        by__bucket_order *next = &(*out)[*count];
+        next->bucket = k;
+        *count += find_completion(t, parts, graph, next) ? 1 : 0;
     }
-    qsort(list, r->bucket_count, sizeof *list, earlier);
-    for (size_t k = 0; k < r->bucket_count; k++) {
-        r->buckets[k] = list[k].bucket;
-    }
-    free(list);
+    qsort(*out, *count, sizeof **out, earlier);
     return BY_OK;
-}
-
-by_status by__buckets_sort(by__bucket_parts *out, by_trainer *t, const by_graph *graph,
-                           by_error *error)
-{
-    by__bucket_parts unsorted = {0};
-    by_status status = list_parts(&unsorted, t, graph, error);
-    if (status == BY_OK) {
-        status = sort(t, &unsorted, graph, error);
-    }
-    by__bucket_parts_free(&unsorted);
-    BY_TRY(status);
-    return list_parts(out, t, graph, error);
 }

@@ -2,7 +2,6 @@
  * that they make. Found without a message, before anything is allocated. */
 #include <string.h>
 
-#include "banyan/optimizer.h"
 #include "config/kind.h"
 #include "train/train.h"
 
@@ -105,15 +104,16 @@ static by_status check_batch(const by__layout *l, const by_config *config, by_er
                         (long long)(train->micro_batch * l->replicas));
 }
 
-static by_status check_shard(const by__layout *l, const by_config *config, by_error *error)
+/* What passes gather, a stage cannot keep: they are programs of their own. */
+static by_status check_keep(const by__layout *l, const by_config *config, by_error *error)
 {
-    int ranks = l->size[BY_MESH_SHARD];
-    if (ranks > 1 && config->parallel.zero > 1 && l->size[BY_MESH_PIPELINE] > 1) {
+    if (config->parallel.keep != 0 && config->parallel.zero > 2 && l->size[BY_MESH_SHARD] > 1 &&
+        l->size[BY_MESH_PIPELINE] > 1) {
         return by_error_set(error, BY_ECONFIG,
-                            "parallel.zero is %lld and parallel.pipeline %d: stages keep the "
-                            "gradients of all their micro-batches until the step's end; set zero "
-                            "to 1",
-                            (long long)config->parallel.zero, l->size[BY_MESH_PIPELINE]);
+                            "%s: parallel.keep is true and parallel.pipeline %d: stages gather "
+                            "parameters for each pass; set keep to false",
+                            by__config_where(config, "parallel.keep", "parallel.pipeline"),
+                            l->size[BY_MESH_PIPELINE]);
     }
     return BY_OK;
 }
@@ -121,7 +121,7 @@ static by_status check_shard(const by__layout *l, const by_config *config, by_er
 /* BY_ECONFIG for axes that do not go together with what else the config asks for. */
 static by_status check_axes(const by__layout *l, const by_config *config, by_error *error)
 {
-    BY_TRY(check_shard(l, config, error));
+    BY_TRY(check_keep(l, config, error));
     if (config->sync.staleness > 0 && l->ranks != l->size[BY_MESH_DATA]) {
         return by_error_set(
             error, BY_ECONFIG,

@@ -7,7 +7,10 @@
  * rounds (reducer.h), which is all that gradient sets have room for.
  *
  * In a last round that has no micro-batch for a rank, it computes one again and gives nothing, so
- * that all ranks run the same collectives. */
+ * that all ranks run the same collectives.
+ *
+ * A rank of a pipeline hands over the gradients of a stage in the program that completes them
+ * (pipeline/pipe_plan.c); its rounds are the micro-batches of its schedule. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,26 +42,29 @@ by_status by__turns_build(by_trainer *t, const by_trainer_options *o, by_error *
 /* ---- the program ---- */
 
 /* Appends start and wait of each bucket. *bytes: those of the largest one's gradients. */
-static by_status append_collectives(by_trainer *t, by_graph *graph, size_t *bytes, by_error *error)
+static by_status append_collectives(by_trainer *t, by_graph *graph, const by__bucket_order *order,
+                                    size_t buckets, size_t *bytes, by_error *error)
 {
     const uint32_t mesh = 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD;
-    const by__turns *turns = &t->shard.turns;
+    const by__bucket_parts *parts = &t->shard.turns.parts;
     by_value *values;
     BY_TRY(
         by__alloc((void **)&values, by__store_count(t->store), sizeof *values, "buckets", error));
     *bytes = 0;
     graph->phase = BY__BACKWARD;
-    for (size_t k = 0; k < t->ranks.bucket_count; k++) {
+    for (size_t k = 0; k < buckets; k++) {
+        size_t bucket = order[k].bucket;
         size_t size = 0;
         int count = 0;
-        for (size_t i = turns->parts.first[k]; i < turns->parts.first[k + 1]; i++) {
-            by_value gradient = turns->parts.parts[i].gradient;
-            graph->values[gradient].role = BY_ROLE_ACTIVATION;
+        for (size_t i = parts->first[bucket]; i < parts->first[bucket + 1]; i++) {
+            by_value gradient = by__part_gradient(t, graph, &parts->parts[i]);
+            by__value *value = &graph->values[gradient];
+            value->role = value->producer < 0 ? BY_ROLE_INPUT : BY_ROLE_ACTIVATION;
             values[count++] = gradient;
-            size += by__value_bytes(&graph->values[gradient]);
+            size += by__value_bytes(value);
         }
         *bytes = size > *bytes ? size : *bytes;
-        (void)by__wait(graph, by__reduce_gradients(graph, values, count, (int64_t)k, mesh,
+        (void)by__wait(graph, by__reduce_gradients(graph, values, count, (int64_t)bucket, mesh,
                                                    t->layout.replicas, false));
     }
     free(values);
@@ -72,21 +78,22 @@ static bool gathers(const by_graph *graph, size_t node)
     return row->communicates || row->waits;
 }
 
-/* Moves the collectives, which stand behind the first `before` nodes, behind what completes them.
- * Buckets are in the order of completion. Collectives keep their order, so that what is gathered
- * for the next nodes comes first, where it may overlap with those before. */
-static by_status place_collectives(by_trainer *t, by_graph *graph, size_t before, by_error *error)
+/* Moves the collectives, which stand behind the first `before` nodes, behind what completes their
+ * buckets. Collectives keep their order, so that what is gathered for the next nodes comes first,
+ * where it may overlap with those before. */
+static by_status place_collectives(by_trainer *t, by_graph *graph, size_t before,
+                                   const by__bucket_order *order, size_t buckets, by_error *error)
 {
-    const by__bucket_parts *parts = &t->shard.turns.parts;
     by__node *ordered;
     size_t kept = 0;
     size_t k = 0;
     BY_TRY(by__alloc((void **)&ordered, graph->node_count, sizeof *ordered, "buckets", error));
-    for (size_t n = 0; n < before; n++) {
+    for (size_t n = 0; n < before || k < buckets; n++) {
         bool later = t->config->parallel.overlap != 0 && n + 1 < before && gathers(graph, n + 1);
-        ordered[kept++] = graph->nodes[n];
-        for (; !later && k < t->ranks.bucket_count && by__bucket_completion(parts, graph, k) <= n;
-             k++) {
+        if (n < before) {
+            ordered[kept++] = graph->nodes[n];
+        }
+        for (; !later && k < buckets && order[k].node <= n; k++) {
             ordered[kept++] = graph->nodes[before + 2 * k];
             ordered[kept++] = graph->nodes[before + 2 * k + 1];
         }
@@ -97,22 +104,43 @@ static by_status place_collectives(by_trainer *t, by_graph *graph, size_t before
     return BY_OK;
 }
 
-by_status by__turns_plan(by_trainer *t, by_error *error)
+by_status by__turns_hand_over(by_trainer *t, by_graph *graph, by_error *error)
+{
+    const by__turns *turns = &t->shard.turns;
+    by__bucket_order *order = NULL;
+    size_t before = graph->node_count;
+    size_t buckets = 0;
+    size_t bytes = 0;
+    by_status status = by__buckets_order(&order, &buckets, t, &turns->parts, graph, error);
+    if (status == BY_OK) {
+        status = append_collectives(t, graph, order, buckets, &bytes, error);
+    }
+    if (status == BY_OK) {
+        status = place_collectives(t, graph, before, order, buckets, error);
+    }
+    free(order);
+    BY_TRY(status);
+    return t->config->parallel.overlap != 0
+               ? by_pass_overlap(graph, bytes > turns->ahead ? bytes : turns->ahead, error)
+               : BY_OK;
+}
+
+by_status by__turns_list(by_trainer *t, by_error *error)
 {
     by__turns *turns = &t->shard.turns;
-    by_graph *graph = turns->graph;
-    size_t before = graph->node_count;
-    size_t bytes;
-    BY_TRY(by__buckets_sort(&turns->parts, t, graph, error));
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
         int64_t count = t->ranks.buckets[k].count;
         turns->most = count > turns->most ? count : turns->most;
     }
-    BY_TRY(append_collectives(t, graph, &bytes, error));
-    BY_TRY(place_collectives(t, graph, before, error));
-    if (t->config->parallel.overlap != 0) {
-        BY_TRY(by_pass_overlap(graph, bytes > turns->ahead ? bytes : turns->ahead, error));
-    }
+    return by__bucket_parts_list(&turns->parts, t, error);
+}
+
+by_status by__turns_plan(by_trainer *t, by_error *error)
+{
+    by__turns *turns = &t->shard.turns;
+    by_graph *graph = turns->graph;
+    BY_TRY(by__turns_list(t, error));
+    BY_TRY(by__turns_hand_over(t, graph, error));
     turns->graph = NULL; /* the set's from here on */
     return by__set_add(&t->programs, "gradients", graph, (by_purpose)0, NULL, error);
 }
@@ -181,16 +209,27 @@ void by__turns_close(by_trainer *t)
     free(turns->losses);
 }
 
-by_status by__turns_step(by_trainer *t, const by_batch *batch, by_error *error)
+int64_t by__turns_rounds(const by_trainer *t)
+{
+    int64_t ranks = t->layout.replicas;
+    return (t->all_micro_batches + ranks - 1) / ranks;
+}
+
+int64_t by__turns_begin(by_trainer *t, int64_t round, int64_t *kept_as)
 {
     by__turns *turns = &t->shard.turns;
+    turns->round = round;
+    turns->gives = round < t->micro_batches;
+    *kept_as = turns->gives ? by__trainer_leaf(t, round) : t->all_micro_batches;
+    return turns->gives ? round : t->micro_batches - 1;
+}
+
+by_status by__turns_step(by_trainer *t, const by_batch *batch, by_error *error)
+{
     int64_t examples = t->micro_batches * t->config->train.micro_batch;
-    int64_t ranks = t->layout.replicas;
-    int64_t rounds = (t->all_micro_batches + ranks - 1) / ranks;
-    for (turns->round = 0; turns->round < rounds; turns->round++) {
-        turns->gives = turns->round < t->micro_batches;
-        int64_t i = turns->gives ? turns->round : t->micro_batches - 1;
-        int64_t kept_as = turns->gives ? by__trainer_leaf(t, i) : t->all_micro_batches;
+    for (int64_t round = 0; round < by__turns_rounds(t); round++) {
+        int64_t kept_as;
+        int64_t i = by__turns_begin(t, round, &kept_as);
         BY_TRY(by__trainer_feed(t, t->gradients, batch, examples, i, kept_as, error));
     }
     return BY_OK;

@@ -48,7 +48,8 @@ void by__gathered_options(const by_trainer *t, const by_graph *graph, by_pass_op
     if (by__is_gathered(t)) {
         options->gather = (by_gather_options){.mesh = 1u << BY_MESH_SHARD,
                                               .ranks = t->layout.size[BY_MESH_SHARD],
-                                              .parameters = t->shard.turns.graph,
+                                              .parameters = t->pipe != NULL ? t->parameters
+                                                                            : t->shard.turns.graph,
                                               .keep = t->config->parallel.keep != 0};
         options->prefetch_bytes = largest_unit(t, graph);
     }
@@ -70,5 +71,6 @@ bool by__ranks_evaluate_together(const by_trainer *trainer)
 /* On what the inputs were before. */
 by_status by__ranks_evaluate_nothing(by_trainer *trainer, by_error *error)
 {
-    return by_program_run(trainer->loss->program, error);
+    return trainer->pipe != NULL ? by__pipe_evaluate(trainer, NULL, error)
+                                 : by_program_run(trainer->loss->program, error);
 }

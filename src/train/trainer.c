@@ -182,7 +182,7 @@ static by_status count_parameters(by_trainer *t, const by_trainer_options *o, by
     by_graph *graph = NULL;
     by_model model;
     const by__recipe recipe = {o->builder, o->user, t->task};
-    if (!by__is_gathered(t)) {
+    if (!by__is_gathered(t) || t->pipe != NULL) {
         return by_model_count(t->forward, &t->size.parameters, &t->size.in_products, error);
     }
     BY_TRY(by__train_forward(&graph, &model, t->config, &recipe, BY_MODEL_LOSS, error));
@@ -217,8 +217,7 @@ static void plan_memory(by_trainer *t)
     m->gradients = by__store_bytes(t->store, BY__GRADIENT);
     m->optimizer = by__store_bytes(t->store, BY__STATE) + by__offload_bytes(t);
     m->on_disk = by__store_disk_bytes(t->store);
-    m->activations =
-        by__set_arena_bytes(&t->programs) + (t->pipe == NULL ? 0 : by__pipe_bytes(t->pipe));
+    m->activations = by__set_arena_bytes(&t->programs) + (t->pipe == NULL ? 0 : by__pipe_bytes(t));
     m->workspace = by__set_workspace_bytes(&t->programs) + by__sync_bytes(t) + by__norm_bytes(t) +
                    by__turns_bytes(t);
     m->data = by__trainer_feed_bytes(t);
@@ -287,7 +286,9 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     }
     BY_TRY(add_models(t, o, error));
     BY_TRY(by__trainer_lay_out(t, error));
-    BY_TRY(by__is_in_turn(t) ? by__turns_plan(t, error) : by__overlap_plan(t, o, error));
+    BY_TRY(t->pipe != NULL     ? by__pipe_plan(t, error)
+           : by__is_in_turn(t) ? by__turns_plan(t, error)
+                               : by__overlap_plan(t, o, error));
     BY_TRY(add_updates(t, error));
     if (t->copies != t->masters && t->offload == NULL) {
         BY_TRY(by__trainer_add_update(t, "compute copies", build_copy, error));

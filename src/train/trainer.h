@@ -176,18 +176,25 @@ typedef struct by__gradient_norm {
 
 /* A part of a gradient in a bucket. */
 typedef struct by__bucket_part {
-    by_value gradient;
-    int64_t from; /* element of it */
-    int64_t at;   /* element of the bucket */
+    by__handle entry; /* whose gradient it is */
+    int64_t from;     /* element of it */
+    int64_t at;       /* element of the bucket */
     int64_t count;
 } by__bucket_part;
 
-/* The gradients of all buckets, as a graph makes them. */
+/* The gradients of all buckets. */
 typedef struct by__bucket_parts {
     by__bucket_part *parts; /* those of bucket k are first[k] .. first[k + 1] - 1 */
     size_t *first;
     size_t count;
 } by__bucket_parts;
+
+/* A bucket, and the node of a graph that completes it. */
+typedef struct by__bucket_order {
+    size_t bucket;
+    size_t node;
+    int64_t offset; /* the bucket's */
+} by__bucket_order;
 
 /* Gradients that are handed over micro-batch by micro-batch (shard_gradients.c). */
 typedef struct by__turns {
@@ -401,12 +408,15 @@ by_status by__buckets_plan(by_trainer *t, by_error *error);
  * free(). */
 by_status by__buckets_list(by__bucket **out, size_t *count, const by_trainer *t,
                            const by__store *store, by_error *error);
-/* Puts them in the order in which the graph finishes them. *out: what is in them then. */
-by_status by__buckets_sort(by__bucket_parts *out, by_trainer *t, const by_graph *graph,
-                           by_error *error);
+/* What is in each of them. */
+by_status by__bucket_parts_list(by__bucket_parts *out, const by_trainer *t, by_error *error);
 void by__bucket_parts_free(by__bucket_parts *parts);
-/* The node that completes a bucket. */
-size_t by__bucket_completion(const by__bucket_parts *parts, const by_graph *graph, size_t bucket);
+/* The gradient's value in a graph; BY_NONE. */
+by_value by__part_gradient(const by_trainer *t, const by_graph *graph, const by__bucket_part *part);
+/* The buckets whose gradients the graph has, in the order in which it completes them. *out is freed
+ * with free(). */
+by_status by__buckets_order(by__bucket_order **out, size_t *count, const by_trainer *t,
+                            const by__bucket_parts *parts, const by_graph *graph, by_error *error);
 /* Elements of a group, with what is between its entries. */
 int64_t by__group_elements(const by__store *store, int group);
 
@@ -497,6 +507,15 @@ int64_t by__trainer_leaf(const by_trainer *t, int64_t i);
 by_status by__turns_build(by_trainer *t, const by_trainer_options *options, by_error *error);
 /* ... and its program, once buckets are known. */
 by_status by__turns_plan(by_trainer *t, by_error *error);
+/* The two parts of that, which a pipeline does by itself: lists what is in buckets, and lets a
+ * graph whose nodes are in their order hand over the buckets whose gradients it has. */
+by_status by__turns_list(by_trainer *t, by_error *error);
+by_status by__turns_hand_over(by_trainer *t, by_graph *graph, by_error *error);
+/* Micro-batches of a step, of each rank. */
+int64_t by__turns_rounds(const by_trainer *t);
+/* Begins a round, before the program that hands over. Returns which of its micro-batches the rank
+ * computes; *kept_as: the place of its loss. */
+int64_t by__turns_begin(by_trainer *t, int64_t round, int64_t *kept_as);
 /* Bytes of host memory that it needs. */
 size_t by__turns_bytes(const by_trainer *t);
 /* Behind the reducer. */
@@ -540,16 +559,18 @@ void by__overlap_open(by_trainer *t);
 
 /* ---- pipeline/: a rank that holds some stages of the model ---- */
 
-/* Builds the programs of the rank's stages, lists its parameters and makes the schedule. */
+/* Cuts the model into stages, lists the parameters of the rank's and makes the schedule. */
 by_status by__pipe_open(by_trainer *t, const by_trainer_options *options, by_error *error);
 /* {NULL} is accepted. After the programs were closed. */
 void by__pipe_close(by_trainer *t);
-/* The rest of the plan, which needs the store: sums of gradient sets. */
+/* The rest of the plan, which needs the store: the programs of the rank's stages, and sums of
+ * gradient sets. */
+by_status by__pipe_plan(by_trainer *t, by_error *error);
 by_status by__pipe_plan_sums(by_trainer *t, by_error *error);
 /* Finds the programs again, after some were added. */
 void by__pipe_find_rows(by_trainer *t);
 /* Bytes that activations between programs and stages take. */
-uint64_t by__pipe_bytes(const by__pipe *pipe);
+uint64_t by__pipe_bytes(const by_trainer *t);
 /* Collective. Takes memory and binds parameters. */
 by_status by__pipe_allocate(by_trainer *t, by_error *error);
 /* Collective along the pipeline: forward and backward of all micro-batches of this replica, their
@@ -557,7 +578,8 @@ by_status by__pipe_allocate(by_trainer *t, by_error *error);
 by_status by__pipe_step(by_trainer *t, const by_batch *batch, by__sum_tree *tree, by_error *error);
 /* Collective, after an update: parameters that several stages read. */
 by_status by__pipe_share_parameters(by_trainer *t, by_error *error);
-/* Collective: loss and evaluated values of a micro-batch, on all ranks. */
+/* Collective: loss and evaluated values of a micro-batch, on all ranks; NULL: on what the inputs
+ * were before. */
 by_status by__pipe_evaluate(by_trainer *t, const by_batch *batch, by_error *error);
 
 /* ---- trainer_sync.c: nothing of it does anything where config.sync asks for nothing ---- */

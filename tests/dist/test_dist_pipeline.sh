@@ -41,6 +41,15 @@ run 0 mpi_run 3 "$banyan" train --resume runs/both --quiet --set parallel.pipeli
 [ "$(digest runs/both)" = "$weights" ] || fail "other weights than one rank"
 run 0 "$banyan" train --resume runs/gpipe --quiet --set parallel.pipeline=1
 [ "$(digest runs/gpipe)" = "$weights" ] || fail "other weights than one rank"
+layout zero2 4 pipeline=2 shard=2 zero=2
+layout zero3 4 pipeline=2 shard=2 zero=3 schedule=zero_bubble overlap=false
+say "ranks that divide stages go on from each other's checkpoints"
+rm -r runs/zero2/checkpoints/step-00000020 runs/zero3/checkpoints/step-00000020
+run 0 mpi_run 4 "$banyan" train --resume runs/zero2 --quiet --set parallel.zero=3 --set parallel.schedule=gpipe
+[ "$(digest runs/zero2)" = "$weights" ] || fail "other weights than one rank"
+run 0 mpi_run 3 "$banyan" train --resume runs/zero3 --quiet --set parallel.pipeline=1 --set parallel.shard=3 \
+    --set parallel.zero=2 --set parallel.schedule=1f1b
+[ "$(digest runs/zero3)" = "$weights" ] || fail "other weights than one rank"
 
 say "stages that the model does not have are refused in one line"
 run 2 mpi_run 5 "$banyan" train c.yaml --quiet --set parallel.pipeline=5

@@ -39,3 +39,5 @@ ranks() {
 ranks 2 pipeline=2 schedule=gpipe
 ranks 2 pipeline=2 schedule=zero_bubble
 ranks 2 shard=2
+ranks 2 shard=2 zero=2
+ranks 4 pipeline=2 shard=2 zero=3

@@ -53,14 +53,17 @@ typedef struct data {
     by_array arrays[2];
 } data;
 
-static by_batch make_batch(data *d, size_t first, size_t count, size_t all, uint64_t step)
+static by_batch make_batch(data *d, const by_batch_part *part, size_t all, uint64_t step)
 {
+    size_t count = part->count;
     uint64_t targets = 0;
     for (size_t i = 0; i < all * CONTEXT; i++) {
         targets += i % 11 != 3;
     }
     for (size_t i = 0; i < count * CONTEXT; i++) {
-        size_t at = first * CONTEXT + i;
+        size_t k = i / CONTEXT;
+        size_t row = part->first + k / part->block * part->stride + k % part->block;
+        size_t at = row * CONTEXT + i % CONTEXT;
         double token = (random_unit(7, 2 * step, at) + 1.0) / 2.0 * VOCAB;
         double target = (random_unit(7, 2 * step + 1, at) + 1.0) / 2.0 * VOCAB;
         d->tokens[i] = (int32_t)token;
@@ -103,12 +106,13 @@ static by_status train(job *j, result *r, by_trainer *t, const by_config *config
     const by_batch_part part = by_trainer_part(t);
     size_t all = (size_t)config->train.batch;
     for (int step = 0; step < j->steps; step++) {
-        by_batch batch = make_batch(&d, part.first, part.count, all, (uint64_t)step);
+        by_batch batch = make_batch(&d, &part, all, (uint64_t)step);
         BY_TRY(by_trainer_step(t, &batch, &r->steps[step], error));
     }
     BY_TRY(by_trainer_settle(t, error));
     size_t one = (size_t)config->train.micro_batch;
-    by_batch batch = make_batch(&d, 0, one, one, 1000);
+    const by_batch_part first = {.count = one, .block = one, .stride = one};
+    by_batch batch = make_batch(&d, &first, one, 1000);
     BY_TRY(by_trainer_loss(t, &batch, &r->evaluated, error));
     r->memory = *by_trainer_memory(t);
     return read_tensors(r, t, error);
@@ -120,6 +124,9 @@ static by_status run_rank(by_comm *comm, void *user, by_error *error)
     result *r = &j->results[comm == NULL ? 0 : by_comm_rank(comm)];
     by_config *config = open_config(j->settings);
     by_trainer *t = NULL;
+    if (comm == NULL) {
+        config->parallel.shard = 1;
+    }
     const by_trainer_options options = {.comm = comm};
     by_status status = by_trainer_open(&t, config, &options, error);
     if (status == BY_OK) {
@@ -295,6 +302,34 @@ static void other_settings_too(void **state)
     }
 }
 
+/* Ranks of shard divide what a stage has: state, gradients, parameters; a last round without a
+ * micro-batch for some, a tied table whose other reader is whole, optimizers of whole tensors. */
+static void stages_are_divided(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const stages[] = {"parallel.zero=1", "parallel.zero=2", "parallel.zero=3"};
+    static const char *const others[][4] = {
+        {"train.batch=5"},
+        {"precision.compute=bf16", "model.dropout=0.1", "model.tied=false", "optimizer.clip=0.5"},
+        {"optimizer.kind=lamb", "precision.compute=bf16"},
+        {"model.kind=llama", "parallel.overlap=false", "memory.recompute=block"},
+    };
+    static const layout some[] = {{4, 2, "gpipe", "1"},       {4, 2, "1f1b", "1"},
+                                  {4, 2, "interleaved", "2"}, {4, 2, "zero_bubble", "1"},
+                                  {6, 3, "1f1b", "1"},        {8, 2, "zero_bubble", "1"}};
+    for (size_t k = 0; k < BY_ARRAY_LENGTH(stages); k++) {
+        for (size_t i = 0; i < BY_ARRAY_LENGTH(others); i++) {
+            const char *settings[MOST_SETS] = {"parallel.shard=2", stages[k],
+                                               "parallel.bucket_mib=0.0625"};
+            size_t count = 3;
+            for (size_t s = 0; s < 4 && others[i][s] != NULL; s++) {
+                settings[count++] = others[i][s];
+            }
+            check_settings(2, some, BY_ARRAY_LENGTH(some), settings);
+        }
+    }
+}
+
 /* Pipelines that take steps of their own, or add up what was rounded, do what ranks would in their
  * place. */
 static void replicas_exchange_as_whole_models_do(void **state)
@@ -320,9 +355,10 @@ static void replicas_exchange_as_whole_models_do(void **state)
 static void stages_need_less_memory(void **state)
 {
     BY_UNUSED(state);
-    static const char *const one[] = {"train.batch=4", "train.micro_batch=1", NULL};
+    static const char *const one[] = {"train.batch=4", "train.micro_batch=1", "model.tied=false",
+                                      NULL};
     static const char *const four[] = {"train.batch=4", "train.micro_batch=1",
-                                       "parallel.pipeline=4", NULL};
+                                       "parallel.pipeline=4", "model.tied=false", NULL};
     job *alone = run_job(0, 1, one);
     job *j = run_job(4, 1, four);
     uint64_t all = alone->results[0].memory.optimizer;
@@ -331,6 +367,24 @@ static void stages_need_less_memory(void **state)
         sum += j->results[r].memory.optimizer;
         assert_true(j->results[r].memory.optimizer < all / 2);
         assert_true(j->results[r].memory.parameters < alone->results[0].memory.parameters / 2);
+    }
+    assert_true(sum == all);
+    close_job(j);
+    /* Two stages on two ranks each, which divide state, gradients and matrices. */
+    static const char *const divided[] = {"train.batch=4",
+                                          "train.micro_batch=1",
+                                          "parallel.pipeline=2",
+                                          "parallel.shard=2",
+                                          "parallel.zero=3",
+                                          "model.tied=false",
+                                          NULL};
+    j = run_job(4, 1, divided);
+    sum = 0;
+    for (int r = 0; r < 4; r++) {
+        const by_memory_report *m = &j->results[r].memory;
+        sum += m->optimizer;
+        assert_true(m->gradients == m->optimizer / 2); /* two moments, one sum */
+        assert_true(m->parameters < alone->results[0].memory.parameters * 3 / 8);
     }
     assert_true(sum == all);
     close_job(alone);
@@ -381,6 +435,11 @@ static void what_cannot_be_is_refused(void **state)
     check_error(by_config_resolve(config, &error), BY_ECONFIG, &error,
                 "parallel.chunks is 2, and schedule 1f1b runs 1 on a rank");
     by_config_close(&config);
+    static const char *const kept[] = {"parallel.pipeline=2", "parallel.shard=2", "parallel.zero=3",
+                                       "parallel.keep=true", NULL};
+    j.settings = kept;
+    check_error(by_comm_run_threads(4, NULL, run_rank, &j, &error), BY_ECONFIG, &error,
+                "set keep to false");
 }
 
 int main(void)
@@ -389,6 +448,7 @@ int main(void)
         cmocka_unit_test(all_schedules_give_the_bits_of_one_rank),
         cmocka_unit_test(fifty_steps_end_in_the_same_weights),
         cmocka_unit_test(other_settings_too),
+        cmocka_unit_test(stages_are_divided),
         cmocka_unit_test(replicas_exchange_as_whole_models_do),
         cmocka_unit_test(stages_need_less_memory),
         cmocka_unit_test(stages_fail_together),

@@ -298,6 +298,8 @@ static void axes_together(void **state)
         {1, {NULL}},
         {4, {"parallel.pipeline=2", "parallel.shard=2", NULL}},
         {8, {"parallel.pipeline=2", "parallel.shard=2", "parallel.tensor=1", NULL}},
+        {4, {"parallel.pipeline=2", "parallel.shard=2", "parallel.zero=2", NULL}},
+        {6, {"parallel.pipeline=3", "parallel.shard=2", "parallel.zero=3", NULL}},
         {6, {"parallel.pipeline=3", "parallel.shard=2", "parallel.schedule=zero_bubble", NULL}}};
     static const layout sequence[] = {{2, {"parallel.sequence=2", NULL}},
                                       {4, {"parallel.sequence=2", "parallel.shard=2", NULL}},

@@ -97,6 +97,7 @@ struct by__pipe {
     by__pipe_stage *stages; /* of this rank, ascending */
     by_memory memory;       /* of all slots */
     size_t bytes;
+    void *shared;  /* room for a parameter that ranks of `shard` have parts of */
     by_comm *comm; /* of the pipeline; the mesh's */
 };
 

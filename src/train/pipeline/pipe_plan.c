@@ -127,7 +127,8 @@ static by_status make_schedule(by_trainer *t, by_pipeline_kind kind, by_error *e
     by_pipeline_options options = {.kind = kind,
                                    .ranks = pipe->ranks,
                                    .chunks = pipe->chunks,
-                                   .micro_batches = t->micro_batches};
+                                   .micro_batches =
+                                       by__is_in_turn(t) ? by__turns_rounds(t) : t->micro_batches};
     BY_TRY(list_links(&pipe->train, &links, &options.link_count, error));
     options.links = links;
     by_status status = by_pipeline_open(&pipe->schedule, &options, error);
@@ -185,20 +186,55 @@ static by_status count_slots(by__pipe *pipe, by__pipe_stage *stage, int ring, by
 
 /* ---- programs ---- */
 
+/* Whether the program completes the gradients of its stage. */
+static bool is_last(const by__pipe *pipe, const by__pipe_graph *g, int part)
+{
+    return g == &pipe->train &&
+           part % BY__PART_KINDS == (pipe->apart ? BY__PART_WEIGHT : BY__PART_BACKWARD);
+}
+
+/* Gradients that the backward program makes where the weights' hands over: they come in from the
+ * slot. */
+static by_status add_early_gradients(by_graph *graph, by_trainer *t, int part, by_error *error)
+{
+    const by__pipe *pipe = t->pipe;
+    const by_graph *whole = pipe->train.whole;
+    int backward = by__part_of(by__stage_of_part(part), BY__PART_BACKWARD);
+    for (size_t v = 0; v < whole->value_count && pipe->apart; v++) {
+        const by__value *value = &whole->values[v];
+        if (value->role == BY_ROLE_GRADIENT && value->producer >= 0 &&
+            pipe->train.part[value->producer] == backward) {
+            (void)by_graph_input(graph, value->name, value->dtype, value->shape);
+        }
+    }
+    return by_graph_check(graph, error);
+}
+
+/* What else a program does where ranks of `shard` divide gradients, and parameters. */
+static by_status finish_part(by_trainer *t, const by__pipe_graph *g, int part, by_graph *graph,
+                             by_error *error)
+{
+    by_pass_options options = {0};
+    bool hands_over = by__is_in_turn(t) && is_last(t->pipe, g, part);
+    by__gathered_options(t, t->pipe->train.whole, &options);
+    BY_TRY(by_pass_gather(graph, &options.gather, error));
+    BY_TRY(by_pass_order(graph, error));
+    if (hands_over) {
+        BY_TRY(add_early_gradients(graph, t, part, error));
+        return by__turns_hand_over(t, graph, error);
+    }
+    return t->config->parallel.overlap != 0 || !by__is_in_turn(t)
+               ? by_pass_overlap(graph, options.prefetch_bytes, error)
+               : BY_OK;
+}
+
 static by_status add_part(by_trainer *t, const by__pipe_graph *g, int part, const char *name,
                           by_error *error)
 {
     by_graph *graph;
     BY_TRY(by__cut_part(&graph, g->whole, g->part, part, g->crossings, g->crossing_count, error));
-    if (by_graph_node_count(graph) == 0) {
-        by_graph_close(&graph);
-        return BY_OK;
-    }
-    by_status status = by_pass_order(graph, error);
-    if (status == BY_OK) {
-        status = by_pass_overlap(graph, 0, error);
-    }
-    if (status != BY_OK) {
+    by_status status = finish_part(t, g, part, graph, error);
+    if (status != BY_OK || by_graph_node_count(graph) == 0) {
         by_graph_close(&graph);
         return status;
     }
@@ -479,8 +515,22 @@ by_status by__pipe_open(by_trainer *t, const by_trainer_options *options, by_err
     BY_TRY(say_where(t->config, cut_model(t, options, error), error));
     BY_TRY(say_where(t->config, make_schedule(t, kind, error), error));
     BY_TRY(list_parameters(pipe, error));
+    t->parameters = pipe->parameters;
+    t->forward = pipe->loss.whole;
+    return BY_OK;
+}
+
+by_status by__pipe_plan(by_trainer *t, by_error *error)
+{
+    by__pipe *pipe = t->pipe;
+    by_pass_options options = {0};
     BY_TRY(by__alloc((void **)&pipe->stages, (size_t)pipe->chunks, sizeof *pipe->stages, "pipeline",
                      error));
+    if (by__is_in_turn(t)) {
+        by__gathered_options(t, pipe->train.whole, &options);
+        t->shard.turns.ahead = options.prefetch_bytes;
+        BY_TRY(by__turns_list(t, error));
+    }
     for (int i = 0; i < pipe->chunks; i++) {
         pipe->stages[i].stage = i * pipe->ranks + pipe->rank;
         BY_TRY(add_stage(t, &pipe->stages[i], i, error));
@@ -489,8 +539,6 @@ by_status by__pipe_open(by_trainer *t, const by_trainer_options *options, by_err
     for (int i = 0; i < pipe->chunks; i++) {
         BY_TRY(plan_slots(t, &pipe->stages[i], error));
     }
-    t->parameters = pipe->parameters;
-    t->forward = pipe->loss.whole;
     return BY_OK;
 }
 
@@ -501,6 +549,7 @@ void by__pipe_close(by_trainer *t)
         return;
     }
     by_device_free(&pipe->memory);
+    free(pipe->shared);
     by_pipeline_close(&pipe->schedule);
     by__stage_map_free(&pipe->map);
     free_graph(&pipe->train);
@@ -536,9 +585,22 @@ static size_t largest_send(const by__pipe *pipe)
     return largest;
 }
 
-uint64_t by__pipe_bytes(const by__pipe *pipe)
+/* Bytes of the largest parameter that this rank has a part of and shares. */
+static size_t largest_share(const by_trainer *t)
 {
-    return pipe->bytes + largest_send(pipe);
+    const by__pipe *pipe = t->pipe;
+    size_t largest = 0;
+    for (size_t i = 0; i < pipe->share_count && by__is_gathered(t); i++) {
+        by_value value = by_graph_find(pipe->train.whole, pipe->shares[i].name);
+        size_t bytes = by__value_bytes(&pipe->train.whole->values[value]);
+        largest = pipe->shares[i].from == pipe->rank && bytes > largest ? bytes : largest;
+    }
+    return largest;
+}
+
+uint64_t by__pipe_bytes(const by_trainer *t)
+{
+    return t->pipe->bytes + largest_send(t->pipe) + largest_share(t);
 }
 
 /* ---- what needs the store ---- */
@@ -628,6 +690,9 @@ by_status by__pipe_allocate(by_trainer *t, by_error *error)
     by__pipe *pipe = t->pipe;
     BY_TRY(by_mesh_comm(&pipe->comm, t->ranks.mesh, 1u << BY_MESH_PIPELINE, error));
     BY_TRY(by_device_alloc(&pipe->memory, t->device, pipe->bytes, "the pipeline's slots", error));
+    if (largest_share(t) > 0) {
+        BY_TRY(by__alloc_aligned(&pipe->shared, largest_share(t), "a shared parameter", error));
+    }
     for (int i = 0; i < pipe->chunks; i++) {
         by__pipe_stage *stage = &pipe->stages[i];
         for (int kind = 0; kind < BY__PART_KINDS; kind++) {

@@ -138,9 +138,12 @@ static by_status run_part(by_trainer *t, const by__pipe_stage *stage, by__part_k
         BY_TRY(by__row_bind_flat(row, t->store, BY_ROLE_GRADIENT, flat, flat, error));
     }
     BY_TRY(bind_slot(t->pipe, stage, kind, i, error));
-    by_value loss = by_graph_find(row->graph, "loss");
-    int64_t kept = loss == BY_NONE ? t->all_micro_batches : t->first_micro_batch + i;
     int64_t examples = t->micro_batches * t->config->train.micro_batch;
+    int64_t kept = by__trainer_leaf(t, i);
+    i = by__is_in_turn(t) ? by__turns_begin(t, i, &kept) : i;
+    if (by_graph_find(row->graph, "loss") == BY_NONE) {
+        kept = t->all_micro_batches;
+    }
     return by__trainer_feed(t, row, batch, examples, i, kept, error);
 }
 
@@ -181,6 +184,9 @@ static by_status run_last(by_trainer *t, by__pipe_stage *stage, by__part_kind ki
                           const by_batch *batch, int64_t i, by_error *error)
 {
     by__sum_addition pair;
+    if (by__is_in_turn(t)) { /* the program hands gradients over */
+        return run_part(t, stage, kind, batch, i, -1, error);
+    }
     int set = by__sum_tree_take(&stage->tree);
     BY_TRY(run_part(t, stage, kind, batch, i, set, error));
     if (t->pipe->apart) {
@@ -233,8 +239,8 @@ by_status by__pipe_step(by_trainer *t, const by_batch *batch, by__sum_tree *tree
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     /* Every stage's tree has come to the same sets. */
     *tree = pipe->stages[0].tree;
-    return by_comm_broadcast(pipe->comm, by__trainer_losses(t) + t->first_micro_batch,
-                             (size_t)t->micro_batches, BY_F32, last_rank(pipe), "losses", error);
+    return by_comm_broadcast(pipe->comm, by__trainer_losses(t), (size_t)t->all_micro_batches,
+                             BY_F32, last_rank(pipe), "losses", error);
 }
 
 by_status by__pipe_share_parameters(by_trainer *t, by_error *error)
@@ -247,15 +253,19 @@ by_status by__pipe_share_parameters(by_trainer *t, by_error *error)
         }
         by__handle entry = by__store_find(t->store, s->name);
         int flat = by__store_shape(t->store, t->copies, entry).rank >= 0 ? t->copies : t->masters;
-        by_memory memory = by__store_buffer(t->store, flat, entry);
+        const void *whole = (const void *)by__store_buffer(t->store, flat, entry).address;
         by_shape shape = by__store_shape(t->store, flat, entry);
         size_t elements = (size_t)by_shape_count(&shape);
         by_dtype dtype = by__store_dtype(t->store, flat, entry);
         BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-        BY_TRY(s->from == pipe->rank ? by_comm_send(pipe->comm, (const void *)memory.address,
-                                                    elements, dtype, s->to, 0, s->name, error)
-                                     : by_comm_receive(pipe->comm, (void *)memory.address, elements,
-                                                       dtype, s->from, 0, s->name, error));
+        if (s->from == pipe->rank && by__shard_divides(t, flat, entry) && by__is_gathered(t)) {
+            BY_TRY(by__shard_collect(t, flat, entry, pipe->shared, error));
+            whole = pipe->shared;
+        }
+        BY_TRY(s->from == pipe->rank
+                   ? by_comm_send(pipe->comm, whole, elements, dtype, s->to, 0, s->name, error)
+                   : by_comm_receive(pipe->comm, (void *)(uintptr_t)whole, elements, dtype, s->from,
+                                     0, s->name, error));
     }
     return BY_OK;
 }
@@ -275,8 +285,9 @@ static by_status run_loss(by_trainer *t, const by__pipe_stage *stage, const by_b
                                    slot_of(t->pipe, &t->pipe->loss, stage, value, 0), error));
         }
     }
-    return by__trainer_feed(t, stage->loss, batch, t->config->train.micro_batch, 0,
-                            t->all_micro_batches, error);
+    return batch == NULL ? by_program_run(stage->loss->program, error)
+                         : by__trainer_feed(t, stage->loss, batch, t->config->train.micro_batch, 0,
+                                            t->all_micro_batches, error);
 }
 
 by_status by__pipe_evaluate(by_trainer *t, const by_batch *batch, by_error *error)
