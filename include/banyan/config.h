@@ -25,6 +25,12 @@ typedef struct by_string_list {
     size_t count;
 } by_string_list;
 
+/* A list of structs of a type that the key says, owned by the config. */
+typedef struct by_record_list {
+    void *items;
+    size_t count;
+} by_record_list;
+
 /* The values of keys that belong to single kinds of a section. Made and owned by the config; the
  * same for every kind that is chosen. */
 typedef struct by_kind_values by_kind_values;
@@ -88,16 +94,26 @@ typedef struct by_train_config {
     int64_t threads;      /* compute threads; -1: one a core that this process may use */
 } by_train_config;
 
+/* What the parameters whose names match a pattern have of their own. */
+typedef struct by_parameter_group {
+    char *match;         /* shell pattern (fnmatch) of whole names: "*.bias" */
+    double lr_scale;     /* their learning rate is the optimizer's times this */
+    double weight_decay; /* on all of them; -1: the optimizer's, on matrices */
+    int64_t frozen;      /* 1: they are not trained */
+} by_parameter_group;
+
 typedef struct by_optimizer_config {
-    char *kind;          /* "adamw": a row of the optimizer table */
-    by_kind_values *own; /* keys of single optimizers */
-    double lr;           /* peak learning rate */
-    double min_lr;       /* last learning rate of cosine, linear and wsd; -1: lr / 10 */
-    char *schedule;      /* "cosine", "linear", "constant", "wsd" */
-    int64_t warmup;      /* steps of linear warm-up; -1: 100, or a tenth of the steps if fewer */
-    int64_t decay;       /* wsd: steps of the final decay; -1: a tenth of the steps */
-    double weight_decay; /* on matrices only */
-    double clip;         /* bound of the global gradient norm; 0: none */
+    char *kind;            /* "adamw": a row of the optimizer table */
+    by_kind_values *own;   /* keys of single optimizers */
+    double lr;             /* peak learning rate */
+    double min_lr;         /* last learning rate of cosine, linear and wsd; -1: lr / 10 */
+    char *schedule;        /* "cosine", "linear", "constant", "wsd" */
+    int64_t warmup;        /* steps of linear warm-up; -1: 100, or a tenth of the steps if fewer */
+    int64_t decay;         /* wsd: steps of the final decay; -1: a tenth of the steps */
+    double weight_decay;   /* on matrices only */
+    double clip;           /* bound of the global gradient norm; 0: none */
+    by_record_list groups; /* by_parameter_group; the first that matches a name counts */
+    double layer_decay;    /* learning rates of blocks: layer_decay^(how many come after), ... */
 } by_optimizer_config;
 
 typedef struct by_precision_config {

@@ -143,7 +143,7 @@
  *                     hyper f32 [3..], scale f32 [1]        output exists
  *     hyper = {lr, 1 - beta1^t, 1 - beta2^t, ...}; g is multiplied by scale first; attrs beta1,
  *     beta2, eps, decay (decoupled: p -= lr * decay * p before the update; Loshchilov & Hutter
- *     2019).
+ *     2019), lr_scale (not 0: lr is so many times hyper[0]).
  *
  *   MAP               up to 8: act of one shape, some *, and    up to 3: act of that shape
  *                     f32 of any shape, read as scalars
@@ -381,6 +381,7 @@ typedef struct by_attrs {
     float beta1;
     float beta2;
     float decay;
+    float lr_scale;
     float value;
     float beta;
     float smoothing;

@@ -35,6 +35,9 @@ typedef struct by_update_unit {
     by_shape whole;
     uint32_t axis_mesh[BY_MAX_RANK];
     int axis_ranks[BY_MAX_RANK];
+    float lr_scale; /* its learning rate is that of the step times this; 0: 1 */
+    bool own_decay; /* `weight_decay` applies, whatever `decay` and the config say */
+    float weight_decay;
 } by_update_unit;
 
 /* A state that an optimizer keeps for each parameter, f32. */
@@ -50,7 +53,8 @@ typedef struct by_optimizer_state {
 BY_API int by_optimizer_state_count(const by_optimizer_config *config);
 BY_API by_optimizer_state by_optimizer_state_at(const by_optimizer_config *config, int i);
 /* True when each unit must be one tensor in its own shape (norms of tensors, sums over rows and
- * columns); else a flat range is updated as its tensors would be. */
+ * columns, parameters with rates of their own); else a flat range is updated as its tensors would
+ * be. */
 BY_API bool by_optimizer_needs_tensors(const by_optimizer_config *config);
 /* Builds the graph that reduces the gradients "grad.UNIT" to outputs "norm" (global 2-norm) and
  * "scale" (clip factor), from the input "losses" [losses] (of all micro-batches) and the state

@@ -34,6 +34,8 @@ typedef struct by_memory_report {
     uint64_t process;
     uint64_t total;
     uint64_t on_disk; /* with config.offload: of the scratch file, and in no sum above */
+    /* gradients and optimizer state that this rank would have if nothing were frozen: in no sum */
+    uint64_t spared;
 } by_memory_report;
 
 /* FLOPs of training on one example, as the task counts them. Of tokens by both conventions: 6 N +
@@ -43,6 +45,7 @@ typedef struct by_memory_report {
 typedef struct by_model_size {
     int64_t parameters;
     int64_t in_products;
+    int64_t frozen; /* of this rank's parameters, those that are not trained */
     double flops_per_example;
     double flops_per_example_full;
 } by_model_size;

@@ -41,15 +41,17 @@ static void print_json(const by_config *config, const by_trainer *trainer)
            "\"gradient_bytes\":%llu,\"optimizer_bytes\":%llu,\"activation_bytes\":%llu,"
            "\"workspace_bytes\":%llu,\"data_bytes\":%llu,\"staging_bytes\":%llu,"
            "\"process_bytes\":%llu,"
-           "\"on_disk_bytes\":%llu,\"budget_bytes\":%lld,\"predicted_step_s\":%.4g}\n",
+           "\"on_disk_bytes\":%llu,\"frozen_parameters\":%lld,\"spared_bytes\":%llu,"
+           "\"budget_bytes\":%lld,\"predicted_step_s\":%.4g}\n",
            (long long)size->parameters, (long long)size->in_products, one, examples,
            size->flops_per_example, one, examples, size->flops_per_example_full,
            (unsigned long long)m->total, (unsigned long long)m->parameters,
            (unsigned long long)m->gradients, (unsigned long long)m->optimizer,
            (unsigned long long)m->activations, (unsigned long long)m->workspace,
            (unsigned long long)m->data, (unsigned long long)m->staging,
-           (unsigned long long)m->process, (unsigned long long)m->on_disk,
-           (long long)config->memory.budget, by_trainer_seconds(trainer));
+           (unsigned long long)m->process, (unsigned long long)m->on_disk, (long long)size->frozen,
+           (unsigned long long)m->spared, (long long)config->memory.budget,
+           by_trainer_seconds(trainer));
 }
 
 static void print_row(const char *name, uint64_t bytes)
@@ -114,6 +116,11 @@ static void print_plan(const by_config *config, const by_trainer *trainer)
     print_sizes(config);
     printf("parameters    %lld (%lld in matrix products)\n", (long long)size->parameters,
            (long long)size->in_products);
+    if (size->frozen > 0) {
+        char text[32];
+        printf("frozen        %lld parameters, which spares %s of gradients and optimizer state\n",
+               (long long)size->frozen, by_format_bytes(text, m->spared));
+    }
     printf("FLOPs         %.4g a %.*s", size->flops_per_example, one, examples);
     if (strcmp(examples, "tokens") == 0) {
         printf(" (6N + 6LCT), %.4g (6N + 12LCT)", size->flops_per_example_full);

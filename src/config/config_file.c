@@ -1,5 +1,6 @@
 /* One YAML text into a config, through libyaml's events: a mapping of sections, each a mapping of
- * keys to scalars or lists of scalars. Nothing deeper is accepted, so nothing here recurses. */
+ * keys to scalars, lists of scalars or lists of mappings to scalars. Nothing deeper is accepted, so
+ * nothing here recurses. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,7 +115,39 @@ static by_status add_scalar(reader *r, by__config_node *node)
                         r->error);
 }
 
-/* The current event as a value: a scalar, or a list of scalars up to its end. */
+/* A mapping of words to scalars, whose start is the current event. */
+static by_status read_record(reader *r, by__config_node *node)
+{
+    size_t record = node->records++;
+    for (;;) {
+        BY_TRY(next(r));
+        if (r->event.type == YAML_MAPPING_END_EVENT) {
+            return BY_OK;
+        }
+        if (r->event.type != YAML_SCALAR_EVENT) {
+            return fail(r, "a key must be a word");
+        }
+        char *field = by__strdup(scalar_text(r));
+        if (field == NULL) {
+            return by_error_set(r->error, BY_EMEMORY, "out of memory: reading %s", r->file);
+        }
+        by_status status = next(r);
+        if (status == BY_OK && r->event.type != YAML_SCALAR_EVENT) {
+            status = fail(r, "a mapping in a list holds values only, no lists or mappings");
+        }
+        if (status == BY_OK) {
+            status = add_scalar(r, node);
+        }
+        if (status != BY_OK) {
+            free(field);
+            return status;
+        }
+        node->items[node->count - 1].field = field;
+        node->items[node->count - 1].record = record;
+    }
+}
+
+/* The current event as a value: a scalar, or a list of scalars or mappings up to its end. */
 static by_status read_node(reader *r, by__config_node *node)
 {
     if (r->event.type == YAML_SCALAR_EVENT) {
@@ -129,10 +162,13 @@ static by_status read_node(reader *r, by__config_node *node)
         if (r->event.type == YAML_SEQUENCE_END_EVENT) {
             return BY_OK;
         }
-        if (r->event.type != YAML_SCALAR_EVENT) {
-            return fail(r, "a list holds values only, no lists or mappings");
+        if (r->event.type == YAML_MAPPING_START_EVENT) {
+            BY_TRY(read_record(r, node));
+        } else if (r->event.type != YAML_SCALAR_EVENT) {
+            return fail(r, "a list holds values or mappings of values, no lists");
+        } else {
+            BY_TRY(add_scalar(r, node));
         }
-        BY_TRY(add_scalar(r, node));
     }
 }
 

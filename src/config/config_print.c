@@ -129,11 +129,15 @@ void by__value_print(by__text *out, const by__entry *entry)
         }
         by__text_add(out, "]");
         break;
+    case BY__KEY_RECORDS:
+        by__records_print(out, entry);
+        break;
     }
 }
 
 /* ---- the whole config ---- */
 
+/* Whether a value is printed as its default is declared. */
 static bool is_default(const by__entry *entry)
 {
     by__text text = {0};
@@ -151,6 +155,9 @@ static bool is_hashed(const by__config *config, const by__entry *entry)
 {
     const by__key *key = &entry->key;
     const by_parallel_config *p = &config->config.parallel;
+    if (key->later && is_default(entry)) {
+        return false;
+    }
     if (strcmp(key->section, "parallel") == 0 && strcmp(key->name, "zero") == 0) {
         return p->zero > 1 && p->sequence != 1 && p->shard != 1;
     }
@@ -240,12 +247,9 @@ static const char reference_head[] =
 
 static const char table_head[] = "| key | default | accepts | meaning |\n|---|---|---|---|\n";
 
-static void add_row(by__text *text, const by__entry *entry)
+/* What a key accepts and means. */
+static void add_meaning(by__text *text, const by__key *key)
 {
-    const by__key *key = &entry->key;
-    by__text_format(text, "| `%s` | `", key->name);
-    by__value_print(text, entry);
-    by__text_add(text, "` | ");
     by__key_accepts(text, key);
     by__text_add(text, " | ");
     add_cell(text, key->help);
@@ -254,6 +258,24 @@ static void add_row(by__text *text, const by__entry *entry)
         add_cell(text, key->derived);
     }
     by__text_add(text, " |\n");
+}
+
+static void add_row(by__text *text, const by__entry *entry)
+{
+    const by__key *key = &entry->key;
+    by__text_format(text, "| `%s` | `", key->name);
+    by__value_print(text, entry);
+    by__text_add(text, "` | ");
+    add_meaning(text, key);
+    for (size_t i = 0; key->fields != NULL && i < key->fields->count; i++) {
+        const by__key *field = &key->fields->rows[i];
+        by__text_format(text, "| `%s[].%s` | ", key->name, field->name);
+        if (field->fallback != NULL) {
+            by__text_format(text, "`%s`", field->fallback);
+        }
+        by__text_add(text, " | ");
+        add_meaning(text, field);
+    }
 }
 
 /* The keys of one kind (NULL: of every run) in a section. */

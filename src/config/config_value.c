@@ -54,7 +54,7 @@ by_status by__node_add(by__config_node *node, const char *text, size_t length, b
     if (copy == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a config value");
     }
-    node->items[node->count++] = (by__scalar){copy, quoted};
+    node->items[node->count++] = (by__scalar){.text = copy, .quoted = quoted};
     return BY_OK;
 }
 
@@ -62,6 +62,7 @@ void by__node_free(by__config_node *node)
 {
     for (size_t i = 0; i < node->count; i++) {
         free(node->items[i].text);
+        free(node->items[i].field);
     }
     free(node->items);
     *node = (by__config_node){0};
@@ -321,8 +322,7 @@ static by_status refuse(const by__key *key, const char *shown, const char *where
     return status;
 }
 
-static by_status refuse_shape(const by__key *key, const char *what, const char *where,
-                              by_error *error)
+by_status by__value_refuse(const by__key *key, const char *what, const char *where, by_error *error)
 {
     char path[64];
     by__text accepts = {0};
@@ -383,6 +383,7 @@ static bool convert(number *out, size_t index, const by__key *key, const by__sca
         return parse_real(&out->real[index], item->text) && real_in_range(key, out->real[index]);
     case BY__KEY_TEXT:
     case BY__KEY_TEXTS:
+    case BY__KEY_RECORDS:
         break;
     }
     return false;
@@ -392,20 +393,26 @@ static by_status check(number *out, const by__key *key, const by__config_node *n
                        const char *where, by_error *error)
 {
     size_t expected = key->type == BY__KEY_PAIR ? 2 : 1;
+    if (key->type == BY__KEY_RECORDS) {
+        return by__records_check(key, node, where, error);
+    }
+    if (node->records > 0) {
+        return by__value_refuse(key, "a list of mappings", where, error);
+    }
     if (key->type == BY__KEY_PAIR && !node->is_list) {
-        return refuse_shape(key, "a single value", where, error);
+        return by__value_refuse(key, "a single value", where, error);
     }
     if (key->type != BY__KEY_TEXTS && key->type != BY__KEY_PAIR && node->is_list) {
-        return refuse_shape(key, "a list", where, error);
+        return by__value_refuse(key, "a list", where, error);
     }
     if (key->type != BY__KEY_TEXTS && node->count != expected) {
         char text[40];
         (void)snprintf(text, sizeof text, "a list of %zu", node->count);
-        return refuse_shape(key, text, where, error);
+        return by__value_refuse(key, text, where, error);
     }
     for (size_t i = 0; i < node->count; i++) {
         if (is_null(&node->items[i])) {
-            return refuse_shape(key, "no value", where, error);
+            return by__value_refuse(key, "no value", where, error);
         }
         if (!convert(out, i, key, &node->items[i])) {
             return refuse(key, node->items[i].text, where, error);
@@ -488,6 +495,8 @@ by_status by__value_set(by__entry *entry, const by__config_node *node, const cha
         by__value_free(entry);
         memcpy(at, &list, sizeof list);
         break;
+    case BY__KEY_RECORDS:
+        return by__records_set(entry, node, where, error);
     }
     return BY_OK;
 }
@@ -521,6 +530,8 @@ by_status by__value_copy(by__entry *to, const by__entry *from, by_error *error)
         by__value_free(to);
         memcpy(to->at, &copied, sizeof copied);
         break;
+    case BY__KEY_RECORDS:
+        return by__records_copy(to, from, error);
     }
     return BY_OK;
 }
@@ -555,6 +566,8 @@ by_status by__value_verify(const by__entry *entry, const char *where, by_error *
             good = list->items[i] != NULL && text_is_accepted(key, list->items[i]);
         }
         break;
+    case BY__KEY_RECORDS:
+        return by__records_verify(entry, where, error);
     }
     if (good) {
         return BY_OK;
@@ -583,5 +596,7 @@ void by__value_free(by__entry *entry)
         by_string_list *list = at;
         by__names_free(list->items, list->count);
         *list = (by_string_list){0};
+    } else if (entry->key.type == BY__KEY_RECORDS) {
+        by__records_free(entry);
     }
 }

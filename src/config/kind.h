@@ -20,7 +20,8 @@ typedef enum by__key_type {
     BY__KEY_SWITCH, /* int64_t: 1 true, 0 false */
     BY__KEY_SIZE,   /* int64_t: bytes */
     BY__KEY_TEXT,   /* char * */
-    BY__KEY_TEXTS   /* by_string_list; a single scalar is a list of one */
+    BY__KEY_TEXTS,  /* by_string_list; a single scalar is a list of one */
+    BY__KEY_RECORDS /* by_record_list; a list of mappings whose keys are `fields` */
 } by__key_type;
 
 /* Where a value is. `holds` is the type of the C field, INT for a SWITCH and a SIZE. */
@@ -37,7 +38,8 @@ typedef struct by__place {
         double: BY__KEY_REAL,                                                                      \
         double *: BY__KEY_PAIR,                                                                    \
         char *: BY__KEY_TEXT,                                                                      \
-        by_string_list: BY__KEY_TEXTS)
+        by_string_list: BY__KEY_TEXTS,                                                             \
+        by_record_list: BY__KEY_RECORDS)
 /* A field of by_config: BY__FIELD(model.layers). */
 #define BY__FIELD(field)                                                                           \
     {                                                                                              \
@@ -53,6 +55,8 @@ typedef struct by__place {
 #define BY__ABOVE_MIN 1u
 #define BY__BELOW_MAX 2u
 
+struct by__key_list;
+
 typedef struct by__key {
     const char *section; /* "" for a key at the top */
     const char *name;
@@ -66,6 +70,13 @@ typedef struct by__key {
     const char *derived; /* not NULL: -1 is accepted too, and this is what it stands for */
     const char *word;    /* a word that may be written (and is printed) for -1; NULL: none */
     const char *help;
+    /* Of records: the keys of one, with BY__OWN places in its struct of `size` bytes. A field whose
+     * fallback is NULL must be given. */
+    const struct by__key_list *fields;
+    size_t size;
+    /* The hash of a config has the key only where its value is not the default, so that configs
+     * from before there was the key keep theirs. */
+    bool later;
 } by__key;
 
 typedef struct by__key_list {

@@ -41,6 +41,19 @@ const by__section by__sections[] = {
 const size_t by__section_count = BY_ARRAY_LENGTH(by__sections);
 
 /* clang-format off: one row a key */
+static const by__key group_fields[] = {
+    {"optimizer.groups", "match", BY__KEY_TEXT, BY__OWN(by_parameter_group, match), NULL, .min = 1,
+     .help = "pattern of whole parameter names, as the shell's: `*`, `?`, `[a-z]`"},
+    {"optimizer.groups", "lr_scale", BY__KEY_REAL, BY__OWN(by_parameter_group, lr_scale), "1", 0,
+     1e6, BY__ABOVE_MIN, .help = "their learning rate is the run's times this"},
+    {"optimizer.groups", "weight_decay", BY__KEY_REAL, BY__OWN(by_parameter_group, weight_decay),
+     "-1", 0, 1000, .derived = "optimizer.weight_decay, on matrices only",
+     .help = "decoupled weight decay, also on vectors"},
+    {"optimizer.groups", "frozen", BY__KEY_SWITCH, BY__OWN(by_parameter_group, frozen), "false",
+     .help = "they are not trained: no gradient is computed and no state kept"},
+};
+static const by__key_list group_list = BY__KEY_LIST(group_fields);
+
 static const by__key common[] = {
     {"", "name", BY__KEY_TEXT, BY__FIELD(name), "run", .min = 1,
      .help = "name of the run and of its directory"},
@@ -94,6 +107,15 @@ static const by__key common[] = {
      .help = "decoupled weight decay, on matrices only"},
     {"optimizer", "clip", BY__KEY_REAL, BY__FIELD(optimizer.clip), "1", 0, 1e9,
      .help = "bound of the global gradient norm; 0 does not clip"},
+    {"optimizer", "layer_decay", BY__KEY_REAL, BY__FIELD(optimizer.layer_decay), "1", 0, 1,
+     BY__ABOVE_MIN, .later = true,
+     .help = "the learning rate of a block is multiplied by this once for each part of the model "
+             "behind it: the later blocks, then norm and head; embeddings come before all blocks "
+             "(BEiT: Bao et al. 2022; ELECTRA: Clark et al. 2020)"},
+    {"optimizer", "groups", BY__KEY_RECORDS, BY__FIELD(optimizer.groups), "[]",
+     .fields = &group_list, .size = sizeof(by_parameter_group), .later = true,
+     .help = "parameters with rates of their own; of several that match a name the first counts, "
+             "and each must match one: `[{match: \"*.bias\", lr_scale: 2, weight_decay: 0}]`"},
 
     {"precision", "compute", BY__KEY_TEXT, BY__FIELD(precision.compute), "f32",
      .choices = "f32|bf16|fp16",
@@ -301,6 +323,12 @@ void by__key_accepts(by__text *out, const by__key *key)
         break;
     case BY__KEY_TEXTS:
         by__text_add(out, "UTF-8 text or a list of them");
+        break;
+    case BY__KEY_RECORDS:
+        by__text_add(out, "a list of mappings with keys");
+        for (size_t i = 0; i < key->fields->count; i++) {
+            by__text_format(out, "%s %s", i == 0 ? "" : ",", key->fields->rows[i].name);
+        }
         break;
     }
 }

@@ -73,6 +73,8 @@ struct by_kind_values {
 typedef struct by__scalar {
     char *text;
     bool quoted;
+    char *field;   /* of a record; NULL in values without */
+    size_t record; /* number of it in the list */
 } by__scalar;
 
 typedef struct by__config_node {
@@ -80,6 +82,7 @@ typedef struct by__config_node {
     size_t count;
     size_t capacity;
     bool is_list;
+    size_t records; /* mappings in the list */
 } by__config_node;
 
 /* ---- for the room that knows the schema (config_open.c, config_print.c) ---- */
@@ -129,6 +132,9 @@ void by__config_drop_foreign(by__config *config);
 
 /* ---- config_value.c ---- */
 
+/* Refuses what is no value of the key at all: "a list". */
+by_status by__value_refuse(const by__key *key, const char *what, const char *where,
+                           by_error *error);
 /* Checks a node against the row and stores it. `where` opens the message: "train.yaml:14". */
 by_status by__value_set(by__entry *entry, const by__config_node *node, const char *where,
                         by_error *error);
@@ -147,6 +153,17 @@ by_status by__node_add(by__config_node *node, const char *text, size_t length, b
 void by__node_free(by__config_node *node);
 /* False when the text is not UTF-8, which YAML cannot hold. */
 bool by__is_utf8(const char *text);
+
+/* ---- config_records.c: the same for by_record_list ---- */
+
+by_status by__records_check(const by__key *key, const by__config_node *node, const char *where,
+                            by_error *error);
+by_status by__records_set(by__entry *entry, const by__config_node *node, const char *where,
+                          by_error *error);
+by_status by__records_copy(by__entry *to, const by__entry *from, by_error *error);
+by_status by__records_verify(const by__entry *entry, const char *where, by_error *error);
+void by__records_print(by__text *out, const by__entry *entry);
+void by__records_free(by__entry *entry);
 
 /* ---- config_print.c ---- */
 

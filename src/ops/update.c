@@ -97,6 +97,7 @@ const by__op_row by__op_adamw = {
     .outputs = 1,
     .attrs = BY__ATTRS(BY__ATTR_AS("betas", beta1, FLOAT, 0), BY__ATTR_AS("", beta2, FLOAT, 0),
                        BY__ATTR(eps, FLOAT), BY__ATTR(decay, FLOAT),
+                       BY__ATTR_AS("lr_scale", lr_scale, FLOAT, BY__ATTR_SPARE),
                        BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE)),
     .infer = infer_adamw,
     .cost = cost_adamw,

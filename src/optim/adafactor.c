@@ -204,7 +204,7 @@ static by_value update(by_graph *graph, const by__update *u, const void *own)
     by__update_begin(&m, graph, u);
     int threshold = by_map_constant(&m.map, (float)k->clip_threshold);
     int excess = maximum(&m, by__map_div(&m, root_mean(&m, steps, count), threshold), 1.0);
-    int rate = by__map_div(&m, by__update_hyper(&m, RATE), excess);
+    int rate = by__map_div(&m, by__update_rate(&m, RATE), excess);
     if (k->scale_parameter == 1) {
         rate = by__map_mul(&m, rate, maximum(&m, root_mean(&m, weights, count), k->eps[1]));
     }

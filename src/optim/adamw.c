@@ -24,7 +24,8 @@ static by_value update(by_graph *graph, const by__update *u, const void *own)
     by_attrs attrs = {.beta1 = (float)k->betas[0],
                       .beta2 = (float)k->betas[1],
                       .eps = (float)k->eps,
-                      .decay = u->decay};
+                      .decay = u->decay,
+                      .lr_scale = u->lr_scale == 1.0f ? 0.0f : u->lr_scale};
     return by__adamw(graph, u->parameter, u->gradient, u->state[0], u->state[1], u->hyper, u->scale,
                      &attrs, u->unit->copy);
 }

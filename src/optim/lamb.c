@@ -69,7 +69,7 @@ static by_value update(by_graph *graph, const by__update *u, const void *own)
                            by_map_step(&m.map, BY_MAP_LESS, zero, step, 0));
     int ratio = by_map_step(&m.map, BY_MAP_SELECT, both, by__map_div(&m, weight, step),
                             by_map_constant(&m.map, 1.0f));
-    int rate = by__map_mul(&m, by__update_hyper(&m, 0), ratio);
+    int rate = by__map_mul(&m, by__update_rate(&m, 0), ratio);
     return by__update_end(&m, by__map_mul(&m, by_map_input(&m.map, direction), rate));
 }
 

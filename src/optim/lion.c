@@ -25,7 +25,7 @@ static by_value update(by_graph *graph, const by__update *u, const void *own)
     int mix = by__map_average(&m, k->betas[0], momentum, gradient);
     int direction = by__map_one(&m, BY_MAP_SIGN, mix);
     (void)by__update_set(&m, momentum, by__map_average(&m, k->betas[1], momentum, gradient));
-    return by__update_end(&m, by__map_mul(&m, direction, by__update_hyper(&m, 0)));
+    return by__update_end(&m, by__map_mul(&m, direction, by__update_rate(&m, 0)));
 }
 
 const by__optimizer by__optimizer_lion = {

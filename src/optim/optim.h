@@ -26,7 +26,8 @@ typedef struct by__update {
     by_value hyper;                /* f32 [BY_HYPER_COUNT] */
     /* f32 [1]; where it is not finite, nothing may change: by__update_set sees to it */
     by_value scale;
-    float decay; /* weight decay of this unit */
+    float decay;    /* weight decay of this unit */
+    float lr_scale; /* its learning rate is so many times hyper[0] */
 } by__update;
 
 typedef struct by__optimizer {
@@ -47,6 +48,18 @@ typedef struct by__optimizer {
 /* The kinds of the section `optimizer`, for by__kind_table. */
 const by__kind *by__optimizer_kind(size_t index);
 
+/* ---- parameters with rates of their own (groups.c) ---- */
+
+/* Whether parameters differ in learning rate or weight decay, so that a unit must be one tensor. */
+bool by__groups_have_rates(const by_optimizer_config *config);
+/* On the forward graph of a whole model: freezes parameters as the groups say. BY_ECONFIG for a
+ * group that no parameter belongs to. */
+by_status by__groups_apply(by_graph *graph, const by_optimizer_config *config, by_error *error);
+/* Sets lr_scale, own_decay and weight_decay of the unit that is parameter `name` of a graph of the
+ * whole model. */
+void by__groups_set_rates(by_update_unit *unit, const by_graph *graph,
+                          const by_optimizer_config *config, const char *name);
+
 /* The squares of a unit's gradient, one a block, as an operand of the clip factor: where others
  * have the rest of its tensors, the sum over all of them [1]. */
 by_value by__unit_squares(by_graph *graph, const by_update_unit *unit, by_value blocks);
@@ -66,6 +79,8 @@ void by__update_begin(by__update_map *m, by_graph *graph, const by__update *u);
 int by__update_gradient(by__update_map *m);
 /* hyper[i] */
 int by__update_hyper(by__update_map *m, int i);
+/* The same of a learning rate: times the unit's lr_scale. */
+int by__update_rate(by__update_map *m, int i);
 /* Lets `value` take the place of a tensor operand (a state), unless the clip factor is not finite.
  * Returns what is there then. */
 int by__update_set(by__update_map *m, int tensor, int value);

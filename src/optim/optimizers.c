@@ -54,7 +54,7 @@ by_optimizer_state by_optimizer_state_at(const by_optimizer_config *config, int 
 bool by_optimizer_needs_tensors(const by_optimizer_config *config)
 {
     const by__optimizer *optimizer = find(config);
-    return optimizer != NULL && optimizer->needs_tensors;
+    return optimizer != NULL && (optimizer->needs_tensors || by__groups_have_rates(config));
 }
 
 /* The f32 value "PREFIX.UNIT", or "UNIT" where there is no prefix. */
@@ -109,7 +109,10 @@ static void update_unit(by_graph *graph, const by__optimizer *optimizer,
     const void *own = by__kind_own(config->own, &optimizer->kind);
     u->parameter = named(graph, BY_ROLE_PARAMETER, "", unit, &unit->shape);
     u->gradient = named(graph, BY_ROLE_INPUT, "grad", unit, &unit->shape);
-    u->decay = unit->decay ? (float)config->weight_decay : 0.0f;
+    u->decay = unit->own_decay ? unit->weight_decay
+               : unit->decay   ? (float)config->weight_decay
+                               : 0.0f;
+    u->lr_scale = unit->lr_scale == 0.0f ? 1.0f : unit->lr_scale;
     int states = count_states(optimizer, config);
     for (int i = 0; i < BY_MAX_STATES; i++) {
         u->state[i] = BY_NONE;

@@ -50,7 +50,7 @@ static by_value update(by_graph *graph, const by__update *u, const void *own)
         direction =
             k->nesterov == 1 ? by__map_add(&m, by__map_mul(&m, next, momentum), gradient) : next;
     }
-    return by__update_end(&m, by__map_mul(&m, direction, by__update_hyper(&m, 0)));
+    return by__update_end(&m, by__map_mul(&m, direction, by__update_rate(&m, 0)));
 }
 
 const by__optimizer by__optimizer_sgd = {

@@ -19,6 +19,13 @@ int by__update_hyper(by__update_map *m, int i)
     return by_map_scalar(&m->map, m->u->hyper, i);
 }
 
+int by__update_rate(by__update_map *m, int i)
+{
+    int rate = by__update_hyper(m, i);
+    return m->u->lr_scale == 1.0f ? rate
+                                  : by__map_mul(m, rate, by_map_constant(&m->map, m->u->lr_scale));
+}
+
 int by__update_set(by__update_map *m, int tensor, int value)
 {
     int guarded = by_map_step(&m->map, BY_MAP_SELECT, m->finite, value, tensor);
@@ -33,7 +40,7 @@ by_value by__update_end(by__update_map *m, int step)
     int parameter = by_map_input(&m->map, u->parameter);
     int kept = parameter;
     if (u->decay != 0.0f) {
-        int decay = by__map_mul(m, by__update_hyper(m, 0), by_map_constant(&m->map, u->decay));
+        int decay = by__map_mul(m, by__update_rate(m, 0), by_map_constant(&m->map, u->decay));
         kept = by__map_mul(m, parameter, by__map_sub(m, by_map_constant(&m->map, 1.0f), decay));
     }
     int next = by__update_set(m, parameter, by__map_sub(m, kept, step));

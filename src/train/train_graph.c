@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "optim/optim.h"
 #include "train/train.h"
 
 int64_t by__per_sample(const by_task *task, const by_config *config)
@@ -62,6 +63,7 @@ static by_status build(by_model *model, by_graph *graph, const by_config *config
     BY_TRY(recipe->builder != NULL
                ? recipe->builder(recipe->user, model, graph, &config->model, request, error)
                : by_model_build(model, graph, &config->model, request, error));
+    BY_TRY(by__groups_apply(graph, &config->optimizer, error));
     BY_TRY(add_loss(model, graph, config, task, request, error));
     model->objective = model->loss;
     if (model->auxiliary != BY_NONE) {

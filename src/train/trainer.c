@@ -217,6 +217,7 @@ static void plan_memory(by_trainer *t)
     m->gradients = by__store_bytes(t->store, BY__GRADIENT);
     m->optimizer = by__store_bytes(t->store, BY__STATE) + by__offload_bytes(t);
     m->on_disk = by__store_disk_bytes(t->store);
+    m->spared = by__trainer_spared(t, &t->size.frozen);
     m->activations = by__set_arena_bytes(&t->programs) + (t->pipe == NULL ? 0 : by__pipe_bytes(t));
     m->workspace = by__set_workspace_bytes(&t->programs) + by__sync_bytes(t) + by__norm_bytes(t) +
                    by__turns_bytes(t);

@@ -318,6 +318,9 @@ by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape 
 /* The same of a whole tensor, or of this rank's part of one. */
 by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
                                        const by__stored_tensor *entry);
+/* Bytes of gradients and states that frozen parameters do not have; *elements: how many these
+ * are. */
+uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements);
 
 /* ---- trainer_memory.c ---- */
 

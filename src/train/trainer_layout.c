@@ -2,6 +2,7 @@
  * and the units that the programs of an update work on. */
 #include <string.h>
 
+#include "optim/optim.h"
 #include "train/trainer.h"
 
 static const char *const group_names[BY__GROUPS] = {
@@ -59,6 +60,7 @@ by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
 {
     by_update_unit unit = by__trainer_unit(t, name, entry->local, entry->group);
     unit.whole = entry->shape;
+    by__groups_set_rates(&unit, t->forward, &t->config->optimizer, entry->name);
     for (int i = 0; i < entry->shape.rank && unit.ranks > 1; i++) {
         if (entry->local.dim[i] != entry->shape.dim[i]) {
             int mesh = is_of_experts(entry, i) ? BY_MESH_EXPERT : BY_MESH_TENSOR;
@@ -113,6 +115,31 @@ static by_status list_units(by_trainer *t, by_error *error)
         }
     }
     return BY_OK;
+}
+
+uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements)
+{
+    uint64_t bytes = 0;
+    uint64_t owners = by__is_sharded(t) ? (uint64_t)t->layout.size[BY_MESH_SHARD] : 1;
+    *elements = 0;
+    for (size_t i = 0; i < by__store_count(t->store); i++) {
+        const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
+        by_value value = by_graph_find(t->forward, entry->name);
+        if (entry->trainable || value == BY_NONE || !t->forward->values[value].frozen) {
+            continue; /* a stage of a pipeline only reads it */
+        }
+        int64_t count = by_shape_count(&entry->local);
+        uint64_t sets = (uint64_t)t->sets * (uint64_t)count * sizeof(float);
+        bytes += by__is_in_turn(t) ? sets / owners : sets;
+        for (int s = 0; s < t->state_count; s++) {
+            by_optimizer_state state = by_optimizer_state_at(&t->config->optimizer, s);
+            by_shape shape = entry->local;
+            bool has = state.shape == NULL || state.shape(&entry->local, &shape);
+            bytes += has ? (uint64_t)by_shape_count(&shape) * sizeof(float) / owners : 0;
+        }
+        *elements += count;
+    }
+    return bytes;
 }
 
 /* Declares a flat buffer of which this rank holds its slices of the groups in `divided`; with

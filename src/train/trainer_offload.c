@@ -208,7 +208,9 @@ static bool same_kind(const kind *k, bool copies, const by_update_unit *unit)
 {
     return k->copies == copies && k->unit.copy == unit->copy &&
            by_shape_equal(&k->unit.shape, &unit->shape) &&
-           (copies || (k->unit.decay == unit->decay && same_ranks(&k->unit, unit)));
+           (copies || (k->unit.decay == unit->decay && k->unit.lr_scale == unit->lr_scale &&
+                       k->unit.own_decay == unit->own_decay &&
+                       k->unit.weight_decay == unit->weight_decay && same_ranks(&k->unit, unit)));
 }
 
 static by_status build_kind(const by_trainer *t, by_graph *graph, by_error *error)

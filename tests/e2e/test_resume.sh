@@ -54,7 +54,8 @@ for setting in "gpt2 f32" "llama bf16" "mixtral f32"; do
     compare runs/terminated
 done
 
-for setting in "adafactor beta1=0.9" "sgd momentum=0"; do
+groups='groups=[{"match":"w?e.*","frozen":true},{"match":"*.bias","lr_scale":2}]'
+for setting in "adafactor beta1=0.9" "sgd momentum=0" "adamw $groups"; do
     # shellcheck disable=SC2086
     set -- $setting
     rm -rf runs

@@ -521,6 +521,8 @@ const op_case op_cases[] = {
          F(257, 131), F(257, 131), F(257, 131), F(257, 131), F(4), F(1)),
     CASE(ADAMW, (.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .decay = 0.1f, .dtype = BY_F16),
          F(131, 37), F(131, 37), F(131, 37), F(131, 37), F(4), F(1)),
+    CASE(ADAMW, (.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f, .lr_scale = 0.25f),
+         F(33), F(33), F(33), F(33), F(4), F(1)),
     BENCH(ADAMW, (.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f, .dtype = BY_BF16),
           F(50257, 768), F(50257, 768), F(50257, 768), F(50257, 768), F(4), F(1)),
     CASE(MAP, (.map = &nesterov), F(1), A(1), F(1), F(2)),

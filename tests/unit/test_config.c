@@ -202,7 +202,7 @@ static void test_types(void **state)
     refused("train: {eval_batches: some}", "train.yaml:1: train.eval_batches: \"some\" is not all "
                                            "or a whole number from 1 to 1e+15");
     refused("data: {text: [a, [b]]}",
-            "train.yaml:1: a list holds values only, no lists or mappings");
+            "train.yaml:1: a list holds values or mappings of values, no lists");
     refused("data: {text: [a, ~]}",
             "train.yaml:1: data.text: no value; it takes UTF-8 text or a list of them");
     refused("seed: -1",
@@ -474,7 +474,105 @@ static void test_sizes(void **state)
                                            "as 6GiB or 512MiB, or a number of bytes");
 }
 
+/* ---- lists of mappings ---- */
+
+static void test_records(void **state)
+{
+    BY_UNUSED(state);
+    by_config *config = good("optimizer:\n  groups:\n"
+                             "    - match: h.0.*\n      frozen: true\n"
+                             "    - {match: \"*.bias\", lr_scale: 2, weight_decay: 0}\n");
+    const by_record_list *list = &config->optimizer.groups;
+    const by_parameter_group *groups = list->items;
+    assert_int_equal(list->count, 2);
+    assert_string_equal(groups[0].match, "h.0.*");
+    assert_int_equal(groups[0].frozen, 1);
+    assert_true(groups[0].lr_scale == 1.0 && groups[0].weight_decay == -1.0);
+    assert_string_equal(groups[1].match, "*.bias");
+    assert_true(groups[1].lr_scale == 2.0 && groups[1].weight_decay == 0.0);
+    assert_int_equal(by_config_set(config, "optimizer.groups=[]", NULL), BY_OK);
+    assert_int_equal(config->optimizer.groups.count, 0);
+    assert_int_equal(by_config_set(config, "optimizer.groups=[{match: a}]", NULL), BY_OK);
+    assert_int_equal(config->optimizer.groups.count, 1);
+    by_config_close(&config);
+
+    refused("optimizer: {groups: [{match: a, lr: 2}]}",
+            "train.yaml:1: unknown key \"lr\" in optimizer.groups; it takes a list of mappings "
+            "with "
+            "keys match, lr_scale, weight_decay, frozen");
+    refused("optimizer: {groups: [{match: a, lr_scal: 2}]}",
+            "train.yaml:1: unknown key \"lr_scal\" in optimizer.groups; did you mean "
+            "\"lr_scale\"?");
+    refused("optimizer: {groups: [{lr_scale: 2}]}",
+            "train.yaml:1: a mapping without optimizer.groups.match, which must be given");
+    refused("optimizer: {groups: [{match: a, match: b}]}",
+            "train.yaml:1: \"match\" is given twice in one mapping");
+    refused("optimizer: {groups: [{match: a, lr_scale: -1}]}",
+            "train.yaml:1: optimizer.groups.lr_scale: \"-1\" is not a number above 0 and at most "
+            "1000000");
+    refused("optimizer: {groups: [a]}",
+            "train.yaml:1: optimizer.groups: a value in the list; it takes a list of mappings with "
+            "keys match, lr_scale, weight_decay, frozen");
+    refused("optimizer: {groups: a}",
+            "train.yaml:1: optimizer.groups: a single value; it takes a list of mappings with keys "
+            "match, lr_scale, weight_decay, frozen");
+    refused("optimizer: {groups: [{match: [a]}]}",
+            "train.yaml:1: a mapping in a list holds values only, no lists or mappings");
+    refused("data: {text: [{a: b}]}", "train.yaml:1: data.text: a list of mappings; it takes UTF-8 "
+                                      "text or a list of them");
+}
+
+/* Keys that came later leave the hashes of configs without them as they were. */
+static void test_hash_of_earlier_configs(void **state)
+{
+    BY_UNUSED(state);
+    char hash[33];
+    char grouped[33];
+    by_config *config = good("");
+    assert_int_equal(by_config_resolve(config, NULL), BY_OK);
+    assert_int_equal(by_config_hash(config, hash, NULL), BY_OK);
+    /* A key that was added since needs `.later = true`. */
+    assert_string_equal(hash, "fd89e58a77deeb15d4873c353c66035b");
+    assert_int_equal(by_config_set(config, "optimizer.groups=[{match: a}]", NULL), BY_OK);
+    assert_int_equal(by_config_hash(config, grouped, NULL), BY_OK);
+    assert_string_not_equal(hash, grouped);
+    by_config_close(&config);
+}
+
 /* ---- printing ---- */
+
+/* Two records, the first with defaults. */
+static void change_records(by__entry *entry)
+{
+    by__config_node node = {0};
+    by_error error = {0};
+    by_status status = by__config_read_value(
+        &node, "[{match: \"*.bi as\"}, {match: a, lr_scale: 0.1, frozen: true}]", "test", &error);
+    status = status == BY_OK ? by__value_set(entry, &node, "test", &error) : status;
+    if (status != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    by__node_free(&node);
+}
+
+static bool same_value(const by__entry *a, const by__entry *b);
+
+static bool same_records(const by__entry *a, const by__entry *b)
+{
+    const by_record_list *left = a->at;
+    const by_record_list *right = b->at;
+    bool same = left->count == right->count;
+    for (size_t r = 0; r < left->count && same; r++) {
+        for (size_t i = 0; i < a->key.fields->count && same; i++) {
+            const by__key *field = &a->key.fields->rows[i];
+            size_t at = r * a->key.size + field->place.offset;
+            by__entry x = {.key = *field, .at = (char *)left->items + at};
+            by__entry y = {.key = *field, .at = (char *)right->items + at};
+            same = same_value(&x, &y);
+        }
+    }
+    return same;
+}
 
 /* Gives every field a value that is not its default, through the fields themselves. */
 static void change_all(by__config *config)
@@ -520,6 +618,9 @@ static void change_all(by__config *config)
             ((by_string_list *)at)->items[2] = by__strdup("- [a, b]: {c}");
             ((by_string_list *)at)->items[3] = by__strdup("");
             break;
+        case BY__KEY_RECORDS:
+            change_records(&config->entries[i]);
+            break;
         }
     }
 }
@@ -537,6 +638,9 @@ static bool same_value(const by__entry *a, const by__entry *b)
             same = strcmp(left->items[i], right->items[i]) == 0;
         }
         return same;
+    }
+    if (a->key.type == BY__KEY_RECORDS) {
+        return same_records(a, b);
     }
     return memcmp(left, right, a->key.type == BY__KEY_PAIR ? 16 : 8) == 0;
 }
@@ -613,7 +717,8 @@ static void test_hash(void **state)
         {"train: {steps: 77, batch: 3}\nmodel: {layers: 2}\n", true},
         {"# other order, other form\nmodel:\n  layers: 2\ntrain:\n  batch: 3\n  steps: 7.7e1\n",
          true},
-        {"name: other\nrun: {dir: elsewhere}\ntrain: {steps: 77, batch: 3}\nmodel: {layers: 2}\n",
+        {"name: other\nrun: {dir: elsewhere}\ntrain: {steps: 77, batch: 3}\nmodel: {layers: "
+         "2}\n",
          true},
         {"train: {steps: 78, batch: 3}\nmodel: {layers: 2}\n", false},
         {"train: {steps: 77, batch: 3}\nmodel: {layers: 2}\nseed: 1\n", false},
@@ -1107,6 +1212,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_copy),
         cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_records),
+        cmocka_unit_test(test_hash_of_earlier_configs),
         cmocka_unit_test(test_hash),
         cmocka_unit_test_setup_teardown(test_base_chain, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_base_errors, make_folder, drop_folder),

@@ -24,6 +24,7 @@ typedef struct update {
     int64_t count;
     int64_t number;   /* of the update, from 1 */
     double lr;        /* eta */
+    double lr_scale;  /* of the unit, where lr is without it */
     double decay;     /* lambda */
     const double *g;  /* after clipping */
     double *p;        /* in: before the update; out: after it */
@@ -33,7 +34,7 @@ typedef struct update {
 /* p (1 - eta lambda) - step: decoupled decay (Loshchilov & Hutter 2019). */
 static double decayed(const update *u, int64_t i, double step)
 {
-    return u->p[i] * (1.0 - u->lr * u->decay) - step;
+    return u->p[i] * (1.0 - u->lr * u->lr_scale * u->decay) - step;
 }
 
 /* Loshchilov & Hutter 2019, algorithm 2; betas 0.9 and 0.99, eps 1e-8. */
@@ -172,7 +173,7 @@ static void adafactor(const update *u, adafactor_case c)
     double size = sqrt((double)u->count);
     double rate = c.relative ? fmin(u->lr, 1.0 / sqrt(t)) : u->lr;
     rate *= c.scaled ? fmax(1e-3, norm_of(u->p, u->count) / size) : 1.0;
-    rate /= fmax(1.0, norm_of(v, u->count) / size);
+    rate *= u->lr_scale / fmax(1.0, norm_of(v, u->count) / size);
     for (int64_t i = 0; i < u->count; i++) {
         double step = rate * v[i];
         if (c.beta1 > 0.0) {
@@ -221,13 +222,24 @@ static const reference references[] = {
 /* ---- units and their float64 twins ---- */
 
 /* Matrices, a table with rows that get no gradient, a vector, one that begins with zeros, four
- * axes, and one that several threads share. */
+ * axes with a learning rate of their own, a vector with its own decay too, and one that several
+ * threads share. */
 static const by_update_unit units[] = {
     {.name = "matrix", .shape = {2, {7, 40}}, .decay = true, .copy = BY_BF16},
     {.name = "table", .shape = {2, {65, 12}}, .decay = true, .copy = BY_F32},
     {.name = "vector", .shape = {1, {33}}, .decay = false, .copy = BY_BF16},
     {.name = "zeros", .shape = {1, {40}}, .decay = false, .copy = BY_F32},
-    {.name = "filter", .shape = {4, {6, 3, 4, 5}}, .decay = true, .copy = BY_BF16},
+    {.name = "filter",
+     .shape = {4, {6, 3, 4, 5}},
+     .decay = true,
+     .copy = BY_BF16,
+     .lr_scale = 0.5f},
+    {.name = "bias",
+     .shape = {1, {21}},
+     .copy = BY_F32,
+     .lr_scale = 2.0f,
+     .own_decay = true,
+     .weight_decay = 0.25f},
     {.name = "large", .shape = {2, {300, 517}}, .decay = true, .copy = BY_BF16},
 };
 #define UNITS BY_ARRAY_LENGTH(units)
@@ -375,9 +387,16 @@ static void run_reference(fixture *f, int64_t number, float scale)
                     .count = count,
                     .number = number,
                     .lr = f->row->lr,
-                    .decay = units[k].decay ? f->config->optimizer.weight_decay : 0.0,
+                    .lr_scale = units[k].lr_scale == 0.0f ? 1.0 : (double)units[k].lr_scale,
+                    .decay = units[k].own_decay ? (double)units[k].weight_decay
+                             : units[k].decay   ? f->config->optimizer.weight_decay
+                                                : 0.0,
                     .g = g,
                     .p = f->p[k]};
+        if (strcmp(f->row->kind, "adafactor") != 0) { /* which bounds the rate first */
+            u.lr *= u.lr_scale;
+            u.lr_scale = 1.0;
+        }
         memcpy(u.state, f->state[k], sizeof u.state);
         f->row->step(&u);
         free(g);

@@ -294,6 +294,9 @@ static void other_settings_too(void **state)
         {"model.kind=mixtral", "model.experts=4", "precision.compute=bf16"},
         {"optimizer.kind=lamb", "optimizer.clip=0.5"},
         {"optimizer.kind=adafactor", "train.batch=8", "train.micro_batch=8"},
+        {"optimizer.groups=[{match: h.1.*, frozen: true}, {match: \"*.bias\", lr_scale: 2}]",
+         "optimizer.layer_decay=0.8"},
+        {"optimizer.groups=[{match: w?e.*, frozen: true}, {match: \"h.[01].*\", frozen: true}]"},
     };
     static const layout some[] = {
         {2, 2, "1f1b", "1"}, {2, 2, "interleaved", "2"}, {3, 3, "zero_bubble", "1"}};
@@ -313,6 +316,7 @@ static void stages_are_divided(void **state)
         {"precision.compute=bf16", "model.dropout=0.1", "model.tied=false", "optimizer.clip=0.5"},
         {"optimizer.kind=lamb", "precision.compute=bf16"},
         {"model.kind=llama", "parallel.overlap=false", "memory.recompute=block"},
+        {"optimizer.groups=[{match: w?e.*, frozen: true}, {match: \"*.bias\", lr_scale: 2}]"},
     };
     static const layout some[] = {{4, 2, "gpipe", "1"},       {4, 2, "1f1b", "1"},
                                   {4, 2, "interleaved", "2"}, {4, 2, "zero_bubble", "1"},
@@ -328,6 +332,23 @@ static void stages_are_divided(void **state)
             check_settings(2, some, BY_ARRAY_LENGTH(some), settings);
         }
     }
+}
+
+/* Every rank trains something, or none of them begins. */
+static void frozen_stages_are_refused(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    job *j = calloc(1, sizeof *j);
+    static const char *const settings[] = {
+        "optimizer.groups=[{match: w?e.*, frozen: true}, {match: \"h.[0-3].*\", frozen: true}]",
+        "parallel.pipeline=2", NULL};
+    assert_non_null(j);
+    j->settings = settings;
+    assert_int_equal(by_comm_run_threads(2, NULL, run_rank, j, &error), BY_ECONFIG);
+    assert_non_null(strstr(error.message, "parallel.pipeline 2: all parameters of rank 0 of the "
+                                          "pipeline are frozen: take fewer ranks"));
+    close_job(j);
 }
 
 /* Pipelines that take steps of their own, or add up what was rounded, do what ranks would in their
@@ -449,6 +470,7 @@ int main(void)
         cmocka_unit_test(fifty_steps_end_in_the_same_weights),
         cmocka_unit_test(other_settings_too),
         cmocka_unit_test(stages_are_divided),
+        cmocka_unit_test(frozen_stages_are_refused),
         cmocka_unit_test(replicas_exchange_as_whole_models_do),
         cmocka_unit_test(stages_need_less_memory),
         cmocka_unit_test(stages_fail_together),

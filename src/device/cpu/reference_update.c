@@ -54,7 +54,8 @@ static by_status run_adamw(const by__call *call, const by__context *context)
     const by__tensor *hyper = &call->in[4];
     double beta1 = (double)call->attrs.beta1;
     double beta2 = (double)call->attrs.beta2;
-    double rate = by__get(hyper, 0);
+    double rate =
+        by__get(hyper, 0) * (call->attrs.lr_scale == 0.0f ? 1.0 : (double)call->attrs.lr_scale);
     double scale = by__get(&call->in[5], 0);
     if (!isfinite(scale)) {
         return BY_OK;

@@ -433,6 +433,26 @@ static by_status share(by__pipe *pipe, by_value parameter, int from, int stage, 
     return BY_OK;
 }
 
+/* Refused on all ranks alike: one of them would have nothing to train. */
+static by_status check_trained(const by__pipe *pipe, by_error *error)
+{
+    const by_graph *whole = pipe->train.whole;
+    for (int rank = 0; rank < pipe->ranks; rank++) {
+        bool trains = false;
+        for (size_t v = 0; v < whole->value_count && !trains; v++) {
+            trains = pipe->stage_of[v] >= 0 && pipe->stage_of[v] % pipe->ranks == rank &&
+                     !whole->values[v].frozen;
+        }
+        if (!trains) {
+            return by_error_set(error, BY_EARG,
+                                "all parameters of rank %d of the pipeline are frozen: take fewer "
+                                "ranks, or freeze fewer blocks in optimizer.groups",
+                                rank);
+        }
+    }
+    return BY_OK;
+}
+
 by_status by__pipe_list_trained(by_graph **out, const by__pipe *pipe, int rank, by_error *error)
 {
     const by_graph *whole = pipe->train.whole;
@@ -467,6 +487,7 @@ static by_status list_parameters(by__pipe *pipe, by_error *error)
         pipe->stage_of[v] =
             is_parameter ? by__stage_of_parameter(whole, pipe->train.part, (by_value)v) : -1;
     }
+    BY_TRY(check_trained(pipe, error));
     BY_TRY(by__pipe_list_trained(&pipe->parameters, pipe, pipe->rank, error));
     for (size_t v = 0; v < whole->value_count; v++) {
         for (int stage = 0; stage < stages && pipe->stage_of[v] >= 0; stage++) {
@@ -514,7 +535,7 @@ by_status by__pipe_open(by_trainer *t, const by_trainer_options *options, by_err
     pipe->apart = kind == BY_PIPELINE_ZERO_BUBBLE;
     BY_TRY(say_where(t->config, cut_model(t, options, error), error));
     BY_TRY(say_where(t->config, make_schedule(t, kind, error), error));
-    BY_TRY(list_parameters(pipe, error));
+    BY_TRY(say_where(t->config, list_parameters(pipe, error), error));
     t->parameters = pipe->parameters;
     t->forward = pipe->loss.whole;
     return BY_OK;

@@ -22,19 +22,20 @@ static const by__key keys[] = {
     {"data", "field", BY__KEY_TEXT, BY__FIELD(data.field), "text", .min = 1,
      .help = "field of JSON lines that holds the text"},
     {"data", "dedup", BY__KEY_TEXT, BY__FIELD(data.dedup), "none", .choices = "none|exact|near",
+     .later = true,
      .help = "documents of text that are left out: none; exact: those with the bytes of an earlier "
              "one; near: also those that share most of their word 5-grams with one (MinHash)"},
     {"data", "train", BY__KEY_TEXT, BY__FIELD(data.train), "\"\"",
      .help = "packed directory to train on, instead of text; empty for none"},
-    {"data", "mix", BY__KEY_TEXTS, BY__FIELD(data.mix), "[]",
+    {"data", "mix", BY__KEY_TEXTS, BY__FIELD(data.mix), "[]", .later = true,
      .help = "packed directories to train on together, instead of train: DIR=WEIGHT each, of one "
              "tokenizer. A directory's share of the samples is its weight by the sum of all; each "
              "has epochs of its own"},
     {"data", "mix_order", BY__KEY_TEXT, BY__FIELD(data.mix_order), "exact",
-     .choices = "exact|random",
+     .choices = "exact|random", .later = true,
      .help = "exact: the shares hold in every batch, to within a sample or two; random: in "
              "expectation, and exactly over 4,096 samples"},
-    {"data", "curriculum", BY__KEY_TEXTS, BY__FIELD(data.curriculum), "[]",
+    {"data", "curriculum", BY__KEY_TEXTS, BY__FIELD(data.curriculum), "[]", .later = true,
      .help = "other weights of mix from a step on: STEP=WEIGHT:WEIGHT... each, steps ascending, a "
              "weight for each directory in order"},
     {"data", "valid", BY__KEY_TEXT, BY__FIELD(data.valid), "\"\"",

@@ -18,7 +18,8 @@ BY__INLINE void update(const by__call *call, int64_t begin, int64_t end, by_dtyp
     const float *hyper = call->in[4].data;
     uint16_t *copy = dtype != BY_F32 ? call->out[0].data : NULL;
     float scale = *(const float *)call->in[5].data;
-    double rate = (double)hyper[0];
+    double rate =
+        (double)hyper[0] * (call->attrs.lr_scale == 0.0f ? 1.0 : (double)call->attrs.lr_scale);
     float beta1 = call->attrs.beta1;
     float beta2 = call->attrs.beta2;
     float rest1 = (float)(1.0 - (double)beta1);

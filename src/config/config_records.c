@@ -1,0 +1,226 @@
+/* Values that are lists of mappings (by_record_list): each mapping is a struct, each of its keys a
+ * field of that, declared by a by__key. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/schema.h"
+
+#define FIELD_LIMIT 32
+
+/* Field `i` of a record as a key in a config. */
+static by__entry field_of(const by__key *key, size_t i, void *record)
+{
+    const by__key *field = &key->fields->rows[i];
+    return (by__entry){.key = *field, .at = (char *)record + field->place.offset};
+}
+
+static void *record_of(const by__key *key, const by_record_list *list, size_t r)
+{
+    return (char *)list->items + r * key->size;
+}
+
+static void free_list(const by__key *key, by_record_list *list)
+{
+    for (size_t r = 0; r < list->count; r++) {
+        for (size_t i = 0; i < key->fields->count; i++) {
+            by__entry field = field_of(key, i, record_of(key, list, r));
+            by__value_free(&field);
+        }
+    }
+    free(list->items);
+    *list = (by_record_list){0};
+}
+
+void by__records_free(by__entry *entry)
+{
+    free_list(&entry->key, entry->at);
+}
+
+static by_status make_list(by_record_list *out, const by__key *key, size_t count, by_error *error)
+{
+    *out = (by_record_list){0};
+    if (count > 0) {
+        BY_TRY(by__alloc(&out->items, count, key->size, "a list", error));
+    }
+    out->count = count;
+    return BY_OK;
+}
+
+/* ---- from text ---- */
+
+static by_status refuse_field(const by__key *key, const char *name, const char *where,
+                              by_error *error)
+{
+    char path[64];
+    const char *names[FIELD_LIMIT];
+    size_t count = 0;
+    for (; count < key->fields->count && count < FIELD_LIMIT; count++) {
+        names[count] = key->fields->rows[count].name;
+    }
+    const char *near = by__nearest_name(name, names, count);
+    if (near != NULL) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: unknown key \"%.60s\" in %s; did you mean \"%s\"?", where, name,
+                            by__key_path(path, key), near);
+    }
+    by__text accepts = {0};
+    by__key_accepts(&accepts, key);
+    by_status status =
+        by_error_set(error, BY_ECONFIG, "%s: unknown key \"%.60s\" in %s; it takes %s", where, name,
+                     by__key_path(path, key), accepts.failed ? "other keys" : accepts.data);
+    by__text_free(&accepts);
+    return status;
+}
+
+/* The field that an item of a node is for. */
+static by_status find_field(size_t *out, const by__key *key, const by__scalar *item,
+                            const char *where, by_error *error)
+{
+    for (size_t i = 0; i < key->fields->count; i++) {
+        if (strcmp(key->fields->rows[i].name, item->field) == 0) {
+            *out = i;
+            return BY_OK;
+        }
+    }
+    return refuse_field(key, item->field, where, error);
+}
+
+/* Sets the fields of a record that are not given. */
+static by_status set_default(by__entry *field, const char *where, by_error *error)
+{
+    char path[64];
+    by__config_node node = {0};
+    if (field->key.fallback == NULL) {
+        return by_error_set(error, BY_ECONFIG, "%s: a mapping without %s, which must be given",
+                            where, by__key_path(path, &field->key));
+    }
+    by_status status = by__config_read_value(&node, field->key.fallback, "default", error);
+    if (status == BY_OK) {
+        status = by__value_set(field, &node, "default", error);
+    }
+    by__node_free(&node);
+    return status;
+}
+
+static by_status fill_record(const by__key *key, void *record, size_t r,
+                             const by__config_node *node, const char *where, by_error *error)
+{
+    uint32_t given = 0;
+    for (size_t k = 0; k < node->count; k++) {
+        by__scalar *item = &node->items[k];
+        size_t i = 0;
+        if (item->record != r) {
+            continue;
+        }
+        BY_TRY(find_field(&i, key, item, where, error));
+        if ((given >> i & 1u) != 0) {
+            return by_error_set(error, BY_ECONFIG, "%s: \"%s\" is given twice in one mapping",
+                                where, item->field);
+        }
+        given |= 1u << i;
+        by__entry field = field_of(key, i, record);
+        const by__config_node value = {.items = item, .count = 1};
+        BY_TRY(by__value_set(&field, &value, where, error));
+    }
+    for (size_t i = 0; i < key->fields->count; i++) {
+        by__entry field = field_of(key, i, record);
+        if ((given >> i & 1u) == 0) {
+            BY_TRY(set_default(&field, where, error));
+        }
+    }
+    return BY_OK;
+}
+
+/* The list that a node stands for. */
+static by_status read_list(by_record_list *out, const by__key *key, const by__config_node *node,
+                           const char *where, by_error *error)
+{
+    if (!node->is_list) {
+        return by__value_refuse(key, "a single value", where, error);
+    }
+    for (size_t k = 0; k < node->count; k++) {
+        if (node->items[k].field == NULL) {
+            return by__value_refuse(key, "a value in the list", where, error);
+        }
+    }
+    BY_TRY(make_list(out, key, node->records, error));
+    for (size_t r = 0; r < node->records; r++) {
+        by_status status = fill_record(key, record_of(key, out, r), r, node, where, error);
+        if (status != BY_OK) {
+            free_list(key, out);
+            return status;
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__records_check(const by__key *key, const by__config_node *node, const char *where,
+                            by_error *error)
+{
+    by_record_list list;
+    BY_TRY(read_list(&list, key, node, where, error));
+    free_list(key, &list);
+    return BY_OK;
+}
+
+by_status by__records_set(by__entry *entry, const by__config_node *node, const char *where,
+                          by_error *error)
+{
+    by_record_list list;
+    BY_TRY(read_list(&list, &entry->key, node, where, error));
+    by__records_free(entry);
+    memcpy(entry->at, &list, sizeof list);
+    return BY_OK;
+}
+
+/* ---- values ---- */
+
+by_status by__records_copy(by__entry *to, const by__entry *from, by_error *error)
+{
+    const by__key *key = &from->key;
+    const by_record_list *list = from->at;
+    by_record_list copy;
+    by_status status = make_list(&copy, key, list->count, error);
+    for (size_t r = 0; r < list->count && status == BY_OK; r++) {
+        for (size_t i = 0; i < key->fields->count && status == BY_OK; i++) {
+            by__entry old = field_of(key, i, record_of(key, list, r));
+            by__entry made = field_of(key, i, record_of(key, &copy, r));
+            status = by__value_copy(&made, &old, error);
+        }
+    }
+    if (status != BY_OK) {
+        free_list(key, &copy);
+        return status;
+    }
+    by__records_free(to);
+    memcpy(to->at, &copy, sizeof copy);
+    return BY_OK;
+}
+
+by_status by__records_verify(const by__entry *entry, const char *where, by_error *error)
+{
+    const by_record_list *list = entry->at;
+    for (size_t r = 0; r < list->count; r++) {
+        for (size_t i = 0; i < entry->key.fields->count; i++) {
+            const by__entry field = field_of(&entry->key, i, record_of(&entry->key, list, r));
+            BY_TRY(by__value_verify(&field, where, error));
+        }
+    }
+    return BY_OK;
+}
+
+void by__records_print(by__text *out, const by__entry *entry)
+{
+    const by_record_list *list = entry->at;
+    by__text_add(out, "[");
+    for (size_t r = 0; r < list->count; r++) {
+        by__text_add(out, r == 0 ? "{" : ", {");
+        for (size_t i = 0; i < entry->key.fields->count; i++) {
+            const by__entry field = field_of(&entry->key, i, record_of(&entry->key, list, r));
+            by__text_format(out, "%s%s: ", i == 0 ? "" : ", ", field.key.name);
+            by__value_print(out, &field);
+        }
+        by__text_add(out, "}");
+    }
+    by__text_add(out, "]");
+}

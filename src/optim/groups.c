@@ -1,0 +1,163 @@
+/* Parameters with rates of their own: groups by name, and learning rates that fall with the
+ * distance of a block from the end of the model (ELECTRA: Clark et al. 2020; BEiT: Bao et al.
+ * 2022): lr layer_decay^(L + 1 - l) for block l = 1 .. L, embeddings being l = 0, norm and head
+ * l = L + 1. */
+#include <float.h>
+#include <fnmatch.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "graph/graph.h"
+#include "optim/optim.h"
+
+static const by_parameter_group *group_at(const by_optimizer_config *config, size_t i)
+{
+    return (const by_parameter_group *)config->groups.items + i;
+}
+
+static bool matches(const by_parameter_group *group, const char *name)
+{
+    return fnmatch(group->match, name, 0) == 0;
+}
+
+/* The first group that a name matches; NULL: none. */
+static const by_parameter_group *find_group(const by_optimizer_config *config, const char *name)
+{
+    for (size_t i = 0; i < config->groups.count; i++) {
+        if (matches(group_at(config, i), name)) {
+            return group_at(config, i);
+        }
+    }
+    return NULL;
+}
+
+bool by__groups_have_rates(const by_optimizer_config *config)
+{
+    bool rates = config->layer_decay != 1.0;
+    for (size_t i = 0; i < config->groups.count && !rates; i++) {
+        const by_parameter_group *group = group_at(config, i);
+        rates = group->frozen != 1 && (group->lr_scale != 1.0 || group->weight_decay != -1.0);
+    }
+    return rates;
+}
+
+/* ---- the graph of a model ---- */
+
+static bool is_parameter(const by_graph *graph, size_t v)
+{
+    return graph->values[v].role == BY_ROLE_PARAMETER;
+}
+
+/* The names that are next to a pattern which matches none: "a, b". */
+static void add_nearest(by__text *out, const char *const *names, size_t count, const char *match)
+{
+    enum { SHOWN = 3 };
+    const char *near[SHOWN] = {NULL};
+    for (size_t k = 0; k < SHOWN; k++) {
+        size_t least = SIZE_MAX;
+        for (size_t i = 0; i < count; i++) {
+            bool seen = false;
+            for (size_t j = 0; j < k; j++) {
+                seen = seen || near[j] == names[i];
+            }
+            size_t distance = seen ? SIZE_MAX : by__edit_distance(match, names[i]);
+            if (distance < least) {
+                least = distance;
+                near[k] = names[i];
+            }
+        }
+        if (near[k] != NULL) {
+            by__text_format(out, "%s%s", k == 0 ? "" : ", ", near[k]);
+        }
+    }
+}
+
+static by_status refuse_pattern(const char *const *names, size_t count, const char *match,
+                                by_error *error)
+{
+    by__text near = {0};
+    add_nearest(&near, names, count, match);
+    by_status status = by_error_set(
+        error, BY_ECONFIG, "optimizer.groups: \"%.100s\" matches no parameter; the nearest are %s",
+        match, near.failed || near.length == 0 ? "none" : near.data);
+    by__text_free(&near);
+    return status;
+}
+
+/* Each group must be the first that matches some name: a group that has nothing is a mistake. */
+static by_status check_patterns(const by_graph *graph, const by_optimizer_config *config,
+                                by_error *error)
+{
+    const char **names;
+    size_t count = 0;
+    by_status status = BY_OK;
+    BY_TRY(by__alloc((void **)&names, graph->value_count + 1, sizeof *names, "names", error));
+    for (size_t v = 0; v < graph->value_count; v++) {
+        if (is_parameter(graph, v)) {
+            names[count++] = graph->values[v].name;
+        }
+    }
+    for (size_t i = 0; i < config->groups.count && status == BY_OK; i++) {
+        const by_parameter_group *group = group_at(config, i);
+        bool any = false;
+        bool first = false;
+        for (size_t k = 0; k < count; k++) {
+            any = any || matches(group, names[k]);
+            first = first || find_group(config, names[k]) == group;
+        }
+        if (!any) {
+            status = refuse_pattern(names, count, group->match, error);
+        } else if (!first) {
+            status = by_error_set(error, BY_ECONFIG,
+                                  "optimizer.groups: all that \"%.100s\" matches belongs to groups "
+                                  "before it: put it before them",
+                                  group->match);
+        }
+    }
+    free(names);
+    return status;
+}
+
+by_status by__groups_apply(by_graph *graph, const by_optimizer_config *config, by_error *error)
+{
+    BY_TRY(check_patterns(graph, config, error));
+    for (size_t v = 0; v < graph->value_count; v++) {
+        const by_parameter_group *group =
+            is_parameter(graph, v) ? find_group(config, graph->values[v].name) : NULL;
+        if (group != NULL && group->frozen == 1) {
+            by_graph_freeze(graph, (by_value)v);
+        }
+    }
+    return by_graph_check(graph, error);
+}
+
+/* Parts of the model that come after the one a parameter is in: blocks, then what is behind
+ * them. */
+static int64_t parts_behind(const by_graph *graph, by_value parameter)
+{
+    int64_t blocks = 0;
+    bool behind = false; /* a block comes before the parameter */
+    for (size_t v = 0; v < graph->value_count; v++) {
+        if (is_parameter(graph, v) && graph->values[v].block >= 0) {
+            blocks = graph->values[v].block >= blocks ? graph->values[v].block + 1 : blocks;
+            behind = behind || (by_value)v < parameter;
+        }
+    }
+    int64_t block = graph->values[parameter].block;
+    int64_t part = block >= 0 ? block + 1 : behind ? blocks + 1 : 0;
+    return blocks + 1 - part;
+}
+
+void by__groups_set_rates(by_update_unit *unit, const by_graph *graph,
+                          const by_optimizer_config *config, const char *name)
+{
+    by_value parameter = by_graph_find(graph, name);
+    const by_parameter_group *group = find_group(config, name);
+    double scale = group == NULL ? 1.0 : group->lr_scale;
+    if (config->layer_decay != 1.0 && parameter != BY_NONE) {
+        scale *= pow(config->layer_decay, (double)parts_behind(graph, parameter));
+    }
+    unit->lr_scale = scale < (double)FLT_MIN ? FLT_MIN : (float)scale;
+    unit->own_decay = group != NULL && group->weight_decay != -1.0;
+    unit->weight_decay = unit->own_decay ? (float)group->weight_decay : 0.0f;
+}
