@@ -165,9 +165,14 @@ typedef struct by_offload_config {
 } by_offload_config;
 
 /* What is done about steps that would harm the weights. */
+#define BY_GUARD_WINDOW 1024 /* the largest spike_window */
 typedef struct by_guard_config {
     char *nonfinite;   /* "skip", "stop": a step whose loss or gradient is not finite */
     int64_t max_skips; /* steps in a row that may be skipped; one more ends the run */
+    char *spike;       /* "off", "warn", "skip", "rollback": a loss far above those before */
+    double spike_zscore;
+    int64_t spike_window;  /* losses that one is compared with */
+    int64_t max_rollbacks; /* to one checkpoint */
 } by_guard_config;
 
 typedef struct by_checkpoint_config {

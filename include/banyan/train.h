@@ -109,8 +109,9 @@ BY_API by_status by_trainer_load_optimizer(by_trainer *trainer, const by_weights
 
 /* Why a step was not applied (config.guard). It counts as a step all the same. */
 typedef enum by_skip {
-    BY_SKIP_NONE = 0, /* it was */
-    BY_SKIP_NONFINITE /* its loss or its gradient is not finite */
+    BY_SKIP_NONE = 0,  /* it was */
+    BY_SKIP_NONFINITE, /* its loss or its gradient is not finite */
+    BY_SKIP_SPIKE      /* its loss is far above those before (guard.spike) */
 } by_skip;
 
 typedef struct by_step_result {
@@ -125,6 +126,7 @@ typedef struct by_step_result {
     double exposed;
     double disk;     /* seconds that the update stood still for what is on disk (config.offload) */
     by_skip skipped; /* weights and optimizer state are as before the step */
+    double zscore;   /* robust z-score of the loss, with guard.spike; 0 where it has none yet */
 } by_step_result;
 
 /* What a rank computes of a global batch: the examples first + i / block * stride + i % block, i

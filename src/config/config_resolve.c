@@ -167,6 +167,22 @@ static by_status check_memory(const by_config *config, by_error *error)
     return BY_OK;
 }
 
+/* A step is judged by the losses of all ranks, before anything of it is exchanged that stays. */
+static by_status check_guard(const by_config *config, by_error *error)
+{
+    bool exchanges = config->sync.every > 1 || strcmp(config->sync.compress, "none") != 0;
+    bool vetoes =
+        strcmp(config->guard.spike, "skip") == 0 || strcmp(config->guard.spike, "rollback") == 0;
+    if (vetoes && exchanges) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: guard.spike %s is for exchanges at every step that are not "
+                            "compressed: set guard.spike: warn, or leave section sync out",
+                            by__config_where(config, "guard.spike", "sync.every"),
+                            config->guard.spike);
+    }
+    return BY_OK;
+}
+
 static by_status check_names(const by_config *config, by_error *error)
 {
     if (strchr(config->name, '/') != NULL || config->name[0] == '.') {
@@ -200,6 +216,7 @@ by_status by_config_resolve(by_config *config, by_error *error)
     BY_TRY(check_parallel(config, error));
     BY_TRY(check_sync(config, error));
     BY_TRY(check_offload(config, error));
+    BY_TRY(check_guard(config, error));
     BY_TRY(check_memory(config, error));
     for (size_t t = 0; t < whole->schema->table_count; t++) {
         const by__kind *kind = by__chosen_kind(whole, t);

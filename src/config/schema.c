@@ -219,6 +219,19 @@ static const by__key common[] = {
              "the next batch and logs where it arose, stop ends the run with exit code 7"},
     {"guard", "max_skips", BY__KEY_INT, BY__FIELD(guard.max_skips), "10", 0, BY__MANY,
      .help = "steps in a row that may be skipped; one more ends the run with exit code 7"},
+    {"guard", "spike", BY__KEY_TEXT, BY__FIELD(guard.spike), "off",
+     .choices = "off|warn|skip|rollback",
+     .help = "what follows a loss that is far above those of the steps before: warn applies the "
+             "step and says so, skip does not apply it, rollback goes back to the newest "
+             "checkpoint and on with the samples behind the step"},
+    {"guard", "spike_zscore", BY__KEY_REAL, BY__FIELD(guard.spike_zscore), "8", 1, 1e6,
+     .help = "how far is far: (loss - median) / (1.4826 x median absolute deviation), robust "
+             "against spikes in the window itself"},
+    {"guard", "spike_window", BY__KEY_INT, BY__FIELD(guard.spike_window), "128", 8, BY_GUARD_WINDOW,
+     .help = "losses of the last applied steps that one is compared with; none is judged before "
+             "half of them are there"},
+    {"guard", "max_rollbacks", BY__KEY_INT, BY__FIELD(guard.max_rollbacks), "3", 0, BY__MANY,
+     .help = "times that a run goes back to one checkpoint; one more ends it with exit code 7"},
 
     {"checkpoint", "every", BY__KEY_INT, BY__FIELD(checkpoint.every), "500", 0, BY__MANY,
      .help = "steps between checkpoints; 0 saves at the end only"},

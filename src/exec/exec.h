@@ -55,6 +55,11 @@ void by__mesh_collectives_close(by__mesh_collectives **collectives);
 by_status by__mesh_collectives_use(by__mesh_collectives *collectives, const by_graph *graph,
                                    by_error *error);
 
+/* The call of a node, with the addresses of the last run; the program's. What a node has read and
+ * written is there while a hook (by_program_set_hook) is told of it, but for collectives, which run
+ * beside others. */
+const by__call *by__program_call(const by_program *program, size_t node);
+
 /* ---- sets of programs ---- */
 
 /* A value of a graph and the entry of a store that it stands for. */

@@ -523,6 +523,11 @@ void by_program_set_hook(by_program *program, by_program_hook *hook, void *user)
     program->hook_user = user;
 }
 
+const by__call *by__program_call(const by_program *program, size_t node)
+{
+    return &program->calls[node];
+}
+
 int by_program_node_count(const by_program *program)
 {
     return (int)program->graph->node_count;

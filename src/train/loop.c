@@ -268,6 +268,10 @@ static by_status save(by__job *job, bool best, by_error *error)
     double began = by_clock();
     by__moment moment = by__job_moment(job);
     progress(job, "save");
+    if (!job->is_ending) {
+        job->good_step = by_trainer_updates(job->trainer);
+        job->rollbacks = 0;
+    }
     by_status status = by__job_save(job, best, error);
     job->own.part[BY__OWN_SAVING] += (float)by__job_own_since(job, &moment);
     restart_clock(job, began);
@@ -445,21 +449,20 @@ static by_status collect_step(by__job *job, bool wait, by_error *error)
 {
     by_step_result result;
     bool got;
+    bool back;
     job->is_torn = steps_ahead(job) > 0;
     by_status status = by_trainer_collect(job->trainer, wait, &got, &result, error);
-    if (status == BY_EDIVERGED) {
-        by__job_diverged(job, error);
-    }
     if (status != BY_OK || !got) {
-        return status;
+        return status == BY_EDIVERGED ? by__job_diverged(job, error) : status;
     }
     job->done_step = result.step;
     job->exchange += result.exchange;
     job->exposed += result.exposed;
     job->disk += result.disk;
     job->is_torn = steps_ahead(job) > 0;
-    if (result.skipped != BY_SKIP_NONE) {
-        BY_TRY(by__job_skipped(job, &result, error));
+    BY_TRY(by__job_guard(job, &result, &back, error));
+    if (back) {
+        return BY_OK;
     }
     BY_TRY(by__job_saving_look(job, error));
     return run_hooks(job, &result, error);
@@ -473,7 +476,8 @@ static by_status submit_step(by__job *job, by_error *error)
     job->own.part[BY__OWN_DATA] += (float)by__job_own_since(job, &began);
     if (status != BY_OK) {
         /* What is under way is worth saving. */
-        while (steps_ahead(job) > 0 && collect_step(job, true, NULL) == BY_OK) {
+        by_error ignored;
+        while (steps_ahead(job) > 0 && collect_step(job, true, &ignored) == BY_OK) {
         }
         return status;
     }
@@ -549,6 +553,7 @@ static by_status finish(by__job *job, by_status status, by_error *error)
         together = job->comm == NULL;
     }
     if (status != BY_OK && !job->is_torn && together) {
+        job->is_ending = true;
         saved = save(job, false, &saving);
         saved = saved == BY_OK ? by__job_saving_wait(job, &saving) : saved;
         if (saved != BY_OK && status == BY_ESTOPPED) {
@@ -603,6 +608,7 @@ by_status by_train(const by_train_options *options, char **run, by_error *error)
                    .best_metric = (double)NAN,
                    .saved_step = -1,
                    .valid_step = -1,
+                   .good_step = -1,
                    .lock = -1};
     by_status status = open_job(&job, error);
     bool began = status == BY_OK;

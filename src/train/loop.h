@@ -41,6 +41,8 @@ typedef struct by__job {
     int64_t first_step;
     int64_t done_step;  /* steps whose results were collected */
     int64_t saved_step; /* of the newest checkpoint that was begun; -1: none */
+    int64_t good_step;  /* of the newest that was not saved because the run was stopped; -1: none */
+    int64_t rollbacks;  /* to that one */
     by__saving *saving;
     double best_loss;   /* NaN: none yet */
     double best_metric; /* of the task's first, where that decides; NaN: none yet */
@@ -55,6 +57,7 @@ typedef struct by__job {
     bool index_failing;    /* the same of the registry; it is left alone until the run ends */
     bool eval_pending;     /* the evaluation of the present step is still to be done */
     bool is_stopping;      /* the ranks have agreed to stop */
+    bool is_ending;        /* what is saved now is saved because the run ends early */
     bool is_torn;          /* a step has failed part-way: what it leaves is not worth saving */
     by__job_times *times;  /* of several ranks, else NULL */
     by__moment step_began; /* {0}: no step has */
@@ -75,10 +78,12 @@ void by__job_report(by__job *job, by_train_event *report);
 
 /* ---- job_guard.c ---- */
 
-/* A step was collected that was not applied: says so, and goes on behind it. */
-by_status by__job_skipped(by__job *job, const by_step_result *result, by_error *error);
-/* The run ends because of `verdict`, which is written as an event. */
-void by__job_diverged(by__job *job, const by_error *verdict);
+/* Collective, for each step that was collected: one that was not applied is told of, and the loader
+ * is behind it then. *back: the job is in the state of an earlier checkpoint. */
+by_status by__job_guard(by__job *job, const by_step_result *result, bool *back, by_error *error);
+/* Collective: the step behind the last one ends the run. Adds to the verdict where it went wrong,
+ * and writes it as an event. Returns BY_EDIVERGED. */
+by_status by__job_diverged(by__job *job, by_error *verdict);
 
 /* ---- job_ranks.c ---- */
 
@@ -156,6 +161,8 @@ by_status by__job_describe(by__job *job, by__save_request *request,
                            by_status (*take)(by__job *job, const by__save_request *request,
                                              by_error *error),
                            by_error *error);
+/* Collective: weights, optimizer states and guards of the checkpoint of this step. */
+by_status by__job_return(by__job *job, int64_t step, by_error *error);
 /* Back to the newest checkpoint that is whole; newer ones that are not are reported. Without any,
  * *restored is false where options->from_start permits it, else that is an error. */
 by_status by__job_restore(bool *restored, by__job *job, by_error *error);

@@ -170,12 +170,43 @@ by_status by__held_plan(by__save_plan *out, const by__held *h, const by__job *jo
 /* How by__job_describe hands on a request. */
 typedef by_status taker(by__job *job, const by__save_request *request, by_error *error);
 
+#define GUARD_VALUES 5
+
+/* Of the guards, where there is anything to keep. Returns how many values it is. */
+static size_t describe_guard(const by__job *job, by_checkpoint_value *values, by__text *losses)
+{
+    const by__guard *guard = by__trainer_guard(job->trainer);
+    const struct {
+        const char *key;
+        int64_t value;
+        bool kept;
+    } counts[] = {
+        {"skipped", guard->skipped, guard->skipped > 0},
+        {"skipped_in_row", guard->in_row, guard->skipped > 0},
+        {"rollbacks", job->rollbacks, job->rollbacks > 0},
+        {"rollback_step", job->good_step < 0 ? 0 : job->good_step,
+         job->is_ending && strcmp(job->config->guard.spike, "rollback") == 0},
+    };
+    size_t count = 0;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(counts); i++) {
+        if (counts[i].kept) {
+            values[count++] = (by_checkpoint_value){
+                .key = counts[i].key, .kind = BY_VALUE_U64, .as.u64 = (uint64_t)counts[i].value};
+        }
+    }
+    if (guard->count > 0 && by__window_print(losses, guard) == BY_OK) {
+        values[count++] = (by_checkpoint_value){
+            .key = "losses", .kind = BY_VALUE_STRING, .as.string = losses->data};
+    }
+    return count;
+}
+
 /* What every run keeps, in front of what its task does. */
 static by_status describe(by__job *job, by__save_request *request, const by_task_kept *kept,
                           const char *json, taker *take, by_error *error)
 {
-    const by__guard *guard = by__trainer_guard(job->trainer);
-    by_checkpoint_value values[11 + BY_TASK_FILES] = {
+    by__text losses = {0};
+    by_checkpoint_value values[9 + GUARD_VALUES + BY_TASK_FILES] = {
         {.key = "sample", .kind = BY_VALUE_U64, .as.u64 = by_loader_position(job->loader)},
         {.key = "seed", .kind = BY_VALUE_U64, .as.u64 = job->config->seed},
         {.key = "best_loss", .kind = BY_VALUE_F64, .as.f64 = job->best_loss},
@@ -192,12 +223,7 @@ static by_status describe(by__job *job, by__save_request *request, const by_task
         values[value_count++] = (by_checkpoint_value){
             .key = "best_metric", .kind = BY_VALUE_F64, .as.f64 = job->best_metric};
     }
-    if (guard->skipped > 0) {
-        values[value_count++] = (by_checkpoint_value){
-            .key = "skipped", .kind = BY_VALUE_U64, .as.u64 = (uint64_t)guard->skipped};
-        values[value_count++] = (by_checkpoint_value){
-            .key = "skipped_in_row", .kind = BY_VALUE_U64, .as.u64 = (uint64_t)guard->in_row};
-    }
+    value_count += describe_guard(job, values + value_count, &losses);
     if (job->valid_step == by_trainer_updates(job->trainer)) {
         values[value_count++] = (by_checkpoint_value){
             .key = "valid_loss", .kind = BY_VALUE_F64, .as.f64 = job->valid_loss};
@@ -212,7 +238,10 @@ static by_status describe(by__job *job, by__save_request *request, const by_task
     request->value_count = value_count;
     request->files = files;
     request->file_count = 1 + kept->file_count;
-    return take(job, request, error);
+    by_status status = losses.failed ? by_error_set(error, BY_EMEMORY, "out of memory: losses")
+                                     : take(job, request, error);
+    by__text_free(&losses);
+    return status;
 }
 
 by_status by__job_describe(by__job *job, by__save_request *request, taker *take, by_error *error)
@@ -259,25 +288,46 @@ static by_status restore_values(by__job *job, const by_checkpoint *checkpoint, b
     return BY_OK;
 }
 
-/* Behind the optimizer's state. A checkpoint without these values is of a run that has skipped
- * none. */
+/* A value that a checkpoint has if it is not 0. */
+static int64_t count_of(const by_checkpoint *checkpoint, const char *key)
+{
+    uint64_t value;
+    bool has = by_checkpoint_value_u64(checkpoint, key, &value, NULL) == BY_OK;
+    return has && value <= INT64_MAX ? (int64_t)value : 0;
+}
+
+/* Behind the optimizer's state. */
 static by_status restore_guard(by__job *job, const by_checkpoint *checkpoint, by_error *error)
 {
-    uint64_t skipped;
-    uint64_t in_row;
-    if (by_checkpoint_value_u64(checkpoint, "skipped", &skipped, NULL) != BY_OK) {
-        return BY_OK;
+    const char *losses;
+    int64_t step = (int64_t)by_checkpoint_step(checkpoint);
+    by__guard guard = {.skipped = count_of(checkpoint, "skipped"),
+                       .in_row = count_of(checkpoint, "skipped_in_row")};
+    if (guard.skipped > step || guard.in_row > guard.skipped) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: %lld of %lld steps were skipped, the last %lld in a row",
+                            by_checkpoint_path(checkpoint), (long long)guard.skipped,
+                            (long long)step, (long long)guard.in_row);
     }
-    BY_TRY(by_checkpoint_value_u64(checkpoint, "skipped_in_row", &in_row, error));
-    if (skipped > by_checkpoint_step(checkpoint) || in_row > skipped) {
-        return by_error_set(
-            error, BY_EFORMAT, "%s: %llu of %llu steps were skipped, the last %llu in a row",
-            by_checkpoint_path(checkpoint), (unsigned long long)skipped,
-            (unsigned long long)by_checkpoint_step(checkpoint), (unsigned long long)in_row);
+    if (by_checkpoint_value_string(checkpoint, "losses", &losses, NULL) == BY_OK) {
+        by_status status = by__window_parse(&guard, losses, error);
+        if (status != BY_OK) {
+            return by_error_prefix(error, status, "%s", by_checkpoint_path(checkpoint));
+        }
     }
-    by__trainer_set_guard(job->trainer,
-                          &(by__guard){.skipped = (int64_t)skipped, .in_row = (int64_t)in_row});
+    by__trainer_set_guard(job->trainer, &guard);
     return BY_OK;
+}
+
+/* Where a job that goes on would go back to. */
+static void restore_rollback(by__job *job, const by_checkpoint *checkpoint)
+{
+    uint64_t step;
+    job->rollbacks = count_of(checkpoint, "rollbacks");
+    job->good_step = (int64_t)by_checkpoint_step(checkpoint);
+    if (by_checkpoint_value_u64(checkpoint, "rollback_step", &step, NULL) == BY_OK) {
+        job->good_step = step == 0 ? -1 : (int64_t)step;
+    }
 }
 
 /* Two optimizers may keep states of equal names and shapes that mean different things. Checkpoints
@@ -450,12 +500,30 @@ static by_status restore_from(by__job *job, const by_checkpoint *checkpoint, by_
     BY_TRY(restore_values(job, checkpoint, error));
     BY_TRY(restore_tensors(job, checkpoint, error));
     BY_TRY(restore_guard(job, checkpoint, error));
+    restore_rollback(job, checkpoint);
     /* A crash between writing the best checkpoint and marking it. */
     if (by__job_leads(job) && job->best_step == by_checkpoint_step(checkpoint) &&
         isfinite(job->best_loss)) {
         return by_checkpoint_mark_best(job->checkpoints, job->best_step, job->best_loss, error);
     }
     return BY_OK;
+}
+
+by_status by__job_return(by__job *job, int64_t step, by_error *error)
+{
+    by_checkpoint *checkpoint;
+    char *path;
+    BY_TRY(by__job_saving_wait(job, error));
+    BY_TRY(by__step_path(&path, job->checkpoints, (uint64_t)step, error));
+    by_status status = by_checkpoint_open(&checkpoint, path, true, error);
+    free(path);
+    BY_TRY(status);
+    status = restore_tensors(job, checkpoint, error);
+    if (status == BY_OK) {
+        status = restore_guard(job, checkpoint, error);
+    }
+    by_checkpoint_close(&checkpoint);
+    return status;
 }
 
 by_status by__job_restore(bool *restored, by__job *job, by_error *error)

@@ -285,6 +285,7 @@ struct by_trainer {
     void (*before_change)(void *user); /* of what is saved; NULL: nobody is told */
     void *before_user;
     by__guard guard;
+    int64_t leaf;              /* micro-batch of the step that programs were last run on */
     int64_t all_micro_batches; /* of a step, over all ranks */
     int64_t first_micro_batch; /* this rank computes micro-batches first ... */
     int64_t micro_batches;     /* ... first + count - 1, or so many in turn */
@@ -376,8 +377,12 @@ by_status by__trainer_results(by_trainer *t, unsigned slot, by__results *out, by
 by_status by__trainer_fetch_evaluated(by_trainer *t, const float **out, by_error *error);
 /* Submits the numbers of the next update. */
 by_status by__trainer_send_hyper(by_trainer *t, unsigned slot, const float *hyper, by_error *error);
+/* Vetoes the update that is submitted next, and those behind it. */
+by_status by__trainer_veto(by_trainer *t, by_error *error);
 /* Lets updates change weights again after a step that failed. Nothing is in flight. */
 by_status by__trainer_reset_failure(by_trainer *t, by_error *error);
+/* Mean loss of a step, of its micro-batches' losses. */
+double by__trainer_mean_loss(const by_trainer *t, const float *losses, uint64_t targets);
 
 /* ---- trainer_ranks.c ---- */
 

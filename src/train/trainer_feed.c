@@ -3,6 +3,7 @@
  * The inputs are contiguous in one buffer on the device and in two staging buffers of pinned
  * host memory, so that a micro-batch is one copy, and the next one can be put together while it is
  * under way. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -225,6 +226,7 @@ by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *
     unsigned stage = t->fed++ % BY__STAGES;
     char *block = (char *)t->staging.data + stage * t->input_bytes;
     uint64_t seed = t->config->seed;
+    t->leaf = by__trainer_leaf(t, index);
     /* The copy that read this block before is done. */
     BY_TRY(by__event_wait(t->copied[stage], error));
     for (size_t i = 0; i < t->feed_count; i++) {
@@ -307,6 +309,15 @@ by_status by__trainer_send_hyper(by_trainer *t, unsigned slot, const float *hype
     return by__copy_in(BY__QUEUE_COMPUTE,
                        by_memory_at(t->outputs, OUT_HYPER, BY_HYPER_COUNT * sizeof(float)), host,
                        error);
+}
+
+by_status by__trainer_veto(by_trainer *t, by_error *error)
+{
+    const float failed = 1.0f;
+    const float scale = NAN;
+    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by_device_write(by_memory_at(t->outputs, OUT_FAILED, sizeof failed), &failed, error));
+    return by_device_write(by_memory_at(t->outputs, OUT_SCALE, sizeof scale), &scale, error);
 }
 
 by_status by__trainer_reset_failure(by_trainer *t, by_error *error)

@@ -96,7 +96,7 @@ static uint64_t targets_of(const by_trainer *t, const by_batch *batch)
     return t->sync.is_late ? batch->valid_targets : batch->global_targets;
 }
 
-static double mean_loss(const by_trainer *t, const float *losses, uint64_t targets)
+double by__trainer_mean_loss(const by_trainer *t, const float *losses, uint64_t targets)
 {
     double sum = t->sync.is_late ? sum_losses(losses + t->first_micro_batch, t->micro_batches)
                                  : sum_losses(losses, t->all_micro_batches);
@@ -128,6 +128,7 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     by__trainer_changes(t);
     BY_TRY(by__norm_is_divided(t) ? by__norm_squares(t, error) : BY_OK);
     BY_TRY(by_program_submit(t->norm->program, error));
+    BY_TRY(by__guard_decide(t, slot, targets, error));
     by_optimizer_hyper(hyper, &t->config->optimizer, t->updates - t->guard.skipped, lr);
     BY_TRY(by__trainer_send_hyper(t, slot, hyper, error));
     BY_TRY(t->offload != NULL ? by__offload_update(t, error)
@@ -138,7 +139,7 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     t->updates++;
     t->submitted++;
     pending->targets = targets;
-    pending->result = (by_step_result){.step = t->updates, .lr = lr};
+    pending->result = (by_step_result){.step = t->updates, .lr = lr, .zscore = t->guard.zscore};
     BY_TRY(by__sync_after_update(t, error));
     by__spent spent = by__ranks_spent(t);
     by_step_result *result = &pending->result;
@@ -179,7 +180,7 @@ by_status by_trainer_collect(by_trainer *t, bool wait, bool *got, by_step_result
     }
     BY_TRY(by__trainer_results(t, slot, &results, error));
     by_step_result result = pending->result;
-    result.loss = mean_loss(t, results.losses, pending->targets);
+    result.loss = by__trainer_mean_loss(t, results.losses, pending->targets);
     result.norm = (double)results.norm;
     result.examples = t->config->train.batch * by__per_sample(t->task, t->config);
     t->collected++;
@@ -209,7 +210,7 @@ by_status by_trainer_gradients(by_trainer *t, const by_batch *batch, double *los
     BY_TRY(by__trainer_fetch(t, slot_of(t->submitted), error));
     BY_TRY(by__trainer_results(t, slot_of(t->submitted), &results, error));
     t->gradient_targets = targets_of(t, batch);
-    *loss = mean_loss(t, results.losses, t->gradient_targets);
+    *loss = by__trainer_mean_loss(t, results.losses, t->gradient_targets);
     return BY_OK;
 }
 

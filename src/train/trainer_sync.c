@@ -374,25 +374,13 @@ by_status by__sync_add_up(by_trainer *t, float *data, bool exact, by_error *erro
     return BY_OK;
 }
 
-static bool all_finite(const float *values, size_t count)
-{
-    uint32_t most = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &values[i], sizeof bits);
-        bits &= UINT32_C(0x7fffffff);
-        most = bits > most ? bits : most;
-    }
-    return most < UINT32_C(0x7f800000);
-}
-
 /* Whether this step's gradients and losses are finite on all ranks. A step with others is not
  * applied, and must leave no trace in the residual of the code either. */
 static by_status are_finite(by_trainer *t, const float *gradients, bool *out, by_error *error)
 {
     size_t losses = (size_t)t->micro_batches;
-    int32_t bad = !all_finite(gradients, count_elements(t)) ||
-                  !all_finite(by__trainer_losses(t) + t->first_micro_batch, losses);
+    int32_t bad = !by__all_finite(gradients, count_elements(t)) ||
+                  !by__all_finite(by__trainer_losses(t) + t->first_micro_batch, losses);
     BY_TRY(by_comm_all_reduce(t->sync.peers, &bad, 1, BY_I32, "steps not finite", error));
     *out = bad == 0;
     return BY_OK;

@@ -288,12 +288,100 @@ static void test_limit(void **state)
     by_config_close(&config);
 }
 
+/* The first node is named, or the operand that came from outside. */
+static void test_origin(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const none[] = {NULL};
+    by_error error = {0};
+    by_trainer *t;
+    by__found found;
+    data d;
+    by_config *config = open_config(none);
+    check_ok(by_trainer_open(&t, config, NULL, &error), &error);
+    check_ok(by_trainer_allocate(t, &error), &error);
+    check_ok(by_trainer_initialize(t, &error), &error);
+    by_batch batch = make_batch(&d, t, 0);
+    check_ok(by__guard_find(t, &batch, 1, &found, &error), &error);
+    assert_false(found.found);
+    float *weight = find_weight(t);
+    weight[3] = NAN;
+    check_ok(by__guard_find(t, &batch, 1, &found, &error), &error);
+    assert_true(found.found && found.leaf == 0 && found.row == -1);
+    assert_string_equal(found.what, "the parameter 'h.0.ln_1.weight', element 3");
+    weight[3] = 3e38f; /* products overflow */
+    check_ok(by__guard_find(t, &batch, 1, &found, &error), &error);
+    assert_true(found.found);
+    assert_non_null(strstr(found.what, "of block 0 in the forward pass"));
+    assert_int_equal(by_trainer_updates(t), 0);
+    by_trainer_close(&t);
+    by_config_close(&config);
+}
+
+static void test_zscore(void **state)
+{
+    BY_UNUSED(state);
+    const double losses[] = {2.0, 2.2, 1.9, 2.1, 50.0, 2.05, 1.95, 2.15};
+    const double flat[] = {3.0, 3.0, 3.0, 3.0};
+    /* sorted: 1.9 1.95 2 2.05 2.1 2.15 2.2 50: median 2.075, deviations .025 .025 .075 .075 .125
+     * .125 .175 47.925, whose median is .1 */
+    double z = by__robust_zscore(losses, 8, 4, 2.5);
+    assert_true(fabs(z - (2.5 - 2.075) / (1.4826 * 0.1)) < 1e-9);
+    assert_true(by__robust_zscore(losses, 8, 4, 1.0) < -5.0);
+    assert_true(by__robust_zscore(losses, 3, 4, 99.0) == 0.0);
+    assert_true(by__robust_zscore(flat, 4, 4, 3.0) == 0.0);
+    assert_true(fabs(by__robust_zscore(flat, 4, 4, 3.003) - 10.0) < 1e-6);
+}
+
+/* Guards that are as they were before there were keys of them leave the hash of a config alone. */
+static void test_hash(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[3][3] = {
+        {NULL},
+        {"guard.nonfinite=skip", "guard.spike=off", NULL},
+        {"guard.spike=skip", NULL},
+    };
+    char hashes[3][33];
+    by_error error = {0};
+    for (int i = 0; i < 3; i++) {
+        by_config *config = open_config(settings[i]);
+        check_ok(by_config_hash(config, hashes[i], &error), &error);
+        by_config_close(&config);
+    }
+    assert_string_equal(hashes[0], hashes[1]);
+    assert_string_not_equal(hashes[0], hashes[2]);
+}
+
+static void test_window_as_text(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const bad[] = {"0", "000000000000000g", "7ff0000000000000",
+                                      "3ff00000000000003", "+ff0000000000000"};
+    by_error error = {0};
+    by__text text = {0};
+    by__guard g = {.count = 3, .losses = {1.5, 0.1, 1e-300}};
+    by__guard back = {0};
+    check_ok(by__window_print(&text, &g), &error);
+    check_ok(by__window_parse(&back, text.data, &error), &error);
+    assert_int_equal(back.count, 3);
+    assert_memory_equal(back.losses, g.losses, 3 * sizeof *g.losses);
+    by__text_free(&text);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(bad); i++) {
+        assert_int_equal(by__window_parse(&back, bad[i], &error), BY_EFORMAT);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_changes),
         cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_origin),
+        cmocka_unit_test(test_zscore),
+        cmocka_unit_test(test_window_as_text),
+        cmocka_unit_test(test_hash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,9 @@
  * submitted behind change nothing either, are forgotten, and the caller submits them again
  * (by_trainer_updates says from where).
  *
+ * The host: by__guard_decide, between norm and update, where a key of the config asks for it. It
+ * waits for the step's losses (on the CPU they are there) and says the same to the device.
+ *
  * Who decides alike. Norm and losses are the same on all ranks of a job, so all ranks skip a step
  * or none does. Replicas with sync.every above 1 have a norm each and skip steps of their own.
  *
@@ -29,21 +32,60 @@
 #define BY_TRAIN_GUARD_H
 
 #include "banyan/train.h"
+#include "base/base.h"
 
 typedef struct by__guard {
     int64_t skipped; /* steps that were not applied, since step 0 */
     int64_t in_row;  /* of them those behind the last one that was */
+    by_skip veto;    /* the host's, of the step that was submitted last; of no other */
+    double zscore;   /* of that step */
+    int64_t count;   /* losses in the window */
+    double losses[BY_GUARD_WINDOW]; /* of steps that were applied, the oldest first */
 } by__guard;
 
+/* Between norm and update of a step: judges what the host can judge. */
+by_status by__guard_decide(by_trainer *trainer, unsigned slot, uint64_t targets, by_error *error);
 /* A step was read back: `failed` says that it was not applied. Fills result->skipped and counts.
  * BY_EDIVERGED where the config wants no step skipped, or too many were in a row: this step is
  * taken back then. */
 by_status by__guard_collected(by_trainer *trainer, by_step_result *result, bool failed,
                               by_error *error);
 
-/* The counts, which are saved with a checkpoint when they are not 0. */
+/* What is saved with a checkpoint when there is anything. */
 const by__guard *by__trainer_guard(const by_trainer *trainer);
 /* Behind by_trainer_load_optimizer. */
 void by__trainer_set_guard(by_trainer *trainer, const by__guard *guard);
+
+bool by__all_finite(const float *values, size_t count);
+
+/* ---- guard_spike.c ---- */
+
+/* The robust z-score of a loss against a window: (loss - median) / sigma with sigma = 1.4826 times
+ * the median absolute deviation, which is the standard deviation of a normal distribution
+ * (Rousseeuw and Croux 1993), or 1e-4 of the median where that is more. 0 for a window of fewer
+ * than `least` losses. */
+double by__robust_zscore(const double *losses, int64_t count, int64_t least, double loss);
+/* The window as text, 16 hexadecimal digits a loss, and back. BY_EFORMAT: it is not one. */
+by_status by__window_print(by__text *out, const by__guard *guard);
+by_status by__window_parse(by__guard *guard, const char *text, by_error *error);
+
+/* ---- guard_find.c ---- */
+
+/* Where a value that is not finite came from. */
+typedef struct by__found {
+    bool found;
+    int64_t leaf; /* micro-batch of the step */
+    int64_t row;  /* sample of it; -1: not known */
+    int32_t rank;
+    char what[240]; /* "layer_norm of block 2 (h.2.ln_1.weight)" */
+} by__found;
+
+/* Whether by__guard_find can look: at memory of the host, and all ranks together. */
+bool by__guard_can_find(const by_trainer *trainer);
+/* Collective: computes the gradients of step `step` again on its batch, and finds the first node
+ * in the order of micro-batches and of the graph whose result is not finite, or its operand from
+ * outside the graph (a parameter, the batch) if that is it. */
+by_status by__guard_find(by_trainer *trainer, const by_batch *batch, int64_t step, by__found *out,
+                         by_error *error);
 
 #endif

@@ -1,0 +1,190 @@
+/* Finds the first value of a step that is not finite: the step's gradients are computed once more,
+ * and what each node has made is looked at. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/guards/node_watch.h"
+#include "train/pipeline/pipe.h"
+
+/* What a rank has found, as the ranks exchange it. The order of micro-batches, programs and nodes
+ * is that of one process. */
+typedef struct finding {
+    int64_t leaf; /* INT64_MAX: nothing */
+    int64_t part; /* of a pipeline's step: stages forward, then backward */
+    int64_t node;
+    int64_t row;
+    char what[240];
+} finding;
+
+typedef struct finder {
+    const by_trainer *t;
+    finding first;
+} finder;
+
+bool by__all_finite(const float *values, size_t count)
+{
+    uint32_t most = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        bits &= UINT32_C(0x7fffffff);
+        most = bits > most ? bits : most;
+    }
+    return most < UINT32_C(0x7f800000);
+}
+
+static bool is_bad(const by__tensor *x, int64_t i)
+{
+    const uint16_t *halves = x->data;
+    switch (x->dtype) {
+    case BY_F32:
+        return !by__all_finite((const float *)x->data + i, 1);
+    case BY_BF16:
+        return (halves[i] & 0x7f80u) == 0x7f80u;
+    case BY_F16:
+        return (halves[i] & 0x7c00u) == 0x7c00u;
+    default:
+        return false;
+    }
+}
+
+/* The first element that is not finite; -1: none. */
+static int64_t find_bad(const by__tensor *x)
+{
+    int64_t count = x->shape.rank < 0 || x->data == NULL ? 0 : by_shape_count(&x->shape);
+    if (count == 0 || !by_dtype_is_float(x->dtype) ||
+        (x->dtype == BY_F32 && by__all_finite(x->data, (size_t)count))) {
+        return -1;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        if (is_bad(x, i)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Where a program that runs on a micro-batch stands in a step; -1: it does not (sums of sets). */
+static int64_t part_of(const by_trainer *t, const by__program_row *row)
+{
+    const by__pipe *pipe = t->pipe;
+    for (int i = 0; pipe != NULL && i < pipe->chunks; i++) {
+        const by__pipe_stage *stage = &pipe->stages[i];
+        int stages = pipe->ranks * pipe->chunks;
+        if (stage->row[BY__PART_FORWARD] == row) {
+            return stage->stage;
+        }
+        if (stage->row[BY__PART_BACKWARD] == row || stage->row[BY__PART_WEIGHT] == row) {
+            return 2 * stages - stage->stage;
+        }
+    }
+    return row == t->gradients || (row == t->last && row != NULL) ? 0 : -1;
+}
+
+/* An operand from outside the graph is the origin where it is bad itself. */
+static bool blame_operand(finding *f, const by__program_row *row, const by__node *n,
+                          const by__call *call)
+{
+    for (int i = 0; i < n->input_count; i++) {
+        const by__value *value = n->in[i] == BY_NONE ? NULL : &row->graph->values[n->in[i]];
+        if (value == NULL || value->name == NULL || !by__role_is_external(value->role)) {
+            continue;
+        }
+        int64_t bad = find_bad(&call->in[i]);
+        if (bad < 0) {
+            continue;
+        }
+        bool parameter = value->role == BY_ROLE_PARAMETER;
+        (void)snprintf(f->what, sizeof f->what, "%s '%s', element %lld",
+                       parameter ? "the parameter" : "the input", value->name, (long long)bad);
+        if (value->role == BY_ROLE_INPUT && value->shape.rank > 0) {
+            f->row = bad / (by_shape_count(&value->shape) / value->shape.dim[0]);
+        }
+        return true;
+    }
+    return false;
+}
+
+static void look(void *user, const by__program_row *row, size_t node, const by__call *call)
+{
+    finder *s = user;
+    const by__node *n = &row->graph->nodes[node];
+    finding f = {.leaf = s->t->leaf, .part = part_of(s->t, row), .node = (int64_t)node, .row = -1};
+    bool earlier = f.leaf < s->first.leaf || (f.leaf == s->first.leaf && f.part < s->first.part);
+    bool bad = false;
+    if (f.part < 0) {
+        return;
+    }
+    for (int i = 0; earlier && !bad && i < n->output_count; i++) {
+        bad = find_bad(&call->out[i]) >= 0;
+    }
+    if (bad) {
+        if (!blame_operand(&f, row, n, call)) {
+            by__watch_describe(row, node, f.what, sizeof f.what);
+        }
+        s->first = f;
+    }
+}
+
+/* Collective: the first of all ranks. */
+static by_status share(const by_trainer *t, finding *mine, int32_t *rank, by_error *error)
+{
+    by_comm *all = t->ranks.all;
+    *rank = 0;
+    if (all == NULL || t->layout.ranks == 1) {
+        return BY_OK;
+    }
+    size_t ranks = (size_t)by_comm_size(all);
+    size_t me = (size_t)by_comm_rank(all);
+    finding *list;
+    size_t *counts = NULL;
+    BY_TRY(by__alloc((void **)&list, ranks, sizeof *list, "findings", error));
+    by_status status = by__alloc((void **)&counts, ranks, sizeof *counts, "findings", error);
+    for (size_t r = 0; r < ranks && status == BY_OK; r++) {
+        counts[r] = sizeof *list / sizeof(int32_t);
+    }
+    if (status == BY_OK) {
+        list[me] = *mine;
+        status = by_comm_all_gather(all, &list[me], list, counts, BY_I32,
+                                    "where a value is not finite", error);
+    }
+    for (size_t r = 0; r < ranks && status == BY_OK; r++) {
+        const finding *f = &list[r];
+        bool same = f->leaf == mine->leaf && f->part == mine->part;
+        if (r == 0 || f->leaf < mine->leaf || (f->leaf == mine->leaf && f->part < mine->part) ||
+            (same && f->node < mine->node)) {
+            *mine = *f;
+            *rank = (int32_t)r;
+        }
+    }
+    free(counts);
+    free(list);
+    return status;
+}
+
+bool by__guard_can_find(const by_trainer *t)
+{
+    return t->device->host_memory && (!t->sync.is_local || t->layout.ranks == 1);
+}
+
+by_status by__guard_find(by_trainer *t, const by_batch *batch, int64_t step, by__found *out,
+                         by_error *error)
+{
+    finder s = {.t = t, .first = {.leaf = INT64_MAX}};
+    by__watch watch;
+    double loss;
+    int64_t updates = t->updates;
+    BY_TRY(by__watch_begin(&watch, t, look, &s, error));
+    t->updates = step - 1; /* the random numbers are those of the step */
+    by_status status = by_trainer_gradients(t, batch, &loss, error);
+    t->updates = updates;
+    by__watch_end(&watch);
+    BY_TRY(status);
+    *out = (by__found){0};
+    BY_TRY(share(t, &s.first, &out->rank, error));
+    out->found = s.first.leaf != INT64_MAX;
+    out->leaf = s.first.leaf;
+    out->row = s.first.row;
+    memcpy(out->what, s.first.what, sizeof out->what);
+    return BY_OK;
+}

@@ -1,0 +1,36 @@
+/* What is read as a window of losses is printed as the same text, and is finite. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/guards/guard.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    by__guard guard = {0};
+    by__text again = {0};
+    char *text = malloc(size + 1);
+    if (text == NULL) {
+        return 0;
+    }
+    if (size > 0) {
+        memcpy(text, data, size);
+    }
+    text[size] = '\0';
+    if (by__window_parse(&guard, text, NULL) == BY_OK) {
+        for (int64_t i = 0; i < guard.count; i++) {
+            if (!isfinite(guard.losses[i])) {
+                abort();
+            }
+        }
+        if (by__window_print(&again, &guard) != BY_OK ||
+            (guard.count > 0 && strcmp(again.data, text) != 0)) {
+            abort();
+        }
+    }
+    by__text_free(&again);
+    free(text);
+    return 0;
+}
