@@ -1,15 +1,17 @@
 #!/bin/sh
-# Twenty kill -9 at random instants of a run that saves every five steps. After each, every checkpoint that
+# Twenty kill -9 at random instants of a run that saves every five steps while it goes on. After each, every checkpoint that
 # counts as one is byte for byte that of a run that was left alone, and so is the end.
-#   SEED=N repeats the instants of an earlier run.
+#   SEED=N repeats the instants of an earlier run; KILLS=50 kills as often.
 . "$(dirname "$0")/../support/shell.sh"
 
+wanted_kills=${KILLS:-20}
 seed=${SEED:-$$}
 say "instants from SEED=$seed"
 tiny gpt2 >c.yaml
 set -- train c.yaml --quiet --set train.steps=300 --set checkpoint.every=5 --set checkpoint.keep=1000 \
     --set train.eval_every=20
-run 0 "$banyan" "$@" --set name=whole
+# It waits for each checkpoint.
+run 0 "$banyan" "$@" --set name=whole --set checkpoint.async=false
 
 # Checkpoints that a reader takes: the newest valid one must be good, and all that have their manifest.
 check_checkpoints() {
@@ -24,7 +26,7 @@ check_checkpoints() {
 "$banyan" "$@" --set name=killed >out 2>err &
 background=$!
 kills=0
-while [ "$kills" -lt 20 ]; do
+while [ "$kills" -lt "$wanted_kills" ]; do
     delay=$(awk -v seed="$seed$kills" 'BEGIN { srand(seed); printf "%.3f", 0.02 + 0.6 * rand() }')
     sleep "$delay"
     if ! kill -9 "$background" 2>/dev/null; then
