@@ -143,6 +143,11 @@ typedef struct by_checkpoint_layout {
     size_t optimizer_count;
     uint64_t shard_bytes; /* tensors over this many bytes go into shards; 0: 5e9 */
     int writers;          /* processes or threads that write, the one that begins included; 0: 1 */
+    /* Of each model tensor: whether it is as it was in earlier checkpoints, because nobody trains
+     * it. These get files of their own, `model-frozen-...`, which a checkpoint shares with an
+     * earlier one (hard links) where all bytes are equal; shard_bytes then does not apply. NULL: no
+     * tensor is. */
+    const bool *frozen;
     const by_checkpoint_part *parts; /* where there are several: what this one will write, nothing
                                         that is empty */
     size_t part_count;

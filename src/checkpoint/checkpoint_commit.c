@@ -103,11 +103,12 @@ typedef struct part_of_writer {
     size_t end;
 } part_of_writer;
 
-static const char *file_name(const by_checkpoint_writer *w, char out[256], const char *stem,
+/* The file in which a writer has what it holds of a tensor. */
+static const char *file_name(const by_checkpoint_writer *w, char out[256], size_t tensor,
                              uint64_t writer)
 {
     char name[64];
-    by__writer_stem(name, stem, (int)writer, w->writers);
+    by__writer_stem(name, by__writer_group(w, tensor), (int)writer, w->writers);
     (void)snprintf(out, 256, "%s.safetensors", name);
     return out;
 }
@@ -129,12 +130,12 @@ static by_status put_slices(const by_checkpoint_writer *w, const part_of_writer 
         }
         status = by__slice_index_add_tensor(&index, &w->tensors[i], error);
         if (status == BY_OK && (next == w->slice_count || w->slices[next].tensor != i)) {
-            status = by__slice_index_add(&index, &whole, file_name(w, name, part->stem, 0), error);
+            status = by__slice_index_add(&index, &whole, file_name(w, name, i, 0), error);
         }
         for (; next < w->slice_count && w->slices[next].tensor == i && status == BY_OK; next++) {
             const by__written_slice *s = &w->slices[next];
-            status = by__slice_index_add(&index, &s->slice,
-                                         file_name(w, name, part->stem, s->writer), error);
+            status =
+                by__slice_index_add(&index, &s->slice, file_name(w, name, i, s->writer), error);
         }
     }
     if (status == BY_OK) {
@@ -169,7 +170,7 @@ static by_status put_index(const by_checkpoint_writer *w, const part_of_writer *
             next++;
         }
         bool found = next < w->slice_count && w->slices[next].tensor == part->first + i;
-        file_of[i] = file_name(w, names[i], part->stem, found ? w->slices[next].writer : 0);
+        file_of[i] = file_name(w, names[i], part->first + i, found ? w->slices[next].writer : 0);
     }
     if (status == BY_OK) {
         status = by__weights_index_print(&text, &length, w->tensors + part->first, file_of, count,
@@ -186,6 +187,23 @@ static by_status put_index(const by_checkpoint_writer *w, const part_of_writer *
     return status;
 }
 
+/* Adds what all writers have of a group to the manifest. */
+static by_status add_records(const by_checkpoint_writer *w, int group, const by__file_list *all,
+                             by__file_list *files, by_error *error)
+{
+    for (int rank = 0; rank < w->writers; rank++) {
+        char stem[64];
+        char name[80];
+        by__writer_stem(stem, group, rank, w->writers);
+        (void)snprintf(name, sizeof name, "%s.safetensors", stem);
+        const by__file_record *r = by__file_list_find(all, name);
+        if (r != NULL) {
+            BY_TRY(by__file_list_add(files, r->name, r->size, r->hash, r->in, error));
+        }
+    }
+    return BY_OK;
+}
+
 /* Adds the weight files of several writers to the manifest, with what says which file has which
  * tensor. `all`: the records of all writers' files. */
 static by_status record_several(const by_checkpoint_writer *w, const by__file_list *all,
@@ -195,14 +213,8 @@ static by_status record_several(const by_checkpoint_writer *w, const by__file_li
                                      {"optimizer", w->model_count, w->count}};
     for (int k = 0; k < 2 && parts[k].end > parts[k].first; k++) {
         bool cut = false;
-        for (int rank = 0; rank < w->writers; rank++) {
-            char name[256];
-            const by__file_record *r =
-                by__file_list_find(all, file_name(w, name, parts[k].stem, (uint64_t)rank));
-            if (r != NULL) {
-                BY_TRY(by__file_list_add(files, r->name, r->size, r->hash, r->in, error));
-            }
-        }
+        BY_TRY(add_records(w, k == 0 ? BY__TRAINED : BY__OPTIMIZER, all, files, error));
+        BY_TRY(k == 0 ? add_records(w, BY__FROZEN, all, files, error) : BY_OK);
         for (size_t i = 0; i < w->slice_count; i++) {
             const by__written_slice *s = &w->slices[i];
             cut = cut || (s->tensor >= parts[k].first && s->tensor < parts[k].end &&
@@ -219,7 +231,7 @@ static by_status record_one(const by_checkpoint_writer *w, const by__file_list *
                             by__file_list *files, by_error *error)
 {
     size_t next = 0;
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < BY__WEIGHT_GROUPS; k++) {
         const by__weights_plan *p = &w->plans[k];
         for (size_t i = 0; i < p->file_count; i++) {
             const by__file_record *r = &all->items[next++];
@@ -247,8 +259,8 @@ static by_status record_weights(by_checkpoint_writer *w, by__file_list *files, b
         status = by__writer_record(w, &all, error);
     }
     if (status == BY_OK) {
-        status = w->writers > 1 ? record_several(w, &all, files, error)
-                                : record_one(w, &all, files, error);
+        status = by__writer_is_cut(w) ? record_several(w, &all, files, error)
+                                      : record_one(w, &all, files, error);
     }
     by__file_list_free(&all);
     return status;
@@ -276,14 +288,30 @@ static by_status put_manifest(const by_checkpoint_writer *w, const by__manifest 
     return status;
 }
 
-static by_status put_files(const by_checkpoint_writer *w, const by_checkpoint_file *files,
-                           size_t count, by__file_list *written, by_error *error)
+/* Writes a file of the caller's, or links it to the equal one of an earlier checkpoint. */
+static by_status put_file(by_checkpoint_writer *w, const by_checkpoint_file *file,
+                          by__file_list *written, by_error *error)
+{
+    by__map map = {0};
+    bool linked = false;
+    if (file->data == NULL) {
+        BY_TRY(by__map_open(&map, file->path, error));
+    }
+    const void *data = file->data != NULL ? file->data : map.data;
+    size_t size = file->data != NULL ? file->size : map.size;
+    by_status status = by__share_content(w, file->name, data, size, written, &linked, error);
+    if (status == BY_OK && !linked) {
+        status = by__sink_put(w->temporary, file->name, data, size, written, error);
+    }
+    by__map_close(&map);
+    return status;
+}
+
+static by_status put_files(by_checkpoint_writer *w, const by_checkpoint_file *files, size_t count,
+                           by__file_list *written, by_error *error)
 {
     for (size_t i = 0; i < count; i++) {
-        const by_checkpoint_file *file = &files[i];
-        BY_TRY(file->data != NULL
-                   ? by__sink_put(w->temporary, file->name, file->data, file->size, written, error)
-                   : by__sink_copy(w->temporary, file->name, file->path, written, error));
+        BY_TRY(put_file(w, &files[i], written, error));
     }
     for (size_t i = 0; i < w->references.count; i++) {
         const by__file_record *r = &w->references.items[i];

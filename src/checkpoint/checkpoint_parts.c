@@ -7,9 +7,10 @@
 
 #include "checkpoint/checkpoint_writer.h"
 
-void by__writer_stem(char out[64], const char *stem, int rank, int writers)
+void by__writer_stem(char out[64], int group, int rank, int writers)
 {
-    (void)snprintf(out, 64, "%.32s-%05d-of-%05d", stem, rank + 1, writers);
+    static const char *const stems[] = {"model", "model-frozen", "optimizer"};
+    (void)snprintf(out, 64, "%s-%05d-of-%05d", stems[group], rank + 1, writers);
 }
 
 /* ---- what its files will hold ---- */
@@ -61,17 +62,32 @@ static by_status check_parts(const by_checkpoint_writer *w, const by_checkpoint_
     return BY_OK;
 }
 
-/* The parts of tensors [first, end), those without elements included where nobody else has them. */
-static by_status add_parts(by_checkpoint_writer *w, const by_checkpoint_layout *layout,
-                           size_t first, size_t end, by_error *error)
+int by__writer_group(const by_checkpoint_writer *w, size_t tensor)
+{
+    return tensor >= w->model_count                 ? BY__OPTIMIZER
+           : w->frozen != NULL && w->frozen[tensor] ? BY__FROZEN
+                                                    : BY__TRAINED;
+}
+
+bool by__writer_is_cut(const by_checkpoint_writer *w)
+{
+    return w->writers > 1 || w->frozen != NULL;
+}
+
+/* The parts of a group, those without elements included where nobody else has them. */
+static by_status add_parts(by_checkpoint_writer *w, const by_checkpoint_layout *layout, int group,
+                           by_error *error)
 {
     for (size_t i = 0; i < layout->part_count && w->writers > 1; i++) {
         const by_checkpoint_part *part = &layout->parts[i];
-        if (part->tensor >= first && part->tensor < end) {
+        if (by__writer_group(w, part->tensor) == group) {
             BY_TRY(add_part(w, part->tensor, &part->slice, i, error));
         }
     }
-    for (size_t i = first; i < end && w->rank == 0; i++) {
+    for (size_t i = 0; i < w->count && w->rank == 0; i++) {
+        if (by__writer_group(w, i) != group) {
+            continue;
+        }
         by_tensor_slice whole = by_tensor_whole(&w->tensors[i]);
         size_t elements;
         BY_TRY(by_tensor_size(&w->tensors[i], &elements, NULL, error));
@@ -79,6 +95,7 @@ static by_status add_parts(by_checkpoint_writer *w, const by_checkpoint_layout *
             BY_TRY(add_part(w, i, &whole, w->writers == 1 ? i : SIZE_MAX, error));
         }
     }
+    w->group_end[group] = w->part_count;
     return BY_OK;
 }
 
@@ -98,34 +115,43 @@ static by_status check_tensors(const by_checkpoint_writer *w, by_error *error)
     return BY_OK;
 }
 
+static by_status plan_group(by_checkpoint_writer *w, const by_checkpoint_layout *layout, int k,
+                            by_error *error)
+{
+    char stem[64];
+    size_t first = k == 0 ? 0 : w->group_end[k - 1];
+    bool cut = by__writer_is_cut(w);
+    if (cut) {
+        by__writer_stem(stem, k, w->rank, w->writers);
+    } else {
+        (void)snprintf(stem, sizeof stem, "%s", k == BY__OPTIMIZER ? "optimizer" : "model");
+    }
+    if (w->group_end[k] > first) {
+        BY_TRY(by__weights_plan_make(&w->plans[k], stem, w->views + first, w->group_end[k] - first,
+                                     cut ? UINT64_MAX : layout->shard_bytes, error));
+    }
+    for (size_t i = 0; i < w->plans[k].count; i++) {
+        const by__part *part = &w->parts[first + w->plans[k].order[i]];
+        if (part->number != SIZE_MAX) {
+            w->order[w->order_count++] = part->number;
+        }
+    }
+    return BY_OK;
+}
+
 static by_status plan_files(by_checkpoint_writer *w, const by_checkpoint_layout *layout,
                             by_error *error)
 {
-    static const char *const stems[2] = {"model", "optimizer"};
-    for (int k = 0; k < 2; k++) {
-        char stem[64];
-        size_t first = k == 0 ? 0 : w->model_part_count;
-        size_t end = k == 0 ? w->model_part_count : w->part_count;
-        (void)snprintf(stem, sizeof stem, "%s", stems[k]);
-        if (w->writers > 1) {
-            by__writer_stem(stem, stems[k], w->rank, w->writers);
-        }
-        if (end > first) {
-            BY_TRY(by__weights_plan_make(&w->plans[k], stem, w->views + first, end - first,
-                                         w->writers > 1 ? UINT64_MAX : layout->shard_bytes, error));
-        }
-        for (size_t i = 0; i < w->plans[k].count; i++) {
-            const by__part *part = &w->parts[first + w->plans[k].order[i]];
-            if (part->number != SIZE_MAX) {
-                w->order[w->order_count++] = part->number;
-            }
-        }
+    size_t files = 0;
+    for (int k = 0; k < BY__WEIGHT_GROUPS; k++) {
+        BY_TRY(plan_group(w, layout, k, error));
+        files += w->plans[k].file_count;
     }
-    size_t files = w->plans[0].file_count + w->plans[1].file_count;
     BY_TRY(by__alloc((void **)&w->files, files, sizeof *w->files, "checkpoint", error));
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < BY__WEIGHT_GROUPS; k++) {
         for (size_t i = 0; i < w->plans[k].file_count; i++) {
-            w->files[w->file_count++] = (by__weight_file){.plan = &w->plans[k].files[i], .fd = -1};
+            w->files[w->file_count++] = (by__weight_file){
+                .plan = &w->plans[k].files[i], .fd = -1, .is_frozen = k == BY__FROZEN};
         }
     }
     return BY_OK;
@@ -145,9 +171,9 @@ by_status by__writer_plan(by_checkpoint_writer *w, const by_checkpoint_layout *l
     BY_TRY(by__alloc((void **)&w->views, most, sizeof *w->views, "checkpoint", error));
     BY_TRY(by__alloc((void **)&w->index_of, given, sizeof *w->index_of, "checkpoint", error));
     BY_TRY(by__alloc((void **)&w->order, given, sizeof *w->order, "checkpoint", error));
-    BY_TRY(add_parts(w, layout, 0, w->model_count, error));
-    w->model_part_count = w->part_count;
-    BY_TRY(add_parts(w, layout, w->model_count, w->count, error));
+    for (int k = 0; k < BY__WEIGHT_GROUPS; k++) {
+        BY_TRY(add_parts(w, layout, k, error));
+    }
     return plan_files(w, layout, error);
 }
 

@@ -30,6 +30,11 @@ static by_status copy_tensors(by_checkpoint_writer *w, const by_checkpoint_layou
                               by_error *error)
 {
     w->model_count = layout->model_count;
+    if (layout->frozen != NULL) {
+        BY_TRY(by__alloc((void **)&w->frozen, layout->model_count, sizeof *w->frozen, "checkpoint",
+                         error));
+        memcpy(w->frozen, layout->frozen, layout->model_count * sizeof *w->frozen);
+    }
     BY_TRY(by__alloc((void **)&w->tensors, layout->model_count + layout->optimizer_count,
                      sizeof *w->tensors, "checkpoint", error));
     for (size_t i = 0; i < layout->model_count + layout->optimizer_count; i++) {
@@ -88,6 +93,7 @@ static void close_writer(by_checkpoint_writer **writer)
     for (size_t i = 0; i < w->file_count; i++) {
         by__sink_discard(&w->files[i].sink);
         by__file_list_free(&w->files[i].whole);
+        by__map_close(&w->files[i].same);
         if (w->files[i].fd >= 0) {
             (void)close(w->files[i].fd);
         }
@@ -103,8 +109,10 @@ static void close_writer(by_checkpoint_writer **writer)
     for (size_t i = 0; i < w->part_count; i++) {
         free((void *)(uintptr_t)w->views[i].name);
     }
-    by__weights_plan_free(&w->plans[0]);
-    by__weights_plan_free(&w->plans[1]);
+    for (int k = 0; k < BY__WEIGHT_GROUPS; k++) {
+        by__weights_plan_free(&w->plans[k]);
+    }
+    by__manifest_free(&w->earlier);
     by__file_list_free(&w->references);
     (void)pthread_mutex_destroy(&w->mutex);
     free(w->slices);
@@ -114,6 +122,8 @@ static void close_writer(by_checkpoint_writer **writer)
     free(w->views);
     free(w->parts);
     free(w->tensors);
+    free(w->frozen);
+    free(w->previous);
     free(w->temporary);
     free(w->final);
     free(w->root);
@@ -180,6 +190,17 @@ static by_status create_file(const by_checkpoint_writer *w, by__weight_file *f, 
     return status;
 }
 
+/* What was found equal to an earlier file so far is written after all. The mutex is held. */
+static by_status write_equal(const by_checkpoint_writer *w, by__weight_file *f, by_error *error)
+{
+    by_status status = by__sink_open(&f->sink, w->temporary, f->plan->name, f->plan->size, error);
+    if (status == BY_OK) {
+        status = by__sink_add(f->sink, f->same.data, (size_t)f->position, error);
+    }
+    by__map_close(&f->same);
+    return status;
+}
+
 /* Opens a file for writing in place: one that was streamed so far, or a new one. The mutex is
  * held. */
 static by_status open_file(const by_checkpoint_writer *w, by__weight_file *f, by_error *error)
@@ -187,6 +208,7 @@ static by_status open_file(const by_checkpoint_writer *w, by__weight_file *f, by
     if (f->fd >= 0) {
         return BY_OK;
     }
+    BY_TRY(f->same.data != NULL ? write_equal(w, f, error) : BY_OK);
     if (f->sink != NULL) {
         BY_TRY(by__sink_release(&f->sink, &f->fd, error));
         return ftruncate(f->fd, (off_t)f->plan->size) == 0
@@ -203,6 +225,7 @@ static by_status begin(by_checkpoint_writer *w, by_error *error)
     BY_TRY(by__make_dirs(w->root, error));
     BY_TRY(by__root_lock(&w->lock, w->root, error));
     BY_TRY(by__root_clean(w->root, error));
+    BY_TRY(by__share_find(w, error));
     if (mkdir(w->temporary, 0777) != 0) {
         return by_error_set(error, BY_EIO, "cannot create directory %s: %s", w->temporary,
                             strerror(errno));
@@ -259,6 +282,9 @@ by_status by_checkpoint_join(by_checkpoint_writer **out, const char *root, uint6
         status = by_error_set(error, BY_ESTATE, "%s: no process has begun this checkpoint",
                               w->temporary);
     }
+    if (status == BY_OK) {
+        status = by__share_find(w, error);
+    }
     if (status != BY_OK) {
         if (w != NULL) {
             close_writer(&w);
@@ -284,12 +310,38 @@ size_t by_checkpoint_order(const by_checkpoint_writer *writer, size_t i)
 by__weight_file *by__writer_file(const by_checkpoint_writer *w, size_t part,
                                  by__planned_tensor *place)
 {
-    if (part < w->model_part_count) {
-        *place = w->plans[0].tensors[part];
-        return &w->files[place->file];
+    by__weight_file *files = w->files;
+    size_t first = 0;
+    int k = 0;
+    for (; part >= w->group_end[k]; k++) {
+        files += w->plans[k].file_count;
+        first = w->group_end[k];
     }
-    *place = w->plans[1].tensors[part - w->model_part_count];
-    return &w->files[w->plans[0].file_count + place->file];
+    *place = w->plans[k].tensors[part - first];
+    return &files[place->file];
+}
+
+/* Bytes that come next in a file and may be those of an earlier one; *taken is false when they are
+ * not. The mutex is held. */
+static by_status share(by_checkpoint_writer *w, by__weight_file *f, uint64_t offset,
+                       const void *data, size_t n, bool *taken, by_error *error)
+{
+    bool linked = false;
+    if (f->sink == NULL && f->fd < 0 && f->same.data == NULL && offset == f->plan->header.length) {
+        by__share_begin(w, f);
+    }
+    *taken = f->same.data != NULL && offset == f->position && by__share_take(f, data, n);
+    if (f->same.data == NULL || (*taken && f->position < f->plan->size)) {
+        return BY_OK;
+    }
+    if (*taken) {
+        BY_TRY(by__share_end(w, f, &linked, error));
+    }
+    if (linked) {
+        return BY_OK;
+    }
+    BY_TRY(write_equal(w, f, error));
+    return *taken ? by__sink_commit(&f->sink, &f->whole, error) : BY_OK;
 }
 
 /* Gives bytes that come next in a file to its sink; *taken is false when they do not. The mutex is
@@ -297,6 +349,10 @@ by__weight_file *by__writer_file(const by_checkpoint_writer *w, size_t part,
 static by_status stream(by_checkpoint_writer *w, by__weight_file *f, uint64_t offset,
                         const void *data, size_t n, bool *taken, by_error *error)
 {
+    BY_TRY(share(w, f, offset, data, n, taken, error));
+    if (*taken) {
+        return BY_OK;
+    }
     bool fresh = f->sink == NULL && f->fd < 0 && offset == f->plan->header.length;
     *taken = n > 0 && (fresh || (f->sink != NULL && offset == f->position));
     if (!*taken) {

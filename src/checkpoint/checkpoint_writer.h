@@ -14,7 +14,9 @@ typedef struct by__weight_file {
     const by__planned_file *plan;
     int fd;              /* of writing in place; -1: not open */
     by__sink *sink;      /* of streaming */
-    uint64_t position;   /* bytes given to the sink */
+    uint64_t position;   /* bytes given to the sink, or found equal */
+    bool is_frozen;      /* it may be that of an earlier checkpoint */
+    by__map same;        /* that one, as long as what comes is equal to it; NULL: it is not */
     by__file_list whole; /* its record, once it is whole: streamed or referenced */
 } by__weight_file;
 
@@ -33,6 +35,9 @@ typedef struct by__part {
     size_t number; /* in the layout's parts; SIZE_MAX: not one of these */
 } by__part;
 
+/* Tensors that have files of their own: the trained ones, the frozen ones, the optimizer's. */
+enum { BY__TRAINED = 0, BY__FROZEN, BY__OPTIMIZER, BY__WEIGHT_GROUPS };
+
 struct by_checkpoint_writer {
     char *root;
     char *final;
@@ -45,15 +50,18 @@ struct by_checkpoint_writer {
     by_tensor_view *tensors; /* names owned; model, then optimizer */
     size_t model_count;
     size_t count;
-    by__part *parts;       /* model, then optimizer */
+    bool *frozen;          /* of each tensor; NULL: none is */
+    char *previous;        /* the newest checkpoint before; NULL: none */
+    by__manifest earlier;  /* its manifest */
+    by__part *parts;       /* by group */
     by_tensor_view *views; /* of the parts, as they are in files; names owned */
-    size_t model_part_count;
     size_t part_count;
-    size_t *index_of;          /* the index in `parts` of each of the layout's */
-    size_t *order;             /* the layout's in the order of the files */
-    size_t order_count;        /* of both */
-    by__weights_plan plans[2]; /* model, optimizer, of the parts */
-    by__weight_file *files;    /* of both, in order */
+    size_t group_end[BY__WEIGHT_GROUPS];       /* the last part of each group, and one */
+    size_t *index_of;                          /* the index in `parts` of each of the layout's */
+    size_t *order;                             /* the layout's in the order of the files */
+    size_t order_count;                        /* of all */
+    by__weights_plan plans[BY__WEIGHT_GROUPS]; /* of the parts */
+    by__weight_file *files;                    /* of all, in order */
     size_t file_count;
     by__file_list references; /* of files that hold no tensors */
     pthread_mutex_t mutex;    /* of what follows, and of the files' fields */
@@ -84,8 +92,29 @@ by_status by__writer_record(by_checkpoint_writer *w, by__file_list *files, by_er
  * files-RANK, a manifest of that and of its files; and the commit takes and removes both. */
 by_status by__writer_leave(by_checkpoint_writer *w, by_error *error);
 by_status by__writer_take(by_checkpoint_writer *w, int rank, by__file_list *files, by_error *error);
-/* "model-00002-of-00004": the name of a writer's file without its ending, where there are
- * several. */
-void by__writer_stem(char out[64], const char *stem, int rank, int writers);
+/* Group of a tensor. */
+int by__writer_group(const by_checkpoint_writer *w, size_t tensor);
+/* Whether a stem may have several files that writers have named: there are several writers, or
+ * frozen tensors. */
+bool by__writer_is_cut(const by_checkpoint_writer *w);
+
+/* ---- files that an earlier checkpoint has too (checkpoint_share.c) ---- */
+
+/* Finds the newest valid checkpoint but that of the writer's step; none is no error. */
+by_status by__share_find(by_checkpoint_writer *w, by_error *error);
+/* Maps the earlier file if it begins as this one will. */
+void by__share_begin(const by_checkpoint_writer *w, by__weight_file *f);
+/* Whether `n` bytes at the file's position are equal to the earlier file's; if so, moves on. */
+bool by__share_take(by__weight_file *f, const void *data, size_t n);
+/* Everything was equal: the file becomes that of the earlier checkpoint. *linked is false where the
+ * file system has no hard links. */
+by_status by__share_end(by_checkpoint_writer *w, by__weight_file *f, bool *linked, by_error *error);
+/* The same of a file whose content is in memory. */
+by_status by__share_content(by_checkpoint_writer *w, const char *name, const void *data, size_t n,
+                            by__file_list *written, bool *linked, by_error *error);
+
+/* "model-00002-of-00004": the name of a writer's file of a group without its ending, where
+ * by__writer_is_cut. */
+void by__writer_stem(char out[64], int group, int rank, int writers);
 
 #endif

@@ -123,6 +123,7 @@ static by_status group_records(by__save_plan *p, table *t, by_comm *comm, by_err
     }
     BY_TRY(by__alloc((void **)&t->groups, t->count, sizeof *t->groups, "a checkpoint", error));
     BY_TRY(by__alloc((void **)&p->tensors, t->count, sizeof *p->tensors, "a checkpoint", error));
+    BY_TRY(by__alloc((void **)&p->frozen, t->count, sizeof *p->frozen, "a checkpoint", error));
     for (size_t i = 0; i < t->count; i++) {
         const by__held_slice *held = t->records[i].held;
         const by__held_slice *before = i == 0 ? NULL : t->records[i - 1].held;
@@ -163,8 +164,9 @@ static bool is_copy(const table *t, const group *g)
 }
 
 /* Leaves out the slices of a tensor that are nothing but copies, where others are not: who trains a
- * tensor may have cut it in other places. Groups are in the order of tensors. */
-static void drop_copies(table *t)
+ * tensor may have cut it in other places. What has copies alone is frozen. Groups are in the order
+ * of tensors. */
+static void drop_copies(by__save_plan *p, table *t)
 {
     size_t kept = 0;
     for (size_t i = 0; i < t->group_count;) {
@@ -172,6 +174,10 @@ static void drop_copies(table *t)
         bool trained = false;
         for (; end < t->group_count && t->groups[end].tensor == t->groups[i].tensor; end++) {
             trained = trained || !is_copy(t, &t->groups[end]);
+        }
+        if (t->groups[i].tensor < p->model_count) {
+            p->frozen[t->groups[i].tensor] = !trained;
+            p->frozen_count += !trained;
         }
         for (; i < end; i++) {
             if (!trained || !is_copy(t, &t->groups[i])) {
@@ -296,12 +302,15 @@ static by_status plan_alone(by__save_plan *p, const by__held_slice *held, size_t
 {
     p->writers = 1;
     BY_TRY(by__alloc((void **)&p->tensors, count, sizeof *p->tensors, "a checkpoint", error));
+    BY_TRY(by__alloc((void **)&p->frozen, count, sizeof *p->frozen, "a checkpoint", error));
     BY_TRY(by__alloc((void **)&p->parts, count, sizeof *p->parts, "a checkpoint", error));
     BY_TRY(by__alloc((void **)&p->held, count, sizeof *p->held, "a checkpoint", error));
     for (size_t i = 0; i < count; i++) {
         if (i == 0 || compare_tensors(&held[i - 1], &held[i]) != 0) {
             p->tensors[p->count++] = view_of(&held[i]);
             p->model_count += held[i].optimizer ? 0 : 1;
+            p->frozen[p->count - 1] = !held[i].optimizer && held[i].is_copy;
+            p->frozen_count += p->frozen[p->count - 1];
         }
         p->parts[i] = (by_checkpoint_part){p->count - 1, held[i].slice};
         p->held[i] = i;
@@ -326,7 +335,7 @@ by_status by__save_plan_make(by__save_plan *out, by_comm *comm, const by__held_s
             status = group_records(&p, &t, comm, error);
         }
         if (status == BY_OK) {
-            drop_copies(&t);
+            drop_copies(&p, &t);
             status = assign(&t, p.count, writers, error);
         }
         if (status == BY_OK) {
@@ -356,6 +365,7 @@ by_checkpoint_layout by__save_plan_layout(const by__save_plan *plan)
                                   .optimizer = plan->tensors + plan->model_count,
                                   .optimizer_count = plan->count - plan->model_count,
                                   .writers = plan->writers,
+                                  .frozen = plan->frozen_count > 0 ? plan->frozen : NULL,
                                   .parts = plan->writers > 1 ? plan->parts : NULL,
                                   .part_count = plan->writers > 1 ? plan->part_count : 0};
 }
@@ -438,6 +448,7 @@ void by__save_plan_free(by__save_plan *plan)
         free((void *)(uintptr_t)plan->tensors[i].name);
     }
     free(plan->tensors);
+    free(plan->frozen);
     free(plan->parts);
     free(plan->held);
     *plan = (by__save_plan){0};

@@ -78,6 +78,10 @@ by_status by__sink_put(const char *directory, const char *name, const void *data
 by_status by__sink_copy(const char *directory, const char *name, const char *source,
                         by__file_list *written, by_error *error);
 
+/* Files of at least so many bytes are shared with an earlier checkpoint where they are equal.
+ * Smaller ones cost nothing, and what shares nothing survives more. */
+#define BY__SHARED_BYTES ((size_t)64 << 10)
+
 /* ---- safetensors (safetensors_read.c, safetensors_write.c) ---- */
 
 /* A tensor in pieces (pieces.c). */
@@ -384,7 +388,8 @@ typedef struct by__held_slice {
     int rank; /* of the whole tensor */
     int64_t shape[BY_TENSOR_MAX_RANK];
     bool optimizer;
-    bool is_copy; /* of what another rank trains: written only where nobody else has it */
+    bool
+        is_copy; /* of what another rank trains, or nobody: written only where nobody else has it */
     by_tensor_slice slice;
 } by__held_slice;
 
@@ -393,6 +398,8 @@ typedef struct by__save_plan {
     by_tensor_view *tensors; /* of all ranks: the model's, then the optimizer's; names owned */
     size_t model_count;
     size_t count;
+    bool *frozen;              /* of each of the model's: nobody trains it */
+    size_t frozen_count;       /* so many are */
     by_checkpoint_part *parts; /* this rank's, by tensor */
     size_t part_count;
     size_t *held; /* of each part: the number of the slice as it was given */
