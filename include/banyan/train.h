@@ -89,6 +89,29 @@ BY_API const by_model_size *by_trainer_size(const by_trainer *trainer);
 /* Seconds that a step of this rank takes as its graphs' operations and bytes and the machine's
  * speeds tell, without what it waits for: other ranks, data. To compare plans with. */
 BY_API double by_trainer_seconds(const by_trainer *trainer);
+/* ---- plans that do not fit ---- */
+
+/* A change of a config, and what its plan is then. */
+typedef struct by_plan_change {
+    char settings[200];  /* "train.micro_batch=2 precision.compute=bf16" */
+    uint64_t bytes;      /* planned, all in all; of one rank */
+    double seconds;      /* by_trainer_seconds */
+    int64_t micro_batch; /* the one that it sets; 0: none */
+    int ranks;           /* that it needs, and then reckoned, not planned; 0: as many as now */
+} by_plan_change;
+#define BY_PLAN_CHANGES 24
+
+/* Bytes that a rank may take: those that are free on its host for each of the ranks there and those
+ * that this process has, or memory.budget where that is less. comm NULL: this rank alone. */
+BY_API uint64_t by_plan_limit(const by_config *config, const by_comm *comm);
+/* Changes of a resolved config whose plan has at most `limit` bytes, the fastest first: of what is
+ * computed again, the micro-batch, the precision, the optimizer, what is on disk; single ones, or
+ * where none fits the fewest together; then, behind them, the number of ranks. *count 0: nothing
+ * helps. options: of by_trainer_open; may be NULL. Plans all of them: seconds. No collective. */
+BY_API by_status by_plan_changes(by_plan_change out[BY_PLAN_CHANGES], size_t *count,
+                                 const by_config *config, const by_trainer_options *options,
+                                 uint64_t limit, by_error *error);
+
 /* Adds what the caller will keep resident next to the trainer (loader, mapped data) to the
  * report. */
 BY_API void by_trainer_plan_data(by_trainer *trainer, uint64_t bytes);

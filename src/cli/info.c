@@ -30,7 +30,25 @@ static by_status print_graph(const by_config *config, const char *after, by_erro
     return status;
 }
 
-static void print_json(const by_config *config, const by_trainer *trainer)
+/* Whether the plan fits, and what would. */
+typedef struct fit {
+    uint64_t limit;
+    bool fits;
+    by_plan_change changes[BY_PLAN_CHANGES];
+    size_t count;
+} fit;
+
+static by_status find_fit(fit *f, const by_config *config, const by_trainer *trainer,
+                          const by_trainer_options *options, by_error *error)
+{
+    f->limit = by_plan_limit(config, NULL);
+    f->fits = by_trainer_memory(trainer)->total <= f->limit;
+    f->count = 0;
+    return f->fits ? BY_OK
+                   : by_plan_changes(f->changes, &f->count, config, options, f->limit, error);
+}
+
+static void print_json(const by_config *config, const by_trainer *trainer, const fit *f)
 {
     const by_model_size *size = by_trainer_size(trainer);
     const by_memory_report *m = by_trainer_memory(trainer);
@@ -42,7 +60,7 @@ static void print_json(const by_config *config, const by_trainer *trainer)
            "\"workspace_bytes\":%llu,\"data_bytes\":%llu,\"staging_bytes\":%llu,"
            "\"process_bytes\":%llu,"
            "\"on_disk_bytes\":%llu,\"frozen_parameters\":%lld,\"spared_bytes\":%llu,"
-           "\"budget_bytes\":%lld,\"predicted_step_s\":%.4g}\n",
+           "\"budget_bytes\":%lld,\"predicted_step_s\":%.4g",
            (long long)size->parameters, (long long)size->in_products, one, examples,
            size->flops_per_example, one, examples, size->flops_per_example_full,
            (unsigned long long)m->total, (unsigned long long)m->parameters,
@@ -52,6 +70,16 @@ static void print_json(const by_config *config, const by_trainer *trainer)
            (unsigned long long)m->process, (unsigned long long)m->on_disk, (long long)size->frozen,
            (unsigned long long)m->spared, (long long)config->memory.budget,
            by_trainer_seconds(trainer));
+    printf(",\"limit_bytes\":%llu,\"fits\":%s,\"changes\":[", (unsigned long long)f->limit,
+           f->fits ? "true" : "false");
+    for (size_t i = 0; i < f->count; i++) {
+        const by_plan_change *change = &f->changes[i];
+        printf("%s{\"set\":\"%s\",\"ranks\":%d,\"planned_bytes\":%llu,"
+               "\"predicted_step_s\":%.4g}",
+               i == 0 ? "" : ",", change->settings, change->ranks,
+               (unsigned long long)change->bytes, change->seconds);
+    }
+    printf("]}\n");
 }
 
 static void print_row(const char *name, uint64_t bytes)
@@ -104,6 +132,28 @@ static void print_step_time(const by_config *config, const by_trainer *trainer)
     by_speeds speeds = cli_speeds(config);
     if (speeds.bytes > 0.0 && speeds.f32_flops > 0.0) {
         printf("predicted step  %.3g s\n", by_trainer_seconds(trainer));
+    }
+}
+
+static void print_fit(const by_config *config, const fit *f)
+{
+    char text[32];
+    if (f->fits) {
+        return;
+    }
+    printf("does not fit: %s are %s\n", by_format_bytes(text, f->limit),
+           config->memory.budget == (int64_t)f->limit ? "its budget" : "free");
+    for (size_t i = 0; i < f->count; i++) {
+        const by_plan_change *change = &f->changes[i];
+        printf("  %s %12s, %.3g s a step: %s", i == 0 ? "fits with" : "         ",
+               by_format_bytes(text, change->bytes), change->seconds, change->settings);
+        if (change->ranks > 0) {
+            printf(" on %d ranks, about", change->ranks);
+        }
+        printf("\n");
+    }
+    if (f->count == 0) {
+        printf("  no setting makes it fit: take a smaller train.batch, model.context or model\n");
     }
 }
 
@@ -198,10 +248,15 @@ static by_status show(void *user, by_config *config, by_error *error)
     by_trainer_plan_data(trainer, bytes);
     by_trainer_plan_staging(trainer);
     status = by_trainer_plan_loaders(trainer, held_out, error);
+    fit f;
+    if (status == BY_OK) {
+        status = find_fit(&f, config, trainer, &options, error);
+    }
     if (status == BY_OK && r->json) {
-        print_json(config, trainer);
+        print_json(config, trainer, &f);
     } else if (status == BY_OK) {
         print_plan(config, trainer);
+        print_fit(config, &f);
     }
     by_trainer_close(&trainer);
     return status;

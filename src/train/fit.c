@@ -20,77 +20,43 @@ static uint64_t needed(const by_memory_report *plan, const by_comm *comm)
     return (plan->total - plan->process) * ranks_here(comm);
 }
 
-/* Micro-batches up to the config's that divide the batch, smallest first; at most `capacity`. */
-static size_t list_divisors(int64_t *out, size_t capacity, const by_train_config *train)
+/* The plan is larger than the config permits. */
+static bool is_above_budget(const by_memory_report *planned, const by_config *config)
 {
-    size_t count = 0;
-    for (int64_t d = 1; d <= train->micro_batch && count < capacity; d++) {
-        if (train->batch % d == 0) {
-            out[count++] = d;
-        }
-    }
-    return count;
+    return config->memory.budget > 0 && planned->total > (uint64_t)config->memory.budget;
 }
 
-/* Plans the config with another micro-batch and recompute; a plan that cannot be made needs all. */
-static uint64_t plan_with(const by__job *job, int64_t micro_batch, char *recompute)
+uint64_t by_plan_limit(const by_config *config, const by_comm *comm)
 {
-    by_config variant = *job->config; /* shares the strings */
-    by_trainer *trainer;
-    uint64_t bytes = UINT64_MAX;
-    variant.train.micro_batch = micro_batch;
-    variant.memory.recompute = recompute;
-    if (by_trainer_open(&trainer, &variant, job->options->trainer, NULL) != BY_OK) {
-        return bytes;
-    }
-    if (by_trainer_plan_loaders(trainer, job->data->valid_examples > 0, NULL) == BY_OK) {
-        by_trainer_plan_data(trainer, job->data->bytes);
-        by_trainer_plan_staging(trainer);
-        bytes = needed(by_trainer_memory(trainer), job->comm);
-    }
-    by_trainer_close(&trainer);
-    return bytes;
+    by__host_memory memory;
+    by__memory_available(&memory);
+    uint64_t limit = memory.available / ranks_here(comm) + by__resident_bytes();
+    uint64_t budget = (uint64_t)config->memory.budget;
+    return budget > 0 && budget < limit ? budget : limit;
 }
 
-/* The largest micro-batch whose plan fits, by halving: a plan grows with it. 0: not even 1. */
-static int64_t find_micro_batch(uint64_t *bytes, const by__job *job, char *recompute,
-                                uint64_t available)
-{
-    int64_t divisors[256];
-    size_t low = 0; /* so many of the smallest fit */
-    size_t high = list_divisors(divisors, BY_ARRAY_LENGTH(divisors), &job->config->train);
-    int64_t best = 0;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        uint64_t need = plan_with(job, divisors[middle], recompute);
-        if (need <= available) {
-            best = divisors[middle];
-            *bytes = need;
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return best;
-}
+/* What a message has room for. */
+#define MOST_TEXT 330
 
-/* "train.micro_batch=4 fits (3.1 GiB)" for each setting of recompute. */
-static void suggest(by__text *out, const by__job *job, uint64_t available)
+/* "train.micro_batch=4 (3.1 GiB, 2.5 s a step), or ...". */
+static void list_changes(by__text *out, const by_plan_change *changes, size_t count)
 {
-    char none[] = "none";
-    char block[] = "block";
-    char *settings[2] = {none, block};
-    bool recomputes = strcmp(job->config->memory.recompute, block) == 0;
-    for (int i = recomputes ? 1 : 0; i < 2; i++) {
-        char text[32];
-        uint64_t bytes = 0;
-        int64_t micro_batch = find_micro_batch(&bytes, job, settings[i], available);
-        if (micro_batch > 0) {
-            by__text_format(out, "%strain.micro_batch=%lld%s (%s)", out->length == 0 ? "" : ", or ",
-                            (long long)micro_batch,
-                            i == 1 && !recomputes ? " with memory.recompute=block" : "",
-                            by_format_bytes(text, bytes));
+    for (size_t i = 0; i < count; i++) {
+        char bytes[32];
+        char text[300];
+        int length = snprintf(text, sizeof text, "%s%s", out->length == 0 ? "" : ", or ",
+                              changes[i].settings);
+        if (changes[i].ranks > 1) {
+            length += snprintf(text + length, sizeof text - (size_t)length, " on %d ranks",
+                               changes[i].ranks);
         }
+        (void)snprintf(text + length, sizeof text - (size_t)length, " (%s%s, %.2g s a step)",
+                       changes[i].ranks > 1 ? "about " : "",
+                       by_format_bytes(bytes, changes[i].bytes), changes[i].seconds);
+        if (out->length + strlen(text) > MOST_TEXT) {
+            break;
+        }
+        by__text_add(out, text);
     }
 }
 
@@ -99,23 +65,26 @@ by_status by__refuse_plan(const by__job *job, const by_memory_report *planned,
 {
     char text[2][32];
     by__text fits = {0};
-    suggest(&fits, job, memory->available);
+    size_t count = 0;
+    by_plan_change changes[BY_PLAN_CHANGES];
+    by_trainer_options options =
+        job->options->trainer == NULL ? (by_trainer_options){0} : *job->options->trainer;
+    options.data_bytes = job->data->bytes;
+    BY_TRY(by_plan_changes(changes, &count, job->config, &options,
+                           by_plan_limit(job->config, job->comm), error));
+    list_changes(&fits, changes, count);
+    const char *ways = fits.length > 0 ? fits.data
+                                       : "no setting makes it fit: take a smaller train.batch, "
+                                         "model.context or model, or more ranks";
+    bool above = is_above_budget(planned, job->config);
+    uint64_t need = above ? planned->total : needed(planned, job->comm);
+    uint64_t have = above ? (uint64_t)job->config->memory.budget : memory->available;
     by_status status = by_error_set(
-        error, BY_EMEMORY, "the plan needs %s and %s are free; %s%s",
-        by_format_bytes(text[0], needed(planned, job->comm)),
-        by_format_bytes(text[1], memory->available),
-        fits.length > 0 ? "this would fit: "
-                        : "not even train.micro_batch=1 with memory.recompute=block fits: take a "
-                          "smaller train.batch, model.context or model",
-        fits.length > 0 ? fits.data : "");
+        error, BY_EMEMORY, "the plan needs %s and %s%s%s; %s%s", by_format_bytes(text[0], need),
+        above ? "memory.budget is " : "", by_format_bytes(text[1], have), above ? "" : " are free",
+        fits.length > 0 ? "this would fit: " : "", ways);
     by__text_free(&fits);
     return status;
-}
-
-/* The plan is larger than the config permits. */
-static bool is_above_budget(const by_memory_report *planned, const by_config *config)
-{
-    return config->memory.budget > 0 && planned->total > (uint64_t)config->memory.budget;
 }
 
 by_status by__plan_fits(const by_memory_report *planned, const by_config *config,

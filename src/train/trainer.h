@@ -304,6 +304,10 @@ by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *mo
  * passes find one (trainer.c). */
 by_status by__trainer_build(by_trainer **out, const by_config *config, const by_trainer_options *o,
                             size_t arena_bytes, by_error *error);
+/* Everything that the run will take, with the loaders, data and staging that are planned later
+ * (trainer_budget.c). */
+by_status by__trainer_needs(uint64_t *out, by_trainer *t, const by_trainer_options *o,
+                            by_error *error);
 /* Builds one of the graphs behind the gradients and adds its program. */
 typedef by_status by__update_builder(const by_trainer *t, by_graph *graph, by_error *error);
 by_status by__trainer_add_update(by_trainer *t, const char *name, by__update_builder *build,

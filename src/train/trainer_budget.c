@@ -4,9 +4,8 @@
 
 #include "train/trainer.h"
 
-/* Everything that the run will take, with the loaders, data and staging that are planned later. */
-static by_status planned_bytes(uint64_t *out, by_trainer *t, const by_trainer_options *o,
-                               by_error *error)
+by_status by__trainer_needs(uint64_t *out, by_trainer *t, const by_trainer_options *o,
+                            by_error *error)
 {
     by_memory_report before = t->memory;
     by_trainer_plan_staging(t);
@@ -34,7 +33,7 @@ static by_status shrink(by_trainer **trainer, const by_trainer_options *o, uint6
         room = excess < room ? room - excess : 1;
         BY_TRY(by__trainer_build(&smaller, config, o, (size_t)room, error));
         uint64_t then;
-        by_status status = planned_bytes(&then, smaller, o, error);
+        by_status status = by__trainer_needs(&then, smaller, o, error);
         if (status != BY_OK || then >= needed) {
             by_trainer_close(&smaller);
             BY_TRY(status);
@@ -71,7 +70,7 @@ by_status by_trainer_open(by_trainer **out, const by_config *config,
         uint64_t needed = 0;
         status = check_ranks(t, error);
         if (status == BY_OK) {
-            status = planned_bytes(&needed, t, o, error);
+            status = by__trainer_needs(&needed, t, o, error);
         }
         if (status == BY_OK && strcmp(config->memory.recompute, "none") == 0) {
             status = shrink(&t, o, needed, error);

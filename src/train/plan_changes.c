@@ -1,0 +1,303 @@
+/* What would make a plan fit: changes of its config, alone and together, each planned. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/schema.h"
+#include "train/trainer.h"
+
+typedef enum dimension {
+    RECOMPUTE,
+    MICRO_BATCH,
+    PRECISION,
+    OPTIMIZER,
+    OFFLOAD,
+    DIMENSIONS
+} dimension;
+
+/* One change. Of a micro-batch the largest is searched, of a budget it is the limit. */
+static const struct {
+    dimension of;
+    const char *key;
+    const char *value;
+} moves[] = {
+    {PRECISION, "precision.compute", "bf16"},   {RECOMPUTE, "memory.budget", NULL},
+    {RECOMPUTE, "memory.recompute", "block"},   {RECOMPUTE, "memory.recompute", "full"},
+    {MICRO_BATCH, "train.micro_batch", NULL},   {OPTIMIZER, "optimizer.kind", "adamw8bit"},
+    {OPTIMIZER, "optimizer.kind", "adafactor"}, {OFFLOAD, "offload.optimizer", "disk"},
+};
+enum { MOVES = BY_ARRAY_LENGTH(moves) };
+
+typedef struct search {
+    const by_config *config;
+    by_trainer_options options;
+    uint64_t limit;
+    int ranks;
+    by_plan_change *out;
+    size_t count;
+} search;
+
+/* Keys that the other optimizer does not have would be refused. */
+static void forget_keys(by_config *config, const char *kind)
+{
+    by__config *c = (by__config *)config;
+    for (size_t i = 0; i < c->count; i++) {
+        by__entry *entry = &c->entries[i];
+        bool of_kind = entry->kind != NULL && strcmp(entry->key.section, "optimizer") == 0;
+        if (of_kind && strcmp(entry->kind->name, kind) != 0) {
+            free(entry->origin);
+            entry->origin = NULL;
+        }
+    }
+}
+
+static by_status set_key(by_config *config, const char *key, const char *value, by_error *error)
+{
+    char assignment[128];
+    if (strcmp(key, "optimizer.kind") == 0) {
+        forget_keys(config, value);
+    }
+    (void)snprintf(assignment, sizeof assignment, "%s=%s", key, value);
+    return by_config_set(config, assignment, error);
+}
+
+/* The bytes of a config's plan; UINT64_MAX when it cannot be made. */
+static uint64_t plan(const search *s, by_config *config, double *seconds)
+{
+    by_trainer *t;
+    uint64_t bytes = UINT64_MAX;
+    if (by_config_resolve(config, NULL) != BY_OK ||
+        by_trainer_open(&t, config, &s->options, NULL) != BY_OK) {
+        return bytes;
+    }
+    if (by__trainer_needs(&bytes, t, &s->options, NULL) != BY_OK) {
+        bytes = UINT64_MAX;
+    }
+    *seconds = by_trainer_seconds(t);
+    by_trainer_close(&t);
+    return bytes;
+}
+
+/* Whether the plan may fit at all: that with the least activations does. A choice by budget takes
+ * longer to find than to rule out. */
+static bool may_fit(const search *s, const by_config *config)
+{
+    by_config *least;
+    double seconds;
+    if (config->memory.budget == 0 || strcmp(config->memory.recompute, "none") != 0) {
+        return true;
+    }
+    if (by_config_copy(&least, config, NULL) != BY_OK) {
+        return false;
+    }
+    bool fits = set_key(least, "memory.recompute", "full", NULL) == BY_OK &&
+                plan(s, least, &seconds) <= s->limit;
+    by_config_close(&least);
+    return fits;
+}
+
+/* The largest micro-batch below the config's whose plan fits, by halving: a plan grows with it. */
+static bool find_micro_batch(const search *s, by_config *config, by_plan_change *out)
+{
+    int64_t divisors[256];
+    size_t high = 0;
+    size_t low = 0; /* so many of the smallest fit */
+    for (int64_t d = 1; d < config->train.micro_batch && high < BY_ARRAY_LENGTH(divisors); d++) {
+        if (config->train.batch % d == 0) {
+            divisors[high++] = d;
+        }
+    }
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        double seconds = 0.0;
+        config->train.micro_batch = divisors[middle];
+        uint64_t bytes = may_fit(s, config) ? plan(s, config, &seconds) : UINT64_MAX;
+        if (bytes <= s->limit) {
+            out->bytes = bytes;
+            out->seconds = seconds;
+            out->micro_batch = divisors[middle];
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low > 0;
+}
+
+static void describe(const search *s, unsigned set, by_plan_change *change)
+{
+    by__text text = {0};
+    for (int i = 0; i < MOVES; i++) {
+        if ((set >> i & 1u) == 0) {
+            continue;
+        }
+        by__text_format(&text, "%s%s=", text.length == 0 ? "" : " ", moves[i].key);
+        if (moves[i].of == MICRO_BATCH) {
+            by__text_format(&text, "%lld", (long long)change->micro_batch);
+        } else if (moves[i].value == NULL) {
+            by__size_print(&text, (int64_t)(s->limit >> 20 << 20));
+        } else {
+            by__text_add(&text, moves[i].value);
+        }
+    }
+    (void)snprintf(change->settings, sizeof change->settings, "%s",
+                   text.failed || text.data == NULL ? "" : text.data);
+    by__text_free(&text);
+}
+
+/* Whether the move changes anything, and may be made. */
+static bool is_open(const search *s, int move)
+{
+    const by_config *c = s->config;
+    switch (moves[move].of) {
+    case RECOMPUTE:
+        if (moves[move].value == NULL) {
+            return s->ranks == 1 && strcmp(c->memory.recompute, "none") == 0 &&
+                   c->memory.budget == 0;
+        }
+        /* Those by blocks are for where no budget can choose. */
+        return strcmp(c->memory.recompute, moves[move].value) != 0 &&
+               strcmp(c->memory.recompute, "full") != 0 &&
+               (s->ranks > 1 || strcmp(c->memory.recompute, "none") != 0);
+    case MICRO_BATCH:
+        return c->train.micro_batch > 1;
+    case PRECISION:
+        return strcmp(c->precision.compute, "f32") == 0;
+    case OPTIMIZER:
+        return strcmp(c->optimizer.kind, moves[move].value) != 0;
+    case OFFLOAD:
+        return strcmp(c->offload.optimizer, "none") == 0;
+    case DIMENSIONS:
+        break;
+    }
+    return false;
+}
+
+/* Plans the config with a set of moves; adds it to the list when it fits. */
+static by_status try_set(search *s, unsigned set, by_error *error)
+{
+    by_config *config;
+    by_plan_change change = {0};
+    BY_TRY(by_config_copy(&config, s->config, error));
+    by_status status = BY_OK;
+    bool searches = false;
+    for (int i = 0; i < MOVES && status == BY_OK; i++) {
+        if ((set >> i & 1u) == 0) {
+            continue;
+        }
+        if (moves[i].of == MICRO_BATCH) {
+            searches = true;
+        } else if (moves[i].value == NULL) {
+            config->memory.budget = (int64_t)(s->limit >> 20 << 20);
+        } else {
+            status = set_key(config, moves[i].key, moves[i].value, NULL);
+        }
+    }
+    if (status == BY_OK && searches) {
+        status = by_config_resolve(config, NULL);
+    }
+    /* A setting that this config cannot have is none of its ways out. */
+    bool fits = status == BY_OK;
+    if (fits && searches) {
+        fits = find_micro_batch(s, config, &change);
+    } else if (fits && may_fit(s, config)) {
+        change.bytes = plan(s, config, &change.seconds);
+        fits = change.bytes <= s->limit;
+    } else {
+        fits = false;
+    }
+    by_config_close(&config);
+    if (fits && s->count < BY_PLAN_CHANGES) {
+        describe(s, set, &change);
+        s->out[s->count++] = change;
+    }
+    return BY_OK;
+}
+
+static int size_of(unsigned set)
+{
+    int size = 0;
+    for (; set != 0; set &= set - 1) {
+        size++;
+    }
+    return size;
+}
+
+/* Every move is possible, and no two change the same. */
+static bool is_valid(const search *s, unsigned set)
+{
+    unsigned met = 0;
+    for (int i = 0; i < MOVES; i++) {
+        if ((set >> i & 1u) != 0) {
+            unsigned bit = 1u << moves[i].of;
+            if ((met & bit) != 0 || !is_open(s, i)) {
+                return false;
+            }
+            met |= bit;
+        }
+    }
+    return true;
+}
+
+static int by_seconds(const void *a, const void *b)
+{
+    const by_plan_change *x = a;
+    const by_plan_change *y = b;
+    if (x->seconds != y->seconds) {
+        return x->seconds < y->seconds ? -1 : 1;
+    }
+    return strcmp(x->settings, y->settings);
+}
+
+/* Ranks that divide parameters, gradients and state: what one of them would take, reckoned from the
+ * plan of one. */
+static void add_ranks(search *s)
+{
+    by_trainer *t;
+    uint64_t bytes;
+    if (s->ranks > 1 || s->config->parallel.pipeline > 1 || s->config->parallel.tensor > 1 ||
+        s->count == BY_PLAN_CHANGES || by_trainer_open(&t, s->config, &s->options, NULL) != BY_OK) {
+        return;
+    }
+    const by_memory_report *m = by_trainer_memory(t);
+    uint64_t divided = m->parameters + m->gradients + m->optimizer;
+    int64_t most = s->config->train.batch / s->config->train.micro_batch;
+    if (by__trainer_needs(&bytes, t, &s->options, NULL) == BY_OK) {
+        for (int64_t n = 2; n <= most && n <= 64; n *= 2) {
+            uint64_t each = bytes - divided + divided / (uint64_t)n;
+            if (each > s->limit) {
+                continue;
+            }
+            by_plan_change *change = &s->out[s->count++];
+            *change = (by_plan_change){
+                .bytes = each, .seconds = by_trainer_seconds(t) / (double)n, .ranks = (int)n};
+            (void)snprintf(change->settings, sizeof change->settings,
+                           "parallel.shard=%lld parallel.zero=3", (long long)n);
+            break;
+        }
+    }
+    by_trainer_close(&t);
+}
+
+by_status by_plan_changes(by_plan_change out[BY_PLAN_CHANGES], size_t *count,
+                          const by_config *config, const by_trainer_options *options,
+                          uint64_t limit, by_error *error)
+{
+    search s = {.config = config, .limit = limit, .out = out, .ranks = 1};
+    if (options != NULL) {
+        s.options = *options;
+        s.ranks = options->comm == NULL ? 1 : by_comm_size(options->comm);
+    }
+    for (int size = 1; size <= DIMENSIONS && s.count == 0; size++) {
+        for (unsigned set = 1; set < 1u << MOVES; set++) {
+            if (size_of(set) == size && is_valid(&s, set)) {
+                BY_TRY(try_set(&s, set, error));
+            }
+        }
+    }
+    if (s.count > 1) {
+        qsort(out, s.count, sizeof *out, by_seconds);
+    }
+    add_ranks(&s);
+    *count = s.count;
+    return BY_OK;
+}
