@@ -11,9 +11,11 @@ import time
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+import torch.utils.checkpoint
 
 PRESETS = {
     "gpt2_124m": dict(kind="gpt2", layers=12, heads=12, kv_heads=12, width=768, context=1024, vocab=50304),
+    "gpt2_1.5b": dict(kind="gpt2", layers=48, heads=25, kv_heads=25, width=1600, context=1024, vocab=50304),
     "llama_125m": dict(kind="llama", layers=12, heads=12, kv_heads=4, width=768, mlp_width=2048,
                        context=1024, vocab=32000, tied=False),
     "shakespeare_char": dict(kind="gpt2", layers=4, heads=4, kv_heads=4, width=128, context=64, vocab=65),
@@ -131,6 +133,7 @@ class Model(nn.Module):
     def __init__(self, c):
         super().__init__()
         self.config, self.gpt2 = c, c["kind"] == "gpt2"
+        self.recompute = False  # of each block all but its input
         width = c["width"]
         self.embed = nn.Embedding(c["vocab"], width)
         if self.gpt2:
@@ -161,7 +164,10 @@ class Model(nn.Module):
         else:
             rope = (self.cos[start:end], self.sin[start:end])
         for i, block in enumerate(self.blocks):
-            x = block(x, rope, caches[i] if caches else None, start)
+            if self.recompute:
+                x = torch.utils.checkpoint.checkpoint(block, x, rope, use_reentrant=False)
+            else:
+                x = block(x, rope, caches[i] if caches else None, start)
         x = self.norm(x)
         if targets is None:
             return self.head(x[:, -1])

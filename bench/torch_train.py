@@ -4,6 +4,7 @@ tokens. Prints one JSON line.
 
     torch_train.py --preset gpt2_124m --batch 4 --micro-batch 4 --dtype bf16 --compile --steps 10
     torch_train.py --preset gpt2_124m --batch 4 --ranks 2 --threads 1     # DistributedDataParallel over gloo
+    torch_train.py --preset gpt2_1.5b --batch 1 --optimizer adafactor --recompute     # each block checkpointed
 """
 import argparse
 import contextlib
@@ -35,6 +36,22 @@ def model_sync(model, waits):
     return model.no_sync() if waits else contextlib.nullcontext()
 
 
+def make_optimizer(model, kind):
+    """The optimizer, and whether it is a fused one."""
+    matrices = [p for p in model.parameters() if p.dim() >= 2]
+    others = [p for p in model.parameters() if p.dim() < 2]
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+    if kind == "adafactor":
+        return torch.optim.Adafactor(groups, lr=1e-3), False
+    options = dict(lr=6e-4, betas=(0.9, 0.95), eps=1e-8)
+    if "fused" in inspect.signature(torch.optim.AdamW).parameters:
+        try:
+            return torch.optim.AdamW(groups, fused=True, **options), True
+        except RuntimeError:  # before 2.4, fused is for GPUs only
+            pass
+    return torch.optim.AdamW(groups, **options), False
+
+
 def main():
     parser = argparse.ArgumentParser(description="training speed of PyTorch")
     torch_models.add_model_arguments(parser)
@@ -42,6 +59,8 @@ def main():
     parser.add_argument("--micro-batch", type=int, help="sequences a forward pass; default: --batch")
     parser.add_argument("--steps", type=int, default=5, help="timed steps")
     parser.add_argument("--warmup", type=int, default=2, help="steps before them")
+    parser.add_argument("--optimizer", choices=("adamw", "adafactor"), default="adamw")
+    parser.add_argument("--recompute", action="store_true", help="torch.utils.checkpoint around each block")
     parser.add_argument("--ranks", type=int, default=1, help="data-parallel processes of --threads threads each")
     arguments = parser.parse_args()
     if arguments.batch % arguments.ranks:
@@ -59,17 +78,8 @@ def main():
     torch.manual_seed(1337)
     config = torch_models.model_config(arguments)
     model = torch_models.Model(config)
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    others = [p for p in model.parameters() if p.dim() < 2]
-    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
-    options = dict(lr=6e-4, betas=(0.9, 0.95), eps=1e-8)
-    fused = "fused" in inspect.signature(torch.optim.AdamW).parameters
-    try:
-        optimizer = torch.optim.AdamW(groups, fused=fused, **options) if fused else \
-            torch.optim.AdamW(groups, **options)
-    except RuntimeError:  # before 2.4, fused is for GPUs only
-        fused = False
-        optimizer = torch.optim.AdamW(groups, **options)
+    model.recompute = arguments.recompute
+    optimizer, fused = make_optimizer(model, arguments.optimizer)
     step_model = model
     if arguments.ranks > 1:
         torch.distributed.init_process_group("gloo")
@@ -121,7 +131,7 @@ def main():
         "mfu_12": round(rate * torch_models.flops_per_token(model, 12) / peak / 1e9, 4),
         "peak_gflops": round(peak, 1), "peak_rss_bytes": peak_rss, "start_ms": round(start_ms),
         "loss": round(loss, 4), "parameters": sum(p.numel() for p in model.parameters()),
-        "dtype": arguments.dtype, "compile": arguments.compile, "fused_adamw": fused,
+        "dtype": arguments.dtype, "compile": arguments.compile, "fused_adamw": fused, "optimizer": arguments.optimizer, "recompute": arguments.recompute,
         "threads": torch.get_num_threads(), "ranks": arguments.ranks, "torch": torch.__version__}))
 
 
