@@ -123,6 +123,7 @@ typedef struct by_precision_config {
 typedef struct by_memory_config {
     char *recompute; /* "none", "block", "every", "full": what the backward pass computes again */
     int64_t recompute_every; /* every: blocks between inputs that are kept */
+    char *activations;       /* "same" or "bf16": the format that they are kept in */
     int64_t budget;          /* bytes that the run may take; 0: what is free */
 } by_memory_config;
 

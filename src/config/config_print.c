@@ -166,6 +166,9 @@ static bool is_hashed(const by__config *config, const by__entry *entry)
                     strcmp(key->name, "expert") == 0;
         return cuts && *(const int64_t *)entry->at != 1;
     }
+    if (strcmp(key->section, "memory") == 0 && strcmp(key->name, "activations") == 0) {
+        return strcmp(*(char *const *)entry->at, "same") != 0;
+    }
     if (strcmp(key->section, "memory") == 0 && strcmp(key->name, "recompute") != 0) {
         return false;
     }

@@ -129,6 +129,10 @@ static const by__key common[] = {
              "full that of as few as give the least memory; no bit depends on it"},
     {"memory", "recompute_every", BY__KEY_INT, BY__FIELD(memory.recompute_every), "2", 2, 10000,
      .help = "with recompute: every: blocks between two inputs that are kept"},
+    {"memory", "activations", BY__KEY_TEXT, BY__FIELD(memory.activations), "same",
+     .choices = "same|bf16",
+     .help = "format in which f32 activations are kept for the backward pass: bf16 takes half the "
+             "memory, and gradients are those of the rounded values"},
     {"memory", "budget", BY__KEY_SIZE, BY__FIELD(memory.budget), "0", 0, BY__MANY,
      .help = "what the run may take of this machine's memory, all in all; 0: what is free. With "
              "recompute: none the backward pass computes as much again as it takes to fit, what "

@@ -32,8 +32,10 @@ static by_recompute_kind recompute_kind(const by_memory_config *memory)
 
 by_pass_options by__pass_options(const by_config *config, const by_model *model)
 {
+    bool narrow = strcmp(config->memory.activations, "bf16") == 0;
     return (by_pass_options){.compute = by__compute_dtype(config),
                              .loss = model == NULL ? BY_NONE : model->objective,
+                             .kept = narrow ? BY_BF16 : BY_F32,
                              .recompute = {.kind = recompute_kind(&config->memory),
                                            .every = config->memory.recompute_every}};
 }

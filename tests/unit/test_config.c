@@ -155,7 +155,7 @@ static void test_unknown_keys(void **state)
             "train.yaml:3: unknown key \"train.steps\"; did you mean \"steps\" in section train?");
     refused("memory: {offload_everything: true}\n",
             "train.yaml:1: unknown key \"offload_everything\" in section memory; keys here are "
-            "recompute, recompute_every, budget");
+            "recompute, recompute_every, activations, budget");
 }
 
 static void test_duplicates(void **state)

@@ -388,6 +388,76 @@ static void test_pinned(void **state)
     by_graph_close(&graph);
 }
 
+/* ---- in fewer bits ---- */
+
+static double distance(const outcome *a, const outcome *b)
+{
+    return relative_distance(a->values, b->values, a->count);
+}
+
+/* Activations kept in bf16: the first loss has the same bits, because the forward pass computes
+ * what it did; gradients and weights are near; the memory is less, alone and with what is computed
+ * again. */
+static void test_narrow(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t k = 0; k < BY_ARRAY_LENGTH(families); k++) {
+        const family *f = &families[k];
+        const char *settings[] = {"memory.recompute=none", "memory.activations=same",
+                                  "model.dropout=0.1", NULL};
+        outcome same = train(f, settings);
+        settings[1] = "memory.activations=bf16";
+        outcome narrow = train(f, settings);
+        settings[0] = "memory.recompute=block";
+        outcome both = train(f, settings);
+        if (distance(&narrow, &same) > 0.03 || distance(&both, &same) > 0.03) {
+            fail_msg("%s: %g and %g from f32", f->settings[0], distance(&narrow, &same),
+                     distance(&both, &same));
+        }
+        assert_true(distance(&narrow, &same) > 0.0 && distance(&both, &same) > 0.0);
+        assert_true(narrow.losses[0] == same.losses[0] && both.losses[0] == same.losses[0]);
+        assert_true(narrow.activations < same.activations);
+        assert_true(both.activations < narrow.activations);
+        free(same.values);
+        free(narrow.values);
+        free(both.values);
+    }
+}
+
+/* The loss that a tiny model reaches. */
+static double reach(const char *activations)
+{
+    by_error error = {0};
+    by_trainer *t;
+    by_random_batch *batch;
+    by_step_result result = {0};
+    const char *settings[] = {activations, "model.layers=2", "optimizer.lr=3e-3", "train.steps=150",
+                              NULL};
+    by_config *config = config_for(&families[0], settings);
+    check_ok(by_trainer_open(&t, config, NULL, &error), &error);
+    check_ok(by_trainer_allocate(t, &error), &error);
+    check_ok(by_trainer_initialize(t, &error), &error);
+    check_ok(by_random_batch_open(&batch, t, &error), &error);
+    for (int step = 0; step < 150; step++) {
+        check_ok(by_trainer_step(t, by_random_batch_view(batch), &result, &error), &error);
+    }
+    by_random_batch_close(&batch);
+    by_trainer_close(&t);
+    by_config_close(&config);
+    return result.loss;
+}
+
+/* Training loses nothing by it. */
+static void test_quality_of_narrow(void **state)
+{
+    BY_UNUSED(state);
+    double exact = reach("memory.activations=same");
+    double narrow = reach("memory.activations=bf16");
+    print_message("loss after 150 steps: %.4f, with activations in bf16 %.4f\n", exact, narrow);
+    assert_true(exact < 1.0); /* it learned: a guess has log 23 = 3.1 */
+    assert_true(narrow < 1.05 * exact + 0.01);
+}
+
 /* ---- options ---- */
 
 static void test_refused(void **state)
@@ -398,6 +468,7 @@ static void test_refused(void **state)
     by_graph *graph = open_graph();
     const by_recompute_options options = {.kind = BY_RECOMPUTE_EVERY, .every = 1};
     check_error(by_pass_recompute(graph, &options, &error), BY_EARG, &error, "every 1.");
+    check_error(by_pass_narrow(graph, BY_I32, &error), BY_EARG, &error, "not i32");
     by_graph_close(&graph);
     check_ok(by_config_default(&config, &error), &error);
     check_ok(by_config_set(config, "model.vocab=50", &error), &error);
@@ -410,10 +481,16 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choices),         cmocka_unit_test(test_memory_falls),
-        cmocka_unit_test(test_within),          cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_budget_of_ranks), cmocka_unit_test(test_any_values),
-        cmocka_unit_test(test_pinned),          cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_memory_falls),
+        cmocka_unit_test(test_within),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_budget_of_ranks),
+        cmocka_unit_test(test_any_values),
+        cmocka_unit_test(test_pinned),
+        cmocka_unit_test(test_narrow),
+        cmocka_unit_test(test_quality_of_narrow),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

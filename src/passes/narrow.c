@@ -1,0 +1,177 @@
+/* Activations kept in fewer bits from the forward pass to the backward pass.
+ *
+ * A value that both passes read is rounded when it was made. The forward pass goes on with the
+ * value itself, whose memory is free behind its last reader there; the backward pass reads what is
+ * widened again just before it does. So the forward pass computes what it always did, and gradients
+ * are those of slightly other activations (ActNN, Chen et al. 2021; GACT, Liu et al. 2022). What is
+ * computed again is computed from the rounded values, too. */
+#include <stdlib.h>
+
+#include "passes/passes.h"
+
+typedef struct narrow {
+    by_graph *graph;
+    by_dtype dtype;
+    bool *chosen;   /* values that are kept narrow */
+    by_value *kept; /* of each: in fewer bits */
+    by_value *wide; /* widened for the present block of the backward pass */
+    size_t *block;  /* values in `wide` */
+    size_t in_block;
+    size_t *place; /* of each new node, in their order: the node that it goes before */
+    size_t old_nodes;
+    size_t old_values;
+} narrow;
+
+/* Fewer elements, such as statistics of rows, are not worth it. */
+#define LEAST_COLUMNS 16
+
+static bool is_candidate(const by_graph *graph, by_value value)
+{
+    const by__value *v = value == BY_NONE ? NULL : &graph->values[value];
+    const by__node *node = v == NULL || v->producer < 0 ? NULL : &graph->nodes[v->producer];
+    return node != NULL && node->phase == BY__FORWARD && v->role == BY_ROLE_ACTIVATION &&
+           node->out[0] == value && v->shape.rank >= 2 &&
+           by__last_dim(&v->shape) >= LEAST_COLUMNS && !by__op_row_of(node->op)->communicates;
+}
+
+static void choose(narrow *p)
+{
+    for (int refuse = 0; refuse < 2; refuse++) {
+        for (size_t n = 0; n < p->old_nodes; n++) {
+            const by__node *node = &p->graph->nodes[n];
+            uint32_t wide = by__op_row_of(node->op)->keeps_f32;
+            for (int i = 0; i < node->input_count && node->phase == BY__BACKWARD; i++) {
+                by_value in = node->in[i];
+                if (!is_candidate(p->graph, in) || p->graph->values[in].dtype != BY_F32) {
+                    continue;
+                }
+                bool exact = by__mask_has(wide, i);
+                p->chosen[in] = refuse ? p->chosen[in] && !exact : true;
+            }
+        }
+    }
+}
+
+static by_status cast(narrow *p, by_value *out, by_value value, by_dtype dtype, size_t place,
+                      by_error *error)
+{
+    *out = by_cast(p->graph, value, dtype);
+    BY_TRY(by_graph_check(p->graph, error));
+    p->place[p->graph->node_count - 1 - p->old_nodes] = place;
+    return BY_OK;
+}
+
+/* Rounds what node n makes. */
+static by_status keep_results(narrow *p, size_t n, by_error *error)
+{
+    by_value made = p->graph->nodes[n].output_count > 0 ? p->graph->nodes[n].out[0] : BY_NONE;
+    if (made == BY_NONE || !p->chosen[made]) {
+        return BY_OK;
+    }
+    p->graph->phase = BY__FORWARD;
+    by_graph_set_block(p->graph, p->graph->nodes[n].block);
+    return cast(p, &p->kept[made], made, p->dtype, n + 1, error);
+}
+
+/* Lets backward node n read what is widened. */
+static by_status widen_operands(narrow *p, size_t n, by_error *error)
+{
+    for (int i = 0; i < p->graph->nodes[n].input_count; i++) {
+        by_value in = p->graph->nodes[n].in[i];
+        if (in == BY_NONE || (size_t)in >= p->old_values || p->kept[in] == BY_NONE) {
+            continue;
+        }
+        if (p->wide[in] == BY_NONE) {
+            p->graph->phase = BY__BACKWARD;
+            by_graph_set_block(p->graph, p->graph->nodes[n].block);
+            BY_TRY(cast(p, &p->wide[in], p->kept[in], BY_F32, n, error));
+            p->block[p->in_block++] = (size_t)in;
+        }
+        p->graph->nodes[n].in[i] = p->wide[in];
+    }
+    return BY_OK;
+}
+
+static by_status run(narrow *p, by_error *error)
+{
+    int block = -1;
+    for (size_t n = 0; n < p->old_nodes; n++) {
+        if (p->graph->nodes[n].phase != BY__BACKWARD) {
+            BY_TRY(keep_results(p, n, error));
+            continue;
+        }
+        if (p->graph->nodes[n].block >= 0 && p->graph->nodes[n].block != block) {
+            block = p->graph->nodes[n].block;
+            while (p->in_block > 0) {
+                p->wide[p->block[--p->in_block]] = BY_NONE;
+            }
+        }
+        BY_TRY(widen_operands(p, n, error));
+    }
+    return by__graph_place(p->graph, p->place, p->old_nodes, error);
+}
+
+/* New nodes: one cast a value, and one an operand of the backward pass at most. */
+static size_t most_nodes(const by_graph *graph)
+{
+    size_t most = graph->value_count;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        most += (size_t)graph->nodes[n].input_count;
+    }
+    return most;
+}
+
+by_status by_pass_narrow(by_graph *graph, by_dtype dtype, by_error *error)
+{
+    BY_TRY(by_graph_check(graph, error));
+    if (dtype == BY_F32) {
+        return BY_OK;
+    }
+    if (dtype != BY_BF16) {
+        return by_error_set(error, BY_EARG, "narrow: activations are kept in f32 or bf16, not %s",
+                            by_dtype_name(dtype));
+    }
+    narrow p = {.graph = graph,
+                .dtype = dtype,
+                .old_nodes = graph->node_count,
+                .old_values = graph->value_count};
+    by__phase phase = graph->phase;
+    size_t values = p.old_values + 1;
+    struct {
+        void **array;
+        size_t count;
+        size_t size;
+    } arrays[] = {{(void **)&p.chosen, values, sizeof *p.chosen},
+                  {(void **)&p.kept, values, sizeof *p.kept},
+                  {(void **)&p.wide, values, sizeof *p.wide},
+                  {(void **)&p.block, values, sizeof *p.block},
+                  {(void **)&p.place, most_nodes(graph) + 1, sizeof *p.place}};
+    by_status status = BY_OK;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(arrays) && status == BY_OK; i++) {
+        status = by__alloc(arrays[i].array, arrays[i].count, arrays[i].size, "narrow", error);
+    }
+    for (size_t v = 0; v < values && status == BY_OK; v++) {
+        p.kept[v] = BY_NONE;
+        p.wide[v] = BY_NONE;
+    }
+    if (status == BY_OK) {
+        choose(&p);
+        status = run(&p, error);
+    }
+    graph->phase = phase;
+    by_graph_set_block(graph, -1);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(arrays); i++) {
+        free(*arrays[i].array);
+    }
+    return status;
+}
+
+static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
+{
+    return options->kept == BY_BF16 ? by_pass_narrow(graph, BY_BF16, error) : BY_OK;
+}
+
+const by__pass by__pass_narrow = {.name = "narrow",
+                                  .summary = "activations kept in fewer bits, if asked for",
+                                  .purposes = BY_PURPOSE_TRAIN,
+                                  .apply = apply};
