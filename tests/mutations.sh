@@ -102,7 +102,9 @@ mutations() {
 
     # 1/N.
     mutation "mean over the targets of one rank" src/train/trainer_feed.c \
-        't->sync.is_local ? batch->valid_targets : batch->global_targets' 'batch->valid_targets' test_ranks
+        't->sync.is_local ? t->own_targets : batch->global_targets' 'batch->valid_targets' test_ranks
+    mutation "mean over the targets of one rank of a group" src/train/trainer_steps.c \
+        't->own_targets = (uint64_t)count;' 't->own_targets = batch->valid_targets;' test_zero
     mutation "sum of the ways of replicas in place of the mean" src/train/trainer_sync.c \
         'float scale = 1.0f / (float)by_comm_size(s->peers);' 'float scale = 1.0f;' test_sync
     mutation "sum of optimizer states in place of the mean" src/train/trainer_sync.c \

@@ -115,14 +115,13 @@ static by_status check_sync(const by_config *config, by_error *error)
 {
     static const char *const intervals[] = {"train.steps", "train.eval_every", "checkpoint.every",
                                             "parallel.replica_hash_every"};
-    bool exchanges = config->sync.every > 1 || strcmp(config->sync.compress, "none") != 0;
-    if (exchanges && config->parallel.shard != 1) {
+    if (strcmp(config->sync.compress, "none") != 0 && config->parallel.shard != 1) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: parallel.shard is %lld, and replicas with sync.every above 1 or "
-                            "sync.compress have a whole state each: set parallel.shard to 1, which "
-                            "leaves its ranks to parallel.data, or leave section sync out",
-                            by__config_where(config, "sync.every", "sync.compress"),
-                            (long long)config->parallel.shard);
+                            "%s: parallel.shard is %lld, and codes of sync.compress %s are made "
+                            "of whole gradients: set parallel.shard to 1, which leaves its ranks "
+                            "to parallel.data, or sync.compress to none",
+                            by__config_where(config, "sync.compress", "parallel.shard"),
+                            (long long)config->parallel.shard, config->sync.compress);
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(intervals); i++) {
         BY_TRY(by__config_divides(config, "sync.every", intervals[i], error));

@@ -117,7 +117,7 @@ by_status by__buckets_list(by__bucket **out, size_t *count, const by_trainer *t,
 
 by_status by__buckets_plan(by_trainer *t, by_error *error)
 {
-    return by__ranks_adders(t) == 1 || t->sets == 0 || t->sync.is_on
+    return by__ranks_adders(t) == 1 || t->sets == 0
                ? BY_OK
                : by__buckets_list(&t->ranks.buckets, &t->ranks.bucket_count, t, t->store, error);
 }

@@ -24,8 +24,7 @@ bool by__is_in_turn(const by_trainer *t)
 
 int64_t by__trainer_leaf(const by_trainer *t, int64_t i)
 {
-    return by__is_in_turn(t) ? i * t->layout.replicas + t->layout.replica
-                             : t->first_micro_batch + i;
+    return t->first_micro_batch + i * by__replica_leaves(t, t->layout.replica).stride;
 }
 
 by_status by__turns_build(by_trainer *t, const by_trainer_options *o, by_error *error)
@@ -45,7 +44,7 @@ by_status by__turns_build(by_trainer *t, const by_trainer_options *o, by_error *
 static by_status append_collectives(by_trainer *t, by_graph *graph, const by__bucket_order *order,
                                     size_t buckets, size_t *bytes, by_error *error)
 {
-    const uint32_t mesh = 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD;
+    const uint32_t mesh = by__ranks_adding_axes(t);
     const by__bucket_parts *parts = &t->shard.turns.parts;
     by_value *values;
     BY_TRY(
@@ -65,7 +64,7 @@ static by_status append_collectives(by_trainer *t, by_graph *graph, const by__bu
         }
         *bytes = size > *bytes ? size : *bytes;
         (void)by__wait(graph, by__reduce_gradients(graph, values, count, (int64_t)bucket, mesh,
-                                                   t->layout.replicas, false));
+                                                   by__ranks_adders(t), false));
     }
     free(values);
     return by_graph_check(graph, error);
@@ -211,8 +210,8 @@ void by__turns_close(by_trainer *t)
 
 int64_t by__turns_rounds(const by_trainer *t)
 {
-    int64_t ranks = t->layout.replicas;
-    return (t->all_micro_batches + ranks - 1) / ranks;
+    int64_t ranks = by__ranks_members(t);
+    return (t->leaves + ranks - 1) / ranks;
 }
 
 int64_t by__turns_begin(by_trainer *t, int64_t round, int64_t *kept_as)
@@ -240,7 +239,6 @@ by_status by__turns_losses(by_trainer *t, by_error *error)
     by__turns *turns = &t->shard.turns;
     float *losses = by__trainer_losses(t);
     size_t *counts = t->ranks.counts;
-    int64_t ranks = t->layout.replicas;
     size_t mine = 0;
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     for (int r = 0; r < t->layout.replica; r++) {
@@ -252,9 +250,10 @@ by_status by__turns_losses(by_trainer *t, by_error *error)
     BY_TRY(by_comm_all_gather(t->ranks.peers, turns->losses + mine, turns->losses, counts, BY_F32,
                               "losses", error));
     const float *next = turns->losses;
-    for (int64_t r = 0; r < ranks; r++) {
-        for (int64_t leaf = r; leaf < t->all_micro_batches; leaf += ranks) {
-            losses[leaf] = *next++;
+    for (int r = 0; r < t->layout.replicas; r++) {
+        const by__leaves leaves = by__replica_leaves(t, r);
+        for (int64_t i = 0; i < leaves.count; i++) {
+            losses[leaves.first + i * leaves.stride] = *next++;
         }
     }
     return BY_OK;

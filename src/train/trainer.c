@@ -267,8 +267,8 @@ static by_status add_updates(by_trainer *t, by_error *error)
 static by_status build(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     const by_train_config *train = &t->config->train;
-    BY_TRY(by__ranks_plan(t, o, error));
     BY_TRY(by__sync_plan(t, error));
+    BY_TRY(by__ranks_plan(t, o, error));
     t->threads = by__thread_count((int)train->threads);
     t->device = o->device;
     if (t->device == NULL) {
@@ -282,7 +282,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     }
     BY_TRY(by__store_open(&t->store, t->device, error));
     if (o->mode == BY_TRAINER_FULL) {
-        t->sets = by__is_in_turn(t) ? by__reducer_sets(t->all_micro_batches, t->layout.replicas)
+        t->sets = by__is_in_turn(t) ? by__reducer_sets(t->leaves, by__ranks_members(t))
                                     : by__sum_tree_sets(t->first_leaf, t->micro_batches, t->leaves);
     }
     BY_TRY(add_models(t, o, error));

@@ -271,6 +271,7 @@ struct by_trainer {
     unsigned submitted;                  /* steps so far */
     unsigned collected;
     unsigned fed;              /* micro-batches so far: which staging buffer is next */
+    uint64_t own_targets;      /* of the replica's part of the batch that is computed */
     uint64_t gradient_targets; /* of the batch whose gradients by_trainer_gradients left */
     by_memory_report memory;
     by_speeds speeds;
@@ -289,7 +290,7 @@ struct by_trainer {
     int64_t all_micro_batches; /* of a step, over all ranks */
     int64_t first_micro_batch; /* this rank computes micro-batches first ... */
     int64_t micro_batches;     /* ... first + count - 1, or so many in turn */
-    int64_t first_leaf;        /* of them in the sum tree, which has `leaves` */
+    int64_t first_leaf;        /* of them in its sum tree, which has `leaves` */
     int64_t leaves;
     int64_t updates;
     int threads;   /* of the host, that convert values */
@@ -402,6 +403,18 @@ by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_er
 /* What this rank has spent in exchanges so far, on all communicators of its job: in programs
  * (beside what they compute, but for the time that they stand still) and between them. */
 by__spent by__ranks_spent(const by_trainer *t);
+/* Micro-batches first, first + stride, ... of a step. */
+typedef struct by__leaves {
+    int64_t first;
+    int64_t count;
+    int64_t stride;
+} by__leaves;
+
+/* Replicas whose gradients are added up at every step, which are neighbours: all, or (section sync)
+ * the ranks of `shard`. The micro-batches of a sum tree are theirs. */
+int by__ranks_members(const by_trainer *t);
+/* Those that a replica computes. */
+by__leaves by__replica_leaves(const by_trainer *t, int replica);
 /* Ranks of `sequence` that keep what each adds to the gradients of a step's micro-batches; 1: each
  * micro-batch's are added up at once. */
 int by__ranks_parts(const by_trainer *t);
@@ -513,7 +526,7 @@ by_status by__offload_copy(by_trainer *t, by_error *error);
 
 /* Whether gradients are divided, and micro-batches go round. */
 bool by__is_in_turn(const by_trainer *t);
-/* Which micro-batch of the step this rank's i-th one is, in any trainer. */
+/* Which micro-batch of the step this rank's i-th one is. */
 int64_t by__trainer_leaf(const by_trainer *t, int64_t i);
 /* Builds the graph of gradients, which lists the parameters ... */
 by_status by__turns_build(by_trainer *t, const by_trainer_options *options, by_error *error);

@@ -246,7 +246,7 @@ by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *
     rng[2] = (int32_t)t->updates;
     rng[3] = (int32_t)(by__trainer_leaf(t, index) * t->config->train.micro_batch);
     /* Replicas that take steps of their own have the mean over their own part. */
-    uint64_t targets = t->sync.is_local ? batch->valid_targets : batch->global_targets;
+    uint64_t targets = t->sync.is_local ? t->own_targets : batch->global_targets;
     *(float *)(void *)(block + t->seed_offset) = targets > 0 ? 1.0f / (float)targets : 0.0f;
     /* The device's inputs are free when the program before has run. */
     BY_TRY(by__event_order(t->computed, BY__QUEUE_COPY_IN, error));

@@ -7,12 +7,12 @@ by_batch_part by_trainer_part(const by_trainer *trainer)
 {
     size_t micro_batch = (size_t)trainer->config->train.micro_batch;
     size_t count = (size_t)trainer->micro_batches * micro_batch;
-    bool in_turn = by__is_in_turn(trainer);
+    const by__leaves leaves = by__replica_leaves(trainer, trainer->layout.replica);
+    bool in_turn = leaves.stride > 1;
     return (by_batch_part){.first = (size_t)by__trainer_leaf(trainer, 0) * micro_batch,
                            .count = count,
                            .block = in_turn ? micro_batch : count,
-                           .stride =
-                               in_turn ? micro_batch * (size_t)trainer->layout.replicas : count};
+                           .stride = in_turn ? micro_batch * (size_t)leaves.stride : count};
 }
 
 /* Of a global batch; of what is held out, a micro-batch for each replica at a time. */

@@ -8,6 +8,37 @@
 
 /* ---- the plan ---- */
 
+int by__ranks_members(const by_trainer *t)
+{
+    return t->sync.is_on ? t->layout.size[BY_MESH_SHARD] : t->layout.replicas;
+}
+
+/* The micro-batches that the replicas of a sum compute together. */
+static by__leaves sum_leaves(const by_trainer *t, int replica)
+{
+    by__leaves all = {.stride = 1};
+    int members = by__ranks_members(t);
+    by__sum_tree_block(t->all_micro_batches, t->layout.replicas / members, replica / members,
+                       &all.first, &all.count);
+    return all;
+}
+
+by__leaves by__replica_leaves(const by_trainer *t, int replica)
+{
+    const by__leaves all = sum_leaves(t, replica);
+    int members = by__ranks_members(t);
+    int member = replica % members;
+    by__leaves own = {.stride = 1};
+    if (by__is_in_turn(t)) {
+        return (by__leaves){.first = all.first + member,
+                            .count = (all.count - member + members - 1) / members,
+                            .stride = members};
+    }
+    by__sum_tree_block(all.count, members, member, &own.first, &own.count);
+    own.first += all.first;
+    return own;
+}
+
 by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     by_comm *comm = o->comm;
@@ -18,15 +49,13 @@ by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *e
                                   comm == NULL ? 0 : by_comm_rank(comm), error));
     }
     t->ranks.all = t->layout.ranks > 1 ? comm : NULL;
-    by__sum_tree_block(t->all_micro_batches, t->layout.replicas, t->layout.replica,
-                       &t->first_micro_batch, &t->micro_batches);
-    t->first_leaf = t->first_micro_batch;
-    t->leaves = t->all_micro_batches;
     t->sets = o->mode == BY_TRAINER_FULL ? 1 : 0;
-    if (by__is_in_turn(t)) {
-        int64_t left = t->all_micro_batches - t->layout.replica;
-        t->micro_batches = (left + t->layout.replicas - 1) / t->layout.replicas;
-    }
+    const by__leaves mine = by__replica_leaves(t, t->layout.replica);
+    const by__leaves together = sum_leaves(t, t->layout.replica);
+    t->first_micro_batch = mine.first;
+    t->micro_batches = mine.count;
+    t->first_leaf = mine.first - together.first;
+    t->leaves = together.count;
     return BY_OK;
 }
 
@@ -37,12 +66,12 @@ int by__ranks_parts(const by_trainer *t)
 
 int by__ranks_adders(const by_trainer *t)
 {
-    return t->layout.replicas * by__ranks_parts(t);
+    return by__ranks_members(t) * by__ranks_parts(t);
 }
 
 unsigned by__ranks_adding_axes(const by_trainer *t)
 {
-    unsigned peers = 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD;
+    unsigned peers = 1u << BY_MESH_SHARD | (t->sync.is_on ? 0 : 1u << BY_MESH_DATA);
     return by__ranks_parts(t) > 1 ? peers | 1u << BY_MESH_SEQUENCE : peers;
 }
 
@@ -71,10 +100,10 @@ static by__reducer_spec reducer_spec(const by_trainer *t)
 {
     return (by__reducer_spec){.peers = t->ranks.adders,
                               .parts = by__ranks_parts(t),
-                              .leaves = t->all_micro_batches,
+                              .leaves = t->leaves,
                               .last_apart = t->last != NULL,
                               .owners = by__is_sharded(t) ? t->layout.size[BY_MESH_SHARD] : 1,
-                              .copies = t->shard.copies,
+                              .copies = t->sync.is_on ? NULL : t->shard.copies,
                               .in_turn = by__is_in_turn(t),
                               .buckets = t->ranks.buckets,
                               .bucket_count = t->ranks.bucket_count};
@@ -110,17 +139,14 @@ by_status by__ranks_open(by_trainer *t, by_error *error)
     BY_TRY(by__shard_open(t, error));
     BY_TRY(by__alloc((void **)&r->counts, replicas, sizeof *r->counts, "losses", error));
     for (size_t k = 0; k < replicas; k++) {
-        int64_t first;
-        int64_t count;
-        by__sum_tree_block(t->all_micro_batches, t->layout.replicas, (int)k, &first, &count);
-        r->counts[k] = (size_t)count; /* in turn it is as many */
+        r->counts[k] = (size_t)by__replica_leaves(t, (int)k).count;
     }
     BY_TRY(by__mesh_collectives_open(&r->collectives, r->mesh, error));
     by__device_set_collectives(t->device, &r->collectives->base);
     for (size_t i = 0; i < t->programs.count; i++) {
         BY_TRY(by__mesh_collectives_use(r->collectives, t->programs.rows[i].graph, error));
     }
-    if (t->sets == 0 || t->sync.is_on) {
+    if (r->bucket_count == 0) {
         return BY_OK;
     }
     const by__reducer_spec spec = reducer_spec(t);

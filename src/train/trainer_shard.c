@@ -294,7 +294,9 @@ by_status by__shard_open(by_trainer *t, by_error *error)
     return t->layout.size[BY_MESH_DATA] * by__ranks_parts(t) == 1
                ? BY_OK
                : by_mesh_comm(&t->shard.copies, t->ranks.mesh,
-                              by__ranks_adding_axes(t) & ~(1u << BY_MESH_SHARD), error);
+                              (by__ranks_adding_axes(t) | 1u << BY_MESH_DATA) &
+                                  ~(1u << BY_MESH_SHARD),
+                              error);
 }
 
 void by__shard_close(by_trainer *t)

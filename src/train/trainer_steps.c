@@ -58,11 +58,23 @@ static by_status submit_micro_batches(by_trainer *t, const by_batch *batch, by__
     return BY_OK;
 }
 
+/* Targets of this replica's part of the batch, which its ranks of `shard` divide. */
+static by_status count_targets(by_trainer *t, const by_batch *batch, by_error *error)
+{
+    int32_t count = (int32_t)batch->valid_targets;
+    if (t->sync.is_local && by__is_sharded(t)) {
+        BY_TRY(by_comm_all_reduce(t->shard.comm, &count, 1, BY_I32, "targets", error));
+    }
+    t->own_targets = (uint64_t)count;
+    return BY_OK;
+}
+
 static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error *error)
 {
     by__sum_tree tree;
     int sum;
     t->ranks.before = by__ranks_spent(t);
+    BY_TRY(count_targets(t, batch, error));
     BY_TRY(by__sync_before_step(t, error));
     BY_TRY(t->pipe != NULL     ? by__pipe_step(t, batch, &tree, error)
            : by__is_in_turn(t) ? by__turns_step(t, batch, error)

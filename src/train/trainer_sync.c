@@ -8,10 +8,11 @@
  *     anchor = outer(anchor, d)  on every replica the same
  *     w = anchor
  *
- * A rank sums its own micro-batches in a sum tree of its own. What a checkpoint holds is the
- * same on every rank: by__sync_settle exchanges what is pending, takes the mean of the
- * optimizer's states and adds up the residuals of the codes, whatever the number of ranks that
- * goes on from it. */
+ * A rank sums its own micro-batches in a sum tree of its own. Ranks of `shard` are a replica
+ * together: they add up their gradients at every step as ever, and each exchanges its slices with
+ * the ranks of `data` that own the same. What a checkpoint holds is the same on every rank:
+ * by_trainer_settle exchanges what is pending, takes the mean of the optimizer's states and adds up
+ * the residuals of the codes, whatever the number of ranks that goes on from it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,13 +47,32 @@ by_status by__sync_plan(by_trainer *t, by_error *error)
     if (!s->is_on) {
         return BY_OK;
     }
-    t->first_leaf = 0;
-    t->leaves = t->micro_batches;
     s->is_power = strcmp(c->compress, "power_sgd") == 0;
     if (s->is_coded && !s->is_power) {
         BY_TRY(by__codec_find(&s->codec, c->compress, error));
     }
     return s->is_local ? open_outer(s, c, error) : BY_OK;
+}
+
+/* What exchanges work on one by one: groups, or this rank's slices of them. */
+static size_t unit_count(const by_trainer *t)
+{
+    return by__is_sharded(t) ? t->shard.own_count : t->trained_groups;
+}
+
+static by_update_unit unit_at(const by_trainer *t, size_t i)
+{
+    if (!by__is_sharded(t)) {
+        return t->groups[i];
+    }
+    const by__slice *own = &t->shard.own[i];
+    return by__trainer_unit(t, own->name, BY_SHAPE(own->count), own->group);
+}
+
+static by_memory unit_memory(const by_trainer *t, int flat, size_t i)
+{
+    return by__is_sharded(t) ? by__shard_memory(t, flat, &t->shard.own[i])
+                             : by__trainer_group(t, flat, i);
 }
 
 by_status by__sync_lay_out(by_trainer *t, by_error *error)
@@ -65,12 +85,12 @@ by_status by__sync_lay_out(by_trainer *t, by_error *error)
     if (s->is_local) {
         by__flat_spec spec = {
             .role = BY__STATE, .name = "anchor", .dtype = BY_F32, .groups = trained};
-        BY_TRY(by__store_add_flat(t->store, &spec, &s->anchor, error));
+        BY_TRY(by__shard_add_flat(t, spec, trained, &s->anchor, error));
     }
     if (s->is_local && t->config->sync.outer_momentum > 0.0) {
         by__flat_spec spec = {
             .role = BY__STATE, .name = "outer_momentum", .dtype = BY_F32, .groups = trained};
-        BY_TRY(by__store_add_flat(t->store, &spec, &s->momentum, error));
+        BY_TRY(by__shard_add_flat(t, spec, trained, &s->momentum, error));
         t->states[t->state_count++] = s->momentum;
     }
     if (s->is_late) {
@@ -88,13 +108,13 @@ by_status by__sync_lay_out(by_trainer *t, by_error *error)
 /* grad.U = anchor.U - U */
 static by_status build_difference(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    for (size_t i = 0; i < t->trained_groups; i++) {
+    for (size_t i = 0; i < unit_count(t); i++) {
         char name[64];
-        const by_update_unit *unit = &t->groups[i];
-        by_value own = by_graph_input(graph, unit->name, BY_F32, unit->shape);
-        (void)snprintf(name, sizeof name, "anchor.%s", unit->name);
-        by_value anchor = by_graph_input(graph, name, BY_F32, unit->shape);
-        (void)snprintf(name, sizeof name, "grad.%s", unit->name);
+        const by_update_unit unit = unit_at(t, i);
+        by_value own = by_graph_input(graph, unit.name, BY_F32, unit.shape);
+        (void)snprintf(name, sizeof name, "anchor.%s", unit.name);
+        by_value anchor = by_graph_input(graph, name, BY_F32, unit.shape);
+        (void)snprintf(name, sizeof name, "grad.%s", unit.name);
         by_graph_output(graph, by_sub(graph, anchor, own), name);
     }
     return by_graph_check(graph, error);
@@ -102,14 +122,18 @@ static by_status build_difference(const by_trainer *t, by_graph *graph, by_error
 
 static by_status build_outer(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    by_update_unit units[BY__GROUPS];
-    for (size_t i = 0; i < t->trained_groups; i++) {
-        units[i] = t->groups[i];
+    by_update_unit *units;
+    size_t count = unit_count(t);
+    BY_TRY(by__alloc((void **)&units, count + 1, sizeof *units, "outer optimizer", error));
+    for (size_t i = 0; i < count; i++) {
+        units[i] = unit_at(t, i);
         units[i].copy = BY_F32;
         units[i].decay = false;
     }
-    return by_optimizer_update_graph(graph, &t->sync.outer->optimizer, units, t->trained_groups,
-                                     error);
+    by_status status =
+        by_optimizer_update_graph(graph, &t->sync.outer->optimizer, units, count, error);
+    free(units);
+    return status;
 }
 
 by_status by__sync_add_programs(by_trainer *t, by_error *error)
@@ -291,12 +315,12 @@ static by_status bind_outer(by_trainer *t, by_error *error)
                         error));
     BY_TRY(by__row_bind(outer, "scale", by_memory_at(s->numbers, BY_CACHE_LINE, sizeof(float)),
                         error));
-    for (size_t i = 0; i < t->trained_groups; i++) {
+    for (size_t i = 0; i < unit_count(t); i++) {
         char name[64];
-        const char *unit = t->groups[i].name;
-        by_memory anchor = by__trainer_group(t, s->anchor, i);
-        by_memory gradient = by__trainer_group(t, exchanged_flat(t), i);
-        BY_TRY(by__row_bind(difference, unit, by__trainer_group(t, t->masters, i), error));
+        const char *unit = unit_at(t, i).name;
+        by_memory anchor = unit_memory(t, s->anchor, i);
+        by_memory gradient = unit_memory(t, exchanged_flat(t), i);
+        BY_TRY(by__row_bind(difference, unit, unit_memory(t, t->masters, i), error));
         BY_TRY(by__row_bind(outer, unit, anchor, error));
         (void)snprintf(name, sizeof name, "anchor.%s", unit);
         BY_TRY(by__row_bind(difference, name, anchor, error));
@@ -305,7 +329,7 @@ static by_status bind_outer(by_trainer *t, by_error *error)
         BY_TRY(by__row_bind(outer, name, gradient, error));
         (void)snprintf(name, sizeof name, "momentum.%s", unit);
         if (s->momentum >= 0) {
-            BY_TRY(by__row_bind(outer, name, by__trainer_group(t, s->momentum, i), error));
+            BY_TRY(by__row_bind(outer, name, unit_memory(t, s->momentum, i), error));
         }
     }
     return BY_OK;
@@ -317,7 +341,7 @@ by_status by__sync_open(by_trainer *t, by_error *error)
     if (!s->is_on || t->sets == 0) {
         return BY_OK;
     }
-    s->peers = t->ranks.peers;
+    s->peers = by__is_sharded(t) ? t->shard.copies : t->ranks.peers;
     if (s->peers == NULL) {
         const by_comm_options alone = {.backend = "self"};
         BY_TRY(by_comm_open(&s->alone, &alone, error));
@@ -402,10 +426,17 @@ by_status by__sync_gradients(by_trainer *t, int set, by_error *error)
     return by__sync_add_up(t, gradients, by__sync_is_exact(t), error);
 }
 
-/* Copies the trained groups of one flat buffer to another. */
-static by_status copy_groups(by_trainer *t, int to, int from, by_error *error)
+/* Copies what is trained of one flat buffer to another. */
+static by_status copy_trained(by_trainer *t, int to, int from, by_error *error)
 {
-    return by__copy(BY__QUEUE_COMPUTE, by__trainer_flat(t, to), by__trainer_flat(t, from), error);
+    if (!by__is_sharded(t)) {
+        return by__copy(BY__QUEUE_COMPUTE, by__trainer_flat(t, to), by__trainer_flat(t, from),
+                        error);
+    }
+    for (size_t i = 0; i < unit_count(t); i++) {
+        BY_TRY(by__copy(BY__QUEUE_COMPUTE, unit_memory(t, to, i), unit_memory(t, from, i), error));
+    }
+    return BY_OK;
 }
 
 /* After settling all ranks have the residuals of all: one goes on with them. */
@@ -424,7 +455,7 @@ by_status by__sync_before_step(by_trainer *t, by_error *error)
         return BY_OK;
     }
     t->sync.is_anchored = true;
-    return copy_groups(t, t->sync.anchor, t->masters, error);
+    return copy_trained(t, t->sync.anchor, t->masters, error);
 }
 
 void by__sync_forget(by_trainer *t)
@@ -446,16 +477,29 @@ by_status by__sync_outer_step(by_trainer *t, by_error *error)
 
 by_status by__sync_take_anchor(by_trainer *t, by_error *error)
 {
-    BY_TRY(copy_groups(t, t->masters, t->sync.anchor, error));
+    BY_TRY(copy_trained(t, t->masters, t->sync.anchor, error));
     BY_TRY(t->copy == NULL ? BY_OK : by_program_submit(t->copy->program, error));
+    BY_TRY(by__shard_gather(t, error));
     return t->pipe == NULL ? BY_OK : by__pipe_share_parameters(t, error);
+}
+
+/* Adds up how far this rank's slices went, over the ranks that own the same. */
+static by_status add_slices(by_trainer *t, by_error *error)
+{
+    for (size_t i = 0; i < unit_count(t); i++) {
+        by_memory memory = unit_memory(t, exchanged_flat(t), i);
+        BY_TRY(by_comm_all_reduce(t->sync.peers, values_of(memory), memory.bytes / sizeof(float),
+                                  BY_F32, "weights since the last exchange", error));
+    }
+    return BY_OK;
 }
 
 static by_status exchange_weights(by_trainer *t, by_error *error)
 {
     BY_TRY(by_program_run(by__set_row(&t->programs, "difference")->program, error));
-    BY_TRY(by__sync_add_up(t, values_of(by__trainer_flat(t, exchanged_flat(t))),
-                           by__sync_is_exact(t), error));
+    BY_TRY(by__is_sharded(t) ? add_slices(t, error)
+                             : by__sync_add_up(t, values_of(by__trainer_flat(t, exchanged_flat(t))),
+                                               by__sync_is_exact(t), error));
     BY_TRY(by__sync_outer_step(t, error));
     return by__sync_take_anchor(t, error);
 }
@@ -471,24 +515,42 @@ by_status by__sync_after_update(by_trainer *t, by_error *error)
 
 /* ---- checkpoints ---- */
 
-/* The mean of the optimizer's states over the replicas. */
-static by_status average_states(by_trainer *t, by_error *error)
+/* The mean of a part of a state over the replicas. */
+static by_status average(by_trainer *t, by_memory memory, by_error *error)
 {
     static const char what[] = "optimizer states";
     float share = 1.0f / (float)by_comm_size(t->sync.peers);
+    float *values = values_of(memory);
+    size_t count = memory.bytes / sizeof(float);
+    BY_TRY(t->sync.is_coded
+               ? by__rounded_sum(t->sync.peers, values, count, what, error)
+               : by_comm_all_reduce(t->sync.peers, values, count, BY_F32, what, error));
+    for (size_t i = 0; i < count; i++) {
+        values[i] *= share;
+    }
+    return BY_OK;
+}
+
+/* What this rank holds of a state, tensor by tensor. */
+static by_status average_pieces(by_trainer *t, int flat, by_error *error)
+{
+    for (size_t i = 0; i < by__store_count(t->store); i++) {
+        by__held_piece piece;
+        for (size_t k = 0; by__store_piece(t->store, flat, (by__handle)i, k, &piece); k++) {
+            BY_TRY(piece.count > 0 ? average(t, piece.memory, error) : BY_OK);
+        }
+    }
+    return BY_OK;
+}
+
+/* The mean of the optimizer's states over the replicas. */
+static by_status average_states(by_trainer *t, by_error *error)
+{
     for (int k = 0; k < t->state_count; k++) {
         int flat = t->states[k];
-        if (flat == t->sync.momentum || flat == t->sync.residual) {
-            continue;
-        }
-        by_memory memory = by__trainer_flat(t, flat);
-        float *values = values_of(memory);
-        size_t count = memory.bytes / sizeof(float);
-        BY_TRY(t->sync.is_coded
-                   ? by__rounded_sum(t->sync.peers, values, count, what, error)
-                   : by_comm_all_reduce(t->sync.peers, values, count, BY_F32, what, error));
-        for (size_t i = 0; i < count; i++) {
-            values[i] *= share;
+        if (flat != t->sync.momentum && flat != t->sync.residual) {
+            BY_TRY(by__is_sharded(t) ? average_pieces(t, flat, error)
+                                     : average(t, by__trainer_flat(t, flat), error));
         }
     }
     return BY_OK;

@@ -114,6 +114,17 @@ for sync in "1 0" "4 0" "4 3"; do
     run 0 mpi_run 3 "$banyan" train --resume "runs/$name"
 done
 
+say "replicas that two ranks divide, with steps of their own: as whole ones, written and gone on with"
+run 0 mpi_run 2 "$banyan" "$@" --set name=whole --set sync.every=4
+newest runs/whole >sync.whole
+run 0 mpi_run 4 "$banyan" "$@" --set name=divided --set sync.every=4 --set parallel.shard=2 --set parallel.zero=3
+newest runs/divided >sync.divided
+same sync.whole sync.divided
+rm -rf runs/divided/checkpoints/step-00000024
+run 0 mpi_run 4 "$banyan" train --resume runs/divided --set parallel.zero=2
+newest runs/divided >sync.resumed
+same sync.whole sync.resumed
+
 say "a signal to one rank stops and saves all, also where ranks hear of each other only when they exchange"
 for late in 0 3; do
     : >out # what is waited for below is of this run

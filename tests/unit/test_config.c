@@ -366,9 +366,9 @@ static void test_cross_checks(void **state)
                "train.yaml:1: sync.staleness is 1 and sync.every 1: an exchange ends before the "
                "next begins, and with every: 1 within its step");
     unresolved("parallel: {shard: 2}\nsync: {compress: int8}\n",
-               "train.yaml:2: parallel.shard is 2, and replicas with sync.every above 1 or "
-               "sync.compress have a whole state each: set parallel.shard to 1, which leaves its "
-               "ranks to parallel.data, or leave section sync out");
+               "train.yaml:2: parallel.shard is 2, and codes of sync.compress int8 are made of "
+               "whole gradients: set parallel.shard to 1, which leaves its ranks to "
+               "parallel.data, or sync.compress to none");
     unresolved("model:\n  heads: 5\n",
                "train.yaml:2: heads 5 does not divide width 128; nearest: 4, 8");
     unresolved("model: {kind: llama, kv_heads: 3}",

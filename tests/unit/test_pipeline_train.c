@@ -370,6 +370,12 @@ static void replicas_exchange_as_whole_models_do(void **state)
         }
         close_job(two);
     }
+    static const char *const divided[] = {"sync.every=2", "parallel.shard=2", "parallel.zero=2",
+                                          NULL};
+    static const layout eight = {8, 2, "1f1b", "1"};
+    job *four = run_job(4, 4, divided);
+    compare_layout(four, &eight, divided);
+    close_job(four);
 }
 
 /* Stages divide what a rank holds. */

@@ -190,13 +190,47 @@ static void test_equal_tensors(void **state)
     rank_job_close(j);
 }
 
+/* Groups of ranks that divide a replica, which takes steps of its own, do what a rank that has it
+ * whole does. */
+static void test_exchanging_groups(void **state)
+{
+    BY_UNUSED(state);
+#define LOCAL                                                                                      \
+    "sync.every=2", "train.eval_every=0", "checkpoint.every=0", "train.batch=11",                  \
+        "optimizer.clip=0.5", "parallel.bucket_mib=0.0625"
+    static const char *const others[][2] = {{"optimizer.kind=adamw", "precision.compute=bf16"},
+                                            {"optimizer.kind=adafactor", "precision.compute=f32"}};
+    static const char *const stages[] = {"parallel.zero=1", "parallel.zero=2", "parallel.zero=3"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(others); i++) {
+        const char *const whole[] = {LOCAL, others[i][0], others[i][1], NULL};
+        rank_job *two = rank_job_open(2, whole);
+        for (size_t k = 0; k < BY_ARRAY_LENGTH(stages); k++) {
+            const char *const divided[] = {LOCAL,     others[i][0],       others[i][1],
+                                           stages[k], "parallel.shard=2", NULL};
+            rank_job *four = rank_job_open(4, divided);
+            for (int r = 0; r < 4; r++) {
+                for (int step = 0; step < RANK_JOB_STEPS; step++) {
+                    assert_true(four->results[r][step].loss == two->results[r / 2][step].loss);
+                    assert_true(four->results[r][step].norm == two->results[r / 2][step].norm);
+                }
+                assert_int_equal(four->count[r], two->count[r / 2]);
+                assert_memory_equal(four->weights[r], two->weights[r / 2],
+                                    four->count[r] * sizeof(float));
+            }
+            rank_job_close(four);
+        }
+        assert_memory_not_equal(two->weights[0], two->weights[1], two->count[0] * sizeof(float));
+        rank_job_close(two);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_divided_state),     cmocka_unit_test(test_scattered_sums),
         cmocka_unit_test(test_divided_gradients), cmocka_unit_test(test_divided_parameters),
         cmocka_unit_test(test_planned_slices),    cmocka_unit_test(test_whole_tensors),
-        cmocka_unit_test(test_equal_tensors),
+        cmocka_unit_test(test_equal_tensors),     cmocka_unit_test(test_exchanging_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
