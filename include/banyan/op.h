@@ -133,6 +133,9 @@
  *   SUM_SQUARES       x f32 (any shape)                     y [ceil(elements / BY_SUM_BLOCK)] f32:
  *     the sum of squares of each BY_SUM_BLOCK neighbouring elements. A process that holds a part of
  *     x which begins at such a boundary has the same numbers for its blocks as one that holds all.
+ *   MEASURE           x, y? f32 like x                      m [blocks, BY_MEASURES] f32: of each
+ *     BY_SUM_BLOCK neighbouring elements of x the sum, the sum of squares, how many are 0, the
+ *     largest magnitude, and the sum of squares of x - y (0 without y); see BY_MEASURE_SUM.
  *   CLIP_SCALE        failed* [1], losses? [n], squares [k]     norm [1], scale [1] =
  *                     (any number of them)                  min(1, attrs.clip / (norm + 1e-6));
  *                                                           1 when attrs.clip is 0
@@ -197,6 +200,16 @@ extern "C" {
 #define BY_MAX_OUTPUTS 3
 /* Elements of a partial sum: sums that ranks share are cut at multiples of it. */
 #define BY_SUM_BLOCK 16384
+
+/* Columns of what MEASURE makes. */
+enum {
+    BY_MEASURE_SUM,
+    BY_MEASURE_SQUARES,
+    BY_MEASURE_ZEROS,
+    BY_MEASURE_LARGEST,
+    BY_MEASURE_APART,
+    BY_MEASURES
+};
 
 /* All operations, in the order of their numbers: X(NAME, name). The row of an op in src/ops is
  * by__op_name. */
@@ -269,7 +282,8 @@ extern "C" {
     X(GATHER_ROWS, gather_rows)                                                                    \
     X(ROW_DOTS, row_dots)                                                                          \
     X(GROUPED_MATMUL, grouped_matmul)                                                              \
-    X(GROUPED_MATMUL_GRAD, grouped_matmul_grad)
+    X(GROUPED_MATMUL_GRAD, grouped_matmul_grad)                                                    \
+    X(MEASURE, measure)
 
 #define BY_OP_NUMBER(NAME, name) BY_OP_##NAME,
 typedef enum by_op { BY_OPS(BY_OP_NUMBER) BY_OP_COUNT } by_op;

@@ -118,6 +118,8 @@ by_value by__sum_rows(by_graph *graph, by_value x, int lead);
 by_value by__matmul_full(by_graph *graph, by_value a, by_value b, by_value bias, by_value add,
                          bool trans_a, bool trans_b, by_dtype dtype);
 by_value by__sum_squares(by_graph *graph, by_value x);
+/* y: BY_NONE, or what the distance from is measured. */
+by_value by__measure(by_graph *graph, by_value x, by_value y);
 /* An axis of x, counted from its end when negative. */
 int by__axis_of(const by_graph *graph, by_value x, int axis);
 /* What follows reads the result of a collective, and may overwrite its operands. */

@@ -19,6 +19,33 @@ static by_status run_sum_squares(const by__call *call, const by__context *contex
 
 BY__REFERENCE_KERNEL(BY_OP_SUM_SQUARES, sum_squares, NULL, run_sum_squares);
 
+static by_status run_measure(const by__call *call, const by__context *context)
+{
+    BY_UNUSED(context);
+    const by__tensor *x = &call->in[0];
+    const by__tensor *y = call->input_count > 1 && by__present(&call->in[1]) ? &call->in[1] : NULL;
+    int64_t count = by__tensor_count(x);
+    for (int64_t begin = 0; begin < count; begin += BY_SUM_BLOCK) {
+        double m[BY_MEASURES] = {0.0};
+        int64_t end = by__min_i64(count, begin + BY_SUM_BLOCK);
+        for (int64_t i = begin; i < end; i++) {
+            double value = by__get(x, i);
+            double apart = y == NULL ? 0.0 : value - by__get(y, i);
+            m[BY_MEASURE_SUM] += value;
+            m[BY_MEASURE_SQUARES] += value * value;
+            m[BY_MEASURE_ZEROS] += value == 0.0 ? 1.0 : 0.0;
+            m[BY_MEASURE_LARGEST] = fmax(m[BY_MEASURE_LARGEST], fabs(value));
+            m[BY_MEASURE_APART] += apart * apart;
+        }
+        for (int k = 0; k < BY_MEASURES; k++) {
+            by__set(&call->out[0], begin / BY_SUM_BLOCK * BY_MEASURES + k, m[k]);
+        }
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_MEASURE, measure, NULL, run_measure);
+
 static by_status run_clip_scale(const by__call *call, const by__context *context)
 {
     BY_UNUSED(context);

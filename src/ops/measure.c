@@ -1,0 +1,41 @@
+/* What people look at of a tensor: its sum, norm, zeros, largest magnitude, and how far it is from
+ * another. */
+#include "ops/ops.h"
+
+static by_status infer_measure(const by__signature *s, by__type *out, by_error *error)
+{
+    const by__type *x = &s->in[0];
+    const by__type *y = s->input_count > 1 ? &s->in[1] : NULL;
+    if (!by__is_act(x->dtype)) {
+        return by__op_refuse(s, error, "the operand must be f32 or bf16");
+    }
+    if (y != NULL && !by__absent(y) &&
+        (x->dtype != BY_F32 || y->dtype != BY_F32 || !by_shape_equal(&x->shape, &y->shape))) {
+        return by__op_refuse(s, error,
+                             "tensors whose distance is measured must be f32 of one shape");
+    }
+    int64_t blocks = (by_shape_count(&x->shape) + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
+    out[0] = (by__type){BY_F32, BY_SHAPE(blocks, BY_MEASURES)};
+    return BY_OK;
+}
+
+static void cost_measure(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(out);
+    cost->flops = 5.0 * (double)by_shape_count(&s->in[0].shape);
+}
+
+const by__op_row by__op_measure = {.name = "measure",
+                                   .min_inputs = 1,
+                                   .max_inputs = 2,
+                                   .outputs = 1,
+                                   .optional = 1u << 1,
+                                   .infer = infer_measure,
+                                   .cost = cost_measure,
+                                   .keeps_f32 = 1u << 1};
+
+by_value by__measure(by_graph *graph, by_value x, by_value y)
+{
+    by_value in[2] = {x, y};
+    return by__op_add_node(graph, BY_OP_MEASURE, &(by_attrs){0}, in, y == BY_NONE ? 1 : 2, NULL);
+}
