@@ -190,7 +190,9 @@ typedef struct by_track_config {
     by_string_list sinks; /* "tensorboard", "wandb", "mlflow", "prometheus" */
     char *mlflow;         /* URL of the server */
     char *prometheus;     /* address to serve on */
-    char *project;        /* experiment of MLflow, project of Weights & Biases */
+    int64_t norms_every;  /* steps between norms of each tensor; 0: none */
+    int64_t histograms_every;
+    char *project; /* experiment of MLflow, project of Weights & Biases */
 } by_track_config;
 
 typedef struct by_run_config {

@@ -262,6 +262,12 @@ static const by__key common[] = {
     {"track", "prometheus", BY__KEY_TEXT, BY__FIELD(track.prometheus), "\"127.0.0.1:9464\"",
      .help = "address that the newest numbers are served on as Prometheus reads them; 0.0.0.0:PORT "
              "lets every machine read them"},
+    {"track", "norms_every", BY__KEY_INT, BY__FIELD(track.norms_every), "0", 0, BY__MANY,
+     .help = "steps between records of each tensor's norms: gradient before clipping, weights, "
+             "update; takes 4 bytes of memory for each parameter; 0: none"},
+    {"track", "histograms_every", BY__KEY_INT, BY__FIELD(track.histograms_every), "0", 0, BY__MANY,
+     .help = "steps between histograms of each tensor's weights and gradient, for tensorboard and "
+             "wandb; 0: none"},
     {"track", "project", BY__KEY_TEXT, BY__FIELD(track.project), "banyan", .min = 1,
      .help = "experiment of MLflow, project of Weights & Biases"},
 

@@ -181,6 +181,7 @@ static by_status open_job(by__job *job, by_error *error)
     BY_TRY(compare_ranks(job, error));
     BY_TRY(by__job_cores(job, error));
     BY_TRY(by__job_times_open(job, error));
+    BY_TRY(by__job_layers_open(job, error));
     job->done_step = by_trainer_updates(job->trainer);
     if (leads) {
         BY_TRY(by__run_dir_start(job, error));
@@ -194,6 +195,7 @@ static void close_job(by__job *job)
     by__job_saving_close(job);
     by__tracker_close(&job->tracker);
     by__job_times_close(&job->times);
+    by__job_layers_close(&job->layers);
     by_loader_close(&job->loader);
     by_loader_close(&job->valid_loader);
     by_task_close(&job->data);
@@ -401,6 +403,28 @@ static by_status run_evaluation(by__job *job, const by_step_result *result, by_e
     return evaluate(job, error);
 }
 
+static bool norms_are_due(const by__job *job, int64_t step)
+{
+    int64_t interval = job->config->track.norms_every;
+    return interval > 0 && step % interval == 0;
+}
+
+static by_status run_norms(by__job *job, const by_step_result *result, by_error *error)
+{
+    return by__job_norms(job, result->step, error);
+}
+
+static bool histograms_are_due(const by__job *job, int64_t step)
+{
+    int64_t interval = job->config->track.histograms_every;
+    return interval > 0 && step % interval == 0;
+}
+
+static by_status run_histograms(by__job *job, const by_step_result *result, by_error *error)
+{
+    return by__job_histograms(job, result->step, error);
+}
+
 static bool save_is_due(const by__job *job, int64_t step)
 {
     return every(job, step, job->config->checkpoint.every);
@@ -415,6 +439,8 @@ static by_status run_save(by__job *job, const by_step_result *result, by_error *
 /* In the order in which they run. */
 static const hook hooks[] = {
     {"log", log_is_due, run_log, false},
+    {"norms", norms_are_due, run_norms, false},
+    {"histograms", histograms_are_due, run_histograms, true},
     {"compare replicas", comparison_is_due, run_comparison, true},
     {"evaluate", evaluation_is_due, run_evaluation, true},
     {"save", save_is_due, run_save, true},

@@ -17,6 +17,7 @@ typedef struct by__moment {
 } by__moment;
 
 typedef struct by__job_times by__job_times;
+typedef struct by__job_layers by__job_layers;
 typedef struct by__saving by__saving;
 
 typedef struct by__job {
@@ -53,14 +54,15 @@ typedef struct by__job {
     double disk;
     double exchange;
     double exposed;
-    bool record_failing;   /* said once: run.json waits for a disk with room */
-    bool index_failing;    /* the same of the registry; it is left alone until the run ends */
-    bool eval_pending;     /* the evaluation of the present step is still to be done */
-    bool is_stopping;      /* the ranks have agreed to stop */
-    bool is_ending;        /* what is saved now is saved because the run ends early */
-    bool is_torn;          /* a step has failed part-way: what it leaves is not worth saving */
-    by__job_times *times;  /* of several ranks, else NULL */
-    by__moment step_began; /* {0}: no step has */
+    bool record_failing;    /* said once: run.json waits for a disk with room */
+    bool index_failing;     /* the same of the registry; it is left alone until the run ends */
+    bool eval_pending;      /* the evaluation of the present step is still to be done */
+    bool is_stopping;       /* the ranks have agreed to stop */
+    bool is_ending;         /* what is saved now is saved because the run ends early */
+    bool is_torn;           /* a step has failed part-way: what it leaves is not worth saving */
+    by__job_times *times;   /* of several ranks, else NULL */
+    by__job_layers *layers; /* NULL: nothing is recorded of single tensors */
+    by__moment step_began;  /* {0}: no step has */
     /* This rank's own time since then, but for what is counted when the step ends and for
      * evaluations, which all ranks do together. */
     by__own_time own;
@@ -121,6 +123,15 @@ double by__job_own_since(const by__job *job, const by__moment *since);
 /* Collective, once a step: whether any rank is to stop, and what each one did since the last call;
  * ranks that are slow are named. */
 by_status by__job_agree(by__job *job, bool stop, by_error *error);
+
+/* ---- job_layers.c ---- */
+
+/* Collective: which rank records which tensors. */
+by_status by__job_layers_open(by__job *job, by_error *error);
+void by__job_layers_close(by__job_layers **layers);
+/* Collective: norms of the step that was collected last, and histograms of what it has left. */
+by_status by__job_norms(by__job *job, int64_t step, by_error *error);
+by_status by__job_histograms(by__job *job, int64_t step, by_error *error);
 
 /* ---- ranks_alike.c ---- */
 

@@ -12,6 +12,7 @@
  *                      those that run while steps are taken
  *   trainer_offload.c  the optimizer's state on disk
  *   trainer_budget.c   a plan within a number of bytes, and the time of its step
+ *   layer_norms.c      norms and histograms of single tensors
  *   pipeline/          a rank that holds some stages of the model
  *   guards/            steps that are not applied */
 #ifndef BY_TRAIN_TRAINER_H
@@ -74,6 +75,7 @@ typedef struct by__ranks {
 
 typedef struct by__pipe by__pipe;
 typedef struct by__offload by__offload;
+typedef struct by__layer_norms by__layer_norms;
 
 /* An exchange that runs while the replica takes steps (trainer_late.c). */
 typedef struct by__late {
@@ -283,6 +285,7 @@ struct by_trainer {
     by__shard shard;
     by__gradient_norm divided_norm;    /* {0} where this rank has all sums of gradients */
     by__offload *offload;              /* NULL: everything is in memory */
+    by__layer_norms *norms;            /* NULL: nothing is recorded of single tensors */
     void (*before_change)(void *user); /* of what is saved; NULL: nobody is told */
     void *before_user;
     by__guard guard;
@@ -521,6 +524,21 @@ void by__offload_close(by_trainer *t);
 by_status by__offload_update(by_trainer *t, by_error *error);
 /* Makes all compute copies. */
 by_status by__offload_copy(by_trainer *t, by_error *error);
+
+/* ---- layer_norms.c (layer_norms.h): nothing of it does anything where config.track does not ask
+ * for it ---- */
+
+/* Behind the programs of the update. */
+by_status by__layers_plan(by_trainer *t, by_error *error);
+/* Bytes that it needs, on the device and pinned. */
+size_t by__layers_bytes(const by_trainer *t);
+by_status by__layers_open(by_trainer *t, by_error *error);
+void by__layers_close(by_trainer *t);
+/* Around the update of a step whose results go to `slot`; the gradient is in t->sum_set. */
+by_status by__layers_before_update(by_trainer *t, unsigned slot, by_error *error);
+by_status by__layers_after_update(by_trainer *t, unsigned slot, by_error *error);
+/* The step of that slot is collected. */
+void by__layers_collect(by_trainer *t, unsigned slot);
 
 /* ---- shard_gradients.c: where by__is_in_turn ---- */
 

@@ -143,8 +143,10 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     BY_TRY(by__guard_decide(t, slot, targets, error));
     by_optimizer_hyper(hyper, &t->config->optimizer, t->updates - t->guard.skipped, lr);
     BY_TRY(by__trainer_send_hyper(t, slot, hyper, error));
+    BY_TRY(by__layers_before_update(t, slot, error));
     BY_TRY(t->offload != NULL ? by__offload_update(t, error)
                               : by_program_submit(t->update->program, error));
+    BY_TRY(by__layers_after_update(t, slot, error));
     BY_TRY(by__shard_gather(t, error));
     BY_TRY(t->pipe != NULL ? by__pipe_share_parameters(t, error) : BY_OK);
     BY_TRY(by__trainer_fetch(t, slot, error));
@@ -196,6 +198,7 @@ by_status by_trainer_collect(by_trainer *t, bool wait, bool *got, by_step_result
     result.norm = (double)results.norm;
     result.examples = t->config->train.batch * by__per_sample(t->task, t->config);
     t->collected++;
+    by__layers_collect(t, slot);
     BY_TRY(by__guard_collected(t, &result, results.failed != 0.0f, error));
     *out = result;
     *got = true;

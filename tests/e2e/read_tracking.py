@@ -57,7 +57,27 @@ def tensorboard(run):
         expect(text == config.read(), "run/config is not config.yaml")
     plugin = read.SummaryMetadata("run/config").plugin_data.plugin_name
     expect(plugin == "text", "run/config is shown by '%s'" % plugin)
-    print("%d scalars, %d histograms" % (len(wanted), len(read.Tags()["histograms"])))
+    sizes = sizes_of(run)
+    tags = {what + "/" + name for what in ("weight", "gradient") for name in sizes}
+    expect(set(read.Tags()["histograms"]) == tags, "histograms %s" % read.Tags()["histograms"])
+    for tag in tags:
+        for h in (e.histogram_value for e in read.Histograms(tag)):
+            expect(h.num == sum(h.bucket) == sizes[tag.split("/", 1)[1]], "%s counts %g" % (tag, h.num))
+            expect(h.min <= h.max <= h.bucket_limit[-1], "%s ends at %g" % (tag, h.max))
+            expect(list(h.bucket_limit) == sorted(set(h.bucket_limit)), "%s: limits" % tag)
+            near = abs(h.sum_squares - sum(n * b * b for n, b in zip(h.bucket, h.bucket_limit)))
+            expect(near <= 0.8 * h.sum_squares, "%s: squares %g" % (tag, h.sum_squares))
+    print("%d scalars, %d histograms" % (len(wanted), len(tags)))
+
+
+def sizes_of(run):
+    """Elements of each tensor of the newest checkpoint."""
+    path = sorted(glob.glob(os.path.join(run, "checkpoints", "step-*", "model.safetensors")))[-1]
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        head = json.loads(file.read(length))
+    head.pop("__metadata__", None)
+    return {name: math.prod(tensor["shape"]) for name, tensor in head.items()}
 
 
 def records_of(path):
@@ -100,6 +120,12 @@ def wandb(run):
         last = kinds[-3:]
     expect(len(ids) == 1, "ids %s" % ids)
     expect(last == ["final", "exit", "footer"], "the last file ends with %s" % last)
+    sizes = sizes_of(run)
+    for row in rows.values():
+        for key, value in row.items():
+            if key.startswith("weight/") or key.startswith("gradient/"):
+                expect(value["_type"] == "histogram" and len(value["bins"]) == len(value["values"]) + 1, key)
+                expect(sum(value["values"]) == sizes[key.split("/", 1)[1]], key)
     points = 0
     for event in events_of(run):
         for key, value in numbers_of(event).items():

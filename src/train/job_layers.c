@@ -1,0 +1,287 @@
+/* Norms and histograms of single tensors, put together from all ranks by rank 0.
+ *
+ * A rank has some tensors, or pieces of them (layer_norms.h). Once, ranks tell each other which;
+ * then each sends its numbers in that order, and rank 0 adds up those of one name in the order of
+ * ranks. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/name_table.h"
+#include "train/layer_norms.h"
+#include "train/loop.h"
+
+struct by__job_layers {
+    by__handle *own; /* entries that this rank has pieces of */
+    size_t own_count;
+    char *names; /* of all ranks, each with its NUL, rank by rank; owns the strings of `tensors` */
+    size_t *counts;       /* bytes that each rank sends */
+    size_t *told;         /* tensors of each rank */
+    size_t all;           /* of all ranks */
+    int32_t *row;         /* of each of them: which tensor it is */
+    const char **tensors; /* by name, each once */
+    size_t tensor_count;
+    double *mine;
+    double *theirs;
+};
+
+static size_t entries_of(const by__job *job)
+{
+    return by__store_count(job->trainer->store);
+}
+
+static int ranks_of(const by__job *job)
+{
+    return job->comm == NULL ? 1 : by_comm_size(job->comm);
+}
+
+/* out = the `bytes` of all ranks; counts of each. */
+static by_status gather(const by__job *job, const void *mine, void *out, const size_t *counts,
+                        const char *what, by_error *error)
+{
+    if (job->comm == NULL) {
+        memcpy(out, mine, counts[0]);
+        return BY_OK;
+    }
+    return by_comm_all_gather(job->comm, mine, out, counts, BY_U8, what, error);
+}
+
+static by_status list_own(by__job_layers *l, const by__job *job, by__text *names, by_error *error)
+{
+    BY_TRY(by__alloc((void **)&l->own, entries_of(job), sizeof *l->own, "norms", error));
+    for (size_t i = 0; i < entries_of(job); i++) {
+        if (by__layers_has(job->trainer, (by__handle)i)) {
+            const char *name = by__store_entry(job->trainer->store, (by__handle)i)->name;
+            l->own[l->own_count++] = (by__handle)i;
+            by__text_add_bytes(names, name, strlen(name) + 1);
+        }
+    }
+    return names->failed ? by_error_set(error, BY_EMEMORY, "out of memory: norms") : BY_OK;
+}
+
+/* How many bytes of names and how many tensors each rank has. */
+static by_status tell_sizes(by__job_layers *l, const by__job *job, size_t bytes, by_error *error)
+{
+    uint64_t mine[2] = {bytes, l->own_count};
+    uint64_t *all;
+    int ranks = ranks_of(job);
+    BY_TRY(by__alloc((void **)&l->counts, (size_t)ranks, sizeof *l->counts, "norms", error));
+    BY_TRY(by__alloc((void **)&l->told, (size_t)ranks, sizeof *l->told, "norms", error));
+    BY_TRY(by__alloc((void **)&all, (size_t)ranks, sizeof mine, "norms", error));
+    for (int r = 0; r < ranks; r++) {
+        l->counts[r] = sizeof mine;
+    }
+    by_status status = gather(job, mine, all, l->counts, "sizes of norms", error);
+    for (int r = 0; r < ranks && status == BY_OK; r++) {
+        l->counts[r] = (size_t)all[2 * r];
+        l->told[r] = (size_t)all[2 * r + 1];
+        l->all += l->told[r];
+    }
+    free(all);
+    return status;
+}
+
+/* Which of them are the same. */
+static by_status merge(by__job_layers *l, by_error *error)
+{
+    by__name_table table = {0};
+    by_status status = BY_OK;
+    const char *name = l->names;
+    BY_TRY(by__alloc((void **)&l->row, l->all, sizeof *l->row, "norms", error));
+    BY_TRY(by__alloc((void **)&l->tensors, l->all, sizeof *l->tensors, "norms", error));
+    for (size_t i = 0; i < l->all && status == BY_OK; i++, name += strlen(name) + 1) {
+        int32_t row = by__name_table_find(&table, name);
+        if (row < 0) {
+            row = (int32_t)l->tensor_count++;
+            l->tensors[row] = name;
+            status = by__name_table_add(&table, name, row, error);
+        }
+        l->row[i] = row;
+    }
+    by__name_table_free(&table);
+    return status;
+}
+
+static by_status share_names(by__job_layers *l, const by__job *job, const by__text *names,
+                             by_error *error)
+{
+    size_t bytes = 0;
+    BY_TRY(tell_sizes(l, job, names->length, error));
+    for (int r = 0; r < ranks_of(job); r++) {
+        bytes += l->counts[r];
+    }
+    BY_TRY(by__alloc((void **)&l->names, bytes, 1, "norms", error));
+    BY_TRY(gather(job, names->data == NULL ? "" : names->data, l->names, l->counts,
+                  "names of norms", error));
+    return merge(l, error);
+}
+
+by_status by__job_layers_open(by__job *job, by_error *error)
+{
+    by__text names = {0};
+    if (job->trainer->norms == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&job->layers, 1, sizeof *job->layers, "norms", error));
+    by__job_layers *l = job->layers;
+    by_status status = list_own(l, job, &names, error);
+    if (status == BY_OK) {
+        status = share_names(l, job, &names, error);
+    }
+    by__text_free(&names);
+    BY_TRY(status);
+    BY_TRY(by__alloc((void **)&l->mine, l->own_count * BY__NORMS, sizeof *l->mine, "norms", error));
+    return by__alloc((void **)&l->theirs, (l->all + l->tensor_count) * BY__NORMS, sizeof *l->theirs,
+                     "norms", error);
+}
+
+void by__job_layers_close(by__job_layers **layers)
+{
+    by__job_layers *l = *layers;
+    if (l != NULL) {
+        free(l->own);
+        free(l->names);
+        free(l->counts);
+        free(l->told);
+        free(l->row);
+        free(l->tensors);
+        free(l->mine);
+        free(l->theirs);
+        free(l);
+        *layers = NULL;
+    }
+}
+
+/* ---- norms ---- */
+
+static void log_norms(by__job *job, int64_t step, const double *sums)
+{
+    static const char *const names[BY__NORMS] = {[BY__NORM_GRADIENT] = "gradient_norm",
+                                                 [BY__NORM_WEIGHT] = "weight_norm",
+                                                 [BY__NORM_UPDATE] = "update_norm"};
+    const by__job_layers *l = job->layers;
+    for (int kind = 0; kind < BY__NORMS; kind++) {
+        by__track_begin(job->tracker, BY__EVENT_LAYERS, names[kind], (uint64_t)step);
+        for (size_t i = 0; i < l->tensor_count; i++) {
+            by__track_number(job->tracker, l->tensors[i], sqrt(sums[i * BY__NORMS + (size_t)kind]));
+        }
+        by__track_end(job->tracker);
+    }
+}
+
+by_status by__job_norms(by__job *job, int64_t step, by_error *error)
+{
+    by__job_layers *l = job->layers;
+    const double *sums = by__layers_sums(job->trainer);
+    if (sums == NULL) {
+        return BY_OK;
+    }
+    for (size_t i = 0; i < l->own_count; i++) {
+        memcpy(l->mine + i * BY__NORMS, sums + (size_t)l->own[i] * BY__NORMS,
+               BY__NORMS * sizeof *sums);
+    }
+    for (int r = 0; r < ranks_of(job); r++) {
+        l->counts[r] = l->told[r] * BY__NORMS * sizeof *sums;
+    }
+    BY_TRY(gather(job, l->mine, l->theirs, l->counts, "norms", error));
+    if (!by__job_leads(job)) {
+        return BY_OK;
+    }
+    double *total = l->theirs + l->all * BY__NORMS;
+    memset(total, 0, l->tensor_count * BY__NORMS * sizeof *total);
+    for (size_t i = 0; i < l->all; i++) {
+        for (size_t kind = 0; kind < BY__NORMS; kind++) {
+            total[(size_t)l->row[i] * BY__NORMS + kind] += l->theirs[i * BY__NORMS + kind];
+        }
+    }
+    log_norms(job, step, total);
+    return BY_OK;
+}
+
+/* ---- histograms ---- */
+
+typedef struct counted {
+    double facts[4]; /* sum, squares, least, largest */
+    double count[BY__BUCKETS];
+} counted;
+
+static void log_histogram(by__job *job, int64_t step, const char *what, const char *tensor,
+                          const counted *c)
+{
+    double limit[BY__BUCKETS];
+    double count[BY__BUCKETS];
+    by__histogram h = {.min = c->facts[2],
+                       .max = c->facts[3],
+                       .sum = c->facts[0],
+                       .squares = c->facts[1],
+                       .limit = limit,
+                       .count = count};
+    for (uint32_t i = 0; i < BY__BUCKETS; i++) {
+        if (c->count[i] == 0.0) {
+            continue;
+        }
+        if (i > 0 && c->count[i - 1] == 0.0 && h.buckets > 0) { /* up to here there is nothing */
+            limit[h.buckets] = by__bucket_limit(i - 1);
+            count[h.buckets++] = 0.0;
+        }
+        limit[h.buckets] = by__bucket_limit(i);
+        count[h.buckets++] = c->count[i];
+    }
+    if (h.buckets == 0) {
+        return;
+    }
+    by__track_begin(job->tracker, BY__EVENT_HISTOGRAM, what, (uint64_t)step);
+    by__track_text(job->tracker, "tensor", tensor);
+    by__track_histogram(job->tracker, &h);
+    by__track_end(job->tracker);
+}
+
+static by__handle own_entry(const by__job *job, const char *name)
+{
+    by__handle found = by__store_find(job->trainer->store, name);
+    return found != BY__NO_ENTRY && by__layers_has(job->trainer, found) ? found : BY__NO_ENTRY;
+}
+
+/* One tensor, over all ranks. `all` has room for what each rank counts. */
+static by_status add_histogram(by__job *job, int64_t step, size_t tensor, bool gradient,
+                               counted *mine, counted *all, by_error *error)
+{
+    const by__job_layers *l = job->layers;
+    by__handle entry = own_entry(job, l->tensors[tensor]);
+    *mine = (counted){.facts = {0.0, 0.0, INFINITY, -INFINITY}};
+    BY_TRY(entry == BY__NO_ENTRY ? BY_OK
+                                 : by__layers_histogram(job->trainer, entry, gradient, mine->count,
+                                                        mine->facts, error));
+    BY_TRY(gather(job, mine, all, l->counts, "histograms", error));
+    if (!by__job_leads(job)) {
+        return BY_OK;
+    }
+    for (int r = 1; r < ranks_of(job); r++) {
+        all[0].facts[0] += all[r].facts[0];
+        all[0].facts[1] += all[r].facts[1];
+        all[0].facts[2] = fmin(all[0].facts[2], all[r].facts[2]);
+        all[0].facts[3] = fmax(all[0].facts[3], all[r].facts[3]);
+        for (size_t i = 0; i < BY__BUCKETS; i++) {
+            all[0].count[i] += all[r].count[i];
+        }
+    }
+    log_histogram(job, step, gradient ? "gradient" : "weight", l->tensors[tensor], all);
+    return BY_OK;
+}
+
+by_status by__job_histograms(by__job *job, int64_t step, by_error *error)
+{
+    by__job_layers *l = job->layers;
+    counted *room;
+    size_t ranks = (size_t)ranks_of(job);
+    BY_TRY(by__alloc((void **)&room, ranks + 1, sizeof *room, "histograms", error));
+    for (size_t r = 0; r < ranks; r++) {
+        l->counts[r] = sizeof *room;
+    }
+    by_status status = BY_OK;
+    for (size_t i = 0; i < 2 * l->tensor_count && status == BY_OK; i++) {
+        status = add_histogram(job, step, i / 2, i % 2 != 0, room, room + 1, error);
+    }
+    free(room);
+    return status;
+}
