@@ -212,6 +212,10 @@ mutations() {
         test_compressed_sums test_sync
 
     # Checkpoints.
+    mutation "an update does not wait until its values are copied" src/train/trainer_steps.c \
+        'by__trainer_changes(t);' '(void)t;' test_saver
+    mutation "frozen tensors are linked without a look" src/checkpoint/checkpoint_share.c \
+        'memcmp(f->same.data + f->position, data, n) != 0' 'false' test_share
     mutation "experts of a rank saved under other names" src/train/save.c \
         'return i >= slice->offset[0] && i < slice->offset[0] + slice->shape[0];' \
         'return i < slice->shape[0];' test_ranks_save

@@ -161,6 +161,17 @@ static void show_evaluated(screen *s, const by_train_event *e)
     printf("%s\n", e->best ? "  (best)" : "");
 }
 
+/* With --json only: a run goes on meanwhile. */
+static void show_saved(const screen *s, const by_train_event *e)
+{
+    char text[2][32];
+    if (s->json) {
+        printf("{\"event\":\"checkpoint\",\"step\":%lld,\"stalled_seconds\":%s,\"seconds\":%s}\n",
+               (long long)e->step, cli_json_number(text[0], e->save_stalled, 6),
+               cli_json_number(text[1], e->save_seconds, 6));
+    }
+}
+
 /* Standard output that is full, or that nobody reads any longer, does not end a run. */
 static void flush_output(screen *s)
 {
@@ -214,6 +225,7 @@ static void on_event(void *user, const by_train_event *e)
         show_evaluated(s, e);
         break;
     case BY_TRAIN_SAVED:
+        show_saved(s, e);
         break;
     case BY_TRAIN_NOTE:
         end_line(s);
