@@ -501,7 +501,8 @@ static by_status add_slice(by_checkpoint_writer *w, size_t tensor, const by_tens
     } else if (tensor >= w->count) {
         status = by_error_set(error, BY_EARG, "tensor %zu of %zu", tensor, w->count);
     }
-    return add(w, status, tensor, slice, slice, only, data, error);
+    return add(w, status, status == BY_OK ? w->index_of[tensor] : 0, slice, slice, only, data,
+               error);
 }
 
 by_status by_checkpoint_add(by_checkpoint_writer *w, size_t tensor, const by_tensor_slice *slice,

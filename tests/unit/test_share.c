@@ -24,12 +24,12 @@ typedef struct share_job {
     size_t keep;
 } share_job;
 
-static const char *const names[TENSORS] = {"a", "frozen", "other", "m.a"};
+static const char *const names[TENSORS] = {"frozen", "a", "other", "m.a"};
 
 /* The frozen ones do not depend on the step. */
 static float value_of(const share_job *job, size_t tensor, size_t i)
 {
-    bool frozen = tensor == 1 || tensor == 2;
+    bool frozen = tensor == 0 || tensor == 2;
     return (frozen ? job->base : (float)(100000 * job->step)) + (float)(tensor + i);
 }
 
@@ -60,7 +60,7 @@ static by_status save_rank(by_comm *comm, void *user, by_error *error)
                                    .rank = 1,
                                    .shape = {ROWS},
                                    .optimizer = i == 3,
-                                   .is_copy = i == 1 || i == 2,
+                                   .is_copy = i == 0 || i == 2,
                                    .slice = {.shape = {ROWS}}};
         (void)snprintf(held[i].name, sizeof held[i].name, "%s", names[i]);
     }
