@@ -16,6 +16,9 @@
  * written and where, checksums included. Commit takes these, checks that each element was written
  * once, and removes them.
  *
+ * Background: by__saver runs whole saves on a thread, out of a staging buffer, so that who trains
+ * waits for a copy at most.
+ *
  * Who owns what: readers own their maps and names, so a view is valid until its by_weights closes.
  * Writers own nothing of the caller's and copy no tensor data.
  *

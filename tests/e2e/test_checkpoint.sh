@@ -96,6 +96,19 @@ exists runs/kept/checkpoints/step-00000040 runs/kept/checkpoints/step-00000060
 run 2 "$banyan" checkpoint prune runs/kept --keep 0
 run 1 "$banyan" checkpoint ls merged
 
+say "frozen tensors are written once: later checkpoints link their file, and are the same without it"
+set -- --set train.micro_batch=2 --quiet --set 'optimizer.groups=[{match: "wte.*", frozen: true}]'
+run 0 "$banyan" train c.yaml "$@" --set name=frozen
+for step in 10 20; do exists runs/frozen/checkpoints/step-000000$step/model-frozen-00001-of-00001.safetensors; done
+rm -r runs/frozen/checkpoints/step-00000010
+run 0 "$banyan" checkpoint verify runs/frozen
+run 0 "$banyan" checkpoint digest runs/frozen
+cp out frozen.digest
+rm -r runs/frozen/checkpoints
+run 0 "$banyan" train c.yaml "$@" --set name=waits --set checkpoint.async=false
+run 0 "$banyan" checkpoint digest runs/waits
+same frozen.digest out
+
 say "nothing is overwritten, and what is wrong is said"
 run 2 "$banyan" checkpoint merge runs/tiny merged
 holds err "merged exists already"
