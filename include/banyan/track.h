@@ -63,16 +63,20 @@ BY_API void by_series_free(by_series *series);
 
 /* ---- environment ---- */
 
-typedef struct by_library_version {
+/* A version or another fact, for by_environment_json. */
+typedef struct by_environment_fact {
     const char *name;
-    const char *version;
-} by_library_version;
+    const char *value;
+} by_environment_fact;
 
-/* What a result depends on apart from config, data and seed, as JSON text: banyan's version, host,
- * CPU model, instruction sets, cores (and those this process may use), memory, kernel, system,
- * compiler, time, and the library versions given. Unknown facts are empty. Freed with free(). */
-BY_API by_status by_environment_json(char **out, const by_library_version *libraries, size_t count,
-                                     by_error *error);
+/* What a result depends on apart from config, data and seed, as JSON text: banyan's version, the
+ * revision of its sources, the hash of the program, host, CPU model, instruction sets, cores (and
+ * those this process may use), memory, kernel, system, compiler, time, the versions of the
+ * libraries that are loaded and those given, and as "job" the facts given. Unknown facts are
+ * empty. Freed with free(). */
+BY_API by_status by_environment_json(char **out, const by_environment_fact *libraries,
+                                     size_t library_count, const by_environment_fact *job,
+                                     size_t job_count, by_error *error);
 
 /* XXH3-128 of the running program's file: equal builds have equal ones. */
 BY_API by_status by_build_hash(char out[33], by_error *error);

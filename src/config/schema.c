@@ -268,6 +268,10 @@ static const by__key common[] = {
     {"track", "histograms_every", BY__KEY_INT, BY__FIELD(track.histograms_every), "0", 0, BY__MANY,
      .help = "steps between histograms of each tensor's weights and gradient, for tensorboard and "
              "wandb; 0: none"},
+    {"track", "system_every", BY__KEY_INT, BY__FIELD(track.system_every), "0", 0, BY__MANY,
+     .help =
+         "steps between records of the machine: CPU use, temperature where the kernel tells it, "
+         "memory, disk, seconds of a step that waited for data; 0: none"},
     {"track", "project", BY__KEY_TEXT, BY__FIELD(track.project), "banyan", .min = 1,
      .help = "experiment of MLflow, project of Weights & Biases"},
 

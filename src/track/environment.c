@@ -1,10 +1,18 @@
+#include <cairo.h>
+#include <curl/curl.h>
+#include <gnu/libc-version.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <sched.h>
+#include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+#include <xxhash.h>
+#include <zlib.h>
 
+#include "revision.h" /* made by cmake/revision.cmake */
 #include "track/track.h"
 
 #if defined(__clang__)
@@ -108,9 +116,42 @@ static void add_cpu(by__text *text)
     free(info);
 }
 
-by_status by_environment_json(char **out, const by_library_version *libraries, size_t count,
-                              by_error *error)
+static void add_facts(by__text *text, const char *separator, const by_environment_fact *facts,
+                      size_t count)
 {
+    for (size_t i = 0; i < count; i++) {
+        by__text_add(text, i == 0 ? separator : ", ");
+        by__text_json(text, facts[i].name, strlen(facts[i].name));
+        by__text_add(text, ": ");
+        by__text_json(text, facts[i].value, strlen(facts[i].value));
+    }
+}
+
+/* The libraries as they were loaded, not as they were when this was compiled. */
+static void add_libraries(by__text *text, const by_environment_fact *more, size_t count)
+{
+    char xxhash[32];
+    unsigned version = XXH_versionNumber();
+    (void)snprintf(xxhash, sizeof xxhash, "%u.%u.%u", version / 10000, version / 100 % 100,
+                   version % 100);
+    const by_environment_fact loaded[] = {{"glibc", gnu_get_libc_version()},
+                                          {"jansson", jansson_version_str()},
+                                          {"sqlite", sqlite3_libversion()},
+                                          {"cairo", cairo_version_string()},
+                                          {"curl", curl_version_info(CURLVERSION_NOW)->version},
+                                          {"zlib", zlibVersion()},
+                                          {"xxhash", xxhash}};
+    by__text_add(text, "  \"libraries\": {");
+    add_facts(text, "", loaded, BY_ARRAY_LENGTH(loaded));
+    add_facts(text, ", ", more, count);
+    by__text_add(text, "},\n");
+}
+
+by_status by_environment_json(char **out, const by_environment_fact *libraries,
+                              size_t library_count, const by_environment_fact *job,
+                              size_t job_count, by_error *error)
+{
+    char build[33] = "";
     by__text text = {0};
     struct utsname system = {0};
     cpu_set_t usable;
@@ -124,6 +165,9 @@ by_status by_environment_json(char **out, const by_library_version *libraries, s
                    system.machine);
     by__text_add(&text, "{\n");
     add_field(&text, "banyan", BY_VERSION, strlen(BY_VERSION));
+    (void)by_build_hash(build, NULL); /* unknown where /proc is not there */
+    add_field(&text, "revision", BY__REVISION, strlen(BY__REVISION));
+    add_field(&text, "build", build, strlen(build));
     add_field(&text, "time", now, strlen(now));
     add_field(&text, "host", system.nodename, strlen(system.nodename));
     add_cpu(&text);
@@ -139,13 +183,9 @@ by_status by_environment_json(char **out, const by_library_version *libraries, s
     add_field(&text, "system", name, n);
     free(release);
     add_field(&text, "compiler", COMPILER, strlen(COMPILER));
-    by__text_add(&text, "  \"libraries\": {");
-    for (size_t i = 0; i < count; i++) {
-        by__text_add(&text, i == 0 ? "" : ", ");
-        by__text_json(&text, libraries[i].name, strlen(libraries[i].name));
-        by__text_add(&text, ": ");
-        by__text_json(&text, libraries[i].version, strlen(libraries[i].version));
-    }
+    add_libraries(&text, libraries, library_count);
+    by__text_add(&text, "  \"job\": {");
+    add_facts(&text, "", job, job_count);
     by__text_add(&text, "}\n}\n");
     return by__text_take(&text, out, error);
 }

@@ -425,6 +425,45 @@ static by_status run_histograms(by__job *job, const by_step_result *result, by_e
     return by__job_histograms(job, result->step, error);
 }
 
+static bool system_is_due(const by__job *job, int64_t step)
+{
+    int64_t interval = job->config->track.system_every;
+    return interval > 0 && step % interval == 0;
+}
+
+/* Of rank 0's machine. What the system does not tell is left out. */
+static by_status run_system(by__job *job, const by_step_result *result, by_error *error)
+{
+    by__system_load load;
+    BY_UNUSED(error);
+    if (!by__job_leads(job)) {
+        return BY_OK;
+    }
+    by__system_look(&load, &job->system, job->run, "");
+    const struct {
+        const char *key;
+        double value;
+    } values[] = {
+        {"cpu_cores", load.cpu_cores},
+        {"cpu_share", load.cpu_share},
+        {"temperature_celsius", load.temperature},
+        {"resident_bytes", load.resident},
+        {"available_bytes", load.available},
+        {"disk_free_bytes", load.disk_free},
+        {"disk_written_bytes", load.written},
+        {"data_wait_seconds", job->data_seconds / (double)(result->step - job->system_step)}};
+    by__track_begin(job->tracker, BY__EVENT_SYSTEM, "system", (uint64_t)result->step);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(values); i++) {
+        if (isfinite(values[i].value)) {
+            by__track_number(job->tracker, values[i].key, values[i].value);
+        }
+    }
+    by__track_end(job->tracker);
+    job->system_step = result->step;
+    job->data_seconds = 0.0;
+    return BY_OK;
+}
+
 static bool save_is_due(const by__job *job, int64_t step)
 {
     return every(job, step, job->config->checkpoint.every);
@@ -439,6 +478,7 @@ static by_status run_save(by__job *job, const by_step_result *result, by_error *
 /* In the order in which they run. */
 static const hook hooks[] = {
     {"log", log_is_due, run_log, false},
+    {"system", system_is_due, run_system, false},
     {"norms", norms_are_due, run_norms, false},
     {"histograms", histograms_are_due, run_histograms, true},
     {"compare replicas", comparison_is_due, run_comparison, true},
@@ -499,7 +539,9 @@ static by_status submit_step(by__job *job, by_error *error)
     by_batch batch;
     by__moment began = by__job_moment(job);
     by_status status = by_loader_next(job->loader, &batch, error);
-    job->own.part[BY__OWN_DATA] += (float)by__job_own_since(job, &began);
+    double waited = by__job_own_since(job, &began);
+    job->own.part[BY__OWN_DATA] += (float)waited;
+    job->data_seconds += waited;
     if (status != BY_OK) {
         /* What is under way is worth saving. */
         by_error ignored;
@@ -541,6 +583,11 @@ static by_status run_steps(by__job *job, by_error *error)
     warn_of_slowness(job);
     job->log_time = by_clock();
     job->log_step = job->done_step;
+    job->system_step = job->done_step;
+    if (job->config->track.system_every > 0 && by__job_leads(job)) {
+        by__system_load before; /* rates begin here */
+        by__system_look(&before, &job->system, job->run, "");
+    }
     if (job->eval_pending) {
         BY_TRY(evaluate(job, error));
     }

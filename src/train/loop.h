@@ -6,6 +6,7 @@
 
 #include "base/threads.h"
 #include "checkpoint/storage.h"
+#include "track/system_load.h"
 #include "track/tracker.h"
 #include "train/stragglers.h"
 #include "train/train.h"
@@ -62,6 +63,9 @@ typedef struct by__job {
     bool is_torn;           /* a step has failed part-way: what it leaves is not worth saving */
     by__job_times *times;   /* of several ranks, else NULL */
     by__job_layers *layers; /* NULL: nothing is recorded of single tensors */
+    by__system_past system; /* when the machine was looked at last ... */
+    int64_t system_step;    /* ... */
+    double data_seconds;    /* ... and what steps have waited for data since */
     by__moment step_began;  /* {0}: no step has */
     /* This rank's own time since then, but for what is counted when the step ends and for
      * evaluations, which all ranks do together. */

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "train/loop.h"
+#include "train/trainer.h"
 
 static by_status no_memory(by_error *error)
 {
@@ -161,11 +162,69 @@ static void update_index(by__job *job, const by_run_record *record)
     }
 }
 
+/* How many hosts ranks are on. */
+static int count_hosts(const by_comm *comm)
+{
+    int hosts = 1;
+    for (int r = 1; comm != NULL && r < by_comm_size(comm); r++) {
+        bool is_new = true;
+        for (int k = 0; k < r; k++) {
+            is_new = is_new && strcmp(by_comm_host(comm, k), by_comm_host(comm, r)) != 0;
+        }
+        hosts += is_new;
+    }
+    return hosts;
+}
+
+/* "data 2, tensor 2": the axes of more than one rank. */
+static void describe_mesh(const by__layout *layout, char *text, size_t size)
+{
+    size_t length = 0;
+    (void)snprintf(text, size, "%s", "");
+    for (int axis = 0; axis < BY_MESH_AXES && length < size; axis++) {
+        if (layout->size[axis] > 1) {
+            length +=
+                (size_t)snprintf(text + length, size - length, "%s%s %d", length == 0 ? "" : ", ",
+                                 by_mesh_axis_name((by_mesh_axis)axis), layout->size[axis]);
+        }
+    }
+}
+
+/* The machine, the ranks and their topology, and the hashes of the data. */
+static by_status describe_environment(by__job *job, by_error *error)
+{
+    enum { own = 5 };
+    char ranks[16];
+    char hosts[16];
+    char threads[16];
+    char mesh[256];
+    by_task_kept kept = {0};
+    by_environment_fact facts[own + BY_TASK_FILES] = {
+        {"ranks", ranks},
+        {"hosts", hosts},
+        {"transport", job->comm == NULL ? "none" : by_comm_backend(job->comm)},
+        {"threads_per_rank", threads},
+        {"mesh", mesh}};
+    size_t count = own;
+    (void)snprintf(ranks, sizeof ranks, "%d", job->comm == NULL ? 1 : by_comm_size(job->comm));
+    (void)snprintf(hosts, sizeof hosts, "%d", count_hosts(job->comm));
+    (void)snprintf(threads, sizeof threads, "%d", job->trainer->threads);
+    describe_mesh(&job->trainer->layout, mesh, sizeof mesh);
+    const by_task *task = job->data->task;
+    BY_TRY(task->keep == NULL ? BY_OK : task->keep(job->data, job->config, &kept, error));
+    for (size_t i = 0; i < kept.value_count; i++) {
+        if (kept.values[i].kind == BY_VALUE_STRING) { /* hashes of what it is trained on */
+            facts[count++] = (by_environment_fact){kept.values[i].key, kept.values[i].as.string};
+        }
+    }
+    return by_environment_json(&job->environment, NULL, 0, facts, count, error);
+}
+
 by_status by__run_dir_start(by__job *job, by_error *error)
 {
     by__utc_now(job->started);
     BY_TRY(by_config_print(job->config, &job->config_text, error));
-    BY_TRY(by_environment_json(&job->environment, NULL, 0, error));
+    BY_TRY(describe_environment(job, error));
     BY_TRY(write_inside(job, "config.yaml", job->config_text, error));
     BY_TRY(write_inside(job, "environment.json", job->environment, error));
     BY_TRY(open_tracker(job, error));

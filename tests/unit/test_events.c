@@ -276,9 +276,10 @@ static void a_full_disk_leaves_no_part_of_a_line(void **state)
 static void the_environment_is_json(void **state)
 {
     (void)state;
-    const by_library_version libraries[] = {{"oneDNN", "2.6.3"}, {"a\"b", "1"}};
+    const by_environment_fact libraries[] = {{"oneDNN", "2.6.3"}, {"a\"b", "1"}};
+    const by_environment_fact job[] = {{"ranks", "2"}, {"mesh", "data 2"}};
     char *text;
-    assert_int_equal(by_environment_json(&text, libraries, 2, NULL), BY_OK);
+    assert_int_equal(by_environment_json(&text, libraries, 2, job, 2, NULL), BY_OK);
     json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(root);
     assert_string_equal(json_string_value(json_object_get(root, "banyan")), BY_VERSION);
@@ -291,6 +292,12 @@ static void the_environment_is_json(void **state)
     const json_t *found = json_object_get(root, "libraries");
     assert_string_equal(json_string_value(json_object_get(found, "oneDNN")), "2.6.3");
     assert_string_equal(json_string_value(json_object_get(found, "a\"b")), "1");
+    assert_string_equal(json_string_value(json_object_get(found, "jansson")),
+                        jansson_version_str());
+    found = json_object_get(root, "job");
+    assert_string_equal(json_string_value(json_object_get(found, "mesh")), "data 2");
+    assert_int_equal(strlen(json_string_value(json_object_get(root, "build"))), 32);
+    assert_true(json_is_string(json_object_get(root, "revision")));
     json_decref(root);
     free(text);
 }

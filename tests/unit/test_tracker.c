@@ -18,6 +18,7 @@
 #include "track/mlflow_client.h"
 #include "track/protobuf.h"
 #include "track/sinks/sink.h"
+#include "track/system_load.h"
 
 typedef struct listener {
     int notes;
@@ -344,6 +345,46 @@ static void mlflow_batches(void **state)
     by__text_free(&events);
 }
 
+static void write_at(const char *root, const char *directory, const char *name, const char *text)
+{
+    char *folder = by__path_join(root, directory);
+    assert_int_equal(by__make_dirs(folder, NULL), BY_OK);
+    char *path = by__path_join(folder, name);
+    assert_int_equal(by__file_write(path, text, strlen(text), NULL), BY_OK);
+    free(path);
+    free(folder);
+}
+
+/* The kernel's files, as a machine with two sensors has them, and one without any. */
+static void system_load(void **state)
+{
+    (void)state;
+    char *root = temporary_make();
+    by__system_past past = {0};
+    by__system_load load;
+    by__system_look(&load, &past, root, root);
+    assert_true(isnan(load.cpu_cores) && isnan(load.cpu_share) && isnan(load.temperature));
+    assert_true(isnan(load.resident) && isnan(load.written));
+    assert_true(load.disk_free > 0.0);
+    write_at(root, "proc", "stat", "cpu  100 0 50 800 50 0 0 0 0 0\ncpu0 1\n");
+    write_at(root, "proc/self", "status", "Name:\tx\nVmHWM:\t 9 kB\nVmRSS:\t   2048 kB\n");
+    write_at(root, "proc/self", "io", "rchar: 5\nwrite_bytes: 4096\n");
+    write_at(root, "sys/class/hwmon/hwmon0", "name", "nvme\n");
+    write_at(root, "sys/class/hwmon/hwmon0", "temp1_input", "95000\n");
+    write_at(root, "sys/class/hwmon/hwmon3", "name", "k10temp\n");
+    write_at(root, "sys/class/hwmon/hwmon3", "temp1_input", "61250\n");
+    write_at(root, "sys/class/hwmon/hwmon3", "temp2_input", "64500\n");
+    by__system_look(&load, &past, root, root);
+    assert_true(isnan(load.cpu_share)); /* ticks were not known before */
+    write_at(root, "proc", "stat", "cpu  160 10 60 820 50 0 0 0 0 0\n");
+    by__system_look(&load, &past, root, root);
+    assert_true(load.cpu_share == 0.8);
+    assert_true(load.cpu_cores >= 0.0);
+    assert_true(load.temperature == 64.5);
+    assert_true(load.resident == 2048.0 * 1024.0 && load.written == 4096.0);
+    temporary_remove(root);
+}
+
 /* A sink that cannot be opened, and files that cannot grow: the run is told once and goes on; what
  * could not be written is written once it can be. */
 static void failing_sinks(void **state)
@@ -393,7 +434,7 @@ int main(void)
         cmocka_unit_test(protocol_buffers), cmocka_unit_test(tensorboard_records),
         cmocka_unit_test(wandb_records),    cmocka_unit_test(config_items),
         cmocka_unit_test(wrong_options),    cmocka_unit_test(failing_sinks),
-        cmocka_unit_test(mlflow_batches),
+        cmocka_unit_test(mlflow_batches),   cmocka_unit_test(system_load),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
