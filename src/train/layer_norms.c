@@ -131,10 +131,16 @@ static void output(by_graph *graph, by_value x, by_value y, size_t i)
     by_graph_output(graph, by__measure(graph, x, y), name);
 }
 
+/* Measures gradients, and keeps the weights: a sum with 0 is a copy by all threads. */
 static by_status build_gradients(const by_trainer *t, by_graph *graph, by_error *error)
 {
+    by_value zero = by_fill(graph, BY_F32, BY_SHAPE(1), 0.0f);
     for (size_t i = 0; i < t->norms->count; i++) {
-        output(graph, input(graph, "gradient", i, t->norms->pieces[i].count), BY_NONE, i);
+        char name[48];
+        int64_t count = t->norms->pieces[i].count;
+        output(graph, input(graph, "gradient", i, count), BY_NONE, i);
+        (void)snprintf(name, sizeof name, "kept.%zu", i);
+        by_graph_output(graph, by_add(graph, input(graph, "weights", i, count), zero), name);
     }
     return by_graph_check(graph, error);
 }
@@ -210,6 +216,8 @@ by_status by__layers_open(by_trainer *t, by_error *error)
         by_memory kept = by_memory_at(n->kept, p->kept, (size_t)p->count * sizeof(float));
         BY_TRY(bind(n->weights, "weights", i, memory_of(t, t->masters, p), error));
         BY_TRY(bind(n->weights, "kept", i, kept, error));
+        BY_TRY(bind(n->gradients, "weights", i, memory_of(t, t->masters, p), error));
+        BY_TRY(bind(n->gradients, "kept", i, kept, error));
         BY_TRY(bind(n->gradients, "measures", i, by_memory_at(n->numbers, p->at, bytes), error));
         BY_TRY(bind(n->weights, "measures", i,
                     by_memory_at(n->numbers, n->numbers_bytes + p->at, bytes), error));
@@ -247,13 +255,7 @@ by_status by__layers_before_update(by_trainer *t, unsigned slot, by_error *error
         BY_TRY(bind(n->gradients, "gradient", i, gradient, error));
     }
     n->bound_set = t->sum_set;
-    BY_TRY(by_program_submit(n->gradients->program, error));
-    for (size_t i = 0; i < n->count; i++) {
-        const piece *p = &n->pieces[i];
-        by_memory kept = by_memory_at(n->kept, p->kept, (size_t)p->count * sizeof(float));
-        BY_TRY(by__copy(BY__QUEUE_COMPUTE, kept, memory_of(t, t->masters, p), error));
-    }
-    return BY_OK;
+    return by_program_submit(n->gradients->program, error);
 }
 
 static char *host_of(const by__layer_norms *n, unsigned slot)
