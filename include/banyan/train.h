@@ -260,6 +260,8 @@ BY_API void by_trainer_place(const by_trainer *trainer, char *text, size_t size)
 BY_API const char *by_trainer_program_name(const by_trainer *trainer, size_t i);
 /* The program of that name, owned by the trainer; NULL when there is none. */
 BY_API by_program *by_trainer_program(const by_trainer *trainer, const char *name);
+/* The graph of the program of that name, behind all passes, as it runs; NULL when there is none. */
+BY_API const by_graph *by_trainer_graph(const by_trainer *trainer, const char *name);
 
 /* ---- the whole job ---- */
 

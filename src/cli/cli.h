@@ -110,8 +110,8 @@ by_status cli_copy_config(by_config **out, const by_pretrained *model, by_error 
 void cli_print_metrics_json(const by_evaluation *evaluation);
 /* What examples are called in a line of progress: "tok" for tokens. */
 const char *cli_rate_unit(const by_task *task);
-/* What this machine does in a second, for what memory.budget trades: measured where the config has
- * one (once, see by_machine_load), else as far as it is known. */
+/* What this machine does in a second, for what memory.budget trades, as far as it was measured
+ * before: to measure takes more memory than a run may have. */
 by_speeds cli_speeds(const by_config *config);
 /* Seconds in which a disk of these figures reads so many bytes and writes them back. */
 double cli_disk_seconds(const by_machine *machine, uint64_t bytes);

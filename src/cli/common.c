@@ -148,9 +148,7 @@ const char *cli_rate_unit(const by_task *task)
 by_speeds cli_speeds(const by_config *config)
 {
     by_machine m;
-    bool trades = config->memory.budget > 0;
-    unsigned figures = trades ? BY_MACHINE_F32 | BY_MACHINE_BF16 | BY_MACHINE_MEMORY : 0;
-    if (by_machine_load(&m, (int)config->train.threads, figures, NULL) != BY_OK) {
+    if (by_machine_load(&m, (int)config->train.threads, 0, NULL) != BY_OK) {
         return (by_speeds){0};
     }
     double slower = m.disk_read_gbps < m.disk_write_gbps ? m.disk_read_gbps : m.disk_write_gbps;

@@ -14,17 +14,36 @@ typedef struct request {
     bool json;
 } request;
 
+static by_status print_text(const by_graph *graph, by_error *error)
+{
+    char *text;
+    by_status status = by_graph_print(graph, &text, error);
+    if (status == BY_OK) {
+        fputs(text, stdout);
+        free(text);
+    }
+    return status;
+}
+
+/* As it runs: what is computed again is known when everything was planned. */
+static by_status print_planned_graph(const by_config *config, const by_trainer_options *options,
+                                     by_error *error)
+{
+    by_trainer *trainer;
+    by_status status = by_trainer_open(&trainer, config, options, error);
+    if (status == BY_OK) {
+        status = print_text(by_trainer_graph(trainer, "gradients"), error);
+        by_trainer_close(&trainer);
+    }
+    return status;
+}
+
 static by_status print_graph(const by_config *config, const char *after, by_error *error)
 {
     by_graph *graph;
-    char *text;
     by_status status = by_train_graph(&graph, NULL, config, NULL, NULL, after, error);
     if (status == BY_OK) {
-        status = by_graph_print(graph, &text, error);
-        if (status == BY_OK) {
-            fputs(text, stdout);
-            free(text);
-        }
+        status = print_text(graph, error);
         by_graph_close(&graph);
     }
     return status;
@@ -236,10 +255,13 @@ static by_status show(void *user, by_config *config, by_error *error)
         }
         return status;
     }
-    if (r->graph || r->after != NULL) {
+    if (r->after != NULL || (r->graph && config->memory.budget == 0)) {
         return print_graph(config, r->after, error);
     }
     const by_trainer_options options = {.speeds = cli_speeds(config), .data_bytes = bytes};
+    if (r->graph) {
+        return print_planned_graph(config, &options, error);
+    }
     status = by_trainer_open(&trainer, config, &options, error);
     if (status != BY_OK) {
         return status;

@@ -406,3 +406,9 @@ by_program *by_trainer_program(const by_trainer *trainer, const char *name)
     const by__program_row *row = by__set_row(&trainer->programs, name);
     return row == NULL ? NULL : row->program;
 }
+
+const by_graph *by_trainer_graph(const by_trainer *trainer, const char *name)
+{
+    const by__program_row *row = by__set_row(&trainer->programs, name);
+    return row == NULL ? NULL : row->graph;
+}

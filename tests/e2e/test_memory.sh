@@ -8,7 +8,8 @@ model: {kind: gpt2, layers: 6, heads: 8, width: 512, context: 256, vocab: 8192}
 train: {batch: 4}
 END
 for setting in "precision.compute=f32" "precision.compute=bf16" "memory.recompute=block" "train.micro_batch=1" \
-    "model.kind=llama" "offload.optimizer=disk"; do
+    "model.kind=llama" "offload.optimizer=disk" "memory.recompute=full" "memory.budget=480MiB" \
+    "memory.activations=bf16" "optimizer.kind=adafactor" "optimizer.kind=lion"; do
     run 0 "$banyan" bench train c.yaml --steps 1 --json --set "$setting"
     planned=$(field planned_bytes <out)
     measured=$(field measured_bytes <out)
@@ -17,6 +18,19 @@ for setting in "precision.compute=f32" "precision.compute=bf16" "memory.recomput
     [ "$planned" -gt 300000000 ] || fail "the model is too small to tell"
     near "$measured" "$planned" "$(awk -v p="$planned" 'BEGIN { print (0.03 * p > 67108864) ? 0.03 * p : 67108864 }')"
 done
+
+# The graph is the one that runs: with what the budget makes again.
+run 0 "$banyan" info c.yaml --graph
+lines=$(wc -l <out)
+run 0 "$banyan" info c.yaml --graph --set memory.budget=480MiB
+[ "$(wc -l <out)" -gt "$lines" ] || fail "nothing is computed again in the graph that is printed"
+# What does not fit is said, with what would.
+run 0 "$banyan" info c.yaml --set memory.budget=390MiB
+holds out "fits with"
+run 0 "$banyan" info c.yaml --set memory.budget=390MiB --json
+holds out '"fits":false,"changes":\[{"set":"'
+run 1 "$banyan" bench train c.yaml --steps 1 --set memory.budget=390MiB
+holds err "memory.budget is 390.0 MiB"
 
 command -v mpirun >/dev/null 2>&1 || exit 0
 . "$root/tests/support/mpi.sh"
