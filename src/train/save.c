@@ -125,6 +125,23 @@ static by_status list_held(by__held *h, by_error *error)
     return BY_OK;
 }
 
+/* A checkpoint with values that are not finite would be the newest valid one and good for
+ * nothing. */
+static by_status check_finite(const by__held *h, size_t i, const float *values, by_error *error)
+{
+    const by__held_slice *s = &h->slices[i];
+    int64_t count = s->slice.flat ? s->slice.shape[0] : 1;
+    for (int k = 0; k < s->rank && !s->slice.flat; k++) {
+        count *= s->slice.shape[k];
+    }
+    return by__all_finite(values, (size_t)count)
+               ? BY_OK
+               : by_error_set(error, BY_EDIVERGED,
+                              "'%s' is not finite after step %lld: no checkpoint is written; go on "
+                              "from an earlier one with a lower optimizer.lr",
+                              s->name, (long long)by_trainer_updates(h->trainer));
+}
+
 by_status by__held_read(void *user, size_t i, const void **data, void **owned, by_error *error)
 {
     const by__held *h = user;
@@ -132,7 +149,12 @@ by_status by__held_read(void *user, size_t i, const void **data, void **owned, b
     BY_TRY(by__trainer_read_slice(h->trainer, from->parameter, from->state, from->slice, data,
                                   owned, error));
     *data = (const float *)*data + from->first;
-    return BY_OK;
+    by_status status = check_finite(h, i, *data, error);
+    if (status != BY_OK) {
+        free(*owned);
+        *owned = NULL;
+    }
+    return status;
 }
 
 by_status by__held_open(by__held **out, const by_trainer *trainer, by_error *error)

@@ -98,6 +98,7 @@ typedef struct job {
     const char *const *settings;
     const char *root;
     int ranks;
+    bool spoils;     /* a weight begins as what is no number */
     char *run;       /* of the run before, to go on with; then this one's */
     int64_t stop_at; /* 0: never */
     /* rank 0's */
@@ -146,12 +147,26 @@ static by_config *open_config(const job *j)
     return config;
 }
 
+static by_status build_spoilt(void *user, by_model *out, by_graph *graph,
+                              const by_model_config *config, const by_model_request *request,
+                              by_error *error)
+{
+    by_init endless = {BY_INIT_NORMAL, INFINITY};
+    BY_UNUSED(user);
+    BY_TRY(by_model_build(out, graph, config, request, error));
+    by_value spoilt =
+        by_graph_parameter(graph, "spoilt", "embed", BY_SHAPE(config->width), endless);
+    out->hidden = by_add(graph, out->hidden, spoilt);
+    return by_graph_check(graph, error);
+}
+
 static by_status train_rank(by_comm *comm, void *user, by_error *error)
 {
     job *j = user;
     rank r = {.job = j, .leads = comm == NULL || by_comm_rank(comm) == 0};
     by_config *config = open_config(j);
-    const by_trainer_options trainer = {.comm = comm, .task = &task};
+    const by_trainer_options trainer = {
+        .comm = comm, .task = &task, .builder = j->spoils ? build_spoilt : NULL};
     const by_train_options options = {.config = config,
                                       .trainer = &trainer,
                                       .resume = j->run,
@@ -243,7 +258,7 @@ static void test_nan_in_a_batch(void **state)
     broken.count = 1;
     broken.gain = NAN;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(layouts); i++) {
-        for (int pauses = 0; pauses < 2; pauses++) {
+        for (int pauses = 0; pauses < (i % 4 == 0 ? 2 : 1); pauses++) {
             char have[BY_SHA256_HEX];
             char *root = temporary_make();
             job j = {.settings = layouts[i].settings, .root = root, .ranks = layouts[i].ranks};
@@ -388,13 +403,41 @@ static void test_rollbacks(void **state)
     temporary_remove(root);
 }
 
+/* Weights that are not finite are never the newest checkpoint, whoever made them so. */
+static void test_weights_on_disk(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[][3] = {
+        {"checkpoint.every=1", "checkpoint.async=false", NULL},
+        {"checkpoint.every=1", "checkpoint.async=true", NULL},
+    };
+    memset(&broken, 0, sizeof broken);
+    for (size_t i = 0; i < 2; i++) {
+        for (int ranks = 1; ranks < 3; ranks++) {
+            char *root = temporary_make();
+            job j = {.settings = settings[i], .root = root, .ranks = ranks, .spoils = true};
+            run(&j, 0);
+            assert_int_equal(j.status, BY_EDIVERGED);
+            assert_non_null(strstr(j.error.message, "'spoilt' is not finite after step"));
+            char *path = by__path_join(j.run, "checkpoints");
+            by_checkpoint *checkpoint = NULL;
+            if (by_checkpoint_open(&checkpoint, path, true, NULL) == BY_OK) {
+                fail_msg("a checkpoint of step %llu is there",
+                         (unsigned long long)by_checkpoint_step(checkpoint));
+            }
+            free(path);
+            free(j.run);
+            temporary_remove(root);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nan_in_a_batch),
-        cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_spikes),
-        cmocka_unit_test(test_rollbacks),
+        cmocka_unit_test(test_nan_in_a_batch),  cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_spikes),          cmocka_unit_test(test_rollbacks),
+        cmocka_unit_test(test_weights_on_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
