@@ -211,6 +211,21 @@ mutations() {
         's->residual[first + i] += s->owned[i];' 's->residual[first + i] += 0.0f * s->owned[i];' \
         test_compressed_sums test_sync
 
+    # Guards.
+    mutation "bias correction counts skipped steps" src/train/trainer_steps.c \
+        't->updates - t->guard.skipped' 't->updates' test_guards
+    mutation "a spike is remembered" src/train/guards/guard.c \
+        'return by__trainer_veto(t, error);' 'remember(g, loss, c->spike_window); return by__trainer_veto(t, error);' \
+        test_guard_faults
+    mutation "the deviation of losses is not scaled" src/train/guards/guard_spike.c \
+        '1.4826 * median_of' '1.0 * median_of' test_guards
+    mutation "a rollback counts the steps that it takes back" src/train/save.c \
+        'status = restore_guard(job, checkpoint, error);' 'status = BY_OK;' test_guard_faults
+    mutation "a node of the first run is not compared" src/train/guards/guard_replay.c \
+        'return !same;' 'return !same && r->next > r->count;' test_guards
+    mutation "sums of products without the rounding of sums" src/train/guards/guard_abft.c \
+        'double n = 2.0 * (double)k + 4.0;' 'double n = 0.0;' test_guards
+
     # Checkpoints.
     mutation "an update does not wait until its values are copied" src/train/trainer_steps.c \
         'by__trainer_changes(t);' '(void)t;' test_saver

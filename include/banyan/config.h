@@ -174,6 +174,8 @@ typedef struct by_guard_config {
     double spike_zscore;
     int64_t spike_window;  /* losses that one is compared with */
     int64_t max_rollbacks; /* to one checkpoint */
+    int64_t replay_every;  /* steps between those that are computed twice; 0: none */
+    int64_t abft;          /* 1: the sums of matrix products are checked */
 } by_guard_config;
 
 typedef struct by_checkpoint_config {

@@ -179,6 +179,21 @@ static by_status check_guard(const by_config *config, by_error *error)
                             by__config_where(config, "guard.spike", "sync.every"),
                             config->guard.spike);
     }
+    if ((config->guard.replay_every > 0 || config->guard.abft != 0) && config->sync.staleness > 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: guard.replay_every and guard.abft make ranks wait for each other, "
+                            "and sync.staleness is %lld: set it to 0",
+                            by__config_where(config, "guard.replay_every", "guard.abft"),
+                            (long long)config->sync.staleness);
+    }
+    if (config->guard.replay_every > 0 && strcmp(config->sync.compress, "none") != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: guard.replay_every is %lld, and a compressed exchange changes "
+                            "with each run what is left of the code: set sync.compress: none or "
+                            "guard.replay_every: 0",
+                            by__config_where(config, "guard.replay_every", "sync.compress"),
+                            (long long)config->guard.replay_every);
+    }
     return BY_OK;
 }
 

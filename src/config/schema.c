@@ -236,6 +236,14 @@ static const by__key common[] = {
              "half of them are there"},
     {"guard", "max_rollbacks", BY__KEY_INT, BY__FIELD(guard.max_rollbacks), "3", 0, BY__MANY,
      .help = "times that a run goes back to one checkpoint; one more ends it with exit code 7"},
+    {"guard", "replay_every", BY__KEY_INT, BY__FIELD(guard.replay_every), "0", 0, BY__MANY,
+     .help = "steps from one whose gradients are computed twice to the next; results that differ "
+             "are a fault of the hardware, which is named with its node and host, and the exit "
+             "code is 5; 0: none"},
+    {"guard", "abft", BY__KEY_SWITCH, BY__FIELD(guard.abft), "false",
+     .help = "checks every matrix product by the sums of its columns (algorithm-based fault "
+             "tolerance); a sum that is off by more than rounding can make it is a fault of the "
+             "hardware, which is named with its node and host, and the exit code is 5"},
 
     {"checkpoint", "every", BY__KEY_INT, BY__FIELD(checkpoint.every), "500", 0, BY__MANY,
      .help = "steps between checkpoints; 0 saves at the end only"},

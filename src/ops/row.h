@@ -185,6 +185,7 @@ typedef struct by__op_row {
     /* NULL: no attention. */
     void (*attention)(const by__signature *s, const by__type *out, by__attention_cost *cost);
     uint32_t factors; /* inputs that a matrix product multiplies: weights are counted there */
+    bool is_product;  /* out 0 = op(in 0) op(in 1) + in 2 + in 3, by trans_a and trans_b alone */
     uint32_t gathers; /* inputs of which only some rows are read */
     /* Share of factor `input` that one example meets; NULL: all of it. */
     double (*met)(const by__signature *s, int input);

@@ -329,6 +329,9 @@ void by_trainer_close(by_trainer **trainer)
     if (t->device != NULL) {
         (void)by_device_finish(t->device, NULL);
     }
+    by__replay_close(t);
+    by__abft_close(t);
+    by__node_watch_close(t);
     by__sync_close(t);
     by__ranks_close(t);
     by__norm_close(t);

@@ -289,6 +289,9 @@ struct by_trainer {
     void (*before_change)(void *user); /* of what is saved; NULL: nobody is told */
     void *before_user;
     by__guard guard;
+    by__node_watch *watch;     /* NULL: nobody has looked at nodes so far */
+    by__replay *replay;        /* NULL: no step was computed twice so far */
+    by__abft *abft;            /* NULL: products are not checked */
     int64_t leaf;              /* micro-batch of the step that programs were last run on */
     int64_t all_micro_batches; /* of a step, over all ranks */
     int64_t first_micro_batch; /* this rank computes micro-batches first ... */

@@ -167,6 +167,7 @@ by_status by_trainer_allocate(by_trainer *t, by_error *error)
     BY_TRY(by__ranks_open(t, error));
     BY_TRY(refuse_memory(take_memory(t, error), error));
     BY_TRY(bind_all(t, error));
+    BY_TRY(by__abft_open(t, error));
     return by__sync_open(t, error);
 }
 

@@ -137,6 +137,7 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     float hyper[BY_HYPER_COUNT];
     unsigned slot = slot_of(t->submitted);
     by__pending *pending = &t->pending[slot];
+    BY_TRY(by__abft_verdict(t, error));
     by__trainer_changes(t);
     BY_TRY(by__norm_is_divided(t) ? by__norm_squares(t, error) : BY_OK);
     BY_TRY(by_program_submit(t->norm->program, error));
@@ -153,7 +154,8 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     t->updates++;
     t->submitted++;
     pending->targets = targets;
-    pending->result = (by_step_result){.step = t->updates, .lr = lr, .zscore = t->guard.zscore};
+    pending->result = (by_step_result){
+        .step = t->updates, .lr = lr, .skipped = t->guard.veto, .zscore = t->guard.zscore};
     BY_TRY(by__sync_after_update(t, error));
     by__spent spent = by__ranks_spent(t);
     by_step_result *result = &pending->result;
@@ -166,11 +168,22 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     return BY_OK;
 }
 
+/* The gradients that stay are those of the second time. */
+static by_status submit_twice(by_trainer *t, const by_batch *batch, by_error *error)
+{
+    BY_TRY(by__replay_begin(t, error));
+    BY_TRY(submit_gradients(t, batch, error));
+    BY_TRY(by__replay_again(t, error));
+    BY_TRY(submit_gradients(t, batch, error));
+    return by__replay_end(t, error);
+}
+
 by_status by_trainer_submit(by_trainer *t, const by_batch *batch, by_error *error)
 {
     const by_config *c = t->config;
     BY_TRY(check_free_slot(t, true, error));
-    BY_TRY(submit_gradients(t, batch, error));
+    BY_TRY(by__replay_is_due(t) ? submit_twice(t, batch, error)
+                                : submit_gradients(t, batch, error));
     double lr = by_learning_rate(&c->optimizer, t->updates, c->train.steps);
     return submit_update(t, lr, targets_of(t, batch), error);
 }

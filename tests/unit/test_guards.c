@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "runner.h"
-#include "train/trainer.h"
+#include "train/guards/node_watch.h"
 
 #define CONTEXT   8
 #define VOCAB     61
@@ -29,7 +29,8 @@
 /* What a job of some ranks does, and what rank 0 has at the end. */
 typedef struct job {
     const char *const *settings;
-    bool omits; /* passes the bad step over instead of taking it */
+    bool omits;   /* passes the bad step over instead of taking it */
+    bool forgets; /* takes no notice of it at all */
     uint64_t hash;
     double losses[STEPS];
 } job;
@@ -140,6 +141,8 @@ static by_status train(job *j, by_trainer *t, bool leads, by_error *error)
         if (step != BAD) {
             BY_TRY(by_trainer_step(t, &batch, &result, error));
             EXPECT(result.skipped == BY_SKIP_NONE);
+        } else if (j->forgets) {
+            continue;
         } else if (j->omits) {
             t->updates++;
             t->guard.skipped++;
@@ -150,7 +153,7 @@ static by_status train(job *j, by_trainer *t, bool leads, by_error *error)
             j->losses[step] = result.loss;
         }
     }
-    EXPECT(by__trainer_guard(t)->skipped == 1 && by__trainer_guard(t)->in_row == 0);
+    EXPECT(by__trainer_guard(t)->skipped == !j->forgets && by__trainer_guard(t)->in_row == 0);
     uint64_t hash = 0;
     BY_TRY(add_hash(&hash, t, error));
     if (leads) {
@@ -241,6 +244,14 @@ static void test_kinds(void **state)
         run_job(&want, 1);
         run_job(&have, 1);
         assert_true(have.hash == want.hash);
+        /* With a learning rate that does not change, it is as if there had been no such step. */
+        const char *const constant[] = {kinds[i], "optimizer.schedule=constant",
+                                        "optimizer.warmup=0", NULL};
+        job skips = {.settings = constant};
+        job without = {.settings = constant, .forgets = true};
+        run_job(&skips, 1);
+        run_job(&without, 1);
+        assert_true(skips.hash == without.hash);
         assert_memory_equal(have.losses + BAD + 1, want.losses + BAD + 1,
                             (STEPS - BAD - 1) * sizeof *have.losses);
     }
@@ -372,6 +383,202 @@ static void test_window_as_text(void **state)
     }
 }
 
+/* ---- faults of the hardware ---- */
+
+/* A bit that is flipped in memory when a node has run for the n-th time. */
+typedef struct flip {
+    const char *node; /* the name of a value that it makes or reads */
+    bool parameter;   /* the weight of that name is hit; else what the node makes */
+    bool later;       /* it is hit when the node behind it has run */
+    int run;
+    int bit;
+    int count;
+    float *pending;
+} flip;
+
+static void hit(float *value, int bit)
+{
+    uint32_t bits;
+    memcpy(&bits, value, sizeof bits);
+    bits ^= UINT32_C(1) << bit;
+    memcpy(value, &bits, sizeof bits);
+}
+
+static bool names(const by__program_row *row, const by_value *values, int count, const char *name,
+                  int *at)
+{
+    for (int i = 0; i < count; i++) {
+        const char *has = values[i] == BY_NONE ? NULL : row->graph->values[values[i]].name;
+        if (has != NULL && strcmp(has, name) == 0) {
+            *at = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void flip_bit(void *user, const by__program_row *row, size_t node, const by__call *call)
+{
+    flip *f = user;
+    const by__node *n = &row->graph->nodes[node];
+    int at = 0;
+    if (f->pending != NULL) {
+        hit(f->pending, f->bit);
+        f->pending = NULL;
+    }
+    bool reads = names(row, n->in, n->input_count, f->node, &at);
+    if (!reads && !names(row, n->out, n->output_count, f->node, &at)) {
+        return;
+    }
+    if (f->count++ == f->run) {
+        float *value = f->parameter ? call->in[at].data : call->out[reads ? 0 : at].data;
+        if (f->later) {
+            f->pending = value;
+        } else {
+            hit(value, f->bit);
+        }
+    }
+}
+
+typedef struct corruption {
+    const char *const *settings;
+    flip flip;
+    int ranks;
+    int hit_rank;
+    by_status status;
+    by_error error; /* of the last rank */
+} corruption;
+
+static by_status corrupt_rank(by_comm *comm, void *user, by_error *error)
+{
+    corruption *c = user;
+    int rank = comm == NULL ? 0 : by_comm_rank(comm);
+    flip f = c->flip;
+    by_config *config = open_config(c->settings);
+    by_trainer *t = NULL;
+    data d;
+    by_step_result result;
+    const by_trainer_options options = {.comm = comm};
+    by_status status = by_trainer_open(&t, config, &options, error);
+    if (status == BY_OK) {
+        status = by_trainer_allocate(t, error);
+    }
+    if (status == BY_OK) {
+        status = by_trainer_initialize(t, error);
+    }
+    for (uint64_t step = 0; step < 2 && status == BY_OK; step++) {
+        by_batch batch = make_batch(&d, t, step);
+        if (step == 1 && rank == c->hit_rank) {
+            status = by__node_watch_set(t, BY__WATCH_FIND, flip_bit, &f, error);
+        }
+        status = status == BY_OK ? by_trainer_step(t, &batch, &result, error) : status;
+    }
+    if (rank == c->ranks - 1) {
+        c->status = status;
+        c->error = *error;
+    }
+    by_trainer_close(&t);
+    by_config_close(&config);
+    return BY_OK;
+}
+
+static void expect_corruption(corruption *c, const char *what)
+{
+    by_error error = {0};
+    check_ok(c->ranks == 1 ? corrupt_rank(NULL, c, &error)
+                           : by_comm_run_threads(c->ranks, NULL, corrupt_rank, c, &error),
+             &error);
+    if (what == NULL) {
+        check_ok(c->status, &c->error);
+    } else {
+        check_error(c->status, BY_ECORRUPT, &c->error, what);
+    }
+}
+
+/* Every model computes the same bits twice; a bit that is flipped in between is found and named. */
+static void test_replay(void **state)
+{
+    BY_UNUSED(state);
+#define TWICE "guard.replay_every=2"
+    static const struct {
+        int ranks;
+        const char *settings[6];
+    } rows[] = {
+        {1, {TWICE, "model.dropout=0.1", "precision.compute=bf16", NULL}},
+        {1, {TWICE, "model.kind=llama", "memory.recompute=block", NULL}},
+        {1, {TWICE, "model.kind=mixtral", NULL}},
+        {2, {TWICE, NULL}},
+        {2, {TWICE, "parallel.shard=2", "precision.compute=bf16", NULL}},
+        {2, {TWICE, "parallel.shard=2", "parallel.zero=3", NULL}},
+        {2, {TWICE, "parallel.pipeline=2", NULL}},
+        {2, {TWICE, "parallel.tensor=2", NULL}},
+        {2, {TWICE, "sync.every=2", NULL}},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        corruption none = {.settings = rows[i].settings, .ranks = rows[i].ranks, .hit_rank = -1};
+        expect_corruption(&none, NULL);
+        if (strstr(rows[i].settings[1] == NULL ? "" : rows[i].settings[1], "model.kind") == NULL) {
+            /* An activation, on the last rank that has the block. */
+            corruption hit_one = {.settings = rows[i].settings,
+                                  .ranks = rows[i].ranks,
+                                  .flip = {.node = "h.1.ln_1.weight", .bit = 3}};
+            expect_corruption(&hit_one, "of block 1");
+            check_error(BY_ECORRUPT, BY_ECORRUPT, &hit_one.error, "");
+        }
+    }
+    static const char *const twice[] = {TWICE, NULL};
+    corruption weight = {.settings = twice,
+                         .ranks = 1,
+                         .flip = {.node = "h.2.ln_2.weight", .parameter = true, .run = 7}};
+    expect_corruption(&weight, "first in the parameter 'h.2.ln_2.weight'");
+    corruption gradient = {.settings = twice,
+                           .ranks = 1,
+                           .flip = {.node = "grad.h.3.ln_1.weight", .run = 8, .bit = 1}};
+    expect_corruption(&gradient, "(grad.h.3.ln_1.weight)");
+    corruption behind = {
+        .settings = twice,
+        .ranks = 1,
+        .flip = {.node = "grad.h.3.ln_1.weight", .run = 5, .bit = 20, .later = true}};
+    expect_corruption(&behind, "first in the gradient of 'h.3.ln_1.weight' behind its last node");
+}
+
+/* No rounding is taken for a fault, in any format, with any kernels; a flipped bit is found. */
+static void test_products(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const isas[] = {"reference", "baseline", "native"};
+#define CHECKED "guard.abft=true"
+    static const struct {
+        int ranks;
+        const char *settings[6];
+    } rows[] = {
+        {1, {CHECKED, "precision.compute=f32", NULL}},
+        {1, {CHECKED, "precision.compute=bf16", "model.dropout=0.1", NULL}},
+        {1, {CHECKED, "precision.compute=fp16", NULL}},
+        {1, {CHECKED, "model.kind=llama", "precision.compute=bf16", NULL}},
+        {1, {CHECKED, "model.kind=mixtral", NULL}},
+        {2, {CHECKED, "parallel.tensor=2", NULL}},
+        {2, {CHECKED, "parallel.pipeline=2", "guard.replay_every=2", NULL}},
+    };
+    for (size_t isa = 0; isa < BY_ARRAY_LENGTH(isas); isa++) {
+        set_isa(isas[isa]);
+        for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+            corruption none = {
+                .settings = rows[i].settings, .ranks = rows[i].ranks, .hit_rank = -1};
+            expect_corruption(&none, NULL);
+        }
+    }
+    static const char *const checked[] = {CHECKED, NULL};
+    static const char *const products[] = {"h.1.mlp.c_fc.weight", "grad.h.2.attn.c_proj.weight"};
+    static const char *const want[] = {"matmul of block 1", "matmul of block 2"};
+    for (size_t i = 0; i < 2; i++) {
+        for (int bit = 27; bit < 31; bit++) {
+            corruption c = {.settings = checked, .ranks = 1, .flip = {products[i], .bit = bit}};
+            expect_corruption(&c, want[i]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,6 +589,8 @@ int main(void)
         cmocka_unit_test(test_zscore),
         cmocka_unit_test(test_window_as_text),
         cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

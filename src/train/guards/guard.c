@@ -59,7 +59,7 @@ static by_status diverged(const by_trainer *t, const by_step_result *result, by_
 {
     char spike[48] = "";
     char row[64] = "";
-    if (t->guard.veto == BY_SKIP_SPIKE) {
+    if (result->skipped == BY_SKIP_SPIKE) {
         (void)snprintf(spike, sizeof spike, " (z-score %.1f)", result->zscore);
     }
     if (t->guard.in_row > 0) {
@@ -80,8 +80,11 @@ by_status by__guard_collected(by_trainer *t, by_step_result *result, bool failed
         g->in_row = 0;
         return BY_OK;
     }
-    by_skip why = g->veto == BY_SKIP_NONE ? BY_SKIP_NONFINITE : g->veto;
-    bool stops = why == BY_SKIP_NONFINITE && strcmp(c->nonfinite, "stop") == 0;
+    if (result->skipped == BY_SKIP_NONE) { /* the host has not vetoed it */
+        result->skipped = BY_SKIP_NONFINITE;
+    }
+    g->veto = result->skipped;
+    bool stops = g->veto == BY_SKIP_NONFINITE && strcmp(c->nonfinite, "stop") == 0;
     if (stops || g->in_row == c->max_skips) {
         BY_TRY(forget_later(t, result->step - 1, error));
         return diverged(t, result, error);
@@ -89,7 +92,6 @@ by_status by__guard_collected(by_trainer *t, by_step_result *result, bool failed
     BY_TRY(forget_later(t, result->step, error));
     g->skipped++;
     g->in_row++;
-    result->skipped = why;
     return BY_OK;
 }
 

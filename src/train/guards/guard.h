@@ -34,18 +34,23 @@
 #include "banyan/train.h"
 #include "base/base.h"
 
+typedef struct by__node_watch by__node_watch; /* watch.h */
+typedef struct by__replay by__replay;         /* guard_replay.c */
+typedef struct by__abft by__abft;             /* guard_abft.c */
+
 typedef struct by__guard {
-    int64_t skipped; /* steps that were not applied, since step 0 */
-    int64_t in_row;  /* of them those behind the last one that was */
-    by_skip veto;    /* the host's, of the step that was submitted last; of no other */
-    double zscore;   /* of that step */
-    int64_t count;   /* losses in the window */
+    int64_t skipped;                /* steps that were not applied, since step 0 */
+    int64_t in_row;                 /* of them those behind the last one that was */
+    by_skip veto;                   /* of the step that was submitted, or skipped, last */
+    double zscore;                  /* of that step */
+    int64_t count;                  /* losses in the window */
     double losses[BY_GUARD_WINDOW]; /* of steps that were applied, the oldest first */
 } by__guard;
 
 /* Between norm and update of a step: judges what the host can judge. */
 by_status by__guard_decide(by_trainer *trainer, unsigned slot, uint64_t targets, by_error *error);
-/* A step was read back: `failed` says that it was not applied. Fills result->skipped and counts.
+/* A step was read back: `failed` says that it was not applied; result->skipped is the host's veto,
+ * if there was one, and why it was not applied afterwards. Counts.
  * BY_EDIVERGED where the config wants no step skipped, or too many were in a row: this step is
  * taken back then. */
 by_status by__guard_collected(by_trainer *trainer, by_step_result *result, bool failed,
@@ -55,6 +60,30 @@ by_status by__guard_collected(by_trainer *trainer, by_step_result *result, bool 
 const by__guard *by__trainer_guard(const by_trainer *trainer);
 /* Behind by_trainer_load_optimizer. */
 void by__trainer_set_guard(by_trainer *trainer, const by__guard *guard);
+
+/* ---- node_watch.c ---- */
+
+void by__node_watch_close(by_trainer *trainer);
+
+/* ---- guard_replay.c ---- */
+
+/* Whether the gradients of the next step are computed twice (guard.replay_every). */
+bool by__replay_is_due(const by_trainer *trainer);
+/* Before the first time, between both and behind the second. Collective; BY_ECORRUPT, on all ranks,
+ * when results differ on one: names the first node, or the weight that it read. */
+by_status by__replay_begin(by_trainer *trainer, by_error *error);
+by_status by__replay_again(by_trainer *trainer, by_error *error);
+by_status by__replay_end(by_trainer *trainer, by_error *error);
+void by__replay_close(by_trainer *trainer);
+
+/* ---- guard_abft.c ---- */
+
+/* Checks the sums of products from here on, where guard.abft says so. */
+by_status by__abft_open(by_trainer *trainer, by_error *error);
+/* Collective, before an update: BY_ECORRUPT, on all ranks, when a sum was wrong on one; names the
+ * node. */
+by_status by__abft_verdict(by_trainer *trainer, by_error *error);
+void by__abft_close(by_trainer *trainer);
 
 bool by__all_finite(const float *values, size_t count);
 

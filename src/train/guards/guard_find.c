@@ -3,22 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/guards/finding.h"
 #include "train/guards/node_watch.h"
 #include "train/pipeline/pipe.h"
 
-/* What a rank has found, as the ranks exchange it. The order of micro-batches, programs and nodes
- * is that of one process. */
-typedef struct finding {
-    int64_t leaf; /* INT64_MAX: nothing */
-    int64_t part; /* of a pipeline's step: stages forward, then backward */
-    int64_t node;
-    int64_t row;
-    char what[240];
-} finding;
-
 typedef struct finder {
     const by_trainer *t;
-    finding first;
+    by__finding first;
 } finder;
 
 bool by__all_finite(const float *values, size_t count)
@@ -64,8 +55,7 @@ static int64_t find_bad(const by__tensor *x)
     return -1;
 }
 
-/* Where a program that runs on a micro-batch stands in a step; -1: it does not (sums of sets). */
-static int64_t part_of(const by_trainer *t, const by__program_row *row)
+int64_t by__finding_part(const by_trainer *t, const by__program_row *row)
 {
     const by__pipe *pipe = t->pipe;
     for (int i = 0; pipe != NULL && i < pipe->chunks; i++) {
@@ -82,7 +72,7 @@ static int64_t part_of(const by_trainer *t, const by__program_row *row)
 }
 
 /* An operand from outside the graph is the origin where it is bad itself. */
-static bool blame_operand(finding *f, const by__program_row *row, const by__node *n,
+static bool blame_operand(by__finding *f, const by__program_row *row, const by__node *n,
                           const by__call *call)
 {
     for (int i = 0; i < n->input_count; i++) {
@@ -109,7 +99,8 @@ static void look(void *user, const by__program_row *row, size_t node, const by__
 {
     finder *s = user;
     const by__node *n = &row->graph->nodes[node];
-    finding f = {.leaf = s->t->leaf, .part = part_of(s->t, row), .node = (int64_t)node, .row = -1};
+    by__finding f = {
+        .leaf = s->t->leaf, .part = by__finding_part(s->t, row), .node = (int64_t)node, .row = -1};
     bool earlier = f.leaf < s->first.leaf || (f.leaf == s->first.leaf && f.part < s->first.part);
     bool bad = false;
     if (f.part < 0) {
@@ -120,14 +111,13 @@ static void look(void *user, const by__program_row *row, size_t node, const by__
     }
     if (bad) {
         if (!blame_operand(&f, row, n, call)) {
-            by__watch_describe(row, node, f.what, sizeof f.what);
+            by__node_watch_describe(row, node, f.what, sizeof f.what);
         }
         s->first = f;
     }
 }
 
-/* Collective: the first of all ranks. */
-static by_status share(const by_trainer *t, finding *mine, int32_t *rank, by_error *error)
+by_status by__finding_share(const by_trainer *t, by__finding *mine, int32_t *rank, by_error *error)
 {
     by_comm *all = t->ranks.all;
     *rank = 0;
@@ -136,7 +126,7 @@ static by_status share(const by_trainer *t, finding *mine, int32_t *rank, by_err
     }
     size_t ranks = (size_t)by_comm_size(all);
     size_t me = (size_t)by_comm_rank(all);
-    finding *list;
+    by__finding *list;
     size_t *counts = NULL;
     BY_TRY(by__alloc((void **)&list, ranks, sizeof *list, "findings", error));
     by_status status = by__alloc((void **)&counts, ranks, sizeof *counts, "findings", error);
@@ -149,7 +139,7 @@ static by_status share(const by_trainer *t, finding *mine, int32_t *rank, by_err
                                     "where a value is not finite", error);
     }
     for (size_t r = 0; r < ranks && status == BY_OK; r++) {
-        const finding *f = &list[r];
+        const by__finding *f = &list[r];
         bool same = f->leaf == mine->leaf && f->part == mine->part;
         if (r == 0 || f->leaf < mine->leaf || (f->leaf == mine->leaf && f->part < mine->part) ||
             (same && f->node < mine->node)) {
@@ -171,17 +161,16 @@ by_status by__guard_find(by_trainer *t, const by_batch *batch, int64_t step, by_
                          by_error *error)
 {
     finder s = {.t = t, .first = {.leaf = INT64_MAX}};
-    by__watch watch;
     double loss;
     int64_t updates = t->updates;
-    BY_TRY(by__watch_begin(&watch, t, look, &s, error));
+    BY_TRY(by__node_watch_set(t, BY__WATCH_FIND, look, &s, error));
     t->updates = step - 1; /* the random numbers are those of the step */
     by_status status = by_trainer_gradients(t, batch, &loss, error);
     t->updates = updates;
-    by__watch_end(&watch);
+    BY_TRY(by__node_watch_set(t, BY__WATCH_FIND, NULL, NULL, error));
     BY_TRY(status);
     *out = (by__found){0};
-    BY_TRY(share(t, &s.first, &out->rank, error));
+    BY_TRY(by__finding_share(t, &s.first, &out->rank, error));
     out->found = s.first.leaf != INT64_MAX;
     out->leaf = s.first.leaf;
     out->row = s.first.row;

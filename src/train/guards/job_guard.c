@@ -144,7 +144,7 @@ by_status by__job_guard(by__job *job, const by_step_result *result, bool *back, 
 by_status by__job_diverged(by__job *job, by_error *verdict)
 {
     char where[400] = "";
-    if (by__trainer_guard(job->trainer)->veto == BY_SKIP_NONE) {
+    if (by__trainer_guard(job->trainer)->veto == BY_SKIP_NONFINITE) {
         by_error ignored = {0};
         (void)locate(job, job->done_step + 1, where, sizeof where, &ignored);
     }

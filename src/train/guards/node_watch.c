@@ -6,44 +6,68 @@
 #include "ops/ops.h"
 #include "ops/row.h"
 
-struct by__watched {
-    const by__watch *watch;
+typedef struct watched {
+    const by__node_watch *watch;
     const by__program_row *row;
+} watched;
+
+struct by__node_watch {
+    struct {
+        by__node_watcher *call;
+        void *user;
+    } slots[BY__WATCH_SLOTS];
+    size_t count;
+    watched rows[]; /* one a program */
 };
 
 static void look(void *user, int node, double begin, double end)
 {
-    const by__watched *w = user;
+    const watched *w = user;
     BY_UNUSED(begin);
     BY_UNUSED(end);
-    if (!by__op_row_of(w->row->graph->nodes[node].op)->communicates) {
-        w->watch->call(w->watch->user, w->row, (size_t)node,
-                       by__program_call(w->row->program, (size_t)node));
+    if (by__op_row_of(w->row->graph->nodes[node].op)->communicates) {
+        return;
+    }
+    const by__call *call = by__program_call(w->row->program, (size_t)node);
+    for (int i = 0; i < BY__WATCH_SLOTS; i++) {
+        if (w->watch->slots[i].call != NULL) {
+            w->watch->slots[i].call(w->watch->slots[i].user, w->row, (size_t)node, call);
+        }
     }
 }
 
-by_status by__watch_begin(by__watch *watch, by_trainer *t, by__watcher *call, void *user,
-                          by_error *error)
+static by_status open_watch(by_trainer *t, by_error *error)
 {
     size_t count = t->programs.count;
-    *watch = (by__watch){.call = call, .user = user};
-    BY_TRY(by__alloc((void **)&watch->rows, count, sizeof *watch->rows, "guards", error));
-    watch->count = count;
+    BY_TRY(by__alloc((void **)&t->watch, 1, sizeof *t->watch + count * sizeof *t->watch->rows,
+                     "guards", error));
+    t->watch->count = count;
     for (size_t i = 0; i < count; i++) {
-        by__program_row *row = &t->programs.rows[i];
-        watch->rows[i] = (by__watched){watch, row};
-        by_program_set_hook(row->program, look, &watch->rows[i]);
+        t->watch->rows[i] = (watched){t->watch, &t->programs.rows[i]};
     }
     return BY_OK;
 }
 
-void by__watch_end(by__watch *watch)
+by_status by__node_watch_set(by_trainer *t, by__node_watch_slot slot, by__node_watcher *call,
+                             void *user, by_error *error)
 {
-    for (size_t i = 0; i < watch->count; i++) {
-        by_program_set_hook(watch->rows[i].row->program, NULL, NULL);
+    bool any = false;
+    BY_TRY(t->watch == NULL ? open_watch(t, error) : BY_OK);
+    t->watch->slots[slot].call = call;
+    t->watch->slots[slot].user = user;
+    for (int i = 0; i < BY__WATCH_SLOTS; i++) {
+        any = any || t->watch->slots[i].call != NULL;
     }
-    free(watch->rows);
-    *watch = (by__watch){0};
+    for (size_t i = 0; i < t->watch->count; i++) {
+        by_program_set_hook(t->programs.rows[i].program, any ? look : NULL, &t->watch->rows[i]);
+    }
+    return BY_OK;
+}
+
+void by__node_watch_close(by_trainer *t)
+{
+    free(t->watch);
+    t->watch = NULL;
 }
 
 static const char *name_of(const by_graph *graph, const by_value *values, int count)
@@ -56,7 +80,7 @@ static const char *name_of(const by_graph *graph, const by_value *values, int co
     return NULL;
 }
 
-void by__watch_describe(const by__program_row *row, size_t node, char *text, size_t size)
+void by__node_watch_describe(const by__program_row *row, size_t node, char *text, size_t size)
 {
     const by__node *n = &row->graph->nodes[node];
     const char *name = name_of(row->graph, n->out, n->output_count);

@@ -6,24 +6,23 @@
 
 /* A node has run: its operands and results are in the host's memory. Not called for nodes that run
  * beside others (collectives). */
-typedef void by__watcher(void *user, const by__program_row *row, size_t node, const by__call *call);
+typedef void by__node_watcher(void *user, const by__program_row *row, size_t node,
+                              const by__call *call);
 
-typedef struct by__watched by__watched;
+/* Who may look, each at the same time as the others. */
+typedef enum by__node_watch_slot {
+    BY__WATCH_FIND,
+    BY__WATCH_REPLAY,
+    BY__WATCH_ABFT,
+    BY__WATCH_SLOTS
+} by__node_watch_slot;
 
-typedef struct by__watch {
-    by__watcher *call;
-    void *user;
-    by__watched *rows;
-    size_t count;
-} by__watch;
+/* Nobody looks at first, and hooks are set while anybody does. call NULL: no more. */
+by_status by__node_watch_set(by_trainer *t, by__node_watch_slot slot, by__node_watcher *call,
+                             void *user, by_error *error);
 
-by_status by__watch_begin(by__watch *watch, by_trainer *t, by__watcher *call, void *user,
-                          by_error *error);
-/* {0} is accepted. */
-void by__watch_end(by__watch *watch);
-
-/* "layer_norm of block 2 (h.2.ln_1.weight)": a node of the row, with the first named value that it
- * makes or reads; cut at `size` bytes. */
-void by__watch_describe(const by__program_row *row, size_t node, char *text, size_t size);
+/* "layer_norm of block 2 in the forward pass, node 17 (h.2.ln_1.weight)": a node of the row, with
+ * the first named value that it makes or reads; cut at `size` bytes. */
+void by__node_watch_describe(const by__program_row *row, size_t node, char *text, size_t size);
 
 #endif
