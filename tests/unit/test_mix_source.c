@@ -58,7 +58,7 @@ static by_source *open_counted(int32_t id, uint64_t samples)
 }
 
 enum { PARTS = 3 };
-static const uint64_t sizes[PARTS] = {50, 1000, 7};
+static const uint64_t sizes[PARTS] = {400, 3000, 150};
 
 static by_source *open_mix(const by_mix_stage *stages, size_t count, bool shuffle)
 {
