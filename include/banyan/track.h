@@ -61,6 +61,21 @@ BY_API by_status by_events_read(by_series *out, const char *path, const char *ev
                                 const char *key, by_error *error);
 BY_API void by_series_free(by_series *series);
 
+/* A number of an event, as by_events_follow hands it out: `event` and `key` live as long as the
+ * call. */
+typedef void by_event_number(void *user, const char *event, uint64_t step, const char *key,
+                             double value);
+
+/* Hands out all numbers of the events that begin at byte *offset (0: the first) of a run
+ * directory's events.jsonl, or of an events file, in order, "time" included and "step" not, and
+ * moves *offset behind the last whole line. Called again it goes on from there, so that a program
+ * may follow a run that another process, or another host, is writing. *restarted (may be NULL) says
+ * that the file is shorter than *offset, since its run was set back to a checkpoint: nothing was
+ * handed out, and *offset is 0 again. A file that is not there yet has no events. BY_EFORMAT: a
+ * line is not an event; BY_EIO. */
+BY_API by_status by_events_follow(const char *path, uint64_t *offset, bool *restarted,
+                                  by_event_number *number, void *user, by_error *error);
+
 /* ---- environment ---- */
 
 /* A version or another fact, for by_environment_json. */
@@ -149,7 +164,30 @@ typedef struct by_run_list {
 /* `query` may be NULL for all. Released with by_run_list_free. */
 BY_API by_status by_registry_list(by_registry *registry, const by_run_query *query,
                                   by_run_list *out, by_error *error);
+/* The record of one run directory, without a registry: a list of one, with the path as given and
+ * the status "killed" as by_registry_open_view has it. BY_EIO: there is no run.json; BY_EFORMAT. */
+BY_API by_status by_run_read(by_run_list *out, const char *run, by_error *error);
 BY_API void by_run_list_free(by_run_list *list);
+
+/* ---- tags ---- */
+
+typedef struct by_tag {
+    char *key;
+    char *value;
+} by_tag;
+
+typedef struct by_tag_list {
+    by_tag *items; /* ascending by key */
+    size_t count;
+} by_tag_list;
+
+/* What tags.json in a run directory says; no file, no tags. Released with by_tag_list_free.
+ * BY_EFORMAT: the file is not an object of strings. */
+BY_API by_status by_tags_read(by_tag_list *out, const char *run, by_error *error);
+/* Sets a tag, or removes it (value NULL). The file is replaced as a whole. BY_EARG: no name, or not
+ * UTF-8. */
+BY_API by_status by_tags_set(const char *run, const char *key, const char *value, by_error *error);
+BY_API void by_tag_list_free(by_tag_list *list);
 
 /* ---- charts ---- */
 
@@ -176,6 +214,10 @@ typedef struct by_plot_options {
 /* Draws a line chart to `path`, which ends in .png or .svg, written atomically. Works without any
  * installed font (a built-in one is used then). BY_EARG names what is wrong with the options. */
 BY_API by_status by_plot_write(const by_plot_options *options, const char *path, by_error *error);
+/* Draws `count` charts, 1 to 16, in rows of two (of one chart: alone) into one file; each has the
+ * size of its options. BY_EARG as above, or charts of different sizes. */
+BY_API by_status by_plot_write_all(const by_plot_options *charts, size_t count, const char *path,
+                                   by_error *error);
 
 #ifdef __cplusplus
 }

@@ -68,7 +68,8 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_pack, cli_data, cli_train, cli_eval, cli_generate, cli_info, cli_plot,
-    cli_runs, cli_bench, cli_profile, cli_predict, cli_checkpoint, cli_launch, cli_doctor;
+    cli_runs, cli_watch, cli_bench, cli_profile, cli_predict, cli_checkpoint, cli_launch,
+    cli_doctor;
 
 /* Parses flags; positional arguments are moved behind them and returned as *rest, *rest_count.
  * Returns -1 to go on, or the exit code when --help was printed or a flag was wrong. A list of
@@ -127,9 +128,6 @@ void cli_print_json_text(const char *text, size_t n);
 /* Bytes of the UTF-8 character at `text` (n >= 1 bytes are there): 1 to 4; 0 when it is cut short
  * by the end; -1 when it is none. */
 int cli_utf8_length(const char *text, size_t n);
-
-/* banyan runs sync (runs_sync.c). `server`: NULL for the config's. An exit code. */
-int cli_sync_run(const char *run, const char *server);
 
 /* Set when SIGINT, SIGTERM or SIGHUP (unless ignored, as under nohup) arrived after
  * cli_catch_signals. Another one, half a second later or more, ends the process at once: what comes

@@ -35,54 +35,153 @@ static by_status read_curve(curve *c, const char *run, const char *event, const 
     return BY_OK;
 }
 
-/* Training and validation loss of every run named, in one chart. */
-static by_status draw(char **runs, int count, const char *out, bool log_y, by_error *error)
+/* A chart that --show may name: lines of one or two keys of each run. */
+typedef struct view {
+    const char *name;
+    const char *title;
+    const char *y_label;
+    struct line {
+        const char *event; /* NULL: there is no second line */
+        const char *key;
+        const char *label; /* beside the run's name */
+        double smooth;
+    } lines[2];
+} view;
+
+static const view views[] = {
+    {"loss",
+     "Loss",
+     "cross-entropy (nats per token)",
+     {{"train", "loss", "training", 0.9}, {"eval", "valid_loss", "held out", 0}}},
+    {"throughput", "Throughput", "a second", {{"train", "tokens_per_s", "tokens", 0.5}}},
+    {"norm", "Gradient norm", "norm before clipping", {{"train", "norm", "gradient", 0.9}}},
+    {"utilisation", "Utilisation", "share of the peak", {{"train", "mfu", "products", 0.5}}},
+    {"lr", "Learning rate", "learning rate", {{"train", "lr", "learning rate", 0}}},
+};
+
+#define MAX_CHARTS 16
+#define MAX_NAME   64
+
+/* What --show names: a view, or EVENT.KEY, which is one line. `text` keeps the parts of a name. */
+static by_status find_view(view *out, char text[MAX_NAME], const char *name, size_t length,
+                           by_error *error)
 {
-    curve curves[2 * MAX_RUNS] = {{{0}, NULL, ""}};
-    by_plot_series series[2 * MAX_RUNS] = {{0}};
-    size_t used = 0;
+    for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
+        if (strlen(views[i].name) == length && strncmp(views[i].name, name, length) == 0) {
+            *out = views[i];
+            return BY_OK;
+        }
+    }
+    const char *dot = memchr(name, '.', length);
+    if (dot == NULL || length >= MAX_NAME || dot == name || dot + 1 == name + length) {
+        return by_error_set(error, BY_EARG,
+                            "--show: '%.*s' is not loss, throughput, norm, utilisation, lr or "
+                            "EVENT.KEY, such as train.loss",
+                            (int)length, name);
+    }
+    memcpy(text, name, length);
+    text[length] = '\0';
+    text[dot - name] = '\0';
+    const char *key = text + (dot - name) + 1;
+    *out = (view){.name = text, .title = key, .y_label = key, .lines = {{text, key, key, 0}}};
+    return BY_OK;
+}
+
+/* One chart with what its series point at. */
+typedef struct drawing {
+    view view;
+    char text[MAX_NAME];
+    curve curves[2 * MAX_RUNS];
+    by_plot_series series[2 * MAX_RUNS];
+    by_plot_options options;
+} drawing;
+
+/* Adds the lines of a run, which is one of `count`. */
+static by_status add_run(drawing *d, const char *run, int count, by_error *error)
+{
+    const char *slash = strrchr(run, '/');
     by_status status = BY_OK;
+    for (int k = 0; k < 2 && d->view.lines[k].event != NULL && status == BY_OK; k++) {
+        const struct line *line = &d->view.lines[k];
+        char label[128];
+        (void)snprintf(label, sizeof label, "%s%s%s", count > 1 ? (slash ? slash + 1 : run) : "",
+                       count > 1 ? ", " : "", line->label);
+        curve *c = &d->curves[d->options.series_count];
+        status = read_curve(c, run, line->event, line->key, label, error);
+        if (status == BY_OK && c->series.count > 0) {
+            d->series[d->options.series_count++] = (by_plot_series){.name = c->name,
+                                                                    .x = c->x,
+                                                                    .y = c->series.values,
+                                                                    .count = c->series.count,
+                                                                    .smooth = line->smooth};
+        } else {
+            by_series_free(&c->series);
+            free(c->x);
+            c->x = NULL;
+        }
+    }
+    return status;
+}
+
+static by_status open_drawing(drawing *d, char **runs, int count, bool log_y, by_error *error)
+{
+    by_status status = BY_OK;
+    d->options = (by_plot_options){.title = d->view.title,
+                                   .x_label = "step",
+                                   .y_label = d->view.y_label,
+                                   .log_y = log_y && strcmp(d->view.name, "loss") == 0,
+                                   .series = d->series};
     for (int i = 0; i < count && status == BY_OK; i++) {
         char *run = NULL;
-        static const char *const events[2] = {"train", "eval"};
-        static const char *const keys[2] = {"loss", "valid_loss"};
-        static const char *const labels[2] = {"training", "held out"};
         status = by_run_find(&run, runs[i], error);
-        for (int k = 0; k < 2 && status == BY_OK; k++) {
-            const char *slash = strrchr(run, '/');
-            char label[128];
-            (void)snprintf(label, sizeof label, "%s%s%s",
-                           count > 1 ? (slash ? slash + 1 : run) : "", count > 1 ? ", " : "",
-                           labels[k]);
-            curve *c = &curves[used];
-            status = read_curve(c, run, events[k], keys[k], label, error);
-            if (status == BY_OK && c->series.count > 0) {
-                series[used] = (by_plot_series){.name = c->name,
-                                                .x = c->x,
-                                                .y = c->series.values,
-                                                .count = c->series.count,
-                                                .smooth = k == 0 ? 0.9 : 0.0};
-                used++;
-            }
+        if (status == BY_OK) {
+            status = add_run(d, run, count, error);
         }
         free(run);
     }
-    if (status == BY_OK && used == 0) {
-        status = by_error_set(error, BY_ESTATE, "the run has no losses yet");
+    if (status == BY_OK && d->options.series_count == 0) {
+        status = by_error_set(error, BY_ESTATE, "%s has no %s yet",
+                              count > 1 ? "none of the runs" : "the run", d->view.title);
+    }
+    return status;
+}
+
+/* The charts that `show` lists, of every run named, in one file. */
+static by_status draw(char **runs, int count, const char *show, const char *out, bool log_y,
+                      by_error *error)
+{
+    by_plot_options charts[MAX_CHARTS];
+    size_t used = 0;
+    by_status status = BY_OK;
+    drawing *drawings = calloc(MAX_CHARTS, sizeof *drawings);
+    if (drawings == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: charts");
+    }
+    for (const char *at = show; status == BY_OK && *at != '\0';) {
+        size_t length = strcspn(at, ",");
+        drawing *d = &drawings[used];
+        if (used == MAX_CHARTS) {
+            status = by_error_set(error, BY_EARG, "--show: at most %d charts", MAX_CHARTS);
+            break;
+        }
+        used++;
+        status = find_view(&d->view, d->text, at, length, error);
+        if (status == BY_OK) {
+            status = open_drawing(d, runs, count, log_y, error);
+            charts[used - 1] = d->options;
+        }
+        at += length + (at[length] == ',');
     }
     if (status == BY_OK) {
-        by_plot_options options = {.title = "Loss",
-                                   .x_label = "step",
-                                   .y_label = "cross-entropy (nats per token)",
-                                   .log_y = log_y,
-                                   .series = series,
-                                   .series_count = used};
-        status = by_plot_write(&options, out, error);
+        status = by_plot_write_all(charts, used, out, error);
     }
-    for (size_t i = 0; i < 2 * MAX_RUNS; i++) {
-        by_series_free(&curves[i].series);
-        free(curves[i].x);
+    for (size_t i = 0; i < used; i++) {
+        for (size_t k = 0; k < 2 * MAX_RUNS; k++) {
+            by_series_free(&drawings[i].curves[k].series);
+            free(drawings[i].curves[k].x);
+        }
     }
+    free(drawings);
     return status;
 }
 
@@ -134,10 +233,14 @@ static by_status draw_schedule(const schedule_flags *s, const char *out, by_erro
 static int run(int argc, char **argv)
 {
     const char *out = NULL;
+    const char *show = "loss";
     bool log_y = false;
     schedule_flags schedule = {.ranks = 4, .micro_batches = 8, .chunks = 1};
     const cli_flag flags[] = {
         {"out", CLI_STRING, &out, "FILE", "where to draw, .png or .svg (default: loss.png)"},
+        {"show", CLI_STRING, &show, "LIST",
+         "charts, separated by commas: loss (default), throughput, norm, utilisation, lr, or "
+         "EVENT.KEY of the events"},
         {"log", CLI_SWITCH, &log_y, NULL, "logarithmic loss axis"},
         {"schedule", CLI_STRING, &schedule.kind, "KIND",
          "a pipeline schedule: gpipe, 1f1b, interleaved, zero_bubble"},
@@ -162,19 +265,21 @@ static int run(int argc, char **argv)
     if (count < 1 || count > MAX_RUNS) {
         return cli_misuse(&cli_plot, "name one to %d run directories", MAX_RUNS);
     }
-    return draw(rest, count, out == NULL ? "loss.png" : out, log_y, &error) == BY_OK
+    return draw(rest, count, show, out == NULL ? "loss.png" : out, log_y, &error) == BY_OK
                ? CLI_DONE
                : cli_fail(&cli_plot, &error);
 }
 
 const cli_command cli_plot = {
     .name = "plot",
-    .summary = "draw the loss curves of runs, or a pipeline schedule",
-    .usage = "banyan plot RUN... [--out FILE] [--log]\n"
+    .summary = "draw curves of runs together, or a pipeline schedule",
+    .usage = "banyan plot RUN... [--show LIST] [--out FILE] [--log]\n"
              "       banyan plot --schedule KIND [--ranks N] [--micro-batches N] [--chunks N] "
              "[--out FILE]",
-    .text = "Draws training and held-out loss over steps, also while a run is going on. Or a\n"
-            "pipeline schedule: one line a rank, as text where --out names no file.\n\n"
+    .text = "Draws training and held-out loss over steps, or what --show lists, of up to 8 runs\n"
+            "together, also while they are going on. Or a pipeline schedule: one line a rank, as\n"
+            "text where --out names no file.\n\n"
             "  banyan plot runs/shakespeare-char --out loss.png\n"
+            "  banyan plot runs/small runs/large --show loss,norm,throughput,utilisation\n"
             "  banyan plot --schedule 1f1b --ranks 4 --micro-batches 8",
     .run = run};

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "banyan/track.h"
-#include "cli.h"
+#include "runs.h"
 
 static void print_json(const by_run_record *r)
 {
@@ -23,84 +23,150 @@ static void print_json(const by_run_record *r)
     printf("}\n");
 }
 
-/* A name may hold anything but "/": tabs, line ends and backslashes are escaped, so that a run
- * stays one line of the same columns. */
-static void print_name(const char *name)
+/* A tag of a run, asked for as KEY=VALUE or KEY. */
+static bool has_tag(const by_run_record *r, const char *wanted)
 {
-    for (const char *p = name; *p != '\0'; p++) {
-        unsigned char c = (unsigned char)*p;
-        if (c == '\t' || c == '\n' || c == '\\') {
-            printf("\\%c", c == '\t' ? 't' : c == '\n' ? 'n' : '\\');
-        } else if (c < 0x20 || c == 0x7f) {
-            printf("\\x%02x", c);
+    by_tag_list tags;
+    const char *equals = strchr(wanted, '=');
+    size_t length = equals == NULL ? strlen(wanted) : (size_t)(equals - wanted);
+    bool found = false;
+    if (by_tags_read(&tags, r->path, NULL) != BY_OK) {
+        return false;
+    }
+    for (size_t i = 0; i < tags.count && !found; i++) {
+        found = strlen(tags.items[i].key) == length &&
+                strncmp(tags.items[i].key, wanted, length) == 0 &&
+                (equals == NULL || strcmp(tags.items[i].value, equals + 1) == 0);
+    }
+    by_tag_list_free(&tags);
+    return found;
+}
+
+static by_status list_runs(const char *directory, const by_run_query *query, const char *tag,
+                           bool json, by_error *error)
+{
+    by_registry *registry;
+    by_run_list list;
+    by_status status = by_registry_open_view(&registry, directory, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    status = by_registry_list(registry, query, &list, error);
+    by_registry_close(&registry);
+    if (status != BY_OK) {
+        return status;
+    }
+    if (!json) {
+        printf("name\tstatus\tstep\tsteps\tbest_loss\tupdated\n");
+    }
+    for (size_t i = 0; i < list.count; i++) {
+        const by_run_record *r = &list.items[i];
+        if (tag != NULL && !has_tag(r, tag)) {
+            continue;
+        }
+        if (json) {
+            print_json(r);
         } else {
-            putchar(c);
+            cli_print_cell(r->name);
+            printf("\t%s\t%llu\t%llu\t%.4f\t%s\n", r->status, (unsigned long long)r->step,
+                   (unsigned long long)r->steps, r->best_loss, r->updated);
         }
     }
+    by_run_list_free(&list);
+    return BY_OK;
+}
+
+/* What the flags say. */
+typedef struct request {
+    by_run_query query;
+    const char *tag;
+    const char *server;
+    const char *out;
+    bool series;
+    bool all;
+    bool json;
+} request;
+
+/* A word other than ls, and what follows it; -1: it is none. */
+static int run_word(const char *word, char **rest, int count, const request *r)
+{
+    if (strcmp(word, "sync") == 0 && count == 1) {
+        return cli_sync_run(rest[0], r->server);
+    }
+    if (strcmp(word, "show") == 0 && count == 1) {
+        return cli_show_run(rest[0], r->json);
+    }
+    if (strcmp(word, "compare") == 0 && count >= 2) {
+        return cli_compare_runs(rest, count, r->all, r->json);
+    }
+    if (strcmp(word, "tag") == 0 && count >= 1) {
+        return cli_tag_run(rest[0], rest + 1, count - 1, r->json);
+    }
+    if (strcmp(word, "export") == 0 && r->series && count >= 1) {
+        return cli_export_series(rest, count, r->out);
+    }
+    if (strcmp(word, "export") == 0 && !r->series && count <= 1) {
+        return cli_export_runs(count == 1 ? rest[0] : "runs", r->out);
+    }
+    return -1;
 }
 
 static int run(int argc, char **argv)
 {
-    by_run_query query = {0};
-    bool json = false;
-    const char *server = NULL;
+    request r = {0};
     const cli_flag flags[] = {
-        {"name", CLI_STRING, &query.name, "TEXT", "only runs whose name contains TEXT"},
-        {"status", CLI_STRING, &query.status, "WORD",
-         "only running, done, stopped, failed or killed runs"},
-        {"json", CLI_SWITCH, &json, NULL, "one JSON line a run"},
-        {"server", CLI_STRING, &server, "URL", "sync: the server, not track.mlflow of the run"},
+        {"name", CLI_STRING, &r.query.name, "TEXT", "ls: only runs whose name contains TEXT"},
+        {"status", CLI_STRING, &r.query.status, "WORD",
+         "ls: only running, done, stopped, failed or killed runs"},
+        {"tag", CLI_STRING, &r.tag, "KEY[=VALUE]", "ls: only runs with this tag"},
+        {"all", CLI_SWITCH, &r.all, NULL, "compare: also what is equal in all runs"},
+        {"series", CLI_SWITCH, &r.series, NULL, "export: all numbers of the events of these runs"},
+        {"out", CLI_STRING, &r.out, "FILE", "export: .csv or .jsonl (default: standard output)"},
+        {"server", CLI_STRING, &r.server, "URL", "sync: the server, not track.mlflow of the run"},
+        {"json", CLI_SWITCH, &r.json, NULL, "ls, show, compare, tag: JSON"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
-    by_registry *registry;
-    by_run_list list;
     by_error error = {0};
     int code = cli_parse(&cli_runs, flags, argc, argv, &rest, &count);
     if (code >= 0) {
         return code;
     }
-    if (count == 2 && strcmp(rest[0], "sync") == 0) {
-        return cli_sync_run(rest[1], server);
+    code = count == 0 ? -1 : run_word(rest[0], rest + 1, count - 1, &r);
+    if (code >= 0) {
+        return code;
     }
-    if (count > 1 || server != NULL) {
-        return cli_misuse(&cli_runs, "name one directory of runs, or sync and a run");
+    bool lists = count > 0 && strcmp(rest[0], "ls") == 0;
+    if (count - lists > 1 || r.server != NULL || r.out != NULL || r.series || r.all) {
+        return cli_misuse(&cli_runs, "say what to do with which runs: ls [DIR], show RUN, compare "
+                                     "RUN RUN..., tag RUN KEY=VALUE, export [DIR] or sync RUN");
     }
-    if (by_registry_open_view(&registry, count == 1 ? rest[0] : "runs", &error) != BY_OK) {
-        return cli_fail(&cli_runs, &error);
-    }
-    by_status status = by_registry_list(registry, &query, &list, &error);
-    if (status == BY_OK) {
-        if (!json) {
-            printf("name\tstatus\tstep\tsteps\tbest_loss\tupdated\n");
-        }
-        for (size_t i = 0; i < list.count; i++) {
-            const by_run_record *r = &list.items[i];
-            if (json) {
-                print_json(r);
-            } else {
-                print_name(r->name);
-                printf("\t%s\t%llu\t%llu\t%.4f\t%s\n", r->status, (unsigned long long)r->step,
-                       (unsigned long long)r->steps, r->best_loss, r->updated);
-            }
-        }
-        by_run_list_free(&list);
-    }
-    by_registry_close(&registry);
-    return status == BY_OK ? CLI_DONE : cli_fail(&cli_runs, &error);
+    return list_runs(count - lists == 1 ? rest[count - 1] : "runs", &r.query, r.tag, r.json,
+                     &error) == BY_OK
+               ? CLI_DONE
+               : cli_fail(&cli_runs, &error);
 }
 
 const cli_command cli_runs = {
     .name = "runs",
-    .summary = "list the runs of a directory, send one to a server",
-    .usage = "banyan runs [DIR] [--name TEXT] [--status WORD] [--json] | banyan runs sync RUN "
-             "[--server URL]",
+    .summary = "list, show, compare, tag and export runs, send one to a server",
+    .usage = "banyan runs [ls] [DIR] [--name TEXT] [--status WORD] [--tag KEY=VALUE] [--json]\n"
+             "       banyan runs show RUN | compare RUN RUN... [--all] | tag RUN [KEY=VALUE...]\n"
+             "       banyan runs export [DIR] [--out FILE] | export --series RUN... [--out FILE]\n"
+             "       banyan runs sync RUN [--server URL]",
     .text =
-        "Lists the runs below DIR (default: runs), newest first, tab-separated. A run that\n"
+        "ls lists the runs below DIR (default: runs), newest first, tab-separated. A run that\n"
         "says it is running while no process holds its lock is shown as killed.\n\n"
+        "show prints all that is known of a run, a line each: how far it is, the last numbers,\n"
+        "tags, config and environment. compare prints what differs between runs, a column each.\n"
+        "export writes a row for each run, or every number that runs have recorded, as CSV.\n"
+        "tag sets KEY=VALUE, removes KEY= and prints what is set.\n\n"
         "sync sends an MLflow server what it did not get of a run while that trained: the server\n"
         "was away, or the run had no sink for it. User name, password or token are taken from\n"
         "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN.\n\n"
-        "  banyan runs --status done\n"
+        "  banyan runs ls --status done\n"
+        "  banyan runs compare runs/small runs/large\n"
+        "  banyan runs tag runs/small baseline=yes\n"
+        "  banyan runs export --out runs.csv\n"
         "  banyan runs sync runs/shakespeare-char --server http://127.0.0.1:5000",
     .run = run};

@@ -4,7 +4,7 @@
 
 #include "banyan/track.h"
 #include "banyan/train.h"
-#include "cli.h"
+#include "runs.h"
 
 static void show(void *user, uint64_t waiting)
 {

@@ -1,6 +1,9 @@
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "track/track.h"
 
@@ -156,4 +159,79 @@ void by_series_free(by_series *series)
     free(series->steps);
     free(series->values);
     *series = (by_series){0};
+}
+
+static void hand_out(const cursor *at, by_event_number *number, void *user)
+{
+    const char *event = json_string_value(json_object_get(at->event, "event"));
+    const char *key;
+    json_t *value;
+    json_object_foreach(at->event, key, value)
+    {
+        double n;
+        if (strcmp(key, "step") != 0 && strcmp(key, "event") != 0 && number_of(&n, value)) {
+            number(user, event == NULL ? "" : event, at->step, key, n);
+        }
+    }
+}
+
+/* The bytes of a file from `offset` on: read, not mapped, since the run that writes it may cut
+ * it. */
+static by_status read_rest(char **out, size_t *length, const char *file, uint64_t *offset,
+                           bool *restarted, by_error *error)
+{
+    struct stat info;
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    by_status status = BY_OK;
+    *length = 0;
+    if (fd < 0 || fstat(fd, &info) != 0) {
+        status = by__io_error(error, "read", file);
+    } else if ((uint64_t)info.st_size < *offset) {
+        *restarted = true;
+        *offset = 0;
+    } else {
+        *length = (size_t)((uint64_t)info.st_size - *offset);
+        status = by__alloc((void **)out, *length, 1, "events", error);
+        if (status == BY_OK) {
+            status = by__read_at(fd, file, *offset, *out, *length, error);
+        }
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return status;
+}
+
+static by_status follow(const char *file, uint64_t *offset, bool *restarted,
+                        by_event_number *number, void *user, by_error *error)
+{
+    char *text = NULL;
+    size_t length;
+    bool more;
+    by_status status = read_rest(&text, &length, file, offset, restarted, error);
+    cursor at = {.path = file, .next = text, .end = text == NULL ? NULL : text + length};
+    while (status == BY_OK && length > 0 && (status = advance(&at, &more, error)) == BY_OK &&
+           more) {
+        hand_out(&at, number, user);
+        *offset += at.length;
+    }
+    json_decref(at.event);
+    free(text);
+    return status;
+}
+
+by_status by_events_follow(const char *path, uint64_t *offset, bool *restarted,
+                           by_event_number *number, void *user, by_error *error)
+{
+    bool unused;
+    bool *set_back = restarted == NULL ? &unused : restarted;
+    char *file = by__path_is_dir(path) ? by__path_join(path, "events.jsonl") : by__strdup(path);
+    if (file == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    *set_back = false;
+    by_status status =
+        by__path_exists(file) ? follow(file, offset, set_back, number, user, error) : BY_OK;
+    free(file);
+    return status;
 }

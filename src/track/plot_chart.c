@@ -367,7 +367,7 @@ static void draw_series(const chart *c)
 static void draw_chart(chart *c)
 {
     set_color(c, (color){1, 1, 1}, 1);
-    cairo_paint(c->cairo);
+    cairo_paint(c->cairo); /* where the page is clipped to */
     find_ranges(c);
     double bottom = c->height - (or_empty(c->options->x_label)[0] != '\0' ? 70 : 46) * c->unit;
     find_y_ticks(c, bottom - 90 * c->unit);
@@ -415,19 +415,59 @@ static by_status check_options(const by_plot_options *options, by_error *error)
     return BY_OK;
 }
 
-static void draw_on(cairo_t *cairo, void *user)
+enum { max_charts = 16 };
+
+/* Charts of one size in rows. */
+typedef struct page {
+    const by_plot_options *charts;
+    size_t count;
+    size_t columns;
+    int width; /* of a chart */
+    int height;
+} page;
+
+static void draw_page(cairo_t *cairo, void *user)
 {
-    chart *c = user;
-    c->cairo = cairo;
-    draw_chart(c);
+    const page *p = user;
+    for (size_t i = 0; i < p->count; i++) {
+        chart c = {
+            .options = &p->charts[i], .cairo = cairo, .width = p->width, .height = p->height};
+        c.unit = fmax(0.6, fmin(c.width / default_width, c.height / default_height));
+        cairo_save(cairo);
+        cairo_translate(cairo, (double)(i % p->columns) * p->width,
+                        (double)(i / p->columns) * p->height);
+        cairo_rectangle(cairo, 0, 0, p->width, p->height);
+        cairo_clip(cairo);
+        draw_chart(&c);
+        cairo_restore(cairo);
+    }
+}
+
+by_status by_plot_write_all(const by_plot_options *charts, size_t count, const char *path,
+                            by_error *error)
+{
+    if (count == 0 || count > max_charts) {
+        return by_error_set(error, BY_EARG, "a page of %zu charts; it holds 1 to %d", count,
+                            max_charts);
+    }
+    for (size_t i = 0; i < count; i++) {
+        BY_TRY(check_options(&charts[i], error));
+        if (charts[i].width != charts[0].width || charts[i].height != charts[0].height) {
+            return by_error_set(error, BY_EARG, "chart %zu of a page has another size than chart 0",
+                                i);
+        }
+    }
+    page p = {.charts = charts,
+              .count = count,
+              .columns = count > 1 ? 2 : 1,
+              .width = charts[0].width == 0 ? default_width : charts[0].width,
+              .height = charts[0].height == 0 ? default_height : charts[0].height};
+    size_t rows = (count + p.columns - 1) / p.columns;
+    return by__plot_file(path, (double)p.columns * p.width, (double)rows * p.height, draw_page, &p,
+                         error);
 }
 
 by_status by_plot_write(const by_plot_options *options, const char *path, by_error *error)
 {
-    BY_TRY(check_options(options, error));
-    int width = options->width == 0 ? default_width : options->width;
-    int height = options->height == 0 ? default_height : options->height;
-    chart c = {.options = options, .width = width, .height = height};
-    c.unit = fmax(0.6, fmin(c.width / default_width, c.height / default_height));
-    return by__plot_file(path, width, height, draw_on, &c, error);
+    return by_plot_write_all(options, 1, path, error);
 }

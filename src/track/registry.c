@@ -377,6 +377,32 @@ by_status by_registry_list(by_registry *registry, const by_run_query *query, by_
     return BY_OK;
 }
 
+by_status by_run_read(by_run_list *out, const char *run, by_error *error)
+{
+    by_run_record *record;
+    BY_TRY(by__alloc((void **)&record, 1, sizeof *record, "a run", error));
+    by_status status = by__run_read(record, run, error);
+    if (status == BY_OK) {
+        bool is_killed = strcmp(record->status, "running") == 0 && !by__run_is_held(run);
+        const char *status_text = is_killed ? by__strdup("killed") : record->status;
+        if (is_killed) {
+            free((void *)(uintptr_t)record->status);
+        }
+        record->status = status_text;
+        record->path = by__strdup(run);
+        if (record->path == NULL || record->status == NULL) {
+            status = by_error_set(error, BY_EMEMORY, "out of memory: a run");
+        }
+    }
+    if (status != BY_OK) {
+        by__run_free(record);
+        free(record);
+        return status;
+    }
+    *out = (by_run_list){.items = record, .count = 1};
+    return BY_OK;
+}
+
 void by_run_list_free(by_run_list *list)
 {
     for (size_t i = 0; i < list->count; i++) {

@@ -1,0 +1,312 @@
+/* banyan runs show, compare and export. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "banyan/track.h"
+#include "banyan/train.h"
+#include "runs.h"
+
+void cli_print_cell(const char *text)
+{
+    for (const char *p = text; *p != '\0'; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (c == '\t' || c == '\n' || c == '\\') {
+            printf("\\%c", c == '\t' ? 't' : c == '\n' ? 'n' : '\\');
+        } else if (c < 0x20 || c == 0x7f) {
+            printf("\\x%02x", c);
+        } else {
+            putchar(c);
+        }
+    }
+}
+
+static by_status read_facts(by_run_facts *out, const char *path, by_error *error)
+{
+    char *run;
+    by_status status = by_run_find(&run, path, error);
+    if (status == BY_OK) {
+        status = by_run_facts_read(out, run, error);
+        free(run);
+    }
+    return status;
+}
+
+static void print_json_value(const by_fact *fact)
+{
+    if (fact == NULL) {
+        printf("null");
+    } else if (fact->is_number) {
+        printf("%s", fact->value);
+    } else {
+        cli_print_json_string(fact->value);
+    }
+}
+
+static void print_json_facts(const by_run_facts *facts)
+{
+    printf("{");
+    for (size_t i = 0; i < facts->count; i++) {
+        printf("%s", i > 0 ? "," : "");
+        cli_print_json_string(facts->items[i].key);
+        printf(":");
+        print_json_value(&facts->items[i]);
+    }
+    printf("}\n");
+}
+
+int cli_show_run(const char *run, bool json)
+{
+    by_run_facts facts;
+    by_error error = {0};
+    if (read_facts(&facts, run, &error) != BY_OK) {
+        return cli_fail(&cli_runs, &error);
+    }
+    if (json) {
+        print_json_facts(&facts);
+    }
+    for (size_t i = 0; i < facts.count && !json; i++) {
+        cli_print_cell(facts.items[i].key);
+        printf("\t");
+        cli_print_cell(facts.items[i].value);
+        printf("\n");
+    }
+    by_run_facts_free(&facts);
+    return CLI_DONE;
+}
+
+/* ---- several runs ---- */
+
+typedef struct table {
+    by_run_facts *runs;
+    size_t count;
+    const char **keys; /* of all runs, each once, in the order of the first run that has it */
+    size_t key_count;
+} table;
+
+static void free_table(table *t)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        by_run_facts_free(&t->runs[i]);
+    }
+    free(t->runs);
+    free(t->keys);
+}
+
+static bool has_key(const table *t, const char *key)
+{
+    for (size_t i = 0; i < t->key_count; i++) {
+        if (strcmp(t->keys[i], key) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static by_status list_keys(table *t, by_error *error)
+{
+    size_t most = 1;
+    for (size_t i = 0; i < t->count; i++) {
+        most += t->runs[i].count;
+    }
+    t->keys = malloc(most * sizeof *t->keys);
+    if (t->keys == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: facts of runs");
+    }
+    for (size_t i = 0; i < t->count; i++) {
+        for (size_t k = 0; k < t->runs[i].count; k++) {
+            const char *key = t->runs[i].items[k].key;
+            if (!has_key(t, key)) {
+                t->keys[t->key_count++] = key;
+            }
+        }
+    }
+    return BY_OK;
+}
+
+/* The facts of runs; paths as by_run_find takes them, or `exact` directories. */
+static by_status open_table(table *t, const char *const *runs, size_t count, bool exact,
+                            by_error *error)
+{
+    by_status status = BY_OK;
+    *t = (table){.runs = calloc(count + 1, sizeof *t->runs)};
+    if (t->runs == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: facts of runs");
+    }
+    while (t->count < count && status == BY_OK) {
+        status = exact ? by_run_facts_read(&t->runs[t->count], runs[t->count], error)
+                       : read_facts(&t->runs[t->count], runs[t->count], error);
+        t->count += status == BY_OK;
+    }
+    if (status == BY_OK) {
+        status = list_keys(t, error);
+    }
+    if (status != BY_OK) {
+        free_table(t);
+    }
+    return status;
+}
+
+static bool differs(const table *t, const char *key)
+{
+    const by_fact *first = by_run_facts_find(&t->runs[0], key);
+    for (size_t i = 1; i < t->count; i++) {
+        const by_fact *fact = by_run_facts_find(&t->runs[i], key);
+        if ((fact == NULL) != (first == NULL) ||
+            (fact != NULL && strcmp(fact->value, first->value) != 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int cli_compare_runs(char **runs, int count, bool all, bool json)
+{
+    table t;
+    by_error error = {0};
+    if (open_table(&t, (const char *const *)runs, (size_t)count, false, &error) != BY_OK) {
+        return cli_fail(&cli_runs, &error);
+    }
+    for (size_t k = 0; k < t.key_count; k++) {
+        if (!all && !differs(&t, t.keys[k])) {
+            continue;
+        }
+        printf(json ? "{\"key\":" : "");
+        if (json) {
+            cli_print_json_string(t.keys[k]);
+        } else {
+            cli_print_cell(t.keys[k]);
+        }
+        for (size_t i = 0; i < t.count; i++) {
+            const by_fact *fact = by_run_facts_find(&t.runs[i], t.keys[k]);
+            if (json) {
+                printf(i == 0 ? ",\"values\":[" : ",");
+                print_json_value(fact);
+            } else {
+                printf("\t");
+                cli_print_cell(fact == NULL ? "" : fact->value);
+            }
+        }
+        printf(json ? "]}\n" : "\n");
+    }
+    free_table(&t);
+    return CLI_DONE;
+}
+
+/* ---- export ---- */
+
+/* A cell of CSV (RFC 4180). */
+static void print_csv(const char *text)
+{
+    if (strpbrk(text, ",\"\r\n") == NULL) {
+        printf("%s", text);
+        return;
+    }
+    putchar('"');
+    for (const char *p = text; *p != '\0'; p++) {
+        printf(*p == '"' ? "\"\"" : "%c", *p);
+    }
+    putchar('"');
+}
+
+/* Standard output goes to a file from here on. */
+static by_status write_to(const char *out, by_error *error)
+{
+    if (out != NULL && freopen(out, "w", stdout) == NULL) {
+        return by_error_set(error, BY_EIO, "cannot write %s: %s", out, strerror(errno));
+    }
+    return BY_OK;
+}
+
+static void print_rows(const table *t)
+{
+    for (size_t k = 0; k < t->key_count; k++) {
+        printf("%s", k > 0 ? "," : "");
+        print_csv(t->keys[k]);
+    }
+    printf("\r\n");
+    for (size_t i = 0; i < t->count; i++) {
+        for (size_t k = 0; k < t->key_count; k++) {
+            const by_fact *fact = by_run_facts_find(&t->runs[i], t->keys[k]);
+            printf("%s", k > 0 ? "," : "");
+            print_csv(fact == NULL ? "" : fact->value);
+        }
+        printf("\r\n");
+    }
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text);
+    size_t m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+int cli_export_runs(const char *directory, const char *out)
+{
+    by_registry *registry = NULL;
+    by_run_list list = {0};
+    table t;
+    by_error error = {0};
+    by_status status = by_registry_open_view(&registry, directory, &error);
+    if (status == BY_OK) {
+        status = by_registry_list(registry, NULL, &list, &error);
+    }
+    const char **paths = calloc(list.count + 1, sizeof *paths);
+    if (status == BY_OK && paths == NULL) {
+        status = by_error_set(&error, BY_EMEMORY, "out of memory: runs");
+    }
+    for (size_t i = 0; i < list.count && status == BY_OK; i++) {
+        paths[i] = list.items[i].path;
+    }
+    if (status == BY_OK) {
+        status = open_table(&t, paths, list.count, true, &error);
+    }
+    if (status == BY_OK) {
+        status = write_to(out, &error);
+        if (status == BY_OK && out != NULL && ends_with(out, ".jsonl")) {
+            for (size_t i = 0; i < t.count; i++) {
+                print_json_facts(&t.runs[i]);
+            }
+        } else if (status == BY_OK) {
+            print_rows(&t);
+        }
+        free_table(&t);
+    }
+    free(paths);
+    by_run_list_free(&list);
+    by_registry_close(&registry);
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_runs, &error);
+}
+
+static void print_number(void *user, const char *event, uint64_t step, const char *key,
+                         double value)
+{
+    char number[32];
+    print_csv(user);
+    printf(",");
+    print_csv(event);
+    printf(",%llu,", (unsigned long long)step);
+    print_csv(key);
+    printf(",%s\r\n", cli_json_number(number, value, 17));
+}
+
+int cli_export_series(char **runs, int count, const char *out)
+{
+    by_error error = {0};
+    by_status status = write_to(out, &error);
+    if (status == BY_OK) {
+        printf("run,event,step,key,value\r\n");
+    }
+    for (int i = 0; i < count && status == BY_OK; i++) {
+        char *run;
+        uint64_t offset = 0;
+        status = by_run_find(&run, runs[i], &error);
+        if (status == BY_OK) {
+            status = by_events_follow(run, &offset, NULL, print_number, run, &error);
+            free(run);
+        }
+    }
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_runs, &error);
+}

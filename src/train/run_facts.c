@@ -1,0 +1,303 @@
+#include "banyan/runs.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "banyan/config.h"
+#include "banyan/track.h"
+#include "base/base.h"
+
+enum { max_environment_file = 1 << 20 };
+
+typedef struct list {
+    by_run_facts facts;
+    size_t capacity;
+    by_status status; /* of what was added; nothing is added behind an error */
+    by_error *error;
+} list;
+
+static void add(list *l, const char *group, const char *key, const char *value, bool is_number)
+{
+    by__text name = {0};
+    by_fact fact = {.is_number = is_number};
+    if (l->status != BY_OK) {
+        return;
+    }
+    l->status = by__reserve((void **)&l->facts.items, &l->capacity, l->facts.count + 1,
+                            sizeof *l->facts.items, l->error);
+    if (l->status != BY_OK) {
+        return;
+    }
+    by__text_format(&name, "%s.%s", group, key);
+    l->status = by__text_take(&name, &fact.key, l->error);
+    if (l->status == BY_OK && (fact.value = by__strdup(value)) == NULL) {
+        free(fact.key);
+        l->status = by_error_set(l->error, BY_EMEMORY, "out of memory: facts of a run");
+    }
+    if (l->status == BY_OK) {
+        l->facts.items[l->facts.count++] = fact;
+    }
+}
+
+static void add_number(list *l, const char *group, const char *key, double value)
+{
+    char text[32];
+    by__format_f64(text, value);
+    add(l, group, key, text, isfinite(value));
+}
+
+/* ---- the record ---- */
+
+static void add_record(list *l, const by_run_record *r)
+{
+    const struct {
+        const char *key;
+        const char *value;
+    } texts[] = {{"name", r->name},       {"path", r->path},       {"status", r->status},
+                 {"started", r->started}, {"updated", r->updated}, {"config_hash", r->config_hash}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(texts); i++) {
+        add(l, "run", texts[i].key, texts[i].value == NULL ? "" : texts[i].value, false);
+    }
+    add_number(l, "run", "step", (double)r->step);
+    add_number(l, "run", "steps", (double)r->steps);
+    if (isfinite(r->best_loss)) {
+        add_number(l, "run", "best_loss", r->best_loss);
+    }
+}
+
+static by_status read_record(list *l, const char *run, by_error *error)
+{
+    by_run_list runs;
+    BY_TRY(by_run_read(&runs, run, error));
+    add_record(l, &runs.items[0]);
+    by_run_list_free(&runs);
+    return BY_OK;
+}
+
+/* ---- the last numbers ---- */
+
+/* Called for each number of the events: the last one of a key stays. */
+static void take_number(void *user, const char *event, uint64_t step, const char *key, double value)
+{
+    list *l = user;
+    char name[128];
+    BY_UNUSED(step);
+    if (strcmp(key, "time") == 0 || l->status != BY_OK) {
+        return;
+    }
+    (void)snprintf(name, sizeof name, "last.%s.%s", event, key);
+    for (size_t i = 0; i < l->facts.count; i++) {
+        by_fact *fact = &l->facts.items[i];
+        if (strcmp(fact->key, name) == 0) {
+            char text[32];
+            by__format_f64(text, value);
+            char *copy = by__strdup(text);
+            if (copy == NULL) {
+                l->status = by_error_set(l->error, BY_EMEMORY, "out of memory: facts of a run");
+                return;
+            }
+            free(fact->value);
+            fact->value = copy;
+            fact->is_number = isfinite(value);
+            return;
+        }
+    }
+    add_number(l, "last", name + strlen("last."), value);
+}
+
+/* ---- the config ---- */
+
+/* The printed config: "SECTION:" on a line of its own, then "  KEY: VALUE". */
+static void add_config_line(list *l, char section[64], char *line)
+{
+    char group[80];
+    char *colon = strchr(line, ':');
+    if (colon == NULL) {
+        return;
+    }
+    *colon = '\0';
+    if (colon[1] == '\0') {
+        (void)snprintf(section, 64, "%s", line);
+        return;
+    }
+    bool top = line[0] != ' ';
+    double number;
+    const char *value = colon + 2;
+    (void)snprintf(group, sizeof group, top ? "config" : "config.%s", section);
+    add(l, group, top ? line : line + 2, value, by__parse_f64(value, &number) && isfinite(number));
+}
+
+static by_status read_config(list *l, const char *run, by_error *error)
+{
+    by_config *config;
+    char *text;
+    char section[64] = "";
+    char *path = by__path_join(run, "config.yaml");
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    bool exists = by__path_exists(path);
+    free(path);
+    if (!exists) {
+        return BY_OK;
+    }
+    BY_TRY(by_config_open_run(&config, run, NULL, 0, error));
+    by_status status = by_config_print(config, &text, error);
+    by_config_close(&config);
+    BY_TRY(status);
+    for (char *line = text; *line != '\0';) {
+        char *end = strchr(line, '\n');
+        char *next = end == NULL ? line + strlen(line) : end + 1;
+        if (end != NULL) {
+            *end = '\0';
+        }
+        add_config_line(l, section, line);
+        line = next;
+    }
+    free(text);
+    return BY_OK;
+}
+
+/* ---- tags and environment ---- */
+
+static by_status read_tags(list *l, const char *run, by_error *error)
+{
+    by_tag_list tags;
+    BY_TRY(by_tags_read(&tags, run, error));
+    for (size_t i = 0; i < tags.count; i++) {
+        add(l, "tag", tags.items[i].key, tags.items[i].value, false);
+    }
+    by_tag_list_free(&tags);
+    return BY_OK;
+}
+
+/* A value of the environment; an object's values one by one, a list's joined by blanks. */
+static void add_json(list *l, const char *group, const char *key, const json_t *value)
+{
+    by__text text = {0};
+    char *joined;
+    const char *name;
+    json_t *inner;
+    char prefix[160];
+    size_t i;
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        (void)snprintf(prefix, sizeof prefix, "%s.%s", group, key);
+        json_object_foreach((json_t *)(uintptr_t)value, name, inner)
+        {
+            add_json(l, prefix, name, inner);
+        }
+        return;
+    case JSON_ARRAY:
+        json_array_foreach(value, i, inner)
+        {
+            by__text_format(&text, "%s%s", i > 0 ? " " : "",
+                            json_is_string(inner) ? json_string_value(inner) : "");
+        }
+        if (l->status == BY_OK) {
+            l->status = by__text_take(&text, &joined, l->error);
+        } else {
+            by__text_free(&text);
+        }
+        if (l->status == BY_OK) {
+            add(l, group, key, joined, false);
+            free(joined);
+        }
+        return;
+    case JSON_STRING:
+        add(l, group, key, json_string_value(value), false);
+        return;
+    case JSON_INTEGER:
+    case JSON_REAL:
+        add_number(l, group, key, json_number_value(value));
+        return;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        add(l, group, key, json_is_true(value) ? "true" : "false", false);
+        return;
+    default:
+        return;
+    }
+}
+
+static by_status read_environment(list *l, const char *run, by_error *error)
+{
+    json_error_t problem;
+    char *text = NULL;
+    size_t length;
+    const char *key;
+    json_t *value;
+    char *path = by__path_join(run, "environment.json");
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    by_status status = BY_OK;
+    if (by__path_exists(path)) {
+        status = by__file_read(&text, &length, path, max_environment_file, error);
+    }
+    if (text != NULL) {
+        json_t *root = json_loadb(text, length, 0, &problem);
+        if (!json_is_object(root)) {
+            status = by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line,
+                                  root == NULL ? problem.text : "not an object");
+        }
+        json_object_foreach(root, key, value)
+        {
+            add_json(l, "environment", key, value);
+        }
+        json_decref(root);
+    }
+    free(text);
+    free(path);
+    return status;
+}
+
+by_status by_run_facts_read(by_run_facts *out, const char *run, by_error *error)
+{
+    list l = {.error = error};
+    uint64_t offset = 0;
+    by_status status = read_record(&l, run, error);
+    if (status == BY_OK) {
+        status = by_events_follow(run, &offset, NULL, take_number, &l, error);
+    }
+    if (status == BY_OK) {
+        status = read_tags(&l, run, error);
+    }
+    if (status == BY_OK) {
+        status = read_config(&l, run, error);
+    }
+    if (status == BY_OK) {
+        status = read_environment(&l, run, error);
+    }
+    if (status == BY_OK) {
+        status = l.status;
+    }
+    if (status != BY_OK) {
+        by_run_facts_free(&l.facts);
+        return status;
+    }
+    *out = l.facts;
+    return BY_OK;
+}
+
+const by_fact *by_run_facts_find(const by_run_facts *facts, const char *key)
+{
+    for (size_t i = 0; i < facts->count; i++) {
+        if (strcmp(facts->items[i].key, key) == 0) {
+            return &facts->items[i];
+        }
+    }
+    return NULL;
+}
+
+void by_run_facts_free(by_run_facts *facts)
+{
+    for (size_t i = 0; i < facts->count; i++) {
+        free(facts->items[i].key);
+        free(facts->items[i].value);
+    }
+    free(facts->items);
+    *facts = (by_run_facts){0};
+}
