@@ -184,7 +184,7 @@ typedef struct by_checkpoint_config {
     int64_t keep_best;  /* of the lowest validation losses; at least 1 */
     int64_t keep_every; /* steps that are multiples of this; 0: none */
     int64_t async;      /* steps go on while a checkpoint is written */
-    double staging_mib; /* memory that it is written from then; -1: chosen */
+    int64_t staging;    /* bytes of memory that it is written from then; 0: chosen */
 } by_checkpoint_config;
 
 /* What is recorded of a run, and where, beside events.jsonl and the terminal. */

@@ -256,10 +256,10 @@ static const by__key common[] = {
      .help = "checkpoints of steps that are multiples of this are kept for good; 0: none"},
     {"checkpoint", "async", BY__KEY_SWITCH, BY__FIELD(checkpoint.async), "true",
      .help = "steps go on while a checkpoint is written; false: they wait until it is on the disk"},
-    {"checkpoint", "staging_mib", BY__KEY_REAL, BY__FIELD(checkpoint.staging_mib), "-1", 0, 1048576,
-     BY__ABOVE_MIN, .derived = "a quarter of what this rank writes, or all of it up to 64 MiB",
-     .help = "with async, MiB of memory that what is saved is copied into; what it has no room for "
-             "is written first, and an update of the weights waits for that"},
+    {"checkpoint", "staging", BY__KEY_SIZE, BY__FIELD(checkpoint.staging), "0", 0, BY__MANY,
+     .help = "with async, memory that what is saved is copied into; what it has no room for is "
+             "written first, and an update of the weights waits for that; 0: a quarter of what the "
+             "rank writes, or all of it up to 64 MiB"},
 
     {"track", "sinks", BY__KEY_TEXTS, BY__FIELD(track.sinks), "[]",
      .help = "where else events go: tensorboard (files in RUN/tensorboard), wandb (offline files "

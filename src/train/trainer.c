@@ -374,8 +374,8 @@ void by_trainer_plan_staging(by_trainer *t)
     uint64_t sharing = by__is_sharded(t) ? 1 : (uint64_t)t->layout.replicas;
     uint64_t own = all / (writers < sharing ? writers : sharing);
     uint64_t bytes = own / 4 > small ? own / 4 : own < small ? own : small;
-    if (c->staging_mib > 0.0) {
-        bytes = (uint64_t)(c->staging_mib * 0x1p20);
+    if (c->staging > 0) {
+        bytes = (uint64_t)c->staging;
         bytes = bytes < all ? bytes : all;
     }
     t->memory.total -= t->memory.staging;

@@ -954,7 +954,7 @@ static void test_foreign_keys(void **state)
                   ")?");
     refused("checkpoint: {zzzzzzzz: true}\nmodel: {moment: 1}",
             "train.yaml:1: unknown key \"zzzzzzzz\" in section checkpoint; keys here are every, "
-            "keep, keep_best, keep_every, async, staging_mib");
+            "keep, keep_best, keep_every, async, staging");
     /* The kind may come after its keys, in the file or from an override. */
     by_config *config = good("model: {rope_theta: 5e5, kind: llama}");
     by_config_close(&config);

@@ -275,7 +275,7 @@ static by_config *open_config(const char *root, const char *const *settings, con
                                          "checkpoint.every=1",
                                          "checkpoint.keep=100",
                                          "parallel.writers=8",
-                                         "checkpoint.staging_mib=0.07",
+                                         "checkpoint.staging=70KiB",
                                          NULL};
     by_error error = {0};
     by_config *config;
