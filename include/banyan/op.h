@@ -147,6 +147,12 @@
  *     hyper = {lr, 1 - beta1^t, 1 - beta2^t, ...}; g is multiplied by scale first; attrs beta1,
  *     beta2, eps, decay (decoupled: p -= lr * decay * p before the update; Loshchilov & Hutter
  *     2019), lr_scale (not 0: lr is so many times hyper[0]).
+ *   ADAMW8            p* f32, g f32, m* u8, v* u8,          copy? likewise
+ *                     scale of m* f32 [blocks], scale of
+ *                     v* f32 [blocks], hyper, scale
+ *     ADAMW with moments in 8 bits: blocks of BY_CODE_BLOCK neighbouring elements, each moment a
+ *     code for a number from -1 to 1 times the largest magnitude of its block (Dettmers et al.
+ *     2022). The update uses the moments before they are rounded.
  *
  *   MAP               up to 8: act of one shape, some *, and    up to 3: act of that shape
  *                     f32 of any shape, read as scalars
@@ -200,6 +206,8 @@ extern "C" {
 #define BY_MAX_OUTPUTS 3
 /* Elements of a partial sum: sums that ranks share are cut at multiples of it. */
 #define BY_SUM_BLOCK 16384
+/* Elements of ADAMW8 that share a scale. */
+#define BY_CODE_BLOCK 256
 
 /* Columns of what MEASURE makes. */
 enum {
@@ -248,6 +256,7 @@ enum {
     X(SUM_SQUARES, sum_squares)                                                                    \
     X(CLIP_SCALE, clip_scale)                                                                      \
     X(ADAMW, adamw)                                                                                \
+    X(ADAMW8, adamw8)                                                                              \
     X(CROSS_ENTROPY, cross_entropy)                                                                \
     X(CROSS_ENTROPY_GRAD, cross_entropy_grad)                                                      \
     X(SQUARED_ERROR, squared_error)                                                                \

@@ -17,7 +17,7 @@ BY_API double by_learning_rate(const by_optimizer_config *config, int64_t step, 
 
 /* Numbers of a step that an update graph reads from its input "hyper". */
 #define BY_HYPER_COUNT 8
-#define BY_MAX_STATES  4
+#define BY_MAX_STATES  6
 
 /* What one update works on: a tensor, or a flat range of tensors one after another, for which the
  * elements' places in their tensors are unknown. */
@@ -40,11 +40,12 @@ typedef struct by_update_unit {
     float weight_decay;
 } by_update_unit;
 
-/* A state that an optimizer keeps for each parameter, f32. */
+/* A state that an optimizer keeps for each parameter. */
 typedef struct by_optimizer_state {
     const char *name; /* "m": in checkpoints the state of parameter NAME is "m.NAME" */
     /* Its shape from the parameter's; false: that parameter has none. NULL: the same shape. */
     bool (*shape)(const by_shape *parameter, by_shape *state);
+    by_dtype dtype; /* BY_F32, or BY_U8 for codes */
 } by_optimizer_state;
 
 /* `config` is the section of a by_config in all of these; its kind chooses the optimizer. */

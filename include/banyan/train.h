@@ -244,8 +244,8 @@ typedef enum by_trainer_tensor {
     BY_TRAINER_GRADIENT,
     BY_TRAINER_STATE
 } by_trainer_tensor;
-/* Copies the values of such a tensor of parameter i (state: which; else not read) into out, once
- * everything that was submitted is done. */
+/* Copies the values of such a tensor of parameter i (state: which; else not read) into out, codes
+ * as whole numbers, once everything that was submitted is done. */
 BY_API by_status by_trainer_read(const by_trainer *trainer, by_trainer_tensor what, int state,
                                  size_t i, float *out, by_error *error);
 /* A rank's place in the layout: "pipeline 0, data 1", of the axes that are larger than 1; cut at

@@ -44,7 +44,12 @@ static by_status find(const by__store *store, int flat, by__handle handle,
                             by_weights_path(weights), tensor.name, by_shape_print(&found, have),
                             by_shape_print(&shape, wanted));
     }
-    if (!by_dtype_is_float(tensor.dtype)) {
+    bool codes = by__store_dtype(store, flat, handle) == BY_U8;
+    if (codes && tensor.dtype != BY_U8) {
+        return by_error_set(error, BY_EFORMAT, "%s: tensor '%s' is %s; codes are u8",
+                            by_weights_path(weights), tensor.name, by_dtype_name(tensor.dtype));
+    }
+    if (!codes && !by_dtype_is_float(tensor.dtype)) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: tensor '%s' is %s; weights are f32, bf16 or f16",
                             by_weights_path(weights), tensor.name, by_dtype_name(tensor.dtype));

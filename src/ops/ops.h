@@ -151,5 +151,7 @@ void by__clip_scale(by_graph *graph, const by_value *in, int count, float clip, 
 /* Returns the copy in the format `copy`; BY_F32: there is none, BY_NONE. */
 by_value by__adamw(by_graph *graph, by_value p, by_value g, by_value m, by_value v, by_value hyper,
                    by_value scale, const by_attrs *attrs, by_dtype copy);
+/* The operands of ADAMW8 in its order. */
+by_value by__adamw8(by_graph *graph, const by_value in[8], const by_attrs *attrs, by_dtype copy);
 
 #endif

@@ -37,6 +37,21 @@ static by_status infer_clip_scale(const by__signature *s, by__type *out, by_erro
     return BY_OK;
 }
 
+/* Operands hyper and scale, from `first` on, and the copy. */
+static by_status infer_rates(const by__signature *s, int first, by__type *out, by_error *error)
+{
+    const by__type *hyper = &s->in[first];
+    const by__type *scale = &s->in[first + 1];
+    if (hyper->dtype != BY_F32 || by_shape_count(&hyper->shape) < 3 || scale->dtype != BY_F32 ||
+        by_shape_count(&scale->shape) != 1) {
+        return by__op_refuse(s, error, "hyper must be f32 [3] or more and scale one f32");
+    }
+    if (s->attrs->dtype == BY_BF16 || s->attrs->dtype == BY_F16) {
+        out[0] = (by__type){s->attrs->dtype, s->in[0].shape};
+    }
+    return BY_OK;
+}
+
 static by_status infer_adamw(const by__signature *s, by__type *out, by_error *error)
 {
     for (int i = 0; i < 4; i++) {
@@ -44,14 +59,31 @@ static by_status infer_adamw(const by__signature *s, by__type *out, by_error *er
             return by__op_refuse(s, error, "p, g, m and v must be f32 of one shape");
         }
     }
-    if (s->in[4].dtype != BY_F32 || by_shape_count(&s->in[4].shape) < 3 ||
-        s->in[5].dtype != BY_F32 || by_shape_count(&s->in[5].shape) != 1) {
-        return by__op_refuse(s, error, "hyper must be f32 [3] or more and scale one f32");
+    return infer_rates(s, 4, out, error);
+}
+
+static by_status infer_adamw8(const by__signature *s, by__type *out, by_error *error)
+{
+    const by_shape blocks =
+        BY_SHAPE((by_shape_count(&s->in[0].shape) + BY_CODE_BLOCK - 1) / BY_CODE_BLOCK);
+    for (int i = 0; i < 4; i++) {
+        if (s->in[i].dtype != (i < 2 ? BY_F32 : BY_U8) ||
+            !by_shape_equal(&s->in[0].shape, &s->in[i].shape)) {
+            return by__op_refuse(s, error, "p and g must be f32, m and v u8, all of one shape");
+        }
     }
-    if (s->attrs->dtype == BY_BF16 || s->attrs->dtype == BY_F16) {
-        out[0] = (by__type){s->attrs->dtype, s->in[0].shape};
+    for (int i = 4; i < 6; i++) {
+        if (s->in[i].dtype != BY_F32 || !by_shape_equal(&blocks, &s->in[i].shape)) {
+            return by__op_refuse(s, error, "scales must be f32, one for each block");
+        }
     }
-    return BY_OK;
+    return infer_rates(s, 6, out, error);
+}
+
+static void cost_adamw8(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(out);
+    cost->flops = 80.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
 static void cost_adamw(const by__signature *s, const by__type *out, by__cost *cost)
@@ -105,6 +137,20 @@ const by__op_row by__op_adamw = {
     .mutates = 1u << 0 | 1u << 2 | 1u << 3,
     .keeps_f32 = ALL};
 
+const by__op_row by__op_adamw8 = {
+    .name = "adamw8",
+    .min_inputs = 8,
+    .max_inputs = 8,
+    .outputs = 1,
+    .attrs = BY__ATTRS(BY__ATTR_AS("betas", beta1, FLOAT, 0), BY__ATTR_AS("", beta2, FLOAT, 0),
+                       BY__ATTR(eps, FLOAT), BY__ATTR(decay, FLOAT),
+                       BY__ATTR_AS("lr_scale", lr_scale, FLOAT, BY__ATTR_SPARE),
+                       BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE)),
+    .infer = infer_adamw8,
+    .cost = cost_adamw8,
+    .mutates = 1u << 0 | 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5,
+    .keeps_f32 = ALL};
+
 by_value by__sum_squares(by_graph *graph, by_value x)
 {
     return by__op_add_node(graph, BY_OP_SUM_SQUARES, &(by_attrs){0}, &x, 1, NULL);
@@ -126,4 +172,11 @@ by_value by__adamw(by_graph *graph, by_value p, by_value g, by_value m, by_value
     by_value in[6] = {p, g, m, v, hyper, scale};
     full.dtype = copy;
     return by__op_add_node(graph, BY_OP_ADAMW, &full, in, 6, NULL);
+}
+
+by_value by__adamw8(by_graph *graph, const by_value in[8], const by_attrs *attrs, by_dtype copy)
+{
+    by_attrs full = *attrs;
+    full.dtype = copy;
+    return by__op_add_node(graph, BY_OP_ADAMW8, &full, in, 8, NULL);
 }

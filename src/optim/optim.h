@@ -22,7 +22,7 @@ typedef struct by__update {
     const by_update_unit *unit;
     by_value parameter;            /* f32, updated in place */
     by_value gradient;             /* f32, before clipping: `scale` times this is what counts */
-    by_value state[BY_MAX_STATES]; /* f32, updated in place; BY_NONE where the unit has none */
+    by_value state[BY_MAX_STATES]; /* updated in place; BY_NONE where the unit has none */
     by_value hyper;                /* f32 [BY_HYPER_COUNT] */
     /* f32 [1]; where it is not finite, nothing may change: by__update_set sees to it */
     by_value scale;

@@ -6,6 +6,7 @@
 /* One row an optimizer: by__optimizer_NAME of NAME.c. */
 #define OPTIMIZERS(ROW)                                                                            \
     ROW(adamw)                                                                                     \
+    ROW(adamw8bit)                                                                                 \
     ROW(sgd)                                                                                       \
     ROW(lion)                                                                                      \
     ROW(lamb)                                                                                      \
@@ -57,13 +58,19 @@ bool by_optimizer_needs_tensors(const by_optimizer_config *config)
     return optimizer != NULL && (optimizer->needs_tensors || by__groups_have_rates(config));
 }
 
-/* The f32 value "PREFIX.UNIT", or "UNIT" where there is no prefix. */
-static by_value named(by_graph *graph, by_role role, const char *prefix, const by_update_unit *unit,
-                      const by_shape *shape)
+/* The value "PREFIX.UNIT", or "UNIT" where there is no prefix. */
+static by_value named_as(by_graph *graph, by_role role, const char *prefix,
+                         const by_update_unit *unit, by_dtype dtype, const by_shape *shape)
 {
     char name[300];
     (void)snprintf(name, sizeof name, "%s%s%s", prefix, prefix[0] == '\0' ? "" : ".", unit->name);
-    return by__graph_add_value(graph, role, name, NULL, (by__type){BY_F32, *shape});
+    return by__graph_add_value(graph, role, name, NULL, (by__type){dtype, *shape});
+}
+
+static by_value named(by_graph *graph, by_role role, const char *prefix, const by_update_unit *unit,
+                      const by_shape *shape)
+{
+    return named_as(graph, role, prefix, unit, BY_F32, shape);
 }
 
 /* The sums of squares of a unit's gradient, one a block. */
@@ -121,7 +128,8 @@ static void update_unit(by_graph *graph, const by__optimizer *optimizer,
         const by_optimizer_state *state = &optimizer->states[i];
         by_shape shape = unit->shape;
         bool has = state->shape == NULL || state->shape(&unit->shape, &shape);
-        u->state[i] = has ? named(graph, BY_ROLE_STATE, state->name, unit, &shape) : BY_NONE;
+        u->state[i] =
+            has ? named_as(graph, BY_ROLE_STATE, state->name, unit, state->dtype, &shape) : BY_NONE;
     }
     by_value copy = optimizer->update(graph, u, own);
     if (unit->copy != BY_F32) {

@@ -184,9 +184,9 @@ bool by__store_on_disk(const by__store *store, int flat, by__handle handle);
 /* Where an entry begins in its group, in elements of flat buffers without a shape rule. */
 int64_t by__store_begin(const by__store *store, by__handle handle);
 
-/* Writes `count` values of format `dtype` (f32, bf16, f16; at any address) into the first
- * elements of an entry's buffer, rounded to its format, transposed where the entry is. `rows` of
- * a tensor that grows: the first ones. On `threads` threads. Of an entry that is not held whole,
+/* Writes `count` values of format `dtype` (f32, bf16, f16, or u8 into u8; at any address) into the
+ * first elements of an entry's buffer, rounded to its format, transposed where the entry is. `rows`
+ * of a tensor that grows: the first ones. On `threads` threads. Of an entry that is not held whole,
  * what is held is written; BY_EARG where it is transposed. */
 by_status by__store_write(by__store *store, int flat, by__handle handle, const void *values,
                           by_dtype dtype, int64_t count, int threads, by_error *error);
@@ -194,12 +194,13 @@ by_status by__store_write(by__store *store, int flat, by__handle handle, const v
 by_status by__store_write_part(by__store *store, int flat, by__handle handle, int64_t first,
                                const void *values, by_dtype dtype, int64_t count, int threads,
                                by_error *error);
-/* Reads a buffer of f32, not transposed, into out (its number of elements). */
-by_status by__store_read(const by__store *store, int flat, by__handle handle, float *out,
+/* Reads a buffer of f32 or u8, not transposed, into out, which is of its format and number of
+ * elements. */
+by_status by__store_read(const by__store *store, int flat, by__handle handle, void *out,
                          by_error *error);
 /* The same of elements [first, first + count) of it. */
 by_status by__store_read_part(const by__store *store, int flat, by__handle handle, int64_t first,
-                              int64_t count, float *out, by_error *error);
+                              int64_t count, void *out, by_error *error);
 /* Address of a buffer where the device's memory is the host's and nothing that writes it is under
  * way, else NULL. */
 void *by__store_host(const by__store *store, int flat, by__handle handle);

@@ -60,6 +60,10 @@ static void convert_transposed(void *out, by_dtype to, const void *values, by_dt
 static void convert(void *out, by_dtype to, const void *values, by_dtype from,
                     const by__stored_tensor *entry, size_t count, int threads)
 {
+    if (to == BY_U8) {
+        memcpy(out, values, count);
+        return;
+    }
     size_t unit = entry->transposed ? LINES : CHUNK;
     size_t units = entry->transposed ? (size_t)entry->local.dim[1] : count;
     int64_t pieces = (int64_t)((units + unit - 1) / unit);
@@ -133,8 +137,10 @@ static by_status check_write(const by__store *store, int flat, by__handle handle
     const by__stored_tensor *entry = by__store_entry(store, handle);
     by_shape shape = by__store_shape(store, flat, handle);
     by_dtype to = by__store_dtype(store, flat, handle);
-    if (!by_dtype_is_float(dtype) || !by_dtype_is_float(to) || shape.rank < 0 || first < 0 ||
-        count < 0 || count > by_shape_count(&shape) - first ||
+    bool codes = dtype == BY_U8 && to == BY_U8;
+    bool floats = by_dtype_is_float(dtype) && by_dtype_is_float(to);
+    if ((!codes && !floats) || shape.rank < 0 || first < 0 || count < 0 ||
+        count > by_shape_count(&shape) - first ||
         (entry->transposed &&
          (count != by_shape_count(&shape) || by__store_buffer(store, flat, handle).bytes == 0))) {
         return by_error_set(error, BY_EARG, "'%s': cannot write %lld values of %s to it",
@@ -176,13 +182,15 @@ by_status by__store_write(by__store *store, int flat, by__handle handle, const v
 }
 
 by_status by__store_read_part(const by__store *store, int flat, by__handle handle, int64_t first,
-                              int64_t count, float *out, by_error *error)
+                              int64_t count, void *out, by_error *error)
 {
     const by__stored_tensor *entry = by__store_entry(store, handle);
     by__held_piece piece;
     int64_t done = 0;
+    by_dtype dtype = by__store_dtype(store, flat, handle);
+    size_t size = by_dtype_size(dtype);
     bool readable = by__store_shape(store, flat, handle).rank >= 0 && !entry->transposed &&
-                    by__store_dtype(store, flat, handle) == BY_F32;
+                    (dtype == BY_F32 || dtype == BY_U8);
     for (size_t k = 0; readable && by__store_piece(store, flat, handle, k, &piece); k++) {
         int64_t low = piece.first > first ? piece.first : first;
         int64_t high = piece.first + piece.count;
@@ -190,12 +198,12 @@ by_status by__store_read_part(const by__store *store, int flat, by__handle handl
         if (low >= high) {
             continue;
         }
-        size_t at = (size_t)(low - piece.first) * sizeof *out;
-        size_t bytes = (size_t)(high - low) * sizeof *out;
-        BY_TRY(piece.on_disk ? by__scratch_read(by__store_scratch(store), piece.offset + at,
-                                                out + (low - first), bytes, error)
-                             : by_device_read(out + (low - first),
-                                              by_memory_at(piece.memory, at, bytes), error));
+        size_t at = (size_t)(low - piece.first) * size;
+        size_t bytes = (size_t)(high - low) * size;
+        char *to = (char *)out + (size_t)(low - first) * size;
+        BY_TRY(piece.on_disk
+                   ? by__scratch_read(by__store_scratch(store), piece.offset + at, to, bytes, error)
+                   : by_device_read(to, by_memory_at(piece.memory, at, bytes), error));
         done += high - low;
     }
     return done == count
@@ -203,7 +211,7 @@ by_status by__store_read_part(const by__store *store, int flat, by__handle handl
                : by_error_set(error, BY_EARG, "'%s': there are no f32 values to read", entry->name);
 }
 
-by_status by__store_read(const by__store *store, int flat, by__handle handle, float *out,
+by_status by__store_read(const by__store *store, int flat, by__handle handle, void *out,
                          by_error *error)
 {
     by_shape shape = by__store_shape(store, flat, handle);

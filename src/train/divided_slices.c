@@ -116,8 +116,9 @@ by_status by__divided_read(const by_trainer *t, int flat, by__handle handle, siz
     const by__held_piece *piece = &slice.piece;
     *data = (const void *)piece->memory.address; /* ranks share the host's memory alone */
     if (piece->on_disk) {
-        BY_TRY(by__alloc_aligned(&read, (size_t)piece->count * sizeof(float), "a part of a tensor",
-                                 error));
+        BY_TRY(by__alloc_aligned(
+            &read, (size_t)piece->count * by_dtype_size(by__store_dtype(t->store, flat, handle)),
+            "a part of a tensor", error));
         *data = read;
         by_status status =
             by__store_read_part(t->store, flat, handle, piece->first, piece->count, read, error);

@@ -97,7 +97,9 @@ static by_status add_held(by__held *h, size_t parameter, int state, by_error *er
     }
     for (size_t i = 0; i < by__trainer_slices(h->trainer, parameter, state); i++) {
         by__trainer_held has;
-        by__held_slice s = {.dtype = BY_F32, .optimizer = state >= 0};
+        by__held_slice s = {
+            .dtype = state < 0 ? BY_F32 : by_trainer_state(h->trainer, parameter, state).dtype,
+            .optimizer = state >= 0};
         const source from = {.parameter = parameter, .state = state, .slice = i};
         by__trainer_slice(&has, h->trainer, parameter, state, i);
         s.is_copy = has.is_copy;
@@ -127,9 +129,12 @@ static by_status list_held(by__held *h, by_error *error)
 
 /* A checkpoint with values that are not finite would be the newest valid one and good for
  * nothing. */
-static by_status check_finite(const by__held *h, size_t i, const float *values, by_error *error)
+static by_status check_finite(const by__held *h, size_t i, const void *values, by_error *error)
 {
     const by__held_slice *s = &h->slices[i];
+    if (s->dtype != BY_F32) {
+        return BY_OK; /* codes always are */
+    }
     int64_t count = s->slice.flat ? s->slice.shape[0] : 1;
     for (int k = 0; k < s->rank && !s->slice.flat; k++) {
         count *= s->slice.shape[k];
@@ -148,7 +153,9 @@ by_status by__held_read(void *user, size_t i, const void **data, void **owned, b
     const source *from = &h->sources[i];
     BY_TRY(by__trainer_read_slice(h->trainer, from->parameter, from->state, from->slice, data,
                                   owned, error));
-    *data = (const float *)*data + from->first;
+    if (from->first > 0) { /* of a stacked parameter */
+        *data = (const float *)*data + from->first;
+    }
     by_status status = check_finite(h, i, *data, error);
     if (status != BY_OK) {
         free(*owned);

@@ -40,7 +40,7 @@ typedef struct by__feed {
 } by__feed;
 
 #define BY__STAGES     2 /* staging buffers: one is filled while the other is copied */
-#define BY__MAX_STATES 6
+#define BY__MAX_STATES (BY_MAX_STATES + 2) /* and two of exchanges */
 #define BY__MAX_SETS   BY__SUM_TREE_NODES
 
 /* A step that was submitted: what the host must know to read its results. */
@@ -489,7 +489,7 @@ by_status by__shard_gather(by_trainer *t, by_error *error);
 /* Whether a tensor of a flat buffer is divided, so that ranks read it together ... */
 bool by__shard_divides(const by_trainer *t, int flat, by__handle handle);
 /* ... which is this. */
-by_status by__shard_read(const by_trainer *t, int flat, by__handle handle, float *out,
+by_status by__shard_read(const by_trainer *t, int flat, by__handle handle, void *out,
                          by_error *error);
 
 /* ---- gradient_norm.c ---- */

@@ -135,7 +135,8 @@ uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements)
             by_optimizer_state state = by_optimizer_state_at(&t->config->optimizer, s);
             by_shape shape = entry->local;
             bool has = state.shape == NULL || state.shape(&entry->local, &shape);
-            bytes += has ? (uint64_t)by_shape_count(&shape) * sizeof(float) / owners : 0;
+            bytes +=
+                has ? (uint64_t)by_shape_count(&shape) * by_dtype_size(state.dtype) / owners : 0;
         }
         *elements += count;
     }
@@ -189,7 +190,7 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error)
         by_optimizer_state state = by_optimizer_state_at(&t->config->optimizer, i);
         by__flat_spec spec = {.role = BY__STATE,
                               .name = state.name,
-                              .dtype = BY_F32,
+                              .dtype = state.dtype,
                               .groups = trained,
                               .shape = state.shape};
         BY_TRY(add_flat(t, spec, trained, trained, &t->states[i], error));

@@ -278,7 +278,10 @@ static by_status find_parts(const by_trainer *t, window *w, by_error *error)
             return by_error_set(error, BY_ESTATE, "a window of '%s' is not on disk as one run",
                                 by__store_flat_name(t->store, p.flat));
         }
-        p.transfer.bytes = by__round_up((size_t)elements * sizeof(float), BY__SCRATCH_ALIGNMENT);
+        size_t size = w->tensor == BY__NO_ENTRY
+                          ? sizeof(float)
+                          : by_dtype_size(by__store_dtype(t->store, p.flat, w->tensor));
+        p.transfer.bytes = by__round_up((size_t)elements * size, BY__SCRATCH_ALIGNMENT);
         w->bytes += p.transfer.bytes;
         w->parts[w->part_count] = p;
         w->part_count += elements > 0;

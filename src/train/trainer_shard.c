@@ -381,7 +381,7 @@ static int owner_of(const by_trainer *t, by__handle handle)
     return 0;
 }
 
-static by_status read_owned(const by_trainer *t, int flat, by__handle handle, float *out,
+static by_status read_owned(const by_trainer *t, int flat, by__handle handle, void *out,
                             by_error *error)
 {
     by_shape shape = by__store_shape(t->store, flat, handle);
@@ -389,7 +389,8 @@ static by_status read_owned(const by_trainer *t, int flat, by__handle handle, fl
     if (owner == t->layout.place[BY_MESH_SHARD]) {
         BY_TRY(by__store_read(t->store, flat, handle, out, error));
     }
-    return by_comm_broadcast(t->shard.comm, out, (size_t)by_shape_count(&shape), BY_F32, owner,
+    return by_comm_broadcast(t->shard.comm, out, (size_t)by_shape_count(&shape),
+                             by__store_dtype(t->store, flat, handle), owner,
                              by__store_entry(t->store, handle)->name, error);
 }
 
@@ -439,7 +440,7 @@ by_status by__shard_collect(const by_trainer *t, int flat, by__handle handle, vo
     return BY_OK;
 }
 
-by_status by__shard_read(const by_trainer *t, int flat, by__handle handle, float *out,
+by_status by__shard_read(const by_trainer *t, int flat, by__handle handle, void *out,
                          by_error *error)
 {
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));

@@ -104,7 +104,7 @@ static by_tensor_view view(const by_trainer *t, int flat, size_t i)
 {
     by_shape shape = by__store_shape(t->store, flat, (by__handle)i);
     by_tensor_view tensor = {.name = by__store_entry(t->store, (by__handle)i)->name,
-                             .dtype = BY_F32,
+                             .dtype = by__store_dtype(t->store, flat, (by__handle)i),
                              .rank = shape.rank,
                              .data = by__store_host(t->store, flat, (by__handle)i)};
     if (shape.rank > 0) {
@@ -134,7 +134,8 @@ static uint64_t held_bytes(const by_trainer *t, int flat)
     for (size_t i = 0; i < by__store_count(t->store); i++) {
         by__held_piece piece;
         for (size_t k = 0; by__store_piece(t->store, flat, (by__handle)i, k, &piece); k++) {
-            bytes += (uint64_t)piece.count * sizeof(float);
+            bytes += (uint64_t)piece.count *
+                     by_dtype_size(by__store_dtype(t->store, flat, (by__handle)i));
         }
     }
     return bytes;
@@ -216,7 +217,9 @@ static by_status read_all(const by_trainer *t, int flat, by__handle handle, cons
     if (*data != NULL) {
         return BY_OK;
     }
-    BY_TRY(by__alloc_aligned(owned, (size_t)by_shape_count(&shape) * sizeof(float),
+    BY_TRY(by__alloc_aligned(owned,
+                             (size_t)by_shape_count(&shape) *
+                                 by_dtype_size(by__store_dtype(t->store, flat, handle)),
                              "a copy of the weights", error));
     *data = *owned;
     return by__store_read(t->store, flat, handle, *owned, error);
@@ -239,12 +242,12 @@ by_status by__trainer_read_slice(const by_trainer *t, size_t parameter, int stat
         return BY_OK;
     }
     by__store_box box = by__store_box_at(&held, (int64_t)i);
-    by_status status = by__alloc_aligned(owned, (size_t)by_shape_count(&box.shape) * sizeof(float),
+    size_t size = by_dtype_size(by__store_dtype(t->store, flat, handle));
+    by_status status = by__alloc_aligned(owned, (size_t)by_shape_count(&box.shape) * size,
                                          "a part of a tensor", error);
     if (status == BY_OK) {
         /* Copies from the part, which stays as it is. */
-        by__store_box_copy(&held, (int64_t)i, *owned, (void *)(uintptr_t)*data, sizeof(float),
-                           false);
+        by__store_box_copy(&held, (int64_t)i, *owned, (void *)(uintptr_t)*data, size, false);
         *data = *owned;
     }
     free(all);
@@ -283,7 +286,15 @@ by_status by_trainer_read(const by_trainer *trainer, by_trainer_tensor what, int
                           float *out, by_error *error)
 {
     int flat = flat_of(trainer, what, state);
-    return by__shard_divides(trainer, flat, (by__handle)i)
+    by_shape shape = by__store_shape(trainer->store, flat, (by__handle)i);
+    BY_TRY(by__shard_divides(trainer, flat, (by__handle)i)
                ? by__shard_read(trainer, flat, (by__handle)i, out, error)
-               : by__store_read(trainer->store, flat, (by__handle)i, out, error);
+               : by__store_read(trainer->store, flat, (by__handle)i, out, error));
+    if (by__store_dtype(trainer->store, flat, (by__handle)i) == BY_U8) {
+        const unsigned char *codes = (const unsigned char *)out;
+        for (int64_t k = by_shape_count(&shape); k-- > 0;) { /* in place, from the end */
+            out[k] = (float)codes[k];
+        }
+    }
+    return BY_OK;
 }

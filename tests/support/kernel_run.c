@@ -74,6 +74,8 @@ double element(const void *data, by_dtype dtype, int64_t i)
         return (double)by__bf16_to_f32(((const uint16_t *)data)[i]);
     case BY_F16:
         return (double)by__f16_to_f32(((const uint16_t *)data)[i]);
+    case BY_U8:
+        return (double)((const uint8_t *)data)[i];
     default:
         return (double)((const int32_t *)data)[i];
     }
@@ -87,6 +89,9 @@ static void set_element(void *data, by_dtype dtype, int64_t i, float value)
         break;
     case BY_BF16:
         ((uint16_t *)data)[i] = by__f32_to_bf16(value);
+        break;
+    case BY_U8: /* codes: values are from -2 to 2 */
+        ((uint8_t *)data)[i] = (uint8_t)(int)(value * 63.0f + 128.0f);
         break;
     default:
         ((uint16_t *)data)[i] = by__f32_to_f16(value);
@@ -210,10 +215,11 @@ static void fill_floats(problem *p, int index, pattern kind)
 {
     by_op op = p->source->op;
     bool zero = op == BY_OP_CLIP_SCALE && index == 0; /* no step has failed */
-    bool positive = op == BY_OP_CLIP_SCALE || (op == BY_OP_ADAMW && index == 3);
+    bool positive = op == BY_OP_CLIP_SCALE || (op == BY_OP_ADAMW && index == 3) ||
+                    (op == BY_OP_ADAMW8 && (index == 4 || index == 5));
     bool rstd =
         (op == BY_OP_LAYER_NORM_GRAD && index == 3) || (op == BY_OP_RMS_NORM_GRAD && index == 2);
-    bool hyper = op == BY_OP_ADAMW && index == 4;
+    bool hyper = (op == BY_OP_ADAMW && index == 4) || (op == BY_OP_ADAMW8 && index == 6);
     static const float hyper_values[4] = {1e-3f, 0.19f, 0.0975f, 0.0f};
     for (int64_t i = 0; i < count_of(&p->in[index]); i++) {
         float value = random_value((uint32_t)index, i, rstd ? PATTERN_RANDOM : kind);
@@ -485,6 +491,9 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
 {
     tolerance t = {1e-6, 0.0};
     switch (op) {
+    case BY_OP_ADAMW8: /* codes differ where f32 is on the other side of the middle of two */
+        t = output == BY_U8 ? (tolerance){0.0, 1.0 / 127.0} : (tolerance){1e-5, 1e-6};
+        break;
     case BY_OP_ADD:
     case BY_OP_SUB:
     case BY_OP_MUL:

@@ -11,6 +11,7 @@
 #define F(...)         OPERAND(PLAIN, BY_F32, __VA_ARGS__)
 #define H(...)         OPERAND(PLAIN, BY_F16, __VA_ARGS__)
 #define I(...)         OPERAND(PLAIN, BY_I32, __VA_ARGS__)
+#define U(...)         OPERAND(PLAIN, BY_U8, __VA_ARGS__)
 #define WEIGHT(...)    OPERAND(TRAINED, ACT, __VA_ARGS__)
 #define PARAMETER(...) OPERAND(TRAINED, BY_F32, __VA_ARGS__)
 #define FACTOR(...)    OPERAND(CONSTANT, BY_F32, __VA_ARGS__)
@@ -529,6 +530,13 @@ const op_case op_cases[] = {
          F(131, 37), F(131, 37), F(131, 37), F(131, 37), F(4), F(1)),
     CASE(ADAMW, (.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f, .lr_scale = 0.25f),
          F(33), F(33), F(33), F(33), F(4), F(1)),
+    CASE(ADAMW8, (.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f), F(1), F(1), U(1),
+         U(1), F(1), F(1), F(4), F(1)),
+    CASE(ADAMW8, (.beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f, .lr_scale = 0.5f, .dtype = BY_BF16),
+         F(37, 131), F(37, 131), U(37, 131), U(37, 131), F(19), F(19), F(4), F(1)),
+    BENCH(ADAMW8, (.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f, .dtype = BY_BF16),
+          F(50257, 768), F(50257, 768), U(50257, 768), U(50257, 768), F(150771), F(150771), F(4),
+          F(1)),
     BENCH(ADAMW, (.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f, .dtype = BY_BF16),
           F(50257, 768), F(50257, 768), F(50257, 768), F(50257, 768), F(4), F(1)),
     CASE(MAP, (.map = &nesterov), F(1), A(1), F(1), F(2)),

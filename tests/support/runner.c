@@ -149,6 +149,8 @@ double get_element(const void *data, by_dtype dtype, size_t i)
         return (double)by__bf16_to_f32(((const uint16_t *)data)[i]);
     case BY_I32:
         return (double)((const int32_t *)data)[i];
+    case BY_U8:
+        return (double)((const uint8_t *)data)[i];
     default:
         fail_msg("no test uses %s", by_dtype_name(dtype));
         return 0.0;

@@ -273,6 +273,11 @@ static void test_disk(void **state)
                                        "offload.buffer_mib=0.01",
                                        NULL};
     rank_job_agree(memory, 1, disk);
+#define CODES RATES, "optimizer.kind=adamw8bit", "model.vocab=2500"
+    static const char *const codes[] = {CODES, NULL};
+    static const char *const codes_on_disk[] = {
+        CODES, "offload.optimizer=disk", "offload.path=/tmp", "offload.buffer_mib=0.01", NULL};
+    rank_job_agree(codes, 1, codes_on_disk);
 }
 
 int main(void)

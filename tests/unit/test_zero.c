@@ -54,6 +54,19 @@ static void test_scattered_sums(void **state)
     rank_job_compare(five, BY_ARRAY_LENGTH(five), by_five);
 }
 
+/* Codes of moments and their scales: blocks are of tensors, whoever holds these. */
+static void test_divided_codes(void **state)
+{
+    BY_UNUSED(state);
+    static const int two[] = {2, 4};
+    static const char *const stages[] = {"parallel.zero=1", "parallel.zero=2", "parallel.zero=3"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(stages); i++) {
+        const char *const settings[] = {LARGE,     "optimizer.kind=adamw8bit", "parallel.shard=2",
+                                        stages[i], "precision.compute=bf16",   NULL};
+        rank_job_compare(two, BY_ARRAY_LENGTH(two), settings);
+    }
+}
+
 /* ZeRO-2: one round and several, a last round with fewer micro-batches than ranks, two groups of
  * ranks that own the same, with and without overlap. */
 static void divide(const char *stage)
@@ -231,6 +244,7 @@ int main(void)
         cmocka_unit_test(test_divided_gradients), cmocka_unit_test(test_divided_parameters),
         cmocka_unit_test(test_planned_slices),    cmocka_unit_test(test_whole_tensors),
         cmocka_unit_test(test_equal_tensors),     cmocka_unit_test(test_exchanging_groups),
+        cmocka_unit_test(test_divided_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 #include <math.h>
 
+#include "device/cpu/dynamic_codes.h"
 #include "device/cpu/reference.h"
 
 static by_status run_sum_squares(const by__call *call, const by__context *context)
@@ -105,3 +106,72 @@ static by_status run_adamw(const by__call *call, const by__context *context)
 }
 
 BY__REFERENCE_KERNEL(BY_OP_ADAMW, adamw, NULL, run_adamw);
+
+/* The number of the nearest code. */
+static int nearest_code(const float values[BY__CODES], double x)
+{
+    int best = 0;
+    for (int c = 1; c < BY__CODES; c++) {
+        if (fabs((double)values[c] - x) < fabs((double)values[best] - x)) {
+            best = c;
+        }
+    }
+    return best;
+}
+
+/* Moment `index` of elements first .. last - 1 of a block becomes `moments`. */
+static void encode_block(const by__call *call, int index, int64_t block, int64_t first,
+                         int64_t last, const double *moments)
+{
+    float values[BY__CODES];
+    double scale = 0.0;
+    by__dynamic_values(values, index == 0);
+    for (int64_t i = first; i < last; i++) {
+        scale = fmax(scale, fabs(moments[i - first]));
+    }
+    for (int64_t i = first; i < last; i++) {
+        double x = scale > 0.0 ? moments[i - first] / scale : 0.0;
+        by__set(&call->in[2 + index], i, nearest_code(values, x));
+    }
+    by__set(&call->in[4 + index], block, scale);
+}
+
+/* Dettmers et al., "8-bit optimizers via block-wise quantization", ICLR 2022, section 2. */
+static by_status run_adamw8(const by__call *call, const by__context *context)
+{
+    BY_UNUSED(context);
+    float values[2][BY__CODES];
+    double beta[2] = {(double)call->attrs.beta1, (double)call->attrs.beta2};
+    double rate = by__get(&call->in[6], 0) *
+                  (call->attrs.lr_scale == 0.0f ? 1.0 : (double)call->attrs.lr_scale);
+    double scale = by__get(&call->in[7], 0);
+    int64_t count = by__tensor_count(&call->in[0]);
+    by__dynamic_values(values[0], true);
+    by__dynamic_values(values[1], false);
+    for (int64_t block = 0; isfinite(scale) && block * BY_CODE_BLOCK < count; block++) {
+        double moments[2][BY_CODE_BLOCK];
+        int64_t first = block * BY_CODE_BLOCK;
+        int64_t last = by__min_i64(count, first + BY_CODE_BLOCK);
+        for (int64_t i = first; i < last; i++) {
+            double g = by__get(&call->in[1], i) * scale;
+            for (int k = 0; k < 2; k++) {
+                int code = (int)by__get(&call->in[2 + k], i);
+                double old = (double)values[k][code] * by__get(&call->in[4 + k], block);
+                moments[k][i - first] = beta[k] * old + (1.0 - beta[k]) * (k == 0 ? g : g * g);
+            }
+            double step =
+                moments[0][i - first] / by__get(&call->in[6], 1) /
+                (sqrt(moments[1][i - first] / by__get(&call->in[6], 2)) + (double)call->attrs.eps);
+            double decayed = by__get(&call->in[0], i) * (1.0 - rate * (double)call->attrs.decay);
+            by__set(&call->in[0], i, decayed - rate * step);
+            if (call->output_count > 0 && by__present(&call->out[0])) {
+                by__set(&call->out[0], i, by__get(&call->in[0], i));
+            }
+        }
+        encode_block(call, 0, block, first, last, moments[0]);
+        encode_block(call, 1, block, first, last, moments[1]);
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_ADAMW8, adamw8, NULL, run_adamw8);

@@ -1,0 +1,111 @@
+/* AdamW whose moments are 8-bit codes (Dettmers et al. 2022, "8-bit optimizers via block-wise
+ * quantization"; bitsandbytes' AdamW8bit): blocks of BY_CODE_BLOCK elements of a tensor, each
+ * moment one of 256 numbers times the largest magnitude of its block. Tensors of less than
+ * SMALL elements keep f32 moments. Blocks are counted from the beginning of a tensor, so that they
+ * do not depend on who holds it. */
+#include <math.h>
+
+#include "optim/optim.h"
+
+/* bitsandbytes' min_8bit_size. */
+#define SMALL 4096
+
+typedef struct adamw8bit_keys {
+    double betas[2];
+    double eps;
+} adamw8bit_keys;
+
+static const by__key keys[] = {
+    {"optimizer", "betas", BY__KEY_PAIR, BY__OWN(adamw8bit_keys, betas), "[0.9, 0.99]", 0, 1,
+     BY__BELOW_MAX, .help = "decay rates of the first and second moment"},
+    {"optimizer", "eps", BY__KEY_REAL, BY__OWN(adamw8bit_keys, eps), "1e-8", 0, 1, BY__ABOVE_MIN,
+     .help = "added to the root of the second moment"},
+};
+static const by__key_list key_list = BY__KEY_LIST(keys);
+
+static bool small_shape(const by_shape *parameter, by_shape *state)
+{
+    *state = *parameter;
+    return by_shape_count(parameter) < SMALL;
+}
+
+static bool code_shape(const by_shape *parameter, by_shape *state)
+{
+    *state = *parameter;
+    return by_shape_count(parameter) >= SMALL;
+}
+
+static bool scale_shape(const by_shape *parameter, by_shape *state)
+{
+    int64_t count = by_shape_count(parameter);
+    *state = BY_SHAPE((count + BY_CODE_BLOCK - 1) / BY_CODE_BLOCK);
+    return count >= SMALL;
+}
+
+enum { FIRST, SECOND, FIRST_CODES, SECOND_CODES, FIRST_SCALE, SECOND_SCALE };
+static const by_optimizer_state states[] = {
+    [FIRST] = {"m", small_shape},
+    [SECOND] = {"v", small_shape},
+    [FIRST_CODES] = {"m_code", code_shape, BY_U8},
+    [SECOND_CODES] = {"v_code", code_shape, BY_U8},
+    [FIRST_SCALE] = {"m_scale", scale_shape},
+    [SECOND_SCALE] = {"v_scale", scale_shape},
+};
+
+static by_value update(by_graph *graph, const by__update *u, const void *own)
+{
+    const adamw8bit_keys *k = own;
+    by_attrs attrs = {.beta1 = (float)k->betas[0],
+                      .beta2 = (float)k->betas[1],
+                      .eps = (float)k->eps,
+                      .decay = u->decay,
+                      .lr_scale = u->lr_scale == 1.0f ? 0.0f : u->lr_scale};
+    if (u->state[FIRST] != BY_NONE) {
+        return by__adamw(graph, u->parameter, u->gradient, u->state[FIRST], u->state[SECOND],
+                         u->hyper, u->scale, &attrs, u->unit->copy);
+    }
+    const by_value in[8] = {u->parameter,
+                            u->gradient,
+                            u->state[FIRST_CODES],
+                            u->state[SECOND_CODES],
+                            u->state[FIRST_SCALE],
+                            u->state[SECOND_SCALE],
+                            u->hyper,
+                            u->scale};
+    return by__adamw8(graph, in, &attrs, u->unit->copy);
+}
+
+static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t step)
+{
+    const adamw8bit_keys *k = own;
+    hyper[1] = (float)(1.0 - pow(k->betas[0], (double)step + 1.0));
+    hyper[2] = (float)(1.0 - pow(k->betas[1], (double)step + 1.0));
+}
+
+static by_status resolve(by_config *config, void *own, by_error *error)
+{
+    BY_UNUSED(own);
+    if (config->parallel.tensor != 1 || config->parallel.expert != 1 || config->sync.every > 1) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: blocks of 8-bit moments are of whole tensors of one rank: "
+                            "parallel.tensor, parallel.expert and sync.every must be 1, or take "
+                            "adamw",
+                            by__config_where(config, "optimizer.kind", "parallel.tensor"));
+    }
+    return BY_OK;
+}
+
+const by__optimizer by__optimizer_adamw8bit = {
+    .kind = {.name = "adamw8bit",
+             .help = "AdamW with moments in 8 bits, by blocks of 256 (Dettmers et al. 2022): 2 "
+                     "bytes of state a parameter where adamw has 8. Tensors of less than 4,096 "
+                     "elements keep f32.",
+             .keys = {&key_list},
+             .size = sizeof(adamw8bit_keys),
+             .resolve = resolve},
+    .states = states,
+    .state_count = BY_ARRAY_LENGTH(states),
+    .needs_tensors = true,
+    .update = update,
+    .hyper = hyper_values,
+};
