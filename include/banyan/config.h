@@ -112,6 +112,8 @@ typedef struct by_optimizer_config {
     int64_t decay;         /* wsd: steps of the final decay; -1: a tenth of the steps */
     double weight_decay;   /* on matrices only */
     double clip;           /* bound of the global gradient norm; 0: none */
+    char *lr_scaling;      /* "none", "linear", "sqrt": how lr grows with train.batch */
+    int64_t lr_batch;      /* the batch that lr is for; -1: train.batch */
     by_record_list groups; /* by_parameter_group; the first that matches a name counts */
     double layer_decay;    /* learning rates of blocks: layer_decay^(how many come after), ... */
 } by_optimizer_config;

@@ -15,6 +15,10 @@ extern "C" {
  * linear decay to min_lr over the last `decay` steps; Hu et al. 2024). */
 BY_API double by_learning_rate(const by_optimizer_config *config, int64_t step, int64_t steps);
 
+/* What the learning rate of steps of `batch` examples is multiplied by: config.lr is for steps of
+ * lr_batch, and lr_scaling says how it grows (linear: Goyal et al. 2017; sqrt: Krizhevsky 2014). */
+BY_API double by_learning_rate_scale(const by_optimizer_config *config, int64_t batch);
+
 /* Numbers of a step that an update graph reads from its input "hyper". */
 #define BY_HYPER_COUNT 8
 #define BY_MAX_STATES  6

@@ -107,6 +107,14 @@ static const by__key common[] = {
      .help = "decoupled weight decay, on matrices only"},
     {"optimizer", "clip", BY__KEY_REAL, BY__FIELD(optimizer.clip), "1", 0, 1e9,
      .help = "bound of the global gradient norm; 0 does not clip"},
+    {"optimizer", "lr_scaling", BY__KEY_TEXT, BY__FIELD(optimizer.lr_scaling), "none",
+     .choices = "none|linear|sqrt", .later = true,
+     .help =
+         "how lr and min_lr grow with train.batch, where they are for steps of lr_batch: none, "
+         "linear (Goyal et al. 2017, for sgd) or sqrt (Krizhevsky 2014, for adamw and its kin)"},
+    {"optimizer", "lr_batch", BY__KEY_INT, BY__FIELD(optimizer.lr_batch), "-1", 1, BY__MI24,
+     .derived = "train.batch", .later = true,
+     .help = "examples of the step that lr and min_lr are for"},
     {"optimizer", "layer_decay", BY__KEY_REAL, BY__FIELD(optimizer.layer_decay), "1", 0, 1,
      BY__ABOVE_MIN, .later = true,
      .help = "the learning rate of a block is multiplied by this once for each part of the model "

@@ -4,6 +4,14 @@
 #include "banyan/optimizer.h"
 #include "base/base.h"
 
+double by_learning_rate_scale(const by_optimizer_config *config, int64_t batch)
+{
+    double times = config->lr_batch == -1 ? 1.0 : (double)batch / (double)config->lr_batch;
+    return strcmp(config->lr_scaling, "linear") == 0 ? times
+           : strcmp(config->lr_scaling, "sqrt") == 0 ? sqrt(times)
+                                                     : 1.0;
+}
+
 double by_learning_rate(const by_optimizer_config *config, int64_t step, int64_t steps)
 {
     double lr = config->lr;

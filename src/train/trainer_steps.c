@@ -184,7 +184,8 @@ by_status by_trainer_submit(by_trainer *t, const by_batch *batch, by_error *erro
     BY_TRY(check_free_slot(t, true, error));
     BY_TRY(by__replay_is_due(t) ? submit_twice(t, batch, error)
                                 : submit_gradients(t, batch, error));
-    double lr = by_learning_rate(&c->optimizer, t->updates, c->train.steps);
+    double lr = by_learning_rate(&c->optimizer, t->updates, c->train.steps) *
+                by_learning_rate_scale(&c->optimizer, c->train.batch);
     return submit_update(t, lr, targets_of(t, batch), error);
 }
 

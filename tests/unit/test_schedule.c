@@ -97,12 +97,28 @@ static void test_hyper(void **state)
     by_config_close(&config);
 }
 
+static void test_scaling(void **state)
+{
+    BY_UNUSED(state);
+    char none[] = "none";
+    char linear[] = "linear";
+    char root[] = "sqrt";
+    by_optimizer_config config = {.lr_scaling = none, .lr_batch = 16};
+    assert_true(by_learning_rate_scale(&config, 64) == 1.0);
+    config.lr_scaling = linear;
+    assert_true(by_learning_rate_scale(&config, 64) == 4.0);
+    assert_true(by_learning_rate_scale(&config, 8) == 0.5);
+    config.lr_scaling = root;
+    assert_true(by_learning_rate_scale(&config, 64) == 2.0);
+    config.lr_batch = -1;
+    assert_true(by_learning_rate_scale(&config, 64) == 1.0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_warmup),
-        cmocka_unit_test(test_decays),
-        cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_scaling), cmocka_unit_test(test_warmup),
+        cmocka_unit_test(test_decays),  cmocka_unit_test(test_edges),
         cmocka_unit_test(test_hyper),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
