@@ -27,6 +27,7 @@ BY_API double by_learning_rate_scale(const by_optimizer_config *config, int64_t 
  * elements' places in their tensors are unknown. */
 typedef struct by_update_unit {
     const char *name; /* of its values in the graphs below */
+    const char *axes; /* of a tensor, their logical names: "vocab embed"; NULL: unknown */
     by_shape shape;
     bool decay;    /* weight decay applies: matrices, not vectors (norm weights, biases) */
     by_dtype copy; /* format of the copy that programs compute with; BY_F32: there is none */
@@ -47,8 +48,9 @@ typedef struct by_update_unit {
 /* A state that an optimizer keeps for each parameter. */
 typedef struct by_optimizer_state {
     const char *name; /* "m": in checkpoints the state of parameter NAME is "m.NAME" */
-    /* Its shape from the parameter's; false: that parameter has none. NULL: the same shape. */
-    bool (*shape)(const by_shape *parameter, by_shape *state);
+    /* Its shape from the parameter's, whose axes have these logical names; false: that parameter
+     * has none. NULL: the same shape. */
+    bool (*shape)(const by_shape *parameter, const char *axes, by_shape *state);
     by_dtype dtype; /* BY_F32, or BY_U8 for codes */
 } by_optimizer_state;
 

@@ -38,8 +38,9 @@ static const by__key keys[] = {
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
 /* The last axis is gone. */
-static bool row_shape(const by_shape *parameter, by_shape *state)
+static bool row_shape(const by_shape *parameter, const char *axes, by_shape *state)
 {
+    BY_UNUSED(axes);
     if (parameter->rank < 2) {
         return false;
     }
@@ -49,8 +50,9 @@ static bool row_shape(const by_shape *parameter, by_shape *state)
 }
 
 /* The last axis but one is gone. */
-static bool column_shape(const by_shape *parameter, by_shape *state)
+static bool column_shape(const by_shape *parameter, const char *axes, by_shape *state)
 {
+    BY_UNUSED(axes);
     if (parameter->rank < 2) {
         return false;
     }
@@ -60,8 +62,9 @@ static bool column_shape(const by_shape *parameter, by_shape *state)
     return true;
 }
 
-static bool vector_shape(const by_shape *parameter, by_shape *state)
+static bool vector_shape(const by_shape *parameter, const char *axes, by_shape *state)
 {
+    BY_UNUSED(axes);
     *state = *parameter;
     return parameter->rank < 2;
 }

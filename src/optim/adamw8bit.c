@@ -23,20 +23,23 @@ static const by__key keys[] = {
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
-static bool small_shape(const by_shape *parameter, by_shape *state)
+static bool small_shape(const by_shape *parameter, const char *axes, by_shape *state)
 {
+    BY_UNUSED(axes);
     *state = *parameter;
     return by_shape_count(parameter) < SMALL;
 }
 
-static bool code_shape(const by_shape *parameter, by_shape *state)
+static bool code_shape(const by_shape *parameter, const char *axes, by_shape *state)
 {
+    BY_UNUSED(axes);
     *state = *parameter;
     return by_shape_count(parameter) >= SMALL;
 }
 
-static bool scale_shape(const by_shape *parameter, by_shape *state)
+static bool scale_shape(const by_shape *parameter, const char *axes, by_shape *state)
 {
+    BY_UNUSED(axes);
     int64_t count = by_shape_count(parameter);
     *state = BY_SHAPE((count + BY_CODE_BLOCK - 1) / BY_CODE_BLOCK);
     return count >= SMALL;

@@ -7,6 +7,7 @@
 #define OPTIMIZERS(ROW)                                                                            \
     ROW(adamw)                                                                                     \
     ROW(adamw8bit)                                                                                 \
+    ROW(muon)                                                                                      \
     ROW(sgd)                                                                                       \
     ROW(lion)                                                                                      \
     ROW(lamb)                                                                                      \
@@ -127,7 +128,7 @@ static void update_unit(by_graph *graph, const by__optimizer *optimizer,
     for (int i = 0; i < states; i++) {
         const by_optimizer_state *state = &optimizer->states[i];
         by_shape shape = unit->shape;
-        bool has = state->shape == NULL || state->shape(&unit->shape, &shape);
+        bool has = state->shape == NULL || state->shape(&unit->shape, unit->axes, &shape);
         u->state[i] =
             has ? named_as(graph, BY_ROLE_STATE, state->name, unit, state->dtype, &shape) : BY_NONE;
     }

@@ -134,7 +134,7 @@ static by_status place(const by__store *store, flat *f, size_t i, size_t *end, b
     size_t elements;
     size_t bytes;
     bool has = (f->spec.groups >> entry->group & 1u) != 0 &&
-               (f->spec.shape == NULL || f->spec.shape(&entry->local, &shape));
+               (f->spec.shape == NULL || f->spec.shape(&entry->local, entry->axes, &shape));
     f->shape[i].rank = -1;
     if (!has) {
         return BY_OK;
@@ -365,7 +365,7 @@ by__stored_tensor by__store_held(const by__store *store, int index, by__handle h
     for (int i = 0; i < numbers.rank; i++) {
         numbers.dim[i] = i + 1; /* so that the rule tells which axes are left */
     }
-    (void)store->flats[index].spec.shape(&numbers, &left);
+    (void)store->flats[index].spec.shape(&numbers, entry->axes, &left);
     for (int i = 0; i < left.rank; i++) {
         int64_t from = left.dim[i] - 1;
         held.shape.dim[i] = entry->shape.dim[from];

@@ -69,8 +69,9 @@ typedef enum by__buffer_role {
     BY__BUFFER_ROLES
 } by__buffer_role;
 
-/* Shape of an entry's buffer from the entry's; false: the entry has none in this flat buffer. */
-typedef bool by__shape_rule(const by_shape *entry, by_shape *buffer);
+/* Shape of an entry's buffer from the entry's, whose axes have these names; false: the entry has
+ * none in this flat buffer. */
+typedef bool by__shape_rule(const by_shape *entry, const char *axes, by_shape *buffer);
 
 /* A range of the elements of a flat buffer. */
 typedef struct by__store_run {

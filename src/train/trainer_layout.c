@@ -60,6 +60,7 @@ by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
 {
     by_update_unit unit = by__trainer_unit(t, name, entry->local, entry->group);
     unit.whole = entry->shape;
+    unit.axes = entry->axes;
     by__groups_set_rates(&unit, t->forward, &t->config->optimizer, entry->name);
     for (int i = 0; i < entry->shape.rank && unit.ranks > 1; i++) {
         if (entry->local.dim[i] != entry->shape.dim[i]) {
@@ -134,7 +135,7 @@ uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements)
         for (int s = 0; s < t->state_count; s++) {
             by_optimizer_state state = by_optimizer_state_at(&t->config->optimizer, s);
             by_shape shape = entry->local;
-            bool has = state.shape == NULL || state.shape(&entry->local, &shape);
+            bool has = state.shape == NULL || state.shape(&entry->local, entry->axes, &shape);
             bytes +=
                 has ? (uint64_t)by_shape_count(&shape) * by_dtype_size(state.dtype) / owners : 0;
         }

@@ -204,12 +204,18 @@ static bool same_ranks(const by_update_unit *a, const by_update_unit *b)
            memcmp(a->axis_ranks, b->axis_ranks, sizeof a->axis_ranks) == 0;
 }
 
+static bool same_axes(const by_update_unit *a, const by_update_unit *b)
+{
+    return (a->axes == NULL || b->axes == NULL) ? a->axes == b->axes
+                                                : strcmp(a->axes, b->axes) == 0;
+}
+
 static bool same_kind(const kind *k, bool copies, const by_update_unit *unit)
 {
     return k->copies == copies && k->unit.copy == unit->copy &&
            by_shape_equal(&k->unit.shape, &unit->shape) &&
-           (copies || (k->unit.decay == unit->decay && k->unit.lr_scale == unit->lr_scale &&
-                       k->unit.own_decay == unit->own_decay &&
+           (copies || (same_axes(&k->unit, unit) && k->unit.decay == unit->decay &&
+                       k->unit.lr_scale == unit->lr_scale && k->unit.own_decay == unit->own_decay &&
                        k->unit.weight_decay == unit->weight_decay && same_ranks(&k->unit, unit)));
 }
 

@@ -55,7 +55,7 @@ for setting in "gpt2 f32" "llama bf16" "mixtral f32"; do
 done
 
 groups='groups=[{"match":"w?e.*","frozen":true},{"match":"*.bias","lr_scale":2}]'
-for setting in "adafactor beta1=0.9" "sgd momentum=0" "adamw $groups" "adamw8bit eps=1e-8"; do
+for setting in "adafactor beta1=0.9" "sgd momentum=0" "adamw $groups" "adamw8bit eps=1e-8" "muon momentum=0.9"; do
     # shellcheck disable=SC2086
     set -- $setting
     rm -rf runs

@@ -21,6 +21,7 @@
 /* One update of one tensor in float64. */
 typedef struct update {
     by_shape shape;
+    const char *axes;
     int64_t count;
     int64_t number;               /* of the update, from 1 */
     double lr;                    /* eta */
@@ -35,6 +36,22 @@ typedef struct update {
 static double decayed(const update *u, int64_t i, double step)
 {
     return u->p[i] * (1.0 - u->lr * u->lr_scale * u->decay) - step;
+}
+
+static double norm_of(const double *x, int64_t count)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        sum += x[i] * x[i];
+    }
+    return sqrt(sum);
+}
+
+static double *zeros(int64_t count)
+{
+    double *values = calloc((size_t)count, sizeof *values);
+    assert_non_null(values);
+    return values;
 }
 
 /* Loshchilov & Hutter 2019, algorithm 2; betas 0.9 and 0.99, eps 1e-8. */
@@ -140,6 +157,91 @@ static void adamw8bit(const update *u)
     }
 }
 
+/* c = a b, or a b^T: [rows, columns]. */
+static void product(double *c, const double *a, const double *b, int64_t rows, int64_t inner,
+                    int64_t columns, bool trans_b)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++) {
+            double sum = 0.0;
+            for (int64_t k = 0; k < inner; k++) {
+                sum += a[i * inner + k] * (trans_b ? b[j * inner + k] : b[k * columns + j]);
+            }
+            c[i * columns + j] = sum;
+        }
+    }
+}
+
+/* torch.optim.Muon's _zeropower_via_newtonschulz of x [rows, columns], in place. */
+static void orthogonalize(double *x, int64_t rows, int64_t columns)
+{
+    int64_t count = rows * columns;
+    int64_t n = rows < columns ? rows : columns;
+    int64_t m = rows < columns ? columns : rows;
+    double *t = zeros(count); /* x, or its transpose: [n, m] */
+    double *a = zeros(n * n);
+    double *b = zeros(n * n);
+    double *y = zeros(count);
+    double norm = fmax(norm_of(x, count), 1e-7);
+    for (int64_t i = 0; i < count; i++) {
+        t[rows > columns ? i % columns * rows + i / columns : i] = x[i] / norm;
+    }
+    for (int k = 0; k < 5; k++) {
+        product(a, t, t, n, m, n, true);
+        product(b, a, a, n, n, n, false);
+        for (int64_t i = 0; i < n * n; i++) {
+            b[i] = -4.7750 * a[i] + 2.0315 * b[i];
+        }
+        product(y, b, t, n, n, m, false);
+        for (int64_t i = 0; i < count; i++) {
+            t[i] = 3.4445 * t[i] + y[i];
+        }
+    }
+    for (int64_t i = 0; i < count; i++) {
+        x[i] = t[rows > columns ? i % columns * rows + i / columns : i];
+    }
+    free(t);
+    free(a);
+    free(b);
+    free(y);
+}
+
+/* torch.optim.Muon with momentum 0.95 and nesterov=True; AdamW for what is no hidden matrix. */
+static void muon(const update *u, bool original)
+{
+    if (u->shape.rank != 2 || (u->axes != NULL && strncmp(u->axes, "vocab", 5) == 0)) {
+        update other = *u;
+        other.state[0] = u->state[1];
+        other.state[1] = u->state[2];
+        adamw(&other);
+        return;
+    }
+    double rows = (double)u->shape.dim[0];
+    double columns = (double)u->shape.dim[1];
+    double scale = original ? sqrt(fmax(1.0, rows / columns)) : 0.2 * sqrt(fmax(rows, columns));
+    double *d = zeros(u->count);
+    for (int64_t i = 0; i < u->count; i++) {
+        double *m = &u->state[0][i];
+        *m = 0.95 * *m + 0.05 * u->g[i];
+        d[i] = 0.05 * u->g[i] + 0.95 * *m;
+    }
+    orthogonalize(d, u->shape.dim[0], u->shape.dim[1]);
+    for (int64_t i = 0; i < u->count; i++) {
+        u->p[i] = decayed(u, i, u->lr * scale * d[i]);
+    }
+    free(d);
+}
+
+static void muon_rms(const update *u)
+{
+    muon(u, false);
+}
+
+static void muon_original(const update *u)
+{
+    muon(u, true);
+}
+
 /* torch.optim.SGD with nesterov=True, momentum 0.9 and dampening 0. */
 static void sgd_nesterov(const update *u)
 {
@@ -175,15 +277,6 @@ static void lion(const update *u)
         u->p[i] = decayed(u, i, mix == 0.0 ? 0.0 : copysign(u->lr, mix));
         *m = 0.99 * *m + 0.01 * u->g[i];
     }
-}
-
-static double norm_of(const double *x, int64_t count)
-{
-    double sum = 0.0;
-    for (int64_t i = 0; i < count; i++) {
-        sum += x[i] * x[i];
-    }
-    return sqrt(sum);
 }
 
 /* You et al. 2020, algorithm 2 with phi(x) = x; betas 0.9 and 0.999, eps 1e-6. */
@@ -296,6 +389,8 @@ typedef struct reference {
 static const reference references[] = {
     {"adamw", {NULL}, adamw, 1e-2, 1.0},
     {"adamw8bit", {"model.width=64"}, adamw8bit, 1e-2, 1.0},
+    {"muon", {NULL}, muon_rms, 1e-2, 1.0},
+    {"muon", {"optimizer.scale=original"}, muon_original, 2e-2, 1.0},
     {"sgd", {"optimizer.nesterov=true"}, sgd_nesterov, 0.1, 1.0},
     {"sgd", {"optimizer.momentum=0.8"}, sgd_momentum, 0.2, 1.0},
     {"sgd", {"optimizer.momentum=0"}, sgd_plain, 1.0, 2.5},
@@ -316,7 +411,9 @@ static const reference references[] = {
  * threads share. */
 static const by_update_unit units[] = {
     {.name = "matrix", .shape = {2, {7, 40}}, .decay = true, .copy = BY_BF16},
-    {.name = "table", .shape = {2, {65, 12}}, .decay = true, .copy = BY_F32},
+    {.name = "table", .axes = "vocab embed", .shape = {2, {65, 12}}, .decay = true, .copy = BY_F32},
+    {.name = "tall", .shape = {2, {40, 24}}, .decay = true, .copy = BY_F32},
+    {.name = "wide", .shape = {2, {12, 50}}, .decay = true, .copy = BY_F32},
     {.name = "vector", .shape = {1, {33}}, .decay = false, .copy = BY_BF16},
     {.name = "zeros", .shape = {1, {40}}, .decay = false, .copy = BY_F32},
     {.name = "filter",
@@ -330,7 +427,11 @@ static const by_update_unit units[] = {
      .lr_scale = 2.0f,
      .own_decay = true,
      .weight_decay = 0.25f},
-    {.name = "large", .shape = {2, {300, 517}}, .decay = true, .copy = BY_BF16},
+    {.name = "large",
+     .axes = "vocab embed",
+     .shape = {2, {300, 517}},
+     .decay = true,
+     .copy = BY_BF16},
 };
 #define UNITS BY_ARRAY_LENGTH(units)
 
@@ -374,13 +475,6 @@ static void open_config(by_config **out, const reference *row)
     check_ok(by_config_resolve(*out, &error), &error);
 }
 
-static double *zeros(int64_t count)
-{
-    double *values = calloc((size_t)count, sizeof *values);
-    assert_non_null(values);
-    return values;
-}
-
 /* The value "PREFIX.UNIT" of the running program. */
 static float *data_of(const fixture *f, const char *prefix, size_t unit)
 {
@@ -405,7 +499,7 @@ static int64_t state_count(const fixture *f, size_t unit, int state)
 {
     by_optimizer_state s = by_optimizer_state_at(&f->config->optimizer, state);
     by_shape shape = units[unit].shape;
-    bool has = s.shape == NULL || s.shape(&units[unit].shape, &shape);
+    bool has = s.shape == NULL || s.shape(&units[unit].shape, units[unit].axes, &shape);
     return has ? by_shape_count(&shape) : 0;
 }
 
@@ -479,6 +573,7 @@ static void run_reference(fixture *f, int64_t number, float scale)
             g[i] = (double)gradient_of(number, k, i) * (double)scale;
         }
         update u = {.shape = units[k].shape,
+                    .axes = units[k].axes,
                     .count = count,
                     .number = number,
                     .lr = f->row->lr,
@@ -504,6 +599,8 @@ static void compare(const fixture *f, const char *prefix, by_dtype dtype, size_t
 {
     const void *have = data_of(f, prefix, unit);
     bool coded = strcmp(f->row->kind, "adamw8bit") == 0;
+    bool products = strcmp(f->row->kind, "muon") == 0 && units[unit].shape.rank == 2;
+    double tolerance = !products ? (coded ? 1e-3 : 1e-5) : units[unit].copy != BY_F32 ? 3e-2 : 1e-4;
     double difference = 0.0;
     double norm = 0.0;
     for (int64_t i = 0; i < count; i++) {
@@ -511,7 +608,7 @@ static void compare(const fixture *f, const char *prefix, by_dtype dtype, size_t
         difference += (value - want[i]) * (value - want[i]);
         norm += want[i] * want[i];
     }
-    if (!(sqrt(difference) <= (coded ? 1e-3 : 1e-5) * sqrt(norm))) {
+    if (!(sqrt(difference) <= tolerance * sqrt(norm))) {
         fail_msg("%s: update %lld: %s.%s is %g of %g away", f->row->kind, (long long)number, prefix,
                  units[unit].name, sqrt(difference), sqrt(norm));
     }
@@ -840,9 +937,10 @@ static void test_planned_states(void **state)
                 by_tensor_view parameter = by_trainer_parameter(t.trainer, i);
                 by_shape shape = {.rank = parameter.rank};
                 memcpy(shape.dim, parameter.shape, (size_t)shape.rank * sizeof shape.dim[0]);
+                const char *axes = by__store_entry(t.trainer->store, (by__handle)i)->axes;
                 by_optimizer_state rule = by_optimizer_state_at(&t.config->optimizer, s);
                 by_shape want = shape;
-                bool has = rule.shape == NULL || rule.shape(&shape, &want);
+                bool has = rule.shape == NULL || rule.shape(&shape, axes, &want);
                 by_tensor_view view = by_trainer_state(t.trainer, i, s);
                 assert_int_equal(view.rank, has ? want.rank : -1);
                 for (int d = 0; d < view.rank; d++) {

@@ -17,9 +17,9 @@ static void test_divided_state(void **state)
     BY_UNUSED(state);
     static const int ranks[] = {2, 4};
     static const int three[] = {3, 12};
-    static const char *const kinds[] = {"optimizer.kind=adamw", "optimizer.kind=sgd",
-                                        "optimizer.kind=lion", "optimizer.kind=lamb",
-                                        "optimizer.kind=adafactor"};
+    static const char *const kinds[] = {"optimizer.kind=adamw",     "optimizer.kind=sgd",
+                                        "optimizer.kind=lion",      "optimizer.kind=lamb",
+                                        "optimizer.kind=adafactor", "optimizer.kind=muon"};
     static const char *const precisions[] = {"precision.compute=f32", "precision.compute=bf16"};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(kinds); i++) {
         for (size_t k = 0; k < 2; k++) {
