@@ -119,7 +119,16 @@ typedef struct by_optimizer_config {
 } by_optimizer_config;
 
 typedef struct by_precision_config {
-    char *compute; /* "f32", "bf16" or "fp16": of activations and products */
+    char *compute;  /* "f32", "bf16" or "fp16": of activations and products */
+    char *weights;  /* "f32"; "bf16": of matrices and the optimizer's state of them, with no f32 */
+    char *rounding; /* of an update of bf16: "stochastic", "nearest" */
+    char *loss_scaling; /* "auto" (dynamic with fp16), "none", "static", "dynamic" */
+    double loss_scale;  /* the static one, or the first of the dynamic ones */
+    double growth_factor;
+    double backoff_factor;
+    int64_t growth_interval; /* steps that are applied before the scale grows */
+    double min_loss_scale;
+    double max_loss_scale;
 } by_precision_config;
 
 typedef struct by_memory_config {

@@ -56,6 +56,17 @@ BY_API int by_map_function(by_map *map, by_function function, int a);
 /* Lets `value` take the place of a tensor operand, rounded to its dtype. The operand must be a
  * graph input, a parameter or a state that nothing else reads but what feeds this map. */
 BY_API void by_map_update(by_map *map, int input, int value);
+/* The source of random bits of the map's elements, before by_map_update_random: Philox4x32-10
+ * (Salmon et al. 2011) keyed by seed and stream, whose counter is the element's number, counted
+ * from `first`, and the step: element `index` of the f32 tensor `step`, a whole number below 2^24.
+ * So an element has the same bits whoever computes it, on whatever threads. */
+BY_API void by_map_random(by_map *map, by_value step, int64_t index, uint64_t seed, uint64_t stream,
+                          int64_t first);
+#define BY_MAP_WORDS 8
+/* by_map_update of a bf16 operand by stochastic rounding (Gupta et al. 2015): up with the
+ * probability of the part that is cut off, by the 16 random bits number `word` (below BY_MAP_WORDS)
+ * of the element; values that bf16 has stay as they are. Of f32 operands nothing is rounded. */
+BY_API void by_map_update_random(by_map *map, int input, int value, int word);
 /* Makes `value` a new tensor of the graph, f32, bf16 or f16. At most BY_MAX_OUTPUTS. */
 BY_API void by_map_result(by_map *map, int value, by_dtype dtype);
 /* Adds the map to its graph. `results` (may be NULL) gets the new tensors in order, BY_NONE for the

@@ -133,15 +133,16 @@
  *   SUM_SQUARES       x f32 (any shape)                     y [ceil(elements / BY_SUM_BLOCK)] f32:
  *     the sum of squares of each BY_SUM_BLOCK neighbouring elements. A process that holds a part of
  *     x which begins at such a boundary has the same numbers for its blocks as one that holds all.
- *   MEASURE           x, y? f32 like x                      m [blocks, BY_MEASURES] f32: of each
+ *   MEASURE           x, y? like x                          m [blocks, BY_MEASURES] f32: of each
  *     BY_SUM_BLOCK neighbouring elements of x the sum, the sum of squares, how many are 0, the
  *     largest magnitude, and the sum of squares of x - y (0 without y); see BY_MEASURE_SUM.
- *   CLIP_SCALE        failed* [1], losses? [n], squares [k]     norm [1], scale [1] =
- *                     (any number of them)                  min(1, attrs.clip / (norm + 1e-6));
- *                                                           1 when attrs.clip is 0
- *     norm: the root of the sum of all squares. When it or one of the losses is not finite, failed
- *     becomes 1; while failed is not 0, scale is NaN, and an update whose scale is not finite
- *     changes nothing.
+ *   CLIP_SCALE        failed* [1], losses? [n],             norm [1], scale [1] =
+ *                     factor? [1], squares [k]              min(1, attrs.clip / (norm + 1e-6));
+ *                     (any number of them)                  1 when attrs.clip is 0
+ *     norm: the root of the sum of all squares. Both are divided by factor, which the loss was
+ *     multiplied by, norm before it is clipped. When it or a loss is not finite, failed becomes 1;
+ *     while failed is not 0, scale is NaN, and an update whose scale is not finite changes
+ *     nothing.
  *   ADAMW             p* f32, g f32, m* f32, v* f32,        copy? bf16 or f16: p rounded, when the
  *                     hyper f32 [3..], scale f32 [1]        output exists
  *     hyper = {lr, 1 - beta1^t, 1 - beta2^t, ...}; g is multiplied by scale first; attrs beta1,
@@ -362,7 +363,14 @@ typedef struct by_map_program {
     struct {
         int input;
         int value;
+        int word; /* 0: rounded to nearest; else by random bits (by_map_update_random) */
     } update[BY_MAP_MAX_INPUTS]; /* inputs whose place a value takes */
+    struct {
+        int input; /* element `index` of it, f32, is the number of the step */
+        int index;
+        uint32_t key[2];
+        int64_t first; /* element that the map's first one is of its tensor */
+    } random;
 } by_map_program;
 
 /* Attributes of a node. An op reads the fields that the table above names and ignores the rest. */

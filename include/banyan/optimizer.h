@@ -19,9 +19,11 @@ BY_API double by_learning_rate(const by_optimizer_config *config, int64_t step, 
  * lr_batch, and lr_scaling says how it grows (linear: Goyal et al. 2017; sqrt: Krizhevsky 2014). */
 BY_API double by_learning_rate_scale(const by_optimizer_config *config, int64_t batch);
 
-/* Numbers of a step that an update graph reads from its input "hyper". */
-#define BY_HYPER_COUNT 8
-#define BY_MAX_STATES  6
+/* Numbers of a step that an update graph reads from its input "hyper". The last one is the number
+ * of the update modulo 2^24, the rest is the optimizer's own. */
+#define BY_HYPER_COUNT  8
+#define BY_HYPER_UPDATE (BY_HYPER_COUNT - 1)
+#define BY_MAX_STATES   6
 
 /* What one update works on: a tensor, or a flat range of tensors one after another, for which the
  * elements' places in their tensors are unknown. */
@@ -29,8 +31,15 @@ typedef struct by_update_unit {
     const char *name; /* of its values in the graphs below */
     const char *axes; /* of a tensor, their logical names: "vocab embed"; NULL: unknown */
     by_shape shape;
-    bool decay;    /* weight decay applies: matrices, not vectors (norm weights, biases) */
-    by_dtype copy; /* format of the copy that programs compute with; BY_F32: there is none */
+    bool decay;      /* weight decay applies: matrices, not vectors (norm weights, biases) */
+    by_dtype copy;   /* format of the copy that programs compute with; BY_F32: there is none */
+    by_dtype format; /* of the parameter and its states: f32 or bf16 */
+    /* Updates of bf16 are rounded stochastically (banyan/map.h), by random bits of seed, stream and
+     * the number of the update; the unit's first element is number `first` of its tensor. */
+    bool stochastic;
+    uint64_t seed;
+    uint64_t stream;
+    int64_t first;
     /* Other ranks have the rest of the unit's tensors: norms are summed over `ranks` ranks of the
      * set of mesh axes `mesh`. 0: this one has all. */
     int ranks;
@@ -45,7 +54,7 @@ typedef struct by_update_unit {
     float weight_decay;
 } by_update_unit;
 
-/* A state that an optimizer keeps for each parameter. */
+/* A state that an optimizer keeps for each parameter; f32: in the format of the parameter. */
 typedef struct by_optimizer_state {
     const char *name; /* "m": in checkpoints the state of parameter NAME is "m.NAME" */
     /* Its shape from the parameter's, whose axes have these logical names; false: that parameter
@@ -67,10 +76,11 @@ BY_API bool by_optimizer_needs_tensors(const by_optimizer_config *config);
  * "scale" (clip factor), from the input "losses" [losses] (of all micro-batches) and the state
  * "failed" [1], which is 0 before the first step. When the norm or a loss is not finite, "failed"
  * becomes 1 and "scale" NaN, from then on until the caller sets it back: updates change nothing.
- * losses 0: there is no such input. */
+ * losses 0: there is no such input. scaled: the gradients are `loss_factor` times what they should
+ * be, an input [1]; norm is of what they should be, and "scale" has the factor's inverse in it. */
 BY_API by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *config,
                                          const by_update_unit *units, size_t count, int64_t losses,
-                                         by_error *error);
+                                         bool scaled, by_error *error);
 /* Builds the update: parameters "UNIT" and states "STATE.UNIT" in place, from inputs "grad.UNIT",
  * "scale" [1] (not finite: nothing is changed) and "hyper" [BY_HYPER_COUNT]; outputs "copy.UNIT"
  * where a unit has a copy. BY_EARG when `config` is no section of a by_config. */
@@ -78,7 +88,7 @@ BY_API by_status by_optimizer_update_graph(by_graph *graph, const by_optimizer_c
                                            const by_update_unit *units, size_t count,
                                            by_error *error);
 /* The numbers of update number `step` (0-based) for "hyper": hyper[0] is the learning rate, the
- * rest is the optimizer's own (AdamW: bias corrections). */
+ * last one the update's number, the rest is the optimizer's own (AdamW: bias corrections). */
 BY_API void by_optimizer_hyper(float hyper[BY_HYPER_COUNT], const by_optimizer_config *config,
                                int64_t step, double lr);
 

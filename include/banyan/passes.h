@@ -19,6 +19,9 @@ extern "C" {
  * vectors, statistics, losses and outputs stay f32. A parameter of the result whose dtype is not
  * f32 is a compute copy: the f32 master belongs to the optimizer. compute f32 changes nothing. */
 BY_API by_status by_pass_precision(by_graph *graph, by_dtype compute, by_error *error);
+/* Which operands of which operations that leaves in f32, as a table in Markdown (docs/precision.md
+ * has it). Freed with free(). */
+BY_API by_status by_precision_policy(char **out, by_error *error);
 
 /* Reverse-mode differentiation. Adds the backward pass of `loss` ([1] f32), seeded with `seed` ([1]
  * f32: d objective / d loss), and makes the gradient of every parameter NAME that is not frozen an

@@ -134,7 +134,8 @@ BY_API by_status by_trainer_load_optimizer(by_trainer *trainer, const by_weights
 typedef enum by_skip {
     BY_SKIP_NONE = 0,  /* it was */
     BY_SKIP_NONFINITE, /* its loss or its gradient is not finite */
-    BY_SKIP_SPIKE      /* its loss is far above those before (guard.spike) */
+    BY_SKIP_SPIKE,     /* its loss is far above those before (guard.spike) */
+    BY_SKIP_OVERFLOW   /* its gradient times the scale of the loss is not; the scale backs off */
 } by_skip;
 
 typedef struct by_step_result {
@@ -150,6 +151,7 @@ typedef struct by_step_result {
     double disk;     /* seconds that the update stood still for what is on disk (config.offload) */
     by_skip skipped; /* weights and optimizer state are as before the step */
     double zscore;   /* robust z-score of the loss, with guard.spike; 0 where it has none yet */
+    double loss_scale; /* that the step was computed with (config.precision); 1: none */
 } by_step_result;
 
 /* What a rank computes of a global batch: the examples first + i / block * stride + i % block, i

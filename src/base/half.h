@@ -35,6 +35,17 @@ static inline uint16_t by__f32_to_bf16(float f)
     return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
+/* Stochastic rounding by 16 random bits (the others must be 0): up with the probability of what is
+ * cut off. */
+static inline uint16_t by__f32_to_bf16_random(float f, uint32_t bits)
+{
+    uint32_t u = by__float_bits(f);
+    if ((u & 0x7fffffffu) > 0x7f800000u) {
+        return (uint16_t)((u >> 16) | 0x40u);
+    }
+    return (uint16_t)((u + bits) >> 16);
+}
+
 static inline float by__f16_to_f32(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16;

@@ -89,6 +89,57 @@ static by_status resolve_training(by_config *config, by_error *error)
     return BY_OK;
 }
 
+static by_status check_weights(const by_config *config, by_error *error)
+{
+    const by_precision_config *p = &config->precision;
+    if (strcmp(p->weights, "bf16") != 0) {
+        return BY_OK;
+    }
+    if (strcmp(p->compute, "bf16") != 0) {
+        return by_error_set(
+            error, BY_ECONFIG, "%s: precision.weights bf16 is for precision.compute bf16, not %s",
+            by__config_where(config, "precision.weights", "precision.compute"), p->compute);
+    }
+    if (strcmp(config->offload.optimizer, "none") != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: precision.weights bf16 keeps no state on disk: set "
+                            "offload.optimizer: none, or precision.weights: f32",
+                            by__config_where(config, "offload.optimizer", "precision.weights"));
+    }
+    if (config->sync.every > 1) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: with sync.every %lld replicas are told apart by their f32 "
+                            "weights: set precision.weights: f32, or sync.every: 1",
+                            by__config_where(config, "sync.every", "precision.weights"),
+                            (long long)config->sync.every);
+    }
+    return BY_OK;
+}
+
+static by_status check_loss_scale(const by_config *config, by_error *error)
+{
+    const by_precision_config *p = &config->precision;
+    bool is_auto = strcmp(p->loss_scaling, "auto") == 0;
+    if (strcmp(p->loss_scaling, "none") == 0 || (is_auto && strcmp(p->compute, "fp16") != 0)) {
+        return BY_OK;
+    }
+    if (p->loss_scale < p->min_loss_scale || p->loss_scale > p->max_loss_scale) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: loss_scale %g is not within min_loss_scale %g and max_loss_scale "
+                            "%g",
+                            by__config_where(config, "precision.loss_scale", "precision.compute"),
+                            p->loss_scale, p->min_loss_scale, p->max_loss_scale);
+    }
+    if (config->sync.every > 1 || strcmp(config->sync.compress, "none") != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: a scale of the loss is one for all ranks and for what they send: "
+                            "set sync.every: 1 and sync.compress: none, or "
+                            "precision.loss_scaling: none",
+                            by__config_where(config, "sync.every", "precision.compute"));
+    }
+    return BY_OK;
+}
+
 /* What can be said before the number of ranks is known. */
 static by_status check_parallel(const by_config *config, by_error *error)
 {
@@ -227,6 +278,8 @@ by_status by_config_resolve(by_config *config, by_error *error)
     BY_TRY(by__config_check_kinds(whole, error));
     BY_TRY(check_names(config, error));
     BY_TRY(resolve_training(config, error));
+    BY_TRY(check_weights(config, error));
+    BY_TRY(check_loss_scale(config, error));
     BY_TRY(check_parallel(config, error));
     BY_TRY(check_sync(config, error));
     BY_TRY(check_offload(config, error));

@@ -127,8 +127,37 @@ static const by__key common[] = {
 
     {"precision", "compute", BY__KEY_TEXT, BY__FIELD(precision.compute), "f32",
      .choices = "f32|bf16|fp16",
-     .help = "format of activations and matrix products; with bf16 and fp16 the weights, "
-             "gradients and optimizer state stay f32"},
+     .help = "format of activations and matrix products; weights, gradients and optimizer state "
+             "are f32 all the same"},
+    {"precision", "weights", BY__KEY_TEXT, BY__FIELD(precision.weights), "f32",
+     .choices = "f32|bf16", .later = true,
+     .help = "format in which matrices and the optimizer's state of them are kept; bf16, with "
+             "compute bf16, needs less than half the memory; gradients stay f32"},
+    {"precision", "rounding", BY__KEY_TEXT, BY__FIELD(precision.rounding), "stochastic",
+     .choices = "stochastic|nearest", .later = true,
+     .help = "of updates of weights bf16: stochastic keeps, in the mean, what is smaller than the "
+             "distance of two bf16 numbers (Gupta et al. 2015); nearest loses it"},
+    {"precision", "loss_scaling", BY__KEY_TEXT, BY__FIELD(precision.loss_scaling), "auto",
+     .choices = "auto|none|static|dynamic", .later = true,
+     .help = "whether the loss is multiplied before the backward pass, so that small gradients "
+             "have values in fp16 (Micikevicius et al. 2018), and the gradients divided behind it; "
+             "auto: dynamic with compute fp16, else none"},
+    {"precision", "loss_scale", BY__KEY_REAL, BY__FIELD(precision.loss_scale), "65536", 0, 0x1p40,
+     BY__ABOVE_MIN, .later = true, .help = "the static scale, or the first of the dynamic ones"},
+    {"precision", "growth_factor", BY__KEY_REAL, BY__FIELD(precision.growth_factor), "2", 1, 1024,
+     .later = true,
+     .help = "dynamic: the scale grows by it after growth_interval steps without overflow"},
+    {"precision", "backoff_factor", BY__KEY_REAL, BY__FIELD(precision.backoff_factor), "0.5", 0, 1,
+     BY__ABOVE_MIN | BY__BELOW_MAX, .later = true,
+     .help = "dynamic: the scale is multiplied by it after a step whose gradient overflowed, which "
+             "is not applied"},
+    {"precision", "growth_interval", BY__KEY_INT, BY__FIELD(precision.growth_interval), "2000", 1,
+     BY__MANY, .later = true, .help = "dynamic: steps without overflow before the scale grows"},
+    {"precision", "min_loss_scale", BY__KEY_REAL, BY__FIELD(precision.min_loss_scale), "1", 0,
+     0x1p40, BY__ABOVE_MIN, .later = true,
+     .help = "dynamic: least scale; a step that overflows with it counts as guard.nonfinite says"},
+    {"precision", "max_loss_scale", BY__KEY_REAL, BY__FIELD(precision.max_loss_scale), "16777216",
+     0, 0x1p40, BY__ABOVE_MIN, .later = true, .help = "dynamic: greatest scale"},
 
     {"memory", "recompute", BY__KEY_TEXT, BY__FIELD(memory.recompute), "none",
      .choices = "none|block|every|full",

@@ -81,6 +81,14 @@ static const char *wrong_target(const by_map_program *map)
         if (!is_value(map, map->update[i].value, map->steps)) {
             return "an update must be by a value";
         }
+        if (map->update[i].word < 0 || map->update[i].word > BY_MAP_WORDS) {
+            return "an update has random bits that there are not";
+        }
+        if (map->update[i].word > 0 &&
+            (map->random.input < 0 || map->random.input >= map->inputs ||
+             !by__mask_has(map->scalars, map->random.input) || map->random.index < 0)) {
+            return "an update by random bits needs the number of the step (by_map_random)";
+        }
         updated |= 1u << input;
     }
     return NULL;
@@ -152,6 +160,9 @@ void by__map_print(by__text *text, const by_map_program *map)
     for (int i = 0; i < map->updates; i++) {
         by__text_format(text, "%sin%d =", separator, map->update[i].input);
         print_value(text, map->update[i].value);
+        if (map->update[i].word > 0) {
+            by__text_format(text, " random %d", map->update[i].word - 1);
+        }
         separator = "; ";
     }
     for (int i = 0; i < map->results; i++) {
@@ -173,6 +184,11 @@ static int greatest_index(const by_map_program *map, int input)
         const by_map_instruction *step = &map->step[k];
         if (step->kind == BY_MAP_SCALAR && step->operand[0] == input) {
             greatest = step->operand[1] > greatest ? step->operand[1] : greatest;
+        }
+    }
+    for (int u = 0; u < map->updates; u++) {
+        if (map->update[u].word > 0 && map->random.input == input) {
+            greatest = map->random.index > greatest ? map->random.index : greatest;
         }
     }
     return greatest;
@@ -329,6 +345,30 @@ int by_map_function(by_map *map, by_function function, int a)
 {
     by_map_instruction step = {.kind = BY_MAP_FUNCTION, .operand = {a}, .function = function};
     return append(map, &step);
+}
+
+void by_map_random(by_map *map, by_value step, int64_t index, uint64_t seed, uint64_t stream,
+                   int64_t first)
+{
+    by_map_program *program = &map->program;
+    int input = operand(map, step, true);
+    if (index < 0 || index > INT32_MAX) {
+        (void)fail(map, "the index of a scalar is out of range");
+        return;
+    }
+    program->random.input = input;
+    program->random.index = (int)index;
+    program->random.first = first;
+    by__philox_key(program->random.key, seed, stream);
+}
+
+void by_map_update_random(by_map *map, int input, int value, int word)
+{
+    int at = map->program.updates;
+    by_map_update(map, input, value);
+    if (at < map->program.updates) {
+        map->program.update[at].word = word + 1;
+    }
 }
 
 void by_map_update(by_map *map, int input, int value)

@@ -7,12 +7,10 @@ static by_status infer_measure(const by__signature *s, by__type *out, by_error *
     const by__type *x = &s->in[0];
     const by__type *y = s->input_count > 1 ? &s->in[1] : NULL;
     if (!by__is_act(x->dtype)) {
-        return by__op_refuse(s, error, "the operand must be f32 or bf16");
+        return by__op_refuse(s, error, "the operand must be f32, bf16 or f16");
     }
-    if (y != NULL && !by__absent(y) &&
-        (x->dtype != BY_F32 || y->dtype != BY_F32 || !by_shape_equal(&x->shape, &y->shape))) {
-        return by__op_refuse(s, error,
-                             "tensors whose distance is measured must be f32 of one shape");
+    if (y != NULL && !by__absent(y) && !by__type_equal(x, y)) {
+        return by__op_refuse(s, error, "tensors whose distance is measured must be of one type");
     }
     int64_t blocks = (by_shape_count(&x->shape) + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
     out[0] = (by__type){BY_F32, BY_SHAPE(blocks, BY_MEASURES)};
@@ -31,8 +29,7 @@ const by__op_row by__op_measure = {.name = "measure",
                                    .outputs = 1,
                                    .optional = 1u << 1,
                                    .infer = infer_measure,
-                                   .cost = cost_measure,
-                                   .keeps_f32 = 1u << 1};
+                                   .cost = cost_measure};
 
 by_value by__measure(by_graph *graph, by_value x, by_value y)
 {

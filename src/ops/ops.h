@@ -145,7 +145,7 @@ bool by__is_of_parameters(const by_graph *graph, by_value value);
 /* What gradients of a value are summed in: f32 for parameters, whatever they compute in, else the
  * value's own. */
 by_dtype by__gradient_dtype(const by_graph *graph, by_value value);
-/* Norm and clip factor; in: failed, losses (may be BY_NONE) and the squares. */
+/* Norm and clip factor; in: failed, losses and loss factor (these may be BY_NONE), the squares. */
 void by__clip_scale(by_graph *graph, const by_value *in, int count, float clip, by_value *norm,
                     by_value *scale);
 /* Returns the copy in the format `copy`; BY_F32: there is none, BY_NONE. */

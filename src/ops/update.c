@@ -32,6 +32,9 @@ static by_status infer_clip_scale(const by__signature *s, by__type *out, by_erro
     if (by_shape_count(&s->in[0].shape) != 1) {
         return by__op_refuse(s, error, "the state `failed` must be a single value");
     }
+    if (!by__absent(&s->in[2]) && by_shape_count(&s->in[2].shape) != 1) {
+        return by__op_refuse(s, error, "the loss factor must be a single value");
+    }
     out[0] = scalar();
     out[1] = scalar();
     return BY_OK;
@@ -114,10 +117,10 @@ const by__op_row by__op_sum_squares = {.name = "sum_squares",
                                        .cost = cost_sum_squares,
                                        .keeps_f32 = ALL};
 const by__op_row by__op_clip_scale = {.name = "clip_scale",
-                                      .min_inputs = 3,
+                                      .min_inputs = 4,
                                       .max_inputs = -1,
                                       .outputs = 2,
-                                      .optional = 1u << 1,
+                                      .optional = 1u << 1 | 1u << 2,
                                       .attrs = BY__ATTRS(BY__ATTR(clip, FLOAT)),
                                       .infer = infer_clip_scale,
                                       .mutates = 1u << 0,

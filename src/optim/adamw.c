@@ -18,9 +18,31 @@ static const by__key_list key_list = BY__KEY_LIST(keys);
 
 static const by_optimizer_state states[] = {{.name = "m"}, {.name = "v"}};
 
+/* The update of parameters and states that are kept in bf16. */
+static by_value update_narrow(by_graph *graph, const by__update *u, const adamw_keys *k)
+{
+    by__update_map m;
+    by__update_begin(&m, graph, u);
+    int gradient = by__update_gradient(&m);
+    int first = by_map_input(&m.map, u->state[0]);
+    int second = by_map_input(&m.map, u->state[1]);
+    int square = by__map_one(&m, BY_MAP_SQUARE, gradient);
+    first = by__update_set(&m, first, by__map_average(&m, k->betas[0], first, gradient));
+    second = by__update_set(&m, second, by__map_average(&m, k->betas[1], second, square));
+    first = by__map_div(&m, first, by__update_hyper(&m, 1));
+    second = by__map_div(&m, second, by__update_hyper(&m, 2));
+    int root = by__map_add(&m, by__map_one(&m, BY_MAP_SQRT, second),
+                           by_map_constant(&m.map, (float)k->eps));
+    int direction = by__map_div(&m, first, root);
+    return by__update_end(&m, by__map_mul(&m, direction, by__update_rate(&m, 0)));
+}
+
 static by_value update(by_graph *graph, const by__update *u, const void *own)
 {
     const adamw_keys *k = own;
+    if (u->unit->format != BY_F32) {
+        return update_narrow(graph, u, k);
+    }
     by_attrs attrs = {.beta1 = (float)k->betas[0],
                       .beta2 = (float)k->betas[1],
                       .eps = (float)k->eps,

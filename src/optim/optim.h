@@ -20,7 +20,7 @@
 /* What the update of one unit reads and writes. */
 typedef struct by__update {
     const by_update_unit *unit;
-    by_value parameter;            /* f32, updated in place */
+    by_value parameter;            /* of the unit's format, updated in place */
     by_value gradient;             /* f32, before clipping: `scale` times this is what counts */
     by_value state[BY_MAX_STATES]; /* updated in place; BY_NONE where the unit has none */
     by_value hyper;                /* f32 [BY_HYPER_COUNT] */

@@ -60,24 +60,18 @@ bool by_optimizer_needs_tensors(const by_optimizer_config *config)
 }
 
 /* The value "PREFIX.UNIT", or "UNIT" where there is no prefix. */
-static by_value named_as(by_graph *graph, by_role role, const char *prefix,
-                         const by_update_unit *unit, by_dtype dtype, const by_shape *shape)
+static by_value named(by_graph *graph, by_role role, const char *prefix, const by_update_unit *unit,
+                      by_dtype dtype, const by_shape *shape)
 {
     char name[300];
     (void)snprintf(name, sizeof name, "%s%s%s", prefix, prefix[0] == '\0' ? "" : ".", unit->name);
     return by__graph_add_value(graph, role, name, NULL, (by__type){dtype, *shape});
 }
 
-static by_value named(by_graph *graph, by_role role, const char *prefix, const by_update_unit *unit,
-                      const by_shape *shape)
-{
-    return named_as(graph, role, prefix, unit, BY_F32, shape);
-}
-
 /* The sums of squares of a unit's gradient, one a block. */
 static by_value squares_of(by_graph *graph, const by_update_unit *unit)
 {
-    return by__sum_squares(graph, named(graph, BY_ROLE_INPUT, "grad", unit, &unit->shape));
+    return by__sum_squares(graph, named(graph, BY_ROLE_INPUT, "grad", unit, BY_F32, &unit->shape));
 }
 
 by_value by__unit_squares(by_graph *graph, const by_update_unit *unit, by_value blocks)
@@ -92,18 +86,19 @@ by_value by__unit_squares(by_graph *graph, const by_update_unit *unit, by_value 
 
 by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *config,
                                   const by_update_unit *units, size_t count, int64_t losses,
-                                  by_error *error)
+                                  bool scaled, by_error *error)
 {
     by_value *in;
     by_value norm;
     by_value scale;
-    BY_TRY(by__alloc((void **)&in, count + 2, sizeof *in, "gradient norm", error));
+    BY_TRY(by__alloc((void **)&in, count + 3, sizeof *in, "gradient norm", error));
     in[0] = by_graph_state(graph, "failed", BY_F32, BY_SHAPE(1));
     in[1] = losses > 0 ? by_graph_input(graph, "losses", BY_F32, BY_SHAPE(losses)) : BY_NONE;
+    in[2] = scaled ? by_graph_input(graph, "loss_factor", BY_F32, BY_SHAPE(1)) : BY_NONE;
     for (size_t i = 0; i < count; i++) {
-        in[i + 2] = by__unit_squares(graph, &units[i], squares_of(graph, &units[i]));
+        in[i + 3] = by__unit_squares(graph, &units[i], squares_of(graph, &units[i]));
     }
-    by__clip_scale(graph, in, (int)count + 2, (float)config->clip, &norm, &scale);
+    by__clip_scale(graph, in, (int)count + 3, (float)config->clip, &norm, &scale);
     by_graph_output(graph, norm, "norm");
     by_graph_output(graph, scale, "scale");
     free(in);
@@ -115,8 +110,8 @@ static void update_unit(by_graph *graph, const by__optimizer *optimizer,
 {
     const by_update_unit *unit = u->unit;
     const void *own = by__kind_own(config->own, &optimizer->kind);
-    u->parameter = named(graph, BY_ROLE_PARAMETER, "", unit, &unit->shape);
-    u->gradient = named(graph, BY_ROLE_INPUT, "grad", unit, &unit->shape);
+    u->parameter = named(graph, BY_ROLE_PARAMETER, "", unit, unit->format, &unit->shape);
+    u->gradient = named(graph, BY_ROLE_INPUT, "grad", unit, BY_F32, &unit->shape);
     u->decay = unit->own_decay ? unit->weight_decay
                : unit->decay   ? (float)config->weight_decay
                                : 0.0f;
@@ -129,8 +124,9 @@ static void update_unit(by_graph *graph, const by__optimizer *optimizer,
         const by_optimizer_state *state = &optimizer->states[i];
         by_shape shape = unit->shape;
         bool has = state->shape == NULL || state->shape(&unit->shape, unit->axes, &shape);
-        u->state[i] =
-            has ? named_as(graph, BY_ROLE_STATE, state->name, unit, state->dtype, &shape) : BY_NONE;
+        u->state[i] = has ? named(graph, BY_ROLE_STATE, state->name, unit,
+                                  state->dtype == BY_F32 ? unit->format : state->dtype, &shape)
+                          : BY_NONE;
     }
     by_value copy = optimizer->update(graph, u, own);
     if (unit->copy != BY_F32) {
@@ -166,6 +162,7 @@ void by_optimizer_hyper(float hyper[BY_HYPER_COUNT], const by_optimizer_config *
     const by__optimizer *optimizer = find(config);
     memset(hyper, 0, BY_HYPER_COUNT * sizeof *hyper);
     hyper[0] = (float)lr;
+    hyper[BY_HYPER_UPDATE] = (float)(step % (1 << 24));
     if (optimizer != NULL && optimizer->hyper != NULL) {
         optimizer->hyper(hyper, by__kind_own(config->own, &optimizer->kind), step);
     }

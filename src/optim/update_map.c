@@ -5,6 +5,10 @@ void by__update_begin(by__update_map *m, by_graph *graph, const by__update *u)
 {
     m->u = u;
     by_map_begin(&m->map, graph);
+    if (u->unit->stochastic) {
+        const by_update_unit *unit = u->unit;
+        by_map_random(&m->map, u->hyper, BY_HYPER_UPDATE, unit->seed, unit->stream, unit->first);
+    }
     m->finite = by__map_one(m, BY_MAP_FINITE, by_map_scalar(&m->map, u->scale, 0));
 }
 
@@ -26,10 +30,25 @@ int by__update_rate(by__update_map *m, int i)
                                   : by__map_mul(m, rate, by_map_constant(&m->map, m->u->lr_scale));
 }
 
+/* Which of an element's random bits are for a tensor operand: the parameter's, or a state's. */
+static int word_of(const by__update_map *m, int tensor)
+{
+    for (int i = 0; i < BY_MAX_STATES; i++) {
+        if (m->map.in[tensor] == m->u->state[i]) {
+            return i + 1;
+        }
+    }
+    return 0;
+}
+
 int by__update_set(by__update_map *m, int tensor, int value)
 {
     int guarded = by_map_step(&m->map, BY_MAP_SELECT, m->finite, value, tensor);
-    by_map_update(&m->map, tensor, guarded);
+    if (m->u->unit->stochastic && tensor >= 0) {
+        by_map_update_random(&m->map, tensor, guarded, word_of(m, tensor));
+    } else {
+        by_map_update(&m->map, tensor, guarded);
+    }
     return guarded;
 }
 
@@ -64,7 +83,8 @@ by_value by__update_all(by_graph *graph, const by__update *u, by_value x)
 
 by_value by__update_squares(by_graph *graph, const by__update *u, by_value x)
 {
-    by_value blocks = by__sum_squares(graph, x);
+    bool wide = x == BY_NONE || graph->values[x].dtype == BY_F32;
+    by_value blocks = by__sum_squares(graph, wide ? x : by_cast(graph, x, BY_F32));
     return blocks == BY_NONE
                ? BY_NONE
                : by__update_all(graph, u, by__sum_axes(graph, blocks, 1u << 0, true, true));

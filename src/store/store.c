@@ -6,11 +6,11 @@
 #include "base/name_table.h"
 #include "device/device.h"
 
-/* A run that is held, in elements of the flat buffer, and where it is in the buffer's memory or its
- * part of the scratch file. */
+/* A run that is held, bytes of the flat buffer, and where it is in the buffer's memory or its part
+ * of the scratch file. */
 typedef struct held_run {
-    int64_t first;
-    int64_t count;
+    size_t begin;
+    size_t bytes;
     size_t at;
     bool on_disk;
 } held_run;
@@ -126,6 +126,11 @@ by_status by__store_add(by__store *store, const by__stored_tensor *entry, by__ha
     return BY_OK;
 }
 
+static by_dtype dtype_of(const flat *f, int group)
+{
+    return (f->spec.wide >> group & 1u) != 0 ? BY_F32 : f->spec.dtype;
+}
+
 /* Lays out one entry's buffer behind *end. */
 static by_status place(const by__store *store, flat *f, size_t i, size_t *end, by_error *error)
 {
@@ -139,7 +144,7 @@ static by_status place(const by__store *store, flat *f, size_t i, size_t *end, b
     if (!has) {
         return BY_OK;
     }
-    by_dtype dtype = f->spec.dtype == BY_DTYPE_COUNT ? entry->format : f->spec.dtype;
+    by_dtype dtype = f->spec.dtype == BY_DTYPE_COUNT ? entry->format : dtype_of(f, entry->group);
     if (!by__size_add((size_t)by_shape_count(&shape), BY__ENTRY_ALIGNMENT - 1, &elements) ||
         !by__size_mul(elements & ~(size_t)(BY__ENTRY_ALIGNMENT - 1), by_dtype_size(dtype),
                       &bytes) ||
@@ -181,16 +186,16 @@ int64_t by__store_begin(const by__store *store, by__handle handle)
     return begin;
 }
 
-static by_status add_run(flat *f, size_t *capacity, int group, by__store_run run, by_error *error)
+static by_status add_run(flat *f, size_t *capacity, int group, size_t begin, size_t bytes,
+                         by_error *error)
 {
     bool on_disk = (f->spec.on_disk >> group & 1u) != 0;
     size_t *end = on_disk ? &f->disk_bytes : &f->held_bytes;
-    if (run.count == 0) {
+    if (bytes == 0) {
         return BY_OK;
     }
-    size_t bytes = (size_t)run.count * by_dtype_size(f->spec.dtype);
     BY_TRY(by__reserve((void **)&f->runs, capacity, f->run_count + 1, sizeof *f->runs, error));
-    f->runs[f->run_count++] = (held_run){run.first, run.count, *end, on_disk};
+    f->runs[f->run_count++] = (held_run){begin, bytes, *end, on_disk};
     *end += by__round_up(bytes, on_disk ? BY__SCRATCH_ALIGNMENT : BY_CACHE_LINE);
     return BY_OK;
 }
@@ -223,14 +228,13 @@ static bool is_within(const by__flat_spec *spec, int64_t first, int64_t count)
 static by_status hold_entries(const by__store *store, flat *f, by_error *error)
 {
     size_t capacity = 0;
-    size_t size = by_dtype_size(f->spec.dtype);
     for (size_t i = 0; i < f->count; i++) {
         const by__stored_tensor *entry = &store->entries[i];
+        size_t size = by_dtype_size(dtype_of(f, entry->group));
         int64_t first = group_begin(store, entry->group) + by__store_begin(store, (by__handle)i);
         if (f->shape[i].rank >= 0 && is_within(&f->spec, first, by_shape_count(&entry->local))) {
             size_t count = by__round_up((size_t)by_shape_count(&f->shape[i]), BY__ENTRY_ALIGNMENT);
-            const by__store_run run = {(int64_t)(f->offset[i] / size), (int64_t)count};
-            BY_TRY(add_run(f, &capacity, entry->group, run, error));
+            BY_TRY(add_run(f, &capacity, entry->group, f->offset[i], count * size, error));
         }
     }
     return BY_OK;
@@ -240,19 +244,18 @@ static by_status hold_entries(const by__store *store, flat *f, by_error *error)
 static by_status hold_runs(const by__store *store, flat *f, by_error *error)
 {
     size_t capacity = 0;
-    size_t size = by_dtype_size(f->spec.dtype);
     for (int group = 0; group < BY__MAX_GROUPS; group++) {
+        size_t size = by_dtype_size(dtype_of(f, group));
         int64_t begin = group_begin(store, group);
         int64_t count = (int64_t)((f->group_offset[group + 1] - f->group_offset[group]) / size);
-        int64_t place = (int64_t)(f->group_offset[group] / size);
         for (size_t k = 0; k < f->spec.held_count; k++) {
             const by__store_run *run = &f->spec.held[k];
             int64_t low = run->first > begin ? run->first : begin;
             int64_t high = run->first + run->count;
             high = high < begin + count ? high : begin + count;
             if (low < high) {
-                const by__store_run part = {place + low - begin, high - low};
-                BY_TRY(add_run(f, &capacity, group, part, error));
+                size_t from = f->group_offset[group] + (size_t)(low - begin) * size;
+                BY_TRY(add_run(f, &capacity, group, from, (size_t)(high - low) * size, error));
             }
         }
     }
@@ -380,8 +383,14 @@ by__stored_tensor by__store_held(const by__store *store, int index, by__handle h
 
 by_dtype by__store_dtype(const by__store *store, int index, by__handle handle)
 {
-    by_dtype dtype = store->flats[index].spec.dtype;
-    return dtype == BY_DTYPE_COUNT ? store->entries[handle].format : dtype;
+    const flat *f = &store->flats[index];
+    const by__stored_tensor *entry = &store->entries[handle];
+    return f->spec.dtype == BY_DTYPE_COUNT ? entry->format : dtype_of(f, entry->group);
+}
+
+by_dtype by__store_group_dtype(const by__store *store, int index, int group)
+{
+    return dtype_of(&store->flats[index], group);
 }
 
 /* ---- memory ---- */
@@ -433,11 +442,9 @@ by_status by__store_clear(by__store *store, by__buffer_role role, by_error *erro
 /* The run that has these bytes of a flat buffer of which not all is held; NULL: there is none. */
 static const held_run *find_run(const flat *f, size_t offset, size_t bytes)
 {
-    size_t size = by_dtype_size(f->spec.dtype);
     for (size_t k = 0; k < f->run_count; k++) {
         const held_run *run = &f->runs[k];
-        size_t begin = (size_t)run->first * size;
-        if (offset >= begin && offset + bytes <= begin + (size_t)run->count * size) {
+        if (offset >= run->begin && offset + bytes <= run->begin + run->bytes) {
             return run;
         }
     }
@@ -445,9 +452,9 @@ static const held_run *find_run(const flat *f, size_t offset, size_t bytes)
 }
 
 /* Where such bytes are in the memory, or the part of the scratch file, of the flat buffer. */
-static size_t place_in(const flat *f, const held_run *run, size_t offset)
+static size_t place_in(const held_run *run, size_t offset)
 {
-    return run->at + offset - (size_t)run->first * by_dtype_size(f->spec.dtype);
+    return run->at + offset - run->begin;
 }
 
 /* Bytes of a flat buffer; {0} when they are not held, as one run in memory. */
@@ -460,7 +467,7 @@ static by_memory held_bytes(const by__store *store, const flat *f, size_t offset
     const held_run *run = find_run(f, offset, bytes);
     return run == NULL || run->on_disk
                ? (by_memory){0}
-               : by_memory_at(block, f->block_offset + place_in(f, run, offset), bytes);
+               : by_memory_at(block, f->block_offset + place_in(run, offset), bytes);
 }
 
 by_memory by__store_buffer(const by__store *store, int index, by__handle handle)
@@ -479,7 +486,7 @@ int64_t by__store_group_elements(const by__store *store, int index, int group)
 {
     const flat *f = &store->flats[index];
     size_t bytes = f->group_offset[group + 1] - f->group_offset[group];
-    return (int64_t)(bytes / by_dtype_size(f->spec.dtype));
+    return (int64_t)(bytes / by_dtype_size(dtype_of(f, group)));
 }
 
 by_memory by__store_group(const by__store *store, int index, int group)
@@ -500,21 +507,21 @@ bool by__store_piece(const by__store *store, int index, by__handle handle, size_
             (int64_t)(out->memory.bytes / by_dtype_size(by__store_dtype(store, index, handle)));
         return k == 0;
     }
-    size_t size = by_dtype_size(f->spec.dtype);
     if (k >= f->run_count || f->shape[handle].rank < 0) {
         return false;
     }
     const held_run *run = &f->runs[k];
-    int64_t begin = (int64_t)(f->offset[handle] / size);
-    int64_t end = begin + by_shape_count(&f->shape[handle]);
-    int64_t low = run->first > begin ? run->first : begin;
-    int64_t high = run->first + run->count < end ? run->first + run->count : end;
+    size_t size = by_dtype_size(by__store_dtype(store, index, handle));
+    size_t begin = f->offset[handle];
+    size_t end = begin + (size_t)by_shape_count(&f->shape[handle]) * size;
+    size_t low = run->begin > begin ? run->begin : begin;
+    size_t high = run->begin + run->bytes < end ? run->begin + run->bytes : end;
     if (low >= high) {
         return true;
     }
-    size_t at = place_in(f, run, (size_t)low * size);
-    out->first = low - begin;
-    out->count = high - low;
+    size_t at = place_in(run, low);
+    out->first = (int64_t)((low - begin) / size);
+    out->count = (int64_t)((high - low) / size);
     out->on_disk = run->on_disk;
     if (run->on_disk) {
         out->offset = f->disk_offset + at;
@@ -529,13 +536,13 @@ bool by__store_disk_range(const by__store *store, int index, int group, int64_t 
                           int64_t count, uint64_t *offset)
 {
     const flat *f = &store->flats[index];
-    size_t size = by_dtype_size(f->spec.dtype);
+    size_t size = by_dtype_size(dtype_of(f, group));
     size_t begin = f->group_offset[group] + (size_t)first * size;
     const held_run *run = find_run(f, begin, (size_t)count * size);
     if (run == NULL || !run->on_disk) {
         return false;
     }
-    *offset = f->disk_offset + place_in(f, run, begin);
+    *offset = f->disk_offset + place_in(run, begin);
     return true;
 }
 
@@ -550,7 +557,7 @@ by_memory by__store_range(const by__store *store, int index, int group, int64_t 
                           int64_t count)
 {
     const flat *f = &store->flats[index];
-    size_t size = by_dtype_size(f->spec.dtype);
+    size_t size = by_dtype_size(dtype_of(f, group));
     return held_bytes(store, f, f->group_offset[group] + (size_t)first * size,
                       (size_t)count * size);
 }

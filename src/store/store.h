@@ -5,7 +5,7 @@
  * runs often holds handles and looks up no name.
  *
  * A flat buffer holds, for one role, the buffers of the entries of some groups one after another:
- * the f32 masters, the copies that programs compute with, a set of gradients, one state of the
+ * the masters, the copies that programs compute with, a set of gradients, one state of the
  * optimizer, key/value caches. (PyTorch's FSDP calls this a FlatParameter.) The entries of a group
  * are neighbours in every flat buffer, in the same order and, where shapes are equal, at the same
  * element offsets; so one call over a range computes the norm, the update or the sum of two
@@ -61,7 +61,7 @@ typedef struct by__stored_tensor {
 } by__stored_tensor;
 
 typedef enum by__buffer_role {
-    BY__MASTER = 0, /* the value that is trained and saved, f32 */
+    BY__MASTER = 0, /* the value that is trained and saved */
     BY__COPY,       /* what programs compute with where that is not the master */
     BY__GRADIENT,   /* one flat buffer a gradient set */
     BY__STATE,      /* one flat buffer a state of the optimizer */
@@ -83,6 +83,7 @@ typedef struct by__flat_spec {
     by__buffer_role role;
     const char *name;      /* of a state: "m"; copied; NULL or "" for none */
     by_dtype dtype;        /* BY_DTYPE_COUNT: each entry's format */
+    unsigned wide;         /* bit g: the entries of group g are f32 whatever dtype says */
     unsigned groups;       /* bit g: the entries of group g */
     by__shape_rule *shape; /* NULL: the entry's local shape */
     /* What this process holds of the flat buffer, in elements of the flat buffer of all groups
@@ -128,10 +129,10 @@ void by__store_box_copy(const by__stored_tensor *entry, int64_t k, void *box, vo
  * [*begin, *begin + *elements). */
 void by__store_box_range(const by__stored_tensor *entry, int64_t k, int64_t first, int64_t count,
                          int64_t *begin, int64_t *elements);
-/* Copies elements [begin, begin + elements) of box k, f32, out of elements of the part, of which
- * those from `first` on are at `values`. */
+/* Copies elements [begin, begin + elements) of box k, of `size` bytes, out of the part, whose
+ * elements from `first` on are at `values`. */
 void by__store_box_read(const by__stored_tensor *entry, int64_t k, int64_t begin, int64_t elements,
-                        float *out, const float *values, int64_t first);
+                        void *out, const void *values, int64_t first, size_t size);
 /* The part, dense at `part`, of the whole tensor at `whole`. */
 void by__store_cut(const by__stored_tensor *entry, const void *whole, void *part, size_t size);
 
@@ -156,8 +157,9 @@ by_memory by__store_buffer(const by__store *store, int flat, by__handle handle);
 /* Its shape (rank -1: none) and format. */
 by_shape by__store_shape(const by__store *store, int flat, by__handle handle);
 by_dtype by__store_dtype(const by__store *store, int flat, by__handle handle);
-/* Elements of a group, with what is between its entries, and its range. Only where all entries have
- * one format. */
+/* Format of a group. Here and below only where all entries of a group have one. */
+by_dtype by__store_group_dtype(const by__store *store, int flat, int group);
+/* Elements of a group, with what is between its entries, and its range. */
 int64_t by__store_group_elements(const by__store *store, int flat, int group);
 by_memory by__store_group(const by__store *store, int flat, int group);
 /* Elements [first, first + count) of a group; {0} when they are not held, as one run. */
@@ -195,13 +197,15 @@ by_status by__store_write(by__store *store, int flat, by__handle handle, const v
 by_status by__store_write_part(by__store *store, int flat, by__handle handle, int64_t first,
                                const void *values, by_dtype dtype, int64_t count, int threads,
                                by_error *error);
-/* Reads a buffer of f32 or u8, not transposed, into out, which is of its format and number of
- * elements. */
+/* Reads a buffer, not transposed, into out, which has its number of elements: of a buffer of u8 as
+ * they are, else f32. */
 by_status by__store_read(const by__store *store, int flat, by__handle handle, void *out,
                          by_error *error);
 /* The same of elements [first, first + count) of it. */
 by_status by__store_read_part(const by__store *store, int flat, by__handle handle, int64_t first,
                               int64_t count, void *out, by_error *error);
+/* out[i] = values[i] of format `dtype`; they may be the last bytes of out's own memory. */
+void by__store_widen(float *out, const void *values, by_dtype dtype, size_t count);
 /* Address of a buffer where the device's memory is the host's and nothing that writes it is under
  * way, else NULL. */
 void *by__store_host(const by__store *store, int flat, by__handle handle);

@@ -133,7 +133,7 @@ void by__store_box_range(const by__stored_tensor *entry, int64_t k, int64_t firs
 }
 
 void by__store_box_read(const by__stored_tensor *entry, int64_t k, int64_t begin, int64_t elements,
-                        float *out, const float *values, int64_t first)
+                        void *out, const void *values, int64_t first, size_t size)
 {
     static const int64_t zero[BY_MAX_RANK] = {0};
     int64_t place[BY_MAX_RANK] = {0};
@@ -151,8 +151,8 @@ void by__store_box_read(const by__stored_tensor *entry, int64_t k, int64_t begin
         }
         int64_t at = (int64_t)place_of(&entry->local, index, zero);
         at += last < 0 ? 0 : place[last] + column;
-        memcpy(out, values + (at - first), (size_t)run * sizeof *out);
-        out += run;
+        memcpy(out, (const char *)values + (size_t)(at - first) * size, (size_t)run * size);
+        out = (char *)out + (size_t)run * size;
         begin += run;
         elements -= run;
     }

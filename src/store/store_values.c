@@ -18,9 +18,18 @@ static void read_part(float *out, const void *values, by_dtype dtype, size_t fir
         memcpy(out, from, count * sizeof *out);
         return;
     }
+    by__store_widen(out, from, dtype, count);
+}
+
+void by__store_widen(float *out, const void *values, by_dtype dtype, size_t count)
+{
+    if (dtype == BY_F32) {
+        memmove(out, values, count * sizeof *out);
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
         uint16_t bits;
-        memcpy(&bits, from + i * sizeof bits, sizeof bits);
+        memcpy(&bits, (const char *)values + i * sizeof bits, sizeof bits);
         out[i] = dtype == BY_BF16 ? by__bf16_to_f32(bits) : by__f16_to_f32(bits);
     }
 }
@@ -189,8 +198,9 @@ by_status by__store_read_part(const by__store *store, int flat, by__handle handl
     int64_t done = 0;
     by_dtype dtype = by__store_dtype(store, flat, handle);
     size_t size = by_dtype_size(dtype);
-    bool readable = by__store_shape(store, flat, handle).rank >= 0 && !entry->transposed &&
-                    (dtype == BY_F32 || dtype == BY_U8);
+    bool is_float = by_dtype_is_float(dtype);
+    size_t wide = is_float ? sizeof(float) : size;
+    bool readable = by__store_shape(store, flat, handle).rank >= 0 && !entry->transposed;
     for (size_t k = 0; readable && by__store_piece(store, flat, handle, k, &piece); k++) {
         int64_t low = piece.first > first ? piece.first : first;
         int64_t high = piece.first + piece.count;
@@ -200,15 +210,19 @@ by_status by__store_read_part(const by__store *store, int flat, by__handle handl
         }
         size_t at = (size_t)(low - piece.first) * size;
         size_t bytes = (size_t)(high - low) * size;
-        char *to = (char *)out + (size_t)(low - first) * size;
-        BY_TRY(piece.on_disk
-                   ? by__scratch_read(by__store_scratch(store), piece.offset + at, to, bytes, error)
-                   : by_device_read(to, by_memory_at(piece.memory, at, bytes), error));
+        char *to = (char *)out + (size_t)(low - first) * wide;
+        char *raw = to + (size_t)(high - low) * wide - bytes;
+        BY_TRY(piece.on_disk ? by__scratch_read(by__store_scratch(store), piece.offset + at, raw,
+                                                bytes, error)
+                             : by_device_read(raw, by_memory_at(piece.memory, at, bytes), error));
+        if (is_float) {
+            by__store_widen((float *)(void *)to, raw, dtype, (size_t)(high - low));
+        }
         done += high - low;
     }
     return done == count
                ? BY_OK
-               : by_error_set(error, BY_EARG, "'%s': there are no f32 values to read", entry->name);
+               : by_error_set(error, BY_EARG, "'%s': there are no values to read", entry->name);
 }
 
 by_status by__store_read(const by__store *store, int flat, by__handle handle, void *out,

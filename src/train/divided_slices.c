@@ -136,7 +136,7 @@ by_status by__divided_read(const by_trainer *t, int flat, by__handle handle, siz
     if (status == BY_OK) {
         const by__stored_tensor tensor = by__store_held(t->store, flat, handle);
         by__store_box_read(&tensor, slice.k, slice.begin, slice.elements, *owned, *data,
-                           piece->first);
+                           piece->first, by_dtype_size(by__store_dtype(t->store, flat, handle)));
         *data = *owned;
     }
     free(read);

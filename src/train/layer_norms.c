@@ -31,7 +31,8 @@ struct by__layer_norms {
     size_t numbers_bytes; /* of gradients, and as many of weights */
     bool measured[BY_STEPS_AHEAD];
     double *sums;
-    bool is_known; /* sums are those of the step collected last */
+    double loss_scale; /* that the gradients of the step collected last have in them */
+    bool is_known;     /* sums are those of the step collected last */
 };
 
 static bool is_due(const by_trainer *t, int64_t step)
@@ -117,11 +118,17 @@ static by_memory memory_of(const by_trainer *t, int flat, const piece *p)
 
 /* ---- programs ---- */
 
-static by_value input(by_graph *graph, const char *kind, size_t i, int64_t count)
+/* Of the weights of a piece. */
+static by_dtype format_of(const by_trainer *t, const piece *p)
+{
+    return by__store_group_dtype(t->store, t->masters, p->group);
+}
+
+static by_value input(by_graph *graph, const char *kind, size_t i, by_dtype dtype, int64_t count)
 {
     char name[48];
     (void)snprintf(name, sizeof name, "%s.%zu", kind, i);
-    return by_graph_input(graph, name, BY_F32, BY_SHAPE(count));
+    return by_graph_input(graph, name, dtype, BY_SHAPE(count));
 }
 
 static void output(by_graph *graph, by_value x, by_value y, size_t i)
@@ -134,13 +141,14 @@ static void output(by_graph *graph, by_value x, by_value y, size_t i)
 /* Measures gradients, and keeps the weights: a sum with 0 is a copy by all threads. */
 static by_status build_gradients(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    by_value zero = by_fill(graph, BY_F32, BY_SHAPE(1), 0.0f);
     for (size_t i = 0; i < t->norms->count; i++) {
         char name[48];
-        int64_t count = t->norms->pieces[i].count;
-        output(graph, input(graph, "gradient", i, count), BY_NONE, i);
+        const piece *p = &t->norms->pieces[i];
+        by_value zero = by_fill(graph, format_of(t, p), BY_SHAPE(1), 0.0f);
+        by_value weights = input(graph, "weights", i, format_of(t, p), p->count);
+        output(graph, input(graph, "gradient", i, BY_F32, p->count), BY_NONE, i);
         (void)snprintf(name, sizeof name, "kept.%zu", i);
-        by_graph_output(graph, by_add(graph, input(graph, "weights", i, count), zero), name);
+        by_graph_output(graph, by_add(graph, weights, zero), name);
     }
     return by_graph_check(graph, error);
 }
@@ -148,9 +156,9 @@ static by_status build_gradients(const by_trainer *t, by_graph *graph, by_error 
 static by_status build_weights(const by_trainer *t, by_graph *graph, by_error *error)
 {
     for (size_t i = 0; i < t->norms->count; i++) {
-        int64_t count = t->norms->pieces[i].count;
-        by_value after = input(graph, "weights", i, count);
-        output(graph, after, input(graph, "kept", i, count), i);
+        const piece *p = &t->norms->pieces[i];
+        by_value after = input(graph, "weights", i, format_of(t, p), p->count);
+        output(graph, after, input(graph, "kept", i, format_of(t, p), p->count), i);
     }
     return by_graph_check(graph, error);
 }
@@ -213,7 +221,7 @@ by_status by__layers_open(by_trainer *t, by_error *error)
         const piece *p = &n->pieces[i];
         size_t bytes =
             (size_t)((p->count + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK) * BY_MEASURES * sizeof(float);
-        by_memory kept = by_memory_at(n->kept, p->kept, (size_t)p->count * sizeof(float));
+        by_memory kept = by_memory_at(n->kept, p->kept, memory_of(t, t->masters, p).bytes);
         BY_TRY(bind(n->weights, "weights", i, memory_of(t, t->masters, p), error));
         BY_TRY(bind(n->weights, "kept", i, kept, error));
         BY_TRY(bind(n->gradients, "weights", i, memory_of(t, t->masters, p), error));
@@ -280,6 +288,7 @@ void by__layers_collect(by_trainer *t, unsigned slot)
         return;
     }
     n->is_known = n->measured[slot];
+    n->loss_scale = t->guard.loss_scale.scale;
     if (!n->is_known) {
         return;
     }
@@ -291,7 +300,8 @@ void by__layers_collect(by_trainer *t, unsigned slot)
         double *sums = n->sums + (size_t)p->entry * BY__NORMS;
         int64_t blocks = (p->count + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
         for (int64_t k = 0; k < blocks * BY_MEASURES; k += BY_MEASURES) {
-            sums[BY__NORM_GRADIENT] += (double)gradient[k + BY_MEASURE_SQUARES];
+            sums[BY__NORM_GRADIENT] +=
+                (double)gradient[k + BY_MEASURE_SQUARES] / (n->loss_scale * n->loss_scale);
             sums[BY__NORM_WEIGHT] += (double)weight[k + BY_MEASURE_SQUARES];
             sums[BY__NORM_UPDATE] += (double)weight[k + BY_MEASURE_APART];
         }
@@ -335,12 +345,14 @@ double by__bucket_limit(uint32_t bucket)
     return bucket < HALF ? -(double)value : (double)value;
 }
 
-static void count_values(const float *values, size_t n, double counts[BY__BUCKETS], double facts[4])
+static void count_values(const float *values, size_t n, float factor, double counts[BY__BUCKETS],
+                         double facts[4])
 {
     for (size_t i = 0; i < n; i++) {
-        double value = (double)values[i];
-        if (isfinite(values[i])) {
-            counts[by__bucket_of(values[i])] += 1.0;
+        float single = values[i] * factor;
+        double value = (double)single;
+        if (isfinite(single)) {
+            counts[by__bucket_of(single)] += 1.0;
             facts[0] += value;
             facts[1] += value * value;
             facts[2] = value < facts[2] ? value : facts[2];
@@ -359,13 +371,17 @@ by_status by__layers_histogram(const by_trainer *t, by__handle entry, bool gradi
     for (size_t i = 0; i < t->norms->count; i++) {
         const piece *p = &t->norms->pieces[i];
         int flat = gradient ? t->gradient_sets[t->sum_set] : t->masters;
+        by_dtype dtype = gradient ? BY_F32 : format_of(t, p);
+        size_t size = by_dtype_size(dtype);
         for (int64_t at = 0; p->entry == entry && at < p->count && status == BY_OK; at += most) {
             size_t n = (size_t)(p->count - at < most ? p->count - at : most);
-            by_memory part = by_memory_at(memory_of(t, flat, p), (size_t)at * sizeof *values,
-                                          n * sizeof *values);
-            status = by_device_read(values, part, error);
+            by_memory part = by_memory_at(memory_of(t, flat, p), (size_t)at * size, n * size);
+            char *raw = (char *)(values + n) - n * size;
+            status = by_device_read(raw, part, error);
             if (status == BY_OK) {
-                count_values(values, n, counts, facts);
+                by__store_widen(values, raw, dtype, n);
+                count_values(values, n, gradient ? (float)(1.0 / t->norms->loss_scale) : 1.0f,
+                             counts, facts);
             }
         }
     }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/guards/guard.h"
+
 /* What every report has. */
 static void complete_report(const by__job *job, by_train_event *event)
 {
@@ -244,6 +246,9 @@ static void log_step(by__job *job, const by_step_result *result)
     by__track_number(tracker, "loss", result->loss);
     by__track_number(tracker, "lr", result->lr);
     by__track_number(tracker, "norm", result->norm);
+    if (by__scales_loss_dynamically(job->config)) {
+        by__track_number(tracker, "loss_scale", result->loss_scale);
+    }
     (void)snprintf(rate, sizeof rate, "%s_per_s", by_trainer_task(job->trainer)->examples);
     by__track_number(tracker, rate, event.examples_per_s);
     if (event.ranks > 1) {
@@ -606,7 +611,9 @@ static by_status run_steps(by__job *job, by_error *error)
         if (!hold) {
             BY_TRY(submit_step(job, error));
         }
-        BY_TRY(collect_step(job, hold || steps_ahead(job) == BY_STEPS_AHEAD, error));
+        bool wait =
+            hold || steps_ahead(job) == BY_STEPS_AHEAD || by__scales_loss_dynamically(job->config);
+        BY_TRY(collect_step(job, wait, error));
     }
     return BY_OK;
 }

@@ -95,11 +95,11 @@ static by_status add_held(by__held *h, size_t parameter, int state, by_error *er
     if (state >= 0) {
         (void)snprintf(prefix, sizeof prefix, "%s.", by_trainer_state_name(h->trainer, state));
     }
+    by_dtype dtype = state < 0 ? by_trainer_parameter(h->trainer, parameter).dtype
+                               : by_trainer_state(h->trainer, parameter, state).dtype;
     for (size_t i = 0; i < by__trainer_slices(h->trainer, parameter, state); i++) {
         by__trainer_held has;
-        by__held_slice s = {
-            .dtype = state < 0 ? BY_F32 : by_trainer_state(h->trainer, parameter, state).dtype,
-            .optimizer = state >= 0};
+        by__held_slice s = {.dtype = dtype, .optimizer = state >= 0};
         const source from = {.parameter = parameter, .state = state, .slice = i};
         by__trainer_slice(&has, h->trainer, parameter, state, i);
         s.is_copy = has.is_copy;
@@ -127,19 +127,29 @@ static by_status list_held(by__held *h, by_error *error)
     return BY_OK;
 }
 
+static bool all_finite_bf16(const uint16_t *values, size_t count)
+{
+    bool finite = true;
+    for (size_t i = 0; i < count; i++) {
+        finite = finite && (values[i] & 0x7f80u) != 0x7f80u;
+    }
+    return finite;
+}
+
 /* A checkpoint with values that are not finite would be the newest valid one and good for
  * nothing. */
 static by_status check_finite(const by__held *h, size_t i, const void *values, by_error *error)
 {
     const by__held_slice *s = &h->slices[i];
-    if (s->dtype != BY_F32) {
+    if (!by_dtype_is_float(s->dtype)) {
         return BY_OK; /* codes always are */
     }
     int64_t count = s->slice.flat ? s->slice.shape[0] : 1;
     for (int k = 0; k < s->rank && !s->slice.flat; k++) {
         count *= s->slice.shape[k];
     }
-    return by__all_finite(values, (size_t)count)
+    return (s->dtype == BY_F32 ? by__all_finite(values, (size_t)count)
+                               : all_finite_bf16(values, (size_t)count))
                ? BY_OK
                : by_error_set(error, BY_EDIVERGED,
                               "'%s' is not finite after step %lld: no checkpoint is written; go on "
@@ -154,7 +164,7 @@ by_status by__held_read(void *user, size_t i, const void **data, void **owned, b
     BY_TRY(by__trainer_read_slice(h->trainer, from->parameter, from->state, from->slice, data,
                                   owned, error));
     if (from->first > 0) { /* of a stacked parameter */
-        *data = (const float *)*data + from->first;
+        *data = (const char *)*data + from->first * by_dtype_size(h->slices[i].dtype);
     }
     by_status status = check_finite(h, i, *data, error);
     if (status != BY_OK) {
@@ -199,7 +209,7 @@ by_status by__held_plan(by__save_plan *out, const by__held *h, const by__job *jo
 /* How by__job_describe hands on a request. */
 typedef by_status taker(by__job *job, const by__save_request *request, by_error *error);
 
-#define GUARD_VALUES 5
+#define GUARD_VALUES 7
 
 /* Of the guards, where there is anything to keep. Returns how many values it is. */
 static size_t describe_guard(const by__job *job, by_checkpoint_value *values, by__text *losses)
@@ -215,6 +225,7 @@ static size_t describe_guard(const by__job *job, by_checkpoint_value *values, by
         {"rollbacks", job->rollbacks, job->rollbacks > 0},
         {"rollback_step", job->good_step < 0 ? 0 : job->good_step,
          job->is_ending && strcmp(job->config->guard.spike, "rollback") == 0},
+        {"loss_scale_steps", guard->loss_scale.steps, by__scales_loss_dynamically(job->config)},
     };
     size_t count = 0;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(counts); i++) {
@@ -222,6 +233,10 @@ static size_t describe_guard(const by__job *job, by_checkpoint_value *values, by
             values[count++] = (by_checkpoint_value){
                 .key = counts[i].key, .kind = BY_VALUE_U64, .as.u64 = (uint64_t)counts[i].value};
         }
+    }
+    if (by__scales_loss_dynamically(job->config)) {
+        values[count++] = (by_checkpoint_value){
+            .key = "loss_scale", .kind = BY_VALUE_F64, .as.f64 = guard->loss_scale.scale};
     }
     if (guard->count > 0 && by__window_print(losses, guard) == BY_OK) {
         values[count++] = (by_checkpoint_value){
@@ -325,19 +340,45 @@ static int64_t count_of(const by_checkpoint *checkpoint, const char *key)
     return has && value <= INT64_MAX ? (int64_t)value : 0;
 }
 
+/* A checkpoint without these values is of a run that had no dynamic scale of the loss. */
+static by_status restore_loss_scale(by__guard *guard, const by__job *job,
+                                    const by_checkpoint *checkpoint, by_error *error)
+{
+    const by_precision_config *p = &job->config->precision;
+    double scale;
+    uint64_t steps;
+    if (!by__scales_loss_dynamically(job->config) ||
+        by_checkpoint_value_f64(checkpoint, "loss_scale", &scale, NULL) != BY_OK) {
+        return BY_OK;
+    }
+    BY_TRY(by_checkpoint_value_u64(checkpoint, "loss_scale_steps", &steps, error));
+    if (!(scale >= p->min_loss_scale && scale <= p->max_loss_scale) ||
+        steps > by_checkpoint_step(checkpoint)) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: the loss scale is %g after %llu steps, which precision.* allows "
+                            "from %g to %g",
+                            by_checkpoint_path(checkpoint), scale, (unsigned long long)steps,
+                            p->min_loss_scale, p->max_loss_scale);
+    }
+    guard->loss_scale = (by__loss_scale){.scale = scale, .steps = (int64_t)steps};
+    return BY_OK;
+}
+
 /* Behind the optimizer's state. */
 static by_status restore_guard(by__job *job, const by_checkpoint *checkpoint, by_error *error)
 {
     const char *losses;
     int64_t step = (int64_t)by_checkpoint_step(checkpoint);
     by__guard guard = {.skipped = count_of(checkpoint, "skipped"),
-                       .in_row = count_of(checkpoint, "skipped_in_row")};
+                       .in_row = count_of(checkpoint, "skipped_in_row"),
+                       .loss_scale = by__loss_scale_first(job->config)};
     if (guard.skipped > step || guard.in_row > guard.skipped) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: %lld of %lld steps were skipped, the last %lld in a row",
                             by_checkpoint_path(checkpoint), (long long)guard.skipped,
                             (long long)step, (long long)guard.in_row);
     }
+    BY_TRY(restore_loss_scale(&guard, job, checkpoint, error));
     if (by_checkpoint_value_string(checkpoint, "losses", &losses, NULL) == BY_OK) {
         by_status status = by__window_parse(&guard, losses, error);
         if (status != BY_OK) {

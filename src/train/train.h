@@ -35,6 +35,12 @@ typedef struct by__recipe {
 /* Examples, as the task counts them, of one sample of a batch. */
 int64_t by__per_sample(const by_task *task, const by_config *config);
 by_dtype by__compute_dtype(const by_config *config);
+/* Of matrices and the optimizer's state of them. */
+by_dtype by__weights_dtype(const by_config *config);
+/* Of the copies of weights that programs compute with; BY_F32: they compute with the weights. */
+by_dtype by__copies_dtype(const by_config *config);
+/* Whether updates are rounded stochastically. */
+bool by__rounds_stochastically(const by_config *config);
 /* The graph of one micro-batch in `mode`, with its loss, before any pass. */
 by_status by__train_forward(by_graph **out, by_model *model, const by_config *config,
                             const by__recipe *recipe, by_model_mode mode, by_error *error);

@@ -30,6 +30,22 @@ static by_recompute_kind recompute_kind(const by_memory_config *memory)
     return BY_RECOMPUTE_NONE;
 }
 
+by_dtype by__weights_dtype(const by_config *config)
+{
+    return strcmp(config->precision.weights, "bf16") == 0 ? BY_BF16 : BY_F32;
+}
+
+by_dtype by__copies_dtype(const by_config *config)
+{
+    return by__weights_dtype(config) == BY_F32 ? by__compute_dtype(config) : BY_F32;
+}
+
+bool by__rounds_stochastically(const by_config *config)
+{
+    return by__weights_dtype(config) != BY_F32 &&
+           strcmp(config->precision.rounding, "stochastic") == 0;
+}
+
 by_pass_options by__pass_options(const by_config *config, const by_model *model)
 {
     bool narrow = strcmp(config->memory.activations, "bf16") == 0;

@@ -66,7 +66,7 @@ static by_status build_sum(const by_trainer *t, by_graph *graph, by_error *error
 static by_status build_norm(const by_trainer *t, by_graph *graph, by_error *error)
 {
     return by_optimizer_norm_graph(graph, &t->config->optimizer, t->groups, t->trained_groups,
-                                   t->all_micro_batches, error);
+                                   t->all_micro_batches, by__scales_loss(t->config), error);
 }
 
 static by_status build_update(const by_trainer *t, by_graph *graph, by_error *error)
@@ -103,7 +103,7 @@ static by_status build_copy(const by_trainer *t, by_graph *graph, by_error *erro
     for (size_t i = 0; i < t->shard.own_count; i++) {
         const by__slice *own = &t->shard.own[i];
         if ((own->group & BY__GROUP_WIDE) == 0) {
-            add_copy(graph, own->name, BY_SHAPE(own->count), by__compute_dtype(t->config));
+            add_copy(graph, own->name, BY_SHAPE(own->count), by__copies_dtype(t->config));
         }
     }
     return by_graph_check(graph, error);
@@ -309,6 +309,7 @@ by_status by__trainer_build(by_trainer **out, const by_config *config, const by_
     by_trainer *t;
     BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "trainer", error));
     t->config = config;
+    t->guard.loss_scale = by__loss_scale_first(config);
     t->speeds = o->speeds;
     t->arena_bytes = arena_bytes;
     by_status status = build(t, o, error);
@@ -345,6 +346,7 @@ void by_trainer_close(by_trainer **trainer)
         by_device_close(&t->device);
     }
     free(t->tensors);
+    free(t->pieces);
     free(t);
     *trainer = NULL;
 }

@@ -256,6 +256,7 @@ struct by_trainer {
      * whole ones, or this rank's slices. */
     by_update_unit *tensors;
     size_t tensor_count;
+    by__slice *pieces; /* that these are; NULL: they are whole tensors, or this rank's slices */
     by__feed *feeds;
     size_t feed_count;
     size_t feed_capacity;

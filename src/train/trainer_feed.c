@@ -23,7 +23,8 @@ enum {
 
 static bool is_own_input(const char *name)
 {
-    return strcmp(name, "rng") == 0 || strcmp(name, "loss_scale") == 0;
+    return strcmp(name, "rng") == 0 || strcmp(name, "loss_scale") == 0 ||
+           strcmp(name, "loss_factor") == 0;
 }
 
 static by_status add_feeds(by_trainer *t, const by_graph *graph, by_error *error)
@@ -114,7 +115,7 @@ by_status by__trainer_plan_feeds(by_trainer *t, by_error *error)
     BY_TRY(add_feeds(t, t->forward, error));
     t->rng_offset = t->input_bytes;
     t->seed_offset = t->rng_offset + BY_CACHE_LINE;
-    t->input_bytes += 2 * BY_CACHE_LINE;
+    t->input_bytes += 3 * BY_CACHE_LINE;
     return BY_OK;
 }
 
@@ -133,7 +134,9 @@ static by_status bind_model(by_trainer *t, by__program_row *row, by_error *error
                             error));
     }
     BY_TRY(by__row_bind(row, "rng", rng, error));
+    by_memory factor = by_memory_at(t->inputs, t->seed_offset + BY_CACHE_LINE, sizeof(float));
     BY_TRY(by__row_bind(row, "loss_scale", seed, error));
+    BY_TRY(by__row_bind(row, "loss_factor", factor, error));
     if (t->evaluated_bytes > 0) {
         BY_TRY(by__row_bind(row, "evaluated",
                             by_memory_at(t->outputs, evaluated_offset(t), t->evaluated_bytes),
@@ -247,7 +250,10 @@ by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *
     rng[3] = (int32_t)(by__trainer_leaf(t, index) * t->config->train.micro_batch);
     /* Replicas that take steps of their own have the mean over their own part. */
     uint64_t targets = t->sync.is_local ? t->own_targets : batch->global_targets;
-    *(float *)(void *)(block + t->seed_offset) = targets > 0 ? 1.0f / (float)targets : 0.0f;
+    float factor = (float)t->guard.loss_scale.scale;
+    *(float *)(void *)(block + t->seed_offset) =
+        (targets > 0 ? 1.0f / (float)targets : 0.0f) * factor;
+    *(float *)(void *)(block + t->seed_offset + BY_CACHE_LINE) = factor;
     /* The device's inputs are free when the program before has run. */
     BY_TRY(by__event_order(t->computed, BY__QUEUE_COPY_IN, error));
     BY_TRY(by__copy_in(BY__QUEUE_COPY_IN, t->inputs, block, error));

@@ -31,6 +31,7 @@ static const char *const group_names[BY__GROUPS] = {
 by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape shape, int group)
 {
     uint32_t mesh = by__group_mesh(group);
+    bool wide = (group & BY__GROUP_WIDE) != 0;
     int ranks = 1;
     for (int axis = 0; axis < BY_MESH_AXES; axis++) {
         ranks *= (mesh >> axis & 1u) != 0 ? t->layout.size[axis] : 1;
@@ -40,8 +41,8 @@ by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape 
                             .mesh = mesh,
                             .shape = shape,
                             .decay = (group & BY__GROUP_VECTOR) == 0,
-                            .copy = (group & BY__GROUP_WIDE) == 0 ? by__compute_dtype(t->config)
-                                                                  : BY_F32};
+                            .copy = wide ? BY_F32 : by__copies_dtype(t->config),
+                            .format = wide ? BY_F32 : by__weights_dtype(t->config)};
 }
 
 /* The i-th of the logical axes of a tensor is that of experts. */
@@ -55,6 +56,20 @@ static bool is_of_experts(const by__stored_tensor *entry, int i)
     return strcspn(name, " ") == strlen("expert") && strncmp(name, "expert", 6) == 0;
 }
 
+/* What random bits of a tensor's elements come from: its name, and where a part begins in it, so
+ * that whoever updates an element rounds it alike. */
+static void set_random(const by_trainer *t, by_update_unit *unit, const by__stored_tensor *entry,
+                       int64_t first)
+{
+    unit->stochastic = unit->format != BY_F32 && by__rounds_stochastically(t->config);
+    unit->seed = t->config->seed;
+    unit->stream = by__hash64(entry->name, strlen(entry->name));
+    unit->first = first;
+    for (int i = 0; i < entry->shape.rank; i++) {
+        unit->stream = unit->stream * 31 + (uint64_t)entry->first[i];
+    }
+}
+
 by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
                                        const by__stored_tensor *entry)
 {
@@ -62,6 +77,7 @@ by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
     unit.whole = entry->shape;
     unit.axes = entry->axes;
     by__groups_set_rates(&unit, t->forward, &t->config->optimizer, entry->name);
+    set_random(t, &unit, entry, 0);
     for (int i = 0; i < entry->shape.rank && unit.ranks > 1; i++) {
         if (entry->local.dim[i] != entry->shape.dim[i]) {
             int mesh = is_of_experts(entry, i) ? BY_MESH_EXPERT : BY_MESH_TENSOR;
@@ -85,8 +101,46 @@ static by_status list_slices(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
+/* Of a range of a group, the pieces of tensors, whose elements' places are known. */
+static void add_pieces(by_trainer *t, int group, int64_t first, int64_t count)
+{
+    for (size_t i = 0; i < by__store_count(t->store); i++) {
+        const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
+        int64_t begin = by__store_begin(t->store, (by__handle)i);
+        int64_t end = begin + by_shape_count(&entry->local);
+        int64_t low = begin > first ? begin : first;
+        int64_t high = end < first + count ? end : first + count;
+        if (entry->group != group || low >= high) {
+            continue;
+        }
+        by__slice *piece = &t->pieces[t->tensor_count];
+        *piece = (by__slice){.group = group, .first = low, .count = high - low};
+        (void)snprintf(piece->name, sizeof piece->name, "piece.%zu", t->tensor_count);
+        by_update_unit unit = by__trainer_unit(t, piece->name, BY_SHAPE(piece->count), group);
+        set_random(t, &unit, entry, low - begin);
+        t->tensors[t->tensor_count++] = unit;
+    }
+}
+
+/* What this rank updates, piece by piece of tensors. */
+static by_status list_pieces(by_trainer *t, by_error *error)
+{
+    size_t most = by__store_count(t->store) + t->shard.own_count;
+    BY_TRY(by__alloc((void **)&t->tensors, most, sizeof *t->tensors, "update", error));
+    BY_TRY(by__alloc((void **)&t->pieces, most, sizeof *t->pieces, "update", error));
+    for (size_t i = 0; i < t->shard.own_count; i++) {
+        const by__slice *own = &t->shard.own[i];
+        add_pieces(t, own->group, own->first, own->count);
+    }
+    for (size_t i = 0; i < t->trained_groups && !by__is_sharded(t); i++) {
+        add_pieces(t, t->group_of_unit[i], 0, by_shape_count(&t->groups[i].shape));
+    }
+    return BY_OK;
+}
+
 /* What norm and update work on: whole groups; the update on each tensor where the optimizer needs
- * its shape, and on this rank's slices where ranks divide the state. */
+ * its shape, on this rank's slices where ranks divide the state, and on pieces of tensors where
+ * elements are rounded by their place. */
 static by_status list_units(by_trainer *t, by_error *error)
 {
     for (int group = 0; group < BY__GROUPS; group++) {
@@ -103,6 +157,10 @@ static by_status list_units(by_trainer *t, by_error *error)
     }
     if (t->offload != NULL) {
         return BY_OK;
+    }
+    if (!by_optimizer_needs_tensors(&t->config->optimizer) &&
+        by__rounds_stochastically(t->config)) {
+        return list_pieces(t, error);
     }
     if (!by_optimizer_needs_tensors(&t->config->optimizer)) {
         return by__is_sharded(t) ? list_slices(t, error) : BY_OK;
@@ -161,7 +219,8 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error)
     const unsigned all = (1u << BY__GROUPS) - 1;
     const unsigned trained = (1u << BY__TRAINED_GROUPS) - 1;
     unsigned narrow = 0;
-    by_dtype compute = by__compute_dtype(t->config);
+    by_dtype weights = by__weights_dtype(t->config);
+    by_dtype copied = by__copies_dtype(t->config);
     for (int group = 0; group < BY__GROUPS; group++) {
         narrow |= (group & BY__GROUP_WIDE) == 0 ? 1u << group : 0u;
     }
@@ -172,12 +231,12 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error)
     BY_TRY(by__buckets_plan(t, error));
     BY_TRY(by__shard_plan(t, error));
     BY_TRY(by__offload_plan(t, error));
-    by__flat_spec masters = {.role = BY__MASTER, .dtype = BY_F32, .groups = all};
-    BY_TRY(add_flat(t, masters, by__shard_masters(t), compute != BY_F32 ? narrow : 0, &t->masters,
+    by__flat_spec masters = {.role = BY__MASTER, .dtype = weights, .wide = ~narrow, .groups = all};
+    BY_TRY(add_flat(t, masters, by__shard_masters(t), copied != BY_F32 ? narrow : 0, &t->masters,
                     error));
     t->copies = t->masters;
-    if (compute != BY_F32) {
-        by__flat_spec copies = {.role = BY__COPY, .dtype = compute, .groups = narrow};
+    if (copied != BY_F32) {
+        by__flat_spec copies = {.role = BY__COPY, .dtype = copied, .groups = narrow};
         BY_TRY(by__shard_add_flat(t, copies, by__gathered_groups(t) & narrow, &t->copies, error));
     }
     for (int i = 0; i < t->sets; i++) {
@@ -189,9 +248,16 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error)
     t->state_count = t->sets > 0 ? by_optimizer_state_count(&t->config->optimizer) : 0;
     for (int i = 0; i < t->state_count; i++) {
         by_optimizer_state state = by_optimizer_state_at(&t->config->optimizer, i);
+        if (state.dtype != BY_F32 && weights != BY_F32) {
+            return by_error_set(error, BY_ECONFIG,
+                                "optimizer.kind %s keeps its state in a format of its own: set "
+                                "precision.weights: f32",
+                                t->config->optimizer.kind);
+        }
         by__flat_spec spec = {.role = BY__STATE,
                               .name = state.name,
-                              .dtype = state.dtype,
+                              .dtype = state.dtype == BY_F32 ? weights : state.dtype,
+                              .wide = state.dtype == BY_F32 ? ~narrow : 0,
                               .groups = trained,
                               .shape = state.shape};
         BY_TRY(add_flat(t, spec, trained, trained, &t->states[i], error));

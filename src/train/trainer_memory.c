@@ -26,7 +26,8 @@ by_memory by__trainer_set(const by_trainer *t, int set)
 /* Memory of a unit of the update in a flat buffer. */
 static by_memory unit_memory(const by_trainer *t, int flat, size_t i)
 {
-    return t->tensors != NULL && !by_optimizer_needs_tensors(&t->config->optimizer)
+    return t->pieces != NULL ? by__shard_memory(t, flat, &t->pieces[i])
+           : t->tensors != NULL && !by_optimizer_needs_tensors(&t->config->optimizer)
                ? by__shard_memory(t, flat, &t->shard.own[i])
            : t->tensors != NULL
                ? by__store_buffer(t->store, flat, by__store_find(t->store, t->tensors[i].name))

@@ -313,7 +313,7 @@ static by_status gather_bucket(const by_trainer *t, int flat, size_t bucket, by_
 {
     const by__bucket *b = &t->ranks.buckets[bucket];
     const by__slice whole = {.group = b->group, .first = b->first, .count = b->count};
-    by_dtype dtype = flat == t->masters ? BY_F32 : by__compute_dtype(t->config);
+    by_dtype dtype = by__store_group_dtype(t->store, flat, b->group);
     char *all = (char *)by__shard_memory(t, flat, &whole).address;
     int64_t begin = by__shard_slice(t, bucket, t->layout.place[BY_MESH_SHARD]).first;
     char what[48];
@@ -344,7 +344,7 @@ by_status by__shard_gather(by_trainer *t, by_error *error)
 unsigned by__shard_masters(const by_trainer *t)
 {
     unsigned groups = by__gathered_groups(t);
-    bool narrow = by__compute_dtype(t->config) != BY_F32;
+    bool narrow = by__copies_dtype(t->config) != BY_F32;
     for (int group = 0; group < BY__TRAINED_GROUPS && narrow && by__is_sharded(t); group++) {
         groups |= (group & BY__GROUP_WIDE) == 0 ? 1u << group : 0u;
     }
@@ -389,8 +389,9 @@ static by_status read_owned(const by_trainer *t, int flat, by__handle handle, vo
     if (owner == t->layout.place[BY_MESH_SHARD]) {
         BY_TRY(by__store_read(t->store, flat, handle, out, error));
     }
+    by_dtype dtype = by__store_dtype(t->store, flat, handle);
     return by_comm_broadcast(t->shard.comm, out, (size_t)by_shape_count(&shape),
-                             by__store_dtype(t->store, flat, handle), owner,
+                             by_dtype_is_float(dtype) ? BY_F32 : dtype, owner,
                              by__store_entry(t->store, handle)->name, error);
 }
 
@@ -443,8 +444,18 @@ by_status by__shard_collect(const by_trainer *t, int flat, by__handle handle, vo
 by_status by__shard_read(const by_trainer *t, int flat, by__handle handle, void *out,
                          by_error *error)
 {
+    by_dtype dtype = by__store_dtype(t->store, flat, handle);
+    by_shape shape = by__store_shape(t->store, flat, handle);
+    size_t count = (size_t)by_shape_count(&shape);
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    return by_optimizer_needs_tensors(&t->config->optimizer)
-               ? read_owned(t, flat, handle, out, error)
-               : by__shard_collect(t, flat, handle, out, error);
+    if (by_optimizer_needs_tensors(&t->config->optimizer)) {
+        return read_owned(t, flat, handle, out, error);
+    }
+    size_t wide = by_dtype_is_float(dtype) ? sizeof(float) : by_dtype_size(dtype);
+    char *raw = (char *)out + count * (wide - by_dtype_size(dtype));
+    BY_TRY(by__shard_collect(t, flat, handle, raw, error));
+    if (by_dtype_is_float(dtype)) {
+        by__store_widen((float *)out, raw, dtype, count);
+    }
+    return BY_OK;
 }

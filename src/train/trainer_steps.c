@@ -181,6 +181,10 @@ static by_status submit_twice(by_trainer *t, const by_batch *batch, by_error *er
 by_status by_trainer_submit(by_trainer *t, const by_batch *batch, by_error *error)
 {
     const by_config *c = t->config;
+    if (t->submitted != t->collected && by__scales_loss_dynamically(c)) {
+        return by_error_set(error, BY_ESTATE,
+                            "the scale of the loss follows from the step before: collect it first");
+    }
     BY_TRY(check_free_slot(t, true, error));
     BY_TRY(by__replay_is_due(t) ? submit_twice(t, batch, error)
                                 : submit_gradients(t, batch, error));

@@ -23,7 +23,7 @@ by_status by_trainer_initialize(by_trainer *t, by_error *error)
     BY_TRY(by__store_clear(t->store, BY__STATE, error));
     by__sync_forget(t);
     t->updates = 0;
-    t->guard = (by__guard){0};
+    t->guard = (by__guard){.loss_scale = by__loss_scale_first(t->config)};
     return refresh_copies(t, error);
 }
 
@@ -83,7 +83,7 @@ by_status by_trainer_load_optimizer(by_trainer *t, const by_weights *states, int
         BY_TRY(by__store_load(t->store, t->states[i], states, &options, error));
     }
     t->updates = step;
-    t->guard = (by__guard){0};
+    t->guard = (by__guard){.loss_scale = by__loss_scale_first(t->config)};
     by__sync_loaded(t);
     return BY_OK;
 }
@@ -213,6 +213,7 @@ static by_status read_all(const by_trainer *t, int flat, by__handle handle, cons
                           void **owned, by_error *error)
 {
     by_shape shape = by__store_shape(t->store, flat, handle);
+    by_memory memory = by__store_buffer(t->store, flat, handle);
     *data = by__store_host(t->store, flat, handle);
     if (*data != NULL) {
         return BY_OK;
@@ -222,7 +223,8 @@ static by_status read_all(const by_trainer *t, int flat, by__handle handle, cons
                                  by_dtype_size(by__store_dtype(t->store, flat, handle)),
                              "a copy of the weights", error));
     *data = *owned;
-    return by__store_read(t->store, flat, handle, *owned, error);
+    return memory.bytes > 0 ? by_device_read(*owned, memory, error)
+                            : by__store_read(t->store, flat, handle, *owned, error);
 }
 
 by_status by__trainer_read_slice(const by_trainer *t, size_t parameter, int state, size_t i,

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "banyan/map.h"
+#include "base/half.h"
 #include "kernel_test.h"
 #include "runner.h"
 
@@ -56,10 +57,15 @@ static by_map_program random_program(draws *d)
         map.result[i].value = some_value(d, &map);
         map.result[i].dtype = below(d, 2) == 0 ? BY_F32 : BY_BF16;
     }
+    map.random.input = map.inputs - 1;
+    map.random.index = below(d, 4);
+    map.random.key[0] = (uint32_t)below(d, 1 << 30);
+    map.random.first = (below(d, 2) == 0 ? INT64_C(0xfffffff0) : 0) + below(d, 99);
     for (int i = 0; i < map.inputs - 1; i++) {
         if (below(d, 2) == 0) {
             map.update[map.updates].input = i;
-            map.update[map.updates++].value = some_value(d, &map);
+            map.update[map.updates].value = some_value(d, &map);
+            map.update[map.updates++].word = below(d, 2) == 0 ? 0 : 1 + below(d, BY_MAP_WORDS);
         }
     }
     return map;
@@ -159,6 +165,73 @@ static void test_large_results(void **state)
     problem_open(&p, &source, BY_F32, PATTERN_WIDE);
     check_levels(&p, 0);
     problem_close(&p);
+}
+
+/* ---- stochastic rounding ---- */
+
+enum { COUNT = 40000 };
+
+/* Elements [first, first + count) of numbers that bf16 has, plus a part of the distance to the next
+ * one, rounded. */
+static void round_part(uint16_t *out, by__isa isa, float part, float step, int64_t first,
+                       int64_t count)
+{
+    by_map_program map = {.inputs = 2, .steps = 2, .updates = 1, .scalars = 2};
+    map.step[0] = (by_map_instruction){.kind = BY_MAP_CONSTANT, .constant = part * 0x1p-7f};
+    map.step[1] = (by_map_instruction){.kind = BY_MAP_ADD, .operand = {0, BY_MAP_MAX_INPUTS, 0}};
+    map.update[0].value = BY_MAP_MAX_INPUTS + 1;
+    map.update[0].word = 1 + 6;
+    map.random.input = 1;
+    map.random.key[0] = 5;
+    map.random.first = first;
+    for (int64_t i = 0; i < count; i++) {
+        out[i] = by__f32_to_bf16(1.0f + (float)((first + i) % 128) * 0x1p-7f);
+    }
+    by__tensor in[2] = {{out, BY_BF16, BY_SHAPE(count)}, {&step, BY_F32, BY_SHAPE(1)}};
+    by__call call = {.op = BY_OP_MAP, .input_count = 2, .in = in, .attrs = {.map = &map}};
+    by__context context = {.threads = 2};
+    const by__kernel *kernel = by__cpu_kernel_at(&call, isa);
+    check_ok(kernel->prepare == NULL ? BY_OK : kernel->prepare(&call, &context, NULL), NULL);
+    check_ok(kernel->run(&call, &context), NULL);
+    if (kernel->release != NULL) {
+        kernel->release(&call);
+    }
+}
+
+/* Elements that went up. */
+static double share_up(const uint16_t *values)
+{
+    int64_t up = 0;
+    for (int64_t i = 0; i < COUNT; i++) {
+        double whole = 1.0 + (double)(i % 128) * 0x1p-7;
+        double step = (double)by__bf16_to_f32(values[i]) - whole;
+        assert_true(step == 0.0 || step == (whole + 0x1p-7 > 2.0 ? 0x1p-6 : 0x1p-7));
+        up += step > 0.0;
+    }
+    return (double)up / COUNT;
+}
+
+/* Up with the probability of what is cut off, with other bits at each step, and with the same
+ * wherever the map begins. */
+static void test_stochastic_rounding(void **state)
+{
+    BY_UNUSED(state);
+    static uint16_t whole[COUNT];
+    static uint16_t other[COUNT];
+    static const float parts[] = {0.0f, 0.25f, 0.5f, 0.9375f};
+    for (int level = BY__ISA_REFERENCE; level <= (int)by__cpu_best_isa(); level++) {
+        for (size_t k = 0; k < BY_ARRAY_LENGTH(parts); k++) {
+            round_part(whole, (by__isa)level, parts[k], 7.0f, 0, COUNT);
+            double share = share_up(whole);
+            assert_true(fabs(share - (double)parts[k]) <= (k == 0 ? 0.0 : 0.0125)); /* 5 sigma */
+        }
+        round_part(whole, (by__isa)level, 0.5f, 7.0f, 0, COUNT);
+        round_part(other, (by__isa)level, 0.5f, 7.0f, 0, 12345);
+        round_part(other + 12345, (by__isa)level, 0.5f, 7.0f, 12345, COUNT - 12345);
+        assert_memory_equal(whole, other, sizeof whole);
+        round_part(other, (by__isa)level, 0.5f, 8.0f, 0, COUNT);
+        assert_memory_not_equal(whole, other, sizeof whole);
+    }
 }
 
 /* ---- in a graph ---- */
@@ -271,6 +344,10 @@ static void test_refuses(void **state)
     expect_refused(&map, "neither makes nor updates");
 
     by_map_begin(&map, open_graph());
+    by_map_update_random(&map, by_map_input(&map, input(&map, "x", BY_SHAPE(2))), 0, 0);
+    expect_refused(&map, "needs the number of the step");
+
+    by_map_begin(&map, open_graph());
     int x = by_map_input(&map, input(&map, "x", BY_SHAPE(2)));
     (void)by_map_step(&map, BY_MAP_ADD, x, BY_MAP_MAX_INPUTS, 0);
     expect_refused(&map, "not there yet");
@@ -330,6 +407,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_programs),
         cmocka_unit_test(test_large_results),
+        cmocka_unit_test(test_stochastic_rounding),
         cmocka_unit_test(test_separate_operations),
         cmocka_unit_test(test_update_in_place),
         cmocka_unit_test(test_refuses),

@@ -293,6 +293,8 @@ static void other_settings_too(void **state)
         {"model.kind=llama", "model.tied=true", "precision.compute=bf16"},
         {"model.kind=mixtral", "model.experts=4", "precision.compute=bf16"},
         {"optimizer.kind=lamb", "optimizer.clip=0.5"},
+        {"precision.compute=fp16", "optimizer.clip=0.5"},
+        {"precision.compute=bf16", "precision.weights=bf16"},
         {"optimizer.kind=adafactor", "train.batch=8", "train.micro_batch=8"},
         {"optimizer.groups=[{match: h.1.*, frozen: true}, {match: \"*.bias\", lr_scale: 2}]",
          "optimizer.layer_decay=0.8"},

@@ -179,7 +179,7 @@ static void test_values(void **state)
     check_error(by__store_write(f.store, flat, plain, values, BY_I32, 90, 2, &error), BY_EARG,
                 &error, "i32");
     check_error(by__store_read(f.store, flat, transposed, read, &error), BY_EARG, &error,
-                "no f32 values");
+                "no values");
     check_ok(by__store_clear(f.store, BY__COPY, &error), &error);
     assert_int_equal(held[5], 0);
     close_store(&f);
@@ -262,7 +262,7 @@ static void check_range(const by__stored_tensor *entry, int64_t k, int64_t first
     by__store_box_range(entry, k, first, count, &begin, &elements);
     assert_int_equal(elements, found);
     assert_int_equal(begin, skipped);
-    by__store_box_read(entry, k, begin, elements, got, values + first, first);
+    by__store_box_read(entry, k, begin, elements, got, values + first, first, sizeof *got);
     assert_memory_equal(got, want, (size_t)found * sizeof *want);
 }
 

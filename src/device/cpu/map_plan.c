@@ -50,7 +50,8 @@ typedef struct builder {
     bool copied[BY_MAP_MAX_INPUTS]; /* read once, at the start of a tile, into a tile */
     int place[BY__MAP_VALUES];      /* -1: none yet, or none any more */
     bool taken[BY__MAP_PLACES];
-    int held; /* the value in the accumulator, or -1 */
+    int random; /* the first of the places of random bits */
+    int held;   /* the value in the accumulator, or -1 */
 } builder;
 
 static void emit(builder *b, by__map_code code, int a, int second, int third)
@@ -284,6 +285,21 @@ static by__map_code store_code(const builder *b, by_dtype dtype, bool is_new)
                              : BY__MAP_STORE_BF16;
 }
 
+/* Stores the accumulator in the place of the operand that update u is of. */
+static void emit_update(builder *b, int u)
+{
+    const by_map_program *map = &b->plan->program;
+    int input = map->update[u].input;
+    int word = map->update[u].word - 1;
+    by_dtype dtype = b->call->in[input].dtype;
+    if (word >= 0 && dtype == BY_BF16) {
+        emit(b, BY__MAP_STORE_RANDOM, input, b->random + word % BY__MAP_RANDOM_PLACES,
+             word / BY__MAP_RANDOM_PLACES);
+    } else {
+        emit(b, store_code(b, dtype, false), input, 0, 0);
+    }
+}
+
 /* Whether step k's value may take input i's place: nobody reads the input from there any more. */
 static bool may_replace(const builder *b, int i, int k)
 {
@@ -310,10 +326,9 @@ static void store_at_once(builder *b, int k)
     for (int u = 0; u < map->updates; u++) {
         int input = map->update[u].input;
         if (map->update[u].value == value && may_replace(b, input, k)) {
-            by_dtype dtype = b->call->in[input].dtype;
-            emit(b, store_code(b, dtype, false), input, 0, 0);
+            emit_update(b, u);
             b->reads[value]--;
-            b->place[value] = dtype == BY_F32 ? input : b->place[value];
+            b->place[value] = b->call->in[input].dtype == BY_F32 ? input : b->place[value];
         }
     }
     for (int r = 0; r < map->results && may_write_results(b, k); r++) {
@@ -334,7 +349,7 @@ static void store_at_end(builder *b)
         int k = STEP_OF(value);
         if (k < 0 || b->uniform[value] || !may_replace(b, input, k)) {
             emit(b, BY__MAP_LOAD, b->place[value], 0, 0);
-            emit(b, store_code(b, b->call->in[input].dtype, false), input, 0, 0);
+            emit_update(b, u);
         }
     }
     for (int r = 0; r < map->results; r++) {
@@ -365,10 +380,29 @@ static void build_uniform(builder *b)
     b->plan->tiles = b->plan->codes;
 }
 
+/* Makes the random bits of a tile, where an update needs them. */
+static void build_random(builder *b)
+{
+    const by_map_program *map = &b->plan->program;
+    bool is_random = false;
+    for (int u = 0; u < map->updates; u++) {
+        is_random = is_random ||
+                    (map->update[u].word > 0 && b->call->in[map->update[u].input].dtype == BY_BF16);
+    }
+    if (is_random) { /* the tiles that are taken are the first ones, so these are neighbours */
+        b->random = free_tile(b);
+        for (int i = 1; i < BY__MAP_RANDOM_PLACES; i++) {
+            (void)free_tile(b);
+        }
+        emit(b, BY__MAP_RANDOM, b->random, 0, 0);
+    }
+}
+
 static void build_tiles(builder *b)
 {
     const by_map_program *map = &b->plan->program;
     b->held = -1;
+    build_random(b);
     for (int i = 0; i < map->inputs; i++) {
         b->place[i] = i;
         if (b->copied[i]) {

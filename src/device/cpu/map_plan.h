@@ -17,10 +17,13 @@
 #define BY__MAP_VECTORS 8
 #define BY__MAP_VALUES  (BY_MAP_MAX_INPUTS + BY_MAP_MAX_STEPS)
 
+/* Places of the words of random bits: as many as a Philox block has, two of 16 bits in each. */
+#define BY__MAP_RANDOM_PLACES 4
+
 /* Places: tensors of the call, then tiles. */
 #define BY__MAP_RESULT     BY_MAP_MAX_INPUTS /* of the first result; inputs come before it */
 #define BY__MAP_TENSORS    (BY_MAP_MAX_INPUTS + BY_MAX_OUTPUTS)
-#define BY__MAP_PLACES     (BY__MAP_TENSORS + BY__MAP_VALUES + 2)
+#define BY__MAP_PLACES     (BY__MAP_TENSORS + BY__MAP_VALUES + BY__MAP_RANDOM_PLACES + 2)
 #define BY__MAP_NO_PLACE   (BY__MAP_PLACES - 1) /* of the value in the accumulator */
 #define BY__MAP_MOST_CODES 256
 
@@ -33,8 +36,9 @@
     X(STORE)      /* a = x */                                                                      \
     X(STORE_BF16) /* the same, rounded */                                                          \
     X(STORE_F16)                                                                                   \
-    X(STREAM_BF16) /* the same, for a large tensor that is new */                                  \
-    X(X_ADD)       /* x = x + a */                                                                 \
+    X(STORE_RANDOM) /* the same of bf16, rounded by random bits: word c of those at b */           \
+    X(STREAM_BF16)  /* the same, for a large tensor that is new */                                 \
+    X(X_ADD)        /* x = x + a */                                                                \
     X(X_SUB)                                                                                       \
     X(X_MUL)                                                                                       \
     X(X_DIV)                                                                                       \
@@ -60,6 +64,7 @@
     X(X_RSQRT)                                                                                     \
     X(X_FINITE)                                                                                    \
     X(X_FUNCTION) /* x = step a's function of x; place b is free for it */                         \
+    X(RANDOM)     /* the words of the tile's elements, at the four places from a on */             \
     X(END)        /* of the instructions before the first tile, and of those of a tile */
 
 #define BY__MAP_CODE(name) BY__MAP_##name,

@@ -63,6 +63,25 @@ static void run_steps(const by__call *call, float *value)
     }
 }
 
+static void set_update(const by__call *call, int u, int64_t e, float value)
+{
+    const by_map_program *map = call->attrs.map;
+    const by__tensor *tensor = &call->in[map->update[u].input];
+    int word = map->update[u].word - 1;
+    if (word < 0 || tensor->dtype != BY_BF16) {
+        by__set(tensor, e, (double)value);
+        return;
+    }
+    uint64_t element = (uint64_t)(map->random.first + e);
+    float step = (float)by__get(&call->in[map->random.input], map->random.index);
+    uint32_t counter[4] = {(uint32_t)element, (uint32_t)(element >> 32), (uint32_t)(int32_t)step,
+                           0};
+    uint32_t bits[4];
+    by__philox(bits, map->random.key, counter);
+    ((uint16_t *)tensor->data)[e] =
+        by__f32_to_bf16_random(value, bits[word % 4] >> (word / 4 * 16) & 0xffffu);
+}
+
 static by_status run_map(const by__call *call, const by__context *context)
 {
     BY_UNUSED(context);
@@ -75,7 +94,7 @@ static by_status run_map(const by__call *call, const by__context *context)
         }
         run_steps(call, value);
         for (int i = 0; i < map->updates; i++) {
-            by__set(&call->in[map->update[i].input], e, (double)value[map->update[i].value]);
+            set_update(call, i, e, value[map->update[i].value]);
         }
         for (int i = 0; i < map->results; i++) {
             if (by__present(&call->out[i])) {

@@ -53,20 +53,24 @@ static by_status run_clip_scale(const by__call *call, const by__context *context
     double sum = 0.0;
     bool finite = true;
     for (int k = 1; k < call->input_count; k++) {
+        if (k == 2) {
+            continue;
+        }
         int64_t count = by__present(&call->in[k]) ? by__tensor_count(&call->in[k]) : 0;
         for (int64_t i = 0; i < count; i++) {
             finite = finite && isfinite(by__get(&call->in[k], i));
-            sum += k >= 2 ? by__get(&call->in[k], i) : 0.0;
+            sum += k >= 3 ? by__get(&call->in[k], i) : 0.0;
         }
     }
-    double norm = sqrt(sum);
+    double factor = by__present(&call->in[2]) ? by__get(&call->in[2], 0) : 1.0;
+    double norm = sqrt(sum) / factor;
     double scale = call->attrs.clip == 0.0f ? 1.0 : (double)call->attrs.clip / (norm + 1e-6);
     if (!finite) {
         by__set(&call->in[0], 0, 1.0);
     }
     by__set(&call->out[0], 0, norm);
     by__set(&call->out[1], 0,
-            by__get(&call->in[0], 0) != 0.0 ? (double)NAN : (scale > 1.0 ? 1.0 : scale));
+            by__get(&call->in[0], 0) != 0.0 ? (double)NAN : (scale > 1.0 ? 1.0 : scale) / factor);
     return BY_OK;
 }
 

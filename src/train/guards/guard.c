@@ -76,22 +76,29 @@ by_status by__guard_collected(by_trainer *t, by_step_result *result, bool failed
 {
     const by_guard_config *c = &t->config->guard;
     by__guard *g = &t->guard;
+    bool vetoed = result->skipped != BY_SKIP_NONE; /* that says nothing of the scale */
+    bool overflows = failed && !vetoed && isfinite(result->loss) &&
+                     by__loss_scale_backs_off(&g->loss_scale, t->config);
+    result->loss_scale = g->loss_scale.scale;
+    if (!vetoed) {
+        by__loss_scale_follow(&g->loss_scale, t->config, failed);
+    }
     if (!failed) {
         g->in_row = 0;
         return BY_OK;
     }
-    if (result->skipped == BY_SKIP_NONE) { /* the host has not vetoed it */
-        result->skipped = BY_SKIP_NONFINITE;
+    if (!vetoed) {
+        result->skipped = overflows ? BY_SKIP_OVERFLOW : BY_SKIP_NONFINITE;
     }
     g->veto = result->skipped;
     bool stops = g->veto == BY_SKIP_NONFINITE && strcmp(c->nonfinite, "stop") == 0;
-    if (stops || g->in_row == c->max_skips) {
+    if (stops || (g->in_row == c->max_skips && !overflows)) {
         BY_TRY(forget_later(t, result->step - 1, error));
         return diverged(t, result, error);
     }
     BY_TRY(forget_later(t, result->step, error));
     g->skipped++;
-    g->in_row++;
+    g->in_row += overflows ? 0 : 1;
     return BY_OK;
 }
 

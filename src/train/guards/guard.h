@@ -38,14 +38,29 @@ typedef struct by__node_watch by__node_watch; /* watch.h */
 typedef struct by__replay by__replay;         /* guard_replay.c */
 typedef struct by__abft by__abft;             /* guard_abft.c */
 
+/* loss_scale.c */
+typedef struct by__loss_scale {
+    double scale;  /* of the next step; 1 where the config wants none */
+    int64_t steps; /* that were applied since it last changed */
+} by__loss_scale;
+
 typedef struct by__guard {
-    int64_t skipped;                /* steps that were not applied, since step 0 */
-    int64_t in_row;                 /* of them those behind the last one that was */
+    int64_t skipped; /* steps that were not applied, since step 0 */
+    int64_t in_row;  /* of them those behind the last one that was, but for overflows */
+    by__loss_scale loss_scale;
     by_skip veto;                   /* of the step that was submitted, or skipped, last */
     double zscore;                  /* of that step */
     int64_t count;                  /* losses in the window */
     double losses[BY_GUARD_WINDOW]; /* of steps that were applied, the oldest first */
 } by__guard;
+
+bool by__scales_loss(const by_config *config);
+bool by__scales_loss_dynamically(const by_config *config);
+by__loss_scale by__loss_scale_first(const by_config *config);
+/* Whether an overflow is answered by a smaller scale. */
+bool by__loss_scale_backs_off(const by__loss_scale *s, const by_config *config);
+/* A step was read back, in the order of steps. */
+void by__loss_scale_follow(by__loss_scale *s, const by_config *config, bool overflow);
 
 /* Between norm and update of a step: judges what the host can judge. */
 by_status by__guard_decide(by_trainer *trainer, unsigned slot, uint64_t targets, by_error *error);

@@ -53,9 +53,13 @@ static by_status locate(by__job *job, int64_t step, char *text, size_t size, by_
 static void tell(by__job *job, const char *name, const by_step_result *result, const char *where)
 {
     char zscore[48] = "";
+    const char *reason = result->skipped == BY_SKIP_NONFINITE ? "nonfinite" : "spike";
     uint64_t behind = behind_step(job, result->step);
     uint64_t batch = (uint64_t)job->config->train.batch;
-    if (result->zscore != 0.0) {
+    if (result->skipped == BY_SKIP_OVERFLOW) {
+        reason = "overflow";
+        (void)snprintf(zscore, sizeof zscore, " times a scale of %g", result->loss_scale);
+    } else if (result->zscore != 0.0) {
         (void)snprintf(zscore, sizeof zscore, " (z-score %.1f)", result->zscore);
     }
     by__job_note(job,
@@ -69,11 +73,13 @@ static void tell(by__job *job, const char *name, const by_step_result *result, c
         return;
     }
     by__track_begin(job->tracker, BY__EVENT_ALERT, name, (uint64_t)result->step);
-    by__track_text(job->tracker, "reason",
-                   result->skipped == BY_SKIP_NONFINITE ? "nonfinite" : "spike");
+    by__track_text(job->tracker, "reason", reason);
     by__track_number(job->tracker, "loss", result->loss);
     by__track_number(job->tracker, "norm", result->norm);
     by__track_number(job->tracker, "zscore", result->zscore);
+    if (result->skipped == BY_SKIP_OVERFLOW) {
+        by__track_number(job->tracker, "loss_scale", result->loss_scale);
+    }
     by__track_integer(job->tracker, "first_sample", (int64_t)(behind - batch));
     by__track_integer(job->tracker, "samples", (int64_t)batch);
     by__track_integer(job->tracker, "skipped", by__trainer_guard(job->trainer)->skipped);
@@ -127,6 +133,10 @@ by_status by__job_guard(by__job *job, const by_step_result *result, bool *back, 
             tell(job, "spike", result, where);
         }
         return BY_OK;
+    }
+    if (result->skipped == BY_SKIP_OVERFLOW) {
+        (void)snprintf(where, sizeof where, "; the scale of the loss becomes %g",
+                       by__trainer_guard(job->trainer)->loss_scale.scale);
     }
     if (result->skipped == BY_SKIP_NONFINITE) {
         BY_TRY(locate(job, result->step, where, sizeof where, error));

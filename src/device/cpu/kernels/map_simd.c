@@ -2,7 +2,7 @@
  * the bits are those of the separate operations, at every level. */
 #include <stdalign.h>
 
-#include "device/cpu/kernels/simd.h"
+#include "device/cpu/kernels/simd_math.h"
 #include "device/cpu/map_plan.h"
 
 #define VECTORS BY__MAP_VECTORS
@@ -13,6 +13,7 @@
 typedef struct tile {
     const by__call *call;
     const by__map_plan *plan;
+    int64_t at; /* the first element */
     char *place[BY__MAP_PLACES];
 } tile;
 
@@ -42,6 +43,35 @@ static void run_function(by_function function, float *data)
     by__call call = {.op = BY_OP_UNARY, .input_count = 1, .output_count = 1, .in = &in};
     call.out[0] = in;
     BY__AT_LEVEL(by__unary_range)(function)(&call, 0, TILE);
+}
+
+/* The random bits of a tile's elements: word k at places `first` + k. */
+static void make_random(const tile *t, int first)
+{
+    const by_map_program *map = &t->plan->program;
+    float step = ((const float *)t->call->in[map->random.input].data)[map->random.index];
+    uint32_t count = (uint32_t)(int32_t)step;
+    for (int i = 0; i < VECTORS; i++) {
+        uint64_t element = (uint64_t)(map->random.first + t->at + i * BY__LANES);
+        by__vu low = by__lane_numbers() + (uint32_t)element;
+        by__vu carry = (by__vu)(low < (uint32_t)element) & 1u;
+        by__vu c[4] = {low, carry + (uint32_t)(element >> 32), (by__vu){0} + count, {0}};
+        by__philox_lanes(c, map->random.key[0], map->random.key[1]);
+        for (int k = 0; k < BY__MAP_RANDOM_PLACES; k++) {
+            memcpy(t->place[first + k] + (size_t)i * sizeof c[k], &c[k], sizeof c[k]);
+        }
+    }
+}
+
+/* x rounded by the lower or the upper half of each word. */
+BY__INLINE void store_random(char *out, int i, by__vf x, const char *words, bool upper)
+{
+    by__vu u = (by__vu)x;
+    by__vu bits = (by__vu)by__load(words, i * BY__LANES, BY_F32);
+    by__vu sum = u + (upper ? bits >> 16 : bits & 0xffffu);
+    by__vu nan = (by__vu)(x != x); /* NOLINT(misc-redundant-expression): true of NaN alone */
+    by__store_halves_n((uint16_t *)(void *)out + i * BY__LANES,
+                       by__upper_halves((nan & (u | 0x400000)) | (~nan & sum)), BY__LANES);
 }
 
 #define EACH(i) _Pragma("GCC unroll 16") for (int i = 0; i < VECTORS; i++)
@@ -85,6 +115,7 @@ static void run_codes(const tile *t, const by__map_op *op)
     DO(STORE, EACH(i) by__store(a, i * BY__LANES, X, BY_F32););
     DO(STORE_BF16, EACH(i) by__store(a, i * BY__LANES, X, BY_BF16););
     DO(STORE_F16, EACH(i) by__store(a, i * BY__LANES, X, BY_F16););
+    DO(STORE_RANDOM, EACH(i) store_random(a, i, X, b, op->c != 0););
     DO(STREAM_BF16, EACH(i) by__stream_bf16((uint16_t *)(void *)a + i * BY__LANES, X););
     SET(X_ADD, X + A);
     SET(X_SUB, X - A);
@@ -118,6 +149,7 @@ static void run_codes(const tile *t, const by__map_op *op)
     SET(X_FINITE, is_finite(X));
     DO(X_FUNCTION, a = t->place[op->b]; EACH(i) by__store(a, i * BY__LANES, X, BY_F32);
        run_function(t->plan->program.step[op->a].function, (float *)(void *)a); EACH(i) X = A;);
+    DO(RANDOM, make_random(t, op->a););
 END:
     return;
 }
@@ -169,10 +201,12 @@ static void run_range(const by__call *call, int64_t begin, int64_t end)
     for (int p = BY__MAP_TENSORS; p < t.plan->places; p++) {
         t.place[p] = (char *)tiles[p - BY__MAP_TENSORS];
     }
+    t.at = begin;
     place_tensors(&t, begin, size);
     run_codes(&t, t.plan->code);
     for (; begin + TILE <= end; begin += TILE) {
         run_codes(&t, t.plan->code + t.plan->tiles);
+        t.at += TILE;
         for (int p = 0; p < BY__MAP_TENSORS; p++) {
             if (size[p] > 0) {
                 t.place[p] += TILE * size[p];

@@ -1,4 +1,4 @@
-/* MEASURE: x act, y? f32; m [blocks][BY_MEASURES] f32. It is bound by memory: a whole block is
+/* MEASURE: x act, y? like x; m [blocks][BY_MEASURES] f32. It is bound by memory: a whole block is
  * read at four places at once, as SUM_SQUARES does. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
@@ -21,13 +21,13 @@ BY__INLINE void take(measures *m, const by__call *call, int64_t at, int n, by_dt
     m->zeros += x == by__zero();
     m->largest = by__select(magnitude > m->largest, magnitude, m->largest);
     if (has_y) {
-        by__vf d = x - by__load_n(call->in[1].data, at, BY_F32, n);
+        by__vf d = x - by__load_n(call->in[1].data, at, type, n);
         m->apart += d * d;
     }
 }
 
-BY__INLINE void measure_block(const by__call *call, int64_t begin, int64_t end, by_dtype type,
-                              bool has_y)
+BY__INLINE void measure_block(const by__call *call, int64_t begin, int64_t end, bool has_y,
+                              by_dtype type)
 {
     const int64_t quarter = BY_SUM_BLOCK / 4;
     measures m[4];
@@ -64,34 +64,21 @@ BY__INLINE void measure_block(const by__call *call, int64_t begin, int64_t end, 
     out[BY_MEASURE_APART] = by__sum((m[0].apart + m[1].apart) + (m[2].apart + m[3].apart));
 }
 
-static void measure_f32(const by__call *call, int64_t begin, int64_t end)
-{
-    measure_block(call, begin, end, BY_F32, false);
-}
-
-static void measure_bf16(const by__call *call, int64_t begin, int64_t end)
-{
-    measure_block(call, begin, end, BY_BF16, false);
-}
-
-static void measure_apart(const by__call *call, int64_t begin, int64_t end)
-{
-    measure_block(call, begin, end, BY_F32, true);
-}
+BY__ACT_RANGES_OF(measure, measure_block, false)
+BY__ACT_RANGES_OF(apart, measure_block, true)
 
 static bool supports_measure(const by__call *call)
 {
-    return call->in[0].dtype == BY_F32 || call->in[0].dtype == BY_BF16;
+    return by__tensor_is_act(&call->in[0]);
 }
 
 static by_status run_measure(const by__call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
+    by_dtype type = call->in[0].dtype;
     bool has_y = call->input_count > 1 && by__present(&call->in[1]);
     by__parallel(context, call, count, BY_SUM_BLOCK, count,
-                 has_y                         ? measure_apart
-                 : call->in[0].dtype == BY_F32 ? measure_f32
-                                               : measure_bf16);
+                 has_y ? apart_ranges[type] : measure_ranges[type]);
     return BY_OK;
 }
 

@@ -159,7 +159,7 @@ static by_status run_clip_scale(const by__call *call, const by__context *context
     BY_UNUSED(context);
     float *failed = call->in[0].data;
     double total = 0.0;
-    for (int k = 2; k < call->input_count; k++) {
+    for (int k = 3; k < call->input_count; k++) {
         const float *squares = call->in[k].data;
         double sum = 0.0;
         for (int64_t i = 0; i < by__tensor_count(&call->in[k]); i++) {
@@ -167,13 +167,15 @@ static by_status run_clip_scale(const by__call *call, const by__context *context
         }
         total += (double)(float)sum;
     }
-    double norm = sqrt(total);
+    double factor = by__present(&call->in[2]) ? (double)*(const float *)call->in[2].data : 1.0;
+    double norm = sqrt(total) / factor;
     double scale = call->attrs.clip == 0.0f ? 1.0 : (double)call->attrs.clip / (norm + 1e-6);
     if (!isfinite(norm) || !all_finite(&call->in[1])) {
         *failed = 1.0f;
     }
     *(float *)call->out[0].data = (float)norm;
-    *(float *)call->out[1].data = *failed != 0.0f ? NAN : (float)(scale > 1.0 ? 1.0 : scale);
+    *(float *)call->out[1].data =
+        *failed != 0.0f ? NAN : (float)((scale > 1.0 ? 1.0 : scale) / factor);
     return BY_OK;
 }
 

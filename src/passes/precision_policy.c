@@ -1,0 +1,48 @@
+/* The policy of by_pass_precision as text: what the rows of the op table say. */
+#include "passes/passes.h"
+
+/* "1, 2" of the operands in a mask; all of them: "all". */
+static void add_operands(by__text *text, const by__op_row *row)
+{
+    int count = row->max_inputs < 0 ? 32 : row->max_inputs;
+    const char *separator = "";
+    uint32_t all = count >= 32 ? UINT32_MAX : (1u << count) - 1;
+    if ((row->keeps_f32 & all) == all) {
+        by__text_add(text, "all");
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        if (by__mask_has(row->keeps_f32, i) && row->max_inputs < 0 && i > 2) {
+            by__text_add(text, ", ...");
+            return;
+        }
+        if (by__mask_has(row->keeps_f32, i)) {
+            by__text_format(text, "%s%d", separator, i);
+            separator = ", ";
+        }
+    }
+}
+
+by_status by_precision_policy(char **out, by_error *error)
+{
+    by__text text = {0};
+    const char *separator = "";
+    const by__op_row *row;
+    by__text_add(&text, "| operation | operands that stay f32 |\n|---|---|\n");
+    for (int op = 0; (row = by__op_row_of((by_op)op)) != NULL; op++) {
+        if (row->keeps_f32 != 0) {
+            by__text_format(&text, "| %s | ", row->name);
+            add_operands(&text, row);
+            by__text_add(&text, " |\n");
+        }
+    }
+    by__text_add(&text, "\nNone of: ");
+    for (int op = 0; (row = by__op_row_of((by_op)op)) != NULL; op++) {
+        if (row->keeps_f32 == 0) {
+            by__text_format(&text, "%s%s", separator, row->name);
+            separator = ", ";
+        }
+    }
+    by__text_add(&text, ".\n");
+    return by__text_take(&text, out, error);
+}
