@@ -113,8 +113,6 @@ static inline int by__map_one(by__update_map *m, by_map_kind kind, int a)
     return by_map_step(&m->map, kind, a, 0, 0);
 }
 
-/* Of what this rank has of a sum: the sum over all ranks that share the unit. */
-by_value by__update_all(by_graph *graph, const by__update *u, by_value x);
 /* Sum of the squares of an f32 tensor of the unit's shape, over all of the whole: [1]. */
 by_value by__update_squares(by_graph *graph, const by__update *u, by_value x);
 /* Elements of the unit, over all ranks that share it. */

@@ -76,7 +76,8 @@ int by__map_average(by__update_map *m, double beta, int a, int b)
     return by__map_add(m, old, by__map_mul(m, b, by_map_constant(&m->map, (float)(1.0 - beta))));
 }
 
-by_value by__update_all(by_graph *graph, const by__update *u, by_value x)
+/* Of what this rank has of a sum: the sum over all ranks that share the unit. */
+static by_value sum_over_ranks(by_graph *graph, const by__update *u, by_value x)
 {
     return u->unit->ranks > 1 ? by_all_reduce(graph, x, u->unit->mesh, u->unit->ranks) : x;
 }
@@ -87,7 +88,7 @@ by_value by__update_squares(by_graph *graph, const by__update *u, by_value x)
     by_value blocks = by__sum_squares(graph, wide ? x : by_cast(graph, x, BY_F32));
     return blocks == BY_NONE
                ? BY_NONE
-               : by__update_all(graph, u, by__sum_axes(graph, blocks, 1u << 0, true, true));
+               : sum_over_ranks(graph, u, by__sum_axes(graph, blocks, 1u << 0, true, true));
 }
 
 int64_t by__update_count(const by__update *u)
