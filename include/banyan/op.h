@@ -62,12 +62,13 @@
  *     sum over rows with target >= 0 of logsumexp(x w^T) - (x w^T)[target]; the logits exist only
  *     for a chunk of rows at a time.
  *   LINEAR_CROSS_ENTROPY_GRAD   x, w, targets, lse, dloss [1] f32         dx like x, dw [V, C] f32
+ *                               (, logits [R, V] f32: x w^T, not computed again)
  *   LINEAR_CROSS_ENTROPY_TRAIN  x, w, targets, dloss [1] f32          loss, dx, dw in one pass
  *     With attrs.rows the targets are those of a vocabulary of so many entries, of which w is the
  *     slice that begins at attrs.begin (GRAD alone).
- *   LINEAR_CROSS_ENTROPY_PART   x, w, targets                             parts [2, R] f32
+ *   LINEAR_CROSS_ENTROPY_PART   x, w, targets                parts [2, R] f32, logits [R, V] f32
  *     the row's logsumexp(x w^T) over the slice w, and the logit of its target, 0 when that is not
- *     in the slice; attrs.begin and attrs.rows as above.
+ *     in the slice; attrs.begin and attrs.rows as above. With attrs.keep also the logits.
  *   CROSS_ENTROPY_COMBINE       parts [2 n, R] f32, targets i32           loss [1] f32, lse [R] f32
  *     of the parts of n slices that are the whole vocabulary (attrs.rows entries), one behind the
  *     other; as LINEAR_CROSS_ENTROPY.

@@ -27,6 +27,11 @@ static by_status check_operands(const by__signature *s, by_error *error)
     return BY_OK;
 }
 
+static by__type logits_of(const by__signature *s)
+{
+    return (by__type){BY_F32, BY_SHAPE(by__rows(&s->in[0].shape), s->in[1].shape.dim[0])};
+}
+
 static by_status infer_forward(const by__signature *s, by__type *out, by_error *error)
 {
     BY_TRY(check_operands(s, error));
@@ -39,6 +44,9 @@ static by_status infer_part(const by__signature *s, by__type *out, by_error *err
 {
     BY_TRY(check_operands(s, error));
     out[0] = (by__type){BY_F32, BY_SHAPE(2, by__rows(&s->in[0].shape))};
+    if (s->attrs->keep) {
+        out[1] = logits_of(s);
+    }
     return BY_OK;
 }
 
@@ -65,6 +73,10 @@ static by_status infer_backward(const by__signature *s, by__type *out, by_error 
     BY_TRY(check_operands(s, error));
     if (!is_scalar(&s->in[4])) {
         return by__op_refuse(s, error, "the gradient of the loss must be one f32");
+    }
+    by__type logits = logits_of(s);
+    if (s->input_count > 5 && !by__type_equal(&s->in[5], &logits)) {
+        return by__op_refuse(s, error, "logits must be f32 [rows, vocabulary]");
     }
     out[0] = s->in[0];
     out[1] = (by__type){BY_F32, s->in[1].shape};
@@ -94,13 +106,15 @@ static void gradient_forward(by_graph *graph, const by__node *node, const by_val
     din[2] = BY_NONE;
 }
 
-/* One product x w^T forward; the gradient repeats it and adds dlogits w and dlogits^T x. */
+/* One product x w^T forward; the gradient repeats it, unless it is given, and adds dlogits w and
+ * dlogits^T x. */
 static void cost_head(const by__signature *s, const by__type *out, by__cost *cost)
 {
     double product = 2.0 * (double)by_shape_count(&s->in[0].shape) * (double)s->in[1].shape.dim[0];
     BY_UNUSED(out);
     bool forward = s->op == BY_OP_LINEAR_CROSS_ENTROPY || s->op == BY_OP_LINEAR_CROSS_ENTROPY_PART;
-    cost->flops = forward ? product : 3.0 * product;
+    bool given = s->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD && s->input_count > 5;
+    cost->flops = forward ? product : (given ? 2.0 : 3.0) * product;
 }
 
 static int64_t vocabulary(const by__signature *s)
@@ -133,14 +147,26 @@ static bool split_words(const by__signature *s, by__sharding *sh)
            by__shard_all_whole_but(sh, s->input_count, 1u << 1);
 }
 
-/* A rank's two numbers a row go to all ranks, and each computes the loss of all of them. */
+/* A rank's two numbers a row go to all ranks, and each computes the loss of all of them. *logits:
+ * the rank's, where attrs.keep is set; may be NULL. */
+static void build_loss(by_graph *graph, const by__sharding *sh, const by_attrs *attrs,
+                       const by_value *in, by_value *logits, by_value outs[BY_MAX_OUTPUTS])
+{
+    by_value part[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
+    (void)by__op_add_node(graph, BY_OP_LINEAR_CROSS_ENTROPY_PART, attrs, in, 3, part);
+    by_value parts[2] = {by_all_gather(graph, part[0], 0, 2 * sh->ranks, sh->mesh, sh->ranks),
+                         in[2]};
+    (void)by__op_add_node(graph, BY_OP_CROSS_ENTROPY_COMBINE, &sh->attrs, parts, 2, outs);
+    if (logits != NULL) {
+        *logits = part[1];
+    }
+}
+
 static void build_forward(by_graph *graph, const by__sharding *sh, const by_value *in,
                           int input_count, by_value outs[BY_MAX_OUTPUTS])
 {
-    by_value part =
-        by__op_add_node(graph, BY_OP_LINEAR_CROSS_ENTROPY_PART, &sh->attrs, in, input_count, NULL);
-    by_value parts[2] = {by_all_gather(graph, part, 0, 2 * sh->ranks, sh->mesh, sh->ranks), in[2]};
-    (void)by__op_add_node(graph, BY_OP_CROSS_ENTROPY_COMBINE, &sh->attrs, parts, 2, outs);
+    BY_UNUSED(input_count);
+    build_loss(graph, sh, &sh->attrs, in, NULL, outs);
 }
 
 static bool shard_forward(const by__signature *s, const by__type *out, by__sharding *sh)
@@ -168,16 +194,34 @@ static bool shard_backward(const by__signature *s, const by__type *out, by__shar
     return split_words(s, sh);
 }
 
+/* A rank's logits of a micro-batch are kept up to this many bytes, which is what kernels take for a
+ * chunk of them; more are computed twice. */
+#define MOST_KEPT ((int64_t)128 << 20)
+
+static bool keeps_logits(const by_graph *graph, const by_value *in)
+{
+    if (graph->error.status != BY_OK) {
+        return false;
+    }
+    int64_t rows = by__rows(&graph->values[in[0]].shape);
+    int64_t row_bytes = graph->values[in[1]].shape.dim[0] * (int64_t)sizeof(float);
+    return rows <= MOST_KEPT / row_bytes;
+}
+
 /* Of a slice of the vocabulary, the gradient waits for what all ranks make of a row's sum. */
 static void build_train(by_graph *graph, const by__sharding *sh, const by_value *in,
                         int input_count, by_value outs[BY_MAX_OUTPUTS])
 {
     by_value losses[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
     by_value gradients[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
-    build_forward(graph, sh, in, input_count - 1, losses);
-    by_value operands[5] = {in[0], in[1], in[2], losses[1], in[3]};
-    (void)by__op_add_node(graph, BY_OP_LINEAR_CROSS_ENTROPY_GRAD, &sh->attrs, operands, 5,
-                          gradients);
+    by_value logits;
+    by_attrs attrs = sh->attrs;
+    BY_UNUSED(input_count);
+    attrs.keep = keeps_logits(graph, in);
+    build_loss(graph, sh, &attrs, in, &logits, losses);
+    by_value operands[6] = {in[0], in[1], in[2], losses[1], in[3], logits};
+    (void)by__op_add_node(graph, BY_OP_LINEAR_CROSS_ENTROPY_GRAD, &sh->attrs, operands,
+                          attrs.keep ? 6 : 5, gradients);
     outs[0] = losses[0];
     outs[1] = gradients[0];
     outs[2] = gradients[1];
@@ -228,8 +272,8 @@ static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_er
 }
 
 #define SLICE                                                                                      \
-    BY__ATTRS(BY__ATTR_AS("begin", begin, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE),                 \
-              BY__ATTR_AS("rows", rows, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE))
+    BY__ATTR_AS("begin", begin, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE),                           \
+        BY__ATTR_AS("rows", rows, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE)
 #define FACTORS (1u << 0 | 1u << 1)
 #define TARGETS                                                                                    \
     {                                                                                              \
@@ -247,15 +291,16 @@ const by__op_row by__op_linear_cross_entropy = {.name = "linear_cross_entropy",
                                                 .factors = FACTORS,
                                                 .shard = shard_forward,
                                                 .indices = TARGETS};
-const by__op_row by__op_linear_cross_entropy_part = {.name = "linear_cross_entropy_part",
-                                                     .min_inputs = 3,
-                                                     .max_inputs = 3,
-                                                     .outputs = 1,
-                                                     .attrs = SLICE,
-                                                     .infer = infer_part,
-                                                     .cost = cost_head,
-                                                     .factors = FACTORS,
-                                                     .indices = TARGETS};
+const by__op_row by__op_linear_cross_entropy_part = {
+    .name = "linear_cross_entropy_part",
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .outputs = 2,
+    .attrs = BY__ATTRS(SLICE, BY__ATTR_AS("logits", keep, FLAG, BY__ATTR_SPARE)),
+    .infer = infer_part,
+    .cost = cost_head,
+    .factors = FACTORS,
+    .indices = TARGETS};
 const by__op_row by__op_cross_entropy_combine = {
     .name = "cross_entropy_combine",
     .min_inputs = 2,
@@ -267,14 +312,14 @@ const by__op_row by__op_cross_entropy_combine = {
     .indices = {{.input = 1, .may_be_negative = true, .limit = combined_vocabulary}}};
 const by__op_row by__op_linear_cross_entropy_grad = {.name = "linear_cross_entropy_grad",
                                                      .min_inputs = 5,
-                                                     .max_inputs = 5,
+                                                     .max_inputs = 6,
                                                      .outputs = 2,
-                                                     .attrs = SLICE,
+                                                     .attrs = BY__ATTRS(SLICE),
                                                      .infer = infer_backward,
                                                      .shard = shard_backward,
                                                      .cost = cost_head,
                                                      .factors = FACTORS,
-                                                     .keeps_f32 = 1u << 3 | 1u << 4,
+                                                     .keeps_f32 = 1u << 3 | 1u << 4 | 1u << 5,
                                                      .indices = TARGETS,
                                                      .fuse = fuse_gradient,
                                                      .fuses_whole = true};

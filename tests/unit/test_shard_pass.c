@@ -125,6 +125,27 @@ static int count_collectives(const by_graph *graph, by_op op, unsigned mesh)
     return count;
 }
 
+/* Logits, and the gradients of both factors: three products, whoever has the vocabulary. */
+static void check_head_products(const by_graph *graph)
+{
+    double flops = 0.0;
+    double product = 0.0;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        by__cost cost;
+        by_error error = {0};
+        if (node->op == BY_OP_LINEAR_CROSS_ENTROPY_TRAIN ||
+            node->op == BY_OP_LINEAR_CROSS_ENTROPY_PART ||
+            node->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD) {
+            check_ok(by__node_cost(graph, n, &cost, &error), &error);
+            flops += cost.flops;
+            product = 2.0 * (double)by_shape_count(&graph->values[node->in[0]].shape) *
+                      (double)graph->values[node->in[1]].shape.dim[0];
+        }
+    }
+    assert_true(product > 0.0 && flops == 3.0 * product);
+}
+
 /* Of chunks of the sequence only keys and values are exchanged, which go around the ring forward
  * and backward, their gradients behind them and home; and gradients are added up, one all-reduce
  * each. With split tensors, their collectives are as without. */
@@ -147,6 +168,7 @@ static void test_time(void **state)
         assert_int_equal(count_collectives(graph, BY_OP_ALL_REDUCE, 32), i / 4 * (4 * LAYERS + 2));
         assert_int_equal(count_collectives(graph, BY_OP_ALL_GATHER, 32), i / 4);
         assert_int_equal(count_ops(graph, BY_OP_LINEAR_CROSS_ENTROPY_TRAIN), 1 - i / 4);
+        check_head_products(graph);
         assert_int_equal(count_ops(graph, BY_OP_ATTENTION), (1 + 2 * 2) * LAYERS);
         by_graph_close(&graph);
         time.addends = true; /* then the loss alone is */

@@ -5,6 +5,9 @@
 
 static double logit(const by__call *call, int64_t row, int64_t v)
 {
+    if (call->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD && call->input_count > 5) {
+        return by__get(&call->in[5], row * by__tensor_rows(&call->in[1]) + v);
+    }
     int64_t columns = by__tensor_columns(&call->in[0]);
     double sum = 0.0;
     for (int64_t i = 0; i < columns; i++) {
@@ -134,6 +137,10 @@ static by_status run_part(const by__call *call, const by__context *context)
     (void)forward(call, parts, parts + rows, parts + 2 * rows);
     for (int64_t i = 0; i < 2 * rows; i++) {
         by__set(&call->out[0], i, parts[i]);
+    }
+    int64_t vocabulary = by__tensor_rows(&call->in[1]);
+    for (int64_t i = 0; call->attrs.keep && i < rows * vocabulary; i++) {
+        by__set(&call->out[1], i, logit(call, i / vocabulary, i % vocabulary));
     }
     return BY_OK;
 }

@@ -20,7 +20,8 @@ typedef struct plan {
     int64_t rows, columns, vocabulary;
     int64_t first, all; /* w is entries first ... first + vocabulary - 1 of so many */
     int64_t chunk;      /* rows; the last chunk may have fewer */
-    int64_t stride;     /* f32 elements from one row of logits to the next */
+    int64_t stride;     /* f32 elements from one row of logits, or of their gradient, to the next */
+    bool outside;       /* logits are PART's result, or GRAD's operand, which stays as it is */
     by_dtype dtype;
     /* [1] are for the last chunk when it is shorter. dw[2] is the first chunk's: it does not add.
      */
@@ -31,8 +32,9 @@ typedef struct plan {
 typedef struct operands {
     const void *x, *w;
     const int32_t *targets;
-    float *lse; /* written by FORWARD and PART, read by GRAD */
-    float *own; /* logits of the targets, written by PART */
+    float *lse;    /* written by FORWARD and PART, read by GRAD */
+    float *own;    /* logits of the targets, written by PART */
+    float *logits; /* of all rows, one behind the other, where plan.outside */
     float dloss;
     float *loss;
     void *dx;
@@ -56,12 +58,14 @@ static operands bind(const by__call *call)
     if (p->mode == PART) {
         o.lse = call->out[0].data;
         o.own = o.lse + p->rows;
+        o.logits = p->outside ? call->out[1].data : NULL;
         return o;
     }
     int first = 0;
     if (p->mode == GRAD) {
         o.lse = call->in[3].data;
         o.dloss = *(const float *)call->in[4].data;
+        o.logits = p->outside ? call->in[5].data : NULL;
     } else {
         o.dloss = *(const float *)call->in[3].data;
         o.loss = call->out[0].data;
@@ -116,32 +120,36 @@ static inline __attribute__((always_inline)) float sum_exponentials(float *logit
     return total;
 }
 
-/* Row of f32 -> the same row in dtype: each value times `factor`, or with `exponentiate` exp(value
- * - base) times factor. A narrower row begins where the wide one does, so it never overtakes the
- * reading. */
-static inline __attribute__((always_inline)) void
-finish_row(float *row, int64_t n, bool exponentiate, float base, float factor, by_dtype dtype)
+/* Row of f32 -> row `to` in dtype: each value times `factor`, or with `exponentiate` exp(value -
+ * base) times factor. `to` may be the row: a narrower one begins where the wide one does, so it
+ * never overtakes the reading. */
+static inline __attribute__((always_inline)) void finish_row(const float *row, float *to, int64_t n,
+                                                             bool exponentiate, float base,
+                                                             float factor, by_dtype dtype)
 {
 #define FINISH(i, count)                                                                           \
     by__vf v = by__load_n(row, (i), BY_F32, (count));                                              \
     v = exponentiate ? by__exp(v - base) : v;                                                      \
-    by__store_flushed_n(row, (i), v *factor, dtype, (count))
+    by__store_flushed_n(to, (i), v *factor, dtype, (count))
     BY__STEPS(0, n, FINISH);
 #undef FINISH
 }
 
-static inline __attribute__((always_inline)) void set_row(float *row, int64_t n, bool exponentiate,
-                                                          float base, float factor, int64_t target,
-                                                          float hot, by_dtype dtype)
+static inline __attribute__((always_inline)) void set_row(const float *row, float *to, int64_t n,
+                                                          bool exponentiate, float base,
+                                                          float factor, int64_t target, float hot,
+                                                          by_dtype dtype)
 {
-    finish_row(row, n, exponentiate, base, factor, dtype);
+    finish_row(row, to, n, exponentiate, base, factor, dtype);
     if (target >= 0) {
-        by__store_n(row, target, by__splat(hot), dtype, 1);
+        by__store_n(to, target, by__splat(hot), dtype, 1);
     }
 }
 
-/* One row: its loss, its logarithm of the sum, and in place of the logits their gradient. */
-static void run_row(const plan *p, const operands *o, int64_t r, float *row, double *loss)
+/* One row: its loss, its logarithm of the sum, and in `to`, which may be the row, the gradient of
+ * the logits. */
+static void run_row(const plan *p, const operands *o, int64_t r, float *row, float *to,
+                    double *loss)
 {
     int64_t n = p->vocabulary;
     int64_t target = o->targets[r];
@@ -164,17 +172,17 @@ static void run_row(const plan *p, const operands *o, int64_t r, float *row, dou
         return;
     }
     if (!counts) {
-        memset(row, 0, (size_t)n * by_dtype_size(p->dtype));
+        memset(to, 0, (size_t)n * by_dtype_size(p->dtype));
         return;
     }
     float hot = (expf(own - base) / total - 1.0f) * o->dloss;
     bool exponentiate = p->mode == GRAD;
     if (p->dtype == BY_F32) {
-        set_row(row, n, exponentiate, base, o->dloss / total, target, hot, BY_F32);
+        set_row(row, to, n, exponentiate, base, o->dloss / total, target, hot, BY_F32);
     } else if (p->dtype == BY_F16) {
-        set_row(row, n, exponentiate, base, o->dloss / total, target, hot, BY_F16);
+        set_row(row, to, n, exponentiate, base, o->dloss / total, target, hot, BY_F16);
     } else {
-        set_row(row, n, exponentiate, base, o->dloss / total, target, hot, BY_BF16);
+        set_row(row, to, n, exponentiate, base, o->dloss / total, target, hot, BY_BF16);
     }
 }
 
@@ -185,25 +193,31 @@ static void run_chunk(const by__call *call, const by__context *context, const op
     int64_t rows = by__min_i64(p->chunk, p->rows - begin);
     int last = rows < p->chunk ? 1 : 0;
     char *work = call->work;
-    float *logits = call->work;
+    float *gradients = call->work;
+    float *logits = p->outside ? o->logits + begin * p->vocabulary : gradients;
+    int64_t stride = p->outside ? p->vocabulary : p->stride;
     double *losses = (double *)(work + p->losses);
     size_t offset = (size_t)(begin * p->columns) * by_dtype_size(p->dtype);
     const char *x = (const char *)o->x + offset;
     void *gemm_work = work + p->gemm_work;
-    by__gemm_run(p->logits[last],
-                 &(by__gemm_operands){.a = x, .b = o->w, .c = logits, .work = gemm_work});
+    if (p->logits[last] != NULL) {
+        by__gemm_run(p->logits[last],
+                     &(by__gemm_operands){.a = x, .b = o->w, .c = logits, .work = gemm_work});
+    }
 #pragma omp parallel for schedule(static) num_threads(context->threads) if (context->threads > 1)
     for (int64_t r = 0; r < rows; r++) {
-        run_row(p, o, begin + r, logits + r * p->stride, &losses[begin + r]);
+        float *row = logits + r * stride;
+        float *to = p->mode == GRAD ? gradients + r * p->stride : row;
+        run_row(p, o, begin + r, row, to, &losses[begin + r]);
     }
     if (p->mode <= PART) {
         return;
     }
     by__gemm_run(p->dx[last],
                  &(by__gemm_operands){
-                     .a = logits, .b = o->w, .c = (char *)o->dx + offset, .work = gemm_work});
+                     .a = gradients, .b = o->w, .c = (char *)o->dx + offset, .work = gemm_work});
     by__gemm_run(p->dw[begin == 0 ? 2 : last],
-                 &(by__gemm_operands){.a = logits, .b = x, .c = o->dw, .work = gemm_work});
+                 &(by__gemm_operands){.a = gradients, .b = x, .c = o->dw, .work = gemm_work});
 }
 
 static by_status run(const by__call *call, const by__context *context)
@@ -267,9 +281,11 @@ static by_status open_gemms(by__call *call, const by__context *context, size_t *
             continue;
         }
         by__gemm_options logits = {.m = sizes[i], .n = v, .k = c, .trans_b = true};
-        logits.ldc = p->stride;
+        logits.ldc = p->outside ? v : p->stride;
         logits.out = BY_F32;
-        BY_TRY(open_gemm(&p->logits[i], call, context, logits, work, error));
+        if (p->mode != GRAD || !p->outside) {
+            BY_TRY(open_gemm(&p->logits[i], call, context, logits, work, error));
+        }
         if (p->mode <= PART) {
             continue;
         }
@@ -301,6 +317,7 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     p->first = call->attrs.begin;
     p->all = call->attrs.rows > 0 ? call->attrs.rows : p->vocabulary;
     p->dtype = call->in[0].dtype;
+    p->outside = p->mode == PART ? call->attrs.keep : p->mode == GRAD && call->input_count > 5;
     p->stride = (int64_t)by__round_up((size_t)p->vocabulary, 16);
     if (p->stride % 1024 == 0) {
         p->stride += 16; /* rows a multiple of a page apart would share cache sets */
@@ -314,7 +331,7 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
         release(call);
         return status;
     }
-    p->losses = (size_t)(p->chunk * p->stride) * sizeof(float);
+    p->losses = p->mode == PART && p->outside ? 0 : (size_t)(p->chunk * p->stride) * sizeof(float);
     p->gemm_work = by__round_up(p->losses + (size_t)p->rows * sizeof(double), 4096);
     call->work_bytes = p->gemm_work + work;
     return BY_OK;
