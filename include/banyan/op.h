@@ -56,8 +56,8 @@
  *   DROPOUT           x [B, ...], rng i32 [4]               y = mask * x / (1 - p); p = attrs.p.
  *     rng = {seed low, seed high, step, index of the first sample}. The mask of an element is a
  *     function of (seed, attrs.stream, step, sample, place in the sample) alone; the gradient is
- *     the same op on dy. attrs.begin is the place of x's first element in its sample, when x is a
- *     slice of all samples.
+ *     the same op on dy. attrs.rows is the number of x's first sample when x has some of the
+ *     samples, attrs.begin the place of its first element when it is a slice of all.
  *   LINEAR_CROSS_ENTROPY        x [..., C], w [V, C], targets i32 [...]   loss [1] f32, lse [R] f32
  *     sum over rows with target >= 0 of logsumexp(x w^T) - (x w^T)[target]; the logits exist only
  *     for a chunk of rows at a time.

@@ -12,8 +12,8 @@ static by_status infer_dropout(const by__signature *s, by__type *out, by_error *
     if (!(s->attrs->p >= 0.0f && s->attrs->p < 1.0f)) {
         return by__op_refuse(s, error, "the probability must be in [0, 1)");
     }
-    if (s->attrs->begin < 0 || s->attrs->turn < 0 || s->attrs->gap < 0) {
-        return by__op_refuse(s, error, "the place in the sample is negative");
+    if (s->attrs->rows < 0 || s->attrs->begin < 0 || s->attrs->turn < 0 || s->attrs->gap < 0) {
+        return by__op_refuse(s, error, "the sample, or the place in it, is negative");
     }
     out[0] = s->in[0];
     return BY_OK;
@@ -27,13 +27,19 @@ static void gradient_dropout(by_graph *graph, const by__node *node, const by_val
     din[1] = BY_NONE;
 }
 
-/* A slice of all samples is one piece of each when it is of their first axis; so its mask begins
- * where the slice does. */
+/* A rank has some of the samples, whose numbers begin where its slice does. Or it has a slice of
+ * all samples, which is one piece of each when it is of their first axis; so its mask begins where
+ * the slice does. */
 static bool shard_dropout(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     const by_shape *x = &s->in[0].shape;
     by__split split = sh->in[0];
     int64_t inner = 1;
+    if (split.axis == 0 && split.parts == 1 && !sh->zigzag && sh->in[1].axis == BY__WHOLE) {
+        sh->out[0] = split;
+        sh->attrs.rows += by__cut(x->dim[0], sh->ranks, sh->rank);
+        return true;
+    }
     if (split.axis != 1 || split.parts != 1 || sh->in[1].axis != BY__WHOLE) {
         return false;
     }
@@ -52,6 +58,7 @@ const by__op_row by__op_dropout = {
     .outputs = 1,
     .attrs = BY__ATTRS(BY__ATTR_AS("p", p, FLOAT, BY__ATTR_NO_WORK),
                        BY__ATTR_AS("stream", stream, WORD, BY__ATTR_NO_WORK),
+                       BY__ATTR_AS("sample", rows, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE),
                        BY__ATTR_AS("begin", begin, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE),
                        BY__ATTR_AS("turn", turn, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE),
                        BY__ATTR_AS("gap", gap, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE)),

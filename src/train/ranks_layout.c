@@ -131,12 +131,6 @@ static by_status check_axes(const by__layout *l, const by_config *config, by_err
             by__config_where(config, "sync.staleness", "parallel.data"),
             (long long)config->sync.staleness, l->size[BY_MESH_DATA], l->ranks);
     }
-    if (l->size[BY_MESH_EXPERT] > 1 && config->model.dropout > 0.0) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: parallel.expert is %d: model.dropout must be 0, not %g",
-                            by__config_where(config, "parallel.expert", "model.dropout"),
-                            l->size[BY_MESH_EXPERT], config->model.dropout);
-    }
     return BY_OK;
 }
 

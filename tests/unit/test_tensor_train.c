@@ -323,10 +323,10 @@ static void check_experts(const char *optimizer, const char *rate, double slack)
     by_error error = {0};
     const char *one[] = {
         "model.kind=mixtral", "precision.compute=f32", optimizer, rate, "model.experts=4",
-        "model.dropout=0",    "train.micro_batch=2",   NULL};
+        "model.dropout=0.1",  "train.micro_batch=2",   NULL};
     const char *split[] = {
         "model.kind=mixtral", "precision.compute=f32", optimizer,           rate, "model.experts=4",
-        "model.dropout=0",    "train.micro_batch=2",   "parallel.expert=2", NULL};
+        "model.dropout=0.1",  "train.micro_batch=2",   "parallel.expert=2", NULL};
     job *alone = calloc(1, sizeof *alone);
     assert_non_null(alone);
     alone->settings = one;

@@ -151,7 +151,7 @@ by__dropout by__dropout_setup(const by__call *call)
 {
     uint32_t rng[4];
     memcpy(rng, call->in[1].data, sizeof rng);
-    by__dropout dropout = {.step = rng[2], .first_sample = rng[3]};
+    by__dropout dropout = {.step = rng[2], .first_sample = rng[3] + (uint32_t)call->attrs.rows};
     by__philox_key(dropout.key, (uint64_t)rng[1] << 32 | rng[0], call->attrs.stream);
     dropout.threshold = (uint32_t)ceilf(call->attrs.p * 16777216.0f);
     dropout.scale = 1.0f / (1.0f - call->attrs.p);
