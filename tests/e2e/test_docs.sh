@@ -47,7 +47,7 @@ blocks() {
     ' "$1"
 }
 
-for document in README.md CONTRIBUTING.md docs/architecture.md docs/checkpoints.md docs/data.md docs/determinism.md docs/extending.md docs/failures.md docs/tracking.md docs/guards.md docs/memory.md docs/optimizers.md docs/parallelism.md docs/testing.md; do
+for document in README.md CONTRIBUTING.md docs/*.md; do
     blocks "$root/$document"
     for block in block.*; do
         [ -e "$block" ] || continue
