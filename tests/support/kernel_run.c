@@ -215,6 +215,7 @@ static void fill_floats(problem *p, int index, pattern kind)
 {
     by_op op = p->source->op;
     bool zero = op == BY_OP_CLIP_SCALE && index == 0; /* no step has failed */
+    bool factor = op == BY_OP_CLIP_SCALE && index == 2;
     bool positive = op == BY_OP_CLIP_SCALE || (op == BY_OP_ADAMW && index == 3) ||
                     (op == BY_OP_ADAMW8 && (index == 4 || index == 5));
     bool rstd =
@@ -226,6 +227,7 @@ static void fill_floats(problem *p, int index, pattern kind)
         /* exp(score - lse) keeps no digits once f32 cannot hold the fraction of a score. */
         value = op == BY_OP_ATTENTION_GRAD && kind == PATTERN_WIDE ? value * 0x1p-9f : value;
         value = zero       ? 0.0f
+                : factor   ? 1024.0f
                 : positive ? fabsf(value)
                 : rstd     ? 0.5f + fabsf(value)
                 : hyper    ? hyper_values[i]
