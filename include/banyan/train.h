@@ -233,7 +233,8 @@ BY_API int64_t by_trainer_updates(const by_trainer *trainer);
  * copies from anywhere. */
 BY_API size_t by_trainer_parameter_count(const by_trainer *trainer);
 BY_API by_tensor_view by_trainer_parameter(const by_trainer *trainer, size_t i);
-/* Gradient of the last batch; named as the parameter; rank -1 for a frozen one. */
+/* Gradient of the last batch, times the scale of the loss where there is one
+ * (precision.loss_scale); named as the parameter; rank -1 for a frozen one. */
 BY_API by_tensor_view by_trainer_gradient(const by_trainer *trainer, size_t i);
 /* States of the optimizer: their number, their names ("m"), and that of a parameter; rank -1 where
  * the optimizer keeps none for it. */

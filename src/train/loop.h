@@ -1,6 +1,7 @@
-/* A running job: what loop.c (the loop, events), evaluate.c, save.c (saving, resuming), run_dir.c
- * (its directory), fit.c (whether its plan fits) and, of many ranks, job_ranks.c, job_cores.c,
- * job_times.c and ranks_alike.c share. */
+/* A running job: what loop.c (the loop, events), job_hooks.c (what follows a step), job_guard.c
+ * (steps that were not applied), job_layers.c (records of tensors), evaluate.c, save.c (saving,
+ * resuming), run_dir.c (its directory), fit.c (whether its plan fits) and, of many ranks,
+ * job_ranks.c, job_cores.c, job_times.c and ranks_alike.c share. */
 #ifndef BY_TRAIN_LOOP_H
 #define BY_TRAIN_LOOP_H
 
@@ -81,6 +82,23 @@ void by__job_note(const by__job *job, const char *format, ...) BY_PRINTF(2, 3);
 
 /* The same about a report for the terminal. `report` must live until the event's end. */
 void by__job_report(by__job *job, by_train_event *report);
+
+/* Tells the caller that the job is alive, and in which phase. */
+void by__job_progress(const by__job *job, const char *phase);
+/* Whether the caller asks the job to stop. */
+bool by__job_stopped(const by__job *job);
+
+/* ---- job_hooks.c: what follows a step ---- */
+
+/* Before the first step: the clocks of the hooks, and an evaluation that an earlier process began.
+ * Collective, as are the next two. */
+by_status by__job_hooks_begin(by__job *job, by_error *error);
+/* What is due after the step of `result`. */
+by_status by__job_hooks_run(by__job *job, const by_step_result *result, by_error *error);
+/* Begins a checkpoint of the present state; `best`: it is the best so far. */
+by_status by__job_checkpoint(by__job *job, bool best, by_error *error);
+/* Whether a hook wants the state after this very step, so that no later one may be submitted. */
+bool by__job_hooks_wait(const by__job *job, int64_t step);
 
 /* ---- job_guard.c ---- */
 

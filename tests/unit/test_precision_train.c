@@ -74,7 +74,7 @@ static void test_format(void **state)
 /* ---- the scale of the loss ---- */
 
 /* torch.amp.GradScaler("cpu", init_scale=65536, growth_interval=3) after steps of which some
- * overflow (PyTorch 2.15; tests/parity/test_loss_scale.py makes the same). */
+ * overflow, with PyTorch 2.15. */
 static void test_course(void **state)
 {
     BY_UNUSED(state);
