@@ -234,6 +234,16 @@ mutations() {
     mutation "experts of a rank saved under other names" src/train/save.c \
         'return i >= slice->offset[0] && i < slice->offset[0] + slice->shape[0];' \
         'return i < slice->shape[0];' test_ranks_save
+
+    # Data.
+    mutation "a mix that forgets what stages before gave" src/data/mix_source.c \
+        'out.number += s->before[out.part];' '(void)s->before;' test_mix_source
+    mutation "a mix that leaves the right half behind" src/data/mix_source.c \
+        'n = goes_left ? left : n - left;' 'n = goes_left ? left : n;' test_mix_source
+    mutation "near duplicates by one minimum less a band" src/data/pack/duplicates.c \
+        'BY__MINHASH_ROWS * sizeof *minima)' '(BY__MINHASH_ROWS - 1) * sizeof *minima)' test_duplicates
+    mutation "a followed file that is read again from its last line" src/track/events_read.c \
+        '*offset += at.length;' '*offset += at.length - 1;' test_run_facts
 }
 
 mode=collect
