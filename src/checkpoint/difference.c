@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "checkpoint/storage.h"
 
 /* Elements that are compared at a time. */
@@ -43,7 +44,7 @@ static const by_weights *optimizer_of(const side *s)
 static void compare_values(by_tensor_difference *d, const float *a, const float *b, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (memcmp(&a[i], &b[i], sizeof *a) == 0 || (isnan(a[i]) && isnan(b[i]))) {
+        if (by__float_bits(a[i]) == by__float_bits(b[i]) || (isnan(a[i]) && isnan(b[i]))) {
             continue;
         }
         double x = (double)a[i];

@@ -434,8 +434,8 @@ static void draw_page(cairo_t *cairo, void *user)
             .options = &p->charts[i], .cairo = cairo, .width = p->width, .height = p->height};
         c.unit = fmax(0.6, fmin(c.width / default_width, c.height / default_height));
         cairo_save(cairo);
-        cairo_translate(cairo, (double)(i % p->columns) * p->width,
-                        (double)(i / p->columns) * p->height);
+        size_t row = i / p->columns;
+        cairo_translate(cairo, (double)(i % p->columns) * p->width, (double)row * p->height);
         cairo_rectangle(cairo, 0, 0, p->width, p->height);
         cairo_clip(cairo);
         draw_chart(&c);

@@ -374,7 +374,8 @@ void by_trainer_plan_staging(by_trainer *t)
     uint64_t all = by__trainer_saved_bytes(t);
     uint64_t writers = 1 + all / small;
     uint64_t sharing = by__is_sharded(t) ? 1 : (uint64_t)t->layout.replicas;
-    uint64_t own = all / (writers < sharing ? writers : sharing);
+    uint64_t parts = writers < sharing ? writers : sharing;
+    uint64_t own = parts > 1 ? all / parts : all;
     uint64_t bytes = own / 4 > small ? own / 4 : own < small ? own : small;
     if (c->staging > 0) {
         bytes = (uint64_t)c->staging;

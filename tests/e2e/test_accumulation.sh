@@ -9,7 +9,7 @@ for micro in 12 6 4 3 1; do
     run 0 "$banyan" train c.yaml --json --set model.dropout=0 --set train.batch=12 --set name="m$micro" \
         --set train.micro_batch=$micro --set train.eval_batches=all
     grep '"step":1,' out >first
-    tail -n 1 out >last
+    grep '"event":"eval"' out | tail -n 1 >last
     if [ "$micro" -eq 12 ]; then
         loss=$(field loss <first) norm=$(field norm <first) valid=$(field valid_loss <last)
     fi

@@ -72,7 +72,7 @@ static const by_map_program nesterov = {
              {BY_MAP_MUL, {AT(5), AT(0)}, 0, 0.0f},
              {BY_MAP_SUB, {0, AT(6)}, 0, 0.0f}},
     .result = {{AT(7), BY_BF16}},
-    .update = {{2, AT(3)}, {0, AT(7)}},
+    .update = {{2, AT(3), 0}, {0, AT(7), 0}},
 };
 
 /* AdamW: p, g, m, v, {rate, 1 - beta1^t, 1 - beta2^t}, scale; to be timed against ADAMW. */
@@ -98,7 +98,7 @@ static const by_map_program adamw_map = {
              {BY_MAP_DIV, {AT(18), AT(25)}, 0, 0.0f}, {BY_MAP_MUL, {AT(26), AT(13)}, 0, 0.0f},
              {BY_MAP_MUL, {0, AT(12)}, 0, 0.0f},      {BY_MAP_SUB, {AT(28), AT(27)}, 0, 0.0f}},
     .result = {{AT(29), BY_BF16}},
-    .update = {{0, AT(29)}, {2, AT(18)}, {3, AT(22)}},
+    .update = {{0, AT(29), 0}, {2, AT(18), 0}, {3, AT(22), 0}},
 };
 
 const op_case op_cases[] = {

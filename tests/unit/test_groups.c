@@ -117,8 +117,8 @@ static void test_rates(void **state)
     BY_UNUSED(state);
     static const char *const settings[] = {
         PLAIN,
-        "optimizer.groups=[{match: h.1.*.bias, lr_scale: 0.5, weight_decay: 0.3}, "
-        "{match: \"*.bias\", lr_scale: 2}, {match: \"*.ln_?.weight\", weight_decay: 0.2}]",
+        ("optimizer.groups=[{match: h.1.*.bias, lr_scale: 0.5, weight_decay: 0.3}, "
+         "{match: \"*.bias\", lr_scale: 2}, {match: \"*.ln_?.weight\", weight_decay: 0.2}]"),
         "optimizer.weight_decay=0.1", NULL};
     stepped s;
     step(&s, settings);
@@ -230,8 +230,8 @@ static void test_mistakes(void **state)
 /* ---- ranks and disk ---- */
 
 #define RATES                                                                                      \
-    "optimizer.groups=[{match: \"*.bias\", lr_scale: 2, weight_decay: 0.2}, "                      \
-    "{match: wpe.*, frozen: true}, {match: h.0.mlp.*, frozen: true}]",                             \
+    ("optimizer.groups=[{match: \"*.bias\", lr_scale: 2, weight_decay: 0.2}, "                     \
+     "{match: wpe.*, frozen: true}, {match: h.0.mlp.*, frozen: true}]"),                           \
         "optimizer.layer_decay=0.7"
 #define FROZEN "optimizer.groups=[{match: wpe.*, frozen: true}, {match: h.0.*, frozen: true}]"
 

@@ -177,7 +177,7 @@ static void test_shuffle(void **state)
             found[rows[3 * i]]++;
             first += rows[3 * i] == 0;
         }
-        variance += (first - BATCH / 2) * (first - BATCH / 2);
+        variance += (first - 0.5 * BATCH) * (first - 0.5 * BATCH);
     }
     for (int k = 0; k < PARTS; k++) {
         assert_true(fabs(found[k] - weights[k] * COUNT) <= 2.0);

@@ -27,7 +27,7 @@ static void save(const char *root, uint64_t step, double loss)
                                         .optimizer = &optimizer,
                                         .optimizer_count = 1,
                                         .values = &value,
-                                        .value_count = isfinite(loss)};
+                                        .value_count = isfinite(loss) ? 1 : 0};
     check_ok(checkpoint_write(root, step, &content, &error), &error);
 }
 

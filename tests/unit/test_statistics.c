@@ -18,7 +18,7 @@
 static by_dataset *open_packed(const char *folder, const char *text)
 {
     by_error error = {0};
-    by_dataset *data;
+    by_dataset *data = NULL;
     char *input = by__path_join(folder, "in.jsonl");
     char *output = by__path_join(folder, "out");
     assert_int_equal(by__file_write(input, text, strlen(text), NULL), BY_OK);
