@@ -28,7 +28,7 @@ run 0 "$banyan" info c.yaml --graph --set memory.budget=480MiB
 run 0 "$banyan" info c.yaml --set memory.budget=390MiB
 holds out "fits with"
 run 0 "$banyan" info c.yaml --set memory.budget=390MiB --json
-holds out '"fits":false,"changes":\[{"set":"'
+holds out '"fits":false,"changes":[{"set":"'
 run 1 "$banyan" bench train c.yaml --steps 1 --set memory.budget=390MiB
 holds err "memory.budget is 390.0 MiB"
 
