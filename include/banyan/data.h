@@ -199,8 +199,8 @@ typedef struct by_mix_options {
     const by_mix_stage *stages; /* copied */
     size_t stage_count;
     /* false: of any n samples in a row, a part with the share p (its weight by the sum of
-     * all) gives n p to within ceil(log2(parts)). true: n p in expectation, and exactly so over
-     * 4,096. */
+     * all) gives n p to within ceil(log2(parts)). true: n p in expectation, and to that precision
+     * over 4,096. */
     bool shuffle;
 } by_mix_options;
 

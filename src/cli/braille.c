@@ -23,6 +23,7 @@ static int place(const range *r, double value, int count)
 {
     double span = r->high - r->low;
     double at = span > 0.0 ? (value - r->low) / span : 0.5;
+    at = at >= 0.0 && at <= 1.0 ? at : 0.5; /* differences of huge values overflow */
     return (int)lround(at * (count - 1));
 }
 

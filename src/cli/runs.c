@@ -13,10 +13,14 @@ static void print_json(const by_run_record *r)
     cli_print_json_string(r->path);
     printf(",\"status\":");
     cli_print_json_string(r->status);
-    printf(",\"step\":%llu,\"steps\":%llu,\"config_hash\":\"%s\",\"started\":\"%s\",\"updated\":\"%"
-           "s\"",
-           (unsigned long long)r->step, (unsigned long long)r->steps, r->config_hash, r->started,
-           r->updated);
+    printf(",\"step\":%llu,\"steps\":%llu", (unsigned long long)r->step,
+           (unsigned long long)r->steps);
+    const char *const texts[][2] = {
+        {"config_hash", r->config_hash}, {"started", r->started}, {"updated", r->updated}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        printf(",\"%s\":", texts[i][0]);
+        cli_print_json_string(texts[i][1]);
+    }
     if (isfinite(r->best_loss)) {
         printf(",\"best_loss\":%.9g", r->best_loss);
     }
@@ -68,8 +72,12 @@ static by_status list_runs(const char *directory, const by_run_query *query, con
             print_json(r);
         } else {
             cli_print_cell(r->name);
-            printf("\t%s\t%llu\t%llu\t%.4f\t%s\n", r->status, (unsigned long long)r->step,
-                   (unsigned long long)r->steps, r->best_loss, r->updated);
+            printf("\t");
+            cli_print_cell(r->status);
+            printf("\t%llu\t%llu\t%.4f\t", (unsigned long long)r->step,
+                   (unsigned long long)r->steps, r->best_loss);
+            cli_print_cell(r->updated);
+            printf("\n");
         }
     }
     by_run_list_free(&list);

@@ -16,6 +16,8 @@ void cli_print_cell(const char *text)
             printf("\\%c", c == '\t' ? 't' : c == '\n' ? 'n' : '\\');
         } else if (c < 0x20 || c == 0x7f) {
             printf("\\x%02x", c);
+        } else if (c == 0xc2 && (unsigned char)p[1] >= 0x80 && (unsigned char)p[1] < 0xa0) {
+            printf("\\x%02x", (unsigned char)*++p); /* a C1 control character */
         } else {
             putchar(c);
         }
@@ -125,7 +127,8 @@ static by_status list_keys(table *t, by_error *error)
     return BY_OK;
 }
 
-/* The facts of runs; paths as by_run_find takes them, or `exact` directories. */
+/* The facts of runs; paths as by_run_find takes them, or `exact` directories, of which those that
+ * are damaged are reported and left out. */
 static by_status open_table(table *t, const char *const *runs, size_t count, bool exact,
                             by_error *error)
 {
@@ -134,10 +137,14 @@ static by_status open_table(table *t, const char *const *runs, size_t count, boo
     if (t->runs == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: facts of runs");
     }
-    while (t->count < count && status == BY_OK) {
-        status = exact ? by_run_facts_read(&t->runs[t->count], runs[t->count], error)
-                       : read_facts(&t->runs[t->count], runs[t->count], error);
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        status = exact ? by_run_facts_read(&t->runs[t->count], runs[i], error)
+                       : read_facts(&t->runs[t->count], runs[i], error);
         t->count += status == BY_OK;
+        if (exact && status != BY_OK && status != BY_EMEMORY) {
+            fprintf(stderr, "banyan runs: %s is left out: %s\n", runs[i], error->message);
+            status = BY_OK;
+        }
     }
     if (status == BY_OK) {
         status = list_keys(t, error);
@@ -295,18 +302,28 @@ static void print_number(void *user, const char *event, uint64_t step, const cha
 int cli_export_series(char **runs, int count, const char *out)
 {
     by_error error = {0};
-    by_status status = write_to(out, &error);
+    by_status status = BY_OK;
+    char **found = calloc((size_t)count + 1, sizeof *found);
+    if (found == NULL) {
+        status = by_error_set(&error, BY_EMEMORY, "out of memory: runs");
+    }
+    /* Before the file is written: it may be worth keeping. */
+    for (int i = 0; i < count && status == BY_OK; i++) {
+        status = by_run_find(&found[i], runs[i], &error);
+    }
+    if (status == BY_OK) {
+        status = write_to(out, &error);
+    }
     if (status == BY_OK) {
         printf("run,event,step,key,value\r\n");
     }
     for (int i = 0; i < count && status == BY_OK; i++) {
-        char *run;
         uint64_t offset = 0;
-        status = by_run_find(&run, runs[i], &error);
-        if (status == BY_OK) {
-            status = by_events_follow(run, &offset, NULL, print_number, run, &error);
-            free(run);
-        }
+        status = by_events_follow(found[i], &offset, NULL, print_number, found[i], &error);
     }
+    for (int i = 0; i < count && found != NULL; i++) {
+        free(found[i]);
+    }
+    free(found);
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_runs, &error);
 }

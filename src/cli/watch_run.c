@@ -61,6 +61,15 @@ static bool grow(void **items, size_t *capacity, size_t count, size_t size)
     return true;
 }
 
+/* Names come from a file that anybody may have written: nothing in them moves the cursor. */
+static void copy_name(char *out, size_t size, const char *name)
+{
+    (void)snprintf(out, size, "%s", name);
+    for (char *c = out; *c != '\0'; c++) {
+        *c = (unsigned char)*c < 0x20 || (unsigned char)*c >= 0x7f ? '?' : *c;
+    }
+}
+
 static series *find(const watch *w, const char *event, const char *key)
 {
     for (size_t i = 0; i < w->count; i++) {
@@ -71,14 +80,18 @@ static series *find(const watch *w, const char *event, const char *key)
     return NULL;
 }
 
-static series *find_or_add(watch *w, const char *event, const char *key)
+static series *find_or_add(watch *w, const char *event_name, const char *key_name)
 {
+    char event[sizeof w->all->event];
+    char key[sizeof w->all->key];
+    copy_name(event, sizeof event, event_name);
+    copy_name(key, sizeof key, key_name);
     series *s = find(w, event, key);
     if (s == NULL && grow((void **)&w->all, &w->capacity, w->count, sizeof *w->all)) {
         s = &w->all[w->count++];
         *s = (series){.count = 0};
-        (void)snprintf(s->event, sizeof s->event, "%s", event);
-        (void)snprintf(s->key, sizeof s->key, "%s", key);
+        memcpy(s->event, event, sizeof event);
+        memcpy(s->key, key, sizeof key);
     }
     return s;
 }

@@ -87,6 +87,8 @@ static by_status request(by__mlflow *m, const char *point, json_t **reply, char 
     m->reply.length = 0;
     m->problem[0] = '\0';
     (void)curl_easy_setopt(m->curl, CURLOPT_URL, url.data);
+    /* The end of a run does not wait for a name server that does not answer. */
+    (void)curl_easy_setopt(m->curl, CURLOPT_QUICK_EXIT, 1L);
     if (m->body.length > 0) {
         (void)curl_easy_setopt(m->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)m->body.length);
         (void)curl_easy_setopt(m->curl, CURLOPT_POSTFIELDS, m->body.data);

@@ -71,7 +71,10 @@ static bool names_sink(const by__tracker_options *options, const char *name)
 by_status by__tracker_check(const by__tracker_options *options, by_error *error)
 {
     BY_TRY(check_sinks(options, error));
-    BY_TRY(names_sink(options, "mlflow") ? by__mlflow_check(options->mlflow, error) : BY_OK);
+    /* Also where no sink uses it: the config is kept with the run. */
+    if (names_sink(options, "mlflow") || (options->mlflow != NULL && options->mlflow[0] != '\0')) {
+        BY_TRY(by__mlflow_check(options->mlflow, error));
+    }
     if (names_sink(options, "prometheus")) {
         by__address address;
         by_status status = by__address_parse(&address, options->prometheus, error);

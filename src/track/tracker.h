@@ -62,10 +62,9 @@ typedef struct by__tracker_options {
     const char *run;          /* its directory, with config.yaml and environment.json */
     const char *const *sinks; /* names of those that are not always on */
     size_t sink_count;
-    const char *project; /* the experiment or project that a run is one of */
-    const char *mlflow;  /* URL of the server */
-    const char
-        *prometheus; /* address to serve metrics on, which is also what opens that sink; "" */
+    const char *project;    /* the experiment or project that a run is one of */
+    const char *mlflow;     /* URL of the server */
+    const char *prometheus; /* address to serve metrics on; "" */
     bool is_resumed;
     uint64_t step; /* that the run begins behind */
     /* Shows a report to whoever started the run; may be NULL. */

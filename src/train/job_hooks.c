@@ -280,7 +280,7 @@ static by_status run_save(by__job *job, const by_step_result *result, by_error *
 static const hook hooks[] = {
     {"log", log_is_due, run_log, false},
     {"system", system_is_due, run_system, false},
-    {"norms", norms_are_due, run_norms, false},
+    {"norms", norms_are_due, run_norms, true},
     {"histograms", histograms_are_due, run_histograms, true},
     {"compare replicas", comparison_is_due, run_comparison, true},
     {"evaluate", evaluation_is_due, run_evaluation, true},

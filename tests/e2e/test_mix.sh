@@ -45,7 +45,7 @@ refused "data.mix=[a/train, b=1]" "'a/train' is not DIR=WEIGHT"
 refused "data.mix=[a/train=0, b=0]" "the weights add up to 0"
 refused "data.curriculum=[5=1]" "a weight for each of the 2 directories"
 refused "data.curriculum=[5=1:0, 5=1:1]" "not behind the step before it"
-refused "data.curriculum=[50=1:0]" "must begin with a step from 1 to train.steps, 12"
+refused "data.curriculum=[50=1:0]" "must begin with a step from 2 to train.steps, 12"
 refused "data.text=[a.txt]" "data.mix and data.text are both set"
 refused "data.mix=[]" "there is no data.mix"
 run 0 "$banyan" pack b.txt --vocab 280 --output c

@@ -46,17 +46,27 @@ static by_status send_all(sender *s, bool is_ending, by_error *error)
 }
 
 /* Waits until there is a change, at most so many seconds. The lock is held. */
-static bool wait(sender *s, int seconds)
+static void wait(sender *s, int seconds)
 {
     struct timespec until;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += seconds;
-    return pthread_cond_timedwait(&s->change, &s->lock, &until) != ETIMEDOUT;
+    (void)pthread_cond_timedwait(&s->change, &s->lock, &until);
 }
 
 static bool is_urgent(sender *s)
 {
     return s->is_ending || atomic_load(&s->stop);
+}
+
+/* Lets so many seconds pass, whatever events come, unless the run ends. The lock is held. */
+static void let_pass(sender *s, int seconds)
+{
+    struct timespec until;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += seconds;
+    while (!is_urgent(s) && pthread_cond_timedwait(&s->change, &s->lock, &until) != ETIMEDOUT) {
+    }
 }
 
 static void *run(void *user)
@@ -79,10 +89,7 @@ static void *run(void *user)
         s->problem = problem;
         s->is_done = is_ending;
         delay = status == BY_OK ? 1 : delay;
-        for (int i = 0; i < delay && !is_urgent(s); i++) {
-            while (!is_urgent(s) && wait(s, 1)) {
-            }
-        }
+        let_pass(s, delay);
         if (status != BY_OK) {
             s->is_new = true;
             delay = 2 * delay < longest_delay ? 2 * delay : longest_delay;
@@ -163,7 +170,7 @@ static by_status flush(void *sink, by_error *error)
     s->is_ending = true;
     (void)pthread_cond_broadcast(&s->change);
     while (!s->is_done && by__now() - began < end_seconds) {
-        (void)wait(s, 1);
+        wait(s, 1);
     }
     bool is_sent = s->is_done && !s->is_failing;
     (void)pthread_mutex_unlock(&s->lock);

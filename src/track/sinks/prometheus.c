@@ -199,6 +199,8 @@ static void *run(void *user)
         if (fd >= 0) {
             serve(e, fd);
             (void)close(fd);
+        } else if (errno == EMFILE || errno == ENFILE) {
+            (void)poll(&fds[1], 1, 100); /* until the process has closed other files */
         }
     }
 }

@@ -107,6 +107,8 @@ static by_status roll_back(by__job *job, const by_step_result *result, by_error 
     job->saved_step = job->good_step;
     job->valid_step = -1;
     job->log_step = job->good_step;
+    job->system_step = job->good_step;
+    job->data_seconds = 0.0;
     job->log_time = by_clock();
     by__job_note(job,
                  "back to the checkpoint of step %lld; the steps from there on train on the "

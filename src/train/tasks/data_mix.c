@@ -59,10 +59,10 @@ static by_status parse_stage(by__data_mix *mix, const by_config *config, size_t 
     double step;
     const char *at = strchr(entry, '=');
     if (at == NULL || !parse_weight(entry, (size_t)(at - entry), &step) || step != rint(step) ||
-        step < 1.0 || step > (double)config->train.steps) {
+        step < 2.0 || step > (double)config->train.steps) {
         return at == NULL ? refuse_stage(config, entry, mix->count, error)
                           : by_error_set(error, BY_ECONFIG,
-                                         "%s: data.curriculum: '%s' must begin with a step from 1 "
+                                         "%s: data.curriculum: '%s' must begin with a step from 2 "
                                          "to train.steps, %lld",
                                          by__config_where(config, "data.curriculum", "data.mix"),
                                          entry, (long long)config->train.steps);
@@ -75,8 +75,8 @@ static by_status parse_stage(by__data_mix *mix, const by_config *config, size_t 
         }
         at += length;
     }
-    mix->stages[index + 1] =
-        (by_mix_stage){.first = (uint64_t)step * (uint64_t)config->train.batch, .weights = weights};
+    mix->stages[index + 1] = (by_mix_stage){
+        .first = ((uint64_t)step - 1) * (uint64_t)config->train.batch, .weights = weights};
     if (mix->stages[index + 1].first <= mix->stages[index].first) {
         return by_error_set(error, BY_ECONFIG,
                             "%s: data.curriculum: '%s' is not behind the step before it; order "

@@ -34,7 +34,7 @@ static const by__key keys[] = {
     {"data", "mix_order", BY__KEY_TEXT, BY__FIELD(data.mix_order), "exact",
      .choices = "exact|random", .later = true,
      .help = "exact: the shares hold in every batch, to within a sample or two; random: in "
-             "expectation, and exactly over 4,096 samples"},
+             "expectation, and to within a few over 4,096 samples"},
     {"data", "curriculum", BY__KEY_TEXTS, BY__FIELD(data.curriculum), "[]", .later = true,
      .help = "other weights of mix from a step on: STEP=WEIGHT:WEIGHT... each, steps ascending, a "
              "weight for each directory in order"},
