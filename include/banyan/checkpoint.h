@@ -228,6 +228,7 @@ typedef struct by_retention {
     size_t keep;         /* the newest, at least 1 */
     size_t keep_best;    /* those with the lowest validation losses, of those that were evaluated */
     uint64_t keep_every; /* those of steps that are multiples of this; 0: none */
+    uint64_t also;       /* the one of this step; 0: none */
     /* Later ones are neither counted nor touched: a run that went on from an earlier one because
      * they were broken may not count on them. UINT64_MAX: none is. */
     uint64_t last;

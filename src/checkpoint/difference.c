@@ -58,20 +58,35 @@ static void compare_values(by_tensor_difference *d, const float *a, const float 
     }
 }
 
+/* Values of a tensor as f32; codes (u8) as their numbers. */
+static by_status read_values(const by_weights *w, const char *name, by_dtype dtype,
+                             const by_tensor_slice *slice, float *out, size_t n, by_error *error)
+{
+    if (dtype != BY_U8) {
+        return by_weights_read_f32(w, name, slice, out, n, error);
+    }
+    BY_TRY(by_weights_read(w, name, slice, out, n, error));
+    const uint8_t *codes = (const uint8_t *)out;
+    for (size_t k = n; k-- > 0;) { /* in place, so from the end */
+        out[k] = (float)codes[k];
+    }
+    return BY_OK;
+}
+
 static by_status compare_tensor(by_tensor_difference *d, const by_weights *a, const by_weights *b,
-                                const by_tensor_view *view, by_error *error)
+                                const by_tensor_view views[2], by_error *error)
 {
     float *values;
     size_t elements;
-    BY_TRY(by_tensor_size(view, &elements, NULL, error));
+    BY_TRY(by_tensor_size(&views[0], &elements, NULL, error));
     BY_TRY(by__alloc((void **)&values, 2 * AT_ONCE, sizeof *values, "values", error));
     by_status status = BY_OK;
     for (size_t at = 0; at < elements && status == BY_OK; at += AT_ONCE) {
         size_t n = elements - at < AT_ONCE ? elements - at : AT_ONCE;
         by_tensor_slice slice = {.flat = true, .offset = {(int64_t)at}, .shape = {(int64_t)n}};
-        status = by_weights_read_f32(a, d->name, &slice, values, n, error);
+        status = read_values(a, d->name, views[0].dtype, &slice, values, n, error);
         if (status == BY_OK) {
-            status = by_weights_read_f32(b, d->name, &slice, values + AT_ONCE, n, error);
+            status = read_values(b, d->name, views[1].dtype, &slice, values + AT_ONCE, n, error);
         }
         if (status == BY_OK) {
             compare_values(d, values, values + AT_ONCE, n);
@@ -110,7 +125,7 @@ static by_status add_tensor(by_difference *out, const by_weights *a, const by_we
         d->kind = BY_DIFFERENCE_SHAPE;
         return BY_OK;
     }
-    BY_TRY(compare_tensor(d, a, b, &views[0], error));
+    BY_TRY(compare_tensor(d, a, b, views, error));
     d->kind = d->different > 0 ? BY_DIFFERENCE_VALUES : BY_DIFFERENCE_NONE;
     return BY_OK;
 }

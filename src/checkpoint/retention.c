@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "checkpoint/storage.h"
@@ -115,15 +116,15 @@ static void keep_referenced(candidates *c, const by__manifest *manifest)
 }
 
 /* Whether fewer than `keep` checkpoints have a lower loss; of equal ones the newest counts. */
-static bool is_among_best(const candidates *c, size_t i, size_t keep)
+static bool is_among_best(const candidates *c, size_t i, const by_retention *r)
 {
     size_t better = 0;
     for (size_t k = 0; k < c->count; k++) {
         const candidate *other = &c->items[k];
-        better += other->valid &&
+        better += other->valid && other->step <= r->last &&
                   (other->loss < c->items[i].loss || (k < i && other->loss == c->items[i].loss));
     }
-    return isfinite(c->items[i].loss) && better < keep;
+    return isfinite(c->items[i].loss) && better < r->keep_best;
 }
 
 static void decide(candidates *c, const by_retention *r)
@@ -138,7 +139,7 @@ static void decide(candidates *c, const by_retention *r)
         newest++;
         item->kept = item->kept || newest <= r->keep || (c->marked && item->step == c->best) ||
                      (r->keep_every > 0 && item->step % r->keep_every == 0) ||
-                     is_among_best(c, i, r->keep_best);
+                     (r->also > 0 && item->step == r->also) || is_among_best(c, i, r);
         if (item->kept) {
             keep_referenced(c, &item->manifest);
         }
@@ -216,6 +217,7 @@ by_status by_checkpoint_retain(const char *root, const by_retention *r, uint64_t
         status = retain(root, r, r->verify ? &known : NULL, steps, count, error);
     }
     if (lock >= 0) {
+        (void)flock(lock, LOCK_UN); /* a child of a fork may have the descriptor too */
         (void)close(lock);
     }
     free_candidates(&known);

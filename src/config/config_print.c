@@ -170,7 +170,9 @@ static bool is_hashed(const by__config *config, const by__entry *entry)
         return strcmp(*(char *const *)entry->at, "same") != 0;
     }
     if (strcmp(key->section, "memory") == 0 && strcmp(key->name, "recompute") != 0) {
-        return false;
+        const by_memory_config *memory = &config->config.memory;
+        return strcmp(key->name, "recompute_every") == 0 &&
+               strcmp(memory->activations, "same") != 0 && strcmp(memory->recompute, "every") == 0;
     }
     if (strcmp(key->section, "checkpoint") == 0) {
         return strcmp(key->name, "every") == 0 || strcmp(key->name, "keep") == 0;

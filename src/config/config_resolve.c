@@ -214,6 +214,15 @@ static by_status check_memory(const by_config *config, by_error *error)
                             by__config_where(config, "memory.recompute", "parallel.pipeline"),
                             recompute);
     }
+    if (strcmp(config->memory.activations, "same") != 0 && config->memory.budget > 0 &&
+        strcmp(recompute, "none") == 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: what a budget computes again follows the machine, and with "
+                            "memory.activations %s it would change bits: set memory.recompute, or "
+                            "activations: same",
+                            by__config_where(config, "memory.budget", "memory.activations"),
+                            config->memory.activations);
+    }
     return BY_OK;
 }
 

@@ -4,6 +4,7 @@
  * SMALL elements keep f32 moments. Blocks are counted from the beginning of a tensor, so that they
  * do not depend on who holds it. */
 #include <math.h>
+#include <string.h>
 
 #include "optim/optim.h"
 
@@ -94,6 +95,12 @@ static by_status resolve(by_config *config, void *own, by_error *error)
                             "parallel.tensor, parallel.expert and sync.every must be 1, or take "
                             "adamw",
                             by__config_where(config, "optimizer.kind", "parallel.tensor"));
+    }
+    if (strcmp(config->precision.weights, "f32") != 0) {
+        return by_error_set(
+            error, BY_ECONFIG,
+            "%s: adamw8bit keeps f32 weights: set precision.weights: f32, or take adamw",
+            by__config_where(config, "precision.weights", "optimizer.kind"));
     }
     return BY_OK;
 }

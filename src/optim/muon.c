@@ -41,7 +41,8 @@ static const by__key_list key_list = BY__KEY_LIST(keys);
 static bool is_hidden(const by_shape *shape, const char *axes)
 {
     return shape->rank == 2 &&
-           (axes == NULL || (strncmp(axes, "vocab", 5) != 0 && strncmp(axes, "position", 8) != 0));
+           (axes == NULL || (strncmp(axes, "vocab", 5) != 0 && strncmp(axes, "position", 8) != 0 &&
+                             strncmp(axes, "class", 5) != 0));
 }
 
 static bool hidden_shape(const by_shape *parameter, const char *axes, by_shape *state)
@@ -164,6 +165,11 @@ static by_status resolve(by_config *config, void *own, by_error *error)
                             "%s: the products of muon are of whole matrices: parallel.tensor and "
                             "parallel.expert must be 1, or take adamw",
                             by__config_where(config, "optimizer.kind", "parallel.tensor"));
+    }
+    if (strcmp(config->precision.weights, "f32") != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: muon keeps f32 weights: set precision.weights: f32, or take adamw",
+                            by__config_where(config, "precision.weights", "optimizer.kind"));
     }
     return BY_OK;
 }

@@ -68,7 +68,9 @@ static by_status measure_round(const evaluating *e, by_error *error)
     portion *mine = &e->portions[e->rank];
     by_batch batch = {0};
     bool together;
-    *mine = (portion){.stopped = e->stop != NULL && e->stop(e->user)};
+    bool stopped = e->stop != NULL && e->stop(e->user);
+    BY_TRY(by__ranks_agree(e->trainer, &stopped, error));
+    *mine = (portion){.stopped = stopped};
     if (mine->stopped == 0) {
         BY_TRY(by_loader_next(e->loader, &batch, error));
         mine->ended = batch.batch == 0 || batch.first_sample >= by_loader_epoch_samples(e->loader);

@@ -315,5 +315,14 @@ by_status by__job_hooks_begin(by__job *job, by_error *error)
         by__system_load before; /* rates begin here */
         by__system_look(&before, &job->system, job->run, "");
     }
-    return job->eval_pending ? evaluate(job, error) : BY_OK;
+    if (!job->eval_pending) {
+        return BY_OK;
+    }
+    BY_TRY(evaluate(job, error));
+    if (job->done_step > 0 && save_is_due(job, job->done_step)) {
+        /* The checkpoint that was written when the run was stopped is the one that is due. */
+        job->good_step = job->done_step;
+        job->rollbacks = 0;
+    }
+    return BY_OK;
 }

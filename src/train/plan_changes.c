@@ -255,7 +255,9 @@ static void add_ranks(search *s)
     by_trainer *t;
     uint64_t bytes;
     if (s->ranks > 1 || s->config->parallel.pipeline > 1 || s->config->parallel.tensor > 1 ||
-        s->count == BY_PLAN_CHANGES || by_trainer_open(&t, s->config, &s->options, NULL) != BY_OK) {
+        s->config->memory.budget > 0 || s->config->sync.staleness > 0 ||
+        strcmp(s->config->sync.compress, "none") != 0 || s->count == BY_PLAN_CHANGES ||
+        by_trainer_open(&t, s->config, &s->options, NULL) != BY_OK) {
         return;
     }
     const by_memory_report *m = by_trainer_memory(t);

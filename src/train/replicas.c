@@ -182,6 +182,9 @@ by_status by__trainer_compare_replicas(by_trainer *t, by_error *error)
     BY_TRY(by_mesh_comm(&comm, t->ranks.mesh, 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD, error));
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     size_t replicas = (size_t)by_comm_size(comm);
+    if (t->shard.copies != NULL && (size_t)by_comm_size(t->shard.copies) > replicas) {
+        replicas = (size_t)by_comm_size(t->shard.copies); /* sequences are copies too */
+    }
     by_status status = by__alloc((void **)&hashes, replicas * by__store_count(t->store),
                                  sizeof *hashes, "hashes", error);
     if (status == BY_OK) {

@@ -588,10 +588,12 @@ by_status by__job_return(by__job *job, int64_t step, by_error *error)
     by_status status = by_checkpoint_open(&checkpoint, path, true, error);
     free(path);
     BY_TRY(status);
+    job->is_torn = true; /* a failure in between leaves nothing to save */
     status = restore_tensors(job, checkpoint, error);
     if (status == BY_OK) {
         status = restore_guard(job, checkpoint, error);
     }
+    job->is_torn = status != BY_OK;
     by_checkpoint_close(&checkpoint);
     return status;
 }

@@ -142,6 +142,8 @@ by_status by__job_save(by__job *job, bool best, by_error *error)
         .retention = {.keep = (size_t)c->keep,
                       .keep_best = c->keep_best > 1 ? (size_t)c->keep_best : 0, /* that is marked */
                       .keep_every = (uint64_t)c->keep_every,
+                      /* that a spike of the loss would take the run back to */
+                      .also = job->good_step > 0 ? (uint64_t)job->good_step : 0,
                       .last = (uint64_t)step}};
     if (job->saved_step == step && !best) {
         return BY_OK;

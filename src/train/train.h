@@ -78,6 +78,9 @@ size_t by__ranks_replicas(const by_trainer *trainer, size_t *rank);
  * `all`. */
 by_status by__ranks_gather(const by_trainer *trainer, const void *mine, void *all,
                            const size_t *counts, by_error *error);
+/* Where a replica is of several ranks, which compute a micro-batch together or not at all: *flag is
+ * whether one of all ranks says so. Collective there; else nothing. */
+by_status by__ranks_agree(const by_trainer *trainer, bool *flag, by_error *error);
 /* Whether the program of the loss is collective, so that all ranks run it or none does ... */
 bool by__ranks_evaluate_together(const by_trainer *trainer);
 /* ... a rank that has no micro-batch this. */

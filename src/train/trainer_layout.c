@@ -56,8 +56,9 @@ static bool is_of_experts(const by__stored_tensor *entry, int i)
     return strcspn(name, " ") == strlen("expert") && strncmp(name, "expert", 6) == 0;
 }
 
-/* What random bits of a tensor's elements come from: its name, and where a part begins in it, so
- * that whoever updates an element rounds it alike. */
+/* What random bits of a tensor's elements come from: its name, so that whoever updates an element
+ * rounds it alike. Parts of a split tensor share random bits, since what they keep of the whole
+ * (Adafactor's factors) must stay equal. */
 static void set_random(const by_trainer *t, by_update_unit *unit, const by__stored_tensor *entry,
                        int64_t first)
 {
@@ -65,9 +66,6 @@ static void set_random(const by_trainer *t, by_update_unit *unit, const by__stor
     unit->seed = t->config->seed;
     unit->stream = by__hash64(entry->name, strlen(entry->name));
     unit->first = first;
-    for (int i = 0; i < entry->shape.rank; i++) {
-        unit->stream = unit->stream * 31 + (uint64_t)entry->first[i];
-    }
 }
 
 by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
@@ -180,6 +178,8 @@ uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements)
 {
     uint64_t bytes = 0;
     uint64_t owners = by__is_sharded(t) ? (uint64_t)t->layout.size[BY_MESH_SHARD] : 1;
+    /* Without what exchanges keep (trainer_sync.c), which t->state_count counts. */
+    int states = by_optimizer_state_count(&t->config->optimizer);
     *elements = 0;
     for (size_t i = 0; i < by__store_count(t->store); i++) {
         const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
@@ -190,7 +190,7 @@ uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements)
         int64_t count = by_shape_count(&entry->local);
         uint64_t sets = (uint64_t)t->sets * (uint64_t)count * sizeof(float);
         bytes += by__is_in_turn(t) ? sets / owners : sets;
-        for (int s = 0; s < t->state_count; s++) {
+        for (int s = 0; s < states; s++) {
             by_optimizer_state state = by_optimizer_state_at(&t->config->optimizer, s);
             by_shape shape = entry->local;
             bool has = state.shape == NULL || state.shape(&entry->local, entry->axes, &shape);

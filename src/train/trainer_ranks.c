@@ -231,6 +231,17 @@ size_t by__ranks_replicas(const by_trainer *trainer, size_t *rank)
     return (size_t)trainer->layout.replicas;
 }
 
+by_status by__ranks_agree(const by_trainer *t, bool *flag, by_error *error)
+{
+    int32_t asked = *flag;
+    if (t->layout.ranks == t->layout.replicas) {
+        return BY_OK;
+    }
+    BY_TRY(by_comm_all_reduce(t->ranks.all, &asked, 1, BY_I32, "a request to stop", error));
+    *flag = asked != 0;
+    return BY_OK;
+}
+
 by_status by__ranks_gather(const by_trainer *trainer, const void *mine, void *all,
                            const size_t *counts, by_error *error)
 {

@@ -158,16 +158,40 @@ static by_status cut_all_at_tensors(const by__store *store, by__bucket *buckets,
     return status;
 }
 
+/* Whole tensors are shared out by what a rank has of them, which ranks of `tensor` must have alike:
+ * they sum norms tensor by tensor. */
+static by_status check_even_parts(const by_trainer *t, const by__store *store, by_error *error)
+{
+    int64_t tensor = t->layout.size[BY_MESH_TENSOR];
+    for (size_t i = 0; i < by__store_count(store) && tensor > 1; i++) {
+        const by__stored_tensor *entry = by__store_entry(store, (by__handle)i);
+        for (int k = 0; k < entry->shape.rank; k++) {
+            if (entry->local.dim[k] != entry->shape.dim[k] && entry->shape.dim[k] % tensor != 0) {
+                return by_error_set(
+                    error, BY_ECONFIG,
+                    "'%s' has %lld rows, which parallel.tensor %lld does not divide, and "
+                    "optimizer.kind %s with parallel.shard wants equal parts: set "
+                    "model.pad_vocab_to, or take adamw",
+                    entry->name, (long long)entry->shape.dim[k], (long long)tensor,
+                    t->config->optimizer.kind);
+            }
+        }
+    }
+    return BY_OK;
+}
+
 by_status by__shard_cut(size_t **out, const by_trainer *t, const by__store *store,
                         by__bucket *buckets, size_t count, by_error *error)
 {
     int ranks = t->layout.size[BY_MESH_SHARD];
     int turn = 0;
+    bool whole = by_optimizer_needs_tensors(&t->config->optimizer);
+    BY_TRY(whole && ranks > 1 ? check_even_parts(t, store, error) : BY_OK);
     BY_TRY(by__alloc((void **)out, (count + 1) * (size_t)ranks, sizeof **out, "slices", error));
     for (size_t k = 0; k < count; k++) {
         buckets[k].slices = *out + k * (size_t)ranks;
     }
-    if (by_optimizer_needs_tensors(&t->config->optimizer)) {
+    if (whole) {
         return cut_all_at_tensors(store, buckets, count, (size_t)ranks, *out, error);
     }
     for (size_t k = 0; k < count; k++) {

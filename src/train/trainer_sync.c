@@ -405,7 +405,9 @@ static by_status are_finite(by_trainer *t, const float *gradients, bool *out, by
     size_t losses = (size_t)t->micro_batches;
     int32_t bad = !by__all_finite(gradients, count_elements(t)) ||
                   !by__all_finite(by__trainer_losses(t) + t->first_micro_batch, losses);
-    BY_TRY(by_comm_all_reduce(t->sync.peers, &bad, 1, BY_I32, "steps not finite", error));
+    /* All ranks: parts of a tensor on others decide too whether the step is applied. */
+    by_comm *all = t->ranks.all != NULL ? t->ranks.all : t->sync.peers;
+    BY_TRY(by_comm_all_reduce(all, &bad, 1, BY_I32, "steps not finite", error));
     *out = bad == 0;
     return BY_OK;
 }

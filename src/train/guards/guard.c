@@ -92,7 +92,7 @@ by_status by__guard_collected(by_trainer *t, by_step_result *result, bool failed
     }
     g->veto = result->skipped;
     bool stops = g->veto == BY_SKIP_NONFINITE && strcmp(c->nonfinite, "stop") == 0;
-    if (stops || (g->in_row == c->max_skips && !overflows)) {
+    if (stops || (g->in_row >= c->max_skips && !overflows)) {
         BY_TRY(forget_later(t, result->step - 1, error));
         return diverged(t, result, error);
     }

@@ -154,7 +154,9 @@ by_status by__finding_share(const by_trainer *t, by__finding *mine, int32_t *ran
 
 bool by__guard_can_find(const by_trainer *t)
 {
-    return t->device->host_memory && (!t->sync.is_local || t->layout.ranks == 1);
+    /* Computed again, a step with a code would take from its residual. */
+    return t->device->host_memory &&
+           ((!t->sync.is_local && !t->sync.is_coded) || t->layout.ranks == 1);
 }
 
 by_status by__guard_find(by_trainer *t, const by_batch *batch, int64_t step, by__found *out,

@@ -93,7 +93,7 @@ static void tell(by__job *job, const char *name, const by_step_result *result, c
 static by_status roll_back(by__job *job, const by_step_result *result, by_error *error)
 {
     int64_t limit = job->config->guard.max_rollbacks;
-    if (job->rollbacks == limit) {
+    if (job->rollbacks >= limit) {
         return by_error_set(error, BY_EDIVERGED,
                             "step %lld: the loss is %g (z-score %.1f) after the run has gone back "
                             "to step %lld %lld times (guard.max_rollbacks); try a lower "
