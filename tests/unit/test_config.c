@@ -354,6 +354,12 @@ static void test_cross_checks(void **state)
                "train.yaml:3: micro_batch 12 does not divide batch 100; nearest: 10, 20");
     unresolved("train:\n  micro_batch: 13\n",
                "train.yaml:2: micro_batch 13 does not divide batch 12; nearest: 12");
+    unresolved("memory: {activations: bf16, budget: 1GiB}\n",
+               "train.yaml:1: what a budget computes again follows the machine, and with "
+               "memory.activations bf16 it would change bits: set memory.recompute, or "
+               "activations: same");
+    unresolved("optimizer: {kind: muon}\nprecision: {compute: bf16, weights: bf16}\n",
+               "train.yaml:2: muon keeps f32 weights: set precision.weights: f32, or take adamw");
     unresolved("sync: {every: 30}\n",
                "train.yaml:1: sync.every 30 does not divide train.steps 2000; nearest: 25, 40");
     unresolved("parallel: {replica_hash_every: 60}\nsync: {every: 50}\n",

@@ -200,6 +200,24 @@ static void test_frozen(void **state)
     close_stepped(&whole);
 }
 
+/* What exchanges keep is no state of the optimizer: a frozen tensor spares nothing of it. */
+static void test_frozen_with_exchanges(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const exchanges[] = {"sync.every=50", "sync.compress=int8"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(exchanges); i++) {
+        const char *const settings[] = {"optimizer.groups=[{match: wte.weight, frozen: true}]",
+                                        "optimizer.kind=adamw", exchanges[i], NULL};
+        by_error error = {0};
+        stepped s;
+        if (open_trainer(&s, settings, &error) != BY_OK) {
+            fail_msg("%s", error.message);
+        }
+        assert_true(by_trainer_size(s.trainer)->frozen > 0);
+        close_stepped(&s);
+    }
+}
+
 static void refused(const char *groups, const char *message)
 {
     const char *const settings[] = {groups, NULL};
@@ -283,9 +301,13 @@ static void test_disk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rates),  cmocka_unit_test(test_layer_decay),
-        cmocka_unit_test(test_frozen), cmocka_unit_test(test_mistakes),
-        cmocka_unit_test(test_ranks),  cmocka_unit_test(test_frozen_by_ranks),
+        cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_layer_decay),
+        cmocka_unit_test(test_frozen),
+        cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_frozen_with_exchanges),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_frozen_by_ranks),
         cmocka_unit_test(test_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
