@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "runner.h"
+#include "sanitizer.h"
 #include "train/trainer.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -85,6 +86,9 @@ static bool has(const by_plan_change *changes, size_t count, const char *text)
 static void test_single(void **state)
 {
     BY_UNUSED(state);
+    if (BY_TESTS_KEEPS_FREED) {
+        skip();
+    }
     by_plan_change changes[BY_PLAN_CHANGES];
     static const char *const none[] = {NULL};
     static const char *const bf16[] = {"precision.compute=bf16", NULL};
@@ -106,6 +110,9 @@ static void test_single(void **state)
 static void test_together(void **state)
 {
     BY_UNUSED(state);
+    if (BY_TESTS_KEEPS_FREED) {
+        skip();
+    }
     by_plan_change changes[BY_PLAN_CHANGES];
     static const char *const none[] = {NULL};
     static const char *const least[] = {"memory.recompute=full", "optimizer.kind=adafactor", NULL};
