@@ -1,6 +1,4 @@
-/* AdamW (Kingma & Ba 2015; decoupled decay of Loshchilov & Hutter 2019) . */
-#include <math.h>
-
+/* AdamW (Kingma & Ba 2015; decoupled decay of Loshchilov & Hutter 2019). */
 #include "optim/optim.h"
 
 typedef struct adamw_keys {
@@ -54,9 +52,7 @@ static by_value update(by_graph *graph, const by__update *u, const void *own)
 
 static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t step)
 {
-    const adamw_keys *k = own;
-    hyper[1] = (float)(1.0 - pow(k->betas[0], (double)step + 1.0));
-    hyper[2] = (float)(1.0 - pow(k->betas[1], (double)step + 1.0));
+    by__adam_corrections(hyper, ((const adamw_keys *)own)->betas, step);
 }
 
 const by__optimizer by__optimizer_adamw = {

@@ -3,9 +3,6 @@
  * moment one of 256 numbers times the largest magnitude of its block. Tensors of less than
  * SMALL elements keep f32 moments. Blocks are counted from the beginning of a tensor, so that they
  * do not depend on who holds it. */
-#include <math.h>
-#include <string.h>
-
 #include "optim/optim.h"
 
 /* bitsandbytes' min_8bit_size. */
@@ -81,9 +78,7 @@ static by_value update(by_graph *graph, const by__update *u, const void *own)
 
 static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t step)
 {
-    const adamw8bit_keys *k = own;
-    hyper[1] = (float)(1.0 - pow(k->betas[0], (double)step + 1.0));
-    hyper[2] = (float)(1.0 - pow(k->betas[1], (double)step + 1.0));
+    by__adam_corrections(hyper, ((const adamw8bit_keys *)own)->betas, step);
 }
 
 static by_status resolve(by_config *config, void *own, by_error *error)
@@ -96,13 +91,7 @@ static by_status resolve(by_config *config, void *own, by_error *error)
                             "adamw",
                             by__config_where(config, "optimizer.kind", "parallel.tensor"));
     }
-    if (strcmp(config->precision.weights, "f32") != 0) {
-        return by_error_set(
-            error, BY_ECONFIG,
-            "%s: adamw8bit keeps f32 weights: set precision.weights: f32, or take adamw",
-            by__config_where(config, "precision.weights", "optimizer.kind"));
-    }
-    return BY_OK;
+    return by__optimizer_wants_f32(config, error);
 }
 
 const by__optimizer by__optimizer_adamw8bit = {

@@ -75,9 +75,7 @@ static by_value update(by_graph *graph, const by__update *u, const void *own)
 
 static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t step)
 {
-    const lamb_keys *k = own;
-    hyper[FIRST_CORRECTION] = (float)(1.0 - pow(k->betas[0], (double)step + 1.0));
-    hyper[SECOND_CORRECTION] = (float)(1.0 - pow(k->betas[1], (double)step + 1.0));
+    by__adam_corrections(hyper, ((const lamb_keys *)own)->betas, step);
 }
 
 const by__optimizer by__optimizer_lamb = {

@@ -152,9 +152,7 @@ static by_value update(by_graph *graph, const by__update *u, const void *own)
 
 static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t step)
 {
-    const muon_keys *k = own;
-    hyper[1] = (float)(1.0 - pow(k->betas[0], (double)step + 1.0));
-    hyper[2] = (float)(1.0 - pow(k->betas[1], (double)step + 1.0));
+    by__adam_corrections(hyper, ((const muon_keys *)own)->betas, step);
 }
 
 static by_status resolve(by_config *config, void *own, by_error *error)
@@ -166,12 +164,7 @@ static by_status resolve(by_config *config, void *own, by_error *error)
                             "parallel.expert must be 1, or take adamw",
                             by__config_where(config, "optimizer.kind", "parallel.tensor"));
     }
-    if (strcmp(config->precision.weights, "f32") != 0) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: muon keeps f32 weights: set precision.weights: f32, or take adamw",
-                            by__config_where(config, "precision.weights", "optimizer.kind"));
-    }
-    return BY_OK;
+    return by__optimizer_wants_f32(config, error);
 }
 
 const by__optimizer by__optimizer_muon = {

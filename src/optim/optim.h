@@ -45,6 +45,12 @@ typedef struct by__optimizer {
     void (*hyper)(float hyper[BY_HYPER_COUNT], const void *own, int64_t step);
 } by__optimizer;
 
+/* What Adam's first and second moments lack of their limits at update `step`, 1 - beta^(step + 1),
+ * in hyper[1] and hyper[2] (Kingma and Ba 2015, section 3). */
+void by__adam_corrections(float hyper[BY_HYPER_COUNT], const double betas[2], int64_t step);
+/* BY_ECONFIG unless precision.weights is f32. */
+by_status by__optimizer_wants_f32(const by_config *config, by_error *error);
+
 /* The kinds of the section `optimizer`, for by__kind_table. */
 const by__kind *by__optimizer_kind(size_t index);
 

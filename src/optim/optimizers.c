@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +83,23 @@ by_value by__unit_squares(by_graph *graph, const by_update_unit *unit, by_value 
     }
     by_value mine = by_sum(graph, blocks, &axis, 1, true);
     return by_all_reduce(graph, mine, unit->mesh, unit->ranks);
+}
+
+void by__adam_corrections(float hyper[BY_HYPER_COUNT], const double betas[2], int64_t step)
+{
+    for (int i = 0; i < 2; i++) {
+        hyper[i + 1] = (float)(1.0 - pow(betas[i], (double)step + 1.0));
+    }
+}
+
+by_status by__optimizer_wants_f32(const by_config *config, by_error *error)
+{
+    return strcmp(config->precision.weights, "f32") == 0
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "%s: %s keeps f32 weights: set precision.weights: f32, or take adamw",
+                              by__config_where(config, "precision.weights", "optimizer.kind"),
+                              config->optimizer.kind);
 }
 
 by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *config,

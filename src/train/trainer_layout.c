@@ -248,12 +248,6 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error)
     t->state_count = t->sets > 0 ? by_optimizer_state_count(&t->config->optimizer) : 0;
     for (int i = 0; i < t->state_count; i++) {
         by_optimizer_state state = by_optimizer_state_at(&t->config->optimizer, i);
-        if (state.dtype != BY_F32 && weights != BY_F32) {
-            return by_error_set(error, BY_ECONFIG,
-                                "optimizer.kind %s keeps its state in a format of its own: set "
-                                "precision.weights: f32",
-                                t->config->optimizer.kind);
-        }
         by__flat_spec spec = {.role = BY__STATE,
                               .name = state.name,
                               .dtype = state.dtype == BY_F32 ? weights : state.dtype,
