@@ -127,29 +127,16 @@ static by_status list_held(by__held *h, by_error *error)
     return BY_OK;
 }
 
-static bool all_finite_bf16(const uint16_t *values, size_t count)
-{
-    bool finite = true;
-    for (size_t i = 0; i < count; i++) {
-        finite = finite && (values[i] & 0x7f80u) != 0x7f80u;
-    }
-    return finite;
-}
-
 /* A checkpoint with values that are not finite would be the newest valid one and good for
  * nothing. */
 static by_status check_finite(const by__held *h, size_t i, const void *values, by_error *error)
 {
     const by__held_slice *s = &h->slices[i];
-    if (!by_dtype_is_float(s->dtype)) {
-        return BY_OK; /* codes always are */
-    }
     int64_t count = s->slice.flat ? s->slice.shape[0] : 1;
     for (int k = 0; k < s->rank && !s->slice.flat; k++) {
         count *= s->slice.shape[k];
     }
-    return (s->dtype == BY_F32 ? by__all_finite(values, (size_t)count)
-                               : all_finite_bf16(values, (size_t)count))
+    return by__all_finite(s->dtype, values, (size_t)count)
                ? BY_OK
                : by_error_set(error, BY_EDIVERGED,
                               "'%s' is not finite after step %lld: no checkpoint is written; go on "
@@ -508,22 +495,17 @@ static by_status check_model(const by__job *job, const by_checkpoint *checkpoint
 /* Whether there is any directory that is named like a checkpoint, and the newest one's step. */
 static by_status find_newest(bool *found, uint64_t *newest, const by__job *job, by_error *error)
 {
-    char **names = NULL;
-    size_t count = 0;
-    uint64_t step;
+    uint64_t *steps;
+    size_t count;
     *found = false;
     *newest = 0;
     if (!by__path_exists(job->checkpoints)) {
         return BY_OK;
     }
-    BY_TRY(by__list_dir(&names, &count, job->checkpoints, error));
-    for (size_t i = 0; i < count; i++) {
-        if (by__step_of_name(names[i], &step)) {
-            *newest = !*found || step > *newest ? step : *newest;
-            *found = true;
-        }
-    }
-    by__names_free(names, count);
+    BY_TRY(by__root_steps(&steps, &count, job->checkpoints, error));
+    *found = count > 0;
+    *newest = count > 0 ? steps[0] : 0;
+    free(steps);
     return BY_OK;
 }
 

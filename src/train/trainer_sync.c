@@ -403,8 +403,8 @@ by_status by__sync_add_up(by_trainer *t, float *data, bool exact, by_error *erro
 static by_status are_finite(by_trainer *t, const float *gradients, bool *out, by_error *error)
 {
     size_t losses = (size_t)t->micro_batches;
-    int32_t bad = !by__all_finite(gradients, count_elements(t)) ||
-                  !by__all_finite(by__trainer_losses(t) + t->first_micro_batch, losses);
+    int32_t bad = !by__all_finite(BY_F32, gradients, count_elements(t)) ||
+                  !by__all_finite(BY_F32, by__trainer_losses(t) + t->first_micro_batch, losses);
     /* All ranks: parts of a tensor on others decide too whether the step is applied. */
     by_comm *all = t->ranks.all != NULL ? t->ranks.all : t->sync.peers;
     BY_TRY(by_comm_all_reduce(all, &bad, 1, BY_I32, "steps not finite", error));

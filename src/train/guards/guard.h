@@ -100,7 +100,8 @@ by_status by__abft_open(by_trainer *trainer, by_error *error);
 by_status by__abft_verdict(by_trainer *trainer, by_error *error);
 void by__abft_close(by_trainer *trainer);
 
-bool by__all_finite(const float *values, size_t count);
+/* Whether none of the values is infinite or NaN; those of formats without such always are. */
+bool by__all_finite(by_dtype dtype, const void *values, size_t count);
 
 /* ---- guard_spike.c ---- */
 
