@@ -219,7 +219,7 @@ mutations() {
         test_guard_faults
     mutation "the deviation of losses is not scaled" src/train/guards/guard_spike.c \
         '1.4826 * median_of' '1.0 * median_of' test_guards
-    mutation "a rollback counts the steps that it takes back" src/train/save.c \
+    mutation "a rollback counts the steps that it takes back" src/train/restore.c \
         'status = restore_guard(job, checkpoint, error);' 'status = BY_OK;' test_guard_faults
     mutation "a node of the first run is not compared" src/train/guards/guard_replay.c \
         'return !same;' 'return !same && r->next > r->count;' test_guards

@@ -1,7 +1,7 @@
 /* A running job: what loop.c (the loop, events), job_hooks.c (what follows a step), job_guard.c
- * (steps that were not applied), job_layers.c (records of tensors), evaluate.c, save.c (saving,
- * resuming), run_dir.c (its directory), fit.c (whether its plan fits) and, of many ranks,
- * job_ranks.c, job_cores.c, job_times.c and ranks_alike.c share. */
+ * (steps that were not applied), job_layers.c (records of tensors), evaluate.c, save.c and
+ * restore.c (checkpoints), run_dir.c (its directory), fit.c (whether its plan fits) and, of many
+ * ranks, job_ranks.c, job_cores.c, job_times.c and ranks_alike.c share. */
 #ifndef BY_TRAIN_LOOP_H
 #define BY_TRAIN_LOOP_H
 
@@ -179,7 +179,7 @@ by_status by__job_saving_look(by__job *job, by_error *error);
 /* Waits for the one that is under way. Its status is that of all ranks. */
 by_status by__job_saving_wait(by__job *job, by_error *error);
 
-/* ---- save.c and run_dir.c ---- */
+/* ---- save.c, restore.c and run_dir.c ---- */
 
 /* What a rank holds of the parameters, then of the states of the optimizer: slices, whose values
  * by__held_read gives, with the list as `user`. */
