@@ -1,5 +1,5 @@
-/* Going on from a checkpoint: of a run that is resumed, or of one that goes back. save.c is the other
- * half. */
+/* Going on from a checkpoint: of a run that is resumed, or of one that goes back. save.c has the
+ * other half. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -12,8 +12,8 @@ typedef struct finder {
     by__finding first;
 } finder;
 
-/* Exponents of all ones are those of infinities and NaNs. One pass without branches, which compilers
- * vectorise. */
+/* Exponents of all ones are those of infinities and NaNs. One pass without branches, which
+ * compilers vectorise. */
 static bool all_finite_halves(const uint16_t *values, size_t count, uint16_t exponent)
 {
     uint16_t bad = 0;
