@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "checkpoint/storage.h"
+#include "run_root.h"
 #include "runner.h"
 #include "temporary.h"
 #include "train/trainer.h"
@@ -79,43 +80,7 @@ static by_config *open_config(const char *root, const char *const *settings,
         "train.steps=3",      "train.batch=8",       "train.micro_batch=1",
         "train.log_every=1",  "train.eval_every=0",  "train.eval_batches=1",
         "optimizer.warmup=1", "parallel.writers=8",  NULL};
-    by_error error = {0};
-    by_config *config;
-    char text[4096];
-    check_ok(by_config_default(&config, &error), &error);
-    for (size_t i = 0; common[i] != NULL; i++) {
-        check_ok(by_config_set(config, common[i], &error), &error);
-    }
-    for (size_t i = 0; settings[i] != NULL; i++) {
-        check_ok(by_config_set(config, settings[i], &error), &error);
-    }
-    for (size_t i = 0; more[i] != NULL; i++) {
-        check_ok(by_config_set(config, more[i], &error), &error);
-    }
-    (void)snprintf(text, sizeof text, "run.dir=%s/runs", root);
-    check_ok(by_config_set(config, text, &error), &error);
-    (void)snprintf(text, sizeof text, "data.text=[%s/text.txt]", root);
-    check_ok(by_config_set(config, text, &error), &error);
-    (void)snprintf(text, sizeof text, "data.cache=%s/cache", root);
-    check_ok(by_config_set(config, text, &error), &error);
-    check_ok(by_config_resolve(config, &error), &error);
-    return config;
-}
-
-/* A directory with a text to train on. */
-static char *make_root(void)
-{
-    char *root = temporary_make();
-    char *path = by__path_join(root, "text.txt");
-    char text[6000];
-    uint64_t draw = 1;
-    for (size_t i = 0; i < sizeof text; i++) {
-        draw = draw * UINT64_C(6364136223846793005) + 1442695040888963407u;
-        text[i] = "abcdefg hijklmnop\n"[(draw >> 40) % 18];
-    }
-    assert_int_equal(by__file_write(path, text, sizeof text, NULL), BY_OK);
-    free(path);
-    return root;
+    return run_root_config(root, common, settings, more);
 }
 
 static char *train(int ranks, const by_config *config, const char *resume, int64_t stop_at)
@@ -171,7 +136,7 @@ typedef struct layout {
 /* Saved by each layout, gone on with by each other, or (next) by the next one. */
 static void reshard_to(const layout *layouts, size_t count, const char *const *settings, bool next)
 {
-    char *root = make_root();
+    char *root = run_root_make();
     by_config *configs[16];
     assert_true(count <= BY_ARRAY_LENGTH(configs));
     for (size_t i = 0; i < count; i++) {
@@ -450,7 +415,7 @@ static by_status load_rank(by_comm *comm, void *user, by_error *error)
  * up in another order end with other last bits, but all begin with the same weights. */
 static void load_all_pairs(const layout *layouts, size_t count, const char *const *settings)
 {
-    char *root = make_root();
+    char *root = run_root_make();
     by_config *configs[16];
     by_config *loading[16];
     by_digest first = {0};

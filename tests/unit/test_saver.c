@@ -11,6 +11,7 @@
 
 #include "checkpoint/storage.h"
 #include "rank_run.h"
+#include "run_root.h"
 #include "runner.h"
 #include "temporary.h"
 #include "train/trainer.h"
@@ -277,40 +278,8 @@ static by_config *open_config(const char *root, const char *const *settings, con
                                          "parallel.writers=8",
                                          "checkpoint.staging=70KiB",
                                          NULL};
-    by_error error = {0};
-    by_config *config;
-    char text[4096];
-    check_ok(by_config_default(&config, &error), &error);
-    for (size_t i = 0; common[i] != NULL; i++) {
-        check_ok(by_config_set(config, common[i], &error), &error);
-    }
-    for (size_t i = 0; settings[i] != NULL; i++) {
-        check_ok(by_config_set(config, settings[i], &error), &error);
-    }
-    check_ok(by_config_set(config, async, &error), &error);
-    (void)snprintf(text, sizeof text, "run.dir=%s/runs", root);
-    check_ok(by_config_set(config, text, &error), &error);
-    (void)snprintf(text, sizeof text, "data.text=[%s/text.txt]", root);
-    check_ok(by_config_set(config, text, &error), &error);
-    (void)snprintf(text, sizeof text, "data.cache=%s/cache", root);
-    check_ok(by_config_set(config, text, &error), &error);
-    check_ok(by_config_resolve(config, &error), &error);
-    return config;
-}
-
-static char *make_root(void)
-{
-    char *root = temporary_make();
-    char *path = by__path_join(root, "text.txt");
-    char text[6000];
-    uint64_t draw = 1;
-    for (size_t i = 0; i < sizeof text; i++) {
-        draw = draw * UINT64_C(6364136223846793005) + 1442695040888963407u;
-        text[i] = "abcdefg hijklmnop\n"[(draw >> 40) % 18];
-    }
-    assert_int_equal(by__file_write(path, text, sizeof text, NULL), BY_OK);
-    free(path);
-    return root;
+    const char *const more[] = {async, NULL};
+    return run_root_config(root, common, settings, more);
 }
 
 static void compare_steps(const char *a, const char *b, int steps)
@@ -350,7 +319,7 @@ static void a_job_saves_the_same_without_waiting(void **state)
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
         char *runs[2];
-        char *root = make_root();
+        char *root = run_root_make();
         for (int k = 0; k < 2; k++) {
             by_error error = {0};
             train_job job = {
