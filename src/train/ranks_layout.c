@@ -152,7 +152,8 @@ by_status by__layout_resolve(by__layout *out, const by_config *config, int ranks
     return BY_OK;
 }
 
-void by__layout_describe(const by__layout *layout, char *text, size_t size)
+void by__layout_describe(const by__layout *layout, const int numbers[BY_MESH_AXES], char *text,
+                         size_t size)
 {
     size_t length = 0;
     (void)snprintf(text, size, "%s", "");
@@ -160,7 +161,7 @@ void by__layout_describe(const by__layout *layout, char *text, size_t size)
         if (layout->size[axis] > 1) {
             length +=
                 (size_t)snprintf(text + length, size - length, "%s%s %d", length == 0 ? "" : ", ",
-                                 by_mesh_axis_name((by_mesh_axis)axis), layout->place[axis]);
+                                 by_mesh_axis_name((by_mesh_axis)axis), numbers[axis]);
         }
     }
 }

@@ -176,20 +176,6 @@ static int count_hosts(const by_comm *comm)
     return hosts;
 }
 
-/* "data 2, tensor 2": the axes of more than one rank. */
-static void describe_mesh(const by__layout *layout, char *text, size_t size)
-{
-    size_t length = 0;
-    (void)snprintf(text, size, "%s", "");
-    for (int axis = 0; axis < BY_MESH_AXES && length < size; axis++) {
-        if (layout->size[axis] > 1) {
-            length +=
-                (size_t)snprintf(text + length, size - length, "%s%s %d", length == 0 ? "" : ", ",
-                                 by_mesh_axis_name((by_mesh_axis)axis), layout->size[axis]);
-        }
-    }
-}
-
 /* The machine, the ranks and their topology, and the hashes of the data. */
 static by_status describe_environment(by__job *job, by_error *error)
 {
@@ -209,7 +195,8 @@ static by_status describe_environment(by__job *job, by_error *error)
     (void)snprintf(ranks, sizeof ranks, "%d", job->comm == NULL ? 1 : by_comm_size(job->comm));
     (void)snprintf(hosts, sizeof hosts, "%d", count_hosts(job->comm));
     (void)snprintf(threads, sizeof threads, "%d", job->trainer->threads);
-    describe_mesh(&job->trainer->layout, mesh, sizeof mesh);
+    const by__layout *layout = &job->trainer->layout;
+    by__layout_describe(layout, layout->size, mesh, sizeof mesh);
     const by_task *task = job->data->task;
     BY_TRY(task->keep == NULL ? BY_OK : task->keep(job->data, job->config, &kept, error));
     for (size_t i = 0; i < kept.value_count; i++) {

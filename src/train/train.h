@@ -66,9 +66,10 @@ typedef struct by__layout {
  * do. */
 by_status by__layout_resolve(by__layout *out, const by_config *config, int ranks, int rank,
                              by_error *error);
-/* "pipeline 0, data 1": the rank's place on the axes that are larger than 1; cut at `size`
- * bytes. */
-void by__layout_describe(const by__layout *layout, char *text, size_t size);
+/* "pipeline 0, data 1": a number for each axis that is larger than 1, such as layout->place, or
+ * layout->size; cut at `size` bytes. */
+void by__layout_describe(const by__layout *layout, const int numbers[BY_MESH_AXES], char *text,
+                         size_t size);
 /* Of a process that works alone, whatever the config says: it evaluates, predicts, plans. */
 void by__layout_alone(by__layout *out);
 

@@ -399,7 +399,7 @@ int64_t by_trainer_updates(const by_trainer *trainer)
 
 void by_trainer_place(const by_trainer *trainer, char *text, size_t size)
 {
-    by__layout_describe(&trainer->layout, text, size);
+    by__layout_describe(&trainer->layout, trainer->layout.place, text, size);
 }
 
 const char *by_trainer_program_name(const by_trainer *trainer, size_t i)

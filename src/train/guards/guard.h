@@ -24,7 +24,8 @@
  * else; what it decides for a step that is submitted before an earlier one was collected is as if
  * that one were applied, because else it is forgotten.
  *
- * What is logged: the job (loop.c) writes an event `skip` with the reason, loss, norm and samples.
+ * What is logged: the job (job_guard.c) writes an event `skip` with the reason, loss, norm and
+ * samples.
  *
  * Never put here: changes of weights or gradients, files.
  */
@@ -34,7 +35,7 @@
 #include "banyan/train.h"
 #include "base/base.h"
 
-typedef struct by__node_watch by__node_watch; /* watch.h */
+typedef struct by__node_watch by__node_watch; /* node_watch.h */
 typedef struct by__replay by__replay;         /* guard_replay.c */
 typedef struct by__abft by__abft;             /* guard_abft.c */
 
