@@ -37,8 +37,8 @@
  *   POSITION_GRAD     dy [B, T, C]                          dtable [T', C] f32 (T' = attrs.rows):
  *                                                           zero but for the T rows
  *   ROPE              x [B, T, H*D], position i32 [1]?      y: rotate-half rotary embedding at
- *                     positions position + attrs.begin + t; base attrs.theta, heads attrs.heads
- *                     attrs.inverse turns back (that is its gradient)
+ *                     positions position + attrs.begin + t; angles by_rotation_of(attrs), heads
+ *                     attrs.heads; attrs.inverse turns back (that is its gradient)
  *   ATTENTION         qkv [B, T, (H + 2K) * D] (packed),    y [B, T, H*D], lse [B, H, T] f32
  *                     or q [B, T, H*D], k, v [B, T, K*D];   scale 1/sqrt(D); query head h reads key
  *                     lengths? i32 [B] (fourth operand)     head h / (H / K)
@@ -409,6 +409,11 @@ typedef struct by_attrs {
     float eps;
     float p;
     float theta;
+    float factor;
+    float low;
+    float high;
+    float wave;
+    float amplitude;
     float clip;
     float beta1;
     float beta2;
@@ -419,6 +424,29 @@ typedef struct by_attrs {
     float smoothing;
     const by_map_program *map;
 } by_attrs;
+
+/* Angles of rotary positions. Pair i of a head of width D turns by f(i) = theta^(-2 i / D) a
+ * position. With a factor other than 0 the frequency is f (r + (1 - r) / factor), where r falls
+ * from 1 for what turns fast to 0:
+ *
+ *     wave 0:  r = 1 - clamp((i - low) / (high - low), 0, 1)     (YaRN: Peng et al. 2023; low -1
+ *              and high 0 divide all alike: Chen et al. 2023)
+ *     else:    r = clamp((wave f / 2 pi - low) / (high - low), 0, 1)  (Llama 3: Dubey et al. 2024)
+ *
+ * Cosines and sines are multiplied by amplitude; 0: 1. */
+typedef struct by_rotation {
+    float theta;
+    float factor;
+    float low;
+    float high;
+    float wave; /* positions of the context that the model was first trained on */
+    float amplitude;
+} by_rotation;
+/* Of the attributes of a ROPE. */
+BY_API by_rotation by_rotation_of(const by_attrs *attrs);
+/* Radians by which pair i of a head of `width` turns a position, all in f32, as Hugging Face
+ * computes them; the angle is the f32 product of a position and this. */
+BY_API float by_rotation_frequency(const by_rotation *rotation, int64_t i, int64_t width);
 
 /* "matmul", "layer_norm_grad", ...; "?" for an invalid value. */
 BY_API const char *by_op_name(by_op op);

@@ -35,7 +35,8 @@ BY_API by_value by_embedding(by_graph *graph, by_value ids, by_value table);
 BY_API by_value by_position(by_graph *graph, by_value x, by_value table);
 /* Rotates the halves of each head of x [B, T, heads * D] by the angle of position `start` + t;
  * start may be BY_NONE (0). RoFormer (Su et al. 2021), halves as in GPT-NeoX and Llama. */
-BY_API by_value by_rope(by_graph *graph, by_value x, by_value start, int64_t heads, float theta);
+BY_API by_value by_rope(by_graph *graph, by_value x, by_value start, int64_t heads,
+                        const by_rotation *rotation);
 /* Causal attention of packed qkv [B, T, (heads + 2 kv_heads) D] or of separate q, k, v. */
 BY_API by_value by_attention_packed(by_graph *graph, by_value qkv, int64_t heads, int64_t kv_heads);
 BY_API by_value by_attention(by_graph *graph, by_value q, by_value k, by_value v, int64_t heads,

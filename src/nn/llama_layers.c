@@ -57,7 +57,7 @@ static by_value attention(by__build *b, by_value x, int layer, double rope_theta
 {
     const by_model_config *c = b->config;
     int64_t kv_width = c->kv_heads * (c->width / c->heads);
-    float theta = (float)rope_theta;
+    by_rotation rotation = {.theta = (float)rope_theta};
     by_init init = by__init_normal(b);
     by_value q =
         by__llama_linear(b, x, c->width, c->width, "heads embed", init, layer, "self_attn.q_proj");
@@ -65,8 +65,8 @@ static by_value attention(by__build *b, by_value x, int layer, double rope_theta
                                   "self_attn.k_proj");
     by_value v = by__llama_linear(b, x, c->width, kv_width, "kv_heads embed", init, layer,
                                   "self_attn.v_proj");
-    q = by_rope(b->graph, q, b->model.start, c->heads, theta);
-    k = by_rope(b->graph, k, b->model.start, c->kv_heads, theta);
+    q = by_rope(b->graph, q, b->model.start, c->heads, &rotation);
+    k = by_rope(b->graph, k, b->model.start, c->kv_heads, &rotation);
     by_value y = by__attend(b, layer, q, k, v);
     return by__llama_linear(b, y, c->width, c->width, "embed heads", by__init_residual(b), layer,
                             "self_attn.o_proj");

@@ -225,6 +225,12 @@ static by_status infer_rope(const by__signature *s, by__type *out, by_error *err
     if (s->attrs->begin < 0 || s->attrs->turn < 0 || s->attrs->gap < 0) {
         return by__op_refuse(s, error, "a position is negative");
     }
+    if (s->attrs->factor < 0.0f || s->attrs->wave < 0.0f || s->attrs->amplitude < 0.0f ||
+        (s->attrs->factor > 0.0f && !(s->attrs->low < s->attrs->high))) {
+        return by__op_refuse(s, error,
+                             "factor, wave and amplitude must not be negative, and low be below "
+                             "high");
+    }
     out[0] = *x;
     return BY_OK;
 }
@@ -250,7 +256,8 @@ static int64_t table_rows(const by__signature *s)
     return s->in[1].shape.dim[0];
 }
 
-#define BEGIN BY__ATTR_AS("begin", begin, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE)
+#define SPARE(field) BY__ATTR_AS(#field, field, FLOAT, BY__ATTR_NO_WORK | BY__ATTR_SPARE)
+#define BEGIN        BY__ATTR_AS("begin", begin, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE)
 #define PLACES                                                                                     \
     BEGIN, BY__ATTR_AS("turn", turn, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE),                      \
         BY__ATTR_AS("gap", gap, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE)
@@ -302,18 +309,19 @@ const by__op_row by__op_position_grad = {
     .attrs = BY__ATTRS(BY__ATTR_AS("rows", rows, INT, BY__ATTR_IN_TYPE), PLACES),
     .infer = infer_position_grad,
     .shard = shard_position_grad};
-const by__op_row by__op_rope = {.name = "rope",
-                                .min_inputs = 1,
-                                .max_inputs = 2,
-                                .outputs = 1,
-                                .optional = 1u << 1,
-                                .attrs = BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(theta, FLOAT),
-                                                   BY__ATTR(inverse, FLAG), PLACES),
-                                .infer = infer_rope,
-                                .shard = shard_rope,
-                                .gradient = gradient_rope,
-                                .cost = cost_rope,
-                                .overlay = {1u << 0}};
+const by__op_row by__op_rope = {
+    .name = "rope",
+    .min_inputs = 1,
+    .max_inputs = 2,
+    .outputs = 1,
+    .optional = 1u << 1,
+    .attrs = BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(theta, FLOAT), SPARE(factor), SPARE(low),
+                       SPARE(high), SPARE(wave), SPARE(amplitude), BY__ATTR(inverse, FLAG), PLACES),
+    .infer = infer_rope,
+    .shard = shard_rope,
+    .gradient = gradient_rope,
+    .cost = cost_rope,
+    .overlay = {1u << 0}};
 
 by_value by_embedding(by_graph *graph, by_value ids, by_value table)
 {
@@ -327,9 +335,16 @@ by_value by_position(by_graph *graph, by_value x, by_value table)
     return by__op_add_node(graph, BY_OP_POSITION, &(by_attrs){0}, in, 2, NULL);
 }
 
-by_value by_rope(by_graph *graph, by_value x, by_value start, int64_t heads, float theta)
+by_value by_rope(by_graph *graph, by_value x, by_value start, int64_t heads,
+                 const by_rotation *rotation)
 {
-    by_attrs attrs = {.heads = heads, .theta = theta};
+    by_attrs attrs = {.heads = heads,
+                      .theta = rotation->theta,
+                      .factor = rotation->factor,
+                      .low = rotation->low,
+                      .high = rotation->high,
+                      .wave = rotation->wave,
+                      .amplitude = rotation->amplitude};
     by_value in[2] = {x, start};
     return by__op_add_node(graph, BY_OP_ROPE, &attrs, in, 2, NULL);
 }

@@ -208,7 +208,8 @@ static void test_hostile_attributes(void **state)
     expect_build_error(graph, "attention");
 
     graph = open_graph();
-    (void)by_rope(graph, input(graph, "x", BY_SHAPE(1, 2, 6)), BY_NONE, INT64_MAX, 1e4f);
+    (void)by_rope(graph, input(graph, "x", BY_SHAPE(1, 2, 6)), BY_NONE, INT64_MAX,
+                  &(by_rotation){.theta = 1e4f});
     expect_build_error(graph, "rope");
 
     graph = open_graph();

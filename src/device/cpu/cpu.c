@@ -142,11 +142,6 @@ void by__parallel(const by__context *context, const by__call *call, int64_t coun
     }
 }
 
-float by__rope_frequency(float theta, int64_t i, int64_t width)
-{
-    return 1.0f / powf(theta, (float)(2 * i) / (float)width);
-}
-
 by__dropout by__dropout_setup(const by__call *call)
 {
     uint32_t rng[4];

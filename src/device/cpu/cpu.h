@@ -163,10 +163,6 @@ by__fill_normal_fn by__fill_normal_block_baseline;
 by__fill_normal_fn by__fill_normal_block_avx2;
 by__fill_normal_fn by__fill_normal_block_avx512;
 
-/* Rotary embedding as Hugging Face computes it: all in f32, 1 / theta^(2i / D) for i < D / 2; the
- * angle is the f32 product of the position and this. */
-float by__rope_frequency(float theta, int64_t i, int64_t width);
-
 /* The f32 range of UNARY for a function, which MAP runs on its blocks, too.
  * kernels/unary_simd.c. */
 by__range_fn *by__unary_range_baseline(by_function function);

@@ -55,10 +55,14 @@ static void make_table(const by__call *call, int64_t begin, int64_t end)
     int64_t half = half_width(call);
     bool at = call->input_count > 1 && by__present(&call->in[1]);
     int64_t first = at ? *(const int32_t *)call->in[1].data : 0;
+    float amplitude = by_rotation_of(&call->attrs).amplitude;
     for (int64_t t = begin; t < end; t++) {
         float *cosine = (float *)call->work + t * 2 * half;
         cos_sin((float)(first + by__place_of(&call->attrs, t)), call->state, cosine, cosine + half,
                 half);
+        for (int64_t i = 0; i < 2 * half; i++) {
+            cosine[i] *= amplitude;
+        }
     }
 }
 
@@ -100,6 +104,7 @@ static by_status prepare_rope(by__call *call, const by__context *context, by_err
 {
     BY_UNUSED(context);
     int64_t half = half_width(call);
+    by_rotation rotation = by_rotation_of(&call->attrs);
     if (!by__size_mul((size_t)call->in[0].shape.dim[1], 2 * (size_t)half * sizeof(float),
                       &call->work_bytes)) {
         return by_error_set(error, BY_EMEMORY, "rope: the workspace overflows");
@@ -107,7 +112,7 @@ static by_status prepare_rope(by__call *call, const by__context *context, by_err
     void *frequencies;
     BY_TRY(by__alloc(&frequencies, (size_t)half, sizeof(float), "the frequencies of rope", error));
     for (int64_t i = 0; i < half; i++) {
-        ((float *)frequencies)[i] = by__rope_frequency(call->attrs.theta, i, 2 * half);
+        ((float *)frequencies)[i] = by_rotation_frequency(&rotation, i, 2 * half);
     }
     call->state = frequencies;
     return BY_OK;
