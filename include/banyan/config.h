@@ -118,6 +118,17 @@ typedef struct by_optimizer_config {
     double layer_decay;    /* learning rates of blocks: layer_decay^(how many come after), ... */
 } by_optimizer_config;
 
+/* Low-rank adapters (LoRA, Hu et al. 2021) in the place of the model's weights. */
+typedef struct by_lora_config {
+    int64_t rank;              /* of the adapters; 0: none, all weights are trained */
+    double alpha;              /* what they add is multiplied by alpha / rank; -1: rank */
+    int64_t rslora;            /* 1: by alpha / sqrt(rank) (Kalajdzievski 2023) */
+    double dropout;            /* probability, on their input */
+    by_string_list targets;    /* modules that get one; empty: by family */
+    by_string_list train_also; /* patterns of parameters that are trained besides */
+    char *from; /* directory with adapters in PEFT's form to start from; "" for none */
+} by_lora_config;
+
 typedef struct by_precision_config {
     char *compute;  /* "f32", "bf16" or "fp16": of activations and products */
     char *weights;  /* "f32"; "bf16": of matrices and the optimizer's state of them, with no f32 */
@@ -221,6 +232,7 @@ typedef struct by_config {
     by_data_config data;
     by_train_config train;
     by_optimizer_config optimizer;
+    by_lora_config lora;
     by_precision_config precision;
     by_memory_config memory;
     by_parallel_config parallel;

@@ -36,10 +36,16 @@ typedef enum by_role {
     BY_ROLE_OUTPUT          /* read by the caller after a run */
 } by_role;
 
-typedef enum by_init_kind { BY_INIT_ZERO = 0, BY_INIT_ONE, BY_INIT_NORMAL } by_init_kind;
+typedef enum by_init_kind {
+    BY_INIT_ZERO = 0,
+    BY_INIT_ONE,
+    BY_INIT_NORMAL,
+    BY_INIT_UNIFORM
+} by_init_kind;
 
-/* How a parameter starts: zeros, ones, or normal with mean 0 and the given standard deviation,
- * drawn from Philox keyed by the run's seed and the parameter's name. */
+/* How a parameter starts: zeros, ones, normal with mean 0 and the standard deviation `std`, or
+ * uniform between -std and std, drawn from Philox keyed by the run's seed and the parameter's
+ * name. */
 typedef struct by_init {
     by_init_kind kind;
     float std;

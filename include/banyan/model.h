@@ -84,7 +84,7 @@ BY_API by_status by_model_count(const by_graph *graph, int64_t *parameters, int6
                                 by_error *error);
 
 /* Initial values of all elements of a parameter, of those of other ranks too where it is split:
- * normal values from Philox keyed by (seed, name), by the init of the graph. Same values for any
+ * random values from Philox keyed by (seed, name), by the init of the graph. Same values for any
  * number of threads and on any processor. */
 BY_API by_status by_parameter_init(float *data, const by_graph *graph, by_value parameter,
                                    uint64_t seed, by_error *error);
@@ -107,6 +107,9 @@ BY_API const char *by_model_name_prefix(const by_model_config *config);
 /* What a model of this config reads: "tokens", "images" or "table". Static; "" when the kind is not
  * known. */
 BY_API const char *by_model_reads(const by_model_config *config);
+/* The layers of a family that get LoRA adapters unless a config says others, "q_proj v_proj"; NULL
+ * when none are known. Static. */
+BY_API const char *by_model_adapted(const by_model_config *config);
 /* True where positions are rotations, which serve for any context, and not rows of a table. */
 BY_API bool by_model_is_rotary(const by_model_config *config);
 

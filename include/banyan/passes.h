@@ -23,6 +23,30 @@ BY_API by_status by_pass_precision(by_graph *graph, by_dtype compute, by_error *
  * has it). Freed with free(). */
 BY_API by_status by_precision_policy(char **out, by_error *error);
 
+/* Low-rank adapters (LoRA, Hu et al. 2021, eq. 3), as PEFT has them. */
+typedef struct by_lora_options {
+    int64_t rank;  /* r, 1 or more */
+    float scale;   /* s: alpha / r, or alpha / sqrt(r) */
+    float dropout; /* probability, on x for the adapter alone */
+    by_value rng;  /* i32 [4], see DROPOUT in banyan/op.h; BY_NONE: no dropout */
+    by_value head; /* the parameter that makes logits, which gets no adapter; or BY_NONE */
+    /* The layers that get one: shell patterns (fnmatch) of the ends of their names, which are those
+     * of their weights without ".weight", after a dot; "all-linear": all. */
+    const char *const *targets;
+    size_t target_count;
+    /* Patterns of whole names of parameters that stay trained. */
+    const char *const *train_also;
+    size_t train_also_count;
+} by_lora_options;
+
+/* Makes each product y = x W + b with the weight NAME.weight of a layer that a target names
+ * y = x W + b + s (x A^T) B^T, with new parameters NAME.lora_A.weight [r, in], uniform between
+ * -1/sqrt(in) and 1/sqrt(in), and NAME.lora_B.weight [out, r], zeros; W may be [in, out] or [out,
+ * in]. Freezes every other parameter but those of train_also. For a forward graph, before the other
+ * passes. BY_ECONFIG names a target that no layer has, or a pattern that no parameter matches, and
+ * what there is. */
+BY_API by_status by_pass_lora(by_graph *graph, const by_lora_options *options, by_error *error);
+
 /* Reverse-mode differentiation. Adds the backward pass of `loss` ([1] f32), seeded with `seed` ([1]
  * f32: d objective / d loss), and makes the gradient of every parameter NAME that is not frozen an
  * f32 value "grad.NAME" of role gradient. BY_EARG names a parameter that the loss does not depend

@@ -122,7 +122,8 @@ BY_API by_status by_trainer_allocate(by_trainer *trainer, by_error *error);
 /* Initial weights by the model's rules and config.seed; zeroed optimizer state; step 0. */
 BY_API by_status by_trainer_initialize(by_trainer *trainer, by_error *error);
 /* Weights from a checkpoint or a Hugging Face directory. Every parameter must be there in its
- * shape. A table with fewer rows than a padded vocabulary fills the first rows. */
+ * shape; only adapters (config.lora) may be missing, all of them, and keep their values. A table
+ * with fewer rows than a padded vocabulary fills the first rows. */
 BY_API by_status by_trainer_load_weights(by_trainer *trainer, const by_weights *weights,
                                          by_error *error);
 /* Optimizer state ("m.NAME", "v.NAME" for AdamW; NULL for an optimizer that keeps none) and the

@@ -302,7 +302,9 @@ by_status by__stacked_read(float *out, const by_weights *weights, const char *na
 typedef struct by__load_options {
     const char *prefix; /* in front of the entries' names: "m." for a state; NULL: none */
     const char *family; /* files may have this in front of that ("transformer."); NULL: none */
-    int threads;        /* that convert */
+    /* Entries that keep their values where the file lacks them; NULL: none do. */
+    bool (*may_lack)(const char *name);
+    int threads; /* that convert */
 } by__load_options;
 
 /* Checks that a tensor is there, in its shape and a float format, for every entry that has a buffer

@@ -14,6 +14,31 @@ static bool fits(const by_tensor_view *tensor, const by_shape *shape, bool grows
     return same;
 }
 
+/* Whether the file has an entry under either of its names. */
+static bool is_there(const by__store *store, by__handle handle, const by_weights *weights,
+                     const by__load_options *options)
+{
+    char name[512];
+    const char *entry = by__store_entry(store, handle)->name;
+    const char *prefix = options->prefix == NULL ? "" : options->prefix;
+    (void)snprintf(name, sizeof name, "%s%s", prefix, entry);
+    if (by_weights_has(weights, name)) {
+        return true;
+    }
+    (void)snprintf(name, sizeof name, "%s%s%s", options->family == NULL ? "" : options->family,
+                   prefix, entry);
+    return by_weights_has(weights, name);
+}
+
+/* Whether an entry keeps the values that it has. */
+static bool is_left(const by__store *store, int flat, by__handle handle, const by_weights *weights,
+                    const by__load_options *options)
+{
+    return by__store_shape(store, flat, handle).rank < 0 ||
+           (options->may_lack != NULL && options->may_lack(by__store_entry(store, handle)->name) &&
+            !is_there(store, handle, weights, options));
+}
+
 /* The tensor of an entry: under its name, or with options->family in front. */
 static by_status find(const by__store *store, int flat, by__handle handle,
                       const by_weights *weights, const by__load_options *options,
@@ -194,10 +219,12 @@ by_status by__store_check(const by__store *store, int flat, const by_weights *we
 {
     for (size_t i = 0; i < by__store_count(store); i++) {
         by_tensor_view tensor;
-        by_shape shape = by__store_shape(store, flat, (by__handle)i);
-        if (shape.rank >= 0 && is_in_parts(store, (by__handle)i, weights, options)) {
+        if (is_left(store, flat, (by__handle)i, weights, options)) {
+            continue;
+        }
+        if (is_in_parts(store, (by__handle)i, weights, options)) {
             BY_TRY(read_parts(NULL, by__store_entry(store, (by__handle)i), weights, error));
-        } else if (shape.rank >= 0) {
+        } else {
             BY_TRY(find(store, flat, (by__handle)i, weights, options, &tensor, error));
         }
     }
@@ -209,7 +236,7 @@ by_status by__store_load(by__store *store, int flat, const by_weights *weights,
 {
     for (size_t i = 0; i < by__store_count(store); i++) {
         by_tensor_view tensor;
-        if (by__store_shape(store, flat, (by__handle)i).rank < 0) {
+        if (is_left(store, flat, (by__handle)i, weights, options)) {
             continue;
         }
         if (is_in_parts(store, (by__handle)i, weights, options)) {

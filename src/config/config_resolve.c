@@ -274,6 +274,21 @@ static by_status check_names(const by_config *config, by_error *error)
     return BY_OK;
 }
 
+static by_status resolve_lora(by_config *config, by_error *error)
+{
+    by_lora_config *lora = &config->lora;
+    if (lora->rank == 0 && (lora->targets.count > 0 || lora->train_also.count > 0) &&
+        lora->from[0] == '\0') {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: lora.rank is 0, so there are no adapters: set it, 8 for example",
+                            by__config_where(config, "lora.targets", "lora.train_also"));
+    }
+    if (lora->rank > 0 && lora->alpha == -1.0) {
+        lora->alpha = (double)lora->rank;
+    }
+    return BY_OK;
+}
+
 by_status by_config_resolve(by_config *config, by_error *error)
 {
     const by__config *whole = (const by__config *)config;
@@ -287,6 +302,7 @@ by_status by_config_resolve(by_config *config, by_error *error)
     BY_TRY(by__config_check_kinds(whole, error));
     BY_TRY(check_names(config, error));
     BY_TRY(resolve_training(config, error));
+    BY_TRY(resolve_lora(config, error));
     BY_TRY(check_weights(config, error));
     BY_TRY(check_loss_scale(config, error));
     BY_TRY(check_parallel(config, error));

@@ -11,6 +11,10 @@ const by__section by__sections[] = {
     {"train", "How long, in what portions, and how often it is looked at.", 0},
     {"optimizer", "The update rule and the course of the learning rate.",
      offsetof(by_config, optimizer.own)},
+    {"lora",
+     "Low-rank adapters in the place of the model's weights (docs/lora.md): the weights of "
+     "model.from stay as they are, and what is trained are two small matrices beside some of them.",
+     0},
     {"precision", "Number formats.", 0},
     {"memory", "What is traded against memory.", 0},
     {"parallel",
@@ -124,6 +128,26 @@ static const by__key common[] = {
      .fields = &group_list, .size = sizeof(by_parameter_group), .later = true,
      .help = "parameters with rates of their own; of several that match a name the first counts, "
              "and each must match one: `[{match: \"*.bias\", lr_scale: 2, weight_decay: 0}]`"},
+
+    {"lora", "rank", BY__KEY_INT, BY__FIELD(lora.rank), "0", 0, 65536, .later = true,
+     .help = "rank of the adapters (Hu et al. 2021): the weight W of a layer becomes W + alpha / "
+             "rank x B A, of which A and B alone are trained; 0: no adapters"},
+    {"lora", "alpha", BY__KEY_REAL, BY__FIELD(lora.alpha), "-1", 0, 1e6, BY__ABOVE_MIN,
+     .derived = "equal to rank", .later = true,
+     .help = "what the adapters add is multiplied by alpha / rank"},
+    {"lora", "rslora", BY__KEY_SWITCH, BY__FIELD(lora.rslora), "false", .later = true,
+     .help = "it is multiplied by alpha / sqrt(rank) (Kalajdzievski 2023)"},
+    {"lora", "dropout", BY__KEY_REAL, BY__FIELD(lora.dropout), "0", 0, 1, BY__BELOW_MAX,
+     .later = true, .help = "dropout probability on the input of the adapters"},
+    {"lora", "targets", BY__KEY_TEXTS, BY__FIELD(lora.targets), "[]", .later = true,
+     .help = "layers that get an adapter: the end of a module's name (`c_attn`, `mlp.c_proj`), "
+             "with patterns as the shell's, or `all-linear`; empty: c_attn of gpt2, q_proj and "
+             "v_proj of llama and mixtral"},
+    {"lora", "train_also", BY__KEY_TEXTS, BY__FIELD(lora.train_also), "[]", .later = true,
+     .help = "patterns of whole names of parameters that are trained besides: `[\"ln_f.*\"]`"},
+    {"lora", "from", BY__KEY_TEXT, BY__FIELD(lora.from), "\"\"", .later = true,
+     .help = "directory with adapters in PEFT's form to start from, which say rank, alpha, rslora "
+             "and targets; empty: new ones"},
 
     {"precision", "compute", BY__KEY_TEXT, BY__FIELD(precision.compute), "f32",
      .choices = "f32|bf16|fp16",

@@ -189,6 +189,12 @@ const char *by_model_name_prefix(const by_model_config *config)
     return find_family(&family, config, NULL) == BY_OK ? family->prefix : NULL;
 }
 
+const char *by_model_adapted(const by_model_config *config)
+{
+    const by__family *family = NULL;
+    return find_family(&family, config, NULL) == BY_OK ? family->adapted : NULL;
+}
+
 by_status by_model_config_json(char **out, const by_model_config *config, int64_t eos,
                                by_error *error)
 {

@@ -3,11 +3,28 @@
 #include "device/device.h"
 #include "nn/nn.h"
 
+/* Values first, first + 1, ... of those between -bound and bound: 24 bits of Philox each, four of a
+ * block. `first` is a multiple of four. */
+static void fill_uniform(float *data, int64_t first, int64_t count, float bound,
+                         const uint32_t key[2])
+{
+    uint32_t bits[4] = {0};
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t block = (uint64_t)(first + i) / 4;
+        if (i % 4 == 0) {
+            by__philox(bits, key, (uint32_t[4]){(uint32_t)block, (uint32_t)(block >> 32)});
+        }
+        float unit = (float)(bits[i % 4] >> 8) * 0x1p-24f; /* 0 <= unit < 1 */
+        data[i] = (2.0f * unit - 1.0f) * bound;
+    }
+}
+
 by_status by__parameter_init_part(float *data, const by_graph *graph, by_value parameter,
                                   uint64_t seed, int64_t first, int64_t count, by_error *error)
 {
     const by__value *value = &graph->values[parameter];
-    if (value->init.kind != BY_INIT_NORMAL) {
+    bool is_random = value->init.kind == BY_INIT_NORMAL || value->init.kind == BY_INIT_UNIFORM;
+    if (!is_random) {
         float constant = value->init.kind == BY_INIT_ONE ? 1.0f : 0.0f;
         for (int64_t i = 0; i < count; i++) {
             data[i] = constant;
@@ -16,6 +33,10 @@ by_status by__parameter_init_part(float *data, const by_graph *graph, by_value p
     }
     uint32_t key[2];
     by__philox_key(key, seed, by__hash64(value->name, strlen(value->name)));
+    if (value->init.kind == BY_INIT_UNIFORM) {
+        fill_uniform(data, first, count, value->init.std, key);
+        return BY_OK;
+    }
     return by__fill_normal(data, first, count, value->init.std, key, error);
 }
 

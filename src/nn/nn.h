@@ -50,6 +50,9 @@ typedef struct by__family {
     bool rotary;              /* positions are rotations, not rows of a table */
     const char *model_type;   /* config.json "model_type" */
     const char *architecture; /* config.json "architectures"[0] */
+    /* Layers that get adapters unless lora.targets says others, as PEFT's defaults for the family,
+     * one after the other with spaces; NULL: none are known. */
+    const char *adapted;
 } by__family;
 
 /* The kinds of the section `model`: the table of families, for by__kind_table. */

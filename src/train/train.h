@@ -46,6 +46,20 @@ by_status by__train_forward(by_graph **out, by_model *model, const by_config *co
                             const by__recipe *recipe, by_model_mode mode, by_error *error);
 /* What a config tells the passes; model (may be NULL) has the loss to differentiate. */
 by_pass_options by__pass_options(const by_config *config, const by_model *model);
+
+/* ---- adapters.c: the section lora ---- */
+
+/* Whether a parameter of this name is one of an adapter, and whether some of the weights are. */
+bool by__is_adapter(const char *name);
+bool by__has_adapters(const by_weights *weights);
+/* alpha / rank, or alpha / sqrt(rank). */
+float by__adapters_scale(const by_lora_config *lora);
+/* Gives the forward graph of a model the adapters that config.lora asks for, if it asks. */
+by_status by__adapters_apply(by_graph *graph, by_model *model, const by_config *config,
+                             by_model_mode mode, by_error *error);
+/* Behind by__groups_apply: BY_ECONFIG where that has frozen an adapter. */
+by_status by__adapters_check(const by_graph *graph, const by_config *config, by_error *error);
+
 /* Bytes that this process has in memory now; 0 where the system does not say. */
 uint64_t by__resident_bytes(void);
 

@@ -81,7 +81,9 @@ static by_status build(by_model *model, by_graph *graph, const by_config *config
     BY_TRY(recipe->builder != NULL
                ? recipe->builder(recipe->user, model, graph, &config->model, request, error)
                : by_model_build(model, graph, &config->model, request, error));
+    BY_TRY(by__adapters_apply(graph, model, config, request->mode, error));
     BY_TRY(by__groups_apply(graph, &config->optimizer, error));
+    BY_TRY(by__adapters_check(graph, config, error));
     BY_TRY(add_loss(model, graph, config, task, request, error));
     model->objective = model->loss;
     if (model->auxiliary != BY_NONE) {

@@ -29,7 +29,10 @@ by_status by_trainer_initialize(by_trainer *t, by_error *error)
 
 by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_error *error)
 {
+    /* The weights that adapters are trained on top of have none. */
+    bool is_base = t->config->lora.rank > 0 && !by__has_adapters(weights);
     by__load_options options = {.family = by_model_name_prefix(&t->config->model),
+                                .may_lack = is_base ? by__is_adapter : NULL,
                                 .threads = t->threads};
     BY_TRY(by__trainer_ready(t, false, error));
     by__trainer_changes(t);

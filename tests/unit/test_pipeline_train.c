@@ -299,6 +299,7 @@ static void other_settings_too(void **state)
         {"optimizer.groups=[{match: h.1.*, frozen: true}, {match: \"*.bias\", lr_scale: 2}]",
          "optimizer.layer_decay=0.8"},
         {"optimizer.groups=[{match: w?e.*, frozen: true}, {match: \"h.[01].*\", frozen: true}]"},
+        {"lora.rank=2", "lora.alpha=5", "lora.dropout=0.1", "precision.compute=bf16"},
     };
     static const layout some[] = {
         {2, 2, "1f1b", "1"}, {2, 2, "interleaved", "2"}, {3, 3, "zero_bubble", "1"}};

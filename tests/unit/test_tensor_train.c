@@ -317,6 +317,36 @@ static void test_bits_of_sequences(void **state)
     }
 }
 
+/* Adapters of what ranks divide by its input, by its output and by packed heads. */
+static void test_adapters(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const kinds[] = {"model.kind=gpt2", "model.kind=llama"};
+    static const char *const layouts[][3] = {
+        {"parallel.tensor=2", "parallel.sequence_parallel=false"},
+        {"parallel.tensor=3", "parallel.sequence_parallel=true"},
+        {"parallel.sequence=3", "parallel.tensor=1"},
+    };
+    static const int ranks[] = {4, 3, 3};
+#define ADAPTERS                                                                                   \
+    "optimizer.kind=sgd", "optimizer.lr=0.3", "lora.rank=4", "lora.alpha=16", "lora.dropout=0.1",  \
+        "lora.targets=all-linear"
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(kinds); i++) {
+        by_error error = {0};
+        const char *one[] = {kinds[i], ADAPTERS, NULL};
+        job *alone = calloc(1, sizeof *alone);
+        assert_non_null(alone);
+        alone->settings = one;
+        check_ok(run_rank(NULL, alone, &error), &error);
+        assert_true(alone->results[0][STEPS - 1].loss < alone->results[0][0].loss);
+        for (size_t k = 0; k < BY_ARRAY_LENGTH(layouts); k++) {
+            const char *split[] = {kinds[i], ADAPTERS, layouts[k][0], layouts[k][1], NULL};
+            compare(alone, ranks[k], split, 1e-5);
+        }
+        close_job(alone);
+    }
+}
+
 /* Ranks that divide experts and examples, alone and together with data parallelism. */
 static void check_experts(const char *optimizer, const char *rate, double slack)
 {
@@ -416,8 +446,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f32),           cmocka_unit_test(test_bf16),
         cmocka_unit_test(test_whole_tensors), cmocka_unit_test(test_bits_of_sequences),
-        cmocka_unit_test(test_experts),       cmocka_unit_test(test_codes),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_experts),       cmocka_unit_test(test_adapters),
+        cmocka_unit_test(test_codes),         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,4 +135,5 @@ const by__family by__family_gpt2 = {
     .tied = true,
     .model_type = "gpt2",
     .architecture = "GPT2LMHeadModel",
+    .adapted = "c_attn",
 };

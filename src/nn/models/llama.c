@@ -59,4 +59,5 @@ const by__family by__family_llama = {
     .rotary = true,
     .model_type = "llama",
     .architecture = "LlamaForCausalLM",
+    .adapted = "q_proj v_proj",
 };

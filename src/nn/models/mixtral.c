@@ -196,4 +196,5 @@ const by__family by__family_mixtral = {
     .rotary = true,
     .model_type = "mixtral",
     .architecture = "MixtralForCausalLM",
+    .adapted = "q_proj v_proj",
 };
