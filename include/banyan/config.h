@@ -216,8 +216,9 @@ typedef struct by_track_config {
     char *prometheus;     /* address to serve on */
     int64_t norms_every;  /* steps between norms of each tensor; 0: none */
     int64_t histograms_every;
-    int64_t system_every; /* steps between looks at the machine */
-    char *project;        /* experiment of MLflow, project of Weights & Biases */
+    int64_t activations_every; /* steps between statistics of each block's output */
+    int64_t system_every;      /* steps between looks at the machine */
+    char *project;             /* experiment of MLflow, project of Weights & Biases */
 } by_track_config;
 
 typedef struct by_run_config {

@@ -136,7 +136,8 @@
  *     x which begins at such a boundary has the same numbers for its blocks as one that holds all.
  *   MEASURE           x, y? like x                          m [blocks, BY_MEASURES] f32: of each
  *     BY_SUM_BLOCK neighbouring elements of x the sum, the sum of squares, how many are 0, the
- *     largest magnitude, and the sum of squares of x - y (0 without y); see BY_MEASURE_SUM.
+ *     largest magnitude, the sum of squares of x - y (0 without y), and how many are infinite or
+ *     NaN; see BY_MEASURE_SUM.
  *   CLIP_SCALE        failed* [1], losses? [n],             norm [1], scale [1] =
  *                     factor? [1], squares [k]              min(1, attrs.clip / (norm + 1e-6));
  *                     (any number of them)                  1 when attrs.clip is 0
@@ -218,6 +219,7 @@ enum {
     BY_MEASURE_ZEROS,
     BY_MEASURE_LARGEST,
     BY_MEASURE_APART,
+    BY_MEASURE_NONFINITE,
     BY_MEASURES
 };
 

@@ -171,6 +171,20 @@ typedef struct by_gather_options {
  * names one that options->parameters lacks. */
 BY_API by_status by_pass_gather(by_graph *graph, const by_gather_options *options, by_error *error);
 
+/* Which values by_pass_observe measures. */
+typedef struct by_observe_options {
+    bool blocks;     /* what each block gives to those behind it */
+    by_value hidden; /* more values, measured where they are left; BY_NONE */
+    by_value output;
+} by_observe_options;
+
+/* Adds a MEASURE to the values that people look at while a model trains: output
+ * "activation.block.N" of block N, "activation.hidden" and "activation.output". A block's is the
+ * largest of the values that the forward pass reads behind it, the last of equal ones. No other
+ * node changes. A value that fusion has removed is left out. */
+BY_API by_status by_pass_observe(by_graph *graph, const by_observe_options *options,
+                                 by_error *error);
+
 /* The sequence in which nodes run: a greedy schedule for little memory, taken when its peak is
  * lower than that of the present order. */
 BY_API by_status by_pass_order(by_graph *graph, by_error *error);
@@ -202,6 +216,7 @@ typedef struct by_pass_options {
     by_dtype kept; /* narrow: the format that f32 activations are kept in; BY_F32, 0: their own */
     by_shard_axis shard[BY_SHARD_KINDS]; /* shard: the mesh axes, and this rank's place */
     by_gather_options gather;            /* gather: parameters in parts */
+    by_observe_options observe;          /* observe: activations that are measured */
     size_t prefetch_bytes; /* overlap: memory for collectives under way; 0: as much as the largest
                                  result of one */
 } by_pass_options;

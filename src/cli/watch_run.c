@@ -177,7 +177,7 @@ static bool is_shown_above(const char *event)
 /* The last numbers of all other events: a row for each key, a column for each event. */
 static void print_table(const watch *w, screen *s)
 {
-    const char *events[8];
+    const char *events[16];
     size_t event_count = 0;
     for (size_t i = 0; i < w->count; i++) {
         bool known = is_shown_above(w->all[i].event);

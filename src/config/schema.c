@@ -337,6 +337,11 @@ static const by__key common[] = {
     {"track", "histograms_every", BY__KEY_INT, BY__FIELD(track.histograms_every), "0", 0, BY__MANY,
      .help = "steps between histograms of each tensor's weights and gradient, for tensorboard and "
              "wandb; 0: none"},
+    {"track", "activations_every", BY__KEY_INT, BY__FIELD(track.activations_every), "0", 0,
+     BY__MANY,
+     .help = "steps between statistics of the output of each block and of the model: mean, root "
+             "mean square, largest magnitude, shares of zeros and of values that are not finite; "
+             "0: none"},
     {"track", "system_every", BY__KEY_INT, BY__FIELD(track.system_every), "0", 0, BY__MANY,
      .help =
          "steps between records of the machine: CPU use, temperature where the kernel tells it, "

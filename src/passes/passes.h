@@ -29,7 +29,7 @@ extern const by__pass by__pass_precision, by__pass_gradients, by__pass_shard,
     by__pass_rematerialize;
 extern const by__pass by__pass_recompute, by__pass_layout, by__pass_fuse, by__pass_order;
 extern const by__pass by__pass_overlap;
-extern const by__pass by__pass_gather, by__pass_narrow;
+extern const by__pass by__pass_gather, by__pass_narrow, by__pass_observe;
 
 /* Applies those passes of the table for `purpose` that stand behind `pass`, and verifies. */
 by_status by__passes_run_behind(by_graph *graph, by_purpose purpose, const by_pass_options *options,
@@ -46,7 +46,8 @@ by_status by__graph_seconds(double *sum, const by_graph *graph, size_t first,
 /* Drops nodes that no output, gradient or in-place update depends on. */
 by_status by__graph_prune(by_graph *graph, by_error *error);
 /* Moves the nodes behind the first `old_nodes`, copies that stand at the end, to their places:
- * place[i], ascending, is the node that the i-th of them goes before. */
+ * place[i], ascending, is the node that the i-th of them goes before; old_nodes: it stays at the
+ * end. */
 by_status by__graph_place(by_graph *graph, const size_t *place, size_t old_nodes, by_error *error);
 
 /* Where the activations of a graph are when its nodes run in order. */

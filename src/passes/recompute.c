@@ -242,6 +242,9 @@ by_status by__graph_place(by_graph *graph, const size_t *place, size_t old_nodes
         }
         ordered[kept++] = graph->nodes[n];
     }
+    for (; next < graph->node_count; next++) {
+        ordered[kept++] = graph->nodes[next];
+    }
     if (kept > 0) {
         memcpy(graph->nodes, ordered, kept * sizeof *ordered);
     }

@@ -226,6 +226,17 @@ static by_status run_histograms(by__job *job, const by_step_result *result, by_e
     return by__job_histograms(job, result->step, error);
 }
 
+static bool activations_are_due(const by__job *job, int64_t step)
+{
+    int64_t interval = job->config->track.activations_every;
+    return interval > 0 && step % interval == 0;
+}
+
+static by_status run_activations(by__job *job, const by_step_result *result, by_error *error)
+{
+    return by__job_activations_log(job, result->step, error);
+}
+
 static bool system_is_due(const by__job *job, int64_t step)
 {
     int64_t interval = job->config->track.system_every;
@@ -281,6 +292,7 @@ static const hook hooks[] = {
     {"log", log_is_due, run_log, false},
     {"system", system_is_due, run_system, false},
     {"norms", norms_are_due, run_norms, true},
+    {"activations", activations_are_due, run_activations, false},
     {"histograms", histograms_are_due, run_histograms, true},
     {"compare replicas", comparison_is_due, run_comparison, true},
     {"evaluate", evaluation_is_due, run_evaluation, true},

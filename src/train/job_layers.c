@@ -1,26 +1,18 @@
 /* Norms and histograms of single tensors, put together from all ranks by rank 0.
  *
- * A rank has some tensors, or pieces of them (layer_norms.h). Once, ranks tell each other which;
- * then each sends its numbers in that order, and rank 0 adds up those of one name in the order of
- * ranks. */
+ * A rank has some tensors, or pieces of them (layer_norms.h); rank 0 adds up the numbers of one
+ * name in the order of ranks. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/name_table.h"
+#include "train/job_names.h"
 #include "train/layer_norms.h"
-#include "train/loop.h"
 
 struct by__job_layers {
     by__handle *own; /* entries that this rank has pieces of */
     size_t own_count;
-    char *names; /* of all ranks, each with its NUL, rank by rank; owns the strings of `tensors` */
-    size_t *counts;       /* bytes that each rank sends */
-    size_t *told;         /* tensors of each rank */
-    size_t all;           /* of all ranks */
-    int32_t *row;         /* of each of them: which tensor it is */
-    const char **tensors; /* by name, each once */
-    size_t tensor_count;
+    by__job_names tensors;
     double *mine;
     double *theirs;
 };
@@ -28,22 +20,6 @@ struct by__job_layers {
 static size_t entries_of(const by__job *job)
 {
     return by__store_count(job->trainer->store);
-}
-
-static int ranks_of(const by__job *job)
-{
-    return job->comm == NULL ? 1 : by_comm_size(job->comm);
-}
-
-/* out = the `bytes` of all ranks; counts of each. */
-static by_status gather(const by__job *job, const void *mine, void *out, const size_t *counts,
-                        const char *what, by_error *error)
-{
-    if (job->comm == NULL) {
-        memcpy(out, mine, counts[0]);
-        return BY_OK;
-    }
-    return by_comm_all_gather(job->comm, mine, out, counts, BY_U8, what, error);
 }
 
 static by_status list_own(by__job_layers *l, const by__job *job, by__text *names, by_error *error)
@@ -56,64 +32,7 @@ static by_status list_own(by__job_layers *l, const by__job *job, by__text *names
             by__text_add_bytes(names, name, strlen(name) + 1);
         }
     }
-    return names->failed ? by_error_set(error, BY_EMEMORY, "out of memory: norms") : BY_OK;
-}
-
-/* How many bytes of names and how many tensors each rank has. */
-static by_status tell_sizes(by__job_layers *l, const by__job *job, size_t bytes, by_error *error)
-{
-    uint64_t mine[2] = {bytes, l->own_count};
-    uint64_t *all;
-    int ranks = ranks_of(job);
-    BY_TRY(by__alloc((void **)&l->counts, (size_t)ranks, sizeof *l->counts, "norms", error));
-    BY_TRY(by__alloc((void **)&l->told, (size_t)ranks, sizeof *l->told, "norms", error));
-    BY_TRY(by__alloc((void **)&all, (size_t)ranks, sizeof mine, "norms", error));
-    for (int r = 0; r < ranks; r++) {
-        l->counts[r] = sizeof mine;
-    }
-    by_status status = gather(job, mine, all, l->counts, "sizes of norms", error);
-    for (int r = 0; r < ranks && status == BY_OK; r++) {
-        l->counts[r] = (size_t)all[2 * r];
-        l->told[r] = (size_t)all[2 * r + 1];
-        l->all += l->told[r];
-    }
-    free(all);
-    return status;
-}
-
-/* Which of them are the same. */
-static by_status merge(by__job_layers *l, by_error *error)
-{
-    by__name_table table = {0};
-    by_status status = BY_OK;
-    const char *name = l->names;
-    BY_TRY(by__alloc((void **)&l->row, l->all, sizeof *l->row, "norms", error));
-    BY_TRY(by__alloc((void **)&l->tensors, l->all, sizeof *l->tensors, "norms", error));
-    for (size_t i = 0; i < l->all && status == BY_OK; i++, name += strlen(name) + 1) {
-        int32_t row = by__name_table_find(&table, name);
-        if (row < 0) {
-            row = (int32_t)l->tensor_count++;
-            l->tensors[row] = name;
-            status = by__name_table_add(&table, name, row, error);
-        }
-        l->row[i] = row;
-    }
-    by__name_table_free(&table);
-    return status;
-}
-
-static by_status share_names(by__job_layers *l, const by__job *job, const by__text *names,
-                             by_error *error)
-{
-    size_t bytes = 0;
-    BY_TRY(tell_sizes(l, job, names->length, error));
-    for (int r = 0; r < ranks_of(job); r++) {
-        bytes += l->counts[r];
-    }
-    BY_TRY(by__alloc((void **)&l->names, bytes, 1, "norms", error));
-    BY_TRY(gather(job, names->data == NULL ? "" : names->data, l->names, l->counts,
-                  "names of norms", error));
-    return merge(l, error);
+    return BY_OK;
 }
 
 by_status by__job_layers_open(by__job *job, by_error *error)
@@ -126,13 +45,14 @@ by_status by__job_layers_open(by__job *job, by_error *error)
     by__job_layers *l = job->layers;
     by_status status = list_own(l, job, &names, error);
     if (status == BY_OK) {
-        status = share_names(l, job, &names, error);
+        status =
+            by__job_names_open(&l->tensors, job, &names, l->own_count, "names of norms", error);
     }
     by__text_free(&names);
     BY_TRY(status);
     BY_TRY(by__alloc((void **)&l->mine, l->own_count * BY__NORMS, sizeof *l->mine, "norms", error));
-    return by__alloc((void **)&l->theirs, (l->all + l->tensor_count) * BY__NORMS, sizeof *l->theirs,
-                     "norms", error);
+    return by__alloc((void **)&l->theirs, (l->tensors.all + l->tensors.count) * BY__NORMS,
+                     sizeof *l->theirs, "norms", error);
 }
 
 void by__job_layers_close(by__job_layers **layers)
@@ -140,11 +60,7 @@ void by__job_layers_close(by__job_layers **layers)
     by__job_layers *l = *layers;
     if (l != NULL) {
         free(l->own);
-        free(l->names);
-        free(l->counts);
-        free(l->told);
-        free(l->row);
-        free(l->tensors);
+        by__job_names_close(&l->tensors);
         free(l->mine);
         free(l->theirs);
         free(l);
@@ -162,8 +78,9 @@ static void log_norms(by__job *job, int64_t step, const double *sums)
     const by__job_layers *l = job->layers;
     for (int kind = 0; kind < BY__NORMS; kind++) {
         by__track_begin(job->tracker, BY__EVENT_LAYERS, names[kind], (uint64_t)step);
-        for (size_t i = 0; i < l->tensor_count; i++) {
-            by__track_number(job->tracker, l->tensors[i], sqrt(sums[i * BY__NORMS + (size_t)kind]));
+        for (size_t i = 0; i < l->tensors.count; i++) {
+            by__track_number(job->tracker, l->tensors.names[i],
+                             sqrt(sums[i * BY__NORMS + (size_t)kind]));
         }
         by__track_end(job->tracker);
     }
@@ -180,18 +97,15 @@ by_status by__job_norms(by__job *job, int64_t step, by_error *error)
         memcpy(l->mine + i * BY__NORMS, sums + (size_t)l->own[i] * BY__NORMS,
                BY__NORMS * sizeof *sums);
     }
-    for (int r = 0; r < ranks_of(job); r++) {
-        l->counts[r] = l->told[r] * BY__NORMS * sizeof *sums;
-    }
-    BY_TRY(gather(job, l->mine, l->theirs, l->counts, "norms", error));
+    BY_TRY(by__job_names_gather(&l->tensors, job, l->mine, l->theirs, BY__NORMS, "norms", error));
     if (!by__job_leads(job)) {
         return BY_OK;
     }
-    double *total = l->theirs + l->all * BY__NORMS;
-    memset(total, 0, l->tensor_count * BY__NORMS * sizeof *total);
-    for (size_t i = 0; i < l->all; i++) {
+    double *total = l->theirs + l->tensors.all * BY__NORMS;
+    memset(total, 0, l->tensors.count * BY__NORMS * sizeof *total);
+    for (size_t i = 0; i < l->tensors.all; i++) {
         for (size_t kind = 0; kind < BY__NORMS; kind++) {
-            total[(size_t)l->row[i] * BY__NORMS + kind] += l->theirs[i * BY__NORMS + kind];
+            total[(size_t)l->tensors.row[i] * BY__NORMS + kind] += l->theirs[i * BY__NORMS + kind];
         }
     }
     log_norms(job, step, total);
@@ -246,17 +160,17 @@ static by__handle own_entry(const by__job *job, const char *name)
 static by_status add_histogram(by__job *job, int64_t step, size_t tensor, bool gradient,
                                counted *mine, counted *all, by_error *error)
 {
-    const by__job_layers *l = job->layers;
-    by__handle entry = own_entry(job, l->tensors[tensor]);
+    by__job_names *tensors = &job->layers->tensors;
+    by__handle entry = own_entry(job, tensors->names[tensor]);
     *mine = (counted){.facts = {0.0, 0.0, INFINITY, -INFINITY}};
     BY_TRY(entry == BY__NO_ENTRY ? BY_OK
                                  : by__layers_histogram(job->trainer, entry, gradient, mine->count,
                                                         mine->facts, error));
-    BY_TRY(gather(job, mine, all, l->counts, "histograms", error));
+    BY_TRY(by__job_gather(tensors, job, mine, all, sizeof *mine, "histograms", error));
     if (!by__job_leads(job)) {
         return BY_OK;
     }
-    for (int r = 1; r < ranks_of(job); r++) {
+    for (int r = 1; r < by__job_ranks(job); r++) {
         all[0].facts[0] += all[r].facts[0];
         all[0].facts[1] += all[r].facts[1];
         all[0].facts[2] = fmin(all[0].facts[2], all[r].facts[2]);
@@ -265,7 +179,7 @@ static by_status add_histogram(by__job *job, int64_t step, size_t tensor, bool g
             all[0].count[i] += all[r].count[i];
         }
     }
-    log_histogram(job, step, gradient ? "gradient" : "weight", l->tensors[tensor], all);
+    log_histogram(job, step, gradient ? "gradient" : "weight", tensors->names[tensor], all);
     return BY_OK;
 }
 
@@ -273,13 +187,10 @@ by_status by__job_histograms(by__job *job, int64_t step, by_error *error)
 {
     by__job_layers *l = job->layers;
     counted *room;
-    size_t ranks = (size_t)ranks_of(job);
+    size_t ranks = (size_t)by__job_ranks(job);
     BY_TRY(by__alloc((void **)&room, ranks + 1, sizeof *room, "histograms", error));
-    for (size_t r = 0; r < ranks; r++) {
-        l->counts[r] = sizeof *room;
-    }
     by_status status = BY_OK;
-    for (size_t i = 0; i < 2 * l->tensor_count && status == BY_OK; i++) {
+    for (size_t i = 0; i < 2 * l->tensors.count && status == BY_OK; i++) {
         status = add_histogram(job, step, i / 2, i % 2 != 0, room, room + 1, error);
     }
     free(room);

@@ -184,6 +184,7 @@ static by_status open_job(by__job *job, by_error *error)
     BY_TRY(by__job_cores(job, error));
     BY_TRY(by__job_times_open(job, error));
     BY_TRY(by__job_layers_open(job, error));
+    BY_TRY(by__job_activations_open(job, error));
     job->done_step = by_trainer_updates(job->trainer);
     if (leads) {
         BY_TRY(by__run_dir_start(job, error));
@@ -198,6 +199,7 @@ static void close_job(by__job *job)
     by__tracker_close(&job->tracker);
     by__job_times_close(&job->times);
     by__job_layers_close(&job->layers);
+    by__job_activations_close(&job->activations);
     by_loader_close(&job->loader);
     by_loader_close(&job->valid_loader);
     by_task_close(&job->data);

@@ -1,5 +1,6 @@
 /* A running job: what loop.c (the loop, events), job_hooks.c (what follows a step), job_guard.c
- * (steps that were not applied), job_layers.c (records of tensors), evaluate.c, save.c and
+ * (steps that were not applied), job_layers.c (records of tensors), job_activations.c (of
+ * activations), job_names.c (what ranks have of things by name), evaluate.c, save.c and
  * restore.c (checkpoints), run_dir.c (its directory), fit.c (whether its plan fits) and, of many
  * ranks, job_ranks.c, job_cores.c, job_times.c and ranks_alike.c share. */
 #ifndef BY_TRAIN_LOOP_H
@@ -20,6 +21,7 @@ typedef struct by__moment {
 
 typedef struct by__job_times by__job_times;
 typedef struct by__job_layers by__job_layers;
+typedef struct by__job_activations by__job_activations;
 typedef struct by__saving by__saving;
 
 typedef struct by__job {
@@ -64,10 +66,11 @@ typedef struct by__job {
     bool is_torn;           /* a step has failed part-way: what it leaves is not worth saving */
     by__job_times *times;   /* of several ranks, else NULL */
     by__job_layers *layers; /* NULL: nothing is recorded of single tensors */
-    by__system_past system; /* when the machine was looked at last ... */
-    int64_t system_step;    /* ... */
-    double data_seconds;    /* ... and what steps have waited for data since */
-    by__moment step_began;  /* {0}: no step has */
+    by__job_activations *activations; /* NULL: nothing is recorded of them */
+    by__system_past system;           /* when the machine was looked at last ... */
+    int64_t system_step;              /* ... */
+    double data_seconds;              /* ... and what steps have waited for data since */
+    by__moment step_began;            /* {0}: no step has */
     /* This rank's own time since then, but for what is counted when the step ends and for
      * evaluations, which all ranks do together. */
     by__own_time own;
@@ -154,6 +157,14 @@ void by__job_layers_close(by__job_layers **layers);
 /* Collective: norms of the step that was collected last, and histograms of what it has left. */
 by_status by__job_norms(by__job *job, int64_t step, by_error *error);
 by_status by__job_histograms(by__job *job, int64_t step, by_error *error);
+
+/* ---- job_activations.c ---- */
+
+/* Collective. */
+by_status by__job_activations_open(by__job *job, by_error *error);
+void by__job_activations_close(by__job_activations **activations);
+/* Collective: statistics of the step that was collected last. */
+by_status by__job_activations_log(by__job *job, int64_t step, by_error *error);
 
 /* ---- ranks_alike.c ---- */
 

@@ -230,6 +230,7 @@ by_status by__turns_step(by_trainer *t, const by_batch *batch, by_error *error)
         int64_t kept_as;
         int64_t i = by__turns_begin(t, round, &kept_as);
         BY_TRY(by__trainer_feed(t, t->gradients, batch, examples, i, kept_as, error));
+        BY_TRY(t->shard.turns.gives ? by__activations_keep(t, t->gradients, i, error) : BY_OK);
     }
     return BY_OK;
 }

@@ -46,6 +46,15 @@ bool by__rounds_stochastically(const by_config *config)
            strcmp(config->precision.rounding, "stochastic") == 0;
 }
 
+/* Nothing without track.activations_every. */
+static by_observe_options observed(const by_config *config, const by_model *model)
+{
+    bool is_on = config->track.activations_every > 0 && model != NULL;
+    return (by_observe_options){.blocks = is_on,
+                                .hidden = is_on ? model->hidden : BY_NONE,
+                                .output = is_on ? model->output : BY_NONE};
+}
+
 by_pass_options by__pass_options(const by_config *config, const by_model *model)
 {
     bool narrow = strcmp(config->memory.activations, "bf16") == 0;
@@ -53,7 +62,8 @@ by_pass_options by__pass_options(const by_config *config, const by_model *model)
                              .loss = model == NULL ? BY_NONE : model->objective,
                              .kept = narrow ? BY_BF16 : BY_F32,
                              .recompute = {.kind = recompute_kind(&config->memory),
-                                           .every = config->memory.recompute_every}};
+                                           .every = config->memory.recompute_every},
+                             .observe = observed(config, model)};
 }
 
 /* The loss of the task, where the model has none of its own. */

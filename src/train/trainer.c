@@ -220,7 +220,7 @@ static void plan_memory(by_trainer *t)
     m->spared = by__trainer_spared(t, &t->size.frozen);
     m->activations = by__set_arena_bytes(&t->programs) + (t->pipe == NULL ? 0 : by__pipe_bytes(t));
     m->workspace = by__set_workspace_bytes(&t->programs) + by__sync_bytes(t) + by__norm_bytes(t) +
-                   by__turns_bytes(t) + by__layers_bytes(t);
+                   by__turns_bytes(t) + by__layers_bytes(t) + by__activations_bytes(t);
     m->data = by__trainer_feed_bytes(t);
     m->total = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
                m->data + m->process;
@@ -262,6 +262,7 @@ static by_status add_updates(by_trainer *t, by_error *error)
     BY_TRY(t->offload != NULL ? by__offload_add_programs(t, error)
                               : by__trainer_add_update(t, "update", build_update, error));
     BY_TRY(by__layers_plan(t, error));
+    BY_TRY(by__activations_plan(t, error));
     return by__sync_add_programs(t, error);
 }
 
@@ -341,6 +342,7 @@ void by_trainer_close(by_trainer **trainer)
     by__trainer_close_feeds(t);
     by__offload_close(t);
     by__layers_close(t);
+    by__activations_close(t);
     by__store_close(&t->store);
     if (t->owns_device) {
         by_device_close(&t->device);

@@ -13,6 +13,7 @@
  *   trainer_offload.c  the optimizer's state on disk
  *   trainer_budget.c   a plan within a number of bytes, and the time of its step
  *   layer_norms.c      norms and histograms of single tensors
+ *   activations.c      statistics of the outputs of blocks
  *   pipeline/          a rank that holds some stages of the model
  *   guards/            steps that are not applied */
 #ifndef BY_TRAIN_TRAINER_H
@@ -76,6 +77,7 @@ typedef struct by__ranks {
 typedef struct by__pipe by__pipe;
 typedef struct by__offload by__offload;
 typedef struct by__layer_norms by__layer_norms;
+typedef struct by__activations by__activations;
 
 /* An exchange that runs while the replica takes steps (trainer_late.c). */
 typedef struct by__late {
@@ -287,6 +289,7 @@ struct by_trainer {
     by__gradient_norm divided_norm;    /* {0} where this rank has all sums of gradients */
     by__offload *offload;              /* NULL: everything is in memory */
     by__layer_norms *norms;            /* NULL: nothing is recorded of single tensors */
+    by__activations *activations;      /* NULL: nothing is measured of them */
     void (*before_change)(void *user); /* of what is saved; NULL: nobody is told */
     void *before_user;
     by__guard guard;
@@ -543,6 +546,23 @@ by_status by__layers_before_update(by_trainer *t, unsigned slot, by_error *error
 by_status by__layers_after_update(by_trainer *t, unsigned slot, by_error *error);
 /* The step of that slot is collected. */
 void by__layers_collect(by_trainer *t, unsigned slot);
+
+/* ---- activations.c (activations.h): nothing of it does anything where config.track does not ask
+ * for it ---- */
+
+/* Behind the programs of the model. */
+by_status by__activations_plan(by_trainer *t, by_error *error);
+/* Bytes that it needs, on the device and pinned. */
+size_t by__activations_bytes(const by_trainer *t);
+by_status by__activations_open(by_trainer *t, by_error *error);
+void by__activations_close(by_trainer *t);
+/* The program of `row` was submitted on this rank's i-th micro-batch of a step. */
+by_status by__activations_keep(by_trainer *t, const by__program_row *row, int64_t i,
+                               by_error *error);
+/* Before the results of the step that is submitted next are fetched to `slot`. */
+by_status by__activations_fetch(by_trainer *t, unsigned slot, by_error *error);
+/* The step of that slot is collected. */
+void by__activations_collect(by_trainer *t, unsigned slot);
 
 /* ---- shard_gradients.c: where by__is_in_turn ---- */
 

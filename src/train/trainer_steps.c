@@ -52,6 +52,7 @@ static by_status submit_micro_batches(by_trainer *t, const by_batch *batch, by__
         }
         BY_TRY(
             by__trainer_feed(t, row, batch, part_examples(t), i, t->first_micro_batch + i, error));
+        BY_TRY(by__activations_keep(t, row, i, error));
         by__sum_tree_put(tree, set);
         BY_TRY(last ? BY_OK : add_up(t, tree, error));
     }
@@ -150,6 +151,7 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     BY_TRY(by__layers_after_update(t, slot, error));
     BY_TRY(by__shard_gather(t, error));
     BY_TRY(t->pipe != NULL ? by__pipe_share_parameters(t, error) : BY_OK);
+    BY_TRY(by__activations_fetch(t, slot, error));
     BY_TRY(by__trainer_fetch(t, slot, error));
     t->updates++;
     t->submitted++;
@@ -217,6 +219,7 @@ by_status by_trainer_collect(by_trainer *t, bool wait, bool *got, by_step_result
     result.examples = t->config->train.batch * by__per_sample(t->task, t->config);
     t->collected++;
     by__layers_collect(t, slot);
+    by__activations_collect(t, slot);
     BY_TRY(by__guard_collected(t, &result, results.failed != 0.0f, error));
     *out = result;
     *got = true;

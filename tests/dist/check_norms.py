@@ -18,7 +18,7 @@ def norms(run):
             event = json.loads(line)
             kind, step = event.pop("event"), event.pop("step")
             event.pop("time")
-            if kind.endswith("_norm"):
+            if kind.endswith("_norm") or kind.startswith("activation_"):
                 found[kind, step] = event
             elif kind == "train":
                 found["all", step] = {"norm": event["norm"]}
@@ -58,6 +58,7 @@ def main(run, *others):
             near(recorded["update_norm", step][name], apart, 1e-5, "update " + name)
         whole = norm(recorded["gradient_norm", step].values())
         near(whole, recorded["all", step]["norm"], 1e-6, "gradient of step %d" % step)
+    assert {"activation_rms", "activation_max"} <= {kind for kind, step in recorded}
     for other in others:
         theirs = norms(other)
         assert theirs.keys() == recorded.keys(), theirs.keys() ^ recorded.keys()
@@ -65,6 +66,9 @@ def main(run, *others):
             assert theirs[key].keys() == values.keys(), (other, key)
             for name, value in values.items():
                 # A tensor axis adds up in another order.
+                if key[0] == "activation_mean":  # near 0: its error is a share of what is averaged
+                    value += recorded["activation_rms", key[1]][name]
+                    theirs[key][name] += recorded["activation_rms", key[1]][name]
                 near(theirs[key][name], value, 2e-4 if "tensor" in other else 1e-6, "%s %s %s" % (other, key, name))
     print("%d steps of %d tensors, %d other runs" % (len(steps), len(now), len(others)))
 

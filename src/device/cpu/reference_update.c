@@ -37,6 +37,7 @@ static by_status run_measure(const by__call *call, const by__context *context)
             m[BY_MEASURE_ZEROS] += value == 0.0 ? 1.0 : 0.0;
             m[BY_MEASURE_LARGEST] = fmax(m[BY_MEASURE_LARGEST], fabs(value));
             m[BY_MEASURE_APART] += apart * apart;
+            m[BY_MEASURE_NONFINITE] += isfinite(value) ? 0.0 : 1.0;
         }
         for (int k = 0; k < BY_MEASURES; k++) {
             by__set(&call->out[0], begin / BY_SUM_BLOCK * BY_MEASURES + k, m[k]);

@@ -144,7 +144,9 @@ static by_status run_part(by_trainer *t, const by__pipe_stage *stage, by__part_k
     if (by_graph_find(row->graph, "loss") == BY_NONE) {
         kept = t->all_micro_batches;
     }
-    return by__trainer_feed(t, row, batch, examples, i, kept, error);
+    BY_TRY(by__trainer_feed(t, row, batch, examples, i, kept, error));
+    bool counts = !by__is_in_turn(t) || t->shard.turns.gives;
+    return kind == BY__PART_FORWARD && counts ? by__activations_keep(t, row, i, error) : BY_OK;
 }
 
 /* Gradients that the backward part has left in the slot. */

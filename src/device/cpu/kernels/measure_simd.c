@@ -9,6 +9,7 @@ typedef struct measures {
     by__vi zeros; /* minus their number */
     by__vf largest;
     by__vf apart;
+    by__vi nonfinite; /* minus their number */
 } measures;
 
 BY__INLINE void take(measures *m, const by__call *call, int64_t at, int n, by_dtype type,
@@ -19,6 +20,7 @@ BY__INLINE void take(measures *m, const by__call *call, int64_t at, int n, by_dt
     m->sum += x;
     m->squares += x * x;
     m->zeros += x == by__zero();
+    m->nonfinite += x - x != by__zero();
     m->largest = by__select(magnitude > m->largest, magnitude, m->largest);
     if (has_y) {
         by__vf d = x - by__load_n(call->in[1].data, at, type, n);
@@ -49,10 +51,12 @@ BY__INLINE void measure_block(const by__call *call, int64_t begin, int64_t end, 
     }
     float *out = (float *)call->out[0].data + begin / BY_SUM_BLOCK * BY_MEASURES;
     float zeros = (float)-filled;
+    float nonfinite = 0.0f;
     float largest = 0.0f;
     for (int k = 0; k < 4; k++) {
         for (int lane = 0; lane < BY__LANES; lane++) {
             zeros -= (float)m[k].zeros[lane];
+            nonfinite -= (float)m[k].nonfinite[lane];
             largest = m[k].largest[lane] > largest ? m[k].largest[lane] : largest;
         }
     }
@@ -61,6 +65,7 @@ BY__INLINE void measure_block(const by__call *call, int64_t begin, int64_t end, 
         by__sum((m[0].squares + m[1].squares) + (m[2].squares + m[3].squares));
     out[BY_MEASURE_ZEROS] = zeros;
     out[BY_MEASURE_LARGEST] = largest;
+    out[BY_MEASURE_NONFINITE] = nonfinite;
     out[BY_MEASURE_APART] = by__sum((m[0].apart + m[1].apart) + (m[2].apart + m[3].apart));
 }
 
