@@ -23,23 +23,36 @@ typedef enum by_model_mode {
     BY_MODEL_LOSS,      /* the same without dropout */
     BY_MODEL_LOGITS,    /* models of tokens: logits of every position */
     BY_MODEL_PREFILL,   /* models of tokens: fills key/value caches, no logits */
-    BY_MODEL_DECODE     /* models of tokens: key/value caches and logits */
+    BY_MODEL_DECODE,    /* models of tokens: key/value caches and logits */
+    /* Models of tokens: rows of many sequences, whose keys and values are in pages of one pool;
+     * logits of some of the rows. */
+    BY_MODEL_STEP
 } by_model_mode;
 
 typedef struct by_model_request {
     by_model_mode mode;
-    int64_t batch; /* examples: sequences, images, rows */
-    int64_t time;  /* models of tokens: tokens of each sequence */
-    int64_t cache; /* positions of the key/value caches (prefill, decode) */
+    int64_t batch;    /* examples: sequences, images, rows (step: 1) */
+    int64_t time;     /* models of tokens: tokens of each sequence (step: rows of all) */
+    int64_t cache;    /* positions of the key/value caches (prefill, decode) */
+    int64_t wanted;   /* step: rows whose logits are made */
+    int64_t sessions; /* step: rows of the page table */
+    int64_t table;    /* step: pages that a session may have */
+    int64_t pages;    /* step: pages of the pool, of BY_PAGE_TOKENS tokens each */
 } by_model_request;
 
 /* The values of a model that the caller feeds and reads; BY_NONE where there is none. Names in the
  * graph are those of the fields. */
 typedef struct by_model {
-    by_value tokens;    /* input i32 [batch, time] (models of tokens) */
-    by_value rng;       /* input i32 [4] for dropout, see banyan/op.h (train, when dropout > 0) */
-    by_value positions; /* input i32 [batch, time]: learned positions (prefill, decode of gpt2) */
-    by_value start;     /* input i32 [1]: cached tokens before this run (prefill, decode) */
+    by_value tokens; /* input i32 [batch, time] (models of tokens) */
+    by_value rng;    /* input i32 [4] for dropout, see banyan/op.h (train, when dropout > 0) */
+    /* input i32 [batch, time]: learned positions (prefill, decode of gpt2); of each row in its
+     * sequence, -1: the row is none (step) */
+    by_value positions;
+    by_value sessions; /* input i32 [time]: the row of the page table of each row (step) */
+    by_value pages;    /* input i32 [sessions, table]: the page table (step) */
+    by_value wanted;   /* input i32 [wanted]: rows, -1: none (step) */
+    by_value start;    /* input i32 [1]: cached tokens before this run (prefill, decode);
+                          positions (step) */
     /* Models of tokens, in train and loss: the last hidden state [batch, time, width] and the
      * parameter [vocab, width] that makes logits of it. Not outputs of the graph. */
     by_value hidden;
@@ -47,7 +60,7 @@ typedef struct by_model {
     /* Other models: logits of classes or predictions, f32 [batch, outputs]. No output of the
      * graph. */
     by_value output;
-    by_value logits; /* output f32 [batch, time, vocab] (logits, decode) */
+    by_value logits; /* output f32 [batch, time, vocab] (logits, decode), [wanted, vocab] (step) */
     /* output f32 [1], added by the task: sum over the targets that count. A model of the caller's
      * own may add one itself, and then the task adds none. */
     by_value loss;
@@ -63,10 +76,11 @@ typedef struct by_model {
 /* A model without any value. */
 #define BY_MODEL_NONE                                                                              \
     ((by_model){BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE,   \
-                BY_NONE, BY_NONE, BY_NONE, BY_NONE})
+                BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE})
 
 /* Builds the forward graph of a resolved config whose sizes are known (vocab; outputs, and the
  * shape of an example). Caches are states "cache.N.k" and "cache.N.v" [batch, kv_heads, cache, head
+ * width]; pools are states "pool.N.k" and "pool.N.v" [pages, kv_heads, BY_PAGE_TOKENS, head
  * width]. */
 BY_API by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *config,
                                 const by_model_request *request, by_error *error);

@@ -36,9 +36,10 @@
  *     on, t is attrs.gap more.
  *   POSITION_GRAD     dy [B, T, C]                          dtable [T', C] f32 (T' = attrs.rows):
  *                                                           zero but for the T rows
- *   ROPE              x [B, T, H*D], position i32 [1]?      y: rotate-half rotary embedding at
- *                     positions position + attrs.begin + t; angles by_rotation_of(attrs), heads
- *                     attrs.heads; attrs.inverse turns back (that is its gradient)
+ *   ROPE              x [B, T, H*D], position i32 [1] or    y: rotate-half rotary embedding at
+ *                     i32 [B, T]?                           positions position + attrs.begin + t,
+ *     or, of [B, T], at each row's own; angles by_rotation_of(attrs), heads attrs.heads;
+ *     attrs.inverse turns back (that is its gradient)
  *   ATTENTION         qkv [B, T, (H + 2K) * D] (packed),    y [B, T, H*D], lse [B, H, T] f32
  *                     or q [B, T, H*D], k, v [B, T, K*D];   scale 1/sqrt(D); query head h reads key
  *                     lengths? i32 [B] (fourth operand)     head h / (H / K)
@@ -53,6 +54,15 @@
  *                     [B, K, S, D], position i32 [1]        new tokens into the caches at position
  *                                                           .. position + T, then attends over
  *                                                           all
+ *   PAGED_ATTENTION   (qkv | q, k, v) with B = 1,           y [1, T, H*D]
+ *                     k_pool*, v_pool* [pages, K, P, D],
+ *                     positions i32 [T], sessions i32 [T],
+ *                     table i32 [sessions, pages of one]
+ *     P = BY_PAGE_TOKENS. Row t is the token at positions[t] of session sessions[t], whose token at
+ *     position p is in page table[session][p / P], place p % P. First the keys and values of all
+ *     rows are written into their pages, then each row attends to its session's keys up to its own,
+ *     of them the last attrs.window (0: all), in the order of positions: a row's bits depend on
+ *     nothing else. A row with a negative position writes and reads nothing, and its y is zero.
  *   DROPOUT           x [B, ...], rng i32 [4]               y = mask * x / (1 - p); p = attrs.p.
  *     rng = {seed low, seed high, step, index of the first sample}. The mask of an element is a
  *     function of (seed, attrs.stream, step, sample, place in the sample) alone; the gradient is
@@ -207,6 +217,8 @@ extern "C" {
 #endif
 
 #define BY_MAX_OUTPUTS 3
+/* Tokens of a page of keys and values. */
+#define BY_PAGE_TOKENS 16
 /* Elements of a partial sum: sums that ranks share are cut at multiples of it. */
 #define BY_SUM_BLOCK 16384
 /* Elements of ADAMW8 that share a scale. */
@@ -296,7 +308,8 @@ enum {
     X(ROW_DOTS, row_dots)                                                                          \
     X(GROUPED_MATMUL, grouped_matmul)                                                              \
     X(GROUPED_MATMUL_GRAD, grouped_matmul_grad)                                                    \
-    X(MEASURE, measure)
+    X(MEASURE, measure)                                                                            \
+    X(PAGED_ATTENTION, paged_attention)
 
 #define BY_OP_NUMBER(NAME, name) BY_OP_##NAME,
 typedef enum by_op { BY_OPS(BY_OP_NUMBER) BY_OP_COUNT } by_op;
@@ -399,6 +412,7 @@ typedef struct by_attrs {
     int64_t chosen;
     int64_t capacity;
     int64_t blocks;
+    int64_t window;
     by_shape shape;
     int64_t axis;
     int order[BY_MAX_RANK];

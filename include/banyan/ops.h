@@ -34,7 +34,8 @@ BY_API by_value by_embedding(by_graph *graph, by_value ids, by_value table);
 /* x [B, T, C] + table[t]: learned positions. */
 BY_API by_value by_position(by_graph *graph, by_value x, by_value table);
 /* Rotates the halves of each head of x [B, T, heads * D] by the angle of position `start` + t;
- * start may be BY_NONE (0). RoFormer (Su et al. 2021), halves as in GPT-NeoX and Llama. */
+ * start may be BY_NONE (0), or i32 [B, T]: the position of each row. RoFormer (Su et al. 2021),
+ * halves as in GPT-NeoX and Llama. */
 BY_API by_value by_rope(by_graph *graph, by_value x, by_value start, int64_t heads,
                         const by_rotation *rotation);
 /* Causal attention of packed qkv [B, T, (heads + 2 kv_heads) D] or of separate q, k, v. */
@@ -51,6 +52,18 @@ BY_API by_value by_attention_masked(by_graph *graph, by_value q, by_value k, by_
 BY_API by_value by_attention_cached(by_graph *graph, by_value q, by_value k, by_value v,
                                     by_value k_cache, by_value v_cache, by_value position,
                                     int64_t heads, int64_t kv_heads);
+/* Which rows of which sequences a run of PAGED_ATTENTION has. */
+typedef struct by_paged_rows {
+    by_value positions; /* i32 [T] or [1, T] */
+    by_value sessions;  /* i32 [T] */
+    by_value table;     /* i32 [sessions, pages of one] */
+} by_paged_rows;
+/* Causal attention of rows of many sequences, whose keys and values are in pages of pools
+ * [pages, kv_heads, BY_PAGE_TOKENS, D]. q is [1, T, heads D]; for packed qkv, k and v are BY_NONE.
+ * Each row reads the last `window` keys up to its own; 0: all. Not differentiable. */
+BY_API by_value by_attention_paged(by_graph *graph, by_value q, by_value k, by_value v,
+                                   by_value k_pool, by_value v_pool, const by_paged_rows *rows,
+                                   int64_t heads, int64_t kv_heads, int64_t window);
 /* Identity when p is 0. `stream` tells this mask from the others of the graph. */
 BY_API by_value by_dropout(by_graph *graph, by_value x, by_value rng, float p, uint32_t stream);
 /* ---- moving elements: any dtype; axes count from 0, or from the end when negative ---- */

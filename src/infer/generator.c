@@ -16,7 +16,7 @@ static const char *const prefill_names[] = {"prefill 16",  "prefill 32",  "prefi
 #define STAGES 2
 
 struct by_generator {
-    by__engine engine;
+    by__forward forward;
     by__program_row *decode;
     by__program_row *prefill[PREFILLS];
     int prefills; /* programs that exist: those that fit into the caches */
@@ -132,8 +132,8 @@ static by_status compile(by_generator *g, const by__forward_options *options, by
     by_model model;
     g->slots = (g->context / prefill_sizes[0] + 2) * prefill_sizes[0];
     by_model_request request = {.mode = BY_MODEL_DECODE, .batch = 1, .time = 1, .cache = g->slots};
-    BY_TRY(by__engine_open(&g->engine, options, error));
-    BY_TRY(by__engine_add(&g->engine, "decode", &request, &model, error));
+    BY_TRY(by__forward_open(&g->forward, options, error));
+    BY_TRY(by__forward_add(&g->forward, "decode", &request, &model, error));
     if (model.positions != BY_NONE) {
         g->table = options->config->context;
         if (g->context > g->table) {
@@ -146,11 +146,11 @@ static by_status compile(by_generator *g, const by__forward_options *options, by
     for (; g->prefills < PREFILLS && prefill_sizes[g->prefills] <= g->slots; g->prefills++) {
         by_model unused;
         request.time = prefill_sizes[g->prefills];
-        BY_TRY(by__engine_add(&g->engine, prefill_names[g->prefills], &request, &unused, error));
+        BY_TRY(by__forward_add(&g->forward, prefill_names[g->prefills], &request, &unused, error));
     }
-    g->decode = by__set_row(&g->engine.programs, "decode");
+    g->decode = by__set_row(&g->forward.programs, "decode");
     for (int i = 0; i < g->prefills; i++) {
-        g->prefill[i] = by__set_row(&g->engine.programs, prefill_names[i]);
+        g->prefill[i] = by__set_row(&g->forward.programs, prefill_names[i]);
     }
     int64_t vocab = by_shape_count(&g->decode->graph->values[model.logits].shape);
     if (g->vocab > vocab) {
@@ -194,17 +194,17 @@ static by_status bind(by_generator *g, by__program_row *row, int64_t time, by_er
 
 static by_status allocate(by_generator *g, const by_weights *weights, by_error *error)
 {
-    by_device *device = g->engine.device;
+    by_device *device = g->forward.device;
     size_t host = place_host(g, NULL);
-    BY_TRY(by__engine_plan(&g->engine, weights, error));
+    BY_TRY(by__forward_plan(&g->forward, weights, error));
     by_generator_memory_report *m = &g->memory;
-    m->weights = by__store_bytes(g->engine.store, BY__COPY);
-    m->caches = by__store_bytes(g->engine.store, BY__CACHE);
-    m->activations = by__set_arena_bytes(&g->engine.programs);
-    m->workspace = by__set_workspace_bytes(&g->engine.programs);
+    m->weights = by__store_bytes(g->forward.store, BY__COPY);
+    m->caches = by__store_bytes(g->forward.store, BY__CACHE);
+    m->activations = by__set_arena_bytes(&g->forward.programs);
+    m->workspace = by__set_workspace_bytes(&g->forward.programs);
     m->data = input_bytes(g) + g->logits_bytes + host;
     m->total = m->weights + m->caches + m->activations + m->workspace + m->data;
-    BY_TRY(by__engine_start(&g->engine, weights, error));
+    BY_TRY(by__forward_start(&g->forward, weights, error));
     BY_TRY(by_device_alloc(&g->inputs, device, input_bytes(g), "the inputs", error));
     BY_TRY(by_device_alloc(&g->device_logits, device, g->logits_bytes, "the logits", error));
     BY_TRY(by_device_pin(&g->host, device, host, "tokens and logits", error));
@@ -259,8 +259,8 @@ void by_generator_close(by_generator **generator)
         return;
     }
     by_generator *g = *generator;
-    if (g->engine.device != NULL) {
-        (void)by_device_finish(g->engine.device, NULL);
+    if (g->forward.device != NULL) {
+        (void)by_device_finish(g->forward.device, NULL);
     }
     for (int i = 0; i < STAGES; i++) {
         by__event_close(&g->copied[i]);
@@ -268,7 +268,7 @@ void by_generator_close(by_generator **generator)
     by_device_unpin(&g->host);
     by_device_free(&g->inputs);
     by_device_free(&g->device_logits);
-    by__engine_close(&g->engine);
+    by__forward_close(&g->forward);
     free(g);
     *generator = NULL;
 }
@@ -329,7 +329,7 @@ static by_status advance(by_generator *g, int64_t end, by_error *error)
     }
     BY_TRY(submit(g, g->decode, 1, 1, error));
     BY_TRY(by__copy_out(BY__QUEUE_COMPUTE, g->logits, g->device_logits, error));
-    BY_TRY(by__queue_finish(g->engine.device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__queue_finish(g->forward.device, BY__QUEUE_COMPUTE, error));
     g->ready = true;
     return BY_OK;
 }

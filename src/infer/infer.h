@@ -1,9 +1,9 @@
 /* infer: trained weights to tokens. pretrained.c finds them, generator.c continues a sequence,
- * sampling.c chooses a token, logits.c runs whole sequences.
+ * sampling.c chooses a token, logits.c runs whole sequences; forward.c is what they share.
  *
- * Types: a by__engine is a model ready to run: programs for one or more modes over one store, which
- * holds the parameters in the format that the programs compute with, loaded once, and the key/value
- * caches.
+ * Types: a by__forward is a model ready to run: programs for one or more modes over one store,
+ * which holds the parameters in the format that the programs compute with, loaded once, and the
+ * key/value caches.
  *
  * A generator has one decode program (one token, logits) and prefill programs of several sizes (a
  * chunk of tokens, no logits). A chunk that is longer than what is left of the prompt is padded
@@ -11,7 +11,7 @@
  * before their positions become valid, and no valid position ever attends to them. So the caches
  * have room for one smallest chunk beyond the context.
  *
- * Ownership: an engine belongs to the handle that opened it and points into nothing of the
+ * Ownership: a by__forward belongs to the handle that opened it and points into nothing of the
  * caller's but the model's config, while it is being opened.
  *
  * Never put here: kernels, model families, file formats, printing.
@@ -38,10 +38,10 @@ typedef struct by__forward_options {
 by_status by__forward_options_read(by__forward_options *out, const by_config *config,
                                    const char *precision, int threads, by_error *error);
 
-/* Group of the key/value caches in an engine's store, behind those of the parameters. */
+/* Group of the key/value caches in the store of a by__forward, behind those of the parameters. */
 #define BY__GROUP_CACHES BY__GROUPS
 
-typedef struct by__engine {
+typedef struct by__forward {
     by__forward_options options;
     by_device *device;
     bool owns_device;
@@ -49,19 +49,19 @@ typedef struct by__engine {
     by__store *store;
     int weights; /* flat buffers of the store */
     int caches;
-} by__engine;
+} by__forward;
 
-/* Closed with by__engine_close, also when this fails. */
-by_status by__engine_open(by__engine *out, const by__forward_options *options, by_error *error);
+/* Closed with by__forward_close, also when this fails. */
+by_status by__forward_open(by__forward *out, const by__forward_options *options, by_error *error);
 /* {0} is accepted. */
-void by__engine_close(by__engine *engine);
+void by__forward_close(by__forward *forward);
 /* Builds and compiles the program of a mode. The first one added has all parameters and caches. */
-by_status by__engine_add(by__engine *engine, const char *name, const by_model_request *request,
-                         by_model *model, by_error *error);
+by_status by__forward_add(by__forward *forward, const char *name, const by_model_request *request,
+                          by_model *model, by_error *error);
 /* Lays out parameters and caches and checks that `weights` (NULL: initial values) has all tensors.
  * Sizes are known from here on. */
-by_status by__engine_plan(by__engine *engine, const by_weights *weights, by_error *error);
+by_status by__forward_plan(by__forward *forward, const by_weights *weights, by_error *error);
 /* Takes the memory, loads the weights, binds them and the caches. */
-by_status by__engine_start(by__engine *engine, const by_weights *weights, by_error *error);
+by_status by__forward_start(by__forward *forward, const by_weights *weights, by_error *error);
 
 #endif

@@ -4,7 +4,7 @@
 #include "infer/infer.h"
 
 struct by_logits {
-    by__engine engine;
+    by__forward forward;
     by__program_row *row;
     by_memory tokens;
     by_memory logits;
@@ -18,16 +18,16 @@ static by_status set_up(by_logits *l, const by__forward_options *options, const 
 {
     by_model model;
     by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = batch, .time = time};
-    BY_TRY(by__engine_open(&l->engine, options, error));
-    BY_TRY(by__engine_add(&l->engine, "logits", &request, &model, error));
-    BY_TRY(by__engine_plan(&l->engine, weights, error));
-    BY_TRY(by__engine_start(&l->engine, weights, error));
-    l->row = by__set_row(&l->engine.programs, "logits");
+    BY_TRY(by__forward_open(&l->forward, options, error));
+    BY_TRY(by__forward_add(&l->forward, "logits", &request, &model, error));
+    BY_TRY(by__forward_plan(&l->forward, weights, error));
+    BY_TRY(by__forward_start(&l->forward, weights, error));
+    l->row = by__set_row(&l->forward.programs, "logits");
     /* The graph has checked that the extents fit. */
     l->count = (size_t)(batch * time);
     l->token_bytes = by__round_up(l->count * sizeof(int32_t), BY_CACHE_LINE);
     size_t logits_bytes = by__value_bytes(&l->row->graph->values[model.logits]);
-    by_device *device = l->engine.device;
+    by_device *device = l->forward.device;
     BY_TRY(by_device_alloc(&l->tokens, device, l->token_bytes, "the tokens", error));
     BY_TRY(by_device_alloc(&l->logits, device, logits_bytes, "the logits", error));
     BY_TRY(
@@ -62,7 +62,7 @@ void by_logits_close(by_logits **logits)
     by_device_unpin(&l->host);
     by_device_free(&l->tokens);
     by_device_free(&l->logits);
-    by__engine_close(&l->engine);
+    by__forward_close(&l->forward);
     free(l);
     *logits = NULL;
 }
@@ -76,7 +76,7 @@ by_status by_logits_run(by_logits *logits, const int32_t *tokens, const float **
     BY_TRY(by__copy_in(BY__QUEUE_COMPUTE, logits->tokens, logits->host.data, error));
     BY_TRY(by_program_submit(logits->row->program, error));
     BY_TRY(by__copy_out(BY__QUEUE_COMPUTE, host, logits->logits, error));
-    BY_TRY(by__queue_finish(logits->engine.device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__queue_finish(logits->forward.device, BY__QUEUE_COMPUTE, error));
     *out = host;
     return BY_OK;
 }

@@ -78,6 +78,29 @@ static void add_inputs(by__build *b, const by__family *family)
     if (by__is_cached(b)) {
         b->model.start = by_graph_input(b->graph, "start", BY_I32, BY_SHAPE(1));
     }
+    if (request->mode == BY_MODEL_STEP) {
+        b->model.positions =
+            by_graph_input(b->graph, "positions", BY_I32, BY_SHAPE(request->batch, request->time));
+        b->model.start = b->model.positions;
+        b->model.sessions = by_graph_input(b->graph, "sessions", BY_I32, BY_SHAPE(request->time));
+        b->model.pages =
+            by_graph_input(b->graph, "pages", BY_I32, BY_SHAPE(request->sessions, request->table));
+        b->model.wanted = by_graph_input(b->graph, "wanted", BY_I32, BY_SHAPE(request->wanted));
+    }
+}
+
+/* The head's product, of all positions or of the rows that are wanted. */
+static void add_logits(by__build *b)
+{
+    const by_model_request *request = b->request;
+    by_value hidden = b->model.hidden;
+    if (request->mode == BY_MODEL_STEP) {
+        by_shape rows = BY_SHAPE(request->time, -1);
+        hidden = by_embedding(b->graph, b->model.wanted, by_reshape(b->graph, hidden, rows));
+    }
+    b->model.logits =
+        by__matmul_full(b->graph, hidden, b->model.head, BY_NONE, BY_NONE, false, true, BY_F32);
+    by_graph_output(b->graph, b->model.logits, "logits");
 }
 
 by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *config,
@@ -101,9 +124,7 @@ by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *
     add_inputs(&b, family);
     family->body(&b);
     if (!for_loss && request->mode != BY_MODEL_PREFILL) {
-        b.model.logits = by__matmul_full(graph, b.model.hidden, b.model.head, BY_NONE, BY_NONE,
-                                         false, true, BY_F32);
-        by_graph_output(graph, b.model.logits, "logits");
+        add_logits(&b);
     }
     BY_TRY(by_graph_check(graph, error));
     *out = b.model;

@@ -46,9 +46,26 @@ bool by__is_cached(const by__build *b)
     return b->request->mode == BY_MODEL_PREFILL || b->request->mode == BY_MODEL_DECODE;
 }
 
+/* Through the pages that all sequences share. */
+static by_value attend_pages(by__build *b, int layer, by_value q, by_value k, by_value v)
+{
+    const by_model_config *c = b->config;
+    char name[64];
+    by_shape shape = BY_SHAPE(b->request->pages, c->kv_heads, BY_PAGE_TOKENS, c->width / c->heads);
+    (void)snprintf(name, sizeof name, "pool.%d.k", layer);
+    by_value k_pool = by_graph_state(b->graph, name, BY_F32, shape);
+    (void)snprintf(name, sizeof name, "pool.%d.v", layer);
+    by_value v_pool = by_graph_state(b->graph, name, BY_F32, shape);
+    by_paged_rows rows = {b->model.positions, b->model.sessions, b->model.pages};
+    return by_attention_paged(b->graph, q, k, v, k_pool, v_pool, &rows, c->heads, c->kv_heads, 0);
+}
+
 by_value by__attend(by__build *b, int layer, by_value q, by_value k, by_value v)
 {
     const by_model_config *c = b->config;
+    if (b->request->mode == BY_MODEL_STEP) {
+        return attend_pages(b, layer, q, k, v);
+    }
     if (!by__is_cached(b)) {
         return k == BY_NONE ? by_attention_packed(b->graph, q, c->heads, c->kv_heads)
                             : by_attention(b->graph, q, k, v, c->heads, c->kv_heads);

@@ -201,12 +201,15 @@ static bool shard_position_grad(const by__signature *s, const by__type *out, by_
 static bool shard_rope(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     by__split x = sh->in[0];
+    bool by_row =
+        s->input_count > 1 && !by__absent(&s->in[1]) && by_shape_count(&s->in[1].shape) > 1;
     BY_UNUSED(out);
     sh->out[0] = x;
     if (x.axis == 2) {
         sh->attrs.heads = s->attrs->heads / sh->ranks;
     }
-    return x.axis >= 0 && x.parts == 1 && (x.axis != 2 || s->attrs->heads % sh->ranks == 0) &&
+    return x.axis >= (by_row ? 2 : 0) && x.parts == 1 &&
+           (x.axis != 2 || s->attrs->heads % sh->ranks == 0) &&
            by__shard_all_whole_but(sh, s->input_count, 1u << 0) && set_places(s, sh);
 }
 
@@ -218,9 +221,12 @@ static by_status infer_rope(const by__signature *s, by__type *out, by_error *err
         x->shape.dim[2] % (2 * heads) != 0) {
         return by__op_refuse(s, error, "x must be [batch, time, heads x even width]");
     }
-    if (s->input_count > 1 && !by__absent(&s->in[1]) &&
-        (s->in[1].dtype != BY_I32 || by_shape_count(&s->in[1].shape) != 1)) {
-        return by__op_refuse(s, error, "the start position must be one i32");
+    if (s->input_count > 1 && !by__absent(&s->in[1])) {
+        int64_t positions = by_shape_count(&s->in[1].shape);
+        if (s->in[1].dtype != BY_I32 ||
+            (positions != 1 && positions != x->shape.dim[0] * x->shape.dim[1])) {
+            return by__op_refuse(s, error, "positions must be one i32, or one for each row");
+        }
     }
     if (s->attrs->begin < 0 || s->attrs->turn < 0 || s->attrs->gap < 0) {
         return by__op_refuse(s, error, "a position is negative");

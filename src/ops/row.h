@@ -15,7 +15,7 @@
 #include "banyan/map.h"
 #include "graph/graph.h"
 
-#define BY__MAX_INDICES 2
+#define BY__MAX_INDICES 4
 
 /* The types that a shape rule sees. An absent optional input has rank -1. */
 typedef struct by__signature {

@@ -148,6 +148,23 @@ static void fill_ranges(problem *p, int index)
     }
 }
 
+/* Rows of a ragged batch: of each session in turn a run of neighbouring tokens that ends at the
+ * last place of its pages, and every seventh row is none; no page belongs to two sessions. */
+static void fill_paged(problem *p, int index)
+{
+    int32_t *data = p->data[index];
+    int64_t rows = p->in[0].shape.dim[1];
+    int64_t sessions = p->in[7].shape.dim[0];
+    int64_t table = p->in[7].shape.dim[1];
+    int64_t pages = p->in[3].shape.dim[0];
+    int64_t each = (rows + sessions - 1) / sessions;
+    for (int64_t i = 0; i < count_of(&p->in[index]); i++) {
+        int64_t last = table * BY_PAGE_TOKENS - 1 - i / each;
+        int64_t position = i % 7 == 6 ? -1 : last - (each - 1 - i % each);
+        data[i] = (int32_t)(index == 5 ? position : index == 6 ? i / each : (i * 5 + 3) % pages);
+    }
+}
+
 static void fill_integers(problem *p, int index)
 {
     int32_t *data = p->data[index];
@@ -182,7 +199,10 @@ static void fill_integers(problem *p, int index)
         fill_ranges(p, index);
         return;
     case BY_OP_ROPE:
-        data[0] = 4000;
+        limit = 4000;
+        break;
+    case BY_OP_PAGED_ATTENTION:
+        fill_paged(p, index);
         return;
     case BY_OP_CACHED_ATTENTION: /* the last place that leaves room for the new tokens */
         data[0] = (int32_t)(p->in[3].shape.dim[2] - p->in[0].shape.dim[1]);
@@ -537,6 +557,7 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
     case BY_OP_ATTENTION:
     case BY_OP_ATTENTION_GRAD:
     case BY_OP_CACHED_ATTENTION:
+    case BY_OP_PAGED_ATTENTION:
         t = (tolerance){1e-5, 1e-5};
         /* Probabilities and their gradients are rounded to bf16 before the second product. */
         if (input == BY_BF16 && op != BY_OP_MATMUL && op != BY_OP_GROUPED_MATMUL &&

@@ -163,6 +163,23 @@ by__fill_normal_fn by__fill_normal_block_baseline;
 by__fill_normal_fn by__fill_normal_block_avx2;
 by__fill_normal_fn by__fill_normal_block_avx512;
 
+/* Whether each row has a position of its own. */
+static inline bool by__rope_is_by_row(const by__call *call)
+{
+    return call->input_count > 1 && by__present(&call->in[1]) && by__tensor_count(&call->in[1]) > 1;
+}
+
+/* The position of row t of a sample; of row t of all where each has its own. */
+static inline int64_t by__rope_position(const by__call *call, int64_t t)
+{
+    const int32_t *position = call->in[1].data;
+    bool given = call->input_count > 1 && by__present(&call->in[1]);
+    if (by__rope_is_by_row(call)) {
+        return position[t];
+    }
+    return (given ? position[0] : 0) + by__place_of(&call->attrs, t);
+}
+
 /* The f32 range of UNARY for a function, which MAP runs on its blocks, too.
  * kernels/unary_simd.c. */
 by__range_fn *by__unary_range_baseline(by_function function);

@@ -264,6 +264,95 @@ static by_status run_cached_attention(const by__call *call, const by__context *c
 BY__REFERENCE_KERNEL(BY_OP_CACHED_ATTENTION, cached_attention, prepare_cached_attention,
                      run_cached_attention);
 
+/* Operands of PAGED_ATTENTION behind q, k and v. */
+enum { K_POOL = 3, V_POOL, POSITIONS, SESSIONS, TABLE };
+
+/* Where the key of a session's token is in its pool, for one head; -1: it has no page. */
+static int64_t paged_place(const by__call *call, const problem *p, int64_t session,
+                           int64_t position, int64_t kv)
+{
+    const by_shape *table = &call->in[TABLE].shape;
+    int64_t column = position / BY_PAGE_TOKENS;
+    if (position < 0 || session < 0 || session >= table->dim[0] || column >= table->dim[1]) {
+        return -1;
+    }
+    int64_t page = by__id(&call->in[TABLE], session * table->dim[1] + column);
+    if (page < 0 || page >= call->in[K_POOL].shape.dim[0]) {
+        return -1;
+    }
+    return ((page * p->kv_heads + kv) * BY_PAGE_TOKENS + position % BY_PAGE_TOKENS) * p->width;
+}
+
+static by_status prepare_paged_attention(by__call *call, const by__context *context,
+                                         by_error *error)
+{
+    BY_UNUSED(context);
+    return by__reference_work(call, call->in[TABLE].shape.dim[1] * BY_PAGE_TOKENS, error);
+}
+
+/* One query of row t, which reads keys `first` .. `last` of its session. */
+static void attend_pages(const by__call *call, const view in[3], const problem *p, int64_t t,
+                         int64_t head, int64_t first, int64_t last)
+{
+    double *scores = call->work;
+    int64_t kv = head / (p->heads / p->kv_heads);
+    int64_t session = by__id(&call->in[SESSIONS], t);
+    int64_t q = place(&in[0], p, 0, t, head);
+    for (int64_t s = first; s <= last; s++) {
+        int64_t key = paged_place(call, p, session, s, kv);
+        scores[s - first] =
+            key < 0 ? -INFINITY : dot(in[0].tensor, q, &call->in[K_POOL], key, p->width) * p->scale;
+    }
+    (void)softmax(scores, last - first + 1);
+    for (int64_t d = 0; d < p->width; d++) {
+        double sum = 0.0;
+        for (int64_t s = first; s <= last; s++) {
+            int64_t value = paged_place(call, p, session, s, kv);
+            sum += value < 0 ? 0.0 : scores[s - first] * by__get(&call->in[V_POOL], value + d);
+        }
+        by__set(&call->out[0], (t * p->heads + head) * p->width + d, sum);
+    }
+}
+
+static by_status run_paged_attention(const by__call *call, const by__context *context)
+{
+    BY_UNUSED(context);
+    bool packed = !by__present(&call->in[1]);
+    problem p = measure(call, packed);
+    view in[3];
+    make_views(in, call->in, packed, &p);
+    const int32_t *positions = call->in[POSITIONS].data;
+    for (int64_t i = 0; i < p.length * p.kv_heads * p.width; i++) {
+        int64_t d = i % p.width;
+        int64_t kv = i / p.width % p.kv_heads;
+        int64_t t = i / p.width / p.kv_heads;
+        int64_t slot = paged_place(call, &p, by__id(&call->in[SESSIONS], t), positions[t], kv);
+        if (slot >= 0) {
+            by__set(&call->in[K_POOL], slot + d,
+                    by__get(in[1].tensor, place(&in[1], &p, 0, t, kv) + d));
+            by__set(&call->in[V_POOL], slot + d,
+                    by__get(in[2].tensor, place(&in[2], &p, 0, t, kv) + d));
+        }
+    }
+    for (int64_t i = 0; i < p.length * p.heads; i++) {
+        int64_t t = i / p.heads;
+        int64_t head = i % p.heads;
+        int64_t last = positions[t];
+        int64_t first = call->attrs.window > 0 ? last - call->attrs.window + 1 : 0;
+        if (paged_place(call, &p, by__id(&call->in[SESSIONS], t), last, 0) >= 0) {
+            attend_pages(call, in, &p, t, head, first < 0 ? 0 : first, last);
+            continue;
+        }
+        for (int64_t d = 0; d < p.width; d++) {
+            by__set(&call->out[0], i * p.width + d, 0.0);
+        }
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_PAGED_ATTENTION, paged_attention, prepare_paged_attention,
+                     run_paged_attention);
+
 static by_status run_merge(const by__call *call, const by__context *context)
 {
     BY_UNUSED(context);

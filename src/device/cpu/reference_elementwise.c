@@ -198,14 +198,13 @@ static by_status run_rope(const by__call *call, const by__context *context)
     const by__tensor *x = &call->in[0];
     int64_t length = x->shape.dim[1];
     int64_t half = by__tensor_columns(x) / call->attrs.heads / 2;
-    bool at = call->input_count > 1 && by__present(&call->in[1]);
-    int64_t first = at ? by__id(&call->in[1], 0) : 0;
+    bool by_row = by__rope_is_by_row(call);
     by_rotation rotation = by_rotation_of(&call->attrs);
     for (int64_t row = 0, rows = by__tensor_rows(x); row < rows; row++) {
         for (int64_t pair = 0; pair < call->attrs.heads * half; pair++) {
             int64_t i = pair % half;
             int64_t place = row * by__tensor_columns(x) + pair / half * 2 * half + i;
-            float angle = (float)(first + by__place_of(&call->attrs, row % length)) *
+            float angle = (float)by__rope_position(call, by_row ? row : row % length) *
                           by_rotation_frequency(&rotation, i, 2 * half);
             double size = (double)rotation.amplitude;
             double c = size * cos((double)angle);

@@ -74,9 +74,9 @@ static void body(by__build *b)
     by_value wpe = by__weight(b, "position embed", BY_SHAPE(c->context, c->width),
                               by__init_normal(b), "wpe.weight");
     by_value x = by_embedding(b->graph, b->model.tokens, wte);
-    if (by__is_cached(b)) {
-        b->model.positions = by_graph_input(b->graph, "positions", BY_I32,
-                                            BY_SHAPE(b->request->batch, b->request->time));
+    if (by__is_cached(b) || b->request->mode == BY_MODEL_STEP) {
+        b->model.positions =
+            by__input(b, "positions", BY_I32, BY_SHAPE(b->request->batch, b->request->time));
         x = by_add(b->graph, x, by_embedding(b->graph, b->model.positions, wpe));
     } else {
         x = by_position(b->graph, x, wpe);

@@ -1,6 +1,6 @@
-/* ROPE: x [B, T, H * D] act, D even. Cosines and sines of the T positions are made afresh in the
- * workspace, [T][D / 2] of each: that costs a few per cent of the rotation itself, serves any start
- * position, and keeps no table alive. */
+/* ROPE: x [B, T, H * D] act, D even. Cosines and sines of the T positions (of the B T rows, where
+ * each has its own) are made afresh in the workspace, [T][D / 2] of each: that costs a few per cent
+ * of the rotation itself, serves any position, and keeps no table alive. */
 #include <stdlib.h>
 
 #include "device/cpu/cpu.h"
@@ -9,6 +9,12 @@
 static int64_t half_width(const by__call *call)
 {
     return by__tensor_columns(&call->in[0]) / call->attrs.heads / 2;
+}
+
+/* Rows of the table. */
+static int64_t positions_of(const by__call *call)
+{
+    return by__rope_is_by_row(call) ? by__tensor_rows(&call->in[0]) : call->in[0].shape.dim[1];
 }
 
 /* cos and sin of count angles = position * frequency (the f32 product, as Hugging Face has it),
@@ -53,13 +59,10 @@ static void cos_sin(float position, const float *frequency, float *cosine, float
 static void make_table(const by__call *call, int64_t begin, int64_t end)
 {
     int64_t half = half_width(call);
-    bool at = call->input_count > 1 && by__present(&call->in[1]);
-    int64_t first = at ? *(const int32_t *)call->in[1].data : 0;
     float amplitude = by_rotation_of(&call->attrs).amplitude;
     for (int64_t t = begin; t < end; t++) {
         float *cosine = (float *)call->work + t * 2 * half;
-        cos_sin((float)(first + by__place_of(&call->attrs, t)), call->state, cosine, cosine + half,
-                half);
+        cos_sin((float)by__rope_position(call, t), call->state, cosine, cosine + half, half);
         for (int64_t i = 0; i < 2 * half; i++) {
             cosine[i] *= amplitude;
         }
@@ -72,7 +75,7 @@ BY__INLINE void rotate(const by__call *call, int64_t begin, int64_t end, by_dtyp
     void *y = call->out[0].data;
     int64_t half = half_width(call);
     int64_t heads = call->attrs.heads;
-    int64_t length = call->in[0].shape.dim[1];
+    int64_t length = positions_of(call);
     float sign = call->attrs.inverse ? -1.0f : 1.0f;
     for (int64_t row = begin; row < end; row++) {
         const float *cosine = (const float *)call->work + row % length * 2 * half;
@@ -105,7 +108,7 @@ static by_status prepare_rope(by__call *call, const by__context *context, by_err
     BY_UNUSED(context);
     int64_t half = half_width(call);
     by_rotation rotation = by_rotation_of(&call->attrs);
-    if (!by__size_mul((size_t)call->in[0].shape.dim[1], 2 * (size_t)half * sizeof(float),
+    if (!by__size_mul((size_t)positions_of(call), 2 * (size_t)half * sizeof(float),
                       &call->work_bytes)) {
         return by_error_set(error, BY_EMEMORY, "rope: the workspace overflows");
     }
@@ -127,7 +130,7 @@ static void release_rope(by__call *call)
 static by_status run_rope(const by__call *call, const by__context *context)
 {
     const by__tensor *x = &call->in[0];
-    int64_t length = x->shape.dim[1];
+    int64_t length = positions_of(call);
     int64_t half = half_width(call);
     by__parallel(context, call, length, by__ceil_div(1024, half), length * half * 4, make_table);
     by__parallel(context, call, by__tensor_rows(x), by__ceil_div(8192, by__tensor_columns(x)),

@@ -1,0 +1,121 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/threads.h"
+#include "checkpoint/storage.h"
+#include "infer/infer.h"
+
+by_status by__forward_options_read(by__forward_options *out, const by_config *config,
+                                   const char *precision, int threads, by_error *error)
+{
+    by__forward_options options = {.config = &config->model, .seed = config->seed};
+    BY_TRY(by_precision_parse(&options.compute,
+                              precision == NULL ? config->precision.compute : precision, error));
+    if (config->model.vocab < 1) {
+        return by_error_set(error, BY_EARG, "model.vocab is not known yet");
+    }
+    options.threads = by__thread_count(threads == 0 ? (int)config->train.threads : threads);
+    *out = options;
+    return BY_OK;
+}
+
+by_status by__forward_open(by__forward *out, const by__forward_options *options, by_error *error)
+{
+    by__forward forward = {.options = *options, .device = options->device};
+    by_status status = BY_OK;
+    if (forward.device == NULL) {
+        status = by_device_open(&forward.device, "cpu", options->threads, error);
+        forward.owns_device = status == BY_OK;
+    }
+    forward.programs.device = forward.device;
+    if (status == BY_OK) {
+        status = by__store_open(&forward.store, forward.device, error);
+    }
+    *out = forward;
+    return status;
+}
+
+void by__forward_close(by__forward *forward)
+{
+    if (forward->device != NULL) {
+        (void)by_device_finish(forward->device, NULL);
+    }
+    by__set_close(&forward->programs);
+    by__store_close(&forward->store);
+    if (forward->owns_device) {
+        by_device_close(&forward->device);
+    }
+    *forward = (by__forward){0};
+}
+
+by_status by__forward_add(by__forward *forward, const char *name, const by_model_request *request,
+                          by_model *model, by_error *error)
+{
+    const by__forward_options *o = &forward->options;
+    by_pass_options passes = {.compute = o->compute, .loss = BY_NONE};
+    by_graph *graph;
+    BY_TRY(by_graph_open(&graph, error));
+    by_status status = o->builder != NULL
+                           ? o->builder(o->user, model, graph, o->config, request, error)
+                           : by_model_build(model, graph, o->config, request, error);
+    if (status != BY_OK) {
+        by_graph_close(&graph);
+        return status;
+    }
+    return by__set_add(&forward->programs, name, graph, BY_PURPOSE_INFER, &passes, error);
+}
+
+/* The key/value caches of a graph as entries of a group of their own. */
+static by_status declare_caches(by__store *store, const by_graph *graph, by_error *error)
+{
+    for (size_t v = 0; v < graph->value_count; v++) {
+        const by__value *value = &graph->values[v];
+        by__handle handle;
+        if (value->role == BY_ROLE_STATE) {
+            by__stored_tensor entry = {.name = value->name,
+                                       .shape = value->shape,
+                                       .format = value->dtype,
+                                       .group = BY__GROUP_CACHES};
+            BY_TRY(by__store_add(store, &entry, &handle, error));
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__forward_plan(by__forward *forward, const by_weights *weights, by_error *error)
+{
+    const by_graph *graph = forward->programs.rows[0].graph;
+    by__load_options load = {.family = by_model_name_prefix(forward->options.config)};
+    by__flat_spec spec = {
+        .role = BY__COPY, .dtype = BY_DTYPE_COUNT, .groups = (1u << BY__GROUPS) - 1};
+    BY_TRY(by__declare_parameters(forward->store, graph, error));
+    BY_TRY(declare_caches(forward->store, graph, error));
+    BY_TRY(by__store_add_flat(forward->store, &spec, &forward->weights, error));
+    spec.role = BY__CACHE;
+    spec.groups = 1u << BY__GROUP_CACHES;
+    BY_TRY(by__store_add_flat(forward->store, &spec, &forward->caches, error));
+    return weights == NULL
+               ? BY_OK
+               : by__store_check(forward->store, forward->weights, weights, &load, error);
+}
+
+by_status by__forward_start(by__forward *forward, const by_weights *weights, by_error *error)
+{
+    const by__forward_options *o = &forward->options;
+    by__load_options load = {.family = by_model_name_prefix(o->config), .threads = o->threads};
+    BY_TRY(by__store_allocate(forward->store, NULL, error));
+    BY_TRY(by__set_allocate(&forward->programs, error));
+    for (size_t i = 0; i < forward->programs.count; i++) {
+        by__program_row *row = &forward->programs.rows[i];
+        BY_TRY(by__row_link(row, forward->store, error));
+        BY_TRY(by__row_bind_flat(row, forward->store, BY_ROLE_PARAMETER, forward->weights,
+                                 forward->weights, error));
+        BY_TRY(by__row_bind_flat(row, forward->store, BY_ROLE_STATE, forward->caches,
+                                 forward->caches, error));
+    }
+    return weights == NULL
+               ? by__initialize_parameters(forward->store, forward->weights,
+                                           forward->programs.rows[0].graph, o->seed, o->threads,
+                                           error)
+               : by__store_load(forward->store, forward->weights, weights, &load, error);
+}
