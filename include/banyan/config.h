@@ -42,7 +42,9 @@ typedef struct by_model_config {
     int64_t heads;        /* query heads */
     int64_t kv_heads;     /* key and value heads (grouped-query attention); -1: equal to heads; a
                               key of families that group them, equal to heads in others */
-    int64_t width;        /* embedding width; heads divides it */
+    int64_t width;        /* embedding width */
+    int64_t head_dim;     /* width of a head; set when a config of a transformer is resolved: width
+                              / heads, or a key of families that choose it */
     int64_t mlp_width;    /* hidden width of the MLP; -1: by family */
     int64_t context;      /* positions of a sequence, in tokens */
     int64_t vocab;        /* rows of the embedding; -1: the tokenizer's size */

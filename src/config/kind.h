@@ -100,7 +100,7 @@ typedef struct by__kind {
     const char *help; /* one line for docs/config.md */
     /* Lists of keys, of any section; a list may be shared by several kinds. Unused ones are NULL.
      */
-    const by__key_list *keys[4];
+    const by__key_list *keys[5];
     size_t size; /* of the struct that BY__OWN of these keys names; 0: none */
     /* Fills what -1 stands for and checks what several keys must agree on; each value is in its
      * range already. Called for the chosen kind; `own` is its struct. May be NULL. */

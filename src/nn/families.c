@@ -58,6 +58,11 @@ static by_status find_family(const by__family **out, const by_model_config *conf
         nearest == NULL ? "one of " : "nearest: ", nearest == NULL ? all_names(all) : nearest);
 }
 
+static const by__published *published_as(const by__family *family, const by_model_config *config)
+{
+    return family->publish == NULL ? family->published : family->publish(config);
+}
+
 static bool reads_tokens(const by__family *family)
 {
     return strcmp(family->reads, "tokens") == 0;
@@ -222,8 +227,9 @@ by_status by_model_config_json(char **out, const by_model_config *config, int64_
     const by__family *family = NULL;
     BY_TRY(find_family(&family, config, error));
     json_t *root = json_object();
-    (void)json_object_set_new(root, "architectures", json_pack("[s]", family->architecture));
-    (void)json_object_set_new(root, "model_type", json_string(family->model_type));
+    const by__published *published = published_as(family, config);
+    (void)json_object_set_new(root, "architectures", json_pack("[s]", published->architecture));
+    (void)json_object_set_new(root, "model_type", json_string(published->model_type));
     (void)json_object_set_new(root, "initializer_range", json_real(config->init_std));
     (void)json_object_set_new(root, "torch_dtype", json_string("float32"));
     if (reads_tokens(family)) {
@@ -334,20 +340,44 @@ by_status by__set_string(char **field, const char *value, by_error *error)
     return BY_OK;
 }
 
+static const by__published *find_published(const by__family *family, const char *type)
+{
+    const by__published *row = family->published;
+    while (row->model_type != NULL && strcmp(row->model_type, type) != 0) {
+        row++;
+    }
+    return row->model_type == NULL ? NULL : row;
+}
+
+static by_status refuse_type(const char *name, const char *type, by_error *error)
+{
+    by__text all = {0};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(families); i++) {
+        for (const by__published *row = families[i]->published; row->model_type != NULL; row++) {
+            by__text_format(&all, "%s%s", all.length == 0 ? "" : ", ", row->model_type);
+        }
+    }
+    char *text;
+    BY_TRY(by__text_take(&all, &text, error));
+    by_status status =
+        by_error_set(error, BY_EFORMAT, "%s: \"model_type\" is \"%s\"; supported: %s", name,
+                     type == NULL ? "(missing)" : type, text);
+    free(text);
+    return status;
+}
+
 static by_status read_root(by_model_config *config, const char *name, const json_t *root,
                            by_error *error)
 {
-    char all[256];
     const char *type = json_string_value(json_object_get(root, "model_type"));
+    const by__published *published = NULL;
     const by__family *family = NULL;
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(families) && type != NULL; i++) {
-        if (strcmp(type, families[i]->model_type) == 0) {
-            family = families[i];
-        }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(families) && type != NULL && published == NULL; i++) {
+        family = families[i];
+        published = find_published(family, type);
     }
-    if (family == NULL) {
-        return by_error_set(error, BY_EFORMAT, "%s: \"model_type\" is \"%s\"; supported: %s", name,
-                            type == NULL ? "(missing)" : type, all_names(all));
+    if (published == NULL) {
+        return refuse_type(name, type, error);
     }
     BY_TRY(by__set_string(&config->kind, family->kind.name, error));
     BY_TRY(find_family(&family, config, error));
@@ -355,7 +385,7 @@ static by_status read_root(by_model_config *config, const char *name, const json
         const json_t *tied = json_object_get(root, "tie_word_embeddings");
         BY_TRY(by__json_integer(&config->vocab, name, root, "vocab_size", BY__REQUIRED, error));
         /* transformers leaves the key out when it has the family's default. */
-        config->tied = tied != NULL ? json_is_true(tied) : family->tied;
+        config->tied = tied != NULL ? json_is_true(tied) : published->tied;
     }
     return family->read_config(config, name, root, error);
 }

@@ -97,12 +97,16 @@ by_status by__token_resolve(const by_config *config, by_error *error)
     return countable(config, "batch", config->train.batch, BATCH_TOKENS, error);
 }
 
-by_status by__transformer_resolve(by_config *config, by_error *error)
+by_status by__transformer_resolve(by_config *config, int64_t head_dim, by_error *error)
 {
     by_model_config *model = &config->model;
     if (model->init_std == -1.0) {
         model->init_std = sqrt(2.0 / (5.0 * (double)model->width));
     }
     BY_TRY(by__config_divides(config, "parallel.tensor", "model.heads", error));
-    return by__config_divides(config, "model.heads", "model.width", error);
+    if (head_dim == -1) {
+        BY_TRY(by__config_divides(config, "model.heads", "model.width", error));
+    }
+    model->head_dim = head_dim == -1 ? model->width / model->heads : head_dim;
+    return BY_OK;
 }

@@ -71,8 +71,7 @@ by_value by__attend(by__build *b, int layer, by_value q, by_value k, by_value v)
                             : by_attention(b->graph, q, k, v, c->heads, c->kv_heads);
     }
     char name[64];
-    by_shape shape =
-        BY_SHAPE(b->request->batch, c->kv_heads, b->request->cache, c->width / c->heads);
+    by_shape shape = BY_SHAPE(b->request->batch, c->kv_heads, b->request->cache, c->head_dim);
     (void)snprintf(name, sizeof name, "cache.%d.k", layer);
     by_value k_cache = by_graph_state(b->graph, name, BY_F32, shape);
     (void)snprintf(name, sizeof name, "cache.%d.v", layer);

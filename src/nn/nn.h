@@ -36,6 +36,13 @@ typedef struct by__build {
     by_value router_mass;
 } by__build;
 
+/* A form in which transformers knows models of a family. */
+typedef struct by__published {
+    const char *model_type;   /* config.json "model_type"; NULL ends a list */
+    const char *architecture; /* config.json "architectures"[0] */
+    bool tied;                /* a config.json without the key ties the head */
+} by__published;
+
 typedef struct by__family {
     by__kind kind;      /* name and keys */
     const char *prefix; /* of parameter names in checkpoints that carry a head, may be NULL */
@@ -46,10 +53,10 @@ typedef struct by__family {
     void (*write_config)(json_t *out, const by_model_config *config);
     by_status (*read_config)(by_model_config *config, const char *name, const json_t *in,
                              by_error *error);
-    bool tied;                /* a config.json without the key ties the head */
-    bool rotary;              /* positions are rotations, not rows of a table */
-    const char *model_type;   /* config.json "model_type" */
-    const char *architecture; /* config.json "architectures"[0] */
+    bool rotary; /* positions are rotations, not rows of a table */
+    const by__published *published;
+    /* Which of them a config is; NULL: the first. */
+    const by__published *(*publish)(const by_model_config *config);
     /* Layers that get adapters unless lora.targets says others, as PEFT's defaults for the family,
      * one after the other with spaces; NULL: none are known. */
     const char *adapted;
@@ -72,8 +79,8 @@ extern const by__key_list by__image_keys;
 extern const by__key_list by__table_keys;
 /* Checks that the tokens of a batch can be counted. */
 by_status by__token_resolve(const by_config *config, by_error *error);
-/* Derives init_std and checks that heads divides width. */
-by_status by__transformer_resolve(by_config *config, by_error *error);
+/* Derives init_std and head_dim; -1: heads divides width, which is checked. */
+by_status by__transformer_resolve(by_config *config, int64_t head_dim, by_error *error);
 
 /* ---- layers (layers.c) ---- */
 
@@ -95,25 +102,78 @@ bool by__is_cached(const by__build *b);
 
 /* ---- Llama's layers, shared by the families that descend from it (llama_layers.c) ---- */
 
-/* Values of its keys; the first field of a family's own struct. */
+/* Rotary positions (rope_scaling.c). */
+typedef struct by__rope_keys {
+    double theta;
+    char *scaling; /* "none", "linear", "dynamic", "yarn" or "llama3" */
+    double factor;
+    int64_t original_context; /* -1: model.context */
+    double low_freq_factor;
+    double high_freq_factor;
+    double beta_fast;
+    double beta_slow;
+    double attention_factor; /* -1: by factor */
+} by__rope_keys;
+
+/* Values of its keys; the first field of a family's own struct. Those that a family does not
+ * declare are 0. */
 typedef struct by__llama_keys {
-    double rope_theta;
+    by__rope_keys rope;
+    int64_t head_dim;
+    int64_t window; /* 0: none */
+    /* of llama alone: */
+    by_string_list window_layers; /* with that window; empty: all */
+    int64_t qkv_bias;
+    int64_t output_bias;
+    int64_t mlp_bias;
+    int64_t qk_norm;
+    by_string_list nope_layers; /* without rotary positions */
+    char *hf_type;              /* "auto" or a model_type */
 } by__llama_keys;
-/* kv_heads, mlp_width, tied and rope_theta. */
+/* rope_theta and rope_scaling with what belongs to it. */
+extern const by__key_list by__rope_key_list;
+/* kv_heads, head_dim, mlp_width, tied and window. */
 extern const by__key_list by__llama_key_list;
+
+/* Checks what keys of rope_scaling must agree on. */
+by_status by__rope_resolve(const by_config *config, const by__rope_keys *keys, by_error *error);
+/* The rotation of a resolved config. */
+by_rotation by__rope_rotation(const by__rope_keys *keys, const by_model_config *config);
+/* rope_theta and rope_scaling of config.json, and rope_parameters, as transformers 5 has them.
+ * theta: for a file without it. context and head_dim of `config` are known. */
+void by__rope_write_config(json_t *out, const by__rope_keys *keys, const by_model_config *config);
+by_status by__rope_read_config(by__rope_keys *keys, const by_model_config *config, double theta,
+                               const char *name, const json_t *root, by_error *error);
+
 /* Derives the sizes that -1 stands for and checks those of attention. */
-by_status by__llama_resolve(by_config *config, by_error *error);
+by_status by__llama_resolve(by_config *config, const by__llama_keys *keys, by_error *error);
 /* What follows the second norm of a block. */
 typedef by_value by__block_half(by__build *b, by_value x, int layer);
 /* The whole model: embedding, blocks, norm and head. */
 void by__llama_body(by__build *b, const by__llama_keys *keys, by__block_half *mlp);
-/* x times the parameter "model.layers.LAYER.NAME.weight" [out, in]. */
+/* x times the parameter "model.layers.LAYER.NAME.weight" [out, in], plus "....bias" with `bias`.
+ * axes: of the weight. */
 by_value by__llama_linear(by__build *b, by_value x, int64_t in, int64_t out, const char *axes,
-                          by_init init, int layer, const char *name);
-/* The keys of config.json that all of them have. rope_theta: for a file without it. */
+                          by_init init, bool bias, int layer, const char *name);
+/* Refuses an entry of a list that is no layer's number. key: "model.nope_layers". */
+by_status by__layers_check(const by_config *config, const char *key, const by_string_list *list,
+                           by_error *error);
+/* Whether a list of numbers has this one; and the list that has `count` of them, those with
+ * has[i]. */
+bool by__list_has(const by_string_list *list, int64_t number);
+by_status by__list_fill(by_string_list *list, const bool *has, size_t count, by_error *error);
+
+/* What a file without a key of config.json says, by model_type (llama_config.c). */
+typedef struct by__llama_defaults {
+    double rope_theta;
+    double norm_eps;
+    int64_t head_dim; /* 0: width / heads */
+} by__llama_defaults;
+/* The keys of config.json that all of them have. */
 void by__llama_write_config(json_t *out, const by_model_config *config, const by__llama_keys *keys);
-by_status by__llama_read_config(by_model_config *config, by__llama_keys *keys, double rope_theta,
-                                const char *name, const json_t *in, by_error *error);
+by_status by__llama_read_config(by_model_config *config, by__llama_keys *keys,
+                                const by__llama_defaults *defaults, const char *name,
+                                const json_t *in, by_error *error);
 
 /* ---- parameters as entries of a tensor store (parameters.c) ---- */
 

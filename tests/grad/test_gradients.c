@@ -381,7 +381,8 @@ static void test_table_is_complete(void **state)
 
 /* ---- whole models, with dropout, through every pass ---- */
 
-static by_config *model_config(const char *kind, const char *recompute)
+/* `features`: settings in addition, up to the first NULL. */
+static by_config *model_config(const char *kind, const char *recompute, const char *const *features)
 {
     by_error error = {0};
     by_config *config;
@@ -398,6 +399,9 @@ static by_config *model_config(const char *kind, const char *recompute)
     check_ok(by_config_set(config, assignment, &error), &error);
     (void)snprintf(assignment, sizeof assignment, "memory.recompute=%s", recompute);
     check_ok(by_config_set(config, assignment, &error), &error);
+    for (size_t i = 0; features[i] != NULL; i++) {
+        check_ok(by_config_set(config, features[i], &error), &error);
+    }
     check_ok(by_config_resolve(config, &error), &error);
     return config;
 }
@@ -417,10 +421,10 @@ static double loss_along(runner *r, float *const *base, double t)
 
 /* The directional derivative <gradient, d> against the stencil along d. The loss is read as f32:
  * with h = 2^-8 its rounding (6e-8 of about 40, times 1.5 / h) is 1e-3, and slopes are above 1. */
-static void compare_model(const char *kind, const char *recompute)
+static void compare_model(const char *kind, const char *recompute, const char *const *features)
 {
     by_error error = {0};
-    by_config *config = model_config(kind, recompute);
+    by_config *config = model_config(kind, recompute, features);
     by_graph *graph;
     runner r;
     const double h = 0x1p-8;
@@ -469,12 +473,25 @@ static void test_models(void **state)
 {
     BY_UNUSED(state);
     static const char *const levels[] = {"reference", "native"};
+    static const char *const plain[] = {NULL};
+    static const char *const qwen3[] = {"model.qk_norm=true",  "model.head_dim=6",
+                                        "model.kv_heads=2",    "model.rope_scaling=yarn",
+                                        "model.rope_factor=2", NULL};
+    static const char *const smollm3[] = {"model.qkv_bias=true",
+                                          "model.output_bias=true",
+                                          "model.mlp_bias=true",
+                                          "model.nope_layers=[1]",
+                                          "model.rope_scaling=llama3",
+                                          "model.rope_factor=4",
+                                          NULL};
     for (size_t l = 0; l < BY_ARRAY_LENGTH(levels); l++) {
         set_isa(levels[l]);
-        compare_model("gpt2", "none");
-        compare_model("gpt2", "block");
-        compare_model("llama", "none");
-        compare_model("llama", "block");
+        compare_model("gpt2", "none", plain);
+        compare_model("gpt2", "block", plain);
+        compare_model("llama", "none", plain);
+        compare_model("llama", "block", plain);
+        compare_model("llama", "none", qwen3);
+        compare_model("llama", "block", smollm3);
     }
 }
 

@@ -220,6 +220,23 @@ static void test_config_json_round_trip(void **state)
     round_trip(gpt2_124m, BY_ARRAY_LENGTH(gpt2_124m));
     round_trip(tiny_llama, BY_ARRAY_LENGTH(tiny_llama));
     round_trip(odd, BY_ARRAY_LENGTH(odd));
+    static const char *const smollm3[] = {
+        "model.kind=llama",      "model.layers=5",          "model.nope_layers=[1, 4]",
+        "model.heads=2",         "model.width=16",          "model.head_dim=6",
+        "model.vocab=9",         "model.qkv_bias=true",     "model.output_bias=true",
+        "model.mlp_bias=true",   "model.rope_scaling=yarn", "model.rope_factor=3.5",
+        "model.rope_beta_slow=2"};
+    round_trip(smollm3, BY_ARRAY_LENGTH(smollm3));
+    static const char *const qwen3[] = {"model.kind=llama",
+                                        "model.qk_norm=true",
+                                        "model.rope_scaling=llama3",
+                                        "model.rope_factor=8",
+                                        "model.rope_low_freq_factor=2",
+                                        "model.vocab=9",
+                                        "model.rope_original_context=16",
+                                        "model.window=70",
+                                        "model.window_layers=[0, 2]"};
+    round_trip(qwen3, BY_ARRAY_LENGTH(qwen3));
     static const char *const mixtral[] = {
         "model.kind=mixtral", "model.layers=1",      "model.heads=6",
         "model.kv_heads=3",   "model.width=48",      "model.mlp_width=100",
@@ -244,6 +261,12 @@ static void test_config_json_round_trip(void **state)
 
 #define LLAMA                                                                                      \
     "\"model_type\":\"llama\",\"vocab_size\":32,\"hidden_size\":16,\"num_hidden_layers\":2,"       \
+    "\"num_attention_heads\":4,\"intermediate_size\":24"
+#define QWEN2                                                                                      \
+    "\"model_type\":\"qwen2\",\"vocab_size\":32,\"hidden_size\":16,\"num_hidden_layers\":2,"       \
+    "\"num_attention_heads\":4,\"intermediate_size\":24"
+#define SMOLLM3                                                                                    \
+    "\"model_type\":\"smollm3\",\"vocab_size\":32,\"hidden_size\":16,\"num_hidden_layers\":2,"     \
     "\"num_attention_heads\":4,\"intermediate_size\":24"
 #define GPT2                                                                                       \
     "\"model_type\":\"gpt2\",\"vocab_size\":32,\"n_embd\":16,\"n_layer\":2,\"n_head\":4,\"n_"      \
@@ -276,6 +299,14 @@ static void test_config_json_accepts(void **state)
         "{" GPT2 "}",
         "{" LLAMA ",\"rope_scaling\":null,\"hidden_act\":\"silu\",\"head_dim\":4}",
         "{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":500000.0}}",
+        "{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0}}",
+        "{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}",
+        "{" LLAMA ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}",
+        "{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":4,\"mscale\":1,"
+        "\"mscale_all_dim\":0.5}}",
+        "{" LLAMA ",\"attention_bias\":true,\"mlp_bias\":true,\"head_dim\":8}",
+        "{" SMOLLM3 "}",
+        "{" SMOLLM3 ",\"no_rope_layers\":[1,0]}",
         "{" GPT2
         ",\"n_inner\":null,\"activation_function\":\"gelu_new\",\"scale_attn_weights\":true}",
         "{" MIXTRAL "}",
@@ -314,12 +345,23 @@ static void test_config_json_refuses(void **state)
         {"{" GPT2 ",\"scale_attn_by_inverse_layer_idx\":true}", "scale_attn_by_inverse_layer_idx"},
         {"{" GPT2 ",\"add_cross_attention\":true}", "add_cross_attention"},
         {"{" LLAMA ",\"hidden_act\":\"gelu\"}", "hidden_act"},
-        {"{" LLAMA ",\"attention_bias\":true}", "attention_bias"},
-        {"{" LLAMA ",\"mlp_bias\":true}", "mlp_bias"},
-        {"{" LLAMA ",\"head_dim\":8}", "head_dim"},
-        {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0}}", "rope_type"},
-        {"{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.0}}", "linear"},
-        {"{" MIXTRAL ",\"sliding_window\":128}", "sliding_window"},
+        {"{" LLAMA ",\"head_dim\":7}", "even width"},
+        {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"longrope\",\"factor\":8.0}}", "longrope"},
+        {"{" LLAMA ",\"rope_scaling\":{\"type\":3}}", "rope_type"},
+        {"{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\"}}", "factor"},
+        {"{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":0.5}}", "factor"},
+        {"{" LLAMA ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"truncate\":false}}",
+         "truncate"},
+        {"{" LLAMA ",\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\"}}}",
+         "full_attention"},
+        {"{" LLAMA ",\"partial_rotary_factor\":0.5}", "partial_rotary_factor"},
+        {"{" SMOLLM3 ",\"no_rope_layers\":[1]}", "no_rope_layers"},
+        {"{" MIXTRAL ",\"sliding_window\":-1}", "sliding_window"},
+        {"{" QWEN2 ",\"use_sliding_window\":true,\"layer_types\":[\"full_attention\","
+         "\"chunked_attention\"]}",
+         "chunked_attention"},
+        {"{" QWEN2 ",\"use_sliding_window\":true,\"layer_types\":[\"full_attention\"]}",
+         "layer_types"},
         {"{" MIXTRAL ",\"num_local_experts\":0}", "num_local_experts"},
         {"{" MIXTRAL ",\"num_experts_per_tok\":-1}", "num_experts_per_tok"},
         {"{" MIXTRAL ",\"router_aux_loss_coef\":-1}", "router_aux_loss_coef"},
@@ -347,6 +389,74 @@ static void test_config_json_refuses(void **state)
     }
 }
 
+/* The model_type that is written is the one with the model's features. */
+static void test_published_type(void **state)
+{
+    BY_UNUSED(state);
+    static const struct {
+        const char *settings[4];
+        const char *type;
+    } cases[] = {
+        {{"model.kind=llama"}, "\"llama\""},
+        {{"model.output_bias=true", "model.qkv_bias=true"}, "\"llama\""},
+        {{"model.heads=3", "model.head_dim=8"}, "\"mistral\""},
+        {{"model.hf_type=mistral"}, "\"mistral\""},
+        {{"model.window=64"}, "\"mistral\""},
+        {{"model.window=64", "model.window_layers=[1]"}, "\"smollm3\""},
+        {{"model.qkv_bias=true"}, "\"qwen2\""},
+        {{"model.qkv_bias=true", "model.window=64", "model.window_layers=[3]"}, "\"qwen2\""},
+        {{"model.qk_norm=true"}, "\"qwen3\""},
+        {{"model.qk_norm=true", "model.qkv_bias=true", "model.output_bias=true"}, "\"qwen3\""},
+        {{"model.nope_layers=[3]"}, "\"smollm3\""},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        by_error error = {0};
+        char *json;
+        const char *all[8] = {"model.kind=llama", "model.vocab=9", "model.width=32"};
+        size_t count = 3;
+        for (size_t k = 0; k < 4 && cases[i].settings[k] != NULL; k++) {
+            all[count++] = cases[i].settings[k];
+        }
+        by_config *config = open_config(all, count);
+        check_ok(by_model_config_json(&json, &config->model, -1, &error), &error);
+        const char *written = strstr(json, "\"model_type\": ");
+        assert_non_null(written);
+        assert_int_equal(strncmp(written + 14, cases[i].type, strlen(cases[i].type)), 0);
+        free(json);
+        by_config_close(&config);
+    }
+}
+
+/* Features that no model of transformers has together are refused before anything is trained. */
+static void test_unpublished_features(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const refused[][4] = {
+        {"model.output_bias=true", NULL, NULL, "no model of transformers"},
+        {"model.qk_norm=true", "model.mlp_bias=true", NULL, "no model of transformers"},
+        {"model.qk_norm=true", "model.nope_layers=[0]", NULL, "no model of transformers"},
+        {"model.window=64", "model.hf_type=llama", NULL, "no llama of transformers"},
+        {"model.qkv_bias=true", "model.hf_type=qwen3", NULL, "no qwen3 of transformers"},
+        {"model.nope_layers=[4]", NULL, NULL, "'4' is not a layer from 0 to 3"},
+        {"model.nope_layers=[a]", NULL, NULL, "'a' is not a layer"},
+        {"model.head_dim=9", NULL, NULL, "head_dim 9"},
+        {"model.rope_scaling=llama3", "model.rope_low_freq_factor=4", NULL, "rope_low_freq_factor"},
+        {"model.rope_scaling=yarn", "model.rope_beta_slow=33", NULL, "rope_beta_slow"},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(refused); i++) {
+        by_error error = {0};
+        by_config *config;
+        check_ok(by_config_default(&config, &error), &error);
+        check_ok(by_config_set(config, "model.kind=llama", &error), &error);
+        for (size_t k = 0; k < 3 && refused[i][k] != NULL; k++) {
+            check_ok(by_config_set(config, refused[i][k], &error), &error);
+        }
+        by_status status = by_config_resolve(config, &error);
+        check_error(status, BY_ECONFIG, &error, refused[i][3]);
+        by_config_close(&config);
+    }
+}
+
 static void test_unknown_kind(void **state)
 {
     BY_UNUSED(state);
@@ -367,6 +477,7 @@ int main(void)
         cmocka_unit_test(test_parameter_counts),    cmocka_unit_test(test_flops),
         cmocka_unit_test(test_initial_values),      cmocka_unit_test(test_config_json_round_trip),
         cmocka_unit_test(test_config_json_accepts), cmocka_unit_test(test_config_json_refuses),
+        cmocka_unit_test(test_published_type),      cmocka_unit_test(test_unpublished_features),
         cmocka_unit_test(test_unknown_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,7 @@ static by_status resolve(by_config *config, void *own, by_error *error)
     c->mlp_width = c->mlp_width == -1 ? 4 * c->width : c->mlp_width;
     c->tied = c->tied == -1 ? 1 : c->tied;
     BY_TRY(by__token_resolve(config, error));
-    return by__transformer_resolve(config, error);
+    return by__transformer_resolve(config, -1, error);
 }
 
 static by_value norm(by__build *b, by_value x, const char *prefix)
@@ -132,8 +132,6 @@ const by__family by__family_gpt2 = {
     .body = body,
     .write_config = write_config,
     .read_config = read_config,
-    .tied = true,
-    .model_type = "gpt2",
-    .architecture = "GPT2LMHeadModel",
+    .published = (const by__published[]){{"gpt2", "GPT2LMHeadModel", true}, {0}},
     .adapted = "c_attn",
 };

@@ -1,31 +1,170 @@
 /* Llama (Touvron et al. 2023): rotary positions, pre-norm blocks with RMS norm, SwiGLU,
- * grouped-query attention, no biases. Weights are [out, in], as torch.nn.Linear keeps them. */
+ * grouped-query attention. Weights are [out, in], as torch.nn.Linear keeps them.
+ *
+ * Mistral (Jiang et al. 2023), Qwen2 (Yang et al. 2024), Qwen3 (Yang et al. 2025) and SmolLM3 are
+ * the same model with biases of queries, keys and values, a norm of each of their heads, or layers
+ * without positions. Each is a key, so that any of them can be trained; what transformers calls a
+ * model with these keys is a row of `types`. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "nn/nn.h"
 
+/* As the key model.layers has it. */
+#define MOST_LAYERS 10000
+
 extern const by__family by__family_llama;
+
+static const by__key key_rows[] = {
+    {"model", "qkv_bias", BY__KEY_SWITCH, BY__OWN(by__llama_keys, qkv_bias), "false", .later = true,
+     .help = "queries, keys and values have biases (Qwen2)"},
+    {"model", "output_bias", BY__KEY_SWITCH, BY__OWN(by__llama_keys, output_bias), "false",
+     .later = true, .help = "the projection behind attention has a bias"},
+    {"model", "mlp_bias", BY__KEY_SWITCH, BY__OWN(by__llama_keys, mlp_bias), "false", .later = true,
+     .help = "the projections of the MLP have biases"},
+    {"model", "qk_norm", BY__KEY_SWITCH, BY__OWN(by__llama_keys, qk_norm), "false", .later = true,
+     .help = "RMS norm of each head of queries and keys (Qwen3)"},
+    {"model", "nope_layers", BY__KEY_TEXTS, BY__OWN(by__llama_keys, nope_layers), "[]",
+     .later = true, .help = "layers, counted from 0, without rotary positions (SmolLM3)"},
+    {"model", "window_layers", BY__KEY_TEXTS, BY__OWN(by__llama_keys, window_layers), "[]",
+     .later = true, .help = "layers, counted from 0, that `window` is for; empty: all"},
+    {"model", "hf_type", BY__KEY_TEXT, BY__OWN(by__llama_keys, hf_type), "auto",
+     .choices = "auto|llama|mistral|qwen2|qwen3|smollm3", .later = true,
+     .help = "model_type of the config.json that is written; auto: the first that has the model's "
+             "features"},
+};
+static const by__key_list key_list = BY__KEY_LIST(key_rows);
 
 static by__llama_keys *own_keys(const by_model_config *c)
 {
     return by__kind_own(c->own, &by__family_llama.kind);
 }
 
+/* ---- what transformers calls it ---- */
+
+typedef enum windows { NONE, ALL_LAYERS, SOME_LAYERS } windows;
+
+typedef struct type {
+    bool odd_width; /* heads need not divide width */
+    bool qkv_bias;  /* there always, and without one of the output */
+    bool qk_norm;   /* there always */
+    bool attention_bias;
+    bool mlp_bias;
+    bool nope;
+    windows windows;      /* what layers may have one */
+    int64_t window;       /* of a file that does not say */
+    int64_t windows_from; /* layer, of such a file; 0: as the layers without positions */
+    by__llama_defaults defaults;
+} type;
+
+/* Both in one order. */
+static const by__published published[] = {
+    {"llama", "LlamaForCausalLM", false},    {"mistral", "MistralForCausalLM", false},
+    {"qwen2", "Qwen2ForCausalLM", false},    {"qwen3", "Qwen3ForCausalLM", false},
+    {"smollm3", "SmolLM3ForCausalLM", true}, {0}};
+static const type types[] = {
+    {.attention_bias = true, .mlp_bias = true, .defaults = {1e4, 1e-6, 0}},
+    {.odd_width = true, .windows = ALL_LAYERS, .window = 4096, .defaults = {1e4, 1e-6, 0}},
+    {.odd_width = true,
+     .qkv_bias = true,
+     .windows = SOME_LAYERS,
+     .window = 4096,
+     .windows_from = 28,
+     .defaults = {1e4, 1e-6, 0}},
+    {.odd_width = true,
+     .qk_norm = true,
+     .attention_bias = true,
+     .windows = SOME_LAYERS,
+     .window = 4096,
+     .windows_from = 28,
+     .defaults = {1e4, 1e-6, 128}},
+    {.odd_width = true,
+     .attention_bias = true,
+     .mlp_bias = true,
+     .nope = true,
+     .windows = SOME_LAYERS,
+     .defaults = {2e6, 1e-6, 0}},
+};
+
+static bool has_features(const type *t, const by_model_config *c, const by__llama_keys *k)
+{
+    bool qkv = k->qkv_bias == 1;
+    bool output = k->output_bias == 1;
+    bool biases = t->qkv_bias ? qkv && !output : qkv == output && (t->attention_bias || !qkv);
+    return biases && (t->odd_width || c->width % c->heads == 0) &&
+           t->qk_norm == (k->qk_norm == 1) && (t->mlp_bias || k->mlp_bias != 1) &&
+           (t->nope || k->nope_layers.count == 0) &&
+           (k->window == 0 || t->windows == SOME_LAYERS ||
+            (t->windows == ALL_LAYERS && k->window_layers.count == 0));
+}
+
+/* The row that hf_type chooses; -1: there is none. */
+static int type_of(const by_model_config *c, const by__llama_keys *k)
+{
+    bool any = strcmp(k->hf_type, "auto") == 0;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(types); i++) {
+        if ((any || strcmp(k->hf_type, published[i].model_type) == 0) &&
+            has_features(&types[i], c, k)) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+static const by__published *publish(const by_model_config *c)
+{
+    int i = type_of(c, own_keys(c));
+    return &published[i < 0 ? 0 : i];
+}
+
+static by_status check_type(const by_config *config, const by__llama_keys *k, by_error *error)
+{
+    if (type_of(&config->model, k) >= 0) {
+        return BY_OK;
+    }
+    const char *where = by__config_where(config, "model.hf_type", "model.qkv_bias");
+    if (strcmp(k->hf_type, "auto") != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: no %s of transformers has these features (model.qkv_bias, "
+                            "output_bias, mlp_bias, qk_norm, nope_layers, window, "
+                            "window_layers and head_dim); leave "
+                            "model.hf_type out for one that has",
+                            where, k->hf_type);
+    }
+    return by_error_set(error, BY_ECONFIG,
+                        "%s: no model of transformers has these together: model.qkv_bias %s, "
+                        "output_bias %s, mlp_bias %s, qk_norm %s, %zu nope_layers, window %lld, "
+                        "head_dim %lld. llama and smollm3 have all biases or none, qwen2 qkv_bias "
+                        "alone, qwen3 qk_norm, smollm3 alone nope_layers, llama no window",
+                        where, k->qkv_bias ? "true" : "false", k->output_bias ? "true" : "false",
+                        k->mlp_bias ? "true" : "false", k->qk_norm ? "true" : "false",
+                        k->nope_layers.count, (long long)k->window,
+                        (long long)config->model.head_dim);
+}
+
 static by_status resolve(by_config *config, void *own, by_error *error)
 {
-    BY_UNUSED(own);
-    return by__llama_resolve(config, error);
+    const by__llama_keys *k = own;
+    BY_TRY(by__llama_resolve(config, k, error));
+    BY_TRY(by__layers_check(config, "model.nope_layers", &k->nope_layers, error));
+    BY_TRY(by__layers_check(config, "model.window_layers", &k->window_layers, error));
+    return check_type(config, k, error);
 }
+
+/* ---- the graph ---- */
 
 static by_value mlp(by__build *b, by_value x, int layer)
 {
     const by_model_config *c = b->config;
+    bool bias = own_keys(c)->mlp_bias == 1;
     by_init init = by__init_normal(b);
-    by_value gate =
-        by__llama_linear(b, x, c->width, c->mlp_width, "mlp embed", init, layer, "mlp.gate_proj");
-    by_value up =
-        by__llama_linear(b, x, c->width, c->mlp_width, "mlp embed", init, layer, "mlp.up_proj");
+    by_value gate = by__llama_linear(b, x, c->width, c->mlp_width, "mlp embed", init, bias, layer,
+                                     "mlp.gate_proj");
+    by_value up = by__llama_linear(b, x, c->width, c->mlp_width, "mlp embed", init, bias, layer,
+                                   "mlp.up_proj");
     by_value y = by_swiglu(b->graph, gate, up);
-    return by__llama_linear(b, y, c->mlp_width, c->width, "embed mlp", by__init_residual(b), layer,
-                            "mlp.down_proj");
+    return by__llama_linear(b, y, c->mlp_width, c->width, "embed mlp", by__init_residual(b), bias,
+                            layer, "mlp.down_proj");
 }
 
 static void body(by__build *b)
@@ -33,23 +172,180 @@ static void body(by__build *b)
     by__llama_body(b, own_keys(b->config), mlp);
 }
 
+/* ---- config.json ---- */
+
+static bool has_window(const by__llama_keys *k, int64_t layer)
+{
+    return k->window_layers.count == 0 || by__list_has(&k->window_layers, layer);
+}
+
+/* max_window_layers is what transformers before 4.53 reads: the first layer with a window, behind
+ * which all have one. */
+static void write_windows(json_t *out, const by_model_config *c, const by__llama_keys *k,
+                          const type *t)
+{
+    if (t->windows == ALL_LAYERS) {
+        (void)json_object_set_new(out, "sliding_window",
+                                  k->window == 0 ? json_null() : json_integer(k->window));
+    }
+    if (t->windows != SOME_LAYERS || k->window == 0) {
+        return;
+    }
+    json_t *layers = json_array();
+    int64_t first = 0;
+    for (int64_t i = 0; i < c->layers; i++) {
+        bool limited = has_window(k, i);
+        first += !limited;
+        (void)json_array_append_new(layers,
+                                    json_string(limited ? "sliding_attention" : "full_attention"));
+    }
+    (void)json_object_set_new(out, "use_sliding_window", json_true());
+    (void)json_object_set_new(out, "sliding_window", json_integer(k->window));
+    (void)json_object_set_new(out, "layer_types", layers);
+    (void)json_object_set_new(out, "max_window_layers", json_integer(first));
+}
+
 static void write_config(json_t *out, const by_model_config *c)
 {
-    by__llama_write_config(out, c, own_keys(c));
-    (void)json_object_set_new(out, "attention_bias", json_false());
-    (void)json_object_set_new(out, "mlp_bias", json_false());
+    const by__llama_keys *k = own_keys(c);
+    const type *t = &types[publish(c) - published];
+    by__llama_write_config(out, c, k);
+    if (t->attention_bias) {
+        (void)json_object_set_new(out, "attention_bias", json_boolean(k->qkv_bias));
+    }
+    if (t->mlp_bias) {
+        (void)json_object_set_new(out, "mlp_bias", json_boolean(k->mlp_bias));
+    }
+    if (t->nope) {
+        json_t *rotated = json_array();
+        for (int64_t i = 0; i < c->layers; i++) {
+            (void)json_array_append_new(rotated, json_integer(!by__list_has(&k->nope_layers, i)));
+        }
+        (void)json_object_set_new(out, "no_rope_layers", rotated);
+    }
+    write_windows(out, c, k, t);
+}
+
+static by_status check_layers(const by_model_config *c, const char *name, by_error *error)
+{
+    return c->layers <= MOST_LAYERS
+               ? BY_OK
+               : by_error_set(error, BY_EFORMAT, "%s: \"num_hidden_layers\" %lld is more than %d",
+                              name, (long long)c->layers, MOST_LAYERS);
+}
+
+/* no_rope_layers has a 1 for each layer with positions; without it, each so many-th has none. */
+static by_status read_nope(by__llama_keys *k, const by_model_config *c, const char *name,
+                           const json_t *in, by_error *error)
+{
+    const json_t *list = json_object_get(in, "no_rope_layers");
+    int64_t interval;
+    bool *without;
+    BY_TRY(by__json_integer(&interval, name, in, "no_rope_layer_interval", 4, error));
+    if (json_is_array(list) && json_array_size(list) < (size_t)c->layers) {
+        return by_error_set(error, BY_EFORMAT, "%s: \"no_rope_layers\" has %zu of %lld layers",
+                            name, json_array_size(list), (long long)c->layers);
+    }
+    BY_TRY(check_layers(c, name, error));
+    BY_TRY(by__alloc((void **)&without, (size_t)c->layers, sizeof *without, "layers", error));
+    for (size_t i = 0; i < (size_t)c->layers; i++) {
+        without[i] = json_is_array(list) ? json_integer_value(json_array_get(list, i)) == 0
+                                         : (i + 1) % (size_t)interval == 0;
+    }
+    by_status status = by__list_fill(&k->nope_layers, without, (size_t)c->layers, error);
+    free(without);
+    return status;
+}
+
+/* Whether layer i has a window. */
+static by_status read_layer_type(bool *limited, size_t i, const by__llama_keys *k, const type *t,
+                                 int64_t from, const char *name, const json_t *in, by_error *error)
+{
+    const json_t *list = json_object_get(in, "layer_types");
+    const char *said = json_string_value(json_array_get(list, i));
+    if (!json_is_array(list)) {
+        *limited =
+            t->windows_from > 0 ? (int64_t)i >= from : by__list_has(&k->nope_layers, (int64_t)i);
+        return BY_OK;
+    }
+    *limited = said != NULL && strcmp(said, "sliding_attention") == 0;
+    if (!*limited && (said == NULL || strcmp(said, "full_attention") != 0)) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: \"layer_types\" [%zu] is \"%.40s\"; supported: full_attention, "
+                            "sliding_attention",
+                            name, i, said == NULL ? "(missing)" : said);
+    }
+    return BY_OK;
+}
+
+static by_status read_layer_types(by__llama_keys *k, const by_model_config *c, const type *t,
+                                  const char *name, const json_t *in, by_error *error)
+{
+    size_t count = (size_t)c->layers;
+    size_t limited = 0;
+    bool *has;
+    const json_t *first = json_object_get(in, "max_window_layers");
+    int64_t from = json_is_integer(first) ? json_integer_value(first) : t->windows_from;
+    BY_TRY(check_layers(c, name, error));
+    BY_TRY(by__alloc((void **)&has, count, sizeof *has, "layers", error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        status = read_layer_type(&has[i], i, k, t, from, name, in, error);
+        limited += has[i];
+    }
+    k->window = limited == 0 ? 0 : k->window;
+    if (status == BY_OK) {
+        status = by__list_fill(&k->window_layers, has, limited == count ? 0 : count, error);
+    }
+    free(has);
+    return status;
+}
+
+static by_status read_windows(by__llama_keys *k, const by_model_config *c, const type *t,
+                              const char *name, const json_t *in, by_error *error)
+{
+    const json_t *window = json_object_get(in, "sliding_window");
+    bool used =
+        t->windows == ALL_LAYERS ||
+        (t->windows == SOME_LAYERS && json_is_true(json_object_get(in, "use_sliding_window")));
+    k->window = 0;
+    BY_TRY(by__list_fill(&k->window_layers, NULL, 0, error));
+    if (!used || json_is_null(window)) {
+        return BY_OK;
+    }
+    BY_TRY(by__json_integer(&k->window, name, in, "sliding_window", t->window, error));
+    return t->windows == SOME_LAYERS && k->window > 0 ? read_layer_types(k, c, t, name, in, error)
+                                                      : BY_OK;
 }
 
 static by_status read_config(by_model_config *c, const char *name, const json_t *in,
                              by_error *error)
 {
-    return by__llama_read_config(c, own_keys(c), 10000.0, name, in, error);
+    by__llama_keys *k = own_keys(c);
+    const char *hf_type = json_string_value(json_object_get(in, "model_type"));
+    size_t i = 0;
+    while (strcmp(published[i].model_type, hf_type) != 0) { /* a row of them: by it we are here */
+        i++;
+    }
+    const type *t = &types[i];
+    bool attention = json_is_true(json_object_get(in, "attention_bias"));
+    BY_TRY(by__llama_read_config(c, k, &t->defaults, name, in, error));
+    BY_TRY(by__set_string(&k->hf_type, hf_type, error));
+    k->qkv_bias = t->qkv_bias || (t->attention_bias && attention);
+    k->output_bias = t->attention_bias && attention;
+    k->mlp_bias = t->mlp_bias && json_is_true(json_object_get(in, "mlp_bias"));
+    k->qk_norm = t->qk_norm;
+    BY_TRY(t->nope ? read_nope(k, c, name, in, error)
+                   : by__list_fill(&k->nope_layers, NULL, 0, error));
+    return read_windows(k, c, t, name, in, error);
 }
 
 const by__family by__family_llama = {
     .kind = {.name = "llama",
-             .help = "Llama: rotary positions, RMS norm, SwiGLU, grouped-query attention.",
-             .keys = {&by__transformer_keys, &by__token_keys, &by__llama_key_list},
+             .help = "Llama, Mistral, Qwen2, Qwen3, SmolLM: rotary positions, RMS norm, SwiGLU, "
+                     "grouped-query attention.",
+             .keys = {&by__transformer_keys, &by__token_keys, &by__llama_key_list,
+                      &by__rope_key_list, &key_list},
              .size = sizeof(by__llama_keys),
              .resolve = resolve},
     .reads = "tokens",
@@ -57,7 +353,7 @@ const by__family by__family_llama = {
     .write_config = write_config,
     .read_config = read_config,
     .rotary = true,
-    .model_type = "llama",
-    .architecture = "LlamaForCausalLM",
+    .published = published,
+    .publish = publish,
     .adapted = "q_proj v_proj",
 };

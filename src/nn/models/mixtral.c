@@ -49,7 +49,7 @@ static by_status resolve(by_config *config, void *own, by_error *error)
     }
     BY_TRY(by__config_divides(config, "parallel.expert", "model.experts", error));
     BY_TRY(by__config_divides(config, "parallel.expert", "train.micro_batch", error));
-    return by__llama_resolve(config, error);
+    return by__llama_resolve(config, &k->llama, error);
 }
 
 /* Rows that an expert has room for; 0: for all. Only training limits them: what a text's tokens
@@ -104,7 +104,7 @@ static by_value mixture(by__build *b, by_value x, int layer)
     by_value member;
     by_value range;
     by_value logits = by__llama_linear(b, x, b->config->width, k->experts, "router embed",
-                                       by__init_normal(b), layer, "block_sparse_moe.gate");
+                                       by__init_normal(b), false, layer, "block_sparse_moe.gate");
     by_router(b->graph, logits, k->experts_per_token, &weight, &index, &mass);
     by_group(b->graph, index, k->experts, capacity_of(b), &slot, &member, &range);
     by_value rows = by_scatter_rows(b->graph, x, slot, member, BY_NONE);
@@ -146,7 +146,8 @@ static void write_config(json_t *out, const by_model_config *c)
     (void)json_object_set_new(out, "num_local_experts", json_integer(k->experts));
     (void)json_object_set_new(out, "num_experts_per_tok", json_integer(k->experts_per_token));
     (void)json_object_set_new(out, "router_aux_loss_coef", json_real(k->router_aux_loss_coef));
-    (void)json_object_set_new(out, "sliding_window", json_null());
+    (void)json_object_set_new(out, "sliding_window",
+                              k->llama.window == 0 ? json_null() : json_integer(k->llama.window));
 }
 
 /* A coefficient that may be 0. */
@@ -169,24 +170,19 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
                              by_error *error)
 {
     mixtral_keys *k = own_keys(c);
-    const json_t *window = json_object_get(in, "sliding_window");
-    BY_TRY(by__llama_read_config(c, &k->llama, 1e6, name, in, error));
+    BY_TRY(
+        by__llama_read_config(c, &k->llama, &(by__llama_defaults){1e6, 1e-5, 0}, name, in, error));
     BY_TRY(by__json_integer(&k->experts, name, in, "num_local_experts", 8, error));
     BY_TRY(by__json_integer(&k->experts_per_token, name, in, "num_experts_per_tok", 2, error));
-    BY_TRY(read_coefficient(&k->router_aux_loss_coef, name, in, error));
-    if (json_is_integer(window) && json_integer_value(window) < c->context) {
-        return by_error_set(error, BY_EFORMAT,
-                            "%s: \"sliding_window\" %lld is less than the context; attention here "
-                            "reads all of it",
-                            name, (long long)json_integer_value(window));
-    }
-    return BY_OK;
+    BY_TRY(by__json_integer(&k->llama.window, name, in, "sliding_window", 0, error));
+    return read_coefficient(&k->router_aux_loss_coef, name, in, error);
 }
 
 const by__family by__family_mixtral = {
     .kind = {.name = "mixtral",
              .help = "Mixtral: Llama with a mixture of experts in each block.",
-             .keys = {&by__transformer_keys, &by__token_keys, &by__llama_key_list, &key_list},
+             .keys = {&by__transformer_keys, &by__token_keys, &by__llama_key_list,
+                      &by__rope_key_list, &key_list},
              .size = sizeof(mixtral_keys),
              .resolve = resolve},
     .reads = "tokens",
@@ -194,7 +190,6 @@ const by__family by__family_mixtral = {
     .write_config = write_config,
     .read_config = read_config,
     .rotary = true,
-    .model_type = "mixtral",
-    .architecture = "MixtralForCausalLM",
+    .published = (const by__published[]){{"mixtral", "MixtralForCausalLM", false}, {0}},
     .adapted = "q_proj v_proj",
 };

@@ -260,6 +260,5 @@ const by__family by__family_mlp = {
     .body = body,
     .write_config = write_config,
     .read_config = read_config,
-    .model_type = "banyan_mlp",
-    .architecture = "MLP",
+    .published = (const by__published[]){{"banyan_mlp", "MLP", false}, {0}},
 };

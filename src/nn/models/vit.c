@@ -56,7 +56,7 @@ static by_status resolve(by_config *config, void *own, by_error *error)
     c->mlp_width = c->mlp_width == -1 ? 4 * c->width : c->mlp_width;
     BY_TRY(check_side(config, "image_height", c->image_height, v->patch, error));
     BY_TRY(check_side(config, "image_width", c->image_width, v->patch, error));
-    return by__transformer_resolve(config, error);
+    return by__transformer_resolve(config, -1, error);
 }
 
 static by_value norm(by__build *b, by_value x, const char *prefix)
@@ -258,6 +258,5 @@ const by__family by__family_vit = {
     .body = body,
     .write_config = write_config,
     .read_config = read_config,
-    .model_type = "vit",
-    .architecture = "ViTForImageClassification",
+    .published = (const by__published[]){{"vit", "ViTForImageClassification", false}, {0}},
 };
