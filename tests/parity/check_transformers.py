@@ -6,6 +6,9 @@
     check_transformers.py make DIR           makes small random models with transformers: DIR/NAME/ as
                                              save_pretrained writes it, and the logits that transformers
                                              computes next to it, DIR/NAME.logits.safetensors
+    check_transformers.py compare DIR        of each model that `make` made: compares DIR/NAME.banyan.safetensors
+                                             with the logits of transformers, and loads DIR/NAME.saved, a
+                                             checkpoint that banyan wrote of the model, as the same class
     check_transformers.py golden DIR         compares transformers with the golden files in DIR
 
 LOGITS is what `banyan eval RUN --logits-out LOGITS` writes, a safetensors file with
@@ -27,12 +30,23 @@ import transformers
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel,
-                          LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, ViTConfig,
-                          ViTForImageClassification)
+                          LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, MixtralConfig,
+                          MixtralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+                          SmolLM3Config, SmolLM3ForCausalLM, ViTConfig, ViTForImageClassification)
 
 transformers.utils.logging.disable_progress_bar()
 
 TOLERANCE = 1e-4
+
+# What the descendants of Llama have in common here.
+SMALL = dict(num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, hidden_size=48, intermediate_size=100,
+             max_position_embeddings=32, vocab_size=101, initializer_range=0.2, bos_token_id=0, eos_token_id=0,
+             pad_token_id=0)
+
+
+def rope(kind, theta=1e4, **more):
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": theta, **more}}
+
 
 MODELS = {
     "gpt2": (GPT2LMHeadModel, GPT2Config(
@@ -51,6 +65,29 @@ MODELS = {
         intermediate_size=40, max_position_embeddings=32, vocab_size=101, initializer_range=0.2,
         num_local_experts=6, num_experts_per_tok=2, tie_word_embeddings=False, rms_norm_eps=1e-5,
         bos_token_id=0, eos_token_id=0)),
+    "llama_biases": (LlamaForCausalLM, LlamaConfig(**SMALL, attention_bias=True, mlp_bias=True, head_dim=16)),
+    "llama_linear": (LlamaForCausalLM, LlamaConfig(**SMALL, **rope("linear", factor=4.0))),
+    "llama_dynamic": (LlamaForCausalLM, LlamaConfig(**SMALL, **rope("dynamic", factor=4.0))),
+    "llama_llama3": (LlamaForCausalLM, LlamaConfig(**SMALL, tie_word_embeddings=True, **rope(
+        "llama3", 5e5, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8))),
+    "mistral": (MistralForCausalLM, MistralConfig(**SMALL, head_dim=20, sliding_window=None, **rope("default", 1e6))),
+    "qwen2": (Qwen2ForCausalLM, Qwen2Config(**SMALL, tie_word_embeddings=True, **rope("default", 1e6))),
+    "qwen2_yarn": (Qwen2ForCausalLM, Qwen2Config(**SMALL, **rope(
+        "yarn", 1e6, factor=4.0, original_max_position_embeddings=8))),
+    "qwen3": (Qwen3ForCausalLM, Qwen3Config(**SMALL, head_dim=16, tie_word_embeddings=True, **rope("default", 1e6))),
+    "qwen3_yarn": (Qwen3ForCausalLM, Qwen3Config(**SMALL, head_dim=24, attention_bias=True, **rope(
+        "yarn", factor=2.5, original_max_position_embeddings=12, beta_fast=4.0, beta_slow=0.5, mscale=1.0,
+        mscale_all_dim=0.5))),
+    "smollm3": (SmolLM3ForCausalLM, SmolLM3Config(**SMALL, no_rope_layers=[1, 0, 1])),
+    "smollm3_biases": (SmolLM3ForCausalLM, SmolLM3Config(**SMALL, no_rope_layer_interval=2, attention_bias=True,
+                                                         mlp_bias=True, tie_word_embeddings=False)),
+}
+# How models are saved that are not whole and in float32.
+SAVED = {
+    "llama_biases": dict(max_shard_size="40KB"),
+    "mistral": dict(dtype=torch.float16),
+    "qwen3": dict(dtype=torch.bfloat16),
+    "smollm3": dict(dtype=torch.bfloat16, max_shard_size="20KB"),
 }
 
 
@@ -108,15 +145,35 @@ def make(directory):
                 if parameter.dim() == 1:
                     parameter.add_(0.2 * torch.randn_like(parameter))
         path = os.path.join(directory, name)
-        model.save_pretrained(path)
-        tokens = torch.randint(config.vocab_size, (2, 24), dtype=torch.int32)
-        logits = logits_of(model, tokens)
+        how = SAVED.get(name, {})
+        tokens = torch.randint(config.vocab_size, (2, positions_of(config)), dtype=torch.int32)
+        before = logits_of(model, tokens)
+        model.to(how.get("dtype", torch.float32)).save_pretrained(
+            path, max_shard_size=how.get("max_shard_size", "1GB"))
+        logits = logits_of(load(path), tokens)
         save_file({"tokens": tokens, "logits": logits.contiguous()}, path + ".logits.safetensors")
-        compare(path, logits, logits_of(load(path), tokens))
+        if "dtype" not in how:
+            compare(path, logits, before)
+
+
+def positions_of(config):
+    return getattr(config, "n_positions", None) or config.max_position_embeddings
+
+
+def compare_all(directory):
+    for name, (model_class, _) in MODELS.items():
+        path = os.path.join(directory, name)
+        expected = load_file(path + ".logits.safetensors")
+        got = load_file(path + ".banyan.safetensors")
+        compare(f"{name}, read by banyan", got["logits"], expected["logits"])
+        saved = load(path + ".saved")
+        if type(saved) is not model_class:
+            fail(f"{path}.saved is a {type(saved).__name__}, not a {model_class.__name__}")
+        compare(f"{name}, written by banyan", logits_of(saved, expected["tokens"]), expected["logits"])
 
 
 def golden(directory):
-    for name in (name for name in MODELS if name != "mixtral"):
+    for name in ("gpt2", "llama_tied", "llama_gqa"):
         path = os.path.join(directory, name + ".safetensors")
         with safe_open(path, "pt") as f:
             said = f.metadata()
@@ -232,13 +289,15 @@ def main():
     sub = commands.add_parser("check")
     sub.add_argument("directory", metavar="DIR")
     sub.add_argument("logits", metavar="LOGITS")
-    for command in ("make", "golden"):
+    for command in ("make", "compare", "golden"):
         commands.add_parser(command).add_argument("directory", metavar="DIR")
     arguments = parser.parse_args()
     if arguments.command == "check":
         check(arguments.directory, arguments.logits)
     elif arguments.command == "make":
         make(arguments.directory)
+    elif arguments.command == "compare":
+        compare_all(arguments.directory)
     else:
         golden(arguments.directory)
         golden_vit(arguments.directory)

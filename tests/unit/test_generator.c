@@ -249,6 +249,21 @@ static void test_llama_grouped(void **state)
     check_model(settings, BY_ARRAY_LENGTH(settings));
 }
 
+static void test_llama_features(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const qwen3[] = {"model.kind=llama",    "model.mlp_width=88",
+                                        "model.kv_heads=2",    "model.qk_norm=true",
+                                        "model.head_dim=12",   "model.rope_scaling=yarn",
+                                        "model.rope_factor=4", "model.rope_original_context=32"};
+    static const char *const smollm3[] = {"model.kind=llama",          "model.mlp_width=88",
+                                          "model.qkv_bias=true",       "model.output_bias=true",
+                                          "model.mlp_bias=true",       "model.nope_layers=[0]",
+                                          "model.rope_scaling=llama3", "model.rope_factor=4"};
+    check_model(qwen3, BY_ARRAY_LENGTH(qwen3));
+    check_model(smollm3, BY_ARRAY_LENGTH(smollm3));
+}
+
 static void test_mixtral(void **state)
 {
     BY_UNUSED(state);
@@ -548,6 +563,7 @@ int main(void)
         cmocka_unit_test(test_gpt2),
         cmocka_unit_test(test_llama),
         cmocka_unit_test(test_llama_grouped),
+        cmocka_unit_test(test_llama_features),
         cmocka_unit_test(test_mixtral),
         cmocka_unit_test(test_portions),
         cmocka_unit_test(test_longer_context),

@@ -222,6 +222,8 @@ static void write_config(json_t *out, const by_model_config *c)
             (void)json_array_append_new(rotated, json_integer(!by__list_has(&k->nope_layers, i)));
         }
         (void)json_object_set_new(out, "no_rope_layers", rotated);
+        /* transformers' default is an id of SmolLM3's own vocabulary. */
+        (void)json_object_set_new(out, "pad_token_id", json_null());
     }
     write_windows(out, c, k, t);
 }

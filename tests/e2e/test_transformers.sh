@@ -1,0 +1,33 @@
+#!/bin/sh
+# Small random models that transformers makes are read exactly, and what banyan writes of them transformers
+# loads as what they were.
+. "$(dirname "$0")/../support/shell.sh"
+
+"$root/scripts/python-env" >/dev/null || {
+    echo "skipped: scripts/python-env could not install transformers"
+    exit 77
+}
+python=$root/build/venv/bin/python
+checker=$root/tests/parity/check_transformers.py
+
+say "transformers makes models: every family, whole and sharded, in f32, bf16 and f16"
+mkdir models
+run 0 "$python" "$checker" make models
+make_text text.txt 100
+cat >c.yaml <<'EOF'
+name: saved
+data: {text: [text.txt], tokenizer: char}
+train: {steps: 1, batch: 1, eval_every: 0, eval_batches: 1}
+optimizer: {lr: 1e-30, weight_decay: 0}
+EOF
+for logits in models/*.logits.safetensors; do
+    model=${logits%.logits.safetensors}
+    say "$model is read, and written as a checkpoint"
+    run 0 "$banyan" eval "$model" --tokens "$logits" --logits-out "$model.banyan.safetensors"
+    run 0 "$banyan" train c.yaml --set "model.from=$model"
+    mv runs/saved/checkpoints/step-00000001 "$model.saved"
+    rm -r runs
+done
+
+say "logits are those of transformers, and it loads each checkpoint as the class that it was"
+run 0 "$python" "$checker" compare models
