@@ -1,12 +1,15 @@
 /* Tokenizers: text to token ids and back.
  *
- * Two kinds. Byte-level BPE with GPT-2's pre-tokenisation (Radford et al. 2019; Sennrich et al.
- * 2016), id for id equal to Hugging Face `tokenizers` and to tiktoken; and characters, one id a
- * Unicode code point. Both are read from and written to Hugging Face's tokenizer.json.
+ * Three kinds, id for id equal to Hugging Face `tokenizers`: byte-level BPE (Radford et al. 2019;
+ * Sennrich et al. 2016) with the split patterns of GPT-2, Llama 3, GPT-4, GPT-4o, Qwen and their
+ * relatives; BPE over characters with byte fallback, as SentencePiece makes it (Llama 2, Mistral,
+ * Gemma); and characters, one id a Unicode code point. All are read from and written to Hugging
+ * Face's tokenizer.json; docs/tokenizers.md lists what of it is supported.
  *
- * Any bytes are text. Byte-level BPE encodes them all: a byte that is not part of valid UTF-8
- * counts as one symbol character (neither letter, digit nor space), and decoding gives back exactly
- * the bytes that were encoded. A character tokenizer refuses what is not in its vocabulary.
+ * Any bytes are text. Byte-level BPE and byte fallback encode them all: a byte that is not part of
+ * valid UTF-8 counts as one symbol character (neither letter, digit nor space), and decoding gives
+ * back the bytes that were encoded, up to what the tokenizer's own normalisation changes. A
+ * character tokenizer refuses what is not in its vocabulary.
  *
  * Unicode classes (\p{L}, \p{N}, \s) are those of Unicode 16.0, as in tokenizers 0.23 and tiktoken
  * 0.14.
@@ -90,11 +93,13 @@ BY_API bool by_tokenizer_is_char(const by_tokenizer *tokenizer);
 /* 32 hex digits over all that decides the ids: equal hashes encode equally. Lives as long as the
  * tokenizer. */
 BY_API const char *by_tokenizer_hash(const by_tokenizer *tokenizer);
-/* The bytes of a token (of an added token: its text). They may be part of a UTF-8 sequence only.
- * BY_EARG: id is not below the vocabulary. They live as long as the tokenizer. */
+/* The bytes that a token stands for inside a text (of an added token: its text). They may be part
+ * of a UTF-8 sequence only. BY_EARG: id is not below the vocabulary. They live as long as the
+ * tokenizer. */
 BY_API by_status by_tokenizer_token_bytes(const by_tokenizer *tokenizer, uint32_t id,
                                           const char **data, size_t *length, by_error *error);
-/* The id of the token with these bytes, -1 if there is none. */
+/* The id of the token with these bytes, -1 if there is none. BPE over characters: with this name in
+ * the file, or of this byte. */
 BY_API int64_t by_tokenizer_token_id(const by_tokenizer *tokenizer, const char *data,
                                      size_t length);
 
@@ -113,12 +118,14 @@ BY_API void by_token_buffer_free(by_token_buffer *buffer);
 typedef enum by_encode_flags {
     BY_ENCODE_ORDINARY = 0, /* the text of a special token is ordinary text (tiktoken's
                                encode_ordinary); other added tokens are recognised */
-    BY_ENCODE_SPECIAL = 1   /* special tokens are recognised too, as `tokenizers` does by default */
+    BY_ENCODE_SPECIAL = 1,  /* special tokens are recognised too, as `tokenizers` does by default */
+    BY_ENCODE_AROUND = 2    /* the file's ids in front of a text and behind it are added (the
+                               begin-of-text of Llama): add_special_tokens of `tokenizers` */
 } by_encode_flags;
 
-/* Appends the ids of a text to `out`. Nothing is added in front or behind. A failed call leaves
- * `out` as it was. BY_EFORMAT: a character is not in a character vocabulary (names it, its byte
- * offset and the size of the vocabulary). */
+/* Appends the ids of a text to `out`. A failed call leaves `out` as it was. BY_EFORMAT: a character
+ * is not in a vocabulary that has neither bytes to fall back to nor an unknown token (names it, its
+ * byte offset and the size of the vocabulary). */
 BY_API by_status by_tokenizer_encode(const by_tokenizer *tokenizer, const char *text, size_t length,
                                      by_token_buffer *out, unsigned flags, by_error *error);
 
@@ -131,9 +138,9 @@ BY_API void by_encoder_close(by_encoder **encoder);
 BY_API by_status by_encoder_encode(by_encoder *encoder, const char *text, size_t length,
                                    by_token_buffer *out, unsigned flags, by_error *error);
 
-/* The bytes that `count` ids stand for, with a NUL behind them that is not counted; freed with
- * free(). To stream, append by_tokenizer_token_bytes of each id. BY_EARG: an id is not below the
- * vocabulary. */
+/* The bytes that `count` ids stand for as a whole text, with a NUL behind them that is not counted;
+ * freed with free(). by_text_stream (banyan/text_stream.h) decodes tokens as they come. BY_EARG: an
+ * id is not below the vocabulary. */
 BY_API by_status by_tokenizer_decode(const by_tokenizer *tokenizer, const uint32_t *ids,
                                      size_t count, char **out, size_t *length, by_error *error);
 

@@ -75,6 +75,14 @@ for seed in 1 1 2; do
 done
 if cmp -s text.1 text.2; then fail "seeds 1 and 2 generate the same"; fi
 
+say "generate: ends in front of a stop string, and shows nothing of it"
+# The third word of the text above, which begins with its second.
+word=$(cut -c 7- text.1 | tr -s ' \n' '\n\n' | sed -n 2p)
+run 0 "$banyan" generate runs/tiny --prompt "apple " --tokens 40 --seed 1 --stop "$word" --stop "~no such text~" --json
+[ "$(field stop <out)" = stop_string ] || fail "$(cat out)"
+if field text <out | grep -q -F -e "$word"; then fail "the stop string '$word' is shown: $(cat out)"; fi
+run 2 "$banyan" generate runs/tiny --stop ""
+
 say "plot"
 run 0 "$banyan" plot runs/tiny runs/other --out loss.png
 [ "$(head -c 4 loss.png | tail -c 3)" = PNG ] || fail "no PNG"

@@ -1,13 +1,15 @@
 /* Runs the tokenizers for scripts that compare them with other libraries.
  *
  *   tokenizer_tool encode TOKENIZER FLAGS     texts from stdin, ids to stdout
+ *   tokenizer_tool both TOKENIZER FLAGS       the same, and what the ids decode to
  *   tokenizer_tool bpe VOCAB MIN_FREQUENCY THREADS OUT FILE...
  *   tokenizer_tool char OUT FILE...
  *   tokenizer_tool resave TOKENIZER OUT
  *   tokenizer_tool speed TOKENIZER FILE...    MB/s of one thread over all files, cache cold
  *
  * A text on stdin is a little-endian u32 length and its bytes; ids come out as a u32 count and the
- * u32 ids. Decoding must give the text back; exit 1 with a message otherwise. */
+ * u32 ids. Decoding must give the text back; exit 1 with a message otherwise. With `both`, counts
+ * of ids and of bytes come first, the bytes last, and they may be any. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +22,7 @@ static int fail(const by_error *error)
     return 1;
 }
 
-static int encode(const char *path, unsigned flags)
+static int encode(const char *path, unsigned flags, bool both)
 {
     by_error error = {0};
     by_tokenizer *tokenizer;
@@ -43,14 +45,17 @@ static int encode(const char *path, unsigned flags)
                 BY_OK) {
             return fail(&error);
         }
-        if (flags == BY_ENCODE_ORDINARY &&
+        if (flags == BY_ENCODE_ORDINARY && !both &&
             (back_length != length || memcmp(back, text, length) != 0)) {
             (void)fprintf(stderr, "decoding does not give the text back\n");
             return 1;
         }
         uint32_t count = (uint32_t)ids.count;
+        uint32_t bytes = (uint32_t)back_length;
         (void)fwrite(&count, sizeof count, 1, stdout);
+        (void)fwrite(&bytes, sizeof bytes, both ? 1 : 0, stdout);
         (void)fwrite(ids.ids, sizeof *ids.ids, ids.count, stdout);
+        (void)fwrite(back, 1, both ? back_length : 0, stdout);
         by_token_buffer_free(&ids);
         free(back);
         free(text);
@@ -141,8 +146,9 @@ static int speed(const char *path, char **files, int count)
 int main(int argc, char **argv)
 {
     const char *command = argc > 1 ? argv[1] : "";
-    if (strcmp(command, "encode") == 0 && argc == 4) {
-        return encode(argv[2], (unsigned)atoi(argv[3]));
+    bool both = strcmp(command, "both") == 0;
+    if ((both || strcmp(command, "encode") == 0) && argc == 4) {
+        return encode(argv[2], (unsigned)atoi(argv[3]), both);
     }
     if (strcmp(command, "bpe") == 0 && argc > 6) {
         by_bpe_options options = {.vocab = (size_t)atol(argv[2]),
@@ -159,6 +165,6 @@ int main(int argc, char **argv)
     if (strcmp(command, "speed") == 0 && argc > 3) {
         return speed(argv[2], argv + 3, argc - 3);
     }
-    (void)fprintf(stderr, "usage: tokenizer_tool encode|bpe|char|resave|speed ...\n");
+    (void)fprintf(stderr, "usage: tokenizer_tool encode|both|bpe|char|resave|speed ...\n");
     return 2;
 }

@@ -550,17 +550,32 @@ static void test_refusals(void **state)
 {
     BY_UNUSED(state);
     check_refused("version", "\"2.0\"", "version");
-    check_refused("normalizer", "{\"type\":\"NFC\"}", "normalizer NFC");
+    check_refused("normalizer", "{\"type\":\"Lowercase\"}", "normalizer Lowercase");
+    check_refused("normalizer",
+                  "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a+\"},\"content\":\"\"}",
+                  "pattern \"a+\"");
     check_refused("truncation", "{\"max_length\":3}", "truncation");
     check_refused("padding", "{\"pad_id\":3}", "padding");
     check_refused("pre_tokenizer", "{\"type\":\"Whitespace\"}", "pre_tokenizer Whitespace");
     check_refused("pre_tokenizer", "null", "decoder ByteLevel");
-    check_refused("pre_tokenizer", "{\"type\":\"ByteLevel\"}", "add_prefix_space");
+    check_refused(
+        "pre_tokenizer",
+        "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
+        "\"x+|y\"},\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\"}]}",
+        "pattern \"x+|y\" is not supported");
     check_refused("pre_tokenizer",
-                  "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}",
-                  "use_regex");
+                  "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},"
+                  "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}]}",
+                  "a prefix of ByteLevel");
     check_refused("post_processor", "{\"type\":\"TemplateProcessing\"}",
                   "post_processor TemplateProcessing");
+    check_refused("post_processor", "{\"type\":\"BertProcessing\"}",
+                  "post_processor BertProcessing");
+    check_refused(
+        "post_processor",
+        "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}},"
+        "{\"Sequence\":{}}],\"special_tokens\":{\"<s>\":{\"ids\":[600]}}}",
+        "not below 600");
     check_refused("decoder", "{\"type\":\"WordPiece\"}", "decoder WordPiece");
     check_refused("decoder", "null", "decoder");
     check_refused("model", "{\"type\":\"Unigram\"}", "model Unigram");

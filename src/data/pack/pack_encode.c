@@ -198,7 +198,9 @@ static by_status run_threads(packing *p, const by_tokenizer *tokenizer, by_error
                         .wanted = UNIT_BYTES,
                         /* An added token may span a place to cut, and copies are found by whole
                            texts. */
-                        .whole = by__added_any(tokenizer, BY_ENCODE_ORDINARY) ||
+                        .whole = by__added_any(tokenizer, 0, BY_ENCODE_ORDINARY) ||
+                                 by__added_any(tokenizer, 1, BY_ENCODE_ORDINARY) ||
+                                 !by__tokenizer_cuts(tokenizer) ||
                                  p->pack->options.dedup != BY_PACK_DEDUP_NONE};
     by_status status =
         by__alloc((void **)&p->threads, threads, sizeof *p->threads, "threads", error);

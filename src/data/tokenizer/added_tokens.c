@@ -25,13 +25,39 @@ static int compare_places(const void *a, const void *b)
     if (x->normalized != y->normalized) {
         return x->normalized ? 1 : -1;
     }
-    if (x->content[0] != y->content[0]) {
-        return (uint8_t)x->content[0] < (uint8_t)y->content[0] ? -1 : 1;
+    if (x->match[0] != y->match[0]) {
+        return (uint8_t)x->match[0] < (uint8_t)y->match[0] ? -1 : 1;
     }
-    if (x->length != y->length) {
-        return x->length > y->length ? -1 : 1;
+    if (x->match_length != y->match_length) {
+        return x->match_length > y->match_length ? -1 : 1;
     }
     return strcmp(x->content, y->content);
+}
+
+/* A token that is `normalized` is searched for in normalised text, as what it becomes there. */
+static by_status make_match(by_tokenizer *t, by__added_token *a, by_error *error)
+{
+    by__rewriting rewriting = {0};
+    const uint8_t *out = (const uint8_t *)a->content;
+    size_t length = a->length;
+    bool first = true;
+    by_status status = BY_OK;
+    if (a->normalized) {
+        status = by__rewrite_text(&t->pipeline, 0, t->pipeline.normalizers, &rewriting, out, length,
+                                  &first, &out, &length, error);
+    }
+    if (status == BY_OK && length == 0) { /* stripped: it could match nothing */
+        out = (const uint8_t *)a->content;
+        length = a->length;
+    }
+    if (status == BY_OK) {
+        a->match = by__strndup((const char *)out, length);
+        a->match_length = length;
+        status = a->match != NULL ? BY_OK
+                                  : by_error_set(error, BY_EMEMORY, "out of memory: added token");
+    }
+    by__rewriting_free(&rewriting);
+    return status;
 }
 
 by_status by__added_index(by_tokenizer *t, const char *name, by_error *error)
@@ -42,6 +68,9 @@ by_status by__added_index(by_tokenizer *t, const char *name, by_error *error)
         by__alloc((void **)&t->added_order, count, sizeof *t->added_order, "added tokens", error));
     if (count == 0) {
         return BY_OK;
+    }
+    for (size_t i = 0; i < count; i++) {
+        BY_TRY(make_match(t, &t->added[i], error));
     }
     BY_TRY(by__alloc((void **)&sorted, count, sizeof *sorted, "added tokens", error));
     for (size_t i = 0; i < count; i++) {
@@ -63,7 +92,7 @@ by_status by__added_index(by_tokenizer *t, const char *name, by_error *error)
         for (unsigned byte = 0; byte < 256; byte++) {
             t->added_start[pass][byte] = used;
             while (used < count && (sorted[used]->normalized ? 1u : 0u) == pass &&
-                   (uint8_t)sorted[used]->content[0] == byte) {
+                   (uint8_t)sorted[used]->match[0] == byte) {
                 t->added_order[used] = (uint32_t)(sorted[used] - t->added);
                 used++;
             }
@@ -74,10 +103,11 @@ by_status by__added_index(by_tokenizer *t, const char *name, by_error *error)
     return BY_OK;
 }
 
-bool by__added_any(const by_tokenizer *t, unsigned flags)
+bool by__added_any(const by_tokenizer *t, unsigned pass, unsigned flags)
 {
     for (size_t i = 0; i < t->added_count; i++) {
-        if (!t->added[i].special || (flags & BY_ENCODE_SPECIAL) != 0) {
+        if (t->added[i].normalized == (pass == 1) &&
+            (!t->added[i].special || (flags & BY_ENCODE_SPECIAL) != 0)) {
             return true;
         }
     }
@@ -126,7 +156,7 @@ static const by__added_token *match_at(const by_tokenizer *t, unsigned pass, con
     const uint32_t *starts = t->added_start[pass];
     for (uint32_t k = starts[s[at]]; k < starts[s[at] + 1u]; k++) {
         const by__added_token *a = &t->added[t->added_order[k]];
-        if (a->length <= end - at && memcmp(s + at, a->content, a->length) == 0) {
+        if (a->match_length <= end - at && memcmp(s + at, a->match, a->match_length) == 0) {
             return a;
         }
     }
@@ -141,8 +171,8 @@ static bool stands_alone(const uint8_t *s, size_t begin, size_t start, size_t st
 }
 
 /* One pass over s[begin, end). */
-static by_status split_pass(const by_tokenizer *t, unsigned pass, unsigned flags, const uint8_t *s,
-                            size_t begin, size_t end, by__parts *parts, by_error *error)
+by_status by__added_pass(const by_tokenizer *t, unsigned pass, unsigned flags, const uint8_t *s,
+                         size_t begin, size_t end, by__parts *parts, by_error *error)
 {
     size_t done = begin; /* all before is in parts */
     for (size_t at = begin; at < end;) {
@@ -152,7 +182,7 @@ static by_status split_pass(const by_tokenizer *t, unsigned pass, unsigned flags
             continue;
         }
         size_t start = at;
-        size_t stop = at + a->length;
+        size_t stop = at + a->match_length;
         at = stop;
         if ((a->special && (flags & BY_ENCODE_SPECIAL) == 0) ||
             (a->single_word && !stands_alone(s, begin, start, stop, end))) {
@@ -178,21 +208,4 @@ static by_status split_pass(const by_tokenizer *t, unsigned pass, unsigned flags
         done = stop;
     }
     return done < end ? add_part(parts, done, end, BY__NO_TOKEN, error) : BY_OK;
-}
-
-by_status by__added_split(const by_tokenizer *t, const uint8_t *text, size_t length, unsigned flags,
-                          by__parts *parts, by__parts *scratch, by_error *error)
-{
-    scratch->count = 0;
-    parts->count = 0;
-    BY_TRY(split_pass(t, 0, flags, text, 0, length, scratch, error));
-    for (size_t i = 0; i < scratch->count; i++) {
-        const by__part *part = &scratch->items[i];
-        if (part->id != BY__NO_TOKEN) {
-            BY_TRY(add_part(parts, part->start, part->end, part->id, error));
-        } else {
-            BY_TRY(split_pass(t, 1, flags, text, part->start, part->end, parts, error));
-        }
-    }
-    return BY_OK;
 }

@@ -1,8 +1,5 @@
-/* Text to ids: pieces are looked up in a cache, and merged when they are not there.
- *
- * A merge takes the pair of lowest rank, the leftmost of those, until no pair is in the list (BPE:
- * Sennrich et al. 2016). Short pieces scan all pairs for each merge; long ones keep them in a heap
- * under (rank, position), so that n bytes in one piece cost O(n log n).
+/* Text to ids: the text is cut at added tokens, rewritten, cut into pieces; pieces are looked up in
+ * a cache, and merged (bpe_merge.c) when they are not there.
  *
  * The cache is direct-mapped and keyed by the whole piece of up to 15 bytes, so that a hit needs
  * two comparisons and no pointer is followed. It changes the speed only. */
@@ -10,43 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/tokenizer/split.h"
+#include "data/tokenizer/encoder.h"
 #include "data/tokenizer/unicode.h"
-#include "data/tokenizer/vocabulary.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "piece_key masks little-endian words");
 
 #define CACHE_BITS  15u
-#define CACHE_IDS   3u  /* ids of a cached piece */
 #define CACHE_BYTES 15u /* bytes of a cached piece */
-#define SHORT_PIECE 48u /* symbols that are merged by scanning */
-
-typedef struct cached {
-    uint64_t low; /* the piece's bytes, zeros behind them, its length in the last byte */
-    uint64_t high;
-    uint32_t ids[CACHE_IDS];
-    uint32_t count;
-} cached;
-
-/* A symbol of a long piece: a list in place. */
-typedef struct symbol {
-    uint32_t id; /* BY__NO_TOKEN: merged into the one in front */
-    uint32_t previous;
-    uint32_t next;
-    uint32_t rank; /* of the pair with the next one */
-} symbol;
-
-struct by_encoder {
-    const by_tokenizer *tokenizer;
-    cached *cache;
-    symbol *symbols;
-    size_t symbol_capacity;
-    uint64_t *heap; /* rank << 32 | position, smallest first */
-    size_t heap_count;
-    size_t heap_capacity;
-    by__parts parts;
-    by__parts scratch;
-};
 
 by_status by_encoder_open(by_encoder **out, const by_tokenizer *tokenizer, by_error *error)
 {
@@ -76,12 +43,12 @@ void by_encoder_close(by_encoder **encoder)
     free(e->symbols);
     free(e->heap);
     free(e->parts.items);
-    free(e->scratch.items);
+    free(e->inner.items);
+    by__rewriting_free(&e->normal);
+    by__rewriting_free(&e->prefixed);
     free(e);
     *encoder = NULL;
 }
-
-/* ---- merging ---- */
 
 static by_status reserve_ids(by_token_buffer *out, size_t more, by_error *error)
 {
@@ -92,138 +59,91 @@ static by_status reserve_ids(by_token_buffer *out, size_t more, by_error *error)
     return by__reserve((void **)&out->ids, &out->capacity, need, sizeof *out->ids, error);
 }
 
-/* Merges a piece of 1 .. SHORT_PIECE bytes into ids; returns their number. */
-static size_t merge_short(const by_tokenizer *t, const uint8_t *s, size_t n, uint32_t *ids)
+/* ---- symbols ---- */
+
+static by_status unknown_character(const by_tokenizer *t, const uint8_t *s, size_t n, uint32_t code,
+                                   size_t offset, by_error *error)
 {
-    uint32_t ranks[SHORT_PIECE];
+    if (code == BY__INVALID) {
+        return by_error_set(error, BY_EFORMAT,
+                            "byte 0x%02x at offset %zu is not valid UTF-8, which a character "
+                            "tokenizer needs; use a byte-level BPE",
+                            s[0], offset);
+    }
+    return by_error_set(error, BY_EFORMAT,
+                        "character U+%04" PRIX32 " '%.*s' at offset %zu is not in the character "
+                        "vocabulary of %" PRIu32,
+                        code, code < 0x20 ? 0 : (int)n, (const char *)s, offset, t->model_vocab);
+}
+
+/* Symbols as they are found, with an unknown one that waits for those it may be fused with. */
+typedef struct symbols {
+    const by_tokenizer *tokenizer;
+    uint32_t *ids;
+    size_t count;
+    bool unknown;
+} symbols;
+
+static void end_unknown(symbols *to)
+{
+    if (to->unknown) {
+        to->ids[to->count++] = to->tokenizer->unk;
+        to->unknown = false;
+    }
+}
+
+/* The bytes of a character as tokens; false when the vocabulary lacks one of them. They come in
+ * front of an unknown symbol that waits, as they do in Hugging Face's. */
+static bool add_fallback(symbols *to, const uint8_t *s, size_t n)
+{
     for (size_t i = 0; i < n; i++) {
-        ids[i] = t->byte_ids[s[i]];
-    }
-    for (size_t i = 0; i + 1 < n; i++) {
-        ranks[i] = by__pair_rank(t, ids[i], ids[i + 1]);
-    }
-    while (n > 1) {
-        size_t best = 0;
-        for (size_t i = 1; i + 1 < n; i++) {
-            best = ranks[i] < ranks[best] ? i : best;
-        }
-        if (ranks[best] == BY__NO_TOKEN) {
-            break;
-        }
-        ids[best] = t->merges[ranks[best]].id;
-        n--;
-        for (size_t i = best + 1; i < n; i++) {
-            ids[i] = ids[i + 1];
-            ranks[i - 1] = ranks[i];
-        }
-        if (best > 0) {
-            ranks[best - 1] = by__pair_rank(t, ids[best - 1], ids[best]);
-        }
-        if (best + 1 < n) {
-            ranks[best] = by__pair_rank(t, ids[best], ids[best + 1]);
+        if (to->tokenizer->fallback_ids[s[i]] == BY__NO_TOKEN) {
+            return false;
         }
     }
-    return n;
+    for (size_t i = 0; i < n; i++) {
+        to->ids[to->count++] = to->tokenizer->fallback_ids[s[i]];
+    }
+    return true;
 }
 
-static void sift_down(uint64_t *heap, size_t count, size_t at)
+/* The symbols of a piece of n bytes, at most n. */
+static by_status find_symbols(const by_tokenizer *t, const uint8_t *s, size_t n, uint32_t *ids,
+                              size_t *count, by_error *error)
 {
-    uint64_t value = heap[at];
-    for (size_t child; (child = 2 * at + 1) < count; at = child) {
-        if (child + 1 < count && heap[child + 1] < heap[child]) {
-            child++;
+    symbols to = {.tokenizer = t, .ids = ids};
+    if (t->byte_level && t->all_bytes) {
+        for (size_t i = 0; i < n; i++) {
+            ids[i] = t->byte_ids[s[i]];
         }
-        if (heap[child] >= value) {
-            break;
-        }
-        heap[at] = heap[child];
+        *count = n;
+        return BY_OK;
     }
-    heap[at] = value;
-}
-
-static void push(by_encoder *e, uint64_t value)
-{
-    size_t at = e->heap_count++;
-    for (; at > 0 && e->heap[(at - 1) / 2] > value; at = (at - 1) / 2) {
-        e->heap[at] = e->heap[(at - 1) / 2];
-    }
-    e->heap[at] = value;
-}
-
-/* Sets the rank of the pair at `at` and its next symbol and returns it. */
-static uint32_t rank_at(const by_tokenizer *t, symbol *symbols, uint32_t at)
-{
-    uint32_t next = symbols[at].next;
-    symbols[at].rank =
-        next == BY__NO_TOKEN ? BY__NO_TOKEN : by__pair_rank(t, symbols[at].id, symbols[next].id);
-    return symbols[at].rank;
-}
-
-static void merge_heap(by_encoder *e)
-{
-    const by_tokenizer *t = e->tokenizer;
-    symbol *symbols = e->symbols;
-    while (e->heap_count > 0) {
-        uint64_t top = e->heap[0];
-        e->heap[0] = e->heap[--e->heap_count];
-        if (e->heap_count > 0) {
-            sift_down(e->heap, e->heap_count, 0);
-        }
-        uint32_t at = (uint32_t)top;
-        uint32_t rank = (uint32_t)(top >> 32);
-        if (symbols[at].id == BY__NO_TOKEN || symbols[at].rank != rank) {
-            continue; /* the pair has changed since it was pushed */
-        }
-        uint32_t gone = symbols[at].next;
-        symbols[at].id = t->merges[rank].id;
-        symbols[at].next = symbols[gone].next;
-        symbols[gone].id = BY__NO_TOKEN;
-        if (symbols[at].next != BY__NO_TOKEN) {
-            symbols[symbols[at].next].previous = at;
-        }
-        uint32_t around[2] = {symbols[at].previous, at};
-        for (unsigned k = 0; k < 2; k++) {
-            if (around[k] != BY__NO_TOKEN) {
-                uint32_t pair = rank_at(t, symbols, around[k]);
-                if (pair != BY__NO_TOKEN) {
-                    push(e, (uint64_t)pair << 32 | around[k]);
-                }
+    for (size_t at = 0; at < n;) {
+        uint32_t code = s[at];
+        size_t length = t->byte_level ? 1 : by__utf8_next(s + at, n - at, &code);
+        uint32_t id = length == 1 ? t->byte_ids[s[at]] : by__tokenizer_find(t, s + at, length);
+        if (id != BY__NO_TOKEN) {
+            end_unknown(&to);
+            ids[to.count++] = id;
+        } else if (!add_fallback(&to, s + at, length)) {
+            if (t->unk == BY__NO_TOKEN) {
+                return t->byte_level
+                           ? by_error_set(error, BY_EFORMAT,
+                                          "byte 0x%02x is not in the vocabulary, which lacks an "
+                                          "unknown token, so it would be lost",
+                                          s[at])
+                           : unknown_character(t, s + at, length, code, at, error);
             }
+            if (!t->fuse_unk) {
+                end_unknown(&to);
+            }
+            to.unknown = true;
         }
+        at += length;
     }
-}
-
-/* Merges a long piece. */
-static by_status merge_long(by_encoder *e, const uint8_t *s, size_t n, by_token_buffer *out,
-                            by_error *error)
-{
-    const by_tokenizer *t = e->tokenizer;
-    if (n >= BY__NO_TOKEN) {
-        return by_error_set(error, BY_EARG,
-                            "a run of %zu bytes without a border is longer than 2^32 - 2", n);
-    }
-    BY_TRY(by__reserve((void **)&e->symbols, &e->symbol_capacity, n, sizeof *e->symbols, error));
-    /* A merge takes one entry out and puts at most two in, and there are less than n merges. */
-    BY_TRY(by__reserve((void **)&e->heap, &e->heap_capacity, 2 * n, sizeof *e->heap, error));
-    for (size_t i = 0; i < n; i++) {
-        e->symbols[i] = (symbol){t->byte_ids[s[i]], i == 0 ? BY__NO_TOKEN : (uint32_t)(i - 1),
-                                 i + 1 == n ? BY__NO_TOKEN : (uint32_t)(i + 1), BY__NO_TOKEN};
-    }
-    e->heap_count = 0;
-    for (size_t i = 0; i + 1 < n; i++) {
-        uint32_t rank = rank_at(t, e->symbols, (uint32_t)i);
-        if (rank != BY__NO_TOKEN) {
-            e->heap[e->heap_count++] = (uint64_t)rank << 32 | i;
-        }
-    }
-    for (size_t i = e->heap_count / 2; i-- > 0;) {
-        sift_down(e->heap, e->heap_count, i);
-    }
-    merge_heap(e);
-    BY_TRY(reserve_ids(out, n, error));
-    for (uint32_t i = 0; i != BY__NO_TOKEN; i = e->symbols[i].next) {
-        out->ids[out->count++] = e->symbols[i].id;
-    }
+    end_unknown(&to);
+    *count = to.count;
     return BY_OK;
 }
 
@@ -248,11 +168,13 @@ static inline void piece_key(const uint8_t *s, size_t n, size_t room, uint64_t *
     *high = words[1] | (uint64_t)n << 56;
 }
 
+/* Encodes one piece; `room` bytes may be read at s, and the caller has reserved n ids: a piece has
+ * no more ids than bytes. */
 static by_status encode_piece(by_encoder *e, const uint8_t *s, size_t n, size_t room,
                               by_token_buffer *out, by_error *error)
 {
     const by_tokenizer *t = e->tokenizer;
-    cached *slot = NULL;
+    by__cached *slot = NULL;
     uint64_t low = 0;
     uint64_t high = 0;
     if (n <= CACHE_BYTES) {
@@ -260,26 +182,27 @@ static by_status encode_piece(by_encoder *e, const uint8_t *s, size_t n, size_t 
         uint64_t hash = (low ^ (high << 29 | high >> 35)) * 0x9e3779b97f4a7c15u;
         slot = &e->cache[(hash ^ hash >> 32) * 0xd6e8feb86659fd93u >> (64 - CACHE_BITS)];
         if (slot->low == low && slot->high == high) {
-            /* The caller has reserved n ids, and a piece has no more ids than bytes. */
             for (uint32_t i = 0; i < slot->count; i++) {
                 out->ids[out->count++] = slot->ids[i];
             }
             return BY_OK;
         }
     }
-    uint32_t whole = t->ignore_merges ? by__tokenizer_find(t, s, n) : BY__NO_TOKEN;
-    if (n > SHORT_PIECE && whole == BY__NO_TOKEN) {
-        return merge_long(e, s, n, out, error);
-    }
-    uint32_t ids[SHORT_PIECE];
+    uint32_t *ids = out->ids + out->count;
     size_t count = 1;
-    ids[0] = whole;
-    if (whole == BY__NO_TOKEN) {
-        count = merge_short(t, s, n, ids);
+    uint32_t whole = t->ignore_merges ? by__tokenizer_find(t, s, n) : BY__NO_TOKEN;
+    if (whole != BY__NO_TOKEN) {
+        ids[0] = whole;
+    } else {
+        BY_TRY(find_symbols(t, s, n, ids, &count, error));
+        if (count > BY__SHORT_PIECE) {
+            BY_TRY(by__merge_long(e, ids, &count, error));
+        } else {
+            count = by__merge_short(t, ids, count);
+        }
     }
-    memcpy(out->ids + out->count, ids, count * sizeof *ids);
     out->count += count;
-    if (slot != NULL && count <= CACHE_IDS) {
+    if (slot != NULL && count <= BY__CACHE_IDS) {
         slot->low = low;
         slot->high = high;
         memcpy(slot->ids, ids, count * sizeof *ids);
@@ -288,33 +211,27 @@ static by_status encode_piece(by_encoder *e, const uint8_t *s, size_t n, size_t 
     return BY_OK;
 }
 
-static by_status encode_bytes(by_encoder *e, const uint8_t *s, size_t n, by_token_buffer *out,
-                              by_error *error)
+/* Cuts a text by the splitters from `step` on, each within the pieces of the one before, and
+ * encodes what comes out. `room` bytes may be read at s. */
+static by_status encode_pieces(by_encoder *e, size_t step, const uint8_t *s, size_t n, size_t room,
+                               by_token_buffer *out, by_error *error)
 {
+    const by__pipeline *p = &e->tokenizer->pipeline;
+    bool last = step + 1 >= p->splitter_count;
     for (size_t at = 0; at < n;) {
-        size_t length = by__split_next(s + at, n - at);
-        if (out->capacity - out->count < length) {
-            BY_TRY(reserve_ids(out, length, error));
+        size_t length =
+            step < p->splitter_count ? by__splitter_next(&p->splitters[step], s + at, n - at) : n;
+        if (!last) {
+            BY_TRY(encode_pieces(e, step + 1, s + at, length, room - at, out, error));
+        } else {
+            if (out->capacity - out->count < length) {
+                BY_TRY(reserve_ids(out, length, error));
+            }
+            BY_TRY(encode_piece(e, s + at, length, room - at, out, error));
         }
-        BY_TRY(encode_piece(e, s + at, length, n - at, out, error));
         at += length;
     }
     return BY_OK;
-}
-
-static by_status unknown_character(const by_tokenizer *t, const uint8_t *s, size_t n, uint32_t code,
-                                   size_t offset, by_error *error)
-{
-    if (code == BY__INVALID) {
-        return by_error_set(error, BY_EFORMAT,
-                            "byte 0x%02x at offset %zu is not valid UTF-8, which a character "
-                            "tokenizer needs; use a byte-level BPE",
-                            s[0], offset);
-    }
-    return by_error_set(error, BY_EFORMAT,
-                        "character U+%04" PRIX32 " '%.*s' at offset %zu is not in the character "
-                        "vocabulary of %" PRIu32,
-                        code, code < 0x20 ? 0 : (int)n, (const char *)s, offset, t->model_vocab);
 }
 
 static by_status encode_characters(const by_tokenizer *t, const uint8_t *text, size_t begin,
@@ -334,34 +251,92 @@ static by_status encode_characters(const by_tokenizer *t, const uint8_t *text, s
     return BY_OK;
 }
 
-static by_status encode_part(by_encoder *e, const uint8_t *text, size_t begin, size_t end,
-                             by_token_buffer *out, by_error *error)
+/* Encodes text without added tokens, after normalisation. `first`: the whole text begins here. */
+static by_status encode_plain(by_encoder *e, const uint8_t *s, size_t n, bool first,
+                              by_token_buffer *out, by_error *error)
 {
-    return e->tokenizer->characters ? encode_characters(e->tokenizer, text, begin, end, out, error)
-                                    : encode_bytes(e, text + begin, end - begin, out, error);
+    const by__pipeline *p = &e->tokenizer->pipeline;
+    if (p->normalizers < p->rewrite_count) {
+        BY_TRY(by__rewrite_text(p, p->normalizers, p->rewrite_count, &e->prefixed, s, n, &first, &s,
+                                &n, error));
+    }
+    return encode_pieces(e, 0, s, n, n, out, error);
+}
+
+static by_status add_id(by_token_buffer *out, uint32_t id, by_error *error)
+{
+    BY_TRY(reserve_ids(out, 1, error));
+    out->ids[out->count++] = id;
+    return BY_OK;
+}
+
+/* Encodes text[begin, end), in which the first pass has found no added token. */
+static by_status encode_part(by_encoder *e, const uint8_t *text, size_t begin, size_t end,
+                             unsigned flags, by_token_buffer *out, by_error *error)
+{
+    const by_tokenizer *t = e->tokenizer;
+    const uint8_t *s = text + begin;
+    size_t n = end - begin;
+    bool first = begin == 0;
+    if (t->characters && !by__added_any(t, 1, flags)) {
+        return encode_characters(t, text, begin, end, out, error);
+    }
+    BY_TRY(by__rewrite_text(&t->pipeline, 0, t->pipeline.normalizers, &e->normal, s, n, &first, &s,
+                            &n, error));
+    if (!by__added_any(t, 1, flags)) {
+        return encode_plain(e, s, n, first, out, error);
+    }
+    e->inner.count = 0;
+    BY_TRY(by__added_pass(t, 1, flags, s, 0, n, &e->inner, error));
+    for (size_t i = 0; i < e->inner.count; i++) {
+        const by__part *part = &e->inner.items[i];
+        if (part->id != BY__NO_TOKEN) {
+            BY_TRY(add_id(out, part->id, error));
+        } else if (t->characters) {
+            BY_TRY(encode_characters(t, text, begin + part->start, begin + part->end, out, error));
+        } else {
+            BY_TRY(encode_plain(e, s + part->start, part->end - part->start,
+                                first && part->start == 0, out, error));
+        }
+    }
+    return BY_OK;
+}
+
+static by_status encode_text(by_encoder *e, const uint8_t *s, size_t length, by_token_buffer *out,
+                             unsigned flags, by_error *error)
+{
+    if (!by__added_any(e->tokenizer, 0, flags)) {
+        return encode_part(e, s, 0, length, flags, out, error);
+    }
+    e->parts.count = 0;
+    BY_TRY(by__added_pass(e->tokenizer, 0, flags, s, 0, length, &e->parts, error));
+    for (size_t i = 0; i < e->parts.count; i++) {
+        const by__part *part = &e->parts.items[i];
+        BY_TRY(part->id != BY__NO_TOKEN
+                   ? add_id(out, part->id, error)
+                   : encode_part(e, s, part->start, part->end, flags, out, error));
+    }
+    return BY_OK;
 }
 
 by_status by_encoder_encode(by_encoder *e, const char *text, size_t length, by_token_buffer *out,
                             unsigned flags, by_error *error)
 {
-    const uint8_t *s = (const uint8_t *)text;
+    const by__pipeline *p = &e->tokenizer->pipeline;
     size_t kept = out->count;
-    by_status status = BY_OK;
-    if ((flags & ~(unsigned)BY_ENCODE_SPECIAL) != 0) {
+    if ((flags & ~(unsigned)(BY_ENCODE_SPECIAL | BY_ENCODE_AROUND)) != 0) {
         return by_error_set(error, BY_EARG, "encode flags 0x%x are not known", flags);
     }
-    if (!by__added_any(e->tokenizer, flags)) {
-        status = encode_part(e, s, 0, length, out, error);
-    } else {
-        status = by__added_split(e->tokenizer, s, length, flags, &e->parts, &e->scratch, error);
-        for (size_t i = 0; i < e->parts.count && status == BY_OK; i++) {
-            const by__part *part = &e->parts.items[i];
-            if (part->id == BY__NO_TOKEN) {
-                status = encode_part(e, s, part->start, part->end, out, error);
-            } else if ((status = reserve_ids(out, 1, error)) == BY_OK) {
-                out->ids[out->count++] = part->id;
-            }
-        }
+    bool around = (flags & BY_ENCODE_AROUND) != 0;
+    by_status status = BY_OK;
+    for (size_t i = 0; around && i < p->before_count && status == BY_OK; i++) {
+        status = add_id(out, p->before[i], error);
+    }
+    if (status == BY_OK) {
+        status = encode_text(e, (const uint8_t *)text, length, out, flags, error);
+    }
+    for (size_t i = 0; around && i < p->after_count && status == BY_OK; i++) {
+        status = add_id(out, p->after[i], error);
     }
     if (status != BY_OK) {
         out->count = kept;

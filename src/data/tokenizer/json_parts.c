@@ -39,6 +39,9 @@ static by_status add_token(by_tokenizer *t, const char *key, const char *name, b
         }
         return by__tokenizer_add_token(t, key, n, true, error);
     }
+    if (!t->byte_level) {
+        return by__tokenizer_add_token(t, key, n, true, error);
+    }
     char *bytes = malloc(n + 1);
     if (bytes == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: token of %zu bytes", n);

@@ -234,6 +234,14 @@ by_status by__tokenizer_parse_tiktoken(by_tokenizer **out, const char *name, con
     if (status == BY_OK) {
         status = by__tokenizer_finish(t, name, error);
     }
+    for (unsigned b = 0; b < 256 && status == BY_OK; b++) {
+        if (t->byte_ids[b] == BY__NO_TOKEN) {
+            status = by_error_set(error, BY_EFORMAT,
+                                  "%s: the vocabulary has no token for byte 0x%02x, so text with "
+                                  "that byte would be lost",
+                                  name, b);
+        }
+    }
     by_tokenizer_close(&lookup);
     for (size_t i = 0; i < r.count; i++) {
         free(r.tokens[i].data);

@@ -1,120 +1,77 @@
 /* Hugging Face's tokenizer.json, read strictly.
  *
- * Two forms are taken: byte-level BPE with GPT-2's pattern, and the character form that
- * tokenizer_write.c makes (BPE without merges, no pre-tokenizer). Whatever else a file asks for
- * (normalizers, other patterns, templates, dropout, ...) is refused by name, because ignoring it
- * would give other ids. */
+ * Three forms are taken: byte-level BPE, BPE over characters as SentencePiece makes it, and the
+ * character form that tokenizer_write.c makes (BPE without merges, no pre-tokenizer).
+ * pipeline_json.c reads what is around the model. Whatever else a file asks for (other models and
+ * patterns, dropout, ...) is refused by name, because ignoring it would give other ids. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/tokenizer/json_parts.h"
+#include "data/tokenizer/pipeline_json.h"
 
-static by_status unsupported(const char *name, const char *what, const json_t *value,
-                             by_error *error)
+/* What kind of tokenizer a file has, and the parts around the model that none may have. */
+static by_status find_kind(by_tokenizer *t, const json_t *root, const char *name, by_error *error)
 {
-    const char *type = json_string_value(json_object_get(value, "type"));
-    return by_error_set(error, BY_EFORMAT,
-                        "%s: %s%s%.60s is not supported; supported are byte-level BPE with GPT-2's "
-                        "pre-tokenisation and characters",
-                        name, what, type != NULL ? " " : "", type != NULL ? type : "");
-}
-
-static bool is_null(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return value == NULL || json_is_null(value);
-}
-
-static bool is_type(const json_t *value, const char *type)
-{
-    const char *held = json_string_value(json_object_get(value, "type"));
-    return held != NULL && strcmp(held, type) == 0;
-}
-
-/* A boolean with a default for an absent key; BY_EFORMAT when it is something else. */
-static by_status get_bool(const json_t *object, const char *key, bool missing, bool *out,
-                          const char *name, by_error *error)
-{
-    const json_t *value = json_object_get(object, key);
-    if (value != NULL && !json_is_boolean(value)) {
-        return by_error_set(error, BY_EFORMAT, "%s: %s is not true or false", name, key);
-    }
-    *out = value == NULL ? missing : json_is_true(value);
-    return BY_OK;
-}
-
-/* The parts around the model. Says whether it is a character tokenizer. */
-static by_status check_pipeline(const json_t *root, const char *name, bool *characters,
-                                by_error *error)
-{
-    static const char *const absent[] = {"truncation", "padding", "normalizer"};
+    static const char *const absent[] = {"truncation", "padding"};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(absent); i++) {
-        if (!is_null(root, absent[i])) {
-            return unsupported(name, absent[i], json_object_get(root, absent[i]), error);
+        if (!by__json_absent(root, absent[i])) {
+            return by__json_refuse(name, absent[i], json_object_get(root, absent[i]), error);
         }
     }
-    const json_t *pre = json_object_get(root, "pre_tokenizer");
-    const json_t *post = json_object_get(root, "post_processor");
-    const json_t *decoder = json_object_get(root, "decoder");
-    *characters = is_null(root, "pre_tokenizer");
-    if (!*characters) {
-        bool prefix = false;
-        bool pattern = true;
-        if (!is_type(pre, "ByteLevel")) {
-            return unsupported(name, "pre_tokenizer", pre, error);
-        }
-        BY_TRY(get_bool(pre, "add_prefix_space", true, &prefix, name, error));
-        BY_TRY(get_bool(pre, "use_regex", true, &pattern, name, error));
-        if (prefix) {
-            return unsupported(name, "pre_tokenizer add_prefix_space", NULL, error);
-        }
-        if (!pattern) {
-            return unsupported(name, "pre_tokenizer use_regex: false", NULL, error);
-        }
-    }
-    /* As a post-processor ByteLevel moves offsets only. */
-    if (!is_null(root, "post_processor") && !is_type(post, "ByteLevel")) {
-        return unsupported(name, "post_processor", post, error);
-    }
-    if (!is_type(decoder, *characters ? "Fuse" : "ByteLevel")) {
-        return unsupported(name, "decoder", decoder, error);
-    }
-    return BY_OK;
-}
-
-static by_status check_model(const json_t *model, const char *name, by_tokenizer *t,
-                             by_error *error)
-{
-    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    const json_t *model = json_object_get(root, "model");
     if (!json_is_object(model)) {
         return by_error_set(error, BY_EFORMAT, "%s: model is missing", name);
     }
     /* Files of early versions leave the type out. */
-    if (json_object_get(model, "type") != NULL && !is_type(model, "BPE")) {
-        return unsupported(name, "model", model, error);
+    if (json_object_get(model, "type") != NULL && !by__json_is_type(model, "BPE")) {
+        return by__json_refuse(name, "model", model, error);
     }
+    BY_TRY(by__json_bool(model, "byte_fallback", false, &t->byte_fallback, name, error));
+    BY_TRY(by__json_bool(model, "fuse_unk", false, &t->fuse_unk, name, error));
+    BY_TRY(by__json_bool(model, "ignore_merges", false, &t->ignore_merges, name, error));
+    t->pipeline.splitter_count = 0;
+    t->byte_level = by__pipeline_is_byte_level(json_object_get(root, "pre_tokenizer"));
+    t->characters = by__json_absent(root, "pre_tokenizer") && by__json_absent(root, "normalizer") &&
+                    json_array_size(json_object_get(model, "merges")) == 0 && !t->byte_fallback &&
+                    by__json_absent(model, "unk_token");
+    return BY_OK;
+}
+
+static by_status check_model(const json_t *model, const char *name, by_error *error)
+{
+    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     const json_t *dropout = json_object_get(model, "dropout");
-    if (!is_null(model, "dropout") &&
+    if (!by__json_absent(model, "dropout") &&
         !(json_is_number(dropout) && json_number_value(dropout) == 0)) {
-        return unsupported(name, "model dropout", NULL, error);
+        return by__json_refuse(name, "model dropout", NULL, error);
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(affixes); i++) {
         const char *affix = json_string_value(json_object_get(model, affixes[i]));
-        if (!is_null(model, affixes[i]) && (affix == NULL || affix[0] != '\0')) {
-            return unsupported(name, affixes[i], NULL, error);
+        if (!by__json_absent(model, affixes[i]) && (affix == NULL || affix[0] != '\0')) {
+            return by__json_refuse(name, affixes[i], NULL, error);
         }
     }
-    /* A byte-level vocabulary has all bytes, so that these never come into play there. */
-    if (t->characters && !is_null(model, "unk_token")) {
-        return unsupported(name, "unk_token of a character vocabulary", NULL, error);
+    return BY_OK;
+}
+
+/* The unknown token, which a byte-level vocabulary with all bytes never needs. */
+static by_status read_unk(by_tokenizer *t, const json_t *model, const char *name, by_error *error)
+{
+    const json_t *unk = json_object_get(model, "unk_token");
+    if (by__json_absent(model, "unk_token")) {
+        return BY_OK;
     }
-    bool fallback = false;
-    BY_TRY(get_bool(model, "byte_fallback", false, &fallback, name, error));
-    if (t->characters && fallback) {
-        return unsupported(name, "byte_fallback", NULL, error);
+    const json_t *id = json_is_string(unk) ? json_object_get(json_object_get(model, "vocab"),
+                                                             json_string_value(unk))
+                                           : NULL;
+    if (id == NULL && !t->byte_level) {
+        return by_error_set(error, BY_EFORMAT, "%s: unk_token \"%.60s\" is not in the vocabulary",
+                            name, json_is_string(unk) ? json_string_value(unk) : "");
     }
-    return get_bool(model, "ignore_merges", false, &t->ignore_merges, name, error);
+    t->unk = id == NULL ? BY__NO_TOKEN : (uint32_t)json_integer_value(id);
+    return BY_OK;
 }
 
 /* A merge is "left right" or ["left", "right"]. */
@@ -149,10 +106,6 @@ static by_status read_merges(by_tokenizer *t, const json_t *model, const char *n
     if (!json_is_array(merges)) {
         return by_error_set(error, BY_EFORMAT, "%s: model merges is not a list", name);
     }
-    if (t->characters && json_array_size(merges) > 0) {
-        return by_error_set(error, BY_EFORMAT,
-                            "%s: merges without a pre-tokenizer are not supported", name);
-    }
     for (size_t i = 0; i < json_array_size(merges); i++) {
         BY_TRY(read_merge(t, json_object_get(model, "vocab"), json_array_get(merges, i), i, name,
                           error));
@@ -171,11 +124,11 @@ static by_status read_added(by_tokenizer *t, const json_t *vocab, const json_t *
     }
     by__added_token token = {.content = (char *)(uintptr_t)json_string_value(content),
                              .length = json_string_length(content)};
-    BY_TRY(get_bool(item, "single_word", false, &token.single_word, name, error));
-    BY_TRY(get_bool(item, "lstrip", false, &token.lstrip, name, error));
-    BY_TRY(get_bool(item, "rstrip", false, &token.rstrip, name, error));
-    BY_TRY(get_bool(item, "special", false, &token.special, name, error));
-    BY_TRY(get_bool(item, "normalized", !token.special, &token.normalized, name, error));
+    BY_TRY(by__json_bool(item, "single_word", false, &token.single_word, name, error));
+    BY_TRY(by__json_bool(item, "lstrip", false, &token.lstrip, name, error));
+    BY_TRY(by__json_bool(item, "rstrip", false, &token.rstrip, name, error));
+    BY_TRY(by__json_bool(item, "special", false, &token.special, name, error));
+    BY_TRY(by__json_bool(item, "normalized", !token.special, &token.normalized, name, error));
     /* Hugging Face takes the model's id of the same text, else the next free one. */
     const json_t *held = json_object_get(vocab, token.content);
     json_int_t expected = held != NULL ? json_integer_value(held) : (json_int_t)t->vocab;
@@ -192,29 +145,36 @@ static by_status read_added(by_tokenizer *t, const json_t *vocab, const json_t *
 static by_status read_root(by_tokenizer **out, const json_t *root, const char *name,
                            by_error *error)
 {
-    bool characters = false;
     by_tokenizer *t;
     const char *version = json_string_value(json_object_get(root, "version"));
     if (version == NULL || strcmp(version, "1.0") != 0) {
         return by_error_set(error, BY_EFORMAT, "%s: version is not \"1.0\"", name);
     }
-    BY_TRY(check_pipeline(root, name, &characters, error));
-    BY_TRY(by__tokenizer_new(&t, characters, error));
+    BY_TRY(by__tokenizer_new(&t, false, error));
     const json_t *model = json_object_get(root, "model");
     const json_t *vocab = json_object_get(model, "vocab");
     const json_t *added = json_object_get(root, "added_tokens");
-    by_status status = check_model(model, name, t, error);
+    by_status status = find_kind(t, root, name, error);
+    if (status == BY_OK) {
+        status = check_model(model, name, error);
+    }
     if (status == BY_OK) {
         status = by__vocab_from_json(t, vocab, name, error);
     }
     if (status == BY_OK) {
         status = read_merges(t, model, name, error);
     }
-    if (status == BY_OK && !is_null(root, "added_tokens") && !json_is_array(added)) {
+    if (status == BY_OK) {
+        status = read_unk(t, model, name, error);
+    }
+    if (status == BY_OK && !by__json_absent(root, "added_tokens") && !json_is_array(added)) {
         status = by_error_set(error, BY_EFORMAT, "%s: added_tokens is not a list", name);
     }
     for (size_t i = 0; status == BY_OK && i < json_array_size(added); i++) {
         status = read_added(t, vocab, json_array_get(added, i), name, error);
+    }
+    if (status == BY_OK) { /* behind the added tokens, whose ids it may name */
+        status = by__pipeline_read(t, root, name, error);
     }
     if (status == BY_OK) {
         status = by__tokenizer_finish(t, name, error);

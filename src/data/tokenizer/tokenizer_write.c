@@ -51,6 +51,23 @@ static void add_added(by__text *text, const by__added_token *a)
                     a->special ? "true" : "false");
 }
 
+/* What is around the model: as it was read, where it was more than the two forms above. */
+static void add_parts(by__text *text, const by_tokenizer *t)
+{
+    static const char *const keys[] = {"normalizer", "pre_tokenizer", "post_processor", "decoder"};
+    const by__pipeline *p = &t->pipeline;
+    if (p->source[0] == NULL) {
+        by__text_add(text, "  \"normalizer\": null,\n");
+        by__text_add(text, t->characters ? character_parts : byte_level_parts);
+        return;
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
+        by__text_format(text, "  \"%s\": ", keys[i]);
+        by__text_add(text, p->source[i]);
+        by__text_add(text, ",\n");
+    }
+}
+
 by_status by_tokenizer_to_json(const by_tokenizer *t, char **out, size_t *length, by_error *error)
 {
     by__text text = {0};
@@ -61,13 +78,19 @@ by_status by_tokenizer_to_json(const by_tokenizer *t, char **out, size_t *length
         add_added(&text, &t->added[i]);
     }
     by__text_add(&text, t->added_count > 0 ? "\n  ],\n" : "],\n");
-    by__text_add(&text, "  \"normalizer\": null,\n");
-    by__text_add(&text, t->characters ? character_parts : byte_level_parts);
+    add_parts(&text, t);
+    by__text_add(&text, "  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n"
+                        "    \"unk_token\": ");
+    if (t->unk == BY__NO_TOKEN) {
+        by__text_add(&text, "null");
+    } else {
+        add_name(&text, t, t->unk);
+    }
     by__text_format(&text,
-                    "  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n"
-                    "    \"unk_token\": null,\n    \"continuing_subword_prefix\": null,\n"
-                    "    \"end_of_word_suffix\": null,\n    \"fuse_unk\": false,\n"
-                    "    \"byte_fallback\": false,\n    \"ignore_merges\": %s,\n    \"vocab\": {",
+                    ",\n    \"continuing_subword_prefix\": null,\n"
+                    "    \"end_of_word_suffix\": null,\n    \"fuse_unk\": %s,\n"
+                    "    \"byte_fallback\": %s,\n    \"ignore_merges\": %s,\n    \"vocab\": {",
+                    t->fuse_unk ? "true" : "false", t->byte_fallback ? "true" : "false",
                     t->ignore_merges ? "true" : "false");
     for (uint32_t id = 0; id < t->model_vocab; id++) {
         by__text_add(&text, id == 0 ? "\n      " : ",\n      ");

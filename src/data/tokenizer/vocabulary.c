@@ -14,6 +14,10 @@ by_status by__tokenizer_new(by_tokenizer **out, bool characters, by_error *error
     by_tokenizer *t;
     BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "tokenizer", error));
     t->characters = characters;
+    t->byte_level = !characters;
+    t->pipeline.splitters[0].kind = BY__SPLIT_GPT2;
+    t->pipeline.splitter_count = characters ? 0 : 1;
+    t->unk = BY__NO_TOKEN;
     t->eos = -1;
     by_status status =
         by__reserve((void **)&t->offsets, &t->offsets_capacity, 1, sizeof *t->offsets, error);
@@ -37,7 +41,11 @@ void by_tokenizer_close(by_tokenizer **tokenizer)
     }
     for (size_t i = 0; i < t->added_count; i++) {
         free(t->added[i].content);
+        free(t->added[i].match);
     }
+    by__pipeline_free(&t->pipeline);
+    free(t->piece_offsets);
+    free(t->pieces);
     free(t->added);
     free(t->added_order);
     free(t->merges);
@@ -99,6 +107,7 @@ by_status by__tokenizer_add_added(by_tokenizer *t, const by__added_token *token,
     BY_TRY(by__reserve((void **)&t->added, &t->added_capacity, t->added_count + 1, sizeof *t->added,
                        error));
     by__added_token copy = *token;
+    copy.match = NULL;
     copy.content = by__strndup(token->content, token->length);
     if (copy.content == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: added token");
@@ -157,7 +166,7 @@ static by_status build_slots(by_tokenizer *t, const char *name, by_error *error)
     memset(t->slots, 0xff, size * sizeof *t->slots);
     t->slot_mask = size - 1;
     for (uint32_t id = 0; id < t->model_vocab; id++) {
-        if (t->verbatim[id] != 0 && !t->characters) {
+        if (t->verbatim[id] != 0 && t->byte_level) {
             continue;
         }
         const char *data = t->bytes + t->offsets[id];
@@ -220,6 +229,24 @@ static void add_number(by__hasher *hasher, uint64_t value)
     by__hasher_add(hasher, bytes, sizeof bytes);
 }
 
+/* What byte-level BPE with GPT-2's pattern and characters do not have adds to the hash. */
+static void hash_pipeline(const by_tokenizer *t, by__hasher *hasher)
+{
+    const by__pipeline *p = &t->pipeline;
+    if (p->source[0] == NULL && t->byte_level == !t->characters && t->unk == BY__NO_TOKEN) {
+        return;
+    }
+    add_number(hasher, (t->byte_level ? 1u : 0u) | (t->byte_fallback ? 2u : 0u) |
+                           (t->fuse_unk ? 4u : 0u) | (uint64_t)t->unk << 32);
+    for (size_t i = 0; i < 2 && p->source[0] != NULL; i++) {
+        by__hasher_add(hasher, p->source[i], strlen(p->source[i]));
+    }
+    add_number(hasher, p->before_count << 32 | p->after_count);
+    for (size_t i = 0; i < p->before_count + p->after_count; i++) {
+        add_number(hasher, i < p->before_count ? p->before[i] : p->after[i - p->before_count]);
+    }
+}
+
 static by_status hash_all(by_tokenizer *t, by_error *error)
 {
     by__hasher *hasher;
@@ -236,6 +263,7 @@ static by_status hash_all(by_tokenizer *t, by_error *error)
     for (size_t i = 0; i < t->merge_count; i++) {
         add_number(hasher, (uint64_t)t->merges[i].left << 32 | t->merges[i].right);
     }
+    hash_pipeline(t, hasher);
     for (size_t i = 0; i < t->added_count; i++) {
         const by__added_token *a = &t->added[i];
         unsigned flags = (a->single_word ? 1u : 0u) | (a->lstrip ? 2u : 0u) |
@@ -250,6 +278,47 @@ static by_status hash_all(by_tokenizer *t, by_error *error)
     return BY_OK;
 }
 
+/* Where no merge makes a token in which the mark U+2581 stands behind another character, a text is
+ * cut in front of each run of marks: no merge reaches over the cut, and words are found in the
+ * cache. */
+static void find_words(by_tokenizer *t)
+{
+    static const by__splitter words = {
+        .kind = BY__SPLIT_WORDS, .literal = "\xe2\x96\x81", .literal_length = 3};
+    by__pipeline *p = &t->pipeline;
+    if (t->byte_level || t->characters || t->ignore_merges ||
+        p->splitter_count == BY__MAX_SPLITTERS ||
+        by__tokenizer_find(t, words.literal, 3) == BY__NO_TOKEN) {
+        return;
+    }
+    for (size_t i = 0; i < t->merge_count; i++) {
+        uint32_t id = t->merges[i].id;
+        const uint8_t *s = (const uint8_t *)t->bytes + t->offsets[id];
+        size_t n = t->offsets[id + 1] - t->offsets[id];
+        if (n > 0 && by__splitter_next(&words, s, n) < n) {
+            return;
+        }
+    }
+    p->splitters[p->splitter_count++] = words;
+}
+
+bool by__tokenizer_cuts(const by_tokenizer *t)
+{
+    const by__pipeline *p = &t->pipeline;
+    for (size_t i = 0; i < p->rewrite_count; i++) {
+        if (p->rewrites[i].kind != BY__REWRITE_FORM) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < p->splitter_count; i++) {
+        by__splitter_kind kind = p->splitters[i].kind;
+        if (kind != BY__SPLIT_GPT2 && kind != BY__SPLIT_RULE && kind != BY__SPLIT_NUMBERS) {
+            return false;
+        }
+    }
+    return t->characters || (t->byte_level && p->splitter_count > 0);
+}
+
 by_status by__tokenizer_finish(by_tokenizer *t, const char *name, by_error *error)
 {
     if (t->vocab == 0) {
@@ -257,18 +326,28 @@ by_status by__tokenizer_finish(by_tokenizer *t, const char *name, by_error *erro
     }
     BY_TRY(build_slots(t, name, error));
     BY_TRY(build_pairs(t, error));
+    t->all_bytes = true;
     for (unsigned b = 0; b < 256; b++) {
         uint8_t byte = (uint8_t)b;
+        char fallback[8];
         t->byte_ids[b] = by__tokenizer_find(t, &byte, 1);
-        if (t->byte_ids[b] == BY__NO_TOKEN && !t->characters) {
-            return by_error_set(
-                error, BY_EFORMAT,
-                "%s: the vocabulary has no token for byte 0x%02x, so text with that "
-                "byte would be lost; train it with the full byte alphabet",
-                name, b);
-        }
+        t->all_bytes = t->all_bytes && t->byte_ids[b] != BY__NO_TOKEN;
+        (void)snprintf(fallback, sizeof fallback, "<0x%02X>", b);
+        t->fallback_ids[b] =
+            t->byte_fallback ? by__tokenizer_find(t, (const uint8_t *)fallback, 6) : BY__NO_TOKEN;
     }
+    if (t->byte_level && t->all_bytes) { /* none of these ever counts */
+        t->unk = BY__NO_TOKEN;
+        t->byte_fallback = t->fuse_unk = false;
+    } else if (t->byte_level && t->byte_fallback) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: byte_fallback of a byte-level vocabulary that lacks bytes is not "
+                            "supported",
+                            name);
+    }
+    find_words(t);
     BY_TRY(by__added_index(t, name, error));
+    BY_TRY(by__pieces_make(t, error));
     find_eos(t);
     return hash_all(t, error);
 }
@@ -295,18 +374,6 @@ const char *by_tokenizer_hash(const by_tokenizer *tokenizer)
     return tokenizer->hash;
 }
 
-by_status by_tokenizer_token_bytes(const by_tokenizer *t, uint32_t id, const char **data,
-                                   size_t *length, by_error *error)
-{
-    if (id >= t->vocab) {
-        return by_error_set(error, BY_EARG,
-                            "token %" PRIu32 " is not in the vocabulary of %" PRIu32, id, t->vocab);
-    }
-    *data = t->bytes + t->offsets[id];
-    *length = t->offsets[id + 1] - t->offsets[id];
-    return BY_OK;
-}
-
 int64_t by_tokenizer_token_id(const by_tokenizer *t, const char *data, size_t length)
 {
     for (size_t i = 0; i < t->added_count; i++) {
@@ -315,27 +382,10 @@ int64_t by_tokenizer_token_id(const by_tokenizer *t, const char *data, size_t le
         }
     }
     uint32_t id = by__tokenizer_find(t, (const uint8_t *)data, length);
-    return id == BY__NO_TOKEN ? -1 : (int64_t)id;
-}
-
-by_status by_tokenizer_decode(const by_tokenizer *t, const uint32_t *ids, size_t count, char **out,
-                              size_t *length, by_error *error)
-{
-    by__text text = {0};
-    for (size_t i = 0; i < count; i++) {
-        const char *data = NULL;
-        size_t n = 0;
-        by_status status = by_tokenizer_token_bytes(t, ids[i], &data, &n, error);
-        if (status != BY_OK) {
-            by__text_free(&text);
-            return status;
-        }
-        by__text_add_bytes(&text, data, n);
+    if (id == BY__NO_TOKEN && length == 1) {
+        id = t->fallback_ids[(uint8_t)data[0]];
     }
-    size_t total = text.length;
-    BY_TRY(by__text_take(&text, out, error));
-    *length = total;
-    return BY_OK;
+    return id == BY__NO_TOKEN ? -1 : (int64_t)id;
 }
 
 void by_token_buffer_free(by_token_buffer *buffer)

@@ -3,8 +3,12 @@
  * What it is for: by_tokenizer holds a vocabulary (bytes of each token, merges, added tokens); the
  * readers (tokenizer_json.c, gpt2_files.c, tiktoken.c), the trainer (bpe_train.c) and the character
  * vocabulary (characters.c) build one with the by__tokenizer_add_* calls below and seal it with
- * by__tokenizer_finish. split.h cuts text into pieces (GPT-2's pattern), added_tokens.c finds added
- * tokens, encoder.c turns pieces into ids.
+ * by__tokenizer_finish. added_tokens.c finds added tokens; text_pipeline.h holds what happens to a
+ * text before and after the model: normalize.c rewrites it, split.h cuts it into pieces; encoder.c
+ * and bpe_merge.c turn pieces into ids; decode.c and text_stream.c turn ids into text.
+ *
+ * Three kinds: byte-level BPE (a symbol is a byte), BPE over characters as SentencePiece makes it
+ * (a symbol is a character, or its bytes where the vocabulary lacks it), and plain characters.
  *
  * Who owns what: a tokenizer owns all of its arrays and is read-only once finished, so threads
  * share it. Whatever changes while encoding is in a by_encoder, one a thread.
@@ -20,6 +24,7 @@
 
 #include "banyan/tokenizer.h"
 #include "base/base.h"
+#include "data/tokenizer/text_pipeline.h"
 
 #define BY__NO_TOKEN    UINT32_MAX
 #define BY__END_OF_TEXT "<|endoftext|>"
@@ -43,6 +48,8 @@ typedef struct by__pair_slot {
 typedef struct by__added_token {
     char *content;
     size_t length;
+    char *match; /* what is searched for: the content, normalised if the token is `normalized` */
+    size_t match_length;
     uint32_t id;
     bool single_word; /* matches only where no \w is next to it */
     bool lstrip;      /* takes the spaces in front of it */
@@ -52,8 +59,13 @@ typedef struct by__added_token {
 } by__added_token;
 
 struct by_tokenizer {
-    bool characters;    /* one id a code point; else byte-level BPE */
+    bool characters;    /* one id a code point, no merges */
+    bool byte_level;    /* BPE over bytes; neither: BPE over characters */
     bool ignore_merges; /* a piece that is a token as a whole is not merged */
+    bool byte_fallback; /* a character that is no token becomes the tokens <0x..> of its bytes */
+    bool fuse_unk;      /* unknown symbols in a row are one unknown token */
+    uint32_t unk;       /* the unknown token, BY__NO_TOKEN: unknown characters are an error */
+    by__pipeline pipeline;
     uint32_t model_vocab;
     uint32_t vocab;
     char *bytes;       /* of all tokens, one behind the other */
@@ -75,12 +87,17 @@ struct by_tokenizer {
     unsigned pair_shift;
     size_t pair_mask;
     uint32_t byte_ids[256];       /* the token of one byte, BY__NO_TOKEN: none */
+    bool all_bytes;               /* there is one for each byte */
+    uint32_t fallback_ids[256];   /* with byte_fallback: the token <0x..>, BY__NO_TOKEN: none */
+    char *pieces;                 /* decoded tokens, where that is not `bytes` */
+    size_t *piece_offsets;        /* [vocab + 1] into pieces */
     uint32_t *added_order;        /* added tokens by pass, first byte, then longest first */
     uint32_t added_start[2][257]; /* [pass][first byte]: where its tokens begin in added_order */
     int64_t eos;
     char hash[33];
 };
 
+/* Byte-level with GPT-2's pattern, or characters alone. */
 by_status by__tokenizer_new(by_tokenizer **out, bool characters, by_error *error);
 /* Appends the next token of the model. */
 by_status by__tokenizer_add_token(by_tokenizer *tokenizer, const char *data, size_t length,
@@ -117,12 +134,23 @@ typedef struct by__parts {
     size_t capacity;
 } by__parts;
 
-/* Cuts a text at its added tokens, as Hugging Face does: `parts` is emptied, then filled. Special
+/* Cuts text[begin, end) at its added tokens, as Hugging Face does: appends its
+ * parts. Pass 0 looks for the tokens that are not `normalized`, pass 1 for the others. Special
  * tokens count only with BY_ENCODE_SPECIAL. */
-by_status by__added_split(const by_tokenizer *tokenizer, const uint8_t *text, size_t length,
-                          unsigned flags, by__parts *parts, by__parts *scratch, by_error *error);
-/* False when by__added_split cannot find anything under these flags. */
-bool by__added_any(const by_tokenizer *tokenizer, unsigned flags);
+by_status by__added_pass(const by_tokenizer *tokenizer, unsigned pass, unsigned flags,
+                         const uint8_t *text, size_t begin, size_t end, by__parts *parts,
+                         by_error *error);
+/* False when a pass cannot find anything under these flags. */
+bool by__added_any(const by_tokenizer *tokenizer, unsigned pass, unsigned flags);
+
+/* Decoded pieces of a tokenizer that is not byte-level (decode.c). */
+by_status by__pieces_make(by_tokenizer *tokenizer, by_error *error);
+/* What a token stands for, at the beginning of a text or not. *data may lie in `scratch`, which has
+ * room for the token's name. */
+void by__piece_of(const by_tokenizer *tokenizer, uint32_t id, bool first, char *scratch,
+                  const char **data, size_t *length);
+/* True when a text may be cut where by__split_chunk does and its parts encoded apart. */
+bool by__tokenizer_cuts(const by_tokenizer *tokenizer);
 
 /* Rank of a pair, BY__NO_TOKEN when it does not merge. */
 static inline uint32_t by__pair_rank(const by_tokenizer *tokenizer, uint32_t left, uint32_t right)

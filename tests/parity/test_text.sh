@@ -1,0 +1,17 @@
+#!/bin/sh
+# Tokenizers give the ids and texts of Hugging Face's, live, for every family that is supported.
+. "$(dirname "$0")/../support/shell.sh"
+
+"$root/scripts/text-env" || {
+    echo "skipped: scripts/text-env could not install tokenizers, tiktoken and jinja2"
+    exit 77
+}
+python=$root/build/venv-text/bin/python
+tools=${BY_TOOLS:-$root/build/release/tests}
+
+say "GPT-2's form, learned vocabularies, characters"
+run 0 "$python" "$root/tests/parity/check_tokenizers.py" "$tools/tokenizer_tool"
+cat out
+say "published families"
+run 0 "$python" "$root/tests/parity/check_tokenizer_families.py" "$tools/tokenizer_tool"
+cat out
