@@ -220,6 +220,9 @@ typedef struct by_track_config {
     int64_t histograms_every;
     int64_t activations_every; /* steps between statistics of each block's output */
     int64_t system_every;      /* steps between looks at the machine */
+    int64_t sample_every;      /* steps between texts that the model continues */
+    char *sample_prompt;       /* what it continues */
+    int64_t sample_tokens;     /* that it adds */
     char *project;             /* experiment of MLflow, project of Weights & Biases */
 } by_track_config;
 

@@ -139,6 +139,13 @@ struct by_task {
     by_status (*predict)(by_task_data *data, const by_batch *batch, double loss,
                          const float *values, size_t width, by_predicted *say, void *user,
                          by_error *error);
+    /* Of a task about text, whose data are open to train on: the ids of a text, freed with free(),
+     * and below what number ids are tokens; and the bytes that ids stand for, with a NUL behind
+     * them, freed with free(). NULL: the task has no text. */
+    by_status (*encode)(by_task_data *data, const char *text, int32_t **ids, size_t *count,
+                        int64_t *vocab, by_error *error);
+    by_status (*decode)(by_task_data *data, const int32_t *ids, size_t count, char **text,
+                        size_t *length, by_error *error);
 };
 
 /* The task that config->task.kind names. */

@@ -276,6 +276,7 @@ typedef enum by_train_event_kind {
     BY_TRAIN_STEPPED,       /* a step that is logged */
     BY_TRAIN_EVALUATED,     /* `evaluation` */
     BY_TRAIN_SAVED,         /* the checkpoint of `step` is on disk: `path`, `save_...` */
+    BY_TRAIN_SAMPLED,       /* what the model has made of track.sample_prompt: `text` */
     BY_TRAIN_NOTE           /* something worth a line: `text` */
 } by_train_event_kind;
 

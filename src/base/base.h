@@ -88,6 +88,8 @@ typedef struct by__text {
 void by__text_add(by__text *text, const char *s);
 void by__text_add_bytes(by__text *text, const void *bytes, size_t n);
 void by__text_format(by__text *text, const char *format, ...) BY_PRINTF(2, 3);
+/* Adds bytes that are to be UTF-8 without U+0000: others become U+FFFD. */
+void by__text_add_valid(by__text *text, const char *s, size_t n);
 /* Adds s as a JSON string with its quotes; invalid UTF-8 bytes become U+FFFD. */
 void by__text_json(by__text *text, const char *s, size_t n);
 void by__text_free(by__text *text);

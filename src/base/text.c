@@ -83,6 +83,16 @@ bool by__utf8_valid(const char *s, size_t n)
     return true;
 }
 
+void by__text_add_valid(by__text *text, const char *s, size_t n)
+{
+    const unsigned char *bytes = (const unsigned char *)s;
+    for (size_t i = 0; i < n;) {
+        size_t length = bytes[i] == 0 ? 0 : utf8_length(bytes + i, n - i);
+        by__text_add_bytes(text, length == 0 ? "\xef\xbf\xbd" : s + i, length == 0 ? 3 : length);
+        i += length == 0 ? 1 : length;
+    }
+}
+
 void by__text_json(by__text *text, const char *s, size_t n)
 {
     const unsigned char *bytes = (const unsigned char *)s;

@@ -161,6 +161,36 @@ static void show_evaluated(screen *s, const by_train_event *e)
     printf("%s\n", e->best ? "  (best)" : "");
 }
 
+/* What a model makes does not move the cursor. */
+static void print_plain(const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)text[i];
+        bool is_c1 = c == 0xc2 && i + 1 < n && (unsigned char)text[i + 1] < 0xa0;
+        (void)putchar((c < 0x20 && c != '\t') || c == 0x7f || is_c1 ? '?' : c);
+        i += is_c1;
+    }
+}
+
+static void show_sample(screen *s, const by_train_event *e)
+{
+    if (s->json) {
+        printf("{\"event\":\"sample\",\"step\":%lld,\"text\":", (long long)e->step);
+        cli_print_json_text(e->text, strlen(e->text));
+        printf("}\n");
+        return;
+    }
+    end_line(s);
+    printf("step %lld  sample\n", (long long)e->step);
+    for (const char *line = e->text; *line != '\0';) {
+        size_t n = strcspn(line, "\n");
+        printf("    ");
+        print_plain(line, n);
+        printf("\n");
+        line += n + (line[n] == '\n');
+    }
+}
+
 /* With --json only: a run goes on meanwhile. */
 static void show_saved(const screen *s, const by_train_event *e)
 {
@@ -226,6 +256,9 @@ static void on_event(void *user, const by_train_event *e)
         break;
     case BY_TRAIN_SAVED:
         show_saved(s, e);
+        break;
+    case BY_TRAIN_SAMPLED:
+        show_sample(s, e);
         break;
     case BY_TRAIN_NOTE:
         end_line(s);

@@ -346,6 +346,13 @@ static const by__key common[] = {
      .help =
          "steps between records of the machine: CPU use, temperature where the kernel tells it, "
          "memory, disk, seconds of a step that waited for data; 0: none"},
+    {"track", "sample_every", BY__KEY_INT, BY__FIELD(track.sample_every), "0", 0, BY__MANY,
+     .help = "steps between texts that the model continues with the weights of the moment, for the "
+             "terminal, tensorboard and wandb; language models only; 0: none"},
+    {"track", "sample_prompt", BY__KEY_TEXT, BY__FIELD(track.sample_prompt), "\"\\n\"", .min = 1,
+     .help = "the text that is continued"},
+    {"track", "sample_tokens", BY__KEY_INT, BY__FIELD(track.sample_tokens), "64", 1, 4096,
+     .help = "tokens that are added to it"},
     {"track", "project", BY__KEY_TEXT, BY__FIELD(track.project), "banyan", .min = 1,
      .help = "experiment of MLflow, project of Weights & Biases"},
 

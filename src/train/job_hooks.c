@@ -276,6 +276,24 @@ static by_status run_system(by__job *job, const by_step_result *result, by_error
     return BY_OK;
 }
 
+static bool sample_is_due(const by__job *job, int64_t step)
+{
+    int64_t interval = job->config->track.sample_every;
+    return interval > 0 && step % interval == 0;
+}
+
+/* Like an evaluation it is not training time. */
+static by_status run_sample(by__job *job, const by_step_result *result, by_error *error)
+{
+    double began = by_clock();
+    by__moment moment = by__job_moment(job);
+    by__job_progress(job, "sample");
+    BY_TRY(by__job_sample_log(job, result->step, error));
+    restart_clock(job, began);
+    job->evaluating += by__job_own_since(job, &moment);
+    return BY_OK;
+}
+
 static bool save_is_due(const by__job *job, int64_t step)
 {
     return every(job, step, job->config->checkpoint.every);
@@ -296,6 +314,7 @@ static const hook hooks[] = {
     {"histograms", histograms_are_due, run_histograms, true},
     {"compare replicas", comparison_is_due, run_comparison, true},
     {"evaluate", evaluation_is_due, run_evaluation, true},
+    {"sample", sample_is_due, run_sample, true},
     {"save", save_is_due, run_save, true},
 };
 

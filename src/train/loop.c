@@ -185,6 +185,7 @@ static by_status open_job(by__job *job, by_error *error)
     BY_TRY(by__job_times_open(job, error));
     BY_TRY(by__job_layers_open(job, error));
     BY_TRY(by__job_activations_open(job, error));
+    BY_TRY(by__job_sample_open(job, error));
     job->done_step = by_trainer_updates(job->trainer);
     if (leads) {
         BY_TRY(by__run_dir_start(job, error));
@@ -200,6 +201,7 @@ static void close_job(by__job *job)
     by__job_times_close(&job->times);
     by__job_layers_close(&job->layers);
     by__job_activations_close(&job->activations);
+    by__job_sample_close(&job->texts);
     by_loader_close(&job->loader);
     by_loader_close(&job->valid_loader);
     by_task_close(&job->data);

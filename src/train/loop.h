@@ -1,8 +1,8 @@
 /* A running job: what loop.c (the loop, events), job_hooks.c (what follows a step), job_guard.c
  * (steps that were not applied), job_layers.c (records of tensors), job_activations.c (of
- * activations), job_names.c (what ranks have of things by name), evaluate.c, save.c and
- * restore.c (checkpoints), run_dir.c (its directory), fit.c (whether its plan fits) and, of many
- * ranks, job_ranks.c, job_cores.c, job_times.c and ranks_alike.c share. */
+ * activations), job_names.c (what ranks have of things by name), job_sample.c (texts), evaluate.c,
+ * save.c and restore.c (checkpoints), run_dir.c (its directory), fit.c (whether its plan fits) and,
+ * of many ranks, job_ranks.c, job_cores.c, job_times.c and ranks_alike.c share. */
 #ifndef BY_TRAIN_LOOP_H
 #define BY_TRAIN_LOOP_H
 
@@ -22,6 +22,7 @@ typedef struct by__moment {
 typedef struct by__job_times by__job_times;
 typedef struct by__job_layers by__job_layers;
 typedef struct by__job_activations by__job_activations;
+typedef struct by__job_sample by__job_sample;
 typedef struct by__saving by__saving;
 
 typedef struct by__job {
@@ -67,6 +68,7 @@ typedef struct by__job {
     by__job_times *times;   /* of several ranks, else NULL */
     by__job_layers *layers; /* NULL: nothing is recorded of single tensors */
     by__job_activations *activations; /* NULL: nothing is recorded of them */
+    by__job_sample *texts;            /* NULL: this rank continues no texts */
     by__system_past system;           /* when the machine was looked at last ... */
     int64_t system_step;              /* ... */
     double data_seconds;              /* ... and what steps have waited for data since */
@@ -165,6 +167,14 @@ by_status by__job_activations_open(by__job *job, by_error *error);
 void by__job_activations_close(by__job_activations **activations);
 /* Collective: statistics of the step that was collected last. */
 by_status by__job_activations_log(by__job *job, int64_t step, by_error *error);
+
+/* ---- job_sample.c ---- */
+
+/* BY_ECONFIG: the task has no text, or the prompt cannot be continued. */
+by_status by__job_sample_open(by__job *job, by_error *error);
+void by__job_sample_close(by__job_sample **sample);
+/* Continues the prompt with the weights of the moment. */
+by_status by__job_sample_log(by__job *job, int64_t step, by_error *error);
 
 /* ---- ranks_alike.c ---- */
 

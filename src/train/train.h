@@ -44,6 +44,9 @@ bool by__rounds_stochastically(const by_config *config);
 /* The graph of one micro-batch in `mode`, with its loss, before any pass. */
 by_status by__train_forward(by_graph **out, by_model *model, const by_config *config,
                             const by__recipe *recipe, by_model_mode mode, by_error *error);
+/* The graph that adds one token to a sequence, with caches of so many positions. */
+by_status by__decode_forward(by_graph **out, by_model *model, const by_config *config,
+                             const by__recipe *recipe, int64_t cache, by_error *error);
 /* What a config tells the passes; model (may be NULL) has the loss to differentiate. */
 by_pass_options by__pass_options(const by_config *config, const by_model *model);
 

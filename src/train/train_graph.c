@@ -94,6 +94,9 @@ static by_status build(by_model *model, by_graph *graph, const by_config *config
     BY_TRY(by__adapters_apply(graph, model, config, request->mode, error));
     BY_TRY(by__groups_apply(graph, &config->optimizer, error));
     BY_TRY(by__adapters_check(graph, config, error));
+    if (request->mode == BY_MODEL_DECODE) {
+        return by_graph_check(graph, error);
+    }
     BY_TRY(add_loss(model, graph, config, task, request, error));
     model->objective = model->loss;
     if (model->auxiliary != BY_NONE) {
@@ -109,20 +112,35 @@ static by_status build(by_model *model, by_graph *graph, const by_config *config
     return by_graph_check(graph, error);
 }
 
-by_status by__train_forward(by_graph **out, by_model *model, const by_config *config,
-                            const by__recipe *recipe, by_model_mode mode, by_error *error)
+static by_status build_graph(by_graph **out, by_model *model, const by_config *config,
+                             const by__recipe *recipe, const by_model_request *request,
+                             by_error *error)
 {
     by_graph *graph;
-    by_model_request request = {
-        .mode = mode, .batch = config->train.micro_batch, .time = config->model.context};
     BY_TRY(by_graph_open(&graph, error));
-    by_status status = build(model, graph, config, recipe, &request, error);
+    by_status status = build(model, graph, config, recipe, request, error);
     if (status != BY_OK) {
         by_graph_close(&graph);
         return status;
     }
     *out = graph;
     return BY_OK;
+}
+
+by_status by__train_forward(by_graph **out, by_model *model, const by_config *config,
+                            const by__recipe *recipe, by_model_mode mode, by_error *error)
+{
+    const by_model_request request = {
+        .mode = mode, .batch = config->train.micro_batch, .time = config->model.context};
+    return build_graph(out, model, config, recipe, &request, error);
+}
+
+by_status by__decode_forward(by_graph **out, by_model *model, const by_config *config,
+                             const by__recipe *recipe, int64_t cache, by_error *error)
+{
+    const by_model_request request = {
+        .mode = BY_MODEL_DECODE, .batch = 1, .time = 1, .cache = cache};
+    return build_graph(out, model, config, recipe, &request, error);
 }
 
 by_status by_train_graph(by_graph **out, by_model *model, const by_config *config,

@@ -220,7 +220,8 @@ static void plan_memory(by_trainer *t)
     m->spared = by__trainer_spared(t, &t->size.frozen);
     m->activations = by__set_arena_bytes(&t->programs) + (t->pipe == NULL ? 0 : by__pipe_bytes(t));
     m->workspace = by__set_workspace_bytes(&t->programs) + by__sync_bytes(t) + by__norm_bytes(t) +
-                   by__turns_bytes(t) + by__layers_bytes(t) + by__activations_bytes(t);
+                   by__turns_bytes(t) + by__layers_bytes(t) + by__activations_bytes(t) +
+                   by__sampler_bytes(t);
     m->data = by__trainer_feed_bytes(t);
     m->total = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
                m->data + m->process;
@@ -293,6 +294,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
            : by__is_in_turn(t) ? by__turns_plan(t, error)
                                : by__overlap_plan(t, o, error));
     BY_TRY(add_updates(t, error));
+    BY_TRY(by__sampler_plan(t, o, error));
     if (t->copies != t->masters && t->offload == NULL) {
         BY_TRY(by__trainer_add_update(t, "compute copies", build_copy, error));
     }
@@ -343,6 +345,7 @@ void by_trainer_close(by_trainer **trainer)
     by__offload_close(t);
     by__layers_close(t);
     by__activations_close(t);
+    by__sampler_close(t);
     by__store_close(&t->store);
     if (t->owns_device) {
         by_device_close(&t->device);

@@ -14,6 +14,7 @@
  *   trainer_budget.c   a plan within a number of bytes, and the time of its step
  *   layer_norms.c      norms and histograms of single tensors
  *   activations.c      statistics of the outputs of blocks
+ *   sampler.c          texts that the model continues
  *   pipeline/          a rank that holds some stages of the model
  *   guards/            steps that are not applied */
 #ifndef BY_TRAIN_TRAINER_H
@@ -78,6 +79,7 @@ typedef struct by__pipe by__pipe;
 typedef struct by__offload by__offload;
 typedef struct by__layer_norms by__layer_norms;
 typedef struct by__activations by__activations;
+typedef struct by__sampler by__sampler;
 
 /* An exchange that runs while the replica takes steps (trainer_late.c). */
 typedef struct by__late {
@@ -290,6 +292,7 @@ struct by_trainer {
     by__offload *offload;              /* NULL: everything is in memory */
     by__layer_norms *norms;            /* NULL: nothing is recorded of single tensors */
     by__activations *activations;      /* NULL: nothing is measured of them */
+    by__sampler *sampler;              /* NULL: this rank continues no texts */
     void (*before_change)(void *user); /* of what is saved; NULL: nobody is told */
     void *before_user;
     by__guard guard;
@@ -563,6 +566,25 @@ by_status by__activations_keep(by_trainer *t, const by__program_row *row, int64_
 by_status by__activations_fetch(by_trainer *t, unsigned slot, by_error *error);
 /* The step of that slot is collected. */
 void by__activations_collect(by_trainer *t, unsigned slot);
+
+/* ---- sampler.c: nothing of it does anything where config.track does not ask for it, and on ranks
+ * but the first ---- */
+
+/* Adds the program. BY_ECONFIG: the layout leaves no rank all weights. */
+by_status by__sampler_plan(by_trainer *t, const by_trainer_options *o, by_error *error);
+/* Bytes of its caches and inputs. */
+size_t by__sampler_bytes(const by_trainer *t);
+/* Behind by__trainer_open_feeds: binds the program to weights and memory of its own. */
+by_status by__sampler_open(by_trainer *t, by_error *error);
+void by__sampler_close(by_trainer *t);
+/* Positions that its caches have; 0: there is none. */
+int64_t by__sampler_positions(const by_trainer *t);
+/* Continues ids[0 .. count) by ids[count .. count + more), all below `vocab`, drawn from softmax at
+ * temperature 0.8; the draws depend on the config's seed and the position alone. *made is less
+ * than `more` where no logit is finite. Nothing may be under way. count + more is at most
+ * by__sampler_positions. */
+by_status by__sampler_run(by_trainer *t, int32_t *ids, size_t count, size_t more, int64_t vocab,
+                          size_t *made, by_error *error);
 
 /* ---- shard_gradients.c: where by__is_in_turn ---- */
 

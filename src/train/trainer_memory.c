@@ -135,6 +135,7 @@ static by_status bind_all(by_trainer *t, by_error *error)
     BY_TRY(by__norm_is_divided(t) ? by__norm_open(t, error) : BY_OK);
     BY_TRY(by__layers_open(t, error));
     BY_TRY(by__activations_open(t, error));
+    BY_TRY(by__sampler_open(t, error));
     t->bound_set = -1;
     t->last_set = -1;
     return by__trainer_bind_sum(t, 0, error);

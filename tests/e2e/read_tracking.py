@@ -57,6 +57,11 @@ def tensorboard(run):
         expect(text == config.read(), "run/config is not config.yaml")
     plugin = read.SummaryMetadata("run/config").plugin_data.plugin_name
     expect(plugin == "text", "run/config is shown by '%s'" % plugin)
+    samples = [(e["step"], e["text"]) for e in events_of(run) if e["event"] == "sample"]
+    shown = [(t.step, t.tensor_proto.string_val[0].decode()) for t in read.Tensors("sample/text")]
+    expect(len(samples) > 1 and shown == samples, "sample/text is %s, not %s" % (shown, samples))
+    plugin = read.SummaryMetadata("sample/text").plugin_data.plugin_name
+    expect(plugin == "text", "sample/text is shown by '%s'" % plugin)
     sizes = sizes_of(run)
     tags = {what + "/" + name for what in ("weight", "gradient") for name in sizes}
     expect(set(read.Tags()["histograms"]) == tags, "histograms %s" % read.Tags()["histograms"])

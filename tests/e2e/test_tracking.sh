@@ -16,13 +16,15 @@ holds err "there is no sink 'tensorbord'; nearest: tensorboard"
 
 say "a run that is killed, goes on, and steps over what it had recorded"
 set -- train c.yaml --json --set "track.sinks=[tensorboard, wandb]" --set train.steps=200 --set name=killed \
-    --set track.norms_every=25 --set track.histograms_every=100 --set track.activations_every=25
+    --set track.norms_every=25 --set track.histograms_every=100 --set track.activations_every=25 \
+    --set track.sample_every=50 --set "track.sample_prompt=a " --set track.sample_tokens=20
 train_until 117 KILL "$banyan" "$@"
 [ "$code" -eq 137 ] || fail "exit code $code"
 sleep 1 # TensorBoard reads files in the order of the seconds in their names
 run 0 "$banyan" train --resume runs/killed
 run 0 "$banyan" train c.yaml --set train.steps=200 --set name=whole --set track.norms_every=25 \
-    --set track.activations_every=25
+    --set track.activations_every=25 --set track.sample_every=50 --set "track.sample_prompt=a " --set track.sample_tokens=20
+holds out 'step 50  sample'
 say "... its weights are those of a run without sinks"
 same runs/whole/checkpoints/step-00000200/model.safetensors runs/killed/checkpoints/step-00000200/model.safetensors
 without_time runs/whole/events.jsonl >whole.events

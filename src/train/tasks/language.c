@@ -405,6 +405,50 @@ static by_status predict(by_task_data *base, const by_batch *batch, double sum, 
     return BY_OK;
 }
 
+/* A text now and then: the tokenizer is not kept. */
+static by_status encode(by_task_data *base, const char *text, int32_t **ids, size_t *count,
+                        int64_t *vocab, by_error *error)
+{
+    language_data *d = (language_data *)base;
+    by_token_buffer tokens = {0};
+    by_tokenizer *tokenizer;
+    BY_TRY(by_tokenizer_open(&tokenizer, d->paths.tokenizer, error));
+    by_status status =
+        by_tokenizer_encode(tokenizer, text, strlen(text), &tokens, BY_ENCODE_SPECIAL, error);
+    if (status == BY_OK) {
+        status = by__alloc((void **)ids, tokens.count + 1, sizeof **ids, "text", error);
+    }
+    if (status == BY_OK) {
+        for (size_t i = 0; i < tokens.count; i++) {
+            (*ids)[i] = (int32_t)tokens.ids[i];
+        }
+        *count = tokens.count;
+        *vocab = by_tokenizer_vocab(tokenizer);
+    }
+    by_token_buffer_free(&tokens);
+    by_tokenizer_close(&tokenizer);
+    return status;
+}
+
+static by_status decode(by_task_data *base, const int32_t *ids, size_t count, char **text,
+                        size_t *length, by_error *error)
+{
+    language_data *d = (language_data *)base;
+    uint32_t *tokens;
+    by_tokenizer *tokenizer;
+    BY_TRY(by_tokenizer_open(&tokenizer, d->paths.tokenizer, error));
+    by_status status = by__alloc((void **)&tokens, count + 1, sizeof *tokens, "text", error);
+    if (status == BY_OK) {
+        for (size_t i = 0; i < count; i++) {
+            tokens[i] = (uint32_t)ids[i];
+        }
+        status = by_tokenizer_decode(tokenizer, tokens, count, text, length, error);
+        free(tokens);
+    }
+    by_tokenizer_close(&tokenizer);
+    return status;
+}
+
 const by__task_row by__task_language = {
     .kind = {.name = "language",
              .help = "The next token of text; models of tokens.",
@@ -425,5 +469,7 @@ const by__task_row by__task_language = {
              .metric = metric,
              .keep = keep,
              .check = check,
-             .predict = predict},
+             .predict = predict,
+             .encode = encode,
+             .decode = decode},
 };
