@@ -166,6 +166,13 @@ mutations() {
         'c->counts[r] = (size_t)(count * e->elements);' \
         'c->counts[e->ranks - 1 - r] = (size_t)(count * e->elements);' test_rank_graphs
 
+    # Limits of attention.
+    mutation "a window reads one key too many" src/device/cpu/kernels/attention.h \
+        'int64_t first = limit->window > 0 ? place - limit->window + 1 : 0;' \
+        'int64_t first = limit->window > 0 ? place - limit->window : 0;' test_parity
+    mutation "a document begins one token late" src/device/cpu/kernels/attention.h \
+        'first = limit->starts[t];' 'first = limit->starts[t] + 1;' test_kernels
+
     # Sequences.
     mutation "parts of attention merged without their log-sum-exp" src/device/cpu/kernels/attention_merge.c \
         'share[p] = expf(lse[p] - highest) / sum;' 'share[p] = 0.5f;' test_tensor_parallel test_tensor_train

@@ -38,6 +38,7 @@ typedef struct by_model_request {
     int64_t sessions; /* step: rows of the page table */
     int64_t table;    /* step: pages that a session may have */
     int64_t pages;    /* step: pages of the pool, of BY_PAGE_TOKENS tokens each */
+    bool documents;   /* models of tokens, train and loss: attention stays within documents */
 } by_model_request;
 
 /* The values of a model that the caller feeds and reads; BY_NONE where there is none. Names in the
@@ -53,6 +54,9 @@ typedef struct by_model {
     by_value wanted;   /* input i32 [wanted]: rows, -1: none (step) */
     by_value start;    /* input i32 [1]: cached tokens before this run (prefill, decode);
                           positions (step) */
+    /* input i32 [batch, time]: the first token that each one may read, that of its document (train
+     * and loss, when request.documents) */
+    by_value starts;
     /* Models of tokens, in train and loss: the last hidden state [batch, time, width] and the
      * parameter [vocab, width] that makes logits of it. Not outputs of the graph. */
     by_value hidden;
@@ -76,7 +80,7 @@ typedef struct by_model {
 /* A model without any value. */
 #define BY_MODEL_NONE                                                                              \
     ((by_model){BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE,   \
-                BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE})
+                BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE})
 
 /* Builds the forward graph of a resolved config whose sizes are known (vocab; outputs, and the
  * shape of an example). Caches are states "cache.N.k" and "cache.N.v" [batch, kv_heads, cache, head

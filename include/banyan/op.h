@@ -42,18 +42,21 @@
  *     attrs.inverse turns back (that is its gradient)
  *   ATTENTION         qkv [B, T, (H + 2K) * D] (packed),    y [B, T, H*D], lse [B, H, T] f32
  *                     or q [B, T, H*D], k, v [B, T, K*D];   scale 1/sqrt(D); query head h reads key
- *                     lengths? i32 [B] (fourth operand)     head h / (H / K)
+ *                     lengths? i32 [B] (fourth operand),    head h / (H / K)
+ *                     starts? i32 [B, T] (fifth)
  *     causal, or with attrs.bidirectional each query reads all keys. Of sample b only the first
  *     lengths[b] rows (within 0 .. T) exist: keys behind them are not read, and y, lse and all
- *     gradients are zero there.
- *   ATTENTION_GRAD    (qkv | q, k, v[, lengths]), y, lse,   dqkv | dq, dk, dv
- *                     dy
+ *     gradients are zero there. Causal attention may have a lower limit: query t reads the keys
+ *     from the largest of 0, t - attrs.window + 1 (0: no window) and starts[b, t] on, but always
+ *     its own. Blocks of keys that no query of a tile reads cost nothing.
+ *   ATTENTION_GRAD    (qkv | q, k, v[, lengths[, starts]]), dqkv | dq, dk, dv
+ *                     y, lse, dy
  *   ATTENTION_MERGE   y_0, lse_0, y_1, lse_1 f32            y, lse
  *     of attention over two sets of keys, from its results for each; H = attrs.heads.
  *   CACHED_ATTENTION  (qkv | q, k, v), k_cache*, v_cache*   y [B, T, H*D]; writes k and v of the T
  *                     [B, K, S, D], position i32 [1]        new tokens into the caches at position
  *                                                           .. position + T, then attends over
- *                                                           all
+ *                                                           all, or the last attrs.window
  *   PAGED_ATTENTION   (qkv | q, k, v) with B = 1,           y [1, T, H*D]
  *                     k_pool*, v_pool* [pages, K, P, D],
  *                     positions i32 [T], sessions i32 [T],

@@ -42,16 +42,27 @@ BY_API by_value by_rope(by_graph *graph, by_value x, by_value start, int64_t hea
 BY_API by_value by_attention_packed(by_graph *graph, by_value qkv, int64_t heads, int64_t kv_heads);
 BY_API by_value by_attention(by_graph *graph, by_value q, by_value k, by_value v, int64_t heads,
                              int64_t kv_heads);
-/* The same with the choice of the mask. Packed: k and v are BY_NONE. Without `causal` each query
- * reads all keys. `lengths`, i32 [B] or BY_NONE: of sample b only the first lengths[b] positions
- * exist; the others are not read, their results are zero, and they have no gradient. */
+/* Which keys a query reads. BY_ATTENTION_CAUSAL: those up to its own place. */
+typedef struct by_attention_mask {
+    bool bidirectional; /* all keys; then there is no lower limit */
+    int64_t window;     /* the last `window` keys, its own among them; 0: no limit (Beltagy et al.
+                           2020; Jiang et al. 2023) */
+    by_value starts;    /* i32 [B, T] or BY_NONE: the first key that query t of sample b may read,
+                           such as the first token of its document; its own at the latest */
+    by_value lengths;   /* i32 [B] or BY_NONE: of sample b only the first lengths[b] positions
+                           exist; the others are not read, their results are zero, and they have no
+                           gradient */
+} by_attention_mask;
+#define BY_ATTENTION_CAUSAL ((by_attention_mask){.starts = BY_NONE, .lengths = BY_NONE})
+/* Attention with a choice of the mask. Packed: k and v are BY_NONE. */
 BY_API by_value by_attention_masked(by_graph *graph, by_value q, by_value k, by_value v,
-                                    by_value lengths, int64_t heads, int64_t kv_heads, bool causal);
+                                    int64_t heads, int64_t kv_heads, const by_attention_mask *mask);
 /* Causal attention with caches [B, kv_heads, S, D] that are written at `position` and read up to
- * it. For packed qkv, k and v are BY_NONE. */
+ * it, from `window` - 1 places before it on (0: from the first). For packed qkv, k and v are
+ * BY_NONE. */
 BY_API by_value by_attention_cached(by_graph *graph, by_value q, by_value k, by_value v,
                                     by_value k_cache, by_value v_cache, by_value position,
-                                    int64_t heads, int64_t kv_heads);
+                                    int64_t heads, int64_t kv_heads, int64_t window);
 /* Which rows of which sequences a run of PAGED_ATTENTION has. */
 typedef struct by_paged_rows {
     by_value positions; /* i32 [T] or [1, T] */

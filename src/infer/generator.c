@@ -42,6 +42,9 @@ struct by_generator {
     double weight_bytes;   /* of weights that a token reads whole */
     double token_flops;    /* of attention, for each cached token */
     double token_bytes;    /* of keys and values, the same */
+    double window_flops;   /* of attention that reads the last `window` tokens alone */
+    double window_bytes;
+    double window_tokens; /* the largest of these windows */
     bool slide;
     bool ready; /* the logits are those after the window */
     by_generator_memory_report memory;
@@ -120,6 +123,12 @@ static by_status measure_work(by_generator *g, by_error *error)
     for (size_t n = 0; n < graph->node_count; n++) {
         by__attention_cost cost;
         BY_TRY(by__node_attention(graph, n, &cost, error));
+        if (cost.cached_window > 0.0) {
+            g->window_flops += cost.cached_flops;
+            g->window_bytes += cost.cached_bytes;
+            g->window_tokens = fmax(g->window_tokens, cost.cached_window);
+            continue;
+        }
         g->token_flops += cost.cached_flops;
         g->token_bytes += cost.cached_bytes;
     }
@@ -418,11 +427,14 @@ double by_generator_flops(const by_generator *generator, int64_t tokens)
 {
     double n = (double)tokens;
     double last = (double)(generator->products - generator->body_products);
+    double w = fmin(n, generator->window_tokens);
     return 2.0 * (double)generator->body_products * n + 2.0 * last +
-           generator->token_flops * n * (n + 1.0) / 2.0;
+           generator->token_flops * n * (n + 1.0) / 2.0 +
+           generator->window_flops * (w * (w + 1.0) / 2.0 + w * (n - w));
 }
 
 double by_generator_token_bytes(const by_generator *generator, int64_t cached)
 {
-    return generator->weight_bytes + generator->token_bytes * (double)cached;
+    return generator->weight_bytes + generator->token_bytes * (double)cached +
+           generator->window_bytes * fmin((double)cached, generator->window_tokens);
 }

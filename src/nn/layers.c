@@ -47,28 +47,33 @@ bool by__is_cached(const by__build *b)
 }
 
 /* Through the pages that all sequences share. */
-static by_value attend_pages(by__build *b, int layer, by_value q, by_value k, by_value v)
+static by_value attend_pages(by__build *b, int layer, by_value q, by_value k, by_value v,
+                             int64_t window)
 {
     const by_model_config *c = b->config;
     char name[64];
-    by_shape shape = BY_SHAPE(b->request->pages, c->kv_heads, BY_PAGE_TOKENS, c->width / c->heads);
+    by_shape shape = BY_SHAPE(b->request->pages, c->kv_heads, BY_PAGE_TOKENS, c->head_dim);
     (void)snprintf(name, sizeof name, "pool.%d.k", layer);
     by_value k_pool = by_graph_state(b->graph, name, BY_F32, shape);
     (void)snprintf(name, sizeof name, "pool.%d.v", layer);
     by_value v_pool = by_graph_state(b->graph, name, BY_F32, shape);
     by_paged_rows rows = {b->model.positions, b->model.sessions, b->model.pages};
-    return by_attention_paged(b->graph, q, k, v, k_pool, v_pool, &rows, c->heads, c->kv_heads, 0);
+    return by_attention_paged(b->graph, q, k, v, k_pool, v_pool, &rows, c->heads, c->kv_heads,
+                              window);
 }
 
-by_value by__attend(by__build *b, int layer, by_value q, by_value k, by_value v)
+by_value by__attend(by__build *b, int layer, by_value q, by_value k, by_value v, int64_t window)
 {
     const by_model_config *c = b->config;
     if (b->request->mode == BY_MODEL_STEP) {
-        return attend_pages(b, layer, q, k, v);
+        return attend_pages(b, layer, q, k, v, window);
     }
     if (!by__is_cached(b)) {
-        return k == BY_NONE ? by_attention_packed(b->graph, q, c->heads, c->kv_heads)
-                            : by_attention(b->graph, q, k, v, c->heads, c->kv_heads);
+        by_attention_mask mask = BY_ATTENTION_CAUSAL;
+        /* A window that no token goes beyond would only hide that nothing is limited. */
+        mask.window = window < b->request->time ? window : 0;
+        mask.starts = b->model.starts;
+        return by_attention_masked(b->graph, q, k, v, c->heads, c->kv_heads, &mask);
     }
     char name[64];
     by_shape shape = BY_SHAPE(b->request->batch, c->kv_heads, b->request->cache, c->head_dim);
@@ -77,5 +82,5 @@ by_value by__attend(by__build *b, int layer, by_value q, by_value k, by_value v)
     (void)snprintf(name, sizeof name, "cache.%d.v", layer);
     by_value v_cache = by_graph_state(b->graph, name, BY_F32, shape);
     return by_attention_cached(b->graph, q, k, v, k_cache, v_cache, b->model.start, c->heads,
-                               c->kv_heads);
+                               c->kv_heads, window < b->request->cache ? window : 0);
 }

@@ -23,17 +23,19 @@ static const by__key key_rows[] = {
 };
 const by__key_list by__llama_key_list = BY__KEY_LIST(key_rows);
 
+/* Ranks that share a sequence hand keys around among themselves; they know no window. */
 static by_status check_window(const by_config *config, const by__llama_keys *keys, by_error *error)
 {
-    if (keys->window == 0 || keys->window >= config->model.context) {
+    if (keys->window == 0 || keys->window >= config->model.context ||
+        config->parallel.sequence <= 1) {
         return BY_OK;
     }
     return by_error_set(error, BY_ECONFIG,
-                        "%s: model.window %lld is less than the context %lld, and attention reads "
-                        "all of that; make model.context %lld or less",
-                        by__config_where(config, "model.window", "model.context"),
-                        (long long)keys->window, (long long)config->model.context,
-                        (long long)keys->window);
+                        "%s: model.window %lld is less than the context, and parallel.sequence "
+                        "%lld divides sequences among ranks, which know no window; use "
+                        "parallel.tensor or parallel.shard instead, or window 0",
+                        by__config_where(config, "model.window", "parallel.sequence"),
+                        (long long)keys->window, (long long)config->parallel.sequence);
 }
 
 by_status by__llama_resolve(by_config *config, const by__llama_keys *keys, by_error *error)
@@ -168,7 +170,8 @@ static by_value attention(by__build *b, by_value x, int layer, const by__llama_k
         q = by_rope(b->graph, q, b->model.start, c->heads, &rotation);
         k = by_rope(b->graph, k, b->model.start, c->kv_heads, &rotation);
     }
-    by_value y = by__attend(b, layer, q, k, v);
+    bool limited = keys->window_layers.count == 0 || by__list_has(&keys->window_layers, layer);
+    by_value y = by__attend(b, layer, q, k, v, limited ? keys->window : 0);
     return by__llama_linear(b, y, q_width, c->width, "embed heads", by__init_residual(b),
                             keys->output_bias, layer, "self_attn.o_proj");
 }

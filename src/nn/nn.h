@@ -94,9 +94,10 @@ by_init by__init_normal(const by__build *b);
 by_init by__init_residual(const by__build *b);
 /* Dropout at the config's probability while training, else x. */
 by_value by__drop(by__build *b, by_value x);
-/* Attention of layer `layer` by mode: plain, or through that layer's caches or pages. k and v
- * BY_NONE: q is packed. */
-by_value by__attend(by__build *b, int layer, by_value q, by_value k, by_value v);
+/* Attention of layer `layer` by mode: plain, through that layer's caches, or through pages. k and v
+ * BY_NONE: q is packed. A token reads the last `window` tokens, itself among them; 0: all before
+ * it. Where documents are kept apart (b->model.starts), it reads those of its own alone. */
+by_value by__attend(by__build *b, int layer, by_value q, by_value k, by_value v, int64_t window);
 /* True when the mode runs on key/value caches. */
 bool by__is_cached(const by__build *b);
 

@@ -1,6 +1,8 @@
 /* Scaled-dot-product attention, causal or bidirectional, with grouped key/value heads (Vaswani et
  * al. 2017; Shazeer 2019; Ainslie et al. 2023). Only the log-sum-exp of each row is kept for the
  * backward pass, which recomputes the probabilities (FlashAttention, Dao et al. 2022). */
+#include <math.h>
+
 #include "ops/ops.h"
 
 /* What the operands say: batch, time, head width; false when they do not fit. */
@@ -12,7 +14,8 @@ typedef struct extents {
     bool packed;
 } extents;
 
-/* `count` operands from in[0] on: one is packed qkv, three are q, k, v, a fourth is the lengths. */
+/* `count` operands from in[0] on: one is packed qkv, three are q, k, v, a fourth is the lengths, a
+ * fifth the first keys. */
 static bool read_extents(const by__signature *s, int count, extents *out)
 {
     const by__type *q = &s->in[0];
@@ -40,13 +43,34 @@ static bool read_extents(const by__signature *s, int count, extents *out)
             return false;
         }
     }
-    return count < 4 || by__absent(&s->in[3]) ||
-           (s->in[3].dtype == BY_I32 && by_shape_count(&s->in[3].shape) == out->batch);
+    if (count >= 4 && !by__absent(&s->in[3]) &&
+        (s->in[3].dtype != BY_I32 || by_shape_count(&s->in[3].shape) != out->batch)) {
+        return false;
+    }
+    by__type starts = {BY_I32, BY_SHAPE(out->batch, out->time)};
+    return count < 5 || by__absent(&s->in[4]) || by__type_equal(&s->in[4], &starts);
 }
 
 static const char not_heads[] =
     "q must be [batch, time, heads x width], k and v [batch, time, kv_heads x width] or all packed "
-    "in one tensor, kv_heads must divide heads, and lengths be i32 [batch]";
+    "in one tensor, kv_heads must divide heads, lengths be i32 [batch] and starts i32 [batch, "
+    "time]";
+
+/* `count` operands; the first keys are the fifth. */
+static bool has_limit(const by__signature *s, int count)
+{
+    return s->attrs->window != 0 || (count >= 5 && !by__absent(&s->in[4]));
+}
+
+static by_status check_limit(const by__signature *s, int count, by_error *error)
+{
+    if (s->attrs->window < 0) {
+        return by__op_refuse(s, error, "window must not be negative");
+    }
+    return s->attrs->bidirectional && has_limit(s, count)
+               ? by__op_refuse(s, error, "window and starts are limits of causal attention")
+               : BY_OK;
+}
 
 static by_status infer_attention(const by__signature *s, by__type *out, by_error *error)
 {
@@ -54,6 +78,7 @@ static by_status infer_attention(const by__signature *s, by__type *out, by_error
     if (s->input_count == 2 || !read_extents(s, s->input_count, &e)) {
         return by__op_refuse(s, error, not_heads);
     }
+    BY_TRY(check_limit(s, s->input_count, error));
     out[0] = (by__type){e.dtype, BY_SHAPE(e.batch, e.time, s->attrs->heads * e.width)};
     out[1] = (by__type){BY_F32, BY_SHAPE(e.batch, s->attrs->heads, e.time)};
     return BY_OK;
@@ -62,7 +87,7 @@ static by_status infer_attention(const by__signature *s, by__type *out, by_error
 static void gradient_attention(by_graph *graph, const by__node *node, const by_value *dout,
                                by_value *din)
 {
-    by_value in[7];
+    by_value in[8];
     by_value outs[BY_MAX_OUTPUTS];
     int count = 0;
     for (int i = 0; i < node->input_count; i++) {
@@ -93,10 +118,11 @@ static bool split_heads(const by__signature *s, int operands, by__sharding *sh, 
         return false;
     }
     for (int i = 1; i < operands; i++) {
-        by__split want = by__absent(&s->in[i]) || (i == 3 && heads) ? by__whole()
-                         : i == 3                                   ? (by__split){0, 1}
+        by__split want = by__absent(&s->in[i]) || (i >= 3 && heads) ? by__whole()
+                         : i >= 3                                   ? (by__split){0, 1}
                                                                     : q;
-        if (!by__split_equal(sh->in[i], want) || (i == 3 && !heads && s->in[3].shape.rank != 1)) {
+        bool by_sample = i != 3 || heads || by__absent(&s->in[i]) || s->in[i].shape.rank == 1;
+        if (!by__split_equal(sh->in[i], want) || !by_sample) {
             return false;
         }
     }
@@ -141,6 +167,7 @@ static by_status infer_attention_grad(const by__signature *s, by__type *out, by_
     if (operands == 2 || !read_extents(s, operands, &e)) {
         return by__op_refuse(s, error, not_heads);
     }
+    BY_TRY(check_limit(s, operands, error));
     by__type y = {e.dtype, BY_SHAPE(e.batch, e.time, s->attrs->heads * e.width)};
     by__type lse = {BY_F32, BY_SHAPE(e.batch, s->attrs->heads, e.time)};
     if (!by__type_equal(&s->in[operands], &y) || !by__type_equal(&s->in[operands + 1], &lse) ||
@@ -162,6 +189,7 @@ static by_status infer_cached(const by__signature *s, by__type *out, by_error *e
     if (!read_extents(s, 3, &e)) {
         return by__op_refuse(s, error, not_heads);
     }
+    BY_TRY(check_limit(s, 3, error));
     const by__type *cache = &s->in[3];
     by__type wanted = {e.dtype,
                        BY_SHAPE(e.batch, s->attrs->kv_heads,
@@ -177,11 +205,20 @@ static by_status infer_cached(const by__signature *s, by__type *out, by_error *e
     return BY_OK;
 }
 
-/* Two products of [T, D] x [D, T] a head, of which a causal mask leaves half. */
+/* Share of [T, T] that the mask leaves: half of it when causal; with a window of W keys, the band
+ * W T - W^2 / 2. Limits that are data (starts) are not counted. */
+static double seen_share(const by__signature *s, double time)
+{
+    double window = (double)s->attrs->window / time;
+    bool whole = s->attrs->window == 0 || window >= 1.0;
+    return s->attrs->bidirectional ? 1.0 : whole ? 0.5 : window * (1.0 - 0.5 * window);
+}
+
+/* Two products of [T, D] x [D, T] a head. */
 static double forward_flops(const by__signature *s, const by__type *y)
 {
-    double half = 2.0 * (double)by_shape_count(&y->shape) * (double)y->shape.dim[1];
-    return s->attrs->bidirectional ? 2.0 * half : half;
+    double time = (double)y->shape.dim[1];
+    return 4.0 * (double)by_shape_count(&y->shape) * time * seen_share(s, time);
 }
 
 static void cost_attention(const by__signature *s, const by__type *out, by__cost *cost)
@@ -196,14 +233,18 @@ static void cost_attention_grad(const by__signature *s, const by__type *out, by_
     cost->flops = 2.5 * forward_flops(s, &s->in[s->input_count - 1]);
 }
 
-/* Counted at a full cache: every key and value is read once, each new row written. */
+/* Counted at a full cache: every key and value that a query reads is read once, each new row
+ * written. */
 static void cost_cached(const by__signature *s, const by__type *out, by__cost *cost)
 {
     double row = 4.0 * (double)by_shape_count(&out[0].shape);
     double cache = (double)by_shape_count(&s->in[3].shape) * (double)by_dtype_size(s->in[3].dtype);
-    cost->flops = row * (double)s->in[3].shape.dim[2];
-    cost->bytes_written -=
-        2.0 * cache * (1.0 - (double)out[0].shape.dim[1] / (double)s->in[3].shape.dim[2]);
+    double slots = (double)s->in[3].shape.dim[2];
+    double time = (double)out[0].shape.dim[1];
+    double window = s->attrs->window == 0 ? slots : fmin(slots, (double)s->attrs->window);
+    cost->flops = row * window;
+    cost->bytes_read -= 2.0 * cache * (1.0 - fmin(slots, window + time - 1.0) / slots);
+    cost->bytes_written -= 2.0 * cache * (1.0 - time / slots);
 }
 
 /* Scores and their sum of values: 2 FLOPs for a multiplication and an addition, twice. */
@@ -211,7 +252,7 @@ static void attention_of_sequence(const by__signature *s, const by__type *out,
                                   by__attention_cost *cost)
 {
     cost->token_flops = 4.0 * (double)out[0].shape.dim[1] * (double)out[0].shape.dim[2];
-    cost->seen = s->attrs->bidirectional ? 1.0 : 0.5;
+    cost->seen = seen_share(s, (double)out[0].shape.dim[1]);
 }
 
 static void attention_of_cache(const by__signature *s, const by__type *out,
@@ -221,6 +262,7 @@ static void attention_of_cache(const by__signature *s, const by__type *out,
     double bytes = (double)by_shape_count(&cache->shape) * (double)by_dtype_size(cache->dtype);
     cost->cached_flops = 4.0 * (double)by_shape_count(&out[0].shape);
     cost->cached_bytes = 2.0 * bytes / (double)cache->shape.dim[2];
+    cost->cached_window = (double)s->attrs->window;
 }
 
 /* The new tokens must fit behind those that the caches hold. */
@@ -229,26 +271,27 @@ static int64_t free_position(const by__signature *s)
     return s->in[3].shape.dim[2] - s->in[0].shape.dim[1] + 1;
 }
 
-#define HEADS BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(kv_heads, INT))
+#define WINDOW BY__ATTR_AS("window", window, INT, BY__ATTR_SPARE)
+#define HEADS  BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(kv_heads, INT), WINDOW)
 #define MASKED_HEADS                                                                               \
-    BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(kv_heads, INT), BY__ATTR(bidirectional, FLAG))
+    BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(kv_heads, INT), BY__ATTR(bidirectional, FLAG), WINDOW)
 const by__op_row by__op_attention = {.name = "attention",
                                      .min_inputs = 1,
-                                     .max_inputs = 4,
+                                     .max_inputs = 5,
                                      .outputs = 2,
-                                     .optional = 1u << 1 | 1u << 2 | 1u << 3,
+                                     .optional = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4,
                                      .attrs = MASKED_HEADS,
                                      .infer = infer_attention,
                                      .gradient = gradient_attention,
                                      .cost = cost_attention,
                                      .shard = shard_attention,
                                      .attention = attention_of_sequence};
-/* lse, the last but one of four, six or seven operands, is f32 as the forward pass made it. */
+/* lse, the last but one of four or six to eight operands, is f32 as the forward pass made it. */
 const by__op_row by__op_attention_grad = {.name = "attention_grad",
                                           .min_inputs = 4,
-                                          .max_inputs = 7,
+                                          .max_inputs = 8,
                                           .outputs = 3,
-                                          .optional = 1u << 1 | 1u << 2,
+                                          .optional = 1u << 1 | 1u << 2 | 1u << 3,
                                           .attrs = MASKED_HEADS,
                                           .infer = infer_attention_grad,
                                           .shard = shard_attention_grad,
@@ -279,19 +322,23 @@ by_value by_attention(by_graph *graph, by_value q, by_value k, by_value v, int64
     return by__op_add_node(graph, BY_OP_ATTENTION, &attrs, in, 3, NULL);
 }
 
-by_value by_attention_masked(by_graph *graph, by_value q, by_value k, by_value v, by_value lengths,
-                             int64_t heads, int64_t kv_heads, bool causal)
+by_value by_attention_masked(by_graph *graph, by_value q, by_value k, by_value v, int64_t heads,
+                             int64_t kv_heads, const by_attention_mask *mask)
 {
-    by_attrs attrs = {.heads = heads, .kv_heads = kv_heads, .bidirectional = !causal};
-    by_value in[4] = {q, k, v, lengths};
-    int count = lengths != BY_NONE ? 4 : k != BY_NONE ? 3 : 1;
+    by_attrs attrs = {.heads = heads,
+                      .kv_heads = kv_heads,
+                      .bidirectional = mask->bidirectional,
+                      .window = mask->window};
+    by_value in[5] = {q, k, v, mask->lengths, mask->starts};
+    int count = mask->starts != BY_NONE ? 5 : mask->lengths != BY_NONE ? 4 : k != BY_NONE ? 3 : 1;
     return by__op_add_node(graph, BY_OP_ATTENTION, &attrs, in, count, NULL);
 }
 
 by_value by_attention_cached(by_graph *graph, by_value q, by_value k, by_value v, by_value k_cache,
-                             by_value v_cache, by_value position, int64_t heads, int64_t kv_heads)
+                             by_value v_cache, by_value position, int64_t heads, int64_t kv_heads,
+                             int64_t window)
 {
-    by_attrs attrs = {.heads = heads, .kv_heads = kv_heads};
+    by_attrs attrs = {.heads = heads, .kv_heads = kv_heads, .window = window};
     by_value in[6] = {q, k, v, k_cache, v_cache, position};
     return by__op_add_node(graph, BY_OP_CACHED_ATTENTION, &attrs, in, 6, NULL);
 }

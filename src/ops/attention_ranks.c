@@ -239,19 +239,19 @@ static void build_backward(by_graph *graph, const by__sharding *sh, const by_val
     outs[2] = by_slice(graph, both[1], 2, s.width, s.width);
 }
 
-/* Every operand is split by time, in zig-zag, of which a causal mask makes use; a fourth one,
- * lengths, is absent. */
+/* Every operand is split by time, in zig-zag, of which a causal mask makes use; lengths, first keys
+ * and windows are those of whole sequences. */
 static bool is_by_time(const by__signature *s, const by__sharding *sh, int operands)
 {
     static const by__split time = {1, 1};
-    bool fits = sh->zigzag && !s->attrs->bidirectional &&
+    bool fits = sh->zigzag && !s->attrs->bidirectional && s->attrs->window == 0 &&
                 s->in[0].shape.dim[1] % (2 * sh->ranks) == 0 && operands != 2;
     for (int i = 0; i < operands; i++) {
         bool absent = by__absent(&s->in[i]);
-        fits = fits && (i == 3 ? absent : operands == 1 || !absent) &&
+        fits = fits && (i >= 3 ? absent : operands == 1 || !absent) &&
                (absent || by__split_equal(sh->in[i], time));
     }
-    return fits && operands <= 3;
+    return fits;
 }
 
 bool by__shard_attention_time(const by__signature *s, by__sharding *sh)

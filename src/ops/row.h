@@ -85,10 +85,11 @@ typedef struct by__cost {
 /* Work of attention, which grows with the sequence and is counted in addition to that of the
  * weights. */
 typedef struct by__attention_cost {
-    double token_flops;  /* of a token's forward pass if it looked at the whole sequence */
-    double seen;         /* share of that which the mask leaves: 1/2 when causal */
-    double cached_flops; /* of one run, for each position of a key/value cache */
-    double cached_bytes; /* read by one run, the same */
+    double token_flops;   /* of a token's forward pass if it looked at the whole sequence */
+    double seen;          /* share of that which the mask leaves: 1/2 when causal */
+    double cached_flops;  /* of one run, for each position of a key/value cache */
+    double cached_bytes;  /* read by one run, the same */
+    double cached_window; /* positions of the cache that are read at most; 0: all */
 } by__attention_cost;
 
 /* ---- operands that index ---- */

@@ -55,6 +55,9 @@ CASES = {
                        context=16, vocab=67, tied=1, norm_eps=1e-5, rope_theta=10000.0, seed=102),
     "llama_gqa": dict(kind="llama", layers=2, heads=4, kv_heads=2, width=32, mlp_width=88,
                       context=16, vocab=67, tied=0, norm_eps=1e-6, rope_theta=500000.0, seed=103),
+    "llama_window": dict(kind="llama", layers=2, heads=4, kv_heads=2, width=32, mlp_width=88,
+                         context=16, vocab=67, tied=0, norm_eps=1e-5, rope_theta=10000.0, window=5,
+                         seed=108),
     "mixtral": dict(kind="mixtral", layers=2, heads=4, kv_heads=2, width=32, mlp_width=24, context=16,
                     vocab=67, tied=0, norm_eps=1e-5, rope_theta=10000.0, experts=6, chosen=2,
                     aux_coef=0.5, seed=107),
@@ -158,7 +161,7 @@ def llama_forward(c, w, tokens, mlp=llama_mlp):
         q, k, v = ((y @ w[f"{block}self_attn.{n}_proj.weight"].t()).view(batch, length, -1, size)
                    .transpose(1, 2) for n in "qkv")
         k, v = (t.repeat_interleave(heads // kv_heads, dim=1) for t in (rotate(k), v))
-        y = causal_attention(rotate(q), k, v).transpose(1, 2).reshape(batch, length, width)
+        y = causal_attention(rotate(q), k, v, c.get("window")).transpose(1, 2).reshape(batch, length, width)
         x = x + y @ w[block + "self_attn.o_proj.weight"].t()
         y = norm(x, block + "post_attention_layernorm")
         x = x + mlp(c, w, y, block)
@@ -284,11 +287,15 @@ def mlp_forward(c, w, numbers, categories=None):
     return F.linear(x, w["output.weight"], w["output.bias"])
 
 
-def causal_attention(q, k, v):
+def causal_attention(q, k, v, window=None):
+    """Of `window` keys at most, its own among them."""
     length = q.shape[-2]
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-    future = torch.ones(length, length, dtype=torch.bool).triu(1)
-    return scores.masked_fill(future, float("-inf")).softmax(-1) @ v
+    place = torch.arange(length)
+    hidden = place[None, :] > place[:, None]
+    if window is not None:
+        hidden = hidden | (place[None, :] <= place[:, None] - window)
+    return scores.masked_fill(hidden, float("-inf")).softmax(-1) @ v
 
 
 def tokens_loss(logits, targets):

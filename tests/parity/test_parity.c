@@ -407,6 +407,15 @@ static void test_llama_grouped(void **state)
     compare_all(CASE("llama_gqa", NULL, settings, "tokens", "targets"));
 }
 
+static void test_llama_window(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=llama", "model.mlp_width=88",
+                                           "model.tied=false", "model.kv_heads=2",
+                                           "model.window=5",   LANGUAGE};
+    compare_all(CASE("llama_window", NULL, settings, "tokens", "targets"));
+}
+
 /* A router's choice is stable here: two equal logits, or ones as near as rounding, would be chosen
  * between by chance. The coefficient makes the routers' loss a third of their gradient. */
 #define MIXTRAL                                                                                    \
@@ -541,6 +550,7 @@ int main(void)
         cmocka_unit_test(test_gpt2_recomputed),
         cmocka_unit_test(test_llama_tied),
         cmocka_unit_test(test_llama_grouped),
+        cmocka_unit_test(test_llama_window),
         cmocka_unit_test(test_mixtral),
         cmocka_unit_test(test_mixtral_recomputed),
         cmocka_unit_test(test_mixtral_with_capacity),

@@ -165,6 +165,16 @@ static void fill_paged(problem *p, int index)
     }
 }
 
+/* First keys: of the first sample in any order, some of them out of range; then of documents. */
+static void fill_starts(problem *p, int index)
+{
+    int32_t *data = p->data[index];
+    int64_t time = p->in[index].shape.dim[1];
+    for (int64_t i = 0; i < count_of(&p->in[index]); i++) {
+        data[i] = i < time ? random_id((uint32_t)index, i, time) : (int32_t)(i % time / 37 * 37);
+    }
+}
+
 static void fill_integers(problem *p, int index)
 {
     int32_t *data = p->data[index];
@@ -216,6 +226,10 @@ static void fill_integers(problem *p, int index)
         break;
     case BY_OP_ATTENTION:
     case BY_OP_ATTENTION_GRAD: /* lengths within 0 .. T, or out of range, and one of them 0 */
+        if (index == 4) {
+            fill_starts(p, index);
+            return;
+        }
         limit = p->in[0].shape.dim[1] + 1;
         empty = 1;
         break;

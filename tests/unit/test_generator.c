@@ -264,6 +264,15 @@ static void test_llama_features(void **state)
     check_model(smollm3, BY_ARRAY_LENGTH(smollm3));
 }
 
+/* A window that is less than the context, and than a chunk of prefill. */
+static void test_llama_window(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=llama", "model.mlp_width=88",
+                                           "model.kv_heads=2", "model.window=9"};
+    check_model(settings, BY_ARRAY_LENGTH(settings));
+}
+
 static void test_mixtral(void **state)
 {
     BY_UNUSED(state);
@@ -431,6 +440,28 @@ static void test_work(void **state)
     close_fixture(&f);
 }
 
+/* With a window of 9 tokens, a token reads no more of those in the caches. */
+static void test_work_of_window(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=llama", "model.mlp_width=88",
+                                           "model.window=9"};
+    fixture f;
+    open_fixture(&f, settings, BY_ARRAY_LENGTH(settings));
+    by_generator *generator = open_generator(&f, NULL);
+    double attention = 2 * 4 * 32;
+    double ten = by_generator_flops(generator, 10) - by_generator_flops(generator, 9);
+    double nine = by_generator_flops(generator, 9) - by_generator_flops(generator, 8);
+    double eight = by_generator_flops(generator, 8) - by_generator_flops(generator, 7);
+    assert_true(nine - eight == attention);
+    assert_true(ten == nine);
+    double bytes = by_generator_token_bytes(generator, 0);
+    assert_true(by_generator_token_bytes(generator, 20) ==
+                bytes + 9 * 2 * 2 * 32 * (double)sizeof(float));
+    by_generator_close(&generator);
+    close_fixture(&f);
+}
+
 static void test_errors(void **state)
 {
     BY_UNUSED(state);
@@ -563,6 +594,7 @@ int main(void)
         cmocka_unit_test(test_gpt2),
         cmocka_unit_test(test_llama),
         cmocka_unit_test(test_llama_grouped),
+        cmocka_unit_test(test_llama_window),
         cmocka_unit_test(test_llama_features),
         cmocka_unit_test(test_mixtral),
         cmocka_unit_test(test_portions),
@@ -571,6 +603,7 @@ int main(void)
         cmocka_unit_test(test_padded_vocabulary),
         cmocka_unit_test(test_initial_weights),
         cmocka_unit_test(test_work),
+        cmocka_unit_test(test_work_of_window),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_pretrained),
     };

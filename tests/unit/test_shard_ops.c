@@ -14,7 +14,7 @@
 #include "ops/ops.h"
 #include "runner.h"
 
-enum { MAX_OPERANDS = 7, MAX_RANKS = 3 };
+enum { MAX_OPERANDS = 8, MAX_RANKS = 3 };
 
 typedef enum operand_kind {
     ABSENT = 0,
@@ -100,6 +100,21 @@ static const shard_case cases[] = {
      {2, 2},
      {.heads = 6, .kv_heads = 6, .bidirectional = true},
      {A(6, 5, 72), {0}, {0}, {LENGTHS, S(6)}}},
+    {BY_OP_ATTENTION,
+     {2, 2},
+     {.heads = 6, .kv_heads = 6, .window = 3},
+     {A(6, 5, 72), {0}, {0}, {0}, {LENGTHS, S(6, 5)}}},
+    {BY_OP_ATTENTION_GRAD,
+     {2, 2},
+     {.heads = 6, .kv_heads = 6},
+     {A(6, 5, 72),
+      {0},
+      {0},
+      {0},
+      {LENGTHS, S(6, 5)},
+      A(6, 5, 24),
+      {POSITIVE, S(6, 6, 5)},
+      A(6, 5, 24)}},
     {BY_OP_ATTENTION_GRAD,
      {2, 1},
      {.heads = 6, .kv_heads = 6},

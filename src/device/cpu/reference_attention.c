@@ -68,6 +68,20 @@ static int64_t rows_of(const by__call *call, const problem *p, int operands, int
     return rows < 0 ? 0 : rows > p->length ? p->length : rows;
 }
 
+/* The first key that query t of sample b reads, at place `place` among the keys. `operands` as in
+ * rows_of, and the first keys if there are five. */
+static int64_t first_key(const by__call *call, const problem *p, int operands, int64_t b, int64_t t,
+                         int64_t place)
+{
+    int64_t window = call->attrs.window;
+    int64_t first = window > 0 ? place - window + 1 : 0;
+    if (operands > 4 && by__present(&call->in[4])) {
+        int64_t start = by__id(&call->in[4], b * p->length + t);
+        first = start > first ? start : first;
+    }
+    return first < 0 ? 0 : first > place ? place : first;
+}
+
 /* Turns `count` scores into probabilities; returns the logarithm of the sum of their exponentials.
  */
 static double softmax(double *scores, int64_t count)
@@ -93,15 +107,16 @@ static by_status prepare_attention(by__call *call, const by__context *context, b
     return by__reference_work(call, call->in[0].shape.dim[1], error);
 }
 
-/* One query, which reads the first `count` keys; none leave zeros. */
+/* One query, which reads keys first .. end - 1; none leave zeros. */
 static void attend(const by__call *call, const view in[3], const problem *p, int64_t b, int64_t t,
-                   int64_t head, int64_t count)
+                   int64_t head, int64_t first, int64_t end)
 {
     double *scores = call->work;
+    int64_t count = end - first;
     int64_t kv = head / (p->heads / p->kv_heads);
     int64_t q = place(&in[0], p, b, t, head);
     for (int64_t s = 0; s < count; s++) {
-        int64_t k = place(&in[1], p, b, s, kv);
+        int64_t k = place(&in[1], p, b, first + s, kv);
         scores[s] = dot(in[0].tensor, q, in[1].tensor, k, p->width) * p->scale;
     }
     double lse = count > 0 ? softmax(scores, count) : 0.0;
@@ -109,7 +124,7 @@ static void attend(const by__call *call, const view in[3], const problem *p, int
     for (int64_t d = 0; d < p->width; d++) {
         double sum = 0.0;
         for (int64_t s = 0; s < count; s++) {
-            sum += scores[s] * by__get(in[2].tensor, place(&in[2], p, b, s, kv) + d);
+            sum += scores[s] * by__get(in[2].tensor, place(&in[2], p, b, first + s, kv) + d);
         }
         by__set(&call->out[0], ((b * p->length + t) * p->heads + head) * p->width + d, sum);
     }
@@ -126,8 +141,9 @@ static by_status run_attention(const by__call *call, const by__context *context)
         int64_t rows = rows_of(call, &p, call->input_count, b);
         for (int64_t i = 0; i < p.heads * p.length; i++) {
             int64_t t = i % p.length;
-            int64_t count = t >= rows ? 0 : call->attrs.bidirectional ? rows : t + 1;
-            attend(call, in, &p, b, t, i / p.length, count);
+            int64_t end = t >= rows ? 0 : call->attrs.bidirectional ? rows : t + 1;
+            int64_t first = end == 0 ? 0 : first_key(call, &p, call->input_count, b, t, t);
+            attend(call, in, &p, b, t, i / p.length, first, end);
         }
     }
     return BY_OK;
@@ -159,7 +175,7 @@ static void query_grad(const by__call *call, const view in[3], const problem *p,
     int64_t rows = rows_of(call, p, call->input_count - 3, b);
     int64_t count = t >= rows ? 0 : call->attrs.bidirectional ? rows : t + 1;
     memset(dq, 0, (size_t)n * sizeof(double));
-    for (int64_t s = 0; s < count; s++) {
+    for (int64_t s = first_key(call, p, call->input_count - 3, b, t, t); s < count; s++) {
         int64_t k = place(&in[1], p, b, s, kv);
         int64_t v = place(&in[2], p, b, s, kv);
         double probability = exp(dot(in[0].tensor, q, in[1].tensor, k, n) * p->scale - total);
@@ -245,7 +261,9 @@ static by_status run_cached_attention(const by__call *call, const by__context *c
         int64_t b = i / p.length / p.heads;
         int64_t cache = (b * p.kv_heads + head / (p.heads / p.kv_heads)) * slots * p.width;
         int64_t q = place(&in[0], &p, b, t, head);
-        int64_t count = position + t + 1;
+        int64_t first = first_key(call, &p, 3, b, t, position + t);
+        int64_t count = position + t + 1 - first;
+        cache += first * p.width;
         for (int64_t s = 0; s < count; s++) {
             scores[s] = dot(in[0].tensor, q, &caches[0], cache + s * p.width, p.width) * p.scale;
         }

@@ -50,7 +50,7 @@ static by_value block(by__build *b, by_value x, int layer)
     (void)snprintf(name, sizeof name, "h.%d.attn.c_attn", layer);
     y = linear(b, y, c->width, c->width + 2 * kv_width, "embed qkv", "qkv", by__init_normal(b),
                name);
-    y = by__attend(b, layer, y, BY_NONE, BY_NONE);
+    y = by__attend(b, layer, y, BY_NONE, BY_NONE, 0);
     (void)snprintf(name, sizeof name, "h.%d.attn.c_proj", layer);
     y = linear(b, y, c->width, c->width, "heads embed", "embed", by__init_residual(b), name);
     x = by_add(b->graph, x, by__drop(b, y));

@@ -121,7 +121,9 @@ static by_value attention(by__build *b, by_value x, int layer)
     by_value w = by_concat(b->graph, weights, 3, 0);
     by_value bias = own_keys(c)->qkv_bias ? by_concat(b->graph, biases, 3, 0) : BY_NONE;
     by_value qkv = by_linear(b->graph, x, w, bias, true);
-    return by_attention_masked(b->graph, qkv, BY_NONE, BY_NONE, BY_NONE, c->heads, c->heads, false);
+    by_attention_mask mask = BY_ATTENTION_CAUSAL;
+    mask.bidirectional = true;
+    return by_attention_masked(b->graph, qkv, BY_NONE, BY_NONE, c->heads, c->heads, &mask);
 }
 
 static by_value block(by__build *b, by_value x, int layer)

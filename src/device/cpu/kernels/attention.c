@@ -30,7 +30,10 @@ typedef struct job {
     attention_rows keys;
     int64_t first; /* place of the first query among the keys */
     int64_t queries;
-    int64_t visible; /* keys that some query sees */
+    int64_t begin;   /* of the first block of keys that some query sees */
+    int64_t visible; /* keys that some query sees, and those before them */
+    int64_t limited; /* keys before this one some query does not see, as they are too early */
+    by__vi from[2];  /* the first key that each query sees */
     by__vf high[2];  /* the highest score so far, times log2(e) */
     by__vf total[2]; /* of weights relative to it */
 } job;
@@ -40,15 +43,28 @@ static void *area(const job *j, size_t offset)
     return j->scratch + offset;
 }
 
-/* Takes keys that come after a query out of its scores. */
+BY__INLINE void hide_lanes(float *scores, by__vi seen)
+{
+    by__vf shown = by__select(seen, by__load(scores, 0, BY_F32), by__splat(HIDDEN));
+    by__store(scores, 0, shown, BY_F32);
+}
+
+/* Takes keys that come after a query, or before the first one that it sees, out of its scores. A
+ * query may see no key of its first blocks: what is summed there has a factor of zero as soon as
+ * it sees one. */
 static void hide(const job *j, float *scores, int64_t key, int64_t keys)
 {
     int64_t seen_by_all = j->first + 1 - key;
     for (int64_t r = seen_by_all > 0 ? seen_by_all : 0; r < keys; r++) {
         for (int v = 0; v < 2; v++) {
-            float *at = scores + r * PANEL_QUERIES + v * BY__LANES;
-            by__vi seen = attention_seen(j->first + v * BY__LANES, key + r);
-            by__store(at, 0, by__select(seen, by__load(at, 0, BY_F32), by__splat(HIDDEN)), BY_F32);
+            hide_lanes(scores + r * PANEL_QUERIES + v * BY__LANES,
+                       attention_seen(j->first + v * BY__LANES, key + r));
+        }
+    }
+    for (int64_t r = 0; r < by__min_i64(keys, j->limited - key); r++) {
+        for (int v = 0; v < 2; v++) {
+            hide_lanes(scores + r * PANEL_QUERIES + v * BY__LANES,
+                       j->from[v] <= (int32_t)(key + r));
         }
     }
 }
@@ -152,13 +168,13 @@ static void meet(job *j, int64_t key, int64_t keys)
     for (int v = 0; v < 2; v++) {
         j->total[v] = j->total[v] * factors[v] + sum[v];
     }
-    if (key > 0) {
+    if (key > j->begin) {
         rescale(j, factors);
     }
     panel->multiply(area(j, p->sums), PANEL_QUERIES,
                     by__panel_a_at(panel, area(j, p->values), 0, key, v_stride), v_stride,
                     area(j, p->weights), 0, p->s.width, PANEL_QUERIES, by__panel_k(panel, keys),
-                    key > 0, NULL);
+                    key > j->begin, NULL);
 }
 
 /* y and lse of the queries; the values are packed. */
@@ -173,7 +189,7 @@ static void attend(job *j, const void *q, int64_t q_stride, void *y, int64_t y_s
         j->high[v] = by__splat(HIDDEN);
         j->total[v] = by__zero();
     }
-    for (int64_t key = 0; key < j->visible; key += p->s.key_block) {
+    for (int64_t key = j->begin; key < j->visible; key += p->s.key_block) {
         meet(j, key, by__min_i64(p->s.key_block, j->visible - key));
     }
     for (int v = 0; v < 2; v++) {
@@ -191,8 +207,24 @@ typedef struct operands {
     const by__call *call;
     head_view in[3];
     const int32_t *lengths; /* of the samples; NULL: all rows exist */
+    const int32_t *starts;  /* first keys [batch, length]; NULL: none */
     int64_t position;       /* of the first query */
 } operands;
+
+/* The keys of queries `at` .. of the job. */
+static void find_keys(job *j, const attention_limit *limit, int64_t at, int64_t rows)
+{
+    const attention_shape *s = &j->p->s;
+    j->first = limit->position + at;
+    j->visible = s->causal ? j->first + j->queries : rows;
+    j->begin = attention_first_block(s, limit, at, at + j->queries);
+    j->limited = 0;
+    for (int v = 0; v < 2; v++) {
+        int64_t lane = v * BY__LANES;
+        int64_t last = attention_first_keys(&j->from[v], limit, at + lane, j->queries - lane);
+        j->limited = last > j->limited ? last : j->limited;
+    }
+}
 
 /* Queries begin .. end of a head are not among the rows that exist. */
 static void clear(const operands *x, const head_view *y, int64_t b, int64_t begin, int64_t end,
@@ -231,19 +263,21 @@ static void run_task(const void *context, int64_t task)
         k_stride = v_stride = s->width;
     }
     int64_t visible = s->causal ? x->position + t.end : t.rows;
+    attention_limit limit = {s->window, x->starts == NULL ? NULL : x->starts + t.b * s->length,
+                             x->position};
     if (t.begin < t.end) {
-        j.keys = attention_take_rows(panel, s->dtype, keys, k_stride, visible, s->width,
+        int64_t begin = attention_first_block(s, &limit, t.begin, t.end);
+        j.keys = attention_take_rows(panel, s->dtype, keys, k_stride, begin, visible, s->width,
                                      p->keys_unpacked, area(&j, p->keys));
-        panel->pack_a(area(&j, p->values), by__panel_a_stride(panel, p->slots), values, 1, v_stride,
-                      s->width, visible);
+        attention_take_columns(panel, s->dtype, area(&j, p->values), p->slots, values, v_stride,
+                               begin, visible, s->width);
     }
     int64_t group = s->heads / s->kv_heads;
     head_view y = {call->out[0].data, s->heads * s->width, 0};
     for (int64_t head = t.kv * group; head < (t.kv + 1) * group; head++) {
         for (int64_t at = t.begin; at < t.end; at += PANEL_QUERIES) {
             j.queries = by__min_i64(PANEL_QUERIES, t.end - at);
-            j.first = x->position + at;
-            j.visible = s->causal ? j.first + j.queries : t.rows;
+            find_keys(&j, &limit, at, t.rows);
             float *lse =
                 p->cached ? NULL
                           : (float *)call->out[1].data + (t.b * s->heads + head) * s->length + at;
@@ -320,7 +354,8 @@ static void run_tasks(const operands *x, const by__context *context)
 static by_status run(const by__call *call, const by__context *context)
 {
     const plan *p = call->state;
-    operands x = {.call = call, .lengths = attention_lengths(call, 0)};
+    operands x = {
+        .call = call, .lengths = attention_lengths(call, 0), .starts = attention_starts(call, 0)};
     attention_views(x.in, call->in, p->packed, &p->s);
     run_tasks(&x, context);
     return BY_OK;

@@ -40,7 +40,9 @@ typedef struct head_view {
 typedef struct attention_shape {
     by_dtype dtype;
     int64_t batch, length, heads, kv_heads, width;
-    int64_t key_block; /* a multiple of mr and k_unit, and even */
+    int64_t key_unit;  /* a multiple of mr and k_unit, and even: where blocks of keys may begin */
+    int64_t key_block; /* a multiple of key_unit */
+    int64_t window;    /* keys that a query sees at most; 0: no limit */
     bool causal;       /* a query sees the keys up to its own place; else all */
     float scale;
 } attention_shape;
@@ -73,15 +75,16 @@ static inline attention_shape attention_measure(const by__call *call, bool packe
         .length = q->shape.dim[1],
         .heads = call->attrs.heads,
         .kv_heads = call->attrs.kv_heads,
+        .window = call->attrs.window,
         .causal = !call->attrs.bidirectional,
     };
     assert(s.heads > 0 && s.kv_heads > 0);
     s.width = q->shape.dim[2] / (packed ? s.heads + 2 * s.kv_heads : s.heads);
     s.scale = (float)(1.0 / sqrt((double)s.width));
     assert(panel->nr == PANEL_QUERIES && panel->mr % 2 == 0);
-    int64_t unit = common_multiple(panel->mr, panel->k_unit);
-    assert(unit > 0);
-    s.key_block = MOST_KEYS / unit * unit;
+    s.key_unit = common_multiple(panel->mr, panel->k_unit);
+    assert(s.key_unit > 0);
+    s.key_block = MOST_KEYS / s.key_unit * s.key_unit;
     return s;
 }
 
@@ -96,6 +99,65 @@ static inline int64_t attention_rows_of(const int32_t *lengths, const attention_
 static inline const int32_t *attention_lengths(const by__call *call, int others)
 {
     return call->input_count - others > 3 && by__present(&call->in[3]) ? call->in[3].data : NULL;
+}
+
+/* Of the operands before `others` further ones, the fifth if there is one. */
+static inline const int32_t *attention_starts(const by__call *call, int others)
+{
+    return call->input_count - others > 4 && by__present(&call->in[4]) ? call->in[4].data : NULL;
+}
+
+/* The first keys that some queries of a sample see. Whoever has no lower limit asks for none. */
+typedef struct attention_limit {
+    int64_t window;
+    const int32_t *starts; /* of the sample's queries; NULL: none */
+    int64_t position;      /* of query 0 among the keys */
+} attention_limit;
+
+static inline bool attention_is_limited(const attention_limit *limit)
+{
+    return limit->window > 0 || limit->starts != NULL;
+}
+
+/* The first key that query t sees: its own at the latest. */
+static inline int64_t attention_first_key(const attention_limit *limit, int64_t t)
+{
+    int64_t place = limit->position + t;
+    int64_t first = limit->window > 0 ? place - limit->window + 1 : 0;
+    if (limit->starts != NULL && limit->starts[t] > first) {
+        first = limit->starts[t];
+    }
+    return first < 0 ? 0 : by__min_i64(first, place);
+}
+
+/* Where the blocks of keys begin that queries begin .. end - 1 see. */
+static inline int64_t attention_first_block(const attention_shape *s, const attention_limit *limit,
+                                            int64_t begin, int64_t end)
+{
+    if (!attention_is_limited(limit)) {
+        return 0;
+    }
+    int64_t lowest = INT64_MAX;
+    for (int64_t t = begin; t < end; t++) {
+        lowest = by__min_i64(lowest, attention_first_key(limit, t));
+    }
+    return lowest / s->key_unit * s->key_unit;
+}
+
+/* The first keys of BY__LANES queries from t on, of which `count` are queries; returns the last of
+ * them. */
+static inline int64_t attention_first_keys(by__vi *out, const attention_limit *limit, int64_t t,
+                                           int64_t count)
+{
+    int32_t first[BY__LANES] = {0};
+    int64_t latest = 0;
+    for (int64_t i = 0; i < by__min_i64(BY__LANES, count) && attention_is_limited(limit); i++) {
+        int64_t key = attention_first_key(limit, t + i);
+        first[i] = (int32_t)key;
+        latest = key > latest ? key : latest;
+    }
+    memcpy(out, first, sizeof *out);
+    return latest;
 }
 
 static inline void attention_views(head_view views[3], const by__tensor *tensors, bool packed,
@@ -125,18 +187,35 @@ typedef struct attention_rows {
     bool unpacked;
 } attention_rows;
 
-/* `rows` rows of k elements, `stride` elements apart; packed where the panel cannot read them
- * unpacked. Then an odd number of rows needs one more to exist. */
+/* Rows first .. rows - 1 of k elements, `stride` elements apart; packed where the panel cannot read
+ * them unpacked. Then an odd number of rows needs one more to exist. `first` is a multiple of mr.
+ */
 static inline attention_rows attention_take_rows(const by__panel *panel, by_dtype dtype,
-                                                 const void *data, int64_t stride, int64_t rows,
-                                                 int64_t k, bool unpacked, void *packed)
+                                                 const void *data, int64_t stride, int64_t first,
+                                                 int64_t rows, int64_t k, bool unpacked,
+                                                 void *packed)
 {
+    size_t row_bytes = (size_t)stride * (dtype == BY_F32 ? 4 : 2);
     if (unpacked) {
-        return (attention_rows){data, (size_t)stride * (dtype == BY_F32 ? 4 : 2), true};
+        return (attention_rows){data, row_bytes, true};
     }
     attention_rows out = {packed, by__panel_a_stride(panel, k), false};
-    panel->pack_a(packed, out.stride, data, stride, 1, rows, k);
+    panel->pack_a((char *)packed + (size_t)(first / panel->mr) * out.stride, out.stride,
+                  (const char *)data + (size_t)first * row_bytes, stride, 1, rows - first, k);
     return out;
+}
+
+/* Columns first .. columns - 1 of rows of `rows` elements, `stride` elements apart, as steps of
+ * panels of A for `capacity` columns. `first` is a multiple of k_unit. */
+static inline void attention_take_columns(const by__panel *panel, by_dtype dtype, void *packed,
+                                          int64_t capacity, const void *data, int64_t stride,
+                                          int64_t first, int64_t columns, int64_t rows)
+{
+    size_t column_bytes = (size_t)stride * (dtype == BY_F32 ? 4 : 2);
+    panel->pack_a((char *)packed + (size_t)(first / panel->step * panel->mr) * 4,
+                  by__panel_a_stride(panel, capacity),
+                  (const char *)data + (size_t)first * column_bytes, 1, stride, rows,
+                  columns - first);
 }
 
 /* Keys or values of a (sample, key head), of which `rows` exist, can be read unpacked. */

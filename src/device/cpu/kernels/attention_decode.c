@@ -29,6 +29,7 @@ typedef struct job {
     char *work;
     const char *keys, *values; /* the caches */
     int64_t position;
+    attention_limit limit;
 } job;
 
 /* Row r of a pair is token r / group of query head r % group. */
@@ -45,11 +46,13 @@ static float *part_of(const job *j, int64_t pair, int64_t chunk, int64_t r)
     return (float *)(j->work + p->parts) + ((pair * p->chunks + chunk) * p->rows + r) * p->part;
 }
 
-/* Scores of one query against `seen` keys become weights, zero up to `keys`, relative to 2^high. */
-static void weigh(float *scores, int64_t seen, int64_t keys, float scale, float *high, float *total)
+/* Scores of one query against keys first .. seen - 1 become weights, zero before and up to `keys`,
+ * relative to 2^high. */
+static void weigh(float *scores, int64_t first, int64_t seen, int64_t keys, float scale,
+                  float *high, float *total)
 {
     by__vf top = by__splat(-INFINITY);
-    int64_t i = 0;
+    int64_t i = first;
     for (; i + BY__LANES <= seen; i += BY__LANES) {
         top = by__larger(top, by__load(scores, i, BY_F32));
     }
@@ -64,8 +67,9 @@ static void weigh(float *scores, int64_t seen, int64_t keys, float scale, float 
         by__exp2_of_negative(by__load_n(scores, (i), BY_F32, (n)) * (scale * LOG2_E) - highest);   \
     by__store_n(scores, (i), w, BY_F32, (n));                                                      \
     sum += (n) == BY__LANES ? w : by__load_n(scores, (i), BY_F32, (n))
-    BY__STEPS(0, seen, WEIGH);
+    BY__STEPS(first, seen, WEIGH);
 #undef WEIGH
+    memset(scores, 0, (size_t)first * sizeof(float));
     memset(scores + seen, 0, (size_t)(keys - seen) * sizeof(float));
     *high = highest;
     *total = by__sum(sum);
@@ -86,9 +90,13 @@ static void run_chunk(const job *j, int64_t pair, int64_t chunk)
         p->panel->few_rows(scores, CHUNK, query_of(j, pair, r), p->query_dtype, s->width, rows,
                            j->keys + at, s->dtype, s->width, true, keys, s->width);
         for (int64_t i = 0; i < rows; i++) {
-            int64_t seen = by__min_i64(keys, j->position + (r + i) / group + 1 - first);
+            int64_t t = (r + i) / group;
+            int64_t seen = by__min_i64(keys, j->position + t + 1 - first);
+            int64_t from = attention_first_key(&j->limit, t) - first;
+            seen = seen < 0 ? 0 : seen;
+            from = from < 0 ? 0 : by__min_i64(from, seen);
             float *part = part_of(j, pair, chunk, r + i);
-            weigh(scores + i * CHUNK, seen < 0 ? 0 : seen, keys, s->scale, &part[s->width],
+            weigh(scores + i * CHUNK, from, seen, keys, s->scale, &part[s->width],
                   &part[s->width + 1]);
         }
         p->panel->few_rows(part_of(j, pair, chunk, r), p->part, scores, BY_F32, CHUNK, rows,
@@ -96,24 +104,25 @@ static void run_chunk(const job *j, int64_t pair, int64_t chunk)
     }
 }
 
-/* Joins the chunks of one query, in the place of the first one's part, and writes y. */
-static void join(const job *j, int64_t pair, int64_t r, int64_t chunks, void *y)
+/* Joins chunks begin .. chunks - 1 of one query, in the place of the first one's part, and writes
+ * y. */
+static void join(const job *j, int64_t pair, int64_t r, int64_t begin, int64_t chunks, void *y)
 {
     const plan *p = j->p;
     int64_t width = p->s.width;
-    float *sum = part_of(j, pair, 0, r);
+    float *sum = part_of(j, pair, begin, r);
     float highest = sum[width];
-    for (int64_t c = 1; c < chunks; c++) {
+    for (int64_t c = begin + 1; c < chunks; c++) {
         float high = part_of(j, pair, c, r)[width];
         highest = high > highest ? high : highest;
     }
     float total = 0.0f;
-    for (int64_t c = 0; c < chunks; c++) {
+    for (int64_t c = begin; c < chunks; c++) {
         const float *part = part_of(j, pair, c, r);
         float factor = exp2f(part[width] - highest);
         total += part[width + 1] * factor;
         for (int64_t d = 0; d < width; d++) {
-            sum[d] = (c == 0 ? 0.0f : sum[d]) + part[d] * factor;
+            sum[d] = (c == begin ? 0.0f : sum[d]) + part[d] * factor;
         }
     }
     for (int64_t d = 0; d < width; d++) {
@@ -163,20 +172,23 @@ static by_status run(const by__call *call, const by__context *context)
     take_in(call, &j);
     int64_t group = s->heads / s->kv_heads;
     int64_t pairs = s->batch * s->kv_heads;
+    j.limit = (attention_limit){.window = s->window, .position = j.position};
+    int64_t begin = attention_first_key(&j.limit, 0) / CHUNK;
     int64_t chunks = by__ceil_div(j.position + s->length, CHUNK);
+    int64_t seen = chunks - begin;
     head_view y = {call->out[0].data, s->heads * s->width, 0};
 #pragma omp parallel num_threads(context->threads) if (context->threads > 1)
     {
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < pairs * chunks; i++) {
-            run_chunk(&j, i / chunks, i % chunks);
+        for (int64_t i = 0; i < pairs * seen; i++) {
+            run_chunk(&j, i / seen, begin + i % seen);
         }
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < pairs * p->rows; i++) {
             int64_t pair = i / p->rows;
             int64_t r = i % p->rows;
             int64_t head = pair % s->kv_heads * group + r % group;
-            join(&j, pair, r, chunks, head_at(&y, s, pair / s->kv_heads, r / group, head));
+            join(&j, pair, r, begin, chunks, head_at(&y, s, pair / s->kv_heads, r / group, head));
         }
     }
     return BY_OK;

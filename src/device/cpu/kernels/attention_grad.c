@@ -47,7 +47,9 @@ typedef struct job {
     float *dk, *dv;
     int64_t first; /* the first query */
     int64_t queries;
-    int64_t visible; /* keys that some query sees */
+    int64_t begin;   /* of the first block of keys that some query sees */
+    int64_t visible; /* keys that some query sees, and those before them */
+    attention_limit limit;
 } job;
 
 /* PANEL_QUERIES queries of a block and a block of keys. */
@@ -71,6 +73,7 @@ typedef struct softmax {
     int64_t query; /* the first of the lanes, its place in the sample */
     int64_t count; /* of the lanes that are queries */
     int64_t key;   /* the first of the block */
+    by__vi from;   /* the first key that each lane sees */
     float scale;
     by__vf lse, delta;
 } softmax;
@@ -86,6 +89,7 @@ BY__INLINE by__vf weigh_key(const softmax *x, int64_t r, int lane, bool masked, 
     if (masked) {
         by__vi seen = attention_seen(x->query, x->key + r);
         seen &= (by__vi)by__lane_numbers() < (int32_t)x->count;
+        seen &= x->from <= (int32_t)(x->key + r);
         w = by__select(seen, w, by__zero());
         ds = by__select(seen, ds, by__zero());
     }
@@ -94,23 +98,30 @@ BY__INLINE by__vf weigh_key(const softmax *x, int64_t r, int lane, bool masked, 
     return ds;
 }
 
-/* Weights and their gradients of `keys` keys, and the gradients as panels of B, too, with zeros up
- * to a whole unit. The keys before `seen_by_all` need no mask. */
-BY__INLINE void weigh_lanes(const softmax *x, int64_t keys, int64_t seen_by_all, int64_t padded,
-                            int lane, by_dtype dtype)
+/* Keys r .. end - 1, from an even one to an even one or the last, where a lane may not see some. */
+BY__INLINE void weigh_masked(const softmax *x, int64_t r, int64_t end, int64_t keys, int lane,
+                             by_dtype dtype)
 {
-    bool pairs = dtype == BY_BF16;
-    int64_t r = 0;
+    for (; r < end; r += 2) {
+        by__vf even = r < keys ? weigh_key(x, r, lane, true, dtype) : by__zero();
+        by__vf odd = r + 1 < keys ? weigh_key(x, r + 1, lane, true, dtype) : by__zero();
+        attention_put(x->dscores_panel, dtype == BY_BF16, r, lane, even, odd);
+    }
+}
+
+/* Weights and their gradients of `keys` keys, and the gradients as panels of B, too, with zeros up
+ * to a whole unit. The keys from `limited` (even) to `seen_by_all` need no mask. */
+BY__INLINE void weigh_lanes(const softmax *x, int64_t keys, int64_t limited, int64_t seen_by_all,
+                            int64_t padded, int lane, by_dtype dtype)
+{
+    int64_t r = by__min_i64(limited, padded);
+    weigh_masked(x, 0, r, keys, lane, dtype);
     for (; r + 2 <= seen_by_all; r += 2) {
         by__vf even = weigh_key(x, r, lane, false, dtype);
         by__vf odd = weigh_key(x, r + 1, lane, false, dtype);
-        attention_put(x->dscores_panel, pairs, r, lane, even, odd);
+        attention_put(x->dscores_panel, dtype == BY_BF16, r, lane, even, odd);
     }
-    for (; r < padded; r += 2) {
-        by__vf even = r < keys ? weigh_key(x, r, lane, true, dtype) : by__zero();
-        by__vf odd = r + 1 < keys ? weigh_key(x, r + 1, lane, true, dtype) : by__zero();
-        attention_put(x->dscores_panel, pairs, r, lane, even, odd);
-    }
+    weigh_masked(x, r, padded, keys, lane, dtype);
 }
 
 BY__INLINE void weigh(const meeting *m, by_dtype dtype)
@@ -134,8 +145,10 @@ BY__INLINE void weigh(const meeting *m, by_dtype dtype)
             .lse = by__load(area(j, p->lse), query, BY_F32),
             .delta = by__load(area(j, p->delta), query, BY_F32),
         };
+        int64_t limited = attention_first_keys(&x.from, &j->limit, j->first + query, x.count);
+        limited = limited <= m->key ? 0 : (limited - m->key + 1) / 2 * 2;
         int64_t seen_by_all = x.count < BY__LANES ? 0 : by__min_i64(m->keys, x.query + 1 - m->key);
-        weigh_lanes(&x, m->keys, seen_by_all, by__panel_k(p->panel, m->keys), lane, dtype);
+        weigh_lanes(&x, m->keys, limited, seen_by_all, by__panel_k(p->panel, m->keys), lane, dtype);
     }
 }
 
@@ -163,7 +176,7 @@ static void meet_queries(const meeting *m)
     panel->multiply((float *)area(j, p->dq) + m->query * width, PANEL_QUERIES,
                     by__panel_a_at(panel, area(j, p->key_columns), 0, m->key, a_stride), a_stride,
                     area(j, p->dscores_panel), 0, width, PANEL_QUERIES, by__panel_k(panel, m->keys),
-                    m->key > 0, NULL);
+                    m->key > j->begin, NULL);
 }
 
 /* sums[keys, width] += the rows' weights times the queries' columns. */
@@ -173,7 +186,7 @@ static void add_rows(const meeting *m, float *sums, size_t rows, size_t columns)
     const plan *p = j->p;
     int64_t width = p->s.width;
     attention_rows a =
-        attention_take_rows(p->rows_panel, p->rows_dtype, area(j, rows), p->query_block, m->keys,
+        attention_take_rows(p->rows_panel, p->rows_dtype, area(j, rows), p->query_block, 0, m->keys,
                             j->queries, p->weights_lie, area(j, p->packed_rows));
     attention_multiply(p->rows_panel, sums + m->key * width, width, &a, 0, area(j, columns),
                        by__panel_b_stride(p->panel, j->queries), m->keys, width,
@@ -234,7 +247,7 @@ static void run_block(const job *j, const void *q, int64_t q_stride, const void 
     for (int64_t i = 0; i < j->queries; i++) {
         ((float *)area(j, p->lse))[i] = lse[i] * LOG2_E;
     }
-    for (int64_t key = 0; key < j->visible; key += s->key_block) {
+    for (int64_t key = j->begin; key < j->visible; key += s->key_block) {
         meet(j, key, by__min_i64(s->key_block, j->visible - key));
     }
     float ones[PANEL_QUERIES];
@@ -253,6 +266,7 @@ typedef struct operands {
     head_view y, dy;
     const float *lse;
     const int32_t *lengths; /* of the samples; NULL: all rows exist */
+    const int32_t *starts;  /* first keys [batch, length]; NULL: none */
 } operands;
 
 /* The gradient `which` of the keys (1) or values (2) of one key head, from its sums. */
@@ -266,20 +280,20 @@ static void store_head(const operands *x, int which, int64_t sample, int64_t kv,
     p->panel->store(&target, sums, s->width, s->length, s->width);
 }
 
-/* The first `rows` keys and values of a key head as the products want them. */
-static void take_keys(const operands *x, job *j, int64_t b, int64_t kv, int64_t rows)
+/* Keys and values begin .. rows - 1 of a key head as the products want them. */
+static void take_keys(const operands *x, job *j, int64_t b, int64_t kv, int64_t begin, int64_t rows)
 {
     const plan *p = j->p;
     const attention_shape *s = &p->s;
     const by__panel *panel = p->panel;
     const void *k = head_at(&x->in[1], s, b, 0, kv);
     const void *v = head_at(&x->in[2], s, b, 0, kv);
-    j->keys = attention_take_rows(panel, s->dtype, k, x->in[1].stride, rows, s->width, p->unpacked,
-                                  area(j, p->key_rows));
-    j->values = attention_take_rows(panel, s->dtype, v, x->in[2].stride, rows, s->width,
+    j->keys = attention_take_rows(panel, s->dtype, k, x->in[1].stride, begin, rows, s->width,
+                                  p->unpacked, area(j, p->key_rows));
+    j->values = attention_take_rows(panel, s->dtype, v, x->in[2].stride, begin, rows, s->width,
                                     p->unpacked, area(j, p->value_rows));
-    panel->pack_a(area(j, p->key_columns), by__panel_a_stride(panel, s->length), k, 1,
-                  x->in[1].stride, s->width, rows);
+    attention_take_columns(panel, s->dtype, area(j, p->key_columns), s->length, k, x->in[1].stride,
+                           begin, rows, s->width);
 }
 
 /* All query heads of a key head, for one piece of the queries. */
@@ -296,14 +310,18 @@ static void run_task(const void *context, int64_t task)
     j.dk = (float *)((char *)call->work + p->sums + 2 * slot * p->sum_bytes);
     j.dv = (float *)((char *)j.dk + p->sum_bytes);
     memset(j.dk, 0, 2 * p->sum_bytes);
+    j.limit.window = s->window;
+    j.limit.starts = x->starts == NULL ? NULL : x->starts + t.b * s->length;
     if (t.begin < t.end) {
-        take_keys(x, &j, t.b, t.kv, s->causal ? t.end : t.rows);
+        take_keys(x, &j, t.b, t.kv, attention_first_block(s, &j.limit, t.begin, t.end),
+                  s->causal ? t.end : t.rows);
     }
     int64_t group = s->heads / s->kv_heads;
     for (int64_t head = t.kv * group; head < (t.kv + 1) * group; head++) {
         for (int64_t at = t.begin; at < t.end; at += p->query_block) {
             j.first = at;
             j.queries = by__min_i64(p->query_block, t.end - at);
+            j.begin = attention_first_block(s, &j.limit, at, at + j.queries);
             j.visible = s->causal ? at + j.queries : t.rows;
             run_block(&j, head_at(&x->in[0], s, t.b, at, head), x->in[0].stride,
                       head_at(&x->y, s, t.b, at, head), head_at(&x->dy, s, t.b, at, head),
@@ -350,6 +368,7 @@ static by_status run(const by__call *call, const by__context *context)
         .dy = {y[2].data, s->heads * s->width, 0},
         .lse = y[1].data,
         .lengths = attention_lengths(call, 3),
+        .starts = attention_starts(call, 3),
     };
     attention_views(x.in, call->in, p->packed, s);
     attention_views(x.out, call->out, p->packed, s);
