@@ -26,7 +26,7 @@ size_t by_sample_scratch_bytes(int64_t vocab)
     return vocab < 1 ? 0 : (size_t)vocab * (sizeof(candidate) + sizeof(float));
 }
 
-static by_status check(const by_sampling *s, by_error *error)
+by_status by__sampling_check(const by_sampling *s, by_error *error)
 {
     if (!(s->temperature >= 0.0) || isinf(s->temperature)) {
         return by_error_set(error, BY_EARG, "temperature %g is not a number of 0 or more",
@@ -219,6 +219,19 @@ static double weigh(float *out, const float *logits, int64_t n, float largest, d
     return lane[0];
 }
 
+double by__log_sum(const float *logits, int64_t vocab)
+{
+    float weights[16 * LANES];
+    float largest = largest_of(logits, vocab);
+    double sum = 0.0;
+    for (int64_t i = 0; i < vocab; i += (int64_t)BY_ARRAY_LENGTH(weights)) {
+        int64_t rest = vocab - i;
+        int64_t n = rest < (int64_t)BY_ARRAY_LENGTH(weights) ? rest : 16 * LANES;
+        sum += weigh(weights, logits + i, n, largest, 1.0);
+    }
+    return (double)largest + log(sum);
+}
+
 /* The top_k most probable tokens, as weights. */
 static int64_t list_top_k(candidate *c, const float *logits, int64_t vocab, float largest,
                           const by_sampling *sampling)
@@ -272,7 +285,7 @@ by_status by_sample(int32_t *token, const by_sampling *sampling, const float *lo
     if (vocab < 1 || vocab > INT32_MAX) {
         return by_error_set(error, BY_EARG, "cannot choose among %lld tokens", (long long)vocab);
     }
-    BY_TRY(check(sampling, error));
+    BY_TRY(by__sampling_check(sampling, error));
     BY_TRY(find_largest(&best, logits, vocab, error));
     if (sampling->temperature == 0.0 || sampling->top_k == 1) {
         *token = (int32_t)best;

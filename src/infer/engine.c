@@ -1,0 +1,276 @@
+#include "infer/scheduler.h"
+
+#include <stdlib.h>
+
+#include "base/threads.h"
+
+#define DEFAULT_SESSIONS 16
+#define DEFAULT_ROWS     256
+#define MOST_SEQUENCES   65536
+
+static by_status check_options(const by_engine_options *o, by_error *error)
+{
+    if (o->context < 0 || o->context > INT32_MAX / 2 || o->vocab < 0) {
+        return by_error_set(error, BY_EARG, "context %lld or vocab %lld is out of range",
+                            (long long)o->context, (long long)o->vocab);
+    }
+    if (o->sessions < 0 || o->sessions > MOST_SEQUENCES || o->waiting < 0 ||
+        o->waiting > MOST_SEQUENCES || o->rows < 0 || o->rows > MOST_SEQUENCES) {
+        return by_error_set(
+            error, BY_EARG, "sessions %lld, waiting %lld or rows %lld is not in 0 .. %d",
+            (long long)o->sessions, (long long)o->waiting, (long long)o->rows, MOST_SEQUENCES);
+    }
+    if (o->pages < 0 || o->pages > INT32_MAX / BY_PAGE_TOKENS ||
+        (o->pages > 0 && o->pool_bytes > 0)) {
+        return by_error_set(error, BY_EARG,
+                            "pages %lld is out of range, or the size of the pool is given twice",
+                            (long long)o->pages);
+    }
+    return BY_OK;
+}
+
+/* Replaces the zeros. */
+static by_status complete(by_engine *e, const by_config *config, by_error *error)
+{
+    by_engine_options *o = &e->options;
+    o->context = o->context == 0 ? config->model.context : o->context;
+    o->sessions = o->sessions == 0 ? DEFAULT_SESSIONS : o->sessions;
+    o->waiting = o->waiting == 0 ? 4 * o->sessions : o->waiting;
+    if (o->rows == 0) {
+        o->rows = o->sessions > DEFAULT_ROWS ? o->sessions : DEFAULT_ROWS;
+    }
+    if (o->rows < o->sessions) {
+        return by_error_set(error, BY_EARG,
+                            "rows %lld; each of the %lld sequences that decode needs one",
+                            (long long)o->rows, (long long)o->sessions);
+    }
+    e->context = o->context;
+    e->vocab = o->vocab;
+    e->slot_count = o->sessions + o->waiting;
+    return BY_OK;
+}
+
+/* Bytes of a page in all layers, and whether the model can have the context, off a graph. */
+static by_status look_at_model(by_engine *e, size_t *page_bytes, by_error *error)
+{
+    const by__forward_options *o = &e->forward.options;
+    by_model model;
+    by_model_request request = {.mode = BY_MODEL_STEP,
+                                .batch = 1,
+                                .time = 1,
+                                .wanted = 1,
+                                .sessions = 1,
+                                .table = 1,
+                                .pages = 1};
+    by_graph *graph;
+    by_pass_options passes = {.compute = o->compute, .loss = BY_NONE};
+    BY_TRY(by_graph_open(&graph, error));
+    by_status status = o->builder != NULL
+                           ? o->builder(o->user, &model, graph, o->config, &request, error)
+                           : by_model_build(&model, graph, o->config, &request, error);
+    if (status == BY_OK && !by_model_is_rotary(o->config) && o->builder == NULL &&
+        e->context > o->config->context) {
+        status = by_error_set(error, BY_EARG,
+                              "context %lld: the model has a table of %lld positions and no more",
+                              (long long)e->context, (long long)o->config->context);
+    }
+    if (status == BY_OK) {
+        status = by_passes_run(graph, BY_PURPOSE_INFER, &passes, NULL, error);
+    }
+    *page_bytes = 0;
+    for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
+        if (graph->values[v].role == BY_ROLE_STATE) {
+            *page_bytes += by__value_bytes(&graph->values[v]);
+        }
+    }
+    by_graph_close(&graph);
+    return status;
+}
+
+static by_status count_pages(by_engine *e, size_t page_bytes, by_error *error)
+{
+    by_engine_options *o = &e->options;
+    int64_t most = (e->context + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS * o->sessions;
+    char size[32];
+    if (o->pool_bytes > 0 && page_bytes > 0) {
+        uint64_t pages = o->pool_bytes / page_bytes;
+        o->pages = pages > INT32_MAX / BY_PAGE_TOKENS ? INT32_MAX / BY_PAGE_TOKENS : (int64_t)pages;
+        if (o->pages == 0) {
+            return by_error_set(error, BY_EARG, "the pool is smaller than one page, %s",
+                                by_format_bytes(size, page_bytes));
+        }
+    }
+    o->pages = o->pages == 0 ? most : o->pages;
+    if (o->pages > INT32_MAX / BY_PAGE_TOKENS) {
+        return by_error_set(error, BY_EARG,
+                            "%lld sequences of %lld tokens need %lld pages; a pool has %d at most",
+                            (long long)o->sessions, (long long)e->context, (long long)o->pages,
+                            INT32_MAX / BY_PAGE_TOKENS);
+    }
+    o->pool_bytes = (uint64_t)o->pages * page_bytes;
+    return BY_OK;
+}
+
+/* Records of sequences, pages and events. */
+static size_t record_bytes(const by_engine *e)
+{
+    size_t slots = (size_t)e->slot_count;
+    return slots * (sizeof(by__sequence) + sizeof(by_event) + sizeof(int32_t)) +
+           slots * (size_t)(e->context + 1) * sizeof(int32_t) +
+           (size_t)e->options.sessions *
+               (sizeof(int32_t) + sizeof(by__page_copy) + sizeof(by__wanted)) +
+           (size_t)e->steps.table * sizeof(int32_t) + by__pool_bytes(e->options.pages) +
+           by_sample_scratch_bytes(e->vocab) + (size_t)e->vocab * sizeof(float);
+}
+
+static by_status take_records(by_engine *e, by_error *error)
+{
+    size_t slots = (size_t)e->slot_count;
+    size_t sessions = (size_t)e->options.sessions;
+    size_t each = (size_t)e->context + 1;
+    size_t tokens;
+    if (!by__size_mul(slots, each, &tokens)) {
+        return by_error_set(error, BY_EMEMORY, "%zu sequences of %zu tokens overflow", slots, each);
+    }
+    BY_TRY(by__alloc((void **)&e->slots, slots, sizeof *e->slots, "sequences", error));
+    BY_TRY(by__alloc((void **)&e->tokens, tokens, sizeof *e->tokens, "sequences", error));
+    BY_TRY(by__alloc((void **)&e->order, slots, sizeof *e->order, "sequences", error));
+    BY_TRY(by__alloc((void **)&e->events, slots, sizeof *e->events, "events", error));
+    BY_TRY(by__alloc((void **)&e->free_rows, sessions, sizeof *e->free_rows, "sequences", error));
+    BY_TRY(by__alloc((void **)&e->copies, sessions, sizeof *e->copies, "sequences", error));
+    BY_TRY(by__alloc((void **)&e->wanted, sessions, sizeof *e->wanted, "sequences", error));
+    BY_TRY(by__alloc((void **)&e->found, (size_t)e->steps.table, sizeof *e->found, "pages", error));
+    BY_TRY(by__alloc_aligned(&e->scratch, by_sample_scratch_bytes(e->vocab), "sampling", error));
+    BY_TRY(by__alloc((void **)&e->processed, (size_t)e->vocab, sizeof(float), "sampling", error));
+    for (size_t i = 0; i < slots; i++) {
+        e->slots[i].tokens = e->tokens + i * each;
+    }
+    for (size_t i = 0; i < sessions; i++) {
+        e->free_rows[i] = (int32_t)(sessions - 1 - i);
+    }
+    e->free_row_count = (int64_t)sessions;
+    return by__pool_open(&e->pool, e->options.pages, error);
+}
+
+static by_status check_memory(const by_engine *e, by_error *error)
+{
+    by__host_memory host;
+    char need[32];
+    char have[32];
+    char pool[32];
+    by__memory_available(&host);
+    if (e->forward.device->host_memory && e->memory.total > host.available) {
+        return by_error_set(error, BY_EMEMORY,
+                            "the engine needs %s, and %s are free; the pool takes %s: fewer pages, "
+                            "or fewer sessions of a shorter context, need less",
+                            by_format_bytes(need, e->memory.total),
+                            by_format_bytes(have, host.available),
+                            by_format_bytes(pool, e->memory.pool));
+    }
+    return BY_OK;
+}
+
+static by_status set_up(by_engine *e, const by_config *config, const by_weights *weights,
+                        const int64_t *sizes, int size_count, by_error *error)
+{
+    by__forward_options options;
+    size_t page_bytes;
+    const by_engine_options *o = &e->options;
+    BY_TRY(check_options(o, error));
+    BY_TRY(complete(e, config, error));
+    BY_TRY(by__forward_options_read(&options, config, o->precision, o->threads, error));
+    options.builder = o->builder;
+    options.user = o->user;
+    options.device = o->device;
+    BY_TRY(by__forward_open(&e->forward, &options, error));
+    BY_TRY(look_at_model(e, &page_bytes, error));
+    BY_TRY(count_pages(e, page_bytes, error));
+    int64_t table = (e->context + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS;
+    BY_TRY(by__steps_compile(&e->steps, &e->forward, sizes, size_count, o->sessions, table,
+                             o->pages, error));
+    if (e->vocab > e->steps.vocab) {
+        return by_error_set(error, BY_EARG, "the vocabulary has %lld tokens; the model knows %lld",
+                            (long long)e->vocab, (long long)e->steps.vocab);
+    }
+    e->vocab = e->vocab == 0 ? e->steps.vocab : e->vocab;
+    BY_TRY(by__forward_plan(&e->forward, weights, error));
+    by_engine_memory_report *m = &e->memory;
+    m->weights = by__store_bytes(e->forward.store, BY__COPY);
+    m->pool = by__store_bytes(e->forward.store, BY__CACHE);
+    m->activations = by__set_arena_bytes(&e->forward.programs);
+    m->workspace = by__set_workspace_bytes(&e->forward.programs);
+    m->data = by__steps_bytes(&e->steps) + record_bytes(e);
+    m->total = m->weights + m->pool + m->activations + m->workspace + m->data;
+    BY_TRY(check_memory(e, error));
+    BY_TRY(by__forward_start(&e->forward, weights, error));
+    BY_TRY(by__steps_allocate(&e->steps, error));
+    return take_records(e, error);
+}
+
+by_status by__engine_open(by_engine **out, const by_config *config, const by_weights *weights,
+                          const by_engine_options *options, const int64_t *sizes, int size_count,
+                          by_error *error)
+{
+    by_engine *e;
+    by_engine_options defaults = {0};
+    BY_TRY(by__alloc((void **)&e, 1, sizeof *e, "engine", error));
+    e->options = options == NULL ? defaults : *options;
+    by_status status = set_up(e, config, weights, sizes, size_count, error);
+    if (status != BY_OK) {
+        by_engine_close(&e);
+        return status;
+    }
+    e->events_told = true;
+    *out = e;
+    return BY_OK;
+}
+
+by_status by_engine_open(by_engine **out, const by_config *config, const by_weights *weights,
+                         const by_engine_options *options, by_error *error)
+{
+    int64_t sizes[BY__STEP_SIZES];
+    int count = 0;
+    int64_t sessions =
+        options == NULL || options->sessions == 0 ? DEFAULT_SESSIONS : options->sessions;
+    int64_t rows = options == NULL ? 0 : options->rows;
+    if (rows == 0) {
+        rows = sessions > DEFAULT_ROWS ? sessions : DEFAULT_ROWS;
+    }
+    /* Powers of two, and the most; beyond 1,024 rows a step computes them all. */
+    for (int64_t size = 1; size < rows && count + 1 < BY__STEP_SIZES; size *= 2) {
+        sizes[count++] = size;
+    }
+    sizes[count++] = rows;
+    return by__engine_open(out, config, weights, options, sizes, count, error);
+}
+
+void by_engine_close(by_engine **engine)
+{
+    if (engine == NULL || *engine == NULL) {
+        return;
+    }
+    by_engine *e = *engine;
+    if (e->forward.device != NULL) {
+        (void)by_device_finish(e->forward.device, NULL);
+    }
+    by__steps_close(&e->steps);
+    by__forward_close(&e->forward);
+    by__pool_close(&e->pool);
+    free(e->slots);
+    free(e->tokens);
+    free(e->order);
+    free(e->events);
+    free(e->free_rows);
+    free(e->copies);
+    free(e->wanted);
+    free(e->found);
+    free(e->scratch);
+    free(e->processed);
+    free(e);
+    *engine = NULL;
+}
+
+const by_engine_memory_report *by_engine_memory(const by_engine *engine)
+{
+    return &engine->memory;
+}

@@ -1,0 +1,207 @@
+#include <string.h>
+
+#include "infer/scheduler.h"
+
+static void free_cancelled(by_engine *e)
+{
+    for (int64_t i = 0; i < e->slot_count && e->cancelled > 0; i++) {
+        if (e->slots[i].state == BY__CANCELLED) {
+            e->slots[i].state = BY__SLOT_FREE;
+            e->cancelled--;
+        }
+    }
+}
+
+/* Ends what is past its deadline. */
+static void end_late(by_engine *e)
+{
+    double now = 0.0;
+    for (int64_t i = e->live; i-- > 0;) {
+        by__sequence *s = &e->slots[e->order[i]];
+        if (s->deadline == 0.0) {
+            continue;
+        }
+        now = now == 0.0 ? by__now() : now;
+        if (now >= s->deadline) {
+            by__tell(e, s, -1, 0.0f, BY_FINISH_DEADLINE);
+            by__end(e, i);
+        }
+    }
+}
+
+/* Writes the rows of the plan into the inputs; returns their number. */
+static int64_t fill_rows(by_engine *e)
+{
+    by__step_programs *p = &e->steps;
+    by_engine_statistics *st = &e->statistics;
+    int64_t rows = 0;
+    double keys = 0.0;
+    e->wanted_count = 0;
+    for (int64_t i = 0; i < e->live; i++) {
+        int32_t slot = e->order[i];
+        by__sequence *s = &e->slots[slot];
+        for (int64_t k = 0; k < s->rows; k++, rows++) {
+            int64_t position = s->cached + k;
+            p->tokens[rows] = s->tokens[position];
+            p->positions[rows] = (int32_t)position;
+            p->row_sessions[rows] = s->row;
+            st->recomputed += position < s->computed;
+            keys += (double)(position + 1);
+        }
+        if (s->rows > 0 && s->cached + s->rows == s->count) {
+            p->wanted_rows[e->wanted_count] = (int32_t)(rows - 1);
+            e->wanted[e->wanted_count] = (by__wanted){slot, (int32_t)e->wanted_count};
+            e->wanted_count++;
+        }
+    }
+    st->flops += p->row_flops * (double)rows + p->wanted_flops * (double)e->wanted_count +
+                 p->key_flops * keys;
+    st->bytes += p->weight_bytes + p->key_bytes * keys;
+    return rows;
+}
+
+static bool is_stop(const by__sequence *s, int32_t token)
+{
+    for (size_t i = 0; i < s->stop_count; i++) {
+        if (s->stop[i] == token) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Chooses the next token from logits, which stay as they are. */
+static by_status choose(by_engine *e, by__sequence *s, const float *logits, int32_t *token,
+                        by_error *error)
+{
+    const float *used = logits;
+    if (s->process != NULL) {
+        memcpy(e->processed, logits, (size_t)e->vocab * sizeof *logits);
+        BY_TRY(s->process(s->user, s->index, e->processed, e->vocab, s->tokens, s->count, s->prompt,
+                          error));
+        used = e->processed;
+    }
+    return by_sample(token, &s->sampling, used, e->vocab, (uint64_t)s->count, e->scratch, error);
+}
+
+/* The sequence has logits: its next token, and perhaps its end, which the caller carries out. */
+static by_finish take_logits(by_engine *e, by__sequence *s, const float *logits)
+{
+    int32_t token = -1;
+    if (choose(e, s, logits, &token, &e->failure) != BY_OK) {
+        by__tell(e, s, -1, 0.0f, BY_FINISH_FAILED);
+        return BY_FINISH_FAILED;
+    }
+    double probability = (double)logits[token] - by__log_sum(logits, e->vocab);
+    s->tokens[s->count++] = token;
+    e->statistics.generated++;
+    by_finish finish = is_stop(s, token)      ? BY_FINISH_STOP
+                       : s->count == s->limit ? BY_FINISH_LENGTH
+                                              : BY_FINISH_NONE;
+    by__tell(e, s, token, (float)probability, finish);
+    return finish;
+}
+
+static void end_slot(by_engine *e, int32_t slot)
+{
+    int64_t at = 0;
+    while (e->order[at] != slot) {
+        at++;
+    }
+    by__end(e, at);
+}
+
+/* The sequences that were parked behind a prompt go on with it: those that have a row of the page
+ * table at once, with the prompt's logits. */
+static void wake(by_engine *e, const by__sequence *first, const float *logits)
+{
+    for (int64_t i = 0; i < e->live; i++) {
+        by__sequence *s = &e->slots[e->order[i]];
+        if (s->session != first->session || s->state != BY__PARKED) {
+            continue;
+        }
+        by__fork(e, s, first);
+        if (s->state == BY__RUNNING && take_logits(e, s, logits) != BY_FINISH_NONE) {
+            by__end(e, i--);
+        }
+    }
+}
+
+static void take_results(by_engine *e)
+{
+    for (int64_t i = 0; i < e->live; i++) {
+        by__sequence *s = &e->slots[e->order[i]];
+        if (s->rows > 0) {
+            s->cached += s->rows;
+            s->computed = s->cached > s->computed ? s->cached : s->computed;
+            by__register(e, s);
+        }
+    }
+    for (int64_t i = 0; i < e->wanted_count; i++) {
+        by__sequence *s = &e->slots[e->wanted[i].slot];
+        const float *logits = e->steps.logits + (int64_t)e->wanted[i].row * e->steps.vocab;
+        bool first = s->index == 0 && s->count == s->prompt && s->n > 1;
+        by_finish finish = take_logits(e, s, logits);
+        if (first) {
+            wake(e, s, logits);
+        }
+        if (finish != BY_FINISH_NONE) {
+            end_slot(e, e->wanted[i].slot);
+        }
+    }
+}
+
+static by_status run(by_engine *e, int64_t rows, by_error *error)
+{
+    const by__step_program *program = by__steps_choose(&e->steps, rows, e->wanted_count);
+    for (int64_t i = 0; i < e->copy_count; i++) {
+        BY_TRY(by__steps_copy_page(&e->steps, e->copies[i], error));
+    }
+    e->statistics.steps++;
+    e->statistics.rows += (uint64_t)rows;
+    e->statistics.padding += (uint64_t)(program->rows - rows);
+    return by__steps_run(&e->steps, program, rows, e->wanted_count, error);
+}
+
+by_status by_engine_step(by_engine *engine, const by_event **events, size_t *count, by_error *error)
+{
+    by_engine *e = engine;
+    if (e->events_told) {
+        e->event_count = 0;
+        e->events_told = false;
+    }
+    free_cancelled(e);
+    end_late(e);
+    if (by__plan(e) > 0) {
+        BY_TRY(run(e, fill_rows(e), error));
+        take_results(e);
+    }
+    *events = e->events;
+    *count = e->event_count;
+    e->events_told = true;
+    return BY_OK;
+}
+
+bool by_engine_busy(const by_engine *engine)
+{
+    return engine->live > 0 || (engine->event_count > 0 && !engine->events_told);
+}
+
+const char *by_engine_failure(const by_engine *engine)
+{
+    return engine->failure.message;
+}
+
+by_engine_statistics by_engine_statistics_now(const by_engine *engine)
+{
+    by_engine_statistics st = engine->statistics;
+    st.evictions = engine->pool.evictions;
+    for (int64_t i = 0; i < engine->live; i++) {
+        bool runs = engine->slots[engine->order[i]].state == BY__RUNNING;
+        *(runs ? &st.running : &st.waiting) += 1;
+    }
+    st.pages = engine->pool.count;
+    st.pages_cached = engine->pool.kept_count;
+    st.pages_used = st.pages - st.pages_cached - engine->pool.free_count;
+    return st;
+}

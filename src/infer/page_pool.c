@@ -1,0 +1,118 @@
+#include "infer/page_pool.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* Lists of the hash table: a power of two of at least as many as pages. */
+static int64_t lists_for(int64_t pages)
+{
+    int64_t lists = 16;
+    while (lists < pages) {
+        lists *= 2;
+    }
+    return lists;
+}
+
+size_t by__pool_bytes(int64_t pages)
+{
+    return (size_t)pages * sizeof(by__page) + (size_t)lists_for(pages) * sizeof(int32_t);
+}
+
+by_status by__pool_open(by__page_pool *out, int64_t pages, by_error *error)
+{
+    by__page_pool pool = {.count = pages,
+                          .table_size = lists_for(pages),
+                          .free = BY__NO_PAGE,
+                          .oldest = BY__NO_PAGE,
+                          .newest = BY__NO_PAGE};
+    BY_TRY(by__alloc((void **)&pool.pages, (size_t)pages, sizeof *pool.pages, "pages", error));
+    by_status status = by__alloc((void **)&pool.table, (size_t)pool.table_size, sizeof *pool.table,
+                                 "pages", error);
+    if (status != BY_OK) {
+        free(pool.pages);
+        return status;
+    }
+    for (int64_t i = 0; i < pool.table_size; i++) {
+        pool.table[i] = BY__NO_PAGE;
+    }
+    for (int64_t i = pages; i-- > 0;) { /* page 0 is taken first */
+        pool.pages[i].newer = pool.free;
+        pool.free = (int32_t)i;
+    }
+    pool.free_count = pages;
+    *out = pool;
+    return BY_OK;
+}
+
+void by__pool_close(by__page_pool *pool)
+{
+    free(pool->pages);
+    free(pool->table);
+    *pool = (by__page_pool){0};
+}
+
+/* Takes a page out of the unused ones that the cache keeps. */
+static void unlink_kept(by__page_pool *pool, int32_t page)
+{
+    by__page *p = &pool->pages[page];
+    *(p->older == BY__NO_PAGE ? &pool->oldest : &pool->pages[p->older].newer) = p->newer;
+    *(p->newer == BY__NO_PAGE ? &pool->newest : &pool->pages[p->newer].older) = p->older;
+    pool->kept_count--;
+}
+
+static void keep(by__page_pool *pool, int32_t page)
+{
+    by__page *p = &pool->pages[page];
+    p->older = pool->newest;
+    p->newer = BY__NO_PAGE;
+    *(pool->newest == BY__NO_PAGE ? &pool->oldest : &pool->pages[pool->newest].newer) = page;
+    pool->newest = page;
+    pool->kept_count++;
+}
+
+int32_t by__pool_take(by__page_pool *pool)
+{
+    int32_t page = pool->free;
+    if (page != BY__NO_PAGE) {
+        pool->free = pool->pages[page].newer;
+        pool->free_count--;
+    } else if (pool->oldest != BY__NO_PAGE) {
+        page = pool->oldest;
+        unlink_kept(pool, page);
+        by__prefix_remove(pool, page);
+        pool->evictions++;
+    } else {
+        return BY__NO_PAGE;
+    }
+    pool->pages[page].uses = 1;
+    return page;
+}
+
+void by__pool_share(by__page_pool *pool, int32_t page)
+{
+    if (pool->pages[page].uses++ == 0) {
+        assert(pool->pages[page].cached);
+        unlink_kept(pool, page);
+    }
+}
+
+void by__pool_release(by__page_pool *pool, int32_t page)
+{
+    by__page *p = &pool->pages[page];
+    assert(p->uses > 0);
+    if (--p->uses > 0) {
+        return;
+    }
+    if (p->cached) {
+        keep(pool, page);
+        return;
+    }
+    p->newer = pool->free;
+    pool->free = page;
+    pool->free_count++;
+}
+
+int64_t by__pool_available(const by__page_pool *pool)
+{
+    return pool->free_count + pool->kept_count;
+}

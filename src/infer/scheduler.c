@@ -1,0 +1,229 @@
+#include "infer/scheduler.h"
+
+#include <assert.h>
+#include <string.h>
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t pages_for(int64_t tokens)
+{
+    return (tokens + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS;
+}
+
+static int32_t *pages_of(by_engine *e, const by__sequence *s)
+{
+    return e->steps.page_table + s->row * e->steps.table;
+}
+
+/* Tokens whose keys and values are still to be computed before the next token can be chosen. */
+static int64_t pending(const by__sequence *s)
+{
+    return s->count - s->cached;
+}
+
+void by__release(by_engine *e, by__sequence *s)
+{
+    if (s->state == BY__RUNNING) {
+        /* The last page first, so that the prefix cache loses the ends of texts before their
+         * beginnings. */
+        for (int32_t i = s->pages; i-- > 0;) {
+            by__pool_release(&e->pool, pages_of(e, s)[i]);
+        }
+        e->free_rows[e->free_row_count++] = s->row;
+    }
+    s->state = BY__WAITING;
+    s->row = -1;
+    s->pages = 0;
+    s->registered = 0;
+    s->cached = 0;
+    s->rows = 0;
+}
+
+/* Takes the place of the running sequence with the lowest rank behind place `at` of the order;
+ * false: there is none. */
+static bool preempt_behind(by_engine *e, int64_t at)
+{
+    for (int64_t i = e->live; i-- > at + 1;) {
+        by__sequence *s = &e->slots[e->order[i]];
+        if (s->state == BY__RUNNING) {
+            by__release(e, s);
+            e->statistics.preemptions++;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A page for the sequence in place `at`, at the cost of those behind it. */
+static int32_t take_page(by_engine *e, int64_t at)
+{
+    int32_t page = by__pool_take(&e->pool);
+    while (page == BY__NO_PAGE && preempt_behind(e, at)) {
+        page = by__pool_take(&e->pool);
+    }
+    return page;
+}
+
+/* Pages for the tokens below `end`; returns how many of them there is room for. The page that is
+ * written next is the sequence's own: what others use, it copies. */
+static int64_t make_room(by_engine *e, int64_t at, int64_t end)
+{
+    by__sequence *s = &e->slots[e->order[at]];
+    int32_t *pages = pages_of(e, s);
+    int64_t next = s->cached / BY_PAGE_TOKENS;
+    if (next < s->pages && e->pool.pages[pages[next]].uses > 1) {
+        int32_t own = take_page(e, at);
+        if (own == BY__NO_PAGE) {
+            return s->cached;
+        }
+        e->copies[e->copy_count++] = (by__page_copy){own, pages[next]};
+        e->statistics.copied_pages++;
+        by__pool_release(&e->pool, pages[next]);
+        pages[next] = own;
+    }
+    while (s->pages < pages_for(end)) {
+        int32_t page = take_page(e, at);
+        if (page == BY__NO_PAGE) {
+            break;
+        }
+        pages[s->pages++] = page;
+    }
+    return smaller(end, (int64_t)s->pages * BY_PAGE_TOKENS);
+}
+
+/* Puts the pages of the sequence's beginning that the prefix cache has into e->found, without using
+ * them yet; *unused: of them, those that nobody uses. The last token is always computed: its logits
+ * are wanted. */
+static int64_t find_prefix(by_engine *e, const by__sequence *s, int64_t *unused)
+{
+    by__prefix behind = {s->salt, true};
+    int64_t most = e->options.no_prefix_cache ? 0 : (s->count - 1) / BY_PAGE_TOKENS;
+    int64_t count = 0;
+    *unused = 0;
+    for (; count < most; count++) {
+        int32_t page = by__prefix_find(&e->pool, behind, s->tokens + count * BY_PAGE_TOKENS);
+        if (page == BY__NO_PAGE) {
+            break;
+        }
+        e->found[count] = page;
+        *unused += e->pool.pages[page].uses == 0;
+        behind = by__prefix_of(&e->pool, page);
+    }
+    return count;
+}
+
+/* Lets the waiting sequence in place `at` run, if all its tokens have room: free pages, what the
+ * prefix cache keeps, and what sequences of a lower rank have; less what those of a higher rank
+ * still need for their tokens and one page more, or this one would soon be in their way. */
+static bool admit(by_engine *e, int64_t at)
+{
+    by__sequence *s = &e->slots[e->order[at]];
+    int64_t behind = 0; /* that run */
+    int64_t unused;
+    int64_t found = find_prefix(e, s, &unused);
+    int64_t room = by__pool_available(&e->pool) - unused;
+    for (int64_t i = 0; i < e->live; i++) {
+        const by__sequence *other = &e->slots[e->order[i]];
+        if (other->state == BY__RUNNING) {
+            behind += i > at;
+            room += i > at ? other->pages : other->pages - pages_for(other->count + BY_PAGE_TOKENS);
+        }
+    }
+    if (room < pages_for(s->count) - found || (e->free_row_count == 0 && behind == 0)) {
+        return false;
+    }
+    if (e->free_row_count == 0) {
+        (void)preempt_behind(e, at);
+    }
+    s->state = BY__RUNNING;
+    s->row = e->free_rows[--e->free_row_count];
+    s->prefix = (by__prefix){s->salt, true};
+    for (int64_t i = 0; i < found; i++) {
+        pages_of(e, s)[i] = e->found[i];
+        by__pool_share(&e->pool, e->found[i]);
+        s->prefix = by__prefix_of(&e->pool, e->found[i]);
+    }
+    s->pages = s->registered = (int32_t)found;
+    s->cached = found * BY_PAGE_TOKENS;
+    e->statistics.found += (uint64_t)s->cached;
+    return true;
+}
+
+/* Rows for the sequence in place `at` of the `left` ones: its next token, or a piece of its prompt.
+ * Behind it, each that decodes keeps a row, and prompts of the same priority keep an equal share,
+ * so that a short one does not wait for a long one. */
+static int64_t rows_for(const by_engine *e, int64_t at, int64_t left)
+{
+    const by__sequence *s = &e->slots[e->order[at]];
+    int64_t prompts = 1;
+    for (int64_t i = at + 1; i < e->live; i++) {
+        const by__sequence *other = &e->slots[e->order[i]];
+        if (other->state == BY__RUNNING) {
+            left -= pending(other) == 1;
+            prompts += pending(other) > 1 && other->priority == s->priority;
+        }
+    }
+    int64_t rest = left;
+    for (int64_t i = at + 1; i < e->live && prompts > 1; i++) {
+        const by__sequence *other = &e->slots[e->order[i]];
+        if (other->state == BY__RUNNING && pending(other) > 1 && other->priority == s->priority) {
+            rest -= smaller(pending(other), left / prompts);
+        }
+    }
+    return smaller(pending(s), rest);
+}
+
+int64_t by__plan(by_engine *e)
+{
+    int64_t left = e->steps.rows;
+    bool full = false; /* sequences behind one that has to wait do not overtake it */
+    e->copy_count = 0;
+    for (int64_t i = 0; i < e->live; i++) {
+        by__sequence *s = &e->slots[e->order[i]];
+        s->rows = 0;
+        if (s->state == BY__WAITING) {
+            full = full || !admit(e, i);
+        }
+    }
+    for (int64_t i = 0; i < e->live; i++) {
+        by__sequence *s = &e->slots[e->order[i]];
+        int64_t rows = s->state == BY__RUNNING ? rows_for(e, i, left) : 0;
+        if (rows > 0) {
+            s->rows = make_room(e, i, s->cached + rows) - s->cached;
+            left -= s->rows;
+        }
+    }
+    return e->steps.rows - left;
+}
+
+void by__fork(by_engine *e, by__sequence *s, const by__sequence *first)
+{
+    s->state = BY__WAITING;
+    if (e->free_row_count == 0) {
+        return;
+    }
+    s->state = BY__RUNNING;
+    s->row = e->free_rows[--e->free_row_count];
+    s->pages = first->pages;
+    s->registered = first->registered;
+    s->prefix = first->prefix;
+    s->cached = first->cached;
+    s->computed = first->cached;
+    memcpy(pages_of(e, s), pages_of(e, first), (size_t)s->pages * sizeof(int32_t));
+    for (int32_t i = 0; i < s->pages; i++) {
+        by__pool_share(&e->pool, pages_of(e, s)[i]);
+    }
+}
+
+void by__register(by_engine *e, by__sequence *s)
+{
+    for (; !e->options.no_prefix_cache && s->registered < s->cached / BY_PAGE_TOKENS;
+         s->registered++) {
+        int32_t page = by__prefix_insert(&e->pool, pages_of(e, s)[s->registered], s->prefix,
+                                         s->tokens + (int64_t)s->registered * BY_PAGE_TOKENS);
+        s->prefix = by__prefix_of(&e->pool, page);
+    }
+}

@@ -1,0 +1,194 @@
+/* The parts of an engine (banyan/engine.h): slots of sequences, the plan of a step, the programs
+ * that run it.
+ *
+ *   engine.c         opens, measures and closes it
+ *   session.c        accepts requests and ends them
+ *   scheduler.c      which rows the next step has, and whose pages it takes for them
+ *   engine_step.c    runs the step and gives out what it brought
+ *   step_programs.c  programs by the number of rows, their inputs and outputs
+ *   page_pool.c, prefix_cache.c   pages (page_pool.h)
+ *
+ * A sequence is in a slot from its submission to its end. Its state:
+ *
+ *   CANCELLED  has ended, and its event has not been told yet
+ *   PARKED   one of n behind another one's prompt: goes on when that is computed, from its pages
+ *   WAITING  has no pages and no row of the page table: new, or preempted
+ *   RUNNING  has a row of the page table; keys and values of its first `cached` tokens are in pages
+ *
+ * Slots in `order` are sorted by rank. Pages are taken from sequences of a lower rank alone, so the
+ * first one always gets on, and what a plan has given to a sequence is not taken away again.
+ *
+ * Ownership: everything belongs to the engine; slots, tokens, tables and events are taken when it
+ * is opened.
+ *
+ * Never put here: models, kernels, files.
+ */
+#ifndef BY_INFER_SCHEDULER_H
+#define BY_INFER_SCHEDULER_H
+
+#include "banyan/engine.h"
+#include "infer/infer.h"
+#include "infer/page_pool.h"
+
+typedef enum by__sequence_state {
+    BY__SLOT_FREE = 0,
+    BY__CANCELLED, /* holds nothing; free when its event was told */
+    BY__PARKED,
+    BY__WAITING,
+    BY__RUNNING
+} by__sequence_state;
+
+typedef struct by__sequence {
+    by__sequence_state state;
+    uint64_t session;
+    int32_t index; /* of n */
+    int32_t n;
+    int32_t priority;
+    uint64_t salt;
+    double deadline; /* by__now() at which it ends; 0: none */
+    by_sampling sampling;
+    int32_t stop[BY_STOP_TOKENS];
+    size_t stop_count;
+    by_logits_processor *process;
+    void *user;
+    int32_t *tokens;
+    int64_t prompt;   /* tokens that were given */
+    int64_t count;    /* tokens */
+    int64_t limit;    /* of count */
+    int64_t computed; /* tokens that were in pages once: those below are computed again */
+    int64_t cached;
+    int32_t row;        /* of the page table */
+    int32_t pages;      /* that it has */
+    int32_t registered; /* of them, those that the prefix cache was told of */
+    by__prefix prefix;  /* what follows them is behind this */
+    int64_t rows;       /* of the step that is planned */
+} by__sequence;
+
+/* A row of a step whose logits are wanted, and whose they are. */
+typedef struct by__wanted {
+    int32_t slot;
+    int32_t row;
+} by__wanted;
+
+/* A page that is copied before the step, because a sequence writes into it that is not alone. */
+typedef struct by__page_copy {
+    int32_t to;
+    int32_t from;
+} by__page_copy;
+
+/* ---- programs by the number of rows (step_programs.c) ---- */
+
+#define BY__STEP_SIZES    12
+#define BY__STEP_PROGRAMS 24
+
+/* The program for up to `rows` rows, of which up to `wanted` have logits. */
+typedef struct by__step_program {
+    int64_t rows;
+    int64_t wanted;
+    char name[40];
+    by__program_row *program;
+} by__step_program;
+
+typedef struct by__step_programs {
+    by__forward *forward;
+    by__step_program list[BY__STEP_PROGRAMS];
+    int count;
+    int64_t sessions; /* rows and columns of the page table */
+    int64_t table;
+    int64_t pages;
+    int64_t rows;                                                     /* of the largest program */
+    int64_t wanted;                                                   /* the same */
+    int64_t vocab;                                                    /* of the model */
+    size_t tokens_at, positions_at, sessions_at, wanted_at, pages_at; /* in a block of inputs */
+    size_t input_bytes;
+    by_memory inputs;
+    by_memory logits_memory;
+    by_pinned host; /* inputs, then logits */
+    /* In the host's memory, for the next run. */
+    int32_t *tokens;
+    int32_t *positions;
+    int32_t *row_sessions;
+    int32_t *wanted_rows;
+    int32_t *page_table; /* [sessions][table] */
+    float *logits;       /* [wanted][vocab], of the last run */
+    double row_flops; /* of products, for each row; for each wanted row; of attention, for each */
+    double wanted_flops; /* row and key that it reads */
+    double key_flops;
+    double weight_bytes; /* that a step reads */
+    double key_bytes;
+} by__step_programs;
+
+/* Compiles the programs. `sizes`: numbers of rows, rising, the last is the most. */
+by_status by__steps_compile(by__step_programs *out, by__forward *forward, const int64_t *sizes,
+                            int count, int64_t sessions, int64_t table, int64_t pages,
+                            by_error *error);
+/* Bytes of inputs and outputs. */
+size_t by__steps_bytes(const by__step_programs *steps);
+/* Takes them, behind by__forward_start. */
+by_status by__steps_allocate(by__step_programs *steps, by_error *error);
+void by__steps_close(by__step_programs *steps);
+/* The program for so many rows; what it has room for and the rest of the inputs is none. */
+const by__step_program *by__steps_choose(const by__step_programs *steps, int64_t rows,
+                                         int64_t wanted);
+/* Runs it over the inputs, of which `rows` and `wanted` are filled; the logits are there when this
+ * returns. */
+by_status by__steps_run(by__step_programs *steps, const by__step_program *program, int64_t rows,
+                        int64_t wanted, by_error *error);
+/* Copies keys and values of every layer, before the next run. */
+by_status by__steps_copy_page(by__step_programs *steps, by__page_copy copy, by_error *error);
+
+/* ---- the engine ---- */
+
+struct by_engine {
+    by_engine_options options; /* without zeros */
+    by__forward forward;
+    by__step_programs steps;
+    by__page_pool pool;
+    int64_t context;
+    int64_t vocab;
+    by__sequence *slots;
+    int64_t slot_count;
+    int32_t *tokens; /* of all slots, context + 1 each */
+    int32_t *order;  /* slots in use, by rank */
+    int64_t live;
+    int32_t *found;     /* [table]: pages of a beginning that the prefix cache has */
+    int32_t *free_rows; /* of the page table */
+    int64_t free_row_count;
+    uint64_t sessions; /* numbers given so far */
+    by__page_copy *copies;
+    int64_t copy_count;
+    by__wanted *wanted;
+    int64_t wanted_count;
+    int64_t cancelled; /* slots that wait for their event to be told */
+    by_event *events;  /* of this step: one a slot at most */
+    size_t event_count;
+    bool events_told; /* the next event begins anew */
+    void *scratch;    /* of by_sample */
+    float *processed; /* logits that `process` may change */
+    by_error failure;
+    by_engine_statistics statistics;
+    by_engine_memory_report memory;
+};
+
+/* by_engine_open with these sizes of programs instead of powers of two. */
+by_status by__engine_open(by_engine **out, const by_config *config, const by_weights *weights,
+                          const by_engine_options *options, const int64_t *sizes, int size_count,
+                          by_error *error);
+
+/* Appends an event. */
+void by__tell(by_engine *e, const by__sequence *s, int32_t token, float log_probability,
+              by_finish finish);
+/* Gives up the pages and the row of the page table. */
+void by__release(by_engine *e, by__sequence *s);
+/* Ends the sequence in place `at` of the order. */
+void by__end(by_engine *e, int64_t at);
+/* A parked sequence goes on from the pages of `first`, whose prompt is computed; without a row of
+ * the page table, it waits for one. */
+void by__fork(by_engine *e, by__sequence *s, const by__sequence *first);
+/* Decides what the next step computes: s->rows of each sequence, pages for them, copies. Returns
+ * the number of rows. */
+int64_t by__plan(by_engine *e);
+/* Tells the prefix cache which pages of a sequence are full. */
+void by__register(by_engine *e, by__sequence *s);
+
+#endif

@@ -1,0 +1,162 @@
+#include <string.h>
+
+#include "infer/scheduler.h"
+
+const char *by_finish_name(by_finish finish)
+{
+    static const char *const names[] = {"", "stop", "length", "cancelled", "deadline", "failed"};
+    return (unsigned)finish < BY_ARRAY_LENGTH(names) ? names[finish] : "";
+}
+
+void by__tell(by_engine *e, const by__sequence *s, int32_t token, float log_probability,
+              by_finish finish)
+{
+    if (e->events_told) {
+        e->event_count = 0;
+        e->events_told = false;
+    }
+    e->events[e->event_count++] = (by_event){s->session, s->index, token, log_probability, finish};
+}
+
+void by__end(by_engine *e, int64_t at)
+{
+    by__sequence *s = &e->slots[e->order[at]];
+    by__release(e, s);
+    s->state = BY__SLOT_FREE;
+    e->live--;
+    memmove(e->order + at, e->order + at + 1, (size_t)(e->live - at) * sizeof *e->order);
+}
+
+static by_status check_tokens(const by_engine *e, const char *what, const int32_t *tokens,
+                              size_t count, by_error *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (tokens[i] < 0 || tokens[i] >= e->vocab) {
+            return by_error_set(error, BY_EARG, "%s %zu is id %d; the vocabulary has %lld", what, i,
+                                (int)tokens[i], (long long)e->vocab);
+        }
+    }
+    return BY_OK;
+}
+
+/* Tokens that a sequence of the request has at its end. The last one is never computed, so it
+ * needs no place in the context. */
+static int64_t limit_of(const by_engine *e, const by_request *r)
+{
+    int64_t most = e->context + 1;
+    int64_t prompt = (int64_t)r->prompt_count;
+    return r->tokens == 0 || r->tokens > most - prompt ? most : prompt + r->tokens;
+}
+
+static by_status check_request(const by_engine *e, const by_request *r, by_error *error)
+{
+    if (r->prompt_count < 1 || r->prompt_count > (size_t)e->context) {
+        return by_error_set(error, BY_EARG,
+                            "a prompt of %zu tokens; it must have 1 to %lld, the context",
+                            r->prompt_count, (long long)e->context);
+    }
+    if (r->tokens < 0 || r->n < 0 || r->stop_count > BY_STOP_TOKENS || !(r->deadline >= 0.0)) {
+        return by_error_set(error, BY_EARG,
+                            "tokens %lld, n %d, %zu stop tokens (at most %d) or deadline %g is out "
+                            "of range",
+                            (long long)r->tokens, (int)r->n, r->stop_count, BY_STOP_TOKENS,
+                            r->deadline);
+    }
+    BY_TRY(check_tokens(e, "token", r->prompt, r->prompt_count, error));
+    BY_TRY(check_tokens(e, "stop token", r->stop, r->stop_count, error));
+    BY_TRY(by__sampling_check(&r->sampling, error));
+    if (r->n > e->slot_count) {
+        return by_error_set(error, BY_EARG, "n %d; the engine holds %lld sequences", (int)r->n,
+                            (long long)e->slot_count);
+    }
+    int64_t tokens = limit_of(e, r) - 1;
+    int64_t pages = (tokens + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS;
+    if (pages > e->pool.count) {
+        return by_error_set(error, BY_EARG,
+                            "%lld tokens need %lld pages; the pool has %lld: ask for fewer tokens "
+                            "or open the engine with more pages",
+                            (long long)tokens, (long long)pages, (long long)e->pool.count);
+    }
+    return BY_OK;
+}
+
+/* Puts a slot behind those of its rank. */
+static void enqueue(by_engine *e, int32_t slot)
+{
+    int64_t at = e->live;
+    while (at > 0 && e->slots[e->order[at - 1]].priority < e->slots[slot].priority) {
+        at--;
+    }
+    memmove(e->order + at + 1, e->order + at, (size_t)(e->live - at) * sizeof *e->order);
+    e->order[at] = slot;
+    e->live++;
+}
+
+static void fill(by_engine *e, by__sequence *s, const by_request *r, int32_t index)
+{
+    int32_t *tokens = s->tokens;
+    *s = (by__sequence){.state = index == 0 ? BY__WAITING : BY__PARKED,
+                        .session = e->sessions,
+                        .index = index,
+                        .n = r->n == 0 ? 1 : r->n,
+                        .priority = r->priority,
+                        .salt = r->salt,
+                        .deadline = r->deadline > 0.0 ? by__now() + r->deadline : 0.0,
+                        .sampling = r->sampling,
+                        .stop_count = r->stop_count,
+                        .process = r->process,
+                        .user = r->user,
+                        .tokens = tokens,
+                        .prompt = (int64_t)r->prompt_count,
+                        .count = (int64_t)r->prompt_count,
+                        .limit = limit_of(e, r),
+                        .row = -1};
+    s->sampling.seed += (uint64_t)index;
+    memcpy(tokens, r->prompt, r->prompt_count * sizeof *tokens);
+    if (r->stop_count > 0) {
+        memcpy(s->stop, r->stop, r->stop_count * sizeof *s->stop);
+    }
+}
+
+by_status by_engine_submit(by_engine *engine, const by_request *request, uint64_t *session,
+                           by_error *error)
+{
+    by_engine *e = engine;
+    int32_t n = request->n == 0 ? 1 : request->n;
+    BY_TRY(check_request(e, request, error));
+    if (n > e->slot_count - e->live - e->cancelled) {
+        return by_error_set(error, BY_ESTATE,
+                            "the engine has %lld sequences, and room for %lld: %d more have to be "
+                            "submitted behind a step",
+                            (long long)(e->live + e->cancelled), (long long)e->slot_count, (int)n);
+    }
+    e->sessions++;
+    int32_t slot = 0;
+    for (int32_t index = 0; index < n; index++) {
+        while (e->slots[slot].state != BY__SLOT_FREE) {
+            slot++;
+        }
+        fill(e, &e->slots[slot], request, index);
+        enqueue(e, slot);
+    }
+    *session = e->sessions;
+    return BY_OK;
+}
+
+by_status by_engine_cancel(by_engine *engine, uint64_t session, by_error *error)
+{
+    bool found = false;
+    for (int64_t i = engine->live; i-- > 0;) {
+        by__sequence *s = &engine->slots[engine->order[i]];
+        if (s->session == session) {
+            found = true;
+            by__tell(engine, s, -1, 0.0f, BY_FINISH_CANCELLED);
+            by__end(engine, i);
+            s->state = BY__CANCELLED;
+            engine->cancelled++;
+        }
+    }
+    return found ? BY_OK
+                 : by_error_set(error, BY_EARG, "session %llu is not one that lives",
+                                (unsigned long long)session);
+}

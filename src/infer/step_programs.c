@@ -1,0 +1,213 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "infer/scheduler.h"
+
+/* Programs with more rows than this have a variant with FEW wanted rows: of the rows of a prompt
+ * one is wanted, and the head's product is as large as several layers. */
+#define FEW 8
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static by_status add_program(by__step_programs *s, int64_t rows, int64_t wanted, by_error *error)
+{
+    by_model model;
+    by__step_program *p = &s->list[s->count++];
+    by_model_request request = {.mode = BY_MODEL_STEP,
+                                .batch = 1,
+                                .time = rows,
+                                .wanted = wanted,
+                                .sessions = s->sessions,
+                                .table = s->table,
+                                .pages = s->pages};
+    p->rows = rows;
+    p->wanted = wanted;
+    (void)snprintf(p->name, sizeof p->name, "step %lld, %lld", (long long)rows, (long long)wanted);
+    return by__forward_add(s->forward, p->name, &request, &model, error);
+}
+
+/* FLOPs and bytes that a row and a key cost, off the largest program. */
+static by_status measure(by__step_programs *s, by_error *error)
+{
+    const by__step_program *p = &s->list[s->count - 1];
+    const by_graph *graph = p->program->graph;
+    const by__value *logits = &graph->values[by_graph_find(graph, "logits")];
+    int64_t all;
+    int64_t products;
+    BY_TRY(by_model_count(graph, &all, &products, error));
+    double width = 0.0; /* of the hidden state */
+    for (size_t n = 0; n < graph->node_count; n++) {
+        by__attention_cost cost;
+        BY_TRY(by__node_attention(graph, n, &cost, error));
+        s->key_flops += cost.cached_flops / (double)p->rows;
+        s->key_bytes += cost.cached_bytes / (double)p->rows;
+    }
+    for (size_t v = 0; v < graph->value_count; v++) {
+        const by__value *value = &graph->values[v];
+        if (value->role == BY_ROLE_PARAMETER) {
+            s->weight_bytes += (double)by__value_bytes(value);
+        }
+    }
+    if (logits->producer >= 0) {
+        const by__node *node = &graph->nodes[logits->producer];
+        width = (double)by__last_dim(&graph->values[node->in[0]].shape);
+    }
+    s->vocab = by__last_dim(&logits->shape);
+    s->wanted_flops = 2.0 * width * (double)s->vocab;
+    s->row_flops = 2.0 * (double)products - s->wanted_flops;
+    return BY_OK;
+}
+
+by_status by__steps_compile(by__step_programs *out, by__forward *forward, const int64_t *sizes,
+                            int count, int64_t sessions, int64_t table, int64_t pages,
+                            by_error *error)
+{
+    by__step_programs *s = out;
+    *s = (by__step_programs){
+        .forward = forward, .sessions = sessions, .table = table, .pages = pages};
+    for (int i = 0; i < count; i++) {
+        int64_t wanted = smaller(sizes[i], sessions);
+        if (sizes[i] > FEW && wanted > FEW && count > 1) {
+            BY_TRY(add_program(s, sizes[i], FEW, error));
+        }
+        BY_TRY(add_program(s, sizes[i], wanted, error));
+    }
+    for (int i = 0; i < s->count; i++) {
+        s->list[i].program = by__set_row(&forward->programs, s->list[i].name);
+    }
+    s->rows = sizes[count - 1];
+    s->wanted = smaller(s->rows, sessions);
+    return measure(s, error);
+}
+
+/* The next `count` numbers of a block, on a cache line. */
+static size_t carve(size_t *used, int64_t count)
+{
+    size_t at = *used;
+    *used += by__round_up((size_t)count * sizeof(int32_t), BY_CACHE_LINE);
+    return at;
+}
+
+static void place_inputs(by__step_programs *s)
+{
+    size_t used = 0;
+    s->tokens_at = carve(&used, s->rows);
+    s->positions_at = carve(&used, s->rows);
+    s->sessions_at = carve(&used, s->rows);
+    s->wanted_at = carve(&used, s->wanted);
+    s->pages_at = carve(&used, s->sessions * s->table);
+    s->input_bytes = used;
+}
+
+static size_t logits_bytes(const by__step_programs *s)
+{
+    return (size_t)(s->wanted * s->vocab) * sizeof(float);
+}
+
+size_t by__steps_bytes(const by__step_programs *steps)
+{
+    by__step_programs placed = *steps;
+    place_inputs(&placed);
+    return 2 * (placed.input_bytes + logits_bytes(steps));
+}
+
+static by_status bind(by__step_programs *s, const by__step_program *p, by_error *error)
+{
+    const struct {
+        const char *name;
+        size_t at;
+        int64_t count;
+    } inputs[] = {{"tokens", s->tokens_at, p->rows},
+                  {"positions", s->positions_at, p->rows},
+                  {"sessions", s->sessions_at, p->rows},
+                  {"wanted", s->wanted_at, p->wanted},
+                  {"pages", s->pages_at, s->sessions * s->table}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(inputs); i++) {
+        by_memory memory =
+            by_memory_at(s->inputs, inputs[i].at, (size_t)inputs[i].count * sizeof(int32_t));
+        BY_TRY(by__row_bind(p->program, inputs[i].name, memory, error));
+    }
+    return by__row_bind(p->program, "logits", s->logits_memory, error);
+}
+
+by_status by__steps_allocate(by__step_programs *steps, by_error *error)
+{
+    by__step_programs *s = steps;
+    by_device *device = s->forward->device;
+    place_inputs(s);
+    BY_TRY(by_device_alloc(&s->inputs, device, s->input_bytes, "the inputs", error));
+    BY_TRY(by_device_alloc(&s->logits_memory, device, logits_bytes(s), "the logits", error));
+    BY_TRY(by_device_pin(&s->host, device, s->input_bytes + logits_bytes(s), "tokens and logits",
+                         error));
+    char *block = s->host.data;
+    s->tokens = (int32_t *)(void *)(block + s->tokens_at);
+    s->positions = (int32_t *)(void *)(block + s->positions_at);
+    s->row_sessions = (int32_t *)(void *)(block + s->sessions_at);
+    s->wanted_rows = (int32_t *)(void *)(block + s->wanted_at);
+    s->page_table = (int32_t *)(void *)(block + s->pages_at);
+    s->logits = (float *)(void *)(block + s->input_bytes);
+    for (int i = 0; i < s->count; i++) {
+        BY_TRY(bind(s, &s->list[i], error));
+    }
+    return BY_OK;
+}
+
+void by__steps_close(by__step_programs *steps)
+{
+    by_device_unpin(&steps->host);
+    by_device_free(&steps->inputs);
+    by_device_free(&steps->logits_memory);
+}
+
+const by__step_program *by__steps_choose(const by__step_programs *steps, int64_t rows,
+                                         int64_t wanted)
+{
+    int i = 0;
+    while (i + 1 < steps->count && (steps->list[i].rows < rows || steps->list[i].wanted < wanted)) {
+        i++;
+    }
+    return &steps->list[i];
+}
+
+by_status by__steps_run(by__step_programs *steps, const by__step_program *program, int64_t rows,
+                        int64_t wanted, by_error *error)
+{
+    by__step_programs *s = steps;
+    for (int64_t i = rows; i < program->rows; i++) {
+        s->tokens[i] = 0;
+        s->positions[i] = -1;
+        s->row_sessions[i] = 0;
+    }
+    for (int64_t i = wanted; i < program->wanted; i++) {
+        s->wanted_rows[i] = -1;
+    }
+    size_t bytes = (size_t)(wanted * s->vocab) * sizeof(float);
+    BY_TRY(by__copy_in(BY__QUEUE_COMPUTE, s->inputs, s->host.data, error));
+    BY_TRY(by_program_submit(program->program->program, error));
+    if (wanted > 0) {
+        BY_TRY(by__copy_out(BY__QUEUE_COMPUTE, s->logits, by_memory_at(s->logits_memory, 0, bytes),
+                            error));
+    }
+    return by__queue_finish(s->forward->device, BY__QUEUE_COMPUTE, error);
+}
+
+by_status by__steps_copy_page(by__step_programs *steps, by__page_copy copy, by_error *error)
+{
+    by__store *store = steps->forward->store;
+    for (size_t i = 0; i < by__store_count(store); i++) {
+        by_memory pool = by__store_buffer(store, steps->forward->caches, (by__handle)i);
+        if (pool.bytes == 0) {
+            continue; /* a weight */
+        }
+        by_shape shape = by__store_entry(store, (by__handle)i)->shape;
+        size_t page = (size_t)(by_shape_count(&shape) / shape.dim[0]) *
+                      by_dtype_size(by__store_entry(store, (by__handle)i)->format);
+        BY_TRY(by__copy(BY__QUEUE_COMPUTE, by_memory_at(pool, (size_t)copy.to * page, page),
+                        by_memory_at(pool, (size_t)copy.from * page, page), error));
+    }
+    return BY_OK;
+}

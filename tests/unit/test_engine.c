@@ -1,0 +1,579 @@
+/* The engine: what a session gets must be the same, bit for bit, alone and in company. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "infer/scheduler.h"
+
+enum { VOCAB = 61, CONTEXT = 96, REQUESTS = 48, MOST_N = 3, ROWS = 16 };
+
+static const int64_t one_size[] = {ROWS};
+
+static void check(by_status status, const by_error *error)
+{
+    if (status != BY_OK) {
+        fail_msg("%s", error->message);
+    }
+}
+
+static by_config *make_config(const char *kind, const char *precision)
+{
+    static const char *const common[] = {"model.layers=2",  "model.heads=4",      "model.width=32",
+                                         "model.vocab=61",  "model.init_std=0.3", "train.threads=1",
+                                         "model.context=96"};
+    by_error error = {0};
+    by_config *config;
+    char text[64];
+    check(by_config_default(&config, &error), &error);
+    (void)snprintf(text, sizeof text, "model.kind=%s", kind);
+    check(by_config_set(config, text, &error), &error);
+    (void)snprintf(text, sizeof text, "precision.compute=%s", precision);
+    check(by_config_set(config, text, &error), &error);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(common); i++) {
+        check(by_config_set(config, common[i], &error), &error);
+    }
+    check(by_config_resolve(config, &error), &error);
+    return config;
+}
+
+static uint32_t draw(uint64_t seed, uint32_t i, uint32_t what, uint32_t below)
+{
+    uint32_t key[2];
+    uint32_t bits[4];
+    by__philox_key(key, seed, 77);
+    by__philox(bits, key, (uint32_t[4]){i, what, 0, 0});
+    return bits[0] % below;
+}
+
+/* What a sequence was given. */
+typedef struct output {
+    int32_t tokens[CONTEXT + 1];
+    float log_probabilities[CONTEXT + 1];
+    int count;
+    by_finish finish;
+} output;
+
+typedef struct job {
+    by_request request;
+    int32_t prompt[CONTEXT];
+    int32_t stop[2];
+    int arrival; /* step */
+    int cancel;  /* step; -1: never */
+    uint64_t session;
+    output outputs[MOST_N];
+} job;
+
+/* Prompts that begin alike, of all lengths, in random order. */
+static void make_jobs(job *jobs, uint64_t seed)
+{
+    memset(jobs, 0, REQUESTS * sizeof *jobs);
+    for (uint32_t i = 0; i < REQUESTS; i++) {
+        job *j = &jobs[i];
+        int text = (int)draw(seed, i, 0, 3);
+        uint32_t own = draw(seed, i, 1, 50);
+        uint32_t count = 1 + draw(seed, i, 2, 70);
+        for (uint32_t k = 0; k < count; k++) {
+            j->prompt[k] = (int32_t)(k < own ? (k * 7 + k * k * 3 + (uint32_t)text) % VOCAB
+                                             : draw(seed, i, 100 + k, VOCAB));
+        }
+        j->stop[0] = (int32_t)draw(seed, i, 3, VOCAB);
+        j->request = (by_request){
+            .prompt = j->prompt,
+            .prompt_count = count,
+            .tokens = 1 + draw(seed, i, 4, 60),
+            .sampling = {.temperature = draw(seed, i, 5, 3) == 0 ? 0.0 : 0.9,
+                         .top_k = draw(seed, i, 6, 2) == 0 ? 0 : 20,
+                         .top_p = draw(seed, i, 7, 2) == 0 ? 1.0 : 0.9,
+                         .seed = i},
+            .n = draw(seed, i, 8, 3) == 0 ? 1 + (int32_t)draw(seed, i, 9, MOST_N) : 1,
+            .stop = j->stop,
+            .stop_count = draw(seed, i, 10, 2),
+            .priority = (int32_t)draw(seed, i, 11, 3),
+            .salt = draw(seed, i, 12, 2),
+        };
+        j->arrival = (int)draw(seed, i, 13, 25);
+        j->cancel = draw(seed, i, 14, 6) == 0 ? j->arrival + (int)draw(seed, i, 15, 12) : -1;
+    }
+}
+
+static job *job_of(job *jobs, uint64_t session)
+{
+    for (int i = 0; i < REQUESTS; i++) {
+        if (jobs[i].session == session) {
+            return &jobs[i];
+        }
+    }
+    fail_msg("an event of session %d, which nobody submitted", (int)session);
+    return NULL;
+}
+
+static void take_event(job *jobs, const by_event *event)
+{
+    job *j = job_of(jobs, event->session);
+    output *o = &j->outputs[event->index];
+    assert_int_equal(o->finish, BY_FINISH_NONE);
+    assert_true(o->count <= CONTEXT);
+    if (event->token >= 0) {
+        o->tokens[o->count] = event->token;
+        o->log_probabilities[o->count++] = event->log_probability;
+        assert_true(event->log_probability <= 0.0f);
+    }
+    o->finish = event->finish;
+}
+
+static void step(by_engine *engine, job *jobs)
+{
+    by_error error = {0};
+    const by_event *events;
+    size_t count;
+    check(by_engine_step(engine, &events, &count, &error), &error);
+    for (size_t i = 0; i < count; i++) {
+        take_event(jobs, &events[i]);
+    }
+}
+
+static by_engine *open_engine(const by_config *config, const by_engine_options *options)
+{
+    by_error error = {0};
+    by_engine *engine;
+    check(by__engine_open(&engine, config, NULL, options, one_size, 1, &error), &error);
+    return engine;
+}
+
+/* One request after the other. */
+static void run_alone(const by_config *config, job *jobs)
+{
+    by_error error = {0};
+    by_engine_options options = {.sessions = 7, .rows = ROWS, .no_prefix_cache = true};
+    by_engine *engine = open_engine(config, &options);
+    for (int i = 0; i < REQUESTS; i++) {
+        by_request one = jobs[i].request;
+        one.n = 1;
+        one.priority = 0;
+        for (int32_t k = 0; k < (jobs[i].request.n > 1 ? jobs[i].request.n : 1); k++) {
+            output *o = &jobs[i].outputs[k];
+            uint64_t session;
+            one.sampling.seed = jobs[i].request.sampling.seed + (uint64_t)k;
+            check(by_engine_submit(engine, &one, &session, &error), &error);
+            while (by_engine_busy(engine)) {
+                const by_event *events;
+                size_t count;
+                check(by_engine_step(engine, &events, &count, &error), &error);
+                for (size_t e = 0; e < count; e++) {
+                    o->tokens[o->count] = events[e].token;
+                    o->log_probabilities[o->count++] = events[e].log_probability;
+                    o->finish = events[e].finish;
+                }
+            }
+            assert_true(o->finish == BY_FINISH_STOP || o->finish == BY_FINISH_LENGTH);
+        }
+    }
+    by_engine_close(&engine);
+}
+
+/* All of them, as they arrive and are cancelled. */
+static by_engine_statistics run_together(const by_config *config, const by_engine_options *options,
+                                         job *jobs)
+{
+    by_error error = {0};
+    by_engine *engine = open_engine(config, options);
+    int submitted = 0;
+    for (int now = 0; submitted < REQUESTS || by_engine_busy(engine); now++) {
+        assert_true(now < 5000);
+        for (int i = 0; i < REQUESTS; i++) {
+            if (jobs[i].arrival == now) {
+                check(by_engine_submit(engine, &jobs[i].request, &jobs[i].session, &error), &error);
+                submitted++;
+            }
+            if (jobs[i].cancel == now) {
+                by_status status = by_engine_cancel(engine, jobs[i].session, &error);
+                assert_true(status == BY_OK || status == BY_EARG); /* it may have finished */
+            }
+        }
+        step(engine, jobs);
+    }
+    by_engine_statistics statistics = by_engine_statistics_now(engine);
+    assert_int_equal(statistics.pages_used, 0);
+    assert_int_equal(statistics.running, 0);
+    by_engine_close(&engine);
+    return statistics;
+}
+
+static void compare(const job *alone, const job *together)
+{
+    for (int i = 0; i < REQUESTS; i++) {
+        for (int32_t k = 0; k < (alone[i].request.n > 1 ? alone[i].request.n : 1); k++) {
+            const output *want = &alone[i].outputs[k];
+            const output *have = &together[i].outputs[k];
+            bool cut = have->finish == BY_FINISH_CANCELLED;
+            if (!cut && (have->count != want->count || have->finish != want->finish)) {
+                fail_msg("request %d.%d: %d tokens and %s, alone %d and %s", i, (int)k, have->count,
+                         by_finish_name(have->finish), want->count, by_finish_name(want->finish));
+            }
+            assert_true(have->count <= want->count);
+            for (int t = 0; t < have->count; t++) {
+                if (have->tokens[t] != want->tokens[t] ||
+                    memcmp(&have->log_probabilities[t], &want->log_probabilities[t],
+                           sizeof(float)) != 0) {
+                    fail_msg("request %d.%d, token %d: %d (%.9g), alone %d (%.9g)", i, (int)k, t,
+                             (int)have->tokens[t], (double)have->log_probabilities[t],
+                             (int)want->tokens[t], (double)want->log_probabilities[t]);
+                }
+            }
+        }
+    }
+}
+
+static void check_invariance(const char *kind, const char *precision)
+{
+    by_config *config = make_config(kind, precision);
+    job *alone = calloc(REQUESTS, sizeof *alone);
+    job *together = calloc(REQUESTS, sizeof *together);
+    by_engine_options options = {.sessions = 7, .waiting = 200, .rows = ROWS, .pages = 11};
+    assert_true(alone != NULL && together != NULL);
+    make_jobs(alone, 5);
+    run_alone(config, alone);
+    for (int cache = 0; cache < 2; cache++) {
+        make_jobs(together, 5);
+        options.no_prefix_cache = cache == 0;
+        by_engine_statistics st = run_together(config, &options, together);
+        compare(alone, together);
+        assert_true(st.preemptions > 10 && st.recomputed > 100 && st.copied_pages > 5);
+        assert_true(cache == 0 ? st.found == 0 : st.found > 100 && st.evictions > 0);
+    }
+    /* Room for all, and other pieces of prompts. */
+    make_jobs(together, 5);
+    options = (by_engine_options){.sessions = 16, .waiting = 200, .rows = ROWS};
+    by_engine_statistics st = run_together(config, &options, together);
+    compare(alone, together);
+    assert_true(st.found > 100);
+    free(alone);
+    free(together);
+    by_config_close(&config);
+}
+
+static void test_invariance_gpt2(void **state)
+{
+    BY_UNUSED(state);
+    check_invariance("gpt2", "f32");
+}
+
+static void test_invariance_llama_bf16(void **state)
+{
+    BY_UNUSED(state);
+    check_invariance("llama", "bf16");
+}
+
+/* The log-probabilities are those of the model run over the whole sequence. */
+static void test_log_probabilities(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_config *config = make_config("llama", "f32");
+    by_engine_options options = {.sessions = 2, .rows = ROWS};
+    by_engine *engine = open_engine(config, &options);
+    job *jobs = calloc(REQUESTS, sizeof *jobs);
+    assert_non_null(jobs);
+    make_jobs(jobs, 6);
+    jobs[0].request.stop_count = 0;
+    jobs[0].request.n = 1;
+    jobs[0].request.tokens = 20;
+    check(by_engine_submit(engine, &jobs[0].request, &jobs[0].session, &error), &error);
+    while (by_engine_busy(engine)) {
+        step(engine, jobs);
+    }
+    const output *o = &jobs[0].outputs[0];
+    assert_int_equal(o->count, 20);
+    assert_int_equal(o->finish, BY_FINISH_LENGTH);
+    int32_t tokens[CONTEXT];
+    int64_t prompt = (int64_t)jobs[0].request.prompt_count;
+    memcpy(tokens, jobs[0].prompt, (size_t)prompt * sizeof *tokens);
+    memcpy(tokens + prompt, o->tokens, (size_t)o->count * sizeof *tokens);
+    by_logits *logits;
+    const float *all;
+    check(by_logits_open(&logits, config, NULL, 1, prompt + o->count, NULL, 0, &error), &error);
+    check(by_logits_run(logits, tokens, &all, &error), &error);
+    for (int i = 0; i < o->count; i++) {
+        const float *row = all + (prompt + i - 1) * VOCAB;
+        double sum = 0.0;
+        for (int v = 0; v < VOCAB; v++) {
+            sum += exp((double)row[v]);
+        }
+        double want = (double)row[o->tokens[i]] - log(sum);
+        assert_true(fabs(want - (double)o->log_probabilities[i]) < 1e-4);
+    }
+    by_logits_close(&logits);
+    by_engine_close(&engine);
+    free(jobs);
+    by_config_close(&config);
+}
+
+/* The tokens are those of a generator, for the same seed. */
+static void test_like_a_generator(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_config *config = make_config("gpt2", "f32");
+    by_engine_options options = {.sessions = 1, .rows = ROWS};
+    by_engine *engine = open_engine(config, &options);
+    by_generator *generator;
+    job *jobs = calloc(REQUESTS, sizeof *jobs);
+    assert_non_null(jobs);
+    make_jobs(jobs, 9);
+    check(by_generator_open(&generator, config, NULL, NULL, &error), &error);
+    for (int i = 0; i < 6; i++) {
+        by_request *r = &jobs[i].request;
+        r->stop_count = 0;
+        r->n = 1;
+        check(by_engine_submit(engine, r, &jobs[i].session, &error), &error);
+        while (by_engine_busy(engine)) {
+            step(engine, jobs);
+        }
+        by_generator_reset(generator);
+        check(by_generator_feed(generator, r->prompt, r->prompt_count, &error), &error);
+        for (int t = 0; t < jobs[i].outputs[0].count; t++) {
+            int32_t token;
+            check(by_generator_sample(generator, &r->sampling, &token, &error), &error);
+            assert_int_equal(token, jobs[i].outputs[0].tokens[t]);
+            if (by_generator_cached(generator) < CONTEXT) {
+                check(by_generator_feed(generator, &token, 1, &error), &error);
+            }
+        }
+    }
+    by_generator_close(&generator);
+    by_engine_close(&engine);
+    free(jobs);
+    by_config_close(&config);
+}
+
+static by_status forbid(void *user, int32_t index, float *logits, int64_t vocab,
+                        const int32_t *tokens, int64_t count, int64_t prompt, by_error *error)
+{
+    const int32_t *allowed = user;
+    assert_true(count >= prompt && prompt == 3 && tokens[0] == 1);
+    if (index == 1 && count == prompt + 2) {
+        return by_error_set(error, BY_ESTATE, "the second one ends here");
+    }
+    for (int64_t i = 0; i < vocab; i++) {
+        logits[i] = i == *allowed ? logits[i] : -INFINITY;
+    }
+    return BY_OK;
+}
+
+/* A processor decides what may follow; the log-probability is the model's own. */
+static void test_processor(void **state)
+{
+    static const int32_t prompt[] = {1, 2, 3};
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_config *config = make_config("gpt2", "f32");
+    by_engine_options options = {.sessions = 2, .rows = ROWS};
+    by_engine *engine = open_engine(config, &options);
+    int32_t allowed = 42;
+    uint64_t session;
+    by_request r = {.prompt = prompt,
+                    .prompt_count = 3,
+                    .tokens = 5,
+                    .sampling = {.temperature = 1.0, .top_p = 1.0},
+                    .n = 2,
+                    .process = forbid,
+                    .user = &allowed};
+    int counts[2] = {0};
+    by_finish finish[2] = {BY_FINISH_NONE, BY_FINISH_NONE};
+    assert_string_equal(by_engine_failure(engine), "");
+    check(by_engine_submit(engine, &r, &session, &error), &error);
+    while (by_engine_busy(engine)) {
+        const by_event *events;
+        size_t count;
+        check(by_engine_step(engine, &events, &count, &error), &error);
+        for (size_t i = 0; i < count; i++) {
+            assert_true(events[i].token == 42 || events[i].finish == BY_FINISH_FAILED);
+            assert_true(events[i].token < 0 || events[i].log_probability < -0.1f);
+            counts[events[i].index] += events[i].token >= 0;
+            finish[events[i].index] = events[i].finish;
+        }
+    }
+    assert_int_equal(counts[0], 5);
+    assert_int_equal(finish[0], BY_FINISH_LENGTH);
+    assert_int_equal(counts[1], 2);
+    assert_int_equal(finish[1], BY_FINISH_FAILED);
+    assert_string_equal(by_engine_failure(engine), "the second one ends here");
+    by_engine_close(&engine);
+    by_config_close(&config);
+}
+
+static void refuse(by_engine *engine, by_request r, by_status status, const char *part)
+{
+    by_error error = {0};
+    uint64_t session;
+    assert_int_equal(by_engine_submit(engine, &r, &session, &error), status);
+    if (strstr(error.message, part) == NULL) {
+        fail_msg("'%s' is not in '%s'", part, error.message);
+    }
+}
+
+static void test_refusals(void **state)
+{
+    static const int32_t prompt[CONTEXT + 1] = {0};
+    static const int32_t foreign[] = {3, VOCAB};
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_config *config = make_config("gpt2", "f32");
+    by_engine_options options = {.sessions = 2, .waiting = 1, .rows = ROWS, .pages = 4};
+    by_engine *engine = open_engine(config, &options);
+    by_request r = {.prompt = prompt, .prompt_count = 40, .tokens = 24, .sampling = {.top_p = 1.0}};
+    by_request bad = r;
+    bad.prompt_count = 0;
+    refuse(engine, bad, BY_EARG, "a prompt of 0 tokens");
+    bad.prompt_count = CONTEXT + 1;
+    refuse(engine, bad, BY_EARG, "the context");
+    bad = r;
+    bad.tokens = 26; /* 65 tokens with keys and values: five pages */
+    refuse(engine, bad, BY_EARG, "need 5 pages; the pool has 4");
+    bad = r;
+    bad.tokens = 0;
+    refuse(engine, bad, BY_EARG, "pages");
+    bad = r;
+    bad.prompt = foreign;
+    bad.prompt_count = 2;
+    refuse(engine, bad, BY_EARG, "token 1 is id 61");
+    bad = r;
+    bad.stop = foreign;
+    bad.stop_count = 2;
+    refuse(engine, bad, BY_EARG, "stop token 1");
+    bad = r;
+    bad.sampling.top_p = 0.0;
+    refuse(engine, bad, BY_EARG, "top_p");
+    bad = r;
+    bad.n = 4;
+    refuse(engine, bad, BY_EARG, "n 4");
+    bad = r;
+    bad.deadline = -1.0;
+    refuse(engine, bad, BY_EARG, "deadline");
+    /* Three fit, and what just fits into the pool is accepted. */
+    uint64_t session[3];
+    r.tokens = 25;
+    for (int i = 0; i < 3; i++) {
+        check(by_engine_submit(engine, &r, &session[i], &error), &error);
+    }
+    refuse(engine, r, BY_ESTATE, "room for 3");
+    /* A cancelled one gives its slot back with the next step, which tells of it. */
+    check(by_engine_cancel(engine, session[1], &error), &error);
+    assert_int_equal(by_engine_cancel(engine, session[1], &error), BY_EARG);
+    refuse(engine, r, BY_ESTATE, "room for 3");
+    const by_event *events;
+    size_t count;
+    check(by_engine_step(engine, &events, &count, &error), &error);
+    assert_int_equal(count, 1);
+    assert_int_equal(events[0].session, session[1]);
+    assert_int_equal(events[0].finish, BY_FINISH_CANCELLED);
+    assert_int_equal(events[0].token, -1);
+    check(by_engine_submit(engine, &r, &session[1], &error), &error);
+    by_engine_close(&engine);
+    by_config_close(&config);
+}
+
+static void test_open_refusals(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_config *config = make_config("gpt2", "f32");
+    by_engine *engine = NULL;
+    const struct {
+        by_engine_options options;
+        const char *part;
+    } cases[] = {
+        {{.context = 97}, "table of 96 positions"},
+        {{.context = -1}, "context -1"},
+        {{.sessions = 8, .rows = 4}, "rows 4"},
+        {{.sessions = -1}, "sessions -1"},
+        {{.pages = 3, .pool_bytes = 4000}, "twice"},
+        {{.pool_bytes = 100}, "smaller than one page"},
+        {{.vocab = 62}, "the model knows 61"},
+        {{.pages = 100000000, .precision = "bf16"}, "fewer pages"},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        assert_int_not_equal(by_engine_open(&engine, config, NULL, &cases[i].options, &error),
+                             BY_OK);
+        if (strstr(error.message, cases[i].part) == NULL) {
+            fail_msg("'%s' is not in '%s'", cases[i].part, error.message);
+        }
+        assert_null(engine);
+    }
+    by_config_close(&config);
+}
+
+/* A deadline ends a session, also one that has not begun. */
+static void test_deadline(void **state)
+{
+    static const int32_t prompt[] = {1, 2, 3};
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_config *config = make_config("gpt2", "f32");
+    by_engine_options options = {.sessions = 1, .rows = ROWS};
+    by_engine *engine = open_engine(config, &options);
+    by_request r = {.prompt = prompt, .prompt_count = 3, .sampling = {.top_p = 1.0}, .n = 2};
+    uint64_t session;
+    const by_event *events;
+    size_t count;
+    r.deadline = 1e-9;
+    check(by_engine_submit(engine, &r, &session, &error), &error);
+    check(by_engine_step(engine, &events, &count, &error), &error);
+    assert_int_equal(count, 2);
+    assert_int_equal(events[0].finish, BY_FINISH_DEADLINE);
+    assert_int_equal(events[1].finish, BY_FINISH_DEADLINE);
+    assert_false(by_engine_busy(engine));
+    by_engine_close(&engine);
+    by_config_close(&config);
+}
+
+/* The plan is what is taken, and public calls serve with the defaults. */
+static void test_memory_and_defaults(void **state)
+{
+    static const int32_t prompt[] = {1, 2, 3};
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_config *config = make_config("llama", "bf16");
+    by_engine *engine;
+    check(by_engine_open(&engine, config, NULL, NULL, &error), &error);
+    const by_engine_memory_report *m = by_engine_memory(engine);
+    /* Two layers, keys and values, four heads of eight, two bytes; 16 sequences of six pages. */
+    assert_int_equal(m->pool, 2 * 2 * 32 * 2 * BY_PAGE_TOKENS * 16 * 6);
+    assert_int_equal(m->total, m->weights + m->pool + m->activations + m->workspace + m->data);
+    by_request r = {.prompt = prompt, .prompt_count = 3, .sampling = {.top_p = 1.0}};
+    uint64_t session;
+    int tokens = 0;
+    check(by_engine_submit(engine, &r, &session, &error), &error);
+    while (by_engine_busy(engine)) {
+        const by_event *events;
+        size_t count;
+        check(by_engine_step(engine, &events, &count, &error), &error);
+        tokens += (int)count;
+    }
+    assert_int_equal(tokens, CONTEXT + 1 - 3);
+    by_engine_statistics st = by_engine_statistics_now(engine);
+    assert_int_equal(st.generated, tokens);
+    assert_int_equal(st.rows, CONTEXT);
+    assert_true(st.flops > 0.0 && st.bytes > 0.0);
+    by_engine_close(&engine);
+    assert_null(engine);
+    by_config_close(&config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_invariance_gpt2),     cmocka_unit_test(test_invariance_llama_bf16),
+        cmocka_unit_test(test_log_probabilities),   cmocka_unit_test(test_like_a_generator),
+        cmocka_unit_test(test_processor),           cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_open_refusals),       cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_memory_and_defaults),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
