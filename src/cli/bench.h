@@ -10,13 +10,25 @@
 
 /* One measurement: its command (usage, text, run) is that of `banyan bench NAME`. */
 extern const cli_command cli_bench_machine, cli_bench_train, cli_bench_generate, cli_bench_pack,
-    cli_bench_kernels, cli_bench_comm, cli_bench_scale;
+    cli_bench_kernels, cli_bench_comm, cli_bench_scale, cli_bench_engine;
 
 /* Vocabulary of a config that does not say: that of tinyshakespeare's characters. */
 #define CLI_DEFAULT_VOCAB 65
 
 /* Most steps that a measurement times. */
 #define CLI_MAX_STEPS 10000
+
+/* A model to measure with: of a run or model directory, or a config with initial weights. */
+typedef struct cli_measured_model {
+    by_config *config;
+    by_pretrained *pretrained;
+    const by_config *used;     /* of one of them */
+    const by_weights *weights; /* NULL: initial ones */
+} cli_measured_model;
+/* Closed with cli_close_measured, also when this fails (measured_model.c). */
+by_status cli_open_measured(cli_measured_model *out, const char *path, const cli_list *overrides,
+                            by_error *error);
+void cli_close_measured(cli_measured_model *model);
 
 /* Median of `count` values, which it sorts. */
 double cli_median(double *values, size_t count);

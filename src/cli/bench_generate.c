@@ -1,6 +1,5 @@
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "banyan/infer.h"
 #include "bench.h"
@@ -38,42 +37,21 @@ typedef struct figures {
 static by_status open_generator(by_generator **out, figures *f, const request *r, const char *path,
                                 by_error *error)
 {
-    struct stat info;
-    by_config *config = NULL;
-    by_pretrained *pretrained = NULL;
-    char *found = NULL;
-    const by_config *used = NULL;
+    cli_measured_model model;
     by_generator_options options = {.precision = r->precision, .threads = (int)r->threads};
-    by_status status;
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
-        status = cli_find_model(&found, path, error);
-        if (status == BY_OK) {
-            status = by_pretrained_open(&pretrained, found, false, error);
-        }
-        used = status == BY_OK ? by_pretrained_config(pretrained) : NULL;
-    } else {
-        status = cli_open_config(&config, path, &r->overrides, error);
-        if (status == BY_OK && config->model.vocab < 0) {
-            config->model.vocab = CLI_DEFAULT_VOCAB;
-        }
-        used = config;
-    }
+    by_status status = cli_open_measured(&model, path, &r->overrides, error);
     if (status == BY_OK) {
-        status = by_generator_open(out, used,
-                                   pretrained == NULL ? NULL : by_pretrained_weights(pretrained),
-                                   &options, error);
+        status = by_generator_open(out, model.used, model.weights, &options, error);
     }
     if (status == BY_OK) {
         status = by_precision_parse(
-            &f->dtype, r->precision == NULL ? used->precision.compute : r->precision, error);
+            &f->dtype, r->precision == NULL ? model.used->precision.compute : r->precision, error);
     }
     if (status == BY_OK) {
         status = by_machine_describe(
-            &f->machine, (int)(r->threads == 0 ? used->train.threads : r->threads), error);
+            &f->machine, (int)(r->threads == 0 ? model.used->train.threads : r->threads), error);
     }
-    by_config_close(&config);
-    by_pretrained_close(&pretrained);
-    free(found);
+    cli_close_measured(&model);
     return status;
 }
 

@@ -6,29 +6,13 @@
 #include "banyan/infer.h"
 #include "banyan/program.h"
 #include "banyan/text_stream.h"
-#include "cli.h"
+#include "generate.h"
 
 /* A prompt file over this is a mistake. */
 #define MAX_PROMPT ((size_t)16 << 20)
 
-typedef struct request {
-    const char *prompt;
-    const char *file;
-    const char *precision;
-    int64_t tokens;
-    int64_t context;
-    int64_t threads;
-    by_sampling sampling;
-    cli_list stops;
-    bool best;
-    bool ignore_eos;
-    bool no_prompt;
-    bool json;
-    bool verbose;
-} request;
-
 typedef struct session {
-    const request *request;
+    const cli_generation *request;
     by_tokenizer *tokenizer;
     by_generator *generator;
     by_token_buffer prompt;
@@ -44,32 +28,48 @@ typedef struct session {
 
 /* ---- the prompt ---- */
 
-static by_status read_file(char **out, size_t *length, const char *path, by_error *error)
+by_status cli_read_prompt_file(char **out, size_t *length, const char *path, size_t most,
+                               by_error *error)
 {
     bool standard = strcmp(path, "-") == 0;
     FILE *file = standard ? stdin : fopen(path, "rb");
-    char *data = malloc(MAX_PROMPT + 1);
+    size_t capacity = (size_t)1 << 16;
+    char *data = malloc(capacity + 1);
+    size_t used = 0;
     by_status status = BY_OK;
     if (file == NULL) {
         status = by_error_set(error, BY_EIO, "cannot open the prompt file %s", path);
-    } else if (data == NULL) {
-        status = by_error_set(error, BY_EMEMORY, "out of memory: the prompt");
-    } else {
-        *length = fread(data, 1, MAX_PROMPT + 1, file);
-        if (ferror(file) != 0 || *length > MAX_PROMPT) {
-            status = by_error_set(error, BY_EIO, "%s: %s", path,
-                                  *length > MAX_PROMPT ? "a prompt is at most 16 MiB"
-                                                       : "cannot be read");
+    }
+    while (status == BY_OK && data != NULL) {
+        used += fread(data + used, 1, capacity - used, file);
+        if (ferror(file) != 0) {
+            status = by_error_set(error, BY_EIO, "%s: cannot be read", path);
+        } else if (used > most) {
+            status = by_error_set(error, BY_EIO, "%s: is larger than %zu MiB", path, most >> 20);
         }
+        if (used < capacity) {
+            break;
+        }
+        capacity *= 2;
+        char *larger = realloc(data, capacity + 1);
+        if (larger == NULL) {
+            free(data);
+        }
+        data = larger;
     }
     if (file != NULL && !standard) {
         (void)fclose(file);
+    }
+    if (data == NULL && status == BY_OK) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: the prompt");
     }
     if (status != BY_OK) {
         free(data);
         return status;
     }
+    data[used] = '\0';
     *out = data;
+    *length = used;
     return BY_OK;
 }
 
@@ -97,12 +97,12 @@ static by_status begin_without_prompt(session *s, by_error *error)
 
 static by_status read_prompt(session *s, by_error *error)
 {
-    const request *r = s->request;
+    const cli_generation *r = s->request;
     char *data = NULL;
     size_t length = strlen(r->prompt);
     by_status status = BY_OK;
     if (r->file != NULL) {
-        status = read_file(&data, &length, r->file, error);
+        status = cli_read_prompt_file(&data, &length, r->file, MAX_PROMPT, error);
     }
     if (status == BY_OK) {
         const char *text = data == NULL ? r->prompt : data;
@@ -160,7 +160,7 @@ static by_status take(session *s, int32_t token, bool *stopped, by_error *error)
 
 static by_status open_stream(session *s, by_error *error)
 {
-    const request *r = s->request;
+    const cli_generation *r = s->request;
     by_text_stream_options options = {.stops = r->stops.items,
                                       .stop_count = r->stops.count,
                                       .continues = r->file != NULL || r->prompt[0] != '\0'};
@@ -192,7 +192,7 @@ static by_status feed_prompt(session *s, by_error *error)
 
 static by_status continue_text(session *s, by_error *error)
 {
-    const request *r = s->request;
+    const cli_generation *r = s->request;
     int64_t eos = r->ignore_eos ? -1 : by_tokenizer_eos(s->tokenizer);
     double begin = by_clock();
     by_status status = BY_OK;
@@ -264,7 +264,7 @@ static void report(const session *s)
 
 static by_status open_model(session *s, const char *path, by_error *error)
 {
-    const request *r = s->request;
+    const cli_generation *r = s->request;
     by_pretrained *pretrained = NULL;
     char *found = NULL;
     by_generator_options options = {.context = r->context,
@@ -292,7 +292,7 @@ static by_status open_model(session *s, const char *path, by_error *error)
     return status;
 }
 
-static int generate(const request *r, const char *path)
+static int generate(const cli_generation *r, const char *path)
 {
     session s = {.request = r, .stop = "length"};
     by_error error = {0};
@@ -326,10 +326,16 @@ static int generate(const request *r, const char *path)
 
 static int run(int argc, char **argv)
 {
-    request r = {.prompt = "", .tokens = 200, .sampling = {.temperature = 0.8, .top_p = 0.95}};
+    cli_generation r = {.prompt = "",
+                        .tokens = 200,
+                        .sessions = 16,
+                        .sampling = {.temperature = 0.8, .top_p = 0.95}};
     const cli_flag flags[] = {
         {"prompt", CLI_STRING, &r.prompt, "TEXT", "text to continue (default: begin a document)"},
         {"file", CLI_STRING, &r.file, "FILE", "read the prompt from a file; - for standard input"},
+        {"batch", CLI_STRING, &r.batch, "FILE",
+         "continue every prompt of a file (a line, or {\"prompt\": ...}); one JSON line each"},
+        {"sessions", CLI_INTEGER, &r.sessions, "N", "prompts of a batch at a time (16)"},
         {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate at most (200)"},
         {"temperature", CLI_NUMBER, &r.sampling.temperature, "T",
          "spread of the choice (0.8); 0 takes the most probable token"},
@@ -361,6 +367,14 @@ static int run(int argc, char **argv)
     if (r.file != NULL && r.prompt[0] != '\0') {
         return cli_misuse(&cli_generate, "--prompt and --file are both given");
     }
+    if (r.batch != NULL && (r.file != NULL || r.prompt[0] != '\0' || r.json || r.no_prompt)) {
+        return cli_misuse(&cli_generate, "--batch has prompts and output of its own: without "
+                                         "--prompt, --file, --json and --no-prompt");
+    }
+    if (r.batch != NULL && (r.tokens < 1 || r.sessions < 1 || r.sessions > 4096)) {
+        return cli_misuse(&cli_generate,
+                          "with --batch, --tokens is 1 or more and --sessions 1 to 4096");
+    }
     if (r.tokens < 0 || r.threads < 0 || r.threads > 4096 || r.context < 0) {
         return cli_misuse(&cli_generate, "--tokens, --threads and --context are not negative "
                                          "(and threads at most 4096)");
@@ -374,7 +388,7 @@ static int run(int argc, char **argv)
         return code;
     }
     cli_catch_signals();
-    return generate(&r, rest[0]);
+    return r.batch != NULL ? cli_generate_batch(&r, rest[0]) : generate(&r, rest[0]);
 }
 
 const cli_command cli_generate = {
@@ -388,5 +402,9 @@ const cli_command cli_generate = {
         "config.json, model.safetensors and tokenizer.json.\n\n"
         "When prompt and text outgrow the context, the model goes on with the last half of it.\n"
         "Ctrl-C ends the text cleanly.\n\n"
-        "  banyan generate runs/shakespeare-char --prompt 'ROMEO:' --tokens 300 --seed 1",
+        "With --batch many prompts run at once, and a JSON line each comes in their order; a line\n"
+        "of the file is a prompt, or an object with \"prompt\" and, if wanted, \"tokens\" and\n"
+        "\"seed\". Line i draws with seed + i. A text ends where the context is full.\n\n"
+        "  banyan generate runs/shakespeare-char --prompt 'ROMEO:' --tokens 300 --seed 1\n"
+        "  banyan generate runs/shakespeare-char --batch prompts.txt --tokens 100",
     .run = run};

@@ -79,6 +79,17 @@ run 0 "$banyan" train c.yaml --quiet --set train.steps=1 --set data.text=text.tx
 run 0 "$banyan" bench generate runs --tokens 4 --json
 json "d['tokens'] == 4 and d['decode_tokens_per_s'] > 0"
 
+say "bench engine, with so many at a time and at a rate"
+run 0 "$banyan" bench engine c.yaml --sessions 3 --requests 5 --prompt-tokens 20 --tokens 6 --json
+json "all(d[k] > 0 for k in ('tokens_per_s', 'ttft_ms', 'token_ms', 'step_ms', 'mfu', 'bandwidth_share', 'rows_per_step'))"
+json "d['requests'] == 5 and d['sessions'] == 3 and d['ttft_p95_ms'] >= d['ttft_ms']"
+run 0 "$banyan" bench engine runs --rate 500 --requests 4 --prompt-tokens 20 --shared-tokens 17 --tokens 2 --json
+json "d['rate'] == 500 and d['tokens_per_s'] > 0"
+run 0 "$banyan" bench engine runs --sessions 1 --requests 3 --prompt-tokens 20 --shared-tokens 17 --tokens 2 --json
+json "d['found_tokens'] == 32"
+run 2 "$banyan" bench engine c.yaml --prompt-tokens 30 --tokens 6
+holds err "do not fit into the context of 32"
+
 say "bench pack"
 run 0 "$banyan" bench pack text.txt --train-bpe 300 --json
 json "d['mb_per_s'] > 0 and d['learn_seconds'] > 0 and d['vocab'] == 300 and d['text_bytes'] == $(wc -c <text.txt)"

@@ -1,0 +1,396 @@
+/* `banyan generate --batch`: many prompts at once on the engine. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "banyan/engine.h"
+#include "banyan/program.h"
+#include "banyan/text_stream.h"
+#include "generate.h"
+
+/* A file of prompts over this is a mistake. */
+#define MAX_BATCH ((size_t)1 << 30)
+/* Seconds between two lines of progress. */
+#define PROGRESS 1.0
+
+/* A prompt and what follows it. */
+typedef struct item {
+    const char *text; /* in the file, or in `parsed` */
+    size_t length;
+    json_t *parsed; /* NULL: a plain line */
+    size_t line;    /* of the file, from 1 */
+    int64_t tokens; /* at most; -1: as many as for all */
+    bool seeded;
+    uint64_t seed;
+    uint64_t session; /* 0: not submitted */
+    size_t prompt_tokens;
+    by_text_stream *stream;
+    char *answer; /* text so far */
+    size_t answer_length;
+    size_t capacity;
+    int64_t count;          /* tokens generated */
+    double log_probability; /* of all of them */
+    bool done;
+    const char *stop; /* why it ended */
+    char *failure;    /* NULL: none */
+} item;
+
+typedef struct batch {
+    const cli_generation *r;
+    by_tokenizer *tokenizer;
+    by_engine *engine;
+    char *data;
+    item *items;
+    size_t count;
+    size_t submitted;
+    size_t done;
+    size_t printed;
+    bool failed;
+    double began;
+    double told;
+} batch;
+
+/* ---- prompts ---- */
+
+static by_status read_object(item *it, const char *line, size_t length, const char *path,
+                             by_error *error)
+{
+    json_error_t where;
+    it->parsed = json_loadb(line, length, JSON_REJECT_DUPLICATES, &where);
+    const json_t *prompt = json_object_get(it->parsed, "prompt");
+    const json_t *tokens = json_object_get(it->parsed, "tokens");
+    const json_t *seed = json_object_get(it->parsed, "seed");
+    if (!json_is_string(prompt)) {
+        return by_error_set(
+            error, BY_EFORMAT, "%s:%zu: not a JSON object with a string \"prompt\"%s%s", path,
+            it->line, it->parsed == NULL ? ": " : "", it->parsed == NULL ? where.text : "");
+    }
+    if ((tokens != NULL && !(json_is_integer(tokens) && json_integer_value(tokens) >= 1)) ||
+        (seed != NULL && !(json_is_integer(seed) && json_integer_value(seed) >= 0))) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s:%zu: \"tokens\" is an integer from 1 on, \"seed\" one from 0 on",
+                            path, it->line);
+    }
+    it->text = json_string_value(prompt);
+    it->length = json_string_length(prompt);
+    it->tokens = tokens == NULL ? -1 : json_integer_value(tokens);
+    it->seeded = seed != NULL;
+    it->seed = seed == NULL ? 0 : (uint64_t)json_integer_value(seed);
+    return BY_OK;
+}
+
+/* Lines that begin with '{' are JSON objects, others are prompts as they are; empty ones are passed
+ * over. */
+static by_status read_items(batch *b, by_error *error)
+{
+    size_t length;
+    size_t lines = 1;
+    by_status status = cli_read_prompt_file(&b->data, &length, b->r->batch, MAX_BATCH, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < length; i++) {
+        lines += b->data[i] == '\n';
+    }
+    b->items = calloc(lines, sizeof *b->items);
+    if (b->items == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: %zu prompts", lines);
+    }
+    const char *line = b->data;
+    const char *end = b->data + length;
+    for (size_t number = 1; line < end && status == BY_OK; number++) {
+        const char *next = memchr(line, '\n', (size_t)(end - line));
+        size_t n = (size_t)((next == NULL ? end : next) - line);
+        n -= n > 0 && line[n - 1] == '\r';
+        if (n > 0) {
+            item *it = &b->items[b->count++];
+            *it = (item){.text = line, .length = n, .line = number, .tokens = -1};
+            if (line[0] == '{') {
+                status = read_object(it, line, n, b->r->batch, error);
+            }
+        }
+        line = next == NULL ? end : next + 1;
+    }
+    if (status == BY_OK && b->count == 0) {
+        return by_error_set(error, BY_EARG, "%s has no prompt", b->r->batch);
+    }
+    return status;
+}
+
+/* ---- sessions ---- */
+
+/* The prompt cannot be taken in: its line says so, and the others go on. */
+static by_status refuse(batch *b, item *it, const by_error *why, by_error *error)
+{
+    size_t length = strlen(why->message);
+    it->failure = malloc(length + 1);
+    if (it->failure == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: prompts");
+    }
+    memcpy(it->failure, why->message, length + 1);
+    it->done = true;
+    b->done++;
+    b->failed = true;
+    return BY_OK;
+}
+
+/* BY_ESTATE: the engine has no room now. */
+static by_status submit(batch *b, item *it, by_error *error)
+{
+    const cli_generation *r = b->r;
+    by_token_buffer prompt = {0};
+    int64_t eos = by_tokenizer_eos(b->tokenizer);
+    int32_t stop = (int32_t)eos;
+    by_request request = {.tokens = it->tokens < 0 ? r->tokens : it->tokens,
+                          .sampling = r->sampling,
+                          .stop = &stop,
+                          .stop_count = eos >= 0 && !r->ignore_eos ? 1 : 0};
+    request.sampling.seed = it->seeded ? it->seed : r->sampling.seed + (uint64_t)(it - b->items);
+    by_status status = by_tokenizer_encode(b->tokenizer, it->text, it->length, &prompt,
+                                           BY_ENCODE_SPECIAL | BY_ENCODE_AROUND, error);
+    if (status == BY_OK) {
+        /* Ids are below 2^31, so they are the same as int32_t. */
+        request.prompt = (const int32_t *)(const void *)prompt.ids;
+        request.prompt_count = it->prompt_tokens = prompt.count;
+        status = by_engine_submit(b->engine, &request, &it->session, error);
+    }
+    by_token_buffer_free(&prompt);
+    if (status == BY_OK) {
+        by_text_stream_options options = {
+            .stops = r->stops.items, .stop_count = r->stops.count, .continues = it->length > 0};
+        status = by_text_stream_open(&it->stream, b->tokenizer, &options, error);
+    }
+    return status;
+}
+
+static by_status submit_more(batch *b, by_error *error)
+{
+    while (b->submitted < b->count) {
+        by_error why = {0};
+        item *it = &b->items[b->submitted];
+        by_status status = submit(b, it, &why);
+        if (status == BY_ESTATE) {
+            return BY_OK;
+        }
+        if (status == BY_EMEMORY) {
+            *error = why;
+            return status;
+        }
+        if (status != BY_OK && (status = refuse(b, it, &why, error)) != BY_OK) {
+            return status;
+        }
+        b->submitted++;
+    }
+    return BY_OK;
+}
+
+/* NULL: it is done, and its session was cancelled at a stop string. */
+static item *item_of(batch *b, uint64_t session)
+{
+    for (size_t i = b->printed; i < b->submitted; i++) {
+        if (b->items[i].session == session) {
+            return b->items[i].done ? NULL : &b->items[i];
+        }
+    }
+    return NULL;
+}
+
+static by_status append(item *it, const by_text *text, by_error *error)
+{
+    if (it->capacity - it->answer_length < text->length) {
+        size_t capacity = 2 * it->capacity + text->length + 256;
+        char *larger = realloc(it->answer, capacity);
+        if (larger == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: the text");
+        }
+        it->answer = larger;
+        it->capacity = capacity;
+    }
+    if (text->length > 0) {
+        memcpy(it->answer + it->answer_length, text->data, text->length);
+    }
+    it->answer_length += text->length;
+    return BY_OK;
+}
+
+static by_status end(batch *b, item *it, const char *stop, by_error *error)
+{
+    by_text rest;
+    by_text_stream_end(it->stream, &rest);
+    it->stop = stop;
+    it->done = true;
+    b->done++;
+    return append(it, &rest, error);
+}
+
+static by_status take_event(batch *b, const by_event *event, by_error *error)
+{
+    item *it = item_of(b, event->session);
+    bool stopped = false;
+    by_text text;
+    by_status status = BY_OK;
+    if (it == NULL) {
+        return BY_OK;
+    }
+    if (event->finish == BY_FINISH_FAILED) {
+        by_error why = {0};
+        (void)by_error_set(&why, BY_ESTATE, "%s", by_engine_failure(b->engine));
+        return refuse(b, it, &why, error);
+    }
+    if (event->token >= 0 && event->finish != BY_FINISH_STOP) {
+        it->count++;
+        it->log_probability += (double)event->log_probability;
+        status = by_text_stream_push(it->stream, (uint32_t)event->token, &text, &stopped, error);
+        if (status == BY_OK) {
+            status = append(it, &text, error);
+        }
+    }
+    if (status == BY_OK && stopped) {
+        if (event->finish == BY_FINISH_NONE) {
+            status = by_engine_cancel(b->engine, it->session, error);
+        }
+        return status == BY_OK ? end(b, it, "stop_string", error) : status;
+    }
+    if (status == BY_OK && event->finish != BY_FINISH_NONE) {
+        bool eos = event->finish == BY_FINISH_STOP;
+        return end(b, it, eos ? "end_of_text" : by_finish_name(event->finish), error);
+    }
+    return status;
+}
+
+/* ---- output ---- */
+
+static void print_item(const batch *b, const item *it)
+{
+    printf("{\"index\":%zu,", (size_t)(it - b->items));
+    if (it->failure != NULL) {
+        printf("\"error\":");
+        cli_print_json_string(it->failure);
+        printf("}\n");
+        return;
+    }
+    printf("\"prompt_tokens\":%zu,\"tokens\":%lld,\"text\":", it->prompt_tokens,
+           (long long)it->count);
+    cli_print_json_text(it->answer == NULL ? "" : it->answer, it->answer_length);
+    printf(",\"stop\":\"%s\",\"log_probability\":%.6g}\n", it->stop, it->log_probability);
+}
+
+static void release(item *it)
+{
+    by_text_stream_close(&it->stream);
+    free(it->answer);
+    free(it->failure);
+    json_decref(it->parsed);
+    it->answer = NULL;
+    it->failure = NULL;
+    it->parsed = NULL;
+}
+
+/* What is done, as far as all before it is. */
+static void print_done(batch *b)
+{
+    size_t first = b->printed;
+    while (b->printed < b->count && b->items[b->printed].done) {
+        print_item(b, &b->items[b->printed]);
+        release(&b->items[b->printed++]);
+    }
+    if (b->printed > first) {
+        fflush(stdout);
+    }
+}
+
+static void tell(batch *b, bool last)
+{
+    double now = by_clock();
+    bool terminal = isatty(STDERR_FILENO) != 0;
+    if ((!terminal && !(last && b->r->verbose)) || (!last && now - b->told < PROGRESS)) {
+        return;
+    }
+    by_engine_statistics st = by_engine_statistics_now(b->engine);
+    double seconds = now - b->began;
+    b->told = now;
+    fprintf(stderr, "%s%zu of %zu prompts, %llu tokens, %.1f tokens/s, %.1f rows a step%s",
+            terminal ? "\r" : "", b->done, b->count, (unsigned long long)st.generated,
+            seconds > 0.0 ? (double)st.generated / seconds : 0.0,
+            st.steps > 0 ? (double)st.rows / (double)st.steps : 0.0, last ? "\n" : "   ");
+}
+
+static by_status work(batch *b, by_error *error)
+{
+    by_status status = BY_OK;
+    b->began = b->told = by_clock();
+    while (status == BY_OK && b->done < b->count) {
+        const by_event *events;
+        size_t count = 0;
+        if (cli_stop_requested(NULL)) {
+            return by_error_set(error, BY_ESTOPPED, "interrupted: %zu of %zu prompts are done",
+                                b->done, b->count);
+        }
+        status = submit_more(b, error);
+        if (status == BY_OK && by_engine_busy(b->engine)) {
+            status = by_engine_step(b->engine, &events, &count, error);
+        }
+        for (size_t i = 0; i < count && status == BY_OK; i++) {
+            status = take_event(b, &events[i], error);
+        }
+        if (status == BY_OK) {
+            print_done(b);
+            tell(b, false);
+        }
+    }
+    if (status == BY_OK) {
+        tell(b, true);
+    }
+    return status;
+}
+
+static by_status open_engine(batch *b, const char *path, by_error *error)
+{
+    const cli_generation *r = b->r;
+    by_pretrained *pretrained = NULL;
+    char *run = NULL;
+    by_engine_options options = {.context = r->context,
+                                 .sessions = r->sessions,
+                                 .threads = (int)r->threads,
+                                 .precision = r->precision};
+    by_status status = cli_open_pretrained(&pretrained, &run, path, r->best, error);
+    if (status == BY_OK) {
+        status = by_tokenizer_open(&b->tokenizer, by_pretrained_directory(pretrained), error);
+    }
+    if (status == BY_OK) {
+        options.vocab = (int64_t)by_tokenizer_vocab(b->tokenizer);
+        status = by_engine_open(&b->engine, by_pretrained_config(pretrained),
+                                by_pretrained_weights(pretrained), &options, error);
+    }
+    by_pretrained_close(&pretrained);
+    free(run);
+    return status;
+}
+
+int cli_generate_batch(const cli_generation *r, const char *path)
+{
+    batch b = {.r = r};
+    by_error error = {0};
+    by_status status = read_items(&b, &error);
+    if (status == BY_OK) {
+        status = open_engine(&b, path, &error);
+    }
+    if (status == BY_OK) {
+        status = work(&b, &error);
+    }
+    by_engine_close(&b.engine);
+    for (size_t i = b.printed; i < b.count; i++) {
+        release(&b.items[i]);
+    }
+    by_tokenizer_close(&b.tokenizer);
+    free(b.items);
+    free(b.data);
+    if (status == BY_ESTOPPED) {
+        (void)cli_fail(&cli_generate, &error);
+        return CLI_INTERRUPTED;
+    }
+    return status != BY_OK ? cli_fail(&cli_generate, &error) : b.failed ? CLI_FAILED : CLI_DONE;
+}

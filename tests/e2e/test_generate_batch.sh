@@ -1,0 +1,68 @@
+#!/bin/sh
+# `banyan generate --batch`: many prompts, one JSON line each in their order, the same text alone and together.
+. "$(dirname "$0")/../support/shell.sh"
+
+awk 'BEGIN { for (i = 0; i < 2000; i++) print "the number", i, "follows", i - 1 }' >text.txt
+cat >c.yaml <<'EOF'
+model: {kind: llama, layers: 2, heads: 2, width: 32, context: 64}
+train: {batch: 4, steps: 20, threads: 1}
+data: {text: [text.txt], tokenizer: char}
+run: {dir: runs}
+EOF
+run 0 "$banyan" train c.yaml --quiet
+
+# lines EXPRESSION: each line of `out` is JSON, and the Python expression is true of the list d.
+lines() {
+    python3 -c "import json, sys; d = [json.loads(x) for x in open('out')]; sys.exit(0 if ($1) else 1)" ||
+        fail "not so: $1, of $(cat out)"
+}
+
+say "one line a prompt, in their order"
+cat >prompts.txt <<'EOF'
+the number
+{"prompt": "the number 7 follows", "tokens": 5, "seed": 3}
+
+follows the number follows the number
+{"prompt": "e\nt"}
+EOF
+run 0 "$banyan" generate runs --batch prompts.txt --tokens 12 --sessions 3
+lines "[x['index'] for x in d] == [0, 1, 2, 3]"
+lines "[x['tokens'] for x in d] == [12, 5, 12, 12] and all(len(x['text']) == x['tokens'] for x in d)"
+lines "[x['prompt_tokens'] for x in d] == [10, 20, 37, 3]"
+lines "all(x['stop'] == 'length' and x['log_probability'] < 0 for x in d)"
+cp out together
+
+say "from standard input, one at a time: the same lines"
+run 0 sh -c "'$banyan' generate runs --batch - --tokens 12 --sessions 3 --threads 2 <prompts.txt"
+cmp out together || fail "another text"
+
+say "greedy text is that of one prompt"
+run 0 "$banyan" generate runs --prompt 'the number' --tokens 12 --temperature 0 --json
+want=$(python3 -c "import json; print(json.load(open('out'))['text'])")
+run 0 "$banyan" generate runs --batch prompts.txt --tokens 12 --temperature 0
+lines "d[0]['text'] == '$want'"
+
+say "a stop string ends a text in front of it"
+run 0 "$banyan" generate runs --batch prompts.txt --tokens 12 --sessions 3 --stop "$(python3 -c "
+import json; print(json.loads(open('together').readline())['text'][4:6])")"
+lines "d[0]['stop'] == 'stop_string' and len(d[0]['text']) <= 4 and len(d) == 4"
+
+say "a prompt that cannot be taken in has an error in its line, and the others go on"
+{ cat prompts.txt; awk 'BEGIN { for (i = 0; i < 30; i++) printf "number "; print "" }'; echo "the"; echo "@"; } >more.txt
+run 1 "$banyan" generate runs --batch more.txt --tokens 12
+lines "len(d) == 7 and 'context' in d[4]['error'] and d[5]['tokens'] == 12 and 'error' in d[6]"
+
+say "what is refused"
+echo '{"prompt": 3}' >wrong.txt
+run 1 "$banyan" generate runs --batch wrong.txt
+holds err "wrong.txt:1: not a JSON object with a string \"prompt\""
+echo '{"prompt": "t", "tokens": 0}' >wrong.txt
+run 1 "$banyan" generate runs --batch wrong.txt
+holds err "\"tokens\" is an integer from 1 on"
+: >empty.txt
+run 2 "$banyan" generate runs --batch empty.txt
+holds err "has no prompt"
+run 1 "$banyan" generate runs --batch nowhere.txt
+holds err "nowhere.txt"
+run 2 "$banyan" generate runs --batch prompts.txt --prompt a
+holds err "prompts and output of its own"
