@@ -49,18 +49,49 @@ typedef struct by_sampling {
     int64_t top_k;      /* only the k most probable tokens; 0: all */
     double top_p;       /* of those, the fewest whose probabilities sum to at least p (nucleus
                            sampling, Holtzman et al. 2020); in (0, 1], 1: all */
+    double min_p;       /* of those, the tokens of at least min_p times the probability of the most
+                           probable one (Nguyen et al. 2024); 0: all */
+    double typical_p;   /* of those, the fewest of probability typical_p together whose information
+                           is nearest to the entropy (Meister et al. 2022); 0 and 1: all */
     uint64_t seed;
 } by_sampling;
 
 /* Bytes of scratch memory that by_sample needs for a vocabulary, on an 8-byte boundary. */
 BY_API size_t by_sample_scratch_bytes(int64_t vocab);
-/* Draws a token from softmax(logits / temperature), cut by top_k, then by top_p. Among equal logits
- * the lower id counts as more probable. The draw is a pure function of the logits, `sampling` and
- * `position` (Philox keyed by seed and position), so equal seeds give equal text. A logit of -inf
- * is never chosen. Expected time is linear in `vocab`. BY_EARG: a field of `sampling` is out of
- * range; BY_ESTATE: a logit is nan or +inf, or all are -inf. */
+/* Draws a token from softmax(logits / temperature), cut by top_k, top_p, min_p and typical_p one
+ * after another. Among equal logits the lower id counts as more probable. The draw is a pure
+ * function of the logits, `sampling` and `position` (Philox keyed by seed and position), so equal
+ * seeds give equal text. A logit of -inf is never chosen. Expected time is linear in `vocab`.
+ * BY_EARG: a field of `sampling` is out of range; BY_ESTATE: a logit is nan or +inf, or all are
+ * -inf. */
 BY_API by_status by_sample(int32_t *token, const by_sampling *sampling, const float *logits,
                            int64_t vocab, uint64_t position, void *scratch, by_error *error);
+
+/* What changes logits before a token is drawn, as OpenAI's API and Hugging Face define it. {0}
+ * changes nothing. */
+typedef struct by_logit_rules {
+    double repetition; /* the logit of a token that is in the prompt or the output is divided by it
+                          when positive, else multiplied with it (Keskar et al. 2019); 0, 1: none */
+    double presence;   /* taken away once from a token that is in the output */
+    double frequency;  /* the same as often as it is there */
+    const int32_t *bias_tokens; /* [bias_count], borrowed; each at most once */
+    const float *biases;        /* added to their logits; -inf forbids a token */
+    size_t bias_count;
+} by_logit_rules;
+
+/* Changes logits [vocab] by the rules, for a sequence of prompt and output tokens: repetition, then
+ * presence and frequency, then biases. `counts` [vocab] is scratch memory of zeros, and is zeros
+ * again afterwards, so the time is that of the tokens. BY_EARG: a rule or a token is out of
+ * range. */
+BY_API by_status by_logits_adjust(float *logits, int64_t vocab, const by_logit_rules *rules,
+                                  const int32_t *prompt, size_t prompt_count, const int32_t *output,
+                                  size_t output_count, int32_t *counts, by_error *error);
+/* Log-probabilities under softmax(logits), whatever the sampling: of `token`, and of the `most`
+ * most probable tokens in falling order (equal ones by id) in ids and values [most]. `scratch` as
+ * for by_sample. most is at most the vocabulary. */
+BY_API by_status by_log_probabilities(const float *logits, int64_t vocab, int32_t token,
+                                      double *probability, int64_t most, int32_t *ids,
+                                      double *values, void *scratch, by_error *error);
 
 /* ---- generation ---- */
 

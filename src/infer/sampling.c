@@ -1,5 +1,6 @@
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/half.h"
 #include "infer/infer.h"
@@ -17,7 +18,8 @@
 #define BLOCK 64
 
 typedef struct candidate {
-    float weight; /* a logit, later exp((logit - largest) / temperature) */
+    float weight; /* what they are ordered by: a logit, later exp((logit - largest) / temperature)
+                   */
     int32_t id;
 } candidate;
 
@@ -39,6 +41,14 @@ by_status by__sampling_check(const by_sampling *s, by_error *error)
     if (!(s->top_p > 0.0 && s->top_p <= 1.0)) {
         return by_error_set(error, BY_EARG, "top_p %g is not in (0, 1]; 1 keeps all tokens",
                             s->top_p);
+    }
+    if (!(s->min_p >= 0.0 && s->min_p <= 1.0)) {
+        return by_error_set(error, BY_EARG, "min_p %g is not in [0, 1]; 0 keeps all tokens",
+                            s->min_p);
+    }
+    if (!(s->typical_p >= 0.0 && s->typical_p <= 1.0)) {
+        return by_error_set(error, BY_EARG,
+                            "typical_p %g is not in [0, 1]; 0 and 1 keep all tokens", s->typical_p);
     }
     return BY_OK;
 }
@@ -103,17 +113,21 @@ static void swap(candidate *a, candidate *b)
     *b = kept;
 }
 
-/* What keep_top counts: tokens, or their weights. */
-static double measure(const candidate *c, bool by_weight)
+/* What keep_top counts. */
+typedef enum counted { TOKENS, WEIGHTS, MASSES } counted;
+
+/* masses [vocab]: what a token counts with MASSES. */
+static double measure(const candidate *c, counted what, const float *masses)
 {
-    return by_weight ? (double)c->weight : 1.0;
+    return what == TOKENS ? 1.0 : what == WEIGHTS ? (double)c->weight : (double)masses[c->id];
 }
 
 /* Moves the shortest prefix of the order "weight falling, id rising" whose measure reaches `target`
  * (> 0) to the front, in any order, and returns its length. Quickselect (Hoare 1961), where the
  * measure of the part before the pivot says on which side the prefix ends: expected linear time, no
  * sort. */
-static int64_t keep_top(candidate *c, int64_t count, double target, bool by_weight)
+static int64_t keep_top(candidate *c, int64_t count, double target, counted what,
+                        const float *masses)
 {
     int64_t first = 0;
     int64_t last = count;
@@ -126,17 +140,17 @@ static int64_t keep_top(candidate *c, int64_t count, double target, bool by_weig
         swap(&c[pivot], &c[last - 1]);
         for (int64_t i = first; i < last - 1; i++) {
             if (precedes(&c[i], &c[last - 1])) {
-                before += measure(&c[i], by_weight);
+                before += measure(&c[i], what, masses);
                 swap(&c[i], &c[middle++]);
             }
         }
         swap(&c[middle], &c[last - 1]);
         if (before >= target) {
             last = middle;
-        } else if (before + measure(&c[middle], by_weight) >= target) {
+        } else if (before + measure(&c[middle], what, masses) >= target) {
             return middle + 1;
         } else {
-            target -= before + measure(&c[middle], by_weight);
+            target -= before + measure(&c[middle], what, masses);
             first = middle + 1;
         }
     }
@@ -152,7 +166,7 @@ static float top_k_bound(const float *logits, int64_t n, int64_t k, candidate *c
     for (int64_t b = 0; b < blocks; b++) {
         c[b] = (candidate){largest_of(logits + b * block, block), (int32_t)b};
     }
-    (void)keep_top(c, blocks, (double)k, false);
+    (void)keep_top(c, blocks, (double)k, TOKENS, NULL);
     float bound = c[0].weight;
     for (int64_t i = 1; i < k; i++) {
         bound = c[i].weight < bound ? c[i].weight : bound;
@@ -238,7 +252,8 @@ static int64_t list_top_k(candidate *c, const float *logits, int64_t vocab, floa
 {
     float scale = sharpness(sampling->temperature);
     float bound = top_k_bound(logits, vocab, sampling->top_k, c);
-    int64_t count = keep_top(c, gather(c, logits, vocab, bound), (double)sampling->top_k, false);
+    int64_t count =
+        keep_top(c, gather(c, logits, vocab, bound), (double)sampling->top_k, TOKENS, NULL);
     for (int64_t i = 0; i < count; i++) {
         c[i].weight = exp_of((c[i].weight - largest) * scale);
     }
@@ -262,6 +277,41 @@ static double sum_of(const candidate *c, int64_t count)
         sum += (double)c[i].weight;
     }
     return sum;
+}
+
+/* Those of at least `share` times the weight of the most probable, which is 1. */
+static int64_t keep_above(candidate *c, int64_t count, float share)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < count; i++) {
+        candidate one = c[i];
+        c[kept] = one; /* kept <= i */
+        kept += one.weight >= share;
+    }
+    return kept;
+}
+
+/* The fewest of probability `p` together whose information -log(probability) is nearest to the
+ * entropy, the mean of it. masses [vocab] is scratch memory. */
+static int64_t keep_typical(candidate *c, int64_t count, double p, float *masses)
+{
+    double sum = sum_of(c, count);
+    double entropy = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        double share = (double)c[i].weight / sum;
+        entropy -= share > 0.0 ? share * log(share) : 0.0;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        float weight = c[i].weight;
+        masses[c[i].id] = weight;
+        c[i].weight =
+            weight > 0.0f ? -(float)fabs(-log((double)weight / sum) - entropy) : -INFINITY;
+    }
+    count = keep_top(c, count, p * sum, MASSES, masses);
+    for (int64_t i = 0; i < count; i++) {
+        c[i].weight = masses[c[i].id];
+    }
+    return count;
 }
 
 /* Uniform in [0, 1) with 53 bits. */
@@ -297,10 +347,17 @@ by_status by_sample(int32_t *token, const by_sampling *sampling, const float *lo
     } else {
         count = list_all(c, (float *)(c + vocab), logits, vocab, logits[best], sampling, &sum);
     }
+    int64_t listed = count;
     if (sampling->top_p < 1.0) {
-        count = keep_top(c, count, sampling->top_p * sum, true);
-        sum = sum_of(c, count);
+        count = keep_top(c, count, sampling->top_p * sum, WEIGHTS, NULL);
     }
+    if (sampling->min_p > 0.0) {
+        count = keep_above(c, count, (float)sampling->min_p);
+    }
+    if (sampling->typical_p > 0.0 && sampling->typical_p < 1.0) {
+        count = keep_typical(c, count, sampling->typical_p, (float *)(c + vocab));
+    }
+    sum = sampling->top_p < 1.0 || count < listed ? sum_of(c, count) : sum;
     double threshold = uniform(sampling->seed, position) * sum;
     double passed = 0.0;
     int32_t chosen = (int32_t)best;
@@ -311,5 +368,39 @@ by_status by_sample(int32_t *token, const by_sampling *sampling, const float *lo
         }
     }
     *token = chosen;
+    return BY_OK;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const candidate *x = a;
+    const candidate *y = b;
+    return precedes(x, y) ? -1 : precedes(y, x) ? 1 : 0;
+}
+
+by_status by_log_probabilities(const float *logits, int64_t vocab, int32_t token,
+                               double *probability, int64_t most, int32_t *ids, double *values,
+                               void *scratch, by_error *error)
+{
+    int64_t best = 0;
+    candidate *c = scratch;
+    if (vocab < 1 || vocab > INT32_MAX || token < 0 || token >= vocab || most < 0 || most > vocab) {
+        return by_error_set(error, BY_EARG,
+                            "log-probabilities of token %d and of the first %lld of %lld tokens",
+                            (int)token, (long long)most, (long long)vocab);
+    }
+    BY_TRY(find_largest(&best, logits, vocab, error));
+    double largest = (double)logits[best];
+    double total = largest + log(weigh((float *)(c + vocab), logits, vocab, logits[best], 1.0));
+    *probability = (double)logits[token] - total;
+    if (most > 0) {
+        float bound = top_k_bound(logits, vocab, most, c);
+        int64_t count = keep_top(c, gather(c, logits, vocab, bound), (double)most, TOKENS, NULL);
+        qsort(c, (size_t)count, sizeof *c, by_rank);
+        for (int64_t i = 0; i < most; i++) {
+            ids[i] = c[i].id;
+            values[i] = (double)c[i].weight - total;
+        }
+    }
     return BY_OK;
 }

@@ -55,6 +55,7 @@ static void random_logits(float *logits, int64_t vocab, uint64_t seed)
 typedef struct ranked {
     double p;
     int32_t id;
+    double deviation; /* of its information from the entropy */
 } ranked;
 
 static int by_rank(const void *a, const void *b)
@@ -67,13 +68,51 @@ static int by_rank(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
+static int by_deviation(const void *a, const void *b)
+{
+    const ranked *x = a;
+    const ranked *y = b;
+    if (fabs(x->deviation - y->deviation) > 1e-6) {
+        return x->deviation < y->deviation ? -1 : 1;
+    }
+    return x->id < y->id ? -1 : 1;
+}
+
+/* min_p and typical_p of those that top_k and top_p kept, most probable first; returns how many
+ * stay, at the front. */
+static int64_t cut_further(ranked *order, int64_t kept, const by_sampling *s)
+{
+    int64_t likely = 0;
+    double sum = 0.0;
+    while (likely < kept && order[likely].p >= s->min_p * order[0].p * (1.0 - 1e-6)) {
+        sum += order[likely++].p;
+    }
+    if (s->typical_p == 0.0 || s->typical_p == 1.0) {
+        return likely;
+    }
+    double entropy = 0.0;
+    for (int64_t i = 0; i < likely; i++) {
+        entropy -= order[i].p / sum * log(order[i].p / sum);
+    }
+    for (int64_t i = 0; i < likely; i++) {
+        order[i].deviation = fabs(-log(order[i].p / sum) - entropy);
+    }
+    qsort(order, (size_t)likely, sizeof *order, by_deviation);
+    int64_t typical = 0;
+    double passed = 0.0;
+    while (typical < likely && passed < s->typical_p * sum * (1.0 - 1e-9)) {
+        passed += order[typical++].p;
+    }
+    return typical;
+}
+
 /* The definition, by a full sort: probability of each token. */
 static void expected(double *out, const by_sampling *s, const float *logits, int64_t vocab)
 {
     static ranked order[MOST];
     double sum = 0.0;
     for (int64_t i = 0; i < vocab; i++) {
-        order[i] = (ranked){exp((double)logits[i] / s->temperature), (int32_t)i};
+        order[i] = (ranked){exp((double)logits[i] / s->temperature), (int32_t)i, 0.0};
         out[i] = 0.0;
     }
     qsort(order, (size_t)vocab, sizeof order[0], by_rank);
@@ -85,6 +124,11 @@ static void expected(double *out, const by_sampling *s, const float *logits, int
     int64_t kept = 0;
     while (kept < count && nucleus < s->top_p * sum * (1.0 - 1e-12)) {
         nucleus += order[kept++].p;
+    }
+    kept = cut_further(order, kept, s);
+    nucleus = 0.0;
+    for (int64_t i = 0; i < kept; i++) {
+        nucleus += order[i].p;
     }
     for (int64_t i = 0; i < kept; i++) {
         out[order[i].id] = order[i].p / nucleus;
@@ -135,6 +179,13 @@ static void test_distribution(void **state)
         {.temperature = 1.5, .top_p = 0.3, .seed = 7},
         {.temperature = 1.0, .top_k = 4000, .top_p = 0.999, .seed = 8},
         {.temperature = 0.3, .top_k = 400, .top_p = 0.99, .seed = 9},
+        {.temperature = 1.5, .top_k = 30, .top_p = 0.9, .min_p = 0.02, .seed = 11},
+        {.temperature = 0.7,
+         .top_k = 100,
+         .top_p = 0.95,
+         .min_p = 0.01,
+         .typical_p = 0.9,
+         .seed = 13},
     };
     static const int64_t sizes[] = {1, 2, 7, 60, 300, MOST};
     for (size_t c = 0; c < BY_ARRAY_LENGTH(cases); c++) {
@@ -286,15 +337,89 @@ static void test_refused(void **state)
     expect_error(&bad, logits, 3, BY_EARG, "top_p 1.5");
     bad.top_p = NAN;
     expect_error(&bad, logits, 3, BY_EARG, "top_p");
+    bad = good;
+    bad.min_p = 1.5;
+    expect_error(&bad, logits, 3, BY_EARG, "min_p 1.5");
+    bad = good;
+    bad.typical_p = -0.5;
+    expect_error(&bad, logits, 3, BY_EARG, "typical_p -0.5");
+}
+
+static void test_rules(void **state)
+{
+    BY_UNUSED(state);
+    static const int32_t prompt[] = {0, 0, 3};
+    static const int32_t output[] = {1, 3, 3, 3};
+    static const int32_t bias_tokens[] = {2, 4};
+    static const float biases[] = {1.5f, -INFINITY};
+    int32_t counts[5] = {0};
+    by_error error;
+    by_logit_rules rules = {.repetition = 2.0,
+                            .presence = 0.5,
+                            .frequency = 0.25,
+                            .bias_tokens = bias_tokens,
+                            .biases = biases,
+                            .bias_count = 2};
+    float logits[] = {4.0f, -1.0f, 0.0f, 2.0f, 9.0f};
+    /* 0 in the prompt: halved; 1 once in the output: doubled, then 0.75 less; 3 in both, three
+     * times in the output: halved once, then 1.25 less. */
+    static const float wanted[] = {2.0f, -2.75f, 1.5f, -0.25f, -INFINITY};
+    assert_int_equal(by_logits_adjust(logits, 5, &rules, prompt, 3, output, 4, counts, &error),
+                     BY_OK);
+    for (int i = 0; i < 5; i++) {
+        assert_true(logits[i] == wanted[i]);
+        assert_int_equal(counts[i], 0);
+    }
+    rules = (by_logit_rules){0};
+    assert_int_equal(by_logits_adjust(logits, 5, &rules, prompt, 3, output, 4, counts, &error),
+                     BY_OK);
+    assert_memory_equal(logits, wanted, sizeof wanted);
+    assert_int_equal(by_logits_adjust(logits, 3, &rules, prompt, 3, output, 4, counts, &error),
+                     BY_EARG);
+    rules.repetition = -1.0;
+    assert_int_equal(by_logits_adjust(logits, 5, &rules, prompt, 3, output, 4, counts, &error),
+                     BY_EARG);
+}
+
+static void test_log_probabilities(void **state)
+{
+    BY_UNUSED(state);
+    static float logits[MOST];
+    static ranked order[MOST];
+    int32_t ids[20];
+    double values[20];
+    by_error error;
+    for (int64_t vocab = 1; vocab <= MOST; vocab = vocab * 3 + 1) {
+        int64_t most = vocab < 20 ? vocab : 20;
+        double sum = 0.0;
+        double one;
+        random_logits(logits, vocab, 77);
+        for (int64_t i = 0; i < vocab; i++) {
+            order[i] = (ranked){exp((double)logits[i]), (int32_t)i, 0.0};
+            sum += order[i].p;
+        }
+        qsort(order, (size_t)vocab, sizeof order[0], by_rank);
+        assert_int_equal(by_log_probabilities(logits, vocab, (int32_t)(vocab / 2), &one, most, ids,
+                                              values, scratch, &error),
+                         BY_OK);
+        assert_true(fabs(one - ((double)logits[vocab / 2] - log(sum))) < 1e-6);
+        for (int64_t i = 0; i < most; i++) {
+            assert_int_equal(ids[i], order[i].id);
+            assert_true(fabs(values[i] - log(order[i].p / sum)) < 1e-6);
+        }
+    }
+    assert_int_equal(by_log_probabilities(logits, 5, 5, values, 0, ids, values, scratch, &error),
+                     BY_EARG);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_distribution), cmocka_unit_test(test_support),
-        cmocka_unit_test(test_equal_logits), cmocka_unit_test(test_greedy),
-        cmocka_unit_test(test_never_chosen), cmocka_unit_test(test_pure),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_distribution),      cmocka_unit_test(test_support),
+        cmocka_unit_test(test_equal_logits),      cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_never_chosen),      cmocka_unit_test(test_pure),
+        cmocka_unit_test(test_refused),           cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_log_probabilities),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
