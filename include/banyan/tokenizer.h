@@ -98,6 +98,8 @@ BY_API const char *by_tokenizer_hash(const by_tokenizer *tokenizer);
  * tokenizer. */
 BY_API by_status by_tokenizer_token_bytes(const by_tokenizer *tokenizer, uint32_t id,
                                           const char **data, size_t *length, by_error *error);
+/* Whether a token is special: it steers the model, and is no part of a text. */
+BY_API bool by_tokenizer_is_special(const by_tokenizer *tokenizer, uint32_t id);
 /* The id of the token with these bytes, -1 if there is none. BPE over characters: with this name in
  * the file, or of this byte. */
 BY_API int64_t by_tokenizer_token_id(const by_tokenizer *tokenizer, const char *data,

@@ -209,3 +209,13 @@ by_status by__added_pass(const by_tokenizer *t, unsigned pass, unsigned flags, c
     }
     return done < end ? add_part(parts, done, end, BY__NO_TOKEN, error) : BY_OK;
 }
+
+bool by_tokenizer_is_special(const by_tokenizer *t, uint32_t id)
+{
+    for (size_t i = 0; i < t->added_count; i++) {
+        if (t->added[i].id == id) {
+            return t->added[i].special;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,468 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "infer/constraint/byte_language.h"
+
+/* A call of the deterministic automaton under construction. */
+typedef struct call {
+    int32_t state;
+    uint32_t rule;
+    int32_t back;
+    int32_t next;
+} call;
+
+typedef struct subset {
+    size_t first; /* its members are members[first ..], sorted */
+    size_t count;
+    int32_t calls; /* -1: none */
+    bool accepts;
+} subset;
+
+typedef struct compiler {
+    const by__language *language;
+    by__nfa nfa;
+    int32_t *begins; /* [rules] first and last state of each */
+    int32_t *ends;
+    uint8_t class_of[256];
+    int32_t classes;
+    subset *subsets;
+    size_t count;
+    size_t capacity;
+    int32_t *members;
+    size_t member_count;
+    size_t member_capacity;
+    int32_t *slots; /* hash table of the subsets of the rule at hand: index or -1 */
+    size_t slot_count;
+    int32_t *next; /* [subsets, classes] */
+    size_t next_capacity;
+    call *calls;
+    size_t call_count;
+    size_t call_capacity;
+    by__edge *edges; /* of the subset that is expanded */
+    size_t edge_count;
+    size_t edge_capacity;
+    int32_t *set; /* the subset at hand */
+    size_t set_count;
+    int32_t *stamp; /* [states]: in the subset at hand when equal to `round` */
+    int32_t round;
+    int32_t *starts; /* [rules] subset that a rule begins with */
+    uint64_t steps;
+    by_error *error;
+} compiler;
+
+static by_status count_steps(compiler *c, size_t steps)
+{
+    c->steps += steps;
+    return c->steps <= BY__MAX_STEPS
+               ? BY_OK
+               : by_error_set(c->error, BY_EARG,
+                              "the constraint takes too long to prepare: repeats of alternatives "
+                              "that overlap have too many combinations; use smaller counts");
+}
+
+/* Bytes are told apart where an edge begins or ends. */
+static void find_classes(compiler *c)
+{
+    bool begins[257] = {false};
+    for (size_t i = 0; i < c->nfa.edge_count; i++) {
+        begins[c->nfa.edges[i].first] = true;
+        begins[c->nfa.edges[i].last + 1] = true;
+    }
+    c->classes = 0;
+    for (int byte = 0; byte < 256; byte++) {
+        c->classes += byte > 0 && begins[byte] ? 1 : 0;
+        c->class_of[byte] = (uint8_t)c->classes;
+    }
+    c->classes++;
+}
+
+static void begin_set(compiler *c)
+{
+    c->set_count = 0;
+    c->round++;
+}
+
+static void put(compiler *c, int32_t state)
+{
+    if (c->stamp[state] != c->round) {
+        c->stamp[state] = c->round;
+        c->set[c->set_count++] = state;
+    }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a;
+    int32_t y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Adds what free jumps lead to, and sorts. */
+static by_status close_set(compiler *c)
+{
+    for (size_t i = 0; i < c->set_count; i++) {
+        size_t steps = 1;
+        for (int32_t j = c->nfa.states[c->set[i]].jumps; j >= 0; j = c->nfa.jumps[j].next) {
+            if (c->nfa.jumps[j].kind == BY__JUMP_FREE) {
+                put(c, c->nfa.jumps[j].to);
+            }
+            steps++;
+        }
+        BY_TRY(count_steps(c, steps));
+    }
+    qsort(c->set, c->set_count, sizeof *c->set, ascending);
+    return count_steps(c, c->set_count);
+}
+
+static by_status grow_slots(compiler *c, size_t first)
+{
+    size_t wanted = 64;
+    while (wanted < 4 * (c->count - first + 1)) {
+        wanted *= 2;
+    }
+    if (wanted <= c->slot_count) {
+        return BY_OK;
+    }
+    free(c->slots);
+    c->slots = NULL;
+    c->slot_count = 0;
+    BY_TRY(by__alloc((void **)&c->slots, wanted, sizeof *c->slots, "a constraint", c->error));
+    c->slot_count = wanted;
+    memset(c->slots, 0xff, wanted * sizeof *c->slots);
+    for (size_t i = first; i < c->count; i++) {
+        const subset *s = &c->subsets[i];
+        size_t slot = by__hash64(c->members + s->first, s->count * sizeof(int32_t));
+        while (c->slots[slot &= c->slot_count - 1] >= 0) {
+            slot++;
+        }
+        c->slots[slot] = (int32_t)i;
+    }
+    return BY_OK;
+}
+
+/* The subset that equals the set at hand, made when there is none from `first` on. */
+static by_status intern(compiler *c, size_t first, int32_t end, int32_t *out)
+{
+    BY_TRY(grow_slots(c, first));
+    size_t bytes = c->set_count * sizeof(int32_t);
+    size_t slot = by__hash64(c->set, bytes);
+    while (c->slots[slot &= c->slot_count - 1] >= 0) {
+        const subset *s = &c->subsets[c->slots[slot]];
+        if (s->count == c->set_count && memcmp(c->members + s->first, c->set, bytes) == 0) {
+            *out = c->slots[slot];
+            return BY_OK;
+        }
+        slot++;
+    }
+    if (c->count >= BY__MAX_STATES) {
+        return by_error_set(c->error, BY_EARG, "the constraint is too large: over %d states",
+                            BY__MAX_STATES);
+    }
+    BY_TRY(by__reserve((void **)&c->subsets, &c->capacity, c->count + 1, sizeof *c->subsets,
+                       c->error));
+    BY_TRY(by__reserve((void **)&c->members, &c->member_capacity, c->member_count + c->set_count,
+                       sizeof *c->members, c->error));
+    BY_TRY(by__reserve((void **)&c->next, &c->next_capacity, (c->count + 1) * (size_t)c->classes,
+                       sizeof *c->next, c->error));
+    if (bytes > 0) {
+        memcpy(c->members + c->member_count, c->set, bytes);
+    }
+    c->subsets[c->count] = (subset){c->member_count, c->set_count, -1, c->stamp[end] == c->round};
+    c->member_count += c->set_count;
+    c->slots[slot] = *out = (int32_t)c->count++;
+    return BY_OK;
+}
+
+/* The edges of a subset's members, and the bytes where one of them begins or ended. */
+static by_status gather_edges(compiler *c, size_t at, bool cuts[257])
+{
+    c->edge_count = 0;
+    memset(cuts, 0, 257 * sizeof *cuts);
+    for (size_t m = 0; m < c->subsets[at].count; m++) {
+        int32_t state = c->members[c->subsets[at].first + m];
+        for (int32_t e = c->nfa.states[state].edges; e >= 0; e = c->nfa.edges[e].next) {
+            BY_TRY(by__reserve((void **)&c->edges, &c->edge_capacity, c->edge_count + 1,
+                               sizeof *c->edges, c->error));
+            c->edges[c->edge_count++] = c->nfa.edges[e];
+            cuts[c->nfa.edges[e].first] = cuts[c->nfa.edges[e].last + 1] = true;
+        }
+    }
+    return count_steps(c, c->subsets[at].count + c->edge_count + 1);
+}
+
+/* Transitions of a subset, a run of bytes that no edge tells apart at a time. */
+static by_status expand_bytes(compiler *c, size_t first, int32_t end, size_t at)
+{
+    bool cuts[257];
+    int begin = 0;
+    BY_TRY(gather_edges(c, at, cuts));
+    for (int32_t k = 0; k < c->classes; k++) {
+        c->next[at * (size_t)c->classes + (size_t)k] = BY__DEAD;
+    }
+    for (int byte = 1; byte <= 256 && c->edge_count > 0; byte++) {
+        if (!cuts[byte] && byte < 256) {
+            continue;
+        }
+        begin_set(c);
+        for (size_t e = 0; e < c->edge_count; e++) {
+            if (begin >= c->edges[e].first && begin <= c->edges[e].last) {
+                put(c, c->edges[e].to);
+            }
+        }
+        BY_TRY(count_steps(c, c->edge_count));
+        if (c->set_count > 0) {
+            int32_t to;
+            BY_TRY(close_set(c));
+            BY_TRY(intern(c, first, end, &to));
+            for (int32_t k = c->class_of[begin]; k <= c->class_of[byte - 1]; k++) {
+                c->next[at * (size_t)c->classes + (size_t)k] = to;
+            }
+        }
+        begin = byte;
+    }
+    return BY_OK;
+}
+
+/* Is there a call of `rule` from the subset already? */
+static bool has_call(const compiler *c, size_t at, uint32_t rule)
+{
+    for (int32_t k = c->subsets[at].calls; k >= 0; k = c->calls[k].next) {
+        if (c->calls[k].rule == rule) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Calls of one rule from several members come back to one subset. */
+static by_status expand_call(compiler *c, size_t first, int32_t end, size_t at, uint32_t rule)
+{
+    int32_t back;
+    begin_set(c);
+    for (size_t m = 0; m < c->subsets[at].count; m++) {
+        int32_t state = c->members[c->subsets[at].first + m];
+        for (int32_t j = c->nfa.states[state].jumps; j >= 0; j = c->nfa.jumps[j].next) {
+            if (c->nfa.jumps[j].kind == BY__JUMP_CALL && c->nfa.jumps[j].rule == rule) {
+                put(c, c->nfa.jumps[j].to);
+            }
+        }
+    }
+    BY_TRY(count_steps(c, c->subsets[at].count));
+    BY_TRY(close_set(c));
+    BY_TRY(intern(c, first, end, &back));
+    BY_TRY(by__reserve((void **)&c->calls, &c->call_capacity, c->call_count + 1, sizeof *c->calls,
+                       c->error));
+    c->calls[c->call_count] = (call){(int32_t)at, rule, back, c->subsets[at].calls};
+    c->subsets[at].calls = (int32_t)c->call_count++;
+    return BY_OK;
+}
+
+static by_status expand_calls(compiler *c, size_t first, int32_t end, size_t at)
+{
+    for (size_t m = 0; m < c->subsets[at].count; m++) {
+        int32_t state = c->members[c->subsets[at].first + m];
+        for (int32_t j = c->nfa.states[state].jumps; j >= 0; j = c->nfa.jumps[j].next) {
+            if (c->nfa.jumps[j].kind == BY__JUMP_CALL && !has_call(c, at, c->nfa.jumps[j].rule)) {
+                BY_TRY(expand_call(c, first, end, at, c->nfa.jumps[j].rule));
+            }
+        }
+    }
+    return BY_OK;
+}
+
+static by_status determinize(compiler *c, size_t rule)
+{
+    size_t first = c->count;
+    int32_t end = c->ends[rule];
+    if (c->slot_count > 0) {
+        memset(c->slots, 0xff, c->slot_count * sizeof *c->slots);
+    }
+    begin_set(c);
+    put(c, c->begins[rule]);
+    BY_TRY(close_set(c));
+    BY_TRY(intern(c, first, end, &c->starts[rule]));
+    for (size_t at = first; at < c->count; at++) {
+        BY_TRY(expand_bytes(c, first, end, at));
+        BY_TRY(expand_calls(c, first, end, at));
+    }
+    return BY_OK;
+}
+
+/* ---- states from which a text can be completed ---- */
+
+static bool is_live(const compiler *c, const uint8_t *live, size_t state)
+{
+    bool now = c->subsets[state].accepts;
+    for (int32_t k = 0; k < c->classes && !now; k++) {
+        int32_t to = c->next[state * (size_t)c->classes + (size_t)k];
+        now = to >= 0 && live[to] != 0;
+    }
+    for (int32_t k = c->subsets[state].calls; k >= 0 && !now; k = c->calls[k].next) {
+        now = live[c->starts[c->calls[k].rule]] != 0 && live[c->calls[k].back] != 0;
+    }
+    return now;
+}
+
+/* live[s]: the end of the state's rule can be reached. Repeated until nothing changes, for what is
+ * live in one rule depends on others; up and down in turn, since chains run either way. */
+static by_status find_live(compiler *c, uint8_t *live)
+{
+    size_t changed = 1;
+    for (bool down = true; changed > 0; down = !down) {
+        changed = 0;
+        for (size_t i = 0; i < c->count; i++) {
+            size_t state = down ? c->count - 1 - i : i;
+            if (live[state] == 0) {
+                BY_TRY(count_steps(c, 1 + (size_t)c->classes / 8));
+                live[state] = is_live(c, live, state) ? 1 : 0;
+                changed += live[state];
+            }
+        }
+    }
+    return BY_OK;
+}
+
+/* A rule that enters itself before a byte is read would be entered without end. Depth first over
+ * the subsets that are entered together; state 1: being visited, 2: done. */
+static by_status check_recursion(compiler *c, int32_t state, uint8_t *mark, int depth)
+{
+    mark[state] = 1;
+    for (int32_t k = c->subsets[state].calls; k >= 0; k = c->calls[k].next) {
+        int32_t start = c->starts[c->calls[k].rule];
+        const int32_t entered[2] = {start, c->calls[k].back};
+        for (int i = 0; i < (c->subsets[start].accepts ? 2 : 1); i++) {
+            if (mark[entered[i]] == 1 || depth > BY__MAX_NODES / 100) {
+                return by_error_set(c->error, BY_EARG,
+                                    "a definition refers to itself before anything of it is "
+                                    "written: it has no text");
+            }
+            if (mark[entered[i]] == 0) {
+                BY_TRY(check_recursion(c, entered[i], mark, depth + 1));
+            }
+        }
+    }
+    mark[state] = 2;
+    return BY_OK;
+}
+
+/* ---- the tables ---- */
+
+static bool call_is_live(const compiler *c, const uint8_t *live, const call *k)
+{
+    return live[c->starts[k->rule]] != 0 && live[k->back] != 0;
+}
+
+static by_status write_tables(compiler *c, const uint8_t *live, uint32_t root, by__automata *out)
+{
+    size_t cells = c->count * (size_t)c->classes;
+    size_t written = 0;
+    BY_TRY(by__alloc((void **)&out->next, cells, sizeof *out->next, "a constraint", c->error));
+    BY_TRY(by__alloc((void **)&out->accepts, c->count, 1, "a constraint", c->error));
+    BY_TRY(by__alloc((void **)&out->ends, c->count, 1, "a constraint", c->error));
+    BY_TRY(by__alloc((void **)&out->first_call, c->count + 1, sizeof *out->first_call,
+                     "a constraint", c->error));
+    BY_TRY(by__alloc((void **)&out->calls, c->call_count + 1, sizeof *out->calls, "a constraint",
+                     c->error));
+    memcpy(out->class_of, c->class_of, sizeof out->class_of);
+    out->classes = c->classes;
+    out->states = (int32_t)c->count;
+    out->root = c->starts[root];
+    for (size_t i = 0; i < c->count; i++) {
+        bool goes_on = false;
+        for (int32_t k = 0; k < c->classes; k++) {
+            int32_t to = c->next[i * (size_t)c->classes + (size_t)k];
+            to = to >= 0 && live[to] != 0 ? to : BY__DEAD;
+            out->next[i * (size_t)c->classes + (size_t)k] = to;
+            goes_on = goes_on || to >= 0;
+        }
+        for (int32_t k = c->subsets[i].calls; k >= 0; k = c->calls[k].next) {
+            if (call_is_live(c, live, &c->calls[k])) {
+                out->calls[written++] =
+                    (by__automata_call){c->starts[c->calls[k].rule], c->calls[k].back};
+                goes_on = true;
+            }
+        }
+        out->first_call[i + 1] = (int32_t)written;
+        out->accepts[i] = c->subsets[i].accepts ? 1 : 0;
+        out->ends[i] = c->subsets[i].accepts && !goes_on ? 1 : 0;
+    }
+    return BY_OK;
+}
+
+static by_status build_rules(compiler *c)
+{
+    for (size_t r = 0; r < c->language->rule_count; r++) {
+        const by__expression *e = c->language->rules[r];
+        BY_TRY(by__nfa_state_add(&c->nfa, &c->begins[r], c->error));
+        BY_TRY(by__nfa_state_add(&c->nfa, &c->ends[r], c->error));
+        if (e != NULL) { /* NULL: no text */
+            BY_TRY(by__nfa_build(&c->nfa, e, c->begins[r], c->ends[r], c->error));
+        }
+    }
+    return BY_OK;
+}
+
+static by_status run(compiler *c, uint32_t root, by__automata *out)
+{
+    size_t rules = c->language->rule_count;
+    uint8_t *live = NULL;
+    BY_TRY(by__alloc((void **)&c->begins, rules, sizeof *c->begins, "a constraint", c->error));
+    BY_TRY(by__alloc((void **)&c->ends, rules, sizeof *c->ends, "a constraint", c->error));
+    BY_TRY(by__alloc((void **)&c->starts, rules, sizeof *c->starts, "a constraint", c->error));
+    BY_TRY(build_rules(c));
+    find_classes(c);
+    BY_TRY(by__alloc((void **)&c->set, c->nfa.count, sizeof *c->set, "a constraint", c->error));
+    BY_TRY(by__alloc((void **)&c->stamp, c->nfa.count, sizeof *c->stamp, "a constraint", c->error));
+    for (size_t r = 0; r < rules; r++) {
+        BY_TRY(determinize(c, r));
+    }
+    BY_TRY(by__alloc((void **)&live, c->count, 2, "a constraint", c->error));
+    by_status status = find_live(c, live);
+    for (size_t i = 0; i < c->count && status == BY_OK; i++) {
+        status =
+            live[c->count + i] == 0 ? check_recursion(c, (int32_t)i, live + c->count, 0) : BY_OK;
+    }
+    if (status == BY_OK && live[c->starts[root]] == 0) {
+        status = by_error_set(c->error, BY_EARG, "no text fits the constraint");
+    }
+    if (status == BY_OK) {
+        status = write_tables(c, live, root, out);
+    }
+    free(live);
+    return status;
+}
+
+by_status by__automata_compile(by__automata *out, const by__language *language, uint32_t root,
+                               by_error *error)
+{
+    compiler c = {.language = language, .error = error};
+    *out = (by__automata){0};
+    BY_TRY(by__language_status(language, error));
+    by_status status = run(&c, root, out);
+    if (status != BY_OK) {
+        by__automata_free(out);
+    }
+    by__nfa_free(&c.nfa);
+    free(c.begins);
+    free(c.ends);
+    free(c.starts);
+    free(c.subsets);
+    free(c.members);
+    free(c.slots);
+    free(c.next);
+    free(c.calls);
+    free(c.edges);
+    free(c.set);
+    free(c.stamp);
+    return status;
+}
+
+void by__automata_free(by__automata *automata)
+{
+    free(automata->next);
+    free(automata->accepts);
+    free(automata->ends);
+    free(automata->first_call);
+    free(automata->calls);
+    *automata = (by__automata){0};
+}

@@ -1,0 +1,268 @@
+/* Decimal numbers of a range, digit by digit: a state knows whether what was read so far equals
+ * the beginning of the lowest or of the highest number (then the next digit is bounded by
+ * theirs), and the remainder by the multiple. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "infer/constraint/byte_language.h"
+
+/* Numbers that a double holds exactly, and the most that a number without a limit grows to. */
+#define LARGEST_EXACT 9007199254740992.0
+#define DIGITS_FREE   15
+/* Digits behind the point of a number whose limits have fewer; the most that limits may have. */
+#define FRACTION_FREE 6
+#define FRACTION_MOST 9
+#define MULTIPLE_MOST 1000
+
+static const uint64_t power_of_ten[BY__MAX_DIGITS + 1] = {1u,
+                                                          10u,
+                                                          100u,
+                                                          1000u,
+                                                          10000u,
+                                                          100000u,
+                                                          1000000u,
+                                                          10000000u,
+                                                          100000000u,
+                                                          1000000000u,
+                                                          10000000000u,
+                                                          100000000000u,
+                                                          1000000000000u,
+                                                          10000000000000u,
+                                                          100000000000000u,
+                                                          1000000000000000u,
+                                                          10000000000000000u,
+                                                          100000000000000000u,
+                                                          1000000000000000000u,
+                                                          10000000000000000000u};
+
+/* ---- states ---- */
+
+typedef struct builder {
+    by__nfa *nfa;
+    const by__number_spec *spec;
+    int32_t to;      /* where accepted numbers lead */
+    int32_t *loose;  /* [digits left, remainder]: states that no bound touches any more, -1: none */
+    uint64_t modulo; /* 1: any multiple */
+    uint64_t low;    /* of the numbers with `digits` digits before the point */
+    uint64_t high;
+    by_error *error;
+} builder;
+
+/* What was read: the digits left, and what is known of those before. */
+typedef struct reading {
+    int left; /* digits to come, those behind the point included */
+    bool at_low;
+    bool at_high;
+    bool pointed; /* the point was read, and a digit must follow */
+    bool first;   /* no digit yet, and more than one to come before the point */
+    uint64_t remainder;
+} reading;
+
+static int digit_of(uint64_t value, int place)
+{
+    return (int)(value / power_of_ten[place] % 10);
+}
+
+/* May the number end here, all digits left being zero? */
+static bool may_end(const builder *b, const reading *r)
+{
+    if (r->left > b->spec->fraction || r->pointed) {
+        return false;
+    }
+    uint64_t unit = power_of_ten[r->left];
+    return (!r->at_low || b->low % unit == 0) && r->remainder * (unit % b->modulo) % b->modulo == 0;
+}
+
+static by_status visit(builder *b, reading r, int32_t *out);
+
+static by_status add_digits(builder *b, const reading *r, int32_t state)
+{
+    int place = r->left - 1;
+    int lowest = r->at_low ? digit_of(b->low, place) : 0;
+    int highest = r->at_high ? digit_of(b->high, place) : 9;
+    lowest = r->first && lowest == 0 ? 1 : lowest;
+    for (int digit = lowest; digit <= highest; digit++) {
+        reading next = {.left = place,
+                        .at_low = r->at_low && digit == digit_of(b->low, place),
+                        .at_high = r->at_high && digit == digit_of(b->high, place),
+                        .remainder = (r->remainder * 10 + (uint64_t)digit) % b->modulo};
+        int32_t to;
+        BY_TRY(visit(b, next, &to));
+        BY_TRY(by__nfa_edge(b->nfa, state, (uint8_t)('0' + digit), (uint8_t)('0' + digit), to,
+                            b->error));
+    }
+    return BY_OK;
+}
+
+/* The state of a reading. Its depth is the number of digits. */
+static by_status visit(builder *b, reading r, int32_t *out)
+{
+    bool loose = !r.at_low && !r.at_high && !r.pointed && !r.first;
+    int32_t *known = &b->loose[(uint64_t)r.left * b->modulo + r.remainder];
+    if (loose && *known >= 0) {
+        *out = *known;
+        return BY_OK;
+    }
+    BY_TRY(by__nfa_state_add(b->nfa, out, b->error));
+    if (loose) {
+        *known = *out;
+    }
+    if (may_end(b, &r)) {
+        BY_TRY(by__nfa_free_jump(b->nfa, *out, b->to, b->error));
+    }
+    if (r.left == b->spec->fraction && b->spec->fraction > 0 && !r.pointed) {
+        reading next = r;
+        int32_t to;
+        next.pointed = true;
+        BY_TRY(visit(b, next, &to));
+        return by__nfa_edge(b->nfa, *out, '.', '.', to, b->error);
+    }
+    return r.left > 0 ? add_digits(b, &r, *out) : BY_OK;
+}
+
+by_status by__nfa_number(by__nfa *nfa, const by__number_spec *spec, int32_t from, int32_t to,
+                         by_error *error)
+{
+    builder b = {.nfa = nfa,
+                 .spec = spec,
+                 .to = to,
+                 .modulo = spec->multiple == 0 ? 1 : spec->multiple,
+                 .error = error};
+    size_t cells = (size_t)(BY__MAX_DIGITS + 1) * b.modulo;
+    BY_TRY(by__alloc((void **)&b.loose, cells, sizeof *b.loose, "a number's states", error));
+    memset(b.loose, 0xff, cells * sizeof *b.loose);
+    by_status status = BY_OK;
+    for (int digits = 1; digits + spec->fraction < BY__MAX_DIGITS && status == BY_OK; digits++) {
+        uint64_t least = digits == 1 ? 0 : power_of_ten[digits - 1 + spec->fraction];
+        uint64_t most = power_of_ten[digits + spec->fraction] - 1;
+        b.low = spec->low > least ? spec->low : least;
+        b.high = spec->high < most ? spec->high : most;
+        if (b.low <= b.high) {
+            reading r = {.left = digits + spec->fraction,
+                         .at_low = b.low > least,
+                         .at_high = b.high<most, .first = digits> 1};
+            int32_t state;
+            status = visit(&b, r, &state);
+            if (status == BY_OK) {
+                status = by__nfa_free_jump(nfa, from, state, error);
+            }
+        }
+    }
+    free(b.loose);
+    return status;
+}
+
+/* ---- limits ---- */
+
+/* Digits behind the point that a number needs, -1 when it has too many. */
+static int fraction_digits(double value)
+{
+    for (int digits = 0; digits <= FRACTION_MOST; digits++) {
+        double scaled = value * (double)power_of_ten[digits];
+        if (fabs(scaled - nearbyint(scaled)) <= 1e-9 * fabs(scaled) && fabs(scaled) >= 1.0) {
+            return digits;
+        }
+        if (scaled == 0.0) {
+            return 0;
+        }
+    }
+    return -1;
+}
+
+static by_status units(double value, int fraction, const char *where, int64_t *out, by_error *error)
+{
+    double scaled = nearbyint(value * (double)power_of_ten[fraction]);
+    if (!(fabs(scaled) <= LARGEST_EXACT)) {
+        return by_error_set(error, BY_EARG, "schema, at %s: %g has more digits than can be checked",
+                            where, value);
+    }
+    *out = (int64_t)scaled;
+    return BY_OK;
+}
+
+/* Digits behind the point that all limits need. */
+static by_status choose_fraction(const by__number_limits *l, const char *where, int *out,
+                                 by_error *error)
+{
+    const double values[] = {l->has_low ? l->low : 0.0, l->has_high ? l->high : 0.0, l->multiple};
+    int most = 0;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(values); i++) {
+        int digits = fraction_digits(values[i]);
+        if (digits < 0 || !isfinite(values[i])) {
+            return by_error_set(error, BY_EARG,
+                                "schema, at %s: %g has over %d digits behind the point", where,
+                                values[i], FRACTION_MOST);
+        }
+        most = digits > most ? digits : most;
+    }
+    *out = l->integer || l->multiple != 0.0 || most >= FRACTION_FREE ? most : FRACTION_FREE;
+    return BY_OK;
+}
+
+static int64_t rounded_up(int64_t value, int64_t unit)
+{
+    int64_t rest = value % unit;
+    return rest > 0 ? value + unit - rest : value - rest;
+}
+
+static const by__expression *numbers(by__language *language, int fraction, int64_t low,
+                                     int64_t high, int64_t multiple)
+{
+    by__number_spec *spec = by__language_alloc(language, sizeof *spec);
+    by__expression *e = by__language_alloc(language, sizeof *e);
+    if (spec == NULL || e == NULL) {
+        return NULL;
+    }
+    *spec = (by__number_spec){fraction, (uint64_t)low, (uint64_t)high, (uint64_t)multiple};
+    *e = (by__expression){.kind = BY__EXPR_NUMBER, .number = spec};
+    return e;
+}
+
+by_status by__number_expression(const by__expression **out, by__language *language,
+                                const by__number_limits *l, const char *where, by_error *error)
+{
+    int fraction = 0;
+    int64_t low = 0;
+    int64_t high = 0;
+    int64_t multiple = 0;
+    BY_TRY(choose_fraction(l, where, &fraction, error));
+    BY_TRY(units(l->low, fraction, where, &low, error));
+    BY_TRY(units(l->high, fraction, where, &high, error));
+    BY_TRY(units(l->multiple, fraction, where, &multiple, error));
+    int64_t bound = (int64_t)power_of_ten[DIGITS_FREE] - 1;
+    low = l->has_low ? low + (l->low_open ? 1 : 0) : -bound;
+    high = l->has_high ? high - (l->high_open ? 1 : 0) : bound;
+    if (l->integer && fraction > 0) { /* an integer between numbers that are none */
+        int64_t unit = (int64_t)power_of_ten[fraction];
+        if (multiple != 0 && multiple % unit != 0) {
+            return by_error_set(error, BY_EARG,
+                                "schema, at %s: multipleOf %g of an integer is no integer", where,
+                                l->multiple);
+        }
+        low = rounded_up(low, unit) / unit;
+        high = -(rounded_up(-high, unit) / unit);
+        multiple /= unit;
+        fraction = 0;
+    }
+    if (multiple > MULTIPLE_MOST) {
+        return by_error_set(error, BY_EARG,
+                            "schema, at %s: multipleOf %g has over %d remainders to follow", where,
+                            l->multiple, MULTIPLE_MOST);
+    }
+    const by__expression *e = NULL;
+    if (low <= high && high >= 0) {
+        e = numbers(language, fraction, low > 0 ? low : 0, high, multiple);
+    }
+    if (low <= high && low < 0) { /* -0 is left out */
+        const by__expression *below =
+            numbers(language, fraction, high < 0 ? -high : 1, -low, multiple);
+        below = by__expr_concat(language, by__expr_bytes(language, '-', '-'), below);
+        e = by__expr_either(language, e, below);
+    }
+    if (e == NULL && !language->failed) {
+        return by_error_set(error, BY_EARG, "schema, at %s: no number is within the limits", where);
+    }
+    *out = e;
+    return BY_OK;
+}
