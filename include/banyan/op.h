@@ -170,6 +170,12 @@
  *     code for a number from -1 to 1 times the largest magnitude of its block (Dettmers et al.
  *     2022). The update uses the moments before they are rounded.
  *
+ *   PACKED_MATMUL     a [..., k], w u8, bias?[n], add?      y [..., n] = a w + bias + add
+ *     w is a weight of k inputs and n outputs as attrs.packing says (banyan/packing.h), a of its
+ *     dtype; the rest as MATMUL. A row of y has the same bits whatever other rows there are.
+ *   PACKED_EMBEDDING  ids i32 [...], w u8                   y [..., k] attrs.dtype: of each id the
+ *                                                           inputs of that output of w
+ *
  *   MAP               up to 8: act of one shape, some *, and    up to 3: act of that shape
  *                     f32 of any shape, read as scalars
  *     attrs.map computes element by element in f32: banyan/map.h.
@@ -213,6 +219,7 @@
 #include <stdint.h>
 
 #include "banyan/dtype.h"
+#include "banyan/packing.h"
 #include "banyan/shape.h"
 
 #ifdef __cplusplus
@@ -312,7 +319,9 @@ enum {
     X(GROUPED_MATMUL, grouped_matmul)                                                              \
     X(GROUPED_MATMUL_GRAD, grouped_matmul_grad)                                                    \
     X(MEASURE, measure)                                                                            \
-    X(PAGED_ATTENTION, paged_attention)
+    X(PAGED_ATTENTION, paged_attention)                                                            \
+    X(PACKED_MATMUL, packed_matmul)                                                                \
+    X(PACKED_EMBEDDING, packed_embedding)
 
 #define BY_OP_NUMBER(NAME, name) BY_OP_##NAME,
 typedef enum by_op { BY_OPS(BY_OP_NUMBER) BY_OP_COUNT } by_op;
@@ -417,6 +426,7 @@ typedef struct by_attrs {
     int64_t blocks;
     int64_t window;
     by_shape shape;
+    by_packing packing;
     int64_t axis;
     int order[BY_MAX_RANK];
     uint32_t axes;

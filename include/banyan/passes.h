@@ -147,6 +147,21 @@ BY_API by_status by_pass_shard(by_graph *graph, by_shard_kind kind, const by_sha
  * without effect. */
 BY_API by_status by_pass_fuse(by_graph *graph, by_error *error);
 
+typedef struct by_packing_options {
+    by_packing_kind kind; /* BY_PACKING_NONE: the graph stays as it is */
+    /* Another program over the same parameters, which this pass has run on: they are packed as
+     * there. NULL: as this graph reads them. */
+    const by_graph *like;
+} by_packing_options;
+
+/* Weights that do not change are packed (banyan/packing.h): those parameters that a product
+ * multiplies and nothing else reads but products in the same way and look-ups of its outputs, as of
+ * a token embedding that is the head, too. Such a parameter becomes u8 [panels, bytes of a panel],
+ * and its readers products and look-ups of packed weights, whose rows do not depend on how many
+ * there are. For graphs that are only run forward. BY_EARG names a parameter that options->like has
+ * packed and a node here cannot read so. */
+BY_API by_status by_pass_pack(by_graph *graph, const by_packing_options *options, by_error *error);
+
 /* Weights [k, n] that products alone read become [n, k]: a product with few rows, as each step of
  * decoding is, reads them faster, one row of n after the other as one stream of memory. The shape
  * and the axes of such a parameter are swapped, and its values must be those of the transposed
@@ -213,6 +228,7 @@ typedef struct by_pass_options {
     by_dtype compute; /* precision: format of activations and matrix products */
     by_value loss; /* gradients: the value to differentiate; its seed becomes input "loss_scale" */
     by_recompute_options recompute;
+    by_packing_options pack; /* pack: how weights that do not change are held */
     by_dtype kept; /* narrow: the format that f32 activations are kept in; BY_F32, 0: their own */
     by_shard_axis shard[BY_SHARD_KINDS]; /* shard: the mesh axes, and this rank's place */
     by_gather_options gather;            /* gather: parameters in parts */

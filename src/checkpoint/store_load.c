@@ -59,7 +59,8 @@ static by_status find(const by__store *store, int flat, by__handle handle,
     }
     BY_TRY(by__weights_describe(weights, name, &tensor, error));
     const by__stored_tensor held = by__store_held(store, flat, handle);
-    shape = by__store_is_part(&held) ? held.shape : shape;
+    bool packed = entry->packing.kind != BY_PACKING_NONE;
+    shape = by__store_is_part(&held) || packed ? held.shape : shape;
     if (!fits(&tensor, &shape, held.grows)) {
         char wanted[128];
         char have[128];
@@ -69,7 +70,7 @@ static by_status find(const by__store *store, int flat, by__handle handle,
                             by_weights_path(weights), tensor.name, by_shape_print(&found, have),
                             by_shape_print(&shape, wanted));
     }
-    bool codes = by__store_dtype(store, flat, handle) == BY_U8;
+    bool codes = by__store_dtype(store, flat, handle) == BY_U8 && !packed;
     if (codes && tensor.dtype != BY_U8) {
         return by_error_set(error, BY_EFORMAT, "%s: tensor '%s' is %s; codes are u8",
                             by_weights_path(weights), tensor.name, by_dtype_name(tensor.dtype));
@@ -117,7 +118,7 @@ static by_status load(by__store *store, int flat, by__handle handle, const by_we
     by_tensor_slice whole = by_tensor_whole(tensor);
     by_status status = BY_OK;
     BY_TRY(by_tensor_size(tensor, &count, &bytes, error));
-    if (tensor->data == NULL && !by__store_entry(store, handle)->transposed) {
+    if (tensor->data == NULL && !by__store_rearranges(by__store_entry(store, handle))) {
         return load_cut(store, flat, handle, weights, tensor, (int64_t)count, threads, error);
     }
     if (tensor->data == NULL && count > 0) {

@@ -110,6 +110,11 @@ by_status by__row_link(by__program_row *row, const by__store *store, by_error *e
             return by_error_set(error, BY_ESTATE, "%s: '%s' is transposed in one program only",
                                 row->name, value->name);
         }
+        if (value->role == BY_ROLE_PARAMETER &&
+            value->packing.kind != by__store_entry(store, entry)->packing.kind) {
+            return by_error_set(error, BY_ESTATE, "%s: '%s' is packed in one program only",
+                                row->name, value->name);
+        }
         row->links[row->link_count++] = (by__link){(by_value)v, entry};
     }
     return BY_OK;

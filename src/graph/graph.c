@@ -56,6 +56,13 @@ by_status by__graph_own(by_graph *graph, void **out, size_t bytes)
     return BY_OK;
 }
 
+int64_t by__value_elements(const by__value *value)
+{
+    return value->packing.kind != BY_PACKING_NONE
+               ? value->packing.n * value->packing.k
+               : by_shape_count(value->part_count > 0 ? &value->whole : &value->shape);
+}
+
 size_t by__value_bytes(const by__value *value)
 {
     return (size_t)by_shape_count(&value->shape) * by_dtype_size(value->dtype);

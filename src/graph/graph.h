@@ -45,9 +45,11 @@ typedef struct by__value {
     by_shape shape;
     by_role role;
     by_init init;
-    bool frozen;     /* a parameter that gradients leave out */
-    int producer;    /* node index; -1: external. Kept true by by__graph_compact. */
-    bool transposed; /* by_pass_layout has transposed it */
+    bool frozen;        /* a parameter that gradients leave out */
+    int producer;       /* node index; -1: external. Kept true by by__graph_compact. */
+    bool transposed;    /* by_pass_layout has transposed it */
+    by_packing packing; /* by_pass_pack has packed it: dtype and shape are those of the panels */
+    bool out_in;        /* packed: as files have it it is [n, k], else [k, n] */
     by__value_part part[BY__MAX_PARTS];
     int part_count;
     by_shape whole; /* shape without the parts, when there are any */
@@ -127,6 +129,8 @@ static inline bool by__role_is_external(by_role role)
 {
     return role != BY_ROLE_ACTIVATION;
 }
+/* Elements of a parameter in files, where parts are whole and nothing is packed. */
+int64_t by__value_elements(const by__value *value);
 /* Bytes of a value, overflow-checked when it was made. */
 size_t by__value_bytes(const by__value *value);
 

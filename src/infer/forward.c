@@ -52,8 +52,12 @@ by_status by__forward_add(by__forward *forward, const char *name, const by_model
                           by_model *model, by_error *error)
 {
     const by__forward_options *o = &forward->options;
-    by_pass_options passes = {.compute = o->compute, .loss = BY_NONE};
+    by_pass_options passes = {
+        .compute = o->compute, .loss = BY_NONE, .pack = {.kind = BY_PACKING_PACKED}};
     by_graph *graph;
+    if (forward->programs.count > 0) {
+        passes.pack.like = forward->programs.rows[0].graph;
+    }
     BY_TRY(by_graph_open(&graph, error));
     by_status status = o->builder != NULL
                            ? o->builder(o->user, model, graph, o->config, request, error)

@@ -86,6 +86,16 @@ static by_status share_read(double *share, const by_graph *graph, const by__node
     return BY_OK;
 }
 
+/* Bytes of a parameter, without the columns that fill its last panel. */
+static double useful_bytes(const by__value *value)
+{
+    const by_packing *packing = &value->packing;
+    double bytes = (double)by__value_bytes(value);
+    return packing->kind == BY_PACKING_NONE
+               ? bytes
+               : bytes * (double)packing->n / (double)(value->shape.dim[0] * BY_PACKED_COLUMNS);
+}
+
 /* Bytes of parameters that a run reads. */
 static by_status count_read(double *bytes, const by_graph *graph, by_error *error)
 {
@@ -105,7 +115,7 @@ static by_status count_read(double *bytes, const by_graph *graph, by_error *erro
     *bytes = 0.0;
     for (size_t v = 0; v < graph->value_count; v++) {
         if (graph->values[v].role == BY_ROLE_PARAMETER) {
-            *bytes += read[v] * (double)by__value_bytes(&graph->values[v]);
+            *bytes += read[v] * useful_bytes(&graph->values[v]);
         }
     }
     free(read);

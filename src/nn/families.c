@@ -184,7 +184,7 @@ by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in
     for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
         if (graph->values[v].role == BY_ROLE_PARAMETER) {
             const by__value *value = &graph->values[v];
-            int64_t count = by_shape_count(value->part_count > 0 ? &value->whole : &value->shape);
+            int64_t count = by__value_elements(value);
             all += count;
             products +=
                 graph->values[v].shape.rank < 2 ? count : (int64_t)((double)count * share[v] + 0.5);

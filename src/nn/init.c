@@ -46,7 +46,6 @@ by_status by_parameter_init(float *data, const by_graph *graph, by_value paramet
     if (!by__graph_has(graph, parameter) || graph->values[parameter].role != BY_ROLE_PARAMETER) {
         return by_error_set(error, BY_EARG, "value %d is not a parameter", (int)parameter);
     }
-    const by__value *value = &graph->values[parameter];
-    int64_t count = by_shape_count(value->part_count > 0 ? &value->whole : &value->shape);
+    int64_t count = by__value_elements(&graph->values[parameter]);
     return by__parameter_init_part(data, graph, parameter, seed, 0, count, error);
 }

@@ -55,9 +55,15 @@ by_status by__declare_parameters(by__store *store, const by_graph *graph, by_err
                                    .group = group_of(value),
                                    .trainable = !value->frozen,
                                    .transposed = value->transposed,
+                                   .packing = value->packing,
+                                   .out_in = value->out_in,
                                    .grows = !value->transposed && is_over_vocabulary(value)};
         if (value->transposed) {
             entry.shape = BY_SHAPE(value->shape.dim[1], value->shape.dim[0]);
+        }
+        if (value->packing.kind != BY_PACKING_NONE) {
+            const by_packing *p = &value->packing;
+            entry.shape = value->out_in ? BY_SHAPE(p->n, p->k) : BY_SHAPE(p->k, p->n);
         }
         if (value->part_count > 0) {
             set_part(&entry, value);
@@ -130,10 +136,11 @@ static by_status initialize_one(by__store *store, int flat, by__handle handle,
     if (by__store_is_part(entry)) {
         return initialize_part(store, flat, handle, graph, value, seed, threads, error);
     }
-    if (host != NULL && !entry->transposed && by__store_dtype(store, flat, handle) == BY_F32) {
+    if (host != NULL && !by__store_rearranges(entry) &&
+        by__store_dtype(store, flat, handle) == BY_F32) {
         return by_parameter_init(host, graph, value, seed, error);
     }
-    if (!entry->transposed) {
+    if (!by__store_rearranges(entry)) {
         return initialize_in_parts(store, flat, handle, graph, value, seed, threads, error);
     }
     BY_TRY(by__alloc_aligned((void **)&drawn, (size_t)count * sizeof *drawn, "initial weights",

@@ -16,11 +16,12 @@ const char *by_function_name(by_function function)
 }
 
 static const size_t field_sizes[] = {
-    [BY__ATTR_FLAG] = sizeof(bool),      [BY__ATTR_INT] = sizeof(int64_t),
-    [BY__ATTR_WORD] = sizeof(uint32_t),  [BY__ATTR_FLOAT] = sizeof(float),
-    [BY__ATTR_DTYPE] = sizeof(by_dtype), [BY__ATTR_FUNCTION] = sizeof(by_function),
-    [BY__ATTR_SHAPE] = sizeof(by_shape), [BY__ATTR_ORDER] = BY_MAX_RANK * sizeof(int),
-    [BY__ATTR_AXES] = sizeof(uint32_t),  [BY__ATTR_MAP] = sizeof(const by_map_program *),
+    [BY__ATTR_FLAG] = sizeof(bool),          [BY__ATTR_INT] = sizeof(int64_t),
+    [BY__ATTR_WORD] = sizeof(uint32_t),      [BY__ATTR_FLOAT] = sizeof(float),
+    [BY__ATTR_DTYPE] = sizeof(by_dtype),     [BY__ATTR_FUNCTION] = sizeof(by_function),
+    [BY__ATTR_SHAPE] = sizeof(by_shape),     [BY__ATTR_ORDER] = BY_MAX_RANK * sizeof(int),
+    [BY__ATTR_AXES] = sizeof(uint32_t),      [BY__ATTR_MAP] = sizeof(const by_map_program *),
+    [BY__ATTR_PACKING] = sizeof(by_packing),
 };
 
 by_attrs by__attrs_of(const by__op_row *row, const by_attrs *from)
@@ -110,6 +111,13 @@ static void print_attr(by__text *text, const by__attr *a, const void *value)
     case BY__ATTR_DTYPE:
         by__text_add(text, by_dtype_name(*(const by_dtype *)value));
         break;
+    case BY__ATTR_PACKING: {
+        const by_packing *packing = value;
+        by__text_format(text, "%s %s [%lld, %lld]", by_packing_kind_name(packing->kind),
+                        by_dtype_name(packing->dtype), (long long)packing->n,
+                        (long long)packing->k);
+        break;
+    }
     case BY__ATTR_MAP:
         by__map_print(text, *(const by_map_program *const *)value);
         break;

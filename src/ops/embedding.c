@@ -44,6 +44,20 @@ static void gradient_embedding(by_graph *graph, const by__node *node, const by_v
     din[1] = by__op_add_node(graph, BY_OP_EMBEDDING_GRAD, &attrs, in, 2, NULL);
 }
 
+/* A table that is the weight of the head, too. */
+static bool pack_embedding(const by__signature *s, int input, by__packed_reader *out)
+{
+    const by__type *table = &s->in[1];
+    if (input != 1) {
+        return false;
+    }
+    *out = (by__packed_reader){.op = BY_OP_PACKED_EMBEDDING, .out_in = true};
+    out->attrs.dtype = table->dtype;
+    out->attrs.packing =
+        (by_packing){.dtype = table->dtype, .n = table->shape.dim[0], .k = table->shape.dim[1]};
+    return true;
+}
+
 /* Rows of the whole table; set by the shard entries for what they build. */
 static void build_embedding(by_graph *graph, const by__sharding *sh, const by_value *in,
                             int input_count, by_value outs[BY_MAX_OUTPUTS])
@@ -283,6 +297,7 @@ const by__op_row by__op_embedding = {.name = "embedding",
                                      .gradient = gradient_embedding,
                                      .cost = cost_embedding,
                                      .gathers = 1u << 1,
+                                     .pack = pack_embedding,
                                      .shard = shard_embedding,
                                      .indices = {{.input = 0, .limit = table_rows}}};
 const by__op_row by__op_embedding_grad = {

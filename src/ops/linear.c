@@ -153,6 +153,20 @@ static void cost_sum_rows(const by__signature *s, const by__type *out, by__cost 
     cost->flops = (double)by_shape_count(&s->in[0].shape);
 }
 
+static bool pack_matmul(const by__signature *s, int input, by__packed_reader *out)
+{
+    const by__type *w = &s->in[1];
+    bool out_in = s->attrs->trans_b;
+    if (input != 1 || s->attrs->trans_a || w->shape.rank != 2) {
+        return false;
+    }
+    *out = (by__packed_reader){.op = BY_OP_PACKED_MATMUL, .out_in = out_in};
+    out->attrs.dtype = s->attrs->dtype;
+    out->attrs.packing = (by_packing){
+        .dtype = w->dtype, .n = w->shape.dim[out_in ? 0 : 1], .k = w->shape.dim[out_in ? 1 : 0]};
+    return true;
+}
+
 static const by__attr matmul_attrs[] = {
     BY__ATTR(trans_a, FLAG),
     BY__ATTR(trans_b, FLAG),
@@ -171,6 +185,7 @@ const by__op_row by__op_matmul = {.name = "matmul",
                                   .factors = 1u << 0 | 1u << 1,
                                   .is_product = true,
                                   .addend = 3,
+                                  .pack = pack_matmul,
                                   .shard = shard_matmul,
                                   .weight = 1,
                                   .transposed = &matmul_attrs[1]};

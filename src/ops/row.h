@@ -43,7 +43,8 @@ typedef enum by__attr_type {
     BY__ATTR_SHAPE,
     BY__ATTR_ORDER, /* int[BY_MAX_RANK], a permutation of the first axes */
     BY__ATTR_AXES,  /* uint32_t, bit i for axis i */
-    BY__ATTR_MAP    /* const by_map_program *, of the node's graph */
+    BY__ATTR_PACKING,
+    BY__ATTR_MAP /* const by_map_program *, of the node's graph */
 } by__attr_type;
 
 /* The results' types show it: not printed. */
@@ -158,6 +159,15 @@ struct by__onnx {
     void (*result)(by__onnx *onnx, int output, int value);
 };
 
+/* ---- packed weights ---- */
+
+/* The node that reads a weight packed. */
+typedef struct by__packed_reader {
+    by_op op;
+    by_attrs attrs; /* attrs.packing: all but the kind */
+    bool out_in;    /* the weight is [n, k], else [k, n] */
+} by__packed_reader;
+
 /* ---- the row ---- */
 
 typedef struct by__op_row {
@@ -226,6 +236,10 @@ typedef struct by__op_row {
      * is stored as [n, k]. NULL: there is none. */
     int weight;
     const by__attr *transposed;
+
+    /* The node that reads operand `input`, a parameter that does not change, packed, from operands
+     * that are otherwise the same. false: there is none for it. NULL: there never is. */
+    bool (*pack)(const by__signature *s, int input, by__packed_reader *out);
 
     /* Splits the node over a mesh axis: from the inputs' splits to the outputs' and to the local
      * node. The signature and the outputs are those of the whole. On entry the outputs' splits are

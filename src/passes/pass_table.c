@@ -8,9 +8,10 @@
  * fusion, which would hide what it looks for; what is measured is what is there then; the order of
  * nodes comes last, first for memory and then for collectives. */
 static const by__pass *const passes[] = {
-    &by__pass_precision, &by__pass_gradients, &by__pass_shard,  &by__pass_rematerialize,
-    &by__pass_recompute, &by__pass_narrow,    &by__pass_layout, &by__pass_fuse,
-    &by__pass_gather,    &by__pass_observe,   &by__pass_order,  &by__pass_overlap,
+    &by__pass_precision, &by__pass_gradients, &by__pass_shard,   &by__pass_rematerialize,
+    &by__pass_recompute, &by__pass_narrow,    &by__pass_pack,    &by__pass_layout,
+    &by__pass_fuse,      &by__pass_gather,    &by__pass_observe, &by__pass_order,
+    &by__pass_overlap,
 };
 
 /* The name for "before any pass". */

@@ -29,7 +29,7 @@ extern const by__pass by__pass_precision, by__pass_gradients, by__pass_shard,
     by__pass_rematerialize;
 extern const by__pass by__pass_recompute, by__pass_layout, by__pass_fuse, by__pass_order;
 extern const by__pass by__pass_overlap;
-extern const by__pass by__pass_gather, by__pass_narrow, by__pass_observe;
+extern const by__pass by__pass_gather, by__pass_narrow, by__pass_observe, by__pass_pack;
 
 /* Applies those passes of the table for `purpose` that stand behind `pass`, and verifies. */
 by_status by__passes_run_behind(by_graph *graph, by_purpose purpose, const by_pass_options *options,

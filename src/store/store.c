@@ -140,6 +140,9 @@ static by_status place(const by__store *store, flat *f, size_t i, size_t *end, b
     size_t bytes;
     bool has = (f->spec.groups >> entry->group & 1u) != 0 &&
                (f->spec.shape == NULL || f->spec.shape(&entry->local, entry->axes, &shape));
+    if (entry->packing.kind != BY_PACKING_NONE && f->spec.dtype == BY_DTYPE_COUNT) {
+        shape = by__packed_shape(&entry->packing);
+    }
     f->shape[i].rank = -1;
     if (!has) {
         return BY_OK;

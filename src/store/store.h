@@ -32,6 +32,7 @@
 #include "banyan/dtype.h"
 #include "banyan/shape.h"
 #include "base/base.h"
+#include "base/packing.h"
 #include "store/scratch.h"
 
 /* 64 bytes of the narrowest format, so that every buffer of an entry is aligned in every format. */
@@ -57,7 +58,11 @@ typedef struct by__stored_tensor {
     int group;       /* below BY__MAX_GROUPS */
     bool trainable;
     bool transposed; /* a matrix held as its transpose */
-    bool grows;      /* files may hold fewer rows: those behind them keep their values */
+    /* Of flat buffers in the entries' formats: a matrix held packed, whose format is u8; kind NONE:
+     * it is not. It is [n, k] when out_in, else [k, n]. */
+    by_packing packing;
+    bool out_in;
+    bool grows; /* files may hold fewer rows: those behind them keep their values */
 } by__stored_tensor;
 
 typedef enum by__buffer_role {
@@ -109,6 +114,12 @@ by_status by__store_add_flat(by__store *store, const by__flat_spec *spec, int *o
 
 /* ---- parts of tensors (store_parts.c) ---- */
 
+/* Whether a buffer has the values in another order than files, so that they are written all at
+ * once and cannot be read back. */
+static inline bool by__store_rearranges(const by__stored_tensor *entry)
+{
+    return entry->transposed || entry->packing.kind != BY_PACKING_NONE;
+}
 /* What a flat buffer holds of an entry, as an entry of its own: of a shape rule, whose axes are
  * some of the entry's, the axes that it leaves. Only where the entry has a buffer there. */
 by__stored_tensor by__store_held(const by__store *store, int flat, by__handle handle);
@@ -188,17 +199,17 @@ bool by__store_on_disk(const by__store *store, int flat, by__handle handle);
 int64_t by__store_begin(const by__store *store, by__handle handle);
 
 /* Writes `count` values of format `dtype` (f32, bf16, f16, or u8 into u8; at any address) into the
- * first elements of an entry's buffer, rounded to its format, transposed where the entry is. `rows`
- * of a tensor that grows: the first ones. On `threads` threads. Of an entry that is not held whole,
- * what is held is written; BY_EARG where it is transposed. */
+ * first elements of an entry's buffer, rounded to its format, transposed or packed where the entry
+ * is. `rows` of a tensor that grows: the first ones. On `threads` threads. Of an entry that is not
+ * held whole, what is held is written; BY_EARG where it is transposed or packed. */
 by_status by__store_write(by__store *store, int flat, by__handle handle, const void *values,
                           by_dtype dtype, int64_t count, int threads, by_error *error);
-/* The same of elements [first, first + count) of an entry that is not transposed. */
+/* The same of elements [first, first + count) of an entry that is neither. */
 by_status by__store_write_part(by__store *store, int flat, by__handle handle, int64_t first,
                                const void *values, by_dtype dtype, int64_t count, int threads,
                                by_error *error);
-/* Reads a buffer, not transposed, into out, which has its number of elements: of a buffer of u8 as
- * they are, else f32. */
+/* Reads a buffer, neither transposed nor packed, into out, which has its number of elements: of a
+ * buffer of u8 as they are, else f32. */
 by_status by__store_read(const by__store *store, int flat, by__handle handle, void *out,
                          by_error *error);
 /* The same of elements [first, first + count) of it. */

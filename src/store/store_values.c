@@ -140,18 +140,36 @@ static by_status write_held(by__store *store, int flat, by__handle handle, const
     return status;
 }
 
+/* Elements of a row of a packed entry, as files have it. */
+static int64_t packed_row(const by__stored_tensor *entry)
+{
+    return entry->out_in ? entry->packing.k : entry->packing.n;
+}
+
+/* Elements that a buffer takes. */
+static int64_t elements_of(const by__store *store, int flat, by__handle handle)
+{
+    const by__stored_tensor *entry = by__store_entry(store, handle);
+    by_shape shape = by__store_shape(store, flat, handle);
+    bool packed = entry->packing.kind != BY_PACKING_NONE;
+    return shape.rank < 0 ? 0 : packed ? by_shape_count(&entry->shape) : by_shape_count(&shape);
+}
+
 static by_status check_write(const by__store *store, int flat, by__handle handle, by_dtype dtype,
                              int64_t first, int64_t count, by_error *error)
 {
     const by__stored_tensor *entry = by__store_entry(store, handle);
     by_shape shape = by__store_shape(store, flat, handle);
     by_dtype to = by__store_dtype(store, flat, handle);
-    bool codes = dtype == BY_U8 && to == BY_U8;
-    bool floats = by_dtype_is_float(dtype) && by_dtype_is_float(to);
+    bool packed = entry->packing.kind != BY_PACKING_NONE;
+    int64_t elements = elements_of(store, flat, handle);
+    bool codes = dtype == BY_U8 && to == BY_U8 && !packed;
+    bool floats = by_dtype_is_float(dtype) && (by_dtype_is_float(to) || packed);
+    bool whole = count == elements || (packed && entry->grows && count % packed_row(entry) == 0);
     if ((!codes && !floats) || shape.rank < 0 || first < 0 || count < 0 ||
-        count > by_shape_count(&shape) - first ||
-        (entry->transposed &&
-         (count != by_shape_count(&shape) || by__store_buffer(store, flat, handle).bytes == 0))) {
+        count > elements - first ||
+        (by__store_rearranges(entry) &&
+         (first > 0 || !whole || by__store_buffer(store, flat, handle).bytes == 0))) {
         return by_error_set(error, BY_EARG, "'%s': cannot write %lld values of %s to it",
                             entry->name, (long long)count, by_dtype_name(dtype));
     }
@@ -164,7 +182,23 @@ by_status by__store_write_part(by__store *store, int flat, by__handle handle, in
 {
     const given g = {values, dtype, first, count};
     BY_TRY(check_write(store, flat, handle, dtype, first, count, error));
+    if (by__store_rearranges(by__store_entry(store, handle))) {
+        return by__store_write(store, flat, handle, values, dtype, count, threads, error);
+    }
     return write_held(store, flat, handle, &g, threads, error);
+}
+
+/* All of a transposed or packed entry, at `out`. */
+static by_status rearrange(void *out, by_dtype to, const void *values, by_dtype dtype,
+                           const by__stored_tensor *entry, int64_t count, int threads,
+                           by_error *error)
+{
+    if (entry->packing.kind != BY_PACKING_NONE) {
+        return by__pack_weight(out, &entry->packing, entry->out_in, values, dtype,
+                               count / packed_row(entry), threads, error);
+    }
+    convert(out, to, values, dtype, entry, (size_t)count, threads);
+    return BY_OK;
 }
 
 by_status by__store_write(by__store *store, int flat, by__handle handle, const void *values,
@@ -176,16 +210,17 @@ by_status by__store_write(by__store *store, int flat, by__handle handle, const v
     void *host = by__store_host(store, flat, handle);
     BY_TRY(check_write(store, flat, handle, dtype, 0, count, error));
     if (host != NULL && buffer.bytes > 0) {
-        convert(host, to, values, dtype, entry, (size_t)count, threads);
-        return BY_OK;
+        return rearrange(host, to, values, dtype, entry, count, threads, error);
     }
-    if (!entry->transposed) {
+    if (!by__store_rearranges(entry)) {
         return by__store_write_part(store, flat, handle, 0, values, dtype, count, threads, error);
     }
     void *staged;
     BY_TRY(by__alloc_aligned(&staged, buffer.bytes, "staging", error));
-    convert(staged, to, values, dtype, entry, (size_t)count, threads);
-    by_status status = by_device_write(buffer, staged, error);
+    by_status status = rearrange(staged, to, values, dtype, entry, count, threads, error);
+    if (status == BY_OK) {
+        status = by_device_write(buffer, staged, error);
+    }
     free(staged);
     return status;
 }
@@ -200,7 +235,7 @@ by_status by__store_read_part(const by__store *store, int flat, by__handle handl
     size_t size = by_dtype_size(dtype);
     bool is_float = by_dtype_is_float(dtype);
     size_t wide = is_float ? sizeof(float) : size;
-    bool readable = by__store_shape(store, flat, handle).rank >= 0 && !entry->transposed;
+    bool readable = by__store_shape(store, flat, handle).rank >= 0 && !by__store_rearranges(entry);
     for (size_t k = 0; readable && by__store_piece(store, flat, handle, k, &piece); k++) {
         int64_t low = piece.first > first ? piece.first : first;
         int64_t high = piece.first + piece.count;

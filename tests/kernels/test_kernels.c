@@ -20,7 +20,7 @@ static const by__context one_thread = {.threads = 1};
 
 static bool uses_act(const op_case *source)
 {
-    bool found = source->attrs.dtype == ACT;
+    bool found = source->attrs.dtype == ACT || source->attrs.packing.dtype == ACT;
     for (int i = 0; i < source->input_count; i++) {
         found = found || source->in[i].type.dtype == ACT;
     }

@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "base/half.h"
+#include "base/packing.h"
 #include "kernel_test.h"
 
 const run_options plain_run = {1, {-1, -1, -1}};
@@ -191,6 +192,9 @@ static void fill_integers(problem *p, int index)
     case BY_OP_CROSS_ENTROPY_COMBINE:
         limit = p->attrs.rows;
         break;
+    case BY_OP_PACKED_EMBEDDING:
+        limit = p->attrs.packing.n;
+        break;
     case BY_OP_LINEAR_CROSS_ENTROPY_PART:
     case BY_OP_LINEAR_CROSS_ENTROPY_GRAD:
         limit = p->attrs.rows > 0 ? p->attrs.rows : p->in[1].shape.dim[0];
@@ -302,6 +306,23 @@ static void fill_from_forward(problem *p, by_op forward, int operands)
     result_close(&r);
 }
 
+/* A weight of random values, packed. */
+static void fill_packed(problem *p, int index, pattern kind)
+{
+    const by_packing *packing = &p->attrs.packing;
+    int64_t count = packing->n * packing->k;
+    float *values = malloc((size_t)count * sizeof *values);
+    by_error error = {0};
+    for (int64_t i = 0; values != NULL && i < count; i++) {
+        values[i] = random_value((uint32_t)index, i, kind);
+    }
+    if (values == NULL || by__pack_weight(p->data[index], packing, true, values, BY_F32, packing->n,
+                                          1, &error) != BY_OK) {
+        abort();
+    }
+    free(values);
+}
+
 static by__type concrete(by__type type, by_dtype act)
 {
     type.dtype = type.dtype == ACT ? act : type.dtype;
@@ -318,6 +339,11 @@ void problem_open(problem *p, const op_case *source, by_dtype act, pattern kind)
             p->in[i] = concrete(source->in[i].type, act);
         }
     }
+    bool packed = p->attrs.packing.kind != BY_PACKING_NONE;
+    if (packed) {
+        p->attrs.packing.dtype = source->attrs.packing.dtype == ACT ? act : p->attrs.packing.dtype;
+        p->in[1] = (by__type){BY_U8, by__packed_shape(&p->attrs.packing)};
+    }
     for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
         p->out[o].shape.rank = -1;
     }
@@ -331,7 +357,9 @@ void problem_open(problem *p, const op_case *source, by_dtype act, pattern kind)
     for (int i = 0; i < source->input_count; i++) {
         if (present(&p->in[i])) {
             p->data[i] = guarded_open(bytes_of(&p->in[i]));
-            if (p->in[i].dtype == BY_I32) {
+            if (packed && i == 1) {
+                fill_packed(p, i, kind);
+            } else if (p->in[i].dtype == BY_I32) {
                 fill_integers(p, i);
             } else {
                 fill_floats(p, i, kind);
@@ -536,6 +564,7 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
     case BY_OP_SCALE:
     case BY_OP_CAST:
     case BY_OP_EMBEDDING:
+    case BY_OP_PACKED_EMBEDDING:
     case BY_OP_POSITION:
     case BY_OP_FILL:
     case BY_OP_RESHAPE:
@@ -562,6 +591,7 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
         t = (tolerance){2e-6, 1e-7};
         break;
     case BY_OP_MATMUL:
+    case BY_OP_PACKED_MATMUL:
     case BY_OP_GROUPED_MATMUL:
     case BY_OP_GROUPED_MATMUL_GRAD:
     case BY_OP_LINEAR_CROSS_ENTROPY:
@@ -574,8 +604,8 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
     case BY_OP_PAGED_ATTENTION:
         t = (tolerance){1e-5, 1e-5};
         /* Probabilities and their gradients are rounded to bf16 before the second product. */
-        if (input == BY_BF16 && op != BY_OP_MATMUL && op != BY_OP_GROUPED_MATMUL &&
-            op != BY_OP_GROUPED_MATMUL_GRAD) {
+        if (input == BY_BF16 && op != BY_OP_MATMUL && op != BY_OP_PACKED_MATMUL &&
+            op != BY_OP_GROUPED_MATMUL && op != BY_OP_GROUPED_MATMUL_GRAD) {
             t = (tolerance){8e-3, 8e-3};
         }
         /* Of f16 only the gradients of logits: attention widens its operands. */

@@ -7,11 +7,17 @@
                  .shape = {.rank = sizeof((int64_t[]){__VA_ARGS__}) / 8, .dim = {__VA_ARGS__}}},   \
         .kind = (kind_)                                                                            \
     }
-#define A(...)         OPERAND(PLAIN, ACT, __VA_ARGS__)
-#define F(...)         OPERAND(PLAIN, BY_F32, __VA_ARGS__)
-#define H(...)         OPERAND(PLAIN, BY_F16, __VA_ARGS__)
-#define I(...)         OPERAND(PLAIN, BY_I32, __VA_ARGS__)
-#define U(...)         OPERAND(PLAIN, BY_U8, __VA_ARGS__)
+#define A(...) OPERAND(PLAIN, ACT, __VA_ARGS__)
+#define F(...) OPERAND(PLAIN, BY_F32, __VA_ARGS__)
+#define H(...) OPERAND(PLAIN, BY_F16, __VA_ARGS__)
+#define I(...) OPERAND(PLAIN, BY_I32, __VA_ARGS__)
+#define U(...) OPERAND(PLAIN, BY_U8, __VA_ARGS__)
+/* As attrs.packing says. */
+#define PACKED OPERAND(CONSTANT, BY_U8, 1)
+#define PACKING(n, k)                                                                              \
+    {                                                                                              \
+        BY_PACKING_PACKED, ACT, n, k                                                               \
+    }
 #define WEIGHT(...)    OPERAND(TRAINED, ACT, __VA_ARGS__)
 #define PARAMETER(...) OPERAND(TRAINED, BY_F32, __VA_ARGS__)
 #define FACTOR(...)    OPERAND(CONSTANT, BY_F32, __VA_ARGS__)
@@ -117,6 +123,20 @@ const op_case op_cases[] = {
     CASE(MATMUL, (.dtype = BY_F32, .trans_a = true, .trans_b = true), A(40, 7), A(19, 40)),
     CASE(MATMUL, (.dtype = ACT), A(2, 64, 96), A(96, 160), NONE, A(2, 64, 160)),
     BENCH(MATMUL, (.dtype = ACT), A(4, 1024, 768), A(768, 3072), F(3072)),
+    CASE(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(1, 1)), A(1), PACKED),
+    CASE(PACKED_MATMUL, (.dtype = BY_F32, .packing = PACKING(33, 17)), A(2, 3, 17), PACKED, F(33)),
+    CASE(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(70, 64)), A(5, 64), PACKED, A(70),
+         A(5, 70)),
+    CASE(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(96, 1030)), A(131, 1030), PACKED, NONE,
+         A(131, 96)),
+    CASE(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(300, 2048)), A(16, 2048), PACKED),
+    BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(3072, 768)), A(1, 768), PACKED),
+    BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(50257, 768)), A(1, 768), PACKED),
+    BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(50257, 768)), A(4, 768), PACKED),
+    BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(50257, 768)), A(14, 768), PACKED),
+    BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(50257, 768)), A(64, 768), PACKED),
+    BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(3072, 768)), A(512, 768), PACKED),
+    BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(768, 3072)), A(512, 3072), PACKED),
     CASE(SUM_ROWS, (0), A(1, 1)),
     CASE(SUM_ROWS, (0), A(3, 5, 7)),
     CASE(SUM_ROWS, (0), A(1025, 129)),
@@ -317,6 +337,8 @@ const op_case op_cases[] = {
     CASE(EMBEDDING, (0), I(1), A(1, 1)),
     CASE(EMBEDDING, (0), I(3, 5), A(11, 7)),
     CASE(EMBEDDING, (0), I(4, 128), A(300, 129)),
+    CASE(PACKED_EMBEDDING, (.dtype = ACT, .packing = PACKING(1, 1)), I(1), PACKED),
+    CASE(PACKED_EMBEDDING, (.dtype = ACT, .packing = PACKING(33, 129)), I(4, 128), PACKED),
     CASE(EMBEDDING_GRAD, (.rows = 1), I(1), A(1, 1)),
     CASE(EMBEDDING_GRAD, (.rows = 11), I(3, 5), A(3, 5, 7)),
     CASE(EMBEDDING_GRAD, (.rows = 300), I(4, 128), A(4, 128, 129), F(300, 129)),

@@ -689,6 +689,65 @@ static void test_layout(void **state)
     by_graph_close(&graph);
 }
 
+/* ---- pack ---- */
+
+static by_packing packing_of(const by_graph *graph, by_value value)
+{
+    return graph->values[value].packing;
+}
+
+/* Packed is what products read in one way, and look-ups of its outputs; another program follows
+ * what the first has done, or is refused. That results stay is what test_generator checks. */
+static void test_pack(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_packing_options options = {.kind = BY_PACKING_PACKED};
+    by_graph *graph = open_graph();
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(3, 8));
+    by_value ids = by_graph_input(graph, "ids", BY_I32, BY_SHAPE(3));
+    by_value w = by_graph_parameter(graph, "w", "embed mlp", BY_SHAPE(8, 6), (by_init){0});
+    by_value head = by_graph_parameter(graph, "head", "vocab embed", BY_SHAPE(40, 8), (by_init){0});
+    by_value both = parameter(graph, "both", BY_SHAPE(8, 8));
+    by_value table = parameter(graph, "table", BY_SHAPE(5, 8));
+    by_value given = by_graph_input(graph, "given", BY_F32, BY_SHAPE(8, 4));
+    by_value bias = parameter(graph, "bias", BY_SHAPE(6));
+    by_graph_output(graph, by_linear(graph, x, w, bias, false), "a");
+    x = by_add(graph, by_embedding(graph, ids, head), by_embedding(graph, ids, table));
+    by_graph_output(graph, by_linear(graph, x, head, BY_NONE, true), "b");
+    by_value y = by_linear(graph, x, both, BY_NONE, false);
+    by_graph_output(graph, by_linear(graph, y, both, BY_NONE, true), "c");
+    by_graph_output(graph, by_linear(graph, x, given, BY_NONE, false), "d");
+    check_ok(by_pass_pack(graph, &options, &error), &error);
+    check_ok(by_graph_verify(graph, &error), &error);
+    assert_int_equal(count_ops(graph, BY_OP_PACKED_MATMUL), 2);
+    assert_int_equal(count_ops(graph, BY_OP_PACKED_EMBEDDING), 1);
+    assert_int_equal(packing_of(graph, w).n, 6);
+    assert_int_equal(packing_of(graph, w).k, 8);
+    assert_false(graph->values[w].out_in);
+    assert_int_equal(dtype_of(graph, w), BY_U8);
+    assert_true(by_shape_equal(&graph->values[head].shape, &BY_SHAPE(2, 8 * 32 * 4)));
+    assert_true(graph->values[head].out_in);
+    assert_int_equal(by__value_elements(&graph->values[head]), 320);
+    assert_int_equal(packing_of(graph, both).kind, BY_PACKING_NONE);
+    assert_int_equal(packing_of(graph, table).kind, BY_PACKING_NONE);
+
+    options.like = graph;
+    by_graph *other = open_graph();
+    ids = by_graph_input(other, "ids", BY_I32, BY_SHAPE(3));
+    head = parameter(other, "head", BY_SHAPE(40, 8));
+    by_graph_output(other, by_embedding(other, ids, head), "e");
+    check_ok(by_pass_pack(other, &options, &error), &error);
+    check_ok(by_graph_verify(other, &error), &error);
+    assert_int_equal(count_ops(other, BY_OP_PACKED_EMBEDDING), 1);
+    by_graph_close(&other);
+    other = open_graph();
+    by_graph_output(other, by_unary(other, parameter(other, "w", BY_SHAPE(8, 6)), BY_FN_GELU), "e");
+    check_error(by_pass_pack(other, &options, &error), BY_EARG, &error, "'w' is packed");
+    by_graph_close(&other);
+    by_graph_close(&graph);
+}
+
 /* ---- the table ---- */
 
 /* Names are unique, rows are described, the architecture page lists them all, and "forward" and the
@@ -762,6 +821,7 @@ int main(void)
         cmocka_unit_test(test_order_finds_a_lower_peak),
         cmocka_unit_test(test_prune),
         cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_pack),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_table_runs),
     };

@@ -186,6 +186,59 @@ static void test_values(void **state)
     close_store(&f);
 }
 
+/* Packed weights, from either order of their axes; a table of fewer rows leaves zeros. */
+static void test_packed_values(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    fixture f;
+    enum { N = 70, K = 33 };
+    float values[N * K];
+    by__handle rows;
+    by__handle columns;
+    for (int i = 0; i < N * K; i++) {
+        values[i] = (float)i * 0.37f;
+    }
+    open_store(&f);
+    by__stored_tensor tensor = {.name = "rows",
+                                .shape = BY_SHAPE(N, K),
+                                .format = BY_U8,
+                                .packing = {BY_PACKING_PACKED, BY_F32, N, K},
+                                .out_in = true,
+                                .grows = true};
+    check_ok(by__store_add(f.store, &tensor, &rows, &error), &error);
+    tensor.name = "columns";
+    tensor.shape = BY_SHAPE(K, N);
+    tensor.packing.dtype = BY_BF16;
+    tensor.out_in = false;
+    tensor.grows = false;
+    check_ok(by__store_add(f.store, &tensor, &columns, &error), &error);
+    int flat = add_flat(&f, BY__COPY, BY_DTYPE_COUNT, 1, NULL);
+    check_ok(by__store_allocate(f.store, NULL, &error), &error);
+    assert_int_equal(by__store_bytes(f.store, BY__COPY), 3 * 32 * (33 * 4 + 34 * 2));
+    check_ok(by__store_write(f.store, flat, rows, values, BY_F32, (N - 1) * K, 2, &error), &error);
+    check_ok(by__store_write(f.store, flat, columns, values, BY_F32, N * K, 2, &error), &error);
+    const void *held = by__store_host(f.store, flat, rows);
+    const void *narrow = by__store_host(f.store, flat, columns);
+    by_packing bf16 = tensor.packing;
+    by_packing f32 = tensor.packing;
+    f32.dtype = BY_F32;
+    for (int j = 0; j < N; j++) {
+        for (int i = 0; i < K; i++) {
+            float value = j < N - 1 ? values[j * K + i] : 0.0f;
+            assert_true(by__packed_at(&f32, held, j, i) == value);
+            value = by__bf16_to_f32(by__f32_to_bf16(values[i * N + j]));
+            assert_true(by__packed_at(&bf16, narrow, j, i) == value);
+        }
+    }
+    check_error(by__store_write(f.store, flat, columns, values, BY_F32, N, 2, &error), BY_EARG,
+                &error, "'columns'");
+    check_error(by__store_write_part(f.store, flat, rows, K, values, BY_F32, K, 2, &error), BY_EARG,
+                &error, "'rows'");
+    check_error(by__store_read(f.store, flat, rows, values, &error), BY_EARG, &error, "no values");
+    close_store(&f);
+}
+
 /* Of what is held in part the values of that part are written, but not of a transpose, whose rows
  * are not rows of the values. */
 static void test_values_of_parts(void **state)
@@ -298,7 +351,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),           cmocka_unit_test(test_layout),
         cmocka_unit_test(test_shape_rule),      cmocka_unit_test(test_values),
-        cmocka_unit_test(test_ranges_of_parts), cmocka_unit_test(test_values_of_parts),
+        cmocka_unit_test(test_packed_values),   cmocka_unit_test(test_ranges_of_parts),
+        cmocka_unit_test(test_values_of_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,49 @@
+/* packing: the layouts of packed weights (banyan/packing.h), for all who size, fill or read them.
+ *
+ * Never put here: products; how values are found for a format that loses digits.
+ */
+#ifndef BY_BASE_PACKING_H
+#define BY_BASE_PACKING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "banyan/packing.h"
+#include "base/half.h"
+
+/* Steps of k that share 4 bytes of a column in a panel of bf16. */
+#define BY__PACKED_PAIR 2
+
+/* NULL, or what is wrong with a description. */
+const char *by__packing_wrong(const by_packing *packing);
+/* Bytes of a panel, a multiple of 64; SIZE_MAX when they do not fit. */
+size_t by__packed_panel_bytes(const by_packing *packing);
+/* Shape of the packed weight as a tensor of u8: [panels, bytes of a panel]. */
+by_shape by__packed_shape(const by_packing *packing);
+/* Packs the values of a weight, [n, k] when out_in, else [k, n], of f32, bf16 or f16 at any
+ * address, on `threads` threads. Of the first axis only the first `given` entries are there; the
+ * others become zero. */
+by_status by__pack_weight(void *out, const by_packing *packing, bool out_in, const void *values,
+                          by_dtype dtype, int64_t given, int threads, by_error *error);
+
+/* Element (input i, output j). */
+static inline float by__packed_at(const by_packing *packing, const void *data, int64_t j, int64_t i)
+{
+    const char *panel =
+        (const char *)data + (size_t)(j / BY_PACKED_COLUMNS) * by__packed_panel_bytes(packing);
+    int64_t column = j % BY_PACKED_COLUMNS;
+    switch (packing->dtype) {
+    case BY_F32:
+        return ((const float *)(const void *)panel)[i * BY_PACKED_COLUMNS + column];
+    case BY_F16:
+        return by__f16_to_f32(
+            ((const uint16_t *)(const void *)panel)[i * BY_PACKED_COLUMNS + column]);
+    default:
+        return by__bf16_to_f32(
+            ((const uint16_t *)(const void *)
+                 panel)[(i / BY__PACKED_PAIR * BY_PACKED_COLUMNS + column) * BY__PACKED_PAIR +
+                        i % BY__PACKED_PAIR]);
+    }
+}
+
+#endif

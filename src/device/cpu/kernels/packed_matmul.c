@@ -1,0 +1,426 @@
+/* PACKED_MATMUL and PACKED_EMBEDDING: products with weights that were packed when they were loaded
+ * (banyan/packing.h), and look-ups in them.
+ *
+ * Row invariance. Every element of the result is one chain of additions in f32 along k, from input
+ * 0 to the last: a fused multiply-add for each input, or vdpbf16ps for each pair of bf16. Where the
+ * loops are cut along k, the chain goes on from what is kept of it in f32. So how many rows there
+ * are, how they and the columns are divided, and how many threads there are cannot change a bit of
+ * a row.
+ *
+ * With few rows every panel is read once, from end to end, and all panels of a thread are one
+ * stream of memory. With more rows than a register tile has, panels are taken in groups and in
+ * pieces along k, so that a panel's piece stays in the first cache and a group's in the second
+ * while all rows of a block meet them. */
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/packing.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/kernels/panel_pack.h"
+#include "device/cpu/panel.h"
+#include "device/cpu/work_range.h"
+
+/* The register tile: TILE_ROWS x 2 vectors of sums. */
+#define TILE_COLUMNS (2 * BY__LANES)
+/* Steps of 4 bytes, or of an f16, that a piece along k has; rows of a block; panels of a group. */
+#define PIECE_STEPS  256
+#define BLOCK_TILES  9
+#define GROUP_PANELS 8
+/* Panels that a thread takes at a time with few rows; those of more bytes one by one. */
+#define TAKEN_BYTES (256 << 10)
+/* Rows that are this far apart share cache sets: they are copied to others that do not. */
+#define PAGE 4096
+
+typedef by__vf_any vector;
+typedef float unit __attribute__((may_alias));
+
+/* How values of a panel meet those of a row. */
+typedef enum arithmetic {
+    UNITS_F32,    /* f32 times f32 */
+    PAIRS_BF16,   /* pairs of bf16 by vdpbf16ps */
+    PAIRS_SPREAD, /* pairs of bf16, widened, times two f32 */
+    UNITS_F16     /* f16, widened, times f32 */
+} arithmetic;
+
+typedef struct plan {
+    by_packing packing;
+    arithmetic kind;
+    int64_t m;
+    int64_t steps;      /* of a panel */
+    int64_t step_bytes; /* of a panel */
+    int64_t step_units; /* 4 bytes of a row of x: 1 or 2 */
+    size_t panel_bytes;
+    bool copies;       /* rows of x are not read in their place */
+    int64_t row_units; /* from a row that is read to the next */
+    int64_t piece_steps;
+    int64_t blocks; /* of rows */
+    int64_t block_rows;
+    int64_t group; /* panels that a task has */
+    int64_t groups;
+    size_t rows, sums; /* offsets of the workspace, behind the ranges */
+    size_t sums_bytes; /* of a thread */
+    int threads;
+} plan;
+
+static arithmetic arithmetic_of(by_dtype dtype)
+{
+#if defined(__AVX512BF16__)
+    arithmetic pairs = PAIRS_BF16;
+#else
+    arithmetic pairs = PAIRS_SPREAD;
+#endif
+    return dtype == BY_F32 ? UNITS_F32 : dtype == BY_F16 ? UNITS_F16 : pairs;
+}
+
+/* ---- the register tile ---- */
+
+#define EACH_ROW _Pragma("GCC unroll 16") for (int r = 0; r < height; r++)
+
+/* sums += the values of a step, TILE_COLUMNS of them at b, times those of `height` rows at x. */
+BY__INLINE void add_step(arithmetic kind, vector sums[TILE_ROWS][2], const char *b, const unit *x,
+                         int64_t row_units, int height)
+{
+    if (kind == UNITS_F32 || kind == UNITS_F16) {
+        by_dtype dtype = kind == UNITS_F32 ? BY_F32 : BY_F16;
+        vector b0 = by__load(b, 0, dtype);
+        vector b1 = by__load(b, BY__LANES, dtype);
+        EACH_ROW
+        {
+            vector xr = x[r * row_units] - (vector){0};
+            sums[r][0] += xr * b0;
+            sums[r][1] += xr * b1;
+        }
+        return;
+    }
+    vector b0 = *(const vector *)(const void *)b;
+    vector b1 = *((const vector *)(const void *)b + 1);
+#if defined(__AVX512BF16__)
+    if (kind == PAIRS_BF16) {
+        EACH_ROW
+        {
+            __m512bh xr = (__m512bh)(x[r * row_units] - (vector){0});
+            sums[r][0] = (vector)_mm512_dpbf16_ps((__m512)sums[r][0], xr, (__m512bh)b0);
+            sums[r][1] = (vector)_mm512_dpbf16_ps((__m512)sums[r][1], xr, (__m512bh)b1);
+        }
+        return;
+    }
+#endif
+    const by__vu upper = (by__vu){0} + 0xffff0000u;
+    vector low0 = (vector)((by__vu)b0 << 16);
+    vector low1 = (vector)((by__vu)b1 << 16);
+    vector high0 = (vector)((by__vu)b0 & upper);
+    vector high1 = (vector)((by__vu)b1 & upper);
+    EACH_ROW
+    {
+        vector even = x[r * row_units] - (vector){0};
+        vector odd = x[r * row_units + 1] - (vector){0};
+        sums[r][0] += even * low0;
+        sums[r][1] += even * low1;
+        sums[r][0] += odd * high0;
+        sums[r][1] += odd * high1;
+    }
+}
+
+/* The sums [height, 32] of a panel's piece and `height` rows (a constant); they go on from what is
+ * there when `resume`. */
+BY__INLINE void add_tile(arithmetic kind, const plan *p, const char *panel, const unit *x,
+                         int64_t steps, float *sums, bool resume, int height)
+{
+    const int64_t step_bytes = BY_PACKED_COLUMNS * (kind == UNITS_F16 ? 2 : 4);
+    const int64_t step_units = kind == PAIRS_SPREAD ? 2 : 1;
+    for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += TILE_COLUMNS) {
+        const char *b = panel + j * (kind == UNITS_F16 ? 2 : 4);
+        vector total[TILE_ROWS][2];
+        EACH_ROW
+        {
+            float *row = sums + r * BY_PACKED_COLUMNS + j;
+            total[r][0] = resume ? by__load(row, 0, BY_F32) : by__zero();
+            total[r][1] = resume ? by__load(row, BY__LANES, BY_F32) : by__zero();
+        }
+        for (int64_t s = 0; s < steps; s++) {
+            add_step(kind, total, b + s * step_bytes, x + s * step_units, p->row_units, height);
+        }
+        EACH_ROW
+        {
+            float *row = sums + r * BY_PACKED_COLUMNS + j;
+            by__store(row, 0, total[r][0], BY_F32);
+            by__store(row, BY__LANES, total[r][1], BY_F32);
+        }
+    }
+}
+
+#define TILE_OF(h)                                                                                 \
+    case h:                                                                                        \
+        add_tile(kind, p, panel, x, steps, sums, resume, h);                                       \
+        break
+
+BY__INLINE void add_rows(arithmetic kind, const plan *p, const char *panel, const unit *x,
+                         int64_t steps, float *sums, bool resume, int64_t height)
+{
+    switch (height) {
+        TILE_OF(1);
+        TILE_OF(2);
+        TILE_OF(3);
+#if TILE_ROWS > 4
+        TILE_OF(4);
+        TILE_OF(5);
+#endif
+#if TILE_ROWS > 6
+        TILE_OF(6);
+        TILE_OF(7);
+#endif
+#if TILE_ROWS > 8
+        TILE_OF(8);
+        TILE_OF(9);
+        TILE_OF(10);
+        TILE_OF(11);
+        TILE_OF(12);
+        TILE_OF(13);
+#endif
+    default:
+        add_tile(kind, p, panel, x, steps, sums, resume, TILE_ROWS);
+    }
+}
+
+static void add_rows_of(const plan *p, const char *panel, const unit *x, int64_t steps, float *sums,
+                        bool resume, int64_t height)
+{
+    switch (p->kind) {
+    case UNITS_F32:
+        add_rows(UNITS_F32, p, panel, x, steps, sums, resume, height);
+        break;
+    case UNITS_F16:
+        add_rows(UNITS_F16, p, panel, x, steps, sums, resume, height);
+        break;
+#if defined(__AVX512BF16__)
+    case PAIRS_BF16:
+        add_rows(PAIRS_BF16, p, panel, x, steps, sums, resume, height);
+        break;
+#endif
+    default:
+        add_rows(PAIRS_SPREAD, p, panel, x, steps, sums, resume, height);
+    }
+}
+
+/* ---- tasks ---- */
+
+typedef struct job {
+    const plan *p;
+    const by__call *call;
+    const unit *x; /* rows as the tile reads them */
+    by__panel_target target;
+} job;
+
+/* Rows of a block times the panels of a group. */
+static void run_task(const job *j, int64_t block, int64_t group, float *sums)
+{
+    const plan *p = j->p;
+    int64_t i0 = block * p->block_rows;
+    int64_t rows = by__min_i64(p->block_rows, p->m - i0);
+    int64_t tiles = by__ceil_div(rows, TILE_ROWS);
+    int64_t first = group * p->group;
+    int64_t panels = by__min_i64(p->group, by__ceil_div(p->packing.n, BY_PACKED_COLUMNS) - first);
+    for (int64_t s = 0; s < p->steps; s += p->piece_steps) {
+        int64_t steps = by__min_i64(p->piece_steps, p->steps - s);
+        for (int64_t b = 0; b < panels; b++) {
+            const char *panel = (const char *)j->call->in[1].data +
+                                (size_t)(first + b) * p->panel_bytes + s * p->step_bytes;
+            for (int64_t t = 0; t < tiles; t++) {
+                int64_t i = i0 + t * TILE_ROWS;
+                int64_t height = by__min_i64(TILE_ROWS, i0 + rows - i);
+                float *tile = sums + (b * tiles + t) * TILE_ROWS * BY_PACKED_COLUMNS;
+                add_rows_of(p, panel, j->x + i * p->row_units + s * p->step_units, steps, tile,
+                            s > 0, height);
+                if (s + steps == p->steps) {
+                    int64_t column = (first + b) * BY_PACKED_COLUMNS;
+                    by__panel_target at = by__panel_target_at(&j->target, i, column);
+                    BY__AT_LEVEL(by__panel_store)
+                    (&at, tile, BY_PACKED_COLUMNS, height,
+                     by__min_i64(BY_PACKED_COLUMNS, p->packing.n - column));
+                }
+            }
+        }
+    }
+}
+
+/* Row i of x as the tile reads it: zeros behind the last input. */
+static void copy_row(const plan *p, const by__tensor *x, unit *out, int64_t i)
+{
+    int64_t k = p->packing.k;
+    unit *row = out + i * p->row_units;
+    row[p->steps * p->step_units - 1] = 0.0f;
+    if (p->kind == PAIRS_BF16 || x->dtype == BY_F32) {
+        size_t size = by_dtype_size(x->dtype);
+        memcpy(row, (const char *)x->data + (size_t)(i * k) * size, (size_t)k * size);
+        return;
+    }
+#define WIDEN(at, n)                                                                               \
+    by__store_n(row, at,                                                                           \
+                x->dtype == BY_BF16 ? by__load_n(x->data, i * k + (at), BY_BF16, n)                \
+                                    : by__load_n(x->data, i * k + (at), BY_F16, n),                \
+                BY_F32, n)
+    BY__STEPS(0, k, WIDEN);
+#undef WIDEN
+}
+
+static by_status run(const by__call *call, const by__context *context)
+{
+    const plan *p = call->state;
+    const by__tensor *x = &call->in[0];
+    by__work_range *ranges = call->work;
+    unit *copies = (unit *)((char *)call->work + p->rows);
+    job j = {.p = p,
+             .call = call,
+             .x = p->copies ? copies : x->data,
+             .target = {.y = call->out[0].data,
+                        .ldy = p->packing.n,
+                        .dtype = call->out[0].dtype,
+                        .bias_dtype = call->in[2].dtype,
+                        .bias = call->in[2].data,
+                        .add = call->in[3].data}};
+    BY_UNUSED(context);
+    for (int thread = 0; thread < p->threads; thread++) {
+        by__work_range_open(ranges, p->blocks * p->groups, thread, p->threads);
+    }
+    int64_t serial = p->m <= TILE_ROWS ? p->m : 0; /* rows that are not worth dividing */
+    for (int64_t i = 0; i < serial && p->copies; i++) {
+        copy_row(p, x, copies, i);
+    }
+#pragma omp parallel num_threads(p->threads) if (p->threads > 1)
+    {
+        int me = omp_get_thread_num();
+        float *sums = (float *)((char *)call->work + p->sums + (size_t)me * p->sums_bytes);
+        if (p->copies && serial == 0) {
+#pragma omp for schedule(static)
+            for (int64_t i = 0; i < p->m; i++) {
+                copy_row(p, x, copies, i);
+            }
+        }
+        int64_t t;
+        while ((t = by__work_range_take(ranges, me, p->threads)) >= 0) {
+            run_task(&j, t % p->blocks, t / p->blocks, sums);
+        }
+    }
+    return BY_OK;
+}
+
+/* ---- plans ---- */
+
+static void plan_rows(plan *p, const by__tensor *x)
+{
+    bool pairs = p->packing.dtype == BY_BF16;
+    int64_t k = p->packing.k;
+    size_t row_bytes = (size_t)k * by_dtype_size(x->dtype);
+    p->steps = pairs ? by__ceil_div(k, BY__PACKED_PAIR) : k;
+    p->step_bytes = BY_PACKED_COLUMNS * (p->kind == UNITS_F16 ? 2 : 4);
+    p->step_units = p->kind == PAIRS_SPREAD ? 2 : 1;
+    p->copies = p->kind == PAIRS_SPREAD || p->kind == UNITS_F16 || row_bytes % 4 != 0 ||
+                (row_bytes % PAGE == 0 && p->m > 1);
+    p->row_units = p->steps * p->step_units;
+    if (p->copies) {
+        p->row_units = (int64_t)by__round_up((size_t)p->row_units, BY_CACHE_LINE / 4);
+        p->row_units += p->row_units * 4 % PAGE == 0 ? (int64_t)BY_CACHE_LINE / 4 : 0;
+    }
+}
+
+static void plan_tasks(plan *p)
+{
+    int64_t panels = by__ceil_div(p->packing.n, BY_PACKED_COLUMNS);
+    p->panel_bytes = by__packed_panel_bytes(&p->packing);
+    p->piece_steps = p->steps;
+    p->block_rows = p->m;
+    p->blocks = 1;
+    p->group = TAKEN_BYTES / (int64_t)p->panel_bytes;
+    int64_t most = panels / (8 * (int64_t)p->threads);
+    p->group = by__min_i64(p->group < 1 ? 1 : p->group, most < 1 ? 1 : most);
+    if (p->m > TILE_ROWS) {
+        p->piece_steps = PIECE_STEPS;
+        p->blocks = by__ceil_div(p->m, BLOCK_TILES * TILE_ROWS);
+        p->block_rows = by__ceil_div(by__ceil_div(p->m, p->blocks), TILE_ROWS) * TILE_ROWS;
+        p->blocks = by__ceil_div(p->m, p->block_rows);
+        p->group = by__min_i64(GROUP_PANELS, most < 1 ? 1 : most);
+    }
+    p->groups = by__ceil_div(panels, p->group);
+}
+
+static bool supports(const by__call *call)
+{
+    const by__tensor *x = &call->in[0];
+    return by__tensor_is_act(x) && by__tensor_count(x) > 0 &&
+           x->dtype == call->attrs.packing.dtype && by__tensor_is_act(&call->out[0]) &&
+           (!by__present(&call->in[2]) || by__tensor_is_act(&call->in[2]));
+}
+
+static by_status prepare(by__call *call, const by__context *context, by_error *error)
+{
+    plan *p = NULL;
+    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "a product", error));
+    p->packing = call->attrs.packing;
+    p->kind = arithmetic_of(p->packing.dtype);
+    p->m = by__tensor_rows(&call->in[0]);
+    p->threads = context->threads;
+    plan_rows(p, &call->in[0]);
+    plan_tasks(p);
+    size_t copied = p->copies ? (size_t)(p->m * p->row_units) * 4 : 0;
+    int64_t tiles = p->group * by__ceil_div(p->block_rows, TILE_ROWS);
+    p->rows = by__round_up((size_t)p->threads * sizeof(by__work_range), BY_CACHE_LINE);
+    p->sums = p->rows + by__round_up(copied, BY_CACHE_LINE);
+    p->sums_bytes = (size_t)tiles * TILE_ROWS * BY_PACKED_COLUMNS * sizeof(float);
+    call->work_bytes = p->sums + (size_t)p->threads * p->sums_bytes;
+    call->state = p;
+    return BY_OK;
+}
+
+static void release(by__call *call)
+{
+    free(call->state);
+    call->state = NULL;
+}
+
+BY__KERNEL(packed_matmul) = {
+    BY_OP_PACKED_MATMUL, BY__KERNEL_NAME("packed matmul"), supports, prepare, release, run};
+
+/* ---- look-ups ---- */
+
+BY__INLINE void look_up(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+{
+    const by_packing *packing = &call->attrs.packing;
+    const int32_t *ids = call->in[0].data;
+    float chunk[8 * BY__LANES];
+    for (int64_t id = begin; id < end; id++) {
+        bool found = ids[id] >= 0 && ids[id] < packing->n;
+        for (int64_t k = 0; k < packing->k; k += 8 * BY__LANES) {
+            int64_t count = by__min_i64(8 * BY__LANES, packing->k - k);
+            for (int64_t i = 0; i < count; i++) {
+                chunk[i] = found ? by__packed_at(packing, call->in[1].data, ids[id], k + i) : 0.0f;
+            }
+#define STORE(i, n)                                                                                \
+    by__store_n(call->out[0].data, id * packing->k + k + (i), by__load_n(chunk, i, BY_F32, n),     \
+                type, n)
+            BY__STEPS(0, count, STORE);
+#undef STORE
+        }
+    }
+}
+
+BY__ACT_RANGES(look_up)
+
+static bool supports_look_up(const by__call *call)
+{
+    return by__tensor_is_act(&call->out[0]);
+}
+
+static by_status run_look_up(const by__call *call, const by__context *context)
+{
+    by__parallel(context, call, by__tensor_count(&call->in[0]), 4, by__tensor_count(&call->out[0]),
+                 look_up_ranges[call->out[0].dtype]);
+    return BY_OK;
+}
+
+BY__KERNEL(packed_embedding) = {BY_OP_PACKED_EMBEDDING,
+                                BY__KERNEL_NAME("packed embedding"),
+                                supports_look_up,
+                                NULL,
+                                NULL,
+                                run_look_up};

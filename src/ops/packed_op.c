@@ -1,0 +1,96 @@
+/* Products with packed weights, and look-ups in them. */
+#include "base/packing.h"
+#include "ops/ops.h"
+
+/* Refuses operand 1 unless it is a weight packed as the attributes say. */
+static by_status check_weight(const by__signature *s, by_error *error)
+{
+    const by_packing *packing = &s->attrs->packing;
+    const char *wrong = by__packing_wrong(packing);
+    if (wrong != NULL) {
+        return by__op_refuse(s, error, wrong);
+    }
+    by__type weight = {BY_U8, by__packed_shape(packing)};
+    return by__type_equal(&s->in[1], &weight)
+               ? BY_OK
+               : by__op_refuse(s, error, "the weight does not have the size of its packing");
+}
+
+static by_status infer_packed_matmul(const by__signature *s, by__type *out, by_error *error)
+{
+    const by_packing *packing = &s->attrs->packing;
+    const by__type *a = &s->in[0];
+    by__type y = {.dtype = s->attrs->dtype, .shape = a->shape};
+    BY_TRY(check_weight(s, error));
+    if (a->dtype != packing->dtype || !by__is_act(y.dtype) || a->shape.rank < 1 ||
+        by__last_dim(&a->shape) != packing->k) {
+        return by__op_refuse(s, error, "the operand must be [..., inputs] of the weight's dtype");
+    }
+    y.shape.dim[y.shape.rank - 1] = packing->n;
+    if (s->input_count > 2 && !by__absent(&s->in[2])) {
+        const by__type *bias = &s->in[2];
+        if (bias->shape.rank != 1 || bias->shape.dim[0] != packing->n || !by__is_act(bias->dtype)) {
+            return by__op_refuse(s, error, "the bias must be [columns of the product]");
+        }
+    }
+    if (s->input_count > 3 && !by__absent(&s->in[3]) && !by__type_equal(&s->in[3], &y)) {
+        return by__op_refuse(s, error, "the added tensor must have the product's shape and dtype");
+    }
+    out[0] = y;
+    return BY_OK;
+}
+
+static void cost_packed_matmul(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    cost->flops = 2.0 * (double)by_shape_count(&out[0].shape) * (double)s->attrs->packing.k;
+}
+
+static by_status infer_packed_embedding(const by__signature *s, by__type *out, by_error *error)
+{
+    const by__type *ids = &s->in[0];
+    BY_TRY(check_weight(s, error));
+    if (ids->dtype != BY_I32 || ids->shape.rank >= BY_MAX_RANK || !by__is_act(s->attrs->dtype)) {
+        return by__op_refuse(s, error, "ids must be i32");
+    }
+    out[0] = (by__type){s->attrs->dtype, ids->shape};
+    out[0].shape.dim[out[0].shape.rank++] = s->attrs->packing.k;
+    return BY_OK;
+}
+
+static void cost_packed_embedding(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    double bytes = (double)by_shape_count(&out[0].shape) * (double)by_dtype_size(out[0].dtype);
+    cost->flops = 0.0;
+    cost->bytes_read = bytes + 4.0 * (double)by_shape_count(&s->in[0].shape);
+}
+
+static int64_t outputs_of(const by__signature *s)
+{
+    return s->attrs->packing.n;
+}
+
+static const by__attr packed_attrs[] = {
+    BY__ATTR_AS("", packing, PACKING, 0),
+    BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE),
+    {NULL, 0, BY__ATTR_FLAG, 0},
+};
+
+const by__op_row by__op_packed_matmul = {.name = "packed_matmul",
+                                         .min_inputs = 2,
+                                         .max_inputs = 4,
+                                         .outputs = 1,
+                                         .optional = 1u << 2 | 1u << 3,
+                                         .attrs = packed_attrs,
+                                         .infer = infer_packed_matmul,
+                                         .cost = cost_packed_matmul,
+                                         .factors = 1u << 1,
+                                         .addend = 3};
+const by__op_row by__op_packed_embedding = {.name = "packed_embedding",
+                                            .min_inputs = 2,
+                                            .max_inputs = 2,
+                                            .outputs = 1,
+                                            .attrs = packed_attrs,
+                                            .infer = infer_packed_embedding,
+                                            .cost = cost_packed_embedding,
+                                            .gathers = 1u << 1,
+                                            .indices = {{.input = 0, .limit = outputs_of}}};

@@ -1,0 +1,171 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/packing.h"
+#include "passes/passes.h"
+
+/* How the readers of a parameter want it packed. */
+typedef struct wish {
+    by_packing packing; /* kind NONE: no product reads it */
+    bool out_in;
+    bool refused; /* a reader cannot have it so, or another wants something else */
+} wish;
+
+/* Asks node n how it would read operand i, a parameter of two axes, packed. */
+static by_status ask(const by_graph *graph, size_t n, int i, by_packing_kind kind, bool *can,
+                     by__packed_reader *out, by_error *error)
+{
+    const by__node *node = &graph->nodes[n];
+    const by__op_row *row = by__op_row_of(node->op);
+    by__type *in;
+    *can = false;
+    if (row->pack == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "packing", error));
+    by__node_types(graph, node, in);
+    by__signature s = {node->op, &node->attrs, in, node->input_count};
+    *out = (by__packed_reader){0};
+    *can = row->pack(&s, i, out);
+    out->attrs.packing.kind = kind;
+    free(in);
+    return BY_OK;
+}
+
+static by_status collect(wish *wishes, const by_graph *graph, by_packing_kind kind, by_error *error)
+{
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        for (int i = 0; i < node->input_count; i++) {
+            const by__value *value = node->in[i] == BY_NONE ? NULL : &graph->values[node->in[i]];
+            if (value == NULL || value->role != BY_ROLE_PARAMETER || value->shape.rank != 2) {
+                continue;
+            }
+            by__packed_reader reader;
+            bool can;
+            wish *w = &wishes[node->in[i]];
+            BY_TRY(ask(graph, n, i, kind, &can, &reader, error));
+            bool multiplies = by__mask_has(by__op_row_of(node->op)->factors, i);
+            if (!can || by__packing_wrong(&reader.attrs.packing) != NULL) {
+                w->refused = true;
+            } else if (multiplies && w->packing.kind == BY_PACKING_NONE) {
+                w->packing = reader.attrs.packing;
+                w->out_in = reader.out_in;
+            }
+        }
+    }
+    return BY_OK;
+}
+
+/* Refuses parameters of which two readers think differently; look-ups follow products. */
+static by_status compare(wish *wishes, const by_graph *graph, by_error *error)
+{
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        for (int i = 0; i < node->input_count; i++) {
+            wish *w = node->in[i] == BY_NONE ? NULL : &wishes[node->in[i]];
+            if (w == NULL || w->refused || w->packing.kind == BY_PACKING_NONE) {
+                continue;
+            }
+            by__packed_reader reader;
+            bool can;
+            BY_TRY(ask(graph, n, i, w->packing.kind, &can, &reader, error));
+            w->refused = !can || reader.out_in != w->out_in ||
+                         memcmp(&reader.attrs.packing, &w->packing, sizeof w->packing) != 0;
+        }
+    }
+    return BY_OK;
+}
+
+static bool is_packed(const wish *w)
+{
+    return !w->refused && w->packing.kind != BY_PACKING_NONE;
+}
+
+static by_status change_readers(by_graph *graph, const wish *wishes, by_error *error)
+{
+    for (size_t n = 0; n < graph->node_count; n++) {
+        by__node *node = &graph->nodes[n];
+        for (int i = 0; i < node->input_count; i++) {
+            const wish *w = node->in[i] == BY_NONE ? NULL : &wishes[node->in[i]];
+            if (w == NULL || !is_packed(w)) {
+                continue;
+            }
+            by__packed_reader reader;
+            bool can;
+            BY_TRY(ask(graph, n, i, w->packing.kind, &can, &reader, error));
+            node->op = reader.op;
+            node->attrs = reader.attrs;
+            break; /* of a product one operand is the weight */
+        }
+    }
+    return BY_OK;
+}
+
+/* The wishes that another graph has fulfilled. */
+static by_status follow(wish *wishes, const by_graph *graph, const by_graph *like, by_error *error)
+{
+    for (size_t v = 0; v < graph->value_count; v++) {
+        const by__value *value = &graph->values[v];
+        bool is_weight = value->role == BY_ROLE_PARAMETER && value->shape.rank == 2;
+        by_value other = is_weight ? by_graph_find(like, value->name) : BY_NONE;
+        if (other != BY_NONE) {
+            wishes[v].packing = like->values[other].packing;
+            wishes[v].out_in = like->values[other].out_in;
+        }
+    }
+    BY_TRY(compare(wishes, graph, error));
+    for (size_t v = 0; v < graph->value_count; v++) {
+        if (wishes[v].refused) {
+            return by_error_set(error, BY_EARG,
+                                "'%s' is packed in another program, and cannot be in this one",
+                                graph->values[v].name);
+        }
+    }
+    return BY_OK;
+}
+
+static by_status pack(by_graph *graph, wish *wishes, const by_packing_options *options,
+                      by_error *error)
+{
+    if (options->like != NULL) {
+        BY_TRY(follow(wishes, graph, options->like, error));
+    } else {
+        BY_TRY(collect(wishes, graph, options->kind, error));
+        BY_TRY(compare(wishes, graph, error));
+    }
+    BY_TRY(change_readers(graph, wishes, error));
+    for (size_t v = 0; v < graph->value_count; v++) {
+        by__value *value = &graph->values[v];
+        if (is_packed(&wishes[v])) {
+            value->packing = wishes[v].packing;
+            value->out_in = wishes[v].out_in;
+            value->shape = by__packed_shape(&value->packing);
+            value->dtype = BY_U8;
+        }
+    }
+    return BY_OK;
+}
+
+by_status by_pass_pack(by_graph *graph, const by_packing_options *options, by_error *error)
+{
+    wish *wishes;
+    BY_TRY(by_graph_check(graph, error));
+    if (options->kind == BY_PACKING_NONE) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&wishes, graph->value_count, sizeof *wishes, "packing", error));
+    by_status status = pack(graph, wishes, options, error);
+    free(wishes);
+    return status;
+}
+
+static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
+{
+    return by_pass_pack(graph, &options->pack, error);
+}
+
+const by__pass by__pass_pack = {.name = "pack",
+                                .summary = "weights as panels that products stream",
+                                .purposes = BY_PURPOSE_INFER,
+                                .apply = apply};

@@ -1,0 +1,179 @@
+/* What a serving step is made of gives a row the same bits whatever rows are computed with it:
+ * every kernel at every level of this machine, on all rows and on runs of 1 and more of them, on 1
+ * to 3 threads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "kernel_test.h"
+
+#define ROWS 200 /* more than one block of any product */
+#define AXIS(...)                                                                                  \
+    {                                                                                              \
+        .rank = sizeof((int64_t[]){__VA_ARGS__}) / 8, .dim = { __VA_ARGS__ }                       \
+    }
+#define OF(dtype, ...)                                                                             \
+    {                                                                                              \
+        {dtype, AXIS(__VA_ARGS__)}, PLAIN                                                          \
+    }
+#define X(...) OF(ACT, __VA_ARGS__)
+#define F(...) OF(BY_F32, __VA_ARGS__)
+#define I(...) OF(BY_I32, __VA_ARGS__)
+#define ABSENT                                                                                     \
+    {                                                                                              \
+        .type = {.shape = {.rank = -1} }                                                           \
+    }
+#define WEIGHT OF(BY_U8, 1)
+#define PACKING(n, k)                                                                              \
+    {                                                                                              \
+        BY_PACKING_PACKED, ACT, n, k                                                               \
+    }
+#define ATTRS(...)                                                                                 \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+/* The inputs and outputs (a bit each) whose first axis are the rows. */
+#define LINE(op, attrs, ins, outs, ...)                                                            \
+    {                                                                                              \
+        {BY_OP_##op, ATTRS attrs, (const operand[]){__VA_ARGS__},                                  \
+         sizeof((const operand[]){__VA_ARGS__}) / sizeof(operand), FOR_KERNELS},                   \
+            ins, outs                                                                              \
+    }
+
+typedef struct row_case {
+    op_case source;
+    unsigned ins, outs;
+} row_case;
+
+static const by_map_program gelu_of_sum = {
+    .inputs = 2,
+    .steps = 2,
+    .results = 1,
+    .step = {{BY_MAP_ADD, {0, 1}, 0, 0.0f},
+             {BY_MAP_FUNCTION, {BY_MAP_MAX_INPUTS}, BY_FN_GELU, 0.0f}},
+    .result = {{BY_MAP_MAX_INPUTS + 1, BY_F32}},
+};
+
+static const row_case cases[] = {
+    LINE(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(1, 1)), 1, 1, X(ROWS, 1), WEIGHT),
+    LINE(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(33, 77)), 9, 1, X(ROWS, 77), WEIGHT,
+         F(33), X(ROWS, 33)),
+    LINE(PACKED_MATMUL, (.dtype = BY_F32, .packing = PACKING(100, 1026)), 1, 1, X(ROWS, 1026),
+         WEIGHT),
+    LINE(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(288, 2048)), 1, 1, X(ROWS, 2048), WEIGHT),
+    LINE(PACKED_EMBEDDING, (.dtype = ACT, .packing = PACKING(50, 70)), 1, 1, I(ROWS), WEIGHT),
+    LINE(EMBEDDING, (0), 1, 1, I(ROWS), X(50, 70)),
+    LINE(LAYER_NORM, (.eps = 1e-5f), 1, 7, X(ROWS, 770), F(770), F(770)),
+    LINE(LAYER_NORM, (.eps = 1e-5f), 1, 7, X(ROWS, 9), F(9), F(9)),
+    LINE(RMS_NORM, (.eps = 1e-5f), 1, 3, X(ROWS, 770), F(770)),
+    LINE(ROPE, (.heads = 3, .theta = 1e4f), 1, 1, X(ROWS, 1, 96), I(1)),
+    LINE(ADD, (0), 3, 1, X(ROWS, 77), X(ROWS, 77)),
+    LINE(ADD, (0), 1, 1, X(ROWS, 77), F(77)),
+    LINE(MUL, (0), 3, 1, X(ROWS, 77), X(ROWS, 77)),
+    LINE(CAST, (.dtype = BY_F32), 1, 1, X(ROWS, 77)),
+    LINE(CAST, (.dtype = BY_BF16), 1, 1, X(ROWS, 77)),
+    LINE(UNARY, (.function = BY_FN_GELU), 1, 1, X(ROWS, 77)),
+    LINE(UNARY, (.function = BY_FN_SILU), 1, 1, X(ROWS, 77)),
+    LINE(UNARY, (.function = BY_FN_GELU_ERF), 1, 1, X(ROWS, 77)),
+    LINE(SWIGLU, (0), 3, 1, X(ROWS, 77), X(ROWS, 77)),
+    LINE(MAP, (.map = &gelu_of_sum), 3, 1, X(ROWS, 77), X(ROWS, 77)),
+    LINE(SLICE, (.axis = 1, .begin = 5, .rows = 40), 1, 1, X(ROWS, 77)),
+    LINE(SOFTMAX, (0), 1, 1, X(ROWS, 515)),
+    LINE(SOFTMAX, (.logarithm = true), 1, 1, X(ROWS, 515)),
+    LINE(CROSS_ENTROPY, (0), 3, 2, X(ROWS, 515), I(ROWS)),
+    LINE(ROUTER, (.chosen = 2), 1, 3, F(ROWS, 8)),
+};
+
+static size_t row_bytes(const by__type *type)
+{
+    return (size_t)(by_shape_count(&type->shape) / type->shape.dim[0]) * by_dtype_size(type->dtype);
+}
+
+/* Rows first .. first + count of a problem; its data is the problem's. */
+static problem part_of(const problem *p, const row_case *c, int64_t first, int64_t count)
+{
+    problem part = *p;
+    by_error error = {0};
+    for (int i = 0; i < c->source.input_count; i++) {
+        if ((c->ins >> i & 1u) != 0) {
+            part.data[i] = (char *)p->data[i] + (size_t)first * row_bytes(&p->in[i]);
+            part.in[i].shape.dim[0] = count;
+        }
+    }
+    by__signature s = {c->source.op, &part.attrs, part.in, c->source.input_count};
+    assert_int_equal(by__op_infer(&s, part.out, &error), BY_OK);
+    return part;
+}
+
+static void check_part(const by__kernel *kernel, const problem *p, const row_case *c,
+                       const result *all, int64_t first, int64_t count, int threads)
+{
+    problem part = part_of(p, c, first, count);
+    run_options options = plain_run;
+    result got;
+    options.threads = threads;
+    const char *wrong = kernel_run(kernel, &part, &options, &got);
+    if (wrong != NULL) {
+        fail_msg("%s: %s", kernel->name, wrong);
+    }
+    for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
+        if ((c->outs >> o & 1u) == 0) {
+            continue;
+        }
+        size_t bytes = row_bytes(&p->out[o]);
+        if (memcmp((char *)all->data[o] + (size_t)first * bytes, got.data[o],
+                   (size_t)count * bytes) != 0) {
+            fail_msg("%s on %s: %d of %d rows, from %d on, on %d threads, have other bits in "
+                     "output %d",
+                     kernel->name, by_dtype_name(p->in[0].dtype), (int)count, ROWS, (int)first,
+                     threads, o);
+        }
+    }
+    result_close(&got);
+}
+
+static void check_case(const row_case *c, by_dtype act, by__isa level)
+{
+    static const int64_t parts[][2] = {{0, 1},   {199, 1}, {3, 2},   {1, 3},   {7, 4},
+                                       {20, 5},  {11, 7},  {40, 13}, {60, 14}, {61, 15},
+                                       {50, 31}, {9, 64},  {0, 126}, {73, 127}};
+    problem p;
+    by__tensor in[BY__MAX_INPUTS];
+    problem_open(&p, &c->source, act, PATTERN_RANDOM);
+    by__call call = problem_call(&p, in);
+    const by__kernel *kernel = by__cpu_kernel_at(&call, level);
+    result all;
+    if (kernel != NULL && kernel_run(kernel, &p, &plain_run, &all) == NULL) {
+        for (size_t i = 0; i < BY_ARRAY_LENGTH(parts); i++) {
+            check_part(kernel, &p, c, &all, parts[i][0], parts[i][1], 1 + (int)i % 3);
+        }
+        check_part(kernel, &p, c, &all, 0, ROWS, 3);
+        result_close(&all);
+    }
+    problem_close(&p);
+}
+
+static void test_rows(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        int last = cases[i].source.in[0].type.dtype == ACT ? BY_F16 : BY_F32;
+        for (int act = BY_F32; act <= last; act++) {
+            for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
+                check_case(&cases[i], (by_dtype)act, (by__isa)level);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+    return cmocka_run_group_tests_name("row invariance", tests, NULL, NULL);
+}
