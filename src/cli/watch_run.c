@@ -30,6 +30,7 @@ typedef struct watch {
     series *all;
     size_t count;
     size_t capacity;
+    size_t next; /* where the series of the next number is looked for first: events repeat */
     bool failed; /* memory ended */
     double time; /* of the newest event */
 } watch;
@@ -43,6 +44,7 @@ static void forget(watch *w)
         free(w->all[i].values);
     }
     w->count = 0;
+    w->next = 0;
 }
 
 /* Twice the room when there is none left. */
@@ -70,14 +72,20 @@ static void copy_name(char *out, size_t size, const char *name)
     }
 }
 
-static series *find(const watch *w, const char *event, const char *key)
+static series *find_from(const watch *w, size_t first, const char *event, const char *key)
 {
     for (size_t i = 0; i < w->count; i++) {
-        if (strcmp(w->all[i].event, event) == 0 && strcmp(w->all[i].key, key) == 0) {
-            return &w->all[i];
+        series *s = &w->all[(first + i) % w->count];
+        if (strcmp(s->event, event) == 0 && strcmp(s->key, key) == 0) {
+            return s;
         }
     }
     return NULL;
+}
+
+static series *find(const watch *w, const char *event, const char *key)
+{
+    return find_from(w, 0, event, key);
 }
 
 static series *find_or_add(watch *w, const char *event_name, const char *key_name)
@@ -86,13 +94,14 @@ static series *find_or_add(watch *w, const char *event_name, const char *key_nam
     char key[sizeof w->all->key];
     copy_name(event, sizeof event, event_name);
     copy_name(key, sizeof key, key_name);
-    series *s = find(w, event, key);
+    series *s = find_from(w, w->next, event, key);
     if (s == NULL && grow((void **)&w->all, &w->capacity, w->count, sizeof *w->all)) {
         s = &w->all[w->count++];
         *s = (series){.count = 0};
         memcpy(s->event, event, sizeof event);
         memcpy(s->key, key, sizeof key);
     }
+    w->next = s == NULL ? 0 : (size_t)(s - w->all) + 1;
     return s;
 }
 

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -100,13 +101,34 @@ void by_events_string(by_events *events, const char *key, const char *value)
     by__text_json(&events->line, value, strlen(value));
 }
 
+by_status by__events_end_at(by_events *events, double time, by_error *error)
+{
+    by__text_format(&events->line, ",\"time\":%.3f}\n", time);
+    return by__append(&events->file, &events->line, error);
+}
+
 by_status by_events_end(by_events *events, by_error *error)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    by__text_format(&events->line, ",\"time\":%lld.%03ld}\n", (long long)now.tv_sec,
-                    now.tv_nsec / 1000000);
-    return by__append(&events->file, &events->line, error);
+    return by__events_end_at(events, by__clock_now(), error);
+}
+
+double by__events_last_time(const char *path)
+{
+    char text[96];
+    double time = 0.0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    off_t end = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
+    off_t at = end < (off_t)sizeof text - 1 ? 0 : end - ((off_t)sizeof text - 1);
+    ssize_t n = end < 0 ? -1 : pread(fd, text, sizeof text - 1, at);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    text[n < 0 ? 0 : n] = '\0';
+    for (const char *found = text; (found = strstr(found, ",\"time\":")) != NULL;) {
+        found += strlen(",\"time\":");
+        time = strtod(found, NULL);
+    }
+    return isfinite(time) && time > 0.0 ? time : 0.0;
 }
 
 by_status by_events_flush(by_events *events, by_error *error)

@@ -76,10 +76,8 @@ static by_status request(by__mlflow *m, const char *point, json_t **reply, char 
     by__text url = {0};
     long code = 0;
     const char *server = m->state.server;
-    size_t n = strlen(server);
     refusal[0] = '\0';
-    by__text_format(&url, "%.*s/api/2.0/mlflow/%s",
-                    (int)(n > 0 && server[n - 1] == '/' ? n - 1 : n), server, point);
+    by__text_format(&url, "%s/api/2.0/mlflow/%s", server, point);
     if (url.failed || m->body.failed) {
         by__text_free(&url);
         return no_memory(error);
@@ -108,7 +106,7 @@ static by_status request(by__mlflow *m, const char *point, json_t **reply, char 
     by_status status = BY_OK;
     if (code != 200) {
         status = refuse(m, code, root, refusal, error);
-    } else if (reply != NULL && !json_is_object(root)) {
+    } else if (!json_is_object(root)) { /* a proxy, or another service */
         status = by_error_set(error, BY_EIO, "mlflow server %s: its reply is no JSON", server);
     }
     if (status != BY_OK || reply == NULL) {
@@ -156,24 +154,45 @@ static by_status read_inside(char **out, const by__mlflow *m, const char *name, 
     return status;
 }
 
+/* With and without a slash at the end an address is the same. */
+static size_t address_length(const char *server)
+{
+    size_t n = strlen(server);
+    while (n > 0 && server[n - 1] == '/') {
+        n--;
+    }
+    return n;
+}
+
+static bool is_same_server(const char *a, const char *b)
+{
+    size_t n = address_length(a);
+    return n == address_length(b) && memcmp(a, b, n) == 0;
+}
+
+static by_status set_server(by__mlflow *m, by_error *error)
+{
+    free(m->state.server);
+    m->state.server = by__strndup(m->options->server, address_length(m->options->server));
+    return m->state.server == NULL ? no_memory(error) : BY_OK;
+}
+
 static by_status load_state(by__mlflow *m, by_error *error)
 {
     char *text;
     size_t length;
     struct stat info;
     if (!by__path_exists(m->state_path)) {
-        m->state.server = by__strdup(m->options->server);
-        return m->state.server == NULL ? no_memory(error) : BY_OK;
+        return set_server(m, error);
     }
     BY_TRY(by__file_read(&text, &length, m->state_path, 1 << 16, error));
     by_status status = by__mlflow_state_parse(&m->state, m->state_path, text, length, error);
     free(text);
-    if (status == BY_OK && strcmp(m->state.server, m->options->server) != 0) {
+    if (status == BY_OK && !is_same_server(m->state.server, m->options->server)) {
         by__mlflow_state_free(&m->state); /* another server: all of it is news there */
-        m->state.server = by__strdup(m->options->server);
-        status = m->state.server == NULL ? no_memory(error) : BY_OK;
     }
-    /* A run that goes on has dropped the events behind its checkpoint. */
+    status = status == BY_OK ? set_server(m, error) : status;
+    /* A file that somebody has cut. */
     if (status == BY_OK && stat(m->events_path, &info) == 0 &&
         m->state.offset > (uint64_t)info.st_size) {
         m->state.offset = (uint64_t)info.st_size;
@@ -396,6 +415,29 @@ static by_status read_window(const by__mlflow *m, by__text *out, bool *more, by_
     return status;
 }
 
+uint64_t by__mlflow_waiting(const by__mlflow *m)
+{
+    struct stat info;
+    bool known = stat(m->events_path, &info) == 0 && (uint64_t)info.st_size > m->state.offset;
+    return known ? (uint64_t)info.st_size - m->state.offset : 0;
+}
+
+/* A run that had ended on the server, and has more to send, is running again. */
+static by_status begin_again(by__mlflow *m, by_error *error)
+{
+    char refusal[64];
+    if (!m->state.is_ended || by__mlflow_waiting(m) == 0) {
+        return BY_OK;
+    }
+    m->body.length = 0;
+    add_field(&m->body, "run_id", m->state.run);
+    add_field(&m->body, "status", "RUNNING");
+    by__text_add(&m->body, "}");
+    BY_TRY(request(m, "runs/update", NULL, refusal, error));
+    m->state.is_ended = false;
+    return save_state(m, error);
+}
+
 by_status by__mlflow_send(by__mlflow *m, bool *more, by_error *error)
 {
     char refusal[64];
@@ -405,6 +447,7 @@ by_status by__mlflow_send(by__mlflow *m, bool *more, by_error *error)
     size_t count;
     *more = true;
     BY_TRY(describe(m, error));
+    BY_TRY(begin_again(m, error));
     by_status status = read_window(m, &text, more, error);
     if (status == BY_OK) {
         m->body.length = 0;
@@ -449,19 +492,30 @@ by_status by__mlflow_end(by__mlflow *m, by_error *error)
     return save_state(m, error);
 }
 
-/* A run that goes on is running again. */
-static by_status begin_again(by__mlflow *m, by_error *error)
-{
-    bool was_ended = m->state.is_ended;
-    m->state.is_ended = false;
-    return was_ended ? save_state(m, error) : BY_OK;
-}
-
-uint64_t by__mlflow_waiting(const by__mlflow *m)
+by_status by__mlflow_rewind(const char *run, by_error *error)
 {
     struct stat info;
-    bool known = stat(m->events_path, &info) == 0 && (uint64_t)info.st_size > m->state.offset;
-    return known ? (uint64_t)info.st_size - m->state.offset : 0;
+    char *text = NULL;
+    size_t length;
+    const by__mlflow_options options = {.run = run};
+    by__mlflow m = {.options = &options,
+                    .state_path = by__path_join(run, "mlflow.json"),
+                    .events_path = by__path_join(run, "events.jsonl")};
+    by_status status = m.state_path == NULL || m.events_path == NULL ? no_memory(error) : BY_OK;
+    uint64_t size = status == BY_OK && stat(m.events_path, &info) == 0 ? (uint64_t)info.st_size : 0;
+    /* One that is damaged is for who sends to say. */
+    bool is_there = status == BY_OK && by__path_exists(m.state_path) &&
+                    by__file_read(&text, &length, m.state_path, 1 << 16, NULL) == BY_OK &&
+                    by__mlflow_state_parse(&m.state, m.state_path, text, length, NULL) == BY_OK;
+    if (is_there && m.state.offset > size) {
+        m.state.offset = size;
+        status = save_state(&m, error);
+    }
+    by__mlflow_state_free(&m.state);
+    free(text);
+    free(m.state_path);
+    free(m.events_path);
+    return status;
 }
 
 /* ---- opening ---- */
@@ -502,8 +556,7 @@ static by_status set_up(by__mlflow *m, by_error *error)
     (void)curl_easy_setopt(m->curl, CURLOPT_XFERINFODATA, m);
     (void)curl_easy_setopt(m->curl, CURLOPT_NOPROGRESS, 0L);
     set_secrets(m);
-    BY_TRY(load_state(m, error));
-    return begin_again(m, error);
+    return load_state(m, error);
 }
 
 by_status by__mlflow_open(by__mlflow **out, const by__mlflow_options *options, by_error *error)

@@ -37,6 +37,9 @@ by_status by__mlflow_batch(by__text *out, const char *run, const char *path, con
                            size_t length, size_t skip, size_t *used, size_t *next, size_t *count,
                            by_error *error);
 
+/* The events of a run were cut: what is behind them is news again. */
+by_status by__mlflow_rewind(const char *run, by_error *error);
+
 /* BY_ECONFIG unless it is the URL of a server, without a name and password in it. */
 by_status by__mlflow_check(const char *server, by_error *error);
 

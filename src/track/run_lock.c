@@ -76,13 +76,28 @@ void by__run_unlock(int *fd)
     }
 }
 
+/* Whether the process that had the lock last is on another host: not every file system shows its
+ * locks here, and a copy of the directory has none. */
+static bool is_of_another_host(int fd)
+{
+    char holder[128];
+    char host[64] = "";
+    char mine[96];
+    read_holder(holder, fd);
+    (void)gethostname(host, sizeof host - 1);
+    (void)snprintf(mine, sizeof mine, " on %s", host);
+    const char *on = strstr(holder, " on ");
+    return on != NULL && strcmp(on, mine) != 0;
+}
+
 bool by__run_is_held(const char *run)
 {
     char *path = by__path_join(run, ".lock");
     int fd = path == NULL ? -1 : open(path, O_RDONLY | O_CLOEXEC);
     struct flock lock = whole_file();
     lock.l_type = F_RDLCK; /* which is all that a file opened to read may ask for */
-    bool held = fd >= 0 && (fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK);
+    bool held = fd >= 0 && (fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK ||
+                            is_of_another_host(fd));
     if (fd >= 0) {
         (void)close(fd);
     }

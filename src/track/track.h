@@ -28,6 +28,13 @@ by_status by__events_filter(by__text *out, const char *path, const char *text, s
 by_status by__events_series(by_series *out, const char *path, const char *text, size_t length,
                             const char *event, const char *key, by_error *error);
 
+/* by_events_end with the time given. */
+by_status by__events_end_at(by_events *events, double time, by_error *error);
+/* The time of the last event of a file; 0: there is none. */
+double by__events_last_time(const char *path);
+/* Seconds since 1970 as the system's clock has them, which somebody may set. */
+double by__clock_now(void);
+
 /* run.json (run_file.c). Reading gives a record whose strings are owned (by__run_free). */
 by_status by__run_write(const char *directory, const by_run_record *run, by_error *error);
 by_status by__run_read(by_run_record *out, const char *directory, by_error *error);
@@ -39,7 +46,8 @@ void by__run_free(by_run_record *run);
  * the process, gives it back. BY_ESTATE names the run and who holds it. */
 by_status by__run_lock(int *fd, const char *run, by_error *error);
 void by__run_unlock(int *fd);
-/* Whether a process holds it now; true too where the system cannot tell. */
+/* Whether a process holds it now; true too where this host cannot tell: the file system has no
+ * locks, or the last holder was on another host. */
 bool by__run_is_held(const char *run);
 
 /* The registry's row alone, without run.json. */

@@ -1,5 +1,6 @@
 #include "track/tracker.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -26,6 +27,7 @@ struct by__tracker {
     by__event_value *values;
     size_t capacity;
     bool is_lost; /* there was no memory for one of its values */
+    double began; /* of the clock that nobody sets */
 };
 
 static by_status check_sinks(const by__tracker_options *options, by_error *error)
@@ -92,11 +94,31 @@ static void note(const by__tracker *t, const char *message, const char *then)
     }
 }
 
+double by__clock_now(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Of events that this process is to record: now, but behind all that the run has, whose files may
+ * be ordered by the second in their names. */
+static double first_time(const by__tracker_options *options)
+{
+    double now = by__clock_now();
+    char *path = options->is_resumed ? by__path_join(options->run, "events.jsonl") : NULL;
+    double last = path == NULL ? 0.0 : by__events_last_time(path);
+    free(path);
+    return fmax(now, floor(last) + 1.0);
+}
+
 by_status by__tracker_open(by__tracker **out, const by__tracker_options *options, by_error *error)
 {
     by__tracker *t;
     BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "tracker", error));
     t->options = *options;
+    t->options.time = first_time(options);
+    t->began = by__now();
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         by_error problem = {0};
         if (!rows[i]->is_always_on && !names_sink(options, rows[i]->name)) {
@@ -198,9 +220,7 @@ void by__track_report(by__tracker *t, const void *report)
 
 void by__track_end(by__tracker *t)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    t->event.time = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    t->event.time = t->options.time + (by__now() - t->began);
     t->event.values = t->values;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         by_error error = {0};

@@ -51,7 +51,9 @@ typedef struct by__run_event {
     by__event_kind kind;
     const char *name; /* "train", "eval", ... */
     uint64_t step;
-    double time; /* seconds since 1970 */
+    /* Seconds since 1970: of the system's clock when the tracker was opened, and what has passed
+     * since. A clock that is set meanwhile changes nothing. */
+    double time;
     const by__event_value *values;
     size_t count;
     const by__histogram *histogram; /* of the tensor that the only value, a text, is named after */
@@ -67,6 +69,7 @@ typedef struct by__tracker_options {
     const char *prometheus; /* address to serve metrics on; "" */
     bool is_resumed;
     uint64_t step; /* that the run begins behind */
+    double time;   /* for sinks: of the first event, later than all that the run has */
     /* Shows a report to whoever started the run; may be NULL. */
     void (*show)(void *user, const void *report);
     /* Tells of a sink that fails. */

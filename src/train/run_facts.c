@@ -14,6 +14,7 @@ enum { max_environment_file = 1 << 20 };
 typedef struct list {
     by_run_facts facts;
     size_t capacity;
+    size_t next;      /* where the fact of the next number is looked for first: events repeat */
     by_status status; /* of what was added; nothing is added behind an error */
     by_error *error;
 } list;
@@ -89,8 +90,10 @@ static void take_number(void *user, const char *event, uint64_t step, const char
     }
     (void)snprintf(name, sizeof name, "last.%s.%s", event, key);
     for (size_t i = 0; i < l->facts.count; i++) {
-        by_fact *fact = &l->facts.items[i];
+        size_t at = (l->next + i) % l->facts.count;
+        by_fact *fact = &l->facts.items[at];
         if (strcmp(fact->key, name) == 0) {
+            l->next = at + 1;
             char text[32];
             by__format_f64(text, value);
             char *copy = by__strdup(text);
@@ -105,6 +108,7 @@ static void take_number(void *user, const char *event, uint64_t step, const char
         }
     }
     add_number(l, "last", name + strlen("last."), value);
+    l->next = l->facts.count;
 }
 
 /* ---- the config ---- */

@@ -192,6 +192,11 @@ static void a_view_reads_only_and_knows_the_killed(void **state)
     by_registry_close(&registry);
     by__run_unlock(&lock);
     assert_false(by__run_is_held(beta));
+    /* Of a process elsewhere nobody here can tell. */
+    char *held = by__path_join(beta, ".lock");
+    assert_int_equal(by__file_write(held, "process 7 on another.host\n", 26, &error), BY_OK);
+    assert_true(by__run_is_held(beta));
+    free(held);
     assert_int_equal(by_registry_open_view(&registry, path, &error), BY_EIO);
     assert_non_null(strstr(error.message, "there is no directory"));
     free(path);

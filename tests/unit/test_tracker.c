@@ -243,6 +243,130 @@ static void wandb_records(void **state)
     temporary_remove(run);
 }
 
+/* W&B takes 512 buckets: neighbours are joined, and nothing is lost. */
+static void wandb_histograms(void **state)
+{
+    (void)state;
+    enum { buckets = 1500 };
+    char *run = temporary_make();
+    listener l = {0};
+    size_t size;
+    double *limits = calloc(2 * buckets, sizeof *limits);
+    assert_non_null(limits);
+    double *counts = limits + buckets;
+    for (int i = 0; i < buckets; i++) {
+        limits[i] = i + 1;
+        counts[i] = 1 + i % 3;
+    }
+    const by__histogram h = {
+        .min = 0.5, .max = buckets, .limit = limits, .count = counts, .buckets = buckets};
+    by__tracker *tracker = open_tracker(run, "wandb", 0, false, &l);
+    by__track_begin(tracker, BY__EVENT_BEGIN, "run", 0);
+    by__track_end(tracker);
+    by__track_begin(tracker, BY__EVENT_HISTOGRAM, "weight", 1);
+    by__track_text(tracker, "tensor", "w");
+    by__track_histogram(tracker, &h);
+    by__track_end(tracker);
+    assert_int_equal(by__tracker_flush(tracker, NULL), BY_OK);
+    by__tracker_close(&tracker);
+    char *data = (char *)read_only(run, "wandb", &size);
+    const char *at = memmem(data, size, "\"values\":[", 10);
+    assert_non_null(at);
+    at += 10;
+    double all = 0.0;
+    int values = 0;
+    for (char *end; *at != ']'; at = *end == ',' ? end + 1 : end) {
+        all += strtod(at, &end);
+        values++;
+    }
+    assert_true(values <= 512 && values >= 256);
+    assert_true(all == 3000.0);
+    at = memmem(data, size, "\"bins\":[0.5,3,6,", 16);
+    assert_non_null(at);
+    int bins = 1;
+    for (; *at != ']'; at++) {
+        bins += *at == ',';
+    }
+    assert_int_equal(bins, values + 1);
+    assert_true(memcmp(at - 5, ",1500", 5) == 0);
+    free(data);
+    free(limits);
+    temporary_remove(run);
+}
+
+/* A run that goes on cuts its events: what MLflow has of those behind is sent anew, whether this
+ * process sends anything or not. */
+static void mlflow_rewind(void **state)
+{
+    (void)state;
+    char *run = temporary_make();
+    char *path = by__path_join(run, "mlflow.json");
+    listener l = {0};
+    char *text;
+    size_t length;
+    by__mlflow_state found;
+    by_error error = {0};
+    by__tracker *tracker = open_tracker(run, NULL, 0, false, &l);
+    for (uint64_t step = 1; step <= 9; step++) {
+        log_step(tracker, step, 1.0, NULL);
+    }
+    by__tracker_close(&tracker);
+    const by__mlflow_state state_then = {
+        .server = "http://a", .experiment = "1", .run = "r", .offset = 400, .is_described = true};
+    by__text printed = {0};
+    by__mlflow_state_print(&printed, &state_then);
+    assert_int_equal(by__file_write(path, printed.data, printed.length, &error), BY_OK);
+    by__text_free(&printed);
+    tracker = open_tracker(run, NULL, 2, true, &l);
+    for (uint64_t step = 3; step <= 12; step++) {
+        log_step(tracker, step, 1.0, NULL);
+    }
+    by__tracker_close(&tracker);
+    assert_int_equal(by__file_read(&text, &length, path, 1 << 16, &error), BY_OK);
+    assert_int_equal(by__mlflow_state_parse(&found, path, text, length, &error), BY_OK);
+    free(text);
+    char *events = by__path_join(run, "events.jsonl");
+    assert_int_equal(by__file_read(&text, &length, events, 1 << 20, &error), BY_OK);
+    assert_true(found.offset > 0 && found.offset < 400);
+    assert_int_equal(text[found.offset - 1], '\n');
+    assert_non_null(strstr(text + found.offset, "\"step\":3,"));
+    assert_null(strstr(text + found.offset, "\"step\":2,"));
+    free(text);
+    by__mlflow_state_free(&found);
+    free(events);
+    free(path);
+    temporary_remove(run);
+}
+
+/* A process that goes on begins behind all that the run has, though the clock was set back. */
+static void times_go_on(void **state)
+{
+    (void)state;
+    char *run = temporary_make();
+    char *path = by__path_join(run, "events.jsonl");
+    static const char ahead[] =
+        "{\"event\":\"train\",\"step\":1,\"loss\":1,\"time\":4102444800.250}\n";
+    listener l = {0};
+    by_error error = {0};
+    assert_int_equal(by__file_write(path, ahead, sizeof ahead - 1, &error), BY_OK);
+    assert_true(by__events_last_time(path) == 4102444800.25);
+    by__tracker *tracker = open_tracker(run, "tensorboard", 1, true, &l);
+    log_step(tracker, 2, 1.0, NULL);
+    by__tracker_close(&tracker);
+    double time = by__events_last_time(path);
+    assert_true(time >= 4102444801.0 && time < 4102444900.0);
+    char *folder = by__path_join(run, "tensorboard");
+    char **names;
+    size_t count;
+    assert_int_equal(by__list_dir(&names, &count, folder, &error), BY_OK);
+    assert_int_equal(count, 1);
+    assert_non_null(strstr(names[0], "tfevents.4102444801."));
+    by__names_free(names, count);
+    free(folder);
+    free(path);
+    temporary_remove(run);
+}
+
 static void config_item(void *user, const char *key, const char *json)
 {
     by__text_format(user, "%s=%s;", key, json);
@@ -435,6 +559,8 @@ int main(void)
         cmocka_unit_test(wandb_records),    cmocka_unit_test(config_items),
         cmocka_unit_test(wrong_options),    cmocka_unit_test(failing_sinks),
         cmocka_unit_test(mlflow_batches),   cmocka_unit_test(system_load),
+        cmocka_unit_test(wandb_histograms), cmocka_unit_test(mlflow_rewind),
+        cmocka_unit_test(times_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
  * */
 #include <stdlib.h>
 
+#include "track/mlflow_client.h"
 #include "track/sinks/sink.h"
 
 static by_status open_sink(void **sink, const by__tracker_options *options, by_error *error)
@@ -13,6 +14,10 @@ static by_status open_sink(void **sink, const by__tracker_options *options, by_e
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
     by_status status = options->is_resumed ? by_events_rewind(path, options->step, error) : BY_OK;
+    if (status == BY_OK && options->is_resumed) {
+        /* Also where this process has no such sink: the next one may. */
+        status = by__mlflow_rewind(options->run, error);
+    }
     if (status == BY_OK) {
         status = by_events_open(&events, path, error);
     }
@@ -35,7 +40,7 @@ static by_status put(void *sink, const by__run_event *event, by_error *error)
             by_events_number(events, v->key, v->number);
         }
     }
-    return by_events_end(events, error);
+    return by__events_end_at(events, event->time, error);
 }
 
 static by_status flush(void *sink, by_error *error)

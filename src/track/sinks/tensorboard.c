@@ -154,7 +154,7 @@ static by_status open_sink(void **sink, const by__tracker_options *options, by_e
     tensorboard *t;
     char host[128] = "";
     by__text path = {0};
-    time_t now = time(NULL);
+    time_t now = (time_t)options->time;
     BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "tensorboard", error));
     *sink = t;
     t->file.fd = -1;
@@ -171,7 +171,7 @@ static by_status open_sink(void **sink, const by__tracker_options *options, by_e
         status = by__append_open(&t->file, path.data, error);
     }
     by__text_free(&path);
-    return status == BY_OK ? write_start(t, options, (double)now, error) : status;
+    return status == BY_OK ? write_start(t, options, options->time, error) : status;
 }
 
 static by_status flush(void *sink, by_error *error)

@@ -19,6 +19,7 @@
 #include "track/sinks/sink.h"
 
 enum { block_bytes = 32768, header_bytes = 7 };
+enum { most_buckets = 512 }; /* of a histogram (wandb.Histogram.MAX_LENGTH) */
 enum {
     record_num = 1,
     record_history = 2,
@@ -161,17 +162,24 @@ static void add_list(by__text *out, const char *name, const double *values, size
     by__text_add(out, "]");
 }
 
-/* As numpy.histogram gives it: one border more than values. */
+/* As numpy.histogram gives it: one border more than values. W&B takes `most_buckets`: neighbours
+ * become one where there are more. */
 static by_status add_histogram(wandb *w, const char *key, const by__histogram *h, by_error *error)
 {
     double *borders;
-    BY_TRY(by__alloc((void **)&borders, h->buckets + 1, sizeof *borders, "histogram", error));
+    size_t joined = (h->buckets + most_buckets - 1) / most_buckets;
+    size_t buckets = joined == 0 ? 0 : (h->buckets + joined - 1) / joined;
+    BY_TRY(by__alloc((void **)&borders, 2 * buckets + 1, sizeof *borders, "histogram", error));
+    double *counts = borders + buckets + 1;
     borders[0] = h->min;
-    memcpy(borders + 1, h->limit, h->buckets * sizeof *borders);
+    for (size_t i = 0; i < h->buckets; i++) {
+        borders[i / joined + 1] = h->limit[i];
+        counts[i / joined] += h->count[i];
+    }
     w->text.length = 0;
     by__text_add(&w->text, "{\"_type\":\"histogram\"");
-    add_list(&w->text, "values", h->count, h->buckets);
-    add_list(&w->text, "bins", borders, h->buckets + 1);
+    add_list(&w->text, "values", counts, buckets);
+    add_list(&w->text, "bins", borders, buckets + 1);
     by__text_add(&w->text, "}");
     free(borders);
     if (w->text.failed) {
@@ -330,12 +338,12 @@ static by_status write_header(wandb *w, by_error *error)
     return status;
 }
 
-static by_status open_file(wandb *w, const char *directory, by_error *error)
+static by_status open_file(wandb *w, const char *directory, double time, by_error *error)
 {
     by__text path = {0};
     char stamp[32] = "";
     struct tm utc;
-    time_t now = time(NULL);
+    time_t now = (time_t)time;
     do { /* a run may go on in the second in which it began */
         if (gmtime_r(&now, &utc) != NULL) {
             (void)strftime(stamp, sizeof stamp, "%Y%m%d_%H%M%S", &utc);
@@ -374,7 +382,7 @@ static by_status open_sink(void **sink, const by__tracker_options *options, by_e
         status = choose_id(w, directory, error);
     }
     if (status == BY_OK) {
-        status = open_file(w, directory, error);
+        status = open_file(w, directory, options->time, error);
     }
     free(directory);
     return status;
