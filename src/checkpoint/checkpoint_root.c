@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "checkpoint/storage.h"
@@ -45,6 +46,22 @@ by_status by__step_path(char **out, const char *root, uint64_t step, by_error *e
     return BY_OK;
 }
 
+/* Waits for one who removes checkpoints; who writes one holds it for longer. */
+#define LOCK_SECONDS 3.0
+
+static bool take_lock(int fd)
+{
+    const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+    double began = by__now();
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if ((errno != EWOULDBLOCK && errno != EINTR) || by__now() - began > LOCK_SECONDS) {
+            return false;
+        }
+        (void)nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
 by_status by__root_lock(int *fd, const char *root, by_error *error)
 {
     char *path = by__path_join(root, ".lock");
@@ -55,7 +72,7 @@ by_status by__root_lock(int *fd, const char *root, by_error *error)
     int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (lock < 0) {
         status = by__io_error(error, "open", path);
-    } else if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    } else if (!take_lock(lock)) {
         if (errno == EWOULDBLOCK) {
             status = by_error_set(error, BY_ESTATE,
                                   "another process is writing checkpoints in %s; give this run "

@@ -200,6 +200,14 @@ static by_status retain(const char *root, const by_retention *r, const candidate
     return BY_OK;
 }
 
+static void unlock(int lock)
+{
+    if (lock >= 0) {
+        (void)flock(lock, LOCK_UN); /* a child of a fork may have the descriptor too */
+        (void)close(lock);
+    }
+}
+
 by_status by_checkpoint_retain(const char *root, const by_retention *r, uint64_t **steps,
                                size_t *count, by_error *error)
 {
@@ -216,11 +224,28 @@ by_status by_checkpoint_retain(const char *root, const by_retention *r, uint64_t
     if (status == BY_OK) {
         status = retain(root, r, r->verify ? &known : NULL, steps, count, error);
     }
-    if (lock >= 0) {
-        (void)flock(lock, LOCK_UN); /* a child of a fork may have the descriptor too */
-        (void)close(lock);
-    }
+    unlock(lock);
     free_candidates(&known);
+    return status;
+}
+
+by_status by__root_drop_behind(const char *root, uint64_t step, by_error *error)
+{
+    uint64_t *steps = NULL;
+    size_t count = 0;
+    int lock = -1;
+    by_status status = by__root_lock(&lock, root, error);
+    if (status == BY_OK) {
+        status = by__root_steps(&steps, &count, root, error);
+    }
+    for (size_t i = 0; i < count && steps[i] > step && status == BY_OK; i++) {
+        char *directory = NULL;
+        status = by__step_path(&directory, root, steps[i], error);
+        status = status == BY_OK ? remove_step(root, steps[i], directory, error) : status;
+        free(directory);
+    }
+    unlock(lock);
+    free(steps);
     return status;
 }
 

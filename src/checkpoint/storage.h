@@ -502,8 +502,11 @@ bool by__step_of_name(const char *name, uint64_t *step);
 /* ROOT/step-XXXXXXXX; freed with free(). */
 by_status by__step_path(char **out, const char *root, uint64_t step, by_error *error);
 /* Takes the root's lock (*fd, closed to release it) so that one process at a time changes it.
- * BY_ESTATE when another holds it; *fd is -1 on a file system without locks. */
+ * BY_ESTATE when another holds it for some seconds; *fd is -1 on a file system without locks. */
 by_status by__root_lock(int *fd, const char *root, by_error *error);
+/* Removes the checkpoints of steps behind `step`, whole or not, which a run has given up
+ * (retention.c). */
+by_status by__root_drop_behind(const char *root, uint64_t step, by_error *error);
 /* Steps of all directories that are named like checkpoints, newest first. */
 by_status by__root_steps(uint64_t **out, size_t *count, const char *root, by_error *error);
 /* Whether ROOT/step-N is a whole checkpoint of that step; *path is freed with free(). */

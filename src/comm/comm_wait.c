@@ -88,6 +88,9 @@ by_status by_comm_failure(const by_comm *comm)
 void by__comm_set_activity(by_comm *comm, bool done)
 {
     by__comm_job *job = comm->job;
+    if (comm->beside) {
+        return; /* another thread's: what the rank does is what its computing thread does */
+    }
     by__comm_activity *mine = &job->block->activity[job->ranks[job->rank].near];
     uint64_t text[BY__COMM_WHAT / 8];
     memcpy(text, comm->called.what, sizeof text);

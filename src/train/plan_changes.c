@@ -101,7 +101,14 @@ static bool find_micro_batch(const search *s, by_config *config, by_plan_change 
     int64_t divisors[256];
     size_t high = 0;
     size_t low = 0; /* so many of the smallest fit */
-    for (int64_t d = 1; d < config->train.micro_batch && high < BY_ARRAY_LENGTH(divisors); d++) {
+    by__layout layout;
+    if (by__layout_resolve(&layout, config, s->ranks, 0, NULL) != BY_OK) {
+        return false;
+    }
+    /* Ranks of `expert` divide the examples of a micro-batch. */
+    int64_t unit = layout.size[BY_MESH_EXPERT];
+    for (int64_t d = unit; d < config->train.micro_batch && high < BY_ARRAY_LENGTH(divisors);
+         d += unit) {
         if (config->train.batch % d == 0) {
             divisors[high++] = d;
         }

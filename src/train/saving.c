@@ -36,7 +36,8 @@ by_status by__job_saving_open(by__job *job, by_error *error)
     BY_TRY(by__held_open(&s->held, job->trainer, error));
     BY_TRY(by__held_plan(&s->plan, s->held, job, error));
     if (job->config->checkpoint.async != 0) {
-        BY_TRY(open_saver(job, error));
+        /* Ranks that have a saver would wait for one that has none. */
+        BY_TRY(by__checkpoint_follow(job->comm, open_saver(job, error), error));
         by__trainer_before_change(job->trainer, let_go, s->saver);
     }
     return BY_OK;

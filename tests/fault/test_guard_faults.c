@@ -389,6 +389,9 @@ static void test_rollbacks(void **state)
     run(&j, 12); /* behind the rollback */
     assert_int_equal(j.status, BY_ESTOPPED);
     expect_note(&j, "back to the checkpoint of step 8");
+    char *given_up = by__path_join(j.run, "checkpoints/step-00000010"); /* of the first stop */
+    assert_false(by__path_exists(given_up));
+    free(given_up);
     run(&j, 0);
     expect_done(&j);
     digest_of(&j, 16, have);

@@ -126,9 +126,46 @@ static void test_together(void **state)
     assert_int_equal(list(changes, none, 1000), 0);
 }
 
+/* Micro-batches that ranks of an axis of experts cannot divide are no way out, and do not hide those
+ * that are. */
+static by_status plan_experts(by_comm *comm, void *user, by_error *error)
+{
+    static const char *const settings[] = {
+        "model.kind=mixtral",   "model.experts=4",   "model.layers=2",         "train.batch=12",
+        "train.micro_batch=12", "parallel.expert=2", "precision.compute=bf16", NULL};
+    by_plan_change changes[BY_PLAN_CHANGES];
+    const by_trainer_options options = {.comm = comm};
+    size_t count;
+    by_trainer *t;
+    by_config *config = config_of(common, settings);
+    bool *found = user;
+    BY_TRY(by_trainer_open(&t, config, &options, error));
+    uint64_t limit = by_trainer_memory(t)->total - MIB;
+    by_trainer_close(&t);
+    BY_TRY(by_plan_changes(changes, &count, config, &options, limit, error));
+    if (by_comm_rank(comm) == 0) {
+        *found = has(changes, count, "train.micro_batch=6");
+    }
+    by_config_close(&config);
+    return BY_OK;
+}
+
+static void test_experts(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    bool found = false;
+    if (BY_TESTS_KEEPS_FREED) {
+        skip();
+    }
+    check_ok(by_comm_run_threads(2, NULL, plan_experts, &found, &error), &error);
+    assert_true(found);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_single),
-                                       cmocka_unit_test(test_together)};
+                                       cmocka_unit_test(test_together),
+                                       cmocka_unit_test(test_experts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

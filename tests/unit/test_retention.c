@@ -7,6 +7,9 @@
 
 #include <cmocka.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "checkpoint/storage.h"
@@ -236,6 +239,48 @@ static void a_difference_is_measured(void **state)
     temporary_remove(roots[1]);
 }
 
+/* Who removes checkpoints holds the lock for a while: a save waits for that. */
+static void *hold(void *user)
+{
+    const struct timespec while_removing = {.tv_nsec = 300 * 1000 * 1000};
+    int *lock = user;
+    (void)nanosleep(&while_removing, NULL);
+    (void)close(*lock);
+    return NULL;
+}
+
+static void a_save_waits_for_who_removes(void **state)
+{
+    BY_UNUSED(state);
+    char *root = temporary_make();
+    pthread_t thread;
+    int lock;
+    save(root, 1, 1.0);
+    check_ok(by__root_lock(&lock, root, NULL), NULL);
+    assert_int_equal(pthread_create(&thread, NULL, hold, &lock), 0);
+    save(root, 2, 1.0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    temporary_remove(root);
+}
+
+static void what_was_given_up_goes(void **state)
+{
+    BY_UNUSED(state);
+    char *root = temporary_make();
+    uint64_t *steps;
+    size_t count;
+    by_error error = {0};
+    save_many(root, 6);
+    damage(root, 6);
+    check_ok(by__root_drop_behind(root, 3, &error), &error);
+    check_ok(by__root_steps(&steps, &count, root, &error), &error);
+    assert_int_equal(count, 3);
+    assert_int_equal(steps[0], 3);
+    free(steps);
+    check_ok(by__root_drop_behind(root, 3, &error), &error);
+    temporary_remove(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -244,6 +289,8 @@ int main(void)
         cmocka_unit_test(the_newest_valid_one_stays),
         cmocka_unit_test(a_list_says_what_is_wrong),
         cmocka_unit_test(a_difference_is_measured),
+        cmocka_unit_test(a_save_waits_for_who_removes),
+        cmocka_unit_test(what_was_given_up_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,6 +102,10 @@ static by_status roll_back(by__job *job, const by_step_result *result, by_error 
                             (long long)job->good_step, (long long)limit);
     }
     BY_TRY(by__job_return(job, job->good_step, error));
+    /* One that was saved when the run was stopped behind it must not be the newest at a resume. */
+    BY_TRY(by__job_leads(job)
+               ? by__root_drop_behind(job->checkpoints, (uint64_t)job->good_step, error)
+               : BY_OK);
     job->rollbacks++;
     job->done_step = job->good_step;
     job->saved_step = job->good_step;
