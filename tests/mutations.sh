@@ -191,13 +191,13 @@ mutations() {
         'value = by_all_to_all(graph, value, to_groups ? 1 : 0, to_groups ? 0 : 1, s->axis->mesh, ranks);' \
         test_expert_ranks test_tensor_train
     # Pipelines.
-    mutation "off-by-one stage: rank of a stage" src/train/pipeline/pipe_plan.c \
+    mutation "off-by-one stage: rank of a stage" src/train/pipeline/pipe_parameters.c \
         'for (int stage = rank; stage < pipe->ranks * pipe->chunks;' 'for (int stage = (rank + 1) % pipe->ranks; stage < pipe->ranks * pipe->chunks;' \
         test_pipeline_train
     mutation "off-by-one stage: blocks one unit later" src/passes/stages.c \
         'node->block + 1 > after ? node->block + 1 : after;' 'node->block + 1 > after ? node->block + 2 : after;' \
         test_stages test_pipeline_train
-    mutation "activations of another micro-batch" src/train/pipeline/pipe_plan.c \
+    mutation "activations of another micro-batch" src/train/pipeline/pipe_slots.c \
         'begin[k] < end[i]; k++' 'begin[k] + 4 < end[i]; k++' test_pipeline_train
     mutation "squares of a block on two ranks left out" src/train/gradient_norm.c \
         'host_at(n, group_squares(n, shared->group))[shared->first / BY_SUM_BLOCK] =' \

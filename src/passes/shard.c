@@ -25,8 +25,6 @@ static const rule rules[] = {
     {"expert", BY_SHARD_EXPERT, 1, true},
 };
 
-#define TIME "time"
-
 static const rule *rule_of(by_shard_kind kind, const char *name, size_t length)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rules); i++) {
@@ -116,196 +114,6 @@ static void find_wishes(by__sharder *s)
             }
         }
     }
-}
-
-/* ---- choosing ---- */
-
-#define MAX_OPTIONS 4
-
-/* A form in which an operand may be given, and the bytes that it costs. */
-typedef struct option {
-    by__split split;
-    double cost;
-} option;
-
-static double bytes_of(const by__type *type)
-{
-    return (double)by_shape_count(&type->shape) * (double)by_dtype_size(type->dtype);
-}
-
-/* Activations [batch, time, width] are split by time where nothing asks for more. */
-static bool may_scatter(const by__sharder *s, const by__type *type)
-{
-    return s->axis->sequence && type->shape.rank == 3 && by__is_act(type->dtype) &&
-           type->shape.dim[1] % s->axis->ranks == 0;
-}
-
-/* Whether every rank may go on with its chunks of an activation [batch, time, width] that all have,
- * such as what a mixture of experts leaves. */
-static bool may_cut(const by__sharder *s, by_value v)
-{
-    const by__type *type = &s->whole[v];
-    return s->kind == BY_SHARD_SEQUENCE && !by__role_is_external(s->graph->values[v].role) &&
-           type->shape.rank == 3 && by__is_act(type->dtype) &&
-           by__split_even(&type->shape, (by__split){1, 1}, 2 * s->axis->ranks);
-}
-
-/* Whether the rows of an input are examples, which are divided among the ranks. */
-static bool has_examples(const by__sharder *s, by_value v)
-{
-    const by__value *value = &s->graph->values[v];
-    return s->kind == BY_SHARD_EXPERT && value->role == BY_ROLE_INPUT && value->shape.rank >= 2;
-}
-
-/* Whether an input has an axis of which each rank takes its slice. */
-static bool has_time(const by__sharder *s, by_value v, by__split *split)
-{
-    const by__value *value = &s->graph->values[v];
-    const char *name = value->axes == NULL ? "" : value->axes;
-    for (int axis = 0; axis < value->shape.rank && s->kind == BY_SHARD_SEQUENCE; axis++) {
-        size_t length = strcspn(name, " ");
-        *split = (by__split){axis, 1};
-        if (value->role == BY_ROLE_INPUT && length == strlen(TIME) &&
-            memcmp(name, TIME, length) == 0 &&
-            by__split_even(&value->shape, *split, 2 * s->axis->ranks)) {
-            return true;
-        }
-        name += length;
-        name += strspn(name, " ");
-    }
-    return false;
-}
-
-static int list_options(const by__sharder *s, by_value v, option out[MAX_OPTIONS])
-{
-    int count = 0;
-    by__split time;
-    by__split split = v == BY_NONE ? by__whole() : s->split[v];
-    if (v != BY_NONE && has_examples(s, v)) {
-        out[count++] = (option){{0, 1}, 0.0}; /* a rank takes its own */
-    } else if (v != BY_NONE && has_time(s, v, &time)) {
-        out[count++] = (option){time, 0.0};
-    }
-    out[count++] = (option){split, 0.0};
-    if (split.axis == BY__WHOLE) {
-        if (v != BY_NONE && may_cut(s, v)) {
-            out[count++] = (option){{1, 1}, 0.0};
-        }
-        return count;
-    }
-    double bytes = bytes_of(&s->whole[v]);
-    bool stored = by__role_is_external(s->graph->values[v].role);
-    if (split.axis == BY__PARTIAL && may_scatter(s, &s->whole[v])) {
-        out[count++] = (option){{1, 1}, bytes};
-    }
-    by__split other = {0, split.parts == 1 ? s->groups : 1};
-    if (by__shard_exchanges(s, &s->whole[v].shape, split, other)) {
-        out[count++] = (option){other, bytes / s->axis->ranks};
-    }
-    double times = split.axis == BY__PARTIAL ? 2.0 : stored ? 1e3 : 1.0;
-    out[count++] = (option){by__whole(), times * bytes};
-    return count;
-}
-
-/* The operands of the node at hand. */
-typedef struct choice {
-    by__type *in;
-    by__type out[BY_MAX_OUTPUTS];
-    option (*options)[MAX_OPTIONS];
-    int *option_count;
-    int *taken;
-    by__split *split; /* the operands' as tried */
-    by__split *best;
-    by__sharding sharding; /* of the best */
-    double cost;
-} choice;
-
-static by_status open_choice(choice *c, const by__sharder *s, const by__node *node, by_error *error)
-{
-    size_t count = (size_t)node->input_count;
-    *c = (choice){.cost = -1.0};
-    BY_TRY(by__alloc((void **)&c->in, count, sizeof *c->in, "shard", error));
-    BY_TRY(by__alloc((void **)&c->options, count, sizeof *c->options, "shard", error));
-    BY_TRY(by__alloc((void **)&c->option_count, count, sizeof *c->option_count, "shard", error));
-    BY_TRY(by__alloc((void **)&c->taken, count, sizeof *c->taken, "shard", error));
-    BY_TRY(by__alloc((void **)&c->split, count, sizeof *c->split, "shard", error));
-    BY_TRY(by__alloc((void **)&c->best, count, sizeof *c->best, "shard", error));
-    for (int i = 0; i < node->input_count; i++) {
-        c->in[i] = (by__type){BY_F32, {.rank = -1}};
-        if (node->in[i] != BY_NONE) {
-            c->in[i] = s->whole[node->in[i]];
-        }
-        c->option_count[i] = list_options(s, node->in[i], c->options[i]);
-    }
-    for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
-        c->out[i] = (by__type){BY_F32, {.rank = -1}};
-        if (i < node->output_count && node->out[i] != BY_NONE) {
-            c->out[i] = s->whole[node->out[i]];
-        }
-    }
-    return BY_OK;
-}
-
-static void close_choice(choice *c)
-{
-    free(c->in);
-    free(c->options);
-    free(c->option_count);
-    free(c->taken);
-    free(c->split);
-    free(c->best);
-}
-
-/* Tries the operands as taken; keeps them when they are the cheapest so far. */
-static void try_taken(choice *c, const by__sharder *s, const by__node *node)
-{
-    const by__op_row *row = by__op_row_of(node->op);
-    by_value first = node->output_count > 0 ? node->out[0] : BY_NONE;
-    double cost = 0.0;
-    bool any = false;
-    by__sharding sh = {.ranks = s->axis->ranks,
-                       .rank = s->axis->rank,
-                       .mesh = s->axis->mesh,
-                       .zigzag = s->kind == BY_SHARD_SEQUENCE,
-                       .in = c->split,
-                       .want = first == BY_NONE ? by__whole() : s->want[first],
-                       .attrs = node->attrs};
-    for (int i = 0; i < node->input_count; i++) {
-        c->split[i] = c->options[i][c->taken[i]].split;
-        cost += c->options[i][c->taken[i]].cost;
-        any = any || c->split[i].axis != BY__WHOLE;
-    }
-    for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
-        sh.out[i] = by__whole();
-    }
-    if (c->cost >= 0.0 && cost >= c->cost) {
-        return;
-    }
-    by__signature signature = {node->op, &node->attrs, c->in, node->input_count};
-    by__sharding plain = sh;
-    bool asks = (any || sh.want.axis >= 0) && row->shard != NULL;
-    if (!asks || !row->shard(&signature, c->out, &sh)) {
-        if (any) {
-            return;
-        }
-        sh = plain; /* whole on every rank */
-    }
-    c->cost = cost;
-    c->sharding = sh;
-    memcpy(c->best, c->split, (size_t)node->input_count * sizeof *c->best);
-}
-
-static void choose(choice *c, const by__sharder *s, const by__node *node)
-{
-    for (bool more = true; more;) {
-        int i = 0;
-        try_taken(c, s, node);
-        while (i < node->input_count && ++c->taken[i] == c->option_count[i]) {
-            c->taken[i++] = 0;
-        }
-        more = i < node->input_count;
-    }
-    c->sharding.in = c->best;
 }
 
 /* ---- rewriting ---- */
@@ -413,7 +221,7 @@ static void keep_operands(const by_graph *graph, by_value *in, int count)
     }
 }
 
-static by_status rewrite(by__sharder *s, size_t n, const choice *c, by_error *error)
+static by_status rewrite(by__sharder *s, size_t n, const by__shard_choice *c, by_error *error)
 {
     by_graph *graph = s->graph;
     const by__sharding *sh = &c->sharding;
@@ -466,14 +274,14 @@ static by_status rewrite(by__sharder *s, size_t n, const choice *c, by_error *er
 
 static by_status shard_node(by__sharder *s, size_t n, by_error *error)
 {
-    choice c;
+    by__shard_choice c;
     by__node node = s->graph->nodes[n]; /* adding nodes may move the array */
-    by_status status = open_choice(&c, s, &node, error);
+    by_status status = by__shard_choice_open(&c, s, &node, error);
     if (status == BY_OK) {
-        choose(&c, s, &node);
+        by__shard_choose(&c, s, &node);
         status = rewrite(s, n, &c, error);
     }
-    close_choice(&c);
+    by__shard_choice_close(&c);
     return status;
 }
 
@@ -527,7 +335,7 @@ static by_status divide_examples(by__sharder *s, by_error *error)
 {
     for (size_t v = 0; v < s->value_count; v++) {
         const by__value *value = &s->graph->values[v];
-        if (has_examples(s, (by_value)v) && value->shape.dim[0] % s->axis->ranks != 0) {
+        if (by__shard_has_examples(s, (by_value)v) && value->shape.dim[0] % s->axis->ranks != 0) {
             return by_error_set(error, BY_EARG,
                                 "shard: %d ranks cannot divide the %lld examples of '%s'",
                                 s->axis->ranks, (long long)value->shape.dim[0], value->name);
@@ -544,14 +352,15 @@ static by_status check_time(const by__sharder *s, by_error *error)
 {
     by__split split;
     for (size_t v = 0; v < s->value_count; v++) {
-        if (has_time(s, (by_value)v, &split)) {
+        if (by__shard_has_time(s, (by_value)v, &split)) {
             return BY_OK;
         }
     }
     return s->kind != BY_SHARD_SEQUENCE
                ? BY_OK
                : by_error_set(error, BY_EARG,
-                              "shard: no input has an axis '" TIME "' that %d ranks can divide "
+                              "shard: no input has an axis '" BY__TIME_AXIS
+                              "' that %d ranks can divide "
                               "into %d chunks: parallel.sequence is for models of tokens",
                               s->axis->ranks, 2 * s->axis->ranks);
 }

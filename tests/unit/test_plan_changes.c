@@ -126,8 +126,8 @@ static void test_together(void **state)
     assert_int_equal(list(changes, none, 1000), 0);
 }
 
-/* Micro-batches that ranks of an axis of experts cannot divide are no way out, and do not hide those
- * that are. */
+/* Micro-batches that ranks of an axis of experts cannot divide are no way out, and do not hide
+ * those that are. */
 static by_status plan_experts(by_comm *comm, void *user, by_error *error)
 {
     static const char *const settings[] = {

@@ -12,7 +12,8 @@
  * several stages read (a tied embedding) is trained by the one that makes its gradient, which sends
  * it to the others after each update.
  *
- * pipe_plan.c: graphs, programs, slots, parameters. pipe_step.c: what is run. */
+ * pipe_plan.c: graphs, programs. pipe_slots.c: slots. pipe_parameters.c: parameters. pipe_step.c:
+ * what is run. */
 #ifndef BY_TRAIN_PIPELINE_PIPE_H
 #define BY_TRAIN_PIPELINE_PIPE_H
 
@@ -115,6 +116,18 @@ static inline int by__pipe_rank_of(const by__pipe *pipe, int stage)
 {
     return stage % pipe->ranks;
 }
+/* ---- pipe_slots.c ---- */
+
+/* What crosses to or from a stage, its rings and their places in the memory of all slots. */
+by_status by__pipe_plan_slots(by_trainer *t, by__pipe_stage *stage, by_error *error);
+
+/* Bytes of the largest parameter that this rank has a part of and shares. */
+size_t by__pipe_largest_share(const by_trainer *t);
+
+/* ---- pipe_parameters.c ---- */
+
+/* The parameters of this rank's stages, then those that they only read. */
+by_status by__pipe_list_parameters(by__pipe *pipe, by_error *error);
 /* The parameters that a rank of the pipeline trains, stage by stage, and what is frozen there. */
 by_status by__pipe_list_trained(by_graph **out, const by__pipe *pipe, int rank, by_error *error);
 
