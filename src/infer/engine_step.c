@@ -1,3 +1,4 @@
+#include <math.h>
 #include <string.h>
 
 #include "infer/scheduler.h"
@@ -36,6 +37,7 @@ static int64_t fill_rows(by_engine *e)
     by_engine_statistics *st = &e->statistics;
     int64_t rows = 0;
     double keys = 0.0;
+    double window_keys = 0.0;
     e->wanted_count = 0;
     for (int64_t i = 0; i < e->live; i++) {
         int32_t slot = e->order[i];
@@ -47,6 +49,7 @@ static int64_t fill_rows(by_engine *e)
             p->row_sessions[rows] = s->row;
             st->recomputed += position < s->computed;
             keys += (double)(position + 1);
+            window_keys += fmin((double)(position + 1), p->window);
         }
         if (s->rows > 0 && s->cached + s->rows == s->count) {
             p->wanted_rows[e->wanted_count] = (int32_t)(rows - 1);
@@ -55,8 +58,8 @@ static int64_t fill_rows(by_engine *e)
         }
     }
     st->flops += p->row_flops * (double)rows + p->wanted_flops * (double)e->wanted_count +
-                 p->key_flops * keys;
-    st->bytes += p->weight_bytes + p->key_bytes * keys;
+                 p->key_flops * keys + p->window_flops * window_keys;
+    st->bytes += p->weight_bytes + p->key_bytes * keys + p->window_bytes * window_keys;
     return rows;
 }
 

@@ -111,11 +111,14 @@ typedef struct by__step_programs {
     int32_t *wanted_rows;
     int32_t *page_table; /* [sessions][table] */
     float *logits;       /* [wanted][vocab], of the last run */
-    double row_flops; /* of products, for each row; for each wanted row; of attention, for each */
-    double wanted_flops; /* row and key that it reads */
-    double key_flops;
     double weight_bytes; /* that a step reads */
-    double key_bytes;
+    double row_flops;    /* of products, for each row, and for each wanted row */
+    double wanted_flops;
+    /* Of attention, for each row and key that it reads, in layers that read all keys and in those
+     * that read the last `window` ones. */
+    double key_flops, key_bytes;
+    double window_flops, window_bytes;
+    double window; /* the largest of them */
 } by__step_programs;
 
 /* Compiles the programs. `sizes`: numbers of rows, rising, the last is the most. */

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,8 +44,10 @@ static by_status measure(by__step_programs *s, by_error *error)
     for (size_t n = 0; n < graph->node_count; n++) {
         by__attention_cost cost;
         BY_TRY(by__node_attention(graph, n, &cost, error));
-        s->key_flops += cost.cached_flops / (double)p->rows;
-        s->key_bytes += cost.cached_bytes / (double)p->rows;
+        bool limited = cost.cached_window > 0.0;
+        *(limited ? &s->window_flops : &s->key_flops) += cost.cached_flops / (double)p->rows;
+        *(limited ? &s->window_bytes : &s->key_bytes) += cost.cached_bytes / (double)p->rows;
+        s->window = fmax(s->window, cost.cached_window);
     }
     for (size_t v = 0; v < graph->value_count; v++) {
         const by__value *value = &graph->values[v];

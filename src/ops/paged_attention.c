@@ -103,6 +103,7 @@ static void attention_of_pages(const by__signature *s, const by__type *out,
     double rows = (double)out[0].shape.dim[1];
     cost->cached_flops = 4.0 * (double)by_shape_count(&out[0].shape);
     cost->cached_bytes = 2.0 * rows * (double)(s->attrs->kv_heads * head_width(s)) * size;
+    cost->cached_window = (double)s->attrs->window;
 }
 
 const by__op_row by__op_paged_attention = {

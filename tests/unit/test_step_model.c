@@ -229,6 +229,15 @@ static void test_llama(void **state)
     check_family(settings, BY_ARRAY_LENGTH(settings), 2e-4f, true);
 }
 
+/* Layers that read the last tokens alone, also where they begin within a page. */
+static void test_window(void **state)
+{
+    static const char *const settings[] = {"model.kind=llama", "model.window=21",
+                                           "model.window_layers=[1]", "precision.compute=f32"};
+    BY_UNUSED(state);
+    check_family(settings, BY_ARRAY_LENGTH(settings), 2e-4f, true);
+}
+
 static void test_mixtral(void **state)
 {
     static const char *const settings[] = {"model.kind=mixtral", "model.experts=4",
@@ -247,10 +256,8 @@ static void test_bf16(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpt2),
-        cmocka_unit_test(test_llama),
-        cmocka_unit_test(test_mixtral),
-        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_gpt2),    cmocka_unit_test(test_llama), cmocka_unit_test(test_window),
+        cmocka_unit_test(test_mixtral), cmocka_unit_test(test_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
