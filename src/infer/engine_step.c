@@ -91,11 +91,13 @@ static by_status choose(by_engine *e, by__sequence *s, const float *logits, int3
 static by_finish take_logits(by_engine *e, by__sequence *s, const float *logits)
 {
     int32_t token = -1;
-    if (choose(e, s, logits, &token, &e->failure) != BY_OK) {
+    double probability = 0.0;
+    if (choose(e, s, logits, &token, &e->failure) != BY_OK ||
+        by_log_probabilities(logits, e->vocab, token, &probability, 0, NULL, NULL, e->scratch,
+                             &e->failure) != BY_OK) {
         by__tell(e, s, -1, 0.0f, BY_FINISH_FAILED);
         return BY_FINISH_FAILED;
     }
-    double probability = (double)logits[token] - by__log_sum(logits, e->vocab);
     s->tokens[s->count++] = token;
     e->statistics.generated++;
     by_finish finish = is_stop(s, token)      ? BY_FINISH_STOP

@@ -40,8 +40,6 @@ by_status by__forward_options_read(by__forward_options *out, const by_config *co
 
 /* BY_EARG names a field that is out of range. */
 by_status by__sampling_check(const by_sampling *sampling, by_error *error);
-/* log(sum(exp(logits))), in an order that depends on `vocab` alone. */
-double by__log_sum(const float *logits, int64_t vocab);
 
 /* Group of the key/value caches in the store of a by__forward, behind those of the parameters. */
 #define BY__GROUP_CACHES BY__GROUPS

@@ -233,19 +233,6 @@ static double weigh(float *out, const float *logits, int64_t n, float largest, d
     return lane[0];
 }
 
-double by__log_sum(const float *logits, int64_t vocab)
-{
-    float weights[16 * LANES];
-    float largest = largest_of(logits, vocab);
-    double sum = 0.0;
-    for (int64_t i = 0; i < vocab; i += (int64_t)BY_ARRAY_LENGTH(weights)) {
-        int64_t rest = vocab - i;
-        int64_t n = rest < (int64_t)BY_ARRAY_LENGTH(weights) ? rest : 16 * LANES;
-        sum += weigh(weights, logits + i, n, largest, 1.0);
-    }
-    return (double)largest + log(sum);
-}
-
 /* The top_k most probable tokens, as weights. */
 static int64_t list_top_k(candidate *c, const float *logits, int64_t vocab, float largest,
                           const by_sampling *sampling)
