@@ -170,9 +170,22 @@ static by_status check_memory(const by_engine *e, by_error *error)
     return BY_OK;
 }
 
-static by_status set_up(by_engine *e, const by_config *config, const by_weights *weights,
-                        const int64_t *sizes, int size_count, by_error *error)
+/* Numbers of rows that there are programs for: powers of two, and the most. Beyond 1,024 a step
+ * computes them all. */
+static int choose_sizes(int64_t *sizes, int64_t rows)
 {
+    int count = 0;
+    for (int64_t size = 1; size < rows && count + 1 < BY__STEP_SIZES; size *= 2) {
+        sizes[count++] = size;
+    }
+    sizes[count++] = rows;
+    return count;
+}
+
+static by_status set_up(by_engine *e, const by_config *config, const by_weights *weights,
+                        by_error *error)
+{
+    int64_t sizes[BY__STEP_SIZES];
     by__forward_options options;
     size_t page_bytes;
     const by_engine_options *o = &e->options;
@@ -186,8 +199,8 @@ static by_status set_up(by_engine *e, const by_config *config, const by_weights 
     BY_TRY(look_at_model(e, &page_bytes, error));
     BY_TRY(count_pages(e, page_bytes, error));
     int64_t table = (e->context + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS;
-    BY_TRY(by__steps_compile(&e->steps, &e->forward, sizes, size_count, o->sessions, table,
-                             o->pages, error));
+    BY_TRY(by__steps_compile(&e->steps, &e->forward, sizes, choose_sizes(sizes, o->rows),
+                             o->sessions, table, o->pages, error));
     if (e->vocab > e->steps.vocab) {
         return by_error_set(error, BY_EARG, "the vocabulary has %lld tokens; the model knows %lld",
                             (long long)e->vocab, (long long)e->steps.vocab);
@@ -207,15 +220,14 @@ static by_status set_up(by_engine *e, const by_config *config, const by_weights 
     return take_records(e, error);
 }
 
-by_status by__engine_open(by_engine **out, const by_config *config, const by_weights *weights,
-                          const by_engine_options *options, const int64_t *sizes, int size_count,
-                          by_error *error)
+by_status by_engine_open(by_engine **out, const by_config *config, const by_weights *weights,
+                         const by_engine_options *options, by_error *error)
 {
     by_engine *e;
     by_engine_options defaults = {0};
     BY_TRY(by__alloc((void **)&e, 1, sizeof *e, "engine", error));
     e->options = options == NULL ? defaults : *options;
-    by_status status = set_up(e, config, weights, sizes, size_count, error);
+    by_status status = set_up(e, config, weights, error);
     if (status != BY_OK) {
         by_engine_close(&e);
         return status;
@@ -223,25 +235,6 @@ by_status by__engine_open(by_engine **out, const by_config *config, const by_wei
     e->events_told = true;
     *out = e;
     return BY_OK;
-}
-
-by_status by_engine_open(by_engine **out, const by_config *config, const by_weights *weights,
-                         const by_engine_options *options, by_error *error)
-{
-    int64_t sizes[BY__STEP_SIZES];
-    int count = 0;
-    int64_t sessions =
-        options == NULL || options->sessions == 0 ? DEFAULT_SESSIONS : options->sessions;
-    int64_t rows = options == NULL ? 0 : options->rows;
-    if (rows == 0) {
-        rows = sessions > DEFAULT_ROWS ? sessions : DEFAULT_ROWS;
-    }
-    /* Powers of two, and the most; beyond 1,024 rows a step computes them all. */
-    for (int64_t size = 1; size < rows && count + 1 < BY__STEP_SIZES; size *= 2) {
-        sizes[count++] = size;
-    }
-    sizes[count++] = rows;
-    return by__engine_open(out, config, weights, options, sizes, count, error);
 }
 
 void by_engine_close(by_engine **engine)

@@ -173,11 +173,6 @@ struct by_engine {
     by_engine_memory_report memory;
 };
 
-/* by_engine_open with these sizes of programs instead of powers of two. */
-by_status by__engine_open(by_engine **out, const by_config *config, const by_weights *weights,
-                          const by_engine_options *options, const int64_t *sizes, int size_count,
-                          by_error *error);
-
 /* Appends an event. */
 void by__tell(by_engine *e, const by__sequence *s, int32_t token, float log_probability,
               by_finish finish);

@@ -74,7 +74,7 @@ by_status by__steps_compile(by__step_programs *out, by__forward *forward, const 
         .forward = forward, .sessions = sessions, .table = table, .pages = pages};
     for (int i = 0; i < count; i++) {
         int64_t wanted = smaller(sizes[i], sessions);
-        if (sizes[i] > FEW && wanted > FEW && count > 1) {
+        if (wanted > FEW) {
             BY_TRY(add_program(s, sizes[i], FEW, error));
         }
         BY_TRY(add_program(s, sizes[i], wanted, error));

@@ -9,11 +9,10 @@
 
 #include <cmocka.h>
 
-#include "infer/scheduler.h"
+#include "banyan/engine.h"
+#include "base/base.h"
 
 enum { VOCAB = 61, CONTEXT = 96, REQUESTS = 48, MOST_N = 3, ROWS = 16 };
-
-static const int64_t one_size[] = {ROWS};
 
 static void check(by_status status, const by_error *error)
 {
@@ -142,7 +141,7 @@ static by_engine *open_engine(const by_config *config, const by_engine_options *
 {
     by_error error = {0};
     by_engine *engine;
-    check(by__engine_open(&engine, config, NULL, options, one_size, 1, &error), &error);
+    check(by_engine_open(&engine, config, NULL, options, &error), &error);
     return engine;
 }
 
@@ -150,7 +149,7 @@ static by_engine *open_engine(const by_config *config, const by_engine_options *
 static void run_alone(const by_config *config, job *jobs)
 {
     by_error error = {0};
-    by_engine_options options = {.sessions = 7, .rows = ROWS, .no_prefix_cache = true};
+    by_engine_options options = {.sessions = 1, .rows = 200, .no_prefix_cache = true};
     by_engine *engine = open_engine(config, &options);
     for (int i = 0; i < REQUESTS; i++) {
         by_request one = jobs[i].request;
@@ -249,7 +248,7 @@ static void check_invariance(const char *kind, const char *precision)
     }
     /* Room for all, and other pieces of prompts. */
     make_jobs(together, 5);
-    options = (by_engine_options){.sessions = 16, .waiting = 200, .rows = ROWS};
+    options = (by_engine_options){.sessions = 40, .waiting = 200, .rows = 77, .threads = 2};
     by_engine_statistics st = run_together(config, &options, together);
     compare(alone, together);
     assert_true(st.found > 100);
@@ -268,6 +267,12 @@ static void test_invariance_llama_bf16(void **state)
 {
     BY_UNUSED(state);
     check_invariance("llama", "bf16");
+}
+
+static void test_invariance_gpt2_fp16(void **state)
+{
+    BY_UNUSED(state);
+    check_invariance("gpt2", "fp16");
 }
 
 /* The log-probabilities are those of the model run over the whole sequence. */
@@ -569,10 +574,15 @@ static void test_memory_and_defaults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_invariance_gpt2),     cmocka_unit_test(test_invariance_llama_bf16),
-        cmocka_unit_test(test_log_probabilities),   cmocka_unit_test(test_like_a_generator),
-        cmocka_unit_test(test_processor),           cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_open_refusals),       cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_invariance_gpt2),
+        cmocka_unit_test(test_invariance_llama_bf16),
+        cmocka_unit_test(test_invariance_gpt2_fp16),
+        cmocka_unit_test(test_log_probabilities),
+        cmocka_unit_test(test_like_a_generator),
+        cmocka_unit_test(test_processor),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_open_refusals),
+        cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_memory_and_defaults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,4 @@
 /* Which rows a step has: bounds, order, pages. */
-#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +11,41 @@
 #include "infer/scheduler.h"
 
 enum { CONTEXT = 256, MOST = 32 };
+
+/* Calls of the library that take memory: the linker gives them to these (tests/CMakeLists.txt). */
+static int allocations;
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *memory, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+    allocations++;
+    return __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    allocations++;
+    return __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *memory, size_t size)
+{
+    allocations++;
+    return __real_realloc(memory, size);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    allocations++;
+    return __real_aligned_alloc(alignment, size);
+}
 
 typedef struct fixture {
     by_config *config;
@@ -261,16 +295,15 @@ static void test_steps_do_not_allocate(void **state)
     by_error error = {0};
     BY_UNUSED(state);
     open_fixture(&f, &options);
-    struct mallinfo2 before = mallinfo2();
+    int before = allocations;
     for (int i = 0; i < 8; i++) {
         (void)submit(&f, 10 + 20 * i, 8, i % 3, i % 2 == 0);
     }
     (void)step(&f);
     check(by_engine_cancel(f.engine, 3, &error), &error);
     finish(&f);
-    struct mallinfo2 after = mallinfo2();
-    assert_int_equal(before.uordblks, after.uordblks);
-    assert_int_equal(before.hblks, after.hblks);
+    assert_true(before > 0);
+    assert_int_equal(allocations, before);
     close_fixture(&f);
 }
 
