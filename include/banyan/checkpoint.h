@@ -65,6 +65,10 @@ typedef struct by_weights by_weights;
  * model.safetensors.index.json with its shards, and maps them. Everything that the format promises
  * is checked; BY_EFORMAT names the file, the entry or offset, and what was expected. */
 BY_API by_status by_weights_open(by_weights **out, const char *path, by_error *error);
+/* The same of a checkpoint's directory, with the moving average of the weights (optimizer.ema) in
+ * the place of those that were trained. BY_EFORMAT: it holds none. */
+#define BY_AVERAGE_PREFIX "ema."
+BY_API by_status by_weights_open_averages(by_weights **out, const char *directory, by_error *error);
 BY_API void by_weights_close(by_weights **weights);
 /* Number of tensors, and the name of the i-th in byte order of names; owned by `weights`. */
 BY_API size_t by_weights_count(const by_weights *weights);
@@ -301,13 +305,14 @@ BY_API by_status by_checkpoint_value_f64(const by_checkpoint *checkpoint, const 
 BY_API by_status by_checkpoint_value_string(const by_checkpoint *checkpoint, const char *key,
                                             const char **out, by_error *error);
 
-/* Writes the model of a checkpoint, or of the latest valid one of a root, as one directory in
+/* Writes the model of a checkpoint, or of the latest valid one of a root (`average`: the moving
+ * average of its weights, see by_weights_open_averages), as one directory in
  * Hugging Face form: model.safetensors, or shards over `shard_bytes` (0: 5e9) with their index,
  * whatever ranks wrote it in whatever slices, and the files that the checkpoint has next to it
  * (config.json, tokenizer.json). It appears whole or not at all. BY_EARG: there is something at
  * `directory` already. */
 BY_API by_status by_checkpoint_merge(const char *path, const char *directory, uint64_t shard_bytes,
-                                     by_error *error);
+                                     bool average, by_error *error);
 
 /* ---- differences ---- */
 

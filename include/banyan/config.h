@@ -92,6 +92,7 @@ typedef struct by_train_config {
     int64_t micro_batch;  /* sequences a micro-batch; divides batch; -1: batch */
     int64_t eval_every;   /* steps between evaluations; 0: only at the end */
     int64_t eval_batches; /* micro-batches of an evaluation; -1 ("all"): the whole held-out set */
+    int64_t eval_ema;     /* 1: evaluations are of the average of the weights (optimizer.ema) */
     int64_t log_every;    /* steps between log lines */
     int64_t threads;      /* compute threads; -1: one a core that this process may use */
 } by_train_config;
@@ -118,6 +119,8 @@ typedef struct by_optimizer_config {
     int64_t lr_batch;      /* the batch that lr is for; -1: train.batch */
     by_record_list groups; /* by_parameter_group; the first that matches a name counts */
     double layer_decay;    /* learning rates of blocks: layer_decay^(how many come after), ... */
+    double ema;            /* decay of the moving average of the weights; 0: none is kept */
+    int64_t ema_warmup;    /* 1: the decay of update t is at most (1 + t) / (10 + t) */
 } by_optimizer_config;
 
 /* Low-rank adapters (LoRA, Hu et al. 2021) in the place of the model's weights. */

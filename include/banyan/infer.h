@@ -34,6 +34,10 @@ typedef struct by_pretrained by_pretrained;
  * the run has no such checkpoint. */
 BY_API by_status by_pretrained_open(by_pretrained **out, const char *path, bool best,
                                     by_error *error);
+/* Of a run that was trained with optimizer.ema: the weights become the checkpoint's moving average
+ * of them. BY_EARG, BY_EFORMAT: there is none. Pointers got from by_pretrained_weights before are
+ * no longer valid. */
+BY_API by_status by_pretrained_take_average(by_pretrained *pretrained, by_error *error);
 BY_API void by_pretrained_close(by_pretrained **pretrained);
 /* All owned by the handle. The directory is where the weights and tokenizer.json are. */
 BY_API const by_config *by_pretrained_config(const by_pretrained *pretrained);

@@ -20,10 +20,14 @@ BY_API double by_learning_rate(const by_optimizer_config *config, int64_t step, 
 BY_API double by_learning_rate_scale(const by_optimizer_config *config, int64_t batch);
 
 /* Numbers of a step that an update graph reads from its input "hyper". The last one is the number
- * of the update modulo 2^24, the rest is the optimizer's own. */
-#define BY_HYPER_COUNT  8
-#define BY_HYPER_UPDATE (BY_HYPER_COUNT - 1)
-#define BY_MAX_STATES   6
+ * of the update modulo 2^24, the one before it what the new weights count in their average (0: none
+ * is kept), the rest is the optimizer's own. */
+#define BY_HYPER_COUNT   8
+#define BY_HYPER_UPDATE  (BY_HYPER_COUNT - 1)
+#define BY_HYPER_AVERAGE (BY_HYPER_COUNT - 2)
+#define BY_MAX_STATES    7
+/* The state that is the moving average of the weights, in f32; behind the optimizer's own. */
+#define BY_AVERAGE_STATE "ema"
 
 /* What one update works on: a tensor, or a flat range of tensors one after another, for which the
  * elements' places in their tensors are unknown. */
@@ -61,11 +65,13 @@ typedef struct by_optimizer_state {
      * has none. NULL: the same shape. */
     bool (*shape)(const by_shape *parameter, const char *axes, by_shape *state);
     by_dtype dtype; /* BY_F32, or BY_U8 for codes */
+    bool wide;      /* f32 whatever the format of the parameter */
 } by_optimizer_state;
 
 /* `config` is the section of a by_config in all of these; its kind chooses the optimizer. */
 
-/* Number of states, and the i-th. */
+/* Number of states, and the i-th. With config.ema the last one is BY_AVERAGE_STATE, which no
+ * optimizer knows. */
 BY_API int by_optimizer_state_count(const by_optimizer_config *config);
 BY_API by_optimizer_state by_optimizer_state_at(const by_optimizer_config *config, int i);
 /* True when each unit must be one tensor in its own shape (norms of tensors, sums over rows and
@@ -87,6 +93,18 @@ BY_API by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_con
 BY_API by_status by_optimizer_update_graph(by_graph *graph, const by_optimizer_config *config,
                                            const by_update_unit *units, size_t count,
                                            by_error *error);
+/* Builds what follows an update where config.ema is not 0: states "ema.UNIT" in place, from inputs
+ * "UNIT" (the parameters), "scale" [1] and "hyper":
+ *     ema = ema + w (p - ema)        w = hyper[BY_HYPER_AVERAGE] = 1 - decay
+ * The first update of all has w = 1, so that the average begins with the weights behind it, as that
+ * of torch.optim.swa_utils.AveragedModel does. scale not finite: nothing is changed. */
+BY_API by_status by_optimizer_average_graph(by_graph *graph, const by_update_unit *units,
+                                            size_t count, by_error *error);
+/* Builds what puts the averages in the place of the parameters: parameters "UNIT" in place from
+ * inputs "ema.UNIT" (f32), rounded to nearest, after "kept.UNIT" (f32) has got what was there; and
+ * with `back` what brings them back from the inputs "kept.UNIT", bit for bit. */
+BY_API by_status by_optimizer_swap_graph(by_graph *graph, const by_update_unit *units, size_t count,
+                                         bool back, by_error *error);
 /* The numbers of update number `step` (0-based) for "hyper": hyper[0] is the learning rate, the
  * last one the update's number, the rest is the optimizer's own (AdamW: bias corrections). */
 BY_API void by_optimizer_hyper(float hyper[BY_HYPER_COUNT], const by_optimizer_config *config,

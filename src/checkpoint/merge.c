@@ -103,15 +103,16 @@ static by_status publish(const char *temporary, const char *directory, by_error 
     return status;
 }
 
-static by_status merge(const by_checkpoint *checkpoint, const char *directory,
-                       const char *temporary, uint64_t shard_bytes, by_error *error)
+/* `weights`: the checkpoint's, or their averages. */
+static by_status merge(const by_checkpoint *checkpoint, const by_weights *weights,
+                       const char *directory, const char *temporary, uint64_t shard_bytes,
+                       by_error *error)
 {
     if (mkdir(temporary, 0777) != 0) {
         return by_error_set(error, BY_EIO, "cannot create directory %s: %s", temporary,
                             strerror(errno));
     }
-    by_status status =
-        write_weights(temporary, by_checkpoint_model(checkpoint), shard_bytes, error);
+    by_status status = write_weights(temporary, weights, shard_bytes, error);
     if (status == BY_OK) {
         status = copy_files(temporary, by_checkpoint_path(checkpoint), error);
     }
@@ -128,9 +129,10 @@ static by_status merge(const by_checkpoint *checkpoint, const char *directory,
 }
 
 by_status by_checkpoint_merge(const char *path, const char *directory, uint64_t shard_bytes,
-                              by_error *error)
+                              bool average, by_error *error)
 {
     by_checkpoint *checkpoint = NULL;
+    by_weights *averages = NULL;
     by__text text = {0};
     char *temporary = NULL;
     size_t length = strlen(directory);
@@ -150,10 +152,15 @@ by_status by_checkpoint_merge(const char *path, const char *directory, uint64_t 
     if (status == BY_OK) {
         status = by_checkpoint_open(&checkpoint, path, true, error);
     }
-    if (status == BY_OK) {
-        status = merge(checkpoint, plain, temporary, shard_bytes, error);
-        by_checkpoint_close(&checkpoint);
+    if (status == BY_OK && average) {
+        status = by_weights_open_averages(&averages, by_checkpoint_path(checkpoint), error);
     }
+    if (status == BY_OK) {
+        status = merge(checkpoint, average ? averages : by_checkpoint_model(checkpoint), plain,
+                       temporary, shard_bytes, error);
+    }
+    by_weights_close(&averages);
+    by_checkpoint_close(&checkpoint);
     free(temporary);
     free(plain);
     return status;

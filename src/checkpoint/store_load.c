@@ -14,19 +14,25 @@ static bool fits(const by_tensor_view *tensor, const by_shape *shape, bool grows
     return same;
 }
 
+/* The entry's name in files. */
+static const char *file_name(char name[512], const by__stored_tensor *entry,
+                             const by__load_options *options)
+{
+    (void)snprintf(name, 512, "%s%s", options->prefix == NULL ? "" : options->prefix, entry->name);
+    return name;
+}
+
 /* Whether the file has an entry under either of its names. */
 static bool is_there(const by__store *store, by__handle handle, const by_weights *weights,
                      const by__load_options *options)
 {
     char name[512];
-    const char *entry = by__store_entry(store, handle)->name;
-    const char *prefix = options->prefix == NULL ? "" : options->prefix;
-    (void)snprintf(name, sizeof name, "%s%s", prefix, entry);
-    if (by_weights_has(weights, name)) {
+    const by__stored_tensor *entry = by__store_entry(store, handle);
+    if (by_weights_has(weights, file_name(name, entry, options))) {
         return true;
     }
     (void)snprintf(name, sizeof name, "%s%s%s", options->family == NULL ? "" : options->family,
-                   prefix, entry);
+                   options->prefix == NULL ? "" : options->prefix, entry->name);
     return by_weights_has(weights, name);
 }
 
@@ -47,9 +53,8 @@ static by_status find(const by__store *store, int flat, by__handle handle,
     char name[512];
     const by__stored_tensor *entry = by__store_entry(store, handle);
     by_shape shape = by__store_shape(store, flat, handle);
-    const char *prefix = options->prefix == NULL ? "" : options->prefix;
     by_tensor_view tensor;
-    (void)snprintf(name, sizeof name, "%s%s", prefix, entry->name);
+    (void)file_name(name, entry, options);
     if (!by_weights_has(weights, name) && options->family != NULL) {
         char other[512];
         (void)snprintf(other, sizeof other, "%s%s", options->family, name);
@@ -137,32 +142,38 @@ static by_status load(by__store *store, int flat, by__handle handle, const by_we
 static bool is_in_parts(const by__store *store, by__handle handle, const by_weights *weights,
                         const by__load_options *options)
 {
-    const char *name = by__store_entry(store, handle)->name;
-    return options->prefix == NULL && by__name_is_stacked(name) && !by_weights_has(weights, name);
+    char name[512];
+    const by__stored_tensor *entry = by__store_entry(store, handle);
+    return by__name_is_stacked(entry->name) &&
+           !by_weights_has(weights, file_name(name, entry, options));
 }
 
 /* What is held of such an entry, which is one box; out NULL: only checks. */
 static by_status read_parts(float *out, const by__stored_tensor *entry, const by_weights *weights,
-                            by_error *error)
+                            const by__load_options *options, by_error *error)
 {
+    char name[512];
     by__store_box box = by__store_box_at(entry, 0);
     by_tensor_slice slice = {0};
     memcpy(slice.offset, box.offset, (size_t)entry->shape.rank * sizeof box.offset[0]);
     memcpy(slice.shape, box.shape.dim, (size_t)entry->shape.rank * sizeof box.shape.dim[0]);
-    return by__stacked_read(out, weights, entry->name, &entry->shape, &slice, error);
+    return by__stacked_read(out, weights, file_name(name, entry, options), &entry->shape, &slice,
+                            error);
 }
 
 static by_status load_parts(by__store *store, int flat, by__handle handle,
-                            const by_weights *weights, int threads, by_error *error)
+                            const by_weights *weights, const by__load_options *options,
+                            by_error *error)
 {
     by_shape shape = by__store_shape(store, flat, handle);
     int64_t count = by_shape_count(&shape);
     float *values;
     BY_TRY(by__alloc_aligned((void **)&values, (size_t)count * sizeof *values, "a copy of a tensor",
                              error));
-    by_status status = read_parts(values, by__store_entry(store, handle), weights, error);
+    by_status status = read_parts(values, by__store_entry(store, handle), weights, options, error);
     if (status == BY_OK) {
-        status = by__store_write(store, flat, handle, values, BY_F32, count, threads, error);
+        status =
+            by__store_write(store, flat, handle, values, BY_F32, count, options->threads, error);
     }
     free(values);
     return status;
@@ -224,7 +235,8 @@ by_status by__store_check(const by__store *store, int flat, const by_weights *we
             continue;
         }
         if (is_in_parts(store, (by__handle)i, weights, options)) {
-            BY_TRY(read_parts(NULL, by__store_entry(store, (by__handle)i), weights, error));
+            BY_TRY(
+                read_parts(NULL, by__store_entry(store, (by__handle)i), weights, options, error));
         } else {
             BY_TRY(find(store, flat, (by__handle)i, weights, options, &tensor, error));
         }
@@ -241,7 +253,7 @@ by_status by__store_load(by__store *store, int flat, const by_weights *weights,
             continue;
         }
         if (is_in_parts(store, (by__handle)i, weights, options)) {
-            BY_TRY(load_parts(store, flat, (by__handle)i, weights, options->threads, error));
+            BY_TRY(load_parts(store, flat, (by__handle)i, weights, options, error));
             continue;
         }
         BY_TRY(find(store, flat, (by__handle)i, weights, options, &tensor, error));

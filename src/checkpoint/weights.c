@@ -23,6 +23,8 @@ struct by_weights {
     by__slice_index slices; /* of tensors that are cut over files, whose entries these are: */
     by__tensor_entry *cut;
     char *slices_path;
+    by_weights *averages; /* where these are the values of some entries, which are here: */
+    by__tensor_entry *averaged;
 };
 
 bool by__plain_name(const char *name)
@@ -380,10 +382,48 @@ by_status by_weights_open(by_weights **out, const char *path, by_error *error)
     return by__weights_open(out, path, "model", error);
 }
 
+by_status by_weights_open_averages(by_weights **out, const char *directory, by_error *error)
+{
+    by_weights *weights;
+    char name[512];
+    size_t found = 0;
+    BY_TRY(by_weights_open(&weights, directory, error));
+    by_status status = by__weights_open(&weights->averages, directory, "optimizer", error);
+    if (status == BY_OK) {
+        status = by__alloc((void **)&weights->averaged, weights->count, sizeof *weights->averaged,
+                           "tensor list", error);
+    }
+    for (size_t i = 0; i < weights->count && status == BY_OK; i++) {
+        const by__tensor_entry *own = weights->entries[i];
+        (void)snprintf(name, sizeof name, "%s%.400s", BY_AVERAGE_PREFIX, own->name);
+        const by__tensor_entry *average = find(weights->averages, name);
+        if (average != NULL) {
+            by__tensor_entry *entry = &weights->averaged[found++];
+            *entry = *average;
+            entry->name = own->name;
+            weights->entries[i] = entry;
+        }
+    }
+    if (status == BY_OK && found == 0) {
+        status = by_error_set(error, BY_EFORMAT,
+                              "%s holds no average of the weights: it was trained without "
+                              "optimizer.ema",
+                              directory);
+    }
+    if (status != BY_OK) {
+        by_weights_close(&weights);
+        return status;
+    }
+    *out = weights;
+    return BY_OK;
+}
+
 void by_weights_close(by_weights **weights)
 {
     by_weights *w = *weights;
     if (w != NULL) {
+        by_weights_close(&w->averages);
+        free(w->averaged);
         for (size_t i = 0; i < w->shard_count; i++) {
             shard_free(w->shards[i]);
         }

@@ -91,13 +91,13 @@ static by_status print_digest(const char *path, bool json, by_error *error)
     return status;
 }
 
-static by_status merge(const char *path, const char *directory, by_error *error)
+static by_status merge(const char *path, const char *directory, bool average, by_error *error)
 {
     char *found;
     if (find(&found, path, error) != BY_OK) {
         return error->status;
     }
-    by_status status = by_checkpoint_merge(found, directory, 0, error);
+    by_status status = by_checkpoint_merge(found, directory, 0, average, error);
     free(found);
     return status;
 }
@@ -106,6 +106,7 @@ static by_status merge(const char *path, const char *directory, by_error *error)
 typedef struct request {
     bool json;
     bool dry_run;
+    bool ema;
     int64_t keep;
     int64_t keep_best;
     int64_t keep_every;
@@ -120,7 +121,7 @@ static by_status do_digest(request *r, by_error *error)
 
 static by_status do_merge(request *r, by_error *error)
 {
-    return merge(r->paths[0], r->paths[1], error);
+    return merge(r->paths[0], r->paths[1], r->ema, error);
 }
 
 static by_status list(request *r, bool verify, by_error *error)
@@ -197,6 +198,7 @@ static int run(int argc, char **argv)
         {"keep-best", CLI_INTEGER, &r.keep_best, "N",
          "prune: and so many with the lowest validation loss"},
         {"keep-every", CLI_INTEGER, &r.keep_every, "N", "prune: and those of each N-th step"},
+        {"ema", CLI_SWITCH, &r.ema, NULL, "merge: the moving average of the weights"},
         {"dry-run", CLI_SWITCH, &r.dry_run, NULL, "prune: only say what would be removed"},
         {0}};
     char **rest;
@@ -243,7 +245,8 @@ const cli_command cli_checkpoint = {
         "merge: writes the model into a new directory OUT in Hugging Face form, with config.json\n"
         "and the tokenizer's files, which transformers loads. Only what several ranks have\n"
         "written in slices needs that; any number of ranks resumes from any checkpoint as it "
-        "is.\n\n"
+        "is.\n"
+        "With --ema the weights are the moving average that optimizer.ema keeps of them.\n\n"
         "  banyan checkpoint ls runs/shakespeare\n"
         "  banyan checkpoint prune runs/shakespeare --keep 1 --keep-every 1000 --dry-run\n"
         "  banyan checkpoint diff runs/a runs/b\n"

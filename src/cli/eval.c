@@ -14,6 +14,7 @@ typedef struct request {
     const char *tokens;
     int64_t batches;
     bool best;
+    bool ema;
     bool json;
 } request;
 
@@ -217,6 +218,7 @@ static int run(int argc, char **argv)
          "(default: what the run held out)"},
         {"batches", CLI_INTEGER, &r.batches, "N", "micro-batches to evaluate (default: all)"},
         {"best", CLI_SWITCH, &r.best, NULL, "the best checkpoint on held-out data, not the newest"},
+        {"ema", CLI_SWITCH, &r.ema, NULL, "the moving average of the weights (optimizer.ema)"},
         {"logits-out", CLI_STRING, &r.logits_out, "FILE",
          "write tokens and their logits as safetensors instead of a loss"},
         {"tokens", CLI_STRING, &r.tokens, "FILE",
@@ -247,6 +249,9 @@ static int run(int argc, char **argv)
     cli_catch_signals();
     by_status status = cli_open_pretrained(&model, &found, rest[0], r.best, &error);
     r.run = found;
+    if (status == BY_OK && r.ema) {
+        status = by_pretrained_take_average(model, &error);
+    }
     if (status == BY_OK) {
         status =
             r.logits_out != NULL ? write_logits(&r, model, &error) : evaluate(&r, model, &error);
@@ -259,7 +264,8 @@ static int run(int argc, char **argv)
 const cli_command cli_eval = {
     .name = "eval",
     .summary = "loss and metrics of a model on held-out data",
-    .usage = "banyan eval RUN [--data WHAT] [--best] [--json] | banyan eval RUN --logits-out FILE",
+    .usage = "banyan eval RUN [--data WHAT] [--best] [--ema] [--json] | banyan eval RUN "
+             "--logits-out FILE",
     .text = "Evaluates a run's newest checkpoint on the data that the run held out, or on other\n"
             "data with targets. Language models: a packed directory, or text, which the model's\n"
             "own tokenizer packs for the occasion; perplexity and bits per byte. RUN is "

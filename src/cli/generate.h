@@ -17,6 +17,7 @@ typedef struct cli_generation {
     by_sampling sampling;
     cli_list stops;
     bool best;
+    bool ema;
     bool ignore_eos;
     bool no_prompt;
     bool json;

@@ -89,6 +89,25 @@ static by_status resolve_training(by_config *config, by_error *error)
     return BY_OK;
 }
 
+/* The average is of weights that all replicas have after each step. */
+static by_status check_average(const by_config *config, by_error *error)
+{
+    if (config->optimizer.ema == 0.0 && config->train.eval_ema != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: there is no average to evaluate: set optimizer.ema (0.999), or "
+                            "train.eval_ema: false",
+                            by__config_where(config, "train.eval_ema", "optimizer.ema"));
+    }
+    if (config->optimizer.ema != 0.0 && config->sync.every > 1) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: with sync.every %lld replicas have weights of their own, of which "
+                            "there is no one average: set sync.every: 1, or optimizer.ema: 0",
+                            by__config_where(config, "optimizer.ema", "sync.every"),
+                            (long long)config->sync.every);
+    }
+    return BY_OK;
+}
+
 static by_status check_weights(const by_config *config, by_error *error)
 {
     const by_precision_config *p = &config->precision;
@@ -303,6 +322,7 @@ by_status by_config_resolve(by_config *config, by_error *error)
     BY_TRY(check_names(config, error));
     BY_TRY(resolve_training(config, error));
     BY_TRY(resolve_lora(config, error));
+    BY_TRY(check_average(config, error));
     BY_TRY(check_weights(config, error));
     BY_TRY(check_loss_scale(config, error));
     BY_TRY(check_parallel(config, error));

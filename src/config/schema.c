@@ -88,6 +88,9 @@ static const by__key common[] = {
      .help = "steps between evaluations; 0 evaluates at the end only"},
     {"train", "eval_batches", BY__KEY_INT, BY__FIELD(train.eval_batches), "all", 1, BY__MANY,
      .derived = "the whole held-out set", .word = "all", .help = "micro-batches of an evaluation"},
+    {"train", "eval_ema", BY__KEY_SWITCH, BY__FIELD(train.eval_ema), "false", .later = true,
+     .help = "evaluate the moving average of the weights (optimizer.ema) while the run trains, and "
+             "let it choose the best checkpoint"},
     {"train", "log_every", BY__KEY_INT, BY__FIELD(train.log_every), "10", 1, BY__MANY,
      .help = "steps between log lines"},
     {"train", "threads", BY__KEY_INT, BY__FIELD(train.threads), "-1", 1, 4096,
@@ -124,6 +127,12 @@ static const by__key common[] = {
      .help = "the learning rate of a block is multiplied by this once for each part of the model "
              "behind it: the later blocks, then norm and head; embeddings come before all blocks "
              "(BEiT: Bao et al. 2022; ELECTRA: Clark et al. 2020)"},
+    {"optimizer", "ema", BY__KEY_REAL, BY__FIELD(optimizer.ema), "0", 0, 1, BY__BELOW_MAX,
+     .later = true,
+     .help = "decay of an exponential moving average of the weights (Polyak & Juditsky 1992), such "
+             "as 0.999, in f32 in the checkpoints; 0 keeps none"},
+    {"optimizer", "ema_warmup", BY__KEY_SWITCH, BY__FIELD(optimizer.ema_warmup), "false",
+     .later = true, .help = "the decay of update t is at most (1 + t) / (10 + t)"},
     {"optimizer", "groups", BY__KEY_RECORDS, BY__FIELD(optimizer.groups), "[]",
      .fields = &group_list, .size = sizeof(by_parameter_group), .later = true,
      .help = "parameters with rates of their own; of several that match a name the first counts, "

@@ -118,6 +118,19 @@ by_status by_pretrained_open(by_pretrained **out, const char *path, bool best, b
     return BY_OK;
 }
 
+by_status by_pretrained_take_average(by_pretrained *p, by_error *error)
+{
+    by_weights *averages;
+    if (!p->is_run) {
+        return by_error_set(error, BY_EARG, "%s is not a run, so it has no average of the weights",
+                            p->directory);
+    }
+    BY_TRY(by_weights_open_averages(&averages, p->directory, error));
+    by_weights_close(&p->weights);
+    p->weights = averages;
+    return BY_OK;
+}
+
 void by_pretrained_close(by_pretrained **pretrained)
 {
     if (pretrained == NULL || *pretrained == NULL) {

@@ -70,6 +70,11 @@ void by__groups_set_rates(by_update_unit *unit, const by_graph *graph,
  * have the rest of its tensors, the sum over all of them [1]. */
 by_value by__unit_squares(by_graph *graph, const by_update_unit *unit, by_value blocks);
 
+/* ---- the moving average of the weights (average.c) ---- */
+
+/* What the weights behind update number `step` (0-based) count in it. */
+float by__average_weight(const by_optimizer_config *config, int64_t step);
+
 /* ---- updates as maps (update_map.c) ---- */
 
 /* A map (banyan/map.h) over tensors of a unit's shape, or of a state's. Operands and results of its

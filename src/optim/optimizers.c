@@ -46,12 +46,15 @@ static int count_states(const by__optimizer *optimizer, const by_optimizer_confi
 int by_optimizer_state_count(const by_optimizer_config *config)
 {
     const by__optimizer *optimizer = find(config);
-    return optimizer == NULL ? 0 : count_states(optimizer, config);
+    return optimizer == NULL ? 0 : count_states(optimizer, config) + (config->ema != 0.0);
 }
 
 by_optimizer_state by_optimizer_state_at(const by_optimizer_config *config, int i)
 {
-    return find(config)->states[i];
+    const by__optimizer *optimizer = find(config);
+    return i == count_states(optimizer, config)
+               ? (by_optimizer_state){.name = BY_AVERAGE_STATE, .wide = true}
+               : optimizer->states[i];
 }
 
 bool by_optimizer_needs_tensors(const by_optimizer_config *config)
@@ -181,6 +184,7 @@ void by_optimizer_hyper(float hyper[BY_HYPER_COUNT], const by_optimizer_config *
     memset(hyper, 0, BY_HYPER_COUNT * sizeof *hyper);
     hyper[0] = (float)lr;
     hyper[BY_HYPER_UPDATE] = (float)(step % (1 << 24));
+    hyper[BY_HYPER_AVERAGE] = by__average_weight(config, step);
     if (optimizer != NULL && optimizer->hyper != NULL) {
         optimizer->hyper(hyper, by__kind_own(config->own, &optimizer->kind), step);
     }

@@ -125,6 +125,27 @@ static bool stop_evaluation(void *user)
     return by__job_stopped(job);
 }
 
+/* The loss of the weights, or of their average, for which they make room meanwhile. */
+static by_status evaluate_weights(by__job *job, by_evaluation *out, by_error *error)
+{
+    bool average = job->config->train.eval_ema != 0;
+    by_error late = {0};
+    if (average) {
+        job->is_torn = true;
+        BY_TRY(by__trainer_swap_average(job->trainer, false, error));
+    }
+    by_status status =
+        by__evaluate_loader(out, job->trainer, job->data, job->valid_loader,
+                            job->config->train.eval_batches, stop_evaluation, job, error);
+    /* Ranks end together at a request to stop; of another failure the others do not know. */
+    if (average && (status == BY_OK || status == BY_ESTOPPED || job->comm == NULL)) {
+        by_status back = by__trainer_swap_average(job->trainer, true, &late);
+        job->is_torn = back != BY_OK;
+        return back != BY_OK ? by_error_set(error, back, "%s", late.message) : status;
+    }
+    return status;
+}
+
 static by_status evaluate(by__job *job, by_error *error)
 {
     double began = by_clock();
@@ -135,8 +156,7 @@ static by_status evaluate(by__job *job, by_error *error)
         return BY_OK;
     }
     job->eval_pending = true; /* until it is done: a run that is stopped here evaluates on resume */
-    BY_TRY(by__evaluate_loader(&result, job->trainer, job->data, job->valid_loader,
-                               job->config->train.eval_batches, stop_evaluation, job, error));
+    BY_TRY(evaluate_weights(job, &result, error));
     job->eval_pending = false;
     job->valid_loss = result.loss;
     job->valid_step = step;

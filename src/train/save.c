@@ -62,9 +62,9 @@ static bool slice_of_part(by_tensor_slice *out, const by_tensor_slice *slice,
     return i >= slice->offset[0] && i < slice->offset[0] + slice->shape[0];
 }
 
-/* A parameter that files hold in parts. */
+/* A parameter, or its average, that files hold in parts. */
 static by_status add_stacked(by__held *h, const by__held_slice *whole, source from,
-                             const char *name, by_error *error)
+                             const char *prefix, const char *name, by_error *error)
 {
     for (int64_t i = 0; i < whole->shape[0]; i++) {
         by_tensor_view view = {.name = name, .dtype = whole->dtype, .rank = whole->rank};
@@ -80,7 +80,7 @@ static by_status add_stacked(by__held *h, const by__held_slice *whole, source fr
         memset(part.shape, 0, sizeof part.shape);
         memcpy(part.shape, view.shape, (size_t)view.rank * sizeof part.shape[0]);
         BY_TRY(by__slice_check(&view, &part.slice, &elements, error));
-        BY_TRY(add_slice(h, &part, &from, "", part_name, error));
+        BY_TRY(add_slice(h, &part, &from, prefix, part_name, error));
         from.first += elements;
     }
     return BY_OK;
@@ -105,8 +105,11 @@ static by_status add_held(by__held *h, size_t parameter, int state, by_error *er
         s.slice = has.slice;
         s.rank = has.whole.rank;
         memcpy(s.shape, has.whole.dim, (size_t)s.rank * sizeof s.shape[0]);
-        BY_TRY(state < 0 && by__name_is_stacked(name)
-                   ? add_stacked(h, &s, from, name, error)
+        /* The average is in files as the weights are, whose place it can take. */
+        bool as_weights =
+            state < 0 || strcmp(by_trainer_state_name(h->trainer, state), BY_AVERAGE_STATE) == 0;
+        BY_TRY(as_weights && by__name_is_stacked(name)
+                   ? add_stacked(h, &s, from, prefix, name, error)
                    : add_slice(h, &s, &from, prefix, name, error));
     }
     return BY_OK;

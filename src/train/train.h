@@ -134,6 +134,11 @@ double by__trainer_stood(const by_trainer *trainer);
  * (replicas.c). */
 by_status by__trainer_compare_replicas(by_trainer *trainer, by_error *error);
 
+/* Collective, with train.eval_ema and no step under way: the moving average takes the place of the
+ * weights, which are kept where the gradients were, or (`back`) they are as before
+ * (trainer_average.c). */
+by_status by__trainer_swap_average(by_trainer *trainer, bool back, by_error *error);
+
 /* Collective: waits for an exchange that runs while steps are taken and applies it, so that
  * replicas that have taken no step since it began are equal (trainer_late.c). */
 by_status by__trainer_finish_exchange(by_trainer *trainer, by_error *error);

@@ -71,10 +71,9 @@ static by_status build_norm(const by_trainer *t, by_graph *graph, by_error *erro
 
 static by_status build_update(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    return t->tensors != NULL ? by_optimizer_update_graph(graph, &t->config->optimizer, t->tensors,
-                                                          t->tensor_count, error)
-                              : by_optimizer_update_graph(graph, &t->config->optimizer, t->groups,
-                                                          t->trained_groups, error);
+    size_t count;
+    const by_update_unit *units = by__update_units(t, &count);
+    return by_optimizer_update_graph(graph, &t->config->optimizer, units, count, error);
 }
 
 /* Whether a rank has slices of a group, not all of it, to update. */
@@ -262,6 +261,7 @@ static by_status add_updates(by_trainer *t, by_error *error)
                                   : by__trainer_add_update(t, "gradient norm", build_norm, error));
     BY_TRY(t->offload != NULL ? by__offload_add_programs(t, error)
                               : by__trainer_add_update(t, "update", build_update, error));
+    BY_TRY(by__average_plan(t, error));
     BY_TRY(by__layers_plan(t, error));
     BY_TRY(by__activations_plan(t, error));
     return by__sync_add_programs(t, error);

@@ -11,6 +11,7 @@
  *   trainer_sync.c     exchanges that are compressed or not made at every step; trainer_late.c:
  *                      those that run while steps are taken
  *   trainer_offload.c  the optimizer's state on disk
+ *   trainer_average.c  the moving average of the weights
  *   trainer_budget.c   a plan within a number of bytes, and the time of its step
  *   layer_norms.c      norms and histograms of single tensors
  *   activations.c      statistics of the outputs of blocks
@@ -354,8 +355,17 @@ by_memory by__trainer_group(const by_trainer *t, int flat, size_t unit);
 by_memory by__trainer_flat(const by_trainer *t, int flat);
 /* The same of a gradient set. */
 by_memory by__trainer_set(const by_trainer *t, int set);
+/* What the update works on one by one: tensors where the optimizer needs whole ones, this rank's
+ * slices where ranks divide the state, else groups; and the memory of one in a flat buffer. */
+const by_update_unit *by__update_units(const by_trainer *t, size_t *count);
+by_memory by__unit_memory(const by_trainer *t, int flat, size_t i);
 /* Points norm and update at the set that holds the sum. */
 by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error);
+
+/* ---- trainer_weights.c ---- */
+
+/* Collective: compute copies and what other ranks hold follow weights that were set. */
+by_status by__trainer_refresh(by_trainer *t, by_error *error);
 
 /* ---- trainer_feed.c ---- */
 
@@ -534,6 +544,20 @@ void by__offload_close(by_trainer *t);
 by_status by__offload_update(by_trainer *t, by_error *error);
 /* Makes all compute copies. */
 by_status by__offload_copy(by_trainer *t, by_error *error);
+
+/* Puts the averages of the weights in their place, or (`back`) brings them back. */
+by_status by__offload_swap(by_trainer *t, bool back, by_error *error);
+
+/* ---- trainer_average.c ---- */
+
+/* Whether there is a moving average of the weights (optimizer.ema), and its flat buffer. */
+bool by__has_average(const by_trainer *t);
+int by__average_flat(const by_trainer *t);
+/* Adds its programs, where they are not those of windows (trainer_offload.c). */
+by_status by__average_plan(by_trainer *t, by_error *error);
+by_status by__average_open(by_trainer *t, by_error *error);
+/* Submits its step, behind the update. */
+by_status by__average_update(by_trainer *t, by_error *error);
 
 /* ---- layer_norms.c (layer_norms.h): nothing of it does anything where config.track does not ask
  * for it ---- */

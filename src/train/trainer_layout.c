@@ -250,7 +250,7 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error)
         by_optimizer_state state = by_optimizer_state_at(&t->config->optimizer, i);
         by__flat_spec spec = {.role = BY__STATE,
                               .name = state.name,
-                              .dtype = state.dtype == BY_F32 ? weights : state.dtype,
+                              .dtype = state.dtype == BY_F32 && !state.wide ? weights : state.dtype,
                               .wide = state.dtype == BY_F32 ? ~narrow : 0,
                               .groups = trained,
                               .shape = state.shape};

@@ -23,8 +23,7 @@ by_memory by__trainer_set(const by_trainer *t, int set)
     return by__trainer_flat(t, t->gradient_sets[set]);
 }
 
-/* Memory of a unit of the update in a flat buffer. */
-static by_memory unit_memory(const by_trainer *t, int flat, size_t i)
+by_memory by__unit_memory(const by_trainer *t, int flat, size_t i)
 {
     return t->pieces != NULL ? by__shard_memory(t, flat, &t->pieces[i])
            : t->tensors != NULL && !by_optimizer_needs_tensors(&t->config->optimizer)
@@ -38,17 +37,17 @@ static by_memory unit_memory(const by_trainer *t, int flat, size_t i)
 static by_status bind_unit(by_trainer *t, const by_update_unit *unit, size_t i, by_error *error)
 {
     char name[300];
-    BY_TRY(by__row_bind(t->update, unit->name, unit_memory(t, t->masters, i), error));
+    BY_TRY(by__row_bind(t->update, unit->name, by__unit_memory(t, t->masters, i), error));
     for (int s = 0; s < t->state_count; s++) {
         (void)snprintf(name, sizeof name, "%s.%s", by__store_flat_name(t->store, t->states[s]),
                        unit->name);
-        BY_TRY(by__row_bind(t->update, name, unit_memory(t, t->states[s], i), error));
+        BY_TRY(by__row_bind(t->update, name, by__unit_memory(t, t->states[s], i), error));
     }
     if (unit->copy == BY_F32) {
         return BY_OK;
     }
     (void)snprintf(name, sizeof name, "copy.%s", unit->name);
-    return by__row_bind(t->update, name, unit_memory(t, t->copies, i), error);
+    return by__row_bind(t->update, name, by__unit_memory(t, t->copies, i), error);
 }
 
 static by_status bind_one_copy(by_trainer *t, const char *unit, by_memory master, by_memory copy,
@@ -85,9 +84,7 @@ static by_status bind_gradient(by__program_row *row, const by_update_unit *unit,
     return by__row_bind(row, name, memory, error);
 }
 
-/* What the update works on one by one: tensors where the optimizer needs whole ones, this rank's
- * slices where ranks divide the state, else groups. */
-static const by_update_unit *update_units(const by_trainer *t, size_t *count)
+const by_update_unit *by__update_units(const by_trainer *t, size_t *count)
 {
     *count = t->tensors != NULL ? t->tensor_count : t->trained_groups;
     return t->tensors != NULL ? t->tensors : t->groups;
@@ -97,13 +94,13 @@ by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error)
 {
     int flat = t->gradient_sets[set];
     size_t count;
-    const by_update_unit *units = update_units(t, &count);
+    const by_update_unit *units = by__update_units(t, &count);
     t->sum_set = set;
     for (size_t i = 0; i < t->trained_groups && !by__norm_is_divided(t); i++) {
         BY_TRY(bind_gradient(t->norm, &t->groups[i], by__trainer_group(t, flat, i), error));
     }
     for (size_t i = 0; i < count; i++) {
-        BY_TRY(bind_gradient(t->update, &units[i], unit_memory(t, flat, i), error));
+        BY_TRY(bind_gradient(t->update, &units[i], by__unit_memory(t, flat, i), error));
     }
     return BY_OK;
 }
@@ -128,11 +125,12 @@ static by_status bind_all(by_trainer *t, by_error *error)
         return BY_OK;
     }
     size_t count;
-    const by_update_unit *units = update_units(t, &count);
+    const by_update_unit *units = by__update_units(t, &count);
     for (size_t i = 0; i < count; i++) {
         BY_TRY(bind_unit(t, &units[i], i, error));
     }
     BY_TRY(by__norm_is_divided(t) ? by__norm_open(t, error) : BY_OK);
+    BY_TRY(by__average_open(t, error));
     BY_TRY(by__layers_open(t, error));
     BY_TRY(by__activations_open(t, error));
     BY_TRY(by__sampler_open(t, error));

@@ -23,6 +23,10 @@
 #define WINDOW_UNIT (BY__SCRATCH_ALIGNMENT / sizeof(float))
 #define MAX_PARTS   (1 + BY_MAX_STATES)
 
+/* What programs do with windows: the update, the compute copies alone, and the moving average of the
+ * weights (trainer_average.c), which follows the update, takes their place and leaves it. */
+typedef enum purpose { UPDATE, COPIES, AVERAGE, TAKE, RETURN, PURPOSES } purpose;
+
 /* What a window has on disk of one flat buffer. */
 typedef struct part {
     int flat;
@@ -31,11 +35,10 @@ typedef struct part {
 
 typedef struct window {
     by__slice slice;
-    by__handle tensor; /* all of it; BY__NO_ENTRY: elements of a group, whatever they are */
-    int update;        /* which program updates it; -1: it is not trained */
-    int copy;          /* which program makes its compute copies; -1: it has none */
-    size_t at;         /* where it begins in the buffer */
-    size_t bytes;      /* that it takes there */
+    by__handle tensor;   /* all of it; BY__NO_ENTRY: elements of a group, whatever they are */
+    int kinds[PURPOSES]; /* which programs are for it; -1: none. It is trained if it is updated */
+    size_t at;           /* where it begins in the buffer */
+    size_t bytes;        /* that it takes there */
     part parts[MAX_PARTS];
     int part_count;
 } window;
@@ -43,7 +46,7 @@ typedef struct window {
 /* A program for all windows that differ in nothing but their memory. */
 typedef struct kind {
     char name[32];
-    bool copies; /* it makes compute copies alone */
+    purpose purpose;
     by_update_unit unit;
 } kind;
 
@@ -84,7 +87,8 @@ static by_status add_window(by__offload *o, by__slice slice, by__handle tensor, 
     }
     BY_TRY(
         by__reserve((void **)&o->windows, &o->capacity, o->count + 1, sizeof *o->windows, error));
-    o->windows[o->count++] = (window){.slice = slice, .tensor = tensor, .update = -1, .copy = -1};
+    o->windows[o->count++] =
+        (window){.slice = slice, .tensor = tensor, .kinds = {-1, -1, -1, -1, -1}};
     return BY_OK;
 }
 
@@ -210,20 +214,27 @@ static bool same_axes(const by_update_unit *a, const by_update_unit *b)
                                                 : strcmp(a->axes, b->axes) == 0;
 }
 
-static bool same_kind(const kind *k, bool copies, const by_update_unit *unit)
+static bool same_kind(const kind *k, purpose use, const by_update_unit *unit)
 {
-    return k->copies == copies && k->unit.copy == unit->copy &&
+    return k->purpose == use && k->unit.copy == unit->copy &&
            by_shape_equal(&k->unit.shape, &unit->shape) &&
-           (copies || (same_axes(&k->unit, unit) && k->unit.decay == unit->decay &&
-                       k->unit.lr_scale == unit->lr_scale && k->unit.own_decay == unit->own_decay &&
-                       k->unit.weight_decay == unit->weight_decay && same_ranks(&k->unit, unit)));
+           (use != UPDATE ||
+            (same_axes(&k->unit, unit) && k->unit.decay == unit->decay &&
+             k->unit.lr_scale == unit->lr_scale && k->unit.own_decay == unit->own_decay &&
+             k->unit.weight_decay == unit->weight_decay && same_ranks(&k->unit, unit)));
 }
 
 static by_status build_kind(const by_trainer *t, by_graph *graph, by_error *error)
 {
     const kind *k = t->offload->building;
-    if (!k->copies) {
+    if (k->purpose == UPDATE) {
         return by_optimizer_update_graph(graph, &t->config->optimizer, &k->unit, 1, error);
+    }
+    if (k->purpose == AVERAGE) {
+        return by_optimizer_average_graph(graph, &k->unit, 1, error);
+    }
+    if (k->purpose != COPIES) {
+        return by_optimizer_swap_graph(graph, &k->unit, 1, k->purpose == RETURN, error);
     }
     by_value master = by_graph_input(graph, unit_name, BY_F32, k->unit.shape);
     by_graph_output(graph, by_cast(graph, master, k->unit.copy), "copy.unit");
@@ -231,12 +242,12 @@ static by_status build_kind(const by_trainer *t, by_graph *graph, by_error *erro
 }
 
 /* The program for a unit, which is added where there is none yet. */
-static by_status find_kind(by_trainer *t, bool copies, const by_update_unit *unit, int *out,
+static by_status find_kind(by_trainer *t, purpose use, const by_update_unit *unit, int *out,
                            by_error *error)
 {
     by__offload *o = t->offload;
     for (size_t i = 0; i < o->kind_count; i++) {
-        if (same_kind(&o->kinds[i], copies, unit)) {
+        if (same_kind(&o->kinds[i], use, unit)) {
             *out = (int)i;
             return BY_OK;
         }
@@ -244,7 +255,7 @@ static by_status find_kind(by_trainer *t, bool copies, const by_update_unit *uni
     BY_TRY(by__reserve((void **)&o->kinds, &o->kind_capacity, o->kind_count + 1, sizeof *o->kinds,
                        error));
     kind *k = &o->kinds[o->kind_count];
-    *k = (kind){.copies = copies, .unit = *unit};
+    *k = (kind){.purpose = use, .unit = *unit};
     *out = (int)o->kind_count++;
     return BY_OK;
 }
@@ -274,7 +285,8 @@ static by_status find_parts(const by_trainer *t, window *w, by_error *error)
 {
     int flats[MAX_PARTS] = {t->masters};
     int count = has_copies(t, w->slice.group) ? 1 : 0;
-    for (int i = 0; i < by_optimizer_state_count(&t->config->optimizer) && w->update >= 0; i++) {
+    for (int i = 0; i < by_optimizer_state_count(&t->config->optimizer) && w->kinds[UPDATE] >= 0;
+         i++) {
         flats[count++] = t->states[i];
     }
     for (int i = 0; i < count; i++) {
@@ -301,10 +313,14 @@ static by_status find_programs(by_trainer *t, window *w, bool trained, by_error 
         w->tensor == BY__NO_ENTRY
             ? by__trainer_unit(t, unit_name, BY_SHAPE(w->slice.count), w->slice.group)
             : by__trainer_tensor_unit(t, unit_name, by__store_entry(t->store, w->tensor));
-    if (trained) {
-        BY_TRY(find_kind(t, false, &unit, &w->update, error));
-    }
-    return has_copies(t, w->slice.group) ? find_kind(t, true, &unit, &w->copy, error) : BY_OK;
+    bool averaged = trained && by__has_average(t);
+    bool swapped = averaged && t->config->train.eval_ema != 0;
+    BY_TRY(trained ? find_kind(t, UPDATE, &unit, &w->kinds[UPDATE], error) : BY_OK);
+    BY_TRY(averaged ? find_kind(t, AVERAGE, &unit, &w->kinds[AVERAGE], error) : BY_OK);
+    BY_TRY(swapped ? find_kind(t, TAKE, &unit, &w->kinds[TAKE], error) : BY_OK);
+    BY_TRY(swapped ? find_kind(t, RETURN, &unit, &w->kinds[RETURN], error) : BY_OK);
+    return has_copies(t, w->slice.group) ? find_kind(t, COPIES, &unit, &w->kinds[COPIES], error)
+                                         : BY_OK;
 }
 
 /* Gives windows their places: behind each other, at the front again where the end is reached. */
@@ -335,7 +351,9 @@ by_status by__offload_add_programs(by_trainer *t, by_error *error)
     for (size_t i = 0; i < o->kind_count; i++) {
         kind *k = &o->kinds[i];
         o->building = k;
-        (void)snprintf(k->name, sizeof k->name, "%s %zu", k->copies ? "copies" : "update", i);
+        static const char *const names[PURPOSES] = {"update", "copies", "average", "average in",
+                                                    "average out"};
+        (void)snprintf(k->name, sizeof k->name, "%s %zu", names[k->purpose], i);
         BY_TRY(by__trainer_add_update(t, k->name, build_kind, error));
     }
     return BY_OK;
@@ -524,10 +542,10 @@ static by_status bind(by_trainer *t, const window *w, by__program_row *row, by_e
     char name[64];
     bool whole = w->tensor != BY__NO_ENTRY;
     int gradients = t->gradient_sets[t->sum_set];
-    const int flats[3] = {t->masters, t->copies, gradients};
-    const char *const names[3] = {unit_name, "copy.unit", "grad.unit"};
-    for (int i = 0; i < 3; i++) {
-        bool has = i == 0 || (i == 1 ? w->copy >= 0 : w->update >= 0);
+    const int flats[] = {t->masters, t->copies, gradients, gradients};
+    const char *const names[] = {unit_name, "copy.unit", "grad.unit", "kept.unit"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(flats); i++) {
+        bool has = i == 0 || (i == 1 ? w->kinds[COPIES] >= 0 : w->kinds[UPDATE] >= 0);
         by_memory memory = !has    ? (by_memory){0}
                            : whole ? by__store_buffer(t->store, flats[i], w->tensor)
                                    : by__shard_memory(t, flats[i], &w->slice);
@@ -566,7 +584,8 @@ by_status by__offload_update(by_trainer *t, by_error *error)
     for (size_t i = 0; i < o->trained; i++) {
         window *w = window_of(o, o->next);
         BY_TRY(bring_in(t, error));
-        BY_TRY(compute(t, w, w->update, error));
+        BY_TRY(compute(t, w, w->kinds[UPDATE], error));
+        BY_TRY(w->kinds[AVERAGE] >= 0 ? compute(t, w, w->kinds[AVERAGE], error) : BY_OK);
         BY_TRY(start(t, w, BY__TRANSFER_WRITE, error));
         o->next++;
     }
@@ -579,13 +598,29 @@ by_status by__offload_copy(by_trainer *t, by_error *error)
     finish(t);
     for (size_t i = 0; i < o->count; i++) {
         window *w = &o->windows[i];
-        if (w->copy >= 0) {
+        if (w->kinds[COPIES] >= 0) {
             by__transfer *master = &w->parts[0].transfer;
             master->kind = BY__TRANSFER_READ;
             BY_TRY(by__scratch_start(by__store_scratch(t->store), master, error));
             BY_TRY(by__scratch_wait(by__store_scratch(t->store), master, error));
-            BY_TRY(compute(t, w, w->copy, error));
+            BY_TRY(compute(t, w, w->kinds[COPIES], error));
         }
+    }
+    return BY_OK;
+}
+
+/* One window after the other: that is for evaluations, not for steps. */
+by_status by__offload_swap(by_trainer *t, bool back, by_error *error)
+{
+    by__offload *o = t->offload;
+    finish(t);
+    for (size_t i = 0; i < o->trained; i++) {
+        window *w = &o->windows[i];
+        BY_TRY(start(t, w, BY__TRANSFER_READ, error));
+        BY_TRY(wait(t, w, error));
+        BY_TRY(compute(t, w, w->kinds[back ? RETURN : TAKE], error));
+        BY_TRY(start(t, w, BY__TRANSFER_WRITE, error));
+        BY_TRY(wait(t, w, error));
     }
     return BY_OK;
 }

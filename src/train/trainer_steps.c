@@ -148,6 +148,7 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     BY_TRY(by__layers_before_update(t, slot, error));
     BY_TRY(t->offload != NULL ? by__offload_update(t, error)
                               : by_program_submit(t->update->program, error));
+    BY_TRY(by__average_update(t, error));
     BY_TRY(by__layers_after_update(t, slot, error));
     BY_TRY(by__shard_gather(t, error));
     BY_TRY(t->pipe != NULL ? by__pipe_share_parameters(t, error) : BY_OK);

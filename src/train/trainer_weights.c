@@ -4,14 +4,19 @@
 #include "checkpoint/storage.h"
 #include "train/trainer.h"
 
+by_status by__trainer_refresh(by_trainer *t, by_error *error)
+{
+    if (t->copies != t->masters) {
+        BY_TRY(t->offload != NULL ? by__offload_copy(t, error)
+                                  : by_program_run(t->copy->program, error));
+    }
+    return by__shard_gather(t, error);
+}
+
+/* Where there are no copies, all ranks have set the weights that they hold. */
 static by_status refresh_copies(by_trainer *t, by_error *error)
 {
-    if (t->copies == t->masters) {
-        return BY_OK;
-    }
-    BY_TRY(t->offload != NULL ? by__offload_copy(t, error)
-                              : by_program_run(t->copy->program, error));
-    return by__shard_gather(t, error);
+    return t->copies == t->masters ? BY_OK : by__trainer_refresh(t, error);
 }
 
 by_status by_trainer_initialize(by_trainer *t, by_error *error)

@@ -109,6 +109,33 @@ run 0 "$banyan" train c.yaml "$@" --set name=waits --set checkpoint.async=false
 run 0 "$banyan" checkpoint digest runs/waits
 same frozen.digest out
 
+say "the average of the weights is evaluated, resumed, and merged into a model"
+set -- --set train.micro_batch=2 --quiet --set optimizer.ema=0.8 --set train.eval_ema=true
+run 0 "$banyan" train c.yaml "$@" --set name=averaged
+run 0 "$banyan" checkpoint digest runs/averaged
+cp out averaged.digest
+# The weights are those of a run without it.
+[ "$(sed -n 's/\tmodel$//p' out)" = "$(sed -n 's/\tmodel$//p' run.digest)" ] || fail "$(cat out)"
+best=$(grep '"valid_loss"' runs/averaged/events.jsonl | tail -n 1 | field valid_loss)
+run 0 "$banyan" eval runs/averaged --ema --batches 4 --json
+near "$(field valid_loss <out)" "$best" 1e-6
+run 0 "$banyan" eval runs/averaged --batches 4 --json
+[ "$(field valid_loss <out)" != "$best" ] || fail "the average is the weights"
+rm -r runs/averaged/checkpoints/step-00000020 runs/averaged/checkpoints/best.json
+run 0 "$banyan" train --resume runs/averaged --quiet
+run 0 "$banyan" checkpoint digest runs/averaged
+same averaged.digest out
+run 0 "$banyan" checkpoint merge runs/averaged averaged --ema
+run 0 "$banyan" eval averaged --data text.txt --json
+cp out merged.out
+run 0 "$banyan" eval runs/averaged --ema --data text.txt --json
+near "$(field valid_loss <merged.out)" "$(field valid_loss <out)" 1e-6
+run 0 "$banyan" generate runs/averaged --ema --tokens 5
+run 1 "$banyan" checkpoint merge runs/tiny nothing --ema
+holds err "without optimizer.ema"
+run 2 "$banyan" eval merged --ema
+holds err "is not a run"
+
 say "nothing is overwritten, and what is wrong is said"
 run 2 "$banyan" checkpoint merge runs/tiny merged
 holds err "merged exists already"

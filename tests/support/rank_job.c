@@ -38,9 +38,8 @@ typedef struct data {
     by_array arrays[2];
 } data;
 
-static by_batch make_batch(data *d, const by_trainer *t, const by_config *config, uint64_t step)
+static by_batch make_batch(data *d, by_batch_part part, const by_config *config, uint64_t step)
 {
-    const by_batch_part part = by_trainer_part(t);
     uint64_t all = 0;
     for (size_t i = 0; i < (size_t)config->train.batch * CONTEXT; i++) {
         all += i % 11 != 3;
@@ -76,6 +75,22 @@ static by_status read_one(rank_job *j, int rank, const by_trainer *t, const by_t
     return BY_OK;
 }
 
+/* With train.eval_ema the loss of the average of the weights, and the average where they were. */
+static by_status read_average(rank_job *j, int rank, by_trainer *t, const by_batch *batch,
+                              by_error *error)
+{
+    double loss;
+    BY_TRY(by__trainer_swap_average(t, false, error));
+    BY_TRY(by_trainer_loss(t, batch, &loss, error));
+    j->weights[rank] = realloc(j->weights[rank], (j->count[rank] + 1) * sizeof *j->weights[rank]);
+    j->weights[rank][j->count[rank]++] = (float)loss;
+    for (size_t i = 0; i < by_trainer_parameter_count(t); i++) {
+        by_tensor_view view = by_trainer_parameter(t, i);
+        BY_TRY(read_one(j, rank, t, &view, BY_TRAINER_PARAMETER, -1, i, error));
+    }
+    return by__trainer_swap_average(t, true, error);
+}
+
 /* Everything that is saved of a trainer, and its last gradients. */
 static by_status read_weights(rank_job *j, int rank, const by_trainer *t, by_error *error)
 {
@@ -97,8 +112,14 @@ static by_status take_steps(rank_job *j, int rank, by_trainer *t, const by_confi
 {
     data d;
     for (uint64_t step = 0; step < RANK_JOB_STEPS; step++) {
-        by_batch batch = make_batch(&d, t, config, step);
+        by_batch batch = make_batch(&d, by_trainer_part(t), config, step);
         BY_TRY(by_trainer_step(t, &batch, &j->results[rank][step], error));
+        if (config->train.eval_ema != 0 && step == 1) {
+            const by_batch_part same = {.count = (size_t)config->train.micro_batch,
+                                        .block = (size_t)config->train.micro_batch};
+            batch = make_batch(&d, same, config, step);
+            BY_TRY(read_average(j, rank, t, &batch, error));
+        }
     }
     return read_weights(j, rank, t, error);
 }

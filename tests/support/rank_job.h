@@ -12,7 +12,9 @@
 typedef struct rank_job {
     const char *const *settings; /* NULL at the end */
     by_step_result results[RANK_JOB_RANKS][RANK_JOB_STEPS];
-    float *weights[RANK_JOB_RANKS]; /* parameters, gradients, states of the optimizer */
+    /* Parameters, gradients, states of the optimizer; with train.eval_ema before them the average
+     * of the weights when it was in their place, after the second step. */
+    float *weights[RANK_JOB_RANKS];
     size_t count[RANK_JOB_RANKS];
     by_memory_report memory[RANK_JOB_RANKS];
     by_status status[RANK_JOB_RANKS];

@@ -113,7 +113,10 @@ static by_status train(job *j, result *r, by_trainer *t, const by_config *config
     size_t one = (size_t)config->train.micro_batch;
     const by_batch_part first = {.count = one, .block = one, .stride = one};
     by_batch batch = make_batch(&d, &first, one, 1000);
+    bool average = config->train.eval_ema != 0;
+    BY_TRY(average ? by__trainer_swap_average(t, false, error) : BY_OK);
     BY_TRY(by_trainer_loss(t, &batch, &r->evaluated, error));
+    BY_TRY(average ? by__trainer_swap_average(t, true, error) : BY_OK);
     r->memory = *by_trainer_memory(t);
     return read_tensors(r, t, error);
 }
@@ -293,6 +296,7 @@ static void other_settings_too(void **state)
         {"model.kind=llama", "model.tied=true", "precision.compute=bf16"},
         {"model.kind=mixtral", "model.experts=4", "precision.compute=bf16"},
         {"optimizer.kind=lamb", "optimizer.clip=0.5"},
+        {"optimizer.ema=0.9", "train.eval_ema=true"},
         {"precision.compute=fp16", "optimizer.clip=0.5"},
         {"precision.compute=bf16", "precision.weights=bf16"},
         {"optimizer.kind=adafactor", "train.batch=8", "train.micro_batch=8"},
@@ -317,7 +321,8 @@ static void stages_are_divided(void **state)
     static const char *const others[][4] = {
         {"train.batch=5"},
         {"precision.compute=bf16", "model.dropout=0.1", "model.tied=false", "optimizer.clip=0.5"},
-        {"optimizer.kind=lamb", "precision.compute=bf16"},
+        {"optimizer.kind=lamb", "precision.compute=bf16", "optimizer.ema=0.9",
+         "train.eval_ema=true"},
         {"model.kind=llama", "parallel.overlap=false", "memory.recompute=block"},
         {"optimizer.groups=[{match: w?e.*, frozen: true}, {match: \"*.bias\", lr_scale: 2}]"},
     };

@@ -470,8 +470,8 @@ static void every_layout_saves_and_loads_every_slice(void **state)
         {7, {"parallel.shard=7", NULL}},
         {6, {"parallel.shard=3", "parallel.overlap=false", NULL}},
         {2, {"parallel.tensor=2", ON_DISK, NULL}}};
-    static const char *const none[] = {NULL};
-    load_all_pairs(layouts, BY_ARRAY_LENGTH(layouts), none);
+    static const char *const settings[] = {"optimizer.ema=0.9", NULL};
+    load_all_pairs(layouts, BY_ARRAY_LENGTH(layouts), settings);
 }
 
 /* States of some of a parameter's axes are parts, too, where the parameter is. */
@@ -501,9 +501,13 @@ static void every_layout_of_experts_does(void **state)
                                      {2, {"parallel.tensor=2", NULL}},
                                      {4, {"parallel.shard=4", NULL}},
                                      {5, {"parallel.shard=5", NULL}}};
-    static const char *const settings[] = {"model.kind=mixtral",  "model.experts=6",
-                                           "model.dropout=0",     "train.batch=30",
-                                           "train.micro_batch=6", NULL};
+    static const char *const settings[] = {"model.kind=mixtral",
+                                           "model.experts=6",
+                                           "model.dropout=0",
+                                           "train.batch=30",
+                                           "train.micro_batch=6",
+                                           "optimizer.ema=0.9",
+                                           NULL};
     load_all_pairs(layouts, BY_ARRAY_LENGTH(layouts), settings);
 }
 
