@@ -1,6 +1,6 @@
 /* The exponential moving average of the weights (Polyak & Juditsky 1992), whatever the optimizer: a
  * state in f32 that follows each update.
- *     ema = ema + (1 - d) (p - ema)          d = decay, or with warm-up min(decay, (1 + t) / (10 + t))
+ *     ema = ema + (1 - d) (p - ema)        d = decay, with warm-up min(decay, (1 + t) / (10 + t))
  * of update t from 0 on, and d = 0 for the first one (TensorFlow's ExponentialMovingAverage,
  * torch.optim.swa_utils.AveragedModel). */
 #include "optim/optim.h"

@@ -23,8 +23,8 @@
 #define WINDOW_UNIT (BY__SCRATCH_ALIGNMENT / sizeof(float))
 #define MAX_PARTS   (1 + BY_MAX_STATES)
 
-/* What programs do with windows: the update, the compute copies alone, and the moving average of the
- * weights (trainer_average.c), which follows the update, takes their place and leaves it. */
+/* What programs do with windows: the update, the compute copies alone, and the moving average of
+ * the weights (trainer_average.c), which follows the update, takes their place and leaves it. */
 typedef enum purpose { UPDATE, COPIES, AVERAGE, TAKE, RETURN, PURPOSES } purpose;
 
 /* What a window has on disk of one flat buffer. */
