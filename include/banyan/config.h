@@ -88,14 +88,21 @@ typedef struct by_data_config {
 
 typedef struct by_train_config {
     int64_t steps;
-    int64_t batch;        /* sequences a step, over all ranks and micro-batches */
-    int64_t micro_batch;  /* sequences a micro-batch; divides batch; -1: batch */
-    int64_t eval_every;   /* steps between evaluations; 0: only at the end */
+    int64_t batch;               /* sequences a step, over all ranks and micro-batches */
+    by_record_list batch_warmup; /* by_batch_stage: the first steps have smaller batches */
+    int64_t micro_batch;         /* sequences a micro-batch; divides batch; -1: batch */
+    int64_t eval_every;          /* steps between evaluations; 0: only at the end */
     int64_t eval_batches; /* micro-batches of an evaluation; -1 ("all"): the whole held-out set */
     int64_t eval_ema;     /* 1: evaluations are of the average of the weights (optimizer.ema) */
     int64_t log_every;    /* steps between log lines */
     int64_t threads;      /* compute threads; -1: one a core that this process may use */
 } by_train_config;
+
+/* So many steps of so many sequences, behind those of the stages before it. */
+typedef struct by_batch_stage {
+    int64_t batch;
+    int64_t steps;
+} by_batch_stage;
 
 /* What the parameters whose names match a pattern have of their own. */
 typedef struct by_parameter_group {
@@ -290,6 +297,10 @@ BY_API by_status by_config_resolve(by_config *config, by_error *error);
 /* The config as YAML text that by_config_parse reads back to the same values: the keys that the
  * chosen kinds have. Freed with free(). */
 BY_API by_status by_config_print(const by_config *config, char **out, by_error *error);
+/* Sequences of step `step` (0-based): train.batch, or what train.batch_warmup says. */
+BY_API int64_t by_config_batch(const by_config *config, int64_t step);
+/* Sequences of all steps before it. */
+BY_API uint64_t by_config_samples(const by_config *config, int64_t step);
 /* The directory of what a run has on disk while it trains: offload.path, or run.dir. */
 BY_API const char *by_config_offload_path(const by_config *config);
 /* 32 hex digits over the printed text without `run`, `track`, `name` and what `parallel` says that

@@ -255,6 +255,11 @@ BY_API by_status by_loader_next(by_loader *loader, by_batch *out, by_error *erro
 BY_API uint64_t by_loader_position(const by_loader *loader);
 /* Continues from this sample, forward or back. BY_EARG: beyond 2^62. */
 BY_API by_status by_loader_seek(by_loader *loader, uint64_t sample, by_error *error);
+/* Continues where it is with another batch, or another part of it (`batch`, `first`, `count`,
+ * `block` and `stride` of the options), whose part has no more samples than the one that it was
+ * opened with. BY_EARG: it has, or the part is not within the batch. */
+BY_API by_status by_loader_resize(by_loader *loader, const by_loader_options *options,
+                                  by_error *error);
 /* Samples of an epoch (shuffle), or of the one pass. */
 BY_API uint64_t by_loader_epoch_samples(const by_loader *loader);
 BY_API void by_loader_stats(by_loader *loader, by_loader_statistics *out);

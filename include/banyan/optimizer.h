@@ -10,10 +10,11 @@
 extern "C" {
 #endif
 
-/* Learning rate of step `step` (0-based) of `steps`: linear warm-up to `lr`, then by schedule:
+/* Learning rate of step `step` (0-based) of `steps`, which need not be whole numbers: where batches
+ * grow, a smaller one is a part of a step. Linear warm-up to `lr`, then by schedule:
  * cosine to min_lr (Loshchilov & Hutter 2017), linear to min_lr, constant, or wsd (warm-up, stable,
  * linear decay to min_lr over the last `decay` steps; Hu et al. 2024). */
-BY_API double by_learning_rate(const by_optimizer_config *config, int64_t step, int64_t steps);
+BY_API double by_learning_rate(const by_optimizer_config *config, double step, double steps);
 
 /* What the learning rate of steps of `batch` examples is multiplied by: config.lr is for steps of
  * lr_batch, and lr_scaling says how it grows (linear: Goyal et al. 2017; sqrt: Krizhevsky 2014). */

@@ -170,6 +170,12 @@ BY_API by_batch_part by_trainer_part(const by_trainer *trainer);
 BY_API by_status by_trainer_loader(by_loader **out, const by_trainer *trainer, by_task_data *data,
                                    bool training, by_error *error);
 
+/* Where the next step has another batch than the last one (config.train.batch_warmup): the trainer
+ * takes it, by_trainer_part is this rank's part of it, and `loader` (may be NULL), which
+ * by_trainer_loader opened, goes on with it at its position. Until this is called, steps have
+ * train.batch examples. BY_ESTATE: steps of the other batch are under way. */
+BY_API by_status by_trainer_begin_step(by_trainer *trainer, by_loader *loader, by_error *error);
+
 /* One optimizer step on a global batch of config.train.batch examples: forward and backward for
  * each micro-batch, gradients summed in the fixed tree, clip, update. On several ranks this and the
  * calls below that take a step are collective: `batch` is the rank's part, results and bits are

@@ -322,6 +322,7 @@ by_status by_config_resolve(by_config *config, by_error *error)
     BY_TRY(check_names(config, error));
     BY_TRY(resolve_training(config, error));
     BY_TRY(resolve_lora(config, error));
+    BY_TRY(by__check_batch_warmup(config, error));
     BY_TRY(check_average(config, error));
     BY_TRY(check_weights(config, error));
     BY_TRY(check_loss_scale(config, error));

@@ -58,6 +58,14 @@ static const by__key group_fields[] = {
 };
 static const by__key_list group_list = BY__KEY_LIST(group_fields);
 
+static const by__key stage_fields[] = {
+    {"train.batch_warmup", "batch", BY__KEY_INT, BY__OWN(by_batch_stage, batch), NULL, 1, BY__MI24,
+     .help = "sequences a step; micro_batch divides it"},
+    {"train.batch_warmup", "steps", BY__KEY_INT, BY__OWN(by_batch_stage, steps), NULL, 1, BY__MANY,
+     .help = "steps of the stage"},
+};
+static const by__key_list stage_list = BY__KEY_LIST(stage_fields);
+
 static const by__key common[] = {
     {"", "name", BY__KEY_TEXT, BY__FIELD(name), "run", .min = 1,
      .help = "name of the run and of its directory"},
@@ -82,6 +90,11 @@ static const by__key common[] = {
      .help = "optimizer steps of the run"},
     {"train", "batch", BY__KEY_INT, BY__FIELD(train.batch), "12", 1, BY__MI24,
      .help = "sequences a step, over all ranks and micro-batches"},
+    {"train", "batch_warmup", BY__KEY_RECORDS, BY__FIELD(train.batch_warmup), "[]",
+     .fields = &stage_list, .size = sizeof(by_batch_stage), .later = true,
+     .help = "smaller batches for the first steps, by more and more micro-batches: "
+             "`[{batch: 4, steps: 200}, {batch: 8, steps: 200}]`; the learning rate's schedule "
+             "then goes by sequences seen, in steps of batch"},
     {"train", "micro_batch", BY__KEY_INT, BY__FIELD(train.micro_batch), "-1", 1, BY__MI24,
      .derived = "equal to batch", .help = "sequences a micro-batch; divides batch"},
     {"train", "eval_every", BY__KEY_INT, BY__FIELD(train.eval_every), "250", 0, BY__MANY,

@@ -32,6 +32,7 @@ struct by_loader {
     size_t batch;
     size_t first;
     size_t count;
+    size_t most;   /* `count` that there is room for */
     size_t block;  /* samples that are neighbours in the global batch ... */
     size_t stride; /* ... and from one such block to the next */
     uint64_t seed;
@@ -352,6 +353,15 @@ static void free_loader(by_loader *l)
     free(l);
 }
 
+static void set_part(by_loader *l, const by_loader_options *o)
+{
+    l->batch = o->batch;
+    l->first = o->first;
+    l->count = o->count == 0 ? o->batch - o->first : o->count;
+    l->block = o->block == 0 ? l->count : o->block;
+    l->stride = o->block == 0 ? l->count : o->stride;
+}
+
 by_status by_loader_open(by_loader **out, by_source *source, const by_loader_options *options,
                          by_error *error)
 {
@@ -372,11 +382,8 @@ by_status by_loader_open(by_loader **out, by_source *source, const by_loader_opt
         return status;
     }
     l->source = source;
-    l->batch = options->batch;
-    l->first = options->first;
-    l->count = p.count;
-    l->block = options->block == 0 ? p.count : options->block;
-    l->stride = options->block == 0 ? p.count : options->stride;
+    set_part(l, options);
+    l->most = l->count;
     l->seed = options->seed;
     l->base = options->start;
     status = allocate(l, &p, error);
@@ -472,18 +479,9 @@ by_status by_loader_next(by_loader *loader, by_batch *out, by_error *error)
     return status;
 }
 
-by_status by_loader_seek(by_loader *loader, uint64_t sample, by_error *error)
+/* Begins again at a sample. The mutex is held, and the thread fills nothing. */
+static void begin_at(by_loader *l, uint64_t sample)
 {
-    by_loader *l = loader;
-    if (sample > SAMPLE_LIMIT) {
-        return by_error_set(error, BY_EARG, "loader: sample %llu is more than 2^62",
-                            (unsigned long long)sample);
-    }
-    pthread_mutex_lock(&l->mutex);
-    l->is_seeking = true;
-    while (l->is_filling) {
-        pthread_cond_wait(&l->is_filled, &l->mutex);
-    }
     l->is_seeking = false;
     l->base = sample;
     l->filled = 0;
@@ -492,6 +490,49 @@ by_status by_loader_seek(by_loader *loader, uint64_t sample, by_error *error)
     l->has_ended = false;
     l->status = BY_OK;
     pthread_cond_signal(&l->is_released);
+}
+
+/* Takes the mutex and keeps the thread from beginning a batch. */
+static void hold_thread(by_loader *l)
+{
+    pthread_mutex_lock(&l->mutex);
+    l->is_seeking = true;
+    while (l->is_filling) {
+        pthread_cond_wait(&l->is_filled, &l->mutex);
+    }
+}
+
+by_status by_loader_seek(by_loader *loader, uint64_t sample, by_error *error)
+{
+    if (sample > SAMPLE_LIMIT) {
+        return by_error_set(error, BY_EARG, "loader: sample %llu is more than 2^62",
+                            (unsigned long long)sample);
+    }
+    hold_thread(loader);
+    begin_at(loader, sample);
+    pthread_mutex_unlock(&loader->mutex);
+    return BY_OK;
+}
+
+by_status by_loader_resize(by_loader *loader, const by_loader_options *options, by_error *error)
+{
+    by_loader *l = loader;
+    BY_TRY(check_options(options, error));
+    size_t count = options->count == 0 ? options->batch - options->first : options->count;
+    if (count > l->most) {
+        return by_error_set(error, BY_EARG,
+                            "loader: a part of %zu samples, and it was opened with %zu", count,
+                            l->most);
+    }
+    hold_thread(l);
+    uint64_t sample = l->base + (l->released + l->is_held) * l->batch;
+    set_part(l, options);
+    for (size_t k = 0; k < l->slot_count; k++) {
+        for (size_t i = 0; i < l->source->array_count; i++) {
+            l->slots[k].arrays[i].shape.dim[0] = (int64_t)l->count;
+        }
+    }
+    begin_at(l, sample);
     pthread_mutex_unlock(&l->mutex);
     return BY_OK;
 }

@@ -12,24 +12,25 @@ double by_learning_rate_scale(const by_optimizer_config *config, int64_t batch)
                                                      : 1.0;
 }
 
-double by_learning_rate(const by_optimizer_config *config, int64_t step, int64_t steps)
+double by_learning_rate(const by_optimizer_config *config, double step, double steps)
 {
     double lr = config->lr;
     double low = config->min_lr;
-    if (step < config->warmup) {
-        return lr * (double)(step + 1) / (double)(config->warmup + 1);
+    double first = (double)config->warmup;
+    if (step < first) {
+        return lr * (step + 1.0) / (first + 1.0);
     }
     if (strcmp(config->schedule, "constant") == 0) {
         return lr;
     }
-    int64_t first = config->warmup;
     if (strcmp(config->schedule, "wsd") == 0) {
-        first = steps - config->decay > first ? steps - config->decay : first;
+        double last = steps - (double)config->decay;
+        first = last > first ? last : first;
     }
     if (step < first || steps <= first) {
         return lr;
     }
-    double progress = (double)(step - first) / (double)(steps - first);
+    double progress = (step - first) / (steps - first);
     progress = progress > 1.0 ? 1.0 : progress;
     if (strcmp(config->schedule, "cosine") == 0) {
         return low + 0.5 * (1.0 + cos(3.14159265358979323846 * progress)) * (lr - low);

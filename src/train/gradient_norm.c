@@ -324,7 +324,7 @@ static by_status build_norm(const by_trainer *t, by_graph *graph, by_error *erro
     by_value scale;
     int count = 3;
     in[0] = by_graph_state(graph, "failed", BY_F32, BY_SHAPE(1));
-    in[1] = by_graph_input(graph, "losses", BY_F32, BY_SHAPE(t->all_micro_batches));
+    in[1] = by_graph_input(graph, "losses", BY_F32, BY_SHAPE(t->most_micro_batches));
     in[2] = by__scales_loss(t->config) ? by_graph_input(graph, "loss_factor", BY_F32, BY_SHAPE(1))
                                        : BY_NONE;
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {

@@ -9,6 +9,15 @@
 
 /* ---- log lines, checkpoints, evaluations ---- */
 
+/* Of the steps behind this one, whose batches may be larger. */
+static double seconds_left(const by__job *job, int64_t step, double examples_per_s)
+{
+    const by_config *c = job->config;
+    uint64_t samples = by_config_samples(c, c->train.steps) - by_config_samples(c, step);
+    return (double)samples * (double)by__per_sample(by_trainer_task(job->trainer), c) /
+           examples_per_s;
+}
+
 static void log_step(by__job *job, const by_step_result *result)
 {
     char rate[64];
@@ -23,8 +32,8 @@ static void log_step(by__job *job, const by_step_result *result)
                             .disk = job->disk / (double)steps,
                             .ranks = job->comm == NULL ? 1 : by_comm_size(job->comm)};
     event.step_seconds = seconds / (double)steps;
-    event.examples_per_s = (double)(steps * result->examples) / seconds;
-    event.seconds_left = event.step_seconds * (double)(job->config->train.steps - step);
+    event.examples_per_s = (double)job->examples / seconds;
+    event.seconds_left = seconds_left(job, step, event.examples_per_s);
     event.resident_bytes = by__resident_bytes();
     if (job->options->peak_gflops > 0.0) {
         event.mfu = event.examples_per_s * by_trainer_size(job->trainer)->flops_per_example /
@@ -32,6 +41,7 @@ static void log_step(by__job *job, const by_step_result *result)
     }
     job->log_time = now;
     job->log_step = step;
+    job->examples = 0;
     job->exchange = 0.0;
     job->exposed = 0.0;
     job->disk = 0.0;

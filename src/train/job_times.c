@@ -19,18 +19,30 @@ struct by__job_times {
     by__stragglers *stragglers; /* rank 0's */
 };
 
-/* Ranks have the same work at the same stage of a pipeline with as many micro-batches. */
+/* Whether a rank has one micro-batch more than others, of `all`. */
+static bool has_more(const by__layout *l, int64_t all)
+{
+    int64_t first;
+    int64_t count;
+    by__sum_tree_block(all, l->replicas, l->replica, &first, &count);
+    return count > all / l->replicas;
+}
+
+/* Ranks have the same work at the same stage of a pipeline with as many micro-batches, in each
+ * stage of train.batch_warmup. */
 static by_status find_work(int *work, const by__job *job, int ranks, by_error *error)
 {
-    int64_t all = job->config->train.batch / job->config->train.micro_batch;
+    const by_train_config *train = &job->config->train;
     for (int r = 0; r < ranks; r++) {
         by__layout l;
-        int64_t first;
-        int64_t count;
         BY_TRY(by__layout_resolve(&l, job->config, ranks, r, error));
-        by__sum_tree_block(all, l.replicas, l.replica, &first, &count);
-        bool more = count > all / l.replicas; /* than others: by one */
-        work[r] = 2 * l.place[BY_MESH_PIPELINE] + more;
+        work[r] = l.place[BY_MESH_PIPELINE];
+        for (size_t i = 0; i <= train->batch_warmup.count; i++) {
+            int64_t batch = i == train->batch_warmup.count
+                                ? train->batch
+                                : ((const by_batch_stage *)train->batch_warmup.items)[i].batch;
+            work[r] = 2 * work[r] + has_more(&l, batch / train->micro_batch);
+        }
     }
     return BY_OK;
 }

@@ -233,6 +233,7 @@ static by_status collect_step(by__job *job, bool wait, by_error *error)
         return status == BY_EDIVERGED ? by__job_diverged(job, error) : status;
     }
     job->done_step = result.step;
+    job->examples += result.examples;
     job->exchange += result.exchange;
     job->exposed += result.exposed;
     job->disk += result.disk;
@@ -249,6 +250,7 @@ static by_status submit_step(by__job *job, by_error *error)
 {
     by_batch batch;
     by__moment began = by__job_moment(job);
+    BY_TRY(by_trainer_begin_step(job->trainer, job->loader, error));
     by_status status = by_loader_next(job->loader, &batch, error);
     double waited = by__job_own_since(job, &began);
     job->own.part[BY__OWN_DATA] += (float)waited;
@@ -265,6 +267,12 @@ static by_status submit_step(by__job *job, by_error *error)
     job->behind[by_trainer_updates(job->trainer) % BY_STEPS_AHEAD] =
         by_loader_position(job->loader);
     return BY_OK;
+}
+
+/* Steps of one batch are collected before those of another begin. */
+static bool batch_changes(const by__job *job, int64_t step)
+{
+    return by_config_batch(job->config, step) != by_config_batch(job->config, step - 1);
 }
 
 /* As often on all ranks as they submit steps. */
@@ -295,8 +303,9 @@ static by_status run_steps(by__job *job, by_error *error)
     BY_TRY(by__job_hooks_begin(job, error));
     while (job->done_step < last) {
         int64_t submitted = by_trainer_updates(job->trainer);
-        bool hold =
-            submitted == last || (steps_ahead(job) > 0 && by__job_hooks_wait(job, submitted));
+        bool hold = submitted == last ||
+                    (steps_ahead(job) > 0 &&
+                     (by__job_hooks_wait(job, submitted) || batch_changes(job, submitted)));
         by__job_progress(job, "step");
         if (!hold && !job->is_stopping) {
             BY_TRY(agree_to_stop(job, error));

@@ -59,6 +59,7 @@ typedef struct by__job {
     double disk;
     double exchange;
     double exposed;
+    int64_t examples;       /* likewise */
     bool record_failing;    /* said once: run.json waits for a disk with room */
     bool index_failing;     /* the same of the registry; it is left alone until the run ends */
     bool eval_pending;      /* the evaluation of the present step is still to be done */

@@ -79,6 +79,24 @@ static by_status check_batch(const by__layout *l, const by_config *config, by_er
 {
     const by_train_config *train = &config->train;
     int64_t count = train->batch / train->micro_batch;
+    int64_t least = by_config_batch(config, 0);
+    if (count >= l->replicas && least / train->micro_batch < l->replicas) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: train.batch_warmup begins with a batch of %lld in micro-batches "
+                            "of %lld, fewer than the %d ranks of data %d x shard %d: begin with "
+                            "%lld or more",
+                            by__config_where(config, "train.batch_warmup", "train.batch"),
+                            (long long)least, (long long)train->micro_batch, l->replicas,
+                            l->size[BY_MESH_DATA], l->size[BY_MESH_SHARD],
+                            (long long)(train->micro_batch * l->replicas));
+    }
+    if (train->batch_warmup.count > 0 && l->size[BY_MESH_PIPELINE] > 1) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: train.batch_warmup changes how many micro-batches a step has, and "
+                            "the schedule of parallel.pipeline is of so many: leave one of them "
+                            "out",
+                            by__config_where(config, "train.batch_warmup", "parallel.pipeline"));
+    }
     if (count >= l->replicas) {
         return BY_OK;
     }

@@ -193,7 +193,7 @@ by_status by__turns_open(by_trainer *t, by_error *error)
     t->ranks.collectives->gradients = hand_over;
     t->ranks.collectives->parameters = by__gathered_run;
     t->ranks.collectives->user = t;
-    BY_TRY(by__alloc((void **)&turns->losses, (size_t)t->all_micro_batches, sizeof *turns->losses,
+    BY_TRY(by__alloc((void **)&turns->losses, (size_t)t->most_micro_batches, sizeof *turns->losses,
                      "losses", error));
     return by__alloc_aligned((void **)&turns->packed, by__turns_bytes(t), "a bucket of gradients",
                              error);
@@ -219,7 +219,7 @@ int64_t by__turns_begin(by_trainer *t, int64_t round, int64_t *kept_as)
     by__turns *turns = &t->shard.turns;
     turns->round = round;
     turns->gives = round < t->micro_batches;
-    *kept_as = turns->gives ? by__trainer_leaf(t, round) : t->all_micro_batches;
+    *kept_as = turns->gives ? by__trainer_leaf(t, round) : t->most_micro_batches;
     return turns->gives ? round : t->micro_batches - 1;
 }
 

@@ -66,7 +66,7 @@ static by_status build_sum(const by_trainer *t, by_graph *graph, by_error *error
 static by_status build_norm(const by_trainer *t, by_graph *graph, by_error *error)
 {
     return by_optimizer_norm_graph(graph, &t->config->optimizer, t->groups, t->trained_groups,
-                                   t->all_micro_batches, by__scales_loss(t->config), error);
+                                   t->most_micro_batches, by__scales_loss(t->config), error);
 }
 
 static by_status build_update(const by_trainer *t, by_graph *graph, by_error *error)
@@ -285,8 +285,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     }
     BY_TRY(by__store_open(&t->store, t->device, error));
     if (o->mode == BY_TRAINER_FULL) {
-        t->sets = by__is_in_turn(t) ? by__reducer_sets(t->leaves, by__ranks_members(t))
-                                    : by__sum_tree_sets(t->first_leaf, t->micro_batches, t->leaves);
+        t->sets = by__ranks_sets(t);
     }
     BY_TRY(add_models(t, o, error));
     BY_TRY(by__trainer_lay_out(t, error));

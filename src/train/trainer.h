@@ -50,6 +50,7 @@ typedef struct by__feed {
 typedef struct by__pending {
     by_step_result result; /* but for loss and norm */
     uint64_t targets;      /* of the global batch */
+    int64_t batch;         /* examples of it */
     by__event *read;       /* its results are in pinned memory */
 } by__pending;
 
@@ -297,14 +298,15 @@ struct by_trainer {
     void (*before_change)(void *user); /* of what is saved; NULL: nobody is told */
     void *before_user;
     by__guard guard;
-    by__node_watch *watch;     /* NULL: nobody has looked at nodes so far */
-    by__replay *replay;        /* NULL: no step was computed twice so far */
-    by__abft *abft;            /* NULL: products are not checked */
-    int64_t leaf;              /* micro-batch of the step that programs were last run on */
-    int64_t all_micro_batches; /* of a step, over all ranks */
-    int64_t first_micro_batch; /* this rank computes micro-batches first ... */
-    int64_t micro_batches;     /* ... first + count - 1, or so many in turn */
-    int64_t first_leaf;        /* of them in its sum tree, which has `leaves` */
+    by__node_watch *watch;      /* NULL: nobody has looked at nodes so far */
+    by__replay *replay;         /* NULL: no step was computed twice so far */
+    by__abft *abft;             /* NULL: products are not checked */
+    int64_t leaf;               /* micro-batch of the step that programs were last run on */
+    int64_t most_micro_batches; /* of a step of train.batch, over all ranks ... */
+    int64_t all_micro_batches;  /* ... and of the present one (train.batch_warmup) */
+    int64_t first_micro_batch;  /* this rank computes micro-batches first ... */
+    int64_t micro_batches;      /* ... first + count - 1, or so many in turn */
+    int64_t first_leaf;         /* of them in its sum tree, which has `leaves` */
     int64_t leaves;
     int64_t updates;
     int threads;   /* of the host, that convert values */
@@ -380,7 +382,7 @@ void by__trainer_close_feeds(by_trainer *t);
 by_status by__trainer_bind_update(by_trainer *t, by__program_row *row, by_error *error);
 /* Sends micro-batch `index` of a batch of `examples` to the device and submits the program of `row`
  * on it; its loss is kept as number `kept_as`: that of the micro-batch in the step, or
- * t->all_micro_batches for an evaluation, which leaves those of a step alone. */
+ * t->most_micro_batches for an evaluation, which leaves those of a step alone. */
 by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *batch,
                            int64_t examples, int64_t index, int64_t kept_as, by_error *error);
 /* What comes back from the device. */
@@ -407,6 +409,8 @@ by_status by__trainer_fetch_evaluated(by_trainer *t, const float **out, by_error
 by_status by__trainer_send_hyper(by_trainer *t, unsigned slot, const float *hyper, by_error *error);
 /* Vetoes the update that is submitted next, and those behind it. */
 by_status by__trainer_veto(by_trainer *t, by_error *error);
+/* The losses of micro-batches that a step does not have are 0. */
+by_status by__trainer_clear_losses(by_trainer *t, by_error *error);
 /* Lets updates change weights again after a step that failed. Nothing is in flight. */
 by_status by__trainer_reset_failure(by_trainer *t, by_error *error);
 /* Mean loss of a step, of its micro-batches' losses. */
@@ -416,6 +420,10 @@ double by__trainer_mean_loss(const by_trainer *t, const float *losses, uint64_t 
 
 /* The layout, and which micro-batches are this rank's. */
 by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error);
+/* Lets steps have so many micro-batches, over all ranks: at most t->most_micro_batches. */
+by_status by__ranks_set_micro_batches(by_trainer *t, int64_t count, by_error *error);
+/* Gradient sets that this rank needs, whatever stage of train.batch_warmup a step is in. */
+int by__ranks_sets(by_trainer *t);
 /* Collective: communicators and what sums need. */
 by_status by__ranks_open(by_trainer *t, by_error *error);
 void by__ranks_close(by_trainer *t);

@@ -63,7 +63,7 @@ static by_status add_feeds(by_trainer *t, const by_graph *graph, by_error *error
 static size_t result_bytes(const by_trainer *t)
 {
     return OUT_LOSSES - OUT_RESULTS +
-           by__round_up((size_t)(t->all_micro_batches + 1) * sizeof(float), BY_CACHE_LINE);
+           by__round_up((size_t)(t->most_micro_batches + 1) * sizeof(float), BY_CACHE_LINE);
 }
 
 static size_t evaluated_offset(const by_trainer *t)
@@ -167,7 +167,7 @@ by_status by__trainer_open_feeds(by_trainer *t, by_error *error)
     }
     by_memory scale = by_memory_at(t->outputs, OUT_SCALE, sizeof(float));
     BY_TRY(by__row_bind(t->norm, "norm", by_memory_at(t->outputs, OUT_NORM, sizeof(float)), error));
-    size_t losses = (size_t)t->all_micro_batches * sizeof(float);
+    size_t losses = (size_t)t->most_micro_batches * sizeof(float);
     BY_TRY(by__row_bind(t->norm, "scale", scale, error));
     BY_TRY(by__row_bind(t->norm, "failed", by_memory_at(t->outputs, OUT_FAILED, sizeof(float)),
                         error));
@@ -324,6 +324,19 @@ by_status by__trainer_veto(by_trainer *t, by_error *error)
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     BY_TRY(by_device_write(by_memory_at(t->outputs, OUT_FAILED, sizeof failed), &failed, error));
     return by_device_write(by_memory_at(t->outputs, OUT_SCALE, sizeof scale), &scale, error);
+}
+
+by_status by__trainer_clear_losses(by_trainer *t, by_error *error)
+{
+    char *zeros;
+    size_t bytes = (size_t)t->most_micro_batches * sizeof(float);
+    BY_TRY(by__alloc((void **)&zeros, bytes, 1, "losses", error));
+    by_status status = by__queue_finish(t->device, BY__QUEUE_COMPUTE, error);
+    if (status == BY_OK) {
+        status = by_device_write(by_memory_at(t->outputs, OUT_LOSSES, bytes), zeros, error);
+    }
+    free(zeros);
+    return status;
 }
 
 by_status by__trainer_reset_failure(by_trainer *t, by_error *error)

@@ -22,7 +22,7 @@ static by_loader_options part_options(const by_trainer *t, bool training)
     by_loader_options options = {.seed = t->config->seed};
     if (training) {
         const by_batch_part part = by_trainer_part(t);
-        options.batch = (size_t)t->config->train.batch;
+        options.batch = (size_t)t->all_micro_batches * micro_batch;
         options.first = part.first;
         options.count = part.count;
         options.block = part.block;
@@ -42,6 +42,24 @@ by_status by_trainer_loader(by_loader **out, const by_trainer *trainer, by_task_
     const by_loader_options options = part_options(trainer, training);
     BY_TRY(data->task->source(&source, data, trainer->config, training, error));
     return by_loader_open(out, source, &options, error);
+}
+
+by_status by_trainer_begin_step(by_trainer *t, by_loader *loader, by_error *error)
+{
+    int64_t batch = by_config_batch(t->config, t->updates);
+    int64_t count = batch / t->config->train.micro_batch;
+    if (count == t->all_micro_batches) {
+        return BY_OK;
+    }
+    if (t->submitted != t->collected) {
+        return by_error_set(
+            error, BY_ESTATE, "a batch of %lld behind steps of %lld: collect these first",
+            (long long)batch, (long long)(t->all_micro_batches * t->config->train.micro_batch));
+    }
+    BY_TRY(by__trainer_clear_losses(t, error));
+    BY_TRY(by__ranks_set_micro_batches(t, count, error));
+    const by_loader_options options = part_options(t, true);
+    return loader == NULL ? BY_OK : by_loader_resize(loader, &options, error);
 }
 
 by_status by_trainer_plan_loaders(by_trainer *t, bool held_out, by_error *error)

@@ -39,10 +39,22 @@ by__leaves by__replica_leaves(const by_trainer *t, int replica)
     return own;
 }
 
+/* The micro-batches of this rank, of `count` of all. */
+static void set_leaves(by_trainer *t, int64_t count)
+{
+    t->all_micro_batches = count;
+    const by__leaves mine = by__replica_leaves(t, t->layout.replica);
+    const by__leaves together = sum_leaves(t, t->layout.replica);
+    t->first_micro_batch = mine.first;
+    t->micro_batches = mine.count;
+    t->first_leaf = mine.first - together.first;
+    t->leaves = together.count;
+}
+
 by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     by_comm *comm = o->comm;
-    t->all_micro_batches = t->config->train.batch / t->config->train.micro_batch;
+    t->most_micro_batches = t->config->train.batch / t->config->train.micro_batch;
     by__layout_alone(&t->layout);
     if (o->mode == BY_TRAINER_FULL || comm != NULL) {
         BY_TRY(by__layout_resolve(&t->layout, t->config, comm == NULL ? 1 : by_comm_size(comm),
@@ -50,13 +62,28 @@ by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *e
     }
     t->ranks.all = t->layout.ranks > 1 ? comm : NULL;
     t->sets = o->mode == BY_TRAINER_FULL ? 1 : 0;
-    const by__leaves mine = by__replica_leaves(t, t->layout.replica);
-    const by__leaves together = sum_leaves(t, t->layout.replica);
-    t->first_micro_batch = mine.first;
-    t->micro_batches = mine.count;
-    t->first_leaf = mine.first - together.first;
-    t->leaves = together.count;
+    set_leaves(t, t->most_micro_batches);
     return BY_OK;
+}
+
+static int sets_of(by_trainer *t, int64_t count)
+{
+    set_leaves(t, count);
+    return by__is_in_turn(t) ? by__reducer_sets(t->leaves, by__ranks_members(t))
+                             : by__sum_tree_sets(t->first_leaf, t->micro_batches, t->leaves);
+}
+
+int by__ranks_sets(by_trainer *t)
+{
+    const by_record_list *stages = &t->config->train.batch_warmup;
+    int most = 0;
+    for (size_t i = 0; i < stages->count; i++) {
+        const by_batch_stage *stage = (const by_batch_stage *)stages->items + i;
+        int sets = sets_of(t, stage->batch / t->config->train.micro_batch);
+        most = sets > most ? sets : most;
+    }
+    int sets = sets_of(t, t->most_micro_batches);
+    return sets > most ? sets : most;
 }
 
 int by__ranks_parts(const by_trainer *t)
@@ -123,6 +150,14 @@ static by_status open_split_comms(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
+/* Losses of each replica. */
+static void count_losses(by_trainer *t)
+{
+    for (int k = 0; k < t->layout.replicas && t->ranks.counts != NULL; k++) {
+        t->ranks.counts[k] = (size_t)by__replica_leaves(t, k).count;
+    }
+}
+
 by_status by__ranks_open(by_trainer *t, by_error *error)
 {
     by__ranks *r = &t->ranks;
@@ -138,9 +173,7 @@ by_status by__ranks_open(by_trainer *t, by_error *error)
     BY_TRY(by_mesh_comm(&r->adders, r->mesh, by__ranks_adding_axes(t), error));
     BY_TRY(by__shard_open(t, error));
     BY_TRY(by__alloc((void **)&r->counts, replicas, sizeof *r->counts, "losses", error));
-    for (size_t k = 0; k < replicas; k++) {
-        r->counts[k] = (size_t)by__replica_leaves(t, (int)k).count;
-    }
+    count_losses(t);
     BY_TRY(by__mesh_collectives_open(&r->collectives, r->mesh, error));
     by__device_set_collectives(t->device, &r->collectives->base);
     for (size_t i = 0; i < t->programs.count; i++) {
@@ -153,6 +186,21 @@ by_status by__ranks_open(by_trainer *t, by_error *error)
     BY_TRY(by__reducer_open(&r->reducer, &spec, error));
     by__overlap_open(t);
     return by__is_in_turn(t) ? by__turns_open(t, error) : BY_OK;
+}
+
+by_status by__ranks_set_micro_batches(by_trainer *t, int64_t count, by_error *error)
+{
+    by__reducer *reducer;
+    set_leaves(t, count);
+    count_losses(t);
+    if (t->ranks.reducer == NULL) {
+        return BY_OK;
+    }
+    const by__reducer_spec spec = reducer_spec(t);
+    BY_TRY(by__reducer_open(&reducer, &spec, error));
+    by__reducer_close(&t->ranks.reducer);
+    t->ranks.reducer = reducer;
+    return BY_OK;
 }
 
 void by__ranks_close(by_trainer *t)

@@ -37,6 +37,27 @@ static int64_t part_examples(const by_trainer *t)
     return t->micro_batches * t->config->train.micro_batch;
 }
 
+/* Examples of a step, over all ranks. */
+static int64_t step_examples(const by_trainer *t)
+{
+    return t->all_micro_batches * t->config->train.micro_batch;
+}
+
+/* The schedule goes by what was seen, in steps of train.batch. */
+static double learning_rate(const by_trainer *t)
+{
+    const by_config *c = t->config;
+    double batch = (double)c->train.batch;
+    double step = (double)t->updates;
+    double steps = (double)c->train.steps;
+    if (c->train.batch_warmup.count > 0) {
+        step = (double)by_config_samples(c, t->updates) / batch;
+        steps = (double)by_config_samples(c, c->train.steps) / batch;
+    }
+    return by_learning_rate(&c->optimizer, step, steps) *
+           by_learning_rate_scale(&c->optimizer, step_examples(t));
+}
+
 /* Submits forward and backward of this rank's micro-batches and the sums of their gradients. */
 static by_status submit_micro_batches(by_trainer *t, const by_batch *batch, by__sum_tree *tree,
                                       by_error *error)
@@ -157,6 +178,7 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     t->updates++;
     t->submitted++;
     pending->targets = targets;
+    pending->batch = step_examples(t);
     pending->result = (by_step_result){
         .step = t->updates, .lr = lr, .skipped = t->guard.veto, .zscore = t->guard.zscore};
     BY_TRY(by__sync_after_update(t, error));
@@ -191,8 +213,7 @@ by_status by_trainer_submit(by_trainer *t, const by_batch *batch, by_error *erro
     BY_TRY(check_free_slot(t, true, error));
     BY_TRY(by__replay_is_due(t) ? submit_twice(t, batch, error)
                                 : submit_gradients(t, batch, error));
-    double lr = by_learning_rate(&c->optimizer, t->updates, c->train.steps) *
-                by_learning_rate_scale(&c->optimizer, c->train.batch);
+    double lr = learning_rate(t);
     return submit_update(t, lr, targets_of(t, batch), error);
 }
 
@@ -217,7 +238,7 @@ by_status by_trainer_collect(by_trainer *t, bool wait, bool *got, by_step_result
     by_step_result result = pending->result;
     result.loss = by__trainer_mean_loss(t, results.losses, pending->targets);
     result.norm = (double)results.norm;
-    result.examples = t->config->train.batch * by__per_sample(t->task, t->config);
+    result.examples = pending->batch * by__per_sample(t->task, t->config);
     t->collected++;
     by__layers_collect(t, slot);
     by__activations_collect(t, slot);
@@ -268,11 +289,11 @@ by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum,
     BY_TRY(check_free_slot(t, false, error));
     BY_TRY(t->pipe != NULL
                ? by__pipe_evaluate(t, batch, error)
-               : by__trainer_feed(t, t->loss, batch, examples, 0, t->all_micro_batches, error));
+               : by__trainer_feed(t, t->loss, batch, examples, 0, t->most_micro_batches, error));
     BY_TRY(by__trainer_fetch_evaluated(t, values, error));
     BY_TRY(by__trainer_fetch(t, slot, error));
     BY_TRY(by__trainer_results(t, slot, &results, error));
-    *sum = (double)results.losses[t->all_micro_batches];
+    *sum = (double)results.losses[t->most_micro_batches];
     *width = t->evaluated_bytes / sizeof(float) / (size_t)examples;
     return BY_OK;
 }

@@ -41,7 +41,7 @@ typedef struct data {
 static by_batch make_batch(data *d, by_batch_part part, const by_config *config, uint64_t step)
 {
     uint64_t all = 0;
-    for (size_t i = 0; i < (size_t)config->train.batch * CONTEXT; i++) {
+    for (size_t i = 0; i < (size_t)by_config_batch(config, (int64_t)step) * CONTEXT; i++) {
         all += i % 11 != 3;
     }
     for (size_t k = 0; k < part.count; k++) {
@@ -112,6 +112,7 @@ static by_status take_steps(rank_job *j, int rank, by_trainer *t, const by_confi
 {
     data d;
     for (uint64_t step = 0; step < RANK_JOB_STEPS; step++) {
+        BY_TRY(by_trainer_begin_step(t, NULL, error));
         by_batch batch = make_batch(&d, by_trainer_part(t), config, step);
         BY_TRY(by_trainer_step(t, &batch, &j->results[rank][step], error));
         if (config->train.eval_ema != 0 && step == 1) {

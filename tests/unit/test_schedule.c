@@ -21,7 +21,7 @@ static double rate_of(const char *schedule, int64_t step)
     (void)snprintf(name, sizeof name, "%s", schedule);
     by_optimizer_config config = {
         .lr = HIGH, .min_lr = LOW, .schedule = name, .warmup = WARMUP, .decay = DECAY};
-    return by_learning_rate(&config, step, STEPS);
+    return by_learning_rate(&config, (double)step, STEPS);
 }
 
 static void expect(const char *schedule, int64_t step, double want)

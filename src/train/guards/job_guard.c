@@ -19,7 +19,7 @@ static by_status locate(by__job *job, int64_t step, char *text, size_t size, by_
     by_batch batch;
     by__found found;
     uint64_t behind = behind_step(job, step);
-    uint64_t first = behind - (uint64_t)job->config->train.batch;
+    uint64_t first = behind - (uint64_t)by_config_batch(job->config, step - 1);
     uint64_t micro_batch = (uint64_t)job->config->train.micro_batch;
     text[0] = '\0';
     if (!by__guard_can_find(job->trainer)) {
@@ -55,7 +55,7 @@ static void tell(by__job *job, const char *name, const by_step_result *result, c
     char zscore[48] = "";
     const char *reason = result->skipped == BY_SKIP_NONFINITE ? "nonfinite" : "spike";
     uint64_t behind = behind_step(job, result->step);
-    uint64_t batch = (uint64_t)job->config->train.batch;
+    uint64_t batch = (uint64_t)by_config_batch(job->config, result->step - 1);
     if (result->skipped == BY_SKIP_OVERFLOW) {
         reason = "overflow";
         (void)snprintf(zscore, sizeof zscore, " times a scale of %g", result->loss_scale);
@@ -113,6 +113,7 @@ static by_status roll_back(by__job *job, const by_step_result *result, by_error 
     job->log_step = job->good_step;
     job->system_step = job->good_step;
     job->data_seconds = 0.0;
+    job->examples = 0;
     job->log_time = by_clock();
     by__job_note(job,
                  "back to the checkpoint of step %lld; the steps from there on train on the "

@@ -142,7 +142,7 @@ static by_status run_part(by_trainer *t, const by__pipe_stage *stage, by__part_k
     int64_t kept = by__trainer_leaf(t, i);
     i = by__is_in_turn(t) ? by__turns_begin(t, i, &kept) : i;
     if (by_graph_find(row->graph, "loss") == BY_NONE) {
-        kept = t->all_micro_batches;
+        kept = t->most_micro_batches;
     }
     BY_TRY(by__trainer_feed(t, row, batch, examples, i, kept, error));
     bool counts = !by__is_in_turn(t) || t->shard.turns.gives;
@@ -289,7 +289,7 @@ static by_status run_loss(by_trainer *t, const by__pipe_stage *stage, const by_b
     }
     return batch == NULL ? by_program_run(stage->loss->program, error)
                          : by__trainer_feed(t, stage->loss, batch, t->config->train.micro_batch, 0,
-                                            t->all_micro_batches, error);
+                                            t->most_micro_batches, error);
 }
 
 by_status by__pipe_evaluate(by_trainer *t, const by_batch *batch, by_error *error)
@@ -311,7 +311,7 @@ by_status by__pipe_evaluate(by_trainer *t, const by_batch *batch, by_error *erro
         }
     }
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    BY_TRY(by_comm_broadcast(pipe->comm, by__trainer_losses(t) + t->all_micro_batches, 1, BY_F32,
+    BY_TRY(by_comm_broadcast(pipe->comm, by__trainer_losses(t) + t->most_micro_batches, 1, BY_F32,
                              last_rank(pipe), "loss of an evaluation", error));
     by_memory evaluated = by__trainer_evaluated(t);
     return by_comm_broadcast(pipe->comm, (void *)evaluated.address, evaluated.bytes / sizeof(float),

@@ -75,8 +75,8 @@ static by_status parse_stage(by__data_mix *mix, const by_config *config, size_t 
         }
         at += length;
     }
-    mix->stages[index + 1] = (by_mix_stage){
-        .first = ((uint64_t)step - 1) * (uint64_t)config->train.batch, .weights = weights};
+    mix->stages[index + 1] =
+        (by_mix_stage){.first = by_config_samples(config, (int64_t)step - 1), .weights = weights};
     if (mix->stages[index + 1].first <= mix->stages[index].first) {
         return by_error_set(error, BY_ECONFIG,
                             "%s: data.curriculum: '%s' is not behind the step before it; order "
