@@ -136,6 +136,23 @@ holds err "without optimizer.ema"
 run 2 "$banyan" eval merged --ema
 holds err "is not a run"
 
+say "batches grow: two ranks go on within a stage and end as one does"
+grows='train.batch_warmup=[{batch: 2, steps: 6}, {batch: 4, steps: 7}]'
+set -- --set train.micro_batch=1 --set "$grows" --quiet
+run 0 "$banyan" train c.yaml "$@" --set name=grows
+holds runs/grows/checkpoints/step-00000010/state.json '"28"' # 6 x 2 + 4 x 4
+holds runs/grows/checkpoints/step-00000020/state.json '"96"' # 6 x 2 + 7 x 4 + 7 x 8
+run 0 "$banyan" checkpoint digest runs/grows
+cp out grows.digest
+rm -r runs/grows/checkpoints/step-00000020 runs/grows/checkpoints/best.json
+if command -v mpirun >/dev/null && ldd "$banyan" | grep -q libmpi; then
+    ranks 2 --resume runs/grows
+else
+    run 0 "$banyan" train --resume runs/grows --quiet
+fi
+run 0 "$banyan" checkpoint digest runs/grows
+same grows.digest out
+
 say "nothing is overwritten, and what is wrong is said"
 run 2 "$banyan" checkpoint merge runs/tiny merged
 holds err "merged exists already"

@@ -547,13 +547,17 @@ static void test_hash_of_earlier_configs(void **state)
 
 /* ---- printing ---- */
 
-/* Two records, the first with defaults. */
+/* Two records; of groups the first has defaults. */
 static void change_records(by__entry *entry)
 {
     by__config_node node = {0};
     by_error error = {0};
+    bool groups = strcmp(entry->key.name, "groups") == 0;
     by_status status = by__config_read_value(
-        &node, "[{match: \"*.bi as\"}, {match: a, lr_scale: 0.1, frozen: true}]", "test", &error);
+        &node,
+        groups ? "[{match: \"*.bi as\"}, {match: a, lr_scale: 0.1, frozen: true}]"
+               : "[{batch: 3, steps: 4}, {batch: 7, steps: 1}]",
+        "test", &error);
     status = status == BY_OK ? by__value_set(entry, &node, "test", &error) : status;
     if (status != BY_OK) {
         fail_msg("%s", error.message);

@@ -524,6 +524,44 @@ static void test_resume(void **state)
     by_dataset_close(&data);
 }
 
+/* Batches of another size, and other parts of them, go on in the same stream. */
+static void test_resize(void **state)
+{
+    by_dataset *data = packed(state, 1003, "u32");
+    enum { TOKENS = 8 };
+    by_loader_options one = {.batch = 1, .seed = 11};
+    by_loader_options options = {.batch = 6, .seed = 11, .first = 2, .count = 3, .prefetch = 2};
+    by_loader *single = open_loader(data, TOKENS, true, one);
+    by_loader *loader = open_loader(data, TOKENS, true, options);
+    int32_t *all = record(single, 40, TOKENS);
+    uint64_t sample = 0;
+    for (size_t i = 0; i < 8; i++) {
+        options.batch = i % 2 == 0 ? 3 : 6;
+        options.first = i % 2 == 0 ? 1 : 2;
+        options.count = i % 2 == 0 ? 2 : 3;
+        assert_int_equal(by_loader_resize(loader, &options, NULL), BY_OK);
+        assert_true(by_loader_position(loader) == sample);
+        by_batch b = next(loader);
+        assert_true(b.batch == options.count && b.first_sample == sample + options.first);
+        assert_true(b.global_targets == options.batch * TOKENS);
+        assert_int_equal(by_batch_array(&b, "tokens")->shape.dim[0], options.count);
+        for (size_t k = 0; k < options.count; k++) {
+            assert_memory_equal(tokens_of(&b) + k * TOKENS, all + 2 * (b.first_sample + k) * TOKENS,
+                                TOKENS * sizeof *all);
+        }
+        sample += options.batch;
+        assert_true(by_loader_position(loader) == sample);
+    }
+    options = (by_loader_options){.batch = 6, .count = 4};
+    assert_int_equal(by_loader_resize(loader, &options, NULL), BY_EARG);
+    options = (by_loader_options){.batch = 2, .first = 2, .count = 1};
+    assert_int_equal(by_loader_resize(loader, &options, NULL), BY_EARG);
+    by_loader_close(&loader);
+    by_loader_close(&single);
+    free(all);
+    by_dataset_close(&data);
+}
+
 /* A seek while the thread fills a batch: nothing of the old place comes through. */
 static void test_seek_while_filling(void **state)
 {
@@ -934,6 +972,7 @@ int main(void)
         cmocka_unit_test(test_loader_bytes),
         cmocka_unit_test_setup_teardown(test_epochs, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_resume, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_resize, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_seek_while_filling, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_ranks, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_blocks, make_folder, drop_folder),
