@@ -230,7 +230,8 @@ static void test_halves(void **state)
                 check_ok(by_trainer_step(trainer, &batch, &result, &error), &error);
                 continue;
             }
-            double lr = by_learning_rate(&config->optimizer, (double)s, (double)config->train.steps);
+            double lr =
+                by_learning_rate(&config->optimizer, (double)s, (double)config->train.steps);
             check_ok(by_trainer_gradients(trainer, &batch, &loss, &error), &error);
             by_array other[2];
             by_batch held_out = by_batch_of_tokens(other, d.tokens[0], d.targets[0], 1, CONTEXT);
