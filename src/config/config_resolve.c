@@ -193,6 +193,14 @@ static by_status check_sync(const by_config *config, by_error *error)
                             by__config_where(config, "sync.compress", "parallel.shard"),
                             (long long)config->parallel.shard, config->sync.compress);
     }
+    if (config->sync.every > 1 && strcmp(config->optimizer.lr_scaling, "none") != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: optimizer.lr_scaling %s goes by train.batch, and with sync.every "
+                            "%lld a replica's step has its part of that alone: set the lr of such "
+                            "a step, and lr_scaling: none",
+                            by__config_where(config, "optimizer.lr_scaling", "sync.every"),
+                            config->optimizer.lr_scaling, (long long)config->sync.every);
+    }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(intervals); i++) {
         BY_TRY(by__config_divides(config, "sync.every", intervals[i], error));
     }

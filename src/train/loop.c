@@ -230,7 +230,7 @@ static by_status collect_step(by__job *job, bool wait, by_error *error)
     job->is_torn = steps_ahead(job) > 0;
     by_status status = by_trainer_collect(job->trainer, wait, &got, &result, error);
     if (status != BY_OK || !got) {
-        return status == BY_EDIVERGED ? by__job_diverged(job, error) : status;
+        return status == BY_EDIVERGED ? by__job_diverged(job, job->done_step + 1, error) : status;
     }
     job->done_step = result.step;
     job->examples += result.examples;
@@ -238,9 +238,12 @@ static by_status collect_step(by__job *job, bool wait, by_error *error)
     job->exposed += result.exposed;
     job->disk += result.disk;
     job->is_torn = steps_ahead(job) > 0;
-    BY_TRY(by__job_guard(job, &result, &back, error));
-    if (back) {
-        return BY_OK;
+    status = by__job_guard(job, &result, &back, error);
+    if (status == BY_EDIVERGED) {
+        return by__job_diverged(job, result.step, error);
+    }
+    if (status != BY_OK || back) {
+        return status;
     }
     BY_TRY(by__job_saving_look(job, error));
     return by__job_hooks_run(job, &result, error);

@@ -111,9 +111,9 @@ bool by__job_hooks_wait(const by__job *job, int64_t step);
 /* Collective, for each step that was collected: one that was not applied is told of, and the loader
  * is behind it then. *back: the job is in the state of an earlier checkpoint. */
 by_status by__job_guard(by__job *job, const by_step_result *result, bool *back, by_error *error);
-/* Collective: the step behind the last one ends the run. Adds to the verdict where it went wrong,
- * and writes it as an event. Returns BY_EDIVERGED. */
-by_status by__job_diverged(by__job *job, by_error *verdict);
+/* Collective: this step ends the run. Adds to the verdict where it went wrong, and writes it as an
+ * event. Returns BY_EDIVERGED. */
+by_status by__job_diverged(by__job *job, int64_t step, by_error *verdict);
 
 /* ---- job_ranks.c ---- */
 

@@ -558,6 +558,35 @@ static by_status average_states(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
+/* Replicas that take steps of their own skip steps of their own. As the states become one, so does
+ * the number of updates that they are of: the most steps that a replica has skipped, all and in a
+ * row, count for all. */
+static by_status agree_on_skips(by_trainer *t, by_error *error)
+{
+    by__guard *g = &t->guard;
+    size_t peers = (size_t)by_comm_size(t->sync.peers);
+    const int64_t mine[2] = {g->skipped, g->in_row};
+    const size_t words = 2 * sizeof(int64_t) / sizeof(int32_t);
+    int64_t(*all)[2];
+    size_t *counts = NULL;
+    BY_TRY(by__alloc((void **)&all, peers, sizeof *all, "skipped steps", error));
+    by_status status = by__alloc((void **)&counts, peers, sizeof *counts, "skipped steps", error);
+    for (size_t i = 0; i < peers && status == BY_OK; i++) {
+        counts[i] = words;
+    }
+    if (status == BY_OK) {
+        status =
+            by_comm_all_gather(t->sync.peers, mine, all, counts, BY_I32, "skipped steps", error);
+    }
+    for (size_t i = 0; i < peers && status == BY_OK; i++) {
+        g->skipped = all[i][0] > g->skipped ? all[i][0] : g->skipped;
+        g->in_row = all[i][1] > g->in_row ? all[i][1] : g->in_row;
+    }
+    free(counts);
+    free(all);
+    return status;
+}
+
 by_status by_trainer_settle(by_trainer *t, by_error *error)
 {
     by__sync *s = &t->sync;
@@ -572,6 +601,7 @@ by_status by_trainer_settle(by_trainer *t, by_error *error)
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     if (s->is_local && by_comm_size(s->peers) > 1) {
         BY_TRY(average_states(t, error));
+        BY_TRY(agree_on_skips(t, error));
     }
     if (!s->is_coded) {
         return BY_OK;

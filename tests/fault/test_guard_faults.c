@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "banyan/ops.h"
+#include "checkpoint/storage.h"
 #include "runner.h"
 #include "temporary.h"
 #include "train/trainer.h"
@@ -367,6 +368,27 @@ static void test_spikes(void **state)
     temporary_remove(root);
 }
 
+/* The run ended with an event that says so, and saved nothing behind the last regular checkpoint. */
+static void expect_verdict(const job *j, const char *text)
+{
+    char *events;
+    size_t length;
+    char *path = by__path_join(j->run, "events.jsonl");
+    assert_int_equal(by__file_read(&events, &length, path, 1 << 24, NULL), BY_OK);
+    const char *event = strstr(events, "\"diverged\"");
+    assert_non_null(event);
+    assert_non_null(strstr(event, text));
+    free(events);
+    free(path);
+    uint64_t *steps;
+    size_t count;
+    path = by__path_join(j->run, "checkpoints");
+    assert_int_equal(by__root_steps(&steps, &count, path, NULL), BY_OK);
+    assert_true(count > 0 && steps[0] == 8);
+    free(steps);
+    free(path);
+}
+
 /* Stopped behind a rollback, too; and losses that never come down end the run. */
 static void test_rollbacks(void **state)
 {
@@ -399,10 +421,15 @@ static void test_rollbacks(void **state)
     free(j.run);
     j.run = NULL;
     broken.count = 1000;
-    run(&j, 0);
-    assert_int_equal(j.status, BY_EDIVERGED);
-    assert_non_null(strstr(j.error.message, "gone back to step 8 2 times"));
-    free(j.run);
+    for (int ranks = 1; ranks < 3; ranks++) { /* which end alike */
+        j.ranks = ranks;
+        run(&j, 0);
+        assert_int_equal(j.status, BY_EDIVERGED);
+        assert_non_null(strstr(j.error.message, "gone back to step 8 2 times"));
+        expect_verdict(&j, "gone back to step 8 2 times");
+        free(j.run);
+        j.run = NULL;
+    }
     temporary_remove(root);
 }
 

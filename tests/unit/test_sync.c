@@ -368,6 +368,45 @@ static by_status race_steps(by_trainer *t, int rank, atomic_int *ahead, by_error
     return by_trainer_settle(t, error);
 }
 
+static by_status skip_main(by_comm *comm, void *user, by_error *error)
+{
+    static const char *const settings[] = {"sync.every=4", NULL};
+    const by_trainer_options options = {.comm = comm};
+    int64_t *skipped = user;
+    int rank = by_comm_rank(comm);
+    data d;
+    by_trainer *t;
+    by_step_result result;
+    by_config *config = open_config(settings);
+    BY_TRY(by_trainer_open(&t, config, &options, error));
+    BY_TRY(by_trainer_allocate(t, error));
+    BY_TRY(by_trainer_initialize(t, error));
+    by_status status = BY_OK;
+    for (int step = 0; step < 4 && status == BY_OK; step++) {
+        if (rank == 1 && step == 2) {
+            status = by__trainer_veto(t, error);
+        }
+        by_batch batch = make_batch(&d, t, step);
+        status = status == BY_OK ? by_trainer_step(t, &batch, &result, error) : status;
+    }
+    status = status == BY_OK ? by_trainer_settle(t, error) : status;
+    skipped[rank] = by__trainer_guard(t)->skipped;
+    by_trainer_close(&t);
+    by_config_close(&config);
+    return status;
+}
+
+/* A replica that has skipped a step: what is saved, and all ranks go on with, counts it. */
+static void test_skips_of_one(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    int64_t skipped[2] = {-1, -1};
+    check_ok(by_comm_run_threads(2, NULL, skip_main, skipped, &error), &error);
+    assert_int_equal(skipped[0], 1);
+    assert_int_equal(skipped[1], 1);
+}
+
 static by_status race_main(by_comm *comm, void *user, by_error *error)
 {
     static const char *const settings[] = {"sync.every=4", "sync.staleness=3", NULL};
@@ -467,7 +506,7 @@ int main(void)
         cmocka_unit_test(test_outer_step),   cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_losses_only),  cmocka_unit_test(test_late_step),
         cmocka_unit_test(test_late_repeats), cmocka_unit_test(test_late_runs_on),
-        cmocka_unit_test(test_warmup),
+        cmocka_unit_test(test_skips_of_one), cmocka_unit_test(test_warmup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,8 @@
  * waits for the step's losses (on the CPU they are there) and says the same to the device.
  *
  * Who decides alike. Norm and losses are the same on all ranks of a job, so all ranks skip a step
- * or none does. Replicas with sync.every above 1 have a norm each and skip steps of their own.
+ * or none does. Replicas with sync.every above 1 have a norm each and skip steps of their own;
+ * their counts become one where their states do (by_trainer_settle).
  *
  * Who counts: by__guard_collected, called once a step in the order of steps, on all ranks with the
  * same values. What adapts to skipped steps (the scale of losses) is changed there and nowhere

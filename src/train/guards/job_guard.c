@@ -158,17 +158,18 @@ by_status by__job_guard(by__job *job, const by_step_result *result, bool *back, 
     return *back ? roll_back(job, result, error) : BY_OK;
 }
 
-by_status by__job_diverged(by__job *job, by_error *verdict)
+by_status by__job_diverged(by__job *job, int64_t step, by_error *verdict)
 {
     char where[400] = "";
+    job->is_torn = true; /* there is nothing worth saving, on any rank */
     if (by__trainer_guard(job->trainer)->veto == BY_SKIP_NONFINITE) {
         by_error ignored = {0};
-        (void)locate(job, job->done_step + 1, where, sizeof where, &ignored);
+        (void)locate(job, step, where, sizeof where, &ignored);
     }
     const by_error plain = *verdict;
     (void)by_error_set(verdict, BY_EDIVERGED, "%s%s", plain.message, where);
     if (by__job_leads(job)) {
-        by__track_begin(job->tracker, BY__EVENT_ALERT, "diverged", (uint64_t)job->done_step + 1);
+        by__track_begin(job->tracker, BY__EVENT_ALERT, "diverged", (uint64_t)step);
         by__track_text(job->tracker, "verdict", verdict->message);
         by__track_end(job->tracker);
     }
