@@ -368,7 +368,8 @@ static void test_spikes(void **state)
     temporary_remove(root);
 }
 
-/* The run ended with an event that says so, and saved nothing behind the last regular checkpoint. */
+/* The run ended with an event that says so, and saved nothing behind its last regular
+ * checkpoint. */
 static void expect_verdict(const job *j, const char *text)
 {
     char *events;
