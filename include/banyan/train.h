@@ -41,7 +41,9 @@ typedef struct by_memory_report {
 /* FLOPs of training on one example, as the task counts them. Of tokens by both conventions: 6 N +
  * 6 L C T, which counts the causal half of attention, and 6 N + 12 L C T (Chowdhery et al. 2022,
  * appendix B), which counts all of it; N counts parameters that take part in matrix products. Of
- * other examples: three times those of the products and of attention in the forward pass. */
+ * other examples: three times those of the products and of attention in the forward pass. What is
+ * not computed because parameters are frozen does not count: gradients of their own, and of what is
+ * before all that is trained. */
 typedef struct by_model_size {
     int64_t parameters;
     int64_t in_products;

@@ -138,77 +138,6 @@ static void find_rows(by_trainer *t)
 
 /* ---- the plan ---- */
 
-/* FLOPs of the products and of attention in one forward pass of a micro-batch. */
-static by_status count_forward(double *flops, const by_graph *graph, by_error *error)
-{
-    *flops = 0.0;
-    for (size_t n = 0; n < graph->node_count; n++) {
-        by__cost cost;
-        const by__op_row *row = by__op_row_of(graph->nodes[n].op);
-        if (row->factors != 0 || row->attention != NULL) {
-            BY_TRY(by__node_cost(graph, n, &cost, error));
-            *flops += cost.flops;
-        }
-    }
-    return BY_OK;
-}
-
-/* FLOPs a token. Attention's share is read off the graph. */
-static by_status measure_tokens(by_trainer *t, const by_graph *graph, by_error *error)
-{
-    double seen = 0.0; /* of attention, forward and twice that backward */
-    double full = 0.0;
-    for (size_t n = 0; n < graph->node_count; n++) {
-        by__attention_cost cost;
-        BY_TRY(by__node_attention(graph, n, &cost, error));
-        full += 3.0 * cost.token_flops;
-        seen += 3.0 * cost.token_flops * cost.seen;
-    }
-    /* The graph has a rank's heads, and attention to its slice of the sequence. */
-    double shares = (double)(t->layout.size[BY_MESH_TENSOR] * t->layout.size[BY_MESH_SEQUENCE]);
-    double products = 6.0 * (double)t->size.in_products;
-    full *= shares;
-    seen *= shares;
-    t->size.flops_per_example = products + seen;
-    t->size.flops_per_example_full = products + full;
-    return BY_OK;
-}
-
-/* Products that read what was gathered do not show which parameter it is: a graph without that
- * does. */
-static by_status count_parameters(by_trainer *t, const by_trainer_options *o, by_error *error)
-{
-    by_graph *graph = NULL;
-    by_model model;
-    const by__recipe recipe = {o->builder, o->user, t->task};
-    if (!by__is_gathered(t) || t->pipe != NULL) {
-        return by_model_count(t->forward, &t->size.parameters, &t->size.in_products, error);
-    }
-    BY_TRY(by__train_forward(&graph, &model, t->config, &recipe, BY_MODEL_LOSS, error));
-    by_pass_options options = by__trainer_pass_options(t, &model);
-    by_status status = by_passes_run(graph, BY_PURPOSE_LOSS, &options, NULL, error);
-    if (status == BY_OK) {
-        status = by_model_count(graph, &t->size.parameters, &t->size.in_products, error);
-    }
-    by_graph_close(&graph);
-    return status;
-}
-
-/* See by_model_size. */
-static by_status measure_size(by_trainer *t, const by_trainer_options *o, by_error *error)
-{
-    const by_graph *graph = t->forward;
-    double forward;
-    BY_TRY(count_parameters(t, o, error));
-    if (t->task->per_sample != NULL) {
-        return measure_tokens(t, graph, error);
-    }
-    BY_TRY(count_forward(&forward, graph, error));
-    t->size.flops_per_example = 3.0 * forward / (double)t->config->train.micro_batch;
-    t->size.flops_per_example_full = t->size.flops_per_example;
-    return BY_OK;
-}
-
 static void plan_memory(by_trainer *t)
 {
     by_memory_report *m = &t->memory;
@@ -299,7 +228,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     }
     find_rows(t); /* adding may have moved them */
     BY_TRY(by__trainer_plan_feeds(t, error));
-    BY_TRY(measure_size(t, o, error));
+    BY_TRY(by__trainer_measure(t, o, error));
     t->memory.process = by__resident_bytes();
     plan_memory(t);
     return BY_OK;

@@ -12,6 +12,7 @@
  *                      those that run while steps are taken
  *   trainer_offload.c  the optimizer's state on disk
  *   trainer_average.c  the moving average of the weights
+ *   trainer_flops.c    the FLOPs of training
  *   trainer_budget.c   a plan within a number of bytes, and the time of its step
  *   layer_norms.c      norms and histograms of single tensors
  *   activations.c      statistics of the outputs of blocks
@@ -329,6 +330,11 @@ by_status by__trainer_needs(uint64_t *out, by_trainer *t, const by_trainer_optio
 typedef by_status by__update_builder(const by_trainer *t, by_graph *graph, by_error *error);
 by_status by__trainer_add_update(by_trainer *t, const char *name, by__update_builder *build,
                                  by_error *error);
+
+/* ---- trainer_flops.c ---- */
+
+/* Fills in t->size, but for what is frozen. */
+by_status by__trainer_measure(by_trainer *t, const by_trainer_options *o, by_error *error);
 
 /* ---- trainer_layout.c ---- */
 

@@ -101,6 +101,41 @@ static void test_flops(void **state)
     by_config_close(&config);
 }
 
+/* What frozen parameters do without is not counted: the gradients of their own, and of all that is
+ * before the first one that is trained. */
+static void test_flops_of_frozen(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    const double block = 4.0 * 32.0 * 32.0 + 3.0 * 96.0 * 32.0;
+    const double attention = 4.0 * 32.0 * 16.0; /* backward, of the pairs that are seen */
+    const struct {
+        const char *groups;
+        double spared;
+    } rows[] = {
+        {"optimizer.groups=[]", 0.0},
+        {"optimizer.groups=[{match: \"*layers.1.*\", frozen: true}]", 2.0 * block},
+        {"optimizer.groups=[{match: \"*embed*\", frozen: true}, "
+         "{match: \"*layers.0.*\", frozen: true}]",
+         4.0 * block + attention},
+    };
+    double all = 0.0;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        by_trainer *trainer;
+        const char *const settings[] = {"model.kind=llama",   "model.layers=3",   "model.heads=4",
+                                        "model.width=32",     "model.context=16", "model.vocab=40",
+                                        "model.mlp_width=96", "train.batch=2",    rows[i].groups};
+        by_config *config = open_config(settings, BY_ARRAY_LENGTH(settings));
+        check_ok(by_trainer_open(&trainer, config, NULL, &error), &error);
+        double flops = by_trainer_size(trainer)->flops_per_example;
+        all = i == 0 ? flops : all;
+        /* Parameters of norms count as if they were in products. */
+        assert_true(fabs(all - flops - rows[i].spared) <= 0.01 * rows[i].spared);
+        by_trainer_close(&trainer);
+        by_config_close(&config);
+    }
+}
+
 typedef struct moments {
     double mean;
     double deviation;
@@ -474,11 +509,11 @@ static void test_unknown_kind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parameter_counts),    cmocka_unit_test(test_flops),
-        cmocka_unit_test(test_initial_values),      cmocka_unit_test(test_config_json_round_trip),
-        cmocka_unit_test(test_config_json_accepts), cmocka_unit_test(test_config_json_refuses),
-        cmocka_unit_test(test_published_type),      cmocka_unit_test(test_unpublished_features),
-        cmocka_unit_test(test_unknown_kind),
+        cmocka_unit_test(test_parameter_counts),       cmocka_unit_test(test_flops),
+        cmocka_unit_test(test_flops_of_frozen),        cmocka_unit_test(test_initial_values),
+        cmocka_unit_test(test_config_json_round_trip), cmocka_unit_test(test_config_json_accepts),
+        cmocka_unit_test(test_config_json_refuses),    cmocka_unit_test(test_published_type),
+        cmocka_unit_test(test_unpublished_features),   cmocka_unit_test(test_unknown_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
