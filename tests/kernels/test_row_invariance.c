@@ -38,17 +38,20 @@
     {                                                                                              \
         __VA_ARGS__                                                                                \
     }
-/* The inputs and outputs (a bit each) whose first axis are the rows. */
-#define LINE(op, attrs, ins, outs, ...)                                                            \
+/* The inputs and outputs (a bit each) that have the rows, along their first axis. */
+#define LINE(op, attrs, ins, outs, ...) LINE_OF(op, attrs, ins, outs, 0, false, __VA_ARGS__)
+#define LINE_OF(op, attrs, ins, outs, axis, kept, ...)                                             \
     {                                                                                              \
         {BY_OP_##op, ATTRS attrs, (const operand[]){__VA_ARGS__},                                  \
          sizeof((const operand[]){__VA_ARGS__}) / sizeof(operand), FOR_KERNELS},                   \
-            ins, outs                                                                              \
+            ins, outs, axis, kept                                                                  \
     }
 
 typedef struct row_case {
     op_case source;
     unsigned ins, outs;
+    int axis;  /* of the rows; the axes before it have an extent of 1 */
+    bool kept; /* a run begins with what the run of all rows has left in what it updates */
 } row_case;
 
 static const by_map_program gelu_of_sum = {
@@ -88,22 +91,39 @@ static const row_case cases[] = {
     LINE(SOFTMAX, (.logarithm = true), 1, 1, X(ROWS, 515)),
     LINE(CROSS_ENTROPY, (0), 3, 2, X(ROWS, 515), I(ROWS)),
     LINE(ROUTER, (.chosen = 2), 1, 3, F(ROWS, 8)),
+    LINE_OF(PAGED_ATTENTION, (.heads = 4, .kv_heads = 2), 1u << 0 | 1u << 5 | 1u << 6, 1, 1, true,
+            X(1, ROWS, 8 * 24), ABSENT, ABSENT, X(121, 2, 16, 24), X(121, 2, 16, 24), I(1, ROWS),
+            I(ROWS), I(4, 24)),
+    LINE_OF(PAGED_ATTENTION, (.heads = 2, .kv_heads = 1, .window = 37), 1u << 0 | 1u << 5 | 1u << 6,
+            1, 1, true, X(1, ROWS, 4 * 64), ABSENT, ABSENT, X(121, 1, 16, 64), X(121, 1, 16, 64),
+            I(1, ROWS), I(ROWS), I(4, 24)),
 };
 
-static size_t row_bytes(const by__type *type)
+/* The axis of the rows, in tensors that have fewer axes, too. */
+static int axis_of(const by__type *type, const row_case *c)
 {
-    return (size_t)(by_shape_count(&type->shape) / type->shape.dim[0]) * by_dtype_size(type->dtype);
+    return c->axis < type->shape.rank ? c->axis : type->shape.rank - 1;
 }
 
-/* Rows first .. first + count of a problem; its data is the problem's. */
-static problem part_of(const problem *p, const row_case *c, int64_t first, int64_t count)
+static size_t row_bytes(const by__type *type, const row_case *c)
+{
+    return (size_t)(by_shape_count(&type->shape) / type->shape.dim[axis_of(type, c)]) *
+           by_dtype_size(type->dtype);
+}
+
+/* Rows first .. first + count of a problem whose run has left `all`; its data is theirs. */
+static problem part_of(const problem *p, const row_case *c, const result *all, int64_t first,
+                       int64_t count)
 {
     problem part = *p;
     by_error error = {0};
     for (int i = 0; i < c->source.input_count; i++) {
+        if (c->kept && all->data[BY_MAX_OUTPUTS + i] != NULL) {
+            part.data[i] = all->data[BY_MAX_OUTPUTS + i];
+        }
         if ((c->ins >> i & 1u) != 0) {
-            part.data[i] = (char *)p->data[i] + (size_t)first * row_bytes(&p->in[i]);
-            part.in[i].shape.dim[0] = count;
+            part.data[i] = (char *)p->data[i] + (size_t)first * row_bytes(&p->in[i], c);
+            part.in[i].shape.dim[axis_of(&p->in[i], c)] = count;
         }
     }
     by__signature s = {c->source.op, &part.attrs, part.in, c->source.input_count};
@@ -114,7 +134,7 @@ static problem part_of(const problem *p, const row_case *c, int64_t first, int64
 static void check_part(const by__kernel *kernel, const problem *p, const row_case *c,
                        const result *all, int64_t first, int64_t count, int threads)
 {
-    problem part = part_of(p, c, first, count);
+    problem part = part_of(p, c, all, first, count);
     run_options options = plain_run;
     result got;
     options.threads = threads;
@@ -126,7 +146,7 @@ static void check_part(const by__kernel *kernel, const problem *p, const row_cas
         if ((c->outs >> o & 1u) == 0) {
             continue;
         }
-        size_t bytes = row_bytes(&p->out[o]);
+        size_t bytes = row_bytes(&p->out[o], c);
         if (memcmp((char *)all->data[o] + (size_t)first * bytes, got.data[o],
                    (size_t)count * bytes) != 0) {
             fail_msg("%s on %s: %d of %d rows, from %d on, on %d threads, have other bits in "
@@ -149,7 +169,11 @@ static void check_case(const row_case *c, by_dtype act, by__isa level)
     by__call call = problem_call(&p, in);
     const by__kernel *kernel = by__cpu_kernel_at(&call, level);
     result all;
-    if (kernel != NULL && kernel_run(kernel, &p, &plain_run, &all) == NULL) {
+    if (kernel != NULL) {
+        const char *wrong = kernel_run(kernel, &p, &plain_run, &all);
+        if (wrong != NULL) {
+            fail_msg("%s: %s", kernel->name, wrong);
+        }
         for (size_t i = 0; i < BY_ARRAY_LENGTH(parts); i++) {
             check_part(kernel, &p, c, &all, parts[i][0], parts[i][1], 1 + (int)i % 3);
         }
