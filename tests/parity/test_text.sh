@@ -1,5 +1,6 @@
 #!/bin/sh
-# Tokenizers give the ids and texts of Hugging Face's, live, for every family that is supported.
+# Tokenizers give the ids and texts of Hugging Face's, and chat templates the text of Jinja's, live, for every
+# family that is supported.
 . "$(dirname "$0")/../support/shell.sh"
 
 "$root/scripts/text-env" || {
@@ -14,4 +15,7 @@ run 0 "$python" "$root/tests/parity/check_tokenizers.py" "$tools/tokenizer_tool"
 cat out
 say "published families"
 run 0 "$python" "$root/tests/parity/check_tokenizer_families.py" "$tools/tokenizer_tool"
+cat out
+say "chat templates"
+run 0 "$python" "$root/tests/parity/check_chat_templates.py" "$tools/template_tool"
 cat out

@@ -1,0 +1,376 @@
+/* by_chat: files, JSON to values, one render. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "banyan/chat.h"
+#include "data/template/template.h"
+
+#define MAX_FILE    ((size_t)16 << 20)
+#define MAX_SPECIAL 32u
+#define MAX_ENDS    16u
+#define MIB         ((size_t)1 << 20)
+
+struct by_chat {
+    by__template tpl;
+    struct {
+        char *name;
+        char *text;
+    } special[MAX_SPECIAL];
+    size_t special_count;
+    int64_t ends[MAX_ENDS];
+    size_t end_count;
+};
+
+void by_chat_close(by_chat **chat)
+{
+    by_chat *c = *chat;
+    if (c == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < c->special_count; i++) {
+        free(c->special[i].name);
+        free(c->special[i].text);
+    }
+    by__template_free(&c->tpl);
+    free(c);
+    *chat = NULL;
+}
+
+const char *by_chat_special(const by_chat *chat, const char *name)
+{
+    for (size_t i = 0; i < chat->special_count; i++) {
+        if (strcmp(chat->special[i].name, name) == 0) {
+            return chat->special[i].text;
+        }
+    }
+    return NULL;
+}
+
+bool by_chat_ends(const by_chat *chat, const by_tokenizer *tokenizer, int64_t id)
+{
+    const char *eos = by_chat_special(chat, "eos_token");
+    if (id == by_tokenizer_eos(tokenizer) ||
+        (eos != NULL && id == by_tokenizer_token_id(tokenizer, eos, strlen(eos)))) {
+        return id >= 0;
+    }
+    for (size_t i = 0; i < chat->end_count; i++) {
+        if (chat->ends[i] == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- files ---- */
+
+static by_status parse_json(json_t **out, const char *text, size_t length, const char *name,
+                            by_error *error)
+{
+    json_error_t problem;
+    *out = json_loadb(text, length, JSON_ALLOW_NUL, &problem);
+    return *out != NULL
+               ? BY_OK
+               : by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
+}
+
+/* A JSON file of a directory; *out stays NULL where there is none. */
+static by_status read_json(json_t **out, const char *directory, const char *name, by_error *error)
+{
+    char *text;
+    size_t length;
+    char *path = by__path_join(directory, name);
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    by_status status = BY_OK;
+    if (by__path_exists(path)) {
+        status = by__file_read(&text, &length, path, MAX_FILE, error);
+        if (status == BY_OK) {
+            status = parse_json(out, text, length, path, error);
+            free(text);
+        }
+    }
+    free(path);
+    return status;
+}
+
+/* The texts of tokens: "bos_token": "<s>" or {"content": "<s>", ...}. */
+static by_status read_special(by_chat *c, const json_t *config, by_error *error)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)config, key, value)
+    {
+        size_t n = strlen(key);
+        const json_t *text = json_is_object(value) ? json_object_get(value, "content") : value;
+        if (n < 7 || strcmp(key + n - 6, "_token") != 0 || !json_is_string(text) ||
+            c->special_count == MAX_SPECIAL) {
+            continue;
+        }
+        char *name = by__strdup(key);
+        char *copy = by__strdup(json_string_value(text));
+        if (name == NULL || copy == NULL) {
+            free(name);
+            free(copy);
+            return by_error_set(error, BY_EMEMORY, "out of memory: special tokens");
+        }
+        c->special[c->special_count].name = name;
+        c->special[c->special_count++].text = copy;
+    }
+    return BY_OK;
+}
+
+static void add_end(by_chat *c, const json_t *value)
+{
+    if (json_is_integer(value) && c->end_count < MAX_ENDS) {
+        c->ends[c->end_count++] = json_integer_value(value);
+    }
+}
+
+static by_status read_ends(by_chat *c, const char *directory, by_error *error)
+{
+    json_t *config = NULL;
+    BY_TRY(read_json(&config, directory, "generation_config.json", error));
+    const json_t *ids = json_object_get(config, "eos_token_id");
+    add_end(c, ids);
+    for (size_t i = 0; i < json_array_size(ids); i++) {
+        add_end(c, json_array_get(ids, i));
+    }
+    json_decref(config);
+    return BY_OK;
+}
+
+/* The template of tokenizer_config.json: a text, or a list of {"name", "template"}. */
+static const json_t *find_template(const json_t *config, const char *name)
+{
+    const json_t *value = json_object_get(config, "chat_template");
+    if (json_is_string(value)) {
+        return value;
+    }
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *item = json_array_get(value, i);
+        const char *held = json_string_value(json_object_get(item, "name"));
+        if (held != NULL && strcmp(held, name != NULL ? name : "default") == 0) {
+            return json_object_get(item, "template");
+        }
+    }
+    return NULL;
+}
+
+static by_status parse_file(by_chat *c, const char *path, by_error *error)
+{
+    char *text;
+    size_t length;
+    BY_TRY(by__file_read(&text, &length, path, BY__TEMPLATE_MAX_BYTES, error));
+    by_status status = by__template_parse(&c->tpl, text, length, path, error);
+    free(text);
+    return status;
+}
+
+static by_status open_template(by_chat *c, const by_chat_source *s, const json_t *config,
+                               by_error *error)
+{
+    if (s->file != NULL) {
+        return parse_file(c, s->file, error);
+    }
+    const json_t *text = find_template(config, s->name);
+    char *path = s->directory != NULL ? by__path_join(s->directory, "chat_template.jinja") : NULL;
+    by_status status;
+    if (path != NULL && s->name == NULL && by__path_exists(path)) {
+        status = parse_file(c, path, error);
+    } else if (json_is_string(text)) {
+        status = by__template_parse(&c->tpl, json_string_value(text), json_string_length(text),
+                                    "chat_template", error);
+    } else {
+        status = by_error_set(error, BY_ESTATE,
+                              "%s has no chat template%s%.60s: neither chat_template.jinja nor "
+                              "chat_template in tokenizer_config.json; give one as a file",
+                              s->directory != NULL ? s->directory : "the model",
+                              s->name != NULL ? " named " : "", s->name != NULL ? s->name : "");
+    }
+    free(path);
+    return status;
+}
+
+by_status by_chat_open(by_chat **out, const by_chat_source *source, by_error *error)
+{
+    by_chat *c;
+    json_t *config = NULL;
+    BY_TRY(by__alloc((void **)&c, 1, sizeof *c, "chat template", error));
+    by_status status = BY_OK;
+    if (source->directory != NULL) {
+        status = read_json(&config, source->directory, "tokenizer_config.json", error);
+        if (status == BY_OK) {
+            status = read_special(c, config, error);
+        }
+        if (status == BY_OK) {
+            status = read_ends(c, source->directory, error);
+        }
+    }
+    if (status == BY_OK) {
+        status = open_template(c, source, config, error);
+    }
+    json_decref(config);
+    if (status != BY_OK) {
+        by_chat_close(&c);
+        return status;
+    }
+    *out = c;
+    return BY_OK;
+}
+
+by_status by_chat_parse(by_chat **out, const char *text, size_t length, const char *name,
+                        by_error *error)
+{
+    by_chat *c;
+    BY_TRY(by__alloc((void **)&c, 1, sizeof *c, "chat template", error));
+    by_status status = by__template_parse(&c->tpl, text, length, name, error);
+    if (status != BY_OK) {
+        by_chat_close(&c);
+        return status;
+    }
+    *out = c;
+    return BY_OK;
+}
+
+/* ---- JSON to values ---- */
+
+static by_status convert(by__render *r, const json_t *json, by__value *out);
+
+static by_status convert_object(by__render *r, const json_t *json, by__value *out)
+{
+    const char *key;
+    size_t key_length;
+    json_t *item;
+    size_t count = json_object_size(json);
+    BY_TRY(by__value_map(r, out));
+    BY_TRY(by__render_take(r, (void **)&out->as.table->pairs, count, sizeof(by__pair)));
+    out->as.table->capacity = count;
+    json_object_keylen_foreach((json_t *)(uintptr_t)json, key, key_length, item)
+    {
+        by__pair *pair = &out->as.table->pairs[out->as.table->count];
+        BY_TRY(by__value_copy_string(r, key, key_length, &pair->key));
+        BY_TRY(convert(r, item, &pair->value));
+        out->as.table->count++;
+    }
+    return BY_OK;
+}
+
+static by_status convert_inner(by__render *r, const json_t *json, by__value *out)
+{
+    switch (json_typeof(json)) {
+    case JSON_OBJECT:
+        return convert_object(r, json, out);
+    case JSON_ARRAY:
+        BY_TRY(by__value_list(r, json_array_size(json), false, out));
+        for (size_t i = 0; i < out->as.list->count; i++) {
+            BY_TRY(convert(r, json_array_get(json, i), &out->as.list->items[i]));
+        }
+        return BY_OK;
+    case JSON_STRING:
+        return by__value_copy_string(r, json_string_value(json), json_string_length(json), out);
+    case JSON_INTEGER:
+        *out = by__value_integer(json_integer_value(json));
+        return BY_OK;
+    case JSON_REAL:
+        *out = (by__value){.kind = BY__REAL, .as.real = json_real_value(json)};
+        return BY_OK;
+    case JSON_NULL:
+        *out = by__value_none();
+        return BY_OK;
+    default:
+        *out = by__value_bool(json_is_true(json));
+        return BY_OK;
+    }
+}
+
+static by_status convert(by__render *r, const json_t *json, by__value *out)
+{
+    BY_TRY(by__render_enter(r));
+    BY_TRY(convert_inner(r, json, out));
+    r->depth--;
+    return BY_OK;
+}
+
+/* ---- rendering ---- */
+
+static by_status set_global(by__render *r, const char *name, const by__value *value)
+{
+    by__value key = by__value_string(name, strlen(name));
+    return by__table_put(r, &r->scope->variables, &key, value);
+}
+
+static by_status set_json(by__render *r, const char *name, const char *text, size_t length)
+{
+    json_t *json;
+    by__value value;
+    BY_TRY(parse_json(&json, text, length, name, r->error));
+    by_status status = json_is_array(json)
+                           ? convert(r, json, &value)
+                           : by_error_set(r->error, BY_EFORMAT, "%s: not a JSON list", name);
+    json_decref(json);
+    return status == BY_OK ? set_global(r, name, &value) : status;
+}
+
+static by_status set_variables(by__render *r, const char *text, size_t length)
+{
+    json_t *json;
+    by__value value;
+    BY_TRY(parse_json(&json, text, length, "variables", r->error));
+    by_status status = json_is_object(json)
+                           ? convert(r, json, &value)
+                           : by_error_set(r->error, BY_EFORMAT, "variables: not a JSON object");
+    json_decref(json);
+    for (size_t i = 0; status == BY_OK && i < value.as.table->count; i++) {
+        const by__pair *pair = &value.as.table->pairs[i];
+        status = by__table_put(r, &r->scope->variables, &pair->key, &pair->value);
+    }
+    return status;
+}
+
+static by_status set_globals(by__render *r, const by_chat *c, const by_chat_request *q)
+{
+    by__value none = by__value_none();
+    by__value prompt = by__value_bool(q->add_generation_prompt);
+    for (size_t i = 0; i < c->special_count; i++) {
+        by__value text = by__value_string(c->special[i].text, strlen(c->special[i].text));
+        BY_TRY(set_global(r, c->special[i].name, &text));
+    }
+    BY_TRY(set_json(r, "messages", q->messages, q->messages_length));
+    BY_TRY(q->tools != NULL ? set_json(r, "tools", q->tools, q->tools_length)
+                            : set_global(r, "tools", &none));
+    BY_TRY(set_global(r, "documents", &none));
+    BY_TRY(set_global(r, "add_generation_prompt", &prompt));
+    return q->variables != NULL ? set_variables(r, q->variables, q->variables_length) : BY_OK;
+}
+
+by_status by_chat_render(const by_chat *chat, const by_chat_request *q, char **out, size_t *length,
+                         by_error *error)
+{
+    size_t input = q->messages_length + q->tools_length + q->variables_length;
+    input = input < 1024 * MIB ? input : 1024 * MIB;
+    by__text text = {0};
+    by__scope globals = {0};
+    by__render r = {.tpl = &chat->tpl,
+                    .steps = q->limits.steps > 0 ? q->limits.steps : 1000000 + input,
+                    .output = q->limits.output > 0 ? q->limits.output : 8 * MIB + 4 * input,
+                    .out = &text,
+                    .scope = &globals,
+                    .now = q->now != 0 ? q->now : (int64_t)time(NULL),
+                    .error = error};
+    r.arena.left = q->limits.memory > 0 ? q->limits.memory : 64 * MIB + 16 * input;
+    by_status status = set_globals(&r, chat, q);
+    if (status == BY_OK) {
+        status = by__render_body(&r, chat->tpl.body);
+    }
+    by__arena_free(&r.arena);
+    if (status != BY_OK) {
+        by__text_free(&text);
+        return status;
+    }
+    *length = text.length;
+    return by__text_take(&text, out, error);
+}

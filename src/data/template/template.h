@@ -1,0 +1,333 @@
+/* data/template: chat templates.
+ *
+ * What it is for: the subset of Jinja that published chat templates use, as transformers runs them
+ * (trim_blocks, lstrip_blocks, loop controls, an immutable sandbox). A template is lexed
+ * (template_lexer.c) and parsed (template_parser.c) into nodes once; rendering walks them
+ * (template_render.c: statements; template_expression.c: expressions; template_filters.c,
+ * template_tests.c and template_methods.c: what is called by name). by__value is a Python value
+ * (template_value.c, template_text.c). chat_template.c is the public face.
+ *
+ * Who owns what: nodes and their strings live in the template's arena; values in the render's,
+ * which ends with the call. Values never change, except the attributes of a namespace.
+ *
+ * Bounds: a render counts steps, bytes of values, bytes of output and depth, so that any template
+ * ends soon, in a text or an error. Every node that is evaluated is a step; what works on many
+ * elements or bytes counts them too.
+ *
+ * Never put here: files other than templates, tokenizers, any access to what the caller did not
+ * pass: no imports, no attributes of host objects, no environment.
+ */
+#ifndef BY_DATA_TEMPLATE_TEMPLATE_H
+#define BY_DATA_TEMPLATE_TEMPLATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+#define BY__TEMPLATE_MAX_BYTES ((size_t)1 << 20)
+#define BY__TEMPLATE_MAX_DEPTH 100u /* of nested constructs in a template's text */
+
+/* ---- memory that is given back at once ---- */
+
+typedef struct by__arena_block by__arena_block;
+typedef struct by__arena {
+    by__arena_block *blocks;
+    size_t left; /* bytes that may still be taken */
+} by__arena;
+
+/* BY_EARG: the limit is reached. Zeroed memory, aligned for any value. */
+by_status by__arena_take(by__arena *arena, void **out, size_t count, size_t size, by_error *error);
+void by__arena_free(by__arena *arena);
+
+/* ---- values ---- */
+
+typedef enum by__value_kind {
+    BY__UNDEFINED, /* string: its name */
+    BY__NONE,
+    BY__BOOL,
+    BY__INTEGER,
+    BY__REAL,
+    BY__STRING,
+    BY__LIST,
+    BY__MAP,
+    BY__NAMESPACE,
+    BY__MACRO,
+    BY__BUILTIN, /* a function of that name */
+    BY__METHOD   /* of an object */
+} by__value_kind;
+
+typedef struct by__value by__value;
+typedef struct by__pair by__pair;
+typedef struct by__node by__node;
+typedef struct by__scope by__scope;
+
+typedef struct by__list {
+    by__value *items;
+    size_t count;
+    bool tuple;
+} by__list;
+
+typedef struct by__table {
+    by__pair *pairs;
+    size_t count;
+    size_t capacity;
+} by__table;
+
+typedef struct by__macro {
+    const by__node *node;
+    by__scope *scope; /* where it was defined */
+} by__macro;
+
+typedef struct by__method {
+    by__value *object;
+    const char *name;
+} by__method;
+
+struct by__value {
+    by__value_kind kind;
+    union {
+        bool truth;
+        int64_t integer;
+        double real;
+        struct {
+            const char *data;
+            size_t length;
+        } string; /* also the name of BY__UNDEFINED and BY__BUILTIN */
+        by__list *list;
+        by__table *table; /* of BY__MAP and BY__NAMESPACE */
+        by__macro *macro;
+        by__method *method;
+    } as;
+};
+
+struct by__pair {
+    by__value key;
+    by__value value;
+};
+
+/* ---- nodes ---- */
+
+typedef enum by__node_kind {
+    BY__NODE_TEXT,     /* value */
+    BY__NODE_PRINT,    /* a */
+    BY__NODE_IF,       /* a: test; body; other */
+    BY__NODE_FOR,      /* a: target; b: what; c: condition or NULL; body; other */
+    BY__NODE_SET,      /* a: target; b: value, or NULL: body */
+    BY__NODE_MACRO,    /* name; a: parameters; body */
+    BY__NODE_FILTERED, /* a: filter whose innermost operand is NULL; body */
+    BY__NODE_GROUP,    /* body */
+    BY__NODE_BREAK,
+    BY__NODE_CONTINUE,
+    BY__NODE_CONSTANT,  /* value */
+    BY__NODE_NAME,      /* name */
+    BY__NODE_LIST,      /* a: items; tuple: op */
+    BY__NODE_DICT,      /* a: key, value, key, ... */
+    BY__NODE_ATTRIBUTE, /* a, name */
+    BY__NODE_INDEX,     /* a, b */
+    BY__NODE_SLICE,     /* a, b: from, to; c: step; each may be NULL; body: of what */
+    BY__NODE_CALL,      /* a; b: arguments */
+    BY__NODE_KEYWORD,   /* name; a: value (an argument or a parameter's default) */
+    BY__NODE_FILTER,    /* a; name; b: arguments */
+    BY__NODE_TEST,      /* a; name; b: arguments; op: negated */
+    BY__NODE_UNARY,     /* op; a */
+    BY__NODE_BINARY,    /* op; a; b */
+    BY__NODE_COMPARE,   /* a; b: chain of BY__NODE_OPERAND */
+    BY__NODE_OPERAND,   /* op; a */
+    BY__NODE_CONDITION  /* a if b else c (NULL: undefined) */
+} by__node_kind;
+
+typedef enum by__operator {
+    BY__OP_NONE,
+    BY__OP_ADD,
+    BY__OP_SUBTRACT,
+    BY__OP_MULTIPLY,
+    BY__OP_DIVIDE,
+    BY__OP_FLOOR,
+    BY__OP_MODULO,
+    BY__OP_POWER,
+    BY__OP_JOIN, /* ~ */
+    BY__OP_AND,
+    BY__OP_OR,
+    BY__OP_NOT,
+    BY__OP_EQUAL,
+    BY__OP_UNEQUAL,
+    BY__OP_LESS,
+    BY__OP_LESS_EQUAL,
+    BY__OP_MORE,
+    BY__OP_MORE_EQUAL,
+    BY__OP_IN,
+    BY__OP_NOT_IN
+} by__operator;
+
+struct by__node {
+    by__node_kind kind;
+    by__operator op;
+    unsigned line;
+    const char *name;
+    by__value value;
+    by__node *a;
+    by__node *b;
+    by__node *c;
+    by__node *body;
+    by__node *other;
+    by__node *next; /* in the chain that it is part of */
+};
+
+/* A parsed template. */
+typedef struct by__template {
+    char *name;   /* for messages */
+    char *source; /* with line ends as '\n'; owned by the handle, as the rest */
+    by__arena arena;
+    by__node *body;
+} by__template;
+
+by_status by__template_parse(by__template *out, const char *source, size_t length, const char *name,
+                             by_error *error);
+void by__template_free(by__template *tpl);
+
+/* ---- tokens ---- */
+
+typedef enum by__token_kind {
+    BY__TOKEN_TEXT,
+    BY__TOKEN_BLOCK,     /* {% */
+    BY__TOKEN_BLOCK_END, /* %} */
+    BY__TOKEN_PRINT,     /* {{ */
+    BY__TOKEN_PRINT_END, /* }} */
+    BY__TOKEN_NAME,
+    BY__TOKEN_STRING, /* with its quotes */
+    BY__TOKEN_INTEGER,
+    BY__TOKEN_REAL,
+    BY__TOKEN_OPERATOR,
+    BY__TOKEN_END
+} by__token_kind;
+
+typedef struct by__token {
+    by__token_kind kind;
+    unsigned line;
+    const char *data;
+    size_t length;
+} by__token;
+
+/* Tokens of a template's source, ended by BY__TOKEN_END; freed with free(). */
+by_status by__template_lex(const by__template *tpl, by__token **out, by_error *error);
+
+/* ---- rendering ---- */
+
+struct by__scope {
+    by__scope *parent;
+    by__table variables; /* keys are strings */
+};
+
+typedef struct by__render {
+    const by__template *tpl;
+    by__arena arena;
+    uint64_t steps; /* left */
+    size_t output;  /* bytes left */
+    unsigned depth;
+    unsigned line;
+    by__text *out;
+    by__scope *scope;
+    const by__value *subject; /* of a filter without an operand: what a body printed */
+    by__node_kind leaving;    /* BY__NODE_BREAK or BY__NODE_CONTINUE while a loop is left */
+    int64_t now;              /* seconds since 1970, for strftime_now */
+    by_error *error;
+} by__render;
+
+/* BY_EARG: "NAME:LINE: message". */
+by_status by__render_fail(by__render *r, const char *format, ...) BY_PRINTF(2, 3);
+/* Counts work; BY_EARG when the limit is reached. */
+by_status by__render_steps(by__render *r, size_t count);
+/* A step and a level of depth, which the caller takes back (r->depth--) on success. */
+by_status by__render_enter(by__render *r);
+by_status by__render_take(by__render *r, void **out, size_t count, size_t size);
+by_status by__render_body(by__render *r, const by__node *body);
+/* What a body prints, as a string. */
+by_status by__render_capture(by__render *r, const by__node *body, by__value *out);
+by_status by__render_expression(by__render *r, const by__node *node, by__value *out);
+
+/* Arguments of a call. */
+typedef struct by__arguments {
+    const by__value *values;
+    size_t count;
+    const by__pair *keywords;
+    size_t keyword_count;
+} by__arguments;
+
+/* The argument at `index` or of that name; NULL when it is not given. */
+const by__value *by__argument(const by__arguments *arguments, size_t index, const char *name);
+/* BY_EARG: more arguments than `most`, or a keyword that is none of `names` (NULL ends them). */
+by_status by__arguments_check(by__render *r, const by__arguments *arguments, const char *what,
+                              size_t most, const char *const *names);
+by_status by__call(by__render *r, const by__value *callee, const by__arguments *arguments,
+                   by__value *out);
+by_status by__filter(by__render *r, const char *name, const by__value *subject,
+                     const by__arguments *arguments, by__value *out);
+by_status by__test(by__render *r, const char *name, const by__value *subject,
+                   const by__arguments *arguments, bool *out);
+/* True for a method of a kind of value. */
+bool by__method_exists(by__value_kind kind, const char *name);
+by_status by__method_call(by__render *r, const by__value *object, const char *name,
+                          const by__arguments *arguments, by__value *out);
+/* The items as text, with the string `mark` between them. */
+by_status by__join(by__render *r, const by__value *mark, const by__list *items, by__value *out);
+/* A function of that name that every template has. */
+bool by__builtin_exists(const char *name);
+by_status by__builtin_call(by__render *r, const char *name, const by__arguments *arguments,
+                           by__value *out);
+
+/* ---- working with values (template_value.c) ---- */
+
+by__value by__value_none(void);
+by__value by__value_bool(bool truth);
+by__value by__value_integer(int64_t integer);
+/* Borrowed: data lives as long as the render. */
+by__value by__value_string(const char *data, size_t length);
+by__value by__value_undefined(const char *name);
+by_status by__value_copy_string(by__render *r, const char *data, size_t length, by__value *out);
+/* Takes what was built; frees the text. */
+by_status by__value_take_text(by__render *r, by__text *text, by__value *out);
+/* A list of `count` items that are none yet. */
+by_status by__value_list(by__render *r, size_t count, bool tuple, by__value *out);
+by_status by__value_map(by__render *r, by__value *out);
+by_status by__table_put(by__render *r, by__table *table, const by__value *key,
+                        const by__value *value);
+by__value *by__table_find(const by__table *table, const char *key, size_t length);
+/* BY_EARG for what cannot be a key: lists and mappings. */
+by_status by__check_key(by__render *r, const by__value *key);
+/* By any key. */
+by_status by__table_get(by__render *r, const by__table *table, const by__value *key,
+                        by__value **out);
+bool by__value_is(const by__value *value, const char *text);
+bool by__value_true(const by__value *value);
+by_status by__value_equal(by__render *r, const by__value *a, const by__value *b, bool *out);
+/* < 0, 0, > 0; BY_EARG when they have no order. */
+by_status by__value_compare(by__render *r, const by__value *a, const by__value *b, int *out);
+by_status by__value_contains(by__render *r, const by__value *all, const by__value *one, bool *out);
+/* The elements of what can be iterated over: items, keys, characters. BY_EARG names `what`. */
+by_status by__value_items(by__render *r, const by__value *value, by__list **out);
+by_status by__value_length(by__render *r, const by__value *value, int64_t *out);
+/* value[key], or value.name when `attribute`; undefined when there is none. */
+by_status by__value_get(by__render *r, const by__value *value, const by__value *key, bool attribute,
+                        by__value *out);
+by_status by__value_slice(by__render *r, const by__value *value, const by__value *from,
+                          const by__value *to, const by__value *step, by__value *out);
+by_status by__value_operate(by__render *r, by__operator op, const by__value *a, const by__value *b,
+                            by__value *out);
+/* "a string", "a list", ... */
+const char *by__value_word(const by__value *value);
+/* Length of n bytes of UTF-8 in characters. */
+size_t by__characters(const char *s, size_t n);
+bool by__is_space(const char *s, size_t n, size_t *length);
+/* The part without whitespace at either end, or without the characters of `set`. */
+void by__strip(const char **s, size_t *n, const by__value *set, bool left, bool right);
+
+/* ---- values as text (template_text.c) ---- */
+
+/* str(value). */
+by_status by__value_text(by__render *r, const by__value *value, by__value *out);
+by_status by__value_json(by__render *r, const by__value *value, const by__arguments *arguments,
+                         by__value *out);
+
+#endif
