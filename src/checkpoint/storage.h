@@ -253,6 +253,9 @@ void by__slice_index_free(by__slice_index *index);
 /* The i-th tensor in byte order of names, whatever its type. */
 const by__tensor_entry *by__weights_entry(const by_weights *weights, size_t i);
 /* Like by_weights_tensor; data is NULL where the tensor is cut over files. */
+/* Memory of a file's values that will hardly be read again is given back to the system; values that
+ * are no file's stay. */
+void by__weights_release(const by_weights *weights, const void *data, size_t bytes);
 by_status by__weights_describe(const by_weights *weights, const char *name, by_tensor_view *out,
                                by_error *error);
 /* Calls take(user, ...) with the bytes of a whole tensor from front to back: at once, or, where it
@@ -304,12 +307,14 @@ typedef struct by__load_options {
     const char *family; /* files may have this in front of that ("transformer."); NULL: none */
     /* Entries that keep their values where the file lacks them; NULL: none do. */
     bool (*may_lack)(const char *name);
+    bool whole;  /* the entries are all of the model: a tensor of another name is refused */
     int threads; /* that convert */
 } by__load_options;
 
 /* Checks that a tensor is there, in its shape and a float format, for every entry that has a buffer
  * in the flat buffer; before or after memory is taken. BY_EFORMAT names the tensor that is missing,
- * or both shapes. An entry that grows may have fewer rows in the file. */
+ * or both shapes, or the first tensor that no entry is for. An entry that grows may have fewer rows
+ * in the file. */
 by_status by__store_check(const by__store *store, int flat, const by_weights *weights,
                           const by__load_options *options, by_error *error);
 /* Checks the same and writes the values. */

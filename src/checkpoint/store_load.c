@@ -135,6 +135,7 @@ static by_status load(by__store *store, int flat, by__handle handle, const by_we
                                  tensor->dtype, (int64_t)count, threads, error);
     }
     free(copy);
+    by__weights_release(weights, tensor->data, bytes);
     return status;
 }
 
@@ -226,9 +227,70 @@ static by_status load_boxes(by__store *store, int flat, by__handle handle,
     return status;
 }
 
+/* What files hold and no model reads: a head that is shared with the embedding, buffers that older
+ * versions of transformers wrote as weights, and adapters, which are merged elsewhere. */
+static bool is_no_weight(const char *name)
+{
+    static const char *const endings[] = {".rotary_emb.inv_freq", ".attn.bias",
+                                          ".attn.masked_bias"};
+    size_t length = strlen(name);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(endings); i++) {
+        size_t n = strlen(endings[i]);
+        if (length > n && strcmp(name + length - n, endings[i]) == 0) {
+            return true;
+        }
+    }
+    return strcmp(name, "lm_head.weight") == 0 || strstr(name, ".lora_") != NULL;
+}
+
+/* Whether an entry stands for the tensor: under its name, or with a '*' where that has a number. */
+static bool has_entry(const by__store *store, const char *name)
+{
+    char stacked[512];
+    if (by__store_find(store, name) != BY__NO_ENTRY) {
+        return true;
+    }
+    for (const char *dot = strchr(name, '.'); dot != NULL; dot = strchr(dot + 1, '.')) {
+        size_t digits = strspn(dot + 1, "0123456789");
+        if (digits > 0 && dot[1 + digits] == '.') {
+            (void)snprintf(stacked, sizeof stacked, "%.*s*%s", (int)(dot + 1 - name), name,
+                           dot + 1 + digits);
+            if (by__store_find(store, stacked) != BY__NO_ENTRY) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Refuses tensors that no entry is for: a model without them would be another one. */
+static by_status check_others(const by__store *store, const by_weights *weights,
+                              const by__load_options *options, by_error *error)
+{
+    size_t family = options->family == NULL ? 0 : strlen(options->family);
+    const char *first = NULL;
+    size_t others = 0;
+    for (size_t i = 0; i < by_weights_count(weights) && options->whole; i++) {
+        const char *name = by_weights_name(weights, i);
+        const char *own =
+            family > 0 && strncmp(name, options->family, family) == 0 ? name + family : name;
+        if (!has_entry(store, own) && !has_entry(store, name) && !is_no_weight(name)) {
+            first = first == NULL ? name : first;
+            others++;
+        }
+    }
+    return others == 0 ? BY_OK
+                       : by_error_set(error, BY_EFORMAT,
+                                      "%s: the model has no tensor '%.150s'%s; is it of another "
+                                      "kind, or does config.json lack a feature?",
+                                      by_weights_path(weights), first,
+                                      others > 1 ? ", nor others that are there" : "");
+}
+
 by_status by__store_check(const by__store *store, int flat, const by_weights *weights,
                           const by__load_options *options, by_error *error)
 {
+    BY_TRY(check_others(store, weights, options, error));
     for (size_t i = 0; i < by__store_count(store); i++) {
         by_tensor_view tensor;
         if (is_left(store, flat, (by__handle)i, weights, options)) {
@@ -241,7 +303,7 @@ by_status by__store_check(const by__store *store, int flat, const by_weights *we
             BY_TRY(find(store, flat, (by__handle)i, weights, options, &tensor, error));
         }
     }
-    return BY_OK;
+    return check_others(store, weights, options, error);
 }
 
 by_status by__store_load(by__store *store, int flat, const by_weights *weights,

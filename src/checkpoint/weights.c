@@ -1,6 +1,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "checkpoint/storage.h"
@@ -316,6 +317,33 @@ static by_status read_config(by_weights *weights, const char *directory, by_erro
     return status;
 }
 
+/* There are no safetensors. What there may be are pickles, which run what they hold as a program
+ * when they are read, or one file for another program. */
+static by_status refuse_directory(const char *directory, const char *single, const char *index,
+                                  by_error *error)
+{
+    static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json",
+                                         "consolidated.00.pth"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(others); i++) {
+        char *path = by__path_join(directory, others[i]);
+        if (path == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: path");
+        }
+        bool there = by__path_exists(path);
+        free(path);
+        if (there) {
+            return by_error_set(
+                error, BY_EFORMAT,
+                "%s holds %s and no %s: PyTorch's pickles are programs and are not read. Convert "
+                "it: python3 -c \"from transformers import AutoModelForCausalLM as M; "
+                "M.from_pretrained('%s', dtype='auto').save_pretrained('NEW')\" writes "
+                "safetensors to NEW",
+                directory, others[i], single, directory);
+        }
+    }
+    return by_error_set(error, BY_EIO, "%s holds neither %s nor %s", directory, single, index);
+}
+
 static by_status open_directory(by_weights *weights, const char *directory, const char *stem,
                                 by_error *error)
 {
@@ -341,8 +369,7 @@ static by_status open_directory(by_weights *weights, const char *directory, cons
     } else if (by__path_exists(slices_path)) {
         status = open_slices(weights, directory, slices_path, error);
     } else {
-        status =
-            by_error_set(error, BY_EIO, "%s holds neither %s nor %s", directory, single, index);
+        status = refuse_directory(directory, single, index, error);
     }
     if (status == BY_OK) {
         status = read_config(weights, directory, error);
@@ -513,6 +540,26 @@ static by_status describe(const by__tensor_entry **found, by_tensor_view *out,
     *found = entry;
     *out = view;
     return BY_OK;
+}
+
+/* The process need not keep this part of a mapped file in its memory: it is read from the file when
+ * it is used again. */
+static void give_back(const void *data, size_t bytes)
+{
+    uintptr_t begin = (uintptr_t)data & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1);
+    (void)madvise((void *)begin, (uintptr_t)data + bytes - begin, MADV_DONTNEED);
+}
+
+void by__weights_release(const by_weights *weights, const void *data, size_t bytes)
+{
+    uintptr_t begin = (uintptr_t)data;
+    for (size_t i = 0; i < weights->shard_count && data != NULL; i++) {
+        const by__map *map = &weights->shards[i]->map;
+        uintptr_t first = (uintptr_t)map->data;
+        if (begin >= first && begin < first + map->size && bytes <= first + map->size - begin) {
+            give_back(data, bytes);
+        }
+    }
 }
 
 by_status by__weights_describe(const by_weights *weights, const char *name, by_tensor_view *out,

@@ -89,7 +89,8 @@ static by_status declare_caches(by__store *store, const by_graph *graph, by_erro
 by_status by__forward_plan(by__forward *forward, const by_weights *weights, by_error *error)
 {
     const by_graph *graph = forward->programs.rows[0].graph;
-    by__load_options load = {.family = by_model_name_prefix(forward->options.config)};
+    by__load_options load = {.family = by_model_name_prefix(forward->options.config),
+                             .whole = true};
     by__flat_spec spec = {
         .role = BY__COPY, .dtype = BY_DTYPE_COUNT, .groups = (1u << BY__GROUPS) - 1};
     BY_TRY(by__declare_parameters(forward->store, graph, error));

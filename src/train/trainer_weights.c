@@ -38,6 +38,7 @@ by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_e
     bool is_base = t->config->lora.rank > 0 && !by__has_adapters(weights);
     by__load_options options = {.family = by_model_name_prefix(&t->config->model),
                                 .may_lack = is_base ? by__is_adapter : NULL,
+                                .whole = t->pipe == NULL,
                                 .threads = t->threads};
     BY_TRY(by__trainer_ready(t, false, error));
     by__trainer_changes(t);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -279,6 +280,52 @@ static void test_mixtral(void **state)
     static const char *const settings[] = {"model.kind=mixtral", "model.mlp_width=40",
                                            "model.kv_heads=2", "model.capacity_factor=0.5"};
     check_model(settings, BY_ARRAY_LENGTH(settings));
+}
+
+/* A file with more than the config says is of another model. */
+static void test_other_tensors(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=llama", "model.mlp_width=88",
+                                           "model.qkv_bias=true"};
+    fixture f;
+    by_error error = {0};
+    by_generator *generator;
+    open_fixture(&f, settings, BY_ARRAY_LENGTH(settings));
+    by_config *without = make_config(settings, 2);
+    assert_int_equal(by_generator_open(&generator, without, f.weights, NULL, &error), BY_EFORMAT);
+    assert_non_null(strstr(error.message, "no tensor 'model.layers.0.self_attn.k_proj.bias'"));
+    by_config_close(&without);
+    close_fixture(&f);
+}
+
+/* Pages of files that the process has in its memory now. */
+static int64_t file_pages(void)
+{
+    long long all;
+    long long resident;
+    long long shared = -1;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lld %lld %lld", &all, &resident, &shared), 3);
+    assert_int_equal(fclose(file), 0);
+    return shared;
+}
+
+/* What was taken over from a file does not stay in memory a second time: 16 MiB here. */
+static void test_file_is_not_kept(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=llama", "model.vocab=131072",
+                                           "model.tied=true"};
+    fixture f;
+    int64_t page = sysconf(_SC_PAGESIZE);
+    open_fixture(&f, settings, BY_ARRAY_LENGTH(settings));
+    int64_t before = file_pages();
+    by_generator *generator = open_generator(&f, NULL);
+    assert_true(file_pages() - before < ((int64_t)4 << 20) / page);
+    by_generator_close(&generator);
+    close_fixture(&f);
 }
 
 /* Tokens fed in any portions give the same sequence, also where a chunk's filling would not fit. */
@@ -596,6 +643,8 @@ int main(void)
         cmocka_unit_test(test_llama_grouped),
         cmocka_unit_test(test_llama_window),
         cmocka_unit_test(test_llama_features),
+        cmocka_unit_test(test_other_tensors),
+        cmocka_unit_test(test_file_is_not_kept),
         cmocka_unit_test(test_mixtral),
         cmocka_unit_test(test_portions),
         cmocka_unit_test(test_longer_context),

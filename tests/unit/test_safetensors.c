@@ -363,6 +363,21 @@ static void bad_tensors_are_not_written(void **state)
     temporary_remove(directory);
 }
 
+static void pickles_are_refused_with_the_way_out(void **state)
+{
+    (void)state;
+    by_error error = {0};
+    by_weights *weights;
+    char *directory = temporary_make();
+    char *path = by__path_join(directory, "pytorch_model.bin");
+    assert_int_equal(by__file_write(path, "", 0, &error), BY_OK);
+    assert_int_equal(by_weights_open(&weights, directory, &error), BY_EFORMAT);
+    assert_non_null(strstr(error.message, "pytorch_model.bin"));
+    assert_non_null(strstr(error.message, "save_pretrained"));
+    free(path);
+    temporary_remove(directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -375,6 +390,7 @@ int main(void)
         cmocka_unit_test(shards_and_their_index),
         cmocka_unit_test(broken_indexes_are_refused),
         cmocka_unit_test(bad_tensors_are_not_written),
+        cmocka_unit_test(pickles_are_refused_with_the_way_out),
     };
     return cmocka_run_group_tests(tests, fill, NULL);
 }
