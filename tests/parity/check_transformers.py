@@ -78,6 +78,16 @@ MODELS = {
     "qwen3_yarn": (Qwen3ForCausalLM, Qwen3Config(**SMALL, head_dim=24, attention_bias=True, **rope(
         "yarn", factor=2.5, original_max_position_embeddings=12, beta_fast=4.0, beta_slow=0.5, mscale=1.0,
         mscale_all_dim=0.5))),
+    "mistral_window": (MistralForCausalLM, MistralConfig(**SMALL, sliding_window=7)),
+    "mixtral_window": (MixtralForCausalLM, MixtralConfig(**SMALL, head_dim=12, sliding_window=12, num_local_experts=4, **rope(
+        "yarn", 1e6, factor=4.0, original_max_position_embeddings=8))),
+    "qwen2_windows": (Qwen2ForCausalLM, Qwen2Config(
+        **SMALL, use_sliding_window=True, sliding_window=9, max_window_layers=1)),
+    "qwen3_windows": (Qwen3ForCausalLM, Qwen3Config(
+        **SMALL, head_dim=16, use_sliding_window=True, sliding_window=5,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"])),
+    "smollm3_windows": (SmolLM3ForCausalLM, SmolLM3Config(
+        **SMALL, no_rope_layers=[0, 1, 0], use_sliding_window=True, sliding_window=6)),
     "smollm3": (SmolLM3ForCausalLM, SmolLM3Config(**SMALL, no_rope_layers=[1, 0, 1])),
     "smollm3_biases": (SmolLM3ForCausalLM, SmolLM3Config(**SMALL, no_rope_layer_interval=2, attention_bias=True,
                                                          mlp_bias=True, tie_word_embeddings=False)),
