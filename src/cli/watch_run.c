@@ -202,7 +202,9 @@ static void print_table(const watch *w, screen *s)
     }
     printf("%-32s", "");
     for (size_t k = 0; k < event_count; k++) {
-        printf(" %12.12s", events[k]);
+        /* The end of a name tells it from others: activation_mean, activation_max. */
+        size_t n = strlen(events[k]);
+        printf(" %12s", events[k] + (n > 12 ? n - 12 : 0));
     }
     end_line(s);
     for (size_t i = 0; i < w->count && s->rows > 1; i++) {

@@ -31,6 +31,15 @@ without_time runs/whole/events.jsonl >whole.events
 without_time runs/killed/events.jsonl >killed.events
 same whole.events killed.events
 
+say "... and what is recorded of activations is drawn, shown and watched"
+run 0 "$banyan" plot runs/whole --show activation_rms.block.1,activation_max.hidden --out activations.svg
+holds activations.svg "</svg>"
+run 0 "$banyan" runs show runs/whole
+holds out "last.activation_zeros.block.0"
+run 0 "$banyan" watch runs/whole --once
+holds out "ivation_mean"
+holds out "block.1"
+
 for reader in tensorboard wandb; do
     say "... read by $reader"
     run 0 "$python" "$root/tests/e2e/read_tracking.py" "$reader" runs/killed
