@@ -125,12 +125,15 @@ typedef struct by_checkpoint_value {
 } by_checkpoint_value;
 
 /* A file to put next to the weights: `size` bytes at `data`, or, where `data` is NULL, a copy of
- * the file at `path`. */
+ * the file at `path`; or, where that is NULL too, safetensors of those tensors of the model that
+ * are not frozen, under their names with `trained_under` in front: a file for other programs, which
+ * the checkpoint itself does not need. */
 typedef struct by_checkpoint_file {
     const char *name; /* "config.json", "tokenizer.json": a plain file name */
     const void *data;
     size_t size;
     const char *path;
+    const char *trained_under;
 } by_checkpoint_file;
 
 /* A slice that a writer will add. */
@@ -305,14 +308,16 @@ BY_API by_status by_checkpoint_value_f64(const by_checkpoint *checkpoint, const 
 BY_API by_status by_checkpoint_value_string(const by_checkpoint *checkpoint, const char *key,
                                             const char **out, by_error *error);
 
-/* Writes the model of a checkpoint, or of the latest valid one of a root (`average`: the moving
- * average of its weights, see by_weights_open_averages), as one directory in
- * Hugging Face form: model.safetensors, or shards over `shard_bytes` (0: 5e9) with their index,
- * whatever ranks wrote it in whatever slices, and the files that the checkpoint has next to it
- * (config.json, tokenizer.json). It appears whole or not at all. BY_EARG: there is something at
- * `directory` already. */
+/* Writes the model of a checkpoint, of the latest valid one of a root, or of a directory in Hugging
+ * Face form, as one directory in that form: model.safetensors, or shards over `shard_bytes` (0:
+ * 5e9) with their index, whatever ranks wrote it in whatever slices, and the files that are next to
+ * it (config.json, tokenizer.json). `average`: the moving average of a checkpoint's weights, see
+ * by_weights_open_averages. adapter: directory of an adapter (banyan/adapter.h) that is added to
+ * the weights, each in its own type; NULL: the one of the checkpoint itself, if it has one. It
+ * appears whole or not at all. BY_EARG: there is something at `directory` already, or the average
+ * is wanted of a checkpoint with adapters. */
 BY_API by_status by_checkpoint_merge(const char *path, const char *directory, uint64_t shard_bytes,
-                                     bool average, by_error *error);
+                                     bool average, const char *adapter, by_error *error);
 
 /* ---- differences ---- */
 

@@ -39,6 +39,11 @@ BY_API by_status by_pretrained_open(by_pretrained **out, const char *path, bool 
  * no longer valid. */
 BY_API by_status by_pretrained_take_average(by_pretrained *pretrained, by_error *error);
 BY_API void by_pretrained_close(by_pretrained **pretrained);
+/* Adds an adapter (banyan/adapter.h) to the weights, as they are read: W + scale B A, rounded once,
+ * to the format that is computed in. A checkpoint that has adapters has them added when it is
+ * opened. */
+BY_API by_status by_pretrained_adapt(by_pretrained *pretrained, const char *directory,
+                                     by_error *error);
 /* All owned by the handle. The directory is where the weights and tokenizer.json are. */
 BY_API const by_config *by_pretrained_config(const by_pretrained *pretrained);
 BY_API const by_weights *by_pretrained_weights(const by_pretrained *pretrained);

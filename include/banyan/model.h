@@ -95,7 +95,7 @@ typedef by_status by_model_builder(void *user, by_model *out, by_graph *graph,
                                    const by_model_config *config, const by_model_request *request,
                                    by_error *error);
 
-/* Number of trained parameters (a tied head counts once), and of those in matrix products of one
+/* Number of parameters (a tied head counts once), and of those in matrix products of one
  * example: without embeddings that are only looked up, and of experts as many as one token goes
  * to. */
 BY_API by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in_products,

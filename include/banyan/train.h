@@ -47,7 +47,8 @@ typedef struct by_memory_report {
 typedef struct by_model_size {
     int64_t parameters;
     int64_t in_products;
-    int64_t frozen; /* of this rank's parameters, those that are not trained */
+    int64_t trained; /* of the model's parameters, those that are not frozen */
+    int64_t frozen;  /* of this rank's parameters, those that are not trained */
     double flops_per_example;
     double flops_per_example_full;
 } by_model_size;

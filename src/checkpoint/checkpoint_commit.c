@@ -28,12 +28,21 @@ bool by__checkpoint_reserved(const char *name)
     return false;
 }
 
+/* A file of tensors has a name that is none of the checkpoint's own files of them. */
+static bool is_reserved(const by_checkpoint_file *file)
+{
+    bool own = strncmp(file->name, "model", 5) == 0 || strncmp(file->name, "optimizer", 9) == 0;
+    const char *end = strstr(file->name, ".safetensors");
+    bool tensors = file->trained_under != NULL && end != NULL && end[12] == '\0' && !own;
+    return tensors ? !by__plain_name(file->name) : by__checkpoint_reserved(file->name);
+}
+
 static by_status check_files(const by_checkpoint_writer *w, const by_checkpoint_file *files,
                              size_t count, by_error *error)
 {
     for (size_t i = 0; i < count; i++) {
         const by_checkpoint_file *file = &files[i];
-        if (file->name == NULL || by__checkpoint_reserved(file->name)) {
+        if (file->name == NULL || is_reserved(file)) {
             return by_error_set(error, BY_EARG,
                                 "file %zu: '%.100s' is not a plain file name, or is reserved", i,
                                 file->name == NULL ? "" : file->name);
@@ -45,7 +54,7 @@ static by_status check_files(const by_checkpoint_writer *w, const by_checkpoint_
         if (twice) {
             return by_error_set(error, BY_EARG, "two files are called '%.200s'", file->name);
         }
-        if (file->data == NULL && file->path == NULL) {
+        if (file->data == NULL && file->path == NULL && file->trained_under == NULL) {
             return by_error_set(error, BY_EARG, "file '%.200s' has neither data nor a path",
                                 file->name);
         }
@@ -288,12 +297,59 @@ static by_status put_manifest(const by_checkpoint_writer *w, const by__manifest 
     return status;
 }
 
+/* Reads back what was written of the trained tensors, by whomever, and writes it once more under
+ * other names. */
+static by_status put_trained(const by_checkpoint_writer *w, const by_checkpoint_file *file,
+                             by__file_list *written, by_error *error)
+{
+    typedef char tensor_name[512];
+    char stem[256];
+    by_weights *weights = NULL;
+    by_tensor_view *views = NULL;
+    tensor_name *names = NULL;
+    const by__tensor_entry **entries = NULL;
+    size_t count = 0;
+    (void)snprintf(stem, sizeof stem, "%.*s", (int)(strlen(file->name) - strlen(".safetensors")),
+                   file->name);
+    BY_TRY(by__weights_open(&weights, w->temporary, "model", error));
+    by_status status =
+        by__alloc((void **)&views, w->model_count, sizeof *views, "tensor list", error);
+    if (status == BY_OK) {
+        status = by__alloc((void **)&names, w->model_count, sizeof *names, "names", error);
+    }
+    if (status == BY_OK) {
+        status = by__alloc((void **)&entries, w->model_count, sizeof *entries, "names", error);
+    }
+    for (size_t i = 0; i < w->model_count && status == BY_OK; i++) {
+        if (by__writer_group(w, i) != BY__TRAINED) {
+            continue;
+        }
+        (void)snprintf(names[count], sizeof *names, "%s%s", file->trained_under,
+                       w->tensors[i].name);
+        views[count] = w->tensors[i];
+        views[count].name = names[count];
+        entries[count++] = by__weights_find(weights, w->tensors[i].name);
+    }
+    if (status == BY_OK) {
+        status = by__entries_write(w->temporary, stem, views, entries, count, UINT64_MAX, written,
+                                   error);
+    }
+    free(entries);
+    free(names);
+    free(views);
+    by_weights_close(&weights);
+    return status;
+}
+
 /* Writes a file of the caller's, or links it to the equal one of an earlier checkpoint. */
 static by_status put_file(by_checkpoint_writer *w, const by_checkpoint_file *file,
                           by__file_list *written, by_error *error)
 {
     by__map map = {0};
     bool linked = false;
+    if (file->data == NULL && file->path == NULL) {
+        return put_trained(w, file, written, error);
+    }
     if (file->data == NULL) {
         BY_TRY(by__map_open(&map, file->path, error));
     }

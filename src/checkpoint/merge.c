@@ -6,54 +6,36 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/storage.h"
-
-static by_status add_bytes(void *sink, const void *bytes, size_t n, by_error *error)
-{
-    return by__sink_add(sink, bytes, n, error);
-}
-
-static by_status write_file(const char *directory, const by__weights_plan *plan, size_t file,
-                            const by_weights *weights, by_error *error)
-{
-    const by__planned_file *f = &plan->files[file];
-    by__sink *sink;
-    BY_TRY(by__sink_open(&sink, directory, f->name, f->size, error));
-    by_status status = by__sink_add(sink, f->header.data, f->header.length, error);
-    for (size_t i = 0; i < f->count && status == BY_OK; i++) {
-        const by__tensor_entry *entry = by__weights_entry(weights, plan->order[f->first + i]);
-        status = by__entry_bytes(entry, add_bytes, sink, error);
-    }
-    if (status != BY_OK) {
-        by__sink_discard(&sink);
-        return status;
-    }
-    return by__sink_commit(&sink, NULL, error);
-}
+#include "checkpoint/adapter.h"
 
 static by_status write_weights(const char *directory, const by_weights *weights,
                                uint64_t shard_bytes, by_error *error)
 {
     by_tensor_view *views;
-    by__weights_plan plan = {0};
+    const by__tensor_entry **entries = NULL;
     size_t count = by_weights_count(weights);
     BY_TRY(by__alloc((void **)&views, count, sizeof *views, "tensor list", error));
-    by_status status = BY_OK;
+    by_status status = by__alloc((void **)&entries, count, sizeof *entries, "tensor list", error);
     for (size_t i = 0; i < count && status == BY_OK; i++) {
+        entries[i] = by__weights_entry(weights, i);
         status = by__weights_describe(weights, by_weights_name(weights, i), &views[i], error);
     }
     if (status == BY_OK) {
-        status = by__weights_plan_make(&plan, "model", views, count, shard_bytes, error);
-    }
-    for (size_t i = 0; i < plan.file_count && status == BY_OK; i++) {
-        status = write_file(directory, &plan, i, weights, error);
-    }
-    if (status == BY_OK && plan.index != NULL) {
         status =
-            by__sink_put(directory, plan.index_name, plan.index, plan.index_length, NULL, error);
+            by__entries_write(directory, "model", views, entries, count, shard_bytes, NULL, error);
     }
-    by__weights_plan_free(&plan);
+    free(entries);
     free(views);
+    return status;
+}
+
+static by_status copy_file(const char *directory, const char *from, const char *name,
+                           by_error *error)
+{
+    char *path = by__path_join(from, name);
+    by_status status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
+                                    : by__sink_copy(directory, name, path, NULL, error);
+    free(path);
     return status;
 }
 
@@ -65,14 +47,36 @@ static by_status copy_files(const char *directory, const char *checkpoint, by_er
     by_status status = BY_OK;
     for (size_t i = 0; i < manifest.files.count && status == BY_OK; i++) {
         const char *name = manifest.files.items[i].name;
-        if (!by__checkpoint_reserved(name)) {
-            char *from = by__path_join(checkpoint, name);
-            status = from == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
-                                  : by__sink_copy(directory, name, from, NULL, error);
-            free(from);
+        if (!by__checkpoint_reserved(name) && strcmp(name, BY_ADAPTER_CONFIG) != 0) {
+            status = copy_file(directory, checkpoint, name, error);
         }
     }
     by__manifest_free(&manifest);
+    return status;
+}
+
+/* Files of a directory in Hugging Face form that are not weights: of its config, its tokenizer. */
+static bool goes_along(const char *name)
+{
+    static const char *const endings[] = {".json", ".txt", ".model", ".jinja", ".tiktoken"};
+    const char *end = strrchr(name, '.');
+    bool fits = false;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(endings) && end != NULL; i++) {
+        fits = fits || strcmp(end, endings[i]) == 0;
+    }
+    return fits && !by__checkpoint_reserved(name) && strcmp(name, BY_ADAPTER_CONFIG) != 0;
+}
+
+static by_status copy_along(const char *directory, const char *from, by_error *error)
+{
+    char **names;
+    size_t count;
+    BY_TRY(by__list_dir(&names, &count, from, error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        status = goes_along(names[i]) ? copy_file(directory, from, names[i], error) : BY_OK;
+    }
+    by__names_free(names, count);
     return status;
 }
 
@@ -103,18 +107,62 @@ static by_status publish(const char *temporary, const char *directory, by_error 
     return status;
 }
 
-/* `weights`: the checkpoint's, or their averages. */
-static by_status merge(const by_checkpoint *checkpoint, const by_weights *weights,
-                       const char *directory, const char *temporary, uint64_t shard_bytes,
-                       by_error *error)
+/* The weights that are to be written, and where they come from: a checkpoint, or (checkpoint NULL)
+ * a directory in Hugging Face form. */
+typedef struct source {
+    by_checkpoint *checkpoint;
+    by_weights *weights;
+    const char *path;
+} source;
+
+static void close_source(source *s)
+{
+    by_weights_close(&s->weights);
+    by_checkpoint_close(&s->checkpoint);
+}
+
+/* The weights of a checkpoint are opened once more: those that it owns stay as they are. */
+static by_status open_source(source *s, const char *path, bool average, const char *adapter,
+                             by_error *error)
+{
+    char *config = by__path_join(path, "config.json");
+    char *manifest = by__path_join(path, "manifest.json");
+    by_adapter *added = NULL;
+    by_status status = BY_OK;
+    bool plain =
+        config != NULL && manifest != NULL && by__path_exists(config) && !by__path_exists(manifest);
+    if (config == NULL || manifest == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: path");
+    } else if (!plain) {
+        status = by_checkpoint_open(&s->checkpoint, path, true, error);
+    }
+    free(config);
+    free(manifest);
+    BY_TRY(status);
+    s->path = plain ? path : by_checkpoint_path(s->checkpoint);
+    if (average && by__adapter_is_in(s->path)) {
+        return by_error_set(error, BY_EARG,
+                            "%s has adapters: their moving average cannot be merged", s->path);
+    }
+    BY_TRY((average ? by_weights_open_averages : by_weights_open)(&s->weights, s->path, error));
+    adapter = adapter == NULL && by__adapter_is_in(s->path) ? s->path : adapter;
+    if (adapter == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by_adapter_open(&added, adapter, error));
+    return by_weights_adapt(s->weights, &added, true, error);
+}
+
+static by_status write_source(const source *s, const char *directory, const char *temporary,
+                              uint64_t shard_bytes, by_error *error)
 {
     if (mkdir(temporary, 0777) != 0) {
         return by_error_set(error, BY_EIO, "cannot create directory %s: %s", temporary,
                             strerror(errno));
     }
-    by_status status = write_weights(temporary, weights, shard_bytes, error);
+    by_status status = write_weights(temporary, s->weights, shard_bytes, error);
     if (status == BY_OK) {
-        status = copy_files(temporary, by_checkpoint_path(checkpoint), error);
+        status = (s->checkpoint != NULL ? copy_files : copy_along)(temporary, s->path, error);
     }
     if (status == BY_OK) {
         status = by__sync_dir(temporary, error);
@@ -129,10 +177,9 @@ static by_status merge(const by_checkpoint *checkpoint, const by_weights *weight
 }
 
 by_status by_checkpoint_merge(const char *path, const char *directory, uint64_t shard_bytes,
-                              bool average, by_error *error)
+                              bool average, const char *adapter, by_error *error)
 {
-    by_checkpoint *checkpoint = NULL;
-    by_weights *averages = NULL;
+    source from = {0};
     by__text text = {0};
     char *temporary = NULL;
     size_t length = strlen(directory);
@@ -150,17 +197,12 @@ by_status by_checkpoint_merge(const char *path, const char *directory, uint64_t 
         status = refuse(plain, error);
     }
     if (status == BY_OK) {
-        status = by_checkpoint_open(&checkpoint, path, true, error);
-    }
-    if (status == BY_OK && average) {
-        status = by_weights_open_averages(&averages, by_checkpoint_path(checkpoint), error);
+        status = open_source(&from, path, average, adapter, error);
     }
     if (status == BY_OK) {
-        status = merge(checkpoint, average ? averages : by_checkpoint_model(checkpoint), plain,
-                       temporary, shard_bytes, error);
+        status = write_source(&from, plain, temporary, shard_bytes, error);
     }
-    by_weights_close(&averages);
-    by_checkpoint_close(&checkpoint);
+    close_source(&from);
     free(temporary);
     free(plain);
     return status;

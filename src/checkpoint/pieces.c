@@ -162,6 +162,10 @@ void by__entry_read(const by__tensor_entry *entry, const by_tensor_view *tensor,
     uint64_t first;
     uint8_t *to = out;
     size_t size = by_dtype_size(tensor->dtype);
+    if (entry->delta != NULL) {
+        by__delta_read(entry->delta, slice, elements, tensor->dtype, out);
+        return;
+    }
     if (entry->data == NULL) {
         by__pieces_read(entry->pieces, slice, out);
         return;
@@ -182,17 +186,19 @@ by_status by__entry_bytes(const by__tensor_entry *entry,
     size_t total;
     uint8_t *buffer;
     by_status status = BY_OK;
-    if (entry->data != NULL || entry->pieces == NULL) {
+    if (entry->data != NULL || (entry->pieces == NULL && entry->delta == NULL)) {
         return take(user, entry->data, (size_t)(entry->end - entry->begin), error);
     }
-    const by_tensor_view *tensor = &entry->pieces->tensor;
-    size_t size = by_dtype_size(tensor->dtype);
-    BY_TRY(by_tensor_size(tensor, &total, NULL, error));
+    by_tensor_view tensor = {
+        .name = entry->name, .dtype = (by_dtype)entry->dtype, .rank = (int)entry->rank};
+    size_t size = by_dtype_size(tensor.dtype);
+    memcpy(tensor.shape, entry->shape, sizeof tensor.shape);
+    BY_TRY(by_tensor_size(&tensor, &total, NULL, error));
     BY_TRY(by__alloc((void **)&buffer, most, size, "a part of a tensor", error));
     for (size_t first = 0; first < total && status == BY_OK; first += most) {
         size_t n = total - first < most ? total - first : most;
         by_tensor_slice slice = {.flat = true, .offset = {(int64_t)first}, .shape = {(int64_t)n}};
-        by__pieces_read(entry->pieces, &slice, buffer);
+        by__entry_read(entry, &tensor, &slice, n, buffer);
         status = take(user, buffer, n * size, error);
     }
     free(buffer);

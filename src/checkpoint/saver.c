@@ -69,6 +69,7 @@ static void free_request(by__save_request *r)
         free((void *)(uintptr_t)r->files[i].name);
         free((void *)(uintptr_t)r->files[i].data);
         free((void *)(uintptr_t)r->files[i].path);
+        free((void *)(uintptr_t)r->files[i].trained_under);
     }
     free((void *)(uintptr_t)r->values);
     free((void *)(uintptr_t)r->files);
@@ -112,7 +113,8 @@ static by_status copy_request(by__save_request *out, const by__save_request *r, 
             (by_checkpoint_file){.name = copy_text(f->name, &failed),
                                  .data = f->data == NULL ? NULL : by__strndup(f->data, f->size),
                                  .size = f->size,
-                                 .path = copy_text(f->path, &failed)};
+                                 .path = copy_text(f->path, &failed),
+                                 .trained_under = copy_text(f->trained_under, &failed)};
         failed = failed || (f->data != NULL && files[i].data == NULL);
         out->file_count++;
     }

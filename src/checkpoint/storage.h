@@ -87,8 +87,9 @@ by_status by__sink_copy(const char *directory, const char *name, const char *sou
 
 /* ---- safetensors (safetensors_read.c, safetensors_write.c) ---- */
 
-/* A tensor in pieces (pieces.c). */
+/* A tensor in pieces (pieces.c), and one with an adapter's product added to it (delta.c). */
 typedef struct by__pieces by__pieces;
+typedef struct by__delta by__delta;
 
 typedef struct by__tensor_entry {
     char *name;
@@ -98,9 +99,10 @@ typedef struct by__tensor_entry {
     int64_t shape[BY_TENSOR_MAX_RANK];
     uint64_t begin; /* relative to the end of the header */
     uint64_t end;
-    const uint8_t *data; /* NULL: cut over files */
+    const uint8_t *data; /* NULL: cut over files, or computed */
     const char *file;    /* path of the file it is in */
     by__pieces *pieces;  /* where it is in files that hold slices; or NULL */
+    by__delta *delta;    /* what it is computed from; or NULL */
 } by__tensor_entry;
 
 typedef struct by__safetensors {
@@ -161,6 +163,12 @@ by_status by__weights_index_print(char **out, size_t *length, const by_tensor_vi
 by_status by__weights_write(const char *directory, const char *stem, const by_tensor_view *tensors,
                             size_t count, uint64_t shard_bytes, by__file_list *written,
                             by_error *error);
+
+/* Writes tensors as by__weights_plan_make lays them out: views[i] has name, type and shape of what
+ * is in entries[i]. `written` may be NULL. */
+by_status by__entries_write(const char *directory, const char *stem, const by_tensor_view *views,
+                            const by__tensor_entry *const *entries, size_t count,
+                            uint64_t shard_bytes, by__file_list *written, by_error *error);
 
 /* ---- parts of tensors (slice.c) ---- */
 
@@ -248,10 +256,16 @@ by_status by__slice_index_parse(by__slice_index *out, const char *path, const ch
                                 size_t length, by_error *error);
 void by__slice_index_free(by__slice_index *index);
 
+/* Computes a slice, which was checked and has `elements`, in `dtype`, a float format (delta.c). */
+void by__delta_read(const by__delta *delta, const by_tensor_slice *slice, size_t elements,
+                    by_dtype dtype, void *out);
+
 /* ---- several files as one (weights.c) ---- */
 
 /* The i-th tensor in byte order of names, whatever its type. */
 const by__tensor_entry *by__weights_entry(const by_weights *weights, size_t i);
+/* The tensor of that name; NULL: there is none. */
+const by__tensor_entry *by__weights_find(const by_weights *weights, const char *name);
 /* Like by_weights_tensor; data is NULL where the tensor is cut over files. */
 /* Memory of a file's values that will hardly be read again is given back to the system; values that
  * are no file's stay. */
@@ -259,7 +273,7 @@ void by__weights_release(const by_weights *weights, const void *data, size_t byt
 by_status by__weights_describe(const by_weights *weights, const char *name, by_tensor_view *out,
                                by_error *error);
 /* Calls take(user, ...) with the bytes of a whole tensor from front to back: at once, or, where it
- * is cut over files, some at a time. Ends with the first error. */
+ * is cut over files or computed, some at a time. Ends with the first error. */
 by_status by__entry_bytes(const by__tensor_entry *entry,
                           by_status (*take)(void *user, const void *bytes, size_t n,
                                             by_error *error),
@@ -268,6 +282,8 @@ by_status by__entry_bytes(const by__tensor_entry *entry,
 void by__entry_read(const by__tensor_entry *entry, const by_tensor_view *tensor,
                     const by_tensor_slice *slice, size_t elements, void *out);
 
+/* Takes `prefix` off the names of all tensors. BY_EFORMAT names one that does not begin so. */
+by_status by__weights_strip(by_weights *weights, const char *prefix, by_error *error);
 /* Like by_weights_open of a directory, for STEM.safetensors, STEM.safetensors.index.json or
  * STEM.slices.json. */
 by_status by__weights_open(by_weights **out, const char *directory, const char *stem,

@@ -1,10 +1,9 @@
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "checkpoint/storage.h"
+#include "checkpoint/adapter.h"
 
 typedef struct shard {
     char *path;
@@ -26,69 +25,15 @@ struct by_weights {
     char *slices_path;
     by_weights *averages; /* where these are the values of some entries, which are here: */
     by__tensor_entry *averaged;
+    by_adapter *adapter; /* that they have, or NULL; of tensors that it changes the entries are: */
+    by__tensor_entry *adapted;
+    size_t adapted_count;
 };
 
 bool by__plain_name(const char *name)
 {
     return name[0] != '\0' && strchr(name, '/') == NULL && strcmp(name, ".") != 0 &&
            strcmp(name, "..") != 0;
-}
-
-void by__index_free(by__index *index)
-{
-    for (size_t i = 0; i < index->count; i++) {
-        free(index->items[i].tensor);
-        free(index->items[i].file);
-    }
-    free(index->items);
-    *index = (by__index){0};
-}
-
-static by_status read_index_items(by__index *out, const char *path, json_t *map, by_error *error)
-{
-    if (!json_is_object(map) || json_object_size(map) == 0) {
-        return by_error_set(error, BY_EFORMAT,
-                            "%s: expected an object \"weight_map\" from tensor names to files",
-                            path);
-    }
-    BY_TRY(by__alloc((void **)&out->items, json_object_size(map), sizeof *out->items, "shard index",
-                     error));
-    for (void *i = json_object_iter(map); i != NULL; i = json_object_iter_next(map, i)) {
-        const char *tensor = json_object_iter_key(i);
-        const char *file = json_string_value(json_object_iter_value(i));
-        if (file == NULL || !by__plain_name(file)) {
-            return by_error_set(error, BY_EFORMAT,
-                                "%s: weight_map '%.200s': expected the name of a file next to the "
-                                "index",
-                                path, tensor);
-        }
-        by__index_item *item = &out->items[out->count++];
-        item->tensor = by__strdup(tensor);
-        item->file = by__strdup(file);
-        if (item->tensor == NULL || item->file == NULL) {
-            return by_error_set(error, BY_EMEMORY, "out of memory: shard index");
-        }
-    }
-    return BY_OK;
-}
-
-by_status by__index_parse(by__index *out, const char *path, const char *text, size_t length,
-                          by_error *error)
-{
-    json_error_t json_error;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &json_error);
-    if (root == NULL) {
-        return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, json_error.line, json_error.text);
-    }
-    by__index index = {0};
-    by_status status = read_index_items(&index, path, json_object_get(root, "weight_map"), error);
-    json_decref(root);
-    if (status != BY_OK) {
-        by__index_free(&index);
-        return status;
-    }
-    *out = index;
-    return BY_OK;
 }
 
 static void shard_free(shard *s)
@@ -161,7 +106,7 @@ static by_status join_shards(by_weights *weights, by_error *error)
     return BY_OK;
 }
 
-static const by__tensor_entry *find(const by_weights *weights, const char *name)
+const by__tensor_entry *by__weights_find(const by_weights *weights, const char *name)
 {
     size_t low = 0;
     size_t high = weights->count;
@@ -208,7 +153,7 @@ static by_status open_index(by_weights *weights, const char *directory, const ch
         status = join_shards(weights, error);
     }
     for (size_t i = 0; i < index.count && status == BY_OK; i++) {
-        const by__tensor_entry *entry = find(weights, index.items[i].tensor);
+        const by__tensor_entry *entry = by__weights_find(weights, index.items[i].tensor);
         const char *slash = entry == NULL ? NULL : strrchr(entry->file, '/');
         const char *file = slash == NULL ? (entry == NULL ? "" : entry->file) : slash + 1;
         if (strcmp(file, index.items[i].file) != 0) {
@@ -242,7 +187,7 @@ static by_status join_slices(by__tensor_entry *out, const by_weights *pieces,
         size_t elements;
         BY_TRY(by__slice_check(view, &s->slice, &elements, error));
         BY_TRY(by__slice_name(&name, view, &s->slice, error));
-        const by__tensor_entry *piece = find(pieces, name);
+        const by__tensor_entry *piece = by__weights_find(pieces, name);
         const char *file = piece == NULL ? "" : strrchr(piece->file, '/');
         by_status status = BY_OK;
         if (piece == NULL || strcmp(file == NULL ? piece->file : file + 1, s->file) != 0 ||
@@ -423,7 +368,7 @@ by_status by_weights_open_averages(by_weights **out, const char *directory, by_e
     for (size_t i = 0; i < weights->count && status == BY_OK; i++) {
         const by__tensor_entry *own = weights->entries[i];
         (void)snprintf(name, sizeof name, "%s%.400s", BY_AVERAGE_PREFIX, own->name);
-        const by__tensor_entry *average = find(weights->averages, name);
+        const by__tensor_entry *average = by__weights_find(weights->averages, name);
         if (average != NULL) {
             by__tensor_entry *entry = &weights->averaged[found++];
             *entry = *average;
@@ -457,6 +402,11 @@ void by_weights_close(by_weights **weights)
         for (size_t i = 0; w->cut != NULL && i < w->slices.count; i++) {
             by__pieces_close(&w->cut[i].pieces);
         }
+        for (size_t i = 0; i < w->adapted_count; i++) {
+            by__delta_close(&w->adapted[i].delta);
+        }
+        free(w->adapted);
+        by_adapter_close(&w->adapter);
         by__slice_index_free(&w->slices);
         free(w->cut);
         free(w->slices_path);
@@ -467,6 +417,80 @@ void by_weights_close(by_weights **weights)
         free(w);
         *weights = NULL;
     }
+}
+
+by_status by__weights_strip(by_weights *weights, const char *prefix, by_error *error)
+{
+    size_t length = strlen(prefix);
+    for (size_t i = 0; i < weights->count; i++) {
+        char *name = weights->entries[i]->name;
+        if (strncmp(name, prefix, length) != 0) {
+            return by_error_set(error, BY_EFORMAT, "%s: the name of tensor '%.200s' lacks '%s'",
+                                weights->path, name, prefix);
+        }
+    }
+    for (size_t i = 0; i < weights->count; i++) { /* which leaves their order as it is */
+        char *name = weights->entries[i]->name;
+        memmove(name, name + length, strlen(name + length) + 1);
+    }
+    return BY_OK;
+}
+
+by_status by__weights_take_adapter(by_weights *weights, by_adapter *adapter, by_error *error)
+{
+    if (weights->adapter != NULL) {
+        return by_error_set(error, BY_ESTATE, "%s: the weights have an adapter already",
+                            weights->path);
+    }
+    BY_TRY(by__alloc((void **)&weights->adapted, by_weights_count(by_adapter_weights(adapter)),
+                     sizeof *weights->adapted, "adapters", error));
+    weights->adapter = adapter;
+    return BY_OK;
+}
+
+void by__weights_hide(by_weights *weights, bool (*hides)(const char *name))
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < weights->count; i++) {
+        if (!hides(weights->entries[i]->name)) {
+            weights->entries[kept++] = weights->entries[i];
+        }
+    }
+    weights->count = kept;
+}
+
+/* Puts an entry in the place of `base`, under its name. */
+static void put_in_place(by_weights *weights, const by__tensor_entry *base, by__tensor_entry entry)
+{
+    by__tensor_entry *place = &weights->adapted[weights->adapted_count++];
+    *place = entry;
+    place->name = base->name;
+    for (size_t i = 0; i < weights->count; i++) {
+        if (weights->entries[i] == base) {
+            weights->entries[i] = place;
+        }
+    }
+}
+
+void by__weights_add(by_weights *weights, const by__tensor_entry *base, by__delta *delta,
+                     by_dtype dtype)
+{
+    by__tensor_entry entry = *base;
+    uint64_t elements = (base->end - base->begin) / by_dtype_size((by_dtype)base->dtype);
+    entry.type = by__type_name(dtype);
+    entry.dtype = (int)dtype;
+    entry.begin = 0;
+    entry.end = elements * by_dtype_size(dtype);
+    entry.data = NULL;
+    entry.pieces = NULL;
+    entry.delta = delta;
+    put_in_place(weights, base, entry);
+}
+
+void by__weights_replace(by_weights *weights, const by__tensor_entry *base,
+                         const by__tensor_entry *own)
+{
+    put_in_place(weights, base, *own);
 }
 
 size_t by_weights_count(const by_weights *weights)
@@ -486,7 +510,7 @@ const by__tensor_entry *by__weights_entry(const by_weights *weights, size_t i)
 
 bool by_weights_has(const by_weights *weights, const char *name)
 {
-    return find(weights, name) != NULL;
+    return by__weights_find(weights, name) != NULL;
 }
 
 const char *by_weights_config(const by_weights *weights)
@@ -519,7 +543,7 @@ static void refuse_tensor(const by_weights *weights, const char *name, by_error 
 static by_status describe(const by__tensor_entry **found, by_tensor_view *out,
                           const by_weights *weights, const char *name, by_error *error)
 {
-    const by__tensor_entry *entry = find(weights, name);
+    const by__tensor_entry *entry = by__weights_find(weights, name);
     if (entry == NULL) {
         refuse_tensor(weights, name, error);
         return BY_EFORMAT;
@@ -575,6 +599,12 @@ by_status by_weights_tensor(const by_weights *weights, const char *name, by_tens
     const by__tensor_entry *entry;
     by_tensor_view view;
     BY_TRY(describe(&entry, &view, weights, name, error));
+    if (entry->delta != NULL) {
+        return by_error_set(error, BY_ESTATE,
+                            "tensor '%.200s' is computed with an adapter as it is read: there is "
+                            "no memory that holds it",
+                            name);
+    }
     if (entry->data == NULL && entry->pieces != NULL) {
         BY_TRY(by__pieces_whole(entry->pieces, &view.data, error));
     }

@@ -69,3 +69,44 @@ by_status by_weights_write(const char *directory, const by_tensor_view *tensors,
     by__file_list_free(&written);
     return status;
 }
+
+static by_status add_bytes(void *sink, const void *bytes, size_t n, by_error *error)
+{
+    return by__sink_add(sink, bytes, n, error);
+}
+
+static by_status write_file(const char *directory, const by__weights_plan *plan, size_t file,
+                            const by__tensor_entry *const *entries, by__file_list *written,
+                            by_error *error)
+{
+    const by__planned_file *f = &plan->files[file];
+    by__sink *sink;
+    BY_TRY(by__sink_open(&sink, directory, f->name, f->size, error));
+    by_status status = by__sink_add(sink, f->header.data, f->header.length, error);
+    for (size_t i = 0; i < f->count && status == BY_OK; i++) {
+        status = by__entry_bytes(entries[plan->order[f->first + i]], add_bytes, sink, error);
+    }
+    if (status != BY_OK) {
+        by__sink_discard(&sink);
+        return status;
+    }
+    return by__sink_commit(&sink, written, error);
+}
+
+by_status by__entries_write(const char *directory, const char *stem, const by_tensor_view *views,
+                            const by__tensor_entry *const *entries, size_t count,
+                            uint64_t shard_bytes, by__file_list *written, by_error *error)
+{
+    by__weights_plan plan = {0};
+    BY_TRY(by__weights_plan_make(&plan, stem, views, count, shard_bytes, error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < plan.file_count && status == BY_OK; i++) {
+        status = write_file(directory, &plan, i, entries, written, error);
+    }
+    if (status == BY_OK && plan.index != NULL) {
+        status =
+            by__sink_put(directory, plan.index_name, plan.index, plan.index_length, written, error);
+    }
+    by__weights_plan_free(&plan);
+    return status;
+}

@@ -91,17 +91,6 @@ static by_status print_digest(const char *path, bool json, by_error *error)
     return status;
 }
 
-static by_status merge(const char *path, const char *directory, bool average, by_error *error)
-{
-    char *found;
-    if (find(&found, path, error) != BY_OK) {
-        return error->status;
-    }
-    by_status status = by_checkpoint_merge(found, directory, 0, average, error);
-    free(found);
-    return status;
-}
-
 /* The flags, and what is to be done. */
 typedef struct request {
     bool json;
@@ -110,6 +99,7 @@ typedef struct request {
     int64_t keep;
     int64_t keep_best;
     int64_t keep_every;
+    const char *adapter;
     char **paths;
     int code; /* where nothing failed */
 } request;
@@ -121,7 +111,13 @@ static by_status do_digest(request *r, by_error *error)
 
 static by_status do_merge(request *r, by_error *error)
 {
-    return merge(r->paths[0], r->paths[1], r->ema, error);
+    char *found;
+    if (find(&found, r->paths[0], error) != BY_OK) {
+        return error->status;
+    }
+    by_status status = by_checkpoint_merge(found, r->paths[1], 0, r->ema, r->adapter, error);
+    free(found);
+    return status;
 }
 
 static by_status list(request *r, bool verify, by_error *error)
@@ -199,6 +195,7 @@ static int run(int argc, char **argv)
          "prune: and so many with the lowest validation loss"},
         {"keep-every", CLI_INTEGER, &r.keep_every, "N", "prune: and those of each N-th step"},
         {"ema", CLI_SWITCH, &r.ema, NULL, "merge: the moving average of the weights"},
+        {"adapter", CLI_STRING, &r.adapter, "DIR", "merge: " CLI_ADAPTER_HELP},
         {"dry-run", CLI_SWITCH, &r.dry_run, NULL, "prune: only say what would be removed"},
         {0}};
     char **rest;
@@ -225,10 +222,11 @@ static int run(int argc, char **argv)
 const cli_command cli_checkpoint = {
     .name = "checkpoint",
     .summary = "list, verify, prune, compare and merge checkpoints; hash what they hold",
-    .usage = "banyan checkpoint ls | verify | prune | digest DIR, diff DIR DIR, merge DIR OUT",
+    .usage = "banyan checkpoint ls | verify | prune | digest DIR, diff DIR DIR, merge DIR OUT "
+             "[--adapter DIR]",
     .text =
         "DIR: a run (for diff, digest and merge its newest checkpoint), a checkpoint or, for\n"
-        "diff and digest, a directory in Hugging Face form.\n\n"
+        "diff, digest and merge, a directory in Hugging Face form.\n\n"
         "ls: the checkpoints of a run: files, bytes, bytes that no other one shares, validation\n"
         "loss, whether their files are there.\n\n"
         "verify: the same, after comparing every checksum; exit code 1 when one is not valid.\n\n"
@@ -244,8 +242,10 @@ const cli_command cli_checkpoint = {
         "  sha256(b'%s\\0%s\\0%s\\0' % (name, b'F32', b'768,3072') + tensor.tobytes())\n\n"
         "merge: writes the model into a new directory OUT in Hugging Face form, with config.json\n"
         "and the tokenizer's files, which transformers loads. Only what several ranks have\n"
-        "written in slices needs that; any number of ranks resumes from any checkpoint as it "
-        "is.\n"
+        "written in slices needs that, and what has LoRA adapters, which become part of the\n"
+        "weights: those of a checkpoint that has some, or those of --adapter, each W + alpha / r\n"
+        "B A, added in f32 and rounded once to W's type. Any number of ranks resumes from any\n"
+        "checkpoint as it is.\n"
         "With --ema the weights are the moving average that optimizer.ema keeps of them.\n\n"
         "  banyan checkpoint ls runs/shakespeare\n"
         "  banyan checkpoint prune runs/shakespeare --keep 1 --keep-every 1000 --dry-run\n"

@@ -26,6 +26,7 @@
 #include "banyan/status.h"
 #include "banyan/task.h"
 #include "banyan/text.h"
+#include "banyan/train.h"
 
 /* Those of banyan/exit.h that commands give themselves. */
 enum cli_exit {
@@ -100,11 +101,16 @@ const char *cli_duration(char buffer[32], double seconds);
 /* A number as JSON with so many significant digits; "null" when it is not finite, which JSON cannot
  * say. */
 const char *cli_json_number(char buffer[32], double value, int digits);
+/* Of 100 parameters, how many are trained. */
+double cli_trained_percent(const by_model_size *size);
+/* What the flag --adapter says of itself. */
+#define CLI_ADAPTER_HELP                                                                           \
+    "LoRA adapters to add: a directory that PEFT or a run with the section lora has written"
 /* Opens the model that `path` means: a run, one that holds runs, or a directory in Hugging Face
- * form. *run: its run directory, NULL where there is none, freed with free(). Says on standard
- * error which checkpoints were passed over. */
+ * form; adapter: directory of adapters that are added, or NULL. *run: its run directory, NULL where
+ * there is none, freed with free(). Says on standard error which checkpoints were passed over. */
 by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path, bool best,
-                              by_error *error);
+                              const char *adapter, by_error *error);
 /* The config of a model whose weights are there: without model.from, where they once came from. */
 by_status cli_copy_config(by_config **out, const by_pretrained *model, by_error *error);
 /* ",\"NAME\":VALUE" for each metric that there is. */

@@ -104,8 +104,13 @@ const char *cli_json_number(char buffer[32], double value, int digits)
     return buffer;
 }
 
+double cli_trained_percent(const by_model_size *size)
+{
+    return 100.0 * (double)size->trained / (double)size->parameters;
+}
+
 by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path, bool best,
-                              by_error *error)
+                              const char *adapter, by_error *error)
 {
     /* Not a run and holding none: a directory in Hugging Face form, or an error that says so. */
     if (by_run_find(run, path, NULL) != BY_OK) {
@@ -114,6 +119,9 @@ by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path,
     by_status status = by_pretrained_open(out, *run != NULL ? *run : path, best, error);
     if (status == BY_OK && by_pretrained_skipped(*out)[0] != '\0') {
         fprintf(stderr, "%s", by_pretrained_skipped(*out));
+    }
+    if (status == BY_OK && adapter != NULL) {
+        status = by_pretrained_adapt(*out, adapter, error);
     }
     return status;
 }

@@ -12,6 +12,7 @@ typedef struct request {
     const char *data;
     const char *logits_out;
     const char *tokens;
+    const char *adapter;
     int64_t batches;
     bool best;
     bool ema;
@@ -219,6 +220,7 @@ static int run(int argc, char **argv)
         {"batches", CLI_INTEGER, &r.batches, "N", "micro-batches to evaluate (default: all)"},
         {"best", CLI_SWITCH, &r.best, NULL, "the best checkpoint on held-out data, not the newest"},
         {"ema", CLI_SWITCH, &r.ema, NULL, "the moving average of the weights (optimizer.ema)"},
+        {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {"logits-out", CLI_STRING, &r.logits_out, "FILE",
          "write tokens and their logits as safetensors instead of a loss"},
         {"tokens", CLI_STRING, &r.tokens, "FILE",
@@ -247,7 +249,7 @@ static int run(int argc, char **argv)
                                      "logits of");
     }
     cli_catch_signals();
-    by_status status = cli_open_pretrained(&model, &found, rest[0], r.best, &error);
+    by_status status = cli_open_pretrained(&model, &found, rest[0], r.best, r.adapter, &error);
     r.run = found;
     if (status == BY_OK && r.ema) {
         status = by_pretrained_take_average(model, &error);

@@ -282,6 +282,9 @@ static by_status open_model(session *s, const char *path, by_error *error)
     if (status == BY_OK && r->ema) {
         status = by_pretrained_take_average(pretrained, error);
     }
+    if (status == BY_OK && r->adapter != NULL) {
+        status = by_pretrained_adapt(pretrained, r->adapter, error);
+    }
     if (status == BY_OK) {
         status = by_tokenizer_open(&s->tokenizer, by_pretrained_directory(pretrained), error);
     }
@@ -354,6 +357,7 @@ static int run(int argc, char **argv)
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the run's)"},
         {"best", CLI_SWITCH, &r.best, NULL, "the checkpoint with the lowest validation loss"},
         {"ema", CLI_SWITCH, &r.ema, NULL, "the moving average of the weights (optimizer.ema)"},
+        {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {"ignore-eos", CLI_SWITCH, &r.ignore_eos, NULL, "go on after the end of a text"},
         {"no-prompt", CLI_SWITCH, &r.no_prompt, NULL, "print the continuation alone"},
         {"verbose", CLI_SWITCH, &r.verbose, NULL, "print the speed also when not on a terminal"},

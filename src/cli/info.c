@@ -78,7 +78,8 @@ static void print_json(const by_config *config, const by_trainer *trainer, const
            "\"gradient_bytes\":%llu,\"optimizer_bytes\":%llu,\"activation_bytes\":%llu,"
            "\"workspace_bytes\":%llu,\"data_bytes\":%llu,\"staging_bytes\":%llu,"
            "\"process_bytes\":%llu,"
-           "\"on_disk_bytes\":%llu,\"frozen_parameters\":%lld,\"spared_bytes\":%llu,"
+           "\"on_disk_bytes\":%llu,\"trained_parameters\":%lld,\"frozen_parameters\":%lld,\"spared_"
+           "bytes\":%llu,"
            "\"budget_bytes\":%lld,\"predicted_step_s\":%.4g",
            (long long)size->parameters, (long long)size->in_products, one, examples,
            size->flops_per_example, one, examples, size->flops_per_example_full,
@@ -86,8 +87,8 @@ static void print_json(const by_config *config, const by_trainer *trainer, const
            (unsigned long long)m->gradients, (unsigned long long)m->optimizer,
            (unsigned long long)m->activations, (unsigned long long)m->workspace,
            (unsigned long long)m->data, (unsigned long long)m->staging,
-           (unsigned long long)m->process, (unsigned long long)m->on_disk, (long long)size->frozen,
-           (unsigned long long)m->spared, (long long)config->memory.budget,
+           (unsigned long long)m->process, (unsigned long long)m->on_disk, (long long)size->trained,
+           (long long)size->frozen, (unsigned long long)m->spared, (long long)config->memory.budget,
            by_trainer_seconds(trainer));
     printf(",\"limit_bytes\":%llu,\"fits\":%s,\"changes\":[", (unsigned long long)f->limit,
            f->fits ? "true" : "false");
@@ -187,8 +188,10 @@ static void print_plan(const by_config *config, const by_trainer *trainer)
            (long long)size->in_products);
     if (size->frozen > 0) {
         char text[32];
-        printf("frozen        %lld parameters, which spares %s of gradients and optimizer state\n",
-               (long long)size->frozen, by_format_bytes(text, m->spared));
+        printf("trained       %lld parameters (%.3g %%); the rest is frozen, which spares %s of "
+               "gradients and optimizer state\n",
+               (long long)size->trained, cli_trained_percent(size),
+               by_format_bytes(text, m->spared));
     }
     printf("FLOPs         %.4g a %.*s", size->flops_per_example, one, examples);
     if (strcmp(examples, "tokens") == 0) {

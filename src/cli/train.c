@@ -71,8 +71,11 @@ static void show_planned(const screen *s, const by_train_event *e)
            e->size->flops_per_example / 1e6, (int)strlen(examples) - 1, examples);
     if (e->size->frozen > 0) {
         char text[32];
-        printf("frozen     %lld parameters, which spares %s of gradients and optimizer state\n",
-               (long long)e->size->frozen, by_format_bytes(text, e->memory->spared));
+        printf("trained    %lld parameters (%.3g %%); the rest is frozen, which spares %s of "
+               "gradients "
+               "and optimizer state\n",
+               (long long)e->size->trained, cli_trained_percent(e->size),
+               by_format_bytes(text, e->memory->spared));
     }
     printf("data       %llu %s to train on, %llu held out\n", (unsigned long long)e->train_examples,
            examples, (unsigned long long)e->valid_examples);

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "banyan/adapter.h"
 #include "infer/infer.h"
 
 struct by_pretrained {
@@ -9,6 +10,7 @@ struct by_pretrained {
     char *directory;
     char *skipped; /* NULL: none */
     bool is_run;
+    bool has_adapter; /* that is added to the weights */
 };
 
 static by_status out_of_memory(by_error *error)
@@ -99,6 +101,38 @@ static by_status read_model(by_pretrained *p, by_error *error)
     return status;
 }
 
+/* The adapters become part of the weights, so that a run that has trained some has none left. */
+static by_status drop_adapters(by_config *config, by_error *error)
+{
+    static const char *const none[] = {"lora.rank=0", "lora.alpha=-1", "lora.targets=[]",
+                                       "lora.train_also=[]", "lora.from="};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(none); i++) {
+        BY_TRY(by_config_set(config, none[i], error));
+    }
+    return BY_OK;
+}
+
+by_status by_pretrained_adapt(by_pretrained *p, const char *directory, by_error *error)
+{
+    by_adapter *adapter;
+    BY_TRY(by_adapter_open(&adapter, directory, error));
+    BY_TRY(by_weights_adapt(p->weights, &adapter, false, error));
+    p->has_adapter = true;
+    return drop_adapters(p->config, error);
+}
+
+/* Of a checkpoint that has adapters next to the weights that they are for. */
+static by_status take_own_adapter(by_pretrained *p, by_error *error)
+{
+    char *file = by__path_join(p->directory, BY_ADAPTER_CONFIG);
+    if (file == NULL) {
+        return out_of_memory(error);
+    }
+    bool there = by__path_exists(file);
+    free(file);
+    return there ? by_pretrained_adapt(p, p->directory, error) : BY_OK;
+}
+
 by_status by_pretrained_open(by_pretrained **out, const char *path, bool best, by_error *error)
 {
     by_pretrained *p;
@@ -106,6 +140,9 @@ by_status by_pretrained_open(by_pretrained **out, const char *path, bool best, b
     by_status status = find_directory(p, path, best, error);
     if (status == BY_OK) {
         status = by_weights_open(&p->weights, p->directory, error);
+    }
+    if (status == BY_OK) {
+        status = take_own_adapter(p, error);
     }
     if (status == BY_OK) {
         status = read_model(p, error);
@@ -123,6 +160,12 @@ by_status by_pretrained_take_average(by_pretrained *p, by_error *error)
     by_weights *averages;
     if (!p->is_run) {
         return by_error_set(error, BY_EARG, "%s is not a run, so it has no average of the weights",
+                            p->directory);
+    }
+    if (p->has_adapter) {
+        return by_error_set(error, BY_EARG,
+                            "%s has adapters, which are added to the weights: there is no moving "
+                            "average of these",
                             p->directory);
     }
     BY_TRY(by_weights_open_averages(&averages, p->directory, error));

@@ -173,27 +173,35 @@ static by_status share_in_products(double *share, const by_graph *graph, by_erro
     return BY_OK;
 }
 
-by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in_products,
-                         by_error *error)
+by_status by__model_count(by__parameter_count *out, const by_graph *graph, by_error *error)
 {
     double *share;
-    int64_t all = 0;
-    int64_t products = 0;
+    by__parameter_count n = {0};
     BY_TRY(by__alloc((void **)&share, graph->value_count, sizeof *share, "count", error));
     by_status status = share_in_products(share, graph, error);
     for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
-        if (graph->values[v].role == BY_ROLE_PARAMETER) {
-            const by__value *value = &graph->values[v];
+        const by__value *value = &graph->values[v];
+        if (value->role == BY_ROLE_PARAMETER) {
             int64_t count = by__value_elements(value);
-            all += count;
-            products +=
-                graph->values[v].shape.rank < 2 ? count : (int64_t)((double)count * share[v] + 0.5);
+            n.all += count;
+            n.in_products +=
+                value->shape.rank < 2 ? count : (int64_t)((double)count * share[v] + 0.5);
+            n.trained += value->frozen ? 0 : count;
         }
     }
     free(share);
     BY_TRY(status);
-    *parameters = all;
-    *in_products = products;
+    *out = n;
+    return BY_OK;
+}
+
+by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in_products,
+                         by_error *error)
+{
+    by__parameter_count count;
+    BY_TRY(by__model_count(&count, graph, error));
+    *parameters = count.all;
+    *in_products = count.in_products;
     return BY_OK;
 }
 

@@ -82,6 +82,14 @@ by_status by__token_resolve(const by_config *config, by_error *error);
 /* Derives init_std and head_dim; -1: heads divides width, which is checked. */
 by_status by__transformer_resolve(by_config *config, int64_t head_dim, by_error *error);
 
+/* Parameters of a graph, as by_model_count counts them; `trained`: those that are not frozen. */
+typedef struct by__parameter_count {
+    int64_t all;
+    int64_t in_products;
+    int64_t trained;
+} by__parameter_count;
+by_status by__model_count(by__parameter_count *out, const by_graph *graph, by_error *error);
+
 /* ---- layers (layers.c) ---- */
 
 /* The input of that name; the first call adds it to the graph. */

@@ -95,5 +95,6 @@ by_status by_config_take_model(by_config *config, by_error *error)
             config->model.context = context;
         }
     }
+    BY_TRY(by__adapters_take(config, error));
     return by_config_resolve(config, error);
 }

@@ -95,6 +95,14 @@ static by_status open_loaders(by__job *job, by_error *error)
                : by_trainer_loader(&job->valid_loader, job->trainer, job->data, false, error);
 }
 
+by__recipe by__job_recipe(const by__job *job)
+{
+    const by_trainer_options *own = job->options->trainer;
+    return (by__recipe){.builder = own == NULL ? NULL : own->builder,
+                        .user = own == NULL ? NULL : own->user,
+                        .task = job->data->task};
+}
+
 static by_status start_weights(by__job *job, by_error *error)
 {
     const char *from = job->config->model.from;
@@ -115,7 +123,8 @@ static by_status start_weights(by__job *job, by_error *error)
     BY_TRY(by_weights_open(&weights, from, error));
     by_status status = by_trainer_load_weights(job->trainer, weights, error);
     by_weights_close(&weights);
-    return status;
+    const by__recipe recipe = by__job_recipe(job);
+    return status == BY_OK ? by__adapters_load(job->trainer, job->config, &recipe, error) : status;
 }
 
 /* All ranks stand at one step of one config. */
@@ -166,6 +175,12 @@ static by_status open_job(by__job *job, by_error *error)
         BY_TRY(share_run(job, error));
     }
     BY_TRY(by_config_copy(&job->config, job->options->config, error));
+    if (job->config->lora.rank > 0 && job->config->model.from[0] == '\0') {
+        return by_error_set(error, BY_ECONFIG,
+                            "lora.rank is %lld, and adapters change weights that are trained "
+                            "already: set model.from",
+                            (long long)job->config->lora.rank);
+    }
     BY_TRY(by__job_open_data(job, error));
     BY_TRY(complete_config(job, error));
     by_trainer_options options = own == NULL ? (by_trainer_options){0} : *own;

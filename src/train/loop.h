@@ -119,6 +119,8 @@ by_status by__job_diverged(by__job *job, int64_t step, by_error *verdict);
 
 /* Whether this rank prints and writes: rank 0. */
 bool by__job_leads(const by__job *job);
+/* What the graphs of its model are made from. */
+by__recipe by__job_recipe(const by__job *job);
 /* Collective: *text of rank 0, on the others in memory of their own. */
 by_status by__job_share_text(const by__job *job, char **text, const char *what, by_error *error);
 /* Collective: BY_ESTATE on a rank whose text (shorter than 64 bytes) is not that of rank 0. */

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "banyan/adapter.h"
 #include "train/guards/guard.h"
 #include "train/loop.h"
 
@@ -236,7 +237,7 @@ static size_t describe_guard(const by__job *job, by_checkpoint_value *values, by
 
 /* What every run keeps, in front of what its task does. */
 static by_status describe(by__job *job, by__save_request *request, const by_task_kept *kept,
-                          const char *json, taker *take, by_error *error)
+                          const char *json, const char *adapter, taker *take, by_error *error)
 {
     by__text losses = {0};
     by_checkpoint_value values[9 + GUARD_VALUES + BY_TASK_FILES] = {
@@ -248,7 +249,7 @@ static by_status describe(by__job *job, by__save_request *request, const by_task
         {.key = "config_hash", .kind = BY_VALUE_STRING, .as.string = job->config_hash},
         {.key = "optimizer", .kind = BY_VALUE_STRING, .as.string = job->config->optimizer.kind},
     };
-    by_checkpoint_file files[1 + BY_TASK_FILES] = {
+    by_checkpoint_file files[3 + BY_TASK_FILES] = {
         {.name = "config.json", .data = json, .size = strlen(json)},
     };
     size_t value_count = 7;
@@ -271,6 +272,12 @@ static by_status describe(by__job *job, by__save_request *request, const by_task
     request->value_count = value_count;
     request->files = files;
     request->file_count = 1 + kept->file_count;
+    if (adapter != NULL) { /* the adapters once more, as PEFT reads them */
+        files[request->file_count++] = (by_checkpoint_file){
+            .name = BY_ADAPTER_CONFIG, .data = adapter, .size = strlen(adapter)};
+        files[request->file_count++] = (by_checkpoint_file){
+            .name = BY_ADAPTER_WEIGHTS, .trained_under = by__adapters_prefix(job->config)};
+    }
     by_status status = losses.failed ? by_error_set(error, BY_EMEMORY, "out of memory: losses")
                                      : take(job, request, error);
     by__text_free(&losses);
@@ -282,6 +289,7 @@ by_status by__job_describe(by__job *job, by__save_request *request, taker *take,
     const by_task *task = job->data->task;
     by_task_kept kept = {.eos = -1};
     char *json = NULL;
+    char *adapter = NULL;
     if (!by__job_leads(job)) {
         return take(job, request, error);
     }
@@ -292,9 +300,14 @@ by_status by__job_describe(by__job *job, by__save_request *request, taker *take,
     if (status == BY_OK && kept.labels != NULL) {
         status = by_model_config_label(&json, kept.labels, kept.label_count, error);
     }
-    if (status == BY_OK) {
-        status = describe(job, request, &kept, json, take, error);
+    if (status == BY_OK && job->config->lora.rank > 0) {
+        by__recipe recipe = by__job_recipe(job);
+        status = by__adapters_describe(&adapter, job->config, &recipe, error);
     }
+    if (status == BY_OK) {
+        status = describe(job, request, &kept, json, adapter, take, error);
+    }
+    free(adapter);
     free(json);
     return status;
 }

@@ -60,6 +60,16 @@ float by__adapters_scale(const by_lora_config *lora);
 /* Gives the forward graph of a model the adapters that config.lora asks for, if it asks. */
 by_status by__adapters_apply(by_graph *graph, by_model *model, const by_config *config,
                              by_model_mode mode, by_error *error);
+/* Adapters to start from (lora.from) say what the section is, which must not say otherwise. */
+by_status by__adapters_take(by_config *config, by_error *error);
+/* Loads them into a trainer whose other weights are there. */
+by_status by__adapters_load(by_trainer *trainer, const by_config *config, const by__recipe *recipe,
+                            by_error *error);
+/* adapter_config.json of what a config trains, freed with free(), and what PEFT's names of
+ * parameters have in front of ours; static. */
+by_status by__adapters_describe(char **out, const by_config *config, const by__recipe *recipe,
+                                by_error *error);
+const char *by__adapters_prefix(const by_config *config);
 /* Behind by__groups_apply: BY_ECONFIG where that has frozen an adapter. */
 by_status by__adapters_check(const by_graph *graph, const by_config *config, by_error *error);
 
@@ -110,6 +120,10 @@ typedef struct by__trainer_held {
     by_tensor_slice slice;
     bool is_copy; /* another rank trains it, and this one has its values */
 } by__trainer_held;
+
+/* Collective: loads what there is of the parameters, which is checked by the caller; the others
+ * keep their values. */
+by_status by__trainer_load_adapter(by_trainer *trainer, const by_weights *weights, by_error *error);
 
 /* How many slices this rank holds: 0 where there is nothing; the i-th; and its values, dense, whose
  * memory is the trainer's or *owned, freed with free() (trainer_weights.c). */

@@ -95,7 +95,11 @@ static by_status measure(by_trainer *t, const by_graph *graph, const bool *neede
     products p;
     attention a;
     by_model_size *size = &t->size;
-    BY_TRY(by_model_count(graph, &size->parameters, &size->in_products, error));
+    by__parameter_count count;
+    BY_TRY(by__model_count(&count, graph, error));
+    size->parameters = count.all;
+    size->in_products = count.in_products;
+    size->trained = count.trained;
     BY_TRY(count_products(&p, graph, needed, all, error));
     BY_TRY(count_attention(&a, graph, needed, error));
     double trained = p.all > 0.0 ? p.backward / p.all : 1.0;

@@ -32,6 +32,23 @@ by_status by_trainer_initialize(by_trainer *t, by_error *error)
     return refresh_copies(t, error);
 }
 
+static bool any(const char *name)
+{
+    BY_UNUSED(name);
+    return true;
+}
+
+by_status by__trainer_load_adapter(by_trainer *t, const by_weights *weights, by_error *error)
+{
+    by__load_options options = {
+        .family = by_model_name_prefix(&t->config->model), .may_lack = any, .threads = t->threads};
+    BY_TRY(by__trainer_ready(t, false, error));
+    by__trainer_changes(t);
+    BY_TRY(by__store_load(t->store, t->masters, weights, &options, error));
+    by__sync_forget(t);
+    return refresh_copies(t, error);
+}
+
 by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_error *error)
 {
     /* The weights that adapters are trained on top of have none. */

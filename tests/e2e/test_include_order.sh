@@ -26,7 +26,7 @@ infer: $below_train
 plan: $below_train
 serve: $below_train train infer plan"
 
-headers="status=base exit=base text=base dtype=base shape=base packing=base op=base device=device comm=comm config=config graph=graph map=graph ops=ops passes=passes
+headers="adapter=checkpoint status=base exit=base text=base dtype=base shape=base packing=base op=base device=device comm=comm config=config graph=graph map=graph ops=ops passes=passes
 program=exec
 model=nn optimizer=optim data=data array_set=data table=data pack=data tokenizer=data text_stream=data chat=data checkpoint=checkpoint track=track train=train launch=train task=train pipeline=train runs=train
 infer=infer engine=infer constraint=infer machine=plan profile=plan"

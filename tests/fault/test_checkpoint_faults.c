@@ -40,7 +40,7 @@ static by_status save(const char *root, uint64_t step, const float *weights, by_
                                     {"b", BY_F32, 1, {1000}, weights}};
     const by_tensor_view optimizer[] = {{"m.a", BY_F32, 1, {element_count}, weights}};
     const by_checkpoint_value values[] = {{"position", BY_VALUE_U64, {.u64 = step * 12}}};
-    const by_checkpoint_file files[] = {{"config.json", "{}", 2, NULL}};
+    const by_checkpoint_file files[] = {{"config.json", "{}", 2, NULL, NULL}};
     const checkpoint_content content = {.model = model,
                                         .model_count = 2,
                                         .optimizer = optimizer,

@@ -277,7 +277,7 @@ static by_status save_rank(by_comm *comm, void *user, by_error *error)
     by__save_plan plan;
     by__saver *saver;
     by_comm *own;
-    const by_checkpoint_file file = {"config.json", "{}", 2, NULL};
+    const by_checkpoint_file file = {"config.json", "{}", 2, NULL, NULL};
     BY_TRY(by_comm_split(&own, comm, 0, by_comm_rank(comm), error));
     BY_TRY(by__saver_open(&saver, &own, 20000, error));
     by_status status = by__save_plan_make(&plan, comm, held, TENSORS, 16, error);

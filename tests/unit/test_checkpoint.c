@@ -72,8 +72,8 @@ static void everything_comes_back(void **state)
     values[11] = (by_checkpoint_value){"zero", BY_VALUE_U64, {.u64 = 0}};
     values[12] = (by_checkpoint_value){"hash", BY_VALUE_STRING, {.string = "a\"b\\\n\xc3\xa9\t"}};
     values[13] = (by_checkpoint_value){"nan", BY_VALUE_F64, {.f64 = NAN}};
-    const by_checkpoint_file files[] = {{"config.json", config, sizeof config - 1, NULL},
-                                        {"tokenizer.json", NULL, 0, other}};
+    const by_checkpoint_file files[] = {{"config.json", config, sizeof config - 1, NULL, NULL},
+                                        {"tokenizer.json", NULL, 0, other, NULL}};
     c.values = values;
     c.value_count = 14;
     c.files = files;
@@ -307,10 +307,11 @@ static void bad_content_is_refused_and_leaves_nothing(void **state)
     const by_checkpoint_value twice[] = {{"a", BY_VALUE_U64, {.u64 = 1}},
                                          {"a", BY_VALUE_U64, {.u64 = 2}}};
     const by_checkpoint_value bad_text = {"a", BY_VALUE_STRING, {.string = "\xff"}};
-    const by_checkpoint_file reserved = {"manifest.json", "x", 1, NULL};
-    const by_checkpoint_file outside = {"../x", "x", 1, NULL};
-    const by_checkpoint_file weights = {"model-1.safetensors", "x", 1, NULL};
-    const by_checkpoint_file missing = {"tokenizer.json", NULL, 0, "/nonexistent/tokenizer.json"};
+    const by_checkpoint_file reserved = {"manifest.json", "x", 1, NULL, NULL};
+    const by_checkpoint_file outside = {"../x", "x", 1, NULL, NULL};
+    const by_checkpoint_file weights = {"model-1.safetensors", "x", 1, NULL, NULL};
+    const by_checkpoint_file missing = {"tokenizer.json", NULL, 0, "/nonexistent/tokenizer.json",
+                                        NULL};
     checkpoint_content bad[8];
     for (size_t i = 0; i < BY_ARRAY_LENGTH(bad); i++) {
         bad[i] = content();

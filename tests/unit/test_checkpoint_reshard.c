@@ -23,7 +23,7 @@ static by_tensor_view tensors[TENSORS] = {{"wte", BY_F32, 2, {50257, 3}, NULL},
                                           {"m.cube", BY_F32, 4, {3, 1, 7, 5}, NULL},
                                           {"t", BY_I32, 1, {1}, NULL}};
 
-static const by_checkpoint_file config = {"config.json", "{}", 2, NULL};
+static const by_checkpoint_file config = {"config.json", "{}", 2, NULL, NULL};
 
 static uint64_t state_of_draws = 1;
 
@@ -366,26 +366,26 @@ static void merging_gives_the_bytes_of_one_writer(void **state)
     save(root, 2, c, 5);
     char *alone = by__path_join(root, "step-00000001");
     char *out = by__path_join(root, "merged/");
-    check(by_checkpoint_merge(root, out, 0, false, &error), &error);
+    check(by_checkpoint_merge(root, out, 0, false, NULL, &error), &error);
     assert_same_file(alone, out, "model.safetensors");
     assert_same_file(alone, out, "config.json");
     assert_int_equal(by__list_dir(&names, &count, out, NULL), BY_OK);
     assert_int_equal(count, 2);
     by__names_free(names, count);
     /* Nothing is overwritten, not even an empty directory. */
-    assert_int_equal(by_checkpoint_merge(root, out, 0, false, &error), BY_EARG);
+    assert_int_equal(by_checkpoint_merge(root, out, 0, false, NULL, &error), BY_EARG);
     assert_non_null(strstr(error.message, "merged exists already"));
     char *empty = by__path_join(root, "empty");
     check(by__make_dirs(empty, &error), &error);
-    assert_int_equal(by_checkpoint_merge(root, empty, 0, false, &error), BY_EARG);
+    assert_int_equal(by_checkpoint_merge(root, empty, 0, false, NULL, &error), BY_EARG);
     char *shards = by__path_join(root, "shards");
-    check(by_checkpoint_merge(root, shards, 1000, false, &error), &error);
+    check(by_checkpoint_merge(root, shards, 1000, false, NULL, &error), &error);
     check(by_weights_open(&weights, shards, &error), &error);
     assert_int_equal(by_weights_count(weights), MODEL);
     by_weights_close(&weights);
     /* What cannot be finished is not there. */
     char *nowhere = by__path_join(root, "no/such/directory");
-    assert_int_equal(by_checkpoint_merge(root, nowhere, 0, false, &error), BY_EIO);
+    assert_int_equal(by_checkpoint_merge(root, nowhere, 0, false, NULL, &error), BY_EIO);
     assert_int_equal(by__list_dir(&names, &count, root, NULL), BY_OK);
     assert_int_equal(count, 6); /* .lock, two steps, merged, empty, shards */
     by__names_free(names, count);

@@ -46,7 +46,7 @@ static int fill(void **state)
 
 static checkpoint_content content(uint64_t shard_bytes)
 {
-    static const by_checkpoint_file files[] = {{"config.json", "{}", 2, NULL}};
+    static const by_checkpoint_file files[] = {{"config.json", "{}", 2, NULL, NULL}};
     static const by_checkpoint_value values[] = {{"seed", BY_VALUE_U64, {.u64 = 7}}};
     return (checkpoint_content){.model = model,
                                 .model_count = 4,

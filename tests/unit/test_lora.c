@@ -264,6 +264,7 @@ static void test_trained(void **state)
     assert_int_equal(trained, 4 + 2);
     const by_model_size *size = by_trainer_size(s.trainer);
     assert_int_equal((size_t)(size->parameters - size->frozen), elements);
+    assert_int_equal((size_t)size->trained, elements);
     close_stepped(&s);
 }
 
@@ -307,7 +308,8 @@ static void test_mistakes(void **state)
             "lora.targets: \"q_proj\" names no linear layer; there are c_attn, c_proj, c_fc");
     refused(embedding, BY_ECONFIG, "\"wte\" names no linear layer");
     refused(also, BY_ECONFIG, "lora.train_also: \"norm.*\" matches no parameter");
-    refused(tied, BY_ECONFIG, "wte.weight, which is the embedding and the head in one");
+    refused(tied, BY_ECONFIG,
+            "lora.train_also matches wte.weight, the head, tied to the embedding");
     refused(none, BY_ECONFIG, "lora.rank is 0");
     refused(frozen, BY_ECONFIG, "optimizer.groups freezes h.0.attn.c_attn.lora_A.weight");
 }

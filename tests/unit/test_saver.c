@@ -97,7 +97,7 @@ static by_status save_steps(by__saver *saver, const saver_job *job, const by__sa
         char text[16];
         (void)snprintf(text, sizeof text, "%d", step);
         by_checkpoint_value value = {"step", BY_VALUE_STRING, {.string = text}};
-        by_checkpoint_file file = {"config.json", text, strlen(text), NULL};
+        by_checkpoint_file file = {"config.json", text, strlen(text), NULL, NULL};
         const by__save_request request = {.root = job->root,
                                           .step = (uint64_t)step,
                                           .plan = plan,

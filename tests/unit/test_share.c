@@ -53,8 +53,8 @@ static by_status save_rank(by_comm *comm, void *user, by_error *error)
     by__held_slice held[TENSORS];
     char large[LARGE];
     memset(large, 'x', sizeof large);
-    const by_checkpoint_file files[] = {{"config.json", "{}", 2, NULL},
-                                        {"tokenizer.json", large, sizeof large, NULL}};
+    const by_checkpoint_file files[] = {{"config.json", "{}", 2, NULL, NULL},
+                                        {"tokenizer.json", large, sizeof large, NULL, NULL}};
     for (size_t i = 0; i < TENSORS; i++) {
         held[i] = (by__held_slice){.dtype = BY_F32,
                                    .rank = 1,
