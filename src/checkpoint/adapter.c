@@ -108,21 +108,30 @@ static by_status check_layer(const by_adapter *a, const char *layer, by_error *e
     return BY_OK;
 }
 
-/* Lists the layers. Every tensor is a half of an adapter or a parameter. */
+/* Every tensor is a half of an adapter or a parameter. */
+static by_status check_tensors(const by_adapter *a, by_error *error)
+{
+    for (size_t i = 0; i < by_weights_count(a->weights); i++) {
+        const char *name = by_weights_name(a->weights, i);
+        bool odd = strstr(name, "lora_") != NULL || strstr(name, ".modules_to_save.") != NULL;
+        if (odd && !by__adapter_owns(name)) {
+            return by_error_set(error, BY_EFORMAT,
+                                "%s: tensor '%.200s' belongs to a feature of PEFT that is not "
+                                "supported here",
+                                a->path, name);
+        }
+    }
+    return BY_OK;
+}
+
+/* Lists the layers, from either half of each: both are there. */
 static by_status list_layers(by_adapter *a, by_error *error)
 {
     size_t tensors = by_weights_count(a->weights);
     BY_TRY(by__alloc((void **)&a->layers, tensors + 1, sizeof *a->layers, "adapters", error));
     for (size_t i = 0; i < tensors; i++) {
         const char *name = by_weights_name(a->weights, i);
-        bool is_a = ends_with(name, a_end);
-        if (!is_a && !ends_with(name, b_end)) {
-            if (strstr(name, "lora_") != NULL || strstr(name, ".modules_to_save.") != NULL) {
-                return by_error_set(error, BY_EFORMAT,
-                                    "%s: tensor '%.200s' belongs to a feature of PEFT that is not "
-                                    "supported here",
-                                    a->path, name);
-            }
+        if (!by__adapter_owns(name)) {
             continue;
         }
         char *layer = by__strndup(name, strlen(name) - (sizeof a_end - 1));
@@ -130,7 +139,7 @@ static by_status list_layers(by_adapter *a, by_error *error)
             return by_error_set(error, BY_EMEMORY, "out of memory: adapters");
         }
         by_status status = check_layer(a, layer, error);
-        if (status == BY_OK && is_a) {
+        if (status == BY_OK && ends_with(name, a_end)) {
             a->layers[a->count++] = layer;
         } else {
             free(layer);
@@ -154,6 +163,9 @@ by_status by_adapter_open(by_adapter **out, const char *directory, by_error *err
     }
     if (status == BY_OK) {
         status = open_weights(a, directory, error);
+    }
+    if (status == BY_OK) {
+        status = check_tensors(a, error);
     }
     if (status == BY_OK) {
         status = list_layers(a, error);

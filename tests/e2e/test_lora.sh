@@ -1,0 +1,71 @@
+#!/bin/sh
+# A run that trains adapters: it resumes bit for bit, on several ranks too, writes the frozen weights once, and
+# the adapters that it writes give the same model wherever they are added to it.
+. "$(dirname "$0")/../support/shell.sh"
+
+tiny gpt2 >c.yaml
+run 0 "$banyan" train c.yaml --set name=base
+run 0 "$banyan" checkpoint merge runs/base model
+run 2 "$banyan" train c.yaml --set name=new --set lora.rank=4
+holds err "lora.rank is 4, and adapters change weights that are trained already: set model.from"
+
+set -- train c.yaml --json --set model.from=model --set lora.rank=4 --set lora.alpha=8 --set lora.dropout=0.1 \
+    --set "lora.targets=[c_attn, mlp.c_proj]" --set "lora.train_also=[ln_f.*]" --set train.micro_batch=4 --set checkpoint.every=4
+say "a run without disturbance"
+run 0 "$banyan" "$@" --set name=whole
+whole=runs/whole/checkpoints/step-00000020
+holds "$whole/adapter_config.json" '"transformer.ln_f"'
+for name in runs/whole/checkpoints/*/model-frozen-*; do
+    [ "$name" -ef "$(echo "$whole"/model-frozen-*)" ] || fail "$name was written twice"
+done
+[ "$(wc -c <"$whole/adapter_model.safetensors")" -lt 40000 ] || fail "the adapters are not alone"
+
+# digest RUN: of weights, adapters and the optimizer's state.
+digest() {
+    run 0 "$banyan" checkpoint digest "runs/$1"
+    tail -n 1 out
+}
+whole_digest=$(digest whole)
+# agrees RUN
+agrees() {
+    [ "$(digest "$1")" = "$whole_digest" ] || fail "$1 has other weights than the run that was whole"
+    same "$whole/adapter_model.safetensors" "runs/$1/checkpoints/step-00000020/adapter_model.safetensors"
+}
+
+say "kill -9 after step 17, resume"
+train_until 17 KILL "$banyan" "$@" --set name=killed
+run 0 "$banyan" train --resume runs/killed
+agrees killed
+
+say "eval, generate and merge add the same"
+run 0 "$banyan" eval runs/whole --json
+loss=$(field valid_loss <out)
+cp -r "$whole" adapter
+rm adapter/model* adapter/optimizer* adapter/manifest.json
+run 0 "$banyan" checkpoint merge runs/whole merged
+run 0 "$banyan" checkpoint merge model other --adapter adapter
+same merged/model.safetensors other/model.safetensors
+[ ! -e merged/adapter_config.json ] || fail "what is merged has an adapter still"
+for model in "model --adapter adapter" merged; do
+    # shellcheck disable=SC2086
+    run 0 "$banyan" eval $model --data text.txt --json
+    field valid_loss <out >>losses
+    # shellcheck disable=SC2086
+    run 0 "$banyan" generate $model --prompt oak --tokens 20 --temperature 0 --threads 1
+    cat out >>texts
+done
+run 0 "$banyan" generate runs/whole --prompt oak --tokens 20 --temperature 0 --threads 1
+cat out >>texts
+[ "$(sort -u losses | wc -l)" -eq 1 ] || fail "losses differ: $(cat losses)"
+[ "$(sort -u texts | wc -l)" -eq "$(wc -l <out)" ] || fail "texts differ: $(cat texts)"
+run 0 "$banyan" eval runs/base --json
+[ "$(field valid_loss <out)" != "$loss" ] || fail "the adapters change nothing"
+
+say "the plan tells what is trained"
+run 0 "$banyan" info runs/whole
+holds out "trained       4736 parameters"
+
+. "$root/tests/support/mpi.sh"
+say "two ranks that divide state, gradients and parameters"
+run 0 mpi_run 2 "$banyan" "$@" --set name=ranks --set parallel.shard=2 --set parallel.zero=3 --set parallel.writers=2
+agrees ranks
