@@ -242,6 +242,18 @@ mutations() {
         'return i >= slice->offset[0] && i < slice->offset[0] + slice->shape[0];' \
         'return i < slice->shape[0];' test_ranks_save
 
+    # Adapters.
+    mutation "adapters without alpha / rank" src/passes/lora.c \
+        'if (options->scale != 1.0f) {' 'if (options->scale < 0.0f) {' test_lora
+    mutation "an adapter that trains the weight too" src/passes/lora.c \
+        'if (!trained) {' 'if (!trained && v > 8) {' test_lora
+    mutation "masks of adapters that are those of the model" src/passes/lora.c \
+        '| 0x80000000u;' '* 0u;' test_lora
+    mutation "merging without alpha / rank" src/checkpoint/delta.c \
+        '+ d->scale * added[i]' '+ added[i]' test_adapter
+    mutation "merging the rows of one adapter row" src/checkpoint/delta.c \
+        'd->left[row * d->rank + k]' 'd->left[k]' test_adapter
+
     # Data.
     mutation "a mix that forgets what stages before gave" src/data/mix_source.c \
         'out.number += s->before[out.part];' '(void)s->before;' test_mix_source

@@ -207,7 +207,7 @@ static void test_merge(void **state)
     size_t count;
     make(&f, BY_BF16, false);
     char *out = by__path_join(f.root, "merged");
-    check_ok(by_checkpoint_merge(f.model, f.adapter, out, 0, &error), &error);
+    check_ok(by_checkpoint_merge(f.model, out, 0, false, f.adapter, &error), &error);
     check_ok(by_weights_open(&merged, out, &error), &error);
     assert_int_equal(by_weights_count(merged), 2);
     check_ok(by_weights_tensor(merged, LAYER ".weight", &view, &error), &error);

@@ -268,7 +268,34 @@ static void test_trained(void **state)
     close_stepped(&s);
 }
 
-/* Masks of adapters differ from step to step, and with p they do something. */
+/* Every mask of the graph, of the model or of an adapter, has a stream of its own. */
+static void test_streams(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {RANK4, "lora.dropout=0.5", "model.dropout=0.1",
+                                           "lora.targets=[all-linear]", NULL};
+    by_config *config = config_of(small, settings);
+    by_error error = {0};
+    by_graph *graph;
+    uint32_t streams[64];
+    size_t count = 0;
+    check_ok(by_train_graph(&graph, NULL, config, NULL, NULL, "forward", &error), &error);
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        if (node->op == BY_OP_DROPOUT) {
+            for (size_t i = 0; i < count; i++) {
+                assert_true(streams[i] != node->attrs.stream);
+            }
+            assert_true(count < COUNT(streams));
+            streams[count++] = node->attrs.stream;
+        }
+    }
+    assert_int_equal(count, 5 + 8);
+    by_graph_close(&graph);
+    by_config_close(&config);
+}
+
+/* Dropout on the input of adapters does something. */
 static void test_dropout(void **state)
 {
     BY_UNUSED(state);
@@ -284,6 +311,35 @@ static void test_dropout(void **state)
     assert_true(memcmp(a.data, b.data, count_of(&a) * sizeof(float)) != 0);
     close_stepped(&dropped);
     close_stepped(&plain);
+}
+
+/* What the adapters add is multiplied by alpha / rank, or alpha / sqrt(rank): one step of plain
+ * descent from B = 0 moves B in proportion. */
+static void test_scale(void **state)
+{
+    BY_UNUSED(state);
+#define PLAIN "optimizer.kind=sgd", "optimizer.momentum=0", "optimizer.clip=0", "lora.rank=4"
+    static const char *const settings[][6] = {
+        {PLAIN, NULL}, {PLAIN, "lora.alpha=8", NULL}, {PLAIN, "lora.rslora=true", NULL}};
+    static const double scales[] = {1.0, 2.0, 2.0};
+    float first[48 * 4];
+    for (size_t i = 0; i < COUNT(settings); i++) {
+        stepped s;
+        start(&s, settings[i]);
+        (void)take_step(&s);
+        by_tensor_view b = find(&s, "h.1.attn.c_attn.lora_B.weight");
+        const float *values = b.data;
+        for (size_t k = 0; k < COUNT(first); k++) {
+            first[k] = i == 0 ? values[k] : first[k];
+            assert_true(fabs((double)values[k] - scales[i] * (double)first[k]) < 1e-6);
+        }
+        close_stepped(&s);
+    }
+    double most = 0.0;
+    for (size_t k = 0; k < COUNT(first); k++) {
+        most = fmax(most, fabs((double)first[k]));
+    }
+    assert_true(most > 1e-4);
 }
 
 static void refused(const char *const *settings, by_status want, const char *message)
@@ -348,6 +404,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sum),       cmocka_unit_test(test_start),
         cmocka_unit_test(test_trained),   cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_scale),     cmocka_unit_test(test_streams),
         cmocka_unit_test(test_mistakes),  cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_recompute),
     };
