@@ -54,8 +54,9 @@ typedef struct by_update_unit {
     by_shape whole;
     uint32_t axis_mesh[BY_MAX_RANK];
     int axis_ranks[BY_MAX_RANK];
-    float lr_scale; /* its learning rate is that of the step times this; 0: 1 */
-    bool own_decay; /* `weight_decay` applies, whatever `decay` and the config say */
+    float lr_scale;    /* its learning rate is that of the step times this; 0: 1 */
+    bool inputs_first; /* a matrix of a linear layer that is [inputs, outputs] */
+    bool own_decay;    /* `weight_decay` applies, whatever `decay` and the config say */
     float weight_decay;
 } by_update_unit;
 

@@ -46,6 +46,7 @@ typedef struct by__value {
     by_role role;
     by_init init;
     bool frozen;        /* a parameter that gradients leave out */
+    bool inputs_first;  /* the matrix of a linear layer is [inputs, outputs], as GPT-2 has it */
     int producer;       /* node index; -1: external. Kept true by by__graph_compact. */
     bool transposed;    /* by_pass_layout has transposed it */
     by_packing packing; /* by_pass_pack has packed it: dtype and shape are those of the panels */

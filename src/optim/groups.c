@@ -118,8 +118,22 @@ static by_status check_patterns(const by_graph *graph, const by_optimizer_config
     return status;
 }
 
+/* Which way round matrices are: y = x W has W [inputs, outputs], y = x W^T the other way. */
+static void mark_inputs(by_graph *graph)
+{
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__node *node = &graph->nodes[n];
+        bool multiplies = by__mask_has(by__op_row_of(node->op)->factors, 1);
+        if (multiplies && node->in[1] != BY_NONE && !node->attrs.trans_b &&
+            is_parameter(graph, (size_t)node->in[1])) {
+            graph->values[node->in[1]].inputs_first = true;
+        }
+    }
+}
+
 by_status by__groups_apply(by_graph *graph, const by_optimizer_config *config, by_error *error)
 {
+    mark_inputs(graph);
     BY_TRY(check_patterns(graph, config, error));
     for (size_t v = 0; v < graph->value_count; v++) {
         const by_parameter_group *group =
@@ -157,6 +171,7 @@ void by__groups_set_rates(by_update_unit *unit, const by_graph *graph,
     if (config->layer_decay != 1.0 && parameter != BY_NONE) {
         scale *= pow(config->layer_decay, (double)parts_behind(graph, parameter));
     }
+    unit->inputs_first = parameter != BY_NONE && graph->values[parameter].inputs_first;
     unit->lr_scale = scale < (double)FLT_MIN ? FLT_MIN : (float)scale;
     unit->own_decay = group != NULL && group->weight_decay != -1.0;
     unit->weight_decay = unit->own_decay ? (float)group->weight_decay : 0.0f;

@@ -5,7 +5,7 @@
  *     X = d / |d|                            X = a X + (b A + c A^2) X with A = X X^T, 5 times
  *     p = p (1 - lr decay) - lr scale X
  * scale is 0.2 sqrt(max(rows, columns)), which gives steps the size of AdamW's (Moonlight: Liu et
- * al. 2025), or Jordan's sqrt(max(1, rows / columns)). Embeddings, head, vectors and tensors of
+ * al. 2025), or Jordan's sqrt(max(1, outputs / inputs)). Embeddings, head, vectors and tensors of
  * other than two axes take AdamW's step at the same learning rate. */
 #include <math.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static const by__key keys[] = {
     {"optimizer", "scale", BY__KEY_TEXT, BY__OWN(muon_keys, scale), "rms",
      .choices = "rms|original",
      .help = "size of a matrix's step: rms: 0.2 sqrt(max(rows, columns)), for which lr and "
-             "weight_decay of adamw hold; original: sqrt(max(1, rows / columns)), with lr near "
+             "weight_decay of adamw hold; original: sqrt(max(1, outputs / inputs)), with lr near "
              "0.02"},
     {"optimizer", "betas", BY__KEY_PAIR, BY__OWN(muon_keys, betas), "[0.9, 0.99]", 0, 1,
      BY__BELOW_MAX, .help = "decay rates of the moments of what takes AdamW's step"},
@@ -127,8 +127,10 @@ static by_value update_hidden(by_graph *graph, const by__update *u, const muon_k
     by_dtype dtype = u->unit->copy; /* products as the model's */
     by_value x = normalize(graph, u, add_direction(graph, u, k), dtype);
     x = orthogonalize(graph, x, rows > columns, dtype);
+    double outputs = u->unit->inputs_first ? columns : rows;
+    double inputs = u->unit->inputs_first ? rows : columns;
     double scale = strcmp(k->scale, "rms") == 0 ? 0.2 * sqrt(fmax(rows, columns))
-                                                : sqrt(fmax(1.0, rows / columns));
+                                                : sqrt(fmax(1.0, outputs / inputs));
     by__update_map m;
     by__update_begin(&m, graph, u);
     int rate = by__map_mul(&m, by__update_rate(&m, 0), by_map_constant(&m.map, (float)scale));

@@ -58,11 +58,11 @@ const by__kind *by__optimizer_kind(size_t index);
 
 /* Whether parameters differ in learning rate or weight decay, so that a unit must be one tensor. */
 bool by__groups_have_rates(const by_optimizer_config *config);
-/* On the forward graph of a whole model: freezes parameters as the groups say. BY_ECONFIG for a
- * group that no parameter belongs to. */
+/* On the forward graph of a whole model: freezes parameters as the groups say, and notes which way
+ * round matrices are. BY_ECONFIG for a group that no parameter belongs to. */
 by_status by__groups_apply(by_graph *graph, const by_optimizer_config *config, by_error *error);
-/* Sets lr_scale, own_decay and weight_decay of the unit that is parameter `name` of a graph of the
- * whole model. */
+/* Sets lr_scale, own_decay, weight_decay and inputs_first of the unit that is parameter `name` of a
+ * graph of the whole model. */
 void by__groups_set_rates(by_update_unit *unit, const by_graph *graph,
                           const by_optimizer_config *config, const char *name);
 

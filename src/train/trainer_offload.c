@@ -221,6 +221,7 @@ static bool same_kind(const kind *k, purpose use, const by_update_unit *unit)
            (use != UPDATE ||
             (same_axes(&k->unit, unit) && k->unit.decay == unit->decay &&
              k->unit.lr_scale == unit->lr_scale && k->unit.own_decay == unit->own_decay &&
+             k->unit.inputs_first == unit->inputs_first &&
              k->unit.weight_decay == unit->weight_decay && same_ranks(&k->unit, unit)));
 }
 

@@ -139,6 +139,43 @@ static void test_rates(void **state)
     close_stepped(&s);
 }
 
+/* The length of the way that a parameter went. */
+static double way_of(const stepped *s, const char *name)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < by_trainer_parameter_count(s->trainer); i++) {
+        by_tensor_view after = by_trainer_parameter(s->trainer, i);
+        for (size_t k = 0; ends_with(after.name, name) && k < count_of(&after); k++) {
+            double way = (double)((const float *)after.data)[k] - (double)s->before[i][k];
+            sum += way * way;
+        }
+    }
+    return sqrt(sum);
+}
+
+/* Jordan's scale of Muon is that of outputs and inputs: the matrix that makes four times as many
+ * takes a step twice as long, stored as [inputs, outputs] (GPT-2) or the other way round. */
+static void test_way_round(void **state)
+{
+    BY_UNUSED(state);
+    static const struct {
+        const char *kind;
+        const char *up;
+        const char *down;
+    } rows[] = {{"model.kind=gpt2", "mlp.c_fc.weight", "mlp.c_proj.weight"},
+                {"model.kind=llama", "mlp.up_proj.weight", "mlp.down_proj.weight"}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        const char *const settings[] = {rows[i].kind, "optimizer.kind=muon",
+                                        "optimizer.scale=original",
+                                        i == 1 ? "model.mlp_width=64" : "model.heads=2", NULL};
+        stepped s;
+        step(&s, settings);
+        double ratio = way_of(&s, rows[i].up) / way_of(&s, rows[i].down);
+        assert_true(ratio > 1.6 && ratio < 2.5);
+        close_stepped(&s);
+    }
+}
+
 static void test_layer_decay(void **state)
 {
     BY_UNUSED(state);
@@ -301,13 +338,10 @@ static void test_disk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rates),
-        cmocka_unit_test(test_layer_decay),
-        cmocka_unit_test(test_frozen),
-        cmocka_unit_test(test_mistakes),
-        cmocka_unit_test(test_frozen_with_exchanges),
-        cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_frozen_by_ranks),
+        cmocka_unit_test(test_rates),       cmocka_unit_test(test_way_round),
+        cmocka_unit_test(test_layer_decay), cmocka_unit_test(test_frozen),
+        cmocka_unit_test(test_mistakes),    cmocka_unit_test(test_frozen_with_exchanges),
+        cmocka_unit_test(test_ranks),       cmocka_unit_test(test_frozen_by_ranks),
         cmocka_unit_test(test_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
