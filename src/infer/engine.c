@@ -74,6 +74,9 @@ static by_status look_at_model(by_engine *e, size_t *page_bytes, by_error *error
                               "context %lld: the model has a table of %lld positions and no more",
                               (long long)e->context, (long long)o->config->context);
     }
+    if (status == BY_OK && o->builder == NULL) {
+        status = by__model_check_context(o->config, e->context, error);
+    }
     if (status == BY_OK) {
         status = by_passes_run(graph, BY_PURPOSE_INFER, &passes, NULL, error);
     }

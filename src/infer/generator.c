@@ -253,6 +253,9 @@ static by_status set_up(by_generator *g, const by_config *config, const by_weigh
     g->context = o->context == 0 ? config->model.context : o->context;
     g->vocab = o->vocab;
     g->slide = o->slide;
+    if (o->builder == NULL) {
+        BY_TRY(by__model_check_context(&config->model, g->context, error));
+    }
     BY_TRY(compile(g, &options, error));
     return allocate(g, weights, error);
 }

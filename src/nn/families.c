@@ -108,6 +108,17 @@ static void add_logits(by__build *b)
     by_graph_output(b->graph, b->model.logits, "logits");
 }
 
+by_status by__model_check_context(const by_model_config *config, int64_t context, by_error *error)
+{
+    const by__family *family = NULL;
+    BY_TRY(find_family(&family, config, error));
+    const char *why = family->bounded == NULL ? NULL : family->bounded(config);
+    return why == NULL || context <= config->context
+               ? BY_OK
+               : by_error_set(error, BY_EARG, "context %lld: the model's is %lld, and %s",
+                              (long long)context, (long long)config->context, why);
+}
+
 by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *config,
                          const by_model_request *request, by_error *error)
 {
@@ -125,6 +136,9 @@ by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *
                             "model.kind %s reads %s, not tokens: it has no logits "
                             "of positions and continues no text",
                             config->kind, family->reads);
+    }
+    if (reads_tokens(family) && (for_loss || request->mode == BY_MODEL_LOGITS)) {
+        BY_TRY(by__model_check_context(config, request->time, error));
     }
     add_inputs(&b, family);
     family->body(&b);

@@ -54,6 +54,8 @@ typedef struct by__family {
     by_status (*read_config)(by_model_config *config, const char *name, const json_t *in,
                              by_error *error);
     bool rotary; /* positions are rotations, not rows of a table */
+    /* Why a context longer than the config's cannot be; NULL: it can. May be NULL itself. */
+    const char *(*bounded)(const by_model_config *config);
     const by__published *published;
     /* Which of them a config is; NULL: the first. */
     const by__published *(*publish)(const by_model_config *config);
@@ -62,6 +64,8 @@ typedef struct by__family {
     const char *adapted;
 } by__family;
 
+/* Refuses a context longer than the config's where the family says why. */
+by_status by__model_check_context(const by_model_config *config, int64_t context, by_error *error);
 /* The kinds of the section `model`: the table of families, for by__kind_table. */
 const by__kind *by__family_kind(size_t index);
 
@@ -146,6 +150,8 @@ extern const by__key_list by__llama_key_list;
 
 /* Checks what keys of rope_scaling must agree on. */
 by_status by__rope_resolve(const by_config *config, const by__rope_keys *keys, by_error *error);
+/* by__family's `bounded` for these keys. */
+const char *by__rope_bounded(const by__rope_keys *keys);
 /* The rotation of a resolved config. */
 by_rotation by__rope_rotation(const by__rope_keys *keys, const by_model_config *config);
 /* rope_theta and rope_scaling of config.json, and rope_parameters, as transformers 5 has them.

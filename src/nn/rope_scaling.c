@@ -61,6 +61,14 @@ by_status by__rope_resolve(const by_config *config, const by__rope_keys *keys, b
     return BY_OK;
 }
 
+const char *by__rope_bounded(const by__rope_keys *keys)
+{
+    return is_scaled_by(keys, "dynamic")
+               ? "dynamic rope scaling changes the angles of all keys with the length of the text; "
+                 "rope_type yarn or linear in config.json gives longer contexts"
+               : NULL;
+}
+
 /* The pair, in fractions, that turns so many times in a context. */
 static double pair_of_turns(double turns, double context, double theta, double width)
 {

@@ -369,6 +369,29 @@ static void test_longer_context(void **state)
     close_fixture(&f);
 }
 
+/* Not with frequencies that change with the length of the text. */
+static void test_bounded_context(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=llama", "model.rope_scaling=dynamic",
+                                           "model.rope_factor=2"};
+    fixture f;
+    by_error error = {0};
+    by_generator *generator;
+    by_logits *logits;
+    by_generator_options options = {.context = CONTEXT + 1};
+    open_fixture(&f, settings, BY_ARRAY_LENGTH(settings));
+    assert_int_equal(by_generator_open(&generator, f.config, f.weights, &options, &error), BY_EARG);
+    assert_non_null(strstr(error.message, "context 71: the model's is 70, and dynamic"));
+    assert_int_equal(by_logits_open(&logits, f.config, f.weights, 1, CONTEXT + 1, NULL, 0, &error),
+                     BY_EARG);
+    options.context = CONTEXT;
+    generator = open_generator(&f, &options);
+    compare_generation(&f, generator, 60, 8);
+    by_generator_close(&generator);
+    close_fixture(&f);
+}
+
 /* The same bits with one and two threads, in both precisions; bf16 is near f32. */
 static void test_threads(void **state)
 {
@@ -648,6 +671,7 @@ int main(void)
         cmocka_unit_test(test_mixtral),
         cmocka_unit_test(test_portions),
         cmocka_unit_test(test_longer_context),
+        cmocka_unit_test(test_bounded_context),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_padded_vocabulary),
         cmocka_unit_test(test_initial_weights),

@@ -342,6 +342,11 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     return read_windows(k, c, t, name, in, error);
 }
 
+static const char *bounded(const by_model_config *c)
+{
+    return by__rope_bounded(&own_keys(c)->rope);
+}
+
 const by__family by__family_llama = {
     .kind = {.name = "llama",
              .help = "Llama, Mistral, Qwen2, Qwen3, SmolLM: rotary positions, RMS norm, SwiGLU, "
@@ -355,6 +360,7 @@ const by__family by__family_llama = {
     .write_config = write_config,
     .read_config = read_config,
     .rotary = true,
+    .bounded = bounded,
     .published = published,
     .publish = publish,
     .adapted = "q_proj v_proj",

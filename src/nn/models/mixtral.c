@@ -178,6 +178,11 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     return read_coefficient(&k->router_aux_loss_coef, name, in, error);
 }
 
+static const char *bounded(const by_model_config *c)
+{
+    return by__rope_bounded(&own_keys(c)->llama.rope);
+}
+
 const by__family by__family_mixtral = {
     .kind = {.name = "mixtral",
              .help = "Mixtral: Llama with a mixture of experts in each block.",
@@ -190,6 +195,7 @@ const by__family by__family_mixtral = {
     .write_config = write_config,
     .read_config = read_config,
     .rotary = true,
+    .bounded = bounded,
     .published = (const by__published[]){{"mixtral", "MixtralForCausalLM", false}, {0}},
     .adapted = "q_proj v_proj",
 };
