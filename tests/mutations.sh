@@ -261,6 +261,12 @@ mutations() {
         'n = goes_left ? left : n - left;' 'n = goes_left ? left : n;' test_mix_source
     mutation "near duplicates by one minimum less a band" src/data/pack/duplicates.c \
         'BY__MINHASH_ROWS * sizeof *minima)' '(BY__MINHASH_ROWS - 1) * sizeof *minima)' test_duplicates
+    mutation "a page that others use is written without a copy" src/infer/scheduler.c \
+        'e->pool.pages[pages[next]].uses > 1)' 'e->pool.pages[pages[next]].uses > 999)' test_engine
+    mutation "one token too many counts as computed behind a preemption" src/infer/scheduler.c \
+        's->cached = found * BY_PAGE_TOKENS;' 's->cached = found * BY_PAGE_TOKENS + (s->computed > 0);' test_engine
+    mutation "pages are found under any salt" src/infer/scheduler.c \
+        'by__prefix behind = {s->salt, true};' 'by__prefix behind = {0, true};' test_scheduler
     mutation "a followed file that is read again from its last line" src/track/events_read.c \
         '*offset += at.length;' '*offset += at.length - 1;' test_run_facts
 }

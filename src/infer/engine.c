@@ -121,9 +121,11 @@ static size_t record_bytes(const by_engine *e)
     return slots * (sizeof(by__sequence) + sizeof(by_event) + sizeof(int32_t)) +
            slots * (size_t)(e->context + 1) * sizeof(int32_t) +
            (size_t)e->options.sessions *
-               (sizeof(int32_t) + sizeof(by__page_copy) + sizeof(by__wanted)) +
+               (sizeof(int32_t) + sizeof(by__page_copy) + sizeof(by__wanted) + sizeof(by__choice)) +
            (size_t)e->steps.table * sizeof(int32_t) + by__pool_bytes(e->options.pages) +
-           by_sample_scratch_bytes(e->vocab) + (size_t)e->vocab * sizeof(float);
+           (size_t)e->forward.options.threads *
+               by__round_up(by_sample_scratch_bytes(e->vocab), BY_CACHE_LINE) +
+           (size_t)e->vocab * sizeof(float);
 }
 
 static by_status take_records(by_engine *e, by_error *error)
@@ -143,7 +145,10 @@ static by_status take_records(by_engine *e, by_error *error)
     BY_TRY(by__alloc((void **)&e->copies, sessions, sizeof *e->copies, "sequences", error));
     BY_TRY(by__alloc((void **)&e->wanted, sessions, sizeof *e->wanted, "sequences", error));
     BY_TRY(by__alloc((void **)&e->found, (size_t)e->steps.table, sizeof *e->found, "pages", error));
-    BY_TRY(by__alloc_aligned(&e->scratch, by_sample_scratch_bytes(e->vocab), "sampling", error));
+    BY_TRY(by__alloc((void **)&e->choices, sessions, sizeof *e->choices, "sequences", error));
+    e->scratch_bytes = by__round_up(by_sample_scratch_bytes(e->vocab), BY_CACHE_LINE);
+    BY_TRY(by__alloc_aligned(&e->scratch, (size_t)e->forward.options.threads * e->scratch_bytes,
+                             "sampling", error));
     BY_TRY(by__alloc((void **)&e->processed, (size_t)e->vocab, sizeof(float), "sampling", error));
     for (size_t i = 0; i < slots; i++) {
         e->slots[i].tokens = e->tokens + i * each;
@@ -259,6 +264,7 @@ void by_engine_close(by_engine **engine)
     free(e->free_rows);
     free(e->copies);
     free(e->wanted);
+    free(e->choices);
     free(e->found);
     free(e->scratch);
     free(e->processed);

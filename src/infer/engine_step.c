@@ -1,4 +1,5 @@
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
 #include "infer/scheduler.h"
@@ -12,6 +13,9 @@ static void free_cancelled(by_engine *e)
         }
     }
 }
+
+/* Waking other threads costs about as much as passes over so many logits. */
+#define SERIAL_LOGITS 16384
 
 /* Ends what is past its deadline. */
 static void end_late(by_engine *e)
@@ -74,27 +78,57 @@ static bool is_stop(const by__sequence *s, int32_t token)
 }
 
 /* Chooses the next token from logits, which stay as they are. */
-static by_status choose(by_engine *e, by__sequence *s, const float *logits, int32_t *token,
-                        by_error *error)
+static by_status choose(by_engine *e, const by__sequence *s, const float *logits, void *scratch,
+                        by__choice *out)
 {
     const float *used = logits;
+    by_error *error = &out->error;
     if (s->process != NULL) {
         memcpy(e->processed, logits, (size_t)e->vocab * sizeof *logits);
         BY_TRY(s->process(s->user, s->index, e->processed, e->vocab, s->tokens, s->count, s->prompt,
                           error));
         used = e->processed;
     }
-    return by_sample(token, &s->sampling, used, e->vocab, (uint64_t)s->count, e->scratch, error);
+    BY_TRY(
+        by_sample(&out->token, &s->sampling, used, e->vocab, (uint64_t)s->count, scratch, error));
+    return by_log_probabilities(logits, e->vocab, out->token, &out->log_probability, 0, NULL, NULL,
+                                scratch, error);
 }
 
-/* The sequence has logits: its next token, and perhaps its end, which the caller carries out. */
-static by_finish take_logits(by_engine *e, by__sequence *s, const float *logits)
+static const float *logits_of(const by_engine *e, int64_t wanted)
 {
-    int32_t token = -1;
-    double probability = 0.0;
-    if (choose(e, s, logits, &token, &e->failure) != BY_OK ||
-        by_log_probabilities(logits, e->vocab, token, &probability, 0, NULL, NULL, e->scratch,
-                             &e->failure) != BY_OK) {
+    return e->steps.logits + (int64_t)e->wanted[wanted].row * e->steps.vocab;
+}
+
+/* The next token of each sequence that has logits: passes over the vocabulary, which threads share.
+ * Functions of requests are called on this one. */
+static void choose_all(by_engine *e)
+{
+    int64_t count = e->wanted_count;
+    int threads = e->forward.options.threads;
+    for (int64_t i = 0; i < count; i++) {
+        const by__sequence *s = &e->slots[e->wanted[i].slot];
+        if (s->process != NULL) {
+            e->choices[i].status = choose(e, s, logits_of(e, i), e->scratch, &e->choices[i]);
+        }
+    }
+    bool shared = threads > 1 && count > 1 && count * e->vocab >= SERIAL_LOGITS;
+#pragma omp parallel for schedule(static) num_threads(threads) if (shared)
+    for (int64_t i = 0; i < count; i++) {
+        const by__sequence *s = &e->slots[e->wanted[i].slot];
+        char *scratch = (char *)e->scratch + (size_t)omp_get_thread_num() * e->scratch_bytes;
+        if (s->process == NULL) {
+            e->choices[i].status = choose(e, s, logits_of(e, i), scratch, &e->choices[i]);
+        }
+    }
+}
+
+/* The sequence has its next token, and perhaps its end, which the caller carries out. */
+static by_finish take_choice(by_engine *e, by__sequence *s, const by__choice *choice)
+{
+    int32_t token = choice->token;
+    if (choice->status != BY_OK) {
+        e->failure = choice->error;
         by__tell(e, s, -1, 0.0f, BY_FINISH_FAILED);
         return BY_FINISH_FAILED;
     }
@@ -103,7 +137,7 @@ static by_finish take_logits(by_engine *e, by__sequence *s, const float *logits)
     by_finish finish = is_stop(s, token)      ? BY_FINISH_STOP
                        : s->count == s->limit ? BY_FINISH_LENGTH
                                               : BY_FINISH_NONE;
-    by__tell(e, s, token, (float)probability, finish);
+    by__tell(e, s, token, (float)choice->log_probability, finish);
     return finish;
 }
 
@@ -126,8 +160,12 @@ static void wake(by_engine *e, const by__sequence *first, const float *logits)
             continue;
         }
         by__fork(e, s, first);
-        if (s->state == BY__RUNNING && take_logits(e, s, logits) != BY_FINISH_NONE) {
-            by__end(e, i--);
+        if (s->state == BY__RUNNING) {
+            by__choice choice = {0};
+            choice.status = choose(e, s, logits, e->scratch, &choice);
+            if (take_choice(e, s, &choice) != BY_FINISH_NONE) {
+                by__end(e, i--);
+            }
         }
     }
 }
@@ -142,13 +180,13 @@ static void take_results(by_engine *e)
             by__register(e, s);
         }
     }
+    choose_all(e);
     for (int64_t i = 0; i < e->wanted_count; i++) {
         by__sequence *s = &e->slots[e->wanted[i].slot];
-        const float *logits = e->steps.logits + (int64_t)e->wanted[i].row * e->steps.vocab;
         bool first = s->index == 0 && s->count == s->prompt && s->n > 1;
-        by_finish finish = take_logits(e, s, logits);
+        by_finish finish = take_choice(e, s, &e->choices[i]);
         if (first) {
-            wake(e, s, logits);
+            wake(e, s, logits_of(e, i));
         }
         if (finish != BY_FINISH_NONE) {
             end_slot(e, e->wanted[i].slot);

@@ -70,6 +70,14 @@ typedef struct by__wanted {
     int32_t row;
 } by__wanted;
 
+/* The token that follows logits, or why there is none. */
+typedef struct by__choice {
+    by_status status;
+    int32_t token;
+    double log_probability;
+    by_error error;
+} by__choice;
+
 /* A page that is copied before the step, because a sequence writes into it that is not alone. */
 typedef struct by__page_copy {
     int32_t to;
@@ -161,13 +169,15 @@ struct by_engine {
     by__page_copy *copies;
     int64_t copy_count;
     by__wanted *wanted;
+    by__choice *choices; /* of the wanted rows */
     int64_t wanted_count;
     int64_t cancelled; /* slots that wait for their event to be told */
     by_event *events;  /* of this step: one a slot at most */
     size_t event_count;
-    bool events_told; /* the next event begins anew */
-    void *scratch;    /* of by_sample */
-    float *processed; /* logits that `process` may change */
+    bool events_told;     /* the next event begins anew */
+    void *scratch;        /* of by_sample, for each thread */
+    size_t scratch_bytes; /* of one */
+    float *processed;     /* logits that `process` may change */
     by_error failure;
     by_engine_statistics statistics;
     by_engine_memory_report memory;
