@@ -189,6 +189,35 @@ BY_API void by_logits_close(by_logits **logits);
 BY_API by_status by_logits_run(by_logits *logits, const int32_t *tokens, const float **out,
                                by_error *error);
 
+/* ---- embeddings of texts ---- */
+
+typedef struct by_embed by_embed;
+
+typedef enum by_pooling {
+    BY_POOL_LAST = 0, /* the last hidden state of the last token */
+    BY_POOL_MEAN      /* the mean over all tokens of the last hidden states */
+} by_pooling;
+
+typedef struct by_embed_options {
+    by_pooling pooling;
+    bool normalize;        /* divided by its Euclidean norm */
+    int64_t context;       /* tokens of the longest text; 0: the model's context */
+    const char *precision; /* NULL: precision.compute */
+    int threads;           /* 0: config.train.threads */
+} by_embed_options;
+
+/* Compiles a model of tokens that gives a vector for a text, and loads its weights. The last hidden
+ * state is the one behind the last norm, `last_hidden_state` of transformers. `options` may be
+ * NULL. config and weights may be closed afterwards. Errors as those of by_generator_open. */
+BY_API by_status by_embed_open(by_embed **out, const by_config *config, const by_weights *weights,
+                               const by_embed_options *options, by_error *error);
+BY_API void by_embed_close(by_embed **embed);
+/* The vector of `count` tokens, f32 [by_embed_width], valid until the next run. BY_EARG: there are
+ * no tokens or more than the context, or one is not below the vocabulary. */
+BY_API by_status by_embed_run(by_embed *embed, const int32_t *tokens, size_t count,
+                              const float **out, by_error *error);
+BY_API int64_t by_embed_width(const by_embed *embed);
+
 #ifdef __cplusplus
 }
 #endif

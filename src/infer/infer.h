@@ -1,5 +1,6 @@
 /* infer: trained weights to tokens. pretrained.c finds them, generator.c continues a sequence,
- * sampling.c chooses a token, logits.c runs whole sequences; forward.c is what they share.
+ * sampling.c chooses a token, logits.c runs whole sequences, embed.c makes vectors of texts.
+ * forward.c is what they share.
  *
  * Types: a by__forward is a model ready to run: programs for one or more modes over one store,
  * which holds the parameters in the format that the programs compute with, loaded once, and the

@@ -1,0 +1,188 @@
+/* Vectors of texts: the last hidden states of a model of tokens, pooled. A text is padded behind
+ * its end up to the size of a program; attention is causal, so its states do not depend on that. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "infer/infer.h"
+
+#define SIZES 8
+/* Tokens of the smallest program; each next one takes four times as many. */
+#define SMALLEST 16
+
+struct by_embed {
+    by__forward forward;
+    by__program_row *rows[SIZES];
+    int64_t sizes[SIZES];
+    int count;
+    by_pooling pooling;
+    bool normalize;
+    int64_t width;
+    by_memory tokens; /* of the largest program */
+    by_memory hidden;
+    by_pinned host; /* tokens, hidden states, the vector */
+    int32_t *ids;
+    float *states;
+    float *vector;
+};
+
+/* A model without its head, whose hidden states are an output. */
+static by_status build_hidden(void *user, by_model *out, by_graph *graph,
+                              const by_model_config *config, const by_model_request *request,
+                              by_error *error)
+{
+    BY_UNUSED(user);
+    by_model_request bare = *request;
+    bare.mode = BY_MODEL_LOSS;
+    BY_TRY(by__model_check_context(config, request->time, error));
+    BY_TRY(by_model_build(out, graph, config, &bare, error));
+    by_graph_output(graph, by_cast(graph, out->hidden, BY_F32), "states");
+    return by_graph_check(graph, error);
+}
+
+static by_status add_programs(by_embed *e, int64_t context, by_error *error)
+{
+    char names[SIZES][24];
+    for (int64_t size = SMALLEST;; size *= 4) {
+        by_model model;
+        by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = 1};
+        request.time = size < context && e->count + 1 < SIZES ? size : context;
+        (void)snprintf(names[e->count], sizeof names[0], "states %d", e->count);
+        BY_TRY(by__forward_add(&e->forward, names[e->count], &request, &model, error));
+        e->sizes[e->count++] = request.time;
+        if (request.time == context) {
+            break;
+        }
+    }
+    for (int i = 0; i < e->count; i++) {
+        e->rows[i] = by__set_row(&e->forward.programs, names[i]);
+    }
+    return BY_OK;
+}
+
+static by_status bind(by_embed *e, by_error *error)
+{
+    for (int i = 0; i < e->count; i++) {
+        size_t ids = (size_t)e->sizes[i] * sizeof(int32_t);
+        size_t states = (size_t)(e->sizes[i] * e->width) * sizeof(float);
+        BY_TRY(by__row_bind(e->rows[i], "tokens", by_memory_at(e->tokens, 0, ids), error));
+        BY_TRY(by__row_bind(e->rows[i], "states", by_memory_at(e->hidden, 0, states), error));
+    }
+    return BY_OK;
+}
+
+static by_status set_up(by_embed *e, const by__forward_options *options, const by_weights *weights,
+                        int64_t context, by_error *error)
+{
+    BY_TRY(by__forward_open(&e->forward, options, error));
+    BY_TRY(add_programs(e, context, error));
+    BY_TRY(by__forward_plan(&e->forward, weights, error));
+    BY_TRY(by__forward_start(&e->forward, weights, error));
+    by_device *device = e->forward.device;
+    size_t ids = by__round_up((size_t)context * sizeof(int32_t), BY_CACHE_LINE);
+    size_t states = by__round_up((size_t)(context * e->width) * sizeof(float), BY_CACHE_LINE);
+    size_t vector = (size_t)e->width * sizeof(float);
+    BY_TRY(by_device_alloc(&e->tokens, device, ids, "the tokens", error));
+    BY_TRY(by_device_alloc(&e->hidden, device, states, "the hidden states", error));
+    BY_TRY(by_device_pin(&e->host, device, ids + states + vector, "tokens and states", error));
+    char *host = e->host.data;
+    e->ids = (int32_t *)(void *)host;
+    e->states = (float *)(void *)(host + ids);
+    e->vector = (float *)(void *)(host + ids + states);
+    return bind(e, error);
+}
+
+by_status by_embed_open(by_embed **out, const by_config *config, const by_weights *weights,
+                        const by_embed_options *options, by_error *error)
+{
+    by_embed *e;
+    by__forward_options how;
+    by_embed_options o = {0};
+    o = options == NULL ? o : *options;
+    int64_t context = o.context == 0 ? config->model.context : o.context;
+    if (strcmp(by_model_reads(&config->model), "tokens") != 0) {
+        return by_error_set(error, BY_EARG, "model.kind %s reads no text, so it has no embeddings",
+                            config->model.kind);
+    }
+    if (context < 1 || context > BY__MI24) {
+        return by_error_set(error, BY_EARG, "context %lld is not from 1 to %d", (long long)context,
+                            BY__MI24);
+    }
+    BY_TRY(by__forward_options_read(&how, config, o.precision, o.threads, error));
+    how.builder = build_hidden;
+    BY_TRY(by__alloc((void **)&e, 1, sizeof *e, "embeddings", error));
+    e->pooling = o.pooling;
+    e->normalize = o.normalize;
+    e->width = config->model.width;
+    by_status status = set_up(e, &how, weights, context, error);
+    if (status != BY_OK) {
+        by_embed_close(&e);
+        return status;
+    }
+    *out = e;
+    return BY_OK;
+}
+
+void by_embed_close(by_embed **embed)
+{
+    if (embed == NULL || *embed == NULL) {
+        return;
+    }
+    by_embed *e = *embed;
+    by_device_unpin(&e->host);
+    by_device_free(&e->tokens);
+    by_device_free(&e->hidden);
+    by__forward_close(&e->forward);
+    free(e);
+    *embed = NULL;
+}
+
+int64_t by_embed_width(const by_embed *embed)
+{
+    return embed->width;
+}
+
+/* Sums in double, token by token. */
+static void pool(by_embed *e, int64_t count)
+{
+    int64_t first = e->pooling == BY_POOL_LAST ? count - 1 : 0;
+    double squares = 0.0;
+    for (int64_t i = 0; i < e->width; i++) {
+        double sum = 0.0;
+        for (int64_t t = first; t < count; t++) {
+            sum += (double)e->states[t * e->width + i];
+        }
+        e->vector[i] = (float)(sum / (double)(count - first));
+        squares += (double)e->vector[i] * (double)e->vector[i];
+    }
+    for (int64_t i = 0; i < e->width && e->normalize && squares > 0.0; i++) {
+        e->vector[i] = (float)((double)e->vector[i] / sqrt(squares));
+    }
+}
+
+by_status by_embed_run(by_embed *e, const int32_t *tokens, size_t count, const float **out,
+                       by_error *error)
+{
+    int i = 0;
+    int64_t context = e->sizes[e->count - 1];
+    if (count < 1 || count > (size_t)context) {
+        return by_error_set(error, BY_EARG,
+                            "a text of %zu tokens; from 1 to %lld have an embedding", count,
+                            (long long)context);
+    }
+    while (e->sizes[i] < (int64_t)count) {
+        i++;
+    }
+    memcpy(e->ids, tokens, count * sizeof *tokens);
+    memset(e->ids + count, 0, ((size_t)e->sizes[i] - count) * sizeof *tokens);
+    BY_TRY(by__row_check(e->rows[i], "tokens", e->ids, error));
+    size_t ids = (size_t)e->sizes[i] * sizeof(int32_t);
+    size_t states = (size_t)(e->sizes[i] * e->width) * sizeof(float);
+    BY_TRY(by__copy_in(BY__QUEUE_COMPUTE, by_memory_at(e->tokens, 0, ids), e->ids, error));
+    BY_TRY(by_program_submit(e->rows[i]->program, error));
+    BY_TRY(by__copy_out(BY__QUEUE_COMPUTE, e->states, by_memory_at(e->hidden, 0, states), error));
+    BY_TRY(by__queue_finish(e->forward.device, BY__QUEUE_COMPUTE, error));
+    pool(e, (int64_t)count);
+    *out = e->vector;
+    return BY_OK;
+}

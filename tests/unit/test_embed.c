@@ -1,0 +1,141 @@
+/* Embeddings of texts, against the logits that the head makes of the same hidden states. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "banyan/infer.h"
+#include "runner.h"
+
+enum { VOCAB = 23, WIDTH = 16, CONTEXT = 40, COUNT = 21 };
+
+static by_config *make_config(void)
+{
+    static const char *const settings[] = {
+        "model.kind=llama",   "model.layers=2",   "model.heads=2",        "model.width=16",
+        "model.vocab=23",     "model.context=40", "model.init_std=0.3",   "model.tied=true",
+        "model.qk_norm=true", "train.threads=1",  "precision.compute=f32"};
+    by_error error = {0};
+    by_config *config;
+    check_ok(by_config_default(&config, &error), &error);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(settings); i++) {
+        check_ok(by_config_set(config, settings[i], &error), &error);
+    }
+    check_ok(by_config_resolve(config, &error), &error);
+    return config;
+}
+
+/* The token embedding, which is the head, too. */
+static void head_of(const by_config *config, float table[VOCAB * WIDTH])
+{
+    by_error error = {0};
+    by_model model;
+    by_graph *graph = open_graph();
+    by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = 1, .time = 1};
+    check_ok(by_model_build(&model, graph, &config->model, &request, &error), &error);
+    check_ok(by_parameter_init(table, graph, model.head, config->seed, &error), &error);
+    by_graph_close(&graph);
+}
+
+static void embed(const by_config *config, const by_embed_options *options, const int32_t *tokens,
+                  size_t count, float out[WIDTH])
+{
+    by_error error = {0};
+    by_embed *e;
+    const float *vector;
+    check_ok(by_embed_open(&e, config, NULL, options, &error), &error);
+    assert_int_equal(by_embed_width(e), WIDTH);
+    check_ok(by_embed_run(e, tokens, count, &vector, &error), &error);
+    memcpy(out, vector, WIDTH * sizeof *out);
+    by_embed_close(&e);
+}
+
+/* The last hidden state times the head is the last row of logits. */
+static void test_last(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_logits *logits;
+    const float *rows;
+    int32_t tokens[COUNT];
+    float table[VOCAB * WIDTH];
+    float vector[WIDTH];
+    by_config *config = make_config();
+    for (int i = 0; i < COUNT; i++) {
+        tokens[i] = i * 7 % VOCAB;
+    }
+    head_of(config, table);
+    embed(config, NULL, tokens, COUNT, vector);
+    check_ok(by_logits_open(&logits, config, NULL, 1, COUNT, NULL, 0, &error), &error);
+    check_ok(by_logits_run(logits, tokens, &rows, &error), &error);
+    for (int v = 0; v < VOCAB; v++) {
+        double sum = 0.0;
+        for (int i = 0; i < WIDTH; i++) {
+            sum += (double)vector[i] * (double)table[v * WIDTH + i];
+        }
+        assert_true(fabs(sum - (double)rows[(COUNT - 1) * VOCAB + v]) < 1e-4);
+    }
+    by_logits_close(&logits);
+    by_config_close(&config);
+}
+
+/* The mean over a text is that of the last states of all its beginnings. */
+static void test_mean_and_norm(void **state)
+{
+    BY_UNUSED(state);
+    static const int32_t tokens[] = {3, 1, 4, 1, 5, 9, 2, 6, 5};
+    const size_t count = BY_ARRAY_LENGTH(tokens);
+    const by_embed_options mean = {.pooling = BY_POOL_MEAN};
+    const by_embed_options unit = {.pooling = BY_POOL_MEAN, .normalize = true};
+    float whole[WIDTH];
+    float scaled[WIDTH];
+    double sum[WIDTH] = {0};
+    double norm = 0.0;
+    by_config *config = make_config();
+    for (size_t n = 1; n <= count; n++) {
+        float last[WIDTH];
+        embed(config, NULL, tokens, n, last);
+        for (int i = 0; i < WIDTH; i++) {
+            sum[i] += (double)last[i] / (double)count;
+        }
+    }
+    embed(config, &mean, tokens, count, whole);
+    embed(config, &unit, tokens, count, scaled);
+    for (int i = 0; i < WIDTH; i++) {
+        assert_true(fabs((double)whole[i] - sum[i]) < 1e-5);
+        norm += (double)whole[i] * (double)whole[i];
+    }
+    for (int i = 0; i < WIDTH; i++) {
+        assert_true(fabs((double)scaled[i] - (double)whole[i] / sqrt(norm)) < 1e-6);
+    }
+    by_config_close(&config);
+}
+
+static void test_errors(void **state)
+{
+    BY_UNUSED(state);
+    static const int32_t tokens[CONTEXT + 1] = {VOCAB};
+    by_error error = {0};
+    by_embed *e;
+    const float *vector;
+    by_config *config = make_config();
+    check_ok(by_embed_open(&e, config, NULL, NULL, &error), &error);
+    check_error(by_embed_run(e, tokens, 0, &vector, &error), BY_EARG, &error, "0 tokens");
+    error = (by_error){0};
+    check_error(by_embed_run(e, tokens, CONTEXT + 1, &vector, &error), BY_EARG, &error, "1 to 40");
+    error = (by_error){0};
+    assert_int_not_equal(by_embed_run(e, tokens, 1, &vector, &error), BY_OK);
+    by_embed_close(&e);
+    by_config_close(&config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_last),
+                                       cmocka_unit_test(test_mean_and_norm),
+                                       cmocka_unit_test(test_errors)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
