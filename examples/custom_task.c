@@ -43,8 +43,8 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
 
 /* One pass over what is held out, and epochs without end. */
 static by_source sources[] = {
-    {"held out", arrays, 2, false, HELD_OUT, 1, HELD_OUT, fill, NULL},
-    {"training", arrays, 2, true, TRAINING, 1, TRAINING, fill, NULL},
+    {"held out", arrays, 2, false, HELD_OUT, 1, HELD_OUT, fill, NULL, NULL},
+    {"training", arrays, 2, true, TRAINING, 1, TRAINING, fill, NULL, NULL},
 };
 
 static by_status take_source(by_source **out, by_task_data *data, const by_config *config,
@@ -97,7 +97,8 @@ static const by_task denoise = {.name = "denoise",
                                 .loss = loss,
                                 .measure = measure,
                                 .metric = decibels};
-static by_task_data signals = {&denoise, TRAINING, HELD_OUT, 0};
+static by_task_data signals = {
+    .task = &denoise, .train_examples = TRAINING, .valid_examples = HELD_OUT};
 
 static by_status open_data(by_task_data **out, const by_task_request *request, by_error *error)
 {

@@ -82,7 +82,10 @@ typedef struct by_data_config {
     by_string_list mix;      /* DIR=WEIGHT: packed directories to train on, instead of train */
     char *mix_order;         /* "exact" or "random" */
     by_string_list curriculum; /* STEP=WEIGHT:WEIGHT...: weights of mix from a step on */
+    char *documents;           /* "join" or "mask": attention across documents of a sample */
+    char *packing;             /* "stream" or "best_fit": how documents become samples */
     char *valid;               /* packed directory to evaluate on; "" for none */
+    by_string_list valid_sets; /* NAME=DIR: packed directories to evaluate on, each by its name */
     char *cache;               /* where packed text is kept */
 } by_data_config;
 

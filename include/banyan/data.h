@@ -103,6 +103,11 @@ typedef struct by_dataset_statistics {
 
     uint64_t windows;            /* of an epoch */
     double documents_per_window; /* documents that a window touches, on average */
+    /* Of best-fit packing: samples, the share of their context + 1 tokens that is filled, and
+     * documents that are longer than that and so in several. */
+    uint64_t bins;
+    double bins_filled;
+    uint64_t bins_cut;
     /* Of the order of the windows in the first epoch, or in its first 2^20 of more: the correlation
      * of the places of neighbours, and chi-squared over its degrees of freedom of how stretches of
      * time (16) meet stretches of data (16). Of a random order the first is 0 with a standard
@@ -167,27 +172,51 @@ struct by_source {
     size_t array_count;      /* at least 1 */
     bool shuffle;            /* true: epochs without end in pseudo-random order; false: one pass */
     uint64_t samples;        /* of an epoch or of the pass, at least 1 */
-    uint64_t sample_targets; /* targets that count in a sample */
+    uint64_t sample_targets; /* targets that count in a sample, at most where `count` says */
     uint64_t targets;        /* of all samples: below samples * sample_targets when the last sample
                                 has fewer */
     /* Writes a sample: rows[i] is its part of array i. Called by one thread at a time. */
     by_status (*fill)(const by_source *source, const by_source_sample *sample, void *const *rows,
                       by_error *error);
     void (*close)(by_source *source); /* NULL: there is nothing to free */
+    /* Sets *targets to those that count in a sample. NULL: as many as sample_targets and targets
+     * say. Called by the thread that calls `fill`. */
+    by_status (*count)(const by_source *source, const by_source_sample *sample, uint64_t *targets,
+                       by_error *error);
 };
 
 BY_API void by_source_close(by_source **source);
 
-/* The arrays of a sample of `context` tokens: "tokens" and "targets", i32 [context]. */
-BY_API void by_token_arrays(by_array arrays[2], size_t context);
-/* Windows of `context` tokens: arrays "tokens" and "targets" as in by_batch_of_tokens. With
- * `shuffle`, the windows of epoch e start at phase(seed, e) + k * context, so that the cuts differ
- * between epochs. Without, each token but the first is a target once, and the last samples are
- * filled up with token 0 and target -1. The data set must outlive the source. BY_EARG: the context
- * is out of range, or the data is too short: fewer than context + 1 tokens to train on, fewer than
- * 2 to evaluate. */
-BY_API by_status by_token_source_open(by_source **out, const by_dataset *dataset, size_t context,
-                                      bool shuffle, by_error *error);
+/* How documents become samples. */
+typedef enum by_token_packing {
+    BY_TOKENS_STREAM = 0, /* windows of all documents one behind the other */
+    BY_TOKENS_BEST_FIT    /* whole documents, put together by best-fit decreasing (Ding et al.
+                              2024); what is longer than a sample is cut */
+} by_token_packing;
+
+typedef struct by_token_options {
+    size_t context; /* tokens of a sample */
+    bool shuffle;   /* epochs in random order, to train on; false: one pass, always a stream */
+    /* Documents are kept apart: samples have the array "starts", and the first token of a document
+     * is no target of the last one of the document before it. */
+    bool documents;
+    by_token_packing packing;
+} by_token_options;
+
+/* The arrays of a sample of `context` tokens: "tokens" and "targets", i32 [context], and with
+ * `documents` "starts", i32 [context], the place in the sample where the document of each token
+ * begins. Returns their number. */
+BY_API size_t by_token_arrays(by_array arrays[3], size_t context, bool documents);
+/* Samples of tokens: arrays "tokens" and "targets" as in by_batch_of_tokens. With `shuffle`, the
+ * windows of epoch e start at phase(seed, e) + k * context, so that the cuts differ between epochs.
+ * Without, each token but the first is a target once (with `documents`: but the first of each), and
+ * the last samples are filled up with token 0 and target -1. So are the samples of best-fit
+ * packing, which are the same in each epoch, and in which the first token of a document is never a
+ * target; its index takes 16 bytes of memory for each document and 4 for each sample. The data set
+ * must outlive the source. BY_EARG: the context is out of range, or the data is too short: fewer
+ * than context + 1 tokens to train on, fewer than 2 to evaluate. */
+BY_API by_status by_token_source_open(by_source **out, const by_dataset *dataset,
+                                      const by_token_options *options, by_error *error);
 
 /* From sample `first` on, parts have these weights (one each, at least 0, not all 0). */
 typedef struct by_mix_stage {
@@ -210,6 +239,15 @@ typedef struct by_mix_options {
  * sum of theirs. BY_EARG: the parts do not fit together, or a stage is out of range. */
 BY_API by_status by_mix_source_open(by_source **out, by_source *const *parts, size_t count,
                                     const by_mix_options *options, by_error *error);
+
+/* Passes over several data sets, one behind the other: each takes a multiple of `unit` samples, the
+ * last ones filled up, so that no micro-batch of `unit` samples has two of them, and at most `most`
+ * (a multiple of unit; 0: all). ends[i] is set to the sample behind part i. From this call on,
+ * whether it succeeds or fails, the parts belong to the source. BY_EARG: the parts have other
+ * arrays, or one has epochs. */
+BY_API by_status by_joined_source_open(by_source **out, by_source *const *parts, size_t count,
+                                       uint64_t unit, uint64_t most, uint64_t *ends,
+                                       by_error *error);
 
 /* ---- loaders ---- */
 

@@ -33,12 +33,30 @@ typedef struct by_metric {
 #define BY_TASK_SUMS    8
 #define BY_TASK_FILES   4
 
+#define BY_TASK_PARTS 16
+
+/* What is held out under a name. */
+typedef struct by_task_part {
+    const char *name;
+    const char *key; /* of its loss: "valid_loss_NAME" */
+    uint64_t end;    /* sample behind it, of a pass over all parts */
+} by_task_part;
+
+/* The loss over one part. */
+typedef struct by_part_loss {
+    const by_task_part *part;
+    double loss; /* mean */
+    uint64_t targets;
+} by_part_loss;
+
 /* What evaluation gives. */
 typedef struct by_evaluation {
     const by_task *task;
     double loss;                     /* mean over the targets that count */
     double metrics[BY_TASK_METRICS]; /* in the order of the task's; NaN: this data has none */
     uint64_t targets;                /* that counted */
+    by_part_loss parts[BY_TASK_PARTS];
+    size_t part_count; /* 0: what is held out has no parts */
 } by_evaluation;
 
 typedef enum by_task_purpose {
@@ -64,6 +82,10 @@ typedef struct by_task_data {
     uint64_t train_examples; /* to train on, counted as by_task.examples says; 0: none are open */
     uint64_t valid_examples; /* held out, or to predict; 0: none */
     uint64_t bytes;          /* memory that it takes; mapped files are not counted */
+    /* Parts of what is held out, each with whole micro-batches; by_task.source sets their ends and
+     * gives at most train.eval_batches micro-batches of each. 0: there are none. */
+    by_task_part parts[BY_TASK_PARTS];
+    size_t part_count;
 } by_task_data;
 
 /* What a checkpoint keeps for a task. Memory is the task data's. */

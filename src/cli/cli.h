@@ -113,6 +113,8 @@ by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path,
                               const char *adapter, by_error *error);
 /* The config of a model whose weights are there: without model.from, where they once came from. */
 by_status cli_copy_config(by_config **out, const by_pretrained *model, by_error *error);
+/* ",\"valid_loss_NAME\":VALUE" for each part of what is held out. */
+void cli_print_parts_json(const by_evaluation *evaluation);
 /* ",\"NAME\":VALUE" for each metric that there is. */
 void cli_print_metrics_json(const by_evaluation *evaluation);
 /* What examples are called in a line of progress: "tok" for tokens. */

@@ -148,6 +148,15 @@ void cli_print_metrics_json(const by_evaluation *evaluation)
     }
 }
 
+void cli_print_parts_json(const by_evaluation *evaluation)
+{
+    for (size_t i = 0; i < evaluation->part_count; i++) {
+        char text[32];
+        printf(",\"%s\":%s", evaluation->parts[i].part->key,
+               cli_json_number(text, evaluation->parts[i].loss, 9));
+    }
+}
+
 const char *cli_rate_unit(const by_task *task)
 {
     return strcmp(task->examples, "tokens") == 0 ? "tok" : task->examples;

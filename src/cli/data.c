@@ -116,6 +116,9 @@ static void print_json(const char *directory, const by_dataset_statistics *s, co
     if (r->context > 0) {
         printf(",\"context\":%" PRId64 ",\"windows\":%" PRIu64, r->context, s->windows);
         printf(",\"documents_per_window\":%s", cli_json_number(number, s->documents_per_window, 6));
+        printf(",\"best_fit\":{\"samples\":%" PRIu64 ",\"filled\":%s,\"cut_documents\":%" PRIu64
+               "}",
+               s->bins, cli_json_number(number, s->bins_filled, 6), s->bins_cut);
         printf(",\"order_correlation\":%s", cli_json_number(number, s->order_correlation, 6));
         printf(",\"order_chi_squared\":%s", cli_json_number(number, s->order_chi_squared, 6));
     }
@@ -149,6 +152,9 @@ static void print_text(const char *directory, const by_dataset_statistics *s, co
     if (r->context > 0) {
         printf("windows\t%" PRIu64 " of %" PRId64 " tokens, each in %.2f documents on average\n",
                s->windows, r->context, s->documents_per_window);
+        printf("best fit\t%" PRIu64 " samples of whole documents, %.2f %% filled; %" PRIu64
+               " documents are longer and cut\n",
+               s->bins, 100.0 * s->bins_filled, s->bins_cut);
     }
     if (r->context > 0 && s->order_chi_squared == s->order_chi_squared) {
         printf("order\tneighbours correlate by %+.4f, chi-squared %.3f of its degrees of freedom "

@@ -62,11 +62,16 @@ static void print(const request *r, const by_pretrained *model, const by_evaluat
         printf("{\"checkpoint\":");
         cli_print_json_string(directory);
         printf(",\"valid_loss\":%s", cli_json_number(text, e->loss, 9));
+        cli_print_parts_json(e);
         cli_print_metrics_json(e);
         printf(",\"%s\":%llu}\n", task->examples, (unsigned long long)e->targets);
         return;
     }
     printf("checkpoint     %s\nvalid_loss     %.6f\n", directory, e->loss);
+    for (size_t i = 0; i < e->part_count; i++) {
+        printf("  %-12s %.6f (%llu %s)\n", e->parts[i].part->name, e->parts[i].loss,
+               (unsigned long long)e->parts[i].targets, task->examples);
+    }
     for (size_t i = 0; i < task->metric_count; i++) {
         if (!isnan(e->metrics[i]) || !isfinite(e->loss)) {
             printf("%-14s %.*f\n", task->metrics[i].name, task->metrics[i].decimals + 2,
@@ -85,6 +90,7 @@ static by_status evaluate(const request *r, const by_pretrained *model, by_error
     if (status != BY_OK) {
         return status;
     }
+    config->train.eval_batches = r->batches == ALL_BATCHES ? -1 : r->batches;
     status = open_data(&data, r, model, config, error);
     if (status == BY_OK) {
         status = by_evaluate(&result, config, by_pretrained_weights(model), data,

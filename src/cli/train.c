@@ -145,6 +145,7 @@ static void show_evaluated(screen *s, const by_train_event *e)
         char text[32];
         printf("{\"event\":\"eval\",\"step\":%lld,\"valid_loss\":%s", (long long)e->step,
                cli_json_number(text, v->loss, 9));
+        cli_print_parts_json(v);
         cli_print_metrics_json(v);
         printf("}\n");
         return;
@@ -155,6 +156,9 @@ static void show_evaluated(screen *s, const by_train_event *e)
         return;
     }
     printf("step %lld  valid_loss %.4f", (long long)e->step, v->loss);
+    for (size_t i = 0; i < v->part_count; i++) {
+        printf("  %s %.4f", v->parts[i].part->name, v->parts[i].loss);
+    }
     for (size_t i = 0; i < v->task->metric_count; i++) {
         const by_metric *m = &v->task->metrics[i];
         if (!isnan(v->metrics[i])) {

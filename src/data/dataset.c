@@ -360,6 +360,49 @@ by_status by_dataset_document_at(const by_dataset *dataset, uint64_t position, u
     return BY_OK;
 }
 
+by_status by__borders_open(by__borders *out, const by_dataset *dataset, uint64_t position,
+                           uint64_t count, uint64_t *begin, by_error *error)
+{
+    uint64_t document;
+    BY_TRY(by_dataset_document_at(dataset, position, &document, begin, NULL, error));
+    out->dataset = dataset;
+    out->document = document + 1;
+    out->last = position;
+    out->end = position + count;
+    out->offset_count = 0;
+    out->next = 0;
+    return BY_OK;
+}
+
+by_status by__borders_next(by__borders *b, bool *found, uint64_t *begin, by_error *error)
+{
+    uint64_t documents = b->dataset->manifest.documents;
+    *found = false;
+    while (b->document < documents) {
+        if (b->next == b->offset_count) {
+            uint64_t left = documents - b->document;
+            size_t most = BY_ARRAY_LENGTH(b->offsets);
+            b->offset_count = left < most ? (size_t)left : most;
+            b->next = 0;
+            BY_TRY(
+                by__dataset_offsets(b->dataset, b->document, b->offset_count, b->offsets, error));
+        }
+        uint64_t at = b->offsets[b->next];
+        if (at > b->end || at == b->dataset->manifest.tokens) {
+            return BY_OK;
+        }
+        b->next++;
+        b->document++;
+        if (at > b->last) { /* not that of an empty document */
+            b->last = at;
+            *begin = at;
+            *found = true;
+            return BY_OK;
+        }
+    }
+    return BY_OK;
+}
+
 /* The greatest of some tokens, widened first. One pass without branches, which compilers
  * vectorise. */
 static uint32_t widen_u16(int32_t *out, const uint16_t *in, size_t count)

@@ -21,6 +21,7 @@
 #define BY_DATA_DATASET_H
 
 #include "banyan/data.h"
+#include "data/best_fit.h"
 
 /* The directory, for messages. */
 const char *by__dataset_name(const by_dataset *dataset);
@@ -28,6 +29,24 @@ const char *by__dataset_name(const by_dataset *dataset);
  * the number of tokens behind it: first + count is at most documents + 1. */
 by_status by__dataset_offsets(const by_dataset *dataset, uint64_t first, size_t count,
                               uint64_t *out, by_error *error);
+/* Documents that begin at tokens (position, position + count] of the data, one after the other. */
+typedef struct by__borders {
+    const by_dataset *dataset;
+    uint64_t document; /* the next one to look at */
+    uint64_t last;     /* the last border that was found, or the position */
+    uint64_t end;      /* the last token to look at */
+    uint64_t offsets[64];
+    size_t offset_count;
+    size_t next; /* of the offsets */
+} by__borders;
+/* The position is a token of the data, or the one behind the last. *begin: of the document that the
+ * position is in. */
+by_status by__borders_open(by__borders *out, const by_dataset *dataset, uint64_t position,
+                           uint64_t count, uint64_t *begin, by_error *error);
+/* Where the next document begins; false: no further one does. */
+by_status by__borders_next(by__borders *borders, bool *found, uint64_t *begin, by_error *error);
+/* The documents in bins of context + 1 tokens. Closed with by__bins_close. */
+by_status by__bins_of(by__bins *out, const by_dataset *dataset, size_t context, by_error *error);
 /* Tells the operating system how the shards will be read: at random or from front to back. */
 void by__dataset_advise(const by_dataset *dataset, bool at_random);
 

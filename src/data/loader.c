@@ -25,6 +25,8 @@
 typedef struct slot {
     by_array *arrays; /* views into the buffer */
     uint64_t sample;  /* first sample of the global batch */
+    uint64_t targets; /* of the part, and of the global batch */
+    uint64_t global_targets;
 } slot;
 
 struct by_loader {
@@ -83,8 +85,54 @@ static by_source_sample locate(by_loader *l, uint64_t index)
     return sample;
 }
 
+/* Targets of a pass before a sample. */
+static uint64_t targets_before(const by_source *source, uint64_t sample)
+{
+    return sample >= source->samples ? source->targets : sample * source->sample_targets;
+}
+
+/* Targets of samples [sample, sample + rows). */
+static by_status count_targets(by_loader *l, uint64_t sample, size_t rows, uint64_t *out,
+                               by_error *error)
+{
+    const by_source *source = l->source;
+    *out = 0;
+    if (source->count == NULL) {
+        *out = source->shuffle
+                   ? (uint64_t)rows * source->sample_targets
+                   : targets_before(source, sample + rows) - targets_before(source, sample);
+        return BY_OK;
+    }
+    for (size_t i = 0; i < rows; i++) {
+        uint64_t targets;
+        by_source_sample at = locate(l, sample + i);
+        BY_TRY(source->count(source, &at, &targets, error));
+        *out += targets;
+    }
+    return BY_OK;
+}
+
+/* Targets of the batch that begins at a slot's sample, and of the part of it. */
+static by_status count_slot(by_loader *l, slot *s, by_error *error)
+{
+    uint64_t targets;
+    s->targets = 0;
+    for (size_t row = 0; row < l->count; row += l->block) {
+        size_t rows = l->count - row < l->block ? l->count - row : l->block;
+        BY_TRY(count_targets(l, s->sample + l->first + row / l->block * l->stride, rows, &targets,
+                             error));
+        s->targets += targets;
+    }
+    if (l->count == l->batch) {
+        s->global_targets = s->targets;
+        return BY_OK;
+    }
+    return count_targets(l, s->sample, l->batch, &s->global_targets, error);
+}
+
 static by_status fill_slot(by_loader *l, slot *s, by_error *error)
 {
+    BY_TRY(count_slot(l, s, error));
     for (size_t row = 0; row < l->count; row++) {
         size_t at = row / l->block * l->stride + row % l->block;
         by_source_sample sample = locate(l, s->sample + l->first + at);
@@ -94,29 +142,6 @@ static by_status fill_slot(by_loader *l, slot *s, by_error *error)
         BY_TRY(l->source->fill(l->source, &sample, l->rows, error));
     }
     return BY_OK;
-}
-
-/* Targets of a pass before a sample. */
-static uint64_t targets_before(const by_source *source, uint64_t sample)
-{
-    return sample >= source->samples ? source->targets : sample * source->sample_targets;
-}
-
-static uint64_t count_targets(const by_source *source, uint64_t sample, size_t rows)
-{
-    return source->shuffle ? (uint64_t)rows * source->sample_targets
-                           : targets_before(source, sample + rows) - targets_before(source, sample);
-}
-
-/* Targets of the part of a global batch that begins at `sample`. */
-static uint64_t count_part(const by_loader *l, uint64_t sample)
-{
-    uint64_t targets = 0;
-    for (size_t row = 0; row < l->count; row += l->block) {
-        size_t rows = l->count - row < l->block ? l->count - row : l->block;
-        targets += count_targets(l->source, sample + l->first + row / l->block * l->stride, rows);
-    }
-    return targets;
 }
 
 /* ---- the thread ---- */
@@ -462,8 +487,8 @@ by_status by_loader_next(by_loader *loader, by_batch *out, by_error *error)
         batch.array_count = l->source->array_count;
         batch.batch = l->count;
         batch.first_sample = s->sample + l->first;
-        batch.valid_targets = count_part(l, s->sample);
-        batch.global_targets = count_targets(l->source, s->sample, l->batch);
+        batch.valid_targets = s->targets;
+        batch.global_targets = s->global_targets;
     } else if (l->status != BY_OK) {
         status = l->status;
         if (error != NULL) {

@@ -173,8 +173,9 @@ static void reseed(mix_source *m, uint64_t seed)
     }
 }
 
-static by_status fill(const by_source *source, const by_source_sample *sample, void *const *rows,
-                      by_error *error)
+/* The part that a sample comes from, and which of the part's it is. */
+static part *find_sample(const by_source *source, const by_source_sample *sample,
+                         by_source_sample *own)
 {
     /* It changes only what it keeps of the last sample: orders, and the block. */
     mix_source *m = (mix_source *)(uintptr_t)source;
@@ -190,11 +191,28 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
         p->epoch = epoch;
         p->has_order = true;
     }
-    by_source_sample own = {.place = by__order_at(&p->order, at.number % p->source->samples),
-                            .epoch = epoch,
-                            .index = at.number,
-                            .seed = p->seed};
+    *own = (by_source_sample){.place = by__order_at(&p->order, at.number % p->source->samples),
+                              .epoch = epoch,
+                              .index = at.number,
+                              .seed = p->seed};
+    return p;
+}
+
+static by_status fill(const by_source *source, const by_source_sample *sample, void *const *rows,
+                      by_error *error)
+{
+    by_source_sample own;
+    const part *p = find_sample(source, sample, &own);
     return p->source->fill(p->source, &own, rows, error);
+}
+
+static by_status count_sample(const by_source *source, const by_source_sample *sample,
+                              uint64_t *targets, by_error *error)
+{
+    by_source_sample own;
+    const part *p = find_sample(source, sample, &own);
+    *targets = p->source->sample_targets;
+    return p->source->count == NULL ? BY_OK : p->source->count(p->source, &own, targets, error);
 }
 
 /* ---- opening ---- */
@@ -325,11 +343,13 @@ by_status by_mix_source_open(by_source **out, by_source *const *parts, size_t co
     m->base.name = "mix";
     m->base.samples = 0;
     m->base.targets = 0;
+    m->base.count = NULL;
     m->base.fill = fill;
     m->base.close = close_source;
     m->part_count = count;
     for (size_t i = 0; i < count; i++) {
         m->parts[i] = (part){.source = parts[i]};
+        m->base.count = parts[i]->count == NULL ? m->base.count : count_sample;
         m->base.samples += parts[i]->samples;
         m->base.targets += parts[i]->targets;
     }

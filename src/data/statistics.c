@@ -124,9 +124,16 @@ static by_status measure_windows(by_dataset_statistics *s, const by_dataset *dat
                                  const by_dataset_statistics_options *o, by_error *error)
 {
     by_source *source;
-    BY_TRY(by_token_source_open(&source, dataset, o->context, true, error));
+    by__bins bins;
+    BY_TRY(by_token_source_open(
+        &source, dataset, &(by_token_options){.context = o->context, .shuffle = true}, error));
     s->windows = source->samples;
     by_source_close(&source);
+    BY_TRY(by__bins_of(&bins, dataset, o->context, error));
+    s->bins = bins.count;
+    s->bins_filled = (double)bins.tokens / ((double)bins.count * (double)bins.capacity);
+    s->bins_cut = bins.cut;
+    by__bins_close(&bins);
     /* A window touches one document, and one more for each border that falls inside it; over all
      * phases a border does so for context - 1 of context cuts. */
     double borders = (double)(s->documents - s->empty_documents) - 1.0;

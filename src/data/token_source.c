@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "data/best_fit.h"
 #include "data/dataset.h"
 #include "data/order.h"
 
@@ -10,13 +11,33 @@
 
 typedef struct token_source {
     by_source base;
-    by_array arrays[2];
+    by_array arrays[3];
     const by_dataset *dataset; /* borrowed */
     size_t context;
+    bool documents;  /* are kept apart */
     uint64_t phases; /* places where the first window of an epoch may start */
+    by__bins bins;   /* of best-fit packing: no windows */
 } token_source;
 
-/* Targets of a sample: `context`, fewer at the end of a pass, 0 behind it. */
+/* Fills up a sample of which `valid` targets are there; tokens, too, and starts of one document. */
+static void fill_up(const token_source *s, size_t tokens, size_t targets, void *const *rows)
+{
+    int32_t *of[2] = {rows[0], rows[1]};
+    for (size_t i = tokens; i < s->context; i++) {
+        of[0][i] = 0;
+    }
+    for (size_t i = targets; i < s->context; i++) {
+        of[1][i] = -1;
+    }
+    for (size_t i = tokens; i < s->context && s->documents; i++) {
+        ((int32_t *)rows[2])[i] = (int32_t)tokens;
+    }
+}
+
+/* ---- windows ---- */
+
+/* Targets of a window, those that documents leave out among them: `context`, fewer at the end of a
+ * pass, 0 behind it. */
 static size_t targets_of(const token_source *s, uint64_t place)
 {
     if (s->base.shuffle) {
@@ -29,26 +50,76 @@ static size_t targets_of(const token_source *s, uint64_t place)
     return left < s->context ? (size_t)left : s->context;
 }
 
-static by_status fill(const by_source *source, const by_source_sample *sample, void *const *rows,
-                      by_error *error)
+static uint64_t start_of(const token_source *s, const by_source_sample *sample)
+{
+    return sample->place * s->context +
+           (s->base.shuffle ? by__order_phase(s->phases, sample->seed, sample->epoch) : 0);
+}
+
+/* Keeps the documents of the window that begins at token `start` apart. */
+static by_status part_documents(const token_source *s, uint64_t start, size_t valid,
+                                void *const *rows, by_error *error)
+{
+    by__borders borders;
+    uint64_t begin;
+    bool found;
+    int32_t *targets = rows[1];
+    int32_t *starts = rows[2];
+    size_t at = 0;
+    int32_t first = 0; /* the document may begin before the window */
+    BY_TRY(by__borders_open(&borders, s->dataset, start, valid, &begin, error));
+    do {
+        BY_TRY(by__borders_next(&borders, &found, &begin, error));
+        size_t end = found ? (size_t)(begin - start) : valid;
+        while (at < end && at < valid) {
+            starts[at++] = first;
+        }
+        if (found) {
+            targets[end - 1] = -1;
+            first = (int32_t)end;
+        }
+    } while (found);
+    return BY_OK;
+}
+
+static by_status fill_window(const by_source *source, const by_source_sample *sample,
+                             void *const *rows, by_error *error)
 {
     const token_source *s = (const token_source *)source;
     int32_t *tokens = rows[0];
     int32_t *targets = rows[1];
     size_t valid = targets_of(s, sample->place);
     if (valid > 0) {
-        uint64_t start = sample->place * s->context;
-        if (source->shuffle) {
-            start += by__order_phase(s->phases, sample->seed, sample->epoch);
-        }
+        uint64_t start = start_of(s, sample);
         BY_TRY(by_dataset_read(s->dataset, start, valid, tokens, error));
         memcpy(targets, tokens + 1, (valid - 1) * sizeof *targets);
         BY_TRY(by_dataset_read(s->dataset, start + valid, 1, targets + valid - 1, error));
+        if (s->documents) {
+            BY_TRY(part_documents(s, start, valid, rows, error));
+        }
     }
-    for (size_t i = valid; i < s->context; i++) {
-        tokens[i] = 0;
-        targets[i] = -1;
+    fill_up(s, valid, valid, rows);
+    return BY_OK;
+}
+
+/* All targets but the first tokens of documents. */
+static by_status count_window(const by_source *source, const by_source_sample *sample,
+                              uint64_t *targets, by_error *error)
+{
+    const token_source *s = (const token_source *)source;
+    by__borders borders;
+    uint64_t begin;
+    bool found;
+    size_t valid = targets_of(s, sample->place);
+    *targets = valid;
+    if (valid == 0) {
+        return BY_OK;
     }
+    BY_TRY(by__borders_open(&borders, s->dataset, start_of(s, sample), valid, &begin, error));
+    do {
+        BY_TRY(by__borders_next(&borders, &found, &begin, error));
+        *targets -= found;
+    } while (found);
     return BY_OK;
 }
 
@@ -57,6 +128,8 @@ static by_status cut_windows(token_source *s, by_error *error)
 {
     uint64_t total = by_dataset_tokens(s->dataset);
     uint64_t context = s->context;
+    s->base.fill = fill_window;
+    s->base.count = s->documents ? count_window : NULL;
     if (!s->base.shuffle) {
         if (total < 2) {
             return by_error_set(
@@ -89,41 +162,133 @@ static by_status cut_windows(token_source *s, by_error *error)
     return BY_OK;
 }
 
-static void close_source(by_source *source)
+/* ---- bins ---- */
+
+/* A piece at place `at` of a sample: all its tokens but the first are targets. */
+static by_status fill_piece(const token_source *s, const by__piece *piece, size_t at,
+                            void *const *rows, by_error *error)
 {
-    free(source);
+    int32_t *tokens = (int32_t *)rows[0] + at;
+    int32_t *targets = (int32_t *)rows[1] + at;
+    size_t room = s->context - at;
+    size_t count = piece->length < room ? piece->length : room;
+    BY_TRY(by_dataset_read(s->dataset, piece->begin, count, tokens, error));
+    if (count > 0) {
+        memcpy(targets, tokens + 1, (count - 1) * sizeof *targets);
+        targets[count - 1] = -1;
+        if (count < piece->length) { /* the bin has one token more than the sample */
+            BY_TRY(
+                by_dataset_read(s->dataset, piece->begin + count, 1, targets + count - 1, error));
+        }
+    }
+    for (size_t i = 0; i < count && s->documents; i++) {
+        ((int32_t *)rows[2])[at + i] = (int32_t)at;
+    }
+    return BY_OK;
 }
 
-void by_token_arrays(by_array arrays[2], size_t context)
+static by_status fill_bin(const by_source *source, const by_source_sample *sample,
+                          void *const *rows, by_error *error)
+{
+    const token_source *s = (const token_source *)source;
+    const by__bins *b = &s->bins;
+    size_t at = 0;
+    for (uint32_t i = b->first[sample->place]; i < b->first[sample->place + 1]; i++) {
+        BY_TRY(fill_piece(s, &b->pieces[i], at, rows, error));
+        at += b->pieces[i].length;
+    }
+    at = at < s->context ? at : s->context;
+    fill_up(s, at, at, rows);
+    return BY_OK;
+}
+
+static by_status count_bin(const by_source *source, const by_source_sample *sample,
+                           uint64_t *targets, by_error *error)
+{
+    const by__bins *b = &((const token_source *)source)->bins;
+    uint32_t bin = (uint32_t)sample->place;
+    BY_UNUSED(error);
+    *targets = by__bins_used(b, bin) - (b->first[bin + 1] - b->first[bin]);
+    return BY_OK;
+}
+
+by_status by__bins_of(by__bins *out, const by_dataset *dataset, size_t context, by_error *error)
+{
+    uint64_t *offsets;
+    uint64_t documents = by_dataset_documents(dataset);
+    size_t count;
+    if (!by__size_add((size_t)documents, 1, &count)) {
+        return by_error_set(error, BY_EMEMORY, "size overflow: %llu documents",
+                            (unsigned long long)documents);
+    }
+    BY_TRY(by__alloc((void **)&offsets, count, sizeof *offsets, "documents", error));
+    by_status status = by__dataset_offsets(dataset, 0, count, offsets, error);
+    if (status == BY_OK) {
+        status = by__bins_open(out, offsets, documents, (uint32_t)context + 1, error);
+    }
+    free(offsets);
+    return status;
+}
+
+static by_status fill_bins(token_source *s, by_error *error)
+{
+    BY_TRY(by__bins_of(&s->bins, s->dataset, s->context, error));
+    s->base.fill = fill_bin;
+    s->base.count = count_bin;
+    s->base.samples = s->bins.count;
+    s->base.targets = s->bins.tokens - s->bins.piece_count;
+    if (s->base.targets == 0) {
+        return by_error_set(error, BY_EARG,
+                            "%s: no document has two tokens, so that none can be predicted from "
+                            "another; use data.packing=stream",
+                            s->base.name);
+    }
+    return BY_OK;
+}
+
+/* ---- opening ---- */
+
+static void close_source(by_source *source)
+{
+    token_source *s = (token_source *)source;
+    by__bins_close(&s->bins);
+    free(s);
+}
+
+size_t by_token_arrays(by_array arrays[3], size_t context, bool documents)
 {
     arrays[0] = (by_array){"tokens", BY_I32, BY_SHAPE((int64_t)context), NULL};
     arrays[1] = (by_array){"targets", BY_I32, BY_SHAPE((int64_t)context), NULL};
+    arrays[2] = (by_array){"starts", BY_I32, BY_SHAPE((int64_t)context), NULL};
+    return documents ? 3 : 2;
 }
 
-by_status by_token_source_open(by_source **out, const by_dataset *dataset, size_t context,
-                               bool shuffle, by_error *error)
+by_status by_token_source_open(by_source **out, const by_dataset *dataset,
+                               const by_token_options *options, by_error *error)
 {
     token_source *s;
+    size_t context = options->context;
     if (context == 0 || context > CONTEXT_LIMIT) {
         return by_error_set(error, BY_EARG, "context %zu must be from 1 to 2^30", context);
     }
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "a source of tokens", error));
-    by_token_arrays(s->arrays, context);
     s->dataset = dataset;
     s->context = context;
+    s->documents = options->documents;
     s->base = (by_source){.name = by__dataset_name(dataset),
                           .arrays = s->arrays,
-                          .array_count = 2,
-                          .shuffle = shuffle,
+                          .array_count = by_token_arrays(s->arrays, context, options->documents),
+                          .shuffle = options->shuffle,
                           .sample_targets = context,
-                          .fill = fill,
                           .close = close_source};
-    by_status status = cut_windows(s, error);
+    by_status status = options->shuffle && options->packing == BY_TOKENS_BEST_FIT
+                           ? fill_bins(s, error)
+                           : cut_windows(s, error);
     if (status != BY_OK) {
-        free(s);
+        close_source(&s->base);
         return status;
     }
-    by__dataset_advise(dataset, shuffle);
+    by__dataset_advise(dataset, options->shuffle);
     *out = &s->base;
     return BY_OK;
 }

@@ -76,6 +76,12 @@ static void add_inputs(by__build *b, const by__family *family)
         b->model.tokens =
             by_graph_input(b->graph, "tokens", BY_I32, BY_SHAPE(request->batch, request->time));
         by__graph_set_axes(b->graph, b->model.tokens, "batch time");
+        bool for_loss = request->mode == BY_MODEL_TRAIN || request->mode == BY_MODEL_LOSS;
+        if (request->documents && for_loss) {
+            b->model.starts =
+                by_graph_input(b->graph, "starts", BY_I32, BY_SHAPE(request->batch, request->time));
+            by__graph_set_axes(b->graph, b->model.starts, "batch time");
+        }
     }
     if (request->mode == BY_MODEL_TRAIN && b->config->dropout > 0.0) {
         b->model.rng = by_graph_input(b->graph, "rng", BY_I32, BY_SHAPE(4));

@@ -9,6 +9,7 @@ typedef struct portion {
     double loss;
     double sums[BY_TASK_SUMS];
     uint64_t targets;
+    uint64_t sample; /* the first */
     int64_t stopped; /* its rank was asked to stop */
     int64_t ended;   /* the data had ended before it */
 } portion;
@@ -35,6 +36,7 @@ static by_status measure_one(const evaluating *e, portion *out, const by_batch *
     size_t width;
     BY_TRY(by_trainer_evaluate(e->trainer, batch, &out->loss, &values, &width, error));
     out->targets = batch->valid_targets;
+    out->sample = batch->first_sample;
     if (task->measure != NULL) {
         task->measure(e->data, out->sums, batch, values, width);
     }
@@ -84,10 +86,23 @@ static by_status measure_round(const evaluating *e, by_error *error)
     return by__ranks_gather(e->trainer, mine, e->portions, e->counts, error);
 }
 
-/* Adds up to `batches` micro-batches (-1: all). */
-static by_status measure_all(const evaluating *e, int64_t batches, portion *total, by_error *error)
+/* The part that a sample of the pass is of. */
+static size_t part_of(const evaluating *e, uint64_t sample)
+{
+    size_t part = 0;
+    while (part + 1 < e->data->part_count && sample >= e->data->parts[part].end) {
+        part++;
+    }
+    return part;
+}
+
+/* Adds up to `batches` micro-batches (-1: all; of data in parts their source gives as many of
+ * each). */
+static by_status measure_all(const evaluating *e, int64_t batches, portion *total, portion *parts,
+                             by_error *error)
 {
     int64_t i = 0;
+    batches = e->data->part_count > 0 ? -1 : batches;
     while (batches < 0 || i < batches) {
         BY_TRY(measure_round(e, error));
         for (size_t r = 0; r < e->ranks; r++) {
@@ -100,6 +115,9 @@ static by_status measure_all(const evaluating *e, int64_t batches, portion *tota
             if (p->ended != 0) {
                 return BY_OK;
             }
+            portion *part = &parts[part_of(e, p->sample)];
+            part->loss += p->loss;
+            part->targets += p->targets;
             total->loss += p->loss;
             total->targets += p->targets;
             for (int k = 0; k < BY_TASK_SUMS; k++) {
@@ -128,11 +146,12 @@ by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, const by_
 {
     const by_task *task = by_trainer_task(trainer);
     portion total = {0};
+    portion parts[BY_TASK_PARTS] = {{0}};
     by_evaluation result = {.task = task};
     evaluating e = {.trainer = trainer, .data = data, .loader = loader, .stop = stop, .user = user};
     by_status status = open_evaluating(&e, error);
     if (status == BY_OK) {
-        status = measure_all(&e, batches, &total, error);
+        status = measure_all(&e, batches, &total, parts, error);
     }
     free(e.portions);
     free(e.counts);
@@ -142,6 +161,12 @@ by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, const by_
     }
     result.targets = total.targets;
     result.loss = total.loss / (double)total.targets;
+    result.part_count = data->part_count;
+    for (size_t i = 0; i < data->part_count; i++) {
+        result.parts[i] = (by_part_loss){.part = &data->parts[i],
+                                         .loss = parts[i].loss / (double)parts[i].targets,
+                                         .targets = parts[i].targets};
+    }
     for (size_t i = 0; i < BY_TASK_METRICS; i++) {
         result.metrics[i] = (double)NAN;
     }

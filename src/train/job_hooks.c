@@ -117,6 +117,9 @@ static void log_evaluation(by__job *job, const by_evaluation *e, bool best)
     by__track_begin(tracker, BY__EVENT_EVALUATION, "eval",
                     (uint64_t)by_trainer_updates(job->trainer));
     by__track_number(tracker, "valid_loss", e->loss);
+    for (size_t i = 0; i < e->part_count; i++) {
+        by__track_number(tracker, e->parts[i].part->key, e->parts[i].loss);
+    }
     for (size_t i = 0; i < e->task->metric_count; i++) {
         if (!isnan(e->metrics[i])) {
             by__track_number(tracker, e->task->metrics[i].name, e->metrics[i]);

@@ -34,6 +34,8 @@ typedef struct by__recipe {
 
 /* Examples, as the task counts them, of one sample of a batch. */
 int64_t by__per_sample(const by_task *task, const by_config *config);
+/* data.documents is mask: samples have starts, and the model's attention keeps to them. */
+bool by__keeps_documents(const by_config *config);
 by_dtype by__compute_dtype(const by_config *config);
 /* Of matrices and the optimizer's state of them. */
 by_dtype by__weights_dtype(const by_config *config);

@@ -3,6 +3,12 @@
 #include "optim/optim.h"
 #include "train/train.h"
 
+bool by__keeps_documents(const by_config *config)
+{
+    const char *documents = config->data.documents; /* NULL for tasks without the key */
+    return documents != NULL && strcmp(documents, "mask") == 0;
+}
+
 int64_t by__per_sample(const by_task *task, const by_config *config)
 {
     return task->per_sample == NULL ? 1 : task->per_sample(config);
@@ -130,8 +136,10 @@ static by_status build_graph(by_graph **out, by_model *model, const by_config *c
 by_status by__train_forward(by_graph **out, by_model *model, const by_config *config,
                             const by__recipe *recipe, by_model_mode mode, by_error *error)
 {
-    const by_model_request request = {
-        .mode = mode, .batch = config->train.micro_batch, .time = config->model.context};
+    const by_model_request request = {.mode = mode,
+                                      .batch = config->train.micro_batch,
+                                      .time = config->model.context,
+                                      .documents = by__keeps_documents(config)};
     return build_graph(out, model, config, recipe, &request, error);
 }
 

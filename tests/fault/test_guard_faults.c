@@ -50,7 +50,7 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
 }
 
 static by_source sources[] = {
-    {"training", arrays, 3, true, 100000, CONTEXT, 100000 * CONTEXT, fill, NULL},
+    {"training", arrays, 3, true, 100000, CONTEXT, 100000 * CONTEXT, fill, NULL, NULL},
 };
 
 static by_status take_source(by_source **out, by_task_data *data, const by_config *config,
@@ -83,7 +83,7 @@ static const by_task task = {.name = "language",
                              .open = open_data,
                              .source = take_source,
                              .loss = loss};
-static by_task_data task_data = {&task, 800000, 0, 0};
+static by_task_data task_data = {.task = &task, .train_examples = 800000};
 
 static by_status open_data(by_task_data **out, const by_task_request *request, by_error *error)
 {

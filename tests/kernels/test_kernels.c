@@ -253,6 +253,72 @@ static void test_softmax_weights(void **state)
     free(lse);
 }
 
+/* ---- limits of attention ---- */
+
+enum { LIMIT_TIME = 300, LIMIT_WIDTH = 32, LIMIT_COLUMNS = 3 * LIMIT_WIDTH };
+
+/* y and lse of one head; starts may be NULL. */
+static void attend(const float *qkv, int64_t window, const int32_t *starts, by__isa level, float *y,
+                   float *lse)
+{
+    by__tensor in[BY__MAX_INPUTS];
+    for (int i = 0; i < BY__MAX_INPUTS; i++) {
+        in[i] = (by__tensor){.shape.rank = -1};
+    }
+    in[0] = (by__tensor){(void *)(uintptr_t)qkv, BY_F32, BY_SHAPE(1, LIMIT_TIME, LIMIT_COLUMNS)};
+    in[4] = (by__tensor){(void *)(uintptr_t)starts, BY_I32, BY_SHAPE(1, LIMIT_TIME)};
+    by__call call = {.op = BY_OP_ATTENTION,
+                     .attrs = {.heads = 1, .kv_heads = 1, .window = window},
+                     .in = in,
+                     .input_count = starts == NULL ? 1 : 5,
+                     .output_count = 2};
+    call.out[0] = (by__tensor){y, BY_F32, BY_SHAPE(1, LIMIT_TIME, LIMIT_WIDTH)};
+    call.out[1] = (by__tensor){lse, BY_F32, BY_SHAPE(1, 1, LIMIT_TIME)};
+    const by__kernel *kernel = by__cpu_kernel_at(&call, level);
+    assert_int_equal(kernel->prepare(&call, &one_thread, NULL), BY_OK);
+    assert_int_equal(posix_memalign(&call.work, 64, call.work_bytes), 0);
+    assert_int_equal(kernel->run(&call, &one_thread), BY_OK);
+    free(call.work);
+    kernel->release(&call);
+}
+
+/* A limit that hides nothing changes no bit, and keys far before all limits are not read: what
+ * stands there may be anything. */
+static void test_limits(void **state)
+{
+    static float qkv[LIMIT_TIME * LIMIT_COLUMNS];
+    static float y[2][LIMIT_TIME * LIMIT_WIDTH];
+    static float lse[2][LIMIT_TIME];
+    int32_t starts[LIMIT_TIME] = {0};
+    BY_UNUSED(state);
+    for (int i = 0; i < LIMIT_TIME * LIMIT_COLUMNS; i++) {
+        qkv[i] = (float)(i * 7919 % 1009) / 500.0f - 1.0f;
+    }
+    for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
+        attend(qkv, 0, NULL, (by__isa)level, y[0], lse[0]);
+        attend(qkv, LIMIT_TIME, NULL, (by__isa)level, y[1], lse[1]);
+        assert_memory_equal(y[0], y[1], sizeof y[0]);
+        assert_memory_equal(lse[0], lse[1], sizeof lse[0]);
+        attend(qkv, 0, starts, (by__isa)level, y[1], lse[1]);
+        assert_memory_equal(y[0], y[1], sizeof y[0]);
+        assert_memory_equal(lse[0], lse[1], sizeof lse[0]);
+    }
+    for (int t = 0; t < LIMIT_TIME; t++) {
+        starts[t] = t < 200 ? 0 : 200;
+        for (int c = 0; c < LIMIT_COLUMNS && t < 100; c++) {
+            qkv[t * LIMIT_COLUMNS + c] = NAN;
+        }
+    }
+    for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
+        for (int k = 0; k < 2; k++) {
+            attend(qkv, k == 0 ? 0 : 20, k == 0 ? starts : NULL, (by__isa)level, y[0], lse[0]);
+            for (int t = 256; t < LIMIT_TIME; t++) { /* tiles behind row 200 alone */
+                assert_true(isfinite(y[0][t * LIMIT_WIDTH]) && isfinite(lse[0][t]));
+            }
+        }
+    }
+}
+
 /* ---- conversions: every bf16 and f16, and every f32 near a rounding boundary, must be exact ----
  */
 
@@ -449,7 +515,7 @@ int main(int argc, char **argv)
         return bench(argc > 2 ? argv[2] : NULL, argc > 3 ? atoi(argv[3]) : 1);
     }
     static by_op ops[BY_OP_COUNT];
-    struct CMUnitTest tests[BY_OP_COUNT + 6];
+    struct CMUnitTest tests[BY_OP_COUNT + 7];
     for (int op = 0; op < BY_OP_COUNT; op++) {
         ops[op] = (by_op)op;
         tests[op] = (struct CMUnitTest){by_op_name((by_op)op), test_op, NULL, NULL, &ops[op]};
@@ -460,6 +526,7 @@ int main(int argc, char **argv)
     tests[BY_OP_COUNT + 3] = (struct CMUnitTest)cmocka_unit_test(test_fallback);
     tests[BY_OP_COUNT + 4] = (struct CMUnitTest)cmocka_unit_test(test_softmax_weights);
     tests[BY_OP_COUNT + 5] = (struct CMUnitTest)cmocka_unit_test(test_normal_values);
+    tests[BY_OP_COUNT + 6] = (struct CMUnitTest)cmocka_unit_test(test_limits);
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }

@@ -253,7 +253,10 @@ static void test_bad_token(void **state)
         assert_int_equal(by_dataset_open(&data, *state, NULL, NULL), BY_OK);
         by_source *source;
         by_loader_options options = {.batch = 2};
-        assert_int_equal(by_token_source_open(&source, data, 20, false, NULL), BY_OK);
+        assert_int_equal(by_token_source_open(&source, data,
+                                              &(by_token_options){.context = 20, .shuffle = false},
+                                              NULL),
+                         BY_OK);
         assert_int_equal(by_loader_open(&loader, source, &options, NULL), BY_OK);
         (void)snprintf(expected, sizeof expected,
                        "%s/tokens-00002.npy: damaged: token 250 at offset %zu is not below the "
@@ -304,7 +307,10 @@ static void test_cut_short_in_use(void **state)
         assert_string_equal(error.message, expected);
         assert_int_equal(by_dataset_document_at(data, 40, &document, &begin, NULL, &error),
                          BY_EFORMAT);
-        assert_int_equal(by_token_source_open(&source, data, 20, false, NULL), BY_OK);
+        assert_int_equal(by_token_source_open(&source, data,
+                                              &(by_token_options){.context = 20, .shuffle = false},
+                                              NULL),
+                         BY_OK);
         assert_int_equal(by_loader_open(&loader, source, &options, NULL), BY_OK);
         for (int i = 0; i < 2; i++) {
             assert_int_equal(by_loader_next(loader, &batch, &error), BY_OK);
@@ -356,11 +362,11 @@ static void test_many_shards(void **state)
 static void test_loader_bytes(void **state)
 {
     uint64_t bytes;
-    by_array arrays[2];
+    by_array arrays[3];
     by_loader_options options = {.batch = 12};
     uint64_t batch = 2 * sizeof(int32_t) * 64 * 12;
     BY_UNUSED(state);
-    by_token_arrays(arrays, 64);
+    assert_int_equal(by_token_arrays(arrays, 64, false), 2);
     assert_int_equal(by_loader_bytes(&bytes, arrays, 2, &options, NULL), BY_OK);
     assert_in_range(bytes, 5 * batch, 5 * batch + 4096);
     options.prefetch = 1;
@@ -377,7 +383,9 @@ static by_source *windows(const by_dataset *data, size_t context, bool shuffle)
 {
     by_source *source;
     by_error error = {0};
-    if (by_token_source_open(&source, data, context, shuffle, &error) != BY_OK) {
+    if (by_token_source_open(&source, data,
+                             &(by_token_options){.context = context, .shuffle = shuffle},
+                             &error) != BY_OK) {
         fail_msg("%s", error.message);
     }
     return source;
@@ -725,7 +733,9 @@ static void test_short_data(void **state)
     by_error error;
     char expected[300];
     by_dataset *data = packed(state, 9, "u16");
-    assert_int_equal(by_token_source_open(&source, data, 9, true, &error), BY_EARG);
+    assert_int_equal(by_token_source_open(
+                         &source, data, &(by_token_options){.context = 9, .shuffle = true}, &error),
+                     BY_EARG);
     (void)snprintf(expected, sizeof expected,
                    "%s: 9 tokens are too few for a context of 9, which needs 10; give more text or "
                    "lower model.context to 8",
@@ -749,7 +759,10 @@ static void test_short_data(void **state)
     by_dataset_close(&data);
 
     data = packed(state, 1, "u16");
-    assert_int_equal(by_token_source_open(&source, data, 4, false, &error), BY_EARG);
+    assert_int_equal(by_token_source_open(&source, data,
+                                          &(by_token_options){.context = 4, .shuffle = false},
+                                          &error),
+                     BY_EARG);
     (void)snprintf(
         expected, sizeof expected,
         "%s: 1 tokens are too few to evaluate on: a target needs a token before it; hold "
@@ -803,7 +816,10 @@ static void test_options(void **state)
     for (size_t i = 0; i < 2; i++) {
         by_source *source = NULL;
         by_error error = {0};
-        assert_int_equal(by_token_source_open(&source, data, contexts[i], false, &error), BY_EARG);
+        assert_int_equal(by_token_source_open(
+                             &source, data,
+                             &(by_token_options){.context = contexts[i], .shuffle = false}, &error),
+                         BY_EARG);
         assert_non_null(strstr(error.message, "must be from 1 to 2^30"));
         assert_null(source);
     }
@@ -961,6 +977,124 @@ static void test_own_source(void **state)
     assert_true(is_closed);
 }
 
+/* ---- documents ---- */
+
+/* Checks a sample of tokens that are their own places, of documents of 30: which targets count, and
+ * where the document of each token begins. Returns the targets. */
+static uint64_t check_sample(const int32_t *tokens, const int32_t *targets, const int32_t *starts,
+                             size_t context, bool pieces)
+{
+    uint64_t count = 0;
+    int32_t first = 0;
+    size_t used = context;
+    while (used > 0 && tokens[used - 1] == 0 && targets[used - 1] == -1) {
+        used--; /* filled up */
+    }
+    for (size_t i = 0; i < used; i++) {
+        bool follows = i > 0 && tokens[i] == tokens[i - 1] + 1;
+        if (i > 0 && (!follows || (pieces ? targets[i - 1] == -1 : tokens[i] % 30 == 0))) {
+            assert_int_equal(tokens[i] % 30, 0);
+            first = (int32_t)i;
+        }
+        assert_int_equal(starts[i], first);
+        bool counts = (tokens[i] + 1) % 30 != 0 && tokens[i] != 1002;
+        assert_int_equal(targets[i], counts ? tokens[i] + 1 : -1);
+        count += counts;
+    }
+    return count;
+}
+
+static by_source *open_documents(const by_dataset *data, by_token_options options)
+{
+    by_source *source;
+    by_error error = {0};
+    options.documents = true;
+    if (by_token_source_open(&source, data, &options, &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    return source;
+}
+
+/* Counts and targets of all batches; the part of a rank of two has its own and knows of all. */
+static void check_documents(by_source *(*open)(const by_dataset *, by_token_options),
+                            const by_dataset *data, by_token_options options, uint64_t batches)
+{
+    by_loader *all = open_source(open(data, options), (by_loader_options){.batch = 4, .seed = 7});
+    by_loader *half = open_source(
+        open(data, options), (by_loader_options){.batch = 4, .first = 2, .count = 2, .seed = 7});
+    bool pieces = options.packing == BY_TOKENS_BEST_FIT;
+    for (uint64_t k = 0; k < batches; k++) {
+        by_batch batch;
+        by_batch part;
+        uint64_t targets[4];
+        assert_int_equal(by_loader_next(all, &batch, NULL), BY_OK);
+        assert_int_equal(by_loader_next(half, &part, NULL), BY_OK);
+        assert_int_equal(batch.array_count, 3);
+        for (size_t i = 0; i < batch.batch; i++) {
+            size_t at = i * options.context;
+            targets[i] =
+                check_sample((const int32_t *)batch.arrays[0].data + at,
+                             (const int32_t *)batch.arrays[1].data + at,
+                             (const int32_t *)batch.arrays[2].data + at, options.context, pieces);
+        }
+        assert_memory_equal(part.arrays[2].data,
+                            (const int32_t *)batch.arrays[2].data + 2 * options.context,
+                            2 * options.context * sizeof(int32_t));
+        uint64_t sum = targets[0] + targets[1] + targets[2] + targets[3];
+        assert_true(batch.valid_targets == sum && batch.global_targets == sum);
+        assert_true(part.valid_targets == targets[2] + targets[3] && part.global_targets == sum);
+    }
+    by_loader_close(&all);
+    by_loader_close(&half);
+}
+
+static by_source *open_mixed_documents(const by_dataset *data, by_token_options options)
+{
+    by_source *mix;
+    by_source *parts[2] = {open_documents(data, options), open_documents(data, options)};
+    const by_mix_stage stage = {.weights = (const double[]){0.3, 0.7}};
+    by_mix_options mixed = {.stages = &stage, .stage_count = 1, .shuffle = true};
+    assert_int_equal(by_mix_source_open(&mix, parts, 2, &mixed, NULL), BY_OK);
+    return mix;
+}
+
+/* Windows of one pass and of epochs, and bins, in which a document is longer than some. */
+static void test_documents(void **state)
+{
+    static const size_t contexts[] = {1, 7, 29, 30, 31, 100};
+    by_dataset *data = packed(state, 1003, "u16");
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(contexts); i++) {
+        by_token_options options = {.context = contexts[i]};
+        uint64_t batches = (1002 + contexts[i] - 1) / contexts[i] / 4;
+        check_documents(open_documents, data, options, batches);
+        options.shuffle = true;
+        check_documents(open_documents, data, options, 30);
+        check_documents(open_mixed_documents, data, options, 30);
+    }
+    by_dataset_close(&data);
+}
+
+static void test_best_fit_samples(void **state)
+{
+    static const size_t contexts[] = {29, 64, 100};
+    by_dataset *data = packed(state, 1003, "u16");
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(contexts); i++) {
+        by_token_options options = {
+            .context = contexts[i], .shuffle = true, .packing = BY_TOKENS_BEST_FIT};
+        by_source *source = open_documents(data, options);
+        assert_true(source->targets == 1003 - 34); /* all but the first of each document */
+        by_source_close(&source);
+        check_documents(open_documents, data, options, 30);
+        check_documents(open_mixed_documents, data, options, 30);
+    }
+    /* Longer documents than samples: pieces begin with the last token of the one before. */
+    by_source *source = open_documents(
+        data, (by_token_options){.context = 7, .shuffle = true, .packing = BY_TOKENS_BEST_FIT});
+    assert_true(source->targets == 1003 - 34);
+    by_source_close(&source);
+    by_dataset_close(&data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -970,6 +1104,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cut_short_in_use, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_many_shards, make_folder, drop_folder),
         cmocka_unit_test(test_loader_bytes),
+        cmocka_unit_test_setup_teardown(test_documents, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_best_fit_samples, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_epochs, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_resume, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_resize, make_folder, drop_folder),

@@ -192,6 +192,14 @@ by_status by__data_mix_resolve(by_config *config, void *own, by_error *error)
 {
     by__data_mix mix;
     BY_UNUSED(own);
+    if (by__keeps_documents(config) && config->parallel.sequence > 1) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: data.documents=mask keeps the documents of a sequence apart, and "
+                            "parallel.sequence %lld divides sequences among ranks, which do not "
+                            "know of documents; use parallel.tensor or parallel.shard instead",
+                            by__config_where(config, "data.documents", "parallel.sequence"),
+                            (long long)config->parallel.sequence);
+    }
     BY_TRY(by__data_mix_parse(&mix, config, error));
     by__data_mix_free(&mix);
     return BY_OK;

@@ -3,6 +3,7 @@
 
 #include "banyan/tokenizer.h"
 #include "checkpoint/storage.h"
+#include "config/kind.h"
 #include "train/tasks/language.h"
 
 static bool relay_progress(void *user, const by_pack_progress *progress)
@@ -143,10 +144,82 @@ static by_status find_text(by__data_paths *paths, const by_config *config,
     }
     paths->train_count = status == BY_OK;
     if (status == BY_OK && split) {
-        status = join(&paths->valid, directory, "valid", error);
+        status = by__alloc((void **)&paths->valid, 1, sizeof *paths->valid, "paths", error);
+    }
+    if (status == BY_OK && split) {
+        status = join(&paths->valid[0], directory, "valid", error);
+        paths->valid_count = status == BY_OK;
     }
     free(directory);
     return status;
+}
+
+/* Letters, digits, dots, dashes and underscores. */
+static bool is_name(const char *text, size_t length)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    return length > 0 && length <= 32 && strspn(text, letters) >= length;
+}
+
+/* NAME=DIR number `index` of data.valid_sets; names before it are known. */
+static by_status find_valid_set(by__data_paths *paths, const by_config *config, size_t index,
+                                by_error *error)
+{
+    const char *entry = config->data.valid_sets.items[index];
+    size_t length = strcspn(entry, "=");
+    const char *where = by__config_where(config, "data.valid_sets", "data.valid_sets");
+    if (entry[length] == '\0' || entry[length + 1] == '\0' || !is_name(entry, length)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: data.valid_sets: '%s' is not NAME=DIR with a name of up to 32 "
+                            "letters, digits and ._-, such as web=packed/web/valid",
+                            where, entry);
+    }
+    for (size_t i = 0; i < index; i++) {
+        if (strlen(paths->names[i]) == length && strncmp(paths->names[i], entry, length) == 0) {
+            return by_error_set(error, BY_ECONFIG, "%s: data.valid_sets: two are named '%s'", where,
+                                paths->names[i]);
+        }
+    }
+    BY_TRY(copy(&paths->valid[index], entry + length + 1, error));
+    paths->valid_count++;
+    paths->names[index] = by__strndup(entry, length);
+    return paths->names[index] == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: name")
+                                       : BY_OK;
+}
+
+/* What is held out, if it is not a part of data.text. */
+static by_status find_valid(by__data_paths *paths, const by_config *config, by_error *error)
+{
+    size_t count = config->data.valid_sets.count;
+    bool single = config->data.valid[0] != '\0' && config->data.text.count == 0;
+    if (count > 0 && (single || paths->valid_count > 0)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: data.valid_sets names what is held out, and data.%s does so, too; "
+                            "leave one out, or clear it (%s)",
+                            by__config_where(config, "data.valid_sets", "data.valid"),
+                            single ? "valid" : "valid_fraction",
+                            single ? "--set data.valid=" : "--set data.valid_fraction=0");
+    }
+    if (count > BY_TASK_PARTS) {
+        return by_error_set(
+            error, BY_ECONFIG, "%s: data.valid_sets has %zu entries; the most is %d",
+            by__config_where(config, "data.valid_sets", "data.valid_sets"), count, BY_TASK_PARTS);
+    }
+    if (count == 0 && !single) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&paths->valid, count + single, sizeof *paths->valid, "paths", error));
+    if (single) {
+        BY_TRY(copy(&paths->valid[0], config->data.valid, error));
+        paths->valid_count = 1;
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&paths->names, count, sizeof *paths->names, "paths", error));
+    for (size_t i = 0; i < count; i++) {
+        BY_TRY(find_valid_set(paths, config, i, error));
+    }
+    return BY_OK;
 }
 
 /* The packed directories that the config names. */
@@ -163,8 +236,7 @@ static by_status find_packed(by__data_paths *paths, const by_config *config, by_
         paths->train_count += status == BY_OK;
     }
     by__data_mix_free(&mix);
-    BY_TRY(status);
-    return config->data.valid[0] == '\0' ? BY_OK : copy(&paths->valid, config->data.valid, error);
+    return status;
 }
 
 static bool relay_verifying(void *user, uint64_t done, uint64_t total)
@@ -240,8 +312,9 @@ static by_status check_tokenizers(const by__data_paths *paths, const by_config *
     for (size_t i = 1; i < paths->train_count; i++) {
         BY_TRY(check_tokenizer(paths, paths->train[i], "data.mix", error));
     }
-    if (paths->valid != NULL) {
-        BY_TRY(check_tokenizer(paths, paths->valid, "data.valid", error));
+    for (size_t i = 0; i < paths->valid_count; i++) {
+        BY_TRY(check_tokenizer(paths, paths->valid[i],
+                               paths->names == NULL ? "data.valid" : "data.valid_sets", error));
     }
     return config->model.from[0] == '\0' || is_resumed || !by__path_is_dir(config->model.from)
                ? BY_OK
@@ -264,13 +337,16 @@ by_status by__data_prepare(by__data_paths *out, const by_config *config,
             "to directories that `banyan pack` made");
     }
     if (status == BY_OK) {
+        status = find_valid(&paths, config, error);
+    }
+    if (status == BY_OK) {
         status = join(&paths.tokenizer, paths.train[0], "tokenizer.json", error);
     }
     for (size_t i = 0; i < paths.train_count && status == BY_OK; i++) {
         status = by__verify_data(paths.train[i], progress, error);
     }
-    if (status == BY_OK && paths.valid != NULL) {
-        status = by__verify_data(paths.valid, progress, error);
+    for (size_t i = 0; i < paths.valid_count && status == BY_OK; i++) {
+        status = by__verify_data(paths.valid[i], progress, error);
     }
     if (status == BY_OK) {
         status =
@@ -290,7 +366,12 @@ void by__data_paths_free(by__data_paths *paths)
         free(paths->train[i]);
     }
     free(paths->train);
+    for (size_t i = 0; i < paths->valid_count; i++) {
+        free(paths->valid[i]);
+        free(paths->names == NULL ? NULL : paths->names[i]);
+    }
     free(paths->valid);
+    free(paths->names);
     free(paths->tokenizer);
     *paths = (by__data_paths){0};
 }

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct window {
     uint64_t document;
@@ -22,7 +23,7 @@ struct by__documents {
 
 typedef struct window_source {
     by_source base;
-    by_array arrays[2];
+    by_array arrays[3];
     const by__documents *documents;
     size_t context;
 } window_source;
@@ -85,6 +86,9 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
         tokens[i] = 0;
         targets[i] = -1;
     }
+    if (source->array_count > 2) {
+        memset(rows[2], 0, s->context * sizeof(int32_t));
+    }
     return BY_OK;
 }
 
@@ -93,19 +97,19 @@ static void close_source(by_source *source)
     free(source);
 }
 
-by_status by__documents_source(by_source **out, by__documents *d, size_t context, by_error *error)
+by_status by__documents_source(by_source **out, by__documents *d, size_t context, bool starts,
+                               by_error *error)
 {
     window_source *s;
     d->count = 0;
     d->targets = 0;
     BY_TRY(cut(d, context, error));
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "a source of documents", error));
-    by_token_arrays(s->arrays, context);
     s->documents = d;
     s->context = context;
     s->base = (by_source){.name = "documents",
                           .arrays = s->arrays,
-                          .array_count = 2,
+                          .array_count = by_token_arrays(s->arrays, context, starts),
                           .samples = d->count,
                           .sample_targets = context,
                           .targets = d->targets,

@@ -17,10 +17,10 @@ typedef struct by__document_loss {
 /* The data set must outlive it. */
 by_status by__documents_open(by__documents **out, const by_dataset *dataset, by_error *error);
 void by__documents_close(by__documents **documents);
-/* One pass over the windows of all documents: arrays as of by_token_arrays. A document has one
- * window at least. */
+/* One pass over the windows of all documents: arrays as of by_token_arrays. With
+ * `starts`, those that say that a window is of one document. A document has one window at least. */
 by_status by__documents_source(by_source **out, by__documents *documents, size_t context,
-                               by_error *error);
+                               bool starts, by_error *error);
 /* Adds the loss of window `window`, called in order. True when it was the last one of its document,
  * which *out is about. */
 bool by__documents_add(by__documents *documents, uint64_t window, double loss,

@@ -38,8 +38,22 @@ static const by__key keys[] = {
     {"data", "curriculum", BY__KEY_TEXTS, BY__FIELD(data.curriculum), "[]", .later = true,
      .help = "other weights of mix from a step on: STEP=WEIGHT:WEIGHT... each, steps ascending, a "
              "weight for each directory in order"},
+    {"data", "documents", BY__KEY_TEXT, BY__FIELD(data.documents), "join", .choices = "join|mask",
+     .later = true,
+     .help = "join: a token may read the tokens of all documents before it in its sample; mask: "
+             "those of its own document alone, and the first token of a document is predicted from "
+             "no other one"},
+    {"data", "packing", BY__KEY_TEXT, BY__FIELD(data.packing), "stream",
+     .choices = "stream|best_fit", .later = true,
+     .help = "stream: samples are windows of all documents one behind the other; best_fit: whole "
+             "documents, put together so that samples are as full as can be (best-fit decreasing), "
+             "and only longer ones cut. To train on; what is held out is always a stream"},
     {"data", "valid", BY__KEY_TEXT, BY__FIELD(data.valid), "\"\"",
      .help = "packed directory to evaluate on; empty for none"},
+    {"data", "valid_sets", BY__KEY_TEXTS, BY__FIELD(data.valid_sets), "[]", .later = true,
+     .help = "packed directories to evaluate on, instead of valid: NAME=DIR each, up to 16, of one "
+             "tokenizer. The loss of each is reported by its name; valid_loss is the mean over the "
+             "targets of all, and eval_batches counts for each"},
     {"data", "cache", BY__KEY_TEXT, BY__FIELD(data.cache), "runs/.cache", .min = 1,
      .help = "where packed text is kept"},
 };
@@ -52,11 +66,14 @@ typedef struct language_data {
     by__evaluation_data other; /* evaluated or predicted instead */
     by_dataset **train;        /* [paths.train_count] */
     by__data_mix mix;          /* how they are mixed; of one data set: not */
-    by_dataset *valid;         /* NULL: nothing is held out */
+    by_dataset **valid;        /* [valid_count] */
+    size_t valid_count;        /* 0: nothing is held out */
+    char (*keys)[64];          /* of the losses of data.valid_sets */
     by__documents *documents;  /* to predict */
     int64_t eos;
     char *eos_token; /* NULL: none */
     char *tokenizer_config;
+    bool best_fit;    /* data.packing */
     char content[33]; /* hash of what is trained on */
 } language_data;
 
@@ -81,8 +98,28 @@ static by_status find_eos(language_data *d, by_error *error)
     return status;
 }
 
+/* What is evaluated on, by name where it has some. */
+static by_status open_valid(language_data *d, char *const *paths, size_t count, by_error *error)
+{
+    bool named = d->paths.names != NULL && paths == d->paths.valid;
+    BY_TRY(by__alloc((void **)&d->valid, count, sizeof *d->valid, "the data", error));
+    BY_TRY(by__alloc((void **)&d->keys, count, sizeof *d->keys, "the data", error));
+    for (size_t i = 0; i < count; i++) {
+        BY_TRY(by_dataset_open(&d->valid[i], paths[i], NULL, error));
+        d->valid_count++;
+        d->base.valid_examples += by_dataset_tokens(d->valid[i]);
+        if (named) {
+            (void)snprintf(d->keys[i], sizeof d->keys[i], "valid_loss_%s", d->paths.names[i]);
+            d->base.parts[i] = (by_task_part){.name = d->paths.names[i], .key = d->keys[i]};
+            d->base.part_count = count;
+        }
+    }
+    return BY_OK;
+}
+
 static by_status open_training(language_data *d, const by_task_request *r, by_error *error)
 {
+    d->best_fit = strcmp(r->config->data.packing, "best_fit") == 0;
     BY_TRY(by__data_prepare(&d->paths, r->config, r->progress, error));
     BY_TRY(by__data_mix_parse(&d->mix, r->config, error));
     BY_TRY(
@@ -91,9 +128,7 @@ static by_status open_training(language_data *d, const by_task_request *r, by_er
         BY_TRY(by_dataset_open(&d->train[i], d->paths.train[i], NULL, error));
         d->base.train_examples += by_dataset_tokens(d->train[i]);
     }
-    if (d->paths.valid != NULL) {
-        BY_TRY(by_dataset_open(&d->valid, d->paths.valid, NULL, error));
-    }
+    BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, error));
     return find_eos(d, error);
 }
 
@@ -104,16 +139,20 @@ static by_status open_other(language_data *d, const by_task_request *r, by_error
     const char *learned = r->learned == NULL ? "." : r->learned;
     if (path == NULL) {
         BY_TRY(by__data_prepare(&d->paths, r->config, r->progress, error));
-        path = d->paths.valid;
+        for (size_t i = 0; i < d->paths.valid_count; i++) {
+            BY_TRY(by__same_tokenizer(d->paths.valid[i], learned, error));
+        }
+        BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, error));
+    } else {
+        BY_TRY(by__evaluation_data_open(&d->other, path, learned, r->config, r->progress, error));
+        BY_TRY(open_valid(d, &d->other.directory, 1, error));
     }
-    if (path == NULL) {
+    if (d->valid_count == 0) {
         return by_error_set(error, BY_ECONFIG,
                             "nothing is held out (data.valid_fraction is 0); name a file or a "
                             "packed directory with --data");
     }
-    BY_TRY(by__evaluation_data_open(&d->other, path, learned, r->config, r->progress, error));
-    BY_TRY(by_dataset_open(&d->valid, d->other.directory, NULL, error));
-    return r->purpose == BY_TASK_PREDICT ? by__documents_open(&d->documents, d->valid, error)
+    return r->purpose == BY_TASK_PREDICT ? by__documents_open(&d->documents, d->valid[0], error)
                                          : BY_OK;
 }
 
@@ -125,7 +164,11 @@ static void close_data(by_task_data *base)
         by_dataset_close(&d->train[i]);
     }
     free(d->train);
-    by_dataset_close(&d->valid);
+    for (size_t i = 0; i < d->valid_count; i++) {
+        by_dataset_close(&d->valid[i]);
+    }
+    free(d->valid);
+    free(d->keys);
     by__data_mix_free(&d->mix);
     by__data_paths_free(&d->paths);
     by__evaluation_data_close(&d->other);
@@ -145,7 +188,6 @@ static by_status open_data(by_task_data **out, const by_task_request *r, by_erro
         close_data(&d->base);
         return status;
     }
-    d->base.valid_examples = d->valid == NULL ? 0 : by_dataset_tokens(d->valid);
     *out = &d->base;
     return BY_OK;
 }
@@ -167,11 +209,13 @@ static by_status complete(by_task_data *base, by_config *config, by_error *error
                 (long long)config->model.vocab, (long long)vocab);
         }
     }
-    if (d->valid != NULL && by_dataset_vocab(d->valid) > (uint64_t)config->model.vocab) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: its vocabulary of %u is more than the model's %lld",
-                            d->train != NULL ? d->paths.valid : d->other.directory,
-                            by_dataset_vocab(d->valid), (long long)config->model.vocab);
+    for (size_t i = 0; i < d->valid_count; i++) {
+        if (by_dataset_vocab(d->valid[i]) > (uint64_t)config->model.vocab) {
+            return by_error_set(error, BY_ECONFIG,
+                                "%s: its vocabulary of %u is more than the model's %lld",
+                                d->paths.valid_count > 0 ? d->paths.valid[i] : d->other.directory,
+                                by_dataset_vocab(d->valid[i]), (long long)config->model.vocab);
+        }
     }
     if (d->documents != NULL) { /* a window at a time: its loss is that of a document's part */
         config->train.batch = 1;
@@ -180,19 +224,31 @@ static by_status complete(by_task_data *base, by_config *config, by_error *error
     return by_config_resolve(config, error);
 }
 
-/* The training data: one source, or the mix of several. */
-static by_status open_mixed(by_source **out, language_data *d, size_t context, by_error *error)
+static by_token_options token_options(const by_config *config, bool training)
 {
+    return (by_token_options){.context = (size_t)config->model.context,
+                              .shuffle = training,
+                              .documents = by__keeps_documents(config),
+                              .packing = strcmp(config->data.packing, "best_fit") == 0
+                                             ? BY_TOKENS_BEST_FIT
+                                             : BY_TOKENS_STREAM};
+}
+
+/* The training data: one source, or the mix of several. */
+static by_status open_mixed(by_source **out, language_data *d, const by_config *config,
+                            by_error *error)
+{
+    const by_token_options options = token_options(config, true);
     size_t count = d->paths.train_count;
     by_source **parts;
     if (d->mix.stage_count == 0) {
-        return by_token_source_open(out, d->train[0], context, true, error);
+        return by_token_source_open(out, d->train[0], &options, error);
     }
     BY_TRY(by__alloc((void **)&parts, count, sizeof *parts, "a mix", error));
     by_status status = BY_OK;
     size_t opened = 0;
     while (opened < count && status == BY_OK) {
-        status = by_token_source_open(&parts[opened], d->train[opened], context, true, error);
+        status = by_token_source_open(&parts[opened], d->train[opened], &options, error);
         opened += status == BY_OK;
     }
     if (status == BY_OK) {
@@ -210,14 +266,44 @@ static by_status open_mixed(by_source **out, language_data *d, size_t context, b
     return status;
 }
 
+/* One pass over what is held out: its parts one behind the other, each in whole micro-batches. */
+static by_status open_held_out(by_source **out, language_data *d, const by_config *config,
+                               by_error *error)
+{
+    const by_token_options options = token_options(config, false);
+    by_source *parts[BY_TASK_PARTS];
+    uint64_t ends[BY_TASK_PARTS];
+    uint64_t unit = (uint64_t)config->train.micro_batch;
+    int64_t batches = config->train.eval_batches;
+    if (d->base.part_count == 0) {
+        return by_token_source_open(out, d->valid[0], &options, error);
+    }
+    for (size_t i = 0; i < d->valid_count; i++) {
+        by_status status = by_token_source_open(&parts[i], d->valid[i], &options, error);
+        if (status != BY_OK) {
+            while (i-- > 0) {
+                by_source_close(&parts[i]);
+            }
+            return status;
+        }
+    }
+    BY_TRY(by_joined_source_open(out, parts, d->valid_count, unit,
+                                 batches < 0 ? 0 : (uint64_t)batches * unit, ends, error));
+    for (size_t i = 0; i < d->valid_count; i++) {
+        d->base.parts[i].end = ends[i];
+    }
+    return BY_OK;
+}
+
 static by_status source(by_source **out, by_task_data *base, const by_config *config, bool training,
                         by_error *error)
 {
     language_data *d = (language_data *)base;
-    size_t context = (size_t)config->model.context;
-    return d->documents != NULL ? by__documents_source(out, d->documents, context, error)
-           : training           ? open_mixed(out, d, context, error)
-                                : by_token_source_open(out, d->valid, context, false, error);
+    const by_token_options options = token_options(config, training);
+    return d->documents != NULL
+               ? by__documents_source(out, d->documents, options.context, options.documents, error)
+           : training ? open_mixed(out, d, config, error)
+                      : open_held_out(out, d, config, error);
 }
 
 /* ---- the config alone ---- */
@@ -231,7 +317,8 @@ static unsigned knows(const by_config *config)
 {
     const by_data_config *data = &config->data;
     bool has_text = data->text.count > 0;
-    bool holds_out = data->valid[0] != '\0' || (has_text && data->valid_fraction > 0.0);
+    bool holds_out = data->valid[0] != '\0' || data->valid_sets.count > 0 ||
+                     (has_text && data->valid_fraction > 0.0);
     bool has_data = has_text || data->train[0] != '\0' || data->mix.count > 0;
     return (config->model.vocab > 0 ? (unsigned)BY_TASK_SIZES : 0) |
            (has_data ? (unsigned)BY_TASK_DATA : 0) | (holds_out ? (unsigned)BY_TASK_HOLDS_OUT : 0);
@@ -272,11 +359,17 @@ static const by_metric metrics[] = {{"perplexity", false, 2}, {"bits_per_byte", 
 static void metric(const by_task_data *base, const double *sums, by_evaluation *out)
 {
     const language_data *d = (const language_data *)base;
-    double tokens = (double)by_dataset_tokens(d->valid);
-    double bytes = (double)by_dataset_text_bytes(d->valid);
+    double tokens = 0.0;
+    double bytes = 0.0;
+    bool known = true;
     BY_UNUSED(sums);
+    for (size_t i = 0; i < d->valid_count; i++) {
+        tokens += (double)by_dataset_tokens(d->valid[i]);
+        bytes += (double)by_dataset_text_bytes(d->valid[i]);
+        known = known && by_dataset_text_bytes(d->valid[i]) > 0;
+    }
     out->metrics[0] = exp(out->loss);
-    out->metrics[1] = bytes > 0.0 ? out->loss / log(2.0) * tokens / bytes : 0.0;
+    out->metrics[1] = known ? out->loss / log(2.0) * tokens / bytes : 0.0;
 }
 
 /* ---- checkpoints ---- */
@@ -297,16 +390,18 @@ static by_status tokenizer_config(char **out, const language_data *d, const by_c
     return by__text_take(&text, out, error);
 }
 
-/* Hash of what is trained on: of a mix, of its parts and how they are mixed. */
+/* Hash of what is trained on: of a mix, of its parts and how they are mixed; and of packing that is
+ * no stream. */
 static by_status hash_content(char out[33], const language_data *d, by_error *error)
 {
     by__text text = {0};
     char *all;
     char hash[33];
-    if (d->mix.stage_count == 0) {
+    if (d->mix.stage_count == 0 && !d->best_fit) {
         by_dataset_hash(d->train[0], out);
         return BY_OK;
     }
+    by__text_add(&text, d->best_fit ? "best fit\n" : "");
     by__text_add(&text, d->mix.shuffle ? "random\n" : "exact\n");
     for (size_t i = 0; i < d->paths.train_count; i++) {
         by_dataset_hash(d->train[i], hash);

@@ -13,7 +13,9 @@
 typedef struct by__data_paths {
     char **train; /* [train_count]; more than one: data.mix */
     size_t train_count;
-    char *valid; /* NULL when nothing is held out */
+    char **valid;       /* [valid_count]; more than one, or one with a name: data.valid_sets */
+    char **names;       /* [valid_count], of data.valid_sets; NULL: what is held out has no name */
+    size_t valid_count; /* 0 when nothing is held out */
     char *tokenizer;
 } by__data_paths;
 by_status by__data_prepare(by__data_paths *out, const by_config *config,
