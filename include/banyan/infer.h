@@ -145,6 +145,10 @@ BY_API by_status by_generator_open(by_generator **out, const by_config *config,
 BY_API void by_generator_close(by_generator **generator);
 /* Forgets all tokens. */
 BY_API void by_generator_reset(by_generator *generator);
+/* Forgets all but the first `count` tokens of the sequence: what follows replaces them, without
+ * taking the first ones in again. 0 is by_generator_reset; the logits are gone until the next
+ * token. BY_EARG: fewer tokens are there; BY_ESTATE: the first ones have left the caches. */
+BY_API by_status by_generator_keep(by_generator *generator, size_t count, by_error *error);
 /* Takes in the next `count` (at least 1) tokens of the sequence; the logits are then those of the
  * token that follows the last one. All but the last run through in chunks of up to 512. When they
  * do not fit and `slide` is on, only the last context / 2 (at least 1) tokens of the sequence so

@@ -70,7 +70,7 @@ typedef struct cli_command {
 
 extern const cli_command cli_pack, cli_data, cli_train, cli_eval, cli_generate, cli_info, cli_plot,
     cli_runs, cli_watch, cli_bench, cli_profile, cli_predict, cli_checkpoint, cli_launch,
-    cli_doctor;
+    cli_doctor, cli_chat;
 
 /* Parses flags; positional arguments are moved behind them and returned as *rest, *rest_count.
  * Returns -1 to go on, or the exit code when --help was printed or a flag was wrong. A list of
@@ -143,6 +143,8 @@ int cli_utf8_length(const char *text, size_t n);
 /* In a rank of a supervised job, also when the supervisor asks for it. */
 bool cli_stop_requested(void *unused);
 void cli_catch_signals(void);
+/* Forgets a signal that was answered, so that the next one is a first one again. */
+void cli_forget_stop(void);
 /* In a process that a supervisor started (banyan/launch.h): tells it that this rank is there.
  * Returns -1 to go on, or an exit code. */
 int cli_open_heartbeat(void);

@@ -231,6 +231,11 @@ void cli_catch_signals(void)
     (void)signal(SIGXFSZ, SIG_IGN);
 }
 
+void cli_forget_stop(void)
+{
+    atomic_store(&first_signal, 0);
+}
+
 bool cli_stop_requested(void *unused)
 {
     (void)unused;

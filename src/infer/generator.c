@@ -302,6 +302,22 @@ void by_generator_reset(by_generator *generator)
     generator->ready = false;
 }
 
+by_status by_generator_keep(by_generator *g, size_t count, by_error *error)
+{
+    if (g->position != (uint64_t)g->cached) {
+        return by_error_set(error, BY_ESTATE,
+                            "the first tokens of the sequence have left the caches");
+    }
+    if (count > (size_t)g->cached) {
+        return by_error_set(error, BY_EARG, "%zu tokens cannot be kept of %lld", count,
+                            (long long)g->cached);
+    }
+    g->cached = (int64_t)count;
+    g->position = (uint64_t)count;
+    g->ready = false;
+    return BY_OK;
+}
+
 /* Submits window[cached .. cached + count) to a program for `time` >= count tokens. */
 static by_status submit(by_generator *g, by__program_row *row, int64_t time, int64_t count,
                         by_error *error)

@@ -356,6 +356,36 @@ static void test_portions(void **state)
 }
 
 /* More positions than the model was trained with, where they are not a table. */
+/* Tokens that are kept need not be taken in again. */
+static void test_keep(void **state)
+{
+    BY_UNUSED(state);
+    fixture f;
+    float wanted[VOCAB];
+    int32_t tokens[8];
+    by_error error = {0};
+    static const char *const settings[] = {"model.kind=gpt2"};
+    open_fixture(&f, settings, BY_ARRAY_LENGTH(settings));
+    by_generator *generator = open_generator(&f, NULL);
+    fill_tokens(tokens, 8);
+    recompute(&f, tokens, 8, wanted);
+    feed(generator, tokens, 8);
+    int32_t other[3] = {tokens[7], tokens[5], tokens[6]};
+    for (size_t kept = 0; kept < 8; kept++) {
+        assert_int_equal(by_generator_keep(generator, kept, &error), BY_OK);
+        assert_int_equal(by_generator_cached(generator), kept);
+        assert_null(by_generator_logits(generator));
+        feed(generator, other, 3);
+        assert_int_equal(by_generator_keep(generator, kept, &error), BY_OK);
+        feed(generator, tokens + kept, 8 - kept);
+        compare_logits(generator, wanted, 8, 8);
+    }
+    assert_int_equal(by_generator_keep(generator, 9, &error), BY_EARG);
+    assert_non_null(strstr(error.message, "9 tokens cannot be kept of 8"));
+    by_generator_close(&generator);
+    close_fixture(&f);
+}
+
 static void test_longer_context(void **state)
 {
     BY_UNUSED(state);
@@ -670,6 +700,7 @@ int main(void)
         cmocka_unit_test(test_file_is_not_kept),
         cmocka_unit_test(test_mixtral),
         cmocka_unit_test(test_portions),
+        cmocka_unit_test(test_keep),
         cmocka_unit_test(test_longer_context),
         cmocka_unit_test(test_bounded_context),
         cmocka_unit_test(test_threads),

@@ -1,0 +1,510 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "banyan/chat.h"
+#include "banyan/infer.h"
+#include "banyan/text_stream.h"
+#include "cli.h"
+
+typedef struct request {
+    const char *system;
+    const char *template_file;
+    const char *precision;
+    const char *adapter;
+    int64_t tokens;
+    int64_t context;
+    int64_t threads;
+    by_sampling sampling;
+    cli_list stops;
+    bool best;
+} request;
+
+typedef struct message {
+    const char *role; /* static */
+    char *text;
+    size_t length;
+} message;
+
+typedef struct buffer {
+    char *data;
+    size_t length;
+    size_t capacity;
+} buffer;
+
+typedef struct session {
+    const request *request;
+    by_tokenizer *tokenizer;
+    by_generator *generator;
+    by_chat *chat;
+    by_text_stream *stream;
+    char *system; /* NULL: none */
+    message *messages;
+    size_t count;
+    size_t capacity;
+    int32_t *taken; /* tokens in the caches */
+    size_t taken_count;
+    size_t taken_capacity;
+    bool terminal;
+    bool leave;
+} session;
+
+/* ---- the conversation ---- */
+
+static by_status add_bytes(buffer *b, const char *bytes, size_t n, by_error *error)
+{
+    if (b->capacity - b->length <= n) {
+        size_t capacity = 2 * b->capacity + n + 256;
+        char *larger = realloc(b->data, capacity);
+        if (larger == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: the conversation");
+        }
+        b->data = larger;
+        b->capacity = capacity;
+    }
+    if (n > 0) {
+        memcpy(b->data + b->length, bytes, n);
+    }
+    b->length += n;
+    b->data[b->length] = '\0';
+    return BY_OK;
+}
+
+static by_status add_text(buffer *b, const char *text, by_error *error)
+{
+    return add_bytes(b, text, strlen(text), error);
+}
+
+/* A JSON string; bytes that are no UTF-8 become U+FFFD. */
+static by_status add_json(buffer *b, const char *text, size_t n, by_error *error)
+{
+    by_status status = add_text(b, "\"", error);
+    for (size_t i = 0; i < n && status == BY_OK;) {
+        char escape[8];
+        int length = cli_utf8_length(text + i, n - i);
+        unsigned char c = (unsigned char)text[i];
+        if (length <= 0) {
+            status = add_text(b, "\xef\xbf\xbd", error);
+        } else if (c < 0x20 || c == '"' || c == '\\') {
+            (void)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)c);
+            status = add_text(b, escape, error);
+        } else {
+            status = add_bytes(b, text + i, (size_t)length, error);
+        }
+        i += length <= 0 ? 1 : (size_t)length;
+    }
+    return status == BY_OK ? add_text(b, "\"", error) : status;
+}
+
+static by_status add_message(buffer *b, const char *role, const char *text, size_t length,
+                             by_error *error)
+{
+    by_status status = add_text(b, b->length > 1 ? ", {\"role\": \"" : "{\"role\": \"", error);
+    if (status == BY_OK) {
+        status = add_text(b, role, error);
+    }
+    if (status == BY_OK) {
+        status = add_text(b, "\", \"content\": ", error);
+    }
+    if (status == BY_OK) {
+        status = add_json(b, text, length, error);
+    }
+    return status == BY_OK ? add_text(b, "}", error) : status;
+}
+
+/* The conversation as JSON. */
+static by_status write_messages(const session *s, buffer *b, by_error *error)
+{
+    by_status status = add_text(b, "[", error);
+    if (status == BY_OK && s->system != NULL) {
+        status = add_message(b, "system", s->system, strlen(s->system), error);
+    }
+    for (size_t i = 0; i < s->count && status == BY_OK; i++) {
+        const message *m = &s->messages[i];
+        status = add_message(b, m->role, m->text, m->length, error);
+    }
+    return status == BY_OK ? add_text(b, "]", error) : status;
+}
+
+/* Takes over the text. */
+static by_status push_message(session *s, const char *role, char *text, size_t length,
+                              by_error *error)
+{
+    if (s->count == s->capacity) {
+        size_t capacity = 2 * s->capacity + 16;
+        message *larger = realloc(s->messages, capacity * sizeof *larger);
+        if (larger == NULL) {
+            free(text);
+            return by_error_set(error, BY_EMEMORY, "out of memory: the conversation");
+        }
+        s->messages = larger;
+        s->capacity = capacity;
+    }
+    s->messages[s->count++] = (message){role, text, length};
+    return BY_OK;
+}
+
+static void drop_messages(session *s, size_t kept)
+{
+    while (s->count > kept) {
+        free(s->messages[--s->count].text);
+    }
+}
+
+/* ---- an answer ---- */
+
+/* Takes in the tokens of the conversation, as far as the caches do not hold them already. */
+static by_status take_in(session *s, const by_token_buffer *ids, by_error *error)
+{
+    int64_t context = by_generator_context(s->generator);
+    size_t same = 0;
+    if (ids->count == 0) {
+        return by_error_set(error, BY_ESTATE, "the template makes no text of the conversation");
+    }
+    if (ids->count >= (size_t)context) {
+        return by_error_set(
+            error, BY_ESTATE,
+            "the conversation has %zu tokens, the context %lld: /reset begins a new "
+            "one, --context gives more where the model's positions are rotary",
+            ids->count, (long long)context);
+    }
+    if (s->taken_capacity < (size_t)context) {
+        int32_t *larger = realloc(s->taken, (size_t)context * sizeof *larger);
+        if (larger == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: tokens");
+        }
+        s->taken = larger;
+        s->taken_capacity = (size_t)context;
+    }
+    while (same + 1 < ids->count && same < s->taken_count &&
+           s->taken[same] == (int32_t)ids->ids[same]) {
+        same++;
+    }
+    by_status status = by_generator_keep(s->generator, same, error);
+    s->taken_count = same;
+    for (size_t i = same; i < ids->count; i++) {
+        s->taken[i] = (int32_t)ids->ids[i];
+    }
+    if (status == BY_OK) {
+        status = by_generator_feed(s->generator, s->taken + same, ids->count - same, error);
+    }
+    if (status == BY_OK) {
+        s->taken_count = ids->count;
+    }
+    return status;
+}
+
+static by_status render(session *s, by_error *error)
+{
+    buffer messages = {0};
+    by_token_buffer ids = {0};
+    char *text = NULL;
+    size_t length = 0;
+    by_status status = write_messages(s, &messages, error);
+    by_chat_request chat = {.messages = messages.data,
+                            .messages_length = messages.length,
+                            .add_generation_prompt = true};
+    if (status == BY_OK) {
+        status = by_chat_render(s->chat, &chat, &text, &length, error);
+    }
+    if (status == BY_OK) {
+        status = by_tokenizer_encode(s->tokenizer, text, length, &ids, BY_ENCODE_SPECIAL, error);
+    }
+    if (status == BY_OK) {
+        status = take_in(s, &ids, error);
+    }
+    by_token_buffer_free(&ids);
+    free(text);
+    free(messages.data);
+    return status;
+}
+
+static by_status show(buffer *answer, const by_text *text, by_error *error)
+{
+    if (text->length > 0) {
+        fwrite(text->data, 1, text->length, stdout);
+        fflush(stdout);
+    }
+    return add_bytes(answer, text->data, text->length, error);
+}
+
+static by_status write_answer(session *s, buffer *answer, by_error *error)
+{
+    const request *r = s->request;
+    by_text text = {0};
+    by_status status = BY_OK;
+    bool stopped = false;
+    by_text_stream_reset(s->stream);
+    for (int64_t i = 0; i < r->tokens && status == BY_OK; i++) {
+        int32_t token;
+        if (cli_stop_requested(NULL)) {
+            s->leave = !s->terminal;
+            break;
+        }
+        status = by_generator_sample(s->generator, &r->sampling, &token, error);
+        if (status != BY_OK || by_chat_ends(s->chat, s->tokenizer, token)) {
+            break;
+        }
+        status = by_text_stream_push(s->stream, (uint32_t)token, &text, &stopped, error);
+        if (status == BY_OK) {
+            status = show(answer, &text, error);
+        }
+        if (stopped || by_generator_cached(s->generator) >= by_generator_context(s->generator)) {
+            break;
+        }
+        if (status == BY_OK && i + 1 < r->tokens) {
+            status = by_generator_feed(s->generator, &token, 1, error);
+            s->taken[s->taken_count++] = token;
+        }
+    }
+    if (status == BY_OK) {
+        by_text_stream_end(s->stream, &text);
+        status = show(answer, &text, error);
+    }
+    putchar('\n');
+    fflush(stdout);
+    cli_forget_stop();
+    return status;
+}
+
+/* Takes over the text of the question. */
+static by_status answer(session *s, char *text, size_t length, by_error *error)
+{
+    size_t before = s->count;
+    buffer written = {0};
+    by_status status = push_message(s, "user", text, length, error);
+    if (status == BY_OK) {
+        status = render(s, error);
+    }
+    if (status == BY_OK) {
+        status = write_answer(s, &written, error);
+    }
+    if (status != BY_OK) {
+        free(written.data);
+        drop_messages(s, before); /* the question is not part of the conversation then */
+        return status;
+    }
+    return push_message(s, "assistant", written.data, written.length, error);
+}
+
+/* ---- commands ---- */
+
+static by_status save(const session *s, const char *path, by_error *error)
+{
+    buffer text = {0};
+    by_status status = write_messages(s, &text, error);
+    FILE *file = status == BY_OK ? fopen(path, "wb") : NULL;
+    if (status == BY_OK) {
+        bool written = file != NULL && fwrite(text.data, 1, text.length, file) == text.length &&
+                       fputc('\n', file) != EOF;
+        written = file != NULL && fclose(file) == 0 && written;
+        status = written
+                     ? BY_OK
+                     : by_error_set(error, BY_EIO, "cannot write %s: %s", path, strerror(errno));
+    }
+    free(text.data);
+    return status;
+}
+
+static by_status set_system(session *s, const char *text, by_error *error)
+{
+    char *copy = text[0] != '\0' ? strdup(text) : NULL;
+    if (copy == NULL && text[0] != '\0') {
+        return by_error_set(error, BY_EMEMORY, "out of memory: the system message");
+    }
+    free(s->system);
+    s->system = copy;
+    drop_messages(s, 0);
+    return BY_OK;
+}
+
+/* A line that begins with '/'. */
+static by_status command(session *s, char *line, by_error *error)
+{
+    char *text = strchr(line, ' ');
+    if (text != NULL) {
+        *text++ = '\0';
+    }
+    if (strcmp(line, "/quit") == 0) {
+        s->leave = true;
+    } else if (strcmp(line, "/reset") == 0) {
+        drop_messages(s, 0);
+    } else if (strcmp(line, "/system") == 0) {
+        return set_system(s, text != NULL ? text : "", error);
+    } else if (strcmp(line, "/save") == 0 && text != NULL && text[0] != '\0') {
+        return save(s, text, error);
+    } else {
+        return by_error_set(error, BY_EARG,
+                            "'%s' is none of /reset, /system [TEXT], /save FILE, /quit", line);
+    }
+    return BY_OK;
+}
+
+static int converse(session *s)
+{
+    char *line = NULL;
+    size_t capacity = 0;
+    int code = CLI_DONE;
+    while (!s->leave) {
+        by_error error = {0};
+        by_status status = BY_OK;
+        if (s->terminal) {
+            fputs("> ", stderr);
+            fflush(stderr);
+        }
+        ssize_t length = getline(&line, &capacity, stdin);
+        if (length < 0) {
+            code = cli_stop_requested(NULL) ? CLI_INTERRUPTED : CLI_DONE;
+            break;
+        }
+        while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r')) {
+            line[--length] = '\0';
+        }
+        if (line[0] == '/') {
+            status = command(s, line, &error);
+        } else if (length > 0) {
+            char *text = malloc((size_t)length + 1);
+            if (text != NULL) {
+                memcpy(text, line, (size_t)length + 1);
+            }
+            status = text != NULL ? answer(s, text, (size_t)length, &error)
+                                  : by_error_set(&error, BY_EMEMORY, "out of memory: a line");
+        }
+        if (status != BY_OK) {
+            code = cli_fail(&cli_chat, &error);
+            if (!s->terminal) {
+                break;
+            }
+            code = CLI_DONE;
+        }
+    }
+    free(line);
+    return code;
+}
+
+/* ---- the model ---- */
+
+static by_status open_chat(session *s, const char *directory, by_error *error)
+{
+    const request *r = s->request;
+    by_chat_source source = {.directory = directory, .file = r->template_file};
+    by_status status = by_chat_open(&s->chat, &source, error);
+    if (status == BY_ESTATE) {
+        by_error_set(error, status,
+                     "%s has no chat template; --template FILE gives one (docs/chat.md), and "
+                     "`banyan generate` continues text without one",
+                     directory);
+    }
+    if (status == BY_OK && r->system != NULL) {
+        status = set_system(s, r->system, error);
+    }
+    return status;
+}
+
+static by_status open_model(session *s, const char *path, by_error *error)
+{
+    const request *r = s->request;
+    by_pretrained *pretrained = NULL;
+    char *run = NULL;
+    by_generator_options options = {
+        .context = r->context, .threads = (int)r->threads, .precision = r->precision};
+    by_status status = cli_open_pretrained(&pretrained, &run, path, r->best, r->adapter, error);
+    if (status == BY_OK) {
+        status = by_tokenizer_open(&s->tokenizer, by_pretrained_directory(pretrained), error);
+    }
+    if (status == BY_OK) {
+        status = open_chat(s, by_pretrained_directory(pretrained), error);
+    }
+    if (status == BY_OK) {
+        by_text_stream_options stream = {
+            .stops = r->stops.items, .stop_count = r->stops.count, .skip_special = true};
+        status = by_text_stream_open(&s->stream, s->tokenizer, &stream, error);
+    }
+    if (status == BY_OK) {
+        options.vocab = (int64_t)by_tokenizer_vocab(s->tokenizer);
+        status = by_generator_open(&s->generator, by_pretrained_config(pretrained),
+                                   by_pretrained_weights(pretrained), &options, error);
+    }
+    by_pretrained_close(&pretrained);
+    free(run);
+    return status;
+}
+
+static int chat(const request *r, const char *path)
+{
+    session s = {.request = r, .terminal = isatty(STDIN_FILENO) != 0};
+    by_error error = {0};
+    by_status status = open_model(&s, path, &error);
+    int code = status == BY_OK ? converse(&s) : cli_fail(&cli_chat, &error);
+    drop_messages(&s, 0);
+    by_generator_close(&s.generator);
+    by_text_stream_close(&s.stream);
+    by_chat_close(&s.chat);
+    by_tokenizer_close(&s.tokenizer);
+    free(s.messages);
+    free(s.system);
+    free(s.taken);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    request r = {.tokens = 512, .sampling = {.temperature = 0.8, .top_p = 0.95}};
+    const cli_flag flags[] = {
+        {"system", CLI_STRING, &r.system, "TEXT", "the system message"},
+        {"template", CLI_STRING, &r.template_file, "FILE",
+         "chat template (default: the one that comes with the model)"},
+        {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens of an answer at most (512)"},
+        {"temperature", CLI_NUMBER, &r.sampling.temperature, "T",
+         "spread of the choice (0.8); 0 takes the most probable token"},
+        {"top-k", CLI_INTEGER, &r.sampling.top_k, "K", "only the K most probable tokens (0: all)"},
+        {"top-p", CLI_NUMBER, &r.sampling.top_p, "P",
+         "only the fewest tokens with probability P together (0.95; 1: all)"},
+        {"stop", CLI_LIST, &r.stops, "TEXT",
+         "end an answer where the model writes this text, which is not printed; may be repeated"},
+        {"seed", CLI_SEED, &r.sampling.seed, "N", "equal seeds give equal answers (0)"},
+        {"context", CLI_INTEGER, &r.context, "N",
+         "tokens of a conversation (default: the model's context)"},
+        {"precision", CLI_STRING, &r.precision, "TYPE", "f32, bf16 or fp16 (default: the run's)"},
+        {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the run's)"},
+        {"adapter", CLI_STRING, &r.adapter, "DIR", "LoRA adapter over the model"},
+        {"best", CLI_SWITCH, &r.best, NULL, "the checkpoint with the lowest validation loss"},
+        {NULL, CLI_SWITCH, NULL, NULL, NULL}};
+    char **rest;
+    int count;
+    int code = cli_parse(&cli_chat, flags, argc, argv, &rest, &count);
+    if (code >= 0) {
+        return code;
+    }
+    if (count != 1) {
+        return cli_misuse(&cli_chat, "name one run or model directory");
+    }
+    if (r.tokens < 1 || r.threads < 0 || r.threads > 4096 || r.context < 0) {
+        return cli_misuse(&cli_chat, "--tokens is at least 1, --threads (at most 4096) and "
+                                     "--context are not negative");
+    }
+    for (size_t i = 0; i < r.stops.count; i++) {
+        if (r.stops.items[i][0] == '\0') {
+            return cli_misuse(&cli_chat, "--stop needs a text");
+        }
+    }
+    if ((code = cli_check_precision(&cli_chat, r.precision)) >= 0) {
+        return code;
+    }
+    cli_catch_signals();
+    return chat(&r, rest[0]);
+}
+
+const cli_command cli_chat = {
+    .name = "chat",
+    .summary = "talk with a trained model",
+    .usage = "banyan chat RUN [--system TEXT] [--template FILE] [--tokens N] [--temperature T]",
+    .text =
+        "Reads a line and writes the model's answer as it comes, with the template that the model\n"
+        "brings (docs/chat.md). Lines that begin with a slash are commands: /reset begins a new\n"
+        "conversation, /system TEXT too, with another system message, /save FILE writes the\n"
+        "messages as JSON, /quit leaves. Ctrl-C ends an answer; at the prompt it leaves.\n\n"
+        "  banyan chat runs/assistant --system 'Answer in one sentence.'",
+    .run = run};
