@@ -149,7 +149,7 @@ static void plan_memory(by_trainer *t)
     m->activations = by__set_arena_bytes(&t->programs) + (t->pipe == NULL ? 0 : by__pipe_bytes(t));
     m->workspace = by__set_workspace_bytes(&t->programs) + by__sync_bytes(t) + by__norm_bytes(t) +
                    by__turns_bytes(t) + by__layers_bytes(t) + by__activations_bytes(t) +
-                   by__sampler_bytes(t);
+                   by__sampler_bytes(t) + by__abft_bytes(t);
     m->data = by__trainer_feed_bytes(t);
     m->total = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
                m->data + m->process;

@@ -579,6 +579,25 @@ static void test_products(void **state)
     }
 }
 
+/* The sums are in the plan: of the largest inner size, and of the columns twice. */
+static void test_planned_sums(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[][2] = {{"guard.abft=false", NULL}, {CHECKED, NULL}};
+    uint64_t bytes[2];
+    for (size_t i = 0; i < 2; i++) {
+        by_error error = {0};
+        by_trainer *t;
+        by_config *config = open_config(settings[i]);
+        check_ok(by_trainer_open(&t, config, NULL, &error), &error);
+        bytes[i] = by_trainer_memory(t)->total - by_trainer_memory(t)->process;
+        by_trainer_close(&t);
+        by_config_close(&config);
+    }
+    const uint64_t mlp = 4 * 48;
+    assert_true(bytes[1] - bytes[0] == (mlp + 2 * mlp) * 2 * sizeof(double));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -591,6 +610,7 @@ int main(void)
         cmocka_unit_test(test_hash),
         cmocka_unit_test(test_replay),
         cmocka_unit_test(test_products),
+        cmocka_unit_test(test_planned_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,6 +97,8 @@ void by__replay_close(by_trainer *trainer);
 
 /* Checks the sums of products from here on, where guard.abft says so. */
 by_status by__abft_open(by_trainer *trainer, by_error *error);
+/* Bytes of these sums. */
+size_t by__abft_bytes(const by_trainer *trainer);
 /* Collective, before an update: BY_ECORRUPT, on all ranks, when a sum was wrong on one; names the
  * node. */
 by_status by__abft_verdict(by_trainer *trainer, by_error *error);

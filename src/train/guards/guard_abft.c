@@ -214,13 +214,11 @@ static by_status allocate(sums *out, int64_t count, by_error *error)
                      error);
 }
 
-by_status by__abft_open(by_trainer *t, by_error *error)
+/* The largest inner size and the most columns of a product. */
+static void measure(const by_trainer *t, int64_t *inner, int64_t *columns)
 {
-    int64_t inner = 1;
-    int64_t columns = 1;
-    if (t->config->guard.abft == 0) {
-        return BY_OK;
-    }
+    *inner = 1;
+    *columns = 1;
     for (size_t p = 0; p < t->programs.count; p++) {
         const by_graph *graph = t->programs.rows[p].graph;
         for (size_t n = 0; n < graph->node_count; n++) {
@@ -232,10 +230,31 @@ by_status by__abft_open(by_trainer *t, by_error *error)
             const by_shape *y = &graph->values[node->out[0]].shape;
             int64_t last = a->dim[a->rank - 1];
             int64_t k = node->attrs.trans_a ? by_shape_count(a) / last : last;
-            inner = k > inner ? k : inner;
-            columns = y->dim[y->rank - 1] > columns ? y->dim[y->rank - 1] : columns;
+            *inner = k > *inner ? k : *inner;
+            *columns = y->dim[y->rank - 1] > *columns ? y->dim[y->rank - 1] : *columns;
         }
     }
+}
+
+size_t by__abft_bytes(const by_trainer *t)
+{
+    int64_t inner;
+    int64_t columns;
+    if (t->config->guard.abft == 0) {
+        return 0;
+    }
+    measure(t, &inner, &columns);
+    return (size_t)(inner + 2 * columns) * 2 * sizeof(double);
+}
+
+by_status by__abft_open(by_trainer *t, by_error *error)
+{
+    int64_t inner;
+    int64_t columns;
+    if (t->config->guard.abft == 0) {
+        return BY_OK;
+    }
+    measure(t, &inner, &columns);
     BY_TRY(by__alloc((void **)&t->abft, 1, sizeof *t->abft, "guards", error));
     t->abft->t = t;
     t->abft->first = (by__finding){.leaf = INT64_MAX};
