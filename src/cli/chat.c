@@ -469,7 +469,7 @@ static int run(int argc, char **argv)
          "tokens of a conversation (default: the model's context)"},
         {"precision", CLI_STRING, &r.precision, "TYPE", "f32, bf16 or fp16 (default: the run's)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the run's)"},
-        {"adapter", CLI_STRING, &r.adapter, "DIR", "LoRA adapter over the model"},
+        {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {"best", CLI_SWITCH, &r.best, NULL, "the checkpoint with the lowest validation loss"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
