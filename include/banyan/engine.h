@@ -75,13 +75,6 @@ BY_API const by_engine_memory_report *by_engine_memory(const by_engine *engine);
 
 /* ---- sessions ---- */
 
-/* What is called with the logits [vocab] of the token that follows `tokens` (`count` of sequence
- * `index`, of which the first `prompt` were given) before it is chosen, to change them; -inf
- * forbids a token. Called from by_engine_step. An error ends the sequence (BY_FINISH_FAILED). */
-typedef by_status by_logits_processor(void *user, int32_t index, float *logits, int64_t vocab,
-                                      const int32_t *tokens, int64_t count, int64_t prompt,
-                                      by_error *error);
-
 /* Stop tokens of a request, at most. */
 #define BY_STOP_TOKENS 16
 
@@ -97,7 +90,7 @@ typedef struct by_request {
     double deadline;      /* seconds from submission after which it ends; 0: none */
     int32_t priority;     /* higher goes first */
     uint64_t salt;        /* pages are shared among requests of one salt alone: a tenant's number */
-    by_logits_processor *process; /* NULL: none */
+    by_logits_processor *process; /* NULL: none; by_logit_process_run is one */
     void *user;                   /* of process; the caller's while the session lives */
 } by_request;
 
@@ -114,7 +107,7 @@ BY_API by_status by_engine_cancel(by_engine *engine, uint64_t session, by_error 
 
 typedef enum by_finish {
     BY_FINISH_NONE = 0,  /* it goes on */
-    BY_FINISH_STOP,      /* its token is a stop token */
+    BY_FINISH_STOP,      /* its token is a stop token, or `process` says that it is complete */
     BY_FINISH_LENGTH,    /* as many tokens as asked for, or the context is full */
     BY_FINISH_CANCELLED, /* by by_engine_cancel */
     BY_FINISH_DEADLINE,

@@ -95,6 +95,14 @@ typedef struct by_logit_rules {
 BY_API by_status by_logits_adjust(float *logits, int64_t vocab, const by_logit_rules *rules,
                                   const int32_t *prompt, size_t prompt_count, const int32_t *output,
                                   size_t output_count, int32_t *counts, by_error *error);
+/* What is called with the logits [vocab] of the token that follows `tokens` (`count` of sequence
+ * `index`, of which the first `prompt` were given) before it is chosen, to change them; -inf
+ * forbids a token. BY_ESTOPPED: the sequence is complete. Any other error is one of the sequence:
+ * the engine ends it (BY_FINISH_FAILED). */
+typedef by_status by_logits_processor(void *user, int32_t index, float *logits, int64_t vocab,
+                                      const int32_t *tokens, int64_t count, int64_t prompt,
+                                      by_error *error);
+
 /* Log-probabilities under softmax(logits), whatever the sampling: of `token`, and of the `most`
  * most probable tokens in falling order (equal ones by id) in ids and values [most]. `scratch` as
  * for by_sample. most is at most the vocabulary. */
@@ -163,6 +171,13 @@ BY_API const float *by_generator_logits(const by_generator *generator);
  * by_generator_feed to go on. BY_ESTATE before the first token. */
 BY_API by_status by_generator_sample(by_generator *generator, const by_sampling *sampling,
                                      int32_t *token, by_error *error);
+/* The same of the logits as `process` (NULL: none) leaves them, called with sequence 0 and the
+ * `count` tokens of the sequence, of which the first `prompt` were given. Its errors are passed
+ * on. */
+BY_API by_status by_generator_sample_with(by_generator *generator, const by_sampling *sampling,
+                                          by_logits_processor *process, void *user,
+                                          const int32_t *tokens, int64_t count, int64_t prompt,
+                                          int32_t *token, by_error *error);
 /* Tokens taken in since the last reset; those of them that are in the caches now; the most that
  * fit. */
 BY_API uint64_t by_generator_position(const by_generator *generator);

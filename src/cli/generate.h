@@ -1,8 +1,9 @@
 /* generate: what `banyan generate` was asked for, for one prompt (generate.c) and for many
- * (generate_batch.c). */
+ * (generate_batch.c), and the form of the texts (generate_form.c). */
 #ifndef BY_CLI_GENERATE_H
 #define BY_CLI_GENERATE_H
 
+#include "banyan/logit_process.h"
 #include "cli.h"
 
 typedef struct cli_generation {
@@ -16,6 +17,10 @@ typedef struct cli_generation {
     int64_t sessions; /* of a batch, that run at a time */
     int64_t threads;
     by_sampling sampling;
+    by_logit_rules rules;
+    const char *schema; /* a file */
+    const char *regex;
+    bool json_object;
     cli_list stops;
     bool best;
     bool ema;
@@ -29,6 +34,23 @@ typedef struct cli_generation {
  * with free(). */
 by_status cli_read_prompt_file(char **out, size_t *length, const char *path, size_t most,
                                by_error *error);
+/* What all texts are held to. */
+typedef struct cli_form {
+    by_constraint *constraint; /* NULL: nothing */
+    by_token_list *list;
+    by_logit_rules rules;
+    int64_t vocab;
+    int32_t ends[1];
+    size_t end_count;
+} cli_form;
+
+/* Closed with cli_form_close, also when this fails. */
+by_status cli_form_open(cli_form *form, const cli_generation *r, const by_tokenizer *tokenizer,
+                        by_error *error);
+void cli_form_close(cli_form *form);
+/* For one text; NULL where nothing changes logits. Points into the form. */
+by_status cli_form_process(by_logit_process **out, const cli_form *form, by_error *error);
+
 /* Continues every prompt of r->batch; one JSON line each, in their order. An exit code. */
 int cli_generate_batch(const cli_generation *r, const char *path);
 

@@ -28,7 +28,8 @@ typedef struct item {
     uint64_t session; /* 0: not submitted */
     size_t prompt_tokens;
     by_text_stream *stream;
-    char *answer; /* text so far */
+    by_logit_process *process; /* NULL: logits as they are */
+    char *answer;              /* text so far */
     size_t answer_length;
     size_t capacity;
     int64_t count;          /* tokens generated */
@@ -42,6 +43,7 @@ typedef struct batch {
     const cli_generation *r;
     by_tokenizer *tokenizer;
     by_engine *engine;
+    cli_form form;
     char *data;
     item *items;
     size_t count;
@@ -151,7 +153,12 @@ static by_status submit(batch *b, item *it, by_error *error)
     request.sampling.seed = it->seeded ? it->seed : r->sampling.seed + (uint64_t)(it - b->items);
     by_status status = by_tokenizer_encode(b->tokenizer, it->text, it->length, &prompt,
                                            BY_ENCODE_SPECIAL | BY_ENCODE_AROUND, error);
+    if (status == BY_OK && it->process == NULL) {
+        status = cli_form_process(&it->process, &b->form, error);
+    }
     if (status == BY_OK) {
+        request.process = it->process == NULL ? NULL : by_logit_process_run;
+        request.user = it->process;
         /* Ids are below 2^31, so they are the same as int32_t. */
         request.prompt = (const int32_t *)(const void *)prompt.ids;
         request.prompt_count = it->prompt_tokens = prompt.count;
@@ -220,6 +227,7 @@ static by_status end(batch *b, item *it, const char *stop, by_error *error)
 {
     by_text rest;
     by_text_stream_end(it->stream, &rest);
+    by_logit_process_close(&it->process);
     it->stop = stop;
     it->done = true;
     b->done++;
@@ -240,6 +248,7 @@ static by_status take_event(batch *b, const by_event *event, by_error *error)
         (void)by_error_set(&why, BY_ESTATE, "%s", by_engine_failure(b->engine));
         return refuse(b, it, &why, error);
     }
+    bool complete = event->finish == BY_FINISH_STOP && event->token < 0;
     if (event->token >= 0 && event->finish != BY_FINISH_STOP) {
         it->count++;
         it->log_probability += (double)event->log_probability;
@@ -256,7 +265,10 @@ static by_status take_event(batch *b, const by_event *event, by_error *error)
     }
     if (status == BY_OK && event->finish != BY_FINISH_NONE) {
         bool eos = event->finish == BY_FINISH_STOP;
-        return end(b, it, eos ? "end_of_text" : by_finish_name(event->finish), error);
+        const char *why = complete ? "complete"
+                          : eos    ? "end_of_text"
+                                   : by_finish_name(event->finish);
+        return end(b, it, why, error);
     }
     return status;
 }
@@ -281,6 +293,7 @@ static void print_item(const batch *b, const item *it)
 static void release(item *it)
 {
     by_text_stream_close(&it->stream);
+    by_logit_process_close(&it->process);
     free(it->answer);
     free(it->failure);
     json_decref(it->parsed);
@@ -379,12 +392,16 @@ int cli_generate_batch(const cli_generation *r, const char *path)
         status = open_engine(&b, path, &error);
     }
     if (status == BY_OK) {
+        status = cli_form_open(&b.form, r, b.tokenizer, &error);
+    }
+    if (status == BY_OK) {
         status = work(&b, &error);
     }
     by_engine_close(&b.engine);
     for (size_t i = b.printed; i < b.count; i++) {
         release(&b.items[i]);
     }
+    cli_form_close(&b.form);
     by_tokenizer_close(&b.tokenizer);
     free(b.items);
     free(b.data);

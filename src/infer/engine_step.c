@@ -128,9 +128,10 @@ static by_finish take_choice(by_engine *e, by__sequence *s, const by__choice *ch
 {
     int32_t token = choice->token;
     if (choice->status != BY_OK) {
-        e->failure = choice->error;
-        by__tell(e, s, -1, 0.0f, BY_FINISH_FAILED);
-        return BY_FINISH_FAILED;
+        by_finish end = choice->status == BY_ESTOPPED ? BY_FINISH_STOP : BY_FINISH_FAILED;
+        e->failure = end == BY_FINISH_FAILED ? choice->error : e->failure;
+        by__tell(e, s, -1, 0.0f, end);
+        return end;
     }
     s->tokens[s->count++] = token;
     e->statistics.generated++;

@@ -28,6 +28,7 @@ struct by_generator {
     char *staging;             /* STAGES blocks of inputs */
     float *logits;             /* [vocab of the model] */
     int32_t *window;           /* [context] tokens in the caches */
+    float *processed;          /* [vocab] logits that a processor may change */
     void *scratch;             /* of by_sample */
     by__event *copied[STAGES]; /* a staging buffer may be filled again */
     unsigned fed;              /* runs so far: which staging buffer is next */
@@ -196,6 +197,7 @@ static size_t place_host(by_generator *g, char *block)
     g->staging = carve(block, &offset, STAGES * input_bytes(g));
     g->logits = carve(block, &offset, g->logits_bytes);
     g->window = carve(block, &offset, (size_t)g->context * sizeof(int32_t));
+    g->processed = carve(block, &offset, (size_t)g->vocab * sizeof(float));
     g->scratch = carve(block, &offset, by_sample_scratch_bytes(g->vocab));
     return offset;
 }
@@ -420,11 +422,24 @@ const float *by_generator_logits(const by_generator *generator)
 by_status by_generator_sample(by_generator *generator, const by_sampling *sampling, int32_t *token,
                               by_error *error)
 {
-    if (!generator->ready) {
+    return by_generator_sample_with(generator, sampling, NULL, NULL, NULL, 0, 0, token, error);
+}
+
+by_status by_generator_sample_with(by_generator *generator, const by_sampling *sampling,
+                                   by_logits_processor *process, void *user, const int32_t *tokens,
+                                   int64_t count, int64_t prompt, int32_t *token, by_error *error)
+{
+    const by_generator *g = generator;
+    const float *logits = g->logits;
+    if (!g->ready) {
         return by_error_set(error, BY_ESTATE, "no token was taken in yet, so none can follow");
     }
-    return by_sample(token, sampling, generator->logits, generator->vocab, generator->position,
-                     generator->scratch, error);
+    if (process != NULL) {
+        memcpy(g->processed, logits, (size_t)g->vocab * sizeof *logits);
+        BY_TRY(process(user, 0, g->processed, g->vocab, tokens, count, prompt, error));
+        logits = g->processed;
+    }
+    return by_sample(token, sampling, logits, g->vocab, g->position, g->scratch, error);
 }
 
 uint64_t by_generator_position(const by_generator *generator)

@@ -1,0 +1,62 @@
+/* What `banyan generate` holds its texts to: a JSON schema, any JSON or a regular expression; and
+ * penalties. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "generate.h"
+
+/* A schema over this is a mistake. */
+#define MAX_SCHEMA ((size_t)1 << 20)
+
+static by_status open_form(cli_form *f, const cli_generation *r, by_error *error)
+{
+    char *text = NULL;
+    size_t length;
+    if (r->regex != NULL) {
+        return by_constraint_open_regex(&f->constraint, r->regex, strlen(r->regex), error);
+    }
+    if (r->json_object) {
+        return by_constraint_open_json(&f->constraint, true, error);
+    }
+    by_status status = cli_read_prompt_file(&text, &length, r->schema, MAX_SCHEMA, error);
+    if (status == BY_OK) {
+        status = by_constraint_open_schema(&f->constraint, text, length, error);
+    }
+    free(text);
+    return status;
+}
+
+by_status cli_form_open(cli_form *f, const cli_generation *r, const by_tokenizer *tokenizer,
+                        by_error *error)
+{
+    *f = (cli_form){.vocab = (int64_t)by_tokenizer_vocab(tokenizer), .rules = r->rules};
+    if (by_tokenizer_eos(tokenizer) >= 0 && !r->ignore_eos) {
+        f->ends[f->end_count++] = (int32_t)by_tokenizer_eos(tokenizer);
+    }
+    if (r->schema == NULL && r->regex == NULL && !r->json_object) {
+        return BY_OK;
+    }
+    by_status status = open_form(f, r, error);
+    return status == BY_OK ? by_token_list_of(&f->list, tokenizer, error) : status;
+}
+
+void cli_form_close(cli_form *f)
+{
+    by_constraint_close(&f->constraint);
+    by_token_list_close(&f->list);
+}
+
+by_status cli_form_process(by_logit_process **out, const cli_form *f, by_error *error)
+{
+    const by_logit_rules *r = &f->rules;
+    by_logit_process_options options = {.vocab = f->vocab,
+                                        .rules = *r,
+                                        .constraint = f->constraint,
+                                        .list = f->list,
+                                        .ends = f->ends,
+                                        .end_count = f->end_count};
+    bool changes = f->constraint != NULL || r->presence != 0.0 || r->frequency != 0.0 ||
+                   (r->repetition != 0.0 && r->repetition != 1.0);
+    *out = NULL;
+    return changes ? by_logit_process_open(out, &options, error) : BY_OK;
+}

@@ -1,0 +1,127 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "banyan/logit_process.h"
+#include "base/base.h"
+
+#define MOST_ENDS 16
+
+/* Where one of n sequences stands. */
+typedef struct place {
+    by_constraint_state *state; /* NULL: no constraint */
+    int64_t accepted;           /* tokens behind the prompt that the state has taken in */
+} place;
+
+struct by_logit_process {
+    int64_t vocab;
+    by_logit_rules rules;
+    int32_t *bias_tokens;
+    float *biases;
+    int32_t *counts; /* [vocab] zeros */
+    int32_t ends[MOST_ENDS];
+    size_t end_count;
+    place *places; /* [n] */
+    int32_t n;
+};
+
+static by_status copy_biases(by_logit_process *p, const by_logit_rules *rules, by_error *error)
+{
+    size_t count = rules->bias_count;
+    BY_TRY(by__alloc((void **)&p->bias_tokens, count, sizeof *p->bias_tokens, "biases", error));
+    BY_TRY(by__alloc((void **)&p->biases, count, sizeof *p->biases, "biases", error));
+    if (count > 0) {
+        memcpy(p->bias_tokens, rules->bias_tokens, count * sizeof *p->bias_tokens);
+        memcpy(p->biases, rules->biases, count * sizeof *p->biases);
+    }
+    p->rules.bias_tokens = p->bias_tokens;
+    p->rules.biases = p->biases;
+    return BY_OK;
+}
+
+static by_status set_up(by_logit_process *p, const by_logit_process_options *o, by_error *error)
+{
+    BY_TRY(copy_biases(p, &o->rules, error));
+    BY_TRY(by__alloc((void **)&p->counts, (size_t)p->vocab, sizeof *p->counts, "penalties", error));
+    BY_TRY(by__alloc((void **)&p->places, (size_t)p->n, sizeof *p->places, "sequences", error));
+    for (int32_t i = 0; i < p->n && o->constraint != NULL; i++) {
+        BY_TRY(by_constraint_state_open(&p->places[i].state, o->constraint, o->list, error));
+    }
+    /* An empty sequence: what is wrong with the rules is told now. */
+    float logit = 0.0f;
+    by_logit_rules alone = p->rules;
+    alone.bias_count = 0;
+    return by_logits_adjust(&logit, 1, &alone, NULL, 0, NULL, 0, p->counts, error);
+}
+
+by_status by_logit_process_open(by_logit_process **out, const by_logit_process_options *options,
+                                by_error *error)
+{
+    by_logit_process *p;
+    if (options->vocab < 1 || options->n < 0 || options->end_count > MOST_ENDS ||
+        (options->constraint != NULL && options->list == NULL)) {
+        return by_error_set(
+            error, BY_EARG, "a vocabulary of %lld, %d sequences and %zu end tokens (%d at most)",
+            (long long)options->vocab, (int)options->n, options->end_count, MOST_ENDS);
+    }
+    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the rules of a request", error));
+    p->vocab = options->vocab;
+    p->n = options->n == 0 ? 1 : options->n;
+    p->rules = options->rules;
+    p->end_count = options->end_count;
+    if (options->end_count > 0) {
+        memcpy(p->ends, options->ends, options->end_count * sizeof *p->ends);
+    }
+    by_status status = set_up(p, options, error);
+    if (status != BY_OK) {
+        by_logit_process_close(&p);
+        return status;
+    }
+    *out = p;
+    return BY_OK;
+}
+
+void by_logit_process_close(by_logit_process **process)
+{
+    by_logit_process *p = *process;
+    if (p != NULL) {
+        for (int32_t i = 0; i < p->n && p->places != NULL; i++) {
+            by_constraint_state_close(&p->places[i].state);
+        }
+        free(p->places);
+        free(p->counts);
+        free(p->bias_tokens);
+        free(p->biases);
+        free(p);
+        *process = NULL;
+    }
+}
+
+/* Takes in what was chosen since the last call, and leaves the tokens that may follow. */
+static by_status hold_to_form(by_logit_process *p, place *at, float *logits, int64_t vocab,
+                              const int32_t *output, int64_t count, by_error *error)
+{
+    for (; at->accepted < count; at->accepted++) {
+        BY_TRY(by_constraint_state_accept(at->state, (uint32_t)output[at->accepted], error));
+    }
+    if (p->end_count == 0 && by_constraint_state_is_complete(at->state)) {
+        return by_error_set(error, BY_ESTOPPED, "the text is complete");
+    }
+    return by_constraint_state_mask(at->state, logits, vocab, p->ends, p->end_count, error);
+}
+
+by_status by_logit_process_run(void *process, int32_t index, float *logits, int64_t vocab,
+                               const int32_t *tokens, int64_t count, int64_t prompt,
+                               by_error *error)
+{
+    by_logit_process *p = process;
+    if (vocab != p->vocab || index < 0 || index >= p->n || prompt > count) {
+        return by_error_set(error, BY_EARG, "sequence %d of %d, %lld logits for %lld", (int)index,
+                            (int)p->n, (long long)vocab, (long long)p->vocab);
+    }
+    BY_TRY(by_logits_adjust(logits, vocab, &p->rules, tokens, (size_t)prompt, tokens + prompt,
+                            (size_t)(count - prompt), p->counts, error));
+    place *at = &p->places[index];
+    return at->state == NULL
+               ? BY_OK
+               : hold_to_form(p, at, logits, vocab, tokens + prompt, count - prompt, error);
+}
