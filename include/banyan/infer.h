@@ -110,6 +110,14 @@ BY_API by_status by_log_probabilities(const float *logits, int64_t vocab, int32_
                                       double *probability, int64_t most, int32_t *ids,
                                       double *values, void *scratch, by_error *error);
 
+/* ---- precision ---- */
+
+/* What a precision of inference computes in. "f32", "bf16" and "fp16" are that of weights, caches
+ * and activations. With "int8" and "int4" these are bf16, and the weights of products are rounded
+ * to integers when they are loaded: of 8 bits with a scale for each output, of 4 bits with a scale
+ * for each 32 inputs of an output. BY_EARG: another name. */
+BY_API by_status by_infer_precision(by_dtype *compute, const char *name, by_error *error);
+
 /* ---- generation ---- */
 
 typedef struct by_generator by_generator;
@@ -118,9 +126,8 @@ typedef struct by_generator_options {
     /* tokens that the caches hold; 0: the model's context. More than that is possible where
      * positions are rotary, not where they are a table */
     int64_t context;
-    int threads; /* compute threads; 0: config.train.threads */
-    const char
-        *precision; /* "f32", "bf16" or "fp16", of weights and caches; NULL: precision.compute */
+    int threads;           /* compute threads; 0: config.train.threads */
+    const char *precision; /* as by_infer_precision knows it; NULL: precision.compute */
     /* ids below it are tokens: the tokenizer's size where the model's table is padded; 0: the
      * model's */
     int64_t vocab;
@@ -198,8 +205,8 @@ BY_API double by_generator_token_bytes(const by_generator *generator, int64_t ca
 typedef struct by_logits by_logits;
 
 /* Compiles a model for batches of `batch` sequences of `time` tokens and loads its weights.
- * precision NULL: precision.compute; threads 0: config.train.threads. config and weights may be
- * closed afterwards. */
+ * precision: as by_infer_precision knows it, NULL: precision.compute; threads 0:
+ * config.train.threads. config and weights may be closed afterwards. */
 BY_API by_status by_logits_open(by_logits **out, const by_config *config, const by_weights *weights,
                                 int64_t batch, int64_t time, const char *precision, int threads,
                                 by_error *error);

@@ -172,7 +172,9 @@
  *
  *   PACKED_MATMUL     a [..., k], w u8, bias?[n], add?      y [..., n] = a w + bias + add
  *     w is a weight of k inputs and n outputs as attrs.packing says (banyan/packing.h), a of its
- *     dtype; the rest as MATMUL. A row of y has the same bits whatever other rows there are.
+ *     dtype; the rest as MATMUL. A row of y has the same bits whatever other rows there are. With
+ *     weights of INT8 and INT4, each block of a row of a (128 inputs, or a group) is multiplied as
+ *     integers of up to 32639 times a scale.
  *   PACKED_EMBEDDING  ids i32 [...], w u8                   y [..., k] attrs.dtype: of each id the
  *                                                           inputs of that output of w
  *

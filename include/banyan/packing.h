@@ -10,6 +10,15 @@
  *   PACKED  f32    f32 [k][32]
  *           f16    f16 [k][32]
  *           bf16   bf16 [k / 2][32][2]: neighbours of k in pairs
+ *   INT8    any    u8 [k / 4][32][4], k padded to blocks of 128: codes c of weights t (c - 128);
+ *                  then f32 [32]: t of each output
+ *   INT4    any    for each `group` inputs (32, 64 or 128) u8 [group / 8][32][4], whose byte i has
+ *                  the codes c of weights t (c - 8) of inputs i (lower half) and 4 + i (upper half)
+ *                  of eight; then f16 [32]: t of each output in the group
+ *
+ * Codes are found by rounding to nearest. Of 8 bits, t is the largest magnitude of the output's
+ * weights / 127. Of 4 bits the weight of the largest magnitude in a group gets code 0, so that t is
+ * that weight / -8.
  */
 #ifndef BANYAN_PACKING_H
 #define BANYAN_PACKING_H
@@ -28,16 +37,19 @@ extern "C" {
 typedef enum by_packing_kind {
     BY_PACKING_NONE = 0, /* a tensor as files have it */
     BY_PACKING_PACKED,   /* its own elements in panels */
+    BY_PACKING_INT8,
+    BY_PACKING_INT4,
     BY_PACKING_KINDS
 } by_packing_kind;
 
 typedef struct by_packing {
     by_packing_kind kind;
-    by_dtype dtype; /* of the elements */
+    by_dtype dtype; /* of the elements, and of what they are multiplied with */
     int64_t n, k;
+    int64_t group; /* INT4: inputs that share a scale */
 } by_packing;
 
-/* "plain", "packed"; "?" for an invalid value. */
+/* "plain", "packed", "int8", "int4"; "?" for an invalid value. */
 BY_API const char *by_packing_kind_name(by_packing_kind kind);
 
 #ifdef __cplusplus

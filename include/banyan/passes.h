@@ -149,6 +149,7 @@ BY_API by_status by_pass_fuse(by_graph *graph, by_error *error);
 
 typedef struct by_packing_options {
     by_packing_kind kind; /* BY_PACKING_NONE: the graph stays as it is */
+    int64_t group;        /* of BY_PACKING_INT4 */
     /* Another program over the same parameters, which this pass has run on: they are packed as
      * there. NULL: as this graph reads them. */
     const by_graph *like;

@@ -1,12 +1,13 @@
 #include "base/packing.h"
 
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 
-static const char *const kind_names[BY_PACKING_KINDS] = {"plain", "packed"};
+static const char *const kind_names[BY_PACKING_KINDS] = {"plain", "packed", "int8", "int4"};
 
 const char *by_packing_kind_name(by_packing_kind kind)
 {
@@ -15,8 +16,13 @@ const char *by_packing_kind_name(by_packing_kind kind)
 
 const char *by__packing_wrong(const by_packing *packing)
 {
-    if (packing->kind != BY_PACKING_PACKED || !by_dtype_is_float(packing->dtype)) {
+    int64_t g = packing->group;
+    if (packing->kind == BY_PACKING_NONE || (unsigned)packing->kind >= BY_PACKING_KINDS ||
+        !by_dtype_is_float(packing->dtype)) {
         return "a packed weight has elements of f32, bf16 or f16";
+    }
+    if (packing->kind == BY_PACKING_INT4 ? g != 32 && g != 64 && g != 128 : g != 0) {
+        return "int4 has groups of 32, 64 or 128 inputs, and nothing else has groups";
     }
     if (packing->n < 1 || packing->k < 1 || by__packed_panel_bytes(packing) == SIZE_MAX) {
         return "a packed weight has one output and one input or more, and fits in memory";
@@ -28,6 +34,12 @@ size_t by__packed_panel_bytes(const by_packing *packing)
 {
     size_t bytes;
     size_t k = (size_t)packing->k;
+    if (packing->kind != BY_PACKING_PACKED) {
+        size_t block = (size_t)by__packed_block(packing);
+        size_t scales = packing->kind == BY_PACKING_INT8 ? BY_PACKED_COLUMNS * sizeof(float) : 0;
+        bool fits = by__size_mul((k + block - 1) / block, by__packed_block_bytes(packing), &bytes);
+        return fits && by__size_add(bytes, scales, &bytes) ? bytes : SIZE_MAX;
+    }
     k = packing->dtype == BY_BF16 ? by__round_up(k, BY__PACKED_PAIR) : k;
     return by__size_mul(k, BY_PACKED_COLUMNS * by_dtype_size(packing->dtype), &bytes) ? bytes
                                                                                       : SIZE_MAX;
@@ -86,8 +98,93 @@ static void read_panel(float *column, const by_packing *p, const source *s, int6
     }
 }
 
+/* The half byte or byte of input i, column c; `half` is 4 for an upper half. */
+static uint8_t *code_at(const by_packing *p, void *panel, int64_t c, int64_t i, int *half)
+{
+    int64_t block = by__packed_block(p);
+    char *at = (char *)panel + (size_t)(i / block) * by__packed_block_bytes(p);
+    int64_t in = i % block;
+    bool is_half = p->kind == BY_PACKING_INT4;
+    int64_t step = is_half ? 8 : 4;
+    *half = is_half && in % 8 >= 4 ? 4 : 0;
+    return (uint8_t *)at + (in / step * BY_PACKED_COLUMNS + c) * 4 + in % 4;
+}
+
+/* Where the scale of input i, column c is: f16 of INT4, f32 of INT8. */
+static char *scale_at(const by_packing *p, void *panel, int64_t c, int64_t i)
+{
+    if (p->kind == BY_PACKING_INT8) {
+        return (char *)panel + by__packed_panel_bytes(p) + (c - BY_PACKED_COLUMNS) * 4;
+    }
+    size_t block = (size_t)(i / p->group + 1) * by__packed_block_bytes(p);
+    return (char *)panel + block + (c - BY_PACKED_COLUMNS) * 2;
+}
+
+float by__packed_integer_at(const by_packing *packing, const void *panel, int64_t c, int64_t i)
+{
+    int half;
+    void *data = (void *)(uintptr_t)panel;
+    int code = *code_at(packing, data, c, i, &half);
+    const char *at = scale_at(packing, data, c, i);
+    if (packing->kind == BY_PACKING_INT8) {
+        float scale;
+        memcpy(&scale, at, sizeof scale);
+        return scale * (float)(code - BY__INT8_OFFSET);
+    }
+    uint16_t bits;
+    memcpy(&bits, at, sizeof bits);
+    return by__f16_to_f32(bits) * (float)((code >> half & 15) - BY__INT4_OFFSET);
+}
+
+static float limited(float x, float low, float high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+/* Codes of `count` inputs of column c from input `first` on, which share a scale. */
+static void encode(const by_packing *p, void *panel, const float *values, int64_t c, int64_t first,
+                   int64_t count)
+{
+    float extreme = 0.0f;
+    char *at = scale_at(p, panel, c, first);
+    for (int64_t i = 0; i < count; i++) {
+        extreme = fabsf(values[i]) > fabsf(extreme) ? values[i] : extreme;
+    }
+    bool wide = p->kind == BY_PACKING_INT8;
+    float scale = wide ? fabsf(extreme) / 127.0f : extreme / -8.0f;
+    if (wide) {
+        memcpy(at, &scale, sizeof scale);
+    } else {
+        uint16_t bits = by__f32_to_f16(limited(scale, -65504.0f, 65504.0f));
+        memcpy(at, &bits, sizeof bits);
+        scale = by__f16_to_f32(bits);
+    }
+    float offset = wide ? BY__INT8_OFFSET : BY__INT4_OFFSET;
+    for (int64_t i = 0; i < count; i++) {
+        float code = scale == 0.0f ? offset : rintf(values[i] / scale) + offset;
+        int half;
+        uint8_t *to = code_at(p, panel, c, first + i, &half);
+        *to = (uint8_t)(*to | (int)limited(code, 0.0f, wide ? 255.0f : 15.0f) << half);
+    }
+}
+
+static void write_integers(void *panel, const by_packing *p, const float *column)
+{
+    int64_t together = p->kind == BY_PACKING_INT8 ? p->k : p->group;
+    for (int64_t c = 0; c < BY_PACKED_COLUMNS; c++) {
+        for (int64_t i = 0; i < p->k; i += together) {
+            encode(p, panel, column + c * p->k + i, c, i,
+                   p->k - i < together ? p->k - i : together);
+        }
+    }
+}
+
 static void write_panel(void *out, const by_packing *p, const float *column)
 {
+    if (p->kind != BY_PACKING_PACKED) {
+        write_integers(out, p, column);
+        return;
+    }
     for (int64_t i = 0; i < p->k; i++) {
         for (int64_t c = 0; c < BY_PACKED_COLUMNS; c++) {
             float value = column[c * p->k + i];

@@ -1,6 +1,6 @@
 /* packing: the layouts of packed weights (banyan/packing.h), for all who size, fill or read them.
  *
- * Never put here: products; how values are found for a format that loses digits.
+ * Never put here: products; ways to find codes that need more than the weight.
  */
 #ifndef BY_BASE_PACKING_H
 #define BY_BASE_PACKING_H
@@ -13,11 +13,31 @@
 
 /* Steps of k that share 4 bytes of a column in a panel of bf16. */
 #define BY__PACKED_PAIR 2
+/* Most inputs of a block of integers; those of 8 bits have as many. */
+#define BY__PACKED_BLOCK 128
+/* The codes of weight 0. */
+#define BY__INT8_OFFSET 128
+#define BY__INT4_OFFSET 8
 
 /* NULL, or what is wrong with a description. */
 const char *by__packing_wrong(const by_packing *packing);
 /* Bytes of a panel, a multiple of 64; SIZE_MAX when they do not fit. */
 size_t by__packed_panel_bytes(const by_packing *packing);
+/* Of INT8 and INT4: inputs of a block, which a product adds up as integers, and the bytes from one
+ * to the next. */
+static inline int64_t by__packed_block(const by_packing *packing)
+{
+    return packing->kind == BY_PACKING_INT4 ? packing->group : BY__PACKED_BLOCK;
+}
+static inline size_t by__packed_block_bytes(const by_packing *packing)
+{
+    size_t codes = BY__PACKED_BLOCK * BY_PACKED_COLUMNS;
+    return packing->kind == BY_PACKING_INT4
+               ? (size_t)packing->group * BY_PACKED_COLUMNS / 2 + 2 * BY_PACKED_COLUMNS
+               : codes;
+}
+/* Element (input i, column c of the panel) of INT8 and INT4. */
+float by__packed_integer_at(const by_packing *packing, const void *panel, int64_t c, int64_t i);
 /* Shape of the packed weight as a tensor of u8: [panels, bytes of a panel]. */
 by_shape by__packed_shape(const by_packing *packing);
 /* Packs the values of a weight, [n, k] when out_in, else [k, n], of f32, bf16 or f16 at any
@@ -32,6 +52,9 @@ static inline float by__packed_at(const by_packing *packing, const void *data, i
     const char *panel =
         (const char *)data + (size_t)(j / BY_PACKED_COLUMNS) * by__packed_panel_bytes(packing);
     int64_t column = j % BY_PACKED_COLUMNS;
+    if (packing->kind != BY_PACKING_PACKED) {
+        return by__packed_integer_at(packing, panel, column, i);
+    }
     switch (packing->dtype) {
     case BY_F32:
         return ((const float *)(const void *)panel)[i * BY_PACKED_COLUMNS + column];

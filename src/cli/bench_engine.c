@@ -264,7 +264,7 @@ static void print(const bench *b, const figures *f)
                (unsigned long long)st.found, (unsigned long long)st.preemptions,
                (long long)r->requests, (long long)r->sessions, r->rate, (long long)r->prompt,
                (long long)r->tokens, b->seconds, (unsigned long long)memory,
-               by_dtype_name(b->dtype));
+               cli_precision_name(r->precision, b->dtype));
         return;
     }
     printf("throughput  %.1f tokens/s, %.0f rows/s with the prompts', %.1f rows a step\n",
@@ -322,7 +322,7 @@ static by_status open_engine(bench *b, request *r, const char *path, by_error *e
         status = by_engine_open(&b->engine, model.used, model.weights, &options, error);
     }
     if (status == BY_OK) {
-        status = by_precision_parse(
+        status = by_infer_precision(
             &b->dtype, r->precision == NULL ? model.used->precision.compute : r->precision, error);
     }
     if (status == BY_OK) {
@@ -382,7 +382,7 @@ static int run(int argc, char **argv)
         {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate (64, or what fits)"},
         {"rows", CLI_INTEGER, &r.rows, "N", "rows of a step, at most (256)"},
         {"precision", CLI_STRING, &r.precision, "TYPE",
-         "f32, bf16 or fp16 (default: the config's)"},
+         "f32, bf16, fp16, int8 or int4 (default: the config's)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the config's)"},
         {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of a config file"},
         {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},

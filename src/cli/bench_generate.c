@@ -44,7 +44,7 @@ static by_status open_generator(by_generator **out, figures *f, const request *r
         status = by_generator_open(out, model.used, model.weights, &options, error);
     }
     if (status == BY_OK) {
-        status = by_precision_parse(
+        status = by_infer_precision(
             &f->dtype, r->precision == NULL ? model.used->precision.compute : r->precision, error);
     }
     if (status == BY_OK) {
@@ -203,7 +203,7 @@ static void print(const request *r, const figures *f, const by_generator *genera
             "\"peak_gflops\":%.6g,\"memory_bytes\":%llu,\"precision\":\"%s\"}\n",
             prefill, decode, f->share, gflops / peak, (long long)r->prompt, (long long)r->tokens,
             f->token_ms, bytes, gbps, f->read_gbps, gflops, peak, (unsigned long long)memory,
-            by_dtype_name(f->dtype));
+            cli_precision_name(r->precision, f->dtype));
         return;
     }
     printf(
@@ -261,7 +261,7 @@ static int run(int argc, char **argv)
         {"prompt-tokens", CLI_INTEGER, &r.prompt, "N", "tokens of the prompt (512, or what fits)"},
         {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate (128, or what fits)"},
         {"precision", CLI_STRING, &r.precision, "TYPE",
-         "f32, bf16 or fp16 (default: the config's)"},
+         "f32, bf16, fp16, int8 or int4 (default: the config's)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the config's)"},
         {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of a config file"},
         {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},

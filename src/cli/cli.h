@@ -129,6 +129,8 @@ by_dtype cli_compute_dtype(const by_config *config);
 /* Refuses a --precision that is given (not NULL) and is none of f32, bf16 and fp16: an exit code,
  * or -1 to go on. */
 int cli_check_precision(const cli_command *command, const char *precision);
+/* The name of a precision (NULL: the config's) whose programs compute in `computes`. */
+const char *cli_precision_name(const char *precision, by_dtype computes);
 /* Prints s as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
 void cli_print_json_string(const char *s);
 /* The same for `n` bytes. */

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "banyan/infer.h"
 #include "banyan/train.h"
 #include "cli.h"
 
@@ -193,10 +194,17 @@ by_dtype cli_compute_dtype(const by_config *config)
 int cli_check_precision(const cli_command *command, const char *precision)
 {
     by_dtype dtype;
-    if (precision == NULL || by_precision_parse(&dtype, precision, NULL) == BY_OK) {
+    if (precision == NULL || by_infer_precision(&dtype, precision, NULL) == BY_OK) {
         return -1;
     }
-    return cli_misuse(command, "--precision '%s' is none of f32, bf16, fp16", precision);
+    return cli_misuse(command, "--precision '%s' is none of f32, bf16, fp16, int8, int4",
+                      precision);
+}
+
+const char *cli_precision_name(const char *precision, by_dtype computes)
+{
+    bool integers = precision != NULL && strncmp(precision, "int", 3) == 0;
+    return integers ? precision : by_dtype_name(computes);
 }
 
 /* When the first signal came, in milliseconds of a clock that never steps back; 0: none yet. The

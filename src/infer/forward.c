@@ -5,12 +5,43 @@
 #include "checkpoint/storage.h"
 #include "infer/infer.h"
 
+/* Precisions whose weights have fewer bits than what is computed with them. */
+static const struct {
+    const char *name;
+    by_packing_kind kind;
+    int64_t group;
+} integers[] = {{"int8", BY_PACKING_INT8, 0}, {"int4", BY_PACKING_INT4, 32}};
+
+static by_status read_precision(by__forward_options *out, const char *name, by_error *error)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(integers); i++) {
+        if (strcmp(name, integers[i].name) == 0) {
+            out->compute = BY_BF16;
+            out->pack.kind = integers[i].kind;
+            out->pack.group = integers[i].group;
+            return BY_OK;
+        }
+    }
+    out->pack.kind = BY_PACKING_PACKED;
+    return by_precision_parse(&out->compute, name, error);
+}
+
+by_status by_infer_precision(by_dtype *compute, const char *name, by_error *error)
+{
+    by__forward_options options = {0};
+    if (read_precision(&options, name, NULL) != BY_OK) {
+        return by_error_set(error, BY_EARG, "'%s' is none of f32, bf16, fp16, int8, int4", name);
+    }
+    *compute = options.compute;
+    return BY_OK;
+}
+
 by_status by__forward_options_read(by__forward_options *out, const by_config *config,
                                    const char *precision, int threads, by_error *error)
 {
     by__forward_options options = {.config = &config->model, .seed = config->seed};
-    BY_TRY(by_precision_parse(&options.compute,
-                              precision == NULL ? config->precision.compute : precision, error));
+    BY_TRY(
+        read_precision(&options, precision == NULL ? config->precision.compute : precision, error));
     if (config->model.vocab < 1) {
         return by_error_set(error, BY_EARG, "model.vocab is not known yet");
     }
@@ -52,8 +83,7 @@ by_status by__forward_add(by__forward *forward, const char *name, const by_model
                           by_model *model, by_error *error)
 {
     const by__forward_options *o = &forward->options;
-    by_pass_options passes = {
-        .compute = o->compute, .loss = BY_NONE, .pack = {.kind = BY_PACKING_PACKED}};
+    by_pass_options passes = {.compute = o->compute, .loss = BY_NONE, .pack = o->pack};
     by_graph *graph;
     if (forward->programs.count > 0) {
         passes.pack.like = forward->programs.rows[0].graph;

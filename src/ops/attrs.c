@@ -116,6 +116,9 @@ static void print_attr(by__text *text, const by__attr *a, const void *value)
         by__text_format(text, "%s %s [%lld, %lld]", by_packing_kind_name(packing->kind),
                         by_dtype_name(packing->dtype), (long long)packing->n,
                         (long long)packing->k);
+        if (packing->group > 0) {
+            by__text_format(text, " groups of %lld", (long long)packing->group);
+        }
         break;
     }
     case BY__ATTR_MAP:

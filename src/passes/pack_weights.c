@@ -12,7 +12,7 @@ typedef struct wish {
 } wish;
 
 /* Asks node n how it would read operand i, a parameter of two axes, packed. */
-static by_status ask(const by_graph *graph, size_t n, int i, by_packing_kind kind, bool *can,
+static by_status ask(const by_graph *graph, size_t n, int i, const by_packing *how, bool *can,
                      by__packed_reader *out, by_error *error)
 {
     const by__node *node = &graph->nodes[n];
@@ -27,12 +27,14 @@ static by_status ask(const by_graph *graph, size_t n, int i, by_packing_kind kin
     by__signature s = {node->op, &node->attrs, in, node->input_count};
     *out = (by__packed_reader){0};
     *can = row->pack(&s, i, out);
-    out->attrs.packing.kind = kind;
+    out->attrs.packing.kind = how->kind;
+    out->attrs.packing.group = how->group;
     free(in);
     return BY_OK;
 }
 
-static by_status collect(wish *wishes, const by_graph *graph, by_packing_kind kind, by_error *error)
+static by_status collect(wish *wishes, const by_graph *graph, const by_packing *how,
+                         by_error *error)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__node *node = &graph->nodes[n];
@@ -44,7 +46,7 @@ static by_status collect(wish *wishes, const by_graph *graph, by_packing_kind ki
             by__packed_reader reader;
             bool can;
             wish *w = &wishes[node->in[i]];
-            BY_TRY(ask(graph, n, i, kind, &can, &reader, error));
+            BY_TRY(ask(graph, n, i, how, &can, &reader, error));
             bool multiplies = by__mask_has(by__op_row_of(node->op)->factors, i);
             if (!can || by__packing_wrong(&reader.attrs.packing) != NULL) {
                 w->refused = true;
@@ -69,7 +71,7 @@ static by_status compare(wish *wishes, const by_graph *graph, by_error *error)
             }
             by__packed_reader reader;
             bool can;
-            BY_TRY(ask(graph, n, i, w->packing.kind, &can, &reader, error));
+            BY_TRY(ask(graph, n, i, &w->packing, &can, &reader, error));
             w->refused = !can || reader.out_in != w->out_in ||
                          memcmp(&reader.attrs.packing, &w->packing, sizeof w->packing) != 0;
         }
@@ -93,7 +95,7 @@ static by_status change_readers(by_graph *graph, const wish *wishes, by_error *e
             }
             by__packed_reader reader;
             bool can;
-            BY_TRY(ask(graph, n, i, w->packing.kind, &can, &reader, error));
+            BY_TRY(ask(graph, n, i, &w->packing, &can, &reader, error));
             node->op = reader.op;
             node->attrs = reader.attrs;
             break; /* of a product one operand is the weight */
@@ -128,10 +130,11 @@ static by_status follow(wish *wishes, const by_graph *graph, const by_graph *lik
 static by_status pack(by_graph *graph, wish *wishes, const by_packing_options *options,
                       by_error *error)
 {
+    const by_packing how = {.kind = options->kind, .group = options->group};
     if (options->like != NULL) {
         BY_TRY(follow(wishes, graph, options->like, error));
     } else {
-        BY_TRY(collect(wishes, graph, options->kind, error));
+        BY_TRY(collect(wishes, graph, &how, error));
         BY_TRY(compare(wishes, graph, error));
     }
     BY_TRY(change_readers(graph, wishes, error));

@@ -18,6 +18,14 @@
     {                                                                                              \
         BY_PACKING_PACKED, ACT, n, k                                                               \
     }
+#define INT8(n, k)                                                                                 \
+    {                                                                                              \
+        BY_PACKING_INT8, ACT, n, k                                                                 \
+    }
+#define INT4(n, k, group)                                                                          \
+    {                                                                                              \
+        BY_PACKING_INT4, ACT, n, k, group                                                          \
+    }
 #define WEIGHT(...)    OPERAND(TRAINED, ACT, __VA_ARGS__)
 #define PARAMETER(...) OPERAND(TRAINED, BY_F32, __VA_ARGS__)
 #define FACTOR(...)    OPERAND(CONSTANT, BY_F32, __VA_ARGS__)
@@ -130,6 +138,19 @@ const op_case op_cases[] = {
     CASE(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(96, 1030)), A(131, 1030), PACKED, NONE,
          A(131, 96)),
     CASE(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(300, 2048)), A(16, 2048), PACKED),
+    CASE(PACKED_MATMUL, (.dtype = ACT, .packing = INT8(1, 1)), A(1), PACKED),
+    CASE(PACKED_MATMUL, (.dtype = ACT, .packing = INT8(70, 300)), A(2, 7, 300), PACKED, F(70),
+         A(2, 7, 70)),
+    CASE(PACKED_MATMUL, (.dtype = BY_F32, .packing = INT8(33, 1024)), A(3, 1024), PACKED),
+    CASE(PACKED_MATMUL, (.dtype = ACT, .packing = INT4(1, 1, 32)), A(1), PACKED),
+    CASE(PACKED_MATMUL, (.dtype = ACT, .packing = INT4(70, 300, 64)), A(2, 7, 300), PACKED, F(70),
+         A(2, 7, 70)),
+    CASE(PACKED_MATMUL, (.dtype = BY_F32, .packing = INT4(33, 1030, 32)), A(3, 1030), PACKED),
+    CASE(PACKED_MATMUL, (.dtype = BY_F32, .packing = INT4(40, 640, 128)), A(5, 640), PACKED),
+    BENCH(PACKED_MATMUL, (.dtype = BY_F32, .packing = INT8(50257, 768)), A(1, 768), PACKED),
+    BENCH(PACKED_MATMUL, (.dtype = BY_F32, .packing = INT4(50257, 768, 32)), A(1, 768), PACKED),
+    BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = INT8(3072, 768)), A(512, 768), PACKED),
+    BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = INT4(3072, 768, 32)), A(512, 768), PACKED),
     BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(3072, 768)), A(1, 768), PACKED),
     BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(50257, 768)), A(1, 768), PACKED),
     BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(50257, 768)), A(4, 768), PACKED),
@@ -339,6 +360,8 @@ const op_case op_cases[] = {
     CASE(EMBEDDING, (0), I(4, 128), A(300, 129)),
     CASE(PACKED_EMBEDDING, (.dtype = ACT, .packing = PACKING(1, 1)), I(1), PACKED),
     CASE(PACKED_EMBEDDING, (.dtype = ACT, .packing = PACKING(33, 129)), I(4, 128), PACKED),
+    CASE(PACKED_EMBEDDING, (.dtype = ACT, .packing = INT8(33, 129)), I(4, 8), PACKED),
+    CASE(PACKED_EMBEDDING, (.dtype = ACT, .packing = INT4(33, 129, 32)), I(4, 8), PACKED),
     CASE(EMBEDDING_GRAD, (.rows = 1), I(1), A(1, 1)),
     CASE(EMBEDDING_GRAD, (.rows = 11), I(3, 5), A(3, 5, 7)),
     CASE(EMBEDDING_GRAD, (.rows = 300), I(4, 128), A(4, 128, 129), F(300, 129)),

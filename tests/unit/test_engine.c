@@ -146,10 +146,11 @@ static by_engine *open_engine(const by_config *config, const by_engine_options *
 }
 
 /* One request after the other. */
-static void run_alone(const by_config *config, job *jobs)
+static void run_alone(const by_config *config, const char *precision, job *jobs)
 {
     by_error error = {0};
-    by_engine_options options = {.sessions = 1, .rows = 200, .no_prefix_cache = true};
+    by_engine_options options = {
+        .sessions = 1, .rows = 200, .no_prefix_cache = true, .precision = precision};
     by_engine *engine = open_engine(config, &options);
     for (int i = 0; i < REQUESTS; i++) {
         by_request one = jobs[i].request;
@@ -231,13 +232,14 @@ static void compare(const job *alone, const job *together)
 
 static void check_invariance(const char *kind, const char *precision, int threads)
 {
-    by_config *config = make_config(kind, precision);
+    by_config *config = make_config(kind, "f32");
     job *alone = calloc(REQUESTS, sizeof *alone);
     job *together = calloc(REQUESTS, sizeof *together);
-    by_engine_options options = {.sessions = 7, .waiting = 200, .rows = ROWS, .pages = 11};
+    by_engine_options options = {
+        .sessions = 7, .waiting = 200, .rows = ROWS, .pages = 11, .precision = precision};
     assert_true(alone != NULL && together != NULL);
     make_jobs(alone, 5);
-    run_alone(config, alone);
+    run_alone(config, precision, alone);
     for (int cache = 0; cache < 2; cache++) {
         make_jobs(together, 5);
         options.no_prefix_cache = cache == 0;
@@ -248,7 +250,8 @@ static void check_invariance(const char *kind, const char *precision, int thread
     }
     /* Room for all, and other pieces of prompts. */
     make_jobs(together, 5);
-    options = (by_engine_options){.sessions = 40, .waiting = 200, .rows = 77, .threads = threads};
+    options = (by_engine_options){
+        .sessions = 40, .waiting = 200, .rows = 77, .threads = threads, .precision = precision};
     by_engine_statistics st = run_together(config, &options, together);
     compare(alone, together);
     assert_true(st.found > 100);
@@ -273,6 +276,18 @@ static void test_invariance_gpt2_fp16(void **state)
 {
     BY_UNUSED(state);
     check_invariance("gpt2", "fp16", 1);
+}
+
+static void test_invariance_llama_int8(void **state)
+{
+    BY_UNUSED(state);
+    check_invariance("llama", "int8", 2);
+}
+
+static void test_invariance_gpt2_int4(void **state)
+{
+    BY_UNUSED(state);
+    check_invariance("gpt2", "int4", 1);
 }
 
 /* The log-probabilities are those of the model run over the whole sequence. */
@@ -577,6 +592,8 @@ int main(void)
         cmocka_unit_test(test_invariance_gpt2),
         cmocka_unit_test(test_invariance_llama_bf16),
         cmocka_unit_test(test_invariance_gpt2_fp16),
+        cmocka_unit_test(test_invariance_llama_int8),
+        cmocka_unit_test(test_invariance_gpt2_int4),
         cmocka_unit_test(test_log_probabilities),
         cmocka_unit_test(test_like_a_generator),
         cmocka_unit_test(test_processor),

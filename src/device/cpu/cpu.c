@@ -57,7 +57,8 @@ by__isa by__cpu_best_isa(void)
     }
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl") ||
-        !__builtin_cpu_supports("avx512cd") || !__builtin_cpu_supports("avx512bf16")) {
+        !__builtin_cpu_supports("avx512cd") || !__builtin_cpu_supports("avx512bf16") ||
+        !__builtin_cpu_supports("avx512vnni")) {
         return BY__ISA_AVX2;
     }
     return BY__ISA_AVX512;

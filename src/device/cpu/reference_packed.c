@@ -1,5 +1,38 @@
+#include <math.h>
+
 #include "base/packing.h"
 #include "device/cpu/reference.h"
+
+/* Largest integer that an element of x becomes where the weights are integers. */
+#define LARGEST 32639.0f
+
+static by_status prepare_packed_matmul(by__call *call, const by__context *context, by_error *error)
+{
+    BY_UNUSED(context);
+    return by__reference_work(call, by__tensor_count(&call->in[0]), error);
+}
+
+/* The operand as it is multiplied: of weights of integers in blocks of integers with a scale. */
+static void take_rows(const by__call *call)
+{
+    const by_packing *packing = &call->attrs.packing;
+    double *out = call->work;
+    for (int64_t at = 0, next, count = by__tensor_count(&call->in[0]); at < count; at = next) {
+        int64_t end = (at / packing->k + 1) * packing->k;
+        next = packing->kind == BY_PACKING_PACKED
+                   ? end
+                   : by__min_i64(end, at + by__packed_block(packing));
+        float largest = 0.0f;
+        for (int64_t i = at; i < next; i++) {
+            out[i] = by__get(&call->in[0], i);
+            largest = fmaxf(largest, fabsf((float)out[i]));
+        }
+        for (int64_t i = at; packing->kind != BY_PACKING_PACKED && i < next; i++) {
+            float inverse = largest > 0.0f ? LARGEST / largest : 0.0f;
+            out[i] = (double)rintf((float)out[i] * inverse) * (double)(largest / LARGEST);
+        }
+    }
+}
 
 static by_status run_packed_matmul(const by__call *call, const by__context *context)
 {
@@ -8,12 +41,14 @@ static by_status run_packed_matmul(const by__call *call, const by__context *cont
     const by__tensor *y = &call->out[0];
     bool biased = call->input_count > 2 && by__present(&call->in[2]);
     bool added = call->input_count > 3 && by__present(&call->in[3]);
+    const double *x = call->work;
+    take_rows(call);
     for (int64_t at = 0, count = by__tensor_count(y); at < count; at++) {
         int64_t row = at / packing->n;
         int64_t column = at % packing->n;
         double sum = biased ? by__get(&call->in[2], column) : 0.0;
         for (int64_t i = 0; i < packing->k; i++) {
-            sum += by__get(&call->in[0], row * packing->k + i) *
+            sum += x[row * packing->k + i] *
                    (double)by__packed_at(packing, call->in[1].data, column, i);
         }
         by__set(y, at, sum + (added ? by__get(&call->in[3], at) : 0.0));
@@ -21,7 +56,7 @@ static by_status run_packed_matmul(const by__call *call, const by__context *cont
     return BY_OK;
 }
 
-BY__REFERENCE_KERNEL(BY_OP_PACKED_MATMUL, packed_matmul, NULL, run_packed_matmul);
+BY__REFERENCE_KERNEL(BY_OP_PACKED_MATMUL, packed_matmul, prepare_packed_matmul, run_packed_matmul);
 
 static by_status run_packed_embedding(const by__call *call, const by__context *context)
 {

@@ -348,7 +348,8 @@ static bool supports(const by__call *call)
 {
     const by__tensor *x = &call->in[0];
     return by__tensor_is_act(x) && by__tensor_count(x) > 0 &&
-           x->dtype == call->attrs.packing.dtype && by__tensor_is_act(&call->out[0]) &&
+           call->attrs.packing.kind == BY_PACKING_PACKED && x->dtype == call->attrs.packing.dtype &&
+           by__tensor_is_act(&call->out[0]) &&
            (!by__present(&call->in[2]) || by__tensor_is_act(&call->in[2]));
 }
 

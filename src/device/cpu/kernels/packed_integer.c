@@ -1,0 +1,355 @@
+/* PACKED_MATMUL with weights of 8 and 4 bits (banyan/packing.h).
+ *
+ * Rows of x become integers of 16 bits, with a scale for each block of inputs, so a block's product
+ * is an exact sum of integers: by vpdpbusd, once for the lower and once for the upper digit in base
+ * 256, or by multiplications of 16 bits. Sums of blocks are added in f32 in the order of k. A row's
+ * bits therefore do not depend on other rows, on threads, or on how a block is computed; and
+ * weights, which are read once as they are, decide how long few rows take.
+ *
+ * With x = s q and w = t (c - o) for codes c and an offset o, a block is s t (sum of q c - o sum of
+ * q). */
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/packing.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/kernels/simd_math.h"
+#include "device/cpu/panel.h"
+#include "device/cpu/work_range.h"
+
+/* Rows of a tile: their sums of two vectors of columns are in registers. */
+#if defined(__AVX512VNNI__)
+#define HEIGHT 6
+#elif defined(__AVX2__)
+#define HEIGHT 3
+#else
+#define HEIGHT 2
+#endif
+/* The largest magnitude of x's integers: both digits fit in a signed byte. */
+#define LARGEST 32639.0f
+/* Words of 4 bytes that four inputs of a row take. */
+#define QUAD_WORDS 2
+
+typedef by__vi codes __attribute__((aligned(4), may_alias));
+
+typedef struct plan {
+    by_packing packing;
+    int64_t m;
+    int64_t block, blocks; /* inputs that share a scale of x */
+    size_t block_bytes, panel_bytes;
+    int64_t row_words; /* of a row's integers */
+    size_t words;      /* [m][row_words] */
+    size_t scales;     /* [m][blocks] f32 */
+    size_t offsets;    /* [m][blocks] i32: o times the sum of the integers */
+    int threads;
+} plan;
+
+/* What a tile reads. */
+typedef struct tile {
+    const plan *p;
+    const char *panel;
+    const int32_t *x; /* of its first row */
+    const float *scales;
+    const int32_t *offsets;
+} tile;
+
+/* ---- rows of x ---- */
+
+BY__INLINE void put_quad(int32_t *out, const int32_t q[4])
+{
+#if defined(__AVX512VNNI__)
+    uint32_t low = 0;
+    uint32_t high = 0;
+    for (int i = 0; i < 4; i++) {
+        int32_t upper = (q[i] + 128) >> 8;
+        low |= (uint32_t)((q[i] - upper * 256) & 255) << (8 * i);
+        high |= (uint32_t)(upper & 255) << (8 * i);
+    }
+    out[0] = (int32_t)low;
+    out[1] = (int32_t)high;
+#else
+    out[0] = (int32_t)(((uint32_t)q[0] & 0xffffu) | (uint32_t)q[2] << 16);
+    out[1] = (int32_t)(((uint32_t)q[1] & 0xffffu) | (uint32_t)q[3] << 16);
+#endif
+}
+
+/* Block b of row i. */
+static void take_block(const plan *p, const by__tensor *x, char *work, int64_t i, int64_t b)
+{
+    int64_t k = p->packing.k;
+    int64_t first = b * p->block;
+    int64_t count = by__min_i64(p->block, k - first);
+    float values[BY__PACKED_BLOCK] = {0};
+    float largest = 0.0f;
+    int32_t sum = 0;
+    int32_t *out = (int32_t *)(work + p->words) + i * p->row_words + first / 4 * QUAD_WORDS;
+#define WIDEN(at, n)                                                                               \
+    by__store_n(values, at,                                                                        \
+                x->dtype == BY_F32    ? by__load_n(x->data, i * k + first + (at), BY_F32, n)       \
+                : x->dtype == BY_BF16 ? by__load_n(x->data, i * k + first + (at), BY_BF16, n)      \
+                                      : by__load_n(x->data, i * k + first + (at), BY_F16, n),      \
+                BY_F32, n)
+    BY__STEPS(0, count, WIDEN);
+#undef WIDEN
+    for (int64_t at = 0; at < p->block; at++) {
+        float size = fabsf(values[at]);
+        largest = size > largest ? size : largest;
+    }
+    float inverse = largest > 0.0f ? LARGEST / largest : 0.0f;
+    for (int64_t at = 0; at < p->block; at += 4) {
+        int32_t q[4];
+        for (int c = 0; c < 4; c++) {
+            q[c] = (int32_t)rintf(values[at + c] * inverse);
+            sum += q[c];
+        }
+        put_quad(out + at / 4 * QUAD_WORDS, q);
+    }
+    ((float *)(work + p->scales))[i * p->blocks + b] = largest / LARGEST;
+    ((int32_t *)(work + p->offsets))[i * p->blocks + b] =
+        sum * (p->packing.kind == BY_PACKING_INT8 ? BY__INT8_OFFSET : BY__INT4_OFFSET);
+}
+
+/* ---- tiles ---- */
+
+#define EACH_ROW _Pragma("GCC unroll 8") for (int r = 0; r < height; r++)
+
+#if !defined(__AVX512VNNI__)
+/* Products of neighbouring integers of 16 bits, added up. */
+BY__INLINE by__vi multiply_pairs(by__vi a, by__vi b)
+{
+#if defined(__AVX2__)
+    return (by__vi)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#elif defined(__SSE2__)
+    return (by__vi)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#else
+    return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
+#endif
+}
+#endif
+
+/* sum += the codes w, four inputs of each column, by four of a row. */
+BY__INLINE void add_quad(by__vi sum[2], by__vi w, const int32_t *x)
+{
+#if defined(__AVX512VNNI__)
+    sum[0] = (by__vi)_mm512_dpbusd_epi32((__m512i)sum[0], (__m512i)w, _mm512_set1_epi32(x[0]));
+    sum[1] = (by__vi)_mm512_dpbusd_epi32((__m512i)sum[1], (__m512i)w, _mm512_set1_epi32(x[1]));
+#else
+    const by__vi lower = (by__vi){0} + 0x00ff00ff;
+    sum[0] += multiply_pairs(w & lower, (by__vi){0} + x[0]);
+    sum[0] += multiply_pairs((by__vi)((by__vu)w >> 8) & lower, (by__vi){0} + x[1]);
+#endif
+}
+
+BY__INLINE by__vf whole_sum(const by__vi sum[2], int32_t offset)
+{
+#if defined(__AVX512VNNI__)
+    by__vi total = sum[0] + (by__vi)((by__vu)sum[1] << 8);
+#else
+    by__vi total = sum[0];
+#endif
+    return __builtin_convertvector(total - offset, by__vf);
+}
+
+/* Sums of block b over two vectors of columns from byte `column` of a step on; height and kind are
+ * constants. */
+BY__INLINE void add_block(by__vi sums[HEIGHT][2][2], by_packing_kind kind, const tile *t,
+                          const char *block, int64_t b, int64_t column, int height)
+{
+    const plan *p = t->p;
+    const int64_t step_bytes = 4 * BY_PACKED_COLUMNS;
+    const int64_t quads = kind == BY_PACKING_INT4 ? 2 : 1;
+    const int32_t *x = t->x + b * p->block / 4 * QUAD_WORDS;
+    EACH_ROW
+    {
+        sums[r][0][0] = sums[r][0][1] = sums[r][1][0] = sums[r][1][1] = (by__vi){0};
+    }
+    for (int64_t s = 0; s < p->block / (4 * quads); s++) {
+        const codes *at = (const codes *)(const void *)(block + s * step_bytes + column);
+        by__vi w0 = at[0];
+        by__vi w1 = at[1];
+        const int32_t *xs = x + s * quads * QUAD_WORDS;
+        if (kind == BY_PACKING_INT8) {
+            EACH_ROW
+            {
+                add_quad(sums[r][0], w0, xs + r * p->row_words);
+                add_quad(sums[r][1], w1, xs + r * p->row_words);
+            }
+            continue;
+        }
+        const by__vi lower = (by__vi){0} + 0x0f0f0f0f;
+        EACH_ROW
+        {
+            add_quad(sums[r][0], w0 & lower, xs + r * p->row_words);
+            add_quad(sums[r][1], w1 & lower, xs + r * p->row_words);
+        }
+        w0 = (by__vi)((by__vu)w0 >> 4) & lower;
+        w1 = (by__vi)((by__vu)w1 >> 4) & lower;
+        EACH_ROW
+        {
+            add_quad(sums[r][0], w0, xs + QUAD_WORDS + r * p->row_words);
+            add_quad(sums[r][1], w1, xs + QUAD_WORDS + r * p->row_words);
+        }
+    }
+}
+
+/* y[height, 32] of a panel. */
+BY__INLINE void compute_tile(by_packing_kind kind, const tile *t, float *y, int height)
+{
+    const plan *p = t->p;
+    for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += 2 * BY__LANES) {
+        for (int64_t b = 0; b < p->blocks; b++) {
+            const char *block = t->panel + (size_t)b * p->block_bytes;
+            const char *scales = block + p->block_bytes - 2 * BY_PACKED_COLUMNS;
+            by__vi sums[HEIGHT][2][2];
+            add_block(sums, kind, t, block, b, 4 * j, height);
+#pragma GCC unroll 2
+            for (int v = 0; v < 2; v++) {
+                int64_t column = j + v * BY__LANES;
+                by__vf scale =
+                    kind == BY_PACKING_INT4 ? by__load(scales, column, BY_F16) : by__splat(1.0f);
+                EACH_ROW
+                {
+                    float *to = y + r * BY_PACKED_COLUMNS + column;
+                    by__vf before = b > 0 ? by__load(to, 0, BY_F32) : by__zero();
+                    by__vf sum = whole_sum(sums[r][v], t->offsets[r * p->blocks + b]);
+                    by__vf factor = scale * t->scales[r * p->blocks + b];
+                    by__store(to, 0, before + sum * factor, BY_F32);
+                }
+            }
+        }
+        for (int v = 0; v < 2 && kind == BY_PACKING_INT8; v++) {
+            int64_t column = j + v * BY__LANES;
+            by__vf scale = by__load(t->panel + (size_t)p->blocks * p->block_bytes, column, BY_F32);
+            EACH_ROW
+            {
+                float *to = y + r * BY_PACKED_COLUMNS + column;
+                by__store(to, 0, by__load(to, 0, BY_F32) * scale, BY_F32);
+            }
+        }
+    }
+}
+
+#define TILE_OF(h)                                                                                 \
+    case h:                                                                                        \
+        compute_tile(kind, t, y, h);                                                               \
+        break
+
+BY__INLINE void compute_rows(by_packing_kind kind, const tile *t, float *y, int64_t height)
+{
+    switch (height) {
+        TILE_OF(1);
+#if HEIGHT > 2
+        TILE_OF(2);
+#endif
+#if HEIGHT > 3
+        TILE_OF(3);
+        TILE_OF(4);
+        TILE_OF(5);
+#endif
+    default:
+        compute_tile(kind, t, y, HEIGHT);
+    }
+}
+
+/* A panel times all rows. */
+static void run_panel(const plan *p, const by__call *call, const by__panel_target *all,
+                      int64_t panel)
+{
+    const char *work = call->work;
+    int64_t column = panel * BY_PACKED_COLUMNS;
+    for (int64_t i = 0; i < p->m; i += HEIGHT) {
+        float y[HEIGHT * BY_PACKED_COLUMNS] = {0};
+        int64_t height = by__min_i64(HEIGHT, p->m - i);
+        tile t = {.p = p,
+                  .panel = (const char *)call->in[1].data + (size_t)panel * p->panel_bytes,
+                  .x = (const int32_t *)(work + p->words) + i * p->row_words,
+                  .scales = (const float *)(work + p->scales) + i * p->blocks,
+                  .offsets = (const int32_t *)(work + p->offsets) + i * p->blocks};
+        if (p->packing.kind == BY_PACKING_INT8) {
+            compute_rows(BY_PACKING_INT8, &t, y, height);
+        } else {
+            compute_rows(BY_PACKING_INT4, &t, y, height);
+        }
+        by__panel_target at = by__panel_target_at(all, i, column);
+        BY__AT_LEVEL(by__panel_store)
+        (&at, y, BY_PACKED_COLUMNS, height, by__min_i64(BY_PACKED_COLUMNS, p->packing.n - column));
+    }
+}
+
+static by_status run(const by__call *call, const by__context *context)
+{
+    const plan *p = call->state;
+    by__work_range *ranges = call->work;
+    int64_t panels = by__ceil_div(p->packing.n, BY_PACKED_COLUMNS);
+    by__panel_target all = {.y = call->out[0].data,
+                            .ldy = p->packing.n,
+                            .dtype = call->out[0].dtype,
+                            .bias_dtype = call->in[2].dtype,
+                            .bias = call->in[2].data,
+                            .add = call->in[3].data};
+    BY_UNUSED(context);
+    for (int thread = 0; thread < p->threads; thread++) {
+        by__work_range_open(ranges, panels, thread, p->threads);
+    }
+#pragma omp parallel num_threads(p->threads) if (p->threads > 1)
+    {
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < p->m * p->blocks; i++) {
+            take_block(p, &call->in[0], call->work, i / p->blocks, i % p->blocks);
+        }
+        int64_t panel;
+        while ((panel = by__work_range_take(ranges, omp_get_thread_num(), p->threads)) >= 0) {
+            run_panel(p, call, &all, panel);
+        }
+    }
+    return BY_OK;
+}
+
+static bool supports(const by__call *call)
+{
+    const by__tensor *x = &call->in[0];
+    by_packing_kind kind = call->attrs.packing.kind;
+    return (kind == BY_PACKING_INT8 || kind == BY_PACKING_INT4) && by__tensor_is_act(x) &&
+           by__tensor_count(x) > 0 && by__tensor_is_act(&call->out[0]) &&
+           (!by__present(&call->in[2]) || by__tensor_is_act(&call->in[2]));
+}
+
+static size_t reserve(size_t *used, size_t bytes)
+{
+    size_t offset = *used;
+    *used += by__round_up(bytes, BY_CACHE_LINE);
+    return offset;
+}
+
+static by_status prepare(by__call *call, const by__context *context, by_error *error)
+{
+    plan *p = NULL;
+    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "a product", error));
+    p->packing = call->attrs.packing;
+    p->m = by__tensor_rows(&call->in[0]);
+    p->threads = context->threads;
+    p->block = by__packed_block(&p->packing);
+    p->blocks = by__ceil_div(p->packing.k, p->block);
+    p->block_bytes = by__packed_block_bytes(&p->packing);
+    p->panel_bytes = by__packed_panel_bytes(&p->packing);
+    /* A line more, so that rows do not share cache sets. */
+    p->row_words = p->blocks * p->block / 4 * QUAD_WORDS + (int64_t)BY_CACHE_LINE / 4;
+    size_t used = by__round_up((size_t)p->threads * sizeof(by__work_range), BY_CACHE_LINE);
+    p->words = reserve(&used, (size_t)(p->m * p->row_words) * sizeof(int32_t));
+    p->scales = reserve(&used, (size_t)(p->m * p->blocks) * sizeof(float));
+    p->offsets = reserve(&used, (size_t)(p->m * p->blocks) * sizeof(int32_t));
+    call->work_bytes = used;
+    call->state = p;
+    return BY_OK;
+}
+
+static void release(by__call *call)
+{
+    free(call->state);
+    call->state = NULL;
+}
+
+BY__KERNEL(packed_integer) = {
+    BY_OP_PACKED_MATMUL, BY__KERNEL_NAME("packed integer"), supports, prepare, release, run};
