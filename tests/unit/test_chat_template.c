@@ -182,6 +182,19 @@ static void test_limits(void **state)
     request.limits = (by_chat_limits){.memory = 10000};
     assert_int_equal(render(text, sizeof text - 1, &request, &out, &error), BY_EARG);
     assert_non_null(strstr(error.message, "more memory"));
+    /* What compares and searches counts its bytes, so that none of these takes minutes. */
+    static const char *const slow[] = {
+        "{% set s = ('a'*1000)*6000 %}{% set p = ('a'*1000)*3000 ~ 'b' %}"
+        "{% for i in range(60000) %}{{ s.find(p) }}{% endfor %}",
+        "{% set s = ('a'*1000)*4000 %}{% for i in range(60000) %}"
+        "{% if s is lower and s is lower %}{% endif %}{% endfor %}",
+        "{% set s = ('a'*1000)*4000 ~ 'b' %}{% for i in range(60000) %}"
+        "{{ ('b'*63).strip(s) }}{{ s.startswith(s) }}{{ s.removeprefix(s) }}{% endfor %}"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(slow); i++) {
+        request.limits = (by_chat_limits){0};
+        assert_int_equal(render(slow[i], strlen(slow[i]), &request, &out, &error), BY_EARG);
+        assert_non_null(strstr(error.message, "more steps"));
+    }
     request = (by_chat_request){.messages = "{", .messages_length = 1};
     assert_int_equal(render(text, sizeof text - 1, &request, &out, &error), BY_EFORMAT);
     request = (by_chat_request){.messages = "{}", .messages_length = 2};

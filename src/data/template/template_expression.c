@@ -128,6 +128,19 @@ static by_status bind_parameters(by__render *r, const by__node *macro, const by_
         }
         BY_TRY(by__table_put(r, &scope->variables, &name, &value));
     }
+    for (size_t i = 0; i < a->keyword_count; i++) {
+        const by__node *p = macro->a;
+        while (p != NULL && !by__value_is(&a->keywords[i].key, p->name)) {
+            p = p->next;
+        }
+        if (p == NULL) {
+            return by__render_fail(r, "macro '%.60s' has no argument '%.*s'", macro->name,
+                                   (int)(a->keywords[i].key.as.string.length < 60
+                                             ? a->keywords[i].key.as.string.length
+                                             : 60),
+                                   a->keywords[i].key.as.string.data);
+        }
+    }
     if (a->count > index) {
         return by__render_fail(r, "macro '%.60s' takes %zu arguments, not %zu", macro->name, index,
                                a->count);

@@ -76,7 +76,7 @@ static by_status strip_sides(by__render *r, const by__value *v, const by__argume
     }
     if (set != NULL) {
         BY_TRY(need_string(r, set, "strip"));
-        BY_TRY(by__render_steps(r, n / 64 * (1 + set->as.string.length / 16)));
+        BY_TRY(by__render_steps(r, (n / 64 + 1) * (1 + set->as.string.length / 16)));
     }
     by__strip(&s, &n, set, left, right);
     *out = by__value_string(s, n);
@@ -117,6 +117,7 @@ static by_status test_end(by__render *r, const by__value *v, const by__arguments
     for (size_t i = 0; i < count; i++) {
         const by__value *one = several ? &part->as.list->items[i] : part;
         BY_TRY(need_string(r, one, front ? "startswith" : "endswith"));
+        BY_TRY(by__render_steps(r, one->as.string.length / 64));
         out->as.truth = out->as.truth || has_end(v, one, front);
     }
     return by__render_steps(r, count);
@@ -139,6 +140,7 @@ static by_status remove_end(by__render *r, const by__value *v, const by__argumen
     const by__value *part = by__argument(a, 0, NULL);
     BY_TRY(by__arguments_check(r, a, "removeprefix", 1, NULL));
     BY_TRY(need_string(r, part, front ? "removeprefix" : "removesuffix"));
+    BY_TRY(by__render_steps(r, part->as.string.length / 64));
     size_t m = has_end(v, part, front) ? part->as.string.length : 0;
     *out = by__value_string(v->as.string.data + (front ? m : 0), v->as.string.length - m);
     return BY_OK;
@@ -324,10 +326,16 @@ static by_status find_part(by__render *r, const by__value *v, const by__argument
     BY_TRY(need_string(r, part, "find"));
     size_t m = part->as.string.length;
     BY_TRY(by__render_steps(r, n / 16));
-    for (size_t i = 0; m <= n && i <= n - m && (last || found == SIZE_MAX); i++) {
-        if (memcmp(s + i, part->as.string.data, m) == 0) {
-            found = i;
+    for (size_t i = 0; m <= n && i <= n - m; i++) {
+        const char *at = memmem(s + i, n - i, part->as.string.data, m); /* in linear time */
+        if (at == NULL) {
+            break;
         }
+        found = i = (size_t)(at - s);
+        if (!last) {
+            break;
+        }
+        BY_TRY(by__render_steps(r, 1 + m / 16));
     }
     *out = by__value_integer(found == SIZE_MAX ? -1 : (int64_t)by__characters(s, found));
     return BY_OK;

@@ -108,6 +108,8 @@ by_status by__test(by__render *r, const char *name, const by__value *subject,
         return by__arguments_check(r, arguments, name, 0, NULL);
     }
     if (strcmp(name, "upper") == 0 || strcmp(name, "lower") == 0) {
+        size_t length = subject->kind == BY__STRING ? subject->as.string.length : 0;
+        BY_TRY(by__render_steps(r, length / 16));
         *out = is_case(subject, name[0] == 'u');
         return BY_OK;
     }
@@ -148,7 +150,8 @@ static by_status make_range(by__render *r, const by__arguments *a, by__value *ou
     BY_TRY(by__render_steps(r, count));
     BY_TRY(by__value_list(r, count, false, out));
     for (size_t i = 0; i < count; i++) {
-        out->as.list->items[i] = by__value_integer(bounds[0] + (int64_t)i * bounds[2]);
+        out->as.list->items[i] =
+            by__value_integer((int64_t)((uint64_t)bounds[0] + (uint64_t)i * (uint64_t)bounds[2]));
     }
     return BY_OK;
 }

@@ -41,9 +41,24 @@ typedef struct reading {
     by_tokenizer *tokenizer;
     by__pipeline *pipeline;
     const char *name;
-    bool fused;   /* a decoder before has joined the tokens */
-    bool changes; /* the post-processor adds ids */
+    bool fused;    /* a decoder before has joined the tokens */
+    bool changes;  /* the post-processor adds ids */
+    size_t growth; /* how many times longer the steps so far may make a text; 0: none was read */
 } reading;
+
+/* Steps follow one another, so what they may do to the length of a text multiplies. Published files
+ * stay below 50. */
+#define MOST_GROWTH 256u
+
+static by_status check_growth(reading *r, size_t from, size_t to, by_error *error)
+{
+    r->growth = (r->growth == 0 ? 1 : r->growth) * (to > from ? (to + from - 1) / from : 1);
+    return r->growth <= MOST_GROWTH
+               ? BY_OK
+               : by_error_set(error, BY_EFORMAT,
+                              "%s: its steps may make a text over %u times longer", r->name,
+                              MOST_GROWTH);
+}
 
 typedef by_status (*read_step)(reading *r, const json_t *step, by_error *error);
 
@@ -103,12 +118,12 @@ static by_status read_replace(reading *r, const json_t *step, by__rewrite *w, by
                                 regex);
         }
         w->kind = BY__REWRITE_SPACES;
-        return BY_OK;
+        return check_growth(r, 2, w->to_length, error);
     }
     BY_TRY(copy_text(&w->from, &w->from_length, json_object_get(pattern, "String"),
                      "Replace pattern", r, error));
     return w->from_length > 0
-               ? BY_OK
+               ? check_growth(r, w->from_length, w->to_length, error)
                : by_error_set(error, BY_EFORMAT, "%s: Replace of an empty text", r->name);
 }
 
@@ -117,13 +132,15 @@ static by_status read_normalizer(reading *r, const json_t *step, by_error *error
     static const struct {
         const char *type;
         by__form form;
-    } forms[] = {{"NFC", BY__NFC}, {"NFD", BY__NFD}, {"NFKC", BY__NFKC}, {"NFKD", BY__NFKD}};
+        size_t most; /* times longer: U+FDFA has 3 bytes, and 33 when it is taken apart */
+    } forms[] = {
+        {"NFC", BY__NFC, 3}, {"NFD", BY__NFD, 3}, {"NFKC", BY__NFKC, 11}, {"NFKD", BY__NFKD, 11}};
     by__rewrite *w;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(forms); i++) {
         if (by__json_is_type(step, forms[i].type)) {
             BY_TRY(next_rewrite(r, BY__REWRITE_FORM, &w, error));
             w->form = forms[i].form;
-            return BY_OK;
+            return check_growth(r, 1, forms[i].most, error);
         }
     }
     if (by__json_is_type(step, "Replace")) {
@@ -195,6 +212,7 @@ static by_status read_metaspace(reading *r, const json_t *step, by_error *error)
     /* Files of early versions have add_prefix_space instead of the scheme. */
     BY_TRY(by__json_bool(step, "add_prefix_space", true, &prefix, r->name, error));
     scheme = scheme != NULL ? scheme : prefix ? "always" : "never";
+    BY_TRY(check_growth(r, 1, strlen(mark), error));
     BY_TRY(next_prefix(r, step, BY__REWRITE_REPLACE, mark, &w, error));
     w->from = by__strdup(" ");
     w->from_length = 1;
