@@ -69,4 +69,7 @@ by_status by__forward_plan(by__forward *forward, const by_weights *weights, by_e
 /* Takes the memory, loads the weights, binds them and the caches. */
 by_status by__forward_start(by__forward *forward, const by_weights *weights, by_error *error);
 
+/* What by_logits_adjust refuses of rules. */
+by_status by__logit_rules_check(const by_logit_rules *rules, int64_t vocab, by_error *error);
+
 #endif

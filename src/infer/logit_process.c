@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "banyan/logit_process.h"
-#include "base/base.h"
+#include "infer/infer.h"
 
 #define MOST_ENDS 16
 
@@ -46,11 +46,7 @@ static by_status set_up(by_logit_process *p, const by_logit_process_options *o, 
     for (int32_t i = 0; i < p->n && o->constraint != NULL; i++) {
         BY_TRY(by_constraint_state_open(&p->places[i].state, o->constraint, o->list, error));
     }
-    /* An empty sequence: what is wrong with the rules is told now. */
-    float logit = 0.0f;
-    by_logit_rules alone = p->rules;
-    alone.bias_count = 0;
-    return by_logits_adjust(&logit, 1, &alone, NULL, 0, NULL, 0, p->counts, error);
+    return by__logit_rules_check(&p->rules, p->vocab, error);
 }
 
 by_status by_logit_process_open(by_logit_process **out, const by_logit_process_options *options,

@@ -98,6 +98,12 @@ static const form_case schemas[] = {
      {"{\"v\":1,\"next\":null}", "{\"v\":1,\"next\":{\"v\":2,\"next\":null}}"},
      {"{\"v\":1,\"next\":{}}", "{\"v\":1,\"next\":{\"v\":2,\"next\":null}"}},
     {"{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}", {"[]", "[[],[[]]]"}, {"[1]", "[[]", "[]]"}},
+    {"{\"type\":\"integer\",\"maximum\":2999999999.5,\"minimum\":2999999990}",
+     {"2999999999", "2999999990"},
+     {"3000000000", "2999999989"}},
+    {"{\"required\":[\"x\"],\"additionalProperties\":{\"type\":\"integer\"}}",
+     {"{\"x\":1}"},
+     {"{\"x\":\"a\"}", "{}"}},
     {"true", {"{\"a\":[1,\"b\",{}]}", "null", "[[[[]]]]"}, {"{\"a\"}", "[1,]", "nul", "{1:2}"}},
     {"{\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\"}}",
      {"{}", "{\"x\":1}", "{\"x\":1,\"y\":2}"},
@@ -170,6 +176,13 @@ static const refusal refused_regexes[] = {
     {"\xff", "UTF-8"},
     {"(.*a.{30}){20}", "constraint"},
     {"(((a{100}){100}){100}){9}", "large"},
+    {"(||||||||||||||||||||||||||||||||||||||||||||||||||||||||||||||||||||||||){10000}{10}",
+     "large"},
+    {"[\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W"
+     "\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W"
+     "\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W"
+     "\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W\\W]",
+     "large"},
 };
 
 static const refusal refused_schemas[] = {
@@ -193,6 +206,9 @@ static const refusal refused_schemas[] = {
     {"{\"items\":{\"pattern\":\"^(a{300}){300}$\"}}", "large"},
     {"{\"type\":\"string\",\"maxLength\":3,\"pattern\":\"a\"}", "combined"},
     {"{\"$ref\":\"#\",\"type\":\"object\"}", "combined"},
+    {"{\"enum\":[\"abc\"],\"maxLength\":1}", "type alone"},
+    {"{\"const\":1,\"enum\":[2]}", "type alone"},
+    {"{\"type\":\"number\",\"minimum\":1234.56789012345}", "behind the point"},
 };
 
 static void check_refused(const refusal *r, bool schema)

@@ -173,11 +173,12 @@ static by_status list_properties(by__schema_parser *p, const json_t *schema, con
             k++;
         }
         if (k == *count) {
-            if (json_is_false(json_object_get(schema, "additionalProperties"))) {
+            const json_t *more = json_object_get(schema, "additionalProperties");
+            if (json_is_false(more)) {
                 return by__schema_refuse(
                     p, place, "\"%s\" is required, but not among the properties", wanted);
             }
-            list[(*count)++] = (property){wanted, NULL, false};
+            list[(*count)++] = (property){wanted, json_is_object(more) ? more : NULL, false};
         }
         list[k].required = true;
     }
@@ -201,6 +202,9 @@ static by_status object_of(by__schema_parser *p, const json_t *schema, const cha
                                  "additionalProperties true, false or a schema");
     }
     size_t most = json_object_size(properties) + json_array_size(required);
+    if (most > BY__MAX_REPEAT) {
+        return by__schema_refuse(p, place, "an object has over %d properties", BY__MAX_REPEAT);
+    }
     if (most == 0 && !json_is_false(more)) {
         char below[120];
         if (!json_is_object(more)) {
@@ -394,6 +398,20 @@ static by_status check_alone(const by__schema_parser *p, const json_t *schema, c
                  : BY_OK;
 }
 
+/* Values that are listed are not checked against what else a schema says, but for its type. */
+static by_status check_values_alone(const by__schema_parser *p, const json_t *schema,
+                                    const char *place)
+{
+    bool mixed =
+        json_object_get(schema, "enum") != NULL && json_object_get(schema, "const") != NULL;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(keywords); i++) {
+        mixed =
+            mixed || (keywords[i].type != 0 && json_object_get(schema, keywords[i].name) != NULL);
+    }
+    return mixed ? by__schema_refuse(p, place, "enum and const can be combined with type alone")
+                 : BY_OK;
+}
+
 static by_status any_of(by__schema_parser *p, const json_t *list, const char *place, int depth,
                         const by__expression **out)
 {
@@ -462,6 +480,7 @@ static by_status parse_schema(by__schema_parser *p, const json_t *schema, const 
         return any_of(p, any, place, depth, out);
     }
     if (json_object_get(schema, "enum") != NULL || json_object_get(schema, "const") != NULL) {
+        BY_TRY(check_values_alone(p, schema, place));
         return enum_of(p, schema, place, types, out);
     }
     if (types == 0) {

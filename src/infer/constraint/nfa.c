@@ -18,9 +18,20 @@ by_status by__nfa_state_add(by__nfa *nfa, int32_t *out, by_error *error)
     return BY_OK;
 }
 
+/* A constraint within the bound of steps visits each edge and jump at least once. */
+static by_status check_size(const by__nfa *nfa, by_error *error)
+{
+    return nfa->edge_count + nfa->jump_count < BY__MAX_STEPS
+               ? BY_OK
+               : by_error_set(error, BY_EARG,
+                              "the constraint is too large: use smaller repeat counts or fewer "
+                              "alternatives");
+}
+
 by_status by__nfa_edge(by__nfa *nfa, int32_t from, uint8_t first, uint8_t last, int32_t to,
                        by_error *error)
 {
+    BY_TRY(check_size(nfa, error));
     BY_TRY(by__reserve((void **)&nfa->edges, &nfa->edge_capacity, nfa->edge_count + 1,
                        sizeof *nfa->edges, error));
     nfa->edges[nfa->edge_count] = (by__edge){first, last, to, nfa->states[from].edges};
@@ -30,6 +41,7 @@ by_status by__nfa_edge(by__nfa *nfa, int32_t from, uint8_t first, uint8_t last, 
 
 static by_status add_jump(by__nfa *nfa, int32_t from, by__jump jump, by_error *error)
 {
+    BY_TRY(check_size(nfa, error));
     BY_TRY(by__reserve((void **)&nfa->jumps, &nfa->jump_capacity, nfa->jump_count + 1,
                        sizeof *nfa->jumps, error));
     jump.next = nfa->states[from].jumps;

@@ -1,6 +1,7 @@
 /* Decimal numbers of a range, digit by digit: a state knows whether what was read so far equals
  * the beginning of the lowest or of the highest number (then the next digit is bounded by
  * theirs), and the remainder by the multiple. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,7 +161,8 @@ static int fraction_digits(double value)
 {
     for (int digits = 0; digits <= FRACTION_MOST; digits++) {
         double scaled = value * (double)power_of_ten[digits];
-        if (fabs(scaled - nearbyint(scaled)) <= 1e-9 * fabs(scaled) && fabs(scaled) >= 1.0) {
+        if (fabs(scaled - nearbyint(scaled)) <= 4.0 * DBL_EPSILON * fabs(scaled) &&
+            fabs(scaled) >= 1.0) {
             return digits;
         }
         if (scaled == 0.0) {

@@ -9,6 +9,9 @@
 #include "data/tokenizer/unicode.h"
 #include "infer/constraint/byte_language.h"
 
+/* What a pass over all code points counts for: it takes a millisecond or two. */
+#define SCAN_NODES 2000
+
 typedef struct parser {
     by__language *language;
     const uint8_t *begin;
@@ -61,6 +64,9 @@ static by_status add_all(const parser *p, by__code_set *set, const by__code_rang
 static by_status add_without(const parser *p, by__code_set *set, unsigned without)
 {
     uint32_t first = BY__INVALID;
+    p->language->nodes += SCAN_NODES;
+    p->language->failed = p->language->failed || p->language->nodes > BY__MAX_NODES;
+    BY_TRY(by__language_status(p->language, p->error));
     for (uint32_t code = 0; code <= 0x110000; code++) {
         bool in = code < 0x110000 && (without >> (by__unicode_class(code) & BY__CLASS) & 1u) == 0 &&
                   ((without >> BY__LETTER & 1u) == 0 ||
