@@ -146,12 +146,14 @@ static void encode(const by_packing *p, void *panel, const float *values, int64_
                    int64_t count)
 {
     float extreme = 0.0f;
+    bool finite = true; /* a scale that is not a number tells what the weights were */
     char *at = scale_at(p, panel, c, first);
     for (int64_t i = 0; i < count; i++) {
+        finite = finite && isfinite(values[i]);
         extreme = fabsf(values[i]) > fabsf(extreme) ? values[i] : extreme;
     }
     bool wide = p->kind == BY_PACKING_INT8;
-    float scale = wide ? fabsf(extreme) / 127.0f : extreme / -8.0f;
+    float scale = !finite ? NAN : wide ? fabsf(extreme) / 127.0f : extreme / -8.0f;
     if (wide) {
         memcpy(at, &scale, sizeof scale);
     } else {
@@ -161,7 +163,7 @@ static void encode(const by_packing *p, void *panel, const float *values, int64_
     }
     float offset = wide ? BY__INT8_OFFSET : BY__INT4_OFFSET;
     for (int64_t i = 0; i < count; i++) {
-        float code = scale == 0.0f ? offset : rintf(values[i] / scale) + offset;
+        float code = !finite || scale == 0.0f ? offset : rintf(values[i] / scale) + offset;
         int half;
         uint8_t *to = code_at(p, panel, c, first + i, &half);
         *to = (uint8_t)(*to | (int)limited(code, 0.0f, wide ? 255.0f : 15.0f) << half);

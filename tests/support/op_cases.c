@@ -16,11 +16,11 @@
 #define PACKED OPERAND(CONSTANT, BY_U8, 1)
 #define PACKING(n, k)                                                                              \
     {                                                                                              \
-        BY_PACKING_PACKED, ACT, n, k                                                               \
+        BY_PACKING_PACKED, ACT, n, k, 0                                                            \
     }
 #define INT8(n, k)                                                                                 \
     {                                                                                              \
-        BY_PACKING_INT8, ACT, n, k                                                                 \
+        BY_PACKING_INT8, ACT, n, k, 0                                                              \
     }
 #define INT4(n, k, group)                                                                          \
     {                                                                                              \

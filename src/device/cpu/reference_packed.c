@@ -5,6 +5,8 @@
 
 /* Largest integer that an element of x becomes where the weights are integers. */
 #define LARGEST 32639.0f
+/* Blocks whose largest magnitude is below count as zeros: its inverse would not be finite. */
+#define SMALLEST 0x1p-100f
 
 static by_status prepare_packed_matmul(by__call *call, const by__context *context, by_error *error)
 {
@@ -28,7 +30,7 @@ static void take_rows(const by__call *call)
             largest = fmaxf(largest, fabsf((float)out[i]));
         }
         for (int64_t i = at; packing->kind != BY_PACKING_PACKED && i < next; i++) {
-            float inverse = largest > 0.0f ? LARGEST / largest : 0.0f;
+            float inverse = largest >= SMALLEST ? LARGEST / largest : 0.0f;
             out[i] = (double)rintf((float)out[i] * inverse) * (double)(largest / LARGEST);
         }
     }

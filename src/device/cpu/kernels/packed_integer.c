@@ -8,6 +8,7 @@
  *
  * With x = s q and w = t (c - o) for codes c and an offset o, a block is s t (sum of q c - o sum of
  * q). */
+#include <float.h>
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -29,6 +30,8 @@
 #endif
 /* The largest magnitude of x's integers: both digits fit in a signed byte. */
 #define LARGEST 32639.0f
+/* Blocks whose largest magnitude is below count as zeros: its inverse would not be finite. */
+#define SMALLEST 0x1p-100f
 /* Words of 4 bytes that four inputs of a row take. */
 #define QUAD_WORDS 2
 
@@ -83,6 +86,7 @@ static void take_block(const plan *p, const by__tensor *x, char *work, int64_t i
     int64_t count = by__min_i64(p->block, k - first);
     float values[BY__PACKED_BLOCK] = {0};
     float largest = 0.0f;
+    bool finite = true; /* what is not makes all sums of the row NaN, as in floating point */
     int32_t sum = 0;
     int32_t *out = (int32_t *)(work + p->words) + i * p->row_words + first / 4 * QUAD_WORDS;
 #define WIDEN(at, n)                                                                               \
@@ -95,18 +99,19 @@ static void take_block(const plan *p, const by__tensor *x, char *work, int64_t i
 #undef WIDEN
     for (int64_t at = 0; at < p->block; at++) {
         float size = fabsf(values[at]);
+        finite = finite && size <= FLT_MAX;
         largest = size > largest ? size : largest;
     }
-    float inverse = largest > 0.0f ? LARGEST / largest : 0.0f;
+    float inverse = largest >= SMALLEST ? LARGEST / largest : 0.0f;
     for (int64_t at = 0; at < p->block; at += 4) {
         int32_t q[4];
         for (int c = 0; c < 4; c++) {
-            q[c] = (int32_t)rintf(values[at + c] * inverse);
+            q[c] = finite ? (int32_t)rintf(values[at + c] * inverse) : 0;
             sum += q[c];
         }
         put_quad(out + at / 4 * QUAD_WORDS, q);
     }
-    ((float *)(work + p->scales))[i * p->blocks + b] = largest / LARGEST;
+    ((float *)(work + p->scales))[i * p->blocks + b] = finite ? largest / LARGEST : NAN;
     ((int32_t *)(work + p->offsets))[i * p->blocks + b] =
         sum * (p->packing.kind == BY_PACKING_INT8 ? BY__INT8_OFFSET : BY__INT4_OFFSET);
 }
