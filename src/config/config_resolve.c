@@ -310,7 +310,8 @@ static by_status resolve_lora(by_config *config, by_error *error)
                             "%s: lora.rank is 0, so there are no adapters: set it, 8 for example",
                             by__config_where(config, "lora.targets", "lora.train_also"));
     }
-    if (lora->rank > 0 && lora->alpha == -1.0) {
+    /* Adapters to start from say what it is (by__adapters_take). */
+    if (lora->rank > 0 && lora->alpha == -1.0 && lora->from[0] == '\0') {
         lora->alpha = (double)lora->rank;
     }
     return BY_OK;

@@ -64,11 +64,14 @@ static by_status complete_config(by__job *job, by_error *error)
     by_config *c = job->config;
     char none[] = "";
     char *from = c->model.from;
+    char *adapters = c->lora.from;
     if (job->options->resume != NULL) {
         c->model.from = none;
+        c->lora.from = none;
     }
     by_status status = by_task_complete(job->data, c, error);
     c->model.from = from;
+    c->lora.from = adapters;
     return status == BY_OK ? by_config_hash(c, job->config_hash, error) : status;
 }
 
@@ -175,11 +178,18 @@ static by_status open_job(by__job *job, by_error *error)
         BY_TRY(share_run(job, error));
     }
     BY_TRY(by_config_copy(&job->config, job->options->config, error));
-    if (job->config->lora.rank > 0 && job->config->model.from[0] == '\0') {
+    const by_lora_config *lora = &job->config->lora;
+    if (lora->rank > 0 && job->config->model.from[0] == '\0') {
         return by_error_set(error, BY_ECONFIG,
                             "lora.rank is %lld, and adapters change weights that are trained "
                             "already: set model.from",
-                            (long long)job->config->lora.rank);
+                            (long long)lora->rank);
+    }
+    if (lora->from[0] != '\0' && job->config->model.from[0] == '\0') {
+        return by_error_set(error, BY_ECONFIG,
+                            "lora.from is %s, and its adapters change weights that are trained "
+                            "already: set model.from",
+                            lora->from);
     }
     BY_TRY(by__job_open_data(job, error));
     BY_TRY(complete_config(job, error));

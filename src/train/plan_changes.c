@@ -95,6 +95,18 @@ static bool may_fit(const search *s, const by_config *config)
     return fits;
 }
 
+/* Batches that grow are whole micro-batches, too. */
+static bool divides_batches(const by_config *config, int64_t d)
+{
+    const by_record_list *stages = &config->train.batch_warmup;
+    const by_batch_stage *list = stages->items;
+    bool divides = config->train.batch % d == 0;
+    for (size_t i = 0; i < stages->count; i++) {
+        divides = divides && list[i].batch % d == 0;
+    }
+    return divides;
+}
+
 /* The largest micro-batch below the config's whose plan fits, by halving: a plan grows with it. */
 static bool find_micro_batch(const search *s, by_config *config, by_plan_change *out)
 {
@@ -109,7 +121,7 @@ static bool find_micro_batch(const search *s, by_config *config, by_plan_change 
     int64_t unit = layout.size[BY_MESH_EXPERT];
     for (int64_t d = unit; d < config->train.micro_batch && high < BY_ARRAY_LENGTH(divisors);
          d += unit) {
-        if (config->train.batch % d == 0) {
+        if (divides_batches(config, d)) {
             divisors[high++] = d;
         }
     }

@@ -614,6 +614,9 @@ by_status by__offload_copy(by_trainer *t, by_error *error)
 by_status by__offload_swap(by_trainer *t, bool back, by_error *error)
 {
     by__offload *o = t->offload;
+    for (size_t i = 0; i < o->trained; i++) { /* what the last update wrote has to be there */
+        BY_TRY(wait(t, &o->windows[i], error));
+    }
     finish(t);
     for (size_t i = 0; i < o->trained; i++) {
         window *w = &o->windows[i];

@@ -8,6 +8,8 @@ run 0 "$banyan" train c.yaml --set name=base
 run 0 "$banyan" checkpoint merge runs/base model
 run 2 "$banyan" train c.yaml --set name=new --set lora.rank=4
 holds err "lora.rank is 4, and adapters change weights that are trained already: set model.from"
+run 2 "$banyan" train c.yaml --set name=new --set lora.from=adapters
+holds err "lora.from is adapters, and its adapters change weights that are trained already: set model.from"
 
 set -- train c.yaml --json --set model.from=model --set lora.rank=4 --set lora.alpha=8 --set lora.dropout=0.1 \
     --set "lora.targets=[c_attn, mlp.c_proj]" --set "lora.train_also=[ln_f.*]" --set train.micro_batch=4 --set checkpoint.every=4
