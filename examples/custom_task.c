@@ -1,8 +1,7 @@
 /* A task of one's own in plain C: the clean signal is computed from a noisy one.
  *
- * The task below makes its samples, adds a loss to the graph of a model and measures by how many
- * decibels the signal stands above the error; training, evaluation, checkpoints and events are the
- * library's. Prints the metric and exits with 0 when most of the noise is gone.
+ * The task below makes its samples, adds a loss to a model's graph and measures how many decibels
+ * the signal stands above the error. Exits with 0 when most of the noise is gone.
  *
  *   cmake --build build/release --target example_custom_task && build/release/example_custom_task
  */

@@ -49,6 +49,7 @@ typedef struct session {
     size_t taken_capacity;
     bool terminal;
     bool leave;
+    bool interrupted; /* and not at a terminal */
 } session;
 
 /* ---- the conversation ---- */
@@ -240,7 +241,7 @@ static by_status write_answer(session *s, buffer *answer, by_error *error)
     for (int64_t i = 0; i < r->tokens && status == BY_OK; i++) {
         int32_t token;
         if (cli_stop_requested(NULL)) {
-            s->leave = !s->terminal;
+            s->leave = s->interrupted = !s->terminal;
             break;
         }
         status = by_generator_sample(s->generator, &r->sampling, &token, error);
@@ -381,7 +382,7 @@ static int converse(session *s)
         }
     }
     free(line);
-    return code;
+    return s->interrupted ? CLI_INTERRUPTED : code;
 }
 
 /* ---- the model ---- */
@@ -410,7 +411,8 @@ static by_status open_model(session *s, const char *path, by_error *error)
     char *run = NULL;
     by_generator_options options = {
         .context = r->context, .threads = (int)r->threads, .precision = r->precision};
-    by_status status = cli_open_pretrained(&pretrained, &run, path, r->best, r->adapter, error);
+    by_status status =
+        cli_open_pretrained(&pretrained, &run, path, r->best, false, r->adapter, error);
     if (status == BY_OK) {
         status = by_tokenizer_open(&s->tokenizer, by_pretrained_directory(pretrained), error);
     }

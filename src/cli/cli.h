@@ -107,10 +107,11 @@ double cli_trained_percent(const by_model_size *size);
 #define CLI_ADAPTER_HELP                                                                           \
     "LoRA adapters to add: a directory that PEFT or a run with the section lora has written"
 /* Opens the model that `path` means: a run, one that holds runs, or a directory in Hugging Face
- * form; adapter: directory of adapters that are added, or NULL. *run: its run directory, NULL where
- * there is none, freed with free(). Says on standard error which checkpoints were passed over. */
+ * form; ema: with the average of its weights; adapter: directory of adapters that are added, or
+ * NULL. *run: its run directory, NULL where there is none, freed with free(). Says on standard
+ * error which checkpoints were passed over. */
 by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path, bool best,
-                              const char *adapter, by_error *error);
+                              bool ema, const char *adapter, by_error *error);
 /* The config of a model whose weights are there: without model.from, where they once came from. */
 by_status cli_copy_config(by_config **out, const by_pretrained *model, by_error *error);
 /* ",\"valid_loss_NAME\":VALUE" for each part of what is held out. */
@@ -126,8 +127,8 @@ by_speeds cli_speeds(const by_config *config);
 double cli_disk_seconds(const by_machine *machine, uint64_t bytes);
 /* The type that a config computes in. */
 by_dtype cli_compute_dtype(const by_config *config);
-/* Refuses a --precision that is given (not NULL) and is none of f32, bf16 and fp16: an exit code,
- * or -1 to go on. */
+/* Refuses a --precision that is given (not NULL) and that by_infer_precision does not know: an exit
+ * code, or -1 to go on. */
 int cli_check_precision(const cli_command *command, const char *precision);
 /* The name of a precision (NULL: the config's) whose programs compute in `computes`. */
 const char *cli_precision_name(const char *precision, by_dtype computes);

@@ -111,7 +111,7 @@ double cli_trained_percent(const by_model_size *size)
 }
 
 by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path, bool best,
-                              const char *adapter, by_error *error)
+                              bool ema, const char *adapter, by_error *error)
 {
     /* Not a run and holding none: a directory in Hugging Face form, or an error that says so. */
     if (by_run_find(run, path, NULL) != BY_OK) {
@@ -120,6 +120,9 @@ by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path,
     by_status status = by_pretrained_open(out, *run != NULL ? *run : path, best, error);
     if (status == BY_OK && by_pretrained_skipped(*out)[0] != '\0') {
         fprintf(stderr, "%s", by_pretrained_skipped(*out));
+    }
+    if (status == BY_OK && ema) {
+        status = by_pretrained_take_average(*out, error);
     }
     if (status == BY_OK && adapter != NULL) {
         status = by_pretrained_adapt(*out, adapter, error);

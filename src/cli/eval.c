@@ -255,11 +255,9 @@ static int run(int argc, char **argv)
                                      "logits of");
     }
     cli_catch_signals();
-    by_status status = cli_open_pretrained(&model, &found, rest[0], r.best, r.adapter, &error);
+    by_status status =
+        cli_open_pretrained(&model, &found, rest[0], r.best, r.ema, r.adapter, &error);
     r.run = found;
-    if (status == BY_OK && r.ema) {
-        status = by_pretrained_take_average(model, &error);
-    }
     if (status == BY_OK) {
         status =
             r.logits_out != NULL ? write_logits(&r, model, &error) : evaluate(&r, model, &error);

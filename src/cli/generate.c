@@ -1,3 +1,4 @@
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,7 +174,9 @@ static by_status open_stream(session *s, by_error *error)
 static by_status feed_prompt(session *s, by_error *error)
 {
     long long context = (long long)by_generator_context(s->generator);
-    s->ids = malloc((s->prompt.count + (size_t)s->request->tokens) * sizeof *s->ids);
+    /* What is generated is kept for the process alone. */
+    size_t room = s->prompt.count + (s->process != NULL ? (size_t)s->request->tokens : 0);
+    s->ids = room <= SIZE_MAX / sizeof *s->ids ? malloc(room * sizeof *s->ids) : NULL;
     if (s->ids == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: the prompt");
     }
@@ -205,7 +208,7 @@ static by_status choose(session *s, int32_t *token, const char **stop, by_error 
         *stop = status == BY_OK ? "end_of_text" : "complete";
         return BY_OK;
     }
-    if (status == BY_OK) {
+    if (status == BY_OK && s->process != NULL) {
         s->ids[prompt + s->tokens] = *token;
     }
     return status;
@@ -292,20 +295,8 @@ static by_status open_model(session *s, const char *path, by_error *error)
                                     .threads = (int)r->threads,
                                     .precision = r->precision,
                                     .slide = true};
-    by_status status = cli_find_model(&found, path, error);
-    if (status == BY_OK) {
-        status = by_pretrained_open(&pretrained, found, r->best, error);
-    }
-    if (status == BY_OK && by_pretrained_skipped(pretrained)[0] != '\0') {
-        fprintf(stderr, "banyan generate: passed over broken checkpoints:\n%s\n",
-                by_pretrained_skipped(pretrained));
-    }
-    if (status == BY_OK && r->ema) {
-        status = by_pretrained_take_average(pretrained, error);
-    }
-    if (status == BY_OK && r->adapter != NULL) {
-        status = by_pretrained_adapt(pretrained, r->adapter, error);
-    }
+    by_status status =
+        cli_open_pretrained(&pretrained, &found, path, r->best, r->ema, r->adapter, error);
     if (status == BY_OK) {
         status = by_tokenizer_open(&s->tokenizer, by_pretrained_directory(pretrained), error);
     }

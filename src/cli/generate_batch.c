@@ -369,7 +369,8 @@ static by_status open_engine(batch *b, const char *path, by_error *error)
                                  .sessions = r->sessions,
                                  .threads = (int)r->threads,
                                  .precision = r->precision};
-    by_status status = cli_open_pretrained(&pretrained, &run, path, r->best, r->adapter, error);
+    by_status status =
+        cli_open_pretrained(&pretrained, &run, path, r->best, r->ema, r->adapter, error);
     if (status == BY_OK) {
         status = by_tokenizer_open(&b->tokenizer, by_pretrained_directory(pretrained), error);
     }

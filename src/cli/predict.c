@@ -128,7 +128,7 @@ static int run(int argc, char **argv)
     }
     cli_catch_signals();
     r.file = rest[1];
-    by_status status = cli_open_pretrained(&model, &found, rest[0], r.best, NULL, &error);
+    by_status status = cli_open_pretrained(&model, &found, rest[0], r.best, false, NULL, &error);
     r.run = found;
     if (status == BY_OK) {
         status = predict(&r, model, &error);
