@@ -9,7 +9,8 @@
  *
  * The tokens of a session and their log-probabilities are a function of its request and of the
  * weights: bit for bit the same alone and in company, for any arrival, chunk of a prompt, hit of
- * the prefix cache or preemption.
+ * the prefix cache or preemption. (Mixtral's to rounding: the products of its experts sum in an
+ * order that depends on how many rows an expert has.)
  *
  * Memory is planned and taken when the engine is opened: nothing later allocates, and a session
  * that was accepted never fails for want of memory. Where the pool is full, sequences with the

@@ -35,6 +35,7 @@ typedef struct item {
     int64_t count;          /* tokens generated */
     double log_probability; /* of all of them */
     bool done;
+    bool cancels;     /* its session ends when the events of the step are read */
     const char *stop; /* why it ended */
     char *failure;    /* NULL: none */
 } item;
@@ -258,10 +259,8 @@ static by_status take_event(batch *b, const by_event *event, by_error *error)
         }
     }
     if (status == BY_OK && stopped) {
-        if (event->finish == BY_FINISH_NONE) {
-            status = by_engine_cancel(b->engine, it->session, error);
-        }
-        return status == BY_OK ? end(b, it, "stop_string", error) : status;
+        it->cancels = event->finish == BY_FINISH_NONE;
+        return end(b, it, "stop_string", error);
     }
     if (status == BY_OK && event->finish != BY_FINISH_NONE) {
         bool eos = event->finish == BY_FINISH_STOP;
@@ -348,6 +347,12 @@ static by_status work(batch *b, by_error *error)
         }
         for (size_t i = 0; i < count && status == BY_OK; i++) {
             status = take_event(b, &events[i], error);
+        }
+        for (size_t i = b->printed; i < b->submitted && status == BY_OK; i++) {
+            if (b->items[i].cancels) {
+                b->items[i].cancels = false;
+                status = by_engine_cancel(b->engine, b->items[i].session, error);
+            }
         }
         if (status == BY_OK) {
             print_done(b);
