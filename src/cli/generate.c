@@ -351,6 +351,35 @@ static int generate(const cli_generation *r, const char *path)
     return code;
 }
 
+/* What goes together, and what is in range: an exit code, or -1 to go on. */
+static int check(const cli_generation *r)
+{
+    if (r->file != NULL && r->prompt[0] != '\0') {
+        return cli_misuse(&cli_generate, "--prompt and --file are both given");
+    }
+    if (r->batch != NULL && (r->file != NULL || r->prompt[0] != '\0' || r->json || r->no_prompt)) {
+        return cli_misuse(&cli_generate, "--batch has prompts and output of its own: without "
+                                         "--prompt, --file, --json and --no-prompt");
+    }
+    if (r->batch != NULL && (r->tokens < 1 || r->sessions < 1 || r->sessions > 4096)) {
+        return cli_misuse(&cli_generate,
+                          "with --batch, --tokens is 1 or more and --sessions 1 to 4096");
+    }
+    if (r->tokens < 0 || r->threads < 0 || r->threads > 4096 || r->context < 0) {
+        return cli_misuse(&cli_generate, "--tokens, --threads and --context are not negative "
+                                         "(and threads at most 4096)");
+    }
+    if ((r->schema != NULL) + (r->regex != NULL) + (r->json_object ? 1 : 0) > 1) {
+        return cli_misuse(&cli_generate, "--schema, --regex and --json-object exclude each other");
+    }
+    for (size_t i = 0; i < r->stops.count; i++) {
+        if (r->stops.items[i][0] == '\0') {
+            return cli_misuse(&cli_generate, "--stop needs a text");
+        }
+    }
+    return cli_check_precision(&cli_generate, r->precision);
+}
+
 static int run(int argc, char **argv)
 {
     cli_generation r = {.prompt = "",
@@ -407,30 +436,7 @@ static int run(int argc, char **argv)
     if (count != 1) {
         return cli_misuse(&cli_generate, "name one run or model directory");
     }
-    if (r.file != NULL && r.prompt[0] != '\0') {
-        return cli_misuse(&cli_generate, "--prompt and --file are both given");
-    }
-    if (r.batch != NULL && (r.file != NULL || r.prompt[0] != '\0' || r.json || r.no_prompt)) {
-        return cli_misuse(&cli_generate, "--batch has prompts and output of its own: without "
-                                         "--prompt, --file, --json and --no-prompt");
-    }
-    if (r.batch != NULL && (r.tokens < 1 || r.sessions < 1 || r.sessions > 4096)) {
-        return cli_misuse(&cli_generate,
-                          "with --batch, --tokens is 1 or more and --sessions 1 to 4096");
-    }
-    if (r.tokens < 0 || r.threads < 0 || r.threads > 4096 || r.context < 0) {
-        return cli_misuse(&cli_generate, "--tokens, --threads and --context are not negative "
-                                         "(and threads at most 4096)");
-    }
-    if ((r.schema != NULL) + (r.regex != NULL) + (r.json_object ? 1 : 0) > 1) {
-        return cli_misuse(&cli_generate, "--schema, --regex and --json-object exclude each other");
-    }
-    for (size_t i = 0; i < r.stops.count; i++) {
-        if (r.stops.items[i][0] == '\0') {
-            return cli_misuse(&cli_generate, "--stop needs a text");
-        }
-    }
-    if ((code = cli_check_precision(&cli_generate, r.precision)) >= 0) {
+    if ((code = check(&r)) >= 0) {
         return code;
     }
     cli_catch_signals();

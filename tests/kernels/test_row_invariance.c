@@ -32,7 +32,7 @@
 #define WEIGHT OF(BY_U8, 1)
 #define PACKING(n, k)                                                                              \
     {                                                                                              \
-        BY_PACKING_PACKED, ACT, n, k                                                               \
+        BY_PACKING_PACKED, ACT, n, k, 0                                                            \
     }
 #define ATTRS(...)                                                                                 \
     {                                                                                              \
@@ -70,7 +70,7 @@ static const row_case cases[] = {
     LINE(PACKED_MATMUL, (.dtype = BY_F32, .packing = PACKING(100, 1026)), 1, 1, X(ROWS, 1026),
          WEIGHT),
     LINE(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(288, 2048)), 1, 1, X(ROWS, 2048), WEIGHT),
-    LINE(PACKED_MATMUL, (.dtype = ACT, .packing = {BY_PACKING_INT8, ACT, 70, 300}), 9, 1,
+    LINE(PACKED_MATMUL, (.dtype = ACT, .packing = {BY_PACKING_INT8, ACT, 70, 300, 0}), 9, 1,
          X(ROWS, 300), WEIGHT, F(70), X(ROWS, 70)),
     LINE(PACKED_MATMUL, (.dtype = ACT, .packing = {BY_PACKING_INT4, ACT, 70, 300, 32}), 1, 1,
          X(ROWS, 300), WEIGHT),

@@ -6,7 +6,7 @@
 
 #define MAX_DEPTH 400u
 
-by_status by__render_fail(by__render *r, const char *format, ...)
+by_status(by__render_fail)(by__render *r, const char *format, ...)
 {
     char message[400];
     va_list args;

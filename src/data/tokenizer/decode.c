@@ -194,8 +194,9 @@ by_status by_tokenizer_decode(const by_tokenizer *t, const uint32_t *ids, size_t
     free(scratch);
     const by__pipeline *p = &t->pipeline;
     size_t skip = 0;
-    for (size_t i = 0; i < p->strip_count && text.length - skip >= p->strip_length &&
-                       memcmp(text.data + skip, p->strip, p->strip_length) == 0;
+    for (size_t i = 0;
+         i < p->strip_count && text.length > skip && text.length - skip >= p->strip_length &&
+         memcmp(text.data + skip, p->strip, p->strip_length) == 0;
          i++) {
         skip += p->strip_length;
     }

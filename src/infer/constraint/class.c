@@ -70,7 +70,7 @@ static by_status add_ranges(builder *b, int32_t from, by__code_range *ranges, si
         }
         by__code_range *end = &ranges[i + inside - 1];
         by__code_range rest = {last + 1, end->last}; /* of the last range, beyond this byte */
-        const digit below = {d->shift - 6, 0x80, 0x3f};
+        const digit below = {d->shift > 6 ? d->shift - 6 : 0, 0x80, 0x3f};
         end->last = end->last < last ? end->last : last;
         BY_TRY(by__nfa_state_add(b->nfa, &next, b->error));
         BY_TRY(by__nfa_edge(b->nfa, from, byte_of(d, low), byte_of(d, low), next, b->error));

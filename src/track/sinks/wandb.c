@@ -167,8 +167,8 @@ static void add_list(by__text *out, const char *name, const double *values, size
 static by_status add_histogram(wandb *w, const char *key, const by__histogram *h, by_error *error)
 {
     double *borders;
-    size_t joined = (h->buckets + most_buckets - 1) / most_buckets;
-    size_t buckets = joined == 0 ? 0 : (h->buckets + joined - 1) / joined;
+    size_t joined = h->buckets == 0 ? 1 : (h->buckets + most_buckets - 1) / most_buckets;
+    size_t buckets = (h->buckets + joined - 1) / joined;
     BY_TRY(by__alloc((void **)&borders, 2 * buckets + 1, sizeof *borders, "histogram", error));
     double *counts = borders + buckets + 1;
     borders[0] = h->min;

@@ -20,7 +20,8 @@ BY__INLINE void take(measures *m, const by__call *call, int64_t at, int n, by_dt
     m->sum += x;
     m->squares += x * x;
     m->zeros += x == by__zero();
-    m->nonfinite += x - x != by__zero();
+    by__vf same = x; /* inf - inf and nan - nan are nan */
+    m->nonfinite += x - same != by__zero();
     m->largest = by__select(magnitude > m->largest, magnitude, m->largest);
     if (has_y) {
         by__vf d = x - by__load_n(call->in[1].data, at, type, n);
