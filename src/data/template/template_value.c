@@ -708,7 +708,7 @@ static by_status operate_integers(by__render *r, by__operator op, int64_t a, int
         *out = (by__value){.kind = BY__REAL, .as.real = (double)a / (double)b};
         return BY_OK;
     default: /* rounding down, as Python does */
-        fits = !(a == INT64_MIN && b == -1);
+        fits = b != 0 && !(a == INT64_MIN && b == -1);
         if (fits) {
             int64_t rest = a % b;
             bool below = rest != 0 && (rest < 0) != (b < 0);
