@@ -29,6 +29,7 @@
 #define BY__MAX_NODES   200000
 #define BY__MAX_STATES  60000
 #define BY__MAX_STEPS   4000000
+#define BY__MAX_EDGES   1000000
 #define BY__MAX_NESTING 64 /* of groups of an expression, of objects within a schema */
 #define BY__MAX_REPEAT  10000
 
@@ -95,6 +96,7 @@ typedef struct by__language {
     const by__expression **rules; /* NULL until by__language_define */
     size_t rule_count;
     size_t rule_capacity;
+    by__code_set without[3]; /* what \D, \W and \S leave, found when one is first used */
     size_t nodes;
     bool failed; /* too many nodes, or memory is exhausted: see by__language_status */
     bool exhausted;

@@ -21,6 +21,9 @@ void by__language_close(by__language *language)
         free(block);
     }
     free(language->rules);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(language->without); i++) {
+        by__code_set_free(&language->without[i]);
+    }
     *language = (by__language){0};
 }
 

@@ -18,10 +18,9 @@ by_status by__nfa_state_add(by__nfa *nfa, int32_t *out, by_error *error)
     return BY_OK;
 }
 
-/* A constraint within the bound of steps visits each edge and jump at least once. */
 static by_status check_size(const by__nfa *nfa, by_error *error)
 {
-    return nfa->edge_count + nfa->jump_count < BY__MAX_STEPS
+    return nfa->edge_count + nfa->jump_count < BY__MAX_EDGES
                ? BY_OK
                : by_error_set(error, BY_EARG,
                               "the constraint is too large: use smaller repeat counts or fewer "

@@ -9,9 +9,6 @@
 #include "data/tokenizer/unicode.h"
 #include "infer/constraint/byte_language.h"
 
-/* What a pass over all code points counts for: it takes a millisecond or two. */
-#define SCAN_NODES 2000
-
 typedef struct parser {
     by__language *language;
     const uint8_t *begin;
@@ -61,12 +58,9 @@ static by_status add_all(const parser *p, by__code_set *set, const by__code_rang
 
 /* Code points whose Unicode class is none of those whose bits `without` has, and that are not an
  * underscore where word characters are left out. */
-static by_status add_without(const parser *p, by__code_set *set, unsigned without)
+static by_status find_without(const parser *p, by__code_set *set, unsigned without)
 {
     uint32_t first = BY__INVALID;
-    p->language->nodes += SCAN_NODES;
-    p->language->failed = p->language->failed || p->language->nodes > BY__MAX_NODES;
-    BY_TRY(by__language_status(p->language, p->error));
     for (uint32_t code = 0; code <= 0x110000; code++) {
         bool in = code < 0x110000 && (without >> (by__unicode_class(code) & BY__CLASS) & 1u) == 0 &&
                   ((without >> BY__LETTER & 1u) == 0 ||
@@ -79,6 +73,22 @@ static by_status add_without(const parser *p, by__code_set *set, unsigned withou
         }
     }
     return BY_OK;
+}
+
+/* What \D, \W or \S (`which` 0, 1, 2) holds. The pass over all code points takes milliseconds, so
+ * it is made once; a use still adds hundreds of ranges, and counts as that. */
+static by_status add_without(const parser *p, by__code_set *set, int which)
+{
+    static const unsigned classes[] = {1u << BY__NUMBER, 1u << BY__LETTER | 1u << BY__NUMBER,
+                                       1u << BY__SPACE};
+    by__code_set *known = &p->language->without[which];
+    if (known->count == 0) {
+        BY_TRY(find_without(p, known, classes[which]));
+    }
+    p->language->nodes += known->count;
+    p->language->failed = p->language->failed || p->language->nodes > BY__MAX_NODES;
+    BY_TRY(by__language_status(p->language, p->error));
+    return add_all(p, set, known->ranges, known->count);
 }
 
 static by_status add_shorthand(const parser *p, by__code_set *set, uint8_t letter)
@@ -94,11 +104,11 @@ static by_status add_shorthand(const parser *p, by__code_set *set, uint8_t lette
     case 's':
         return add_all(p, set, spaces, BY_ARRAY_LENGTH(spaces));
     case 'D':
-        return add_without(p, set, 1u << BY__NUMBER);
+        return add_without(p, set, 0);
     case 'W':
-        return add_without(p, set, 1u << BY__LETTER | 1u << BY__NUMBER);
+        return add_without(p, set, 1);
     default: /* 'S'; U+FEFF is a space of ECMA-262, U+001C..1F of Python */
-        BY_TRY(add_without(p, set, 1u << BY__SPACE));
+        BY_TRY(add_without(p, set, 2));
         by__code_set_close(set);
         BY_TRY(by__code_set_negate(set, p->error));
         BY_TRY(by__code_set_add(set, 0xfeff, 0xfeff, p->error));
