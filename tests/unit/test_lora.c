@@ -378,7 +378,7 @@ static void test_ranks(void **state)
 {
     BY_UNUSED(state);
     static const int ranks[] = {2, 4};
-    static const char *const settings[][7] = {
+    static const char *const settings[][10] = {
         {ADAPTED},
         {ADAPTED, "precision.compute=bf16", "parallel.shard=2"},
         {ADAPTED, "parallel.zero=2", "parallel.shard=2", "memory.recompute=block"},
