@@ -203,7 +203,7 @@ static void test_packed_values(void **state)
     by__stored_tensor tensor = {.name = "rows",
                                 .shape = BY_SHAPE(N, K),
                                 .format = BY_U8,
-                                .packing = {BY_PACKING_PACKED, BY_F32, N, K},
+                                .packing = {BY_PACKING_PACKED, BY_F32, N, K, 0},
                                 .out_in = true,
                                 .grows = true};
     check_ok(by__store_add(f.store, &tensor, &rows, &error), &error);
