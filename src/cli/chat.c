@@ -28,12 +28,6 @@ typedef struct message {
     size_t length;
 } message;
 
-typedef struct buffer {
-    char *data;
-    size_t length;
-    size_t capacity;
-} buffer;
-
 typedef struct session {
     const request *request;
     by_tokenizer *tokenizer;
@@ -54,52 +48,12 @@ typedef struct session {
 
 /* ---- the conversation ---- */
 
-static by_status add_bytes(buffer *b, const char *bytes, size_t n, by_error *error)
+static by_status add_text(cli_buffer *b, const char *text, by_error *error)
 {
-    if (b->capacity - b->length <= n) {
-        size_t capacity = 2 * b->capacity + n + 256;
-        char *larger = realloc(b->data, capacity);
-        if (larger == NULL) {
-            return by_error_set(error, BY_EMEMORY, "out of memory: the conversation");
-        }
-        b->data = larger;
-        b->capacity = capacity;
-    }
-    if (n > 0) {
-        memcpy(b->data + b->length, bytes, n);
-    }
-    b->length += n;
-    b->data[b->length] = '\0';
-    return BY_OK;
+    return cli_buffer_add(b, text, strlen(text), error);
 }
 
-static by_status add_text(buffer *b, const char *text, by_error *error)
-{
-    return add_bytes(b, text, strlen(text), error);
-}
-
-/* A JSON string; bytes that are no UTF-8 become U+FFFD. */
-static by_status add_json(buffer *b, const char *text, size_t n, by_error *error)
-{
-    by_status status = add_text(b, "\"", error);
-    for (size_t i = 0; i < n && status == BY_OK;) {
-        char escape[8];
-        int length = cli_utf8_length(text + i, n - i);
-        unsigned char c = (unsigned char)text[i];
-        if (length <= 0) {
-            status = add_text(b, "\xef\xbf\xbd", error);
-        } else if (c < 0x20 || c == '"' || c == '\\') {
-            (void)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)c);
-            status = add_text(b, escape, error);
-        } else {
-            status = add_bytes(b, text + i, (size_t)length, error);
-        }
-        i += length <= 0 ? 1 : (size_t)length;
-    }
-    return status == BY_OK ? add_text(b, "\"", error) : status;
-}
-
-static by_status add_message(buffer *b, const char *role, const char *text, size_t length,
+static by_status add_message(cli_buffer *b, const char *role, const char *text, size_t length,
                              by_error *error)
 {
     by_status status = add_text(b, b->length > 1 ? ", {\"role\": \"" : "{\"role\": \"", error);
@@ -110,13 +64,13 @@ static by_status add_message(buffer *b, const char *role, const char *text, size
         status = add_text(b, "\", \"content\": ", error);
     }
     if (status == BY_OK) {
-        status = add_json(b, text, length, error);
+        status = cli_buffer_add_json(b, text, length, error);
     }
     return status == BY_OK ? add_text(b, "}", error) : status;
 }
 
 /* The conversation as JSON. */
-static by_status write_messages(const session *s, buffer *b, by_error *error)
+static by_status write_messages(const session *s, cli_buffer *b, by_error *error)
 {
     by_status status = add_text(b, "[", error);
     if (status == BY_OK && s->system != NULL) {
@@ -199,7 +153,7 @@ static by_status take_in(session *s, const by_token_buffer *ids, by_error *error
 
 static by_status render(session *s, by_error *error)
 {
-    buffer messages = {0};
+    cli_buffer messages = {0};
     by_token_buffer ids = {0};
     char *text = NULL;
     size_t length = 0;
@@ -222,16 +176,16 @@ static by_status render(session *s, by_error *error)
     return status;
 }
 
-static by_status show(buffer *answer, const by_text *text, by_error *error)
+static by_status show(cli_buffer *answer, const by_text *text, by_error *error)
 {
     if (text->length > 0) {
         fwrite(text->data, 1, text->length, stdout);
         fflush(stdout);
     }
-    return add_bytes(answer, text->data, text->length, error);
+    return cli_buffer_add(answer, text->data, text->length, error);
 }
 
-static by_status write_answer(session *s, buffer *answer, by_error *error)
+static by_status write_answer(session *s, cli_buffer *answer, by_error *error)
 {
     const request *r = s->request;
     by_text text = {0};
@@ -274,7 +228,7 @@ static by_status write_answer(session *s, buffer *answer, by_error *error)
 static by_status answer(session *s, char *text, size_t length, by_error *error)
 {
     size_t before = s->count;
-    buffer written = {0};
+    cli_buffer written = {0};
     by_status status = push_message(s, "user", text, length, error);
     if (status == BY_OK) {
         status = render(s, error);
@@ -294,7 +248,7 @@ static by_status answer(session *s, char *text, size_t length, by_error *error)
 
 static by_status save(const session *s, const char *path, by_error *error)
 {
-    buffer text = {0};
+    cli_buffer text = {0};
     by_status status = write_messages(s, &text, error);
     FILE *file = status == BY_OK ? fopen(path, "wb") : NULL;
     if (status == BY_OK) {

@@ -139,6 +139,22 @@ void cli_print_json_text(const char *text, size_t n);
 /* Bytes of the UTF-8 character at `text` (n >= 1 bytes are there): 1 to 4; 0 when it is cut short
  * by the end; -1 when it is none. */
 int cli_utf8_length(const char *text, size_t n);
+/* The first character of a text (n bytes, at least 1) as it is written within a JSON string, with a
+ * NUL behind it; a byte that is not UTF-8 becomes U+FFFD. Returns the bytes that it has in the
+ * text. */
+size_t cli_json_character(char piece[8], const char *text, size_t n);
+
+/* Bytes that grow, with a NUL behind them once there are any. {0} is empty; `data` is freed with
+ * free(). */
+typedef struct cli_buffer {
+    char *data;
+    size_t length;
+    size_t capacity;
+} cli_buffer;
+
+by_status cli_buffer_add(cli_buffer *buffer, const char *bytes, size_t n, by_error *error);
+/* The same as a JSON string with its quotes. */
+by_status cli_buffer_add_json(cli_buffer *buffer, const char *text, size_t n, by_error *error);
 
 /* Set when SIGINT, SIGTERM or SIGHUP (unless ignored, as under nohup) arrived after
  * cli_catch_signals. Another one, half a second later or more, ends the process at once: what comes

@@ -29,11 +29,9 @@ typedef struct item {
     size_t prompt_tokens;
     by_text_stream *stream;
     by_logit_process *process; /* NULL: logits as they are */
-    char *answer;              /* text so far */
-    size_t answer_length;
-    size_t capacity;
-    int64_t count;          /* tokens generated */
-    double log_probability; /* of all of them */
+    cli_buffer answer;         /* text so far */
+    int64_t count;             /* tokens generated */
+    double log_probability;    /* of all of them */
     bool done;
     bool cancels;     /* its session ends when the events of the step are read */
     const char *stop; /* why it ended */
@@ -206,24 +204,6 @@ static item *item_of(batch *b, uint64_t session)
     return NULL;
 }
 
-static by_status append(item *it, const by_text *text, by_error *error)
-{
-    if (it->capacity - it->answer_length < text->length) {
-        size_t capacity = 2 * it->capacity + text->length + 256;
-        char *larger = realloc(it->answer, capacity);
-        if (larger == NULL) {
-            return by_error_set(error, BY_EMEMORY, "out of memory: the text");
-        }
-        it->answer = larger;
-        it->capacity = capacity;
-    }
-    if (text->length > 0) {
-        memcpy(it->answer + it->answer_length, text->data, text->length);
-    }
-    it->answer_length += text->length;
-    return BY_OK;
-}
-
 static by_status end(batch *b, item *it, const char *stop, by_error *error)
 {
     by_text rest;
@@ -232,7 +212,7 @@ static by_status end(batch *b, item *it, const char *stop, by_error *error)
     it->stop = stop;
     it->done = true;
     b->done++;
-    return append(it, &rest, error);
+    return cli_buffer_add(&it->answer, rest.data, rest.length, error);
 }
 
 static by_status take_event(batch *b, const by_event *event, by_error *error)
@@ -255,7 +235,7 @@ static by_status take_event(batch *b, const by_event *event, by_error *error)
         it->log_probability += (double)event->log_probability;
         status = by_text_stream_push(it->stream, (uint32_t)event->token, &text, &stopped, error);
         if (status == BY_OK) {
-            status = append(it, &text, error);
+            status = cli_buffer_add(&it->answer, text.data, text.length, error);
         }
     }
     if (status == BY_OK && stopped) {
@@ -285,7 +265,7 @@ static void print_item(const batch *b, const item *it)
     }
     printf("\"prompt_tokens\":%zu,\"tokens\":%lld,\"text\":", it->prompt_tokens,
            (long long)it->count);
-    cli_print_json_text(it->answer == NULL ? "" : it->answer, it->answer_length);
+    cli_print_json_text(it->answer.data, it->answer.length);
     printf(",\"stop\":\"%s\",\"log_probability\":%.6g}\n", it->stop, it->log_probability);
 }
 
@@ -293,10 +273,10 @@ static void release(item *it)
 {
     by_text_stream_close(&it->stream);
     by_logit_process_close(&it->process);
-    free(it->answer);
+    free(it->answer.data);
     free(it->failure);
     json_decref(it->parsed);
-    it->answer = NULL;
+    it->answer = (cli_buffer){0};
     it->failure = NULL;
     it->parsed = NULL;
 }

@@ -37,25 +37,34 @@ int cli_utf8_length(const char *text, size_t n)
     return (int)length;
 }
 
+size_t cli_json_character(char piece[8], const char *text, size_t n)
+{
+    unsigned char c = (unsigned char)text[0];
+    int length = cli_utf8_length(text, n);
+    if (length < 1) {
+        (void)snprintf(piece, 8, "\\ufffd");
+        return 1;
+    }
+    if (c == '"' || c == '\\') {
+        (void)snprintf(piece, 8, "\\%c", c);
+    } else if (c == '\n') {
+        (void)snprintf(piece, 8, "\\n");
+    } else if (c < 0x20) {
+        (void)snprintf(piece, 8, "\\u%04x", c);
+    } else {
+        memcpy(piece, text, (size_t)length);
+        piece[length] = '\0';
+    }
+    return (size_t)length;
+}
+
 void cli_print_json_text(const char *text, size_t n)
 {
     putchar('"');
     for (size_t i = 0; i < n;) {
-        unsigned char c = (unsigned char)text[i];
-        int length = cli_utf8_length(text + i, n - i);
-        if (length < 1) {
-            fputs("\\ufffd", stdout);
-            length = 1;
-        } else if (c == '"' || c == '\\') {
-            printf("\\%c", c);
-        } else if (c == '\n') {
-            fputs("\\n", stdout);
-        } else if (c < 0x20) {
-            printf("\\u%04x", c);
-        } else {
-            fwrite(text + i, 1, (size_t)length, stdout);
-        }
-        i += (size_t)length;
+        char piece[8];
+        i += cli_json_character(piece, text + i, n - i);
+        fputs(piece, stdout);
     }
     putchar('"');
 }

@@ -430,7 +430,7 @@ static void test_threads(void **state)
     static const char *const settings[] = {"model.kind=llama", "model.mlp_width=88",
                                            "model.kv_heads=2", "model.init_std=0.05"};
     static const char *const precisions[] = {"f32", "bf16", "int8", "int4"};
-    static const double bounds[] = {1e-5, 3e-2, 4e-2, 0.25};
+    static const double bounds[] = {1e-6, 1e-2, 1.5e-2, 0.15};
     fixture f;
     float wanted[VOCAB];
     int32_t tokens[50];

@@ -358,6 +358,33 @@ static inline attention_task attention_task_at(const attention_shape *s, const i
     return t;
 }
 
+/* Scores first .. stop - 1 become weights relative to 2^*high, that of the highest; returns their
+ * sum. */
+static inline float attention_weigh(float *scores, int64_t first, int64_t stop, float scale,
+                                    float *high)
+{
+    by__vf top = by__splat(-INFINITY);
+    int64_t i = first;
+    for (; i + BY__LANES <= stop; i += BY__LANES) {
+        top = by__larger(top, by__load(scores, i, BY_F32));
+    }
+    float highest = by__max(top);
+    for (; i < stop; i++) {
+        highest = scores[i] > highest ? scores[i] : highest;
+    }
+    highest *= scale * LOG2_E;
+    by__vf sum = by__zero();
+#define WEIGH(i, n)                                                                                \
+    by__vf w =                                                                                     \
+        by__exp2_of_negative(by__load_n(scores, (i), BY_F32, (n)) * (scale * LOG2_E) - highest);   \
+    by__store_n(scores, (i), w, BY_F32, (n));                                                      \
+    sum += (n) == BY__LANES ? w : by__load_n(scores, (i), BY_F32, (n))
+    BY__STEPS(first, stop, WEIGH);
+#undef WEIGH
+    *high = highest;
+    return by__sum(sum);
+}
+
 /* Every task once: called by each thread of a team, which waits at its beginning. */
 static inline void attention_run_tasks(by__work_range *ranges, int64_t tasks,
                                        void (*run)(const void *context, int64_t task),

@@ -51,28 +51,9 @@ static float *part_of(const job *j, int64_t pair, int64_t chunk, int64_t r)
 static void weigh(float *scores, int64_t first, int64_t seen, int64_t keys, float scale,
                   float *high, float *total)
 {
-    by__vf top = by__splat(-INFINITY);
-    int64_t i = first;
-    for (; i + BY__LANES <= seen; i += BY__LANES) {
-        top = by__larger(top, by__load(scores, i, BY_F32));
-    }
-    float highest = by__max(top);
-    for (; i < seen; i++) {
-        highest = scores[i] > highest ? scores[i] : highest;
-    }
-    highest *= scale * LOG2_E;
-    by__vf sum = by__zero();
-#define WEIGH(i, n)                                                                                \
-    by__vf w =                                                                                     \
-        by__exp2_of_negative(by__load_n(scores, (i), BY_F32, (n)) * (scale * LOG2_E) - highest);   \
-    by__store_n(scores, (i), w, BY_F32, (n));                                                      \
-    sum += (n) == BY__LANES ? w : by__load_n(scores, (i), BY_F32, (n))
-    BY__STEPS(first, seen, WEIGH);
-#undef WEIGH
+    *total = attention_weigh(scores, first, seen, scale, high);
     memset(scores, 0, (size_t)first * sizeof(float));
     memset(scores + seen, 0, (size_t)(keys - seen) * sizeof(float));
-    *high = highest;
-    *total = by__sum(sum);
 }
 
 static void run_chunk(const job *j, int64_t pair, int64_t chunk)

@@ -181,30 +181,6 @@ BY__INLINE void add_page(float *sums, const float *weights, const char *values, 
 #undef STEP
 }
 
-/* Scores become weights relative to the highest; returns their sum. */
-static float weigh(float *scores, int64_t count, float scale)
-{
-    by__vf top = by__splat(-INFINITY);
-    int64_t i = 0;
-    for (; i + BY__LANES <= count; i += BY__LANES) {
-        top = by__larger(top, by__load(scores, i, BY_F32));
-    }
-    float highest = by__max(top);
-    for (; i < count; i++) {
-        highest = scores[i] > highest ? scores[i] : highest;
-    }
-    highest *= scale * LOG2_E;
-    by__vf sum = by__zero();
-#define WEIGH(i, n)                                                                                \
-    by__vf w =                                                                                     \
-        by__exp2_of_negative(by__load_n(scores, (i), BY_F32, (n)) * (scale * LOG2_E) - highest);   \
-    by__store_n(scores, (i), w, BY_F32, (n));                                                      \
-    sum += (n) == BY__LANES ? w : by__load_n(scores, (i), BY_F32, (n))
-    BY__STEPS(0, count, WEIGH);
-#undef WEIGH
-    return by__sum(sum);
-}
-
 /* dtype and pairs are constants. */
 BY__INLINE void attend_as(const task *x, by_dtype dtype, bool pairs)
 {
@@ -227,7 +203,9 @@ BY__INLINE void attend_as(const task *x, by_dtype dtype, bool pairs)
         }
     }
     for (int64_t g = 0; g < p->group; g++) {
-        float total = weigh(scores_of(x, g), x->last - x->first + 1, p->s.scale);
+        float highest;
+        float total =
+            attention_weigh(scores_of(x, g), 0, x->last - x->first + 1, p->s.scale, &highest);
         memset(sums_of(x, g), 0, (size_t)p->padded * sizeof(float));
         scores_of(x, g)[p->slots - 1] = total;
     }
