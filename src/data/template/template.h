@@ -300,6 +300,10 @@ by_status by__check_key(by__render *r, const by__value *key);
 by_status by__table_get(by__render *r, const by__table *table, const by__value *key,
                         by__value **out);
 bool by__value_is(const by__value *value, const char *text);
+/* Integers, reals, and truth values, which count as 0 and 1; their values as one or the other. */
+bool by__value_is_number(const by__value *v);
+double by__value_real(const by__value *v);
+int64_t by__value_whole(const by__value *v);
 bool by__value_true(const by__value *value);
 by_status by__value_equal(by__render *r, const by__value *a, const by__value *b, bool *out);
 /* < 0, 0, > 0; BY_EARG when they have no order. */
