@@ -3,10 +3,10 @@
 # the environment of scripts/python-env; without it nothing is checked, and the test is skipped.
 . "$(dirname "$0")/../support/shell.sh"
 
-python=${BANYAN_PYTHON:-$root/build/venv/bin/python}
-if ! "$python" -c 'import peft' 2>/dev/null; then
-    echo "skipped: peft is not installed (scripts/python-env)"
+"$root/scripts/python-env" >/dev/null || {
+    echo "skipped: scripts/python-env could not install peft"
     exit 77
-fi
+}
+python=$root/build/venv/bin/python
 say "adapters of banyan and of peft"
 run 0 "$python" "$root/tests/parity/check_peft.py" "$banyan" "$work"

@@ -3,11 +3,11 @@
 # family that is supported.
 . "$(dirname "$0")/../support/shell.sh"
 
-"$root/scripts/text-env" || {
-    echo "skipped: scripts/text-env could not install tokenizers, tiktoken and jinja2"
+"$root/scripts/python-env" >/dev/null || {
+    echo "skipped: scripts/python-env could not install tokenizers, tiktoken and jinja2"
     exit 77
 }
-python=$root/build/venv-text/bin/python
+python=$root/build/venv/bin/python
 tools=${BY_TOOLS:-$root/build/release/tests}
 
 say "GPT-2's form, learned vocabularies, characters"
