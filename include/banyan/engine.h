@@ -23,6 +23,7 @@
 #ifndef BANYAN_ENGINE_H
 #define BANYAN_ENGINE_H
 
+#include "banyan/draft.h"
 #include "banyan/infer.h"
 
 #ifdef __cplusplus
@@ -47,6 +48,13 @@ typedef struct by_engine_options {
     /* ids below it are tokens: the tokenizer's size where the model's table is padded; 0: the
      * model's */
     int64_t vocab;
+    /* proposes tokens that a step computes with the others (banyan/draft.h); stays the caller's,
+     * and outlives the engine; NULL: none */
+    const by_draft_source *draft;
+    int32_t draft_tokens; /* proposed for a sequence and step, at most BY_DRAFT_TOKENS; 0: 7 */
+    /* as many as there are in every step; false: as many as the chances of tokens and the measured
+     * times of steps make worth it, none perhaps */
+    bool draft_always;
     /* a model of the caller's own; NULL: the one that the config names */
     by_model_builder *builder;
     void *user;
@@ -60,6 +68,7 @@ typedef struct by_engine_memory_report {
     uint64_t activations; /* one arena for all programs */
     uint64_t workspace;   /* scratch memory of the most demanding kernel */
     uint64_t data;        /* tokens, page tables, logits, records of sessions and pages */
+    uint64_t drafts;      /* of the source of drafts */
     uint64_t total;
 } by_engine_memory_report;
 
@@ -112,7 +121,7 @@ typedef enum by_finish {
     BY_FINISH_LENGTH,    /* as many tokens as asked for, or the context is full */
     BY_FINISH_CANCELLED, /* by by_engine_cancel */
     BY_FINISH_DEADLINE,
-    BY_FINISH_FAILED /* no token could be chosen: by_engine_failure says why */
+    BY_FINISH_FAILED /* no token could be chosen: the event says why */
 } by_finish;
 
 /* "stop", "length", "cancelled", "deadline", "failed"; "" for BY_FINISH_NONE. Static. */
@@ -125,18 +134,18 @@ typedef struct by_event {
     /* Natural logarithm of the probability that the model gives the token: softmax of its logits,
      * before `process` and sampling change them. */
     float log_probability;
-    by_finish finish; /* the last event of a sequence says why it ended */
+    by_finish finish;    /* the last event of a sequence says why it ended */
+    const char *failure; /* with BY_FINISH_FAILED, why; else NULL */
 } by_event;
 
-/* Runs one step and says what it brought; *events are valid until the next call for the engine. No
- * event: all rows were parts of prompts, or nothing is left to do (by_engine_busy). An error is
- * one of the device; the engine can only be closed then. */
+/* Runs one step and says what it brought: a token for each sequence that decodes, and with drafts
+ * perhaps more; those of a sequence are in order. *events are valid until the next call for the
+ * engine. No event: all rows were parts of prompts, or nothing is left to do (by_engine_busy). An
+ * error is one of the device; the engine can only be closed then. */
 BY_API by_status by_engine_step(by_engine *engine, const by_event **events, size_t *count,
                                 by_error *error);
 /* Whether a step has something to do or to tell. */
 BY_API bool by_engine_busy(const by_engine *engine);
-/* Why the last sequence with BY_FINISH_FAILED failed; "" for none. */
-BY_API const char *by_engine_failure(const by_engine *engine);
 
 /* Sums since the engine was opened, and, from `running` on, the present state. */
 typedef struct by_engine_statistics {
@@ -149,6 +158,8 @@ typedef struct by_engine_statistics {
     uint64_t preemptions;  /* sequences that lost their pages */
     uint64_t evictions;    /* pages that left the prefix cache */
     uint64_t copied_pages; /* copies on write */
+    uint64_t drafted;      /* tokens that were proposed and computed */
+    uint64_t accepted;     /* of them, those that the sequence went on with */
     double flops;          /* two for each weight in a product and row, and attention */
     double bytes;          /* that the steps had to read: each weight once, keys and values */
     int64_t running;

@@ -16,12 +16,14 @@
 typedef struct request {
     cli_list overrides;
     const char *precision;
-    double rate; /* requests a second; 0: closed loop */
+    const char *speculate; /* NULL: no drafts */
+    double rate;           /* requests a second; 0: closed loop */
     int64_t sessions;
     int64_t requests; /* -1: not given */
     int64_t prompt;   /* -1: not given */
     int64_t tokens;   /* -1: not given */
     int64_t shared;   /* tokens that all prompts begin with */
+    int64_t pattern;  /* tokens after which a prompt repeats itself; 0: never */
     int64_t rows;
     int64_t threads;
     bool json;
@@ -39,6 +41,7 @@ typedef struct sample {
 typedef struct bench {
     const request *r;
     by_engine *engine;
+    by_draft_source drafts;
     sample *samples;
     int32_t *prompt;
     int64_t vocab;
@@ -83,7 +86,9 @@ static by_status submit(bench *b, double now, by_error *error)
                     .sampling = {.temperature = 0.0, .top_p = 1.0}};
     uint64_t state = (uint64_t)b->submitted + 1;
     for (int64_t i = r->shared; i < r->prompt; i++) {
-        b->prompt[i] = (int32_t)(uniform(&state) * (double)b->vocab);
+        bool repeats = r->pattern > 0 && i - r->shared >= r->pattern;
+        b->prompt[i] =
+            repeats ? b->prompt[i - r->pattern] : (int32_t)(uniform(&state) * (double)b->vocab);
     }
     by_status status = by_engine_submit(b->engine, &q, &s->session, error);
     if (status == BY_OK) {
@@ -255,13 +260,15 @@ static void print(const bench *b, const figures *f)
                "\"token_ms\":%.5g,\"token_p95_ms\":%.5g,\"step_ms\":%.5g,\"step_p95_ms\":%.5g,"
                "\"gflops\":%.6g,\"peak_gflops\":%.6g,\"mfu\":%.4g,\"gbps\":%.5g,\"read_gbps\":%.5g,"
                "\"bandwidth_share\":%.4g,\"rows_per_step\":%.5g,\"found_tokens\":%llu,"
-               "\"preemptions\":%llu,\"requests\":%lld,\"sessions\":%lld,\"rate\":%.6g,"
+               "\"preemptions\":%llu,\"drafted\":%llu,\"accepted\":%llu,\"requests\":%lld,"
+               "\"sessions\":%lld,\"rate\":%.6g,"
                "\"prompt_tokens\":%lld,\"tokens\":%lld,\"seconds\":%.5g,\"memory_bytes\":%llu,"
                "\"precision\":\"%s\"}\n",
                f->generated, f->rows, f->ttft[0], f->ttft[1], f->token[0], f->token[1], f->step[0],
                f->step[1], f->gflops, f->peak, f->gflops / f->peak, f->gbps, b->machine.read_gbps,
                f->gbps / b->machine.read_gbps, (double)st.rows / (double)st.steps,
                (unsigned long long)st.found, (unsigned long long)st.preemptions,
+               (unsigned long long)st.drafted, (unsigned long long)st.accepted,
                (long long)r->requests, (long long)r->sessions, r->rate, (long long)r->prompt,
                (long long)r->tokens, b->seconds, (unsigned long long)memory,
                cli_precision_name(r->precision, b->dtype));
@@ -278,6 +285,10 @@ static void print(const bench *b, const figures *f)
            100.0 * f->gbps / b->machine.read_gbps, b->machine.read_gbps);
     printf("cache       %llu tokens were found, %llu preemptions\n", (unsigned long long)st.found,
            (unsigned long long)st.preemptions);
+    if (r->speculate != NULL) {
+        printf("drafts      %llu of %llu tokens were right\n", (unsigned long long)st.accepted,
+               (unsigned long long)st.drafted);
+    }
     printf("memory      %s\n", by_format_bytes(text, memory));
 }
 
@@ -312,8 +323,12 @@ static by_status open_engine(bench *b, request *r, const char *path, by_error *e
     if (status == BY_OK) {
         status = choose_lengths(r, model.used->model.context, error);
     }
+    if (status == BY_OK && r->speculate != NULL) {
+        status = cli_draft_open(&b->drafts, r->speculate, error);
+    }
     if (status == BY_OK) {
         by_engine_options options = {.sessions = r->sessions,
+                                     .draft = r->speculate == NULL ? NULL : &b->drafts,
                                      .rows = r->rows,
                                      .context = r->prompt + r->tokens,
                                      .threads = (int)r->threads,
@@ -362,6 +377,7 @@ static by_status measure(request *r, const char *path, by_error *error)
         print(&b, &f);
     }
     by_engine_close(&b.engine);
+    by_draft_close(&b.drafts);
     free(b.samples);
     free(b.prompt);
     free(b.steps);
@@ -380,7 +396,10 @@ static int run(int argc, char **argv)
         {"prompt-tokens", CLI_INTEGER, &r.prompt, "N", "tokens of a prompt (512, or what fits)"},
         {"shared-tokens", CLI_INTEGER, &r.shared, "N", "of them, equal in all prompts (0)"},
         {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate (64, or what fits)"},
+        {"pattern-tokens", CLI_INTEGER, &r.pattern, "N",
+         "prompts repeat themselves after N tokens (0: never)"},
         {"rows", CLI_INTEGER, &r.rows, "N", "rows of a step, at most (256)"},
+        {"speculate", CLI_STRING, &r.speculate, "ngram", CLI_SPECULATE_HELP},
         {"precision", CLI_STRING, &r.precision, "TYPE",
          "f32, bf16, fp16, int8 or int4 (default: the config's)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the config's)"},
@@ -397,9 +416,9 @@ static int run(int argc, char **argv)
     if (count != 1) {
         return cli_misuse(&cli_bench_engine, "name one run, model directory or config file");
     }
-    if (r.prompt > MAX_TOKENS || r.tokens > MAX_TOKENS || r.shared < 0 || r.threads < 0 ||
-        r.threads > 4096 || r.sessions < 1 || r.sessions > 4096 || r.requests > MAX_REQUESTS ||
-        r.requests == 0 || !(r.rate >= 0.0 && r.rate < 1e6)) {
+    if (r.prompt > MAX_TOKENS || r.tokens > MAX_TOKENS || r.shared < 0 || r.pattern < 0 ||
+        r.threads < 0 || r.threads > 4096 || r.sessions < 1 || r.sessions > 4096 ||
+        r.requests > MAX_REQUESTS || r.requests == 0 || !(r.rate >= 0.0 && r.rate < 1e6)) {
         return cli_misuse(&cli_bench_engine,
                           "--sessions and --threads must be 1 to 4096, --requests 1 to %d, tokens "
                           "at most %d, --rate not negative",

@@ -345,6 +345,9 @@ static int check(const cli_generation *r)
         return cli_misuse(&cli_generate,
                           "with --batch, --tokens is 1 or more and --sessions 1 to 4096");
     }
+    if (r->speculate != NULL && r->batch == NULL) {
+        return cli_misuse(&cli_generate, "--speculate goes with --batch");
+    }
     if (r->tokens < 0 || r->threads < 0 || r->threads > 4096 || r->context < 0) {
         return cli_misuse(&cli_generate, "--tokens, --threads and --context are not negative "
                                          "(and threads at most 4096)");
@@ -371,6 +374,7 @@ static int run(int argc, char **argv)
         {"file", CLI_STRING, &r.file, "FILE", "read the prompt from a file; - for standard input"},
         {"batch", CLI_STRING, &r.batch, "FILE",
          "continue every prompt of a file (a line, or {\"prompt\": ...}); one JSON line each"},
+        {"speculate", CLI_STRING, &r.speculate, "ngram", CLI_SPECULATE_HELP},
         {"sessions", CLI_INTEGER, &r.sessions, "N", "prompts of a batch at a time (16)"},
         {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate at most (200)"},
         {"temperature", CLI_NUMBER, &r.sampling.temperature, "T",

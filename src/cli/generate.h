@@ -11,7 +11,8 @@ typedef struct cli_generation {
     const char *file;
     const char *batch; /* a file of prompts */
     const char *precision;
-    const char *adapter; /* directory of adapters; NULL: none */
+    const char *speculate; /* NULL: no drafts */
+    const char *adapter;   /* directory of adapters; NULL: none */
     int64_t tokens;
     int64_t context;
     int64_t sessions; /* of a batch, that run at a time */

@@ -42,6 +42,7 @@ typedef struct batch {
     const cli_generation *r;
     by_tokenizer *tokenizer;
     by_engine *engine;
+    by_draft_source drafts;
     cli_form form;
     char *data;
     item *items;
@@ -226,7 +227,7 @@ static by_status take_event(batch *b, const by_event *event, by_error *error)
     }
     if (event->finish == BY_FINISH_FAILED) {
         by_error why = {0};
-        (void)by_error_set(&why, BY_ESTATE, "%s", by_engine_failure(b->engine));
+        (void)by_error_set(&why, BY_ESTATE, "%s", event->failure);
         return refuse(b, it, &why, error);
     }
     bool complete = event->finish == BY_FINISH_STOP && event->token < 0;
@@ -359,6 +360,10 @@ static by_status open_engine(batch *b, const char *path, by_error *error)
     if (status == BY_OK) {
         status = by_tokenizer_open(&b->tokenizer, by_pretrained_directory(pretrained), error);
     }
+    if (status == BY_OK && r->speculate != NULL) {
+        status = cli_draft_open(&b->drafts, r->speculate, error);
+        options.draft = &b->drafts;
+    }
     if (status == BY_OK) {
         options.vocab = (int64_t)by_tokenizer_vocab(b->tokenizer);
         status = by_engine_open(&b->engine, by_pretrained_config(pretrained),
@@ -384,6 +389,7 @@ int cli_generate_batch(const cli_generation *r, const char *path)
         status = work(&b, &error);
     }
     by_engine_close(&b.engine);
+    by_draft_close(&b.drafts);
     for (size_t i = b.printed; i < b.count; i++) {
         release(&b.items[i]);
     }

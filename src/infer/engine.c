@@ -7,6 +7,10 @@
 #define DEFAULT_SESSIONS 16
 #define DEFAULT_ROWS     256
 #define MOST_SEQUENCES   65536
+#define DRAFT_TOKENS     7
+/* Rows of a step that drafts may take beyond one for each sequence that decodes: where many decode,
+ * a row more costs as much as it can bring. */
+#define DRAFT_ROWS 32
 
 static by_status check_options(const by_engine_options *o, by_error *error)
 {
@@ -19,6 +23,10 @@ static by_status check_options(const by_engine_options *o, by_error *error)
         return by_error_set(
             error, BY_EARG, "sessions %lld, waiting %lld or rows %lld is not in 0 .. %d",
             (long long)o->sessions, (long long)o->waiting, (long long)o->rows, MOST_SEQUENCES);
+    }
+    if (o->draft_tokens < 0 || o->draft_tokens > BY_DRAFT_TOKENS) {
+        return by_error_set(error, BY_EARG, "draft_tokens %d is not in 0 .. %d",
+                            (int)o->draft_tokens, BY_DRAFT_TOKENS);
     }
     if (o->pages < 0 || o->pages > INT32_MAX / BY_PAGE_TOKENS ||
         (o->pages > 0 && o->pool_bytes > 0)) {
@@ -36,6 +44,7 @@ static by_status complete(by_engine *e, const by_config *config, by_error *error
     o->context = o->context == 0 ? config->model.context : o->context;
     o->sessions = o->sessions == 0 ? DEFAULT_SESSIONS : o->sessions;
     o->waiting = o->waiting == 0 ? 4 * o->sessions : o->waiting;
+    o->draft_tokens = o->draft_tokens == 0 ? DRAFT_TOKENS : o->draft_tokens;
     if (o->rows == 0) {
         o->rows = o->sessions > DEFAULT_ROWS ? o->sessions : DEFAULT_ROWS;
     }
@@ -114,14 +123,24 @@ static by_status count_pages(by_engine *e, size_t page_bytes, by_error *error)
     return BY_OK;
 }
 
+/* Rows of a step that may have logits. */
+static int64_t wanted_rows(const by_engine_options *o)
+{
+    int64_t drafts = o->draft == NULL ? 0 : o->sessions * o->draft_tokens;
+    int64_t most = o->sessions + (drafts < DRAFT_ROWS ? drafts : DRAFT_ROWS);
+    return most < o->rows ? most : o->rows;
+}
+
 /* Records of sequences, pages and events. */
 static size_t record_bytes(const by_engine *e)
 {
     size_t slots = (size_t)e->slot_count;
     return slots * (sizeof(by__sequence) + sizeof(by_event) + sizeof(int32_t)) +
            slots * (size_t)(e->context + 1) * sizeof(int32_t) +
-           (size_t)e->options.sessions *
-               (sizeof(int32_t) + sizeof(by__page_copy) + sizeof(by__wanted) + sizeof(by__choice)) +
+           (size_t)e->options.sessions * (sizeof(int32_t) + sizeof(by__page_copy) +
+                                          sizeof(by_draft_text) + sizeof(by__drafting)) +
+           (size_t)e->steps.wanted *
+               (sizeof(by_event) + sizeof(by__wanted) + sizeof(by__choice) + sizeof(int32_t)) +
            (size_t)e->steps.table * sizeof(int32_t) + by__pool_bytes(e->options.pages) +
            (size_t)e->forward.options.threads *
                by__round_up(by_sample_scratch_bytes(e->vocab), BY_CACHE_LINE) +
@@ -132,6 +151,7 @@ static by_status take_records(by_engine *e, by_error *error)
 {
     size_t slots = (size_t)e->slot_count;
     size_t sessions = (size_t)e->options.sessions;
+    size_t wanted = (size_t)e->steps.wanted;
     size_t each = (size_t)e->context + 1;
     size_t tokens;
     if (!by__size_mul(slots, each, &tokens)) {
@@ -140,12 +160,15 @@ static by_status take_records(by_engine *e, by_error *error)
     BY_TRY(by__alloc((void **)&e->slots, slots, sizeof *e->slots, "sequences", error));
     BY_TRY(by__alloc((void **)&e->tokens, tokens, sizeof *e->tokens, "sequences", error));
     BY_TRY(by__alloc((void **)&e->order, slots, sizeof *e->order, "sequences", error));
-    BY_TRY(by__alloc((void **)&e->events, slots, sizeof *e->events, "events", error));
+    BY_TRY(by__alloc((void **)&e->events, slots + wanted, sizeof *e->events, "events", error));
     BY_TRY(by__alloc((void **)&e->free_rows, sessions, sizeof *e->free_rows, "sequences", error));
     BY_TRY(by__alloc((void **)&e->copies, sessions, sizeof *e->copies, "sequences", error));
-    BY_TRY(by__alloc((void **)&e->wanted, sessions, sizeof *e->wanted, "sequences", error));
+    BY_TRY(by__alloc((void **)&e->texts, sessions, sizeof *e->texts, "drafts", error));
+    BY_TRY(by__alloc((void **)&e->drafting, sessions, sizeof *e->drafting, "drafts", error));
+    BY_TRY(by__alloc((void **)&e->picks, wanted, sizeof *e->picks, "drafts", error));
+    BY_TRY(by__alloc((void **)&e->wanted, wanted, sizeof *e->wanted, "sequences", error));
     BY_TRY(by__alloc((void **)&e->found, (size_t)e->steps.table, sizeof *e->found, "pages", error));
-    BY_TRY(by__alloc((void **)&e->choices, sessions, sizeof *e->choices, "sequences", error));
+    BY_TRY(by__alloc((void **)&e->choices, wanted, sizeof *e->choices, "sequences", error));
     e->scratch_bytes = by__round_up(by_sample_scratch_bytes(e->vocab), BY_CACHE_LINE);
     BY_TRY(by__alloc_aligned(&e->scratch, (size_t)e->forward.options.threads * e->scratch_bytes,
                              "sampling", error));
@@ -208,7 +231,7 @@ static by_status set_up(by_engine *e, const by_config *config, const by_weights 
     BY_TRY(count_pages(e, page_bytes, error));
     int64_t table = (e->context + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS;
     BY_TRY(by__steps_compile(&e->steps, &e->forward, sizes, choose_sizes(sizes, o->rows),
-                             o->sessions, table, o->pages, error));
+                             o->sessions, wanted_rows(o), table, o->pages, error));
     if (e->vocab > e->steps.vocab) {
         return by_error_set(error, BY_EARG, "the vocabulary has %lld tokens; the model knows %lld",
                             (long long)e->vocab, (long long)e->steps.vocab);
@@ -221,7 +244,11 @@ static by_status set_up(by_engine *e, const by_config *config, const by_weights 
     m->activations = by__set_arena_bytes(&e->forward.programs);
     m->workspace = by__set_workspace_bytes(&e->forward.programs);
     m->data = by__steps_bytes(&e->steps) + record_bytes(e);
-    m->total = m->weights + m->pool + m->activations + m->workspace + m->data;
+    if (o->draft != NULL) {
+        BY_TRY(
+            o->draft->start(o->draft->user, o->sessions, e->context, e->vocab, &m->drafts, error));
+    }
+    m->total = m->weights + m->pool + m->activations + m->workspace + m->data + m->drafts;
     BY_TRY(check_memory(e, error));
     BY_TRY(by__forward_start(&e->forward, weights, error));
     BY_TRY(by__steps_allocate(&e->steps, error));
@@ -265,6 +292,9 @@ void by_engine_close(by_engine **engine)
     free(e->copies);
     free(e->wanted);
     free(e->choices);
+    free(e->texts);
+    free(e->drafting);
+    free(e->picks);
     free(e->found);
     free(e->scratch);
     free(e->processed);

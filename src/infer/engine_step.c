@@ -54,11 +54,10 @@ static int64_t fill_rows(by_engine *e)
             st->recomputed += position < s->computed;
             keys += (double)(position + 1);
             window_keys += fmin((double)(position + 1), p->window);
-        }
-        if (s->rows > 0 && s->cached + s->rows == s->count) {
-            p->wanted_rows[e->wanted_count] = (int32_t)(rows - 1);
-            e->wanted[e->wanted_count] = (by__wanted){slot, (int32_t)e->wanted_count};
-            e->wanted_count++;
+            if (position + 1 >= s->count) {
+                p->wanted_rows[e->wanted_count] = (int32_t)rows;
+                e->wanted[e->wanted_count++] = (by__wanted){slot, position + 1};
+            }
         }
     }
     st->flops += p->row_flops * (double)rows + p->wanted_flops * (double)e->wanted_count +
@@ -77,48 +76,48 @@ static bool is_stop(const by__sequence *s, int32_t token)
     return false;
 }
 
-/* Chooses the next token from logits, which stay as they are. */
-static by_status choose(by_engine *e, const by__sequence *s, const float *logits, void *scratch,
-                        by__choice *out)
+/* Chooses the token behind the first `count` from logits, which stay as they are. */
+static by_status choose(by_engine *e, const by__sequence *s, int64_t count, const float *logits,
+                        void *scratch, by__choice *out)
 {
     const float *used = logits;
     by_error *error = &out->error;
     if (s->process != NULL) {
         memcpy(e->processed, logits, (size_t)e->vocab * sizeof *logits);
-        BY_TRY(s->process(s->user, s->index, e->processed, e->vocab, s->tokens, s->count, s->prompt,
+        BY_TRY(s->process(s->user, s->index, e->processed, e->vocab, s->tokens, count, s->prompt,
                           error));
         used = e->processed;
     }
-    BY_TRY(
-        by_sample(&out->token, &s->sampling, used, e->vocab, (uint64_t)s->count, scratch, error));
+    BY_TRY(by_sample(&out->token, &s->sampling, used, e->vocab, (uint64_t)count, scratch, error));
     return by_log_probabilities(logits, e->vocab, out->token, &out->log_probability, 0, NULL, NULL,
                                 scratch, error);
 }
 
 static const float *logits_of(const by_engine *e, int64_t wanted)
 {
-    return e->steps.logits + (int64_t)e->wanted[wanted].row * e->steps.vocab;
+    return e->steps.logits + wanted * e->steps.vocab;
 }
 
-/* The next token of each sequence that has logits: passes over the vocabulary, which threads share.
- * Functions of requests are called on this one. */
+static void choose_wanted(by_engine *e, int64_t i, void *scratch)
+{
+    const by__sequence *s = &e->slots[e->wanted[i].slot];
+    e->choices[i].status =
+        choose(e, s, e->wanted[i].count, logits_of(e, i), scratch, &e->choices[i]);
+}
+
+/* The token behind each row that has logits: passes over the vocabulary, which threads share. Where
+ * functions of requests are called, that is done on this thread, and only for tokens that the
+ * sequence has (take_tokens). */
 static void choose_all(by_engine *e)
 {
     int64_t count = e->wanted_count;
     int threads = e->forward.options.threads;
-    for (int64_t i = 0; i < count; i++) {
-        const by__sequence *s = &e->slots[e->wanted[i].slot];
-        if (s->process != NULL) {
-            e->choices[i].status = choose(e, s, logits_of(e, i), e->scratch, &e->choices[i]);
-        }
-    }
     bool shared = threads > 1 && count > 1 && count * e->vocab >= SERIAL_LOGITS;
 #pragma omp parallel for schedule(static) num_threads(threads) if (shared)
     for (int64_t i = 0; i < count; i++) {
-        const by__sequence *s = &e->slots[e->wanted[i].slot];
-        char *scratch = (char *)e->scratch + (size_t)omp_get_thread_num() * e->scratch_bytes;
-        if (s->process == NULL) {
-            e->choices[i].status = choose(e, s, logits_of(e, i), scratch, &e->choices[i]);
+        if (e->slots[e->wanted[i].slot].process == NULL) {
+            choose_wanted(e, i,
+                          (char *)e->scratch + (size_t)omp_get_thread_num() * e->scratch_bytes);
         }
     }
 }
@@ -129,7 +128,7 @@ static by_finish take_choice(by_engine *e, by__sequence *s, const by__choice *ch
     int32_t token = choice->token;
     if (choice->status != BY_OK) {
         by_finish end = choice->status == BY_ESTOPPED ? BY_FINISH_STOP : BY_FINISH_FAILED;
-        e->failure = end == BY_FINISH_FAILED ? choice->error : e->failure;
+        s->failure = choice->error;
         by__tell(e, s, -1, 0.0f, end);
         return end;
     }
@@ -163,11 +162,34 @@ static void wake(by_engine *e, const by__sequence *first, const float *logits)
         by__fork(e, s, first);
         if (s->state == BY__RUNNING) {
             by__choice choice = {0};
-            choice.status = choose(e, s, logits, e->scratch, &choice);
+            choice.status = choose(e, s, s->count, logits, e->scratch, &choice);
             if (take_choice(e, s, &choice) != BY_FINISH_NONE) {
                 by__end(e, i--);
             }
         }
+    }
+}
+
+/* The sequence goes on with the tokens that its logits choose, from wanted row `i` on: as long as
+ * they are those that were drafted, the next logits are behind them. */
+static by_finish take_tokens(by_engine *e, by__sequence *s, int64_t i)
+{
+    int64_t last = i + s->drafts;
+    e->statistics.drafted += (uint64_t)s->drafts;
+    for (;; i++) {
+        int32_t draft = i < last ? s->tokens[s->count] : -1;
+        if (s->process != NULL) {
+            choose_wanted(e, i, e->scratch);
+        }
+        by_finish finish = take_choice(e, s, &e->choices[i]);
+        bool right = i < last && e->choices[i].status == BY_OK && e->choices[i].token == draft;
+        e->statistics.accepted += right;
+        if (finish != BY_FINISH_NONE || !right) {
+            return finish;
+        }
+        s->cached++; /* the draft's keys and values are the token's */
+        s->computed = s->cached > s->computed ? s->cached : s->computed;
+        by__register(e, s);
     }
 }
 
@@ -176,16 +198,18 @@ static void take_results(by_engine *e)
     for (int64_t i = 0; i < e->live; i++) {
         by__sequence *s = &e->slots[e->order[i]];
         if (s->rows > 0) {
-            s->cached += s->rows;
+            s->cached += s->rows - s->drafts;
             s->computed = s->cached > s->computed ? s->cached : s->computed;
             by__register(e, s);
         }
     }
     choose_all(e);
-    for (int64_t i = 0; i < e->wanted_count; i++) {
+    int64_t rows = 0; /* of a sequence */
+    for (int64_t i = 0; i < e->wanted_count; i += rows) {
         by__sequence *s = &e->slots[e->wanted[i].slot];
         bool first = s->index == 0 && s->count == s->prompt && s->n > 1;
-        by_finish finish = take_choice(e, s, &e->choices[i]);
+        rows = 1 + s->drafts;
+        by_finish finish = take_tokens(e, s, i);
         if (first) {
             wake(e, s, logits_of(e, i));
         }
@@ -197,7 +221,7 @@ static void take_results(by_engine *e)
 
 static by_status run(by_engine *e, int64_t rows, by_error *error)
 {
-    const by__step_program *program = by__steps_choose(&e->steps, rows, e->wanted_count);
+    by__step_program *program = by__steps_choose(&e->steps, rows, e->wanted_count);
     for (int64_t i = 0; i < e->copy_count; i++) {
         BY_TRY(by__steps_copy_page(&e->steps, e->copies[i], error));
     }
@@ -216,7 +240,9 @@ by_status by_engine_step(by_engine *engine, const by_event **events, size_t *cou
     }
     free_cancelled(e);
     end_late(e);
-    if (by__plan(e) > 0) {
+    int64_t rows = by__plan(e);
+    if (rows > 0) {
+        BY_TRY(by__speculate(e, &rows, error));
         BY_TRY(run(e, fill_rows(e), error));
         take_results(e);
     }
@@ -229,11 +255,6 @@ by_status by_engine_step(by_engine *engine, const by_event **events, size_t *cou
 bool by_engine_busy(const by_engine *engine)
 {
     return engine->live > 0 || (engine->event_count > 0 && !engine->events_told);
-}
-
-const char *by_engine_failure(const by_engine *engine)
-{
-    return engine->failure.message;
 }
 
 by_engine_statistics by_engine_statistics_now(const by_engine *engine)

@@ -40,6 +40,7 @@ void by__release(by_engine *e, by__sequence *s)
     s->registered = 0;
     s->cached = 0;
     s->rows = 0;
+    s->drafts = 0;
 }
 
 /* Takes the place of the running sequence with the lowest rank behind place `at` of the order;
@@ -90,6 +91,18 @@ static int64_t make_room(by_engine *e, int64_t at, int64_t end)
             break;
         }
         pages[s->pages++] = page;
+    }
+    return smaller(end, (int64_t)s->pages * BY_PAGE_TOKENS);
+}
+
+int64_t by__grow(by_engine *e, by__sequence *s, int64_t end)
+{
+    while (s->pages < pages_for(end)) {
+        int32_t page = by__pool_take(&e->pool);
+        if (page == BY__NO_PAGE) {
+            break;
+        }
+        pages_of(e, s)[s->pages++] = page;
     }
     return smaller(end, (int64_t)s->pages * BY_PAGE_TOKENS);
 }
@@ -184,6 +197,7 @@ int64_t by__plan(by_engine *e)
     for (int64_t i = 0; i < e->live; i++) {
         by__sequence *s = &e->slots[e->order[i]];
         s->rows = 0;
+        s->drafts = 0;
         if (s->state == BY__WAITING) {
             full = full || !admit(e, i);
         }

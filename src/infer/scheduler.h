@@ -4,6 +4,7 @@
  *   engine.c         opens, measures and closes it
  *   session.c        accepts requests and ends them
  *   scheduler.c      which rows the next step has, and whose pages it takes for them
+ *   speculate.c      drafts that a step computes behind the tokens of sequences
  *   engine_step.c    runs the step and gives out what it brought
  *   step_programs.c  programs by the number of rows, their inputs and outputs
  *   page_pool.c, prefix_cache.c   pages (page_pool.h)
@@ -41,6 +42,7 @@ typedef enum by__sequence_state {
 typedef struct by__sequence {
     by__sequence_state state;
     uint64_t session;
+    uint64_t id;   /* that no other sequence has had */
     int32_t index; /* of n */
     int32_t n;
     int32_t priority;
@@ -62,12 +64,14 @@ typedef struct by__sequence {
     int32_t registered; /* of them, those that the prefix cache was told of */
     by__prefix prefix;  /* what follows them is behind this */
     int64_t rows;       /* of the step that is planned */
+    int32_t drafts;     /* the last of them: tokens behind `count` that may turn out right */
+    by_error failure;   /* why it ended with BY_FINISH_FAILED */
 } by__sequence;
 
-/* A row of a step whose logits are wanted, and whose they are. */
+/* A row of a step whose logits are wanted: they follow the first `count` tokens of a slot. */
 typedef struct by__wanted {
     int32_t slot;
-    int32_t row;
+    int64_t count;
 } by__wanted;
 
 /* The token that follows logits, or why there is none. */
@@ -78,6 +82,12 @@ typedef struct by__choice {
     by_error error;
 } by__choice;
 
+/* Of a sequence that may have drafts in a step. */
+typedef struct by__drafting {
+    int32_t slot;
+    int32_t picked; /* drafts */
+} by__drafting;
+
 /* A page that is copied before the step, because a sequence writes into it that is not alone. */
 typedef struct by__page_copy {
     int32_t to;
@@ -87,7 +97,7 @@ typedef struct by__page_copy {
 /* ---- programs by the number of rows (step_programs.c) ---- */
 
 #define BY__STEP_SIZES    12
-#define BY__STEP_PROGRAMS 24
+#define BY__STEP_PROGRAMS 36
 
 /* The program for up to `rows` rows, of which up to `wanted` have logits. */
 typedef struct by__step_program {
@@ -95,6 +105,7 @@ typedef struct by__step_program {
     int64_t wanted;
     char name[40];
     by__program_row *program;
+    double seconds; /* that a run takes, as far as is known; 0: none was measured */
 } by__step_program;
 
 typedef struct by__step_programs {
@@ -129,22 +140,25 @@ typedef struct by__step_programs {
     double window; /* the largest of them */
 } by__step_programs;
 
-/* Compiles the programs. `sizes`: numbers of rows, rising, the last is the most. */
+/* Compiles the programs. `sizes`: numbers of rows, rising, the last is the most. `wanted`: rows
+ * with logits, at most; from `sessions` on. */
 by_status by__steps_compile(by__step_programs *out, by__forward *forward, const int64_t *sizes,
-                            int count, int64_t sessions, int64_t table, int64_t pages,
-                            by_error *error);
+                            int count, int64_t sessions, int64_t wanted, int64_t table,
+                            int64_t pages, by_error *error);
 /* Bytes of inputs and outputs. */
 size_t by__steps_bytes(const by__step_programs *steps);
 /* Takes them, behind by__forward_start. */
 by_status by__steps_allocate(by__step_programs *steps, by_error *error);
 void by__steps_close(by__step_programs *steps);
 /* The program for so many rows; what it has room for and the rest of the inputs is none. */
-const by__step_program *by__steps_choose(const by__step_programs *steps, int64_t rows,
-                                         int64_t wanted);
+by__step_program *by__steps_choose(by__step_programs *steps, int64_t rows, int64_t wanted);
 /* Runs it over the inputs, of which `rows` and `wanted` are filled; the logits are there when this
- * returns. */
-by_status by__steps_run(by__step_programs *steps, const by__step_program *program, int64_t rows,
+ * returns. Measures the time. */
+by_status by__steps_run(by__step_programs *steps, by__step_program *program, int64_t rows,
                         int64_t wanted, by_error *error);
+/* Seconds that a run is expected to take, from those that were measured; relative to others of the
+ * same programs where none was. */
+double by__steps_seconds(const by__step_programs *steps, const by__step_program *program);
 /* Copies keys and values of every layer, before the next run. */
 by_status by__steps_copy_page(by__step_programs *steps, by__page_copy copy, by_error *error);
 
@@ -165,20 +179,24 @@ struct by_engine {
     int32_t *found;     /* [table]: pages of a beginning that the prefix cache has */
     int32_t *free_rows; /* of the page table */
     int64_t free_row_count;
-    uint64_t sessions; /* numbers given so far */
+    uint64_t sessions; /* numbers given so far, to requests and to sequences */
+    uint64_t ids;
     by__page_copy *copies;
     int64_t copy_count;
     by__wanted *wanted;
-    by__choice *choices; /* of the wanted rows */
+    by__choice *choices;    /* of the wanted rows */
+    by_draft_text *texts;   /* [sessions]: those that may have drafts */
+    by__drafting *drafting; /* of them */
+    int32_t *picks;         /* [wanted rows]: whose draft is likeliest, the next one, ... */
+    double draft_seconds;   /* that the source takes for one token of each of its texts */
     int64_t wanted_count;
     int64_t cancelled; /* slots that wait for their event to be told */
-    by_event *events;  /* of this step: one a slot at most */
+    by_event *events;  /* of this step: one a slot and wanted row at most */
     size_t event_count;
     bool events_told;     /* the next event begins anew */
     void *scratch;        /* of by_sample, for each thread */
     size_t scratch_bytes; /* of one */
     float *processed;     /* logits that `process` may change */
-    by_error failure;
     by_engine_statistics statistics;
     by_engine_memory_report memory;
 };
@@ -196,6 +214,11 @@ void by__fork(by_engine *e, by__sequence *s, const by__sequence *first);
 /* Decides what the next step computes: s->rows of each sequence, pages for them, copies. Returns
  * the number of rows. */
 int64_t by__plan(by_engine *e);
+/* Takes pages that nobody uses for a running sequence's tokens below `end`; returns how many tokens
+ * there is room for. */
+int64_t by__grow(by_engine *e, by__sequence *s, int64_t end);
+/* Adds drafts to the plan of a step, and their number to its `rows` (speculate.c). */
+by_status by__speculate(by_engine *e, int64_t *rows, by_error *error);
 /* Tells the prefix cache which pages of a sequence are full. */
 void by__register(by_engine *e, by__sequence *s);
 

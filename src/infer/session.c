@@ -15,7 +15,13 @@ void by__tell(by_engine *e, const by__sequence *s, int32_t token, float log_prob
         e->event_count = 0;
         e->events_told = false;
     }
-    e->events[e->event_count++] = (by_event){s->session, s->index, token, log_probability, finish};
+    e->events[e->event_count++] =
+        (by_event){.session = s->session,
+                   .index = s->index,
+                   .token = token,
+                   .log_probability = log_probability,
+                   .finish = finish,
+                   .failure = finish == BY_FINISH_FAILED ? s->failure.message : NULL};
 }
 
 void by__end(by_engine *e, int64_t at)
@@ -97,6 +103,7 @@ static void fill(by_engine *e, by__sequence *s, const by_request *r, int32_t ind
     int32_t *tokens = s->tokens;
     *s = (by__sequence){.state = index == 0 ? BY__WAITING : BY__PARKED,
                         .session = e->sessions,
+                        .id = ++e->ids,
                         .index = index,
                         .n = r->n == 0 ? 1 : r->n,
                         .priority = r->priority,

@@ -9,6 +9,14 @@
  * one is wanted, and the head's product is as large as several layers. */
 #define FEW 8
 
+/* How measured times of programs are kept: a longer one counts so much, and no more than so often
+ * what is known; what is known of a program wears off by this with each step. What a row more costs
+ * of a row's share in the time, before it was tried. */
+#define RISE      0.5
+#define MOST_RISE 1.25
+#define FADING    0.998
+#define ROW_COST  0.2
+
 static int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -66,24 +74,28 @@ static by_status measure(by__step_programs *s, by_error *error)
 }
 
 by_status by__steps_compile(by__step_programs *out, by__forward *forward, const int64_t *sizes,
-                            int count, int64_t sessions, int64_t table, int64_t pages,
-                            by_error *error)
+                            int count, int64_t sessions, int64_t wanted, int64_t table,
+                            int64_t pages, by_error *error)
 {
+    const int64_t variants[] = {smaller(FEW, sessions), sessions, wanted};
     by__step_programs *s = out;
     *s = (by__step_programs){
         .forward = forward, .sessions = sessions, .table = table, .pages = pages};
     for (int i = 0; i < count; i++) {
-        int64_t wanted = smaller(sizes[i], sessions);
-        if (wanted > FEW) {
-            BY_TRY(add_program(s, sizes[i], FEW, error));
+        int64_t last = 0;
+        for (size_t v = 0; v < BY_ARRAY_LENGTH(variants); v++) {
+            int64_t most = smaller(sizes[i], variants[v]);
+            if (most > last) {
+                BY_TRY(add_program(s, sizes[i], most, error));
+                last = most;
+            }
         }
-        BY_TRY(add_program(s, sizes[i], wanted, error));
     }
     for (int i = 0; i < s->count; i++) {
         s->list[i].program = by__set_row(&forward->programs, s->list[i].name);
     }
     s->rows = sizes[count - 1];
-    s->wanted = smaller(s->rows, sessions);
+    s->wanted = smaller(s->rows, wanted);
     return measure(s, error);
 }
 
@@ -166,8 +178,7 @@ void by__steps_close(by__step_programs *steps)
     by_device_free(&steps->logits_memory);
 }
 
-const by__step_program *by__steps_choose(const by__step_programs *steps, int64_t rows,
-                                         int64_t wanted)
+by__step_program *by__steps_choose(by__step_programs *steps, int64_t rows, int64_t wanted)
 {
     int i = 0;
     while (i + 1 < steps->count && (steps->list[i].rows < rows || steps->list[i].wanted < wanted)) {
@@ -176,10 +187,42 @@ const by__step_program *by__steps_choose(const by__step_programs *steps, int64_t
     return &steps->list[i];
 }
 
-by_status by__steps_run(by__step_programs *steps, const by__step_program *program, int64_t rows,
+/* A run of a program took `seconds`. One that was disturbed raises what is known but little; and
+ * what is known of the other programs wears off, so that one that was once disturbed is tried
+ * again. */
+static void take_time(by__step_programs *s, by__step_program *program, double seconds)
+{
+    double *known = &program->seconds;
+    for (int i = 0; i < s->count; i++) {
+        s->list[i].seconds *= FADING;
+    }
+    if (*known == 0.0 || seconds < *known) {
+        *known = seconds;
+    } else {
+        *known += RISE * (fmin(seconds, MOST_RISE * *known) - *known);
+    }
+}
+
+double by__steps_seconds(const by__step_programs *steps, const by__step_program *program)
+{
+    const by__step_program *known = NULL;
+    if (program->seconds > 0.0) {
+        return program->seconds;
+    }
+    for (const by__step_program *p = steps->list; p < program; p++) {
+        known = p->seconds > 0.0 ? p : known;
+    }
+    return known == NULL
+               ? 1.0
+               : known->seconds *
+                     (1.0 + ROW_COST * (double)(program->rows - known->rows) / (double)known->rows);
+}
+
+by_status by__steps_run(by__step_programs *steps, by__step_program *program, int64_t rows,
                         int64_t wanted, by_error *error)
 {
     by__step_programs *s = steps;
+    double began = by__now();
     for (int64_t i = rows; i < program->rows; i++) {
         s->tokens[i] = 0;
         s->positions[i] = -1;
@@ -195,7 +238,9 @@ by_status by__steps_run(by__step_programs *steps, const by__step_program *progra
         BY_TRY(by__copy_out(BY__QUEUE_COMPUTE, s->logits, by_memory_at(s->logits_memory, 0, bytes),
                             error));
     }
-    return by__queue_finish(s->forward->device, BY__QUEUE_COMPUTE, error);
+    BY_TRY(by__queue_finish(s->forward->device, BY__QUEUE_COMPUTE, error));
+    take_time(s, program, by__now() - began);
+    return BY_OK;
 }
 
 by_status by__steps_copy_page(by__step_programs *steps, by__page_copy copy, by_error *error)

@@ -36,6 +36,15 @@ say "from standard input, one at a time: the same lines"
 run 0 sh -c "'$banyan' generate runs --batch - --tokens 12 --sessions 3 --threads 2 <prompts.txt"
 cmp out together || fail "another text"
 
+say "drafts change nothing"
+run 0 "$banyan" generate runs --batch prompts.txt --tokens 12 --sessions 3 --speculate ngram
+cmp out together || fail "another text"
+run 0 "$banyan" bench engine runs --requests 2 --sessions 1 --prompt-tokens 30 --pattern-tokens 6 --tokens 20 \
+    --speculate ngram --json
+lines "d[0]['drafted'] >= d[0]['accepted'] >= 0"
+run 2 "$banyan" generate runs --batch prompts.txt --speculate trigram
+holds err "drafts are made by ngram"
+
 say "greedy text is that of one prompt"
 run 0 "$banyan" generate runs --prompt 'the number' --tokens 12 --temperature 0 --json
 want=$(python3 -c "import json; print(json.load(open('out'))['text'])")

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "banyan/engine.h"
+#include "banyan/logit_process.h"
 #include "base/base.h"
 
 enum { VOCAB = 61, CONTEXT = 96, REQUESTS = 64, MOST_N = 3, ROWS = 16 };
@@ -230,6 +231,91 @@ static void compare(const job *alone, const job *together)
     }
 }
 
+/* ---- drafts ---- */
+
+/* Whether a text is that of a sequence alone so far; *next: its tokens from there on. */
+static bool is_sequence(const by_draft_text *text, const job *j, int32_t k, const int32_t **next)
+{
+    int64_t prompt = (int64_t)j->request.prompt_count;
+    int64_t own = text->count - prompt;
+    *next = j->outputs[k].tokens + own;
+    return text->sampling.seed == j->request.sampling.seed + (uint64_t)k && own >= 0 &&
+           own < j->outputs[k].count &&
+           memcmp(text->tokens, j->prompt, (size_t)prompt * sizeof(int32_t)) == 0 &&
+           memcmp(text->tokens + prompt, j->outputs[k].tokens, (size_t)own * sizeof(int32_t)) == 0;
+}
+
+/* A source that knows what follows, and mostly says it. `user`: the jobs, run alone. */
+static by_status propose_known(void *user, by_draft_text *texts, size_t count, by_error *error)
+{
+    const job *jobs = user;
+    BY_UNUSED(error);
+    for (size_t t = 0; t < count; t++) {
+        by_draft_text *text = &texts[t];
+        const int32_t *next = NULL;
+        for (int i = 0; i < REQUESTS && next == NULL; i++) {
+            for (int32_t k = 0; k < MOST_N && next == NULL; k++) {
+                const int32_t *tokens;
+                next = is_sequence(text, &jobs[i], k, &tokens) ? tokens : NULL;
+            }
+        }
+        assert_non_null(next);
+        for (int32_t i = 0; i < text->most; i++) {
+            bool lies = draw((uint64_t)text->count, (uint32_t)i, 5, 8) == 0;
+            text->drafts[i] = lies ? (next[i] + 1) % VOCAB : next[i];
+        }
+    }
+    return BY_OK;
+}
+
+static by_status start_nothing(void *user, int64_t sequences, int64_t context, int64_t vocab,
+                               uint64_t *bytes, by_error *error)
+{
+    BY_UNUSED(user);
+    BY_UNUSED(error);
+    assert_true(sequences == 7 && context == CONTEXT && vocab == VOCAB);
+    *bytes = 0;
+    return BY_OK;
+}
+
+static void look_sure(void *user, by_draft_text *text)
+{
+    BY_UNUSED(user);
+    text->chance = 0.9;
+}
+
+/* Drafts change nothing, in company, with preemptions and with the prefix cache; they spare
+ * steps. */
+static void check_drafts(const by_config *config, const char *precision, job *alone, job *together)
+{
+    by_error error = {0};
+    by_draft_source ngrams;
+    const by_draft_source known = {
+        .user = alone, .start = start_nothing, .look = look_sure, .propose = propose_known};
+    by_engine_options options = {.sessions = 7,
+                                 .waiting = 200,
+                                 .rows = 40,
+                                 .pages = 13,
+                                 .precision = precision,
+                                 .draft_tokens = 5};
+    make_jobs(together, 5);
+    by_engine_statistics plain = run_together(config, &options, together);
+    check(by_draft_ngram(&ngrams, &error), &error);
+    options.draft = &ngrams;
+    make_jobs(together, 5);
+    by_engine_statistics st = run_together(config, &options, together);
+    compare(alone, together);
+    assert_true(st.accepted <= st.drafted && plain.drafted == 0);
+    by_draft_close(&ngrams);
+    options.draft = &known;
+    options.draft_always = true;
+    make_jobs(together, 5);
+    st = run_together(config, &options, together);
+    compare(alone, together);
+    assert_true(st.preemptions > 2 && st.accepted > 300 && st.drafted > st.accepted + 30);
+    assert_true(st.steps < plain.steps);
+}
+
 static void check_invariance(const char *kind, const char *precision, int threads)
 {
     by_config *config = make_config(kind, "f32");
@@ -255,6 +341,7 @@ static void check_invariance(const char *kind, const char *precision, int thread
     by_engine_statistics st = run_together(config, &options, together);
     compare(alone, together);
     assert_true(st.found > 100);
+    check_drafts(config, precision, alone, together);
     free(alone);
     free(together);
     by_config_close(&config);
@@ -406,7 +493,6 @@ static void test_processor(void **state)
                     .user = &allowed};
     int counts[2] = {0};
     by_finish finish[2] = {BY_FINISH_NONE, BY_FINISH_NONE};
-    assert_string_equal(by_engine_failure(engine), "");
     check(by_engine_submit(engine, &r, &session, &error), &error);
     while (by_engine_busy(engine)) {
         const by_event *events;
@@ -417,14 +503,114 @@ static void test_processor(void **state)
             assert_true(events[i].token < 0 || events[i].log_probability < -0.1f);
             counts[events[i].index] += events[i].token >= 0;
             finish[events[i].index] = events[i].finish;
+            if (events[i].finish == BY_FINISH_FAILED) {
+                assert_string_equal(events[i].failure, "the second one ends here");
+            } else {
+                assert_null(events[i].failure);
+            }
         }
     }
     assert_int_equal(counts[0], 5);
     assert_int_equal(finish[0], BY_FINISH_LENGTH);
     assert_int_equal(counts[1], 2);
     assert_int_equal(finish[1], BY_FINISH_FAILED);
-    assert_string_equal(by_engine_failure(engine), "the second one ends here");
     by_engine_close(&engine);
+    by_config_close(&config);
+}
+
+static by_status letter_of(void *user, uint32_t id, const char **data, size_t *length,
+                           by_error *error)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    BY_UNUSED(user);
+    BY_UNUSED(error);
+    *data = &letters[id];
+    *length = 1;
+    return BY_OK;
+}
+
+/* Runs a request whose text is held to a form; returns the number of events. */
+static size_t run_held(const by_config *config, const by_engine_options *options,
+                       const by_constraint *form, const by_token_list *list, by_event *out,
+                       by_engine_statistics *statistics)
+{
+    static const int32_t prompt[] = {1, 2, 3};
+    by_error error = {0};
+    by_engine *engine = open_engine(config, options);
+    by_logit_process *process;
+    by_logit_process_options rules = {.vocab = VOCAB,
+                                      .n = 2,
+                                      .rules = {.repetition = 1.2, .frequency = 0.3},
+                                      .constraint = form,
+                                      .list = list};
+    uint64_t session;
+    size_t total = 0;
+    check(by_logit_process_open(&process, &rules, &error), &error);
+    by_request r = {.prompt = prompt,
+                    .prompt_count = 3,
+                    .sampling = {.temperature = 1.0, .top_p = 1.0},
+                    .n = 2,
+                    .process = by_logit_process_run,
+                    .user = process};
+    check(by_engine_submit(engine, &r, &session, &error), &error);
+    while (by_engine_busy(engine)) {
+        const by_event *events;
+        size_t count;
+        check(by_engine_step(engine, &events, &count, &error), &error);
+        for (size_t i = 0; i < count; i++) {
+            assert_true(total < 2 * CONTEXT);
+            out[total++] = events[i];
+        }
+    }
+    *statistics = by_engine_statistics_now(engine);
+    by_engine_close(&engine);
+    by_logit_process_close(&process);
+    return total;
+}
+
+/* Penalties and forms see only tokens that the sequence has, whatever was drafted. */
+static void test_processor_and_drafts(void **state)
+{
+    static const char pattern[] = "([a-d]{4}xyz){5}[k-p]{6}";
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_config *config = make_config("gpt2", "f32");
+    by_engine_options options = {.sessions = 2, .rows = ROWS};
+    by_constraint *form;
+    by_token_list *list;
+    by_draft_source drafts;
+    by_event events[2][2 * CONTEXT];
+    size_t counts[2];
+    by_engine_statistics statistics[2];
+    check(by_constraint_open_regex(&form, pattern, strlen(pattern), &error), &error);
+    check(by_token_list_open(&list, letter_of, NULL, VOCAB, &error), &error);
+    check(by_draft_ngram(&drafts, &error), &error);
+    for (int with = 0; with < 2; with++) {
+        options.draft = with ? &drafts : NULL;
+        options.draft_always = with;
+        counts[with] = run_held(config, &options, form, list, events[with], &statistics[with]);
+    }
+    assert_int_equal(counts[0], 2 * (41 + 1));
+    assert_int_equal(counts[1], counts[0]);
+    for (int32_t index = 0; index < 2; index++) {
+        for (size_t i = 0, k = 0; i < counts[0]; i++) {
+            if (events[0][i].index == index) {
+                while (events[1][k].index != index) {
+                    k++;
+                }
+                assert_int_equal(events[0][i].token, events[1][k].token);
+                assert_int_equal(events[0][i].finish, events[1][k].finish);
+                assert_memory_equal(&events[0][i].log_probability, &events[1][k].log_probability,
+                                    sizeof(float));
+                k++;
+            }
+        }
+    }
+    assert_true(statistics[1].accepted > 10);
+    assert_true(statistics[1].steps < statistics[0].steps);
+    by_draft_close(&drafts);
+    by_token_list_close(&list);
+    by_constraint_close(&form);
     by_config_close(&config);
 }
 
@@ -589,17 +775,12 @@ static void test_memory_and_defaults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_invariance_gpt2),
-        cmocka_unit_test(test_invariance_llama_bf16),
-        cmocka_unit_test(test_invariance_gpt2_fp16),
-        cmocka_unit_test(test_invariance_llama_int8),
-        cmocka_unit_test(test_invariance_gpt2_int4),
-        cmocka_unit_test(test_log_probabilities),
-        cmocka_unit_test(test_like_a_generator),
-        cmocka_unit_test(test_processor),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_open_refusals),
-        cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_invariance_gpt2),      cmocka_unit_test(test_invariance_llama_bf16),
+        cmocka_unit_test(test_invariance_gpt2_fp16), cmocka_unit_test(test_invariance_llama_int8),
+        cmocka_unit_test(test_invariance_gpt2_int4), cmocka_unit_test(test_log_probabilities),
+        cmocka_unit_test(test_like_a_generator),     cmocka_unit_test(test_processor),
+        cmocka_unit_test(test_processor_and_drafts), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_open_refusals),        cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_memory_and_defaults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

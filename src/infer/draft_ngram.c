@@ -1,0 +1,119 @@
+#include <stdlib.h>
+
+#include "banyan/draft.h"
+#include "base/base.h"
+
+/* Tokens that have to be equal before a place is taken for a repetition; how many are compared; how
+ * many make a long match, whose chance is measured apart from that of short ones. */
+#define LEAST   2
+#define MOST    16
+#define A_MATCH 6
+/* What the chance of short and long matches is before any is known, and the weight of one token in
+ * its running mean. */
+#define SHORT_CHANCE 0.3
+#define LONG_CHANCE  0.8
+#define WEIGHT       0.1
+
+/* What is known of a sequence. */
+typedef struct place {
+    uint64_t id;
+    int64_t seen;  /* tokens that were looked at */
+    int64_t at;    /* of the token that is expected next; -1: none */
+    int64_t match; /* tokens before it that are equal to the last ones */
+    double chance[2];
+} place;
+
+typedef struct ngram {
+    place *places;
+} ngram;
+
+static by_status start(void *user, int64_t sequences, int64_t context, int64_t vocab,
+                       uint64_t *bytes, by_error *error)
+{
+    ngram *g = user;
+    BY_UNUSED(context);
+    BY_UNUSED(vocab);
+    free(g->places);
+    *bytes = (uint64_t)sequences * sizeof *g->places;
+    return by__alloc((void **)&g->places, (size_t)sequences, sizeof *g->places, "drafts", error);
+}
+
+/* The token behind the longest earlier copy of the text's end. */
+static void find(place *p, const int32_t *tokens, int64_t count)
+{
+    p->at = -1;
+    p->match = LEAST - 1;
+    for (int64_t i = count - 1; i > p->match && p->match < MOST; i--) {
+        int64_t equal = 0;
+        while (equal < MOST && equal < i && tokens[i - 1 - equal] == tokens[count - 1 - equal]) {
+            equal++;
+        }
+        if (equal > p->match) {
+            p->match = equal;
+            p->at = i;
+        }
+    }
+}
+
+static void look(void *user, by_draft_text *text)
+{
+    ngram *g = user;
+    place *p = &g->places[text->place];
+    if (p->id != text->id || p->seen > text->count) {
+        *p = (place){
+            .id = text->id, .seen = text->count, .at = -1, .chance = {SHORT_CHANCE, LONG_CHANCE}};
+    }
+    for (; p->seen < text->count; p->seen++) {
+        if (p->at >= 0) {
+            bool right = text->tokens[p->at] == text->tokens[p->seen];
+            double *chance = &p->chance[p->match >= A_MATCH];
+            *chance += WEIGHT * ((right ? 1.0 : 0.0) - *chance);
+            p->at = right ? p->at + 1 : -1;
+            p->match += right;
+        }
+    }
+    if (p->at < 0) {
+        find(p, text->tokens, text->count);
+    }
+    text->most = p->at < 0 ? 0 : text->most;
+    text->chance = p->chance[p->match >= A_MATCH];
+}
+
+static by_status propose(void *user, by_draft_text *texts, size_t count, by_error *error)
+{
+    const ngram *g = user;
+    BY_UNUSED(error);
+    for (size_t t = 0; t < count; t++) {
+        by_draft_text *text = &texts[t];
+        int64_t at = g->places[text->place].at;
+        for (int32_t i = 0; i < text->most; i++, at++) {
+            /* Beyond the end of the text, the drafts are what it goes on with. */
+            text->drafts[i] = at < text->count ? text->tokens[at] : text->drafts[at - text->count];
+        }
+    }
+    return BY_OK;
+}
+
+static void close_ngram(void *user)
+{
+    ngram *g = user;
+    free(g->places);
+    free(g);
+}
+
+by_status by_draft_ngram(by_draft_source *out, by_error *error)
+{
+    ngram *g;
+    BY_TRY(by__alloc((void **)&g, 1, sizeof *g, "drafts", error));
+    *out = (by_draft_source){
+        .user = g, .start = start, .look = look, .propose = propose, .close = close_ngram};
+    return BY_OK;
+}
+
+void by_draft_close(by_draft_source *source)
+{
+    if (source->close != NULL) {
+        source->close(source->user);
+    }
+    *source = (by_draft_source){0};
+}

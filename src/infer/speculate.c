@@ -1,0 +1,160 @@
+#include <math.h>
+#include <string.h>
+
+#include "infer/scheduler.h"
+
+/* How many drafts a step has is chosen by what they are worth: the tokens that the step is expected
+ * to bring, a second (goodput: Liu et al. 2024, "Optimizing Speculative Decoding for Serving Large
+ * Language Models Using Goodput"). The chance that the first k drafts of a sequence are right is
+ * taken as the kth power of that of one. */
+
+/* Weight of the last time in the running mean of what the source takes. */
+#define WEIGHT 0.1
+
+/* Drafts that a plan has room for, and what is expected of them. */
+typedef struct plan {
+    int64_t rows;   /* without drafts */
+    int64_t wanted; /* of them, those with logits */
+    bool prompts;   /* pieces of prompts are among them */
+    size_t texts;   /* that may have drafts */
+} plan;
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Asks the source what it has for the sequences that decode. A first token has no drafts: others of
+ * n may wait for its logits. */
+static void look(by_engine *e, plan *p)
+{
+    const by_draft_source *source = e->options.draft;
+    for (int64_t i = 0; i < e->live; i++) {
+        by__sequence *s = &e->slots[e->order[i]];
+        bool wanted = s->rows > 0 && s->cached + s->rows == s->count;
+        p->wanted += wanted;
+        p->prompts = p->prompts || s->rows > 1;
+        if (!wanted || s->rows > 1 || s->count == s->prompt) {
+            continue;
+        }
+        by_draft_text text = {
+            .place = s->row,
+            .id = s->id,
+            .tokens = s->tokens,
+            .count = s->count,
+            .sampling = s->sampling,
+            /* The last token of a sequence is never computed. */
+            .most = (int32_t)smaller(e->options.draft_tokens, s->limit - 1 - s->count),
+            .drafts = s->tokens + s->count};
+        if (text.most > 0) {
+            source->look(source->user, &text);
+        }
+        if (text.most > 0) {
+            e->drafting[p->texts] = (by__drafting){.slot = e->order[i]};
+            e->texts[p->texts++] = text;
+        }
+    }
+}
+
+/* The text whose next draft is most likely to be right, and the chance of that; -1: there are no
+ * more drafts. */
+static int32_t likeliest(const by_engine *e, const plan *p, double *chance)
+{
+    int32_t best = -1;
+    *chance = -1.0;
+    for (size_t t = 0; t < p->texts; t++) {
+        const by_draft_text *text = &e->texts[t];
+        int32_t taken = e->drafting[t].picked;
+        double all = taken < text->most ? pow(text->chance, taken + 1) : -1.0;
+        if (all > *chance) {
+            *chance = all;
+            best = (int32_t)t;
+        }
+    }
+    return best;
+}
+
+/* Puts the texts of drafts into e->picks, the likeliest draft first; returns how many of them the
+ * step should have. */
+static int64_t pick(by_engine *e, const plan *p)
+{
+    int64_t most = smaller(e->steps.rows - p->rows, e->steps.wanted - p->wanted);
+    const by__step_program *alone = by__steps_choose(&e->steps, p->rows, p->wanted);
+    double tokens = (double)p->wanted;
+    double best = tokens / by__steps_seconds(&e->steps, alone);
+    int64_t chosen = 0;
+    int32_t longest = 0;
+    for (int64_t count = 1; count <= most; count++) {
+        double chance;
+        int32_t text = likeliest(e, p, &chance);
+        const by__step_program *program =
+            by__steps_choose(&e->steps, p->rows + count, p->wanted + count);
+        if (text < 0 || (p->prompts && program != alone && !e->options.draft_always)) {
+            break; /* the time of pieces of prompts is theirs */
+        }
+        int32_t taken = ++e->drafting[text].picked;
+        e->picks[count - 1] = text;
+        longest = taken > longest ? taken : longest;
+        tokens += chance;
+        double rate = tokens / (by__steps_seconds(&e->steps, program) + longest * e->draft_seconds);
+        if (rate > best || e->options.draft_always) {
+            best = rate;
+            chosen = count;
+        }
+    }
+    return chosen;
+}
+
+/* Leaves the texts that get drafts, as many as there are pages for that nobody uses. Returns the
+ * most of one. */
+static int32_t grant(by_engine *e, plan *p, int64_t picks)
+{
+    int32_t longest = 0;
+    size_t texts = 0;
+    for (size_t t = 0; t < p->texts; t++) {
+        e->drafting[t].picked = 0;
+    }
+    for (int64_t i = 0; i < picks; i++) {
+        e->drafting[e->picks[i]].picked++;
+    }
+    for (size_t t = 0; t < p->texts; t++) {
+        by__drafting d = e->drafting[t];
+        by__sequence *s = &e->slots[d.slot];
+        if (d.picked > 0) {
+            d.picked = (int32_t)(by__grow(e, s, s->count + d.picked) - s->count);
+        }
+        if (d.picked > 0) {
+            longest = d.picked > longest ? d.picked : longest;
+            e->drafting[texts] = d;
+            e->texts[texts] = e->texts[t];
+            e->texts[texts++].most = d.picked;
+        }
+    }
+    p->texts = texts;
+    return longest;
+}
+
+by_status by__speculate(by_engine *e, int64_t *rows, by_error *error)
+{
+    const by_draft_source *source = e->options.draft;
+    plan p = {.rows = *rows};
+    if (source == NULL) {
+        return BY_OK;
+    }
+    look(e, &p);
+    int32_t longest = grant(e, &p, pick(e, &p));
+    if (longest == 0) {
+        return BY_OK;
+    }
+    double began = by__now();
+    BY_TRY(source->propose(source->user, e->texts, p.texts, error));
+    double seconds = (by__now() - began) / longest;
+    e->draft_seconds += (e->draft_seconds == 0.0 ? 1.0 : WEIGHT) * (seconds - e->draft_seconds);
+    for (size_t t = 0; t < p.texts; t++) {
+        by__sequence *s = &e->slots[e->drafting[t].slot];
+        s->drafts = e->texts[t].most;
+        s->rows += s->drafts;
+        *rows += s->drafts;
+    }
+    return BY_OK;
+}
