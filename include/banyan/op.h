@@ -151,6 +151,13 @@
  *     BY_SUM_BLOCK neighbouring elements of x the sum, the sum of squares, how many are 0, the
  *     largest magnitude, the sum of squares of x - y (0 without y), and how many are infinite or
  *     NaN; see BY_MEASURE_SUM.
+ *   ENCODE8           x [..., C] act                        codes u8 like x, scale f32 [R, blocks]
+ *     blocks of BY_ROW_CODE_BLOCK neighbouring elements of a row, the last one shorter: scale is
+ *     the largest magnitude / 127, and codes are 128 + x / scale, rounded to nearest, ties to even.
+ *     A block whose largest magnitude is below 2^-118 has scale 0, one with an element that is not
+ *     finite a scale that is not.
+ *   DECODE8           codes u8 [..., C],                    y like codes, dtype attrs.dtype:
+ *                     scale f32 [R, blocks]                 (codes - 128) scale
  *   CLIP_SCALE        failed* [1], losses? [n],             norm [1], scale [1] =
  *                     factor? [1], squares [k]              min(1, attrs.clip / (norm + 1e-6));
  *                     (any number of them)                  1 when attrs.clip is 0
@@ -235,6 +242,8 @@ extern "C" {
 #define BY_SUM_BLOCK 16384
 /* Elements of ADAMW8 that share a scale. */
 #define BY_CODE_BLOCK 256
+/* Elements of a row of ENCODE8 that share a scale. */
+#define BY_ROW_CODE_BLOCK 128
 
 /* Columns of what MEASURE makes. */
 enum {
@@ -321,6 +330,8 @@ enum {
     X(GROUPED_MATMUL, grouped_matmul)                                                              \
     X(GROUPED_MATMUL_GRAD, grouped_matmul_grad)                                                    \
     X(MEASURE, measure)                                                                            \
+    X(ENCODE8, encode8)                                                                            \
+    X(DECODE8, decode8)                                                                            \
     X(PAGED_ATTENTION, paged_attention)                                                            \
     X(PACKED_MATMUL, packed_matmul)                                                                \
     X(PACKED_EMBEDDING, packed_embedding)

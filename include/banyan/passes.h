@@ -96,10 +96,12 @@ typedef struct by_recompute_options {
 BY_API by_status by_pass_recompute(by_graph *graph, const by_recompute_options *options,
                                    by_error *error);
 
-/* Activations that the backward pass reads are kept for it in fewer bits: rounded to `dtype`
- * (BY_BF16; BY_F32 changes nothing) when they were made, widened just before they are read again.
- * The forward pass computes as before; gradients become those of the rounded values. Statistics of
- * rows and what an op wants in f32 stay as they are. BY_EARG: another dtype. */
+/* Activations that the backward pass reads are kept for it in fewer bits: rounded to `dtype` when
+ * they were made, widened just before they are read again. BY_BF16: those in f32. BY_U8: all, as
+ * codes of 8 bits with a scale for each BY_ROW_CODE_BLOCK elements of a row (ENCODE8), which differ
+ * from what they stand for by at most 1/254 of the largest magnitude of their block. BY_F32 changes
+ * nothing. The forward pass computes as before; gradients become those of the rounded values.
+ * Statistics of rows and what an op wants in f32 stay as they are. BY_EARG: another dtype. */
 BY_API by_status by_pass_narrow(by_graph *graph, by_dtype dtype, by_error *error);
 
 /* What a mesh axis splits. */
@@ -230,7 +232,7 @@ typedef struct by_pass_options {
     by_value loss; /* gradients: the value to differentiate; its seed becomes input "loss_scale" */
     by_recompute_options recompute;
     by_packing_options pack; /* pack: how weights that do not change are held */
-    by_dtype kept; /* narrow: the format that f32 activations are kept in; BY_F32, 0: their own */
+    by_dtype kept; /* narrow: the format that activations are kept in; BY_F32, 0: their own */
     by_shard_axis shard[BY_SHARD_KINDS]; /* shard: the mesh axes, and this rank's place */
     by_gather_options gather;            /* gather: parameters in parts */
     by_observe_options observe;          /* observe: activations that are measured */

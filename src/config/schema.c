@@ -213,9 +213,10 @@ static const by__key common[] = {
     {"memory", "recompute_every", BY__KEY_INT, BY__FIELD(memory.recompute_every), "2", 2, 10000,
      .help = "with recompute: every: blocks between two inputs that are kept"},
     {"memory", "activations", BY__KEY_TEXT, BY__FIELD(memory.activations), "same",
-     .choices = "same|bf16",
-     .help = "format in which f32 activations are kept for the backward pass: bf16 takes half the "
-             "memory, and gradients are those of the rounded values"},
+     .choices = "same|bf16|int8",
+     .help = "format in which activations are kept for the backward pass: bf16 takes half the "
+             "memory of those in f32, int8 (with a scale for each 128 elements of a row) a quarter "
+             "of it, and half of bf16; gradients are those of the rounded values"},
     {"memory", "budget", BY__KEY_SIZE, BY__FIELD(memory.budget), "0", 0, BY__MANY,
      .help = "what the run may take of this machine's memory, all in all; 0: what is free. With "
              "recompute: none the backward pass computes as much again as it takes to fit, what "

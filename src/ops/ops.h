@@ -120,6 +120,9 @@ by_value by__matmul_full(by_graph *graph, by_value a, by_value b, by_value bias,
 by_value by__sum_squares(by_graph *graph, by_value x);
 /* y: BY_NONE, or what the distance from is measured. */
 by_value by__measure(by_graph *graph, by_value x, by_value y);
+/* Codes of x and, in *scale, their scales; and x again, rounded, in the format `dtype`. */
+by_value by__encode8(by_graph *graph, by_value x, by_value *scale);
+by_value by__decode8(by_graph *graph, by_value codes, by_value scale, by_dtype dtype);
 /* An axis of x, counted from its end when negative. */
 int by__axis_of(const by_graph *graph, by_value x, int axis);
 /* What follows reads the result of a collective, and may overwrite its operands. */

@@ -4,7 +4,8 @@
  * value itself, whose memory is free behind its last reader there; the backward pass reads what is
  * widened again just before it does. So the forward pass computes what it always did, and gradients
  * are those of slightly other activations (ActNN, Chen et al. 2021; GACT, Liu et al. 2022). What is
- * computed again is computed from the rounded values, too. */
+ * computed again is computed from the rounded values, too. In 8 bits a value is codes and scales
+ * (ENCODE8). */
 #include <stdlib.h>
 
 #include "passes/passes.h"
@@ -12,10 +13,11 @@
 typedef struct narrow {
     by_graph *graph;
     by_dtype dtype;
-    bool *chosen;   /* values that are kept narrow */
-    by_value *kept; /* of each: in fewer bits */
-    by_value *wide; /* widened for the present block of the backward pass */
-    size_t *block;  /* values in `wide` */
+    bool *chosen;    /* values that are kept narrow */
+    by_value *kept;  /* of each: in fewer bits, ... */
+    by_value *scale; /* ... and the scales of codes */
+    by_value *wide;  /* widened for the present block of the backward pass */
+    size_t *block;   /* values in `wide` */
     size_t in_block;
     size_t *place; /* of each new node, in their order: the node that it goes before */
     size_t old_nodes;
@@ -25,12 +27,14 @@ typedef struct narrow {
 /* Fewer elements, such as statistics of rows, are not worth it. */
 #define LEAST_COLUMNS 16
 
-static bool is_candidate(const by_graph *graph, by_value value)
+static bool is_candidate(const narrow *p, by_value value)
 {
+    const by_graph *graph = p->graph;
     const by__value *v = value == BY_NONE ? NULL : &graph->values[value];
     const by__node *node = v == NULL || v->producer < 0 ? NULL : &graph->nodes[v->producer];
     return node != NULL && node->phase == BY__FORWARD && v->role == BY_ROLE_ACTIVATION &&
-           node->out[0] == value && v->shape.rank >= 2 &&
+           node->out[0] == value && v->shape.rank >= 2 && by__is_act(v->dtype) &&
+           by_dtype_size(v->dtype) > by_dtype_size(p->dtype) &&
            by__last_dim(&v->shape) >= LEAST_COLUMNS && !by__op_row_of(node->op)->communicates;
 }
 
@@ -42,7 +46,7 @@ static void choose(narrow *p)
             uint32_t wide = by__op_row_of(node->op)->keeps_f32;
             for (int i = 0; i < node->input_count && node->phase == BY__BACKWARD; i++) {
                 by_value in = node->in[i];
-                if (!is_candidate(p->graph, in) || p->graph->values[in].dtype != BY_F32) {
+                if (!is_candidate(p, in)) {
                     continue;
                 }
                 bool exact = by__mask_has(wide, i);
@@ -52,10 +56,9 @@ static void choose(narrow *p)
     }
 }
 
-static by_status cast(narrow *p, by_value *out, by_value value, by_dtype dtype, size_t place,
-                      by_error *error)
+/* The node that was added goes before node `place`. */
+static by_status put(narrow *p, size_t place, by_error *error)
 {
-    *out = by_cast(p->graph, value, dtype);
     BY_TRY(by_graph_check(p->graph, error));
     p->place[p->graph->node_count - 1 - p->old_nodes] = place;
     return BY_OK;
@@ -70,7 +73,9 @@ static by_status keep_results(narrow *p, size_t n, by_error *error)
     }
     p->graph->phase = BY__FORWARD;
     by_graph_set_block(p->graph, p->graph->nodes[n].block);
-    return cast(p, &p->kept[made], made, p->dtype, n + 1, error);
+    p->kept[made] = p->dtype == BY_U8 ? by__encode8(p->graph, made, &p->scale[made])
+                                      : by_cast(p->graph, made, p->dtype);
+    return put(p, n + 1, error);
 }
 
 /* Lets backward node n read what is widened. */
@@ -84,7 +89,11 @@ static by_status widen_operands(narrow *p, size_t n, by_error *error)
         if (p->wide[in] == BY_NONE) {
             p->graph->phase = BY__BACKWARD;
             by_graph_set_block(p->graph, p->graph->nodes[n].block);
-            BY_TRY(cast(p, &p->wide[in], p->kept[in], BY_F32, n, error));
+            by_dtype dtype = p->graph->values[in].dtype;
+            p->wide[in] = p->dtype == BY_U8
+                              ? by__decode8(p->graph, p->kept[in], p->scale[in], dtype)
+                              : by_cast(p->graph, p->kept[in], dtype);
+            BY_TRY(put(p, n, error));
             p->block[p->in_block++] = (size_t)in;
         }
         p->graph->nodes[n].in[i] = p->wide[in];
@@ -127,8 +136,9 @@ by_status by_pass_narrow(by_graph *graph, by_dtype dtype, by_error *error)
     if (dtype == BY_F32) {
         return BY_OK;
     }
-    if (dtype != BY_BF16) {
-        return by_error_set(error, BY_EARG, "narrow: activations are kept in f32 or bf16, not %s",
+    if (dtype != BY_BF16 && dtype != BY_U8) {
+        return by_error_set(error, BY_EARG,
+                            "narrow: activations are kept in f32, bf16 or u8 codes, not %s",
                             by_dtype_name(dtype));
     }
     narrow p = {.graph = graph,
@@ -143,6 +153,7 @@ by_status by_pass_narrow(by_graph *graph, by_dtype dtype, by_error *error)
         size_t size;
     } arrays[] = {{(void **)&p.chosen, values, sizeof *p.chosen},
                   {(void **)&p.kept, values, sizeof *p.kept},
+                  {(void **)&p.scale, values, sizeof *p.scale},
                   {(void **)&p.wide, values, sizeof *p.wide},
                   {(void **)&p.block, values, sizeof *p.block},
                   {(void **)&p.place, most_nodes(graph) + 1, sizeof *p.place}};
@@ -168,7 +179,7 @@ by_status by_pass_narrow(by_graph *graph, by_dtype dtype, by_error *error)
 
 static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
 {
-    return options->kept == BY_BF16 ? by_pass_narrow(graph, BY_BF16, error) : BY_OK;
+    return by_pass_narrow(graph, options->kept, error);
 }
 
 const by__pass by__pass_narrow = {.name = "narrow",

@@ -63,10 +63,12 @@ static by_observe_options observed(const by_config *config, const by_model *mode
 
 by_pass_options by__pass_options(const by_config *config, const by_model *model)
 {
-    bool narrow = strcmp(config->memory.activations, "bf16") == 0;
+    const char *kept = config->memory.activations;
     return (by_pass_options){.compute = by__compute_dtype(config),
                              .loss = model == NULL ? BY_NONE : model->objective,
-                             .kept = narrow ? BY_BF16 : BY_F32,
+                             .kept = strcmp(kept, "bf16") == 0   ? BY_BF16
+                                     : strcmp(kept, "int8") == 0 ? BY_U8
+                                                                 : BY_F32,
                              .recompute = {.kind = recompute_kind(&config->memory),
                                            .every = config->memory.recompute_every},
                              .observe = observed(config, model)};

@@ -9,7 +9,7 @@ train: {batch: 4}
 END
 for setting in "precision.compute=f32" "precision.compute=bf16" "memory.recompute=block" "train.micro_batch=1" \
     "model.kind=llama" "offload.optimizer=disk" "memory.recompute=full" "memory.budget=480MiB" \
-    "memory.activations=bf16" "optimizer.kind=adafactor" "optimizer.kind=lion" "lora.rank=8"; do
+    "memory.activations=bf16" "memory.activations=int8" "optimizer.kind=adafactor" "optimizer.kind=lion" "lora.rank=8"; do
     run 0 "$banyan" bench train c.yaml --steps 1 --json --set "$setting"
     planned=$(field planned_bytes <out)
     measured=$(field measured_bytes <out)

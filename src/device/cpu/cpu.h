@@ -148,6 +148,9 @@ typedef void by__range_fn(const by__call *call, int64_t begin, int64_t end);
     BY__ACT_RANGE(name##_f16, work(call, begin, end, operand, BY_F16))                             \
     BY__ACT_TABLE(name)
 
+/* Blocks of ENCODE8 with smaller magnitudes are zeros: quotients by them could overflow. */
+#define BY__LEAST_CODED 0x1p-118f
+
 /* Calls fn for [0, grain), [grain, 2 grain), ... up to count, on the threads of the context, each
  * on a run of neighbouring ranges. A call that touches few `elements` stays on the calling thread,
  * where it is faster. The ranges depend on count and grain alone, so begin / grain names a partial
