@@ -26,8 +26,11 @@ check_checkpoints() {
 "$banyan" "$@" --set name=killed >out 2>err &
 background=$!
 kills=0
+draws=0
 while [ "$kills" -lt "$wanted_kills" ]; do
-    delay=$(awk -v seed="$seed$kills" 'BEGIN { srand(seed); printf "%.3f", 0.02 + 0.6 * rand() }')
+    # Another instant after a run that was done before: it would be done before the same one again.
+    draws=$((draws + 1))
+    delay=$(awk -v seed="$seed$draws" 'BEGIN { srand(seed); printf "%.3f", 0.02 + 0.6 * rand() }')
     sleep "$delay"
     if ! kill -9 "$background" 2>/dev/null; then
         # It was done before: from the middle again, for as many kills as are left.

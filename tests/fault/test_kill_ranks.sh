@@ -10,19 +10,24 @@ ldd "$banyan" | grep -q libmpi || { echo "skipped: built without MPI"; exit 0; }
 wanted_kills=${KILLS:-4}
 seed=${SEED:-$$}
 say "instants from SEED=$seed"
-tiny gpt2 >c.yaml
-set -- --quiet --set train.threads=1
-run 0 mpi_run 2 "$banyan" train c.yaml "$@" --set train.micro_batch=2 --set parallel.shard=2 --set parallel.writers=2 \
-    --set train.steps=200 --set checkpoint.every=10 --set checkpoint.keep=1000 --set name=whole \
-    --set checkpoint.async=false
+tiny gpt2 | sed 's/layers: 2, heads: 4, width: 64/layers: 1, heads: 2, width: 32/' >c.yaml
+set -- c.yaml --quiet --set train.threads=1 --set train.micro_batch=2 --set parallel.shard=2 --set parallel.writers=2 \
+    --set train.steps=100 --set train.eval_every=0 --set checkpoint.every=5 --set checkpoint.keep=1000
+run 0 mpi_run 2 "$banyan" train "$@" --set name=whole --set checkpoint.async=false
 for directory in runs/whole/checkpoints/step-????????; do
     run 0 "$banyan" checkpoint digest "$directory"
     cp out "digest-${directory##*/}"
 done
 
-# Starts in the background: mpirun's process is in $background.
+# Starts in the background, from the newest checkpoint where there is one.
 start() {
-    mpirun --bind-to none -n 2 "$banyan" train "$@" >out 2>err &
+    if [ -e runs/killed/config.yaml ]; then
+        set -- --resume runs/killed --from-start --quiet
+    else
+        rm -rf runs/killed
+        set -- "$@" --set name=killed
+    fi
+    timeout 120 mpirun --bind-to none -n 2 "$banyan" train "$@" >out 2>err &
     background=$!
 }
 check_checkpoints() {
@@ -32,35 +37,52 @@ check_checkpoints() {
         same "digest-${directory##*/}" out
     done
 }
+count() { ls -d runs/killed/checkpoints/step-???????? 2>/dev/null | wc -l; }
+# The process of a rank, 1 or 2, once both are there: mpirun, a child of what runs in the background, started them.
+rank() {
+    # shellcheck disable=SC2046
+    set -- "$1" $(ps -o pid= --ppid "$(ps -o pid= --ppid "$background" | tr -d ' ')" 2>/dev/null)
+    [ $# -eq 3 ] && eval "echo \${$(($1 + 1))}"
+}
+draws=0
+# draw BOUND: a random number below it, to the millisecond, another one at each call.
+draw() {
+    draws=$((draws + 1))
+    drawn=$(awk -v seed="$seed" -v n="$draws" -v bound="$1" \
+        'BEGIN { srand(seed * 1000 + n); rand(); printf "%.3f", bound * rand() }')
+}
 
-start c.yaml "$@" --set train.micro_batch=2 --set parallel.shard=2 --set parallel.writers=2 --set train.steps=200 \
-    --set checkpoint.every=10 --set checkpoint.keep=1000 --set name=killed
+start "$@"
 kills=0
 while [ "$kills" -lt "$wanted_kills" ]; do
-    sleep "$(awk -v seed="$seed$kills" 'BEGIN { srand(seed); printf "%.3f", 0.3 + 1.5 * rand() }')"
-    # The ranks are mpirun's children; the second one is killed every other time.
-    rank=$(ps -o pid= --ppid "$background" | sed -n "$((1 + kills % 2))p")
-    if [ -n "$rank" ] && kill -9 $rank 2>/dev/null; then
-        wait "$background" && fail "mpirun says that all went well"
+    # The instant follows what the run has done, so a slow machine has as many kills as a fast one.
+    draw 3
+    wanted=$(($(count) + ${drawn%.*}))
+    while kill -0 "$background" 2>/dev/null && { [ "$(count)" -lt "$wanted" ] || ! rank 1 >/dev/null; }; do
+        sleep 0.01
+    done
+    draw 0.1
+    sleep "$drawn"
+    # The second one is killed every other time.
+    victim=$(rank $((1 + kills % 2)))
+    if [ -n "$victim" ] && kill -9 "$victim" 2>/dev/null; then
+        wait "$background"
+        code=$?
+        [ "$code" -ne 0 ] || fail "mpirun says that all went well"
+        [ "$code" -ne 124 ] || fail "the other rank went on"
         kills=$((kills + 1))
         check_checkpoints
     else
         wait "$background" || { cat err >&2; fail "a resumed run failed"; }
-        rm -rf runs/killed/checkpoints/step-000000[1-9]* runs/killed/checkpoints/step-000001* \
-            runs/killed/checkpoints/step-00000200 runs/killed/checkpoints/best.json
-    fi
-    if [ -e runs/killed/config.yaml ]; then
-        start --resume runs/killed --from-start --quiet
-    else
+        # It was done before: from the start again, for as many kills as are left.
         rm -rf runs/killed
-        start c.yaml "$@" --set train.micro_batch=2 --set parallel.shard=2 --set parallel.writers=2 \
-            --set train.steps=200 --set checkpoint.every=10 --set checkpoint.keep=1000 --set name=killed
     fi
+    start "$@"
 done
 wait "$background" || { cat err >&2; fail "the last resume failed"; }
 background=
 say "$kills kills; checkpoints equal those of the run that was left alone"
 check_checkpoints
-exists runs/killed/checkpoints/step-00000200/manifest.json
+exists runs/killed/checkpoints/step-00000100/manifest.json
 say "nothing of a save that was cut short is left"
 if ls -A runs/killed/checkpoints | grep -E 'tmp|trash'; then fail "leftovers"; fi

@@ -4,7 +4,7 @@ set -u
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
 banyan=${BANYAN:-$root/build/release/banyan}
-work=$(mktemp -d "${TMPDIR:-/tmp}/banyan-test-XXXXXX")
+work=$(cd "$(mktemp -d "${TMPDIR:-/tmp}/banyan-test-XXXXXX")" && pwd -P)
 # Threads that wait give way, and the measured peak of the machine is kept between tests.
 export OMP_WAIT_POLICY=passive XDG_CACHE_HOME="$root/build/test-cache"
 
@@ -13,7 +13,12 @@ on_exit=:
 clean_up() {
     [ -z "$background" ] || kill -9 "$background" 2>/dev/null
     $on_exit
-    rm -rf "$work"
+    # What is left of a test that ended early, such as the ranks of an mpirun, would write while it is removed.
+    cd /
+    left=$(find /proc/[0-9]*/cwd -prune -lname "$work*" 2>/dev/null | cut -d / -f 3)
+    # shellcheck disable=SC2086
+    [ -z "$left" ] || kill -9 $left 2>/dev/null
+    rm -rf "$work" 2>/dev/null || { sleep 1 && rm -rf "$work"; }
 }
 trap clean_up EXIT
 trap 'exit 1' INT TERM
