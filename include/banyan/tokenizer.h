@@ -88,6 +88,13 @@ BY_API uint32_t by_tokenizer_vocab(const by_tokenizer *tokenizer);
 /* The token that ends a document, -1 if there is none: the special token "<|endoftext|>", or else
  * "<|end_of_text|>", "</s>" or "<eos>". */
 BY_API int64_t by_tokenizer_eos(const by_tokenizer *tokenizer);
+#define BY_END_TOKENS 16
+/* Tokens that end a text of the model in a directory: that of the tokenizer, and eos_token_id, one
+ * or a list, of generation_config.json or else of config.json, as transformers takes it. The first
+ * BY_END_TOKENS of them; ids that are not below the tokenizer's vocabulary are left out. tokenizer
+ * may be NULL. BY_EFORMAT: a file is not JSON. */
+BY_API by_status by_end_tokens(int32_t ids[BY_END_TOKENS], size_t *count, const char *directory,
+                               const by_tokenizer *tokenizer, by_error *error);
 /* True for a character vocabulary. */
 BY_API bool by_tokenizer_is_char(const by_tokenizer *tokenizer);
 /* 32 hex digits over all that decides the ids: equal hashes encode equally. Lives as long as the

@@ -76,11 +76,12 @@ by_status cli_read_prompt_file(char **out, size_t *length, const char *path, siz
 }
 
 /* A model continues something: without a prompt that is the end of a document, or of a line. */
-static by_status begin_without_prompt(session *s, by_error *error)
+static by_status begin_without_prompt(by_token_buffer *prompt, const by_tokenizer *tokenizer,
+                                      by_error *error)
 {
-    int64_t id = by_tokenizer_eos(s->tokenizer);
+    int64_t id = by_tokenizer_eos(tokenizer);
     if (id < 0) {
-        id = by_tokenizer_token_id(s->tokenizer, "\n", 1);
+        id = by_tokenizer_token_id(tokenizer, "\n", 1);
     }
     if (id < 0) {
         return by_error_set(
@@ -88,13 +89,22 @@ static by_status begin_without_prompt(session *s, by_error *error)
             "this tokenizer has neither an end-of-text nor a newline to begin with; "
             "give a prompt with --prompt");
     }
-    s->prompt.ids = malloc(sizeof *s->prompt.ids);
-    if (s->prompt.ids == NULL) {
+    prompt->ids = malloc(sizeof *prompt->ids);
+    if (prompt->ids == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: the prompt");
     }
-    s->prompt.ids[0] = (uint32_t)id;
-    s->prompt.count = s->prompt.capacity = 1;
+    prompt->ids[0] = (uint32_t)id;
+    prompt->count = prompt->capacity = 1;
     return BY_OK;
+}
+
+by_status cli_encode_prompt(by_token_buffer *out, const by_tokenizer *tokenizer, const char *text,
+                            size_t length, by_error *error)
+{
+    by_status status = by_tokenizer_encode(tokenizer, text, length, out,
+                                           BY_ENCODE_SPECIAL | BY_ENCODE_AROUND, error);
+    return status == BY_OK && out->count == 0 ? begin_without_prompt(out, tokenizer, error)
+                                              : status;
 }
 
 static by_status read_prompt(session *s, by_error *error)
@@ -108,15 +118,14 @@ static by_status read_prompt(session *s, by_error *error)
     }
     if (status == BY_OK) {
         const char *text = data == NULL ? r->prompt : data;
-        status = by_tokenizer_encode(s->tokenizer, text, length, &s->prompt,
-                                     BY_ENCODE_SPECIAL | BY_ENCODE_AROUND, error);
+        status = cli_encode_prompt(&s->prompt, s->tokenizer, text, length, error);
         if (status == BY_OK && !r->json && !r->no_prompt) {
             fwrite(text, 1, length, stdout);
             fflush(stdout);
         }
     }
     free(data);
-    return status == BY_OK && s->prompt.count == 0 ? begin_without_prompt(s, error) : status;
+    return status;
 }
 
 /* ---- the continuation ---- */
@@ -180,11 +189,10 @@ static by_status choose(session *s, int32_t *token, const char **stop, by_error 
 {
     const cli_generation *r = s->request;
     int64_t prompt = (int64_t)s->prompt.count;
-    int64_t eos = r->ignore_eos ? -1 : by_tokenizer_eos(s->tokenizer);
     by_status status = by_generator_sample_with(
         s->generator, &r->sampling, s->process == NULL ? NULL : by_logit_process_run, s->process,
         s->ids, prompt + s->tokens, prompt, token, error);
-    if (status == BY_ESTOPPED || (status == BY_OK && *token == eos)) {
+    if (status == BY_ESTOPPED || (status == BY_OK && cli_form_ends(&s->form, *token))) {
         *stop = status == BY_OK ? "end_of_text" : "complete";
         return BY_OK;
     }
@@ -281,6 +289,10 @@ static by_status open_model(session *s, const char *path, by_error *error)
         status = by_tokenizer_open(&s->tokenizer, by_pretrained_directory(pretrained), error);
     }
     if (status == BY_OK) {
+        status =
+            cli_form_open(&s->form, r, s->tokenizer, by_pretrained_directory(pretrained), error);
+    }
+    if (status == BY_OK) {
         options.vocab = (int64_t)by_tokenizer_vocab(s->tokenizer);
         status = by_generator_open(&s->generator, by_pretrained_config(pretrained),
                                    by_pretrained_weights(pretrained), &options, error);
@@ -302,10 +314,7 @@ static int generate(const cli_generation *r, const char *path)
         status = open_stream(&s, &error);
     }
     if (status == BY_OK) {
-        status = cli_form_open(&s.form, r, s.tokenizer, &error);
-    }
-    if (status == BY_OK) {
-        status = cli_form_process(&s.process, &s.form, &error);
+        status = cli_form_process(&s.process, &s.form, 1, &error);
     }
     if (status == BY_OK) {
         status = feed_prompt(&s, &error);
@@ -345,8 +354,8 @@ static int check(const cli_generation *r)
         return cli_misuse(&cli_generate,
                           "with --batch, --tokens is 1 or more and --sessions 1 to 4096");
     }
-    if (r->speculate != NULL && r->batch == NULL) {
-        return cli_misuse(&cli_generate, "--speculate goes with --batch");
+    if (r->best_of < 1 || r->best_of > r->sessions * 4) {
+        return cli_misuse(&cli_generate, "--best-of is 1 to four times --sessions");
     }
     if (r->tokens < 0 || r->threads < 0 || r->threads > 4096 || r->context < 0) {
         return cli_misuse(&cli_generate, "--tokens, --threads and --context are not negative "
@@ -367,6 +376,7 @@ static int run(int argc, char **argv)
 {
     cli_generation r = {.prompt = "",
                         .tokens = 200,
+                        .best_of = 1,
                         .sessions = 16,
                         .sampling = {.temperature = 0.8, .top_p = 0.95}};
     const cli_flag flags[] = {
@@ -374,6 +384,8 @@ static int run(int argc, char **argv)
         {"file", CLI_STRING, &r.file, "FILE", "read the prompt from a file; - for standard input"},
         {"batch", CLI_STRING, &r.batch, "FILE",
          "continue every prompt of a file (a line, or {\"prompt\": ...}); one JSON line each"},
+        {"best-of", CLI_INTEGER, &r.best_of, "N",
+         "make N texts of a prompt, and print the one whose tokens are the likeliest (1)"},
         {"speculate", CLI_STRING, &r.speculate, "ngram", CLI_SPECULATE_HELP},
         {"sessions", CLI_INTEGER, &r.sessions, "N", "prompts of a batch at a time (16)"},
         {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate at most (200)"},
@@ -424,7 +436,8 @@ static int run(int argc, char **argv)
         return code;
     }
     cli_catch_signals();
-    return r.batch != NULL ? cli_generate_batch(&r, rest[0]) : generate(&r, rest[0]);
+    bool engine = r.batch != NULL || r.speculate != NULL || r.best_of > 1;
+    return engine ? cli_generate_batch(&r, rest[0]) : generate(&r, rest[0]);
 }
 
 const cli_command cli_generate = {
@@ -438,9 +451,12 @@ const cli_command cli_generate = {
         "config.json, model.safetensors and tokenizer.json.\n\n"
         "When prompt and text outgrow the context, the model goes on with the last half of it.\n"
         "Ctrl-C ends the text cleanly.\n\n"
+        "--speculate and --best-of run on the engine, as --batch does: a text ends where the\n"
+        "context is full.\n\n"
         "With --batch many prompts run at once, and a JSON line each comes in their order; a line\n"
         "of the file is a prompt, or an object with \"prompt\" and, if wanted, \"tokens\" and\n"
-        "\"seed\". Line i draws with seed + i. A text ends where the context is full.\n\n"
+        "\"seed\". Line i draws with seed + i, and the texts of --best-of with that and what "
+        "follows.\n\n"
         "--schema, --json-object and --regex hold the text to a form: only tokens that lead to it\n"
         "are chosen. A text that ends by itself fits the form; one that --tokens cuts off may "
         "not.\n\n"

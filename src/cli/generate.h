@@ -15,6 +15,7 @@ typedef struct cli_generation {
     const char *adapter;   /* directory of adapters; NULL: none */
     int64_t tokens;
     int64_t context;
+    int64_t best_of;  /* texts of a prompt, of which the likeliest is printed */
     int64_t sessions; /* of a batch, that run at a time */
     int64_t threads;
     by_sampling sampling;
@@ -41,18 +42,25 @@ typedef struct cli_form {
     by_token_list *list;
     by_logit_rules rules;
     int64_t vocab;
-    int32_t ends[1];
+    int32_t ends[BY_END_TOKENS]; /* tokens that end a text */
     size_t end_count;
 } cli_form;
 
-/* Closed with cli_form_close, also when this fails. */
+/* For texts of the model in `directory`. Closed with cli_form_close, also when this fails. */
 by_status cli_form_open(cli_form *form, const cli_generation *r, const by_tokenizer *tokenizer,
-                        by_error *error);
+                        const char *directory, by_error *error);
+bool cli_form_ends(const cli_form *form, int32_t token);
 void cli_form_close(cli_form *form);
-/* For one text; NULL where nothing changes logits. Points into the form. */
-by_status cli_form_process(by_logit_process **out, const cli_form *form, by_error *error);
+/* For `n` texts of a prompt; NULL where nothing changes logits. Points into the form. */
+by_status cli_form_process(by_logit_process **out, const cli_form *form, int32_t n,
+                           by_error *error);
 
-/* Continues every prompt of r->batch; one JSON line each, in their order. An exit code. */
+/* The tokens of a prompt; where there are none, one that a text begins with. */
+by_status cli_encode_prompt(by_token_buffer *out, const by_tokenizer *tokenizer, const char *text,
+                            size_t length, by_error *error);
+
+/* Continues every prompt of r->batch, one JSON line each in their order, or the one of r->prompt
+ * and r->file, on the engine. An exit code. */
 int cli_generate_batch(const cli_generation *r, const char *path);
 
 #endif

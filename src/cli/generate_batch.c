@@ -1,4 +1,6 @@
-/* `banyan generate --batch`: many prompts at once on the engine. */
+/* `banyan generate` on the engine: many prompts at once (--batch), or one with drafts or several
+ * texts. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +18,15 @@
 /* Seconds between two lines of progress. */
 #define PROGRESS 1.0
 
+/* A text that follows a prompt. */
+typedef struct answer {
+    by_text_stream *stream;
+    cli_buffer text;        /* so far */
+    int64_t count;          /* tokens generated */
+    double log_probability; /* of all of them */
+    const char *stop;       /* why it ended; NULL: it goes on */
+} answer;
+
 /* A prompt and what follows it. */
 typedef struct item {
     const char *text; /* in the file, or in `parsed` */
@@ -25,17 +36,15 @@ typedef struct item {
     int64_t tokens; /* at most; -1: as many as for all */
     bool seeded;
     uint64_t seed;
-    uint64_t session; /* 0: not submitted */
+    uint64_t session;       /* 0: not submitted */
+    by_token_buffer prompt; /* until it is submitted */
     size_t prompt_tokens;
-    by_text_stream *stream;
     by_logit_process *process; /* NULL: logits as they are */
-    cli_buffer answer;         /* text so far */
-    int64_t count;             /* tokens generated */
-    double log_probability;    /* of all of them */
+    answer *answers;           /* [best_of] */
+    int64_t ended;             /* of them */
     bool done;
-    bool cancels;     /* its session ends when the events of the step are read */
-    const char *stop; /* why it ended */
-    char *failure;    /* NULL: none */
+    bool cancels;  /* its session ends when the events of the step are read */
+    char *failure; /* NULL: none */
 } item;
 
 typedef struct batch {
@@ -51,6 +60,7 @@ typedef struct batch {
     size_t done;
     size_t printed;
     bool failed;
+    bool streams; /* text is printed as it comes */
     double began;
     double told;
 } batch;
@@ -84,12 +94,39 @@ static by_status read_object(item *it, const char *line, size_t length, const ch
     return BY_OK;
 }
 
+/* The one prompt of --prompt or --file. */
+static by_status read_one(batch *b, by_error *error)
+{
+    const cli_generation *r = b->r;
+    size_t length = strlen(r->prompt);
+    by_status status = BY_OK;
+    if (r->file != NULL) {
+        status = cli_read_prompt_file(&b->data, &length, r->file, MAX_BATCH, error);
+    }
+    b->items = calloc(1, sizeof *b->items);
+    if (status == BY_OK && b->items == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: the prompt");
+    }
+    if (status == BY_OK) {
+        const char *text = b->data == NULL ? r->prompt : b->data;
+        b->items[b->count++] = (item){.text = text, .length = length, .line = 1, .tokens = -1};
+        if (!r->json && !r->no_prompt) {
+            fwrite(text, 1, length, stdout);
+            fflush(stdout);
+        }
+    }
+    return status;
+}
+
 /* Lines that begin with '{' are JSON objects, others are prompts as they are; empty ones are passed
  * over. */
 static by_status read_items(batch *b, by_error *error)
 {
     size_t length;
     size_t lines = 1;
+    if (b->r->batch == NULL) {
+        return read_one(b, error);
+    }
     by_status status = cli_read_prompt_file(&b->data, &length, b->r->batch, MAX_BATCH, error);
     if (status != BY_OK) {
         return status;
@@ -127,6 +164,10 @@ static by_status read_items(batch *b, by_error *error)
 /* The prompt cannot be taken in: its line says so, and the others go on. */
 static by_status refuse(batch *b, item *it, const by_error *why, by_error *error)
 {
+    if (b->r->batch == NULL) {
+        *error = *why;
+        return BY_EARG;
+    }
     size_t length = strlen(why->message);
     it->failure = malloc(length + 1);
     if (it->failure == NULL) {
@@ -139,36 +180,51 @@ static by_status refuse(batch *b, item *it, const by_error *why, by_error *error
     return BY_OK;
 }
 
+/* What a prompt needs before it is submitted, once. */
+static by_status prepare(batch *b, item *it, by_error *error)
+{
+    const cli_generation *r = b->r;
+    by_text_stream_options options = {
+        .stops = r->stops.items, .stop_count = r->stops.count, .continues = it->length > 0};
+    if (it->answers != NULL) {
+        return BY_OK;
+    }
+    it->answers = calloc((size_t)r->best_of, sizeof *it->answers);
+    if (it->answers == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: prompts");
+    }
+    by_status status = cli_form_process(&it->process, &b->form, (int32_t)r->best_of, error);
+    for (int64_t i = 0; i < r->best_of && status == BY_OK; i++) {
+        status = by_text_stream_open(&it->answers[i].stream, b->tokenizer, &options, error);
+    }
+    return status == BY_OK
+               ? cli_encode_prompt(&it->prompt, b->tokenizer, it->text, it->length, error)
+               : status;
+}
+
 /* BY_ESTATE: the engine has no room now. */
 static by_status submit(batch *b, item *it, by_error *error)
 {
     const cli_generation *r = b->r;
-    by_token_buffer prompt = {0};
-    int64_t eos = by_tokenizer_eos(b->tokenizer);
-    int32_t stop = (int32_t)eos;
-    by_request request = {.tokens = it->tokens < 0 ? r->tokens : it->tokens,
+    by_status status = prepare(b, it, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    by_request request = {/* Ids are below 2^31, so they are the same as int32_t. */
+                          .prompt = (const int32_t *)(const void *)it->prompt.ids,
+                          .prompt_count = it->prompt.count,
+                          .tokens = it->tokens < 0 ? r->tokens : it->tokens,
                           .sampling = r->sampling,
-                          .stop = &stop,
-                          .stop_count = eos >= 0 && !r->ignore_eos ? 1 : 0};
+                          .n = (int32_t)r->best_of,
+                          .stop = b->form.ends,
+                          .stop_count = b->form.end_count,
+                          .process = it->process == NULL ? NULL : by_logit_process_run,
+                          .user = it->process};
     request.sampling.seed = it->seeded ? it->seed : r->sampling.seed + (uint64_t)(it - b->items);
-    by_status status = by_tokenizer_encode(b->tokenizer, it->text, it->length, &prompt,
-                                           BY_ENCODE_SPECIAL | BY_ENCODE_AROUND, error);
-    if (status == BY_OK && it->process == NULL) {
-        status = cli_form_process(&it->process, &b->form, error);
-    }
-    if (status == BY_OK) {
-        request.process = it->process == NULL ? NULL : by_logit_process_run;
-        request.user = it->process;
-        /* Ids are below 2^31, so they are the same as int32_t. */
-        request.prompt = (const int32_t *)(const void *)prompt.ids;
-        request.prompt_count = it->prompt_tokens = prompt.count;
-        status = by_engine_submit(b->engine, &request, &it->session, error);
-    }
-    by_token_buffer_free(&prompt);
-    if (status == BY_OK) {
-        by_text_stream_options options = {
-            .stops = r->stops.items, .stop_count = r->stops.count, .continues = it->length > 0};
-        status = by_text_stream_open(&it->stream, b->tokenizer, &options, error);
+    status = by_engine_submit(b->engine, &request, &it->session, error);
+    if (status != BY_ESTATE) {
+        it->prompt_tokens = it->prompt.count;
+        by_token_buffer_free(&it->prompt);
     }
     return status;
 }
@@ -205,15 +261,27 @@ static item *item_of(batch *b, uint64_t session)
     return NULL;
 }
 
-static by_status end(batch *b, item *it, const char *stop, by_error *error)
+/* Text that may be shown: kept, and printed at once where there is only this one. */
+static by_status show(const batch *b, answer *a, const by_text *text, by_error *error)
+{
+    if (b->streams && text->length > 0) {
+        fwrite(text->data, 1, text->length, stdout);
+        fflush(stdout);
+    }
+    return cli_buffer_add(&a->text, text->data, text->length, error);
+}
+
+/* A text has ended; where it is the last one of its prompt, that is done. */
+static by_status end(batch *b, item *it, answer *a, const char *stop, by_error *error)
 {
     by_text rest;
-    by_text_stream_end(it->stream, &rest);
-    by_logit_process_close(&it->process);
-    it->stop = stop;
-    it->done = true;
-    b->done++;
-    return cli_buffer_add(&it->answer, rest.data, rest.length, error);
+    by_text_stream_end(a->stream, &rest);
+    a->stop = stop;
+    if (++it->ended == b->r->best_of) {
+        it->done = true;
+        b->done++;
+    }
+    return show(b, a, &rest, error);
 }
 
 static by_status take_event(batch *b, const by_event *event, by_error *error)
@@ -222,41 +290,66 @@ static by_status take_event(batch *b, const by_event *event, by_error *error)
     bool stopped = false;
     by_text text;
     by_status status = BY_OK;
-    if (it == NULL) {
+    if (it == NULL || it->answers[event->index].stop != NULL) {
         return BY_OK;
     }
+    answer *a = &it->answers[event->index];
     if (event->finish == BY_FINISH_FAILED) {
         by_error why = {0};
         (void)by_error_set(&why, BY_ESTATE, "%s", event->failure);
+        it->cancels = b->r->best_of > 1 && it->ended + 1 < b->r->best_of;
         return refuse(b, it, &why, error);
     }
     bool complete = event->finish == BY_FINISH_STOP && event->token < 0;
     if (event->token >= 0 && event->finish != BY_FINISH_STOP) {
-        it->count++;
-        it->log_probability += (double)event->log_probability;
-        status = by_text_stream_push(it->stream, (uint32_t)event->token, &text, &stopped, error);
+        a->count++;
+        a->log_probability += (double)event->log_probability;
+        status = by_text_stream_push(a->stream, (uint32_t)event->token, &text, &stopped, error);
         if (status == BY_OK) {
-            status = cli_buffer_add(&it->answer, text.data, text.length, error);
+            status = show(b, a, &text, error);
         }
     }
     if (status == BY_OK && stopped) {
-        it->cancels = event->finish == BY_FINISH_NONE;
-        return end(b, it, "stop_string", error);
-    }
-    if (status == BY_OK && event->finish != BY_FINISH_NONE) {
+        status = end(b, it, a, "stop_string", error);
+        it->cancels = it->done && event->finish == BY_FINISH_NONE;
+    } else if (status == BY_OK && event->finish != BY_FINISH_NONE) {
         bool eos = event->finish == BY_FINISH_STOP;
         const char *why = complete ? "complete"
                           : eos    ? "end_of_text"
                                    : by_finish_name(event->finish);
-        return end(b, it, why, error);
+        status = end(b, it, a, why, error);
     }
     return status;
 }
 
 /* ---- output ---- */
 
+/* The answer whose tokens are the likeliest in the mean, the first among equals. */
+static const answer *best(const batch *b, const item *it)
+{
+    const answer *found = &it->answers[0];
+    double most = -HUGE_VAL;
+    for (int64_t i = 0; i < b->r->best_of; i++) {
+        const answer *a = &it->answers[i];
+        double mean = a->count == 0 ? -HUGE_VAL : a->log_probability / (double)a->count;
+        if (mean > most) {
+            most = mean;
+            found = a;
+        }
+    }
+    return found;
+}
+
 static void print_item(const batch *b, const item *it)
 {
+    if (b->r->batch == NULL && !b->r->json && it->failure == NULL) {
+        const answer *a = best(b, it);
+        if (!b->streams) {
+            fwrite(a->text.data, 1, a->text.length, stdout);
+        }
+        putchar('\n');
+        return;
+    }
     printf("{\"index\":%zu,", (size_t)(it - b->items));
     if (it->failure != NULL) {
         printf("\"error\":");
@@ -264,20 +357,25 @@ static void print_item(const batch *b, const item *it)
         printf("}\n");
         return;
     }
+    const answer *a = best(b, it);
     printf("\"prompt_tokens\":%zu,\"tokens\":%lld,\"text\":", it->prompt_tokens,
-           (long long)it->count);
-    cli_print_json_text(it->answer.data, it->answer.length);
-    printf(",\"stop\":\"%s\",\"log_probability\":%.6g}\n", it->stop, it->log_probability);
+           (long long)a->count);
+    cli_print_json_text(a->text.data, a->text.length);
+    printf(",\"stop\":\"%s\",\"log_probability\":%.6g}\n", a->stop, a->log_probability);
 }
 
-static void release(item *it)
+static void release(item *it, int64_t answers)
 {
-    by_text_stream_close(&it->stream);
+    for (int64_t i = 0; i < answers && it->answers != NULL; i++) {
+        by_text_stream_close(&it->answers[i].stream);
+        free(it->answers[i].text.data);
+    }
+    by_token_buffer_free(&it->prompt);
     by_logit_process_close(&it->process);
-    free(it->answer.data);
+    free(it->answers);
     free(it->failure);
     json_decref(it->parsed);
-    it->answer = (cli_buffer){0};
+    it->answers = NULL;
     it->failure = NULL;
     it->parsed = NULL;
 }
@@ -288,7 +386,7 @@ static void print_done(batch *b)
     size_t first = b->printed;
     while (b->printed < b->count && b->items[b->printed].done) {
         print_item(b, &b->items[b->printed]);
-        release(&b->items[b->printed++]);
+        release(&b->items[b->printed++], b->r->best_of);
     }
     if (b->printed > first) {
         fflush(stdout);
@@ -299,16 +397,22 @@ static void tell(batch *b, bool last)
 {
     double now = by_clock();
     bool terminal = isatty(STDERR_FILENO) != 0;
+    if (b->r->batch == NULL && !(last && b->r->verbose)) {
+        return;
+    }
     if ((!terminal && !(last && b->r->verbose)) || (!last && now - b->told < PROGRESS)) {
         return;
     }
     by_engine_statistics st = by_engine_statistics_now(b->engine);
     double seconds = now - b->began;
     b->told = now;
-    fprintf(stderr, "%s%zu of %zu prompts, %llu tokens, %.1f tokens/s, %.1f rows a step%s",
+    fprintf(stderr,
+            "%s%zu of %zu prompts, %llu tokens, %.1f tokens/s, %.1f rows a step, %llu of %llu "
+            "drafts right%s",
             terminal ? "\r" : "", b->done, b->count, (unsigned long long)st.generated,
             seconds > 0.0 ? (double)st.generated / seconds : 0.0,
-            st.steps > 0 ? (double)st.rows / (double)st.steps : 0.0, last ? "\n" : "   ");
+            st.steps > 0 ? (double)st.rows / (double)st.steps : 0.0,
+            (unsigned long long)st.accepted, (unsigned long long)st.drafted, last ? "\n" : "   ");
 }
 
 static by_status work(batch *b, by_error *error)
@@ -331,8 +435,9 @@ static by_status work(batch *b, by_error *error)
         }
         for (size_t i = b->printed; i < b->submitted && status == BY_OK; i++) {
             if (b->items[i].cancels) {
+                by_error ended; /* it may have, in the same step */
                 b->items[i].cancels = false;
-                status = by_engine_cancel(b->engine, b->items[i].session, error);
+                (void)by_engine_cancel(b->engine, b->items[i].session, &ended);
             }
         }
         if (status == BY_OK) {
@@ -365,6 +470,10 @@ static by_status open_engine(batch *b, const char *path, by_error *error)
         options.draft = &b->drafts;
     }
     if (status == BY_OK) {
+        status =
+            cli_form_open(&b->form, r, b->tokenizer, by_pretrained_directory(pretrained), error);
+    }
+    if (status == BY_OK) {
         options.vocab = (int64_t)by_tokenizer_vocab(b->tokenizer);
         status = by_engine_open(&b->engine, by_pretrained_config(pretrained),
                                 by_pretrained_weights(pretrained), &options, error);
@@ -376,14 +485,11 @@ static by_status open_engine(batch *b, const char *path, by_error *error)
 
 int cli_generate_batch(const cli_generation *r, const char *path)
 {
-    batch b = {.r = r};
+    batch b = {.r = r, .streams = r->batch == NULL && r->best_of == 1 && !r->json};
     by_error error = {0};
     by_status status = read_items(&b, &error);
     if (status == BY_OK) {
         status = open_engine(&b, path, &error);
-    }
-    if (status == BY_OK) {
-        status = cli_form_open(&b.form, r, b.tokenizer, &error);
     }
     if (status == BY_OK) {
         status = work(&b, &error);
@@ -391,7 +497,7 @@ int cli_generate_batch(const cli_generation *r, const char *path)
     by_engine_close(&b.engine);
     by_draft_close(&b.drafts);
     for (size_t i = b.printed; i < b.count; i++) {
-        release(&b.items[i]);
+        release(&b.items[i], r->best_of);
     }
     cli_form_close(&b.form);
     by_tokenizer_close(&b.tokenizer);

@@ -27,16 +27,15 @@ static by_status open_form(cli_form *f, const cli_generation *r, by_error *error
 }
 
 by_status cli_form_open(cli_form *f, const cli_generation *r, const by_tokenizer *tokenizer,
-                        by_error *error)
+                        const char *directory, by_error *error)
 {
     *f = (cli_form){.vocab = (int64_t)by_tokenizer_vocab(tokenizer), .rules = r->rules};
-    if (by_tokenizer_eos(tokenizer) >= 0 && !r->ignore_eos) {
-        f->ends[f->end_count++] = (int32_t)by_tokenizer_eos(tokenizer);
+    by_status status =
+        r->ignore_eos ? BY_OK : by_end_tokens(f->ends, &f->end_count, directory, tokenizer, error);
+    if (status != BY_OK || (r->schema == NULL && r->regex == NULL && !r->json_object)) {
+        return status;
     }
-    if (r->schema == NULL && r->regex == NULL && !r->json_object) {
-        return BY_OK;
-    }
-    by_status status = open_form(f, r, error);
+    status = open_form(f, r, error);
     return status == BY_OK ? by_token_list_of(&f->list, tokenizer, error) : status;
 }
 
@@ -46,10 +45,21 @@ void cli_form_close(cli_form *f)
     by_token_list_close(&f->list);
 }
 
-by_status cli_form_process(by_logit_process **out, const cli_form *f, by_error *error)
+bool cli_form_ends(const cli_form *f, int32_t token)
+{
+    for (size_t i = 0; i < f->end_count; i++) {
+        if (f->ends[i] == token) {
+            return true;
+        }
+    }
+    return false;
+}
+
+by_status cli_form_process(by_logit_process **out, const cli_form *f, int32_t n, by_error *error)
 {
     const by_logit_rules *r = &f->rules;
     by_logit_process_options options = {.vocab = f->vocab,
+                                        .n = n,
                                         .rules = *r,
                                         .constraint = f->constraint,
                                         .list = f->list,

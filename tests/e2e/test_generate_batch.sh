@@ -45,6 +45,32 @@ lines "d[0]['drafted'] >= d[0]['accepted'] >= 0"
 run 2 "$banyan" generate runs --batch prompts.txt --speculate trigram
 holds err "drafts are made by ngram"
 
+run 0 "$banyan" generate runs --prompt 'the number' --tokens 12 --speculate ngram --no-prompt
+python3 -c "
+import json; print(json.loads(open('together').readline())['text'])" | cmp - out || fail "another text of one prompt"
+
+say "the best of four texts has the likeliest tokens"
+run 0 "$banyan" generate runs --prompt 'the number' --tokens 9 --best-of 4 --seed 5 --json
+mv out best
+for seed in 5 6 7 8; do echo "{\"prompt\": \"the number\", \"seed\": $seed}"; done >four.txt
+run 0 "$banyan" generate runs --batch four.txt --tokens 9
+lines "max(d, key=lambda x: x['log_probability'] / x['tokens']) | {'index': 0} == json.load(open('best'))"
+
+say "tokens that generation_config.json names end a text"
+cp -r "$(ls -d runs/*/checkpoints/step-*)" model
+for id in 0 1 2 3 4; do
+    echo '{"eos_token_id": [99, '$id']}' >model/generation_config.json
+    run 0 "$banyan" generate model --prompt 'the number' --tokens 60 --temperature 0 --json
+    stop=$(python3 -c "import json; print(json.load(open('out'))['stop'])")
+    [ "$stop" = end_of_text ] && break
+done
+[ "$stop" = end_of_text ] || fail "no token of five ended a text"
+python3 -c "import json; print(json.dumps(json.load(open('out'))['text']))" >alone
+run 0 "$banyan" generate model --batch prompts.txt --tokens 50 --temperature 0
+lines "d[0]['stop'] == 'end_of_text' and d[0]['text'] == json.load(open('alone'))"
+run 0 "$banyan" generate model --prompt 'the number' --tokens 60 --temperature 0 --ignore-eos --json
+lines "d[0]['stop'] == 'length'"
+
 say "greedy text is that of one prompt"
 run 0 "$banyan" generate runs --prompt 'the number' --tokens 12 --temperature 0 --json
 want=$(python3 -c "import json; print(json.load(open('out'))['text'])")

@@ -10,7 +10,6 @@
 
 #define MAX_FILE    ((size_t)16 << 20)
 #define MAX_SPECIAL 32u
-#define MAX_ENDS    16u
 #define MIB         ((size_t)1 << 20)
 
 struct by_chat {
@@ -20,7 +19,7 @@ struct by_chat {
         char *text;
     } special[MAX_SPECIAL];
     size_t special_count;
-    int64_t ends[MAX_ENDS];
+    int32_t ends[BY_END_TOKENS];
     size_t end_count;
 };
 
@@ -123,26 +122,6 @@ static by_status read_special(by_chat *c, const json_t *config, by_error *error)
     return BY_OK;
 }
 
-static void add_end(by_chat *c, const json_t *value)
-{
-    if (json_is_integer(value) && c->end_count < MAX_ENDS) {
-        c->ends[c->end_count++] = json_integer_value(value);
-    }
-}
-
-static by_status read_ends(by_chat *c, const char *directory, by_error *error)
-{
-    json_t *config = NULL;
-    BY_TRY(read_json(&config, directory, "generation_config.json", error));
-    const json_t *ids = json_object_get(config, "eos_token_id");
-    add_end(c, ids);
-    for (size_t i = 0; i < json_array_size(ids); i++) {
-        add_end(c, json_array_get(ids, i));
-    }
-    json_decref(config);
-    return BY_OK;
-}
-
 /* The template of tokenizer_config.json: a text, or a list of {"name", "template"}. */
 static const json_t *find_template(const json_t *config, const char *name)
 {
@@ -207,7 +186,7 @@ by_status by_chat_open(by_chat **out, const by_chat_source *source, by_error *er
             status = read_special(c, config, error);
         }
         if (status == BY_OK) {
-            status = read_ends(c, source->directory, error);
+            status = by_end_tokens(c->ends, &c->end_count, source->directory, NULL, error);
         }
     }
     if (status == BY_OK) {

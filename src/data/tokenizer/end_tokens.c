@@ -1,0 +1,78 @@
+#include <jansson.h>
+#include <stdlib.h>
+
+#include "banyan/tokenizer.h"
+#include "base/base.h"
+
+#define MAX_FILE ((size_t)16 << 20)
+
+typedef struct ends {
+    int32_t *ids;
+    size_t count;
+    int64_t vocab; /* ids are below it */
+} ends;
+
+static void add(ends *e, int64_t id)
+{
+    size_t i = 0;
+    if (id < 0 || id >= e->vocab || e->count == BY_END_TOKENS) {
+        return;
+    }
+    while (i < e->count && e->ids[i] != id) {
+        i++;
+    }
+    e->ids[i] = (int32_t)id;
+    e->count += i == e->count;
+}
+
+/* The eos_token_id of a JSON file, a number or a list of them; *told: it is there, be it null. */
+static by_status add_file(ends *e, const char *path, bool *told, by_error *error)
+{
+    char *text;
+    size_t length;
+    json_error_t problem;
+    *told = false;
+    if (!by__path_exists(path)) {
+        return BY_OK;
+    }
+    BY_TRY(by__file_read(&text, &length, path, MAX_FILE, error));
+    json_t *root = json_loadb(text, length, JSON_ALLOW_NUL, &problem);
+    free(text);
+    if (root == NULL) {
+        return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line, problem.text);
+    }
+    const json_t *value = json_object_get(root, "eos_token_id");
+    *told = value != NULL;
+    if (json_is_integer(value)) {
+        add(e, json_integer_value(value));
+    }
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *id = json_array_get(value, i);
+        add(e, json_is_integer(id) ? json_integer_value(id) : -1);
+    }
+    json_decref(root);
+    return BY_OK;
+}
+
+by_status by_end_tokens(int32_t ids[BY_END_TOKENS], size_t *count, const char *directory,
+                        const by_tokenizer *tokenizer, by_error *error)
+{
+    static const char *const files[] = {"generation_config.json", "config.json"};
+    ends e = {.ids = ids, .vocab = INT32_MAX};
+    bool told = false;
+    if (tokenizer != NULL) {
+        e.vocab = (int64_t)by_tokenizer_vocab(tokenizer);
+        add(&e, by_tokenizer_eos(tokenizer));
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(files) && !told; i++) {
+        char *path = by__path_join(directory, files[i]);
+        if (path == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: path");
+        }
+        by_status status = add_file(&e, path, &told, error);
+        free(path);
+        BY_TRY(status);
+    }
+    *count = e.count;
+    return BY_OK;
+}
