@@ -25,12 +25,16 @@
 
 #include "banyan/draft.h"
 #include "banyan/infer.h"
+#include "banyan/program.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 typedef struct by_engine by_engine;
+
+/* Rows of a step, at most, where no option says so. */
+#define BY_ENGINE_ROWS 256
 
 typedef struct by_engine_options {
     /* most tokens of a prompt with what follows; 0: the model's context. More than that is
@@ -82,6 +86,9 @@ BY_API by_status by_engine_open(by_engine **out, const by_config *config, const 
 /* Ends all sessions without events. */
 BY_API void by_engine_close(by_engine **engine);
 BY_API const by_engine_memory_report *by_engine_memory(const by_engine *engine);
+/* One of the programs that steps run, counted from 0, to watch it (banyan/profile.h); NULL behind
+ * the last. It stays the engine's. */
+BY_API by_program *by_engine_program(const by_engine *engine, int index);
 
 /* ---- sessions ---- */
 

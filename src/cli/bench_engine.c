@@ -4,57 +4,14 @@
 #include <string.h>
 #include <time.h>
 
-#include "banyan/engine.h"
 #include "banyan/program.h"
-#include "bench.h"
+#include "bench_engine.h"
 
 #define MAX_TOKENS   (1 << 24)
 #define MAX_REQUESTS 100000
 #define PROMPT       512
 #define TOKENS       64
-
-typedef struct request {
-    cli_list overrides;
-    const char *precision;
-    const char *speculate; /* NULL: no drafts */
-    double rate;           /* requests a second; 0: closed loop */
-    int64_t sessions;
-    int64_t requests; /* -1: not given */
-    int64_t prompt;   /* -1: not given */
-    int64_t tokens;   /* -1: not given */
-    int64_t shared;   /* tokens that all prompts begin with */
-    int64_t pattern;  /* tokens after which a prompt repeats itself; 0: never */
-    int64_t rows;
-    int64_t threads;
-    bool json;
-} request;
-
-/* One request of the measurement; times are seconds of by_clock. */
-typedef struct sample {
-    uint64_t session; /* 0: not submitted */
-    double arrived;
-    double first;
-    double last;
-    int64_t tokens;
-} sample;
-
-typedef struct bench {
-    const request *r;
-    by_engine *engine;
-    by_draft_source drafts;
-    sample *samples;
-    int32_t *prompt;
-    int64_t vocab;
-    int64_t submitted;
-    int64_t done;
-    double began;
-    double seconds;
-    double *steps; /* seconds of each step */
-    size_t step_count;
-    size_t step_capacity;
-    by_machine machine;
-    by_dtype dtype;
-} bench;
+#define SHORT_PROMPT 64 /* beside a long one */
 
 /* Uniform in (0, 1), the same in every run. */
 static double uniform(uint64_t *state)
@@ -65,7 +22,7 @@ static double uniform(uint64_t *state)
 
 /* When requests arrive: at random in the open loop (a Poisson process), all at once in the closed
  * one, which takes the next when one is done. */
-static void set_arrivals(bench *b)
+static void set_arrivals(cli_engine_bench *b)
 {
     uint64_t state = 7;
     double at = 0.0;
@@ -75,32 +32,38 @@ static void set_arrivals(bench *b)
     }
 }
 
-/* BY_ESTATE: the engine has no room now. */
-static by_status submit(bench *b, double now, by_error *error)
+by_status cli_engine_submit(cli_engine_bench *b, uint64_t *session, int64_t prompt, int64_t tokens,
+                            by_error *error)
 {
-    const request *r = b->r;
-    sample *s = &b->samples[b->submitted];
     by_request q = {.prompt = b->prompt,
-                    .prompt_count = (size_t)r->prompt,
-                    .tokens = r->tokens,
+                    .prompt_count = (size_t)prompt,
+                    .tokens = tokens,
                     .sampling = {.temperature = 0.0, .top_p = 1.0}};
     uint64_t state = (uint64_t)b->submitted + 1;
-    for (int64_t i = r->shared; i < r->prompt; i++) {
-        bool repeats = r->pattern > 0 && i - r->shared >= r->pattern;
+    for (int64_t i = b->r->shared; i < prompt; i++) {
+        bool repeats = b->r->pattern > 0 && i - b->r->shared >= b->r->pattern;
         b->prompt[i] =
-            repeats ? b->prompt[i - r->pattern] : (int32_t)(uniform(&state) * (double)b->vocab);
+            repeats ? b->prompt[i - b->r->pattern] : (int32_t)(uniform(&state) * (double)b->vocab);
     }
-    by_status status = by_engine_submit(b->engine, &q, &s->session, error);
+    by_status status = by_engine_submit(b->engine, &q, session, error);
+    b->submitted += status == BY_OK;
+    return status;
+}
+
+/* BY_ESTATE: the engine has no room now. */
+static by_status submit(cli_engine_bench *b, double now, by_error *error)
+{
+    cli_engine_sample *s = &b->samples[b->submitted];
+    by_status status = cli_engine_submit(b, &s->session, b->r->prompt, b->r->tokens, error);
     if (status == BY_OK) {
-        s->arrived = r->rate > 0.0 ? b->began + s->arrived : now;
-        b->submitted++;
+        s->arrived = b->r->rate > 0.0 ? b->began + s->arrived : now;
     }
     return status;
 }
 
-static by_status submit_due(bench *b, by_error *error)
+static by_status submit_due(cli_engine_bench *b, by_error *error)
 {
-    const request *r = b->r;
+    const cli_engine_request *r = b->r;
     by_status status = BY_OK;
     while (status == BY_OK && b->submitted < r->requests) {
         double now = by_clock();
@@ -115,7 +78,7 @@ static by_status submit_due(bench *b, by_error *error)
 }
 
 /* Nothing runs: until the next request arrives. */
-static void wait_for_arrival(const bench *b)
+static void wait_for_arrival(const cli_engine_bench *b)
 {
     double rest = b->began + b->samples[b->submitted].arrived - by_clock();
     if (rest > 0.0) {
@@ -124,182 +87,89 @@ static void wait_for_arrival(const bench *b)
     }
 }
 
-static void take_event(bench *b, const by_event *event, double now)
+/* Whether it is a request's first token; what is no request of the measurement has none. */
+static bool take_event(cli_engine_bench *b, const by_event *event, double now)
 {
     int64_t i = 0;
-    while (b->samples[i].session != event->session) {
+    while (i < b->r->requests && b->samples[i].session != event->session) {
         i++;
     }
-    sample *s = &b->samples[i];
-    s->first = s->tokens == 0 ? now : s->first;
+    if (i == b->r->requests) {
+        return true;
+    }
+    cli_engine_sample *s = &b->samples[i];
+    bool first = s->tokens == 0;
+    s->first = first ? now : s->first;
     s->last = now;
     s->tokens++;
     b->done += event->finish != BY_FINISH_NONE;
+    return first;
 }
 
-static by_status keep_step(bench *b, double seconds, by_error *error)
+static by_status keep_step(cli_engine_bench *b, const cli_engine_step *step, by_error *error)
 {
     if (b->step_count == b->step_capacity) {
         size_t capacity = 2 * b->step_capacity + 1024;
-        double *larger = realloc(b->steps, capacity * sizeof *larger);
+        cli_engine_step *larger = realloc(b->steps, capacity * sizeof *larger);
         if (larger == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory: steps");
         }
         b->steps = larger;
         b->step_capacity = capacity;
     }
-    b->steps[b->step_count++] = seconds;
+    b->steps[b->step_count++] = *step;
     return BY_OK;
 }
 
-static by_status work(bench *b, by_error *error)
+by_status cli_engine_step_once(cli_engine_bench *b, by_error *error)
+{
+    const by_event *events;
+    size_t count;
+    by_engine_statistics before = by_engine_statistics_now(b->engine);
+    double from = by_clock();
+    by_status status = by_engine_step(b->engine, &events, &count, error);
+    double now = by_clock();
+    if (status != BY_OK) {
+        return status;
+    }
+    by_engine_statistics after = by_engine_statistics_now(b->engine);
+    cli_engine_step step = {.seconds = now - from,
+                            .flops = after.flops - before.flops,
+                            .bytes = after.bytes - before.bytes,
+                            .rows = (int64_t)(after.rows - before.rows),
+                            .generated = (int64_t)(after.generated - before.generated)};
+    for (size_t i = 0; i < count; i++) {
+        step.first += take_event(b, &events[i], now);
+    }
+    if (b->profile != NULL) {
+        status = by_profile_span(b->profile, "step", from, now, error);
+    }
+    return status == BY_OK ? keep_step(b, &step, error) : status;
+}
+
+static by_status work(cli_engine_bench *b, by_error *error)
 {
     by_status status = BY_OK;
-    b->began = by_clock();
     while (status == BY_OK && b->done < b->r->requests) {
-        const by_event *events;
-        size_t count;
         status = submit_due(b, error);
-        if (status != BY_OK) {
-            break;
-        }
-        if (!by_engine_busy(b->engine)) {
+        if (status == BY_OK && by_engine_busy(b->engine)) {
+            status = cli_engine_step_once(b, error);
+        } else if (status == BY_OK) {
             wait_for_arrival(b);
-            continue;
-        }
-        double from = by_clock();
-        status = by_engine_step(b->engine, &events, &count, error);
-        double now = by_clock();
-        for (size_t i = 0; i < count && status == BY_OK; i++) {
-            take_event(b, &events[i], now);
-        }
-        if (status == BY_OK) {
-            status = keep_step(b, now - from, error);
         }
     }
-    b->seconds = by_clock() - b->began;
     return status;
-}
-
-/* ---- figures ---- */
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* The value below which `share` of them are; sorts them. */
-static double quantile(double *values, size_t count, double share)
-{
-    if (count == 0) {
-        return 0.0;
-    }
-    qsort(values, count, sizeof *values, ascending);
-    size_t at = (size_t)(share * (double)(count - 1) + 0.5);
-    return values[at];
-}
-
-typedef struct figures {
-    double ttft[2]; /* milliseconds: median, 95 % */
-    double token[2];
-    double step[2];
-    double generated; /* tokens a second */
-    double rows;
-    double gflops;
-    double peak;
-    double gbps;
-} figures;
-
-static by_status summarise(bench *b, figures *f, by_error *error)
-{
-    int64_t n = b->r->requests;
-    double *ttft = malloc((size_t)n * sizeof *ttft);
-    double *token = malloc((size_t)n * sizeof *token);
-    size_t tokens = 0;
-    if (ttft == NULL || token == NULL) {
-        free(ttft);
-        free(token);
-        return by_error_set(error, BY_EMEMORY, "out of memory: figures");
-    }
-    for (int64_t i = 0; i < n; i++) {
-        const sample *s = &b->samples[i];
-        ttft[i] = 1e3 * (s->first - s->arrived);
-        if (s->tokens > 1) {
-            token[tokens++] = 1e3 * (s->last - s->first) / (double)(s->tokens - 1);
-        }
-    }
-    for (size_t i = 0; i < b->step_count; i++) {
-        b->steps[i] *= 1e3;
-    }
-    for (int k = 0; k < 2; k++) {
-        double share = k == 0 ? 0.5 : 0.95;
-        f->ttft[k] = quantile(ttft, (size_t)n, share);
-        f->token[k] = quantile(token, tokens, share);
-        f->step[k] = quantile(b->steps, b->step_count, share);
-    }
-    free(ttft);
-    free(token);
-    by_engine_statistics st = by_engine_statistics_now(b->engine);
-    f->generated = (double)st.generated / b->seconds;
-    f->rows = (double)st.rows / b->seconds;
-    f->gflops = 1e-9 * st.flops / b->seconds;
-    f->gbps = 1e-9 * st.bytes / b->seconds;
-    return BY_OK;
-}
-
-static void print(const bench *b, const figures *f)
-{
-    const request *r = b->r;
-    by_engine_statistics st = by_engine_statistics_now(b->engine);
-    uint64_t memory = by_engine_memory(b->engine)->total;
-    char text[32];
-    if (r->json) {
-        printf("{\"tokens_per_s\":%.6g,\"rows_per_s\":%.6g,\"ttft_ms\":%.5g,\"ttft_p95_ms\":%.5g,"
-               "\"token_ms\":%.5g,\"token_p95_ms\":%.5g,\"step_ms\":%.5g,\"step_p95_ms\":%.5g,"
-               "\"gflops\":%.6g,\"peak_gflops\":%.6g,\"mfu\":%.4g,\"gbps\":%.5g,\"read_gbps\":%.5g,"
-               "\"bandwidth_share\":%.4g,\"rows_per_step\":%.5g,\"found_tokens\":%llu,"
-               "\"preemptions\":%llu,\"drafted\":%llu,\"accepted\":%llu,\"requests\":%lld,"
-               "\"sessions\":%lld,\"rate\":%.6g,"
-               "\"prompt_tokens\":%lld,\"tokens\":%lld,\"seconds\":%.5g,\"memory_bytes\":%llu,"
-               "\"precision\":\"%s\"}\n",
-               f->generated, f->rows, f->ttft[0], f->ttft[1], f->token[0], f->token[1], f->step[0],
-               f->step[1], f->gflops, f->peak, f->gflops / f->peak, f->gbps, b->machine.read_gbps,
-               f->gbps / b->machine.read_gbps, (double)st.rows / (double)st.steps,
-               (unsigned long long)st.found, (unsigned long long)st.preemptions,
-               (unsigned long long)st.drafted, (unsigned long long)st.accepted,
-               (long long)r->requests, (long long)r->sessions, r->rate, (long long)r->prompt,
-               (long long)r->tokens, b->seconds, (unsigned long long)memory,
-               cli_precision_name(r->precision, b->dtype));
-        return;
-    }
-    printf("throughput  %.1f tokens/s, %.0f rows/s with the prompts', %.1f rows a step\n",
-           f->generated, f->rows, (double)st.rows / (double)st.steps);
-    printf("first token %.1f ms, 95 %%: %.1f ms\n", f->ttft[0], f->ttft[1]);
-    printf("token       %.2f ms, 95 %%: %.2f ms\n", f->token[0], f->token[1]);
-    printf("step        %.2f ms, 95 %%: %.2f ms\n", f->step[0], f->step[1]);
-    printf("arithmetic  %.0f GFLOP/s, %.1f %% of the measured peak of %.0f\n", f->gflops,
-           100.0 * f->gflops / f->peak, f->peak);
-    printf("bandwidth   %.1f GB/s, %.1f %% of the measured %.1f\n", f->gbps,
-           100.0 * f->gbps / b->machine.read_gbps, b->machine.read_gbps);
-    printf("cache       %llu tokens were found, %llu preemptions\n", (unsigned long long)st.found,
-           (unsigned long long)st.preemptions);
-    if (r->speculate != NULL) {
-        printf("drafts      %llu of %llu tokens were right\n", (unsigned long long)st.accepted,
-               (unsigned long long)st.drafted);
-    }
-    printf("memory      %s\n", by_format_bytes(text, memory));
 }
 
 /* ---- the measurement ---- */
 
 /* Fills what was not given, so that prompt and continuation fit into the context. */
-static by_status choose_lengths(request *r, int64_t context, by_error *error)
+static by_status choose_lengths(cli_engine_request *r, int64_t context, by_error *error)
 {
     int64_t tokens = r->tokens >= 0 ? r->tokens : TOKENS < context / 2 ? TOKENS : context / 2;
+    int64_t prompt = r->beside > 0 ? SHORT_PROMPT : PROMPT;
     if (r->prompt < 0) {
-        r->prompt = context - tokens < PROMPT ? context - tokens : PROMPT;
+        r->prompt = context - tokens < prompt ? context - tokens : prompt;
     }
     r->tokens = tokens;
     if (r->prompt < 1 || r->tokens < 1 || r->prompt > context || r->tokens > context - r->prompt ||
@@ -310,13 +180,30 @@ static by_status choose_lengths(request *r, int64_t context, by_error *error)
                             (long long)r->prompt, (long long)r->shared, (long long)r->tokens,
                             (long long)context);
     }
+    if (r->beside >= context) {
+        return by_error_set(error, BY_EARG,
+                            "a prompt of %lld tokens beside them does not fit into the context of "
+                            "%lld with a token behind it",
+                            (long long)r->beside, (long long)context);
+    }
     if (r->requests < 0) {
         r->requests = 4 * r->sessions;
     }
     return BY_OK;
 }
 
-static by_status open_engine(bench *b, request *r, const char *path, by_error *error)
+static by_status watch(cli_engine_bench *b, by_error *error)
+{
+    by_program *program;
+    by_status status = by_profile_open(&b->profile, error);
+    for (int i = 0; status == BY_OK && (program = by_engine_program(b->engine, i)) != NULL; i++) {
+        status = by_profile_watch(b->profile, program, "step", BY_PROFILE_WORK_MODEL, error);
+    }
+    return status;
+}
+
+static by_status open_engine(cli_engine_bench *b, cli_engine_request *r, const char *path,
+                             by_error *error)
 {
     cli_measured_model model;
     by_status status = cli_open_measured(&model, path, &r->overrides, error);
@@ -327,11 +214,13 @@ static by_status open_engine(bench *b, request *r, const char *path, by_error *e
         status = cli_draft_open(&b->drafts, r->speculate, error);
     }
     if (status == BY_OK) {
-        by_engine_options options = {.sessions = r->sessions,
+        int64_t context = r->prompt + r->tokens;
+        by_engine_options options = {.sessions = r->sessions + (r->beside > 0),
                                      .draft = r->speculate == NULL ? NULL : &b->drafts,
                                      .rows = r->rows,
-                                     .context = r->prompt + r->tokens,
+                                     .context = r->beside < context ? context : r->beside + 1,
                                      .threads = (int)r->threads,
+                                     .no_prefix_cache = r->beside > 0,
                                      .precision = r->precision};
         b->vocab = model.used->model.vocab;
         status = by_engine_open(&b->engine, model.used, model.weights, &options, error);
@@ -344,38 +233,45 @@ static by_status open_engine(bench *b, request *r, const char *path, by_error *e
         status = by_machine_describe(
             &b->machine, (int)(r->threads == 0 ? model.used->train.threads : r->threads), error);
     }
+    if (status == BY_OK && r->profile) {
+        status = watch(b, error);
+    }
     cli_close_measured(&model);
     return status;
 }
 
-static by_status measure(request *r, const char *path, by_error *error)
+static by_status run_requests(cli_engine_bench *b, by_error *error)
 {
-    bench b = {.r = r};
-    figures f = {0};
+    const cli_engine_request *r = b->r;
+    int64_t longest = r->prompt > r->beside ? r->prompt : r->beside;
+    b->samples = calloc((size_t)r->requests, sizeof *b->samples);
+    b->prompt = calloc((size_t)longest, sizeof *b->prompt);
+    if (b->samples == NULL || b->prompt == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: requests");
+    }
+    cli_random_tokens(b->prompt, (size_t)longest, b->vocab);
+    set_arrivals(b);
+    b->began = by_clock();
+    by_status status = r->beside > 0 ? cli_engine_run_beside(b, error) : work(b, error);
+    b->seconds = by_clock() - b->began;
+    return status;
+}
+
+static by_status measure(cli_engine_request *r, const char *path, by_error *error)
+{
+    cli_engine_bench b = {.r = r};
     by_status status = open_engine(&b, r, path, error);
     if (status == BY_OK) {
-        b.samples = calloc((size_t)r->requests, sizeof *b.samples);
-        b.prompt = calloc((size_t)r->prompt, sizeof *b.prompt);
-        if (b.samples == NULL || b.prompt == NULL) {
-            status = by_error_set(error, BY_EMEMORY, "out of memory: requests");
-        }
-    }
-    if (status == BY_OK) {
-        cli_random_tokens(b.prompt, (size_t)r->prompt, b.vocab);
-        set_arrivals(&b);
-        status = work(&b, error);
+        status = run_requests(&b, error);
     }
     if (status == BY_OK) {
         unsigned products = b.dtype == BY_BF16 ? BY_MACHINE_BF16 : BY_MACHINE_F32;
         status = by_machine_measure(&b.machine, products | BY_MACHINE_MEMORY, error);
     }
     if (status == BY_OK) {
-        f.peak = by_machine_gflops(&b.machine, b.dtype);
-        status = summarise(&b, &f, error);
+        status = cli_engine_report(&b, error);
     }
-    if (status == BY_OK) {
-        print(&b, &f);
-    }
+    by_profile_close(&b.profile);
     by_engine_close(&b.engine);
     by_draft_close(&b.drafts);
     free(b.samples);
@@ -384,16 +280,28 @@ static by_status measure(request *r, const char *path, by_error *error)
     return status;
 }
 
+static bool is_right(const cli_engine_request *r)
+{
+    return r->prompt <= MAX_TOKENS && r->tokens <= MAX_TOKENS && r->shared >= 0 &&
+           r->pattern >= 0 && r->beside >= 0 && r->beside <= MAX_TOKENS && r->threads >= 0 &&
+           r->threads <= 4096 && r->sessions >= 1 && r->sessions <= 4096 &&
+           r->requests <= MAX_REQUESTS && r->requests != 0 && r->rate >= 0.0 && r->rate < 1e6 &&
+           !(r->beside > 0 && (r->rate > 0.0 || r->shared > 0));
+}
+
 static int run(int argc, char **argv)
 {
-    request r = {.prompt = -1, .tokens = -1, .requests = -1, .sessions = 16};
+    cli_engine_request r = {.prompt = -1, .tokens = -1, .requests = -1, .sessions = 16};
     const cli_flag flags[] = {
         {"sessions", CLI_INTEGER, &r.sessions, "N",
          "sequences at a time, each followed by the next (16)"},
         {"rate", CLI_NUMBER, &r.rate, "R",
          "instead, R requests arrive a second, at random (Poisson)"},
+        {"beside", CLI_INTEGER, &r.beside, "N",
+         "instead, one request at a time, beside a prompt of N tokens that is half taken in"},
         {"requests", CLI_INTEGER, &r.requests, "N", "requests in all (four times --sessions)"},
-        {"prompt-tokens", CLI_INTEGER, &r.prompt, "N", "tokens of a prompt (512, or what fits)"},
+        {"prompt-tokens", CLI_INTEGER, &r.prompt, "N",
+         "tokens of a prompt (512, with --beside 64, or what fits)"},
         {"shared-tokens", CLI_INTEGER, &r.shared, "N", "of them, equal in all prompts (0)"},
         {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate (64, or what fits)"},
         {"pattern-tokens", CLI_INTEGER, &r.pattern, "N",
@@ -403,6 +311,7 @@ static int run(int argc, char **argv)
         {"precision", CLI_STRING, &r.precision, "TYPE",
          "f32, bf16, fp16, int8 or int4 (default: the config's)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the config's)"},
+        {"profile", CLI_SWITCH, &r.profile, NULL, "where the time of the steps went, by operation"},
         {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of a config file"},
         {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
@@ -416,14 +325,14 @@ static int run(int argc, char **argv)
     if (count != 1) {
         return cli_misuse(&cli_bench_engine, "name one run, model directory or config file");
     }
-    if (r.prompt > MAX_TOKENS || r.tokens > MAX_TOKENS || r.shared < 0 || r.pattern < 0 ||
-        r.threads < 0 || r.threads > 4096 || r.sessions < 1 || r.sessions > 4096 ||
-        r.requests > MAX_REQUESTS || r.requests == 0 || !(r.rate >= 0.0 && r.rate < 1e6)) {
+    if (!is_right(&r)) {
         return cli_misuse(&cli_bench_engine,
                           "--sessions and --threads must be 1 to 4096, --requests 1 to %d, tokens "
-                          "at most %d, --rate not negative",
+                          "at most %d, --rate and --beside not negative; --beside goes without "
+                          "--rate and --shared-tokens",
                           MAX_REQUESTS, MAX_TOKENS);
     }
+    r.sessions = r.beside > 0 ? 1 : r.sessions;
     if ((code = cli_check_precision(&cli_bench_engine, r.precision)) >= 0) {
         return code;
     }
@@ -433,13 +342,17 @@ static int run(int argc, char **argv)
 const cli_command cli_bench_engine = {
     .name = "bench engine",
     .summary = "time many requests at once",
-    .usage = "banyan bench engine RUN|MODEL|CONFIG [--sessions N | --rate R] [--requests N] "
-             "[--json]",
+    .usage = "banyan bench engine RUN|MODEL|CONFIG [--sessions N | --rate R | --beside N] "
+             "[--requests N]\n"
+             "                    [--profile] [--json]",
     .text =
-        "Gives the engine requests with random prompts: so many at a time, or at random times at\n"
-        "a rate. Prints the time to the first token (from the request's arrival), between tokens\n"
-        "and of a step, as median and 95 % quantile, tokens a second, and the share of the\n"
-        "measured matrix-product peak and of main memory's speed. A config file is timed with\n"
-        "initial weights.\n\n"
-        "  banyan bench engine examples/gpt2_124m.yaml --sessions 16 --json",
+        "Gives the engine requests with random prompts: so many at a time, at random times at a\n"
+        "rate, or one at a time beside a long prompt that is being taken in. Prints the time to\n"
+        "the first token (from the request's arrival), between tokens and of a step, as median\n"
+        "and 95 % quantile, and tokens a second: of the whole job, of steps that took in prompts\n"
+        "alone, and of steps in which all sequences decoded, with their share of the measured\n"
+        "matrix-product peak and of main memory's speed. With as many requests as sessions the\n"
+        "latter two are what llama.cpp's batched-bench calls S_PP and S_TG. A config file is\n"
+        "timed with initial weights.\n\n"
+        "  banyan bench engine examples/gpt2_124m.yaml --sessions 16 --requests 16 --json",
     .run = run};

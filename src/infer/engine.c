@@ -5,7 +5,6 @@
 #include "base/threads.h"
 
 #define DEFAULT_SESSIONS 16
-#define DEFAULT_ROWS     256
 #define MOST_SEQUENCES   65536
 #define DRAFT_TOKENS     7
 /* Rows of a step that drafts may take beyond one for each sequence that decodes: where many decode,
@@ -46,7 +45,7 @@ static by_status complete(by_engine *e, const by_config *config, by_error *error
     o->waiting = o->waiting == 0 ? 4 * o->sessions : o->waiting;
     o->draft_tokens = o->draft_tokens == 0 ? DRAFT_TOKENS : o->draft_tokens;
     if (o->rows == 0) {
-        o->rows = o->sessions > DEFAULT_ROWS ? o->sessions : DEFAULT_ROWS;
+        o->rows = o->sessions > BY_ENGINE_ROWS ? o->sessions : BY_ENGINE_ROWS;
     }
     if (o->rows < o->sessions) {
         return by_error_set(error, BY_EARG,
@@ -305,4 +304,10 @@ void by_engine_close(by_engine **engine)
 const by_engine_memory_report *by_engine_memory(const by_engine *engine)
 {
     return &engine->memory;
+}
+
+by_program *by_engine_program(const by_engine *engine, int index)
+{
+    bool has = index >= 0 && index < engine->steps.count;
+    return has ? engine->steps.list[index].program->program : NULL;
 }

@@ -130,7 +130,8 @@ static int64_t find_prefix(by_engine *e, const by__sequence *s, int64_t *unused)
 
 /* Lets the waiting sequence in place `at` run, if all its tokens have room: free pages, what the
  * prefix cache keeps, and what sequences of a lower rank have; less what those of a higher rank
- * still need for their tokens and one page more, or this one would soon be in their way. */
+ * still need for their tokens and, where they go on for so long, one page more, or this one would
+ * soon be in their way. */
 static bool admit(by_engine *e, int64_t at)
 {
     by__sequence *s = &e->slots[e->order[at]];
@@ -142,7 +143,8 @@ static bool admit(by_engine *e, int64_t at)
         const by__sequence *other = &e->slots[e->order[i]];
         if (other->state == BY__RUNNING) {
             behind += i > at;
-            room += i > at ? other->pages : other->pages - pages_for(other->count + BY_PAGE_TOKENS);
+            int64_t soon = smaller(other->limit, other->count + BY_PAGE_TOKENS);
+            room += i > at ? other->pages : other->pages - pages_for(soon);
         }
     }
     if (room < pages_for(s->count) - found || (e->free_row_count == 0 && behind == 0)) {

@@ -87,6 +87,19 @@ run 0 "$banyan" bench engine runs --rate 500 --requests 4 --prompt-tokens 20 --s
 json "d['rate'] == 500 and d['tokens_per_s'] > 0"
 run 0 "$banyan" bench engine runs --sessions 1 --requests 3 --prompt-tokens 20 --shared-tokens 17 --tokens 2 --json
 json "d['found_tokens'] == 32"
+run 0 "$banyan" bench engine c.yaml --sessions 2 --requests 2 --prompt-tokens 20 --tokens 6 --profile --json
+json "d['prompts']['steps'] == 1 and d['decode']['steps'] == 5 and d['decode']['tokens_per_s'] > 0"
+json "{'packed_matmul', 'paged_attention'} <= {k['op'] for k in d['profile']} and all(k['runs'] > 0 for k in d['profile'])"
+json "sum(k['seconds'] for k in d['profile']) < d['seconds']"
+run 0 "$banyan" bench engine c.yaml --sessions 2 --requests 2 --prompt-tokens 20 --tokens 6 --profile
+holds out "between nodes"
+
+say "bench engine, beside a long prompt: a short one has half of a step's rows"
+run 0 "$banyan" bench engine c.yaml --beside 28 --requests 2 --prompt-tokens 4 --tokens 2 --rows 4 --json
+json "d['beside'] == 28 and d['least_steps'] == 1 and d['first_token_steps'] == 2 and d['ttft_ms'] > 0"
+run 2 "$banyan" bench engine c.yaml --beside 32
+holds err "does not fit into the context of 32"
+run 2 "$banyan" bench engine c.yaml --beside 8 --rate 3
 run 2 "$banyan" bench engine c.yaml --prompt-tokens 30 --tokens 6
 holds err "do not fit into the context of 32"
 

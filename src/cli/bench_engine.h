@@ -1,0 +1,81 @@
+/* bench engine: what its files share. bench_engine.c submits requests and takes steps,
+ * bench_engine_beside.c times one request beside a long prompt, bench_engine_report.c makes figures
+ * of it and prints them. */
+#ifndef BY_CLI_BENCH_ENGINE_H
+#define BY_CLI_BENCH_ENGINE_H
+
+#include "banyan/engine.h"
+#include "banyan/profile.h"
+#include "bench.h"
+
+typedef struct cli_engine_request {
+    cli_list overrides;
+    const char *precision;
+    const char *speculate; /* NULL: no drafts */
+    double rate;           /* requests a second; 0: closed loop */
+    int64_t sessions;
+    int64_t requests; /* -1: not given */
+    int64_t prompt;   /* -1: not given */
+    int64_t tokens;   /* -1: not given */
+    int64_t shared;   /* tokens that all prompts begin with */
+    int64_t pattern;  /* tokens after which a prompt repeats itself; 0: never */
+    int64_t beside;   /* tokens of a prompt that is taken in at the same time; 0: none is */
+    int64_t rows;
+    int64_t threads;
+    bool profile;
+    bool json;
+} cli_engine_request;
+
+/* One request of the measurement; times are seconds of by_clock. */
+typedef struct cli_engine_sample {
+    uint64_t session; /* 0: not submitted */
+    double arrived;
+    double first;
+    double last;
+    int64_t tokens;
+    int64_t steps; /* to the first token; beside a long prompt */
+} cli_engine_sample;
+
+typedef struct cli_engine_step {
+    double seconds;
+    double flops;
+    double bytes;
+    int64_t rows;
+    int64_t generated;
+    int64_t first; /* of them, first tokens of a request */
+} cli_engine_step;
+
+typedef struct cli_engine_bench {
+    const cli_engine_request *r;
+    by_engine *engine;
+    by_draft_source drafts;
+    cli_engine_sample *samples;
+    int32_t *prompt;
+    int64_t vocab;
+    int64_t submitted;
+    int64_t done;
+    double began;
+    double seconds;
+    cli_engine_step *steps;
+    size_t step_count;
+    size_t step_capacity;
+    by_machine machine;
+    by_dtype dtype;
+    by_profile *profile; /* NULL: not asked for */
+} cli_engine_bench;
+
+/* The next request, submitted; its prompt has `tokens` tokens. BY_ESTATE: the engine has no room
+ * now. */
+by_status cli_engine_submit(cli_engine_bench *b, uint64_t *session, int64_t prompt, int64_t tokens,
+                            by_error *error);
+/* One step of the engine, recorded with what it brought. */
+by_status cli_engine_step_once(cli_engine_bench *b, by_error *error);
+
+/* Each request is submitted when half of a prompt of r->beside tokens is taken in, and runs to its
+ * end beside it. */
+by_status cli_engine_run_beside(cli_engine_bench *b, by_error *error);
+
+/* Figures of what was measured, printed. */
+by_status cli_engine_report(cli_engine_bench *b, by_error *error);
+
+#endif
