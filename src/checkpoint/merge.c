@@ -8,8 +8,8 @@
 
 #include "checkpoint/adapter.h"
 
-static by_status write_weights(const char *directory, const by_weights *weights,
-                               uint64_t shard_bytes, by_error *error)
+by_status by__weights_copy(const char *directory, const by_weights *weights, uint64_t shard_bytes,
+                           by_error *error)
 {
     by_tensor_view *views;
     const by__tensor_entry **entries = NULL;
@@ -67,7 +67,7 @@ static bool goes_along(const char *name)
     return fits && !by__checkpoint_reserved(name) && strcmp(name, BY_ADAPTER_CONFIG) != 0;
 }
 
-static by_status copy_along(const char *directory, const char *from, by_error *error)
+by_status by__copy_along(const char *directory, const char *from, by_error *error)
 {
     char **names;
     size_t count;
@@ -86,8 +86,7 @@ static by_status refuse(const char *directory, by_error *error)
                         directory);
 }
 
-/* Gives the finished directory its name, and takes nobody else's. */
-static by_status publish(const char *temporary, const char *directory, by_error *error)
+by_status by__publish(const char *temporary, const char *directory, by_error *error)
 {
     int failed = renameat2(AT_FDCWD, temporary, AT_FDCWD, directory, RENAME_NOREPLACE);
     if (failed != 0 && (errno == EINVAL || errno == ENOSYS)) { /* a file system without it */
@@ -160,15 +159,15 @@ static by_status write_source(const source *s, const char *directory, const char
         return by_error_set(error, BY_EIO, "cannot create directory %s: %s", temporary,
                             strerror(errno));
     }
-    by_status status = write_weights(temporary, s->weights, shard_bytes, error);
+    by_status status = by__weights_copy(temporary, s->weights, shard_bytes, error);
     if (status == BY_OK) {
-        status = (s->checkpoint != NULL ? copy_files : copy_along)(temporary, s->path, error);
+        status = (s->checkpoint != NULL ? copy_files : by__copy_along)(temporary, s->path, error);
     }
     if (status == BY_OK) {
         status = by__sync_dir(temporary, error);
     }
     if (status == BY_OK) {
-        status = publish(temporary, directory, error);
+        status = by__publish(temporary, directory, error);
     }
     if (status != BY_OK) {
         (void)by__remove_tree(temporary, NULL);

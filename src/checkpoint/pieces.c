@@ -166,6 +166,14 @@ void by__entry_read(const by__tensor_entry *entry, const by_tensor_view *tensor,
         by__delta_read(entry->delta, slice, elements, tensor->dtype, out);
         return;
     }
+    if (entry->computed != NULL) {
+        by__runs_begin(&runs, tensor, slice, elements);
+        while (by__runs_next(&runs, &first, &length)) {
+            entry->computed->read(entry->computed, first, length, to);
+            to += length * size;
+        }
+        return;
+    }
     if (entry->data == NULL) {
         by__pieces_read(entry->pieces, slice, out);
         return;
@@ -186,7 +194,8 @@ by_status by__entry_bytes(const by__tensor_entry *entry,
     size_t total;
     uint8_t *buffer;
     by_status status = BY_OK;
-    if (entry->data != NULL || (entry->pieces == NULL && entry->delta == NULL)) {
+    bool is_made = entry->pieces != NULL || entry->delta != NULL || entry->computed != NULL;
+    if (entry->data != NULL || !is_made) {
         return take(user, entry->data, (size_t)(entry->end - entry->begin), error);
     }
     by_tensor_view tensor = {

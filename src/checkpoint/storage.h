@@ -91,6 +91,13 @@ by_status by__sink_copy(const char *directory, const char *name, const char *sou
 typedef struct by__pieces by__pieces;
 typedef struct by__delta by__delta;
 
+/* A tensor that is computed as it is read, such as one that another format holds. `read` puts the
+ * elements [first, first + count) of the row-major order into out, in the entry's dtype; it takes
+ * no memory and may be called by several threads. */
+typedef struct by__computed {
+    void (*read)(const struct by__computed *self, uint64_t first, size_t count, void *out);
+} by__computed;
+
 typedef struct by__tensor_entry {
     char *name;
     const char *type; /* as the file calls it: "F32", "I64", ... */
@@ -99,10 +106,11 @@ typedef struct by__tensor_entry {
     int64_t shape[BY_TENSOR_MAX_RANK];
     uint64_t begin; /* relative to the end of the header */
     uint64_t end;
-    const uint8_t *data; /* NULL: cut over files, or computed */
-    const char *file;    /* path of the file it is in */
-    by__pieces *pieces;  /* where it is in files that hold slices; or NULL */
-    by__delta *delta;    /* what it is computed from; or NULL */
+    const uint8_t *data;          /* NULL: cut over files, or computed */
+    const char *file;             /* path of the file it is in */
+    by__pieces *pieces;           /* where it is in files that hold slices; or NULL */
+    by__delta *delta;             /* what it is computed from; or NULL */
+    const by__computed *computed; /* borrowed; or NULL */
 } by__tensor_entry;
 
 typedef struct by__safetensors {
@@ -169,6 +177,18 @@ by_status by__weights_write(const char *directory, const char *stem, const by_te
 by_status by__entries_write(const char *directory, const char *stem, const by_tensor_view *views,
                             const by__tensor_entry *const *entries, size_t count,
                             uint64_t shard_bytes, by__file_list *written, by_error *error);
+
+/* ---- directories in Hugging Face form (merge.c) ---- */
+
+/* Writes all weights as model.safetensors, or shards over `shard_bytes` (0: default). */
+by_status by__weights_copy(const char *directory, const by_weights *weights, uint64_t shard_bytes,
+                           by_error *error);
+/* Copies the files of a directory in Hugging Face form that are not weights: those of its config
+ * and its tokenizer. */
+by_status by__copy_along(const char *directory, const char *from, by_error *error);
+/* Gives a finished directory its name on the disk, and takes nobody else's: BY_EARG when there is
+ * something of that name. */
+by_status by__publish(const char *temporary, const char *directory, by_error *error);
 
 /* ---- parts of tensors (slice.c) ---- */
 
@@ -284,6 +304,11 @@ void by__entry_read(const by__tensor_entry *entry, const by_tensor_view *tensor,
 
 /* Takes `prefix` off the names of all tensors. BY_EFORMAT names one that does not begin so. */
 by_status by__weights_strip(by_weights *weights, const char *prefix, by_error *error);
+/* Weights of `count` entries with their own names, which the caller keeps as long as the weights
+ * are open. `config` (freed with them, also on failure; NULL: none) is the text of a config.json,
+ * `path` what messages name. BY_EFORMAT: two have one name. */
+by_status by__weights_of(by_weights **out, const char *path, char *config,
+                         const by__tensor_entry *entries, size_t count, by_error *error);
 /* Like by_weights_open of a directory, for STEM.safetensors, STEM.safetensors.index.json or
  * STEM.slices.json. */
 by_status by__weights_open(by_weights **out, const char *directory, const char *stem,

@@ -80,6 +80,23 @@ static int by_name(const void *a, const void *b)
                   (*(const by__tensor_entry *const *)b)->name);
 }
 
+/* Puts the entries in the order of their names, of which no two may be equal. */
+static by_status sort_entries(by_weights *weights, by_error *error)
+{
+    if (weights->count > 1) {
+        qsort(weights->entries, weights->count, sizeof *weights->entries, by_name);
+    }
+    for (size_t i = 1; i < weights->count; i++) {
+        const by__tensor_entry *before = weights->entries[i - 1];
+        const by__tensor_entry *entry = weights->entries[i];
+        if (strcmp(before->name, entry->name) == 0) {
+            return by_error_set(error, BY_EFORMAT, "tensor '%.150s' is in both %s and %s",
+                                entry->name, before->file, entry->file);
+        }
+    }
+    return BY_OK;
+}
+
 static by_status join_shards(by_weights *weights, by_error *error)
 {
     size_t total = 0;
@@ -93,17 +110,7 @@ static by_status join_shards(by_weights *weights, by_error *error)
             weights->entries[weights->count++] = &weights->shards[i]->content.entries[k];
         }
     }
-    if (total > 1) {
-        qsort(weights->entries, total, sizeof *weights->entries, by_name);
-    }
-    for (size_t i = 1; i < total; i++) {
-        if (strcmp(weights->entries[i - 1]->name, weights->entries[i]->name) == 0) {
-            return by_error_set(error, BY_EFORMAT, "tensor '%.150s' is in both %s and %s",
-                                weights->entries[i]->name, weights->entries[i - 1]->file,
-                                weights->entries[i]->file);
-        }
-    }
-    return BY_OK;
+    return sort_entries(weights, error);
 }
 
 const by__tensor_entry *by__weights_find(const by_weights *weights, const char *name)
@@ -340,6 +347,34 @@ by_status by__weights_open(by_weights **out, const char *path, const char *stem,
         if (status == BY_OK) {
             status = join_shards(weights, error);
         }
+    }
+    if (status != BY_OK) {
+        by_weights_close(&weights);
+        return status;
+    }
+    *out = weights;
+    return BY_OK;
+}
+
+by_status by__weights_of(by_weights **out, const char *path, char *config,
+                         const by__tensor_entry *entries, size_t count, by_error *error)
+{
+    by_weights *weights;
+    by_status status = by__alloc((void **)&weights, 1, sizeof *weights, "weights", error);
+    if (status != BY_OK) {
+        free(config);
+        return status;
+    }
+    weights->config = config;
+    weights->path = by__strdup(path);
+    status = weights->path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
+                                   : by__alloc((void **)&weights->entries, count,
+                                               sizeof *weights->entries, "tensor list", error);
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        weights->entries[weights->count++] = &entries[i];
+    }
+    if (status == BY_OK) {
+        status = sort_entries(weights, error);
     }
     if (status != BY_OK) {
         by_weights_close(&weights);
@@ -599,11 +634,11 @@ by_status by_weights_tensor(const by_weights *weights, const char *name, by_tens
     const by__tensor_entry *entry;
     by_tensor_view view;
     BY_TRY(describe(&entry, &view, weights, name, error));
-    if (entry->delta != NULL) {
+    if (entry->delta != NULL || entry->computed != NULL) {
         return by_error_set(error, BY_ESTATE,
-                            "tensor '%.200s' is computed with an adapter as it is read: there is "
-                            "no memory that holds it",
-                            name);
+                            "tensor '%.200s' is computed %s as it is read: there is no memory that "
+                            "holds it",
+                            name, entry->delta != NULL ? "with an adapter" : "from its file");
     }
     if (entry->data == NULL && entry->pieces != NULL) {
         BY_TRY(by__pieces_whole(entry->pieces, &view.data, error));

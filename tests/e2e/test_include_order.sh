@@ -20,15 +20,16 @@ nn: base config graph ops passes device store comm exec
 optim: base config graph ops passes device store comm exec nn
 data: base config
 checkpoint: base device store comm
+export: $below_train
 track: base
-train: $below_train
-infer: $below_train
+train: $below_train export
+infer: $below_train export
 plan: $below_train
-serve: $below_train train infer plan"
+serve: $below_train export train infer plan"
 
 headers="adapter=checkpoint status=base exit=base text=base dtype=base shape=base packing=base op=base device=device comm=comm config=config graph=graph map=graph ops=ops passes=passes
 program=exec
-model=nn optimizer=optim data=data array_set=data table=data pack=data tokenizer=data text_stream=data chat=data checkpoint=checkpoint track=track train=train launch=train task=train pipeline=train runs=train
+model=nn optimizer=optim data=data array_set=data table=data pack=data tokenizer=data text_stream=data chat=data checkpoint=checkpoint export=export track=track train=train launch=train task=train pipeline=train runs=train
 infer=infer engine=infer draft=infer constraint=infer logit_process=infer machine=plan profile=plan"
 
 problems=0

@@ -127,35 +127,49 @@ size_t by__split_chunk(const uint8_t *s, size_t n, size_t wanted)
 #define O200K_SECOND        "[^\\r\\n\\p{L}\\p{N}]?" O200K_UPPER "+" O200K_LOWER "*"
 
 static const by__split_rule rules[] = {
-    {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", true,
-     BY__LETTERS, BY__CONTRACTIONS_APART, 0, false},
-    {"'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", true,
-     BY__LETTERS, BY__CONTRACTIONS_APART, 0, false},
+    {"gpt-2", "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+     true, BY__LETTERS, BY__CONTRACTIONS_APART, 0, false},
+    {"gpt-2", "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+     true, BY__LETTERS, BY__CONTRACTIONS_APART, 0, false},
     /* GPT-4, Llama 3, OLMo 2, Phi-4 */
-    {CL100K_CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}"
+    {"llama-bpe",
+     CL100K_CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}"
                          "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" CL100K_END,
      false, BY__LETTERS, BY__CONTRACTIONS_APART, 3, false},
     /* Qwen 2, 2.5, 3 */
-    {CL100K_CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
+    {"qwen2",
+     CL100K_CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
                          "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" CL100K_END,
      false, BY__LETTERS, BY__CONTRACTIONS_APART, 1, false},
     /* Qwen 3.5 */
-    {CL100K_CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"
+    {"qwen35",
+     CL100K_CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"
                          "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" CL100K_END,
      false, BY__LETTERS_MARKS, BY__CONTRACTIONS_APART, 1, false},
     /* GPT-4o, gpt-oss, Llama 4 */
-    {O200K_FIRST CL100K_CONTRACTIONS "?|" O200K_SECOND CL100K_CONTRACTIONS "?|\\p{N}{1,3}"
+    {"gpt-4o",
+     O200K_FIRST CL100K_CONTRACTIONS "?|" O200K_SECOND CL100K_CONTRACTIONS "?|\\p{N}{1,3}"
                                      "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" CL100K_END,
      false, BY__LETTERS_CASED, BY__CONTRACTIONS_BEHIND, 3, true},
     /* Mistral's Tekken */
-    {O200K_FIRST "|" O200K_SECOND "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" CL100K_END, false,
-     BY__LETTERS_CASED, BY__CONTRACTIONS_NONE, 1, true},
+    {"tekken", O200K_FIRST "|" O200K_SECOND "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" CL100K_END,
+     false, BY__LETTERS_CASED, BY__CONTRACTIONS_NONE, 1, true},
 };
 
 const by__split_rule *by__split_rule_find(const char *pattern)
 {
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         if (strcmp(rules[i].pattern, pattern) == 0) {
+            return &rules[i];
+        }
+    }
+    return NULL;
+}
+
+const by__split_rule *by__split_rule_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        if (strcmp(rules[i].name, name) == 0) {
             return &rules[i];
         }
     }

@@ -38,6 +38,7 @@ typedef enum by__contractions {
 
 /* A published pattern. */
 typedef struct by__split_rule {
+    const char *name; /* that llama.cpp has for it ("tokenizer.ggml.pre") */
     const char *pattern;
     bool gpt2; /* GPT-2's; else a variation of cl100k's, with: */
     by__letters letters;
@@ -48,6 +49,8 @@ typedef struct by__split_rule {
 
 /* The rule of a pattern's text, NULL when it is not known. */
 const by__split_rule *by__split_rule_find(const char *pattern);
+/* The first rule of llama.cpp's name, NULL when it is not known. */
+const by__split_rule *by__split_rule_named(const char *name);
 
 typedef enum by__splitter_kind {
     BY__SPLIT_GPT2,

@@ -1,0 +1,127 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "banyan/export.h"
+#include "banyan/infer.h"
+#include "cli.h"
+
+typedef struct request {
+    const char *path;
+    const char *run; /* run directory; NULL: a directory in Hugging Face form, or a file */
+    const char *format;
+    const char *dtype;
+    const char *output;
+    const char *adapter;
+    bool best;
+    bool ema;
+    bool json;
+} request;
+
+/* The last part of a path without slashes behind it. */
+static const char *last_part(char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') {
+        path[--n] = '\0';
+    }
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+/* Writes the model, with what its run and its checkpoint say of where it comes from. */
+static by_status write(by_export_report *report, const request *r, const by_pretrained *model,
+                       by_error *error)
+{
+    const char *directory = by_pretrained_directory(model);
+    by_checkpoint *checkpoint = NULL;
+    char *run = r->run == NULL ? NULL : strdup(r->run);
+    by_export_source source = {.config = by_pretrained_config(model),
+                               .weights = by_pretrained_weights(model),
+                               .directory = directory};
+    const by_export_options options = {.format = r->format, .dtype = r->dtype, .output = r->output};
+    source.run = run == NULL ? NULL : last_part(run);
+    if (run != NULL && by_checkpoint_open(&checkpoint, directory, false, NULL) == BY_OK) {
+        (void)by_checkpoint_value_string(checkpoint, "config_hash", &source.config_hash, NULL);
+        (void)by_checkpoint_value_string(checkpoint, "train_hash", &source.data_hash, NULL);
+    }
+    by_status status = by_export(report, &source, &options, error);
+    by_checkpoint_close(&checkpoint);
+    free(run);
+    return status;
+}
+
+static int export_model(const request *r)
+{
+    by_error error = {0};
+    by_pretrained *model = NULL;
+    char *run = NULL;
+    by_export_report report = {0};
+    by_status status =
+        cli_open_pretrained(&model, &run, r->path, r->best, r->ema, r->adapter, &error);
+    request with_run = *r;
+    with_run.run = run;
+    if (status == BY_OK) {
+        status = write(&report, &with_run, model, &error);
+    }
+    if (status == BY_OK && r->json) {
+        printf("{\"output\":");
+        cli_print_json_string(r->output);
+        printf(",\"tensors\":%zu,\"bytes\":%llu,\"widened\":%zu}\n", report.tensors,
+               (unsigned long long)report.bytes, report.widened);
+    } else if (status == BY_OK) {
+        printf("%s: %zu tensors, %.1f MB\n", r->output, report.tensors, (double)report.bytes / 1e6);
+        if (report.widened > 0) {
+            fprintf(stderr,
+                    "%zu tensors have rows that %s's blocks do not fit, and got a wider type\n",
+                    report.widened, r->dtype);
+        }
+    }
+    by_pretrained_close(&model);
+    free(run);
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_export, &error);
+}
+
+static int run(int argc, char **argv)
+{
+    request r = {0};
+    const cli_flag flags[] = {
+        {"format", CLI_STRING, &r.format, "NAME", "gguf or safetensors"},
+        {"dtype", CLI_STRING, &r.dtype, "TYPE",
+         "of matrices (default: that of the weights); safetensors: f32, bf16, f16; gguf also q8_0, "
+         "q4_0, q4_k"},
+        {"output", CLI_STRING, &r.output, "PATH", "file or directory that is made"},
+        {"best", CLI_SWITCH, &r.best, NULL, "the best checkpoint on held-out data, not the newest"},
+        {"ema", CLI_SWITCH, &r.ema, NULL, "the moving average of the weights (optimizer.ema)"},
+        {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
+        {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
+        {NULL, CLI_SWITCH, NULL, NULL, NULL}};
+    char **rest;
+    int count;
+    int code = cli_parse(&cli_export, flags, argc, argv, &rest, &count);
+    if (code >= 0) {
+        return code;
+    }
+    if (count != 1 || r.format == NULL || r.output == NULL) {
+        return cli_misuse(&cli_export, count != 1         ? "name one run or model"
+                                       : r.format == NULL ? "say --format"
+                                                          : "say --output");
+    }
+    r.path = rest[0];
+    return export_model(&r);
+}
+
+const cli_command cli_export = {
+    .name = "export",
+    .summary = "write a model in the form that other programs run",
+    .usage = "banyan export MODEL --format NAME --output PATH [--dtype TYPE]",
+    .text = "MODEL is a run, a directory in Hugging Face form, or a GGUF file.\n"
+            "  gguf         one file for llama.cpp, with the tokenizer and the chat template\n"
+            "  safetensors  a directory in Hugging Face form\n"
+            "The output appears when it is whole. docs/export.md lists types and architectures.\n\n"
+            "examples:\n"
+            "  banyan export runs/chat --format gguf --dtype q8_0 --output chat.gguf\n"
+            "  banyan export runs/chat --format safetensors --dtype bf16 --output chat-hf\n"
+            "  banyan export model.gguf --format safetensors --output model-hf\n",
+    .run = run,
+};

@@ -1,0 +1,224 @@
+/* The table of formats, and what all of them need of a model. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/tokenizer/vocabulary.h"
+#include "export/export.h"
+
+#define MAX_TEXT ((size_t)64 << 20)
+
+static const by__export_row rows[] = {
+    {{"safetensors", "f32 bf16 f16", "", "a directory in Hugging Face form"},
+     by__export_safetensors},
+    {{"gguf", "f32 bf16 f16 q8_0 q4_0 q4_k", ".gguf", "a file for llama.cpp"}, by__export_gguf},
+};
+
+const by_export_format *by_export_format_at(size_t i)
+{
+    return i < BY_ARRAY_LENGTH(rows) ? &rows[i].format : NULL;
+}
+
+static const by__export_row *find_row(const char *name)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        if (strcmp(rows[i].format.name, name) == 0) {
+            return &rows[i];
+        }
+    }
+    return NULL;
+}
+
+/* Whether `names`, with spaces between them, has the word. */
+static bool has_word(const char *names, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = strstr(names, word); at != NULL; at = strstr(at + 1, word)) {
+        if ((at == names || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static by_status check_options(const by__export_row **row, const by_export_options *options,
+                               by_error *error)
+{
+    by__text all = {0};
+    char *names = NULL;
+    *row = find_row(options->format);
+    if (*row == NULL) {
+        for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+            by__text_format(&all, "%s%s", i == 0 ? "" : ", ", rows[i].format.name);
+        }
+        BY_TRY(by__text_take(&all, &names, error));
+        (void)by_error_set(error, BY_EARG, "there is no format '%.60s': one of %s", options->format,
+                           names);
+        free(names);
+        return BY_EARG;
+    }
+    if (options->dtype != NULL && !has_word((*row)->format.dtypes, options->dtype)) {
+        return by_error_set(error, BY_EARG, "%s has no dtype '%.60s': one of %s", options->format,
+                            options->dtype, (*row)->format.dtypes);
+    }
+    return BY_OK;
+}
+
+/* A JSON object of the source's directory; NULL where there is none. */
+static by_status read_json(json_t **out, const char *directory, const char *name, by_error *error)
+{
+    char *text = NULL;
+    size_t length;
+    json_error_t problem;
+    char *path = by__path_join(directory, name);
+    by_status status =
+        path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path") : BY_OK;
+    if (status == BY_OK && by__path_exists(path)) {
+        status = by__file_read(&text, &length, path, MAX_TEXT, error);
+        if (status == BY_OK) {
+            *out = json_loadb(text, length, 0, &problem);
+            if (!json_is_object(*out)) {
+                status = by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line,
+                                      *out == NULL ? problem.text : "not an object");
+            }
+        }
+    }
+    free(text);
+    free(path);
+    return status;
+}
+
+/* The text of a template: of chat_template.jinja, or of tokenizer_config.json, where it is a text
+ * or a list of named ones. */
+static by_status read_template(by__export *e, by_error *error)
+{
+    size_t length;
+    char *path = by__path_join(e->source->directory, "chat_template.jinja");
+    by_status status =
+        path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path") : BY_OK;
+    if (status == BY_OK && by__path_exists(path)) {
+        status = by__file_read(&e->template, &length, path, MAX_TEXT, error);
+    }
+    free(path);
+    BY_TRY(status);
+    const json_t *said = json_object_get(e->settings, "chat_template");
+    for (size_t i = 0; json_is_array(said) && i < json_array_size(said); i++) {
+        const json_t *item = json_array_get(said, i);
+        const char *name = json_string_value(json_object_get(item, "name"));
+        if (name != NULL && strcmp(name, "default") == 0) {
+            said = json_object_get(item, "template");
+        }
+    }
+    if (e->template == NULL && json_is_string(said)) {
+        e->template = by__strdup(json_string_value(said));
+        return e->template == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: template")
+                                   : BY_OK;
+    }
+    return BY_OK;
+}
+
+static by_status read_tokenizer(by__export *e, by_error *error)
+{
+    const char *directory = e->source->directory;
+    if (strcmp(by_model_reads(&e->source->config->model), "tokens") != 0) {
+        return BY_OK;
+    }
+    char *path = by__path_join(directory, "tokenizer.json");
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    bool there = !by__path_is_dir(directory) || by__path_exists(path);
+    free(path);
+    BY_TRY(there ? by_tokenizer_open(&e->tokenizer, directory, error) : BY_OK);
+    BY_TRY(read_json(&e->settings, directory, "tokenizer_config.json", error));
+    return read_template(e, error);
+}
+
+/* An id of config.json: a number, or the first of a list. */
+static int64_t read_id(const by_weights *weights, const char *key)
+{
+    const char *text = by_weights_config(weights);
+    json_t *root = text == NULL ? NULL : json_loads(text, 0, NULL);
+    const json_t *value = json_object_get(root, key);
+    value = json_is_array(value) ? json_array_get(value, 0) : value;
+    int64_t id = json_is_integer(value) ? json_integer_value(value) : -1;
+    json_decref(root);
+    return id;
+}
+
+int64_t by__export_eos(const by__export *e)
+{
+    int64_t id = read_id(e->source->weights, "eos_token_id");
+    return id >= 0 || e->tokenizer == NULL ? id : by_tokenizer_eos(e->tokenizer);
+}
+
+int64_t by__export_bos(const by__export *e)
+{
+    const by_tokenizer *t = e->tokenizer;
+    return t != NULL && t->pipeline.before_count > 0 ? (int64_t)t->pipeline.before[0] : -1;
+}
+
+by_dtype by__export_dtype(const by_weights *weights)
+{
+    uint64_t bytes[3] = {0};
+    static const by_dtype kinds[] = {BY_F32, BY_BF16, BY_F16};
+    for (size_t i = 0; i < by_weights_count(weights); i++) {
+        const by__tensor_entry *entry = by__weights_entry(weights, i);
+        for (size_t k = 0; k < BY_ARRAY_LENGTH(kinds); k++) {
+            bytes[k] += entry->dtype == (int)kinds[k] ? entry->end - entry->begin : 0;
+        }
+    }
+    size_t most = 0;
+    for (size_t k = 1; k < BY_ARRAY_LENGTH(kinds); k++) {
+        most = bytes[k] > bytes[most] ? k : most;
+    }
+    return kinds[most];
+}
+
+by_status by__export_place(char **directory, char **name, const char *path, by_error *error)
+{
+    const char *slash = strrchr(path, '/');
+    const char *file = slash == NULL ? path : slash + 1;
+    if (file[0] == '\0' || by__path_is_dir(path)) {
+        return by_error_set(error, BY_EARG, "%s is a directory; name a file", path);
+    }
+    *name = by__strdup(file);
+    *directory = slash == NULL ? by__strdup(".") : by__strndup(path, (size_t)(slash - path) + 1);
+    if (*name == NULL || *directory == NULL) {
+        free(*name);
+        free(*directory);
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    return BY_OK;
+}
+
+static by_status open_source(by__export *e, by_error *error)
+{
+    char *text;
+    json_error_t problem;
+    BY_TRY(read_tokenizer(e, error));
+    BY_TRY(by_model_config_json(&text, &e->source->config->model, by__export_eos(e), error));
+    e->config = json_loads(text, 0, &problem);
+    free(text);
+    return e->config != NULL ? BY_OK
+                             : by_error_set(error, BY_EFORMAT, "config.json: %s", problem.text);
+}
+
+by_status by_export(by_export_report *report, const by_export_source *source,
+                    const by_export_options *options, by_error *error)
+{
+    by__export export = {.source = source, .options = options};
+    const by__export_row *row;
+    BY_TRY(check_options(&row, options, error));
+    by_status status = open_source(&export, error);
+    if (status == BY_OK) {
+        status = row->write(&export, error);
+    }
+    if (status == BY_OK && report != NULL) {
+        *report = export.report;
+    }
+    json_decref(export.config);
+    json_decref(export.settings);
+    by_tokenizer_close(&export.tokenizer);
+    free(export.template);
+    return status;
+}

@@ -1,0 +1,275 @@
+/* The tensors of a GGUF file: their list, in the order of layers, and their rows. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/gguf_write.h"
+
+void by__gguf_plan_free(by__gguf_plan *plan)
+{
+    free(plan->tensors);
+    free(plan->values);
+    *plan = (by__gguf_plan){0};
+}
+
+/* The type of a matrix whose rows have so many columns: the wanted one, or a wider one whose blocks
+ * fit. Tables of tokens and heads keep 8 bits where others have fewer: they are few of the weights
+ * and the most sensitive. */
+static const by__gguf_type *type_for(by__gguf_plan *plan, const by__gguf_type *wanted,
+                                     const by__gguf_tensor *tensor, bool in_f32)
+{
+    const by__gguf_type *type = wanted;
+    if (in_f32 || tensor->rank < 2) {
+        return by__gguf_type_named("f32");
+    }
+    bool is_table = strcmp(tensor->name, "token_embd.weight") == 0 ||
+                    strcmp(tensor->name, "output.weight") == 0;
+    if (is_table && wanted->is_quantized) {
+        type = by__gguf_type_named("q8_0");
+    }
+    if (tensor->columns % (int64_t)type->elements != 0) {
+        type = by__gguf_type_named("q8_0");
+        type = tensor->columns % (int64_t)type->elements == 0 ? type : by__gguf_type_named("f16");
+        plan->widened++;
+    }
+    return type;
+}
+
+/* Adds a tensor whose name, rank and sizes are set. */
+static by_status add(by__gguf_plan *plan, const by__gguf_tensor *tensor, const by__gguf_type *type,
+                     bool in_f32, by_error *error)
+{
+    size_t blocks;
+    size_t bytes;
+    BY_TRY(by__reserve((void **)&plan->tensors, &plan->capacity, plan->count + 1,
+                       sizeof *plan->tensors, error));
+    by__gguf_tensor *t = &plan->tensors[plan->count];
+    *t = *tensor;
+    t->type = type_for(plan, type, t, in_f32);
+    if (!by__size_mul((size_t)t->rows, (size_t)t->columns / t->type->elements, &blocks) ||
+        !by__size_mul(blocks, t->type->bytes, &bytes)) {
+        return by_error_set(error, BY_EMEMORY, "tensor '%s' is too large", t->name);
+    }
+    t->bytes = bytes;
+    plan->count++;
+    return BY_OK;
+}
+
+/* The name under which the weights hold PREFIX NAME, or NAME; NULL: they do not. */
+static const char *find_name(const by_weights *weights, const char *prefix, const char *name)
+{
+    char full[256];
+    (void)snprintf(full, sizeof full, "%s%s", prefix, name);
+    const by__tensor_entry *entry = by__weights_find(weights, full);
+    entry = entry != NULL ? entry : by__weights_find(weights, name);
+    return entry == NULL ? NULL : entry->name;
+}
+
+/* Adds the weight and the bias of a layer, as far as the model has them. */
+static by_status add_layer(by__gguf_plan *plan, const by__export *e, const by__gguf_layer *layer,
+                           const char *gguf, const char *other, const by__gguf_type *type,
+                           by_error *error)
+{
+    static const char *const parts[] = {"weight", "bias"};
+    const by__gguf_architecture *a = plan->architecture;
+    const by_model_config *model = &e->source->config->model;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(parts); i++) {
+        char name[256];
+        by_tensor_view view;
+        by__gguf_tensor tensor = {.order = layer->order, .head = model->head_dim};
+        (void)snprintf(name, sizeof name, "%s.%s", other, parts[i]);
+        const char *prefix = strcmp(other, "lm_head") == 0 ? "" : a->prefix;
+        tensor.source = find_name(e->source->weights, prefix, name);
+        if (tensor.source == NULL) {
+            continue;
+        }
+        (void)snprintf(tensor.name, sizeof tensor.name, "%.50s.%s", gguf, parts[i]);
+        BY_TRY(by__weights_describe(e->source->weights, tensor.source, &view, error));
+        if (view.rank < 1 || view.rank > 2) {
+            return by_error_set(error, BY_EFORMAT, "tensor '%s' has rank %d; GGUF has it as %s",
+                                tensor.source, view.rank, tensor.name);
+        }
+        bool by_heads = tensor.order == BY__GGUF_HEADS || tensor.order == BY__GGUF_KV_HEADS;
+        bool in_order =
+            (by_heads && !a->pairs) || (view.rank == 1 && tensor.order == BY__GGUF_TRANSPOSED);
+        tensor.order = in_order ? BY__GGUF_PLAIN : tensor.order;
+        tensor.rank = view.rank;
+        bool is_turned = tensor.order == BY__GGUF_TRANSPOSED;
+        tensor.rows = view.rank == 1 ? 1 : view.shape[is_turned ? 1 : 0];
+        tensor.columns = view.rank == 1 ? view.shape[0] : view.shape[is_turned ? 0 : 1];
+        BY_TRY(add(plan, &tensor, type, layer->in_f32, error));
+        plan->taken++;
+    }
+    return BY_OK;
+}
+
+/* The factors of rope_type llama3, which llama.cpp reads as a tensor. */
+static by_status add_frequencies(by__gguf_plan *plan, const by__export *e, by_error *error)
+{
+    const json_t *scaling = json_object_get(e->config, "rope_scaling");
+    const char *kind = json_string_value(json_object_get(scaling, "rope_type"));
+    int64_t width = e->source->config->model.head_dim;
+    if (kind == NULL || strcmp(kind, "llama3") != 0) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&plan->values, (size_t)width / 2, sizeof *plan->values,
+                     "factors of frequencies", error));
+    by__gguf_frequency_factors(plan->values, width, e->config);
+    by__gguf_tensor tensor = {
+        .name = "rope_freqs.weight", .values = plan->values, .rank = 1, .rows = 1};
+    tensor.columns = width / 2;
+    return add(plan, &tensor, by__gguf_type_named("f32"), true, error);
+}
+
+/* What files hold beyond the weights of a model. */
+static bool is_no_weight(const char *name)
+{
+    static const char *const endings[] = {".rotary_emb.inv_freq", ".attn.bias",
+                                          ".attn.masked_bias"};
+    size_t length = strlen(name);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(endings); i++) {
+        size_t n = strlen(endings[i]);
+        if (length > n && strcmp(name + length - n, endings[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_in_plan(const by__gguf_plan *plan, const char *name)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        if (plan->tensors[i].source != NULL && strcmp(plan->tensors[i].source, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A model without one of its tensors would be another one. */
+static by_status check_all(const by__gguf_plan *plan, const by__export *e, bool tied,
+                           by_error *error)
+{
+    const by_weights *weights = e->source->weights;
+    for (size_t i = 0; i < by_weights_count(weights); i++) {
+        const char *name = by_weights_name(weights, i);
+        bool left = is_no_weight(name) || (tied && strcmp(name, "lm_head.weight") == 0);
+        if (!left && !is_in_plan(plan, name)) {
+            return by_error_set(error, BY_EFORMAT,
+                                "tensor '%.150s' has no place in llama.cpp's architecture %s", name,
+                                plan->architecture->name);
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__gguf_plan_make(by__gguf_plan *out, const by__export *e, const by__gguf_type *type,
+                             by_error *error)
+{
+    const char *kind = json_string_value(json_object_get(e->config, "model_type"));
+    by__gguf_plan plan = {.architecture = by__gguf_architecture_of(kind)};
+    const by__gguf_layer head = {"output", "lm_head", BY__GGUF_PLAIN, false};
+    bool tied = e->source->config->model.tied == 1;
+    char gguf[80];
+    char other[256];
+    by_status status = BY_OK;
+    for (const by__gguf_layer *l = plan.architecture->layers; l->gguf != NULL && status == BY_OK;
+         l++) {
+        status = add_layer(&plan, e, l, l->gguf, l->other, type, error);
+    }
+    if (!tied && status == BY_OK) {
+        status = add_layer(&plan, e, &head, "output", "lm_head", type, error);
+    }
+    if (status == BY_OK) {
+        status = add_frequencies(&plan, e, error);
+    }
+    for (int64_t i = 0; i < e->source->config->model.layers; i++) {
+        for (const by__gguf_layer *l = plan.architecture->blocks;
+             l->gguf != NULL && status == BY_OK; l++) {
+            (void)snprintf(gguf, sizeof gguf, "blk.%" PRId64 ".%s", i, l->gguf);
+            (void)snprintf(other, sizeof other, "%s%" PRId64 ".%s", plan.architecture->block, i,
+                           l->other);
+            status = add_layer(&plan, e, l, gguf, other, type, error);
+        }
+    }
+    if (status == BY_OK) {
+        status = check_all(&plan, e, tied, error);
+    }
+    if (status != BY_OK) {
+        by__gguf_plan_free(&plan);
+        return status;
+    }
+    *out = plan;
+    return BY_OK;
+}
+
+/* ---- rows ---- */
+
+/* Rows of the source, all of a box. */
+static by_status read_box(float *out, const by_weights *weights, const by__gguf_tensor *t,
+                          const by_tensor_slice *slice, size_t count, by_error *error)
+{
+    return by_weights_read_f32(weights, t->source, slice, out, count, error);
+}
+
+static by_status read_rows(float *out, const by_weights *weights, const by__gguf_tensor *t,
+                           int64_t first, int64_t count, by_error *error)
+{
+    by_tensor_slice slice = {0};
+    if (t->rank == 1) {
+        slice.shape[0] = t->columns;
+    } else {
+        slice.offset[0] = first;
+        slice.shape[0] = count;
+        slice.shape[1] = t->columns;
+    }
+    return read_box(out, weights, t, &slice, (size_t)(count * t->columns), error);
+}
+
+/* Elements of a bias by heads: as a matrix of one column. */
+static by_status bias_by_heads(float *out, float *scratch, const by_weights *weights,
+                               const by__gguf_tensor *t, by_error *error)
+{
+    BY_TRY(read_rows(scratch, weights, t, 0, 1, error));
+    for (int64_t i = 0; i < t->columns; i++) {
+        out[i] = scratch[by__gguf_head_row(i, t->head)];
+    }
+    return BY_OK;
+}
+
+static by_status read_columns(float *out, float *scratch, const by_weights *weights,
+                              const by__gguf_tensor *t, int64_t first, int64_t count,
+                              by_error *error)
+{
+    by_tensor_slice slice = {.offset = {0, first}, .shape = {t->columns, count}};
+    BY_TRY(read_box(scratch, weights, t, &slice, (size_t)(count * t->columns), error));
+    for (int64_t i = 0; i < t->columns; i++) {
+        for (int64_t k = 0; k < count; k++) {
+            out[k * t->columns + i] = scratch[i * count + k];
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__gguf_rows(float *out, float *scratch, const by__gguf_tensor *t,
+                        const by_weights *weights, int64_t first, int64_t count, by_error *error)
+{
+    if (t->source == NULL) {
+        memcpy(out, t->values, (size_t)t->columns * sizeof *out);
+        return BY_OK;
+    }
+    if (t->order == BY__GGUF_PLAIN) {
+        return read_rows(out, weights, t, first, count, error);
+    }
+    if (t->order == BY__GGUF_TRANSPOSED) {
+        return read_columns(out, scratch, weights, t, first, count, error);
+    }
+    if (t->rank == 1) {
+        return bias_by_heads(out, scratch, weights, t, error);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        int64_t row = by__gguf_head_row(first + i, t->head);
+        BY_TRY(read_rows(out + i * t->columns, weights, t, row, 1, error));
+    }
+    return BY_OK;
+}

@@ -1,0 +1,276 @@
+/* A tokenizer as llama.cpp reads it.
+ *
+ *   byte-level BPE       model "gpt2": tokens in byte-level letters, merges, a name that stands for
+ *                        the pattern that cuts the text ("pre")
+ *   BPE over characters  model "llama" (SentencePiece): tokens, and scores that order the merges
+ *   characters           model "rwkv": at each place the longest token, which is its character
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/vocabulary.h"
+#include "export/gguf_write.h"
+
+/* Types of tokens. */
+enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
+
+static const char *bytes_of(const by_tokenizer *t, uint32_t id, size_t *length)
+{
+    *length = t->offsets[id + 1] - t->offsets[id];
+    return t->bytes + t->offsets[id];
+}
+
+/* A token of the RWKV vocabulary: bytes outside of printable ASCII and the backslash are
+ * escaped. */
+static void add_escaped(by__text *out, const char *data, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        uint8_t byte = (uint8_t)data[i];
+        if (byte == '\\') {
+            by__text_add(out, "\\\\");
+        } else if (byte < 0x20 || byte > 0x7e) {
+            by__text_format(out, "\\x%02x", byte);
+        } else {
+            by__text_add_bytes(out, &byte, 1);
+        }
+    }
+}
+
+static void add_letters(by__text *out, const char *data, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        uint8_t utf8[4];
+        by__text_add_bytes(out, utf8, by__utf8_put(utf8, by__byte_letter((uint8_t)data[i])));
+    }
+}
+
+/* The name of a token in the file. */
+static void add_name(by__text *out, const by_tokenizer *t, uint32_t id)
+{
+    size_t length;
+    const char *data = bytes_of(t, id, &length);
+    if (t->characters) {
+        add_escaped(out, data, length);
+    } else if (t->byte_level && t->verbatim[id] == 0) {
+        add_letters(out, data, length);
+    } else {
+        by__text_add_bytes(out, data, length);
+    }
+}
+
+/* Puts the names of tokens, and of the rows of the embedding behind them that stand for none. */
+static by_status put_tokens(by__gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
+                            by_error *error)
+{
+    by__text name = {0};
+    by__gguf_begin_array(pairs, "tokenizer.ggml.tokens", BY__GGUF_STRING, count);
+    for (uint32_t id = 0; id < count; id++) {
+        name.length = 0;
+        if (id < t->vocab) {
+            add_name(&name, t, id);
+        } else {
+            by__text_format(&name, "[PAD%" PRIu32 "]", id);
+        }
+        if (name.failed) {
+            by__text_free(&name);
+            return by_error_set(error, BY_EMEMORY, "out of memory: tokens");
+        }
+        by__gguf_add_text(pairs, name.data == NULL ? "" : name.data, name.length);
+    }
+    by__text_free(&name);
+    return BY_OK;
+}
+
+static by_status put_types(by__gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
+                           by_error *error)
+{
+    int32_t *types;
+    BY_TRY(by__alloc((void **)&types, count, sizeof *types, "types of tokens", error));
+    for (uint32_t id = 0; id < count; id++) {
+        types[id] = id < t->vocab ? NORMAL : UNUSED;
+    }
+    for (size_t byte = 0; t->byte_fallback && byte < 256; byte++) {
+        if (t->fallback_ids[byte] < count) {
+            types[t->fallback_ids[byte]] = BYTE;
+        }
+    }
+    for (size_t i = 0; i < t->added_count; i++) {
+        if (t->added[i].id < count) {
+            types[t->added[i].id] = t->added[i].special ? CONTROL : USER_DEFINED;
+        }
+    }
+    if (t->unk < count && !t->byte_level) {
+        types[t->unk] = UNKNOWN;
+    }
+    by__gguf_begin_array(pairs, "tokenizer.ggml.token_type", BY__GGUF_I32, count);
+    by__text_add_bytes(&pairs->bytes, types, count * sizeof *types);
+    free(types);
+    return BY_OK;
+}
+
+/* ---- byte-level BPE ---- */
+
+static by_status find_pre(const char **out, const by_tokenizer *t, by_error *error)
+{
+    const by__pipeline *p = &t->pipeline;
+    for (size_t i = 0; i < p->rewrite_count; i++) {
+        if (p->rewrites[i].kind != BY__REWRITE_FORM) {
+            return by_error_set(error, BY_EFORMAT,
+                                "llama.cpp's byte-level tokenizers do not change a text as this "
+                                "tokenizer.json does (normalizer, add_prefix_space)");
+        }
+    }
+    const by__splitter *s = p->splitters;
+    if (p->splitter_count == 1 && (s->kind == BY__SPLIT_GPT2 || s->kind == BY__SPLIT_RULE)) {
+        *out = s->kind == BY__SPLIT_GPT2 ? "gpt-2" : s->rule->name;
+        return BY_OK;
+    }
+    if (p->splitter_count == 2 && s[0].kind == BY__SPLIT_NUMBERS && s[0].digits == 1 &&
+        s[1].kind == BY__SPLIT_GPT2) {
+        *out = "smollm";
+        return BY_OK;
+    }
+    if (p->splitter_count == 0 && p->source[0] == NULL) {
+        *out = "gpt-2";
+        return BY_OK;
+    }
+    return by_error_set(error, BY_EFORMAT,
+                        "llama.cpp has no tokenizer that cuts a text as this tokenizer.json's "
+                        "pre_tokenizer does");
+}
+
+static by_status put_merges(by__gguf_pairs *pairs, const by_tokenizer *t, by_error *error)
+{
+    by__text merge = {0};
+    by__gguf_begin_array(pairs, "tokenizer.ggml.merges", BY__GGUF_STRING, t->merge_count);
+    for (size_t i = 0; i < t->merge_count; i++) {
+        merge.length = 0;
+        add_name(&merge, t, t->merges[i].left);
+        by__text_add(&merge, " ");
+        add_name(&merge, t, t->merges[i].right);
+        if (merge.failed) {
+            by__text_free(&merge);
+            return by_error_set(error, BY_EMEMORY, "out of memory: merges");
+        }
+        by__gguf_add_text(pairs, merge.data, merge.length);
+    }
+    by__text_free(&merge);
+    return BY_OK;
+}
+
+static by_status put_byte_level(by__gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
+                                by_error *error)
+{
+    const char *pre;
+    BY_TRY(find_pre(&pre, t, error));
+    by__gguf_put_text(pairs, "tokenizer.ggml.model", "gpt2");
+    by__gguf_put_text(pairs, "tokenizer.ggml.pre", pre);
+    BY_TRY(put_tokens(pairs, t, count, error));
+    BY_TRY(put_types(pairs, t, count, error));
+    return put_merges(pairs, t, error);
+}
+
+/* ---- BPE over characters ---- */
+
+/* SentencePiece merges the pair whose token has the highest score: that of the earliest merge. What
+ * no merge makes is below all of these. */
+static by_status put_scores(by__gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
+                            by_error *error)
+{
+    float *scores;
+    BY_TRY(by__alloc((void **)&scores, count, sizeof *scores, "scores of tokens", error));
+    for (uint32_t id = 0; id < count; id++) {
+        scores[id] = -(float)t->merge_count - 1.0f;
+    }
+    for (size_t i = t->merge_count; i > 0; i--) {
+        scores[t->merges[i - 1].id] = -(float)(i - 1);
+    }
+    by__gguf_begin_array(pairs, "tokenizer.ggml.scores", BY__GGUF_F32, count);
+    by__text_add_bytes(&pairs->bytes, scores, count * sizeof *scores);
+    free(scores);
+    return BY_OK;
+}
+
+static bool puts_space_in_front(const by__pipeline *p)
+{
+    for (size_t i = 0; i < p->rewrite_count; i++) {
+        by__rewrite_kind kind = p->rewrites[i].kind;
+        if (kind == BY__REWRITE_PREPEND || kind == BY__REWRITE_PREFIX ||
+            kind == BY__REWRITE_PREFIX_FIRST) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static by_status put_pieces(by__gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
+                            by_error *error)
+{
+    by__gguf_put_text(pairs, "tokenizer.ggml.model", "llama");
+    by__gguf_put_text(pairs, "tokenizer.ggml.pre", "default");
+    BY_TRY(put_tokens(pairs, t, count, error));
+    BY_TRY(put_scores(pairs, t, count, error));
+    BY_TRY(put_types(pairs, t, count, error));
+    by__gguf_put_bool(pairs, "tokenizer.ggml.add_space_prefix", puts_space_in_front(&t->pipeline));
+    if (t->unk < count) {
+        by__gguf_put_u32(pairs, "tokenizer.ggml.unknown_token_id", t->unk);
+    }
+    return BY_OK;
+}
+
+static by_status put_characters(by__gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
+                                by_error *error)
+{
+    by__gguf_put_text(pairs, "tokenizer.ggml.model", "rwkv");
+    BY_TRY(put_tokens(pairs, t, count, error));
+    return put_types(pairs, t, count, error);
+}
+
+/* ---- special tokens ---- */
+
+static void put_id(by__gguf_pairs *pairs, const char *key, int64_t id, uint32_t count)
+{
+    if (id >= 0 && id < (int64_t)count) {
+        by__gguf_put_u32(pairs, key, (uint32_t)id);
+    }
+}
+
+/* The id of a token that tokenizer_config.json names; -1: none. */
+static int64_t named(const by__export *e, const char *key)
+{
+    const json_t *value = json_object_get(e->settings, key);
+    value = json_is_object(value) ? json_object_get(value, "content") : value;
+    return json_is_string(value) ? by_tokenizer_token_id(e->tokenizer, json_string_value(value),
+                                                         json_string_length(value))
+                                 : -1;
+}
+
+by_status by__gguf_put_vocabulary(by__gguf_pairs *pairs, const by__export *e, by_error *error)
+{
+    const by_tokenizer *t = e->tokenizer;
+    uint32_t count = (uint32_t)e->source->config->model.vocab;
+    if (t == NULL) { /* a model of token ids alone */
+        by__gguf_put_text(pairs, "tokenizer.ggml.model", "no_vocab");
+        return BY_OK;
+    }
+    if (t->vocab > count) {
+        return by_error_set(error, BY_EFORMAT,
+                            "the tokenizer has %" PRIu32 " tokens, the model %" PRIu32, t->vocab,
+                            count);
+    }
+    BY_TRY((t->characters   ? put_characters
+            : t->byte_level ? put_byte_level
+                            : put_pieces)(pairs, t, count, error));
+    int64_t front = by__export_bos(e);
+    put_id(pairs, "tokenizer.ggml.bos_token_id", front >= 0 ? front : named(e, "bos_token"), count);
+    put_id(pairs, "tokenizer.ggml.eos_token_id", by__export_eos(e), count);
+    put_id(pairs, "tokenizer.ggml.padding_token_id", named(e, "pad_token"), count);
+    by__gguf_put_bool(pairs, "tokenizer.ggml.add_bos_token", front >= 0);
+    by__gguf_put_bool(pairs, "tokenizer.ggml.add_eos_token", t->pipeline.after_count > 0);
+    if (e->template != NULL) {
+        by__gguf_put_text(pairs, "tokenizer.chat_template", e->template);
+    }
+    return BY_OK;
+}

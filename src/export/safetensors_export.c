@@ -1,0 +1,209 @@
+/* A directory in Hugging Face form, in a dtype of one's choice. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/half.h"
+#include "export/export.h"
+
+/* Elements that are converted at a time. */
+#define CHUNK ((size_t)1024)
+
+/* A tensor in another dtype than that of its file. */
+typedef struct converted {
+    by__computed computed;
+    const by__tensor_entry *from;
+    by_tensor_view view; /* of from */
+    by_dtype dtype;
+} converted;
+
+static float element(const void *data, by_dtype dtype, size_t i)
+{
+    uint16_t half;
+    float value;
+    if (dtype == BY_F32) {
+        memcpy(&value, (const uint8_t *)data + i * sizeof value, sizeof value);
+        return value;
+    }
+    memcpy(&half, (const uint8_t *)data + i * sizeof half, sizeof half);
+    return dtype == BY_BF16 ? by__bf16_to_f32(half) : by__f16_to_f32(half);
+}
+
+static void convert(const by__computed *self, uint64_t first, size_t count, void *out)
+{
+    const converted *c = (const converted *)(const void *)self;
+    float in[CHUNK];
+    uint8_t *to = out;
+    while (count > 0) {
+        size_t n = count < CHUNK ? count : CHUNK;
+        by_tensor_slice slice = {.flat = true, .offset = {(int64_t)first}, .shape = {(int64_t)n}};
+        by__entry_read(c->from, &c->view, &slice, n, in);
+        for (size_t i = 0; i < n; i++) {
+            float value = element(in, c->view.dtype, i);
+            uint16_t half = c->dtype == BY_BF16 ? by__f32_to_bf16(value) : by__f32_to_f16(value);
+            if (c->dtype == BY_F32) {
+                memcpy(to + i * sizeof value, &value, sizeof value);
+            } else {
+                memcpy(to + i * sizeof half, &half, sizeof half);
+            }
+        }
+        first += n;
+        count -= n;
+        to += n * by_dtype_size(c->dtype);
+    }
+}
+
+static bool is_float(int dtype)
+{
+    return dtype == BY_F32 || dtype == BY_BF16 || dtype == BY_F16;
+}
+
+/* Weights of the wanted dtype over those that there are. *made and *entries are theirs, for
+ * free(). */
+static by_status convert_all(by_weights **out, converted **made, by__tensor_entry **entries,
+                             const by_weights *weights, by_dtype dtype, by_error *error)
+{
+    size_t count = by_weights_count(weights);
+    BY_TRY(by__alloc((void **)made, count, sizeof **made, "tensor list", error));
+    BY_TRY(by__alloc((void **)entries, count, sizeof **entries, "tensor list", error));
+    for (size_t i = 0; i < count; i++) {
+        const by__tensor_entry *from = by__weights_entry(weights, i);
+        by__tensor_entry *entry = &(*entries)[i];
+        *entry = *from;
+        if (!is_float(from->dtype) || from->dtype == (int)dtype) {
+            continue;
+        }
+        converted *c = &(*made)[i];
+        size_t elements;
+        *c = (converted){.computed = {convert}, .from = from, .dtype = dtype};
+        BY_TRY(by__weights_describe(weights, from->name, &c->view, error));
+        BY_TRY(by_tensor_size(&c->view, &elements, NULL, error));
+        *entry = (by__tensor_entry){.name = from->name,
+                                    .type = by__type_name(dtype),
+                                    .dtype = (int)dtype,
+                                    .rank = from->rank,
+                                    .end = elements * by_dtype_size(dtype),
+                                    .file = from->file,
+                                    .computed = &c->computed};
+        memcpy(entry->shape, from->shape, sizeof entry->shape);
+    }
+    return by__weights_of(out, by_weights_path(weights), NULL, *entries, count, error);
+}
+
+static void set_text(json_t *object, const char *key, const char *text)
+{
+    if (text != NULL) {
+        (void)json_object_set_new(object, key, json_string(text));
+    }
+}
+
+/* config.json: what is there, in which the dtype and the origin change. */
+static by_status write_config(const by__export *e, const char *directory, by_dtype dtype,
+                              by_error *error)
+{
+    static const char *const names[] = {"float32", "bfloat16", "float16"};
+    const char *name = names[dtype == BY_F32 ? 0 : dtype == BY_BF16 ? 1 : 2];
+    const char *own = by_weights_config(e->source->weights);
+    json_t *root = own == NULL ? NULL : json_loads(own, 0, NULL);
+    json_t *origin = json_object();
+    if (!json_is_object(root)) {
+        json_decref(root);
+        root = json_deep_copy(e->config);
+    }
+    set_text(root, json_object_get(root, "dtype") != NULL ? "dtype" : "torch_dtype", name);
+    set_text(origin, "run", e->source->run);
+    set_text(origin, "config_hash", e->source->config_hash);
+    set_text(origin, "data_hash", e->source->data_hash);
+    if (json_object_size(origin) > 0) {
+        (void)json_object_set(root, "banyan", origin);
+    }
+    char *text = json_dumps(root, JSON_INDENT(2));
+    json_decref(origin);
+    json_decref(root);
+    by_status status =
+        text == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: config.json")
+                     : by__sink_put(directory, "config.json", text, strlen(text), NULL, error);
+    free(text);
+    return status;
+}
+
+/* What is next to the weights; of a GGUF file, what is in it. */
+static by_status write_rest(const by__export *e, const char *directory, by_dtype dtype,
+                            by_error *error)
+{
+    if (by__path_is_dir(e->source->directory)) {
+        BY_TRY(by__copy_along(directory, e->source->directory, error));
+    }
+    return write_config(e, directory, dtype, error);
+}
+
+static by_status write_directory(by__export *e, const by_weights *weights, by_dtype dtype,
+                                 const char *temporary, const char *directory, by_error *error)
+{
+    if (mkdir(temporary, 0777) != 0) {
+        return by_error_set(error, BY_EIO, "cannot create directory %s: %s", temporary,
+                            strerror(errno));
+    }
+    by_status status = by__weights_copy(temporary, weights, 0, error);
+    if (status == BY_OK) {
+        status = write_rest(e, temporary, dtype, error);
+    }
+    if (status == BY_OK) {
+        status = by__sync_dir(temporary, error);
+    }
+    if (status == BY_OK) {
+        status = by__publish(temporary, directory, error);
+    }
+    if (status != BY_OK) {
+        (void)by__remove_tree(temporary, NULL);
+    }
+    for (size_t i = 0; i < by_weights_count(weights); i++) {
+        const by__tensor_entry *entry = by__weights_entry(weights, i);
+        e->report.bytes += entry->end - entry->begin;
+    }
+    e->report.tensors = by_weights_count(weights);
+    return status;
+}
+
+by_status by__export_safetensors(by__export *e, by_error *error)
+{
+    const char *name = e->options->dtype;
+    by_dtype dtype = by__export_dtype(e->source->weights);
+    by_weights *weights = NULL;
+    converted *made = NULL;
+    by__tensor_entry *entries = NULL;
+    char *temporary = NULL;
+    by__text text = {0};
+    size_t length = strlen(e->options->output);
+    if (name != NULL) {
+        dtype = strcmp(name, "f32") == 0 ? BY_F32 : strcmp(name, "bf16") == 0 ? BY_BF16 : BY_F16;
+    }
+    while (length > 1 && e->options->output[length - 1] == '/') {
+        length--;
+    }
+    char *directory = by__strndup(e->options->output, length);
+    by__text_add_bytes(&text, e->options->output, length);
+    by__text_format(&text, ".tmp-%ld", (long)getpid());
+    by_status status = by__text_take(&text, &temporary, error);
+    if (status == BY_OK && directory == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    if (status == BY_OK && by__path_exists(directory)) {
+        status = by_error_set(error, BY_EARG, "%s exists already; name a directory that does not",
+                              directory);
+    }
+    if (status == BY_OK) {
+        status = convert_all(&weights, &made, &entries, e->source->weights, dtype, error);
+    }
+    if (status == BY_OK) {
+        status = write_directory(e, weights, dtype, temporary, directory, error);
+    }
+    by_weights_close(&weights);
+    free(made);
+    free(entries);
+    free(temporary);
+    free(directory);
+    return status;
+}
