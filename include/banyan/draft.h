@@ -7,8 +7,9 @@
  * position, so drafts change the number of steps and nothing else: not a bit of the tokens and
  * log-probabilities, greedy or sampled.
  *
- * A source is a table of functions; by_draft_ngram makes the one that comes with the library, and a
- * program may have its own. A source is used by one engine, on the thread that drives it.
+ * A source is a table of functions; by_draft_ngram and by_draft_model make those that come with the
+ * library, and a program may have its own. A source is used by one engine, on the thread that
+ * drives it.
  */
 #ifndef BANYAN_DRAFT_H
 #define BANYAN_DRAFT_H
@@ -53,6 +54,21 @@ typedef struct by_draft_source {
  * longest such place, the last among equals (prompt look-up; Saxena 2023). The chance is measured:
  * whether the token it would have proposed was right is known for every token, proposed or not. */
 BY_API by_status by_draft_ngram(by_draft_source *out, by_error *error);
+typedef struct by_draft_model_options {
+    const char *precision; /* as by_infer_precision knows it; NULL: precision.compute */
+    int threads;           /* compute threads; 0: config.train.threads */
+    by_device *device;     /* stays the caller's; NULL: the CPU */
+} by_draft_model_options;
+
+/* Proposes what another, smaller model of the same vocabulary would choose, drawn with the same
+ * random numbers. It has weights, keys and values of its own, for every sequence of the engine. The
+ * chance is that of its drafts so far. `options` may be NULL. config and weights (NULL: initial
+ * weights) are read when the engine is opened, and may be closed afterwards; what is wrong with
+ * them, such as a smaller vocabulary, is an error then. Texts longer than the model's context get
+ * no drafts where its positions are a table. BY_EARG: the model reads no tokens. */
+BY_API by_status by_draft_model(by_draft_source *out, const by_config *config,
+                                const by_weights *weights, const by_draft_model_options *options,
+                                by_error *error);
 /* Closes a source; {0} is accepted. */
 BY_API void by_draft_close(by_draft_source *source);
 

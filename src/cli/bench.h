@@ -4,7 +4,9 @@
 #define BY_CLI_BENCH_H
 
 #include "banyan/comm.h"
+#include "banyan/draft.h"
 #include "banyan/profile.h"
+#include "banyan/tokenizer.h"
 #include "banyan/train.h"
 #include "cli.h"
 
@@ -29,6 +31,22 @@ typedef struct cli_measured_model {
 by_status cli_open_measured(cli_measured_model *out, const char *path, const cli_list *overrides,
                             by_error *error);
 void cli_close_measured(cli_measured_model *model);
+
+/* What --speculate names: "ngram", or a model that proposes tokens. */
+typedef struct cli_draft {
+    by_draft_source source;
+    cli_measured_model model;
+} cli_draft;
+
+#define CLI_SPECULATE_HELP                                                                         \
+    "propose tokens, for fewer steps and equal text: ngram (what followed equal tokens earlier), " \
+    "or a small model of the same vocabulary"
+
+/* tokenizer: the model's, which that of the drafts must equal; NULL: not compared. Closed with
+ * cli_draft_close, also when this fails. */
+by_status cli_draft_open(cli_draft *out, const char *name, const by_tokenizer *tokenizer,
+                         const char *precision, int threads, by_error *error);
+void cli_draft_close(cli_draft *draft);
 
 /* Median of `count` values, which it sorts. */
 double cli_median(double *values, size_t count);

@@ -211,12 +211,13 @@ static by_status open_engine(cli_engine_bench *b, cli_engine_request *r, const c
         status = choose_lengths(r, model.used->model.context, error);
     }
     if (status == BY_OK && r->speculate != NULL) {
-        status = cli_draft_open(&b->drafts, r->speculate, error);
+        status =
+            cli_draft_open(&b->drafts, r->speculate, NULL, r->precision, (int)r->threads, error);
     }
     if (status == BY_OK) {
         int64_t context = r->prompt + r->tokens;
         by_engine_options options = {.sessions = r->sessions + (r->beside > 0),
-                                     .draft = r->speculate == NULL ? NULL : &b->drafts,
+                                     .draft = r->speculate == NULL ? NULL : &b->drafts.source,
                                      .rows = r->rows,
                                      .context = r->beside < context ? context : r->beside + 1,
                                      .threads = (int)r->threads,
@@ -273,7 +274,7 @@ static by_status measure(cli_engine_request *r, const char *path, by_error *erro
     }
     by_profile_close(&b.profile);
     by_engine_close(&b.engine);
-    by_draft_close(&b.drafts);
+    cli_draft_close(&b.drafts);
     free(b.samples);
     free(b.prompt);
     free(b.steps);
@@ -307,7 +308,7 @@ static int run(int argc, char **argv)
         {"pattern-tokens", CLI_INTEGER, &r.pattern, "N",
          "prompts repeat themselves after N tokens (0: never)"},
         {"rows", CLI_INTEGER, &r.rows, "N", "rows of a step, at most (256)"},
-        {"speculate", CLI_STRING, &r.speculate, "ngram", CLI_SPECULATE_HELP},
+        {"speculate", CLI_STRING, &r.speculate, "ngram|MODEL", CLI_SPECULATE_HELP},
         {"precision", CLI_STRING, &r.precision, "TYPE",
          "f32, bf16, fp16, int8 or int4 (default: the config's)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the config's)"},

@@ -48,7 +48,7 @@ typedef struct cli_engine_step {
 typedef struct cli_engine_bench {
     const cli_engine_request *r;
     by_engine *engine;
-    by_draft_source drafts;
+    cli_draft drafts;
     cli_engine_sample *samples;
     int32_t *prompt;
     int64_t vocab;

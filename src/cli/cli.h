@@ -18,7 +18,6 @@
 
 #include "banyan/comm.h"
 #include "banyan/config.h"
-#include "banyan/draft.h"
 #include "banyan/exit.h"
 #include "banyan/infer.h"
 #include "banyan/launch.h"
@@ -131,10 +130,6 @@ by_dtype cli_compute_dtype(const by_config *config);
 /* Refuses a --precision that is given (not NULL) and that by_infer_precision does not know: an exit
  * code, or -1 to go on. */
 int cli_check_precision(const cli_command *command, const char *precision);
-/* Opens what --speculate names. */
-by_status cli_draft_open(by_draft_source *out, const char *name, by_error *error);
-#define CLI_SPECULATE_HELP                                                                         \
-    "propose tokens by what followed equal ones earlier in the text: fewer steps, equal text"
 /* The name of a precision (NULL: the config's) whose programs compute in `computes`. */
 const char *cli_precision_name(const char *precision, by_dtype computes);
 /* Prints s as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */

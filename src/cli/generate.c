@@ -7,6 +7,7 @@
 #include "banyan/infer.h"
 #include "banyan/program.h"
 #include "banyan/text_stream.h"
+#include "bench.h"
 #include "generate.h"
 
 /* A prompt file over this is a mistake. */
@@ -386,7 +387,7 @@ static int run(int argc, char **argv)
          "continue every prompt of a file (a line, or {\"prompt\": ...}); one JSON line each"},
         {"best-of", CLI_INTEGER, &r.best_of, "N",
          "make N texts of a prompt, and print the one whose tokens are the likeliest (1)"},
-        {"speculate", CLI_STRING, &r.speculate, "ngram", CLI_SPECULATE_HELP},
+        {"speculate", CLI_STRING, &r.speculate, "ngram|MODEL", CLI_SPECULATE_HELP},
         {"sessions", CLI_INTEGER, &r.sessions, "N", "prompts of a batch at a time (16)"},
         {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate at most (200)"},
         {"temperature", CLI_NUMBER, &r.sampling.temperature, "T",

@@ -11,6 +11,7 @@
 #include "banyan/engine.h"
 #include "banyan/program.h"
 #include "banyan/text_stream.h"
+#include "bench.h"
 #include "generate.h"
 
 /* A file of prompts over this is a mistake. */
@@ -51,7 +52,7 @@ typedef struct batch {
     const cli_generation *r;
     by_tokenizer *tokenizer;
     by_engine *engine;
-    by_draft_source drafts;
+    cli_draft drafts;
     cli_form form;
     char *data;
     item *items;
@@ -466,8 +467,9 @@ static by_status open_engine(batch *b, const char *path, by_error *error)
         status = by_tokenizer_open(&b->tokenizer, by_pretrained_directory(pretrained), error);
     }
     if (status == BY_OK && r->speculate != NULL) {
-        status = cli_draft_open(&b->drafts, r->speculate, error);
-        options.draft = &b->drafts;
+        status = cli_draft_open(&b->drafts, r->speculate, b->tokenizer, r->precision,
+                                (int)r->threads, error);
+        options.draft = &b->drafts.source;
     }
     if (status == BY_OK) {
         status =
@@ -495,7 +497,7 @@ int cli_generate_batch(const cli_generation *r, const char *path)
         status = work(&b, &error);
     }
     by_engine_close(&b.engine);
-    by_draft_close(&b.drafts);
+    cli_draft_close(&b.drafts);
     for (size_t i = b.printed; i < b.count; i++) {
         release(&b.items[i], r->best_of);
     }

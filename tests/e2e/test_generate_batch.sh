@@ -42,8 +42,16 @@ cmp out together || fail "another text"
 run 0 "$banyan" bench engine runs --requests 2 --sessions 1 --prompt-tokens 30 --pattern-tokens 6 --tokens 20 \
     --speculate ngram --json
 lines "d[0]['drafted'] >= d[0]['accepted'] >= 0"
+run 0 "$banyan" generate runs --batch prompts.txt --tokens 12 --sessions 3 --speculate runs
+cmp out together || fail "another text"
+run 0 "$banyan" bench engine c.yaml --requests 2 --sessions 1 --prompt-tokens 30 --tokens 20 --speculate c.yaml --json
+lines "d[0]['accepted'] <= d[0]['drafted']"
 run 2 "$banyan" generate runs --batch prompts.txt --speculate trigram
-holds err "drafts are made by ngram"
+holds err "trigram"
+sed 's/number/digit/' text.txt >digits.txt
+run 0 "$banyan" train c.yaml --quiet --set 'data.text=[digits.txt]' --set run.dir=others --set train.steps=1
+run 2 "$banyan" generate runs --batch prompts.txt --speculate others
+holds err "its tokenizer is another one"
 
 run 0 "$banyan" generate runs --prompt 'the number' --tokens 12 --speculate ngram --no-prompt
 python3 -c "

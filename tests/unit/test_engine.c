@@ -518,6 +518,51 @@ static void test_processor(void **state)
     by_config_close(&config);
 }
 
+/* A model as a source of drafts: the same one is always right, another one changes nothing. */
+static void test_draft_model(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_config *config = make_config("llama", "f32");
+    by_config *other = make_config("gpt2", "f32");
+    job *alone = calloc(REQUESTS, sizeof *alone);
+    job *together = calloc(REQUESTS, sizeof *together);
+    by_draft_source drafts;
+    by_engine_options options = {.sessions = 7,
+                                 .waiting = 200,
+                                 .rows = 40,
+                                 .pages = 13,
+                                 .draft = &drafts,
+                                 .draft_tokens = 4,
+                                 .draft_always = true};
+    assert_true(alone != NULL && together != NULL);
+    make_jobs(alone, 5);
+    run_alone(config, "f32", alone);
+    for (int i = 0; i < 3; i++) {
+        by_draft_model_options how = {.precision = i == 1 ? "int4" : "f32"};
+        check(by_draft_model(&drafts, i < 2 ? config : other, NULL, &how, &error), &error);
+        make_jobs(together, 5);
+        by_engine_statistics st = run_together(config, &options, together);
+        compare(alone, together);
+        if (i == 0) {
+            /* A text that ends at a stop token leaves drafts behind it. */
+            assert_true(st.accepted > 300 && st.drafted - st.accepted < st.drafted / 10);
+        }
+        by_draft_close(&drafts);
+    }
+    /* A vocabulary that lacks tokens of the model's. */
+    by_engine *engine = NULL;
+    check(by_config_set(other, "model.vocab=60", &error), &error);
+    check(by_draft_model(&drafts, other, NULL, NULL, &error), &error);
+    assert_int_equal(by_engine_open(&engine, config, NULL, &options, &error), BY_EARG);
+    assert_non_null(strstr(error.message, "knows 60 tokens, the model 61"));
+    by_draft_close(&drafts);
+    free(alone);
+    free(together);
+    by_config_close(&config);
+    by_config_close(&other);
+}
+
 static by_status letter_of(void *user, uint32_t id, const char **data, size_t *length,
                            by_error *error)
 {
@@ -775,12 +820,19 @@ static void test_memory_and_defaults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_invariance_gpt2),      cmocka_unit_test(test_invariance_llama_bf16),
-        cmocka_unit_test(test_invariance_gpt2_fp16), cmocka_unit_test(test_invariance_llama_int8),
-        cmocka_unit_test(test_invariance_gpt2_int4), cmocka_unit_test(test_log_probabilities),
-        cmocka_unit_test(test_like_a_generator),     cmocka_unit_test(test_processor),
-        cmocka_unit_test(test_processor_and_drafts), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_open_refusals),        cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_invariance_gpt2),
+        cmocka_unit_test(test_invariance_llama_bf16),
+        cmocka_unit_test(test_invariance_gpt2_fp16),
+        cmocka_unit_test(test_invariance_llama_int8),
+        cmocka_unit_test(test_invariance_gpt2_int4),
+        cmocka_unit_test(test_log_probabilities),
+        cmocka_unit_test(test_like_a_generator),
+        cmocka_unit_test(test_processor),
+        cmocka_unit_test(test_draft_model),
+        cmocka_unit_test(test_processor_and_drafts),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_open_refusals),
+        cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_memory_and_defaults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
