@@ -42,8 +42,8 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
 
 /* One pass over what is held out, and epochs without end. */
 static by_source sources[] = {
-    {"held out", arrays, 2, false, HELD_OUT, 1, HELD_OUT, fill, NULL, NULL},
-    {"training", arrays, 2, true, TRAINING, 1, TRAINING, fill, NULL, NULL},
+    {"held out", arrays, 2, false, HELD_OUT, 1, HELD_OUT, fill, NULL, NULL, NULL},
+    {"training", arrays, 2, true, TRAINING, 1, TRAINING, fill, NULL, NULL, NULL},
 };
 
 static by_status take_source(by_source **out, by_task_data *data, const by_config *config,

@@ -78,6 +78,8 @@ typedef struct by_data_config {
     char *dedup;             /* of text: "none", "exact" or "near" */
     char *field;             /* field of JSON lines that holds the text */
     double valid_fraction;   /* last part of the text that is held out */
+    char *corrupt;           /* "fail" or "skip" */
+    double corrupt_budget;   /* of skip: below 1 a share of the examples, else their number */
     char *train;             /* packed directory to train on (instead of text); "" for none */
     by_string_list mix;      /* DIR=WEIGHT: packed directories to train on, instead of train */
     char *mix_order;         /* "exact" or "random" */

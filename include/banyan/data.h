@@ -31,11 +31,27 @@ extern "C" {
 typedef struct by_dataset by_dataset;
 
 typedef struct by_dataset_options {
-    bool verify; /* read all shards once and compare their checksums with the manifest */
+    /* Read all shards once, compare their checksums with the manifest and their tokens with the
+     * vocabulary. */
+    bool verify;
+    /* Damaged tokens are no error: they are found as with `verify` (unless by_data_verify has found
+     * them already), and by_dataset_damage says which they are. Of a shard whose checksum is wrong
+     * these are the blocks of 4,096 tokens whose own checksum (blocks.npy) is; all of it where
+     * there is no such file, or where the shard is missing or cut short. */
+    bool skip;
     /* while verifying; may be NULL. Returns false to stop (BY_ESTOPPED) */
     bool (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
 } by_dataset_options;
+
+/* A part of some data that is damaged. */
+typedef struct by_damage {
+    const char *path; /* of the file */
+    uint64_t place;   /* in it: byte of a token, line of a table or of text, record of images */
+    uint64_t begin;   /* first token, row or image */
+    uint64_t count;   /* how many of them cannot be used */
+    const char *reason;
+} by_damage;
 
 /* Opens a packed directory. `options` may be NULL. BY_EIO: a file cannot be read; BY_EFORMAT: a
  * file is not what the manifest promises (names the file, what was found and what was expected). */
@@ -46,6 +62,8 @@ BY_API void by_dataset_close(by_dataset **dataset);
 
 typedef struct by_data_verify_options {
     bool always; /* read everything, also what was read before */
+    bool skip;   /* damaged tokens are no error, see by_dataset_options: what is found is kept in
+                    DIR/.verified, too */
     bool (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes); /* as above */
     void *user;
 } by_data_verify_options;
@@ -57,7 +75,10 @@ typedef struct by_data_verify_options {
 BY_API by_status by_data_verify(const char *directory, const by_data_verify_options *options,
                                 by_error *error);
 
-/* Tokens over all shards. */
+/* What is damaged, in the order of tokens; nothing in a data set that was opened without `skip`.
+ * Lives as long as the data set. */
+BY_API const by_damage *by_dataset_damage(const by_dataset *dataset, size_t *count);
+/* Tokens over all shards, damaged ones included. */
 BY_API uint64_t by_dataset_tokens(const by_dataset *dataset);
 /* Size of the vocabulary: every token is below it. */
 BY_API uint32_t by_dataset_vocab(const by_dataset *dataset);
@@ -139,6 +160,10 @@ typedef struct by_batch {
     uint64_t first_sample;   /* index over all epochs of the view's first sample */
     uint64_t valid_targets;  /* targets of the view that count: tokens, or examples */
     uint64_t global_targets; /* the same over the global batch, all ranks together */
+    /* Samples of the global batch that are damaged: in a batch to train on others stand in for
+     * them, in a pass they have no targets. And the index of the first of them. */
+    uint64_t damaged;
+    uint64_t first_damaged;
 } by_batch;
 
 /* The array of this name; NULL when there is none. */
@@ -183,6 +208,9 @@ struct by_source {
      * say. Called by the thread that calls `fill`. */
     by_status (*count)(const by_source *source, const by_source_sample *sample, uint64_t *targets,
                        by_error *error);
+    /* Whether a sample is damaged, and another one is given instead, or one without targets. NULL:
+     * none is. Called by the thread that calls `fill`. */
+    bool (*replaces)(const by_source *source, const by_source_sample *sample);
 };
 
 BY_API void by_source_close(by_source **source);
@@ -212,9 +240,12 @@ BY_API size_t by_token_arrays(by_array arrays[3], size_t context, bool documents
  * Without, each token but the first is a target once (with `documents`: but the first of each), and
  * the last samples are filled up with token 0 and target -1. So are the samples of best-fit
  * packing, which are the same in each epoch, and in which the first token of a document is never a
- * target; its index takes 16 bytes of memory for each document and 4 for each sample. The data set
- * must outlive the source. BY_EARG: the context is out of range, or the data is too short: fewer
- * than context + 1 tokens to train on, fewer than 2 to evaluate. */
+ * target; its index takes 16 bytes of memory for each document and 4 for each sample. Where tokens
+ * are damaged (by_dataset_damage), no sample has any of them: with `shuffle` another one of the
+ * epoch, which the seed and the index draw, stands in for it; without, it has no targets. The data
+ * set must outlive the source. BY_EARG: the context is out of range, or the data is too short:
+ * fewer than context + 1 tokens to train on, fewer than 2 to evaluate. BY_EFORMAT: all of it is
+ * damaged. */
 BY_API by_status by_token_source_open(by_source **out, const by_dataset *dataset,
                                       const by_token_options *options, by_error *error);
 

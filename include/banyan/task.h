@@ -82,6 +82,12 @@ typedef struct by_task_data {
     uint64_t train_examples; /* to train on, counted as by_task.examples says; 0: none are open */
     uint64_t valid_examples; /* held out, or to predict; 0: none */
     uint64_t bytes;          /* memory that it takes; mapped files are not counted */
+    /* Damaged parts that are left out (data.corrupt skip); of their file, places count from its
+     * first example. `damaged` examples of `all`. */
+    const by_damage *damage;
+    size_t damage_count;
+    uint64_t damaged;
+    uint64_t all;
     /* Parts of what is held out, each with whole micro-batches; by_task.source sets their ends and
      * gives at most train.eval_batches micro-batches of each. 0: there are none. */
     by_task_part parts[BY_TASK_PARTS];
@@ -172,7 +178,9 @@ struct by_task {
 
 /* The task that config->task.kind names. */
 BY_API by_status by_task_find(const by_task **out, const by_config *config, by_error *error);
-/* Opens data of a task (NULL: the config's). */
+/* Opens data of a task (NULL: the config's). Damaged parts that are left out are notes of
+ * request->progress. BY_EFORMAT: more than data.corrupt_budget is damaged; names the file with the
+ * most. */
 BY_API by_status by_task_open(by_task_data **out, const by_task *task,
                               const by_task_request *request, by_error *error);
 BY_API void by_task_close(by_task_data **data);

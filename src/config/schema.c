@@ -85,6 +85,15 @@ static const by__key common[] = {
 
     {"data", "valid_fraction", BY__KEY_REAL, BY__FIELD(data.valid_fraction), "0.1", 0, 1,
      BY__BELOW_MAX, .help = "share of the data that is held out; of text, the end"},
+    {"data", "corrupt", BY__KEY_TEXT, BY__FIELD(data.corrupt), "fail", .choices = "fail|skip",
+     .later = true,
+     .help = "damaged data: fail: an error; skip: it is left out, named and counted. Of packed "
+             "tokens, no sample has any that is damaged; of tables and CIFAR files, damaged rows "
+             "and images are left out"},
+    {"data", "corrupt_budget", BY__KEY_REAL, BY__FIELD(data.corrupt_budget), "0.01", 0, 1e15,
+     .later = true,
+     .help = "damaged tokens, rows or images that corrupt: skip leaves out at most: below 1 a "
+             "share of all, from 1 on their number"},
 
     {"train", "steps", BY__KEY_INT, BY__FIELD(train.steps), "2000", 1, BY__MANY,
      .help = "optimizer steps of the run"},

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "data/dataset_files.h"
 #include "data/formats/npy.h"
-#include "data/formats/token_manifest.h"
 
 /* Shards beyond this many are opened for each read, so that data of any size needs few files. */
 #define MAX_OPEN_SHARDS ((size_t)256)
@@ -19,27 +19,10 @@
 #define TOKEN_BLOCK ((size_t)8192)
 #define FILE_BLOCK  ((size_t)1 << 16)
 
-/* An npy file. */
-typedef struct shard {
-    char *path;
-    int fd;         /* -1: opened for each read */
-    bool is_open;   /* path and fd are owned */
-    uint64_t start; /* byte offset of its elements, which are little-endian */
-    uint64_t first; /* place of its first token in the whole stream */
-    uint64_t count;
-} shard;
-
-struct by_dataset {
-    char *directory;
-    by__token_manifest manifest;
-    shard *shards;
-    shard documents; /* documents + 1 offsets of 8 bytes */
-};
-
 /* ---- opening ---- */
 
-static by_status read_shard(const shard *s, uint64_t offset, void *out, size_t bytes,
-                            by_error *error)
+by_status by__token_file_read(const by__token_file *s, uint64_t offset, void *out, size_t bytes,
+                              by_error *error)
 {
     int fd = s->fd >= 0 ? s->fd : open(s->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
@@ -53,56 +36,10 @@ static by_status read_shard(const shard *s, uint64_t offset, void *out, size_t b
     return status;
 }
 
-/* The reading of all files, for its progress. */
-typedef struct verification {
-    const by_dataset_options *options;
-    uint64_t done;
-    uint64_t total;
-} verification;
-
-static by_status report(verification *v, size_t bytes, by_error *error)
-{
-    const by_dataset_options *o = v->options;
-    v->done += bytes;
-    return o->progress == NULL || o->progress(o->user, v->done, v->total)
-               ? BY_OK
-               : by_error_set(error, BY_ESTOPPED, "stopped while verifying the data");
-}
-
-static by_status verify_shard(const shard *s, unsigned width, const char *expected, verification *v,
-                              by_error *error)
-{
-    char found[33];
-    by__hasher *hasher;
-    void *block = NULL;
-    uint64_t bytes = s->count * width;
-    BY_TRY(by__hasher_open(&hasher, error));
-    by_status status = by__alloc(&block, FILE_BLOCK, 1, "read buffer", error);
-    for (uint64_t at = 0; at < bytes && status == BY_OK;) {
-        size_t n = bytes - at < FILE_BLOCK ? (size_t)(bytes - at) : FILE_BLOCK;
-        status = read_shard(s, at, block, n, error);
-        by__hasher_add(hasher, block, n);
-        at += n;
-        if (status == BY_OK) {
-            status = report(v, n, error);
-        }
-    }
-    by__hasher_hex(hasher, found);
-    by__hasher_close(&hasher);
-    free(block);
-    if (status != BY_OK || strcmp(found, expected) == 0) {
-        return status;
-    }
-    return by_error_set(error, BY_EFORMAT,
-                        "%s: damaged: the %" PRIu64 " bytes from offset %" PRIu64
-                        " have checksum %s, but the manifest says %s; pack the data again",
-                        s->path, bytes, s->start, found, expected);
-}
-
 /* Opens one npy file and checks that it holds what the manifest says. On failure the caller
  * releases what `s` got. */
-static by_status open_shard(shard *s, const char *directory, const char *file, unsigned width,
-                            uint64_t count, by_error *error)
+static by_status open_shard(by__token_file *s, const char *directory, const char *file,
+                            unsigned width, uint64_t count, by_error *error)
 {
     by__npy_info info;
     s->path = by__path_join(directory, file);
@@ -123,7 +60,7 @@ static by_status open_shard(shard *s, const char *directory, const char *file, u
 }
 
 /* Closes the file; the path stays for later reads. */
-static void close_file(shard *s)
+static void close_file(by__token_file *s)
 {
     if (s->is_open) {
         (void)close(s->fd);
@@ -132,21 +69,23 @@ static void close_file(shard *s)
     s->fd = -1;
 }
 
-static void close_shard(shard *s)
+static void close_shard(by__token_file *s)
 {
     close_file(s);
     free(s->path);
+    free(s->problem);
 }
 
 static by_status offset_at(const by_dataset *d, uint64_t document, uint64_t *out, by_error *error)
 {
-    return read_shard(&d->documents, document * sizeof *out, out, sizeof *out, error);
+    return by__token_file_read(&d->documents, document * sizeof *out, out, sizeof *out, error);
 }
 
 by_status by__dataset_offsets(const by_dataset *dataset, uint64_t first, size_t count,
                               uint64_t *out, by_error *error)
 {
-    return read_shard(&dataset->documents, first * sizeof *out, out, count * sizeof *out, error);
+    return by__token_file_read(&dataset->documents, first * sizeof *out, out, count * sizeof *out,
+                               error);
 }
 
 /* Offsets [first, first + count) of documents.npy; `last` is the one before them. */
@@ -179,7 +118,8 @@ static by_status check_documents(const by_dataset *d, by_error *error)
     by_status status = BY_OK;
     for (uint64_t i = 0; i < d->documents.count && status == BY_OK;) {
         size_t n = d->documents.count - i < limit ? (size_t)(d->documents.count - i) : limit;
-        status = read_shard(&d->documents, i * sizeof *block, block, n * sizeof *block, error);
+        status =
+            by__token_file_read(&d->documents, i * sizeof *block, block, n * sizeof *block, error);
         if (status == BY_OK) {
             status = check_offsets(d, block, i, n, &last, error);
         }
@@ -189,7 +129,30 @@ static by_status check_documents(const by_dataset *d, by_error *error)
     return status;
 }
 
-static by_status open_files(by_dataset *d, by_error *error)
+/* Opens a shard of tokens; with `skip` one that cannot be read is noted in it. */
+static by_status open_tokens(by_dataset *d, size_t i, bool skip, by_error *error)
+{
+    const by__token_shard *m = &d->manifest.shards[i];
+    by__token_file *s = &d->shards[i];
+    by_error problem = {0};
+    by_status status = open_shard(s, d->directory, m->file, d->manifest.width, m->tokens, &problem);
+    if (status != BY_OK && (!skip || (status != BY_EIO && status != BY_EFORMAT))) {
+        return by_error_set(error, status, "%s", problem.message);
+    }
+    if (status != BY_OK) {
+        s->problem = by__strdup(problem.message);
+        s->count = m->tokens;
+        if (s->problem == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: damaged data");
+        }
+    }
+    if (status != BY_OK || i >= MAX_OPEN_SHARDS) {
+        close_file(s);
+    }
+    return BY_OK;
+}
+
+static by_status open_files(by_dataset *d, bool skip, by_error *error)
 {
     const by__token_manifest *m = &d->manifest;
     uint64_t first = 0;
@@ -201,11 +164,7 @@ static by_status open_files(by_dataset *d, by_error *error)
     BY_TRY(
         by__alloc((void **)&d->shards, m->shard_count, sizeof *d->shards, "token shards", error));
     for (size_t i = 0; i < m->shard_count; i++) {
-        BY_TRY(open_shard(&d->shards[i], d->directory, m->shards[i].file, m->width,
-                          m->shards[i].tokens, error));
-        if (i >= MAX_OPEN_SHARDS) {
-            close_file(&d->shards[i]);
-        }
+        BY_TRY(open_tokens(d, i, skip, error));
         d->shards[i].first = first;
         first += m->shards[i].tokens; /* the manifest's reader has bounded the sum */
     }
@@ -213,31 +172,27 @@ static by_status open_files(by_dataset *d, by_error *error)
     return check_documents(d, error);
 }
 
-static by_status verify_files(const by_dataset *d, const by_dataset_options *options,
-                              by_error *error)
-{
-    const by__token_manifest *m = &d->manifest;
-    verification v = {options, 0, m->tokens * m->width + d->documents.count * 8};
-    for (size_t i = 0; i < m->shard_count; i++) {
-        BY_TRY(verify_shard(&d->shards[i], m->width, m->shards[i].hash, &v, error));
-    }
-    return verify_shard(&d->documents, 8, m->offsets_hash, &v, error);
-}
-
 by_status by_dataset_open(by_dataset **out, const char *directory,
                           const by_dataset_options *options, by_error *error)
 {
     by_dataset *d;
+    bool skip = options != NULL && options->skip;
+    bool known = false;
     BY_TRY(by__alloc((void **)&d, 1, sizeof *d, "a data set", error));
     d->directory = by__strdup(directory);
     by_status status = d->directory == NULL
                            ? by_error_set(error, BY_EMEMORY, "out of memory: path")
                            : by__token_manifest_read(&d->manifest, directory, error);
     if (status == BY_OK) {
-        status = open_files(d, error);
+        status = open_files(d, skip, error);
     }
-    if (status == BY_OK && options != NULL && options->verify) {
-        status = verify_files(d, options, error);
+    if (status == BY_OK && skip && !options->verify) {
+        status = by__stamp_read(d, &known, error);
+    }
+    if (status == BY_OK && skip && !known) {
+        status = by__dataset_find_damage(d, options, error);
+    } else if (status == BY_OK && options != NULL && options->verify && !skip) {
+        status = by__dataset_verify(d, options, error);
     }
     if (status != BY_OK) {
         by_dataset_close(&d);
@@ -258,6 +213,7 @@ void by_dataset_close(by_dataset **dataset)
     }
     close_shard(&d->documents);
     free(d->shards);
+    by__damage_free(&d->damage);
     by__token_manifest_free(&d->manifest);
     free(d->directory);
     free(d);
@@ -303,6 +259,22 @@ uint64_t by_dataset_text_bytes(const by_dataset *dataset)
 uint64_t by_dataset_documents(const by_dataset *dataset)
 {
     return dataset->manifest.documents;
+}
+
+const by_damage *by_dataset_damage(const by_dataset *dataset, size_t *count)
+{
+    *count = dataset->damage.count;
+    return dataset->damage.items;
+}
+
+bool by__dataset_is_damaged(const by_dataset *dataset, uint64_t begin, uint64_t end)
+{
+    return by__damage_touches(&dataset->damage, begin, end);
+}
+
+uint64_t by__dataset_damaged(const by_dataset *dataset)
+{
+    return dataset->damage.total;
 }
 
 const char *by__dataset_name(const by_dataset *dataset)
@@ -416,18 +388,31 @@ static uint32_t widen_u16(int32_t *out, const uint16_t *in, size_t count)
     return greatest;
 }
 
-static uint32_t greatest_u32(const int32_t *tokens, size_t count)
+static uint32_t greatest_u16(const uint16_t *tokens, size_t count)
 {
-    uint32_t greatest = 0;
+    uint16_t greatest = 0;
     for (size_t i = 0; i < count; i++) {
-        uint32_t token = (uint32_t)tokens[i];
-        greatest = token > greatest ? token : greatest;
+        greatest = tokens[i] > greatest ? tokens[i] : greatest;
     }
     return greatest;
 }
 
+static uint32_t greatest_u32(const uint32_t *tokens, size_t count)
+{
+    uint32_t greatest = 0;
+    for (size_t i = 0; i < count; i++) {
+        greatest = tokens[i] > greatest ? tokens[i] : greatest;
+    }
+    return greatest;
+}
+
+uint32_t by__tokens_greatest(const void *tokens, size_t count, unsigned width)
+{
+    return width == 2 ? greatest_u16(tokens, count) : greatest_u32(tokens, count);
+}
+
 /* The shard that holds the token at a position within the data. */
-static const shard *find_shard(const by_dataset *d, uint64_t position)
+static const by__token_file *find_shard(const by_dataset *d, uint64_t position)
 {
     size_t low = 0;
     size_t high = d->manifest.shard_count;
@@ -442,8 +427,8 @@ static const shard *find_shard(const by_dataset *d, uint64_t position)
     return &d->shards[low];
 }
 
-static by_status bad_token(const by_dataset *d, const shard *s, uint64_t at, const int32_t *tokens,
-                           by_error *error)
+static by_status bad_token(const by_dataset *d, const by__token_file *s, uint64_t at,
+                           const int32_t *tokens, by_error *error)
 {
     while ((uint32_t)*tokens < d->manifest.vocab) {
         tokens++;
@@ -457,8 +442,8 @@ static by_status bad_token(const by_dataset *d, const shard *s, uint64_t at, con
 }
 
 /* Tokens [at, at + count) of a shard. */
-static by_status read_tokens(const by_dataset *d, const shard *s, uint64_t at, size_t count,
-                             int32_t *out, by_error *error)
+static by_status read_tokens(const by_dataset *d, const by__token_file *s, uint64_t at,
+                             size_t count, int32_t *out, by_error *error)
 {
     uint16_t block[TOKEN_BLOCK];
     while (count > 0) {
@@ -466,11 +451,11 @@ static by_status read_tokens(const by_dataset *d, const shard *s, uint64_t at, s
         uint32_t greatest;
         if (d->manifest.width == 2) {
             n = n < TOKEN_BLOCK ? n : TOKEN_BLOCK;
-            BY_TRY(read_shard(s, at * 2, block, n * 2, error));
+            BY_TRY(by__token_file_read(s, at * 2, block, n * 2, error));
             greatest = widen_u16(out, block, n);
         } else {
-            BY_TRY(read_shard(s, at * 4, out, n * 4, error));
-            greatest = greatest_u32(out, n);
+            BY_TRY(by__token_file_read(s, at * 4, out, n * 4, error));
+            greatest = by__tokens_greatest(out, n, 4);
         }
         if (greatest >= d->manifest.vocab) {
             return bad_token(d, s, at, out, error);
@@ -495,11 +480,15 @@ by_status by_dataset_read(const by_dataset *dataset, uint64_t position, size_t c
     if (count == 0) {
         return BY_OK;
     }
-    for (const shard *s = find_shard(d, position); count > 0; s++) {
+    for (const by__token_file *s = find_shard(d, position); count > 0; s++) {
         uint64_t at = position - s->first;
         uint64_t left = s->count - at;
         size_t n = left < count ? (size_t)left : count;
-        BY_TRY(read_tokens(d, s, at, n, out, error));
+        by_status status = read_tokens(d, s, at, n, out, error);
+        if (status != BY_OK) {
+            by__stamp_drop(d);
+            return status;
+        }
         out += n;
         count -= n;
         position += n;

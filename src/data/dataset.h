@@ -23,6 +23,9 @@
 #include "banyan/data.h"
 #include "data/best_fit.h"
 
+/* Whether any of the tokens [begin, end) is damaged, and how many of all are. */
+bool by__dataset_is_damaged(const by_dataset *dataset, uint64_t begin, uint64_t end);
+uint64_t by__dataset_damaged(const by_dataset *dataset);
 /* The directory, for messages. */
 const char *by__dataset_name(const by_dataset *dataset);
 /* Copies the places where documents [first, first + count) begin, and, where that is the last one,

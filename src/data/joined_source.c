@@ -49,6 +49,13 @@ static by_status count(const by_source *source, const by_source_sample *sample, 
     return BY_OK;
 }
 
+static bool replaces(const by_source *source, const by_source_sample *sample)
+{
+    by_source_sample own;
+    const by_source *part = part_at((const joined_source *)source, sample, &own);
+    return part->replaces != NULL && part->replaces(part, &own);
+}
+
 static void close_source(by_source *source)
 {
     joined_source *j = (joined_source *)source;
@@ -83,6 +90,7 @@ static by_status take_parts(joined_source *j, by_source *const *parts, size_t pa
     j->base.targets = 0;
     j->base.fill = fill;
     j->base.count = count;
+    j->base.replaces = replaces;
     j->base.close = close_source;
     for (size_t i = 0; i < part_count; i++) {
         if (!fits(parts[0], parts[i])) {

@@ -27,6 +27,8 @@ typedef struct slot {
     uint64_t sample;  /* first sample of the global batch */
     uint64_t targets; /* of the part, and of the global batch */
     uint64_t global_targets;
+    uint64_t damaged; /* of the global batch */
+    uint64_t first_damaged;
 } slot;
 
 struct by_loader {
@@ -130,9 +132,23 @@ static by_status count_slot(by_loader *l, slot *s, by_error *error)
     return count_targets(l, s->sample, l->batch, &s->global_targets, error);
 }
 
+/* Samples of the whole batch, which every rank counts alike. */
+static void count_damaged(by_loader *l, slot *s)
+{
+    s->damaged = 0;
+    s->first_damaged = 0;
+    for (size_t i = 0; i < l->batch && l->source->replaces != NULL; i++) {
+        by_source_sample sample = locate(l, s->sample + i);
+        if (l->source->replaces(l->source, &sample)) {
+            s->first_damaged = s->damaged++ == 0 ? sample.index : s->first_damaged;
+        }
+    }
+}
+
 static by_status fill_slot(by_loader *l, slot *s, by_error *error)
 {
     BY_TRY(count_slot(l, s, error));
+    count_damaged(l, s);
     for (size_t row = 0; row < l->count; row++) {
         size_t at = row / l->block * l->stride + row % l->block;
         by_source_sample sample = locate(l, s->sample + l->first + at);
@@ -489,6 +505,8 @@ by_status by_loader_next(by_loader *loader, by_batch *out, by_error *error)
         batch.first_sample = s->sample + l->first;
         batch.valid_targets = s->targets;
         batch.global_targets = s->global_targets;
+        batch.damaged = s->damaged;
+        batch.first_damaged = s->first_damaged;
     } else if (l->status != BY_OK) {
         status = l->status;
         if (error != NULL) {

@@ -215,6 +215,13 @@ static by_status count_sample(const by_source *source, const by_source_sample *s
     return p->source->count == NULL ? BY_OK : p->source->count(p->source, &own, targets, error);
 }
 
+static bool replaces(const by_source *source, const by_source_sample *sample)
+{
+    by_source_sample own;
+    const part *p = find_sample(source, sample, &own);
+    return p->source->replaces != NULL && p->source->replaces(p->source, &own);
+}
+
 /* ---- opening ---- */
 
 static void close_source(by_source *source)
@@ -344,12 +351,14 @@ by_status by_mix_source_open(by_source **out, by_source *const *parts, size_t co
     m->base.samples = 0;
     m->base.targets = 0;
     m->base.count = NULL;
+    m->base.replaces = NULL;
     m->base.fill = fill;
     m->base.close = close_source;
     m->part_count = count;
     for (size_t i = 0; i < count; i++) {
         m->parts[i] = (part){.source = parts[i]};
         m->base.count = parts[i]->count == NULL ? m->base.count : count_sample;
+        m->base.replaces = parts[i]->replaces == NULL ? m->base.replaces : replaces;
         m->base.samples += parts[i]->samples;
         m->base.targets += parts[i]->targets;
     }

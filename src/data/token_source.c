@@ -8,6 +8,10 @@
 #include "data/order.h"
 
 #define CONTEXT_LIMIT ((size_t)1 << 30)
+/* Another place for a sample that is damaged is drawn so often: the last one stays damaged, and
+ * without targets, once in 10^19 times where half of the data is. */
+#define DRAWS         64
+#define PURPOSE_DRAWS 0x64616d67u /* "damg" in ASCII */
 
 typedef struct token_source {
     by_source base;
@@ -34,7 +38,7 @@ static void fill_up(const token_source *s, size_t tokens, size_t targets, void *
     }
 }
 
-/* ---- windows ---- */
+/* ---- windows in the data ---- */
 
 /* Targets of a window, those that documents leave out among them: `context`, fewer at the end of a
  * pass, 0 behind it. */
@@ -55,6 +59,49 @@ static uint64_t start_of(const token_source *s, const by_source_sample *sample)
     return sample->place * s->context +
            (s->base.shuffle ? by__order_phase(s->phases, sample->seed, sample->epoch) : 0);
 }
+
+/* ---- damage ---- */
+
+static bool is_damaged(const token_source *s, const by_source_sample *sample)
+{
+    const by__bins *b = &s->bins;
+    if (b->count == 0) {
+        size_t valid = targets_of(s, sample->place);
+        uint64_t start = start_of(s, sample);
+        return valid > 0 && by__dataset_is_damaged(s->dataset, start, start + valid + 1);
+    }
+    bool damaged = false;
+    for (uint32_t i = b->first[sample->place]; i < b->first[sample->place + 1]; i++) {
+        uint64_t begin = b->pieces[i].begin;
+        damaged = damaged || by__dataset_is_damaged(s->dataset, begin, begin + b->pieces[i].length);
+    }
+    return damaged;
+}
+
+/* Whether a sample would be made of damaged tokens. */
+static bool replaces(const by_source *source, const by_source_sample *sample)
+{
+    return is_damaged((const token_source *)source, sample);
+}
+
+/* The sample that stands in for one that is damaged: of the same epoch, at a place that is a
+ * function of the seed and the sample's index alone, so that any rank finds the same one. *whole:
+ * there is one; a pass replaces none. */
+static by_source_sample stand_in(const token_source *s, const by_source_sample *sample, bool *whole)
+{
+    by_source_sample own = *sample;
+    *whole = s->base.replaces == NULL || !is_damaged(s, &own);
+    for (uint64_t i = 0; i < DRAWS && !*whole && s->base.shuffle; i++) {
+        uint32_t random[4];
+        by_source_random(sample, PURPOSE_DRAWS + i, random);
+        uint64_t wide = (uint64_t)random[0] << 32 | random[1];
+        own.place = wide % s->base.samples;
+        *whole = !is_damaged(s, &own);
+    }
+    return own;
+}
+
+/* ---- windows ---- */
 
 /* Keeps the documents of the window that begins at token `start` apart. */
 static by_status part_documents(const token_source *s, uint64_t start, size_t valid,
@@ -88,9 +135,11 @@ static by_status fill_window(const by_source *source, const by_source_sample *sa
     const token_source *s = (const token_source *)source;
     int32_t *tokens = rows[0];
     int32_t *targets = rows[1];
-    size_t valid = targets_of(s, sample->place);
+    bool whole;
+    const by_source_sample own = stand_in(s, sample, &whole);
+    size_t valid = whole ? targets_of(s, own.place) : 0;
     if (valid > 0) {
-        uint64_t start = start_of(s, sample);
+        uint64_t start = start_of(s, &own);
         BY_TRY(by_dataset_read(s->dataset, start, valid, tokens, error));
         memcpy(targets, tokens + 1, (valid - 1) * sizeof *targets);
         BY_TRY(by_dataset_read(s->dataset, start + valid, 1, targets + valid - 1, error));
@@ -102,7 +151,7 @@ static by_status fill_window(const by_source *source, const by_source_sample *sa
     return BY_OK;
 }
 
-/* All targets but the first tokens of documents. */
+/* All targets but, where documents are kept apart, the first tokens of these. */
 static by_status count_window(const by_source *source, const by_source_sample *sample,
                               uint64_t *targets, by_error *error)
 {
@@ -110,12 +159,14 @@ static by_status count_window(const by_source *source, const by_source_sample *s
     by__borders borders;
     uint64_t begin;
     bool found;
-    size_t valid = targets_of(s, sample->place);
+    bool whole;
+    const by_source_sample own = stand_in(s, sample, &whole);
+    size_t valid = whole ? targets_of(s, own.place) : 0;
     *targets = valid;
-    if (valid == 0) {
+    if (valid == 0 || !s->documents) {
         return BY_OK;
     }
-    BY_TRY(by__borders_open(&borders, s->dataset, start_of(s, sample), valid, &begin, error));
+    BY_TRY(by__borders_open(&borders, s->dataset, start_of(s, &own), valid, &begin, error));
     do {
         BY_TRY(by__borders_next(&borders, &found, &begin, error));
         *targets -= found;
@@ -129,7 +180,7 @@ static by_status cut_windows(token_source *s, by_error *error)
     uint64_t total = by_dataset_tokens(s->dataset);
     uint64_t context = s->context;
     s->base.fill = fill_window;
-    s->base.count = s->documents ? count_window : NULL;
+    s->base.count = s->documents || s->base.replaces != NULL ? count_window : NULL;
     if (!s->base.shuffle) {
         if (total < 2) {
             return by_error_set(
@@ -192,8 +243,10 @@ static by_status fill_bin(const by_source *source, const by_source_sample *sampl
 {
     const token_source *s = (const token_source *)source;
     const by__bins *b = &s->bins;
+    bool whole;
+    const by_source_sample own = stand_in(s, sample, &whole);
     size_t at = 0;
-    for (uint32_t i = b->first[sample->place]; i < b->first[sample->place + 1]; i++) {
+    for (uint32_t i = b->first[own.place]; whole && i < b->first[own.place + 1]; i++) {
         BY_TRY(fill_piece(s, &b->pieces[i], at, rows, error));
         at += b->pieces[i].length;
     }
@@ -205,10 +258,13 @@ static by_status fill_bin(const by_source *source, const by_source_sample *sampl
 static by_status count_bin(const by_source *source, const by_source_sample *sample,
                            uint64_t *targets, by_error *error)
 {
-    const by__bins *b = &((const token_source *)source)->bins;
-    uint32_t bin = (uint32_t)sample->place;
+    const token_source *s = (const token_source *)source;
+    const by__bins *b = &s->bins;
+    bool whole;
+    const by_source_sample own = stand_in(s, sample, &whole);
+    uint32_t bin = (uint32_t)own.place;
     BY_UNUSED(error);
-    *targets = by__bins_used(b, bin) - (b->first[bin + 1] - b->first[bin]);
+    *targets = whole ? by__bins_used(b, bin) - (b->first[bin + 1] - b->first[bin]) : 0;
     return BY_OK;
 }
 
@@ -271,6 +327,12 @@ by_status by_token_source_open(by_source **out, const by_dataset *dataset,
     if (context == 0 || context > CONTEXT_LIMIT) {
         return by_error_set(error, BY_EARG, "context %zu must be from 1 to 2^30", context);
     }
+    if (by__dataset_damaged(dataset) == by_dataset_tokens(dataset) &&
+        by_dataset_tokens(dataset) > 0) {
+        return by_error_set(error, BY_EFORMAT, "%s: all of its %llu tokens are damaged",
+                            by__dataset_name(dataset),
+                            (unsigned long long)by_dataset_tokens(dataset));
+    }
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "a source of tokens", error));
     s->dataset = dataset;
     s->context = context;
@@ -280,7 +342,8 @@ by_status by_token_source_open(by_source **out, const by_dataset *dataset,
                           .array_count = by_token_arrays(s->arrays, context, options->documents),
                           .shuffle = options->shuffle,
                           .sample_targets = context,
-                          .close = close_source};
+                          .close = close_source,
+                          .replaces = by__dataset_damaged(dataset) > 0 ? replaces : NULL};
     by_status status = options->shuffle && options->packing == BY_TOKENS_BEST_FIT
                            ? fill_bins(s, error)
                            : cut_windows(s, error);

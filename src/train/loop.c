@@ -159,6 +159,7 @@ static void track_start(by__job *job)
     by__track_text(job->tracker, "environment", job->environment);
     by__job_report(job, &event);
     by__track_end(job->tracker);
+    by__job_damage_start(job);
 }
 
 static by_status open_job(by__job *job, by_error *error)
@@ -192,6 +193,7 @@ static by_status open_job(by__job *job, by_error *error)
                             lora->from);
     }
     BY_TRY(by__job_open_data(job, error));
+    BY_TRY(by__job_damage_open(job, error));
     BY_TRY(complete_config(job, error));
     by_trainer_options options = own == NULL ? (by_trainer_options){0} : *own;
     options.data_bytes = job->data->bytes;
@@ -262,6 +264,7 @@ static by_status collect_step(by__job *job, bool wait, by_error *error)
     job->exchange += result.exchange;
     job->exposed += result.exposed;
     job->disk += result.disk;
+    by__job_damage_collected(job, result.step);
     job->is_torn = steps_ahead(job) > 0;
     status = by__job_guard(job, &result, &back, error);
     if (status == BY_EDIVERGED) {
@@ -294,6 +297,7 @@ static by_status submit_step(by__job *job, by_error *error)
     BY_TRY(by_trainer_submit(job->trainer, &batch, error));
     job->behind[by_trainer_updates(job->trainer) % BY_STEPS_AHEAD] =
         by_loader_position(job->loader);
+    by__job_damage_submitted(job, &batch);
     return BY_OK;
 }
 
@@ -383,9 +387,13 @@ static by_status finish(by__job *job, by_status status, by_error *error)
         return status;
     }
     by__run_dir_update(job, word);
+    by__job_damage_end(job);
     by_error late = {0};
     by__track_begin(job->tracker, BY__EVENT_END, "run", (uint64_t)job->done_step);
     by__track_text(job->tracker, "status", word);
+    if (job->damaged_samples > 0) {
+        by__track_integer(job->tracker, "damaged_samples", (int64_t)job->damaged_samples);
+    }
     by__track_end(job->tracker);
     if (by__tracker_flush(job->tracker, &late) != BY_OK) {
         if (status == BY_OK) {

@@ -1,8 +1,9 @@
 /* A running job: what loop.c (the loop, events), job_hooks.c (what follows a step), job_guard.c
- * (steps that were not applied), job_layers.c (records of tensors), job_activations.c (of
- * activations), job_names.c (what ranks have of things by name), job_sample.c (texts), evaluate.c,
- * save.c and restore.c (checkpoints), run_dir.c (its directory), fit.c (whether its plan fits) and,
- * of many ranks, job_ranks.c, job_cores.c, job_times.c and ranks_alike.c share. */
+ * (steps that were not applied), job_damage.c (data that is left out), job_layers.c (records of
+ * tensors), job_activations.c (of activations), job_names.c (what ranks have of things by name),
+ * job_sample.c (texts), evaluate.c, save.c and restore.c (checkpoints), run_dir.c (its directory),
+ * fit.c (whether its plan fits) and, of many ranks, job_ranks.c, job_cores.c, job_times.c and
+ * ranks_alike.c share. */
 #ifndef BY_TRAIN_LOOP_H
 #define BY_TRAIN_LOOP_H
 
@@ -44,6 +45,11 @@ typedef struct by__job {
     uint64_t sample;         /* where the loader begins */
     /* ... and where it stood behind each step under way, by turn */
     uint64_t behind[BY_STEPS_AHEAD];
+    /* Of the same steps: samples that are damaged, and the first of them. */
+    uint64_t damaged[BY_STEPS_AHEAD];
+    uint64_t first_damaged[BY_STEPS_AHEAD];
+    uint64_t damaged_samples; /* of all steps that were collected */
+    char damage[33];          /* hash of what of the data is left out; "": nothing is */
     int64_t first_step;
     int64_t done_step;  /* steps whose results were collected */
     int64_t saved_step; /* of the newest checkpoint that was begun; -1: none */
@@ -114,6 +120,20 @@ by_status by__job_guard(by__job *job, const by_step_result *result, bool *back, 
 /* Collective: this step ends the run. Adds to the verdict where it went wrong, and writes it as an
  * event. Returns BY_EDIVERGED. */
 by_status by__job_diverged(by__job *job, int64_t step, by_error *verdict);
+
+/* ---- job_damage.c: data that is left out ---- */
+
+/* Collective: all ranks leave the same out. BY_ESTATE: they do not. */
+by_status by__job_damage_open(by__job *job, by_error *error);
+/* Events for what is left out; rank 0 alone. */
+void by__job_damage_start(by__job *job);
+/* A batch is submitted as the step that by_trainer_updates says, or collected. */
+void by__job_damage_submitted(by__job *job, const by_batch *batch);
+void by__job_damage_collected(by__job *job, int64_t step);
+/* Says how many samples it were; rank 0 alone. */
+void by__job_damage_end(by__job *job);
+/* Says when the checkpoint that is gone on from had left other parts out. */
+void by__job_damage_restore(by__job *job, const by_checkpoint *checkpoint);
 
 /* ---- job_ranks.c ---- */
 

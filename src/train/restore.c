@@ -263,6 +263,7 @@ static by_status restore_from(by__job *job, const by_checkpoint *checkpoint, by_
     BY_TRY(restore_tensors(job, checkpoint, error));
     BY_TRY(restore_guard(job, checkpoint, error));
     restore_rollback(job, checkpoint);
+    by__job_damage_restore(job, checkpoint);
     /* A crash between writing the best checkpoint and marking it. */
     if (by__job_leads(job) && job->best_step == by_checkpoint_step(checkpoint) &&
         isfinite(job->best_loss)) {

@@ -240,7 +240,7 @@ static by_status describe(by__job *job, by__save_request *request, const by_task
                           const char *json, const char *adapter, taker *take, by_error *error)
 {
     by__text losses = {0};
-    by_checkpoint_value values[9 + GUARD_VALUES + BY_TASK_FILES] = {
+    by_checkpoint_value values[11 + GUARD_VALUES + BY_TASK_FILES] = {
         {.key = "sample", .kind = BY_VALUE_U64, .as.u64 = by_loader_position(job->loader)},
         {.key = "seed", .kind = BY_VALUE_U64, .as.u64 = job->config->seed},
         {.key = "best_loss", .kind = BY_VALUE_F64, .as.f64 = job->best_loss},
@@ -258,6 +258,14 @@ static by_status describe(by__job *job, by__save_request *request, const by_task
             .key = "best_metric", .kind = BY_VALUE_F64, .as.f64 = job->best_metric};
     }
     value_count += describe_guard(job, values + value_count, &losses);
+    if (job->damage[0] != '\0') {
+        values[value_count++] = (by_checkpoint_value){
+            .key = "damage", .kind = BY_VALUE_STRING, .as.string = job->damage};
+    }
+    if (job->damaged_samples > 0) {
+        values[value_count++] = (by_checkpoint_value){
+            .key = "damaged_samples", .kind = BY_VALUE_U64, .as.u64 = job->damaged_samples};
+    }
     if (job->valid_step == by_trainer_updates(job->trainer)) {
         values[value_count++] = (by_checkpoint_value){
             .key = "valid_loss", .kind = BY_VALUE_F64, .as.f64 = job->valid_loss};

@@ -50,7 +50,7 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
 }
 
 static by_source sources[] = {
-    {"training", arrays, 3, true, 100000, CONTEXT, 100000 * CONTEXT, fill, NULL, NULL},
+    {"training", arrays, 3, true, 100000, CONTEXT, 100000 * CONTEXT, fill, NULL, NULL, NULL},
 };
 
 static by_status take_source(by_source **out, by_task_data *data, const by_config *config,

@@ -6,6 +6,10 @@
  *   DIR/documents.npy         1-D '<u8', documents + 1 numbers: document i holds the tokens
  *                             [offset[i], offset[i + 1]) of the whole stream, its end-of-text token
  *                             included; offset[0] = 0, offset[documents] = tokens, never decreasing
+ *   DIR/blocks.npy            1-D '<u8': XXH3-64 of each 4,096 tokens of each shard (the last block
+ *                             of a shard may be shorter), which says where a shard is damaged. The
+ *                             manifest does not name it: it is of use only where a shard's own
+ *                             checksum is wrong, and a directory may be without it
  *   DIR/tokenizer.json        the tokenizer that made the tokens (Hugging Face format)
  *   DIR/manifest.json         this file, written last; a directory without it is not a data set
  *
@@ -29,6 +33,9 @@
 #define BY_DATA_FORMATS_TOKEN_MANIFEST_H
 
 #include "base/base.h"
+
+#define BY__BLOCKS_FILE    "blocks.npy"
+#define BY__CHECKED_TOKENS ((size_t)4096)
 
 typedef struct by__token_shard {
     char *file;

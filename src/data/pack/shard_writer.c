@@ -50,7 +50,36 @@ by_status by__shard_writer_open(by__shard_writer *w, const char *directory,
     BY_TRY(by__make_dirs(directory, error));
     BY_TRY(save_tokenizer(w, tokenizer, error));
     BY_TRY(open_npy(w, &w->offsets, OFFSETS_FILE, 8, error));
+    BY_TRY(open_npy(w, &w->blocks, BY__BLOCKS_FILE, 8, error));
+    BY_TRY(by__alloc((void **)&w->block, BY__CHECKED_TOKENS, m->width, "tokens", error));
     return by__npy_writer_add_u64(w->offsets, &zero, 1, error);
+}
+
+/* The checksum of a block that is full, or the last one of its shard. */
+static by_status end_block(by__shard_writer *w, by_error *error)
+{
+    if (w->block_tokens == 0) {
+        return BY_OK;
+    }
+    uint64_t sum = by__hash64(w->block, w->block_tokens * w->manifest.width);
+    w->block_tokens = 0;
+    return by__npy_writer_add_u64(w->blocks, &sum, 1, error);
+}
+
+static by_status check_tokens(by__shard_writer *w, const uint32_t *ids, size_t count,
+                              by_error *error)
+{
+    unsigned width = w->manifest.width;
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *at = w->block + w->block_tokens * width;
+        for (unsigned k = 0; k < width; k++) {
+            at[k] = (uint8_t)(ids[i] >> (8 * k));
+        }
+        if (++w->block_tokens == BY__CHECKED_TOKENS) {
+            BY_TRY(end_block(w, error));
+        }
+    }
+    return BY_OK;
 }
 
 static by_status end_shard(by__shard_writer *w, by_error *error)
@@ -59,6 +88,7 @@ static by_status end_shard(by__shard_writer *w, by_error *error)
         return BY_OK;
     }
     by__token_shard *shard = &w->manifest.shards[w->manifest.shard_count - 1];
+    BY_TRY(end_block(w, error));
     BY_TRY(by__npy_writer_finish(w->shard, shard->hash, error));
     by__npy_writer_close(&w->shard);
     return BY_OK;
@@ -91,6 +121,7 @@ by_status by__shard_writer_add(by__shard_writer *w, const uint32_t *ids, size_t 
         }
         size_t n = count < w->shard_room ? count : (size_t)w->shard_room;
         BY_TRY(by__npy_writer_add_u32(w->shard, ids, n, error));
+        BY_TRY(check_tokens(w, ids, n, error));
         w->manifest.shards[w->manifest.shard_count - 1].tokens += n;
         w->manifest.tokens += n;
         w->shard_room -= n;
@@ -124,7 +155,9 @@ by_status by__shard_writer_add_source(by__shard_writer *w, const char *path, uin
 
 by_status by__shard_writer_finish(by__shard_writer *w, by_error *error)
 {
+    char unnamed[33];
     BY_TRY(end_shard(w, error));
+    BY_TRY(by__npy_writer_finish(w->blocks, unnamed, error));
     BY_TRY(by__npy_writer_finish(w->offsets, w->manifest.offsets_hash, error));
     BY_TRY(by__token_manifest_write(&w->manifest, w->directory, error));
     return by__sync_dir(w->directory, error);
@@ -134,6 +167,8 @@ void by__shard_writer_close(by__shard_writer *w)
 {
     by__npy_writer_close(&w->shard);
     by__npy_writer_close(&w->offsets);
+    by__npy_writer_close(&w->blocks);
+    free(w->block);
     by__token_manifest_free(&w->manifest);
     free(w->directory);
     *w = (by__shard_writer){0};

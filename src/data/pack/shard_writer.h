@@ -16,6 +16,9 @@ typedef struct by__shard_writer {
     by__npy_writer *shard; /* the open one */
     uint64_t shard_room;
     by__npy_writer *offsets;
+    by__npy_writer *blocks; /* checksums */
+    uint8_t *block;         /* the newest tokens of the shard, as they are in the file */
+    size_t block_tokens;
 } by__shard_writer;
 
 /* Makes the directory, with the tokenizer in it. eos: whether documents are marked. */

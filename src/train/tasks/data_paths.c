@@ -4,6 +4,7 @@
 #include "banyan/tokenizer.h"
 #include "checkpoint/storage.h"
 #include "config/kind.h"
+#include "data/formats/token_manifest.h"
 #include "train/tasks/language.h"
 
 static bool relay_progress(void *user, const by_pack_progress *progress)
@@ -245,20 +246,27 @@ static bool relay_verifying(void *user, uint64_t done, uint64_t total)
     return relay_progress(user, &progress);
 }
 
-by_status by__verify_data(const char *directory, const by_train_options *progress, by_error *error)
+bool by__skips_damage(const by_config *config)
+{
+    return strcmp(config->data.corrupt, "skip") == 0;
+}
+
+by_status by__verify_data(const char *directory, const by_config *config,
+                          const by_train_options *progress, by_error *error)
 {
     by__relay to = {progress};
-    by_data_verify_options options = {.progress = progress == NULL ? NULL : relay_verifying,
+    by_data_verify_options options = {.skip = by__skips_damage(config),
+                                      .progress = progress == NULL ? NULL : relay_verifying,
                                       .user = &to};
     return by_data_verify(directory, &options, error);
 }
 
 static by_status read_tokenizer_hash(char out[33], const char *directory, by_error *error)
 {
-    by_dataset *dataset;
-    BY_TRY(by_dataset_open(&dataset, directory, NULL, error));
-    memcpy(out, by_dataset_tokenizer_hash(dataset), 33);
-    by_dataset_close(&dataset);
+    by__token_manifest manifest;
+    BY_TRY(by__token_manifest_read(&manifest, directory, error));
+    memcpy(out, manifest.tokenizer_hash, 33);
+    by__token_manifest_free(&manifest);
     return BY_OK;
 }
 
@@ -343,10 +351,10 @@ by_status by__data_prepare(by__data_paths *out, const by_config *config,
         status = join(&paths.tokenizer, paths.train[0], "tokenizer.json", error);
     }
     for (size_t i = 0; i < paths.train_count && status == BY_OK; i++) {
-        status = by__verify_data(paths.train[i], progress, error);
+        status = by__verify_data(paths.train[i], config, progress, error);
     }
     for (size_t i = 0; i < paths.valid_count && status == BY_OK; i++) {
-        status = by__verify_data(paths.valid[i], progress, error);
+        status = by__verify_data(paths.valid[i], config, progress, error);
     }
     if (status == BY_OK) {
         status =

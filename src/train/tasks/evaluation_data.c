@@ -140,7 +140,8 @@ by_status by__evaluation_data_open(by__evaluation_data *out, const char *path,
     }
     if (by__path_exists(manifest)) {
         data.directory = by__strdup(path);
-        status = data.directory == NULL ? no_memory(error) : by__verify_data(path, progress, error);
+        status = data.directory == NULL ? no_memory(error)
+                                        : by__verify_data(path, config, progress, error);
         if (status == BY_OK) {
             status = by__same_tokenizer(path, model_directory, error);
         }

@@ -5,6 +5,7 @@
 
 #include "banyan/ops.h"
 #include "banyan/tokenizer.h"
+#include "data/damage.h"
 #include "graph/graph.h"
 #include "train/tasks/documents.h"
 #include "train/tasks/language.h"
@@ -73,8 +74,9 @@ typedef struct language_data {
     int64_t eos;
     char *eos_token; /* NULL: none */
     char *tokenizer_config;
-    bool best_fit;    /* data.packing */
-    char content[33]; /* hash of what is trained on */
+    bool best_fit;     /* data.packing */
+    by__damage damage; /* of all data sets */
+    char content[33];  /* hash of what is trained on */
 } language_data;
 
 /* ---- opening ---- */
@@ -98,15 +100,34 @@ static by_status find_eos(language_data *d, by_error *error)
     return status;
 }
 
+/* A packed directory, whose damage is added to that of the data before. */
+static by_status open_packed(language_data *d, by_dataset **out, const char *path,
+                             const by_config *config, by_error *error)
+{
+    size_t count;
+    BY_TRY(
+        by_dataset_open(out, path, &(by_dataset_options){.skip = by__skips_damage(config)}, error));
+    const by_damage *items = by_dataset_damage(*out, &count);
+    for (size_t i = 0; i < count; i++) {
+        BY_TRY(by__damage_add(&d->damage, &items[i], error));
+    }
+    d->base.damage = d->damage.items;
+    d->base.damage_count = d->damage.count;
+    d->base.damaged = d->damage.total;
+    d->base.all += by_dataset_tokens(*out);
+    return BY_OK;
+}
+
 /* What is evaluated on, by name where it has some. */
-static by_status open_valid(language_data *d, char *const *paths, size_t count, by_error *error)
+static by_status open_valid(language_data *d, char *const *paths, size_t count,
+                            const by_config *config, by_error *error)
 {
     bool named = d->paths.names != NULL && paths == d->paths.valid;
     BY_TRY(by__alloc((void **)&d->valid, count, sizeof *d->valid, "the data", error));
     BY_TRY(by__alloc((void **)&d->keys, count, sizeof *d->keys, "the data", error));
     for (size_t i = 0; i < count; i++) {
-        BY_TRY(by_dataset_open(&d->valid[i], paths[i], NULL, error));
         d->valid_count++;
+        BY_TRY(open_packed(d, &d->valid[i], paths[i], config, error));
         d->base.valid_examples += by_dataset_tokens(d->valid[i]);
         if (named) {
             (void)snprintf(d->keys[i], sizeof d->keys[i], "valid_loss_%s", d->paths.names[i]);
@@ -125,10 +146,10 @@ static by_status open_training(language_data *d, const by_task_request *r, by_er
     BY_TRY(
         by__alloc((void **)&d->train, d->paths.train_count, sizeof *d->train, "the data", error));
     for (size_t i = 0; i < d->paths.train_count; i++) {
-        BY_TRY(by_dataset_open(&d->train[i], d->paths.train[i], NULL, error));
+        BY_TRY(open_packed(d, &d->train[i], d->paths.train[i], r->config, error));
         d->base.train_examples += by_dataset_tokens(d->train[i]);
     }
-    BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, error));
+    BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, r->config, error));
     return find_eos(d, error);
 }
 
@@ -142,10 +163,10 @@ static by_status open_other(language_data *d, const by_task_request *r, by_error
         for (size_t i = 0; i < d->paths.valid_count; i++) {
             BY_TRY(by__same_tokenizer(d->paths.valid[i], learned, error));
         }
-        BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, error));
+        BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, r->config, error));
     } else {
         BY_TRY(by__evaluation_data_open(&d->other, path, learned, r->config, r->progress, error));
-        BY_TRY(open_valid(d, &d->other.directory, 1, error));
+        BY_TRY(open_valid(d, &d->other.directory, 1, r->config, error));
     }
     if (d->valid_count == 0) {
         return by_error_set(error, BY_ECONFIG,
@@ -172,6 +193,7 @@ static void close_data(by_task_data *base)
     by__data_mix_free(&d->mix);
     by__data_paths_free(&d->paths);
     by__evaluation_data_close(&d->other);
+    by__damage_free(&d->damage);
     free(d->eos_token);
     free(d->tokenizer_config);
     free(d);

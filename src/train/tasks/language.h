@@ -57,8 +57,11 @@ void by__evaluation_data_close(by__evaluation_data *data);
 /* BY_ECONFIG when packed data was made by another tokenizer than the tokenizer.json in a model's
  * directory (data_paths.c). A directory without one fits any data. */
 by_status by__same_tokenizer(const char *data, const char *model, by_error *error);
+/* Whether damaged data is left out (data.corrupt). */
+bool by__skips_damage(const by_config *config);
 /* Verifies a packed directory at its first use; `progress` (may be NULL) hears of it. */
-by_status by__verify_data(const char *directory, const by_train_options *progress, by_error *error);
+by_status by__verify_data(const char *directory, const by_config *config,
+                          const by_train_options *progress, by_error *error);
 
 /* Fills progress and note of packing so that `relay` (alive as long as the options) passes them on
  * as training events. */

@@ -2,6 +2,9 @@
 
 #include "train/train.h"
 
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 /* One row a task: by__task_NAME of NAME.c. */
@@ -31,6 +34,77 @@ by_status by_task_find(const by_task **out, const by_config *config, by_error *e
     return by_error_set(error, BY_ECONFIG, "task.kind: unknown task '%s'", config->task.kind);
 }
 
+/* ---- damaged data ---- */
+
+#define SHOWN_DAMAGE 20
+
+static void note(const by_train_options *to, const char *format, ...) BY_PRINTF(2, 3);
+static void note(const by_train_options *to, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    by_train_event event = {.kind = BY_TRAIN_NOTE, .text = text};
+    if (to != NULL && to->event != NULL) {
+        to->event(to->user, &event);
+    }
+}
+
+/* The part of a file that has the most damaged examples. */
+static const by_damage *find_worst(const by_task_data *data, uint64_t *count)
+{
+    const by_damage *worst = NULL;
+    *count = 0;
+    for (size_t i = 0; i < data->damage_count; i++) {
+        uint64_t sum = 0;
+        size_t first = i;
+        for (;
+             i < data->damage_count && strcmp(data->damage[i].path, data->damage[first].path) == 0;
+             i++) {
+            sum += data->damage[i].count;
+        }
+        i--;
+        if (sum > *count) {
+            *count = sum;
+            worst = &data->damage[first];
+        }
+    }
+    return worst;
+}
+
+static by_status judge_damage(const by_task_data *data, const by_task_request *request,
+                              by_error *error)
+{
+    const char *examples = data->task->examples;
+    double budget = request->config->data.corrupt_budget;
+    double most = budget < 1.0 ? budget * (double)data->all : budget;
+    uint64_t count;
+    const by_damage *worst = find_worst(data, &count);
+    if ((double)data->damaged > most) {
+        return by_error_set(
+            error, BY_EFORMAT,
+            "%llu of %llu %s are damaged, and data.corrupt_budget %g allows %.0f; the most, %llu, "
+            "are in %s, first at %llu: %s",
+            (unsigned long long)data->damaged, (unsigned long long)data->all, examples, budget,
+            floor(most), (unsigned long long)count, worst->path, (unsigned long long)worst->place,
+            worst->reason);
+    }
+    for (size_t i = 0; i < data->damage_count && i < SHOWN_DAMAGE; i++) {
+        const by_damage *d = &data->damage[i];
+        note(request->progress, "left out: %s, at %llu: %llu %s from number %llu on: %s", d->path,
+             (unsigned long long)d->place, (unsigned long long)d->count, examples,
+             (unsigned long long)d->begin, d->reason);
+    }
+    if (data->damage_count > SHOWN_DAMAGE) {
+        note(request->progress, "left out: %zu parts more; %llu of %llu %s altogether",
+             data->damage_count - SHOWN_DAMAGE, (unsigned long long)data->damaged,
+             (unsigned long long)data->all, examples);
+    }
+    return BY_OK;
+}
+
 by_status by_task_open(by_task_data **out, const by_task *task, const by_task_request *request,
                        by_error *error)
 {
@@ -43,7 +117,15 @@ by_status by_task_open(by_task_data **out, const by_task *task, const by_task_re
     if (request->purpose == BY_TASK_PREDICT && task->predict == NULL) {
         return by_error_set(error, BY_EARG, "task %s has no predictions to print", task->name);
     }
-    return task->open(out, request, error);
+    by_task_data *data;
+    BY_TRY(task->open(&data, request, error));
+    by_status status = data->damage_count == 0 ? BY_OK : judge_damage(data, request, error);
+    if (status != BY_OK) {
+        by_task_close(&data);
+        return status;
+    }
+    *out = data;
+    return BY_OK;
 }
 
 void by_task_close(by_task_data **data)
