@@ -33,6 +33,9 @@ BY_API const by_array *by_array_set_find(const by_array_set *set, const char *na
 BY_API uint64_t by_array_set_examples(const by_array_set *set);
 /* XXH3-128 over names, types, shapes and elements, 32 hex digits: what a resumed run compares. */
 BY_API const char *by_array_set_hash(const by_array_set *set);
+/* Examples that were left out of its files: `place` and `begin` are the record, counted with them.
+ * They live as long as the set. */
+BY_API const by_damage *by_array_set_damage(const by_array_set *set, size_t *count);
 
 /* Image files, each of which gzip may have compressed. */
 typedef struct by_image_files {
@@ -43,6 +46,7 @@ typedef struct by_image_files {
     size_t image_count;
     const char *const *labels; /* with "auto": one for each file of images; NULL: no labels */
     size_t label_count;
+    bool skip; /* CIFAR records that are cut short or have no label of the classes are left out */
 } by_image_files;
 
 /* Reads images u8 [N, C, H, W] and labels i32 [N] (when there are any). Files of shape [N, H, W]

@@ -43,6 +43,10 @@ typedef struct by_table_options {
     char separator;              /* 0: a comma */
     const by_column_type *types; /* of columns that are not to be AUTO */
     size_t type_count;
+    /* Rows that are damaged are left out: those that do not parse, have more or fewer cells than
+     * the header, text in a column of numbers, or no value in the column `required`. */
+    bool skip;
+    const char *required; /* with `skip`; NULL: none */
 } by_table_options;
 
 /* Reads a CSV file (RFC 4180; gzip may have compressed it) whose first row names the columns.
@@ -54,6 +58,9 @@ BY_API by_status by_table_open(by_table **out, const char *path, const by_table_
 BY_API by_status by_table_parse(by_table **out, const char *name, const char *text, size_t length,
                                 const by_table_options *options, by_error *error);
 BY_API void by_table_close(by_table **table);
+/* The rows that were left out, in their order: `place` is the line, `begin` the row, counted with
+ * them. They live as long as the table. */
+BY_API const by_damage *by_table_damage(const by_table *table, size_t *count);
 BY_API const char *by_table_name(const by_table *table);
 BY_API uint64_t by_table_rows(const by_table *table);
 BY_API size_t by_table_column_count(const by_table *table);

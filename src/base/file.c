@@ -14,7 +14,8 @@ by_status by__io_error(by_error *error, const char *verb, const char *path)
     return by_error_set(error, BY_EIO, "cannot %s %s: %s", verb, path, strerror(errno));
 }
 
-by_status by__map_open(by__map *out, const char *path, by_error *error)
+/* Opens a regular file, whose size it finds. */
+static by_status open_regular(int *out, size_t *size, const char *path, by_error *error)
 {
     struct stat info;
     /* Without waiting for a writer, should it be a pipe; regular files know nothing of the flag. */
@@ -23,13 +24,27 @@ by_status by__map_open(by__map *out, const char *path, by_error *error)
         return by__io_error(error, "open", path);
     }
     by_status status = BY_OK;
-    by__map map = {0};
     if (fstat(fd, &info) != 0) {
         status = by__io_error(error, "stat", path);
     } else if (!S_ISREG(info.st_mode)) {
         status = by_error_set(error, BY_EIO, "cannot read %s: it is not a regular file", path);
-    } else if (info.st_size > 0) {
-        map.size = (size_t)info.st_size;
+    }
+    if (status != BY_OK) {
+        (void)close(fd);
+        return status;
+    }
+    *out = fd;
+    *size = (size_t)info.st_size;
+    return BY_OK;
+}
+
+by_status by__map_open(by__map *out, const char *path, by_error *error)
+{
+    int fd;
+    by__map map = {0};
+    BY_TRY(open_regular(&fd, &map.size, path, error));
+    by_status status = BY_OK;
+    if (map.size > 0) {
         void *p = mmap(NULL, map.size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED) {
             status = by__io_error(error, "map", path);
@@ -54,24 +69,29 @@ void by__map_close(by__map *map)
 
 by_status by__file_read(char **out, size_t *length, const char *path, size_t max, by_error *error)
 {
-    by__map map = {0};
-    BY_TRY(by__map_open(&map, path, error));
+    int fd;
+    size_t size;
+    char *copy = NULL;
+    BY_TRY(open_regular(&fd, &size, path, error));
     by_status status = BY_OK;
-    if (map.size > max) {
+    if (size > max) {
         status = by_error_set(error, BY_EFORMAT, "%s: %zu bytes is more than the limit of %zu",
-                              path, map.size, max);
+                              path, size, max);
+    } else if (size == SIZE_MAX || (copy = malloc(size + 1)) == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: %zu bytes of %s", size, path);
     } else {
-        char *copy = by__strndup(map.size > 0 ? (const char *)map.data : "", map.size);
-        if (copy == NULL) {
-            status =
-                by_error_set(error, BY_EMEMORY, "out of memory: %zu bytes of %s", map.size, path);
-        } else {
-            *out = copy;
-            *length = map.size;
-        }
+        /* Not by a map: a file that becomes shorter meanwhile would end the process. */
+        status = by__read_at(fd, path, 0, copy, size, error);
     }
-    by__map_close(&map);
-    return status;
+    (void)close(fd);
+    if (status != BY_OK) {
+        free(copy);
+        return status;
+    }
+    copy[size] = '\0';
+    *out = copy;
+    *length = size;
+    return BY_OK;
 }
 
 by_status by__read_at(int fd, const char *path, uint64_t offset, void *out, size_t n,

@@ -13,6 +13,7 @@ struct by_array_set {
     by_array *arrays;
     size_t count;
     char hash[33];
+    by__damage damage; /* what was left out */
 };
 
 /* ---- sets ---- */
@@ -167,10 +168,23 @@ void by_array_set_close(by_array_set **set)
         free((void *)(uintptr_t)s->arrays[i].name);
         free((void *)(uintptr_t)s->arrays[i].data);
     }
+    by__damage_free(&s->damage);
     free(s->arrays);
     free(s->name);
     free(s);
     *set = NULL;
+}
+
+void by__array_set_take_damage(by_array_set *set, by__damage *damage)
+{
+    set->damage = *damage;
+    *damage = (by__damage){0};
+}
+
+const by_damage *by_array_set_damage(const by_array_set *set, size_t *count)
+{
+    *count = set->damage.count;
+    return set->damage.items;
 }
 
 const char *by_array_set_name(const by_array_set *set)

@@ -3,6 +3,7 @@
 #define BY_DATA_ARRAY_SET_H
 
 #include "banyan/array_set.h"
+#include "data/damage.h"
 #include "data/order.h"
 
 /* Bytes of an array. BY_EMEMORY (naming `name`) when they overflow. */
@@ -12,6 +13,9 @@ by_status by__array_bytes(size_t *out, by_dtype dtype, const by_shape *shape, co
  * frees them also when it fails. */
 by_status by__array_set_take(by_array_set **out, const char *name, const by_array *arrays,
                              size_t count, by_error *error);
+
+/* What was left out of it, which it takes over. */
+void by__array_set_take_damage(by_array_set *set, by__damage *damage);
 
 /* by_part_example for many of a part's examples. */
 typedef struct by__part_rows {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "data/damage.h"
 #include "data/formats/array_file.h"
 #include "data/formats/csv.h"
 
@@ -37,7 +38,19 @@ struct by_table {
     size_t column_count;
     size_t column_capacity;
     uint64_t rows;
+    by__damage damage; /* rows that were left out */
 };
+
+/* Rows as they are read. */
+typedef struct row_reader {
+    by_table *table;
+    by__csv csv;
+    by__csv_cell *cells; /* of a row */
+    bool skip;
+    const column *required; /* NULL: none */
+    by__damage *damage;     /* where rows that are left out are told; NULL: they were before */
+    uint64_t row;           /* of the file */
+} row_reader;
 
 /* ---- values ---- */
 
@@ -137,18 +150,91 @@ static bool read_number(const by__csv_cell *cell, double *out)
 
 /* ---- rows ---- */
 
-/* Takes the next cell and checks that the row has as many cells as the header. */
-static by_status next_cell(const by_table *t, by__csv *csv, by__csv_cell *cell, bool *found,
-                           by_error *error)
+static by_status check_count(const by_table *t, const by__csv_cell *cell, by_error *error)
 {
-    BY_TRY(by__csv_next(csv, cell, found, error));
     size_t cells = cell->column + 1;
-    if (*found && (cells > t->column_count || (cell->ends_row && cells < t->column_count))) {
-        return by_error_set(
-            error, BY_EFORMAT, "%s:%" PRIu64 ": the row has %s %zu cells, but the header has %zu",
-            t->name, cell->line, cell->ends_row ? "only" : "at least", cells, t->column_count);
+    if (cells > t->column_count || (cell->ends_row && cells < t->column_count)) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s:%" PRIu64 ": the row has %s %zu cells, but the header has %zu",
+                            t->name, cell->line, cells < t->column_count ? "only" : "at least",
+                            cells, t->column_count);
     }
     return BY_OK;
+}
+
+/* A column that is to be one of numbers has no text. */
+static by_status check_cell(const by_table *t, const by__csv_cell *cell, by_error *error)
+{
+    double number;
+    const column *c = &t->columns[cell->column];
+    if (c->info.kind != BY_COLUMN_NUMBER || is_missing(cell) || read_number(cell, &number)) {
+        return BY_OK;
+    }
+    return by_error_set(error, BY_EFORMAT,
+                        "%s:%" PRIu64 ": column %zu, '%s': '%.*s' is not a number", t->name,
+                        cell->line, cell->column + 1, c->info.name,
+                        (int)(cell->length < 40 ? cell->length : 40), cell->text);
+}
+
+/* The cells of the next row. */
+static by_status take_row(row_reader *r, bool *found, by_error *error)
+{
+    const by_table *t = r->table;
+    by__csv_cell cell = {0};
+    do {
+        BY_TRY(by__csv_next(&r->csv, &cell, found, error));
+        if (!*found) {
+            return BY_OK;
+        }
+        BY_TRY(check_count(t, &cell, error));
+        BY_TRY(check_cell(t, &cell, error));
+        r->cells[cell.column] = cell;
+    } while (!cell.ends_row);
+    if (r->required != NULL && is_missing(&r->cells[r->required - t->columns])) {
+        return by_error_set(error, BY_EFORMAT, "%s:%" PRIu64 ": there is no value in '%s'", t->name,
+                            r->cells[0].line, r->required->info.name);
+    }
+    return BY_OK;
+}
+
+/* Tells of a row that is left out, which begins where `begin` is, and goes on with the next line.
+ */
+static by_status pass_row(row_reader *r, by__csv begin, const by_error *problem, by_error *error)
+{
+    char line[300];
+    const char *reason = problem->message;
+    const char *end = memchr(begin.at, '\n', (size_t)(begin.end - begin.at));
+    (void)snprintf(line, sizeof line, "%s:", r->table->name);
+    if (strncmp(reason, line, strlen(line)) == 0) { /* "FILE:LINE: " */
+        reason += strlen(line);
+        reason += strspn(reason, "0123456789: ");
+    }
+    const by_damage item = {
+        .path = r->table->name, .place = begin.line, .begin = r->row, .count = 1, .reason = reason};
+    r->csv = begin;
+    r->csv.at = end == NULL ? begin.end : end + 1;
+    r->csv.line++;
+    return r->damage == NULL ? BY_OK : by__damage_add(r->damage, &item, error);
+}
+
+/* The next row that is not damaged. */
+static by_status next_row(row_reader *r, bool *found, by_error *error)
+{
+    for (;;) {
+        by_error problem = {0};
+        by__csv_skip_lines(&r->csv);
+        const by__csv begin = r->csv;
+        by_status status = take_row(r, found, r->skip ? &problem : error);
+        if (status == BY_OK || !r->skip) {
+            r->row += status == BY_OK && *found;
+            return status;
+        }
+        if (status != BY_EFORMAT) {
+            return by_error_set(error, status, "%s", problem.message);
+        }
+        BY_TRY(pass_row(r, begin, &problem, error));
+        r->row++;
+    }
 }
 
 static by_status read_header(by_table *t, by__csv *csv, by_error *error)
@@ -185,28 +271,22 @@ static by_status read_header(by_table *t, by__csv *csv, by_error *error)
 }
 
 /* Counts the rows and finds which columns have text. */
-static by_status scan(by_table *t, by__csv csv, by_error *error)
+static by_status scan(row_reader *r, by_error *error)
 {
+    by_table *t = r->table;
     for (;;) {
-        by__csv_cell cell;
         bool found;
         double number;
-        BY_TRY(next_cell(t, &csv, &cell, &found, error));
+        BY_TRY(next_row(r, &found, error));
         if (!found) {
             break;
         }
-        column *c = &t->columns[cell.column];
-        t->rows += cell.ends_row;
-        if (is_missing(&cell)) {
-            c->info.missing++;
-        } else if (!read_number(&cell, &number)) {
-            if (c->info.kind == BY_COLUMN_NUMBER) {
-                return by_error_set(error, BY_EFORMAT,
-                                    "%s:%" PRIu64 ": column %zu, '%s': '%.*s' is not a number",
-                                    t->name, cell.line, cell.column + 1, c->info.name,
-                                    (int)(cell.length < 40 ? cell.length : 40), cell.text);
-            }
-            c->is_text = true;
+        t->rows++;
+        for (size_t i = 0; i < t->column_count; i++) {
+            column *c = &t->columns[i];
+            bool missing = is_missing(&r->cells[i]);
+            c->info.missing += missing;
+            c->is_text = c->is_text || (!missing && !read_number(&r->cells[i], &number));
         }
     }
     return t->rows > 0
@@ -239,8 +319,9 @@ static by_status fill_cell(column *c, uint64_t row, const by__csv_cell *cell, by
     return find_value(&c->values, scratch->data, scratch->length, &c->categories[row], error);
 }
 
-static by_status fill(by_table *t, by__csv csv, by_error *error)
+static by_status fill(row_reader *r, by_error *error)
 {
+    by_table *t = r->table;
     by__text scratch = {0};
     by_status status = BY_OK;
     uint64_t row = 0;
@@ -255,13 +336,11 @@ static by_status fill(by_table *t, by__csv csv, by_error *error)
                      : by__alloc((void **)&c->categories, (size_t)t->rows, sizeof *c->categories,
                                  "categories of a column", error);
     }
-    while (status == BY_OK && row < t->rows) {
-        by__csv_cell cell;
+    for (; status == BY_OK && row < t->rows; row++) {
         bool found;
-        status = next_cell(t, &csv, &cell, &found, error);
-        if (status == BY_OK) {
-            status = fill_cell(&t->columns[cell.column], row, &cell, &scratch, error);
-            row += cell.ends_row;
+        status = next_row(r, &found, error);
+        for (size_t i = 0; i < t->column_count && status == BY_OK; i++) {
+            status = fill_cell(&t->columns[i], row, &r->cells[i], &scratch, error);
         }
     }
     by__text_free(&scratch);
@@ -293,6 +372,26 @@ static by_status set_types(by_table *t, const by_table_options *o, by_error *err
     return BY_OK;
 }
 
+/* The rows below the header, where `csv` is. */
+static by_status read_rows(by_table *t, by__csv csv, const by_table_options *o, by_error *error)
+{
+    row_reader r = {.table = t, .csv = csv, .skip = o->skip, .damage = &t->damage};
+    for (size_t i = 0; i < t->column_count && o->skip && o->required != NULL; i++) {
+        if (strcmp(t->columns[i].info.name, o->required) == 0) {
+            r.required = &t->columns[i];
+        }
+    }
+    BY_TRY(by__alloc((void **)&r.cells, t->column_count, sizeof *r.cells, "a row", error));
+    by_status status = scan(&r, error);
+    if (status == BY_OK) {
+        r.csv = csv;
+        r.damage = NULL;
+        status = fill(&r, error);
+    }
+    free(r.cells);
+    return status;
+}
+
 by_status by_table_parse(by_table **out, const char *name, const char *text, size_t length,
                          const by_table_options *options, by_error *error)
 {
@@ -311,10 +410,7 @@ by_status by_table_parse(by_table **out, const char *name, const char *text, siz
         status = set_types(t, &o, error);
     }
     if (status == BY_OK) {
-        status = scan(t, csv, error);
-    }
-    if (status == BY_OK) {
-        status = fill(t, csv, error);
+        status = read_rows(t, csv, &o, error);
     }
     if (status != BY_OK) {
         by_table_close(&t);
@@ -348,10 +444,17 @@ void by_table_close(by_table **table)
         free(c->categories);
         free_values(&c->values);
     }
+    by__damage_free(&t->damage);
     free(t->columns);
     free(t->name);
     free(t);
     *table = NULL;
+}
+
+const by_damage *by_table_damage(const by_table *table, size_t *count)
+{
+    *count = table->damage.count;
+    return table->damage.items;
 }
 
 const char *by_table_name(const by_table *table)

@@ -14,6 +14,8 @@ typedef struct images {
     uint8_t *pixels;
     int32_t *labels;
     by_shape shape; /* of all images: [N, C, H, W] */
+    bool skip;
+    by__damage damage; /* records that were left out */
 } images;
 
 static by_status grow(images *s, const by_shape *more, bool labels, const char *path,
@@ -156,6 +158,31 @@ static by_status read_pairs(images *s, const by_image_files *files, by_error *er
 
 /* ---- CIFAR ---- */
 
+static by_status add_damage(images *s, const char *path, size_t record, const char *reason,
+                            by_error *error)
+{
+    const by_damage item = {
+        .path = path, .place = record, .begin = record, .count = 1, .reason = reason};
+    return by__damage_add(&s->damage, &item, error);
+}
+
+/* The records of a file behind the `before` that are there, but for damaged ones. */
+static by_status take_records(images *s, const char *path, const uint8_t *data, size_t count,
+                              size_t before, int classes, by_error *error)
+{
+    size_t record = BY__CIFAR_IMAGE + (classes == 100 ? 2 : 1);
+    size_t kept = before;
+    for (size_t i = 0; i < count; i++) {
+        by_status status = by__cifar_read(s->pixels + kept * BY__CIFAR_IMAGE, s->labels + kept,
+                                          path, data + i * record, 1, classes, NULL);
+        kept += status == BY_OK;
+        BY_TRY(status == BY_OK ? BY_OK
+                               : add_damage(s, path, i, "its label is none of the classes", error));
+    }
+    s->shape.dim[0] = (int64_t)kept;
+    return BY_OK;
+}
+
 static by_status add_cifar(images *s, const char *path, int classes, by_error *error)
 {
     uint8_t *data;
@@ -163,11 +190,17 @@ static by_status add_cifar(images *s, const char *path, int classes, by_error *e
     size_t count;
     size_t before = (size_t)s->shape.dim[0];
     BY_TRY(by__array_file_read(&data, &size, path, FILE_LIMIT, error));
-    by_status status = by__cifar_count(&count, path, size, classes, error);
+    size_t tail = s->skip ? size % (BY__CIFAR_IMAGE + (classes == 100 ? 2 : 1)) : 0;
+    by_status status = by__cifar_count(&count, path, size - tail, classes, error);
     if (status == BY_OK) {
         status = grow(s, &BY_SHAPE((int64_t)count, 3, 32, 32), true, path, error);
     }
-    if (status == BY_OK) {
+    if (status == BY_OK && s->skip) {
+        status = take_records(s, path, data, count, before, classes, error);
+        if (status == BY_OK && tail > 0) {
+            status = add_damage(s, path, count, "the file ends within it", error);
+        }
+    } else if (status == BY_OK) {
         status = by__cifar_read(s->pixels + before * BY__CIFAR_IMAGE, s->labels + before, path,
                                 data, count, classes, error);
     }
@@ -190,7 +223,7 @@ static by_status read_cifar(images *s, const by_image_files *files, int classes,
 by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_error *error)
 {
     const char *format = files->format == NULL ? "auto" : files->format;
-    images s = {0};
+    images s = {.skip = files->skip};
     by_status status;
     if (files->image_count == 0) {
         return by_error_set(error, BY_EARG, "there are no files of images to read");
@@ -218,7 +251,13 @@ by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_
         free((void *)(uintptr_t)arrays[0].name);
         free(s.pixels);
         free(s.labels);
+        by__damage_free(&s.damage);
         return status;
     }
-    return by__array_set_take(out, files->images[0], arrays, count, error);
+    status = by__array_set_take(out, files->images[0], arrays, count, error);
+    if (status == BY_OK) {
+        by__array_set_take_damage(*out, &s.damage);
+    }
+    by__damage_free(&s.damage);
+    return status;
 }

@@ -39,6 +39,19 @@ run 0 "$banyan" train --resume runs/two
 same "$last/model.safetensors" runs/two/checkpoints/step-00000300/model.safetensors
 same "$last/optimizer.safetensors" runs/two/checkpoints/step-00000300/optimizer.safetensors
 
+say "damaged rows are an error, or left out: the bits of a table without them"
+awk 'NR == 41 { print "50,old" } NR == 100 { print "\"50,old,1,90000" } NR == 200 { print "50,new,2,?" } NR == 300 { print "50,new,2,dear" } { print }' \
+    rooms.csv >torn.csv
+run 1 "$banyan" train rooms.yaml --set name=torn --set data.table=torn.csv
+holds err "torn.csv:41: the row has only 2 cells"
+run 1 "$banyan" train rooms.yaml --set name=torn --set data.table=torn.csv --set data.corrupt=skip --set data.corrupt_budget=3
+holds err "4 of 404 rows are damaged, and data.corrupt_budget 3 allows 3; the most, 4, are in torn.csv, first at 41"
+run 0 "$banyan" train rooms.yaml --set name=torn --set data.table=torn.csv --set data.corrupt=skip --set data.corrupt_budget=0.01
+holds err "left out: torn.csv, at 41: 1 rows from number 39 on: the row has only 2 cells, but the header has 4"
+holds err "at 202: 1 rows from number 200 on: there is no value in 'price'"
+holds err "'dear' is not a number"
+same "$last/model.safetensors" runs/torn/checkpoints/step-00000300/model.safetensors
+
 say "metrics are those of the predictions"
 run 0 "$banyan" eval runs/rooms --json
 cp out eval.json

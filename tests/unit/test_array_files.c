@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include <zlib.h>
 
+#include "banyan/array_set.h"
 #include "data/formats/array_file.h"
 #include "data/formats/cifar.h"
 #include "data/formats/gzip.h"
@@ -192,6 +193,47 @@ static void test_cifar(void **state)
     }
 }
 
+/* Records that are left out. */
+static void test_damaged_records(void **state)
+{
+    BY_UNUSED(state);
+    enum { RECORD = 3073 };
+    static uint8_t file[3 * RECORD + 100];
+    char *directory = temporary_make();
+    char *path = by__path_join(directory, "a.bin");
+    const char *paths[] = {path, path};
+    by_image_files files = {.format = "cifar10", .images = paths, .image_count = 2, .skip = true};
+    by_array_set *set;
+    by_error error = {0};
+    size_t count;
+    for (size_t i = 0; i < sizeof file; i++) {
+        file[i] = (uint8_t)(i * 7 % 251);
+    }
+    file[0] = 3;
+    file[RECORD] = 10;
+    file[(size_t)2 * RECORD] = 9;
+    assert_int_equal(by__file_write(path, file, sizeof file, &error), BY_OK);
+    assert_int_equal(by_image_set_open(&set, &files, &error), BY_OK);
+    assert_int_equal(by_array_set_examples(set), 4);
+    const int32_t labels[4] = {3, 9, 3, 9};
+    const uint8_t *images = by_array_set_find(set, "images")->data;
+    assert_memory_equal(by_array_set_find(set, "labels")->data, labels, sizeof labels);
+    for (size_t i = 0; i < 4; i++) {
+        assert_memory_equal(images + i * 3072, file + i % 2 * 2 * RECORD + 1, 3072);
+    }
+    const by_damage *damage = by_array_set_damage(set, &count);
+    assert_int_equal(count, 4);
+    assert_int_equal(damage[0].place, 1);
+    assert_string_equal(damage[0].reason, "its label is none of the classes");
+    assert_int_equal(damage[1].place, 3);
+    assert_string_equal(damage[1].reason, "the file ends within it");
+    by_array_set_close(&set);
+    files.skip = false;
+    assert_int_equal(by_image_set_open(&set, &files, &error), BY_EFORMAT);
+    free(path);
+    temporary_remove(directory);
+}
+
 /* ---- gzip ---- */
 
 /* One gzip member, as gzip(1) writes it. */
@@ -263,8 +305,11 @@ static void test_gzip(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_idx),        cmocka_unit_test(test_idx_damaged),
-        cmocka_unit_test(test_npy_arrays), cmocka_unit_test(test_cifar),
+        cmocka_unit_test(test_idx),
+        cmocka_unit_test(test_idx_damaged),
+        cmocka_unit_test(test_npy_arrays),
+        cmocka_unit_test(test_cifar),
+        cmocka_unit_test(test_damaged_records),
         cmocka_unit_test(test_gzip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

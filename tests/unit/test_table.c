@@ -94,7 +94,7 @@ static void test_csv_errors(void **state)
         {"\n\r\n", {0}, "t.csv: empty"},
         {"a,b\n", {0}, "t.csv: there are no rows"},
         {"a,b\n1\n", {0}, "t.csv:2: the row has only 1 cells, but the header has 2"},
-        {"a,b\n1,2\n\n1,2,3\n", {0}, "t.csv:4: the row has only 3 cells, but the header has 2"},
+        {"a,b\n1,2\n\n1,2,3\n", {0}, "t.csv:4: the row has at least 3 cells, but the header has 2"},
         {"a,b\n1,2,3,4\n", {0}, "t.csv:2: the row has at least 3 cells, but the header has 2"},
         {"a,b\n1,x\"y\n", {0}, "t.csv:2: column 2: a quote inside a cell"},
         {"a,b\n1,2\n3,\"y\n4,5\n", {0}, "t.csv:3: column 2: the quote that opens"},
@@ -168,6 +168,67 @@ static by_encoding *reread(by_encoding *encoding)
     free(second);
     by_encoding_close(&encoding);
     return again;
+}
+
+/* Rows that are left out, and what the rest of the table is. */
+static void test_damaged_rows(void **state)
+{
+    static const char text[] = "a,b,y\n"
+                               "1,x,10\n"
+                               "2,x\n"           /* too few cells */
+                               "3,x,30,4\n"      /* too many */
+                               "4,\"x,40\n"      /* a quote that the next row's would close */
+                               "5,\"x\ny\",50\n" /* a row of two lines */
+                               "\n"
+                               "6,x,\n"      /* no target */
+                               "7,x,high\n"  /* no number */
+                               "8,u\"v,80\n" /* a quote inside */
+                               "9,z,90\n"
+                               "10,\"z,100";
+    static const struct {
+        uint64_t line;
+        uint64_t row;
+        const char *reason;
+    } expected[] = {{3, 1, "the row has only 2 cells, but the header has 3"},
+                    {4, 2, "the row has at least 4 cells, but the header has 3"},
+                    {5, 3, "column 2: text behind the quote that closes the cell"},
+                    {9, 5, "there is no value in 'y'"},
+                    {10, 6, "column 3, 'y': 'high' is not a number"},
+                    {11, 7, "column 2: a quote inside a cell"},
+                    {13, 9, "column 2: the quote that opens this cell is never closed"}};
+    const by_column_type target = {"y", BY_COLUMN_NUMBER};
+    by_table_options options = {.types = &target, .type_count = 1, .skip = true, .required = "y"};
+    by_table *table;
+    by_error error = {0};
+    size_t count;
+    BY_UNUSED(state);
+    if (by_table_parse(&table, "t.csv", text, sizeof text - 1, &options, &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    const by_damage *damage = by_table_damage(table, &count);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(expected); i++) {
+        assert_true(i < count);
+        assert_string_equal(damage[i].path, "t.csv");
+        assert_int_equal(damage[i].place, expected[i].line);
+        assert_int_equal(damage[i].begin, expected[i].row);
+        assert_int_equal(damage[i].count, 1);
+        if (strncmp(damage[i].reason, expected[i].reason, strlen(expected[i].reason)) != 0) {
+            fail_msg("line %d: %s", (int)damage[i].place, damage[i].reason);
+        }
+    }
+    assert_int_equal(count, BY_ARRAY_LENGTH(expected));
+    assert_int_equal(by_table_rows(table), 3);
+    const by_column *b = by_table_column(table, 1);
+    assert_int_equal(b->value_count, 3);
+    assert_string_equal(b->values[1], "x\ny");
+    const by_column *y = by_table_find(table, "y");
+    assert_true(y->numbers[0] == 10.0 && y->numbers[1] == 50.0 && y->numbers[2] == 90.0);
+    assert_true(by_table_find(table, "a")->numbers[2] == 9.0);
+    by_table_close(&table);
+    options.skip = false;
+    assert_int_equal(by_table_parse(&table, "t.csv", text, sizeof text - 1, &options, &error),
+                     BY_EFORMAT);
+    assert_non_null(strstr(error.message, "t.csv:3: the row has only 2 cells"));
 }
 
 static void test_regression(void **state)
@@ -329,6 +390,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_csv),
         cmocka_unit_test(test_csv_errors),
+        cmocka_unit_test(test_damaged_rows),
         cmocka_unit_test(test_regression),
         cmocka_unit_test(test_classification),
         cmocka_unit_test(test_encoding_refusals),

@@ -87,8 +87,7 @@ static by_status end_cell(by__csv *csv, by__csv_cell *cell, by_error *error)
     return BY_OK;
 }
 
-/* Passes empty lines. */
-static void skip_lines(by__csv *csv)
+void by__csv_skip_lines(by__csv *csv)
 {
     while (csv->at < csv->end) {
         size_t n = *csv->at == '\r' && csv->at + 1 < csv->end ? 2 : 1;
@@ -103,7 +102,7 @@ static void skip_lines(by__csv *csv)
 by_status by__csv_next(by__csv *csv, by__csv_cell *out, bool *found, by_error *error)
 {
     if (csv->column == 0) {
-        skip_lines(csv);
+        by__csv_skip_lines(csv);
         if (csv->at == csv->end) {
             *found = false;
             return BY_OK;

@@ -30,6 +30,8 @@ void by__csv_begin(by__csv *csv, const char *name, const char *data, size_t size
 /* The next cell; *found is false at the end of the data. BY_EFORMAT: quotes that do not match, a
  * carriage return without a line feed, or a NUL. */
 by_status by__csv_next(by__csv *csv, by__csv_cell *out, bool *found, by_error *error);
+/* Passes empty lines between rows. */
+void by__csv_skip_lines(by__csv *csv);
 /* The cell's text with doubled quotes made single, at the end of `text`. */
 void by__csv_unescape(by__text *text, const by__csv_cell *cell);
 

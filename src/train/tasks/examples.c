@@ -134,21 +134,39 @@ static by_status replace_targets(by_array_set **set, const char *target, by_erro
     return status;
 }
 
-static by_status open_images(by_array_set **out, const by__examples_keys *keys,
-                             const by_string_list *images, const by_string_list *labels,
-                             by_error *error)
+/* What was left out of a file that has `kept` examples. */
+static by_status add_damage(by__examples *d, const by_damage *damage, size_t count, uint64_t kept,
+                            by_error *error)
 {
-    const by_image_files files = {.format = keys->format,
+    uint64_t before = d->damage.total;
+    for (size_t i = 0; i < count; i++) {
+        BY_TRY(by__damage_add(&d->damage, &damage[i], error));
+    }
+    d->base.damage = d->damage.items;
+    d->base.damage_count = d->damage.count;
+    d->base.damaged = d->damage.total;
+    d->base.all += kept + d->damage.total - before;
+    return BY_OK;
+}
+
+static by_status open_images(by_array_set **out, by__examples *d, const by_string_list *images,
+                             const by_string_list *labels, by_error *error)
+{
+    size_t count;
+    const by_image_files files = {.format = d->keys->format,
                                   .images = (const char *const *)images->items,
                                   .image_count = images->count,
                                   .labels = (const char *const *)labels->items,
-                                  .label_count = labels->count};
-    return by_image_set_open(out, &files, error);
+                                  .label_count = labels->count,
+                                  .skip = d->skip};
+    BY_TRY(by_image_set_open(out, &files, error));
+    const by_damage *damage = by_array_set_damage(*out, &count);
+    return add_damage(d, damage, count, by_array_set_examples(*out), error);
 }
 
 /* "IMAGES" or "IMAGES,LABELS". */
-static by_status open_image_path(by_array_set **out, const by__examples_keys *keys,
-                                 const char *path, by_error *error)
+static by_status open_image_path(by_array_set **out, by__examples *d, const char *path,
+                                 by_error *error)
 {
     char *images = by__strdup(path);
     if (images == NULL) {
@@ -161,14 +179,15 @@ static by_status open_image_path(by_array_set **out, const by__examples_keys *ke
     }
     const by_string_list first = {&images, 1};
     const by_string_list second = {&labels, labels == NULL ? 0 : 1};
-    by_status status = open_images(out, keys, &first, &second, error);
+    by_status status = open_images(out, d, &first, &second, error);
     free(images);
     return status;
 }
 
-static by_status open_table(by_table **out, const by__examples_keys *keys, const char *path,
+static by_status open_table(by_table **out, by__examples *d, const char *path,
                             const by_column_type *target, by_error *error)
 {
+    const by__examples_keys *keys = d->keys;
     by_column_type *types;
     size_t count = keys->category_columns.count;
     BY_TRY(by__alloc((void **)&types, count + 1, sizeof *types, "column types", error));
@@ -178,9 +197,20 @@ static by_status open_table(by_table **out, const by__examples_keys *keys, const
     if (target != NULL) {
         types[count++] = *target;
     }
-    const by_table_options options = {.types = types, .type_count = count};
+    const by_table_options options = {.types = types,
+                                      .type_count = count,
+                                      .skip = d->skip,
+                                      .required = target == NULL ? NULL : target->name};
     by_status status = by_table_open(out, path, &options, error);
     free(types);
+    if (status == BY_OK) {
+        size_t parts;
+        const by_damage *damage = by_table_damage(*out, &parts);
+        status = add_damage(d, damage, parts, by_table_rows(*out), error);
+        if (status != BY_OK) {
+            by_table_close(out);
+        }
+    }
     return status;
 }
 
@@ -200,10 +230,10 @@ static by_status open_config_images(by__examples *d, const by_task_request *r, b
 {
     const by__examples_keys *k = d->keys;
     bool apart = k->valid_images.count > 0;
-    BY_TRY(open_images(&d->train, k, &k->images, &k->labels, error));
+    BY_TRY(open_images(&d->train, d, &k->images, &k->labels, error));
     BY_TRY(split(d, r->config, by_array_set_examples(d->train), apart, error));
     if (apart) {
-        BY_TRY(open_images(&d->valid, k, &k->valid_images, &k->valid_labels, error));
+        BY_TRY(open_images(&d->valid, d, &k->valid_images, &k->valid_labels, error));
         d->valid_part = by_part_whole(by_array_set_examples(d->valid));
     }
     return BY_OK;
@@ -213,7 +243,7 @@ static by_status apply_table(by_array_set **out, by__examples *d, const char *pa
                              const by_column_type *target, by_error *error)
 {
     by_table *table;
-    BY_TRY(open_table(&table, d->keys, path, target, error));
+    BY_TRY(open_table(&table, d, path, target, error));
     by_status status = by_encoding_apply(d->encoding, table, target != NULL, out, error);
     by_table_close(&table);
     return status;
@@ -239,7 +269,7 @@ static by_status open_config_table(by__examples *d, const by_task_request *r,
             "no data: set data.images=FILE and data.labels=FILE, or data.table=FILE "
             "and data.target=COLUMN");
     }
-    BY_TRY(open_table(&table, k, k->table, target, error));
+    BY_TRY(open_table(&table, d, k->table, target, error));
     by_status status = split(d, r->config, by_table_rows(table), apart, error);
     if (status == BY_OK && d->encoding == NULL) {
         status = learn_table(d, table, error);
@@ -264,7 +294,7 @@ static by_status open_path(by__examples *d, const by_task_request *r, const by_c
     bool with_targets = r->purpose != BY_TASK_PREDICT;
     const char *name = classes ? "labels" : "targets";
     if (d->encoding == NULL) {
-        BY_TRY(open_image_path(&d->valid, d->keys, r->path, error));
+        BY_TRY(open_image_path(&d->valid, d, r->path, error));
     } else {
         BY_TRY(apply_table(&d->valid, d, r->path, with_targets ? target : NULL, error));
     }
@@ -318,6 +348,9 @@ by_status by__examples_open(by__examples **out, const by__task_row *row,
     BY_TRY(by__alloc((void **)&d, 1, sizeof *d, "the data", error));
     d->base.task = &row->task;
     d->keys = keys;
+    /* Predictions are matched to rows by their number. */
+    d->skip =
+        strcmp(request->config->data.corrupt, "skip") == 0 && request->purpose != BY_TASK_PREDICT;
     by_status status = open_set(d, request, classes, error);
     if (status != BY_OK) {
         by__examples_close(&d->base);
@@ -336,6 +369,7 @@ void by__examples_close(by_task_data *data)
     by_array_set_close(&d->train);
     by_array_set_close(&d->valid);
     by_encoding_close(&d->encoding);
+    by__damage_free(&d->damage);
     free(d->mean);
     free(d->deviation);
     free(d->learned);

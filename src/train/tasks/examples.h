@@ -7,6 +7,7 @@
 #define BY_TRAIN_TASKS_EXAMPLES_H
 
 #include "banyan/table.h"
+#include "data/damage.h"
 #include "train/tasks/tasks.h"
 #include "train/train.h"
 
@@ -47,6 +48,8 @@ typedef struct by__examples {
     char learned_hash[33];
     const char **labels; /* names of classes; NULL: none */
     size_t label_count;
+    bool skip;         /* damaged examples are left out ... */
+    by__damage damage; /* ... and told of */
     bool is_predicted; /* targets are made up, and do not count */
 } by__examples;
 
