@@ -285,9 +285,9 @@ BY__REFERENCE_KERNEL(BY_OP_CACHED_ATTENTION, cached_attention, prepare_cached_at
 /* Operands of PAGED_ATTENTION behind q, k and v. */
 enum { K_POOL = 3, V_POOL, POSITIONS, SESSIONS, TABLE };
 
-/* Where the key of a session's token is in its pool, for one head; -1: it has no page. */
-static int64_t paged_place(const by__call *call, const problem *p, int64_t session,
-                           int64_t position, int64_t kv)
+/* Element 0 of the page of a session's token, for one head; -1: it has no page. */
+static int64_t page_begin(const by__call *call, const problem *p, int64_t session, int64_t position,
+                          int64_t kv)
 {
     const by_shape *table = &call->in[TABLE].shape;
     int64_t column = position / BY_PAGE_TOKENS;
@@ -298,7 +298,23 @@ static int64_t paged_place(const by__call *call, const problem *p, int64_t sessi
     if (page < 0 || page >= call->in[K_POOL].shape.dim[0]) {
         return -1;
     }
-    return ((page * p->kv_heads + kv) * BY_PAGE_TOKENS + position % BY_PAGE_TOKENS) * p->width;
+    return (page * p->kv_heads + kv) * BY_PAGE_TOKENS * p->width;
+}
+
+/* Element d of a token's key in its page: elements of all tokens side by side, of bf16 in pairs. */
+static int64_t key_in_page(const by__call *call, const problem *p, int64_t position, int64_t d)
+{
+    int64_t token = position % BY_PAGE_TOKENS;
+    bool pairs = call->in[K_POOL].dtype == BY_BF16 && d / 2 * 2 + 1 < p->width;
+    return pairs ? (d / 2 * BY_PAGE_TOKENS + token) * 2 + d % 2 : d * BY_PAGE_TOKENS + token;
+}
+
+/* Element d of its value: rows of tokens, of bf16 with pairs of tokens side by side. */
+static int64_t value_in_page(const by__call *call, const problem *p, int64_t position, int64_t d)
+{
+    int64_t token = position % BY_PAGE_TOKENS;
+    bool pairs = call->in[V_POOL].dtype == BY_BF16;
+    return pairs ? (token / 2 * p->width + d) * 2 + token % 2 : token * p->width + d;
 }
 
 static by_status prepare_paged_attention(by__call *call, const by__context *context,
@@ -317,16 +333,21 @@ static void attend_pages(const by__call *call, const view in[3], const problem *
     int64_t session = by__id(&call->in[SESSIONS], t);
     int64_t q = place(&in[0], p, 0, t, head);
     for (int64_t s = first; s <= last; s++) {
-        int64_t key = paged_place(call, p, session, s, kv);
-        scores[s - first] =
-            key < 0 ? -INFINITY : dot(in[0].tensor, q, &call->in[K_POOL], key, p->width) * p->scale;
+        int64_t page = page_begin(call, p, session, s, kv);
+        double sum = page < 0 ? -INFINITY : 0.0;
+        for (int64_t d = 0; d < p->width && page >= 0; d++) {
+            sum += by__get(in[0].tensor, q + d) *
+                   by__get(&call->in[K_POOL], page + key_in_page(call, p, s, d));
+        }
+        scores[s - first] = sum * p->scale;
     }
     (void)softmax(scores, last - first + 1);
     for (int64_t d = 0; d < p->width; d++) {
         double sum = 0.0;
         for (int64_t s = first; s <= last; s++) {
-            int64_t value = paged_place(call, p, session, s, kv);
-            sum += value < 0 ? 0.0 : scores[s - first] * by__get(&call->in[V_POOL], value + d);
+            int64_t page = page_begin(call, p, session, s, kv);
+            int64_t at = page + value_in_page(call, p, s, d);
+            sum += page < 0 ? 0.0 : scores[s - first] * by__get(&call->in[V_POOL], at);
         }
         by__set(&call->out[0], (t * p->heads + head) * p->width + d, sum);
     }
@@ -344,11 +365,11 @@ static by_status run_paged_attention(const by__call *call, const by__context *co
         int64_t d = i % p.width;
         int64_t kv = i / p.width % p.kv_heads;
         int64_t t = i / p.width / p.kv_heads;
-        int64_t slot = paged_place(call, &p, by__id(&call->in[SESSIONS], t), positions[t], kv);
-        if (slot >= 0) {
-            by__set(&call->in[K_POOL], slot + d,
+        int64_t page = page_begin(call, &p, by__id(&call->in[SESSIONS], t), positions[t], kv);
+        if (page >= 0) {
+            by__set(&call->in[K_POOL], page + key_in_page(call, &p, positions[t], d),
                     by__get(in[1].tensor, place(&in[1], &p, 0, t, kv) + d));
-            by__set(&call->in[V_POOL], slot + d,
+            by__set(&call->in[V_POOL], page + value_in_page(call, &p, positions[t], d),
                     by__get(in[2].tensor, place(&in[2], &p, 0, t, kv) + d));
         }
     }
@@ -357,7 +378,7 @@ static by_status run_paged_attention(const by__call *call, const by__context *co
         int64_t head = i % p.heads;
         int64_t last = positions[t];
         int64_t first = call->attrs.window > 0 ? last - call->attrs.window + 1 : 0;
-        if (paged_place(call, &p, by__id(&call->in[SESSIONS], t), last, 0) >= 0) {
+        if (page_begin(call, &p, by__id(&call->in[SESSIONS], t), last, 0) >= 0) {
             attend_pages(call, in, &p, t, head, first < 0 ? 0 : first, last);
             continue;
         }

@@ -1,52 +1,73 @@
 /* PAGED_ATTENTION: rows of many sequences, each over the pages of its own (Kwon et al. 2023).
  *
- * A task is a row and a key head. It goes through the pages of the row's session in their order,
- * once for the scores and once for the values, and all query heads of the key head meet a page
- * while it is in the first cache. Scores are kept for all keys that a row sees, so their maximum is
- * known before the first weight is computed; sums over keys are chains in the order of positions.
- * So the bits of a row follow from its position, its window and its keys alone, not from the rows
- * of the same run or the number of threads. Tasks of a key head are neighbours, so that rows of one
- * session find its pages in the thread's cache. */
+ * A page has its tokens side by side (banyan/ops.h), so scores of a page are sums over a head's
+ * elements of vectors of keys, with no sum across lanes, and bf16 goes through vdpbf16ps in pairs
+ * of elements there and in pairs of tokens with the values.
+ *
+ * A task is one key head and a run of neighbouring positions of one session. Its queries, all heads
+ * of the group, meet a page a few at a time while it is in the first cache. Scores are kept for all
+ * keys that a query sees, so their maximum is known before the first weight is computed. Sums over
+ * elements and keys are chains in their order, pages that hold keys beyond what a query sees go
+ * through the same chain with these left out, and a query of a page meets no sum of another. So the
+ * bits of a row follow from its position, its window and its keys alone, not from the rows of the
+ * same run or the number of threads.
+ *
+ * With one query a session, all that matters is how fast pages arrive. They are too short for the
+ * processor to follow by itself, so each fetches the one that is read two later. */
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "device/cpu/kernels/attention.h"
+#include "device/cpu/kernels/step.h"
 
 enum { K_POOL = 3, V_POOL, POSITIONS, SESSIONS, TABLE };
 
-/* Keys that are scored side by side: adding up their lanes together takes half the work. */
-enum { KEYS = 4 };
+/* Queries that meet a page together, and vectors of values whose sums are in registers. */
+#if BY__LANES == 16
+enum { QUERIES = 4, STRIP = 4 };
+#else
+enum { QUERIES = 2, STRIP = 2 };
+#endif
+/* Sums of a score, for even and odd steps: one alone would wait for each addition. */
+enum { CHAINS = 2 };
+/* Pages ahead of use at which a page is fetched. */
+enum { AHEAD = 4 };
+/* Rows of a run, at most. */
+enum { RUN = 16 };
 /* Score of a key whose page there is not: its weight is 0. */
 #define ABSENT (-1e30f)
-/* Vectors of values whose sums are in registers. */
-enum { STRIP = 4 };
 
 typedef struct plan {
     attention_shape s;
+    by__arithmetic kind;
     bool packed;
     int64_t group;   /* query heads of a key head */
     int64_t columns; /* of the page table */
-    int64_t slots;   /* keys that a row may see, and room for a vector behind them */
+    int64_t steps;   /* whole ones of a head's width */
+    int64_t units;   /* of a query */
+    int64_t slots;   /* keys of the pages that a tile may meet */
     int64_t padded;  /* width in whole vectors */
-    bool pairs;      /* queries stay bf16, for vdpbf16ps */
-    size_t queries;  /* of a thread: [group][padded] f32, or bf16 */
-    size_t scores;   /* [group][slots] */
-    size_t sums;     /* [group][padded] */
+    size_t queries;  /* of a thread: [QUERIES][units] */
+    size_t scores;   /* [QUERIES][slots] f32; then weights in the same place, as units */
+    size_t sums;     /* [QUERIES][padded] */
     size_t thread_bytes;
-    size_t threads; /* offset of them, behind the ranges */
+    size_t runs;    /* offset of the first rows of runs, behind the ranges: i32 [rows + 1] */
+    size_t threads; /* offset of the threads' parts */
 } plan;
 
-/* A row and a key head. */
-typedef struct task {
+/* Queries of one key head and session that meet pages together. */
+typedef struct tile {
     const by__call *call;
     const plan *p;
     int64_t kv;
-    const int32_t *pages; /* of the session */
-    int64_t first, last;  /* positions that it sees */
+    const int32_t *pages;                  /* of the session */
+    int64_t first[QUERIES], last[QUERIES]; /* positions that a query sees */
+    int64_t begin, end;                    /* columns of the page table that one of them sees */
+    float totals[QUERIES];                 /* sums of weights */
     char *work;
-} task;
+} tile;
 
 /* The pages of row t's session; NULL: the row reads and writes nothing. */
 static const int32_t *pages_of(const by__call *call, const plan *p, int64_t t)
@@ -62,8 +83,8 @@ static const int32_t *pages_of(const by__call *call, const plan *p, int64_t t)
     return page < 0 || page >= call->in[K_POOL].shape.dim[0] ? NULL : pages;
 }
 
-/* Place 0 of a page of a pool; NULL: there is no such page. */
-static char *page_at(const task *x, int pool, int64_t column)
+/* A head's part of a page of a pool; NULL: there is no such page. */
+static char *page_at(const tile *x, int pool, int64_t column)
 {
     const by__tensor *tensor = &x->call->in[pool];
     int32_t page = x->pages[column];
@@ -74,177 +95,343 @@ static char *page_at(const task *x, int pool, int64_t column)
     return (char *)tensor->data + (size_t)(rows * x->p->s.width) * by_dtype_size(x->p->s.dtype);
 }
 
+/* What is read `AHEAD` pages behind this one: values follow keys. */
+static const char *page_ahead(const tile *x, int pool, int64_t column)
+{
+    column += AHEAD;
+    if (column < x->end) {
+        return page_at(x, pool, column);
+    }
+    column += x->begin - x->end;
+    return pool == K_POOL && column < x->end ? page_at(x, V_POOL, column) : NULL;
+}
+
+/* ---- writing keys and values ---- */
+
+static void put_key(const plan *p, char *page, const char *key, int64_t slot)
+{
+    int64_t width = p->s.width;
+    if (p->s.dtype == BY_F32) {
+        for (int64_t d = 0; d < width; d++) {
+            memcpy(page + (d * BY_PAGE_TOKENS + slot) * 4, key + d * 4, 4);
+        }
+        return;
+    }
+    int64_t pairs = p->s.dtype == BY_BF16 ? width / 2 : 0;
+    for (int64_t i = 0; i < pairs; i++) {
+        memcpy(page + (i * BY_PAGE_TOKENS + slot) * 4, key + i * 4, 4);
+    }
+    for (int64_t d = 2 * pairs; d < width; d++) {
+        memcpy(page + (d * BY_PAGE_TOKENS + slot) * 2, key + d * 2, 2);
+    }
+}
+
+static void put_value(const plan *p, char *page, const char *value, int64_t slot)
+{
+    int64_t width = p->s.width;
+    if (p->s.dtype != BY_BF16) {
+        size_t bytes = (size_t)width * by_dtype_size(p->s.dtype);
+        memcpy(page + (size_t)slot * bytes, value, bytes);
+        return;
+    }
+    char *at = page + (slot / 2 * width * 2 + slot % 2) * 2;
+    for (int64_t d = 0; d < width; d++) {
+        memcpy(at + d * 4, value + d * 2, 2);
+    }
+}
+
 /* Key and value of row t into their place. */
 static void fill(const by__call *call, const plan *p, const head_view in[3], int64_t t)
 {
-    task x = {.call = call, .p = p, .pages = pages_of(call, p, t)};
+    tile x = {.call = call, .p = p, .pages = pages_of(call, p, t)};
     if (x.pages == NULL) {
         return;
     }
     int32_t position = ((const int32_t *)call->in[POSITIONS].data)[t];
-    size_t bytes = (size_t)p->s.width * by_dtype_size(p->s.dtype);
-    size_t place = (size_t)(position % BY_PAGE_TOKENS) * bytes;
+    int64_t column = position / BY_PAGE_TOKENS;
+    int64_t slot = position % BY_PAGE_TOKENS;
     for (x.kv = 0; x.kv < p->s.kv_heads; x.kv++) {
-        for (int i = 0; i < 2; i++) {
-            memcpy(page_at(&x, K_POOL + i, position / BY_PAGE_TOKENS) + place,
-                   head_at(&in[1 + i], &p->s, 0, t, x.kv), bytes);
-        }
+        put_key(p, page_at(&x, K_POOL, column), head_at(&in[1], &p->s, 0, t, x.kv), slot);
+        put_value(p, page_at(&x, V_POOL, column), head_at(&in[2], &p->s, 0, t, x.kv), slot);
     }
 }
 
-static void *query_of(const task *x, int64_t g)
+/* ---- a tile ---- */
+
+static by__unit *query_of(const tile *x, int64_t r)
 {
-    size_t size = x->p->pairs ? sizeof(uint16_t) : sizeof(float);
-    return x->work + x->p->queries + (size_t)(g * x->p->padded) * size;
+    return (by__unit *)(x->work + x->p->queries) + r * x->p->units;
 }
 
-static float *scores_of(const task *x, int64_t g)
+static float *scores_of(const tile *x, int64_t r)
 {
-    return (float *)(x->work + x->p->scores) + g * x->p->slots;
+    return (float *)(x->work + x->p->scores) + r * x->p->slots;
 }
 
-static float *sums_of(const task *x, int64_t g)
+static float *sums_of(const tile *x, int64_t r)
 {
-    return (float *)(x->work + x->p->sums) + g * x->p->padded;
+    return (float *)(x->work + x->p->sums) + r * x->p->padded;
 }
 
-/* q . key, before its lanes are added up. */
-BY__INLINE by__vf dot(const void *q, const void *key, by_dtype dtype, bool pairs, int64_t width)
-{
-    by__vf total = by__zero();
-#if defined(__AVX512BF16__)
-    if (pairs) {
-        for (int64_t i = 0; i < width; i += 2 * BY__LANES) {
-            int n = (int)by__min_i64(2 * BY__LANES, width - i);
-            __m512bh a = (__m512bh)by__load_pairs_n((const uint16_t *)q + i, 2 * BY__LANES);
-            __m512bh b = (__m512bh)by__load_pairs_n((const uint16_t *)key + i, n);
-            total = (by__vf)_mm512_dpbf16_ps((__m512)total, a, b);
-        }
-        return total;
-    }
-#endif
-    BY_UNUSED(pairs);
-#define STEP(i, n) total += by__load(q, i, BY_F32) * by__load_n(key, i, dtype, n)
-    BY__STEPS(0, width, STEP);
-#undef STEP
-    return total;
-}
+#define EACH_QUERY _Pragma("GCC unroll 4") for (int r = 0; r < height; r++)
 
-/* Scores of `count` keys of a page. */
-BY__INLINE void score_page(float *scores, const void *q, const char *keys, by_dtype dtype,
-                           bool pairs, int64_t width, int64_t count)
-{
-    int64_t row = width * (dtype == BY_F32 ? 4 : 2);
-    int64_t j = 0;
-    for (; j + KEYS <= count; j += KEYS) {
-        by__vf total[KEYS];
-#pragma GCC unroll 4
-        for (int i = 0; i < KEYS; i++) {
-            total[i] = dot(q, keys + (j + i) * row, dtype, pairs, width);
-        }
-        by__sum4(scores + j, total[0], total[1], total[2], total[3]);
-    }
-    for (; j < count; j++) {
-        scores[j] = by__sum(dot(q, keys + j * row, dtype, pairs, width));
-    }
-}
-
-/* sums += the values of `count` keys of a page by their weights. */
-BY__INLINE void add_page(float *sums, const float *weights, const char *values, by_dtype dtype,
-                         int64_t width, int64_t count)
-{
-    int64_t i = 0;
-    for (; i + STRIP * BY__LANES <= width; i += STRIP * BY__LANES) {
-        by__vf total[STRIP];
-#pragma GCC unroll 4
-        for (int v = 0; v < STRIP; v++) {
-            total[v] = by__load(sums, i + v * BY__LANES, BY_F32);
-        }
-        for (int64_t j = 0; j < count; j++) {
-#pragma GCC unroll 4
-            for (int v = 0; v < STRIP; v++) {
-                total[v] += weights[j] * by__load(values, j * width + i + v * BY__LANES, dtype);
-            }
-        }
-#pragma GCC unroll 4
-        for (int v = 0; v < STRIP; v++) {
-            by__store(sums, i + v * BY__LANES, total[v], BY_F32);
-        }
-    }
-#define STEP(at, n)                                                                                \
-    by__vf total = by__load(sums, at, BY_F32);                                                     \
-    for (int64_t j = 0; j < count; j++) {                                                          \
-        total += weights[j] * by__load_n(values, j * width + (at), dtype, n);                      \
-    }                                                                                              \
-    by__store(sums, at, total, BY_F32)
-    BY__STEPS(i, width, STEP);
-#undef STEP
-}
-
-/* dtype and pairs are constants. */
-BY__INLINE void attend_as(const task *x, by_dtype dtype, bool pairs)
+/* Scores of the vector of keys from key j of a page on. `next`: what is fetched meanwhile. */
+BY__INLINE void score_keys(by__arithmetic kind, const tile *x, const char *page, const char *next,
+                           int64_t j, float *scores, int height)
 {
     const plan *p = x->p;
-    int64_t width = p->s.width;
-    size_t row = (size_t)width * by_dtype_size(dtype);
-    for (int64_t at = x->first, next; at <= x->last; at = next) {
-        int64_t column = at / BY_PAGE_TOKENS;
-        next = by__min_i64((column + 1) * BY_PAGE_TOKENS, x->last + 1);
+    const char *keys = page + j * by__step_size(kind);
+    const int64_t step_bytes = BY_PAGE_TOKENS * by__step_size(kind);
+    const int64_t units = by__step_units(kind);
+    const by__unit *q = query_of(x, 0);
+    by__vf sums[QUERIES][CHAINS] = {{{0}}};
+    int64_t s = 0;
+    for (; s + CHAINS <= p->steps; s += CHAINS) {
+#pragma GCC unroll 2
+        for (int c = 0; c < CHAINS; c++) {
+            by__step step = by__step_load(kind, keys + (s + c) * step_bytes);
+            __builtin_prefetch(next + (s + c) * step_bytes, 0, 2);
+            EACH_QUERY
+            {
+                const by__unit *row = q + r * p->units + (s + c) * units;
+                sums[r][c] = by__step_add(kind, sums[r][c], step, row);
+            }
+        }
+    }
+    for (; s < p->steps; s++) {
+        by__step step = by__step_load(kind, keys + s * step_bytes);
+        EACH_QUERY
+        {
+            sums[r][0] = by__step_add(kind, sums[r][0], step, q + r * p->units + s * units);
+        }
+    }
+    if (p->steps * units < p->units) { /* the last element of an odd number, without a second */
+        by__vf last = by__load(page + s * step_bytes, j, BY_BF16);
+        by__step step = {.value = kind == BY__PAIRS_BF16 ? (by__vf)((by__vu)last >> 16) : last};
+        EACH_QUERY
+        {
+            sums[r][1] = by__step_add(kind, sums[r][1], step, q + r * p->units + s * units);
+        }
+    }
+    EACH_QUERY
+    {
+        by__store(scores + r * p->slots, 0, sums[r][0] + sums[r][1], BY_F32);
+    }
+}
+
+BY__INLINE void score_pages(by__arithmetic kind, const tile *x, int height)
+{
+    for (int64_t column = x->begin; column < x->end; column++) {
         const char *keys = page_at(x, K_POOL, column);
-        for (int64_t g = 0; g < p->group; g++) {
-            float *scores = scores_of(x, g) + (at - x->first);
-            for (int64_t j = 0; keys == NULL && j < next - at; j++) {
-                scores[j] = ABSENT;
-            }
-            if (keys != NULL) {
-                score_page(scores, query_of(x, g), keys + (size_t)(at % BY_PAGE_TOKENS) * row,
-                           dtype, pairs, width, next - at);
-            }
+        const char *next = page_ahead(x, K_POOL, column);
+        float *scores = scores_of(x, 0) + (column - x->begin) * BY_PAGE_TOKENS;
+        for (int64_t j = 0; j < BY_PAGE_TOKENS && keys != NULL; j += BY__LANES) {
+            score_keys(kind, x, keys, next == NULL ? keys : next, j, scores + j, height);
         }
-    }
-    for (int64_t g = 0; g < p->group; g++) {
-        float highest;
-        float total =
-            attention_weigh(scores_of(x, g), 0, x->last - x->first + 1, p->s.scale, &highest);
-        memset(sums_of(x, g), 0, (size_t)p->padded * sizeof(float));
-        scores_of(x, g)[p->slots - 1] = total;
-    }
-    for (int64_t at = x->first, next; at <= x->last; at = next) {
-        int64_t column = at / BY_PAGE_TOKENS;
-        next = by__min_i64((column + 1) * BY_PAGE_TOKENS, x->last + 1);
-        const char *values = page_at(x, V_POOL, column);
-        for (int64_t g = 0; g < p->group && values != NULL; g++) {
-            add_page(sums_of(x, g), scores_of(x, g) + (at - x->first),
-                     values + (size_t)(at % BY_PAGE_TOKENS) * row, dtype, width, next - at);
+        for (int64_t j = 0; j < BY_PAGE_TOKENS * height && keys == NULL; j++) {
+            scores[j / BY_PAGE_TOKENS * x->p->slots + j % BY_PAGE_TOKENS] = ABSENT;
         }
     }
 }
 
-static void attend(const task *x)
+/* Scores of query r become weights, and units of the steps of pages. */
+BY__INLINE void weigh(by__arithmetic kind, tile *x, int64_t r)
 {
-    if (x->p->pairs) {
-        attend_as(x, BY_BF16, true);
-    } else if (x->p->s.dtype == BY_F32) {
-        attend_as(x, BY_F32, false);
-    } else if (x->p->s.dtype == BY_BF16) {
-        attend_as(x, BY_BF16, false);
-    } else {
-        attend_as(x, BY_F16, false);
+    float *scores = scores_of(x, r);
+    int64_t keys = (x->end - x->begin) * BY_PAGE_TOKENS;
+    int64_t first = x->first[r] - x->begin * BY_PAGE_TOKENS;
+    int64_t stop = x->last[r] + 1 - x->begin * BY_PAGE_TOKENS;
+    float highest;
+    x->totals[r] = attention_weigh(scores, first, stop, x->p->s.scale, &highest);
+    memset(scores, 0, (size_t)first * sizeof *scores);
+    memset(scores + stop, 0, (size_t)(keys - stop) * sizeof *scores);
+    for (int64_t j = 0; j < keys && kind == BY__PAIRS_BF16; j += BY__LANES) {
+        by__store_flushed(scores, j, by__load(scores, j, BY_F32), BY_BF16);
     }
 }
 
-/* Row t's query of head g of the task, as `dot` wants it. */
-static void take_query(const task *x, const head_view *in, int64_t t, int64_t g)
+/* Columns whose values meet queries from x on, and of the keys of a page those that a query sees
+ * where it does not see all. */
+typedef struct part {
+    int64_t begin, end;
+    int64_t low, high;
+    bool whole;
+} part;
+
+/* The values of a step, n elements from `data` on; those of keys that are not seen are zeros, as
+ * they may be anything. */
+BY__INLINE by__step take_values(by__arithmetic kind, const char *data, int64_t s, const part *a,
+                                int n)
+{
+    bool pairs = kind == BY__PAIRS_BF16 || kind == BY__PAIRS_SPREAD;
+    if (a->whole || !pairs) {
+        return by__step_load_n(kind, data, n);
+    }
+    uint32_t even = 2 * s >= a->low && 2 * s < a->high ? 0xffffu : 0;
+    uint32_t odd = 2 * s + 1 >= a->low && 2 * s + 1 < a->high ? 0xffff0000u : 0;
+    return by__step_of_words(kind, (by__vu)by__load_n(data, 0, BY_F32, n) & (even | odd));
+}
+
+/* sums += values by their weights, in `vectors` vectors from element i on, of which the last has n
+ * elements. vectors, whole and height are constants. */
+BY__INLINE void add_strip(by__arithmetic kind, const tile *x, int64_t r0, const part *a, int64_t i,
+                          int vectors, int n, int height)
 {
     const plan *p = x->p;
-    const void *q = head_at(in, &p->s, 0, t, x->kv * p->group + g);
-    void *out = query_of(x, g);
-    if (p->pairs) {
-        memset(out, 0, (size_t)p->padded * sizeof(uint16_t));
+    const bool pairs = kind == BY__PAIRS_BF16 || kind == BY__PAIRS_SPREAD;
+    const int64_t keys = pairs ? 2 : 1;
+    const int64_t units = by__step_units(kind);
+    const int64_t page_units = BY_PAGE_TOKENS / keys * units;
+    const int64_t step_bytes = p->s.width * by__step_size(kind);
+    by__vf total[QUERIES][STRIP];
+    EACH_QUERY
+    {
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) {
+            total[r][v] = by__load(sums_of(x, r0 + r), i + v * BY__LANES, BY_F32);
+        }
+    }
+    for (int64_t column = a->begin; column < a->end; column++) {
+        const char *values = page_at(x, V_POOL, column);
+        const char *next = page_ahead(x, V_POOL, column);
+        const by__unit *weights =
+            (const by__unit *)scores_of(x, r0) + (column - x->begin) * page_units;
+        int64_t low = a->whole ? 0 : a->low / keys;
+        int64_t high = a->whole ? BY_PAGE_TOKENS / keys : (a->high + keys - 1) / keys;
+        if (values == NULL) {
+            continue;
+        }
+        values += i * by__step_size(kind);
+        next = next == NULL ? values : next + i * by__step_size(kind);
+        for (int64_t s = low; s < high; s++) {
+            by__step step[STRIP];
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; v++) {
+                int64_t at = s * step_bytes + v * BY__LANES * by__step_size(kind);
+                step[v] = take_values(kind, values + at, s, a, v == vectors - 1 ? n : BY__LANES);
+                __builtin_prefetch(next + at, 0, 2);
+            }
+            EACH_QUERY
+            {
+#pragma GCC unroll 4
+                for (int v = 0; v < vectors; v++) {
+                    total[r][v] = by__step_add(kind, total[r][v], step[v],
+                                               weights + r * p->slots + s * units);
+                }
+            }
+        }
+    }
+    EACH_QUERY
+    {
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) {
+            by__store(sums_of(x, r0 + r), i + v * BY__LANES, total[r][v], BY_F32);
+        }
+    }
+}
+
+BY__INLINE void add_values(by__arithmetic kind, const tile *x, int64_t r0, part a, bool whole,
+                           int height)
+{
+    int64_t width = x->p->s.width;
+    int64_t i = 0;
+    a.whole = whole;
+    for (; i + STRIP * BY__LANES <= width; i += STRIP * BY__LANES) {
+        add_strip(kind, x, r0, &a, i, STRIP, BY__LANES, height);
+    }
+#define VECTOR(at, n) add_strip(kind, x, r0, &a, at, 1, n, height)
+    BY__STEPS(i, width, VECTOR);
+#undef VECTOR
+}
+
+/* Values of columns begin .. end of query r alone, the first or last of which it may see in part.
+ */
+BY__INLINE void add_alone(by__arithmetic kind, const tile *x, int64_t r, int64_t begin, int64_t end)
+{
+    for (int64_t column = begin; column < end; column++) {
+        int64_t low = x->first[r] - column * BY_PAGE_TOKENS;
+        int64_t high = x->last[r] + 1 - column * BY_PAGE_TOKENS;
+        part a = {.begin = column,
+                  .end = column + 1,
+                  .low = low < 0 ? 0 : low,
+                  .high = by__min_i64(high, BY_PAGE_TOKENS)};
+        if (a.low == 0 && a.high == BY_PAGE_TOKENS) {
+            add_values(kind, x, r, a, true, 1);
+        } else if (a.low < a.high) {
+            add_values(kind, x, r, a, false, 1);
+        }
+    }
+}
+
+/* height is a constant. */
+BY__INLINE void attend_queries(by__arithmetic kind, tile *x, int height)
+{
+    /* Columns that all queries see whole. */
+    part all = {.begin = (x->first[height - 1] + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS,
+                .end = (x->last[0] + 1) / BY_PAGE_TOKENS};
+    all.begin = by__min_i64(all.begin, x->end);
+    all.end = all.end < all.begin ? all.begin : all.end;
+    score_pages(kind, x, height);
+    for (int64_t r = 0; r < height; r++) {
+        weigh(kind, x, r);
+        memset(sums_of(x, r), 0, (size_t)x->p->padded * sizeof(float));
+        add_alone(kind, x, r, x->begin, all.begin);
+    }
+    add_values(kind, x, 0, all, true, height);
+    for (int64_t r = 0; r < height; r++) {
+        add_alone(kind, x, r, all.end, x->end);
+    }
+}
+
+BY__INLINE void attend_as(by__arithmetic kind, tile *x, int64_t height)
+{
+    switch (height) {
+    case 1:
+        attend_queries(kind, x, 1);
+        break;
+#if BY__LANES == 16
+    case 2:
+        attend_queries(kind, x, 2);
+        break;
+    case 3:
+        attend_queries(kind, x, 3);
+        break;
+#endif
+    default:
+        attend_queries(kind, x, QUERIES);
+    }
+}
+
+static void attend(tile *x, int64_t height)
+{
+    switch (x->p->kind) {
+    case BY__UNITS_F32:
+        attend_as(BY__UNITS_F32, x, height);
+        break;
+    case BY__UNITS_F16:
+        attend_as(BY__UNITS_F16, x, height);
+        break;
+#if defined(__AVX512BF16__)
+    case BY__PAIRS_BF16:
+        attend_as(BY__PAIRS_BF16, x, height);
+        break;
+#endif
+    default:
+        attend_as(BY__PAIRS_SPREAD, x, height);
+    }
+}
+
+/* Row t's query of a head, as units. */
+static void take_query(const tile *x, const head_view *in, int64_t r, int64_t t, int64_t head)
+{
+    const plan *p = x->p;
+    const void *q = head_at(in, &p->s, 0, t, head);
+    by__unit *out = query_of(x, r);
+    out[p->units - 1] = 0.0f;
+    if (p->kind == BY__PAIRS_BF16) {
         memcpy(out, q, (size_t)p->s.width * sizeof(uint16_t));
         return;
     }
-    memset(out, 0, (size_t)p->padded * sizeof(float));
 #define WIDEN(i, n)                                                                                \
     by__store_n(out, i,                                                                            \
                 p->s.dtype == BY_F32    ? by__load_n(q, i, BY_F32, n)                              \
@@ -255,34 +442,70 @@ static void take_query(const task *x, const head_view *in, int64_t t, int64_t g)
 #undef WIDEN
 }
 
-static void run_task(const by__call *call, const plan *p, const head_view in[3], int64_t t,
-                     int64_t kv, char *work)
+/* ---- tasks ---- */
+
+/* `count` queries of rows from t on, the first of them of head g of the group. */
+static void run_tile(const by__call *call, const plan *p, const head_view in[3], int64_t t,
+                     int64_t g, int64_t count, int64_t kv, char *work)
 {
-    task x = {.call = call, .p = p, .kv = kv, .work = work, .pages = pages_of(call, p, t)};
+    tile x = {.call = call, .p = p, .kv = kv, .work = work, .pages = pages_of(call, p, t)};
     const head_view y = {call->out[0].data, p->s.heads * p->s.width, 0};
-    size_t bytes = (size_t)p->s.width * by_dtype_size(p->s.dtype);
-    if (x.pages == NULL) {
-        memset(head_at(&y, &p->s, 0, t, kv * p->group), 0, (size_t)p->group * bytes);
-        return;
+    for (int64_t r = 0; r < count; r++) {
+        int64_t row = t + (g + r) / p->group;
+        x.last[r] = ((const int32_t *)call->in[POSITIONS].data)[row];
+        x.first[r] = call->attrs.window > 0 ? x.last[r] - call->attrs.window + 1 : 0;
+        x.first[r] = x.first[r] < 0 ? 0 : x.first[r];
+        take_query(&x, &in[0], r, row, kv * p->group + (g + r) % p->group);
     }
-    x.last = ((const int32_t *)call->in[POSITIONS].data)[t];
-    x.first = call->attrs.window > 0 ? x.last - call->attrs.window + 1 : 0;
-    x.first = x.first < 0 ? 0 : x.first;
-    for (int64_t g = 0; g < p->group; g++) {
-        take_query(&x, &in[0], t, g);
-    }
-    attend(&x);
-    for (int64_t g = 0; g < p->group; g++) {
-        float *sums = sums_of(&x, g);
-        float total = scores_of(&x, g)[p->slots - 1];
+    x.begin = x.first[0] / BY_PAGE_TOKENS;
+    x.end = x.last[count - 1] / BY_PAGE_TOKENS + 1;
+    attend(&x, count);
+    for (int64_t r = 0; r < count; r++) {
+        int64_t row = t + (g + r) / p->group;
+        float *sums = sums_of(&x, r);
         for (int64_t d = 0; d < p->s.width; d++) {
-            sums[d] /= total;
+            sums[d] /= x.totals[r];
         }
-        by__panel_target target = {.y = head_at(&y, &p->s, 0, t, kv * p->group + g),
-                                   .ldy = p->s.width,
-                                   .dtype = p->s.dtype};
+        by__panel_target target = {
+            .y = head_at(&y, &p->s, 0, row, kv * p->group + (g + r) % p->group),
+            .ldy = p->s.width,
+            .dtype = p->s.dtype};
         BY__AT_LEVEL(by__panel_store)(&target, sums, p->s.width, 1, p->s.width);
     }
+}
+
+/* Rows t .. t + rows of one session, all query heads of a key head. */
+static void run_task(const by__call *call, const plan *p, const head_view in[3], int64_t t,
+                     int64_t rows, int64_t kv, char *work)
+{
+    const head_view y = {call->out[0].data, p->s.heads * p->s.width, 0};
+    size_t bytes = (size_t)(p->group * p->s.width) * by_dtype_size(p->s.dtype);
+    if (pages_of(call, p, t) == NULL) {
+        memset(head_at(&y, &p->s, 0, t, kv * p->group), 0, bytes);
+        return;
+    }
+    for (int64_t i = 0; i < rows * p->group; i += QUERIES) {
+        int64_t count = by__min_i64(QUERIES, rows * p->group - i);
+        run_tile(call, p, in, t + i / p->group, i % p->group, count, kv, work);
+    }
+}
+
+/* Writes where runs of rows begin, and the end; returns their number. */
+static int64_t find_runs(const by__call *call, const plan *p, int32_t *runs)
+{
+    const int32_t *positions = call->in[POSITIONS].data;
+    const int32_t *sessions = call->in[SESSIONS].data;
+    int64_t count = 0;
+    for (int64_t t = 0; t < p->s.length; t++) {
+        bool follows = count > 0 && t - runs[count - 1] < RUN && sessions[t] == sessions[t - 1] &&
+                       positions[t] == positions[t - 1] + 1 && pages_of(call, p, t) != NULL &&
+                       pages_of(call, p, t - 1) != NULL;
+        if (!follows) {
+            runs[count++] = (int32_t)t;
+        }
+    }
+    runs[count] = (int32_t)p->s.length;
+    return count;
 }
 
 static by_status run(const by__call *call, const by__context *context)
@@ -291,21 +514,23 @@ static by_status run(const by__call *call, const by__context *context)
     head_view in[3];
     attention_views(in, call->in, p->packed, &p->s);
     by__work_range *ranges = call->work;
-    int64_t rows = p->s.length;
+    int32_t *runs = (int32_t *)((char *)call->work + p->runs);
+    int64_t count = find_runs(call, p, runs);
     for (int thread = 0; thread < context->threads; thread++) {
-        by__work_range_open(ranges, rows * p->s.kv_heads, thread, context->threads);
+        by__work_range_open(ranges, count * p->s.kv_heads, thread, context->threads);
     }
 #pragma omp parallel num_threads(context->threads) if (context->threads > 1)
     {
         int me = omp_get_thread_num();
         char *work = (char *)call->work + p->threads + (size_t)me * p->thread_bytes;
 #pragma omp for schedule(static)
-        for (int64_t t = 0; t < rows; t++) {
+        for (int64_t t = 0; t < p->s.length; t++) {
             fill(call, p, in, t);
         }
         int64_t i;
         while ((i = by__work_range_take(ranges, me, context->threads)) >= 0) {
-            run_task(call, p, in, i % rows, i / rows, work);
+            int64_t t = runs[i % count];
+            run_task(call, p, in, t, runs[i % count + 1] - t, i / count, work);
         }
     }
     return BY_OK;
@@ -323,19 +548,25 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     const by__panel *panel = by__panel_for(BY__AT_LEVEL(BY__LEVEL), false, call->in[0].dtype);
     p->packed = !by__present(&call->in[1]);
     p->s = attention_measure(call, p->packed, panel);
+    p->kind = by__arithmetic_of(p->s.dtype);
     p->group = p->s.heads / p->s.kv_heads;
     p->columns = call->in[TABLE].shape.dim[1];
-    int64_t keys = p->columns * BY_PAGE_TOKENS;
-    keys = call->attrs.window > 0 ? by__min_i64(keys, call->attrs.window) : keys;
-    p->slots = (int64_t)by__round_up((size_t)keys + 1, BY__LANES); /* the last one: their sum */
-    p->padded = (int64_t)by__round_up((size_t)p->s.width, (size_t)2 * BY__LANES);
-    p->pairs = panel->step == 2;
+    bool pairs = p->s.dtype == BY_BF16;
+    p->steps = pairs ? p->s.width / 2 : p->s.width;
+    p->units = (pairs ? (p->s.width + 1) / 2 : p->s.width) * by__step_units(p->kind);
+    int64_t pages = p->columns;
+    if (call->attrs.window > 0) {
+        pages = by__min_i64(pages, (call->attrs.window + QUERIES) / BY_PAGE_TOKENS + 2);
+    }
+    p->slots = pages * BY_PAGE_TOKENS;
+    p->padded = (int64_t)by__round_up((size_t)p->s.width, BY__LANES);
     size_t used = 0;
-    p->queries = reserve(&used, (size_t)(p->group * p->padded) * sizeof(float));
-    p->sums = reserve(&used, (size_t)(p->group * p->padded) * sizeof(float));
-    p->scores = reserve(&used, (size_t)(p->group * p->slots) * sizeof(float));
+    p->queries = reserve(&used, (size_t)(QUERIES * p->units) * sizeof(float));
+    p->sums = reserve(&used, (size_t)(QUERIES * p->padded) * sizeof(float));
+    p->scores = reserve(&used, (size_t)(QUERIES * p->slots) * sizeof(float));
     p->thread_bytes = used;
-    p->threads = by__round_up((size_t)context->threads * sizeof(by__work_range), BY_CACHE_LINE);
+    p->runs = by__round_up((size_t)context->threads * sizeof(by__work_range), BY_CACHE_LINE);
+    p->threads = p->runs + by__round_up((size_t)(p->s.length + 1) * sizeof(int32_t), BY_CACHE_LINE);
     call->work_bytes = p->threads + (size_t)context->threads * p->thread_bytes;
     call->state = p;
     return BY_OK;

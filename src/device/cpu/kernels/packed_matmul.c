@@ -18,6 +18,7 @@
 #include "base/packing.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/panel_pack.h"
+#include "device/cpu/kernels/step.h"
 #include "device/cpu/panel.h"
 #include "device/cpu/work_range.h"
 
@@ -29,23 +30,21 @@
 #define GROUP_PANELS 8
 /* Panels that a thread takes at a time with few rows; those of more bytes one by one. */
 #define TAKEN_BYTES (256 << 10)
+/* Up to so many tiles the stream of the weights takes as long as their products or longer. */
+#define FEW_TILES 6
+/* Steps of a piece that few tiles meet one after the other: it stays in the first cache. */
+#define FEW_STEPS 64
+/* Bytes ahead of use at which more than ALONE rows fetch weights into the second cache, while the
+ * processor is busy with their products. With fewer it runs far enough ahead by itself, and
+ * instructions that fetch only take the places in which it waits for lines. */
+#define FETCH_AHEAD 8192
+#define ALONE       4
 /* Rows that are this far apart share cache sets: they are copied to others that do not. */
 #define PAGE 4096
 
-typedef by__vf_any vector;
-typedef float unit __attribute__((may_alias));
-
-/* How values of a panel meet those of a row. */
-typedef enum arithmetic {
-    UNITS_F32,    /* f32 times f32 */
-    PAIRS_BF16,   /* pairs of bf16 by vdpbf16ps */
-    PAIRS_SPREAD, /* pairs of bf16, widened, times two f32 */
-    UNITS_F16     /* f16, widened, times f32 */
-} arithmetic;
-
 typedef struct plan {
     by_packing packing;
-    arithmetic kind;
+    by__arithmetic kind;
     int64_t m;
     int64_t steps;      /* of a panel */
     int64_t step_bytes; /* of a panel */
@@ -63,75 +62,20 @@ typedef struct plan {
     int threads;
 } plan;
 
-static arithmetic arithmetic_of(by_dtype dtype)
-{
-#if defined(__AVX512BF16__)
-    arithmetic pairs = PAIRS_BF16;
-#else
-    arithmetic pairs = PAIRS_SPREAD;
-#endif
-    return dtype == BY_F32 ? UNITS_F32 : dtype == BY_F16 ? UNITS_F16 : pairs;
-}
-
 /* ---- the register tile ---- */
 
 #define EACH_ROW _Pragma("GCC unroll 16") for (int r = 0; r < height; r++)
 
-/* sums += the values of a step, TILE_COLUMNS of them at b, times those of `height` rows at x. */
-BY__INLINE void add_step(arithmetic kind, vector sums[TILE_ROWS][2], const char *b, const unit *x,
-                         int64_t row_units, int height)
-{
-    if (kind == UNITS_F32 || kind == UNITS_F16) {
-        by_dtype dtype = kind == UNITS_F32 ? BY_F32 : BY_F16;
-        vector b0 = by__load(b, 0, dtype);
-        vector b1 = by__load(b, BY__LANES, dtype);
-        EACH_ROW
-        {
-            vector xr = x[r * row_units] - (vector){0};
-            sums[r][0] += xr * b0;
-            sums[r][1] += xr * b1;
-        }
-        return;
-    }
-    vector b0 = *(const vector *)(const void *)b;
-    vector b1 = *((const vector *)(const void *)b + 1);
-#if defined(__AVX512BF16__)
-    if (kind == PAIRS_BF16) {
-        EACH_ROW
-        {
-            __m512bh xr = (__m512bh)(x[r * row_units] - (vector){0});
-            sums[r][0] = (vector)_mm512_dpbf16_ps((__m512)sums[r][0], xr, (__m512bh)b0);
-            sums[r][1] = (vector)_mm512_dpbf16_ps((__m512)sums[r][1], xr, (__m512bh)b1);
-        }
-        return;
-    }
-#endif
-    const by__vu upper = (by__vu){0} + 0xffff0000u;
-    vector low0 = (vector)((by__vu)b0 << 16);
-    vector low1 = (vector)((by__vu)b1 << 16);
-    vector high0 = (vector)((by__vu)b0 & upper);
-    vector high1 = (vector)((by__vu)b1 & upper);
-    EACH_ROW
-    {
-        vector even = x[r * row_units] - (vector){0};
-        vector odd = x[r * row_units + 1] - (vector){0};
-        sums[r][0] += even * low0;
-        sums[r][1] += even * low1;
-        sums[r][0] += odd * high0;
-        sums[r][1] += odd * high1;
-    }
-}
-
 /* The sums [height, 32] of a panel's piece and `height` rows (a constant); they go on from what is
  * there when `resume`. */
-BY__INLINE void add_tile(arithmetic kind, const plan *p, const char *panel, const unit *x,
+BY__INLINE void add_tile(by__arithmetic kind, const plan *p, const char *panel, const by__unit *x,
                          int64_t steps, float *sums, bool resume, int height)
 {
-    const int64_t step_bytes = BY_PACKED_COLUMNS * (kind == UNITS_F16 ? 2 : 4);
-    const int64_t step_units = kind == PAIRS_SPREAD ? 2 : 1;
+    const int64_t step_bytes = BY_PACKED_COLUMNS * by__step_size(kind);
+    const int64_t step_units = by__step_units(kind);
     for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += TILE_COLUMNS) {
-        const char *b = panel + j * (kind == UNITS_F16 ? 2 : 4);
-        vector total[TILE_ROWS][2];
+        const char *b = panel + j * by__step_size(kind);
+        by__vf total[TILE_ROWS][2];
         EACH_ROW
         {
             float *row = sums + r * BY_PACKED_COLUMNS + j;
@@ -139,7 +83,21 @@ BY__INLINE void add_tile(arithmetic kind, const plan *p, const char *panel, cons
             total[r][1] = resume ? by__load(row, BY__LANES, BY_F32) : by__zero();
         }
         for (int64_t s = 0; s < steps; s++) {
-            add_step(kind, total, b + s * step_bytes, x + s * step_units, p->row_units, height);
+            const char *at = b + s * step_bytes;
+            if (height > ALONE) {
+                __builtin_prefetch(at + FETCH_AHEAD, 0, 2);
+                if (by__step_size(kind) * TILE_COLUMNS > BY_CACHE_LINE) {
+                    __builtin_prefetch(at + FETCH_AHEAD + BY_CACHE_LINE, 0, 2);
+                }
+            }
+            by__step left = by__step_load(kind, at);
+            by__step right = by__step_load(kind, at + BY__LANES * by__step_size(kind));
+            EACH_ROW
+            {
+                const by__unit *row = x + r * p->row_units + s * step_units;
+                total[r][0] = by__step_add(kind, total[r][0], left, row);
+                total[r][1] = by__step_add(kind, total[r][1], right, row);
+            }
         }
         EACH_ROW
         {
@@ -155,7 +113,7 @@ BY__INLINE void add_tile(arithmetic kind, const plan *p, const char *panel, cons
         add_tile(kind, p, panel, x, steps, sums, resume, h);                                       \
         break
 
-BY__INLINE void add_rows(arithmetic kind, const plan *p, const char *panel, const unit *x,
+BY__INLINE void add_rows(by__arithmetic kind, const plan *p, const char *panel, const by__unit *x,
                          int64_t steps, float *sums, bool resume, int64_t height)
 {
     switch (height) {
@@ -183,23 +141,23 @@ BY__INLINE void add_rows(arithmetic kind, const plan *p, const char *panel, cons
     }
 }
 
-static void add_rows_of(const plan *p, const char *panel, const unit *x, int64_t steps, float *sums,
-                        bool resume, int64_t height)
+static void add_rows_of(const plan *p, const char *panel, const by__unit *x, int64_t steps,
+                        float *sums, bool resume, int64_t height)
 {
     switch (p->kind) {
-    case UNITS_F32:
-        add_rows(UNITS_F32, p, panel, x, steps, sums, resume, height);
+    case BY__UNITS_F32:
+        add_rows(BY__UNITS_F32, p, panel, x, steps, sums, resume, height);
         break;
-    case UNITS_F16:
-        add_rows(UNITS_F16, p, panel, x, steps, sums, resume, height);
+    case BY__UNITS_F16:
+        add_rows(BY__UNITS_F16, p, panel, x, steps, sums, resume, height);
         break;
 #if defined(__AVX512BF16__)
-    case PAIRS_BF16:
-        add_rows(PAIRS_BF16, p, panel, x, steps, sums, resume, height);
+    case BY__PAIRS_BF16:
+        add_rows(BY__PAIRS_BF16, p, panel, x, steps, sums, resume, height);
         break;
 #endif
     default:
-        add_rows(PAIRS_SPREAD, p, panel, x, steps, sums, resume, height);
+        add_rows(BY__PAIRS_SPREAD, p, panel, x, steps, sums, resume, height);
     }
 }
 
@@ -208,7 +166,7 @@ static void add_rows_of(const plan *p, const char *panel, const unit *x, int64_t
 typedef struct job {
     const plan *p;
     const by__call *call;
-    const unit *x; /* rows as the tile reads them */
+    const by__unit *x; /* rows as the tile reads them */
     by__panel_target target;
 } job;
 
@@ -219,6 +177,7 @@ static void run_task(const job *j, int64_t block, int64_t group, float *sums)
     int64_t i0 = block * p->block_rows;
     int64_t rows = by__min_i64(p->block_rows, p->m - i0);
     int64_t tiles = by__ceil_div(rows, TILE_ROWS);
+    int64_t tall = by__ceil_div(rows, tiles);
     int64_t first = group * p->group;
     int64_t panels = by__min_i64(p->group, by__ceil_div(p->packing.n, BY_PACKED_COLUMNS) - first);
     for (int64_t s = 0; s < p->steps; s += p->piece_steps) {
@@ -227,8 +186,8 @@ static void run_task(const job *j, int64_t block, int64_t group, float *sums)
             const char *panel = (const char *)j->call->in[1].data +
                                 (size_t)(first + b) * p->panel_bytes + s * p->step_bytes;
             for (int64_t t = 0; t < tiles; t++) {
-                int64_t i = i0 + t * TILE_ROWS;
-                int64_t height = by__min_i64(TILE_ROWS, i0 + rows - i);
+                int64_t i = i0 + t * tall;
+                int64_t height = by__min_i64(tall, i0 + rows - i);
                 float *tile = sums + (b * tiles + t) * TILE_ROWS * BY_PACKED_COLUMNS;
                 add_rows_of(p, panel, j->x + i * p->row_units + s * p->step_units, steps, tile,
                             s > 0, height);
@@ -245,12 +204,12 @@ static void run_task(const job *j, int64_t block, int64_t group, float *sums)
 }
 
 /* Row i of x as the tile reads it: zeros behind the last input. */
-static void copy_row(const plan *p, const by__tensor *x, unit *out, int64_t i)
+static void copy_row(const plan *p, const by__tensor *x, by__unit *out, int64_t i)
 {
     int64_t k = p->packing.k;
-    unit *row = out + i * p->row_units;
+    by__unit *row = out + i * p->row_units;
     row[p->steps * p->step_units - 1] = 0.0f;
-    if (p->kind == PAIRS_BF16 || x->dtype == BY_F32) {
+    if (p->kind == BY__PAIRS_BF16 || x->dtype == BY_F32) {
         size_t size = by_dtype_size(x->dtype);
         memcpy(row, (const char *)x->data + (size_t)(i * k) * size, (size_t)k * size);
         return;
@@ -269,7 +228,7 @@ static by_status run(const by__call *call, const by__context *context)
     const plan *p = call->state;
     const by__tensor *x = &call->in[0];
     by__work_range *ranges = call->work;
-    unit *copies = (unit *)((char *)call->work + p->rows);
+    by__unit *copies = (by__unit *)((char *)call->work + p->rows);
     job j = {.p = p,
              .call = call,
              .x = p->copies ? copies : x->data,
@@ -313,9 +272,9 @@ static void plan_rows(plan *p, const by__tensor *x)
     int64_t k = p->packing.k;
     size_t row_bytes = (size_t)k * by_dtype_size(x->dtype);
     p->steps = pairs ? by__ceil_div(k, BY__PACKED_PAIR) : k;
-    p->step_bytes = BY_PACKED_COLUMNS * (p->kind == UNITS_F16 ? 2 : 4);
-    p->step_units = p->kind == PAIRS_SPREAD ? 2 : 1;
-    p->copies = p->kind == PAIRS_SPREAD || p->kind == UNITS_F16 || row_bytes % 4 != 0 ||
+    p->step_bytes = BY_PACKED_COLUMNS * (p->kind == BY__UNITS_F16 ? 2 : 4);
+    p->step_units = p->kind == BY__PAIRS_SPREAD ? 2 : 1;
+    p->copies = p->kind == BY__PAIRS_SPREAD || p->kind == BY__UNITS_F16 || row_bytes % 4 != 0 ||
                 (row_bytes % PAGE == 0 && p->m > 1);
     p->row_units = p->steps * p->step_units;
     if (p->copies) {
@@ -334,7 +293,10 @@ static void plan_tasks(plan *p)
     p->group = TAKEN_BYTES / (int64_t)p->panel_bytes;
     int64_t most = panels / (8 * (int64_t)p->threads);
     p->group = by__min_i64(p->group < 1 ? 1 : p->group, most < 1 ? 1 : most);
-    if (p->m > TILE_ROWS) {
+    if (p->m > TILE_ROWS && p->m <= FEW_TILES * TILE_ROWS) {
+        p->piece_steps = FEW_STEPS;
+        p->group = 1;
+    } else if (p->m > TILE_ROWS) {
         p->piece_steps = PIECE_STEPS;
         p->blocks = by__ceil_div(p->m, BLOCK_TILES * TILE_ROWS);
         p->block_rows = by__ceil_div(by__ceil_div(p->m, p->blocks), TILE_ROWS) * TILE_ROWS;
@@ -358,7 +320,7 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "a product", error));
     p->packing = call->attrs.packing;
-    p->kind = arithmetic_of(p->packing.dtype);
+    p->kind = by__arithmetic_of(p->packing.dtype);
     p->m = by__tensor_rows(&call->in[0]);
     p->threads = context->threads;
     plan_rows(p, &call->in[0]);

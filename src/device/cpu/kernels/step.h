@@ -1,0 +1,87 @@
+/* step: a vector of values that stand side by side in memory, times a value of a row, added to sums
+ * in f32. What of it depends on the type of the values is here, so that kernels over layouts with
+ * columns side by side (packed weights, pages of keys and values) have one loop for all types.
+ *
+ * A step is one input of f32 or f16, or a pair of bf16 in 4 bytes, the lower half first. A row
+ * holds, for each step, `by__step_units` numbers of 4 bytes: f32, or a pair of bf16 as it is where
+ * vdpbf16ps multiplies pairs.
+ *
+ * Never put here: loops, tensors.
+ */
+#ifndef BY_DEVICE_CPU_KERNELS_STEP_H
+#define BY_DEVICE_CPU_KERNELS_STEP_H
+
+#include "device/cpu/kernels/simd.h"
+
+typedef enum by__arithmetic {
+    BY__UNITS_F32,    /* f32 times f32 */
+    BY__PAIRS_BF16,   /* pairs of bf16 by vdpbf16ps */
+    BY__PAIRS_SPREAD, /* pairs of bf16, widened, times two f32 */
+    BY__UNITS_F16     /* f16, widened, times f32 */
+} by__arithmetic;
+
+typedef float by__unit __attribute__((may_alias));
+
+/* Values of a step; of PAIRS_SPREAD the even and the odd ones. */
+typedef struct by__step {
+    by__vf value, odd;
+} by__step;
+
+BY__INLINE by__arithmetic by__arithmetic_of(by_dtype dtype)
+{
+#if defined(__AVX512BF16__)
+    by__arithmetic pairs = BY__PAIRS_BF16;
+#else
+    by__arithmetic pairs = BY__PAIRS_SPREAD;
+#endif
+    return dtype == BY_F32 ? BY__UNITS_F32 : dtype == BY_F16 ? BY__UNITS_F16 : pairs;
+}
+
+/* Bytes of a lane. */
+BY__INLINE int64_t by__step_size(by__arithmetic kind)
+{
+    return kind == BY__UNITS_F16 ? 2 : 4;
+}
+
+/* Units that a step takes of a row. */
+BY__INLINE int64_t by__step_units(by__arithmetic kind)
+{
+    return kind == BY__PAIRS_SPREAD ? 2 : 1;
+}
+
+BY__INLINE by__step by__step_of_words(by__arithmetic kind, by__vu words)
+{
+    if (kind != BY__PAIRS_SPREAD) {
+        return (by__step){.value = (by__vf)words};
+    }
+    return (by__step){.value = (by__vf)(words << 16), .odd = (by__vf)(words & 0xffff0000u)};
+}
+
+/* The first n lanes of a step; zeros behind them. */
+BY__INLINE by__step by__step_load_n(by__arithmetic kind, const void *data, int n)
+{
+    if (kind == BY__UNITS_F16) {
+        return (by__step){.value = by__load_n(data, 0, BY_F16, n)};
+    }
+    return by__step_of_words(kind, (by__vu)by__load_n(data, 0, BY_F32, n));
+}
+
+BY__INLINE by__step by__step_load(by__arithmetic kind, const void *data)
+{
+    return by__step_load_n(kind, data, BY__LANES);
+}
+
+/* sum + the step times what a row has for it. */
+BY__INLINE by__vf by__step_add(by__arithmetic kind, by__vf sum, by__step step, const by__unit *row)
+{
+    by__vf x = row[0] - by__zero();
+#if defined(__AVX512BF16__)
+    if (kind == BY__PAIRS_BF16) {
+        return (by__vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x, (__m512bh)step.value);
+    }
+#endif
+    sum += x * step.value;
+    return kind == BY__PAIRS_SPREAD ? sum + (row[1] - by__zero()) * step.odd : sum;
+}
+
+#endif
