@@ -1,0 +1,105 @@
+/* Serving: a gateway that speaks HTTP, workers with an engine, and a broker between them.
+ *
+ * Each of the three is a process of its own. A `run` call takes over the calling thread until it is
+ * told to stop: by SIGTERM or SIGINT (the first one drains: what was accepted is answered, new
+ * requests are refused; the second one ends at once), and by the end of what it depends on.
+ *
+ * Nothing is printed: what happens is given to `log` as one JSON object a line. */
+#ifndef BANYAN_SERVE_H
+#define BANYAN_SERVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "banyan/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One line without its end: {"time": ..., "event": ..., ...}, control bytes escaped. */
+typedef void by_serve_log(void *user, const char *line);
+
+/* ---- the broker ---- */
+
+typedef struct by_broker_options {
+    const char *socket;     /* path of the socket that gateways and workers connect to */
+    size_t queue_requests;  /* that may wait for a worker; 0: 1024 */
+    int64_t queue_tokens;   /* prompts and answers that wait, by guess; 0: 4,000,000 */
+    int attempts;           /* times that a request is given to a worker, at most; 0: 3 */
+    double silence_seconds; /* without a beat after which a worker counts as dead; 0: 5 */
+    double hang_seconds;    /* with work, but without a step; 0: 60 */
+    bool child;             /* standard input is a pipe of the parent: its end ends this process */
+    by_serve_log *log;      /* NULL: nothing is told */
+    void *user;
+} by_broker_options;
+
+/* BY_EIO: the socket cannot be had. */
+BY_API by_status by_broker_run(const by_broker_options *options, by_error *error);
+
+/* ---- a worker ---- */
+
+typedef struct by_worker_options {
+    const char *socket;    /* of the broker; it is waited for, and found again when it restarts */
+    const char *model;     /* a run or a Hugging Face directory */
+    const char *name;      /* under which clients ask for it; NULL: the last part of `model` */
+    const char *version;   /* NULL: the hash of the weights' manifest, or "1" */
+    const char *precision; /* as by_engine_options has it */
+    int64_t context;
+    int64_t sessions;
+    int64_t rows;
+    uint64_t pool_bytes;
+    int threads;
+    bool child;
+    by_serve_log *log;
+    void *user;
+} by_worker_options;
+
+BY_API by_status by_worker_run(const by_worker_options *options, by_error *error);
+
+/* ---- the gateway ---- */
+
+typedef struct by_gateway_options {
+    const char *socket;   /* of the broker */
+    const char *listen;   /* "127.0.0.1:8080", "[::1]:8080", "unix:PATH" */
+    const char *keys;     /* file of keys, one "SHA-256 NAME" a line; NULL: none is asked for */
+    bool insecure;        /* serve addresses beyond this machine without keys */
+    size_t body;          /* bytes of a request; 0: 8 MiB */
+    size_t connections;   /* 0: 20000 */
+    double drain_seconds; /* for what was accepted, after SIGTERM; 0: 45 */
+    double deadline;      /* seconds of a request; 0: 600 */
+    bool child;
+    by_serve_log *log; /* events, and every request: the access log */
+    void *user;
+    /* Called once with the address when it listens, "http://127.0.0.1:8080"; may be NULL. */
+    void (*ready)(void *user, const char *url);
+} by_gateway_options;
+
+BY_API by_status by_gateway_run(const by_gateway_options *options, by_error *error);
+
+/* ---- all of it on one machine ---- */
+
+typedef struct by_serve_options {
+    /* Command lines that end with NULL, of the program that calls by_broker_run, by_gateway_run and
+     * by_worker_run with `socket`. A child writes its log to its standard error. */
+    const char *const *broker;
+    const char *const *gateway;
+    const char *const *worker;
+    size_t workers;     /* processes; at least 1 */
+    const char *socket; /* of the broker */
+    by_serve_log *log;
+    void *user;
+} by_serve_options;
+
+/* Starts a broker, a gateway and workers, and starts again what ends: after a pause that doubles,
+ * up to 10 s, while it ends soon after its start. A worker that the broker has given up is killed.
+ * Ends when it is told to (the gateway first, then workers, then the broker), and with BY_EPEER
+ * when the broker, the gateway or every worker ends with BY_EXIT_CONFIG: a restart is no help. */
+BY_API by_status by_serve_run(const by_serve_options *options, by_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,56 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "serve.h"
+
+static void tell_url(void *user, const char *url)
+{
+    (void)user;
+    printf("%s\n", url);
+    fflush(stdout);
+}
+
+static int run(int argc, char **argv)
+{
+    by_gateway_options options = {
+        .listen = "127.0.0.1:8080", .log = cli_serve_log, .ready = tell_url};
+    const char *directory = NULL;
+    const cli_flag flags[] = {
+        {"dir", CLI_STRING, &directory, "DIR", "of the broker's socket"},
+        {"listen", CLI_STRING, &options.listen, "ADDRESS", "HOST:PORT or unix:PATH"},
+        {"keys", CLI_STRING, &options.keys, "FILE", "hashes of the clients' keys"},
+        {"insecure", CLI_SWITCH, &options.insecure, NULL, "serve other machines without keys"},
+        {"deadline", CLI_NUMBER, &options.deadline, "SECONDS", "of a request (default 600)"},
+        {"drain", CLI_NUMBER, &options.drain_seconds, "SECONDS",
+         "for what was accepted, after SIGTERM (default 45)"},
+        {"child", CLI_SWITCH, &options.child, NULL, "end when standard input ends"},
+        {0}};
+    char **rest;
+    int rest_count;
+    by_error error = {0};
+    int code = cli_parse(&cli_gateway, flags, argc, argv, &rest, &rest_count);
+    if (code >= 0) {
+        return code;
+    }
+    if (rest_count != 0) {
+        return cli_misuse(&cli_gateway, "it takes flags only");
+    }
+    char *own = directory == NULL ? cli_serve_directory() : NULL;
+    char *socket = NULL;
+    by_status status = cli_serve_socket(&socket, directory == NULL ? own : directory, &error);
+    if (status == BY_OK) {
+        options.socket = socket;
+        status = by_gateway_run(&options, &error);
+    }
+    free(socket);
+    free(own);
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_gateway, &error);
+}
+
+const cli_command cli_gateway = {
+    "gateway", "serve HTTP in front of a broker", "banyan gateway [--dir DIR] [--listen ADDRESS]",
+    "The part of `banyan serve` that clients speak to; prints its address when it listens. The\n"
+    "access log goes to standard error, a JSON object a line.\n\n"
+    "  banyan gateway --listen 127.0.0.1:8080 --keys keys.txt\n",
+    run};

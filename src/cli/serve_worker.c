@@ -1,0 +1,52 @@
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "serve.h"
+
+static int run(int argc, char **argv)
+{
+    by_worker_options options = {.log = cli_serve_log};
+    const char *directory = NULL;
+    int64_t threads = 0;
+    const cli_flag flags[] = {
+        {"dir", CLI_STRING, &directory, "DIR", "of the broker's socket"},
+        {"name", CLI_STRING, &options.name, "NAME", "under which clients ask for the model"},
+        {"version", CLI_STRING, &options.version, "V", "of the model (default 1)"},
+        {"precision", CLI_STRING, &options.precision, "P", "f32, bf16, fp16, int8 or int4"},
+        {"sessions", CLI_INTEGER, &options.sessions, "N",
+         "sequences that run at a time (default 16)"},
+        {"context", CLI_INTEGER, &options.context, "N", "tokens of a prompt with its answer"},
+        {"rows", CLI_INTEGER, &options.rows, "N", "tokens of a step, at most (default 256)"},
+        {"threads", CLI_INTEGER, &threads, "N", "compute threads"},
+        {"child", CLI_SWITCH, &options.child, NULL, "end when standard input ends"},
+        {0}};
+    char **rest;
+    int rest_count;
+    by_error error = {0};
+    int code = cli_parse(&cli_worker, flags, argc, argv, &rest, &rest_count);
+    if (code >= 0) {
+        return code;
+    }
+    if (rest_count != 1) {
+        return cli_misuse(&cli_worker, "one run or directory is needed");
+    }
+    char *own = directory == NULL ? cli_serve_directory() : NULL;
+    char *socket = NULL;
+    by_status status = cli_serve_socket(&socket, directory == NULL ? own : directory, &error);
+    if (status == BY_OK) {
+        options.socket = socket;
+        options.model = rest[0];
+        options.threads = (int)threads;
+        status = by_worker_run(&options, &error);
+    }
+    free(socket);
+    free(own);
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_worker, &error);
+}
+
+const cli_command cli_worker = {
+    "worker", "run a model's engine behind a broker", "banyan worker RUN [--dir DIR]",
+    "The part of `banyan serve` that computes. It takes requests from the broker once the model\n"
+    "is warm, and finishes what it has after SIGTERM.\n\n"
+    "  banyan worker runs/tiny --precision int8\n",
+    run};

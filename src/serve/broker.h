@@ -1,0 +1,82 @@
+/* The broker's own records, for broker.c, broker_peers.c and broker_jobs.c. */
+#ifndef BY_SERVE_BROKER_H
+#define BY_SERVE_BROKER_H
+
+#include "serve/job_list.h"
+#include "serve/link.h"
+#include "serve/log.h"
+#include "serve/messages.h"
+
+typedef enum by__role { BY__NOBODY, BY__GATEWAY, BY__WORKER, BY__SUPERVISOR } by__role;
+
+/* What is connected. */
+struct by__peer {
+    by__link *link; /* NULL: it has parted, and is freed soon */
+    by__role role;
+    char name[65];
+    int64_t pid;
+    by__peer *next;
+    json_t *batch; /* events for a gateway that are sent together */
+    /* of a worker */
+    by__pool *pool;
+    char version[65];
+    int64_t slots;
+    by__job_list jobs; /* that it has */
+    json_t *beat;      /* the last one */
+    double heard;      /* by__now of it */
+    double moved;      /* when its steps last went on, or it was idle */
+    int64_t steps;
+    bool leaving;
+};
+
+/* Workers of one model, and what waits for them. */
+struct by__pool {
+    char model[256];
+    json_t *info; /* NULL: no worker has had it yet */
+    by__job_list queue;
+    size_t workers;
+    double rate; /* requests that end in a second, a running mean */
+    double rated;
+    by__pool *next;
+};
+
+typedef struct by__broker {
+    by_broker_options options;
+    by__log log;
+    uv_loop_t loop;
+    uv_timer_t timer;
+    uv_check_t check; /* behind what was read: gathered events are sent */
+    by__link_listener *listener;
+    by__peer *peers;
+    by__pool *pools;
+    by__id_table jobs; /* by__job */
+    double began;      /* by__now */
+    uint64_t rejected;
+    uint64_t retried;
+    uint64_t expired;
+} by__broker;
+
+/* ---- jobs (broker_jobs.c) ---- */
+
+/* The pool of a model, made where there is none yet; info (NULL: as it is) is copied. NULL when
+ * memory is exhausted or the name is too long. */
+by__pool *by__broker_pool(by__broker *b, const char *model, const json_t *info);
+/* The request with an id, NULL for none. */
+by__job *by__broker_job(const by__broker *b, const char *id);
+/* A request of a gateway; what is wrong with it is told by an event. */
+void by__broker_submit(by__broker *b, by__peer *from, const json_t *message);
+void by__broker_cancel(by__broker *b, const char *id);
+/* Events of a worker: to the gateways that wait. */
+void by__broker_events(by__broker *b, by__peer *worker, const json_t *message);
+/* Gives what waits to workers that have room. */
+void by__broker_give(by__broker *b, by__pool *pool);
+/* The worker is gone: what it had is run again elsewhere, or fails. */
+void by__broker_orphans(by__broker *b, by__peer *worker, const char *why);
+/* The gateway is gone: nobody waits for its requests. */
+void by__broker_forsaken(by__broker *b, by__peer *gateway);
+/* Ends what has waited past its deadline. */
+void by__broker_expire(by__broker *b);
+/* Sends what was gathered for gateways. */
+void by__broker_flush(by__broker *b);
+
+#endif

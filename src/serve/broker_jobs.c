@@ -1,0 +1,315 @@
+/* Requests in the broker: in the queue of their model, at a worker, and their ends. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/broker.h"
+
+/* Bounds of "priority". */
+#define MOST_PRIORITY 100
+/* Seconds after its start in which a broker takes requests for models that no worker has named:
+ * behind a restart workers and gateways come back in any order. */
+#define GATHERING 10.0
+
+/* Puts an event into what is sent to a gateway. */
+static void tell(by__peer *gateway, json_t *event)
+{
+    if (gateway == NULL) {
+        return;
+    }
+    if (gateway->batch == NULL) {
+        gateway->batch = json_array();
+    }
+    (void)json_array_append(gateway->batch, event);
+}
+
+static void tell_new(by__peer *gateway, json_t *event)
+{
+    tell(gateway, event);
+    json_decref(event);
+}
+
+void by__broker_flush(by__broker *b)
+{
+    for (by__peer *p = b->peers; p != NULL; p = p->next) {
+        if (p->batch != NULL && p->link != NULL) {
+            json_t *message = json_pack("{ss so}", "t", "events", "events", p->batch);
+            p->batch = NULL;
+            (void)by__link_send(p->link, message);
+            json_decref(message);
+        }
+    }
+}
+
+by__job *by__broker_job(const by__broker *b, const char *id)
+{
+    return (by__job *)(void *)by__id_find(&b->jobs, id);
+}
+
+/* Takes a job out of everything. */
+static void forget(by__broker *b, by__job *job)
+{
+    by__job_unlink(job->worker != NULL ? &job->worker->jobs : &job->pool->queue, job);
+    by__id_remove(&b->jobs, &job->entry);
+    by__job_free(job);
+}
+
+/* ---- new ones ---- */
+
+by__pool *by__broker_pool(by__broker *b, const char *model, const json_t *info)
+{
+    by__pool *p = b->pools;
+    by_error ignored = {0};
+    while (p != NULL && strcmp(p->model, model) != 0) {
+        p = p->next;
+    }
+    if (p == NULL) {
+        if (strlen(model) >= sizeof p->model ||
+            by__alloc((void **)&p, 1, sizeof *p, "a model", &ignored) != BY_OK) {
+            return NULL;
+        }
+        memcpy(p->model, model, strlen(model) + 1);
+        p->rated = by__now();
+        p->next = b->pools;
+        b->pools = p;
+    }
+    if (info != NULL) {
+        json_decref(p->info);
+        p->info = json_deep_copy(info);
+    }
+    return p;
+}
+
+static by__pool *known_pool(by__broker *b, const char *model)
+{
+    by__pool *p = b->pools;
+    while (p != NULL && strcmp(p->model, model) != 0) {
+        p = p->next;
+    }
+    if (p == NULL && by__now() - b->began < GATHERING) {
+        p = by__broker_pool(b, model, NULL);
+    }
+    return p != NULL && (p->info != NULL || by__now() - b->began < GATHERING) ? p : NULL;
+}
+
+static json_t *unknown_model(const char *id)
+{
+    return by__event_error(id, 404, "model_not_found", "model",
+                           "no model of this name is served here");
+}
+
+/* A sentence for a client whose request is refused since too much waits, with the seconds after
+ * which it may try again. */
+static void refuse_full(by__broker *b, by__peer *from, const char *id, const by__pool *pool)
+{
+    double seconds = pool->rate > 0.0 ? (double)pool->queue.count / pool->rate : 1.0;
+    json_t *event = by__event_error(id, 429, "queue_full", NULL,
+                                    "too many requests wait for this model; try again later");
+    (void)json_object_set_new(event, "retry_after",
+                              json_real(seconds < 1.0    ? 1.0
+                                        : seconds > 60.0 ? 60.0
+                                                         : seconds));
+    tell_new(from, event);
+    b->rejected++;
+}
+
+void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
+{
+    const char *id = by__get_text(message, "id");
+    const char *model = by__get_text(message, "model");
+    json_t *request = json_object_get(message, "request");
+    int64_t cost = by__get_integer(message, "cost");
+    int64_t priority = by__get_integer(message, "priority");
+    by__pool *pool = model == NULL ? NULL : known_pool(b, model);
+    by__job *job = NULL;
+    by_error ignored = {0};
+    if (id == NULL || !by__id_valid(id) || by__broker_job(b, id) != NULL) {
+        return;
+    }
+    if (pool == NULL || !json_is_object(request)) {
+        tell_new(from, unknown_model(id));
+        return;
+    }
+    if (pool->queue.count >= b->options.queue_requests ||
+        pool->queue.cost + cost > b->options.queue_tokens) {
+        refuse_full(b, from, id, pool);
+        return;
+    }
+    by_status status = by__alloc((void **)&job, 1, sizeof *job, "a request", &ignored);
+    if (status == BY_OK) {
+        status = by__id_add(&b->jobs, &job->entry, id, &ignored);
+    }
+    if (status != BY_OK) {
+        free(job);
+        tell_new(from, by__event_error(id, 503, "out_of_memory", NULL, "no memory for a request"));
+        return;
+    }
+    job->request = json_incref(request);
+    job->pool = pool;
+    job->from = from;
+    job->cost = cost;
+    job->priority = priority < -MOST_PRIORITY  ? -MOST_PRIORITY
+                    : priority > MOST_PRIORITY ? MOST_PRIORITY
+                                               : priority;
+    job->deadline = by__get_number(message, "deadline", 0.0);
+    job->since = by__now();
+    by__job_enqueue(&pool->queue, job, false);
+    by__broker_give(b, pool);
+}
+
+/* ---- to workers ---- */
+
+/* The worker of the pool that has the most room, NULL for none. */
+static by__peer *choose(const by__broker *b, const by__pool *pool)
+{
+    by__peer *best = NULL;
+    for (by__peer *p = b->peers; p != NULL; p = p->next) {
+        int64_t room = p->slots - (int64_t)p->jobs.count;
+        if (p->role == BY__WORKER && p->pool == pool && !p->leaving && room > 0 &&
+            (best == NULL || room > best->slots - (int64_t)best->jobs.count)) {
+            best = p;
+        }
+    }
+    return best;
+}
+
+void by__broker_give(by__broker *b, by__pool *pool)
+{
+    while (pool->queue.first != NULL) {
+        by__peer *worker = choose(b, pool);
+        by__job *job = pool->queue.first;
+        if (worker == NULL) {
+            return;
+        }
+        job->attempt++;
+        json_t *work = json_pack("{ss ss si sf sO}", "t", "work", "id", job->entry.id, "attempt",
+                                 job->attempt, "deadline", job->deadline, "request", job->request);
+        by__job_unlink(&pool->queue, job);
+        job->worker = worker;
+        by__job_enqueue(&worker->jobs, job, false);
+        /* A link that is lost brings its jobs back to the queue. */
+        (void)by__link_send(worker->link, work);
+        json_decref(work);
+    }
+}
+
+/* ---- events ---- */
+
+/* How many requests end in a second: a mean that forgets half of the past in ten seconds. */
+static void count_end(by__pool *pool)
+{
+    double now = by__now();
+    double seconds = now - pool->rated;
+    double share = seconds > 10.0 ? 0.5 : seconds * 0.05;
+    pool->rate = seconds > 0.0 ? pool->rate * (1.0 - share) + share / seconds : pool->rate;
+    pool->rated = now;
+}
+
+void by__broker_events(by__broker *b, by__peer *worker, const json_t *message)
+{
+    const json_t *events = json_object_get(message, "events");
+    size_t i;
+    json_t *event;
+    json_array_foreach(events, i, event)
+    {
+        const char *id = by__get_text(event, "id");
+        by__job *job = id == NULL ? NULL : by__broker_job(b, id);
+        /* What a worker says of a request that another one has since been given is no news. */
+        if (job == NULL || job->worker != worker ||
+            by__get_integer(event, "attempt") != job->attempt) {
+            continue;
+        }
+        tell(job->from, event);
+        if (by__event_is_last(event)) {
+            count_end(job->pool);
+            forget(b, job);
+        }
+    }
+    if (worker->pool != NULL) {
+        by__broker_give(b, worker->pool);
+    }
+}
+
+void by__broker_cancel(by__broker *b, const char *id)
+{
+    by__job *job = by__broker_job(b, id);
+    if (job == NULL) {
+        return;
+    }
+    by__peer *worker = job->worker;
+    by__pool *pool = job->pool;
+    if (worker != NULL) {
+        json_t *cancel = json_pack("{ss ss}", "t", "cancel", "id", id);
+        (void)by__link_send(worker->link, cancel);
+        json_decref(cancel);
+    }
+    /* The worker may have been lost while it was told. */
+    job = by__broker_job(b, id);
+    if (job != NULL) {
+        forget(b, job);
+    }
+    by__broker_give(b, pool);
+}
+
+void by__broker_orphans(by__broker *b, by__peer *worker, const char *why)
+{
+    by__pool *pool = worker->pool;
+    while (worker->jobs.last != NULL) {
+        /* From the last to the first, each to the front: they keep their order. */
+        by__job *job = worker->jobs.last;
+        if (job->attempt >= b->options.attempts) {
+            by__text text = {0};
+            by__text_format(&text, "its worker was lost %d times (%s)", job->attempt, why);
+            by__log_event(&b->log, "request_failed", "{ss ss si}", "id", job->entry.id, "reason",
+                          why, "attempts", job->attempt);
+            tell_new(job->from, by__event_error(job->entry.id, 500, "worker_lost", NULL,
+                                                text.failed ? "its worker was lost" : text.data));
+            by__text_free(&text);
+            forget(b, job);
+            continue;
+        }
+        by__job_unlink(&worker->jobs, job);
+        job->worker = NULL;
+        by__job_enqueue(&pool->queue, job, true);
+        tell_new(job->from, by__event_new(job->entry.id, "again"));
+        b->retried++;
+    }
+    if (pool != NULL) {
+        by__broker_give(b, pool);
+    }
+}
+
+void by__broker_forsaken(by__broker *b, by__peer *gateway)
+{
+    for (size_t i = 0; i < b->jobs.bucket_count; i++) {
+        for (by__id_entry *e = b->jobs.buckets[i], *next; e != NULL; e = next) {
+            by__job *job = (by__job *)(void *)e;
+            next = e->next;
+            if (job->from == gateway) {
+                job->from = NULL;
+                by__broker_cancel(b, job->entry.id);
+                /* The bucket may have changed. */
+                next = b->jobs.buckets[i];
+            }
+        }
+    }
+}
+
+void by__broker_expire(by__broker *b)
+{
+    double now = by__wall_clock();
+    bool gathered = by__now() - b->began > GATHERING;
+    for (by__pool *pool = b->pools; pool != NULL; pool = pool->next) {
+        for (by__job *job = pool->queue.first, *next; job != NULL; job = next) {
+            next = job->next;
+            if (gathered && pool->info == NULL) {
+                tell_new(job->from, unknown_model(job->entry.id));
+                forget(b, job);
+            } else if (job->deadline > 0.0 && now > job->deadline) {
+                b->expired++;
+                tell_new(job->from, by__event_error(job->entry.id, 504, "deadline_exceeded", NULL,
+                                                    "no worker was free before the deadline"));
+                forget(b, job);
+            }
+        }
+    }
+}

@@ -1,0 +1,30 @@
+/* Objects that strangers send, read by a table: every field has a kind and bounds, and one that is
+ * not in the table is an error. */
+#ifndef BY_SERVE_FIELDS_H
+#define BY_SERVE_FIELDS_H
+
+#include "serve/serve.h"
+
+typedef enum by__field_kind {
+    BY__FIELD_TEXT,    /* const char *, borrowed; `most` bytes */
+    BY__FIELD_INTEGER, /* int64_t in least .. most */
+    BY__FIELD_NUMBER,  /* double in least .. most */
+    BY__FIELD_BOOL,    /* bool */
+    BY__FIELD_ANY,     /* const json_t *, borrowed; read by who knows it */
+    BY__FIELD_IGNORED  /* of the API, and without a meaning here */
+} by__field_kind;
+
+typedef struct by__field {
+    const char *name;
+    by__field_kind kind;
+    size_t offset; /* in the record; it keeps its value where the field is absent or null */
+    double least;
+    double most;
+} by__field;
+
+/* Fills a record. BY_EARG with a sentence for the sender; *param (may be NULL) is then the field's
+ * name in the table, or NULL for one that is not in it. */
+by_status by__fields_read(void *record, const by__field *fields, size_t count, const json_t *object,
+                          const char **param, by_error *error);
+
+#endif

@@ -1,0 +1,56 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/link.h"
+
+#define HEAD 4u
+
+static size_t length_of(const char *head)
+{
+    const unsigned char *b = (const unsigned char *)head;
+    return (size_t)b[0] | (size_t)b[1] << 8 | (size_t)b[2] << 16 | (size_t)b[3] << 24;
+}
+
+bool by__frames_take(by__frames *frames, const char *data, size_t length,
+                     bool (*message)(void *user, json_t *message), void *user)
+{
+    by__frames *f = frames;
+    by_error ignored = {0};
+    size_t need;
+    if (!by__size_add(f->length, length, &need) ||
+        by__reserve((void **)&f->data, &f->capacity, need, 1, &ignored) != BY_OK) {
+        return false;
+    }
+    memcpy(f->data + f->length, data, length);
+    f->length = need;
+    size_t at = 0;
+    bool good = true;
+    while (good && f->length - at >= HEAD) {
+        size_t n = length_of(f->data + at);
+        if (n > BY__LINK_MESSAGE) {
+            good = false;
+            break;
+        }
+        if (f->length - at - HEAD < n) {
+            break;
+        }
+        json_t *object = json_loadb(f->data + at + HEAD, n, JSON_REJECT_DUPLICATES, NULL);
+        good = json_is_object(object) && message(user, object);
+        json_decref(object);
+        at += HEAD + n;
+    }
+    if (good && at > 0) {
+        memmove(f->data, f->data + at, f->length - at);
+        f->length -= at;
+    }
+    if (f->length == 0 && f->capacity > ((size_t)64 << 10)) {
+        by__frames_free(f);
+    }
+    return good;
+}
+
+void by__frames_free(by__frames *frames)
+{
+    free(frames->data);
+    *frames = (by__frames){0};
+}

@@ -1,0 +1,112 @@
+/* The gateway's own records, for gateway.c (process, routes), gateway_call.c (a request on its way)
+ * and openai.c (what OpenAI's API asks and answers). */
+#ifndef BY_SERVE_GATEWAY_H
+#define BY_SERVE_GATEWAY_H
+
+#include "serve/http_server.h"
+#include "serve/id_table.h"
+#include "serve/keys.h"
+#include "serve/link.h"
+#include "serve/log.h"
+#include "serve/metrics.h"
+
+/* Prompts of one request, and sequences of each, at most. */
+#define BY__MOST_PARTS 16
+#define BY__MOST_N     8
+
+typedef struct by__gateway {
+    by_gateway_options options;
+    by__log log;
+    uv_loop_t loop;
+    uv_timer_t retry;
+    uv_timer_t drain;
+    by__http_server *server;
+    by__link *link; /* NULL: the broker is not reached */
+    by__keys *keys; /* NULL: none is asked for */
+    by__id_table parts;
+    struct by__call *calls; /* without an end */
+    by__metrics metrics;
+    json_t *state; /* of the broker, the last one */
+    double stated; /* by__now of it */
+    char id[BY__ID_BYTES];
+    bool draining;
+} by__gateway;
+
+typedef enum by__call_kind { BY__CALL_COMPLETION, BY__CALL_CHAT } by__call_kind;
+
+/* A sequence of an answer. */
+typedef struct by__choice {
+    by__text text;    /* so far, of an answer without a stream */
+    json_t *logprobs; /* the same */
+    char reason[16];  /* "": it goes on */
+    size_t sent;      /* bytes of text that the client has */
+    size_t passed;    /* bytes of them that have come again behind a lost worker */
+} by__choice;
+
+/* One prompt of a request: what the broker knows. */
+typedef struct by__part {
+    by__id_entry entry;
+    struct by__call *call;
+    json_t *message; /* as it was submitted, to submit it again */
+    int64_t prompt_tokens;
+    int64_t generated;
+    bool done;
+} by__part;
+
+/* A request of HTTP that workers answer. */
+typedef struct by__call {
+    by__gateway *gateway;
+    by__exchange *exchange;
+    struct by__call *next;
+    struct by__call *previous;
+    by__call_kind kind;
+    char id[BY__ID_BYTES];
+    char *model;
+    const char *key;  /* its name, "" for none */
+    int64_t created;  /* seconds since 1970 */
+    double since;     /* by__now when it came */
+    double last_text; /* by__now of the last text; 0: none yet */
+    bool stream;
+    bool usage; /* a last chunk of a stream says it */
+    bool logprobs;
+    bool began; /* the stream's head is out */
+    size_t part_count;
+    size_t n;
+    by__part *parts;     /* [part_count] */
+    by__choice *choices; /* [part_count * n] */
+} by__call;
+
+/* ---- a request on its way (gateway_call.c) ---- */
+
+/* Sends all parts to the broker. The call is the gateway's, and ends by itself. */
+void by__call_start(by__call *call);
+void by__call_free(by__call *call);
+/* An event of the broker. */
+void by__call_event(by__gateway *g, const json_t *event);
+/* The client is gone. */
+void by__call_gone(by__call *call);
+/* The broker is back: what has no end is asked for again. */
+void by__calls_again(by__gateway *g);
+/* The error of OpenAI's API: {"error": {"message", "type", "param", "code"}}. */
+void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *code,
+                     const char *param, const char *message);
+
+/* ---- OpenAI's API (openai.c) ---- */
+
+/* Reads a body; the call has an exchange, a kind, a key and an id. BY_EARG: a sentence for the
+ * client; *param as by__fields_read gives it. */
+by_status by__openai_read(by__call *call, const char *body, size_t length, const char **param,
+                          by_error *error);
+/* One frame of a stream, "data: ...": the first one of a choice (role), text, its end, usage. */
+void by__openai_first(const by__call *call, size_t choice, by__text *out);
+void by__openai_text(const by__call *call, size_t choice, const char *text, size_t length,
+                     const json_t *logprobs, by__text *out);
+void by__openai_stop(const by__call *call, size_t choice, const char *reason, by__text *out);
+void by__openai_usage(const by__call *call, by__text *out);
+/* The whole answer of a call without a stream. */
+void by__openai_answer(const by__call *call, by__text *out);
+/* {"error": ...} as one object. */
+void by__openai_error(by__text *out, int status, const char *code, const char *param,
+                      const char *message);
+
+#endif

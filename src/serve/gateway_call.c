@@ -1,0 +1,334 @@
+/* A request of HTTP on its way: to the broker, and its events to the client. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/gateway.h"
+#include "serve/messages.h"
+
+/* ---- the broker ---- */
+
+static void submit_part(by__gateway *g, const by__part *part)
+{
+    if (g->link != NULL) {
+        (void)by__link_send(g->link, part->message);
+    }
+}
+
+static void cancel_part(by__gateway *g, by__part *part)
+{
+    if (!part->done) {
+        part->done = true;
+        by__id_remove(&g->parts, &part->entry);
+        if (g->link != NULL) {
+            json_t *message = json_pack("{ss ss}", "t", "cancel", "id", part->entry.id);
+            (void)by__link_send(g->link, message);
+            json_decref(message);
+        }
+    }
+}
+
+void by__call_start(by__call *call)
+{
+    by__gateway *g = call->gateway;
+    by_error error = {0};
+    call->next = g->calls;
+    if (call->next != NULL) {
+        call->next->previous = call;
+    }
+    g->calls = call;
+    g->metrics.running++;
+    by__exchange_set(call->exchange, call);
+    for (size_t i = 0; i < call->part_count; i++) {
+        const char *id = by__get_text(call->parts[i].message, "id");
+        if (by__id_add(&g->parts, &call->parts[i].entry, id, &error) != BY_OK) {
+            /* Of those behind it nothing is known either. */
+            call->part_count = i;
+            by__reply_error(g, call->exchange, 503, "out_of_memory", NULL, error.message);
+            by__call_gone(call);
+            return;
+        }
+    }
+    for (size_t i = 0; i < call->part_count; i++) {
+        submit_part(g, &call->parts[i]);
+    }
+}
+
+void by__calls_again(by__gateway *g)
+{
+    for (by__call *call = g->calls; call != NULL; call = call->next) {
+        for (size_t i = 0; i < call->part_count * call->n; i++) {
+            call->choices[i].passed = 0;
+        }
+        for (size_t i = 0; i < call->part_count; i++) {
+            if (!call->parts[i].done) {
+                submit_part(g, &call->parts[i]);
+            }
+        }
+    }
+}
+
+/* ---- the end of a call ---- */
+
+void by__call_free(by__call *call)
+{
+    for (size_t i = 0; i < call->part_count && call->parts != NULL; i++) {
+        json_decref(call->parts[i].message);
+    }
+    for (size_t i = 0; call->choices != NULL && i < call->part_count * call->n; i++) {
+        by__text_free(&call->choices[i].text);
+        json_decref(call->choices[i].logprobs);
+    }
+    free(call->parts);
+    free(call->choices);
+    free(call->model);
+    free(call);
+}
+
+/* Takes a call out of the gateway. */
+static void leave(by__call *call)
+{
+    by__gateway *g = call->gateway;
+    for (size_t i = 0; i < call->part_count; i++) {
+        cancel_part(g, &call->parts[i]);
+    }
+    *(call->previous == NULL ? &g->calls : &call->previous->next) = call->next;
+    if (call->next != NULL) {
+        call->next->previous = call->previous;
+    }
+    g->metrics.running--;
+}
+
+static void log_call(const by__call *call, int status, const char *code)
+{
+    int64_t prompt = 0;
+    int64_t generated = 0;
+    for (size_t i = 0; i < call->part_count; i++) {
+        prompt += call->parts[i].prompt_tokens;
+        generated += call->parts[i].generated;
+    }
+    by__log_event(&call->gateway->log, "request", "{ss ss ss ss si ss? sb sI sI sf}", "id",
+                  call->id, "model", call->model, "key", call->key, "peer",
+                  by__exchange_peer(call->exchange), "status", status, "code", code, "stream",
+                  (int)call->stream, "prompt_tokens", (json_int_t)prompt, "generated_tokens",
+                  (json_int_t)generated, "seconds", by__now() - call->since);
+}
+
+void by__call_gone(by__call *call)
+{
+    call->gateway->metrics.cancelled++;
+    log_call(call, 499, "client_gone");
+    leave(call);
+    by__call_free(call);
+}
+
+static void finish(by__call *call)
+{
+    by__gateway *g = call->gateway;
+    by__exchange *x = call->exchange;
+    by__text out = {0};
+    by__histogram_add(&g->metrics.whole, by__now() - call->since);
+    log_call(call, 200, NULL);
+    leave(call);
+    g->metrics.requests[2]++;
+    if (call->stream) {
+        if (call->usage) {
+            by__openai_usage(call, &out);
+        }
+        by__text_add(&out, "data: [DONE]\n\n");
+        by__exchange_set(x, NULL);
+        if (!out.failed && by__exchange_send(x, out.data, out.length)) {
+            by__exchange_end(x);
+        }
+    } else {
+        by__openai_answer(call, &out);
+        if (out.failed) {
+            by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for an answer");
+        } else {
+            by__exchange_reply(x, 200, "application/json", out.data, out.length);
+        }
+    }
+    by__text_free(&out);
+    by__call_free(call);
+}
+
+/* An error ends the call, whatever its other parts have. */
+static void fail(by__call *call, const json_t *event)
+{
+    by__gateway *g = call->gateway;
+    by__exchange *x = call->exchange;
+    const char *code = by__get_text(event, "code");
+    const char *param = by__get_text(event, "param");
+    const char *message = by__get_text(event, "message");
+    int status = (int)by__get_integer(event, "status");
+    double wait = by__get_number(event, "retry_after", 0.0);
+    code = code == NULL ? "server_error" : code;
+    message = message == NULL ? "the request failed" : message;
+    status = status < 400 || status > 599 ? 500 : status;
+    g->metrics.rejected_full += status == 429;
+    g->metrics.failed += status >= 500;
+    log_call(call, status, code);
+    leave(call);
+    if (!call->began) {
+        if (wait > 0.0) {
+            char seconds[16];
+            (void)snprintf(seconds, sizeof seconds, "%d", (int)(wait + 0.999));
+            by__exchange_header(x, "Retry-After", seconds);
+        }
+        by__reply_error(g, x, status, code, param, message);
+    } else {
+        by__text out = {0};
+        by__text_add(&out, "data: ");
+        by__openai_error(&out, status, code, param, message);
+        by__text_add(&out, "\n\ndata: [DONE]\n\n");
+        by__exchange_set(x, NULL);
+        if (!out.failed && by__exchange_send(x, out.data, out.length)) {
+            by__exchange_end(x);
+        }
+        by__text_free(&out);
+    }
+    by__call_free(call);
+}
+
+/* ---- events ---- */
+
+static size_t choice_of(const by__part *part, const json_t *event)
+{
+    const by__call *call = part->call;
+    int64_t i = by__get_integer(event, "i");
+    size_t at = i < 0 || (uint64_t)i >= call->n ? 0 : (size_t)i;
+    return (size_t)(part - call->parts) * call->n + at;
+}
+
+/* False: the client is gone, and the call with it. */
+static bool put(by__call *call, by__text *out)
+{
+    bool sent = out->failed || out->length == 0 ||
+                by__exchange_send(call->exchange, out->data, out->length);
+    by__text_free(out);
+    return sent;
+}
+
+static bool begin(by__call *call)
+{
+    by__text out = {0};
+    if (call->began || !call->stream) {
+        return true;
+    }
+    call->began = true;
+    by__exchange_header(call->exchange, "X-Request-Id", call->id);
+    if (!by__exchange_stream(call->exchange)) {
+        return false;
+    }
+    for (size_t i = 0; i < call->part_count * call->n; i++) {
+        by__openai_first(call, i, &out);
+    }
+    return put(call, &out);
+}
+
+static void keep_text(by__call *call, size_t choice, const char *text, size_t length,
+                      const json_t *logprobs)
+{
+    by__choice *c = &call->choices[choice];
+    by__text_add_bytes(&c->text, text, length);
+    if (logprobs != NULL) {
+        c->logprobs = c->logprobs == NULL ? json_array() : c->logprobs;
+        (void)json_array_extend(c->logprobs, (json_t *)(uintptr_t)logprobs);
+    }
+}
+
+static void take_text(by__part *part, const json_t *event)
+{
+    by__call *call = part->call;
+    by__metrics *m = &call->gateway->metrics;
+    size_t choice = choice_of(part, event);
+    by__choice *c = &call->choices[choice];
+    const json_t *value = json_object_get(event, "text");
+    const json_t *logprobs = json_object_get(event, "logprobs");
+    const char *text = json_string_value(value);
+    size_t length = json_string_length(value);
+    double now = by__now();
+    if (text == NULL || c->reason[0] != '\0') {
+        return;
+    }
+    if (c->passed < c->sent) {
+        /* Behind a lost worker the same text comes again, in the same pieces. */
+        c->passed += length;
+        return;
+    }
+    c->sent += length;
+    c->passed = c->sent;
+    by__histogram_add(call->last_text == 0.0 ? &m->first : &m->token,
+                      now - (call->last_text == 0.0 ? call->since : call->last_text));
+    call->last_text = now;
+    if (!call->stream) {
+        keep_text(call, choice, text, length, logprobs);
+    } else if (begin(call)) {
+        by__text out = {0};
+        by__openai_text(call, choice, text, length, logprobs, &out);
+        (void)put(call, &out);
+    }
+}
+
+static void take_stop(by__part *part, const json_t *event)
+{
+    by__call *call = part->call;
+    size_t choice = choice_of(part, event);
+    by__choice *c = &call->choices[choice];
+    const char *reason = by__get_text(event, "reason");
+    if (c->reason[0] != '\0') {
+        return;
+    }
+    (void)snprintf(c->reason, sizeof c->reason, "%s",
+                   reason != NULL && strcmp(reason, "length") == 0 ? "length" : "stop");
+    if (call->stream && begin(call)) {
+        by__text out = {0};
+        by__openai_stop(call, choice, c->reason, &out);
+        (void)put(call, &out);
+    }
+}
+
+static void take_end(by__part *part, const json_t *event)
+{
+    by__call *call = part->call;
+    by__metrics *m = &call->gateway->metrics;
+    const json_t *usage = json_object_get(event, "usage");
+    part->prompt_tokens = by__get_integer(usage, "prompt_tokens");
+    part->generated = by__get_integer(usage, "completion_tokens");
+    m->prompt_tokens += (uint64_t)part->prompt_tokens;
+    m->generated_tokens += (uint64_t)part->generated;
+    part->done = true;
+    by__id_remove(&call->gateway->parts, &part->entry);
+    for (size_t i = 0; i < call->part_count; i++) {
+        if (!call->parts[i].done) {
+            return;
+        }
+    }
+    finish(call);
+}
+
+void by__call_event(by__gateway *g, const json_t *event)
+{
+    const char *id = by__get_text(event, "id");
+    const char *kind = by__get_text(event, "e");
+    by__part *part = id == NULL ? NULL : (by__part *)(void *)by__id_find(&g->parts, id);
+    if (part == NULL || kind == NULL) {
+        return;
+    }
+    if (strcmp(kind, "begin") == 0) {
+        (void)begin(part->call);
+    } else if (strcmp(kind, "text") == 0) {
+        take_text(part, event);
+    } else if (strcmp(kind, "stop") == 0) {
+        take_stop(part, event);
+    } else if (strcmp(kind, "end") == 0) {
+        take_end(part, event);
+    } else if (strcmp(kind, "error") == 0) {
+        fail(part->call, event);
+    } else if (strcmp(kind, "again") == 0) {
+        size_t first = (size_t)(part - part->call->parts) * part->call->n;
+        g->metrics.again++;
+        for (size_t i = 0; i < part->call->n; i++) {
+            part->call->choices[first + i].passed = 0;
+        }
+    }
+}

@@ -1,0 +1,64 @@
+/* A server of HTTP/1.1 on a loop of libuv: connections, time limits, answers and streams.
+ *
+ * A connection has one request at a time. The handler gets an exchange, and answers at once or
+ * later; until it has answered, `gone` tells it when the client goes away, which a server that
+ * keeps reading sees at once. An idle connection holds a few hundred bytes: buffers exist while
+ * something is in them. */
+#ifndef BY_SERVE_HTTP_SERVER_H
+#define BY_SERVE_HTTP_SERVER_H
+
+#include "serve/http_parse.h"
+#include "serve/serve.h"
+
+typedef struct by__http_server by__http_server;
+typedef struct by__exchange by__exchange;
+
+typedef struct by__http_options {
+    const char *listen; /* "HOST:PORT", "[::1]:PORT", port 0: any; or "unix:PATH" */
+    by__http_limits limits;
+    size_t connections;    /* at most; more are closed at once; 0: 20000 */
+    size_t output;         /* bytes that a stream may hold back for a slow reader; 0: 256 KiB */
+    double head_seconds;   /* for a whole head; 0: 10 */
+    double body_seconds;   /* for a whole body; 0: 60 */
+    double idle_seconds;   /* between requests; 0: 75 */
+    double output_seconds; /* without a byte that a reader takes; 0: 30 */
+    /* A request; it and its strings are valid during the call. The exchange is valid until it has
+     * been answered whole, or `gone` was called for it. */
+    void (*request)(void *user, by__exchange *exchange, const by__http_request *request);
+    /* The client went away, or read too slowly, before its answer was whole. */
+    void (*gone)(void *user, by__exchange *exchange);
+    void *user;
+} by__http_options;
+
+/* Listens. BY_EIO, BY_EARG: the address cannot be had. */
+by_status by__http_server_open(by__http_server **out, uv_loop_t *loop,
+                               const by__http_options *options, by_error *error);
+/* "http://127.0.0.1:8080" or "unix:PATH". */
+const char *by__http_server_url(const by__http_server *server);
+size_t by__http_server_connections(const by__http_server *server);
+/* Takes no more connections, and ends each once its present answer is whole. */
+void by__http_server_drain(by__http_server *server);
+/* Ends everything; `gone` is called for exchanges. The memory is freed by the loop's next turns. */
+void by__http_server_close(by__http_server **server);
+
+/* ---- answers ---- */
+
+/* The handler's own pointer for an exchange. */
+void by__exchange_set(by__exchange *exchange, void *user);
+void *by__exchange_get(const by__exchange *exchange);
+/* Adds a header to the answer, before it begins. Values with control bytes are left out. */
+void by__exchange_header(by__exchange *exchange, const char *name, const char *value);
+/* A whole answer. The exchange is gone afterwards. */
+void by__exchange_reply(by__exchange *exchange, int status, const char *type, const char *body,
+                        size_t length);
+/* Begins a stream of server-sent events. False: the client is gone (`gone` was called). */
+bool by__exchange_stream(by__exchange *exchange);
+/* Sends one frame of it whole: "data: ...\n\n". False: the client is gone (`gone` was called). */
+bool by__exchange_send(by__exchange *exchange, const char *data, size_t length);
+/* Ends the stream. The exchange is gone afterwards. */
+void by__exchange_end(by__exchange *exchange);
+/* "127.0.0.1", "::1" or "unix". */
+const char *by__exchange_peer(const by__exchange *exchange);
+const char *by__http_reason(int status);
+
+#endif

@@ -1,0 +1,37 @@
+/* Requests that the broker holds, in lists by priority. */
+#ifndef BY_SERVE_JOB_LIST_H
+#define BY_SERVE_JOB_LIST_H
+
+#include "serve/id_table.h"
+
+typedef struct by__peer by__peer;
+typedef struct by__pool by__pool;
+
+typedef struct by__job {
+    by__id_entry entry;
+    json_t *request;  /* what a worker gets */
+    by__pool *pool;   /* of its model */
+    by__peer *from;   /* the gateway that waits for it; NULL: none */
+    by__peer *worker; /* NULL: it is in the queue */
+    int64_t priority;
+    int64_t cost;
+    int attempt;          /* how often it was given to a worker */
+    double deadline;      /* seconds since 1970; 0: none */
+    double since;         /* by__now when it came */
+    struct by__job *next; /* of its queue, or of its worker's list */
+    struct by__job *previous;
+} by__job;
+
+typedef struct by__job_list {
+    by__job *first;
+    by__job *last;
+    size_t count;
+    int64_t cost;
+} by__job_list;
+
+/* Behind all of its priority and above; `front`: in front of those of its priority. */
+void by__job_enqueue(by__job_list *list, by__job *job, bool front);
+void by__job_unlink(by__job_list *list, by__job *job);
+void by__job_free(by__job *job);
+
+#endif

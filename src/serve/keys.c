@@ -1,0 +1,119 @@
+#include "serve/keys.h"
+
+#include <nettle/sha2.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_FILE ((size_t)4 << 20)
+
+typedef struct key {
+    unsigned char hash[SHA256_DIGEST_SIZE];
+    char name[65];
+} key;
+
+struct by__keys {
+    key *items;
+    size_t count;
+    size_t capacity;
+};
+
+static void digest(unsigned char out[SHA256_DIGEST_SIZE], const char *text)
+{
+    struct sha256_ctx context;
+    sha256_init(&context);
+    sha256_update(&context, strlen(text), (const uint8_t *)text);
+    sha256_digest(&context, SHA256_DIGEST_SIZE, out);
+}
+
+void by__sha256_hex(char out[65], const char *text)
+{
+    unsigned char hash[SHA256_DIGEST_SIZE];
+    digest(hash, text);
+    for (size_t i = 0; i < sizeof hash; i++) {
+        (void)snprintf(out + 2 * i, 3, "%02x", hash[i]);
+    }
+}
+
+/* "HASH NAME": false for another form. */
+static bool parse(key *k, const char *line, size_t length)
+{
+    size_t digits = 2 * sizeof k->hash;
+    if (length < digits + 2 || line[digits] != ' ' || length - digits - 1 >= sizeof k->name) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof k->hash; i++) {
+        char two[3] = {line[2 * i], line[2 * i + 1], '\0'};
+        if (strspn(two, "0123456789abcdefABCDEF") != 2) {
+            return false;
+        }
+        k->hash[i] = (unsigned char)strtoul(two, NULL, 16);
+    }
+    memcpy(k->name, line + digits + 1, length - digits - 1);
+    k->name[length - digits - 1] = '\0';
+    return by__id_valid(k->name);
+}
+
+static by_status read_lines(by__keys *keys, const char *text, const char *path, by_error *error)
+{
+    size_t number = 1;
+    for (const char *line = text; *line != '\0'; number++) {
+        size_t length = strcspn(line, "\n");
+        if (length > 0 && line[0] != '#') {
+            BY_TRY(by__reserve((void **)&keys->items, &keys->capacity, keys->count + 1,
+                               sizeof *keys->items, error));
+            if (!parse(&keys->items[keys->count], line, length)) {
+                return by_error_set(error, BY_ECONFIG,
+                                    "%s:%zu: a key is 64 hexadecimal digits (its SHA-256), a space "
+                                    "and a name of letters, digits, - and _",
+                                    path, number);
+            }
+            keys->count++;
+        }
+        line += length + (line[length] == '\n');
+    }
+    if (keys->count == 0) {
+        return by_error_set(error, BY_ECONFIG, "%s has no key", path);
+    }
+    return BY_OK;
+}
+
+by_status by__keys_open(by__keys **out, const char *path, by_error *error)
+{
+    char *text = NULL;
+    size_t length;
+    *out = NULL;
+    BY_TRY(by__file_read(&text, &length, path, MOST_FILE, error));
+    by_status status = by__alloc((void **)out, 1, sizeof **out, "keys", error);
+    if (status == BY_OK) {
+        status = read_lines(*out, text, path, error);
+    }
+    free(text);
+    if (status != BY_OK) {
+        by__keys_close(out);
+    }
+    return status;
+}
+
+void by__keys_close(by__keys **keys)
+{
+    if (*keys != NULL) {
+        free((*keys)->items);
+        free(*keys);
+        *keys = NULL;
+    }
+}
+
+const char *by__keys_name(const by__keys *keys, const char *key_text)
+{
+    unsigned char hash[SHA256_DIGEST_SIZE];
+    const char *name = NULL;
+    digest(hash, key_text);
+    for (size_t i = 0; i < keys->count; i++) {
+        unsigned char differs = 0;
+        for (size_t j = 0; j < sizeof hash; j++) {
+            differs |= (unsigned char)(hash[j] ^ keys->items[i].hash[j]);
+        }
+        name = differs == 0 ? keys->items[i].name : name;
+    }
+    return name;
+}

@@ -1,0 +1,58 @@
+/* Messages between two processes of one machine: JSON objects, each behind its length (u32, little
+ * endian), over a socket in the file system.
+ *
+ * A message over BY__LINK_MESSAGE bytes, or one that is no JSON object, ends the link: the other
+ * side is not one of ours. */
+#ifndef BY_SERVE_LINK_H
+#define BY_SERVE_LINK_H
+
+#include "serve/serve.h"
+
+#define BY__LINK_MESSAGE ((size_t)64 << 20)
+
+typedef struct by__link by__link;
+typedef struct by__link_listener by__link_listener;
+
+typedef struct by__link_handler {
+    /* The message is the link's. */
+    void (*message)(void *user, by__link *link, json_t *message);
+    /* The other side is gone, or cannot be understood; the link closes itself. */
+    void (*lost)(void *user, by__link *link, const char *why);
+    /* A connection that was asked for stands. May be NULL for those that a listener took. */
+    void (*ready)(void *user, by__link *link);
+    void *user;
+} by__link_handler;
+
+/* Connects to a socket; `ready` or `lost` follows. */
+by_status by__link_connect(by__link **out, uv_loop_t *loop, const char *path,
+                           const by__link_handler *handler, by_error *error);
+/* Sends an object. False: the link is closed, or memory is exhausted (the link is lost then). */
+bool by__link_send(by__link *link, const json_t *message);
+/* Bytes that wait to be written. */
+size_t by__link_pending(const by__link *link);
+/* Ends a link without telling the handler. */
+void by__link_close(by__link **link);
+/* The owner's pointer. */
+void by__link_set(by__link *link, void *peer);
+void *by__link_get(const by__link *link);
+
+/* Listens on a path, which only the user of this process may open. `taken` gets each new link. */
+by_status by__link_listen(by__link_listener **out, uv_loop_t *loop, const char *path,
+                          void (*taken)(void *user, by__link *link),
+                          const by__link_handler *handler, by_error *error);
+void by__link_listener_close(by__link_listener **listener);
+
+/* ---- the frames themselves, for the fuzzer (frame.c) ---- */
+
+typedef struct by__frames {
+    char *data;
+    size_t length;
+    size_t capacity;
+} by__frames;
+
+/* Adds bytes; calls `message` for each whole object. False: what came is no message. */
+bool by__frames_take(by__frames *frames, const char *data, size_t length,
+                     bool (*message)(void *user, json_t *message), void *user);
+void by__frames_free(by__frames *frames);
+
+#endif

@@ -1,0 +1,51 @@
+/* What gateways, workers and the broker tell each other: JSON objects whose "t" says which.
+ *
+ * To the broker, first: {"t": "hello", "role": "gateway" | "worker" | "supervisor", "name": ID,
+ * "pid": N}, and of a worker that is ready for work also "model", "version", "slots" (requests that
+ * it takes at a time) and "info" (what /v1/models says of the model).
+ *
+ * Of a gateway:
+ *   submit    "id", "model", "request" (what a worker reads, worker_request.h), "cost" (tokens, by
+ *             guess), and where wanted "deadline" (seconds since 1970), "priority" (higher first)
+ *   cancel    "id": nobody waits for it any more; no event follows
+ * Of a worker:
+ *   events    "events": a list, see below, each with the "attempt" that it was given
+ *   beat      every 250 ms: "steps" of the engine so far, "busy", and "engine": its statistics
+ *   leaving   it takes no more work, and goes when what it has is done
+ * Of the broker:
+ *   work      to a worker: "id", "attempt", "request", "deadline"
+ *   cancel    to a worker: "id"
+ *   events    to a gateway
+ *   state     to gateways and supervisors every 250 ms: "workers" and "models", what /health, the
+ *             page and autoscaling look at
+ *
+ * An event is an object with "id" and "e":
+ *   begin     "prompt_tokens", "cached_tokens": the request is valid and was accepted
+ *   text      "i" (of n), "text", "tokens" (how many it stands for), "logprobs" where wanted
+ *   stop      "i", "reason": that sequence is complete
+ *   end       "usage"; the last one
+ *   result    "result": the whole answer of a request without a stream; the last one
+ *   error     "status" (of HTTP), "code", "message", "param"; the last one
+ *   again     of the broker: the worker was lost, and another one begins from the beginning. The
+ *             same text comes again, since it is a function of the request. */
+#ifndef BY_SERVE_MESSAGES_H
+#define BY_SERVE_MESSAGES_H
+
+#include "serve/serve.h"
+
+/* Milliseconds between two beats of a worker and between two states of the broker. */
+#define BY__BEAT 250
+
+/* The value of a key; NULL, 0, -1.0 or false where it is missing or of another kind. */
+const char *by__get_text(const json_t *object, const char *key);
+int64_t by__get_integer(const json_t *object, const char *key);
+double by__get_number(const json_t *object, const char *key, double otherwise);
+
+/* A new event or message; NULL when memory is exhausted. */
+json_t *by__event_new(const char *id, const char *kind);
+json_t *by__event_error(const char *id, int status, const char *code, const char *param,
+                        const char *message);
+/* True for the kinds after which nothing comes. */
+bool by__event_is_last(const json_t *event);
+
+#endif

@@ -1,0 +1,50 @@
+/* Counters and histograms of a gateway, as Prometheus reads them (text format 0.0.4). */
+#ifndef BY_SERVE_METRICS_H
+#define BY_SERVE_METRICS_H
+
+#include "serve/serve.h"
+
+/* Edges in seconds, of every histogram of time. Among them are 0.1, 0.15, 0.2, 0.25 and 0.3, so
+ * that "95 % within 200 ms" is exact. */
+#define BY__EDGES 22
+
+typedef struct by__histogram {
+    uint64_t buckets[BY__EDGES + 1]; /* not cumulative; the last one is above all edges */
+    double sum;
+    uint64_t count;
+} by__histogram;
+
+void by__histogram_add(by__histogram *histogram, double seconds);
+/* The p-quantile (p in 0..1) by linear interpolation in its bucket; 0 for no observation. */
+double by__histogram_quantile(const by__histogram *histogram, double p);
+
+/* What happened to requests for the engine, and answers of HTTP by class. */
+typedef struct by__metrics {
+    by__histogram first;  /* from a request to the first text: TTFT */
+    by__histogram token;  /* between two texts of a stream */
+    by__histogram whole;  /* from a request to its end */
+    uint64_t requests[6]; /* answers by the first digit of their status */
+    uint64_t rejected_full;
+    uint64_t rejected_key;
+    uint64_t rejected_limit;
+    uint64_t cancelled; /* the client went away */
+    uint64_t failed;    /* ended by an error behind the first text */
+    uint64_t again;     /* run again since a worker was lost */
+    uint64_t prompt_tokens;
+    uint64_t generated_tokens;
+    int64_t running; /* requests without an end */
+} by__metrics;
+
+/* Adds one family with HELP and TYPE. labels: "model=\"x\"" or NULL. */
+void by__metrics_counter(by__text *out, const char *name, const char *help, const char *type,
+                         const char *labels, double value);
+void by__metrics_histogram(by__text *out, const char *name, const char *help,
+                           const by__histogram *histogram);
+/* All of `metrics`, and process_*. */
+void by__metrics_print(by__text *out, const by__metrics *metrics);
+/* One sample without its family's head. */
+void by__metrics_sample(by__text *out, const char *name, const char *labels, double value);
+/* A label's value with \, " and LF escaped. */
+void by__metrics_label(by__text *out, const char *value);
+
+#endif

@@ -1,0 +1,490 @@
+/* OpenAI's API: requests for completions and chats, answers, and the frames of streams. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/fields.h"
+#include "serve/gateway.h"
+#include "serve/messages.h"
+
+/* Nesting of a body. */
+#define MOST_DEPTH 100
+
+/* The body of a request. */
+typedef struct asked {
+    const char *model;
+    const json_t *prompt;
+    const json_t *messages;
+    const json_t *tools;
+    const json_t *stop;
+    const json_t *bias;
+    const json_t *format;
+    const json_t *stream_options;
+    const json_t *logprobs;
+    int64_t tokens;
+    int64_t completion_tokens;
+    int64_t n;
+    int64_t best_of;
+    int64_t seed;
+    int64_t top_k;
+    int64_t top_logprobs;
+    int64_t priority;
+    double temperature, top_p, min_p, typical_p, presence, frequency, repetition;
+    bool stream;
+    bool echo;
+    bool ignore_eos;
+} asked;
+
+#define ANY(name, member)                                                                          \
+    {                                                                                              \
+        name, BY__FIELD_ANY, offsetof(asked, member), 0, 0                                         \
+    }
+#define INTEGER(name, member, least, most)                                                         \
+    {                                                                                              \
+        name, BY__FIELD_INTEGER, offsetof(asked, member), least, most                              \
+    }
+#define NUMBER(name, member, least, most)                                                          \
+    {                                                                                              \
+        name, BY__FIELD_NUMBER, offsetof(asked, member), least, most                               \
+    }
+#define BOOL(name, member)                                                                         \
+    {                                                                                              \
+        name, BY__FIELD_BOOL, offsetof(asked, member), 0, 0                                        \
+    }
+#define IGNORED(name)                                                                              \
+    {                                                                                              \
+        name, BY__FIELD_IGNORED, 0, 0, 0                                                           \
+    }
+
+/* What both kinds share. top_k and the fields behind it are extensions that vLLM has too. */
+#define SHARED                                                                                     \
+    {"model", BY__FIELD_TEXT, offsetof(asked, model), 0, 255}, INTEGER("n", n, 1, BY__MOST_N),     \
+        INTEGER("max_tokens", tokens, 1, 1 << 24), INTEGER("seed", seed, -9e18, 9e18),             \
+        NUMBER("temperature", temperature, 0, 2), NUMBER("top_p", top_p, 0, 1),                    \
+        NUMBER("presence_penalty", presence, -2, 2),                                               \
+        NUMBER("frequency_penalty", frequency, -2, 2), ANY("logit_bias", bias), ANY("stop", stop), \
+        BOOL("stream", stream), ANY("stream_options", stream_options), ANY("logprobs", logprobs),  \
+        ANY("response_format", format), IGNORED("user"), INTEGER("top_k", top_k, 0, 1 << 24),      \
+        NUMBER("min_p", min_p, 0, 1), NUMBER("typical_p", typical_p, 0, 1),                        \
+        NUMBER("repetition_penalty", repetition, 0.01, 100), BOOL("ignore_eos", ignore_eos),       \
+        INTEGER("priority", priority, -100, 100)
+
+static const by__field completion_fields[] = {SHARED, ANY("prompt", prompt),
+                                              INTEGER("best_of", best_of, 1, BY__MOST_N),
+                                              BOOL("echo", echo), IGNORED("suffix")};
+static const by__field chat_fields[] = {
+    SHARED,
+    ANY("messages", messages),
+    ANY("tools", tools),
+    INTEGER("max_completion_tokens", completion_tokens, 1, 1 << 24),
+    INTEGER("top_logprobs", top_logprobs, 0, 20),
+    IGNORED("tool_choice"),
+    IGNORED("parallel_tool_calls"),
+    IGNORED("metadata"),
+    IGNORED("store"),
+    IGNORED("service_tier"),
+    IGNORED("safety_identifier"),
+    IGNORED("prompt_cache_key")};
+
+/* ---- reading ---- */
+
+static bool is_deep(const json_t *value, int left)
+{
+    const char *name;
+    json_t *item;
+    size_t i;
+    if (!json_is_array(value) && !json_is_object(value)) {
+        return false;
+    }
+    if (left == 0) {
+        return true;
+    }
+    json_array_foreach(value, i, item)
+    {
+        if (is_deep(item, left - 1)) {
+            return true;
+        }
+    }
+    json_object_foreach((json_t *)(uintptr_t)value, name, item)
+    {
+        if (is_deep(item, left - 1)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What "logprobs" and "top_logprobs" ask for. */
+static by_status read_logprobs(by__call *call, const asked *a, by_error *error)
+{
+    if (call->kind == BY__CALL_CHAT) {
+        if (a->logprobs != NULL && !json_is_boolean(a->logprobs)) {
+            return by_error_set(error, BY_EARG, "'logprobs' must be true or false");
+        }
+        call->logprobs = json_is_true(a->logprobs);
+    } else if (a->logprobs != NULL) {
+        if (!json_is_integer(a->logprobs) || json_integer_value(a->logprobs) < 0 ||
+            json_integer_value(a->logprobs) > 1) {
+            return by_error_set(error, BY_EARG,
+                                "'logprobs' must be 0 or 1: those of the chosen tokens");
+        }
+        call->logprobs = true;
+    }
+    if (a->top_logprobs > 0) {
+        return by_error_set(error, BY_EARG,
+                            "'top_logprobs' must be 0: only chosen tokens have log-probabilities");
+    }
+    return BY_OK;
+}
+
+/* {"type": "json_schema", "json_schema": {"schema": ...}} as workers read it. */
+static by_status make_format(json_t **out, const json_t *format, by_error *error)
+{
+    const char *type = by__get_text(format, "type");
+    const json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
+    *out = NULL;
+    if (format == NULL) {
+        return BY_OK;
+    }
+    if (type == NULL) {
+        return by_error_set(error, BY_EARG, "'response_format' has no 'type'");
+    }
+    if (strcmp(type, "json_schema") == 0) {
+        if (schema == NULL) {
+            return by_error_set(error, BY_EARG, "'response_format' has no json_schema.schema");
+        }
+        *out = json_pack("{ss sO}", "type", type, "schema", schema);
+    } else if (strcmp(type, "regex") == 0) {
+        *out = json_pack("{ss sO?}", "type", type, "pattern", json_object_get(format, "pattern"));
+    } else {
+        *out = json_pack("{ss}", "type", type);
+    }
+    return *out != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: a request");
+}
+
+static void set(json_t *object, const char *key, json_t *value)
+{
+    if (value != NULL) {
+        (void)json_object_set_new(object, key, value);
+    }
+}
+
+/* What a worker reads (worker_request.c), but for the prompt. */
+static by_status make_request(json_t **out, by__call *call, const asked *a, by_error *error)
+{
+    json_t *format;
+    unsigned char random[8];
+    uint64_t seed = (uint64_t)a->seed;
+    BY_TRY(make_format(&format, a->format, error));
+    json_t *r = json_object();
+    int64_t tokens = a->completion_tokens > 0 ? a->completion_tokens : a->tokens;
+    if (a->seed == INT64_MIN) {
+        /* Chosen here, so that a worker that takes over draws the same. */
+        BY_TRY(by__random_bytes(random, sizeof random, error));
+        memcpy(&seed, random, sizeof seed);
+        seed >>= 2;
+    }
+    set(r, "seed", json_integer((json_int_t)seed));
+    set(r, "max_tokens", json_integer(tokens));
+    set(r, "n", json_integer(a->n));
+    set(r, "top_k", json_integer(a->top_k));
+    set(r, "temperature", json_real(a->temperature));
+    set(r, "top_p", json_real(a->top_p));
+    set(r, "min_p", json_real(a->min_p));
+    set(r, "typical_p", json_real(a->typical_p));
+    set(r, "presence_penalty", json_real(a->presence));
+    set(r, "frequency_penalty", json_real(a->frequency));
+    set(r, "repetition_penalty", json_real(a->repetition));
+    set(r, "logprobs", json_boolean(call->logprobs));
+    set(r, "ignore_eos", json_boolean(a->ignore_eos));
+    set(r, "logit_bias", json_incref((json_t *)(uintptr_t)a->bias));
+    set(r, "stop", json_incref((json_t *)(uintptr_t)a->stop));
+    set(r, "messages", json_incref((json_t *)(uintptr_t)a->messages));
+    set(r, "tools", json_incref((json_t *)(uintptr_t)a->tools));
+    set(r, "format", format);
+    set(r, "tenant", json_string(call->key));
+    *out = r;
+    return BY_OK;
+}
+
+/* A number of prompts: a text, a list of tokens, or a list of either. */
+static size_t count_prompts(const json_t *prompt)
+{
+    const json_t *first = json_array_get(prompt, 0);
+    bool many = json_is_string(first) || json_is_array(first);
+    return many ? json_array_size(prompt) : 1;
+}
+
+static const json_t *prompt_at(const json_t *prompt, size_t i)
+{
+    const json_t *first = json_array_get(prompt, 0);
+    return json_is_string(first) || json_is_array(first) ? json_array_get(prompt, i) : prompt;
+}
+
+/* Tokens of a request and its answer, by guess: four bytes of text are one. */
+static int64_t guess_cost(const json_t *prompt, size_t body, int64_t tokens)
+{
+    size_t bytes = json_is_string(prompt)  ? json_string_length(prompt)
+                   : json_is_array(prompt) ? 4 * json_array_size(prompt)
+                                           : body;
+    return (int64_t)(bytes / 4) + 1 + (tokens > 0 ? tokens : 256);
+}
+
+static by_status make_parts(by__call *call, const asked *a, const json_t *request, size_t body,
+                            by_error *error)
+{
+    double deadline = call->gateway->options.deadline;
+    call->part_count = call->kind == BY__CALL_CHAT ? 1 : count_prompts(a->prompt);
+    if (call->part_count < 1 || call->part_count > BY__MOST_PARTS) {
+        return by_error_set(error, BY_EARG, "'prompt' has at most %d prompts", BY__MOST_PARTS);
+    }
+    BY_TRY(by__alloc((void **)&call->parts, call->part_count, sizeof *call->parts, "a request",
+                     error));
+    BY_TRY(by__alloc((void **)&call->choices, call->part_count * call->n, sizeof *call->choices,
+                     "a request", error));
+    for (size_t i = 0; i < call->part_count; i++) {
+        const json_t *prompt = call->kind == BY__CALL_CHAT ? NULL : prompt_at(a->prompt, i);
+        json_t *own = json_copy((json_t *)(uintptr_t)request);
+        char id[65];
+        (void)snprintf(id, sizeof id, "%.40s-%u", call->id, (unsigned)i);
+        set(own, "prompt", json_incref((json_t *)(uintptr_t)prompt));
+        by__part *part = &call->parts[i];
+        part->call = call;
+        part->message = json_pack(
+            "{ss ss ss sI sI sf so}", "t", "submit", "id", id, "model", call->model, "cost",
+            (json_int_t)guess_cost(prompt, body, a->tokens), "priority", (json_int_t)a->priority,
+            "deadline", by__wall_clock() + deadline, "request", own);
+        if (part->message == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: a request");
+        }
+    }
+    return BY_OK;
+}
+
+static by_status read_body(by__call *call, const json_t *body, size_t length, const char **param,
+                           by_error *error)
+{
+    bool chat = call->kind == BY__CALL_CHAT;
+    asked a = {.n = 1,
+               .temperature = 1.0,
+               .top_p = 1.0,
+               .repetition = 1.0,
+               .seed = INT64_MIN,
+               .tokens = chat ? 0 : 16};
+    json_t *request = NULL;
+    BY_TRY(chat ? by__fields_read(&a, chat_fields, BY_ARRAY_LENGTH(chat_fields), body, param, error)
+                : by__fields_read(&a, completion_fields, BY_ARRAY_LENGTH(completion_fields), body,
+                                  param, error));
+    *param = "model";
+    if (a.model == NULL) {
+        return by_error_set(error, BY_EARG, "'model' is missing");
+    }
+    *param = chat ? "messages" : "prompt";
+    if (chat ? !json_is_array(a.messages) || json_array_size(a.messages) == 0 : a.prompt == NULL) {
+        return by_error_set(error, BY_EARG,
+                            chat ? "'messages' must be a list with at least one message"
+                                 : "'prompt' is missing");
+    }
+    *param = "echo";
+    if (a.echo || (a.best_of > 0 && a.best_of != a.n)) {
+        return by_error_set(error, BY_EARG, "'echo' and 'best_of' are not supported");
+    }
+    *param = "logprobs";
+    BY_TRY(read_logprobs(call, &a, error));
+    *param = NULL;
+    call->n = (size_t)a.n;
+    call->stream = a.stream;
+    call->usage = json_is_true(json_object_get(a.stream_options, "include_usage"));
+    call->model = by__strdup(a.model);
+    if (call->model == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a request");
+    }
+    by_status status = make_request(&request, call, &a, error);
+    if (status == BY_OK) {
+        status = make_parts(call, &a, request, length, error);
+    }
+    json_decref(request);
+    return status;
+}
+
+by_status by__openai_read(by__call *call, const char *body, size_t length, const char **param,
+                          by_error *error)
+{
+    json_error_t where;
+    *param = NULL;
+    json_t *object = json_loadb(body, length, JSON_REJECT_DUPLICATES, &where);
+    if (object == NULL) {
+        return by_error_set(error, BY_EARG, "the body is not JSON (line %d, column %d)", where.line,
+                            where.column);
+    }
+    by_status status =
+        is_deep(object, MOST_DEPTH)
+            ? by_error_set(error, BY_EARG, "the body is nested more than %d deep", MOST_DEPTH)
+            : read_body(call, object, length, param, error);
+    json_decref(object);
+    return status;
+}
+
+/* ---- answering ---- */
+
+static void add_json(by__text *out, const json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    by__text_add(out, text == NULL ? "null" : text);
+    free(text);
+}
+
+static void add_head(const by__call *call, const char *object, by__text *out)
+{
+    by__text_format(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", call->id,
+                    object, (long long)call->created);
+    by__text_json(out, call->model, strlen(call->model));
+}
+
+static const char *chunk_of(const by__call *call)
+{
+    return call->kind == BY__CALL_CHAT ? "chat.completion.chunk" : "text_completion";
+}
+
+/* Log-probabilities in the form of the kind. */
+static void add_logprobs(const by__call *call, const json_t *list, by__text *out)
+{
+    size_t i;
+    json_t *p;
+    if (!call->logprobs || json_array_size(list) == 0) {
+        by__text_add(out, "null");
+        return;
+    }
+    if (call->kind == BY__CALL_CHAT) {
+        by__text_add(out, "{\"content\":[");
+        json_array_foreach(list, i, p)
+        {
+            by__text_add(out, i > 0 ? ",{\"token\":" : "{\"token\":");
+            add_json(out, json_object_get(p, "token"));
+            by__text_add(out, ",\"logprob\":");
+            add_json(out, json_object_get(p, "logprob"));
+            by__text_add(out, ",\"bytes\":null,\"top_logprobs\":[]}");
+        }
+        by__text_add(out, "],\"refusal\":null}");
+        return;
+    }
+    by__text_add(out, "{\"tokens\":[");
+    json_array_foreach(list, i, p)
+    {
+        by__text_add(out, i > 0 ? "," : "");
+        add_json(out, json_object_get(p, "token"));
+    }
+    by__text_add(out, "],\"token_logprobs\":[");
+    json_array_foreach(list, i, p)
+    {
+        by__text_add(out, i > 0 ? "," : "");
+        add_json(out, json_object_get(p, "logprob"));
+    }
+    by__text_add(out, "],\"top_logprobs\":null,\"text_offset\":[]}");
+}
+
+static void begin_frame(const by__call *call, size_t choice, by__text *out)
+{
+    by__text_add(out, "data: ");
+    add_head(call, chunk_of(call), out);
+    by__text_format(out, ",\"choices\":[{\"index\":%zu,", choice);
+}
+
+static void end_frame(const by__call *call, by__text *out)
+{
+    by__text_add(out, call->usage ? "}],\"usage\":null}\n\n" : "}]}\n\n");
+}
+
+void by__openai_first(const by__call *call, size_t choice, by__text *out)
+{
+    if (call->kind == BY__CALL_CHAT) {
+        begin_frame(call, choice, out);
+        by__text_add(out, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
+                          "\"finish_reason\":null");
+        end_frame(call, out);
+    }
+}
+
+void by__openai_text(const by__call *call, size_t choice, const char *text, size_t length,
+                     const json_t *logprobs, by__text *out)
+{
+    begin_frame(call, choice, out);
+    by__text_add(out, call->kind == BY__CALL_CHAT ? "\"delta\":{\"content\":" : "\"text\":");
+    by__text_json(out, text, length);
+    by__text_add(out, call->kind == BY__CALL_CHAT ? "},\"logprobs\":" : ",\"logprobs\":");
+    add_logprobs(call, logprobs, out);
+    by__text_add(out, ",\"finish_reason\":null");
+    end_frame(call, out);
+}
+
+void by__openai_stop(const by__call *call, size_t choice, const char *reason, by__text *out)
+{
+    begin_frame(call, choice, out);
+    by__text_format(out, "%s,\"logprobs\":null,\"finish_reason\":\"%s\"",
+                    call->kind == BY__CALL_CHAT ? "\"delta\":{}" : "\"text\":\"\"", reason);
+    end_frame(call, out);
+}
+
+static void add_usage(const by__call *call, by__text *out)
+{
+    int64_t prompt = 0;
+    int64_t generated = 0;
+    for (size_t i = 0; i < call->part_count; i++) {
+        prompt += call->parts[i].prompt_tokens;
+        generated += call->parts[i].generated;
+    }
+    by__text_format(out,
+                    "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,"
+                    "\"total_tokens\":%lld}",
+                    (long long)prompt, (long long)generated, (long long)(prompt + generated));
+}
+
+void by__openai_usage(const by__call *call, by__text *out)
+{
+    by__text_add(out, "data: ");
+    add_head(call, chunk_of(call), out);
+    by__text_add(out, ",\"choices\":[],");
+    add_usage(call, out);
+    by__text_add(out, "}\n\n");
+}
+
+void by__openai_answer(const by__call *call, by__text *out)
+{
+    bool chat = call->kind == BY__CALL_CHAT;
+    add_head(call, chat ? "chat.completion" : "text_completion", out);
+    by__text_add(out, ",\"choices\":[");
+    for (size_t i = 0; i < call->part_count * call->n; i++) {
+        const by__choice *c = &call->choices[i];
+        by__text_format(out, "%s{\"index\":%zu,", i > 0 ? "," : "", i);
+        by__text_add(out, chat ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"text\":");
+        by__text_json(out, c->text.data == NULL ? "" : c->text.data, c->text.length);
+        by__text_add(out, chat ? ",\"refusal\":null},\"logprobs\":" : ",\"logprobs\":");
+        add_logprobs(call, c->logprobs, out);
+        by__text_format(out, ",\"finish_reason\":\"%s\"}", c->reason);
+    }
+    by__text_add(out, "],");
+    add_usage(call, out);
+    by__text_add(out, "}");
+}
+
+void by__openai_error(by__text *out, int status, const char *code, const char *param,
+                      const char *message)
+{
+    const char *type = status == 401   ? "authentication_error"
+                       : status == 403 ? "permission_error"
+                       : status == 404 ? "not_found_error"
+                       : status == 429 ? "rate_limit_error"
+                       : status == 503 ? "unavailable_error"
+                       : status >= 500 ? "server_error"
+                                       : "invalid_request_error";
+    by__text_add(out, "{\"error\":{\"message\":");
+    by__text_json(out, message, strlen(message));
+    by__text_format(out, ",\"type\":\"%s\",\"param\":", type);
+    if (param == NULL) {
+        by__text_add(out, "null");
+    } else {
+        by__text_json(out, param, strlen(param));
+    }
+    by__text_add(out, ",\"code\":");
+    by__text_json(out, code, strlen(code));
+    by__text_add(out, "}}");
+}

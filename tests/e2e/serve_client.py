@@ -1,0 +1,215 @@
+"""Checks of a running server, with Python's own library alone.
+
+usage: serve_client.py CHECK URL [PROCESS-ID...]
+"""
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+url = sys.argv[2]
+where = urllib.parse.urlparse(url)
+
+
+def call(path, body=None, method=None, headers=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url + path, data, {"Content-Type": "application/json", **(headers or {})}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.loads(answer.read() or b"{}"), answer.headers
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read()), error.headers
+
+
+def completion(**more):
+    return {"model": "tiny", "prompt": "apple", "max_tokens": 40, "seed": 7, **more}
+
+
+def stream(body, path="/v1/completions"):
+    """Texts by choice, the reasons of their ends, usage."""
+    request = urllib.request.Request(url + path, json.dumps({**body, "stream": True, "stream_options": {"include_usage": True}}).encode(), {"Content-Type": "application/json"})
+    texts, reasons, usage, last = {}, {}, None, None
+    with urllib.request.urlopen(request, timeout=90) as answer:
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        for line in answer:
+            last = line if line.strip() else last
+            if not line.startswith(b"data: {"):
+                continue
+            chunk = json.loads(line[6:])
+            assert "error" not in chunk, chunk
+            for choice in chunk["choices"]:
+                i = choice["index"]
+                texts[i] = texts.get(i, "") + choice.get("text", choice.get("delta", {}).get("content", ""))
+                if choice["finish_reason"]:
+                    assert i not in reasons
+                    reasons[i] = choice["finish_reason"]
+            usage = chunk.get("usage") or usage
+    assert last.strip() == b"data: [DONE]", last
+    return texts, reasons, usage
+
+
+def raw(text):
+    with socket.create_connection((where.hostname, where.port), timeout=20) as s:
+        s.sendall(text)
+        answer = b""
+        while piece := s.recv(65536):
+            answer += piece
+        return answer
+
+
+def metric(name):
+    with urllib.request.urlopen(url + "/metrics") as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith(name + " "):
+                return float(line.split()[1])
+    raise AssertionError(name)
+
+
+def wait_for(what, seconds=20):
+    end = time.time() + seconds
+    while not what():
+        assert time.time() < end, "it did not come"
+        time.sleep(0.05)
+
+
+def check_ready():
+    wait_for(lambda: call("/health/ready")[0] == 200)
+
+
+def check_answers():
+    status, whole, _ = call("/v1/completions", completion())
+    assert status == 200, whole
+    choice = whole["choices"][0]
+    assert choice["finish_reason"] == "length" and whole["usage"]["completion_tokens"] == 40
+    assert len(choice["text"]) == 40, choice
+    texts, reasons, usage = stream(completion())
+    assert texts[0] == choice["text"] and reasons[0] == "length" and usage == whole["usage"]
+    # Sequences and prompts of one request; each sequence of n is that of its own seed.
+    _, many, _ = call("/v1/completions", completion(n=3, prompt=["apple", "bay"]))
+    assert [c["index"] for c in many["choices"]] == list(range(6))
+    assert many["choices"][0]["text"] == choice["text"]
+    assert many["choices"][1]["text"] == call("/v1/completions", completion(seed=8))[1]["choices"][0]["text"]
+    texts, _, _ = stream(completion(n=3, prompt=["apple", "bay"]))
+    assert [texts[i] for i in range(6)] == [c["text"] for c in many["choices"]]
+    # A stop text is not part of the answer; what stands before it is.
+    stop = choice["text"][10:13]
+    _, stopped, _ = call("/v1/completions", completion(stop=[stop]))
+    assert stopped["choices"][0]["finish_reason"] == "stop"
+    assert stopped["choices"][0]["text"] == choice["text"][: choice["text"].index(stop)]
+    _, form, _ = call("/v1/completions", completion(response_format={"type": "regex", "pattern": "[a-c]{4}"}))
+    text = form["choices"][0]["text"]
+    assert len(text) == 4 and set(text) <= set("abc"), text
+    _, probable, _ = call("/v1/completions", completion(logprobs=0, max_tokens=3))
+    logprobs = probable["choices"][0]["logprobs"]
+    assert "".join(logprobs["tokens"]) == probable["choices"][0]["text"]
+    assert all(p < 0 for p in logprobs["token_logprobs"])
+    status, models, _ = call("/v1/models")
+    assert [m["id"] for m in models["data"]] == ["tiny"]
+    assert call("/v1/models/tiny")[1]["id"] == "tiny"
+
+
+def check_errors():
+    def error(status, code, *args, **more):
+        got, body, headers = call(*args, **more)
+        assert got == status and body["error"]["code"] == code, (got, body)
+        assert set(body["error"]) == {"message", "type", "param", "code"}
+        return body["error"], headers
+
+    path = "/v1/completions"
+    assert "max_tokens" in error(400, "invalid_request", path, completion(max_token=1))[0]["message"]
+    assert error(400, "invalid_request", path, completion(temperature=3))[0]["param"] == "temperature"
+    error(400, "invalid_request", path, completion(max_tokens=0))
+    error(400, "invalid_request", path, completion(n=1000))
+    error(400, "invalid_request", path, completion(prompt=""))
+    error(400, "invalid_request", path, completion(prompt=[99999]))
+    error(400, "invalid_request", path, completion(prompt="a" * 100))
+    error(400, "invalid_request", path, completion(stop=[""]))
+    error(400, "invalid_request", path, completion(logit_bias={"x": 1}))
+    error(400, "invalid_request", path, completion(response_format={"type": "regex", "pattern": "(" * 60000}))
+    error(400, "invalid_request", path, completion(), headers={"Content-Length": "10"})
+    error(404, "model_not_found", path, completion(model="other"))
+    error(404, "model_not_found", "/v1/models/other")
+    error(404, "route_not_found", "/v1/else")
+    error(400, "invalid_request", "/v1/chat/completions", {"model": "tiny", "messages": []})
+    # The model has no template.
+    error(400, "invalid_request", "/v1/chat/completions", {"model": "tiny", "messages": [{"role": "user", "content": "a"}]})
+    assert error(405, "method_not_allowed", path)[1]["Allow"] == "POST"
+    error(415, "not_json", path, completion(), headers={"Content-Type": "text/plain"})
+    # The errors of a stream come before its head.
+    error(400, "invalid_request", path, completion(stream=True, prompt=[99999]))
+    assert raw(b"GET / HTTP/1.1\nHost: a\n\n").startswith(b"HTTP/1.1 400 ")
+    deep = b'{"model":"tiny","prompt":' + b"[" * 3000 + b"]" * 3000 + b"}"
+    answer = raw(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(deep) + deep)
+    assert answer.startswith(b"HTTP/1.1 400 "), answer
+
+
+def check_connection():
+    """Requests that come one behind another, before their answers."""
+    one = b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n"
+    body = json.dumps(completion(max_tokens=2)).encode()
+    post = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    answer = raw(one + post + one.replace(b"Host: a", b"Host: a\r\nConnection: close"))
+    assert answer.count(b"HTTP/1.1 200 OK") == 3 and answer.index(b"text_completion") < answer.rindex(b"live"), answer
+
+
+def check_cancel():
+    """The client of a stream goes away: its request ends, and the other one does not."""
+    before = metric("banyan_cancelled_total")
+    body = json.dumps(completion(stream=True, max_tokens=58)).encode()
+    other = {}
+    thread = threading.Thread(target=lambda: other.update(zip("tru", stream(completion(max_tokens=58)))))
+    thread.start()
+    s = socket.create_connection((where.hostname, where.port))
+    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    s.recv(1)
+    s.close()
+    thread.join()
+    wait_for(lambda: metric("banyan_requests_running") == 0)
+    assert other["r"] == {0: "length"} and other["u"]["completion_tokens"] == 58, other
+    # It may have ended before the client was seen to go.
+    assert metric("banyan_cancelled_total") <= before + 1
+
+
+def check_lost():
+    """A process dies in the middle of streams: every stream goes on as if nothing had happened."""
+    role, name, parent = sys.argv[3], sys.argv[4], sys.argv[5]
+    wanted = [stream(completion(seed=i, max_tokens=58)) for i in range(16)]
+    got = [None] * len(wanted)
+
+    def run(i):
+        got[i] = stream(completion(seed=i, max_tokens=58))
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(wanted))]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: metric("banyan_requests_running") > 4)
+    children = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", parent], capture_output=True, text=True).stdout
+    victim = [int(line.split()[0]) for line in children.splitlines() if f" {role} " in line][0]
+    os.kill(victim, getattr(signal, name))
+    for thread in threads:
+        thread.join()
+    assert got == wanted, [(g, w) for g, w in zip(got, wanted) if g != w]
+    wait_for(lambda: metric("banyan_workers_ready") == 2, 30)
+    wait_for(lambda: not os.path.exists(f"/proc/{victim}"))
+
+
+def check_keys():
+    status, _, headers = call("/v1/models")
+    assert status == 401 and headers["WWW-Authenticate"] == "Bearer"
+    for path, method in (("/metrics", "GET"), ("/v1/completions", "POST"), ("/v1/else", "GET"), ("/", "GET")):
+        assert call(path, method=method)[0] == 401, path
+    assert call("/health/live")[0] == 200
+    assert call("/v1/models", headers={"Authorization": "Bearer wrong"})[0] == 401
+    assert call("/v1/models", headers={"Authorization": "Bearer secret"})[0] == 200
+    assert call("/v1/models", headers={"X-Api-Key": "secret"})[0] == 200
+
+
+globals()["check_" + sys.argv[1]]()

@@ -1,0 +1,57 @@
+#!/bin/sh
+# A server: answers equal streams, errors come before answers, clients that go away end their own request alone,
+# and processes that die in the middle of streams change nothing of them.
+. "$(dirname "$0")/../support/shell.sh"
+client="$root/tests/e2e/serve_client.py"
+on_exit=end_server
+server=
+end_server() {
+    [ -z "$server" ] || kill -9 $(ps -o pid= --ppid "$server") "$server" 2>/dev/null
+}
+# serve FLAG...: its address is in $url, its process in $server.
+serve() {
+    "$banyan" serve runs/tiny --listen 127.0.0.1:0 --dir "$work/sock" --threads 1 "$@" >url 2>log &
+    server=$!
+    while [ ! -s url ]; do
+        kill -0 "$server" 2>/dev/null || { cat log >&2; fail "the server has ended"; }
+        sleep 0.1
+    done
+    url=$(cat url)
+}
+# stop CODE: SIGTERM, and its exit code.
+stop() {
+    kill -TERM "$server"
+    wait "$server"
+    code=$?
+    server=
+    [ "$code" -eq "$1" ] || { cat log >&2; fail "the server ended with $code"; }
+}
+check() { python3 "$client" "$@" || { tail -n 20 log >&2; fail "$*"; }; }
+
+make_text text.txt 400
+tiny gpt2 >c.yaml
+run 0 "$banyan" train c.yaml --quiet --set train.steps=4 --set train.threads=1
+
+say "answers, errors, connections"
+serve --workers 2
+for what in ready answers errors connection cancel; do
+    check "$what" "$url"
+done
+say "a worker that is killed, one that stops, and the broker"
+check lost "$url" worker SIGKILL "$server"
+check lost "$url" worker SIGSTOP "$server"
+check lost "$url" broker SIGKILL "$server"
+stop 0
+[ -z "$(ps -eo args= | grep "[-]-dir $work/sock")" ] || fail "processes are left"
+
+say "keys"
+printf '# a comment\n%s test\n' "$(printf secret | sha256sum | cut -d' ' -f1)" >keys
+serve --keys keys
+check keys "$url"
+stop 0
+
+say "what cannot be served"
+run 2 "$banyan" serve runs/tiny --listen 0.0.0.0:0 --dir "$work/sock"
+holds err "reachable by others"
+run 2 "$banyan" serve runs/none --listen 127.0.0.1:0 --dir "$work/sock"
+holds err "runs/none"

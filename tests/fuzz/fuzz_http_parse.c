@@ -1,0 +1,41 @@
+/* Requests of HTTP, in two pieces: where they are cut changes nothing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/http_parse.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static by__http_state take(by__http_parser *p, const char *data, size_t size, size_t cut)
+{
+    size_t used;
+    by__http_state state = by__http_parser_take(p, data, cut, &used);
+    if (state == BY__HTTP_MORE || state == BY__HTTP_CONTINUE) {
+        state = by__http_parser_take(p, data + cut, size - cut, &used);
+    }
+    return state == BY__HTTP_CONTINUE ? BY__HTTP_MORE : state;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    by__http_limits limits = {.head = 4096, .body = 4096, .chunks = 64};
+    by__http_parser *one = by__http_parser_open(&limits);
+    by__http_parser *two = by__http_parser_open(&limits);
+    const char *text = (const char *)data;
+    by__http_state a = take(one, text, size, size);
+    by__http_state b = take(two, text, size, size / 2);
+    if (a != b) {
+        abort();
+    }
+    if (a == BY__HTTP_DONE) {
+        const by__http_request *r = by__http_parser_request(one);
+        const by__http_request *s = by__http_parser_request(two);
+        if (strcmp(r->path, s->path) != 0 || r->body_length != s->body_length ||
+            memcmp(r->body, s->body, r->body_length) != 0) {
+            abort();
+        }
+    }
+    by__http_parser_close(&one);
+    by__http_parser_close(&two);
+    return 0;
+}
