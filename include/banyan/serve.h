@@ -94,7 +94,7 @@ typedef struct by_serve_options {
 
 /* Starts a broker, a gateway and workers, and starts again what ends: after a pause that doubles,
  * up to 10 s, while it ends soon after its start. A worker that the broker has given up is killed.
- * Ends when it is told to (the gateway first, then workers, then the broker), and with BY_EPEER
+ * Ends when it is told to (the gateway first, then workers, then the broker), and with BY_ECONFIG
  * when the broker, the gateway or every worker ends with BY_EXIT_CONFIG: a restart is no help. */
 BY_API by_status by_serve_run(const by_serve_options *options, by_error *error);
 

@@ -1,4 +1,4 @@
-#include "serve.h"
+#include "serving.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "serve.h"
+#include "serving.h"
 
 static int run(int argc, char **argv)
 {

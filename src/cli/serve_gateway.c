@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "serve.h"
+#include "serving.h"
 
 static void tell_url(void *user, const char *url)
 {

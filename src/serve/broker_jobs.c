@@ -6,8 +6,8 @@
 
 /* Bounds of "priority". */
 #define MOST_PRIORITY 100
-/* Seconds after its start in which a broker takes requests for models that no worker has named:
- * behind a restart workers and gateways come back in any order. */
+/* Seconds after its start in which a broker takes requests for models that no worker has named, but
+ * that a gateway has seen: behind a restart both come back in any order. */
 #define GATHERING 10.0
 
 /* Puts an event into what is sent to a gateway. */
@@ -79,16 +79,18 @@ by__pool *by__broker_pool(by__broker *b, const char *model, const json_t *info)
     return p;
 }
 
-static by__pool *known_pool(by__broker *b, const char *model)
+/* seen: the gateway has heard of the model. */
+static by__pool *known_pool(by__broker *b, const char *model, bool seen)
 {
     by__pool *p = b->pools;
     while (p != NULL && strcmp(p->model, model) != 0) {
         p = p->next;
     }
-    if (p == NULL && by__now() - b->began < GATHERING) {
+    bool gathering = by__now() - b->began < GATHERING;
+    if (p == NULL && gathering && seen) {
         p = by__broker_pool(b, model, NULL);
     }
-    return p != NULL && (p->info != NULL || by__now() - b->began < GATHERING) ? p : NULL;
+    return p != NULL && (p->info != NULL || gathering) ? p : NULL;
 }
 
 static json_t *unknown_model(const char *id)
@@ -119,14 +121,22 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
     json_t *request = json_object_get(message, "request");
     int64_t cost = by__get_integer(message, "cost");
     int64_t priority = by__get_integer(message, "priority");
-    by__pool *pool = model == NULL ? NULL : known_pool(b, model);
+    by__pool *pool =
+        model == NULL ? NULL : known_pool(b, model, json_is_true(json_object_get(message, "seen")));
     by__job *job = NULL;
     by_error ignored = {0};
     if (id == NULL || !by__id_valid(id) || by__broker_job(b, id) != NULL) {
         return;
     }
     if (pool == NULL || !json_is_object(request)) {
-        tell_new(from, unknown_model(id));
+        bool starting = b->pools == NULL;
+        json_t *event = starting
+                            ? by__event_error(id, 503, "starting", NULL, "no model is ready yet")
+                            : unknown_model(id);
+        if (starting) {
+            (void)json_object_set_new(event, "retry_after", json_real(1.0));
+        }
+        tell_new(from, event);
         return;
     }
     if (pool->queue.count >= b->options.queue_requests ||

@@ -78,6 +78,20 @@ static void answer_ready(by__gateway *g, by__exchange *x, const by__http_request
 
 /* ---- models ---- */
 
+const json_t *by__gateway_model(const by__gateway *g, const char *name)
+{
+    size_t i;
+    json_t *m;
+    json_array_foreach(json_object_get(g->state, "models"), i, m)
+    {
+        const char *id = by__get_text(m, "id");
+        if (id != NULL && strcmp(id, name) == 0 && json_is_object(json_object_get(m, "info"))) {
+            return m;
+        }
+    }
+    return NULL;
+}
+
 static json_t *model_of(const json_t *m)
 {
     return json_pack("{sO ss si ss sO?}", "id", json_object_get(m, "id"), "object", "model",
@@ -92,23 +106,19 @@ static void answer_models(by__gateway *g, by__exchange *x, const by__http_reques
     BY_UNUSED(r);
     json_array_foreach(json_object_get(g->state, "models"), i, m)
     {
-        (void)json_array_append_new(data, model_of(m));
+        if (json_is_object(json_object_get(m, "info"))) {
+            (void)json_array_append_new(data, model_of(m));
+        }
     }
     reply_json(g, x, 200, json_pack("{ss so}", "object", "list", "data", data));
 }
 
 static void answer_model(by__gateway *g, by__exchange *x, const by__http_request *r)
 {
-    const char *name = r->path + strlen("/v1/models/");
-    size_t i;
-    json_t *m;
-    json_array_foreach(json_object_get(g->state, "models"), i, m)
-    {
-        const char *id = by__get_text(m, "id");
-        if (id != NULL && strcmp(id, name) == 0) {
-            reply_json(g, x, 200, model_of(m));
-            return;
-        }
+    const json_t *model = by__gateway_model(g, r->path + strlen("/v1/models/"));
+    if (model != NULL) {
+        reply_json(g, x, 200, model_of(model));
+        return;
     }
     by__reply_error(g, x, 404, "model_not_found", "model", "no model of this name is served here");
 }

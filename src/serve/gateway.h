@@ -87,6 +87,8 @@ void by__call_event(by__gateway *g, const json_t *event);
 void by__call_gone(by__call *call);
 /* The broker is back: what has no end is asked for again. */
 void by__calls_again(by__gateway *g);
+/* What the broker's state says of a model; NULL for one that no worker has named. */
+const json_t *by__gateway_model(const by__gateway *g, const char *name);
 /* The error of OpenAI's API: {"error": {"message", "type", "param", "code"}}. */
 void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *code,
                      const char *param, const char *message);

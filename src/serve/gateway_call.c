@@ -10,6 +10,8 @@
 static void submit_part(by__gateway *g, const by__part *part)
 {
     if (g->link != NULL) {
+        bool seen = by__gateway_model(g, part->call->model) != NULL;
+        (void)json_object_set_new(part->message, "seen", json_boolean(seen));
         (void)by__link_send(g->link, part->message);
     }
 }

@@ -6,7 +6,8 @@
  *
  * Of a gateway:
  *   submit    "id", "model", "request" (what a worker reads, worker_request.h), "cost" (tokens, by
- *             guess), and where wanted "deadline" (seconds since 1970), "priority" (higher first)
+ *             guess), and where wanted "deadline" (seconds since 1970), "priority" (higher first),
+ *             "seen": true for a model that an earlier state of the broker named
  *   cancel    "id": nobody waits for it any more; no event follows
  * Of a worker:
  *   events    "events": a list, see below, each with the "attempt" that it was given

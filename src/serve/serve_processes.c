@@ -107,7 +107,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
         return;
     }
     if (is_hopeless(s, c)) {
-        (void)by_error_set(&s->failure, BY_EPEER, "the %s cannot start (its message is above)",
+        (void)by_error_set(&s->failure, BY_ECONFIG, "the %s cannot start (its message is above)",
                            c->role);
         end_all(s);
         return;

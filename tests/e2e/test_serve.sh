@@ -10,6 +10,7 @@ end_server() {
 }
 # serve FLAG...: its address is in $url, its process in $server.
 serve() {
+    rm -f url
     "$banyan" serve runs/tiny --listen 127.0.0.1:0 --dir "$work/sock" --threads 1 "$@" >url 2>log &
     server=$!
     while [ ! -s url ]; do
@@ -30,7 +31,7 @@ check() { python3 "$client" "$@" || { tail -n 20 log >&2; fail "$*"; }; }
 
 make_text text.txt 400
 tiny gpt2 >c.yaml
-run 0 "$banyan" train c.yaml --quiet --set train.steps=4 --set train.threads=1
+run 0 "$banyan" train c.yaml --quiet --set model.context=1024 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1
 
 say "answers, errors, connections"
 serve --workers 2
