@@ -228,6 +228,7 @@ typedef struct by_embed_options {
     by_pooling pooling;
     bool normalize;        /* divided by its Euclidean norm */
     int64_t context;       /* tokens of the longest text; 0: the model's context */
+    int64_t batch;         /* texts that run together, at most; 0: 1 */
     const char *precision; /* NULL: precision.compute */
     int threads;           /* 0: config.train.threads */
 } by_embed_options;
@@ -242,6 +243,17 @@ BY_API void by_embed_close(by_embed **embed);
  * no tokens or more than the context, or one is not below the vocabulary. */
 BY_API by_status by_embed_run(by_embed *embed, const int32_t *tokens, size_t count,
                               const float **out, by_error *error);
+typedef struct by_embed_text {
+    const int32_t *tokens;
+    size_t count;
+} by_embed_text;
+
+/* The vectors of up to `batch` texts, f32 [count, by_embed_width], computed together. Errors as
+ * those of by_embed_run. */
+BY_API by_status by_embed_run_batch(by_embed *embed, const by_embed_text *texts, size_t count,
+                                    const float **out, by_error *error);
+/* Whether a text of so many tokens has a vector; BY_EARG says why not. */
+BY_API by_status by_embed_check(const by_embed *embed, size_t count, by_error *error);
 BY_API int64_t by_embed_width(const by_embed *embed);
 
 #ifdef __cplusplus

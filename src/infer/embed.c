@@ -8,7 +8,8 @@
 
 #define SIZES 8
 /* Tokens of the smallest program; each next one takes four times as many. */
-#define SMALLEST 16
+#define SMALLEST   16
+#define MOST_BATCH 4096
 
 struct by_embed {
     by__forward forward;
@@ -18,12 +19,13 @@ struct by_embed {
     by_pooling pooling;
     bool normalize;
     int64_t width;
+    int64_t batch;
     by_memory tokens; /* of the largest program */
     by_memory hidden;
-    by_pinned host; /* tokens, hidden states, the vector */
+    by_pinned host; /* tokens, hidden states, vectors */
     int32_t *ids;
     float *states;
-    float *vector;
+    float *vectors;
 };
 
 /* A model without its head, whose hidden states are an output. */
@@ -45,7 +47,7 @@ static by_status add_programs(by_embed *e, int64_t context, by_error *error)
     char names[SIZES][24];
     for (int64_t size = SMALLEST;; size *= 4) {
         by_model model;
-        by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = 1};
+        by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = e->batch};
         request.time = size < context && e->count + 1 < SIZES ? size : context;
         (void)snprintf(names[e->count], sizeof names[0], "states %d", e->count);
         BY_TRY(by__forward_add(&e->forward, names[e->count], &request, &model, error));
@@ -63,8 +65,8 @@ static by_status add_programs(by_embed *e, int64_t context, by_error *error)
 static by_status bind(by_embed *e, by_error *error)
 {
     for (int i = 0; i < e->count; i++) {
-        size_t ids = (size_t)e->sizes[i] * sizeof(int32_t);
-        size_t states = (size_t)(e->sizes[i] * e->width) * sizeof(float);
+        size_t ids = (size_t)(e->batch * e->sizes[i]) * sizeof(int32_t);
+        size_t states = (size_t)(e->batch * e->sizes[i] * e->width) * sizeof(float);
         BY_TRY(by__row_bind(e->rows[i], "tokens", by_memory_at(e->tokens, 0, ids), error));
         BY_TRY(by__row_bind(e->rows[i], "states", by_memory_at(e->hidden, 0, states), error));
     }
@@ -79,16 +81,18 @@ static by_status set_up(by_embed *e, const by__forward_options *options, const b
     BY_TRY(by__forward_plan(&e->forward, weights, error));
     BY_TRY(by__forward_start(&e->forward, weights, error));
     by_device *device = e->forward.device;
-    size_t ids = by__round_up((size_t)context * sizeof(int32_t), BY_CACHE_LINE);
-    size_t states = by__round_up((size_t)(context * e->width) * sizeof(float), BY_CACHE_LINE);
-    size_t vector = (size_t)e->width * sizeof(float);
+    /* The graph has checked that the extents fit. */
+    size_t rows = (size_t)(e->batch * context);
+    size_t ids = by__round_up(rows * sizeof(int32_t), BY_CACHE_LINE);
+    size_t states = by__round_up(rows * (size_t)e->width * sizeof(float), BY_CACHE_LINE);
+    size_t vectors = (size_t)(e->batch * e->width) * sizeof(float);
     BY_TRY(by_device_alloc(&e->tokens, device, ids, "the tokens", error));
     BY_TRY(by_device_alloc(&e->hidden, device, states, "the hidden states", error));
-    BY_TRY(by_device_pin(&e->host, device, ids + states + vector, "tokens and states", error));
+    BY_TRY(by_device_pin(&e->host, device, ids + states + vectors, "tokens and states", error));
     char *host = e->host.data;
     e->ids = (int32_t *)(void *)host;
     e->states = (float *)(void *)(host + ids);
-    e->vector = (float *)(void *)(host + ids + states);
+    e->vectors = (float *)(void *)(host + ids + states);
     return bind(e, error);
 }
 
@@ -104,14 +108,16 @@ by_status by_embed_open(by_embed **out, const by_config *config, const by_weight
         return by_error_set(error, BY_EARG, "model.kind %s reads no text, so it has no embeddings",
                             config->model.kind);
     }
-    if (context < 1 || context > BY__MI24) {
-        return by_error_set(error, BY_EARG, "context %lld is not from 1 to %d", (long long)context,
-                            BY__MI24);
+    if (context < 1 || context > BY__MI24 || o.batch < 0 || o.batch > MOST_BATCH) {
+        return by_error_set(error, BY_EARG,
+                            "context %lld is not from 1 to %d, or batch %lld not from 0 to %d",
+                            (long long)context, BY__MI24, (long long)o.batch, MOST_BATCH);
     }
     BY_TRY(by__forward_options_read(&how, config, o.precision, o.threads, error));
     how.builder = build_hidden;
     BY_TRY(by__alloc((void **)&e, 1, sizeof *e, "embeddings", error));
     e->pooling = o.pooling;
+    e->batch = o.batch == 0 ? 1 : o.batch;
     e->normalize = o.normalize;
     e->width = config->model.width;
     by_status status = set_up(e, &how, weights, context, error);
@@ -143,46 +149,73 @@ int64_t by_embed_width(const by_embed *embed)
 }
 
 /* Sums in double, token by token. */
-static void pool(by_embed *e, int64_t count)
+static void pool(const by_embed *e, const float *states, int64_t count, float *vector)
 {
     int64_t first = e->pooling == BY_POOL_LAST ? count - 1 : 0;
     double squares = 0.0;
     for (int64_t i = 0; i < e->width; i++) {
         double sum = 0.0;
         for (int64_t t = first; t < count; t++) {
-            sum += (double)e->states[t * e->width + i];
+            sum += (double)states[t * e->width + i];
         }
-        e->vector[i] = (float)(sum / (double)(count - first));
-        squares += (double)e->vector[i] * (double)e->vector[i];
+        vector[i] = (float)(sum / (double)(count - first));
+        squares += (double)vector[i] * (double)vector[i];
     }
     for (int64_t i = 0; i < e->width && e->normalize && squares > 0.0; i++) {
-        e->vector[i] = (float)((double)e->vector[i] / sqrt(squares));
+        vector[i] = (float)((double)vector[i] / sqrt(squares));
     }
 }
 
-by_status by_embed_run(by_embed *e, const int32_t *tokens, size_t count, const float **out,
-                       by_error *error)
+by_status by_embed_check(const by_embed *e, size_t count, by_error *error)
 {
-    int i = 0;
     int64_t context = e->sizes[e->count - 1];
     if (count < 1 || count > (size_t)context) {
         return by_error_set(error, BY_EARG,
                             "a text of %zu tokens; from 1 to %lld have an embedding", count,
                             (long long)context);
     }
-    while (e->sizes[i] < (int64_t)count) {
+    return BY_OK;
+}
+
+by_status by_embed_run_batch(by_embed *e, const by_embed_text *texts, size_t count,
+                             const float **out, by_error *error)
+{
+    size_t longest = 0;
+    int i = 0;
+    if (count < 1 || count > (size_t)e->batch) {
+        return by_error_set(error, BY_EARG, "%zu texts; 1 to %lld run together", count,
+                            (long long)e->batch);
+    }
+    for (size_t t = 0; t < count; t++) {
+        BY_TRY(by_embed_check(e, texts[t].count, error));
+        longest = texts[t].count > longest ? texts[t].count : longest;
+    }
+    while (e->sizes[i] < (int64_t)longest) {
         i++;
     }
-    memcpy(e->ids, tokens, count * sizeof *tokens);
-    memset(e->ids + count, 0, ((size_t)e->sizes[i] - count) * sizeof *tokens);
+    size_t size = (size_t)e->sizes[i];
+    memset(e->ids, 0, (size_t)e->batch * size * sizeof *e->ids);
+    for (size_t t = 0; t < count; t++) {
+        memcpy(e->ids + t * size, texts[t].tokens, texts[t].count * sizeof *e->ids);
+    }
     BY_TRY(by__row_check(e->rows[i], "tokens", e->ids, error));
-    size_t ids = (size_t)e->sizes[i] * sizeof(int32_t);
-    size_t states = (size_t)(e->sizes[i] * e->width) * sizeof(float);
+    size_t ids = (size_t)e->batch * size * sizeof(int32_t);
+    size_t states = count * size * (size_t)e->width * sizeof(float);
     BY_TRY(by__copy_in(BY__QUEUE_COMPUTE, by_memory_at(e->tokens, 0, ids), e->ids, error));
     BY_TRY(by_program_submit(e->rows[i]->program, error));
     BY_TRY(by__copy_out(BY__QUEUE_COMPUTE, e->states, by_memory_at(e->hidden, 0, states), error));
     BY_TRY(by__queue_finish(e->forward.device, BY__QUEUE_COMPUTE, error));
-    pool(e, (int64_t)count);
-    *out = e->vector;
+    for (size_t t = 0; t < count; t++) {
+        pool(e, e->states + t * size * (size_t)e->width, (int64_t)texts[t].count,
+             e->vectors + t * (size_t)e->width);
+    }
+    *out = e->vectors;
     return BY_OK;
+}
+
+by_status by_embed_run(by_embed *e, const int32_t *tokens, size_t count, const float **out,
+                       by_error *error)
+{
+    const by_embed_text text = {tokens, count};
+    return by_embed_run_batch(e, &text, 1, out, error);
 }

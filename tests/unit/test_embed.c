@@ -114,6 +114,35 @@ static void test_mean_and_norm(void **state)
     by_config_close(&config);
 }
 
+/* Texts of different lengths together have the vectors that they have alone. */
+static void test_batch(void **state)
+{
+    BY_UNUSED(state);
+    static const int32_t tokens[] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6};
+    const by_embed_text texts[] = {{tokens, 4}, {tokens + 2, 19}, {tokens + 5, 1}};
+    const by_embed_options options = {.pooling = BY_POOL_MEAN, .batch = 3};
+    by_error error = {0};
+    by_embed *e;
+    const float *vectors;
+    by_config *config = make_config();
+    check_ok(by_embed_open(&e, config, NULL, &options, &error), &error);
+    check_ok(by_embed_run_batch(e, texts, 3, &vectors, &error), &error);
+    for (size_t t = 0; t < 3; t++) {
+        const by_embed_options alone = {.pooling = BY_POOL_MEAN};
+        float vector[WIDTH];
+        embed(config, &alone, texts[t].tokens, texts[t].count, vector);
+        for (size_t i = 0; i < WIDTH; i++) {
+            assert_true(fabs((double)vectors[t * WIDTH + i] - (double)vector[i]) < 1e-6);
+        }
+    }
+    assert_int_equal(by_embed_run_batch(e, texts, 0, &vectors, &error), BY_EARG);
+    assert_int_equal(by_embed_run_batch(e, texts, 4, &vectors, &error), BY_EARG);
+    assert_int_equal(by_embed_check(e, CONTEXT, &error), BY_OK);
+    assert_int_equal(by_embed_check(e, CONTEXT + 1, &error), BY_EARG);
+    by_embed_close(&e);
+    by_config_close(&config);
+}
+
 static void test_errors(void **state)
 {
     BY_UNUSED(state);
@@ -136,6 +165,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_last),
                                        cmocka_unit_test(test_mean_and_norm),
-                                       cmocka_unit_test(test_errors)};
+                                       cmocka_unit_test(test_batch), cmocka_unit_test(test_errors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

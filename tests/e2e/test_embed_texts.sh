@@ -1,0 +1,51 @@
+#!/bin/sh
+# `banyan embed`: a vector for each text of a file, the same in batches and alone.
+. "$(dirname "$0")/../support/shell.sh"
+
+awk 'BEGIN { for (i = 0; i < 2000; i++) print "the number", i, "follows", i - 1 }' >text.txt
+cat >c.yaml <<'EOF'
+model: {kind: llama, layers: 2, heads: 2, width: 32, context: 64}
+train: {batch: 4, steps: 5, threads: 1}
+data: {text: [text.txt], tokenizer: char}
+run: {dir: runs}
+EOF
+run 0 "$banyan" train c.yaml --quiet
+lines() {
+    python3 -c "import json, sys; d = [json.loads(x) for x in open('out')]; a = [json.loads(x) for x in open('alone')]
+near = lambda x, y: max(abs(p - q) for p, q in zip(x['embedding'], y['embedding'])) < 1e-5
+norm = lambda x: sum(p * p for p in x['embedding'])
+sys.exit(0 if ($1) else 1)" || fail "not so: $1, of $(cut -c1-200 out)"
+}
+
+say "a JSON line for each text, in their order, in batches as alone"
+cat >texts.txt <<'EOF'
+the number
+{"text": "the number 7 follows 6"}
+
+e
+EOF
+run 0 "$banyan" embed runs --batch texts.txt --batch-size 1
+cp out alone
+lines "[x['index'] for x in d] == [0, 1, 2] and [x['tokens'] for x in d] == [10, 22, 1]"
+lines "all(len(x['embedding']) == 32 for x in d)"
+run 0 sh -c "'$banyan' embed runs --batch - <texts.txt"
+lines "len(d) == 3 and all(near(x, y) for x, y in zip(d, a))"
+
+say "the last token alone, and vectors of length 1"
+run 0 "$banyan" embed runs --batch texts.txt --pool last --normalize
+lines "all(abs(norm(x) - 1) < 1e-5 for x in d) and not near(d[0], a[0])"
+run 0 "$banyan" embed runs --batch texts.txt --pool last
+lines "near(d[2], a[2]) and not near(d[0], a[0])"
+
+say "a text that has no vector has an error in its line, and the others go on"
+{ awk 'BEGIN { for (i = 0; i < 30; i++) printf "number "; print "" }'; cat texts.txt; echo '@'; } >more.txt
+run 1 "$banyan" embed runs --batch more.txt
+lines "len(d) == 5 and 'from 1 to 64' in d[0]['error'] and near(d[1], a[0]) and 'error' in d[4]"
+
+say "what is refused"
+run 2 "$banyan" embed runs
+run 2 "$banyan" embed runs --batch texts.txt --pool max
+holds err "mean or last"
+echo '{"text": 3}' >wrong.txt
+run 1 "$banyan" embed runs --batch wrong.txt
+holds err 'wrong.txt:1: not a JSON object with a string "text"'
