@@ -34,6 +34,9 @@ enum { QUERIES = 2, STRIP = 2 };
 enum { CHAINS = 2 };
 /* Pages ahead of use at which a page is fetched. */
 enum { AHEAD = 4 };
+/* Up to so many rows are written into their pages by one thread: sooner than all can wait for each
+ * other. */
+enum { SERIAL_ROWS = 4 };
 /* Rows of a run, at most. */
 enum { RUN = 16 };
 /* Score of a key whose page there is not: its weight is 0. */
@@ -519,13 +522,19 @@ static by_status run(const by__call *call, const by__context *context)
     for (int thread = 0; thread < context->threads; thread++) {
         by__work_range_open(ranges, count * p->s.kv_heads, thread, context->threads);
     }
+    int64_t serial = p->s.length <= SERIAL_ROWS ? p->s.length : 0;
+    for (int64_t t = 0; t < serial; t++) {
+        fill(call, p, in, t);
+    }
 #pragma omp parallel num_threads(context->threads) if (context->threads > 1)
     {
         int me = omp_get_thread_num();
         char *work = (char *)call->work + p->threads + (size_t)me * p->thread_bytes;
+        if (serial == 0) {
 #pragma omp for schedule(static)
-        for (int64_t t = 0; t < p->s.length; t++) {
-            fill(call, p, in, t);
+            for (int64_t t = 0; t < p->s.length; t++) {
+                fill(call, p, in, t);
+            }
         }
         int64_t i;
         while ((i = by__work_range_take(ranges, me, context->threads)) >= 0) {

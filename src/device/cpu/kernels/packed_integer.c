@@ -32,6 +32,8 @@
 #define LARGEST 32639.0f
 /* Blocks whose largest magnitude is below count as zeros: its inverse would not be finite. */
 #define SMALLEST 0x1p-100f
+/* Up to so many inputs are taken by one thread: sooner than all can wait for each other. */
+#define SERIAL_INPUTS 4096
 /* Words of 4 bytes that four inputs of a row take. */
 #define QUAD_WORDS 2
 
@@ -60,60 +62,81 @@ typedef struct tile {
 
 /* ---- rows of x ---- */
 
-BY__INLINE void put_quad(int32_t *out, const int32_t q[4])
+/* To nearest, ties to even. */
+BY__INLINE by__vi rounded(by__vf x)
+{
+#if defined(__AVX512F__)
+    return (by__vi)_mm512_cvtps_epi32((__m512)x);
+#elif defined(__AVX2__)
+    return (by__vi)_mm256_cvtps_epi32((__m256)x);
+#elif defined(__SSE2__)
+    return (by__vi)_mm_cvtps_epi32((__m128)x);
+#else
+    by__vi out;
+    for (int i = 0; i < BY__LANES; i++) {
+        out[i] = (int32_t)rintf(x[i]);
+    }
+    return out;
+#endif
+}
+
+/* Integers of neighbouring inputs as add_quad wants them. */
+BY__INLINE void put_integers(int32_t *out, by__vi q)
 {
 #if defined(__AVX512VNNI__)
-    uint32_t low = 0;
-    uint32_t high = 0;
-    for (int i = 0; i < 4; i++) {
-        int32_t upper = (q[i] + 128) >> 8;
-        low |= (uint32_t)((q[i] - upper * 256) & 255) << (8 * i);
-        high |= (uint32_t)(upper & 255) << (8 * i);
-    }
-    out[0] = (int32_t)low;
-    out[1] = (int32_t)high;
+    by__vi upper = (q + 128) >> 8;
+    __m128i low = _mm512_cvtepi32_epi8((__m512i)(q - upper * 256));
+    __m128i high = _mm512_cvtepi32_epi8((__m512i)upper);
+    _mm_storeu_si128((__m128i *)out, _mm_unpacklo_epi32(low, high));
+    _mm_storeu_si128((__m128i *)out + 1, _mm_unpackhi_epi32(low, high));
 #else
-    out[0] = (int32_t)(((uint32_t)q[0] & 0xffffu) | (uint32_t)q[2] << 16);
-    out[1] = (int32_t)(((uint32_t)q[1] & 0xffffu) | (uint32_t)q[3] << 16);
+    for (int i = 0; i < BY__LANES; i += 4) {
+        out[i / 2] = (int32_t)(((uint32_t)q[i] & 0xffffu) | (uint32_t)q[i + 2] << 16);
+        out[i / 2 + 1] = (int32_t)(((uint32_t)q[i + 1] & 0xffffu) | (uint32_t)q[i + 3] << 16);
+    }
 #endif
+}
+
+BY__INLINE by__vf load_act(const by__tensor *x, int64_t i, int n)
+{
+    return x->dtype == BY_F32    ? by__load_n(x->data, i, BY_F32, n)
+           : x->dtype == BY_BF16 ? by__load_n(x->data, i, BY_BF16, n)
+                                 : by__load_n(x->data, i, BY_F16, n);
 }
 
 /* Block b of row i. */
 static void take_block(const plan *p, const by__tensor *x, char *work, int64_t i, int64_t b)
 {
-    int64_t k = p->packing.k;
     int64_t first = b * p->block;
-    int64_t count = by__min_i64(p->block, k - first);
+    int64_t count = by__min_i64(p->block, p->packing.k - first);
     float values[BY__PACKED_BLOCK] = {0};
-    float largest = 0.0f;
-    bool finite = true; /* what is not makes all sums of the row NaN, as in floating point */
-    int32_t sum = 0;
+    by__vf largest = by__zero();
+    by__vi finite = (by__vi){0} == 0; /* what is not makes all sums of the row NaN, as in floats */
+    by__vi sum = {0};
     int32_t *out = (int32_t *)(work + p->words) + i * p->row_words + first / 4 * QUAD_WORDS;
 #define WIDEN(at, n)                                                                               \
-    by__store_n(values, at,                                                                        \
-                x->dtype == BY_F32    ? by__load_n(x->data, i * k + first + (at), BY_F32, n)       \
-                : x->dtype == BY_BF16 ? by__load_n(x->data, i * k + first + (at), BY_BF16, n)      \
-                                      : by__load_n(x->data, i * k + first + (at), BY_F16, n),      \
-                BY_F32, n)
+    by__vf value = load_act(x, i * p->packing.k + first + (at), n);                                \
+    by__vf size = by__abs(value);                                                                  \
+    finite &= size <= FLT_MAX;                                                                     \
+    largest = by__larger(largest, size);                                                           \
+    by__store_n(values, at, value, BY_F32, n)
     BY__STEPS(0, count, WIDEN);
 #undef WIDEN
-    for (int64_t at = 0; at < p->block; at++) {
-        float size = fabsf(values[at]);
-        finite = finite && size <= FLT_MAX;
-        largest = size > largest ? size : largest;
+    bool is_finite = by__sum(__builtin_convertvector(finite, by__vf)) == (float)-BY__LANES;
+    float most = is_finite ? by__max(largest) : 0.0f;
+    float inverse = most >= SMALLEST ? LARGEST / most : 0.0f;
+    for (int64_t at = 0; at < p->block; at += BY__LANES) {
+        by__vi q = is_finite ? rounded(by__load(values, at, BY_F32) * inverse) : (by__vi){0};
+        sum += q;
+        put_integers(out + at / 4 * QUAD_WORDS, q);
     }
-    float inverse = largest >= SMALLEST ? LARGEST / largest : 0.0f;
-    for (int64_t at = 0; at < p->block; at += 4) {
-        int32_t q[4];
-        for (int c = 0; c < 4; c++) {
-            q[c] = finite ? (int32_t)rintf(values[at + c] * inverse) : 0;
-            sum += q[c];
-        }
-        put_quad(out + at / 4 * QUAD_WORDS, q);
+    int32_t total = 0;
+    for (int lane = 0; lane < BY__LANES; lane++) {
+        total += sum[lane];
     }
-    ((float *)(work + p->scales))[i * p->blocks + b] = finite ? largest / LARGEST : NAN;
+    ((float *)(work + p->scales))[i * p->blocks + b] = is_finite ? most / LARGEST : NAN;
     ((int32_t *)(work + p->offsets))[i * p->blocks + b] =
-        sum * (p->packing.kind == BY_PACKING_INT8 ? BY__INT8_OFFSET : BY__INT4_OFFSET);
+        total * (p->packing.kind == BY_PACKING_INT8 ? BY__INT8_OFFSET : BY__INT4_OFFSET);
 }
 
 /* ---- tiles ---- */
@@ -298,11 +321,18 @@ static by_status run(const by__call *call, const by__context *context)
     for (int thread = 0; thread < p->threads; thread++) {
         by__work_range_open(ranges, panels, thread, p->threads);
     }
+    int64_t blocks = p->m * p->blocks;
+    int64_t serial = blocks * p->block <= SERIAL_INPUTS ? blocks : 0;
+    for (int64_t i = 0; i < serial; i++) {
+        take_block(p, &call->in[0], call->work, i / p->blocks, i % p->blocks);
+    }
 #pragma omp parallel num_threads(p->threads) if (p->threads > 1)
     {
+        if (serial == 0) {
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < p->m * p->blocks; i++) {
-            take_block(p, &call->in[0], call->work, i / p->blocks, i % p->blocks);
+            for (int64_t i = 0; i < blocks; i++) {
+                take_block(p, &call->in[0], call->work, i / p->blocks, i % p->blocks);
+            }
         }
         int64_t panel;
         while ((panel = by__work_range_take(ranges, omp_get_thread_num(), p->threads)) >= 0) {
