@@ -249,6 +249,13 @@ BY_API size_t by_token_arrays(by_array arrays[3], size_t context, bool documents
 BY_API by_status by_token_source_open(by_source **out, const by_dataset *dataset,
                                       const by_token_options *options, by_error *error);
 
+/* Bytes of memory that the index of such a source takes for all documents and samples, and, while
+ * it is opened, *opening at most. Both 0 unless it is to train on by best-fit packing. Reads all
+ * document offsets. BY_EARG: the context is out of range; BY_EIO. */
+BY_API by_status by_token_source_bytes(uint64_t *bytes, uint64_t *opening,
+                                       const by_dataset *dataset, const by_token_options *options,
+                                       by_error *error);
+
 /* From sample `first` on, parts have these weights (one each, at least 0, not all 0). */
 typedef struct by_mix_stage {
     uint64_t first; /* index over all epochs; 0 for the first stage, then ascending */

@@ -81,7 +81,8 @@ typedef struct by_task_data {
     const by_task *task;
     uint64_t train_examples; /* to train on, counted as by_task.examples says; 0: none are open */
     uint64_t valid_examples; /* held out, or to predict; 0: none */
-    uint64_t bytes;          /* memory that it takes; mapped files are not counted */
+    uint64_t bytes;          /* memory that it and its sources take; mapped files are not counted */
+    uint64_t opening_bytes;  /* the most that it takes while its sources are opened; may be 0 */
     /* Damaged parts that are left out (data.corrupt skip); of their file, places count from its
      * first example. `damaged` examples of `all`. */
     const by_damage *damage;

@@ -212,6 +212,21 @@ static by_status pack(packer *p, const uint64_t *offsets, uint64_t documents, by
     return gather_pieces(p, error);
 }
 
+uint64_t by__bins_pieces(const uint64_t *offsets, size_t count, uint32_t capacity)
+{
+    by__bins bins = {.capacity = capacity};
+    return cut_documents(&bins, NULL, offsets, count);
+}
+
+uint64_t by__bins_bytes(uint64_t pieces, uint64_t documents, uint32_t capacity, uint64_t *opening)
+{
+    const uint64_t kept = sizeof(by__piece) + sizeof(uint32_t);
+    const uint64_t meanwhile = sizeof(by__piece) + 3 * sizeof(uint32_t);
+    *opening = pieces * (kept + meanwhile) + (documents + 1) * sizeof(uint64_t) +
+               (uint64_t)capacity * sizeof(uint32_t);
+    return pieces * kept;
+}
+
 by_status by__bins_open(by__bins *out, const uint64_t *offsets, uint64_t documents,
                         uint32_t capacity, by_error *error)
 {

@@ -32,11 +32,16 @@ typedef struct by__bins {
 } by__bins;
 
 /* Fills bins of `capacity` tokens (2 at least) with the documents that begin at offsets[i] and end
- * at offsets[i + 1]. 16 bytes of memory for a piece, 4 for a bin; three times that meanwhile.
+ * at offsets[i + 1]. Memory: by__bins_bytes.
  * BY_EARG: there are 2^32 pieces or more; BY_EMEMORY. */
 by_status by__bins_open(by__bins *out, const uint64_t *offsets, uint64_t documents,
                         uint32_t capacity, by_error *error);
 void by__bins_close(by__bins *bins);
+/* How many pieces the documents whose offsets are offsets[0 .. count] are cut into. */
+uint64_t by__bins_pieces(const uint64_t *offsets, size_t count, uint32_t capacity);
+/* Bytes that bins of so many pieces take, as many bins as pieces; *opening: while they are filled,
+ * with the offsets of the documents that the caller has. */
+uint64_t by__bins_bytes(uint64_t pieces, uint64_t documents, uint32_t capacity, uint64_t *opening);
 /* Tokens in a bin. */
 uint32_t by__bins_used(const by__bins *bins, uint32_t bin);
 

@@ -8,6 +8,8 @@
 #include "data/order.h"
 
 #define CONTEXT_LIMIT ((size_t)1 << 30)
+/* Offsets that are read at a time. */
+#define OFFSET_BLOCK ((size_t)1024)
 /* Another place for a sample that is damaged is drawn so often: the last one stays damaged, and
  * without targets, once in 10^19 times where half of the data is. */
 #define DRAWS         64
@@ -268,6 +270,23 @@ static by_status count_bin(const by_source *source, const by_source_sample *samp
     return BY_OK;
 }
 
+static by_status plan_bins(uint64_t *bytes, uint64_t *opening, const by_dataset *dataset,
+                           size_t context, by_error *error)
+{
+    uint64_t offsets[OFFSET_BLOCK + 1];
+    uint64_t documents = by_dataset_documents(dataset);
+    uint64_t pieces = 0;
+    for (uint64_t at = 0; at < documents;) {
+        uint64_t left = documents - at;
+        size_t n = left < OFFSET_BLOCK ? (size_t)left : OFFSET_BLOCK;
+        BY_TRY(by__dataset_offsets(dataset, at, n + 1, offsets, error));
+        pieces += by__bins_pieces(offsets, n, (uint32_t)context + 1);
+        at += n;
+    }
+    *bytes = by__bins_bytes(pieces, documents, (uint32_t)context + 1, opening);
+    return BY_OK;
+}
+
 by_status by__bins_of(by__bins *out, const by_dataset *dataset, size_t context, by_error *error)
 {
     uint64_t *offsets;
@@ -319,14 +338,30 @@ size_t by_token_arrays(by_array arrays[3], size_t context, bool documents)
     return documents ? 3 : 2;
 }
 
+static by_status check_context(size_t context, by_error *error)
+{
+    return context > 0 && context <= CONTEXT_LIMIT
+               ? BY_OK
+               : by_error_set(error, BY_EARG, "context %zu must be from 1 to 2^30", context);
+}
+
+by_status by_token_source_bytes(uint64_t *bytes, uint64_t *opening, const by_dataset *dataset,
+                                const by_token_options *options, by_error *error)
+{
+    BY_TRY(check_context(options->context, error));
+    *bytes = 0;
+    *opening = 0;
+    return options->shuffle && options->packing == BY_TOKENS_BEST_FIT
+               ? plan_bins(bytes, opening, dataset, options->context, error)
+               : BY_OK;
+}
+
 by_status by_token_source_open(by_source **out, const by_dataset *dataset,
                                const by_token_options *options, by_error *error)
 {
     token_source *s;
     size_t context = options->context;
-    if (context == 0 || context > CONTEXT_LIMIT) {
-        return by_error_set(error, BY_EARG, "context %zu must be from 1 to 2^30", context);
-    }
+    BY_TRY(check_context(context, error));
     if (by__dataset_damaged(dataset) == by_dataset_tokens(dataset) &&
         by_dataset_tokens(dataset) > 0) {
         return by_error_set(error, BY_EFORMAT, "%s: all of its %llu tokens are damaged",

@@ -81,6 +81,13 @@ static by_status plan_data(by__job *job, by_error *error)
     BY_TRY(by_trainer_plan_loaders(job->trainer, job->data->valid_examples > 0, error));
     by_trainer_plan_data(job->trainer, job->data->bytes);
     by_trainer_plan_staging(job->trainer);
+    /* Sources are opened before anything large is allocated, so that takes memory for a while that
+     * the trainer takes later. */
+    const by_memory_report *memory = by_trainer_memory(job->trainer);
+    uint64_t rest = memory->total - memory->process;
+    if (job->data->opening_bytes > rest) {
+        by_trainer_plan_data(job->trainer, job->data->opening_bytes - rest);
+    }
     by_train_event event = {.kind = BY_TRAIN_PLANNED,
                             .memory = by_trainer_memory(job->trainer),
                             .size = by_trainer_size(job->trainer),

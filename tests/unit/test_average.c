@@ -53,7 +53,8 @@ static by_step_result step(averaged *a)
     return result;
 }
 
-/* All values of the parameters (state -1) or of a state. */
+/* All values of the parameters that are trained (state -1) or of a state: of adapters, where there
+ * are any. */
 static size_t read_all(const averaged *a, int state, float *out)
 {
     by_error error = {0};
@@ -61,6 +62,9 @@ static size_t read_all(const averaged *a, int state, float *out)
     for (size_t i = 0; i < by_trainer_parameter_count(a->trainer); i++) {
         size_t count;
         by_tensor_view view = by_trainer_parameter(a->trainer, i);
+        if (a->config->lora.rank > 0 && strstr(view.name, "lora_") == NULL) {
+            continue;
+        }
         assert_int_equal(by_tensor_size(&view, &count, NULL, NULL), BY_OK);
         assert_true(total + count <= ROOM);
         check_ok(by_trainer_read(a->trainer, state < 0 ? BY_TRAINER_PARAMETER : BY_TRAINER_STATE,
@@ -106,18 +110,23 @@ static void test_values(void **state)
     static const char *const tensors[] = {"optimizer.ema=0.9", "optimizer.kind=muon", NULL};
     static const char *const narrow[] = {"optimizer.ema=0.999", "optimizer.kind=adafactor",
                                          "precision.compute=bf16", "precision.weights=bf16", NULL};
+    static const char *const adapters[] = {"optimizer.ema=0.9", "optimizer.lr=0.02", "lora.rank=3",
+                                           NULL};
     check_values(plain, 0.9, false);
+    check_values(adapters, 0.9, false);
     check_values(warmup, 0.99, true);
     check_values(tensors, 0.9, false);
     check_values(narrow, 0.999, false);
 }
 
-static const char *const formats[][3] = {
-    {"precision.compute=f32", "precision.weights=f32", "offload.optimizer=none"},
-    {"precision.compute=bf16", "precision.weights=f32", "offload.optimizer=none"},
-    {"precision.compute=bf16", "precision.weights=bf16", "offload.optimizer=none"},
-    {"precision.compute=f32", "precision.weights=f32", "offload.optimizer=disk"},
-    {"precision.compute=bf16", "precision.weights=f32", "offload.optimizer=disk"},
+static const char *const formats[][4] = {
+    {"precision.compute=f32", "precision.weights=f32", "offload.optimizer=none", "lora.rank=0"},
+    {"precision.compute=bf16", "precision.weights=f32", "offload.optimizer=none", "lora.rank=0"},
+    {"precision.compute=bf16", "precision.weights=bf16", "offload.optimizer=none", "lora.rank=0"},
+    {"precision.compute=f32", "precision.weights=f32", "offload.optimizer=disk", "lora.rank=0"},
+    {"precision.compute=bf16", "precision.weights=f32", "offload.optimizer=disk", "lora.rank=0"},
+    {"precision.compute=bf16", "precision.weights=f32", "offload.optimizer=none", "lora.rank=3"},
+    {"precision.compute=bf16", "precision.weights=f32", "offload.optimizer=disk", "lora.rank=3"},
 };
 
 /* In the place of the weights it is evaluated; then they are back, and training goes on as if
@@ -130,10 +139,11 @@ static void test_takes_their_place(void **state)
     for (size_t f = 0; f < BY_ARRAY_LENGTH(formats); f++) {
         const char *const *row = formats[f];
         const char *const without[] = {
-            row[0], row[1], row[2], "optimizer.lr=0.02", "offload.buffer_mib=0.05", NULL};
+            row[0], row[1], row[2], row[3], "optimizer.lr=0.02", "offload.buffer_mib=0.05", NULL};
         const char *const with[] = {row[0],
                                     row[1],
                                     row[2],
+                                    row[3],
                                     "optimizer.lr=0.02",
                                     "offload.buffer_mib=0.05",
                                     "optimizer.ema=0.9",
@@ -224,6 +234,11 @@ static void test_ranks(void **state)
             rank_job_agree(alone, k == 1 ? 4 : 2, divided);
         }
     }
+    const char *const adapters[] = {EMA, "lora.rank=3", "precision.compute=bf16", NULL};
+    const char *const divided[] = {
+        EMA, "lora.rank=3", "precision.compute=bf16", "parallel.zero=3", "parallel.shard=2", NULL};
+    rank_job_agree(adapters, 2, adapters);
+    rank_job_agree(adapters, 2, divided);
 }
 
 /* Optimizers whose units are tensors, and what is on disk. */

@@ -9,8 +9,12 @@
 
 #include <cmocka.h>
 
+#include "banyan/data.h"
 #include "base/base.h"
 #include "data/best_fit.h"
+#include "data/formats/npy.h"
+#include "data/formats/token_manifest.h"
+#include "temporary.h"
 
 enum { DOCUMENTS = 700 };
 
@@ -167,8 +171,107 @@ static void test_small(void **state)
     by__bins_close(&bins);
 }
 
+/* ---- memory ---- */
+
+/* A number of kilobytes in /proc/self/status, as bytes. */
+static uint64_t read_status(const char *key)
+{
+    char line[256];
+    unsigned long long kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, key, strlen(key)) == 0) {
+            kib = strtoull(line + strlen(key), NULL, 10);
+        }
+    }
+    assert_int_equal(fclose(file), 0);
+    return 1024 * (uint64_t)kib;
+}
+
+static bool reset_peak(void)
+{
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    bool done = file != NULL && fputs("5", file) >= 0;
+    return (file == NULL || fclose(file) == 0) && done;
+}
+
+static void assert_within(uint64_t measured, uint64_t planned, double share)
+{
+    double off = (double)measured - (double)planned;
+    if (off > share * (double)planned || off < -share * (double)planned) {
+        fail_msg("measured %llu bytes, planned %llu", (unsigned long long)measured,
+                 (unsigned long long)planned);
+    }
+}
+
+/* What a source of bins takes is what it is said to take, while it is opened and afterwards. No two
+ * documents fit a bin, so that there are as many bins as pieces. */
+static void test_memory(void **state)
+{
+    BY_UNUSED(state);
+#ifdef __SANITIZE_ADDRESS__
+    skip(); /* freed memory is not given back */
+#endif
+    enum { MANY = 600000, LENGTH = 3 };
+    char *directory = temporary_make();
+    by__token_shard shard = {.file = (char *)(uintptr_t) "t.npy", .tokens = MANY * LENGTH};
+    by__token_manifest m = {.width = 2,
+                            .vocab = 2,
+                            .eos = -1,
+                            .tokens = MANY * LENGTH,
+                            .documents = MANY,
+                            .tokenizer_file = (char *)(uintptr_t) "tokenizer.json",
+                            .tokenizer_hash = "0123456789abcdef0123456789abcdef",
+                            .offsets_file = (char *)(uintptr_t) "documents.npy",
+                            .shards = &shard,
+                            .shard_count = 1};
+    by__npy_writer *writers[2];
+    by_error error = {0};
+    char *path = by__path_join(directory, shard.file);
+    assert_int_equal(by__npy_writer_open(&writers[0], path, 2, &error), BY_OK);
+    free(path);
+    path = by__path_join(directory, m.offsets_file);
+    assert_int_equal(by__npy_writer_open(&writers[1], path, 8, &error), BY_OK);
+    free(path);
+    for (uint64_t i = 0; i <= MANY; i++) {
+        const uint64_t offset = i * LENGTH;
+        const uint32_t tokens[LENGTH] = {0};
+        assert_int_equal(by__npy_writer_add_u64(writers[1], &offset, 1, &error), BY_OK);
+        if (i < MANY) {
+            assert_int_equal(by__npy_writer_add_u32(writers[0], tokens, LENGTH, &error), BY_OK);
+        }
+    }
+    assert_int_equal(by__npy_writer_finish(writers[0], shard.hash, &error), BY_OK);
+    assert_int_equal(by__npy_writer_finish(writers[1], m.offsets_hash, &error), BY_OK);
+    by__npy_writer_close(&writers[0]);
+    by__npy_writer_close(&writers[1]);
+    assert_int_equal(by__token_manifest_write(&m, directory, &error), BY_OK);
+
+    const by_token_options options = {
+        .context = LENGTH, .shuffle = true, .packing = BY_TOKENS_BEST_FIT};
+    by_dataset *data;
+    by_source *source;
+    uint64_t bytes;
+    uint64_t opening;
+    assert_int_equal(by_dataset_open(&data, directory, NULL, &error), BY_OK);
+    assert_int_equal(by_token_source_bytes(&bytes, &opening, data, &options, &error), BY_OK);
+    if (!reset_peak()) {
+        skip();
+    }
+    uint64_t before = read_status("VmRSS:");
+    assert_int_equal(by_token_source_open(&source, data, &options, &error), BY_OK);
+    assert_int_equal(source->samples, MANY);
+    assert_within(read_status("VmHWM:") - before, opening, 0.05);
+    assert_within(read_status("VmRSS:") - before, bytes, 0.05);
+    by_source_close(&source);
+    by_dataset_close(&data);
+    temporary_remove(directory);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bins), cmocka_unit_test(test_small)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bins), cmocka_unit_test(test_small),
+                                       cmocka_unit_test(test_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -214,6 +214,34 @@ static by_status open_data(by_task_data **out, const by_task_request *r, by_erro
     return BY_OK;
 }
 
+static by_token_options token_options(const by_config *config, bool training)
+{
+    return (by_token_options){.context = (size_t)config->model.context,
+                              .shuffle = training,
+                              .documents = by__keeps_documents(config),
+                              .packing = strcmp(config->data.packing, "best_fit") == 0
+                                             ? BY_TOKENS_BEST_FIT
+                                             : BY_TOKENS_STREAM};
+}
+
+/* The memory of what is trained on, whose parts are opened one after the other. */
+static by_status plan_sources(language_data *d, const by_config *config, by_error *error)
+{
+    const by_token_options options = token_options(config, true);
+    d->base.bytes = 0;
+    d->base.opening_bytes = 0;
+    size_t count = d->train == NULL || config->model.context < 1 ? 0 : d->paths.train_count;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bytes;
+        uint64_t opening;
+        BY_TRY(by_token_source_bytes(&bytes, &opening, d->train[i], &options, error));
+        opening += d->base.bytes;
+        d->base.opening_bytes = opening > d->base.opening_bytes ? opening : d->base.opening_bytes;
+        d->base.bytes += bytes;
+    }
+    return BY_OK;
+}
+
 static by_status complete(by_task_data *base, by_config *config, by_error *error)
 {
     language_data *d = (language_data *)base;
@@ -239,21 +267,12 @@ static by_status complete(by_task_data *base, by_config *config, by_error *error
                                 by_dataset_vocab(d->valid[i]), (long long)config->model.vocab);
         }
     }
+    BY_TRY(plan_sources(d, config, error));
     if (d->documents != NULL) { /* a window at a time: its loss is that of a document's part */
         config->train.batch = 1;
         config->train.micro_batch = 1;
     }
     return by_config_resolve(config, error);
-}
-
-static by_token_options token_options(const by_config *config, bool training)
-{
-    return (by_token_options){.context = (size_t)config->model.context,
-                              .shuffle = training,
-                              .documents = by__keeps_documents(config),
-                              .packing = strcmp(config->data.packing, "best_fit") == 0
-                                             ? BY_TOKENS_BEST_FIT
-                                             : BY_TOKENS_STREAM};
 }
 
 /* The training data: one source, or the mix of several. */
