@@ -25,7 +25,8 @@ typedef struct by_chat by_chat;
 
 typedef struct by_chat_source {
     const char *directory; /* with tokenizer_config.json, chat_template.jinja,
-                              generation_config.json, each optional; NULL: none */
+                              generation_config.json, each optional, or a GGUF file; NULL:
+                              none */
     const char *file;      /* the template itself; NULL: the directory's */
     const char *name;      /* of several templates in one file: "default" where this is NULL */
 } by_chat_source;

@@ -12,6 +12,7 @@
 #ifndef BANYAN_EXPORT_H
 #define BANYAN_EXPORT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -64,6 +65,12 @@ typedef struct by_export_report {
  * cannot hold the model (the message says what of it); BY_EIO. */
 BY_API by_status by_export(by_export_report *report, const by_export_source *source,
                            const by_export_options *options, by_error *error);
+
+/* Whether a file begins as GGUF files do. */
+BY_API bool by_gguf_is_file(const char *path);
+/* What a GGUF file holds: architecture, sizes, tensors of each type, tokenizer, origin; a line
+ * each, or one JSON object. The whole file is checked. Freed with free(). */
+BY_API by_status by_gguf_summary(char **out, const char *path, bool json, by_error *error);
 
 #ifdef __cplusplus
 }

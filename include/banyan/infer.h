@@ -28,10 +28,10 @@ extern "C" {
 typedef struct by_pretrained by_pretrained;
 
 /* Opens a run directory (config.yaml, checkpoints/step-*): its newest valid checkpoint, or the one
- * with the lowest validation loss when `best`; or a directory with config.json and safetensors
- * weights: one checkpoint, or what `transformers` saved. The config is resolved; its model section
- * is what the weights' config.json says. BY_EIO, BY_EFORMAT: a file is missing or wrong; BY_ESTATE:
- * the run has no such checkpoint. */
+ * with the lowest validation loss when `best`; a directory with config.json and safetensors
+ * weights (one checkpoint, or what `transformers` saved), or a GGUF file (banyan/export.h).
+ * The config is resolved; its model section is what the weights' config.json says. BY_EIO,
+ * BY_EFORMAT: a file is missing or wrong; BY_ESTATE: the run has no such checkpoint. */
 BY_API by_status by_pretrained_open(by_pretrained **out, const char *path, bool best,
                                     by_error *error);
 /* Of a run that was trained with optimizer.ema: the weights become the checkpoint's moving average
@@ -44,7 +44,8 @@ BY_API void by_pretrained_close(by_pretrained **pretrained);
  * opened. */
 BY_API by_status by_pretrained_adapt(by_pretrained *pretrained, const char *directory,
                                      by_error *error);
-/* All owned by the handle. The directory is where the weights and tokenizer.json are. */
+/* All owned by the handle. The directory is where the weights and tokenizer.json are, or the GGUF
+ * file that has both. */
 BY_API const by_config *by_pretrained_config(const by_pretrained *pretrained);
 BY_API const by_weights *by_pretrained_weights(const by_pretrained *pretrained);
 BY_API const char *by_pretrained_directory(const by_pretrained *pretrained);

@@ -35,9 +35,9 @@ typedef struct by_tokenizer by_tokenizer;
 /* ---- making one ---- */
 
 /* Opens what `path` is: a tokenizer.json; a directory with tokenizer.json, or with encoder.json and
- * vocab.bpe (GPT-2's files); or a tiktoken ranks file (*.tiktoken) that goes with GPT-2's
- * pre-tokenisation. BY_EIO: cannot be read; BY_EFORMAT: broken, or it uses a feature that is not
- * supported (the message names it). */
+ * vocab.bpe (GPT-2's files); a tiktoken ranks file (*.tiktoken) that goes with GPT-2's
+ * pre-tokenisation; or a GGUF file. BY_EIO: cannot be read; BY_EFORMAT: broken, or it uses a
+ * feature that is not supported (the message names it). */
 BY_API by_status by_tokenizer_open(by_tokenizer **out, const char *path, by_error *error);
 /* A tokenizer.json from memory; `name` stands for the file in messages. */
 BY_API by_status by_tokenizer_from_json(by_tokenizer **out, const char *text, size_t length,

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "banyan/export.h"
 #include "banyan/passes.h"
 #include "banyan/train.h"
 #include "cli.h"
@@ -287,6 +288,22 @@ static by_status show(void *user, by_config *config, by_error *error)
     return status;
 }
 
+/* A file of weights, not a config. */
+static int show_file(const request *r, const char *path)
+{
+    char *text;
+    by_error error = {0};
+    if (r->overrides.count > 0 || r->graph || r->after != NULL || r->config) {
+        return cli_misuse(&cli_info, "of a GGUF file only what it holds is shown");
+    }
+    if (by_gguf_summary(&text, path, r->json, &error) != BY_OK) {
+        return cli_fail(&cli_info, &error);
+    }
+    printf("%s%s", text, r->json ? "\n" : "");
+    free(text);
+    return CLI_DONE;
+}
+
 static int run(int argc, char **argv)
 {
     request r = {0};
@@ -311,6 +328,9 @@ static int run(int argc, char **argv)
     if (count != 1) {
         return cli_misuse(&cli_info, "name one config file or run directory");
     }
+    if (by_gguf_is_file(rest[0])) {
+        return show_file(&r, rest[0]);
+    }
     return cli_with_config(&cli_info, rest[0], &r.overrides, show, &r);
 }
 
@@ -320,7 +340,8 @@ const cli_command cli_info = {
     .usage = "banyan info CONFIG [--graph | --after PASS | --config] [--set KEY=VALUE]... [--json]",
     .text =
         "Plans a run without allocating it: parameters, FLOPs a token by both conventions, peak\n"
-        "memory by category. With --graph or --after, prints the training graph.\n\n"
+        "memory by category. With --graph or --after, prints the training graph.\n"
+        "Of a GGUF file: what it holds.\n\n"
         "  banyan info examples/gpt2_124m.yaml\n"
         "  banyan info examples/shakespeare_char.yaml --set model.vocab=65 --after fuse",
     .run = run};

@@ -8,7 +8,8 @@
  * llama.cpp's architectures to those of the Hugging Face families, in both directions; gguf_types.c
  * converts blocks of its types; gguf_tensors.c lists what a file will hold and makes rows of it;
  * gguf_metadata.c and gguf_vocabulary.c say what the model and its tokens are; gguf_write.c lays
- * out and writes the file.
+ * out and writes the file. gguf_model.c reads one as weights, gguf_config.c its config.json; the
+ * bytes are parsed by data/formats/gguf_file.c, below both this room and the tokenizers.
  *
  * Who owns what: sources are borrowed for a call.
  *

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/tokenizer/gguf_tokenizer.h"
 #include "data/tokenizer/vocabulary.h"
 #include "export/export.h"
 
@@ -129,7 +130,9 @@ static by_status read_tokenizer(by__export *e, by_error *error)
     bool there = !by__path_is_dir(directory) || by__path_exists(path);
     free(path);
     BY_TRY(there ? by_tokenizer_open(&e->tokenizer, directory, error) : BY_OK);
-    BY_TRY(read_json(&e->settings, directory, "tokenizer_config.json", error));
+    BY_TRY(by__path_is_dir(directory)
+               ? read_json(&e->settings, directory, "tokenizer_config.json", error)
+               : by__gguf_settings_open(&e->settings, directory, error));
     return read_template(e, error);
 }
 

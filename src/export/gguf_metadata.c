@@ -33,7 +33,7 @@ void by__gguf_frequency_factors(float *out, int64_t width, const json_t *config)
 static by_status refuse(const char *what, const by__gguf_architecture *architecture,
                         by_error *error)
 {
-    return by_error_set(error, BY_EFORMAT, "llama.cpp's architecture %s has no %s; ONNX has",
+    return by_error_set(error, BY_EFORMAT, "llama.cpp's architecture %s has no %s",
                         architecture->name, what);
 }
 
@@ -77,7 +77,13 @@ static by_status put_scaling(by__gguf_pairs *pairs, const by__gguf_architecture 
     const json_t *scaling = json_object_get(config, "rope_scaling");
     const char *kind = json_string_value(json_object_get(scaling, "rope_type"));
     char name[64];
-    if (kind == NULL || strcmp(kind, "default") == 0 || strcmp(kind, "llama3") == 0) {
+    if (kind == NULL || strcmp(kind, "default") == 0) {
+        return BY_OK;
+    }
+    double context = number_of(scaling, "original_max_position_embeddings",
+                               number_of(config, "max_position_embeddings", 0.0));
+    if (strcmp(kind, "llama3") == 0) { /* which is a tensor */
+        put_key(pairs, a, "rope.scaling.original_context_length", BY__GGUF_WHOLE, context);
         return BY_OK;
     }
     bool yarn = strcmp(kind, "yarn") == 0;
@@ -91,8 +97,6 @@ static by_status put_scaling(by__gguf_pairs *pairs, const by__gguf_architecture 
     by__gguf_put_text(pairs, name, kind);
     put_key(pairs, a, "rope.scaling.factor", BY__GGUF_REAL, number_of(scaling, "factor", 1.0));
     if (yarn) {
-        double context = number_of(scaling, "original_max_position_embeddings",
-                                   number_of(config, "max_position_embeddings", 0.0));
         put_key(pairs, a, "rope.scaling.original_context_length", BY__GGUF_WHOLE, context);
         put_key(pairs, a, "rope.scaling.yarn_beta_fast", BY__GGUF_REAL,
                 number_of(scaling, "beta_fast", 32.0));

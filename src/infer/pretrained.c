@@ -2,13 +2,16 @@
 #include <string.h>
 
 #include "banyan/adapter.h"
+#include "data/formats/gguf_file.h"
+#include "export/gguf_model.h"
 #include "infer/infer.h"
 
 struct by_pretrained {
     by_config *config;
     by_weights *weights;
-    char *directory;
-    char *skipped; /* NULL: none */
+    by__gguf_model *gguf; /* of these weights, where they are a GGUF file */
+    char *directory;      /* or that file */
+    char *skipped;        /* NULL: none */
     bool is_run;
     bool has_adapter; /* that is added to the weights */
 };
@@ -133,14 +136,25 @@ static by_status take_own_adapter(by_pretrained *p, by_error *error)
     return there ? by_pretrained_adapt(p, p->directory, error) : BY_OK;
 }
 
+static by_status open_gguf(by_pretrained *p, const char *path, bool best, by_error *error)
+{
+    BY_TRY(take_directory(p, path, best, error));
+    BY_TRY(by__gguf_model_open(&p->gguf, path, error));
+    return by__gguf_model_weights(&p->weights, p->gguf, error);
+}
+
+static by_status open_directory(by_pretrained *p, const char *path, bool best, by_error *error)
+{
+    BY_TRY(find_directory(p, path, best, error));
+    return by_weights_open(&p->weights, p->directory, error);
+}
+
 by_status by_pretrained_open(by_pretrained **out, const char *path, bool best, by_error *error)
 {
     by_pretrained *p;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "pretrained model", error));
-    by_status status = find_directory(p, path, best, error);
-    if (status == BY_OK) {
-        status = by_weights_open(&p->weights, p->directory, error);
-    }
+    by_status status = by__gguf_is_file(path) ? open_gguf(p, path, best, error)
+                                              : open_directory(p, path, best, error);
     if (status == BY_OK) {
         status = take_own_adapter(p, error);
     }
@@ -182,6 +196,7 @@ void by_pretrained_close(by_pretrained **pretrained)
     by_pretrained *p = *pretrained;
     by_config_close(&p->config);
     by_weights_close(&p->weights);
+    by__gguf_model_close(&p->gguf);
     free(p->directory);
     free(p->skipped);
     free(p);

@@ -7,6 +7,7 @@
 
 #include "banyan/chat.h"
 #include "data/template/template.h"
+#include "data/tokenizer/gguf_tokenizer.h"
 
 #define MAX_FILE    ((size_t)16 << 20)
 #define MAX_SPECIAL 32u
@@ -181,7 +182,9 @@ by_status by_chat_open(by_chat **out, const by_chat_source *source, by_error *er
     BY_TRY(by__alloc((void **)&c, 1, sizeof *c, "chat template", error));
     by_status status = BY_OK;
     if (source->directory != NULL) {
-        status = read_json(&config, source->directory, "tokenizer_config.json", error);
+        status = by__gguf_is_file(source->directory)
+                     ? by__gguf_settings_open(&config, source->directory, error)
+                     : read_json(&config, source->directory, "tokenizer_config.json", error);
         if (status == BY_OK) {
             status = read_special(c, config, error);
         }

@@ -3,6 +3,7 @@
 
 #include "banyan/tokenizer.h"
 #include "base/base.h"
+#include "data/tokenizer/gguf_tokenizer.h"
 
 #define MAX_FILE ((size_t)16 << 20)
 
@@ -63,6 +64,12 @@ by_status by_end_tokens(int32_t ids[BY_END_TOKENS], size_t *count, const char *d
     if (tokenizer != NULL) {
         e.vocab = (int64_t)by_tokenizer_vocab(tokenizer);
         add(&e, by_tokenizer_eos(tokenizer));
+    }
+    if (by__gguf_is_file(directory)) {
+        int64_t eos;
+        BY_TRY(by__gguf_eos_open(&eos, directory, error));
+        add(&e, eos);
+        told = true;
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(files) && !told; i++) {
         char *path = by__path_join(directory, files[i]);

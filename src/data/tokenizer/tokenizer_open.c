@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/tokenizer/gguf_tokenizer.h"
 #include "data/tokenizer/vocabulary.h"
 
 #define MAX_FILE ((size_t)1 << 30)
@@ -54,6 +55,9 @@ by_status by_tokenizer_open(by_tokenizer **out, const char *path, by_error *erro
     size_t e = sizeof ending - 1;
     if (by__path_is_dir(path)) {
         return open_directory(out, path, error);
+    }
+    if (by__gguf_is_file(path)) {
+        return by__tokenizer_open_gguf(out, path, error);
     }
     return n > e && strcmp(path + n - e, ending) == 0 ? open_tiktoken(out, path, error)
                                                       : open_json(out, path, error);

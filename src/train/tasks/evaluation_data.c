@@ -100,7 +100,9 @@ static by_status pack_text(by__evaluation_data *data, const char *path, const ch
     struct stat info;
     bool is_stream = strcmp(path, "-") == 0 ||
                      (stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode));
-    char *tokenizer = by__path_join(model_directory, "tokenizer.json");
+    bool is_directory = by__path_is_dir(model_directory);
+    char *tokenizer = is_directory ? by__path_join(model_directory, "tokenizer.json")
+                                   : by__strdup(model_directory); /* a GGUF file */
     char *text = NULL;
     by_status status = tokenizer == NULL ? no_memory(error) : BY_OK;
     if (status == BY_OK && !by__path_exists(tokenizer)) {

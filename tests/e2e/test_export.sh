@@ -1,0 +1,82 @@
+#!/bin/sh
+# Exported models are what they were: directories in another type, GGUF files that are read back, run and
+# converted.
+. "$(dirname "$0")/../support/shell.sh"
+
+make_text text.txt 60
+# config NAME MODEL TOKENIZER
+config() {
+    cat >"$1.yaml" <<END
+name: $1
+model: {$2, layers: 2, heads: 4, width: 64, context: 32}
+data: {text: [text.txt], $3}
+train: {steps: 3, batch: 2, eval_every: 0, eval_batches: 1}
+END
+}
+config gpt2 "kind: gpt2" "tokenizer: bpe, tokenizer_vocab: 300"
+config llama "kind: llama, kv_heads: 2" "tokenizer: char"
+# says MODEL NAME: its text, and its logits of the tokens in tokens.safetensors.
+says() {
+    run 0 "$banyan" generate "$1" --prompt "apple bay" --temperature 0 --tokens 24
+    mv out "$2.text"
+    run 0 "$banyan" eval "$1" --tokens tokens.safetensors --logits-out "$2.safetensors"
+}
+
+for name in gpt2 llama; do
+    say "$name: a GGUF file in f32 is read back bit for bit, and so is the directory made of it"
+    run 0 "$banyan" train "$name.yaml"
+    run 0 "$banyan" eval "runs/$name" --logits-out tokens.safetensors
+    says "runs/$name" "$name"
+    run 0 "$banyan" export "runs/$name" --format gguf --dtype f32 --output "$name.gguf"
+    says "$name.gguf" again
+    same "$name.text" again.text
+    same "$name.safetensors" again.safetensors
+    run 0 "$banyan" export "$name.gguf" --format safetensors --output "$name-hf"
+    says "$name-hf" again
+    same "$name.text" again.text
+    same "$name.safetensors" again.safetensors
+    run 0 "$banyan" export "$name-hf" --format gguf --output "$name-2.gguf"
+    run 0 "$banyan" info "$name-2.gguf" --json
+    holds out '"parameters":'
+    for dtype in bf16 f16 q8_0 q4_0 q4_k; do
+        say "$name: $dtype is read, and written again as it was"
+        run 0 "$banyan" export "runs/$name" --format gguf --dtype $dtype --output "$name-$dtype.gguf"
+        run 0 "$banyan" export "$name-$dtype.gguf" --format gguf --dtype $dtype --output again.gguf
+        run 0 "$banyan" export "$name-$dtype.gguf" --format safetensors --dtype f32 --output one
+        run 0 "$banyan" export again.gguf --format safetensors --dtype f32 --output two
+        case $dtype in
+        bf16 | f16 | q8_0) same one/model.safetensors two/model.safetensors ;;
+        esac
+        rm -r one two again.gguf
+    done
+done
+
+say "a directory in bf16, which says where it comes from"
+run 0 "$banyan" export runs/llama --format safetensors --dtype bf16 --output half
+holds half/config.json '"torch_dtype": "bfloat16"'
+holds half/config.json '"run": "llama"'
+exists half/tokenizer.json half/tokenizer_config.json
+run 0 "$banyan" export half --format gguf --output half.gguf
+says half direct
+says half.gguf half
+same direct.safetensors half.safetensors
+
+say "info says what a file holds"
+run 0 "$banyan" info llama-q8_0.gguf
+holds out "architecture     llama"
+holds out "in_q8_0"
+holds out "run              llama"
+
+say "what cannot be is an error, and leaves nothing behind"
+run 2 "$banyan" export runs/llama --format gguf
+run 2 "$banyan" export runs/llama --format onion --output x
+holds err "one of safetensors, gguf"
+run 2 "$banyan" export runs/llama --format safetensors --dtype q8_0 --output x
+holds err "one of f32 bf16 f16"
+run 2 "$banyan" export runs/llama --format safetensors --output half
+holds err "half exists already"
+head -c 3000 llama.gguf >cut.gguf
+run 1 "$banyan" generate cut.gguf --prompt x
+holds err "cut.gguf: tensor"
+holds err "truncated"
+[ -z "$(find . -name '*.tmp*' -o -name x)" ] || fail "temporary files are left: $(find . -name '*.tmp*')"
