@@ -87,7 +87,8 @@ typedef struct by_recompute_options {
      * chooses node by node what is computed again so that they fit behind all passes, at the least
      * cost; where nothing fits, what leaves the least. */
     size_t arena_bytes;
-    by_speeds speeds; /* the cost */
+    bool within_blocks; /* ... of what blocks do not hand to each other: others compute it */
+    by_speeds speeds;   /* the cost */
 } by_recompute_options;
 
 /* Recomputation: the backward pass computes activations of blocks again. No bit of a result depends

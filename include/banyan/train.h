@@ -79,9 +79,10 @@ typedef struct by_trainer_options {
 
 /* Plans a run: builds and compiles all programs and adds up every byte, and allocates none of it.
  * config: resolved, with model.vocab known; kept by pointer, must outlive the trainer. options may
- * be NULL. No collective. BY_ECONFIG: config.parallel does not make the number of ranks, or a step
- * has fewer micro-batches than ranks to compute them. With config.memory.budget the plan is the
- * fastest that fits, or, where none does, the one that takes the least: by_trainer_memory tells. */
+ * be NULL. Collective where config.memory.budget chooses what several ranks compute again.
+ * BY_ECONFIG: config.parallel does not make the number of ranks, or a step has fewer micro-batches
+ * than ranks to compute them. With config.memory.budget the plan is the fastest that fits, or,
+ * where none does, the one that takes the least: by_trainer_memory tells. */
 BY_API by_status by_trainer_open(by_trainer **out, const by_config *config,
                                  const by_trainer_options *options, by_error *error);
 BY_API void by_trainer_close(by_trainer **trainer);

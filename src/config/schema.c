@@ -227,7 +227,7 @@ static const by__key common[] = {
              "memory of those in f32, int8 (with a scale for each 128 elements of a row) a quarter "
              "of it, and half of bf16; gradients are those of the rounded values"},
     {"memory", "budget", BY__KEY_SIZE, BY__FIELD(memory.budget), "0", 0, BY__MANY,
-     .help = "what the run may take of this machine's memory, all in all; 0: what is free. With "
+     .help = "what each rank may take of its machine's memory, all in all; 0: what is free. With "
              "recompute: none the backward pass computes as much again as it takes to fit, what "
              "costs the least time first"},
 

@@ -112,7 +112,9 @@ static by_status measure_nodes(chooser *c, by_error *error)
 
 static bool is_droppable(const chooser *c, by_value value)
 {
-    return value != BY_NONE && c->values->may[value] && c->values->read[value];
+    bool handed_on = value != BY_NONE && (c->values->crosses[value] || c->values->foreign[value]);
+    return value != BY_NONE && c->values->may[value] && c->values->read[value] &&
+           !(handed_on && c->options->recompute.within_blocks);
 }
 
 /* The value is an activation of the forward pass. */
@@ -407,7 +409,8 @@ static by_status compare_blocks(chooser *c, by_error *error)
     size_t bytes = c->bytes;
     double cost = c->cost;
     memcpy(best, c->dropped, values);
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(kinds) && status == BY_OK; i++) {
+    size_t count = c->options->recompute.within_blocks ? 1 : BY_ARRAY_LENGTH(kinds);
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
         status = by__choose_blocks(c->dropped, c->graph, c->values, kinds[i].kind, kinds[i].every,
                                    error);
         if (status == BY_OK) {

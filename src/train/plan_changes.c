@@ -66,7 +66,7 @@ static uint64_t plan(const search *s, by_config *config, double *seconds)
     by_trainer *t;
     uint64_t bytes = UINT64_MAX;
     if (by_config_resolve(config, NULL) != BY_OK ||
-        by_trainer_open(&t, config, &s->options, NULL) != BY_OK) {
+        by__trainer_open_alone(&t, config, &s->options, NULL) != BY_OK) {
         return bytes;
     }
     if (by__trainer_needs(&bytes, t, &s->options, NULL) != BY_OK) {
@@ -89,7 +89,8 @@ static bool may_fit(const search *s, const by_config *config)
     if (by_config_copy(&least, config, NULL) != BY_OK) {
         return false;
     }
-    bool fits = set_key(least, "memory.recompute", "full", NULL) == BY_OK &&
+    const char *kind = config->parallel.pipeline > 1 ? "block" : "full";
+    bool fits = set_key(least, "memory.recompute", kind, NULL) == BY_OK &&
                 plan(s, least, &seconds) <= s->limit;
     by_config_close(&least);
     return fits;
@@ -170,13 +171,11 @@ static bool is_open(const search *s, int move)
     switch (moves[move].of) {
     case RECOMPUTE:
         if (moves[move].value == NULL) {
-            return s->ranks == 1 && strcmp(c->memory.recompute, "none") == 0 &&
-                   c->memory.budget == 0;
+            return strcmp(c->memory.recompute, "none") == 0 && c->memory.budget == 0;
         }
         /* Those by blocks are for where no budget can choose. */
         return strcmp(c->memory.recompute, moves[move].value) != 0 &&
-               strcmp(c->memory.recompute, "full") != 0 &&
-               (s->ranks > 1 || strcmp(c->memory.recompute, "none") != 0);
+               strcmp(c->memory.recompute, "full") != 0 && strcmp(c->memory.recompute, "none") != 0;
     case MICRO_BATCH:
         return c->train.micro_batch > 1;
     case PRECISION:
@@ -274,9 +273,9 @@ static void add_ranks(search *s)
     by_trainer *t;
     uint64_t bytes;
     if (s->ranks > 1 || s->config->parallel.pipeline > 1 || s->config->parallel.tensor > 1 ||
-        s->config->memory.budget > 0 || s->config->sync.staleness > 0 ||
-        strcmp(s->config->sync.compress, "none") != 0 || s->count == BY_PLAN_CHANGES ||
-        by_trainer_open(&t, s->config, &s->options, NULL) != BY_OK) {
+        s->config->sync.staleness > 0 || strcmp(s->config->sync.compress, "none") != 0 ||
+        s->count == BY_PLAN_CHANGES ||
+        by__trainer_open_alone(&t, s->config, &s->options, NULL) != BY_OK) {
         return;
     }
     const by_memory_report *m = by_trainer_memory(t);

@@ -26,6 +26,7 @@ by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *mo
     by_pass_options options = by__pass_options(t->config, model);
     set_shards(t, options.shard);
     options.recompute.arena_bytes = t->arena_bytes;
+    options.recompute.within_blocks = t->layout.size[BY_MESH_PIPELINE] > 1;
     options.recompute.speeds = t->speeds;
     return options;
 }

@@ -322,6 +322,9 @@ by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *mo
  * passes find one (trainer.c). */
 by_status by__trainer_build(by_trainer **out, const by_config *config, const by_trainer_options *o,
                             size_t arena_bytes, by_error *error);
+/* by_trainer_open without the other ranks: what this one would choose (trainer_budget.c). */
+by_status by__trainer_open_alone(by_trainer **out, const by_config *config,
+                                 const by_trainer_options *options, by_error *error);
 /* Everything that the run will take, with the loaders, data and staging that are planned later
  * (trainer_budget.c). */
 by_status by__trainer_needs(uint64_t *out, by_trainer *t, const by_trainer_options *o,

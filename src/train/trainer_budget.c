@@ -1,8 +1,14 @@
 /* A plan within memory.budget. What the passes are asked for is room for the activations: what the
- * budget leaves of the rest. The rest is known when everything was planned once. */
+ * budget leaves of the rest. The rest is known when everything was planned once.
+ *
+ * Ranks choose alike, because collectives have to run in one order on all of them: they have one
+ * room, that in which the rank that needs the most fits, and weigh time by the speeds of rank 0. A
+ * rank of a pipeline chooses for the whole model before it is cut, so that its room is that of one
+ * micro-batch on one rank. Ranks whose parts of tensors differ in size might still come to another
+ * choice; a round in which they do is not taken. */
 #include <string.h>
 
-#include "train/trainer.h"
+#include "train/pipeline/pipe.h"
 
 by_status by__trainer_needs(uint64_t *out, by_trainer *t, const by_trainer_options *o,
                             by_error *error)
@@ -15,73 +21,140 @@ by_status by__trainer_needs(uint64_t *out, by_trainer *t, const by_trainer_optio
     return BY_OK;
 }
 
-#define MOST_ROUNDS 6
+/* What a plan is to the budget; of several ranks: the most of each, over all. */
+typedef struct view {
+    uint64_t needed;
+    uint64_t room;   /* that activations take now */
+    uint64_t choice; /* digest of the order of nodes */
+} view;
+
+/* Of the graph that computes gradients, in which nodes run again. */
+static uint64_t digest(const by_trainer *t)
+{
+    uint64_t digest = 0;
+    const by_graph *graph = t->pipe != NULL ? t->pipe->train.whole : t->parameters;
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const uint64_t item[3] = {digest, (uint64_t)graph->nodes[n].op,
+                                  (uint64_t)(int64_t)graph->nodes[n].block};
+        digest = by__hash64(item, sizeof item);
+    }
+    return digest;
+}
+
+/* Bytes of the activations of one micro-batch of the whole model. */
+static by_status whole_bytes(uint64_t *out, const by_trainer *t, by_error *error)
+{
+    by__memory_plan plan;
+    BY_TRY(by__memory_plan_make(&plan, t->pipe->train.whole, error));
+    *out = plan.bytes;
+    by__memory_plan_free(&plan);
+    return BY_OK;
+}
+
+/* comm: of the ranks that choose together; NULL: this one alone. *alike: they did. */
+static by_status look(view *out, bool *alike, by_trainer *t, const by_trainer_options *o,
+                      by_comm *comm, by_error *error)
+{
+    int ranks = comm == NULL ? 1 : by_comm_size(comm);
+    view own = {.room = t->memory.activations, .choice = digest(t)};
+    view *all;
+    size_t *counts;
+    BY_TRY(by__trainer_needs(&own.needed, t, o, error));
+    BY_TRY(t->pipe != NULL ? whole_bytes(&own.room, t, error) : BY_OK);
+    *out = own;
+    *alike = true;
+    if (comm == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&all, (size_t)ranks, sizeof *all, "plans", error));
+    by_status status = by__alloc((void **)&counts, (size_t)ranks, sizeof *counts, "plans", error);
+    for (int r = 0; r < ranks && status == BY_OK; r++) {
+        counts[r] = sizeof own / sizeof(int32_t);
+    }
+    if (status == BY_OK) {
+        status = by_comm_all_gather(comm, &own, all, counts, BY_I32, "memory.budget", error);
+        free(counts);
+    }
+    for (int r = 0; r < ranks && status == BY_OK; r++) {
+        out->needed = all[r].needed > out->needed ? all[r].needed : out->needed;
+        out->room = all[r].room > out->room ? all[r].room : out->room;
+        *alike = *alike && all[r].choice == all[0].choice;
+    }
+    free(all);
+    return status;
+}
+
+#define MOST_ROUNDS 8
 
 /* Plans again until it fits, or no more can be computed again. What is above the arena of the
  * largest program does not change with it, but for collectives, which is why one round may not be
- * enough. */
-static by_status shrink(by_trainer **trainer, const by_trainer_options *o, uint64_t needed,
+ * enough; nor do the slots of a pipeline change as the arena of the whole model does. */
+static by_status shrink(by_trainer **trainer, const by_trainer_options *o, by_comm *comm,
                         by_error *error)
 {
-    by_trainer *t = *trainer;
-    const by_config *config = t->config;
+    const by_config *config = (*trainer)->config;
     uint64_t budget = (uint64_t)config->memory.budget;
-    uint64_t room = t->memory.activations;
-    for (int round = 0; round < MOST_ROUNDS && needed > budget && room > 1; round++) {
+    view now;
+    bool comparable; /* their graphs are the same but for what is computed again */
+    bool alike;
+    BY_TRY(look(&now, &comparable, *trainer, o, comm, error));
+    uint64_t room = now.room;
+    for (int round = 0; round < MOST_ROUNDS && now.needed > budget && room > 1; round++) {
         by_trainer *smaller;
-        uint64_t excess = needed - budget;
-        room = excess < room ? room - excess : 1;
+        view then;
+        uint64_t excess = now.needed - budget;
+        room = excess < room && round + 1 < MOST_ROUNDS ? room - excess : 1;
         BY_TRY(by__trainer_build(&smaller, config, o, (size_t)room, error));
-        uint64_t then;
-        by_status status = by__trainer_needs(&then, smaller, o, error);
-        if (status != BY_OK || then >= needed) {
+        by_status status = look(&then, &alike, smaller, o, comm, error);
+        if (status != BY_OK || (comparable && !alike) || then.needed >= now.needed) {
             by_trainer_close(&smaller);
             BY_TRY(status);
             continue;
         }
         by_trainer_close(trainer);
         *trainer = smaller;
-        needed = then;
+        now = then;
     }
     return BY_OK;
 }
 
-static by_status check_ranks(const by_trainer *t, by_error *error)
+/* Whether the budget chooses what is computed again. */
+static bool chooses(const by_config *config, const by_trainer_options *o)
 {
-    if (t->layout.ranks > 1) {
-        return by_error_set(error, BY_ECONFIG,
-                            "memory.budget chooses what one rank computes again, and %d ranks have "
-                            "to choose alike: leave it out and set memory.recompute to block, "
-                            "every or full",
-                            t->layout.ranks);
-    }
-    return BY_OK;
+    return config->memory.budget > 0 && o->mode == BY_TRAINER_FULL &&
+           strcmp(config->memory.recompute, "none") == 0;
 }
 
-by_status by_trainer_open(by_trainer **out, const by_config *config,
-                          const by_trainer_options *options, by_error *error)
+static by_status open_within(by_trainer **out, const by_config *config, const by_trainer_options *o,
+                             by_comm *comm, by_error *error)
 {
     by_trainer *t;
-    const by_trainer_options defaults = {0};
-    const by_trainer_options *o = options == NULL ? &defaults : options;
     BY_TRY(by__trainer_build(&t, config, o, 0, error));
-    by_status status = BY_OK;
-    if (config->memory.budget > 0 && o->mode == BY_TRAINER_FULL) {
-        uint64_t needed = 0;
-        status = check_ranks(t, error);
-        if (status == BY_OK) {
-            status = by__trainer_needs(&needed, t, o, error);
-        }
-        if (status == BY_OK && strcmp(config->memory.recompute, "none") == 0) {
-            status = shrink(&t, o, needed, error);
-        }
-    }
+    by_status status = chooses(config, o) ? shrink(&t, o, comm, error) : BY_OK;
     if (status != BY_OK) {
         by_trainer_close(&t);
         return status;
     }
     *out = t;
     return BY_OK;
+}
+
+by_status by__trainer_open_alone(by_trainer **out, const by_config *config,
+                                 const by_trainer_options *options, by_error *error)
+{
+    return open_within(out, config, options, NULL, error);
+}
+
+by_status by_trainer_open(by_trainer **out, const by_config *config,
+                          const by_trainer_options *options, by_error *error)
+{
+    by_trainer_options o = options == NULL ? (by_trainer_options){0} : *options;
+    bool together = o.comm != NULL && by_comm_size(o.comm) > 1 && chooses(config, &o);
+    if (together) {
+        BY_TRY(by_comm_broadcast(o.comm, &o.speeds, sizeof o.speeds / sizeof(int32_t), BY_I32, 0,
+                                 "memory.budget", error));
+    }
+    return open_within(out, config, &o, together ? o.comm : NULL, error);
 }
 
 /* Bytes a second, where it was not measured. */

@@ -252,27 +252,6 @@ static void test_budget(void **state)
     assert_true(seconds[2] < 1.6 * seconds[0]);
 }
 
-static by_status open_with_budget(by_comm *comm, void *user, by_error *error)
-{
-    const char *const settings[] = {"memory.budget=1GiB", NULL};
-    by_config *config = config_for(user, settings);
-    by_trainer *t = NULL;
-    const by_trainer_options options = {.comm = comm};
-    by_status status = by_trainer_open(&t, config, &options, error);
-    by_trainer_close(&t);
-    by_config_close(&config);
-    return status;
-}
-
-static void test_budget_of_ranks(void **state)
-{
-    BY_UNUSED(state);
-    by_error error = {0};
-    family f = families[0];
-    check_error(by_comm_run_threads(2, NULL, open_with_budget, &f, &error), BY_ECONFIG, &error,
-                "2 ranks have to choose alike");
-}
-
 /* ---- any values ---- */
 
 static by_graph *graph_before(const family *f, const by_config *config, by_pass_options *options)
@@ -505,15 +484,10 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choices),
-        cmocka_unit_test(test_memory_falls),
-        cmocka_unit_test(test_within),
-        cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_budget_of_ranks),
-        cmocka_unit_test(test_any_values),
-        cmocka_unit_test(test_pinned),
-        cmocka_unit_test(test_narrow),
-        cmocka_unit_test(test_quality_of_narrow),
+        cmocka_unit_test(test_choices),    cmocka_unit_test(test_memory_falls),
+        cmocka_unit_test(test_within),     cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_any_values), cmocka_unit_test(test_pinned),
+        cmocka_unit_test(test_narrow),     cmocka_unit_test(test_quality_of_narrow),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
