@@ -85,6 +85,19 @@ BY_API by_status by_profile_rows(by_profile_row **rows, size_t *count, const by_
                                  by_profile_key key, const by_machine *machine, by_error *error);
 BY_API void by_profile_rows_free(by_profile_row *rows, size_t count);
 
+/* What a picture of a profile shows. */
+typedef struct by_profile_picture {
+    const by_profile_row *rows; /* by operation, the longest first */
+    size_t row_count;
+    double seconds; /* of all steps */
+    int64_t steps;
+    const by_machine *machine;
+} by_profile_picture;
+
+/* Draws the rows as a table with bars, to a name in .svg or .png, written atomically. BY_EARG:
+ * another name. */
+BY_API by_status by_profile_draw(const by_profile_picture *what, const char *path, by_error *error);
+
 /* Writes a Chrome trace (JSON): complete events, in which spans contain runs of programs and these
  * contain nodes with kernel, block, shapes and GFLOP/s; collectives on a track of their own; and a
  * counter of the live bytes of activations. */

@@ -87,6 +87,11 @@ BY_API by_status by_trainer_open(by_trainer **out, const by_config *config,
                                  const by_trainer_options *options, by_error *error);
 BY_API void by_trainer_close(by_trainer **trainer);
 BY_API const by_memory_report *by_trainer_memory(const by_trainer *trainer);
+/* Draws what a step has in memory while each of its nodes runs, by what it is for, to a name in
+ * .svg or .png, written atomically. Of a plan: nothing has to be allocated. BY_EARG: another name,
+ * a stage of a pipeline, a trainer for losses only. */
+BY_API by_status by_trainer_draw_memory(const by_trainer *trainer, const char *path,
+                                        by_error *error);
 /* Bytes that this process had in memory at its peak; 0 where the system does not say. */
 BY_API uint64_t by_peak_resident_bytes(void);
 BY_API const by_model_size *by_trainer_size(const by_trainer *trainer);

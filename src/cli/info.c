@@ -10,6 +10,7 @@
 typedef struct request {
     cli_list overrides;
     const char *after;
+    const char *out;
     bool graph;
     bool config;
     bool json;
@@ -275,6 +276,9 @@ static by_status show(void *user, by_config *config, by_error *error)
     by_trainer_plan_staging(trainer);
     status = by_trainer_plan_loaders(trainer, held_out, error);
     fit f;
+    if (status == BY_OK && r->out != NULL) {
+        status = by_trainer_draw_memory(trainer, r->out, error);
+    }
     if (status == BY_OK) {
         status = find_fit(&f, config, trainer, &options, error);
     }
@@ -317,6 +321,8 @@ static int run(int argc, char **argv)
         {"graph", CLI_SWITCH, &r.graph, NULL, "print the training graph as it will run"},
         {"after", CLI_STRING, &r.after, "PASS", after},
         {"config", CLI_SWITCH, &r.config, NULL, "print the resolved config"},
+        {"out", CLI_STRING, &r.out, "FILE",
+         "draw the memory of a step, node by node: .svg or .png"},
         {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
@@ -337,7 +343,8 @@ static int run(int argc, char **argv)
 const cli_command cli_info = {
     .name = "info",
     .summary = "parameters, FLOPs and planned memory of a config; its graph after any pass",
-    .usage = "banyan info CONFIG [--graph | --after PASS | --config] [--set KEY=VALUE]... [--json]",
+    .usage = "banyan info CONFIG [--graph | --after PASS | --config] [--out FILE] [--set "
+             "KEY=VALUE]... [--json]",
     .text =
         "Plans a run without allocating it: parameters, FLOPs a token by both conventions, peak\n"
         "memory by category. With --graph or --after, prints the training graph.\n"

@@ -10,6 +10,7 @@
 typedef struct request {
     cli_list overrides;
     const char *trace;
+    const char *out;
     int64_t steps;
     int64_t ranks;
     bool random;
@@ -247,6 +248,13 @@ static by_status write_trace(const request *q, const cli_profiled *run, by_error
                               : by_profile_trace_ranks(run->profile, run->ranks, q->trace, error);
 }
 
+static by_status write_picture(const report *r, by_error *error)
+{
+    const by_profile_picture what = {r->ops, r->op_count, r->run->seconds, r->run->steps,
+                                     &r->run->machine};
+    return r->request->out == NULL ? BY_OK : by_profile_draw(&what, r->request->out, error);
+}
+
 /* What the command was asked for, by each of the ranks. */
 typedef struct work {
     const request *request;
@@ -276,6 +284,9 @@ static by_status profile_rank(by_comm *comm, void *user, by_error *error)
     status = leads ? fill(&r, error) : BY_OK;
     if (status == BY_OK) {
         status = write_trace(q, &run, error);
+    }
+    if (status == BY_OK && leads) {
+        status = write_picture(&r, error);
     }
     if (status == BY_OK && leads && q->json) {
         print_json(&r);
@@ -319,6 +330,7 @@ static int run(int argc, char **argv)
         {"steps", CLI_INTEGER, &q.steps, "N", "steps to record, after one that is not (5)"},
         {"trace", CLI_STRING, &q.trace, "FILE",
          "write a Chrome trace, for https://ui.perfetto.dev"},
+        {"out", CLI_STRING, &q.out, "FILE", "draw the table of operations: .svg or .png"},
         {"ranks", CLI_INTEGER, &q.ranks, "N", "ranks as threads of this process (default: 1)"},
         {"random", CLI_SWITCH, &q.random, NULL, "random data, whatever the config names"},
         {"set", CLI_LIST, &q.overrides, "KEY=VALUE", "override a key of the config"},
@@ -343,8 +355,8 @@ static int run(int argc, char **argv)
 const cli_command cli_profile = {
     .name = "profile",
     .summary = "where the time and the memory of a training step go",
-    .usage = "banyan profile CONFIG|RUN [--steps N] [--trace FILE] [--ranks N] [--random]\n"
-             "                          [--set KEY=VALUE]... [--json]",
+    .usage = "banyan profile CONFIG|RUN [--steps N] [--trace FILE] [--out FILE] [--ranks N]\n"
+             "                          [--random] [--set KEY=VALUE]... [--json]",
     .text =
         "Takes training steps with initial weights, on the data that the config names or, if it\n"
         "names none or with --random, on random data, and shows the time by operation and by\n"

@@ -54,3 +54,24 @@ by_status by__plot_file(const char *path, double width, double height,
     by__text_free(&file);
     return status;
 }
+
+void by__plot_begin(cairo_t *cairo, double font_size)
+{
+    cairo_set_source_rgb(cairo, 1, 1, 1);
+    cairo_paint(cairo);
+    cairo_select_font_face(cairo, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
+    cairo_set_font_size(cairo, font_size);
+}
+
+void by__plot_color(cairo_t *cairo, const double rgb[3])
+{
+    cairo_set_source_rgb(cairo, rgb[0], rgb[1], rgb[2]);
+}
+
+void by__plot_text(cairo_t *cairo, double x, double y, double align, const char *text)
+{
+    cairo_text_extents_t extents;
+    cairo_text_extents(cairo, text, &extents);
+    cairo_move_to(cairo, x - align * extents.x_advance, y);
+    cairo_show_text(cairo, text);
+}

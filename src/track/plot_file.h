@@ -10,5 +10,10 @@
  * atomically. BY_EARG: the name ends in neither .svg nor .png. */
 by_status by__plot_file(const char *path, double width, double height,
                         void (*draw)(cairo_t *cairo, void *user), void *user, by_error *error);
+/* A white page and the font: cairo's toy text API, which falls back to one that is built in. */
+void by__plot_begin(cairo_t *cairo, double font_size);
+void by__plot_color(cairo_t *cairo, const double rgb[3]);
+/* `align` is the part of the text's width that is left of x: 0, 0.5 or 1. */
+void by__plot_text(cairo_t *cairo, double x, double y, double align, const char *text);
 
 #endif

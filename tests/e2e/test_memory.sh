@@ -24,6 +24,11 @@ run 0 "$banyan" info c.yaml --graph
 lines=$(wc -l <out)
 run 0 "$banyan" info c.yaml --graph --set memory.budget=480MiB
 [ "$(wc -l <out)" -gt "$lines" ] || fail "nothing is computed again in the graph that is printed"
+# ... and the picture of what a step has in memory, too.
+run 0 "$banyan" info c.yaml --out memory.svg --set memory.budget=480MiB
+holds memory.svg "</svg>"
+run 1 "$banyan" info c.yaml --out memory.gif
+holds err ".png or .svg"
 # What does not fit is said, with what would.
 run 0 "$banyan" info c.yaml --set memory.budget=390MiB
 holds out "fits with"

@@ -120,14 +120,6 @@ static void set_color(cairo_t *cairo, color k, double shade)
     cairo_set_source_rgb(cairo, k.r * shade, k.g * shade, k.b * shade);
 }
 
-static void write_at(cairo_t *cairo, double x, double y, double align, const char *text)
-{
-    cairo_text_extents_t extents;
-    cairo_text_extents(cairo, text, &extents);
-    cairo_move_to(cairo, x - align * extents.x_advance, y);
-    cairo_show_text(cairo, text);
-}
-
 static void draw_box(cairo_t *cairo, double x, double y, double width, double height)
 {
     cairo_rectangle(cairo, x, y, width, height);
@@ -144,7 +136,7 @@ static void draw_rank(cairo_t *cairo, const by_pipeline *p, const by_pipeline_ti
     cairo_set_font_size(cairo, FONT_SIZE);
     set_color(cairo, ink, 1);
     (void)snprintf(text, sizeof text, "rank %d", rank);
-    write_at(cairo, 10, y + ROW / 2 + 4, 0, text);
+    by__plot_text(cairo, 10, y + ROW / 2 + 4, 0, text);
     set_color(cairo, idle_color, 1);
     draw_box(cairo, LEFT, y, time->makespan * CELL, ROW - 4);
     cairo_set_font_size(cairo, NUMBER_SIZE);
@@ -160,7 +152,7 @@ static void draw_rank(cairo_t *cairo, const by_pipeline *p, const by_pipeline_ti
         draw_box(cairo, x, y, width, ROW - 4);
         (void)snprintf(text, sizeof text, "%lld", (long long)a->micro_batch);
         set_color(cairo, ink, 1);
-        write_at(cairo, x + width / 2, y + ROW / 2 + 2, 0.5, text);
+        by__plot_text(cairo, x + width / 2, y + ROW / 2 + 2, 0.5, text);
     }
 }
 
@@ -173,7 +165,7 @@ static void draw_legend(cairo_t *cairo, const by_pipeline *p, double y)
         set_color(cairo, i < count ? kinds[i] : idle_color, 1);
         draw_box(cairo, x, y - 11, 14, 14);
         set_color(cairo, ink, 1);
-        write_at(cairo, x + 20, y, 0, i < count ? kind_labels[i] : "idle");
+        by__plot_text(cairo, x + 20, y, 0, i < count ? kind_labels[i] : "idle");
         x += i == 2 ? 150 : 100;
     }
 }
@@ -181,12 +173,9 @@ static void draw_legend(cairo_t *cairo, const by_pipeline *p, double y)
 static void draw_all(cairo_t *cairo, const by_pipeline *p, const by_pipeline_time *time,
                      double height, const char *title)
 {
-    cairo_set_source_rgb(cairo, 1, 1, 1);
-    cairo_paint(cairo);
-    cairo_select_font_face(cairo, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
-    cairo_set_font_size(cairo, FONT_SIZE);
+    by__plot_begin(cairo, FONT_SIZE);
     set_color(cairo, ink, 1);
-    write_at(cairo, 10, 22, 0, title);
+    by__plot_text(cairo, 10, 22, 0, title);
     for (int rank = 0; rank < p->options.ranks; rank++) {
         draw_rank(cairo, p, time, rank);
     }
