@@ -98,6 +98,49 @@ typedef struct by_serve_options {
  * when the broker, the gateway or every worker ends with BY_EXIT_CONFIG: a restart is no help. */
 BY_API by_status by_serve_run(const by_serve_options *options, by_error *error);
 
+/* ---- load ---- */
+
+typedef struct by_load_options {
+    const char *url;    /* "http://HOST:PORT" with an address, or "unix:PATH" */
+    const char *key;    /* NULL: none */
+    const char *model;  /* that is asked for */
+    size_t requests;    /* in all */
+    double rate;        /* of a second at random times (a Poisson process, open loop); 0: closed */
+    size_t concurrency; /* requests at a time in the closed loop, connections in the open one */
+    size_t prompt_tokens; /* random ids below `vocab` */
+    size_t tokens;        /* of an answer */
+    int64_t vocab;
+    uint64_t seed;  /* of prompts and times: a new one for every run, or the server finds the
+                              prompts in its cache */
+    bool whole;     /* answers that are not streams */
+    double seconds; /* after which a request counts as failed; 0: 600 */
+    bool (*stop)(void *user); /* asked now and then; may be NULL */
+    void *user;
+} by_load_options;
+
+/* A request of the load. Times in seconds from the one at which it was to be sent, so that a server
+ * that stops all clients does not hide what others would have waited ("coordinated omission"). */
+typedef struct by_load_sample {
+    double first;   /* to the first text (TTFT) */
+    double end;     /* to the end of the answer */
+    size_t tokens;  /* of the answer */
+    int32_t status; /* of HTTP; 0: the connection broke or the time was over */
+    bool failed;    /* also by an error inside a stream */
+} by_load_sample;
+
+typedef struct by_load_report {
+    by_load_sample *samples; /* [count] */
+    size_t count;
+    double *gaps; /* [gap_count] seconds between two texts of a stream, of all streams (ITL) */
+    size_t gap_count;
+    double seconds; /* from the first request to the last end */
+} by_load_report;
+
+/* Sends requests to a server and takes the times. BY_EIO: it cannot be reached; BY_ESTOPPED: `stop`
+ * said so. The report is freed with by_load_report_free. */
+BY_API by_status by_load_run(by_load_report *out, const by_load_options *options, by_error *error);
+BY_API void by_load_report_free(by_load_report *report);
+
 #ifdef __cplusplus
 }
 #endif

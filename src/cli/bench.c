@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 static const cli_command *const parts[] = {
-    &cli_bench_machine, &cli_bench_train,   &cli_bench_generate, &cli_bench_engine,
-    &cli_bench_pack,    &cli_bench_kernels, &cli_bench_comm,     &cli_bench_scale};
+    &cli_bench_machine, &cli_bench_train, &cli_bench_generate, &cli_bench_engine, &cli_bench_pack,
+    &cli_bench_kernels, &cli_bench_comm,  &cli_bench_scale,    &cli_bench_serve};
 
 static int compare(const void *a, const void *b)
 {

@@ -12,7 +12,7 @@
 
 /* One measurement: its command (usage, text, run) is that of `banyan bench NAME`. */
 extern const cli_command cli_bench_machine, cli_bench_train, cli_bench_generate, cli_bench_pack,
-    cli_bench_kernels, cli_bench_comm, cli_bench_scale, cli_bench_engine;
+    cli_bench_kernels, cli_bench_comm, cli_bench_scale, cli_bench_engine, cli_bench_serve;
 
 /* Vocabulary of a config that does not say: that of tinyshakespeare's characters. */
 #define CLI_DEFAULT_VOCAB 65

@@ -42,6 +42,14 @@ say "a worker that is killed, one that stops, and the broker"
 check lost "$url" worker SIGKILL "$server"
 check lost "$url" worker SIGSTOP "$server"
 check lost "$url" broker SIGKILL "$server"
+say "a load"
+run 0 "$banyan" bench serve "$url" --model tiny --requests 60 --concurrency 8 --prompt-tokens 5 --tokens 7 --vocab 20 --json
+holds out '"requests":60,"ok":60,"refused":0,"failed":0,'
+run 0 "$banyan" bench serve "$url" --model tiny --requests 40 --rate 400 --concurrency 40 --tokens 7 --vocab 20 --whole
+[ "$(sed -n 's/^ok\t//p' out)" = 40 ] || fail "$(cat out)"
+run 1 "$banyan" bench serve "$url" --model other --requests 4
+run 1 "$banyan" bench serve http://127.0.0.1:1 --model tiny
+holds err "connection refused"
 stop 0
 [ -z "$(ps -eo args= | grep "[-]-dir $work/sock")" ] || fail "processes are left"
 

@@ -1,0 +1,166 @@
+/* `banyan bench serve`: a load on a server, and the times of its answers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "banyan/serve.h"
+#include "bench.h"
+
+typedef struct summary {
+    double p50, p95, p99, mean;
+} summary;
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of `count` values, which are sorted. */
+static summary summarize(double *values, size_t count)
+{
+    summary s = {0};
+    if (count == 0) {
+        return s;
+    }
+    qsort(values, count, sizeof *values, compare);
+    for (size_t i = 0; i < count; i++) {
+        s.mean += values[i] / (double)count;
+    }
+    s.p50 = values[(count - 1) / 2];
+    s.p95 = values[(size_t)(0.95 * (double)(count - 1))];
+    s.p99 = values[(size_t)(0.99 * (double)(count - 1))];
+    return s;
+}
+
+static void print_row(const char *name, summary s, bool json)
+{
+    if (json) {
+        printf(",\"%s\":{\"mean\":%.6f,\"p50\":%.6f,\"p95\":%.6f,\"p99\":%.6f}", name, s.mean,
+               s.p50, s.p95, s.p99);
+    } else {
+        printf("%s\t%.2f\t%.2f\t%.2f\t%.2f\n", name, 1e3 * s.mean, 1e3 * s.p50, 1e3 * s.p95,
+               1e3 * s.p99);
+    }
+}
+
+typedef struct goals {
+    double first; /* seconds; 0: any */
+    double end;
+} goals;
+
+static int print_report(const by_load_report *r, goals goal, bool json)
+{
+    double *first = calloc(4 * r->count + 1, sizeof *first);
+    double *token = first + r->count;
+    double *end = token + r->count;
+    size_t good = 0;
+    size_t met = 0;
+    size_t refused = 0;
+    size_t tokens = 0;
+    if (first == NULL) {
+        fprintf(stderr, "banyan bench serve: out of memory\n");
+        return CLI_FAILED;
+    }
+    for (size_t i = 0; i < r->count; i++) {
+        const by_load_sample *s = &r->samples[i];
+        refused += s->status == 429;
+        if (s->failed) {
+            continue;
+        }
+        first[good] = s->first;
+        token[good] = s->tokens > 1 ? (s->end - s->first) / (double)(s->tokens - 1) : 0.0;
+        end[good++] = s->end;
+        tokens += s->tokens;
+        met += (goal.first <= 0.0 || s->first <= goal.first) &&
+               (goal.end <= 0.0 || s->end <= goal.end);
+    }
+    double seconds = r->seconds > 0.0 ? r->seconds : 1e-9;
+    if (json) {
+        printf("{\"requests\":%zu,\"ok\":%zu,\"refused\":%zu,\"failed\":%zu,\"seconds\":%.6f,"
+               "\"requests_per_s\":%.3f,\"tokens_per_s\":%.3f,\"goodput\":%.3f",
+               r->count, good, refused, r->count - good - refused, r->seconds,
+               (double)good / seconds, (double)tokens / seconds, (double)met / seconds);
+    } else {
+        printf("requests\t%zu\nok\t%zu\nrefused (429)\t%zu\nfailed\t%zu\nseconds\t%.3f\n"
+               "requests/s\t%.1f\ntokens/s\t%.1f\ngoodput, requests/s\t%.1f\n"
+               "milliseconds\tmean\tp50\tp95\tp99\n",
+               r->count, good, refused, r->count - good - refused, r->seconds,
+               (double)good / seconds, (double)tokens / seconds, (double)met / seconds);
+    }
+    print_row("ttft", summarize(first, good), json);
+    print_row("tpot", summarize(token, good), json);
+    print_row("itl", summarize(r->gaps, r->gap_count), json);
+    print_row("e2e", summarize(end, good), json);
+    printf(json ? "}\n" : "");
+    free(first);
+    return good + refused == r->count ? CLI_DONE : CLI_FAILED;
+}
+
+static int run(int argc, char **argv)
+{
+    by_load_options options = {
+        .model = NULL, .seed = (uint64_t)time(NULL), .stop = cli_stop_requested};
+    int64_t requests = 100;
+    int64_t concurrency = 8;
+    int64_t prompt = 32;
+    int64_t tokens = 32;
+    goals goal = {0};
+    bool json = false;
+    options.vocab = 50;
+    const cli_flag flags[] = {
+        {"model", CLI_STRING, &options.model, "NAME", "that is asked for"},
+        {"requests", CLI_INTEGER, &requests, "N", "in all (default 100)"},
+        {"concurrency", CLI_INTEGER, &concurrency, "N",
+         "requests at a time, or with --rate at most (default 8)"},
+        {"rate", CLI_NUMBER, &options.rate, "R",
+         "requests a second at random times (open loop); without it the next one follows an "
+         "answer"},
+        {"prompt-tokens", CLI_INTEGER, &prompt, "N", "of a prompt (default 32)"},
+        {"tokens", CLI_INTEGER, &tokens, "N", "of an answer (default 32)"},
+        {"vocab", CLI_INTEGER, &options.vocab, "N", "prompts are random ids below it (default 50)"},
+        {"whole", CLI_SWITCH, &options.whole, NULL, "answers that are not streams"},
+        {"key", CLI_STRING, &options.key, "KEY", "of a client"},
+        {"seed", CLI_SEED, &options.seed, "S",
+         "of prompts and times (default: a new one, so that no prompt is in the server's cache)"},
+        {"ttft", CLI_NUMBER, &goal.first, "SECONDS", "goodput: first text within"},
+        {"e2e", CLI_NUMBER, &goal.end, "SECONDS", "goodput: whole answer within"},
+        {"json", CLI_SWITCH, &json, NULL, "one JSON object"},
+        {0}};
+    char **rest;
+    int rest_count;
+    by_error error = {0};
+    by_load_report report;
+    int code = cli_parse(&cli_bench_serve, flags, argc, argv, &rest, &rest_count);
+    if (code >= 0) {
+        return code;
+    }
+    if (rest_count != 1 || options.model == NULL || requests < 1 || requests > 10000000 ||
+        concurrency < 1 || concurrency > 100000 || prompt < 1 || prompt > (1 << 20) || tokens < 1) {
+        return cli_misuse(&cli_bench_serve, "a URL and --model are needed, and counts from 1 on");
+    }
+    options.url = rest[0];
+    options.requests = (size_t)requests;
+    options.concurrency = (size_t)concurrency;
+    options.prompt_tokens = (size_t)prompt;
+    options.tokens = (size_t)tokens;
+    by_status status = by_load_run(&report, &options, &error);
+    if (status != BY_OK) {
+        return cli_fail(&cli_bench_serve, &error);
+    }
+    code = print_report(&report, goal, json);
+    by_load_report_free(&report);
+    return code;
+}
+
+const cli_command cli_bench_serve = {
+    "bench serve", "a load on a server: latencies, throughput, goodput",
+    "banyan bench serve URL --model NAME [--concurrency N | --rate R]",
+    "Sends requests for completions to a server and prints its times: TTFT (to the first text),\n"
+    "TPOT (a token behind the first), ITL (between two texts), E2E (the whole answer), counted "
+    "from\n"
+    "the time at which a request was to be sent. An error inside a stream is a failure.\n\n"
+    "  banyan bench serve http://127.0.0.1:8080 --model tiny --concurrency 64 --requests 1000\n"
+    "  banyan bench serve http://127.0.0.1:8080 --model tiny --rate 20 --ttft 0.2\n",
+    run};
