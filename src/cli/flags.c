@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
@@ -7,7 +8,7 @@
 
 #include "cli.h"
 
-#define MAX_FLAGS 32
+#define MAX_FLAGS 64
 
 static void print_help(const cli_command *command, const cli_flag *flags)
 {
@@ -85,6 +86,7 @@ int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char 
         options[count].has_arg = flags[count].kind == CLI_SWITCH ? no_argument : required_argument;
         options[count].val = count;
     }
+    assert(flags[count].name == NULL);
     options[count] = (struct option){.name = "help", .has_arg = no_argument, .val = count};
     opterr = 0;
     for (int got; (got = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "banyan/beam.h"
 #include "banyan/infer.h"
 #include "banyan/program.h"
 #include "banyan/text_stream.h"
@@ -341,6 +342,23 @@ static int generate(const cli_generation *r, const char *path)
     return code;
 }
 
+/* A search takes the most probable tokens as they are. */
+static int check_beams(const cli_generation *r)
+{
+    bool shaped = r->schema != NULL || r->regex != NULL || r->json_object ||
+                  r->rules.repetition != 0.0 || r->rules.presence != 0.0 ||
+                  r->rules.frequency != 0.0;
+    if (r->beams < 0 || r->beams > BY_BEAMS) {
+        return cli_misuse(&cli_generate, "--beams is 1 to %d", BY_BEAMS);
+    }
+    if (r->beams > 0 && (r->batch != NULL || r->speculate != NULL || r->best_of > 1 ||
+                         r->stops.count > 0 || shaped)) {
+        return cli_misuse(&cli_generate, "--beams searches for one prompt: without --batch, "
+                                         "--speculate, --best-of, --stop, penalties and forms");
+    }
+    return -1;
+}
+
 /* What goes together, and what is in range: an exit code, or -1 to go on. */
 static int check(const cli_generation *r)
 {
@@ -370,7 +388,8 @@ static int check(const cli_generation *r)
             return cli_misuse(&cli_generate, "--stop needs a text");
         }
     }
-    return cli_check_precision(&cli_generate, r->precision);
+    int code = check_beams(r);
+    return code >= 0 ? code : cli_check_precision(&cli_generate, r->precision);
 }
 
 static int run(int argc, char **argv)
@@ -378,6 +397,7 @@ static int run(int argc, char **argv)
     cli_generation r = {.prompt = "",
                         .tokens = 200,
                         .best_of = 1,
+                        .length_penalty = 1.0,
                         .sessions = 16,
                         .sampling = {.temperature = 0.8, .top_p = 0.95}};
     const cli_flag flags[] = {
@@ -387,6 +407,12 @@ static int run(int argc, char **argv)
          "continue every prompt of a file (a line, or {\"prompt\": ...}); one JSON line each"},
         {"best-of", CLI_INTEGER, &r.best_of, "N",
          "make N texts of a prompt, and print the one whose tokens are the likeliest (1)"},
+        {"beams", CLI_INTEGER, &r.beams, "N",
+         "search for the most probable text with N beams, instead of drawing tokens"},
+        {"length-penalty", CLI_NUMBER, &r.length_penalty, "X",
+         "--beams: log-probabilities are divided by length to the power of X (1)"},
+        {"early-stopping", CLI_SWITCH, &r.early_stopping, NULL,
+         "--beams: end as soon as N texts have ended"},
         {"speculate", CLI_STRING, &r.speculate, "ngram|MODEL", CLI_SPECULATE_HELP},
         {"sessions", CLI_INTEGER, &r.sessions, "N", "prompts of a batch at a time (16)"},
         {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate at most (200)"},
@@ -437,6 +463,9 @@ static int run(int argc, char **argv)
         return code;
     }
     cli_catch_signals();
+    if (r.beams > 0) {
+        return cli_generate_beams(&r, rest[0]);
+    }
     bool engine = r.batch != NULL || r.speculate != NULL || r.best_of > 1;
     return engine ? cli_generate_batch(&r, rest[0]) : generate(&r, rest[0]);
 }

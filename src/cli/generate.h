@@ -15,7 +15,10 @@ typedef struct cli_generation {
     const char *adapter;   /* directory of adapters; NULL: none */
     int64_t tokens;
     int64_t context;
-    int64_t best_of;  /* texts of a prompt, of which the likeliest is printed */
+    int64_t best_of; /* texts of a prompt, of which the likeliest is printed */
+    int64_t beams;   /* 0: tokens are drawn */
+    double length_penalty;
+    bool early_stopping;
     int64_t sessions; /* of a batch, that run at a time */
     int64_t threads;
     by_sampling sampling;
@@ -62,5 +65,8 @@ by_status cli_encode_prompt(by_token_buffer *out, const by_tokenizer *tokenizer,
 /* Continues every prompt of r->batch, one JSON line each in their order, or the one of r->prompt
  * and r->file, on the engine. An exit code. */
 int cli_generate_batch(const cli_generation *r, const char *path);
+/* Prints the most probable text that a search finds, with r->json all that it keeps. An exit
+ * code. */
+int cli_generate_beams(const cli_generation *r, const char *path);
 
 #endif

@@ -64,6 +64,17 @@ for seed in 5 6 7 8; do echo "{\"prompt\": \"the number\", \"seed\": $seed}"; do
 run 0 "$banyan" generate runs --batch four.txt --tokens 9
 lines "max(d, key=lambda x: x['log_probability'] / x['tokens']) | {'index': 0} == json.load(open('best'))"
 
+say "a search finds a text that is at least as probable as the greedy one"
+run 0 "$banyan" generate runs --prompt 'the number' --tokens 9 --beams 1 --json
+mv out one
+run 0 "$banyan" generate runs --prompt 'the number' --tokens 9 --beams 6 --json
+lines "len(d[0]['hypotheses']) == 6 and all(x['tokens'] == len(x['text']) for x in d[0]['hypotheses'])"
+lines "d[0]['hypotheses'][0]['log_probability'] >= json.load(open('one'))['hypotheses'][0]['log_probability']"
+run 0 "$banyan" generate runs --prompt 'the number' --tokens 9 --temperature 0 --json
+lines "d[0]['text'] == json.load(open('one'))['hypotheses'][0]['text']"
+run 2 "$banyan" generate runs --beams 4 --stop x
+holds err "searches for one prompt"
+
 say "tokens that generation_config.json names end a text"
 cp -r "$(ls -d runs/*/checkpoints/step-*)" model
 for id in 0 1 2 3 4; do

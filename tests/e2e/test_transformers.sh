@@ -31,3 +31,6 @@ done
 
 say "logits are those of transformers, and it loads each checkpoint as the class that it was"
 run 0 "$python" "$checker" compare models
+
+say "beam search finds the texts of transformers, with their scores"
+run 0 "$python" "$root/tests/parity/check_beams.py" "$(dirname "$banyan")/tests/beam_tool"
