@@ -31,11 +31,11 @@ static uint32_t bits_of(int holder, size_t i)
     return x ^ x >> 16;
 }
 
-/* Of large results every few elements are looked at: 7 and 101 share no factor with
+/* Of large results every few elements are looked at: 7, 31 and 499 share no factor with
  * slices or chunks. */
 static size_t stride_of(size_t count)
 {
-    return count > 1000000 ? 101 : count > 10000 ? 7 : 1;
+    return count > 1000000 ? 499 : count > 10000 ? 31 : count > 1000 ? 7 : 1;
 }
 
 /* Element i of a holder: signs and magnitudes for which the order of additions shows. */
@@ -49,7 +49,7 @@ static void put(void *data, size_t i, by_dtype dtype, int holder, size_t index)
 {
     float f = value_at(holder, index);
     uint32_t bits = bits_of(holder, index);
-    uint16_t half = dtype == BY_BF16 ? by__f32_to_bf16(f) : by__f32_to_f16(f);
+    uint16_t half;
     unsigned char byte = (unsigned char)bits;
     switch (dtype) {
     case BY_F32:
@@ -60,6 +60,7 @@ static void put(void *data, size_t i, by_dtype dtype, int holder, size_t index)
         break;
     case BY_BF16:
     case BY_F16:
+        half = dtype == BY_BF16 ? by__f32_to_bf16(f) : by__f32_to_f16(f);
         memcpy((uint16_t *)data + i, &half, sizeof half);
         break;
     default:

@@ -11,6 +11,7 @@
 #include "checkpoint/storage.h"
 #include "run_root.h"
 #include "runner.h"
+#include "sanitizer.h"
 #include "temporary.h"
 #include "train/trainer.h"
 
@@ -133,6 +134,14 @@ typedef struct layout {
     const char *settings[5]; /* NULL at the end */
 } layout;
 
+/* Whether a layout reads what another saved. A sanitizer looks at the memory that each uses to save
+ * and to load, not at their pairs: there each is read by the next one and by the one opposite. */
+static bool is_pair(size_t saver, size_t loader, size_t count)
+{
+    size_t distance = (loader + count - saver) % count;
+    return !BY_TESTS_SANITIZED || distance == 1 % count || distance == count / 2;
+}
+
 /* Saved by each layout, gone on with by each other, or (next) by the next one. */
 static void reshard_to(const layout *layouts, size_t count, const char *const *settings, bool next)
 {
@@ -159,6 +168,9 @@ static void reshard_to(const layout *layouts, size_t count, const char *const *s
         }
         for (size_t n = 0; n < (next ? 1 : count); n++) {
             size_t k = (i + 1 + n) % count;
+            if (!is_pair(i, k, count)) {
+                continue;
+            }
             char *again = train(layouts[k].ranks, configs[k], run, 0);
             digest = digest_of(run, STEPS);
             if (strcmp(digest.all, expected.all) != 0) {
@@ -437,6 +449,9 @@ static void load_all_pairs(const layout *layouts, size_t count, const char *cons
         free(run);
         run = train(layouts[i].ranks, configs[i], NULL, HALF);
         for (size_t k = 0; k < count; k++) {
+            if (!is_pair(i, k, count)) {
+                continue;
+            }
             load_job job = {loading[k], run};
             by_error error = {0};
             if (by_comm_run_threads(layouts[k].ranks, NULL, load_rank, &job, &error) != BY_OK) {
