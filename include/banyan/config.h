@@ -146,6 +146,14 @@ typedef struct by_lora_config {
     char *from; /* directory with adapters in PEFT's form to start from; "" for none */
 } by_lora_config;
 
+/* A teacher that a student learns from (Hinton, Vinyals and Dean 2015). */
+typedef struct by_distill_config {
+    char *teacher;      /* run, or directory with config.json and weights; "" for none */
+    double temperature; /* by which both models' logits are divided */
+    double weight;      /* of the teacher's part of the loss; 1 - weight: of the targets' */
+    double hidden;      /* of the squared error of the last hidden state, projected; 0: none */
+} by_distill_config;
+
 typedef struct by_precision_config {
     char *compute;  /* "f32", "bf16" or "fp16": of activations and products */
     char *weights;  /* "f32"; "bf16": of matrices and the optimizer's state of them, with no f32 */
@@ -254,6 +262,7 @@ typedef struct by_config {
     by_train_config train;
     by_optimizer_config optimizer;
     by_lora_config lora;
+    by_distill_config distill;
     by_precision_config precision;
     by_memory_config memory;
     by_parallel_config parallel;

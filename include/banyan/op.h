@@ -85,6 +85,16 @@
  *   CROSS_ENTROPY_COMBINE       parts [2 n, R] f32, targets i32           loss [1] f32, lse [R] f32
  *     of the parts of n slices that are the whole vocabulary (attrs.rows entries), one behind the
  *     other; as LINEAR_CROSS_ENTROPY.
+ *   LINEAR_DISTILL    x [..., C], w [V, C], targets i32     loss [1] f32
+ *                     [...], and of the teacher either
+ *                     x' [..., D], w' [V, D] or
+ *                     ids i32 [..., k], logits f32 [..., k]
+ *     sum over rows with target >= 0 of (1 - a) CE + a T^2 KL(q || p) (Hinton et al. 2015), with
+ *     a = attrs.p and T = attrs.theta: CE = logsumexp(z) - z[target] of z = x w^T, p = softmax(z /
+ *     T), and q = softmax(z' / T) of z' = x' w'^T, or of the k stored logits, 0 elsewhere. Logits
+ *     exist only for a chunk of rows at a time. The teacher has no gradient.
+ *   LINEAR_DISTILL_GRAD   as above, dloss [1] f32           dx like x, dw [V, C] f32
+ *   LINEAR_DISTILL_TRAIN  as above, dloss [1] f32           loss, dx, dw in one pass
  *   ROUTER            logits f32 [..., E]                   weight f32 [..., k], index i32
  *                                                           [..., k], mass f32 [E]
  *     of a mixture of experts: the k = attrs.chosen largest logits of each row, the largest first,
@@ -290,6 +300,9 @@ enum {
     X(LINEAR_CROSS_ENTROPY_TRAIN, linear_cross_entropy_train)                                      \
     X(LINEAR_CROSS_ENTROPY_PART, linear_cross_entropy_part)                                        \
     X(CROSS_ENTROPY_COMBINE, cross_entropy_combine)                                                \
+    X(LINEAR_DISTILL, linear_distill)                                                              \
+    X(LINEAR_DISTILL_GRAD, linear_distill_grad)                                                    \
+    X(LINEAR_DISTILL_TRAIN, linear_distill_train)                                                  \
     X(SUM_SQUARES, sum_squares)                                                                    \
     X(CLIP_SCALE, clip_scale)                                                                      \
     X(ADAMW, adamw)                                                                                \

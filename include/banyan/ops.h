@@ -159,6 +159,20 @@ BY_API by_value by_smooth_l1(by_graph *graph, by_value x, by_value targets, by_v
 /* Sum over the rows with target >= 0 of the cross-entropy of softmax(x w^T): loss [1] f32. */
 BY_API by_value by_linear_cross_entropy(by_graph *graph, by_value x, by_value weight,
                                         by_value targets);
+/* What a student learns from: the values that say what its teacher thinks of each row. Either the
+ * teacher's hidden state [..., D] and head [V, D], in the student's dtype; or ids i32 [..., k],
+ * distinct, of some tokens and their logits f32 [..., k]. The others are BY_NONE. */
+typedef struct by_teacher {
+    by_value hidden;
+    by_value head;
+    by_value ids;
+    by_value logits;
+} by_teacher;
+/* Sum over the rows with target >= 0 of (1 - weight) CE + weight temperature^2 KL(teacher ||
+ * student) of softmax(x w^T) (Hinton, Vinyals and Dean 2015): loss [1] f32. Temperature > 0, weight
+ * in [0, 1]. */
+BY_API by_value by_linear_distill(by_graph *graph, by_value x, by_value weight, by_value targets,
+                                  const by_teacher *teacher, float temperature, float share);
 
 /* ---- what ranks do together ----
  *

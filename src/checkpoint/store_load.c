@@ -228,7 +228,8 @@ static by_status load_boxes(by__store *store, int flat, by__handle handle,
 }
 
 /* What files hold and no model reads: a head that is shared with the embedding, buffers that older
- * versions of transformers wrote as weights, and adapters, which are merged elsewhere. */
+ * versions of transformers wrote as weights, adapters, which are merged elsewhere, and what a
+ * student learned besides. */
 static bool is_no_weight(const char *name)
 {
     static const char *const endings[] = {".rotary_emb.inv_freq", ".attn.bias",
@@ -240,7 +241,8 @@ static bool is_no_weight(const char *name)
             return true;
         }
     }
-    return strcmp(name, "lm_head.weight") == 0 || strstr(name, ".lora_") != NULL;
+    return strcmp(name, "lm_head.weight") == 0 || strstr(name, ".lora_") != NULL ||
+           strncmp(name, "distill.", 8) == 0;
 }
 
 /* Whether an entry stands for the tensor: under its name, or with a '*' where that has a number. */

@@ -317,6 +317,26 @@ static by_status resolve_lora(by_config *config, by_error *error)
     return BY_OK;
 }
 
+static by_status check_distill(const by_config *config, by_error *error)
+{
+    const by_distill_config *d = &config->distill;
+    if (d->teacher[0] == '\0') {
+        return BY_OK;
+    }
+    if (strcmp(config->task.kind, "language") != 0) {
+        return by_error_set(
+            error, BY_ECONFIG, "%s: distill.teacher is for task.kind language, not %s",
+            by__config_where(config, "distill.teacher", "task.kind"), config->task.kind);
+    }
+    if (config->parallel.pipeline != 1) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: distill.teacher is for parallel.pipeline 1: stages have no place "
+                            "for the teacher's",
+                            by__config_where(config, "distill.teacher", "parallel.pipeline"));
+    }
+    return BY_OK;
+}
+
 by_status by_config_resolve(by_config *config, by_error *error)
 {
     const by__config *whole = (const by__config *)config;
@@ -331,6 +351,7 @@ by_status by_config_resolve(by_config *config, by_error *error)
     BY_TRY(check_names(config, error));
     BY_TRY(resolve_training(config, error));
     BY_TRY(resolve_lora(config, error));
+    BY_TRY(check_distill(config, error));
     BY_TRY(by__check_batch_warmup(config, error));
     BY_TRY(check_average(config, error));
     BY_TRY(check_weights(config, error));

@@ -15,6 +15,11 @@ const by__section by__sections[] = {
      "Low-rank adapters in the place of the model's weights (docs/lora.md): the weights of "
      "model.from stay as they are, and what is trained are two small matrices beside some of them.",
      0},
+    {"distill",
+     "A teacher that the model learns from (docs/compression.md), of any family with the same "
+     "vocabulary. The reported training loss is (1 - weight) CE + weight T^2 KL(teacher || "
+     "student); losses of what is held out are of the model alone.",
+     0},
     {"precision", "Number formats.", 0},
     {"memory", "What is traded against memory.", 0},
     {"parallel",
@@ -179,6 +184,19 @@ static const by__key common[] = {
     {"lora", "from", BY__KEY_TEXT, BY__FIELD(lora.from), "\"\"", .later = true,
      .help = "directory with adapters in PEFT's form to start from, which say rank, alpha, rslora "
              "and targets; empty: new ones"},
+
+    {"distill", "teacher", BY__KEY_TEXT, BY__FIELD(distill.teacher), "\"\"", .later = true,
+     .help = "run, whose newest checkpoint is taken, or directory with config.json and weights; "
+             "empty: none"},
+    {"distill", "temperature", BY__KEY_REAL, BY__FIELD(distill.temperature), "2", 0, 1000,
+     BY__ABOVE_MIN, .later = true,
+     .help = "what the logits of both models are divided by before the softmax (Hinton et al. "
+             "2015)"},
+    {"distill", "weight", BY__KEY_REAL, BY__FIELD(distill.weight), "0.5", 0, 1, .later = true,
+     .help = "share of the teacher's part of the loss; the rest is the targets' cross-entropy"},
+    {"distill", "hidden", BY__KEY_REAL, BY__FIELD(distill.hidden), "0", 0, 1e6, .later = true,
+     .help = "weight of the mean squared difference of the last hidden states, the student's "
+             "through a projection that is learned with it; 0: none"},
 
     {"precision", "compute", BY__KEY_TEXT, BY__FIELD(precision.compute), "f32",
      .choices = "f32|bf16|fp16",

@@ -100,6 +100,9 @@ by_status by__row_link(by__program_row *row, const by__store *store, by_error *e
             value->role != BY_ROLE_GRADIENT) {
             continue;
         }
+        if (value->role == BY_ROLE_STATE && value->frozen) {
+            continue;
+        }
         by__handle entry = entry_of(value, store);
         if (entry == BY__NO_ENTRY) {
             return by_error_set(error, BY_ESTATE, "%s: the store has no tensor for '%s'", row->name,

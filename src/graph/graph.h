@@ -45,7 +45,8 @@ typedef struct by__value {
     by_shape shape;
     by_role role;
     by_init init;
-    bool frozen;        /* a parameter that gradients leave out */
+    bool frozen; /* a parameter that gradients leave out; a state that is only read, and bound by
+                    whoever added it */
     bool inputs_first;  /* the matrix of a linear layer is [inputs, outputs], as GPT-2 has it */
     int producer;       /* node index; -1: external. Kept true by by__graph_compact. */
     bool transposed;    /* by_pass_layout has transposed it */
@@ -94,6 +95,10 @@ typedef struct by__type {
 /* A copy with the same values and nodes. Attributes that are pointers stay the source's, which
  * outlives the copy. */
 by_status by__graph_clone(by_graph **out, const by_graph *source, by_error *error);
+/* Appends another graph's nodes, outside blocks. Its inputs become those of the same name, its
+ * parameters frozen states named PREFIX NAME; map[v]: the value that its value v has become. */
+by_status by__graph_graft(by_graph *graph, const by_graph *source, const char *prefix,
+                          by_value *map, by_error *error);
 /* True when `value` names a value of the graph. */
 static inline bool by__graph_has(const by_graph *graph, by_value value)
 {

@@ -6,12 +6,30 @@
 
 #include "train/guards/guard.h"
 #include "train/loop.h"
+#include "train/teacher.h"
+
+/* Refuses another teacher than the checkpoint's. */
+static by_status check_teacher(const by__job *job, const by_checkpoint *checkpoint, by_error *error)
+{
+    const char *now = by__teacher_hash(job->trainer);
+    const char *then;
+    if (now[0] == '\0' ||
+        by_checkpoint_value_string(checkpoint, "teacher_hash", &then, NULL) != BY_OK ||
+        strcmp(then, now) == 0) {
+        return BY_OK;
+    }
+    return by_error_set(error, BY_ECONFIG,
+                        "%s learned from other weights (%.8s) than distill.teacher=%s has now "
+                        "(%.8s): name the checkpoint that they were in, not its run",
+                        by_checkpoint_path(checkpoint), then, job->config->distill.teacher, now);
+}
 
 /* The numbers that are saved with the tensors. */
 static by_status restore_values(by__job *job, const by_checkpoint *checkpoint, by_error *error)
 {
     uint64_t seed;
     uint64_t pending;
+    BY_TRY(check_teacher(job, checkpoint, error));
     BY_TRY(by_checkpoint_value_u64(checkpoint, "sample", &job->sample, error));
     BY_TRY(by_checkpoint_value_f64(checkpoint, "best_loss", &job->best_loss, error));
     BY_TRY(by_checkpoint_value_u64(checkpoint, "best_step", &job->best_step, error));

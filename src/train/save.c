@@ -4,6 +4,7 @@
 #include "banyan/adapter.h"
 #include "train/guards/guard.h"
 #include "train/loop.h"
+#include "train/teacher.h"
 
 /* A slice to save: where it is in the trainer. */
 typedef struct source {
@@ -240,7 +241,7 @@ static by_status describe(by__job *job, by__save_request *request, const by_task
                           const char *json, const char *adapter, taker *take, by_error *error)
 {
     by__text losses = {0};
-    by_checkpoint_value values[11 + GUARD_VALUES + BY_TASK_FILES] = {
+    by_checkpoint_value values[12 + GUARD_VALUES + BY_TASK_FILES] = {
         {.key = "sample", .kind = BY_VALUE_U64, .as.u64 = by_loader_position(job->loader)},
         {.key = "seed", .kind = BY_VALUE_U64, .as.u64 = job->config->seed},
         {.key = "best_loss", .kind = BY_VALUE_F64, .as.f64 = job->best_loss},
@@ -269,6 +270,11 @@ static by_status describe(by__job *job, by__save_request *request, const by_task
     if (job->valid_step == by_trainer_updates(job->trainer)) {
         values[value_count++] = (by_checkpoint_value){
             .key = "valid_loss", .kind = BY_VALUE_F64, .as.f64 = job->valid_loss};
+    }
+    if (by__teacher_hash(job->trainer)[0] != '\0') {
+        values[value_count++] = (by_checkpoint_value){.key = "teacher_hash",
+                                                      .kind = BY_VALUE_STRING,
+                                                      .as.string = by__teacher_hash(job->trainer)};
     }
     for (size_t i = 0; i < kept->value_count; i++) {
         values[value_count++] = kept->values[i];

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/threads.h"
-#include "train/trainer.h"
+#include "train/teacher.h"
 
 /* ---- the programs ---- */
 
@@ -142,7 +142,8 @@ static void find_rows(by_trainer *t)
 static void plan_memory(by_trainer *t)
 {
     by_memory_report *m = &t->memory;
-    m->parameters = by__store_bytes(t->store, BY__MASTER) + by__store_bytes(t->store, BY__COPY);
+    m->parameters = by__store_bytes(t->store, BY__MASTER) + by__store_bytes(t->store, BY__COPY) +
+                    by__teacher_bytes(t);
     m->gradients = by__store_bytes(t->store, BY__GRADIENT);
     m->optimizer = by__store_bytes(t->store, BY__STATE) + by__offload_bytes(t);
     m->on_disk = by__store_disk_bytes(t->store);
@@ -218,6 +219,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
         t->sets = by__ranks_sets(t);
     }
     BY_TRY(add_models(t, o, error));
+    BY_TRY(by__teacher_plan(t, error));
     BY_TRY(by__trainer_lay_out(t, error));
     BY_TRY(t->pipe != NULL     ? by__pipe_plan(t, error)
            : by__is_in_turn(t) ? by__turns_plan(t, error)
@@ -275,6 +277,7 @@ void by_trainer_close(by_trainer **trainer)
     by__layers_close(t);
     by__activations_close(t);
     by__sampler_close(t);
+    by__teacher_close(t);
     by__store_close(&t->store);
     if (t->owns_device) {
         by_device_close(&t->device);

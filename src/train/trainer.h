@@ -17,6 +17,7 @@
  *   layer_norms.c      norms and histograms of single tensors
  *   activations.c      statistics of the outputs of blocks
  *   sampler.c          texts that the model continues
+ *   teacher.c          a model that the student learns from
  *   pipeline/          a rank that holds some stages of the model
  *   guards/            steps that are not applied */
 #ifndef BY_TRAIN_TRAINER_H
@@ -83,6 +84,7 @@ typedef struct by__offload by__offload;
 typedef struct by__layer_norms by__layer_norms;
 typedef struct by__activations by__activations;
 typedef struct by__sampler by__sampler;
+typedef struct by__teacher by__teacher;
 
 /* An exchange that runs while the replica takes steps (trainer_late.c). */
 typedef struct by__late {
@@ -247,6 +249,7 @@ struct by_trainer {
     const by_graph *parameters; /* lists those that this rank holds */
     const by_graph *forward;    /* the whole model and its loss */
     by__pipe *pipe;             /* the stages of a pipeline; NULL: this rank has the whole model */
+    by__teacher *teacher;       /* NULL: there is none */
     by__store *store;
     int masters; /* flat buffers of the store; -1: none */
     int copies;

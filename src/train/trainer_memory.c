@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/trainer.h"
+#include "train/teacher.h"
 
 by_memory by__trainer_group(const by_trainer *t, int flat, size_t unit)
 {
@@ -168,6 +168,7 @@ by_status by_trainer_allocate(by_trainer *t, by_error *error)
     BY_TRY(by__ranks_open(t, error));
     BY_TRY(refuse_memory(take_memory(t, error), error));
     BY_TRY(bind_all(t, error));
+    BY_TRY(by__teacher_open(t, error));
     BY_TRY(by__abft_open(t, error));
     return by__sync_open(t, error);
 }

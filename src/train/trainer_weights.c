@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "checkpoint/storage.h"
-#include "train/trainer.h"
+#include "train/teacher.h"
 
 by_status by__trainer_refresh(by_trainer *t, by_error *error)
 {
@@ -49,12 +49,23 @@ by_status by__trainer_load_adapter(by_trainer *t, const by_weights *weights, by_
     return refresh_copies(t, error);
 }
 
+/* What a student learned besides, which weights to start from do not have. */
+static bool is_besides(const char *name)
+{
+    return strncmp(name, BY__DISTILL, strlen(BY__DISTILL)) == 0;
+}
+
+static bool is_added(const char *name)
+{
+    return is_besides(name) || by__is_adapter(name);
+}
+
 by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_error *error)
 {
     /* The weights that adapters are trained on top of have none. */
     bool is_base = t->config->lora.rank > 0 && !by__has_adapters(weights);
     by__load_options options = {.family = by_model_name_prefix(&t->config->model),
-                                .may_lack = is_base ? by__is_adapter : NULL,
+                                .may_lack = is_base ? is_added : is_besides,
                                 .whole = t->pipe == NULL,
                                 .threads = t->threads};
     BY_TRY(by__trainer_ready(t, false, error));

@@ -161,6 +161,8 @@ static double value_of(const gradients *p, int i, size_t k)
         return k % 3 == 1 ? -1.0 : id;
     case ALL_THREE:
         return 3.0;
+    case IN_TURN:
+        return (double)(k % 5);
     case COUNTER:
         return (double)(11 + k);
     case SPACED:

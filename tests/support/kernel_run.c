@@ -199,6 +199,18 @@ static void fill_integers(problem *p, int index)
     case BY_OP_LINEAR_CROSS_ENTROPY_GRAD:
         limit = p->attrs.rows > 0 ? p->attrs.rows : p->in[1].shape.dim[0];
         break;
+    case BY_OP_LINEAR_DISTILL: /* ids of a row are distinct */
+    case BY_OP_LINEAR_DISTILL_GRAD:
+    case BY_OP_LINEAR_DISTILL_TRAIN:
+        limit = p->in[1].shape.dim[0];
+        for (int64_t i = 0; index == 5 && i < count_of(&p->in[5]); i++) {
+            int64_t k = p->in[5].shape.dim[p->in[5].shape.rank - 1];
+            ((int32_t *)p->data[5])[i] = (int32_t)((i / k * 5 + i % k) % limit);
+        }
+        if (index == 5) {
+            return;
+        }
+        break;
     case BY_OP_ROUTER_GRAD:
         limit = p->in[3].shape.dim[0];
         break;
@@ -600,6 +612,9 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
     case BY_OP_LINEAR_CROSS_ENTROPY_GRAD:
     case BY_OP_LINEAR_CROSS_ENTROPY_PART:
     case BY_OP_LINEAR_CROSS_ENTROPY_TRAIN:
+    case BY_OP_LINEAR_DISTILL:
+    case BY_OP_LINEAR_DISTILL_GRAD:
+    case BY_OP_LINEAR_DISTILL_TRAIN:
     case BY_OP_ATTENTION:
     case BY_OP_ATTENTION_GRAD:
     case BY_OP_CACHED_ATTENTION:
@@ -611,8 +626,9 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
             t = (tolerance){8e-3, 8e-3};
         }
         /* Of f16 only the gradients of logits: attention widens its operands. */
-        if (input == BY_F16 && op >= BY_OP_LINEAR_CROSS_ENTROPY_GRAD &&
-            op <= BY_OP_LINEAR_CROSS_ENTROPY_TRAIN) {
+        if (input == BY_F16 &&
+            ((op >= BY_OP_LINEAR_CROSS_ENTROPY_GRAD && op <= BY_OP_LINEAR_CROSS_ENTROPY_TRAIN) ||
+             op == BY_OP_LINEAR_DISTILL_GRAD || op == BY_OP_LINEAR_DISTILL_TRAIN)) {
             t = (tolerance){1e-3, 1e-3};
         }
         break;

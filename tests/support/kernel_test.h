@@ -25,10 +25,11 @@ typedef enum operand_kind {
     SPACED,      /* neighbours are further apart than the steps of the differences */
     SOME_ABSENT, /* in [0, 5), every third one is -1 */
     ALL_THREE,
-    SLOT,   /* entry i of n is in row n - 1 - i, entry 0 in none, ... */
-    MEMBER, /* ... the entries of these rows */
-    RANGE,  /* of groups in 7 rows: 0, 1; none; 3 to 6 */
-    COUNTER /* of random bits */
+    IN_TURN, /* 0, 1, 2, 3, 4, 0, ... */
+    SLOT,    /* entry i of n is in row n - 1 - i, entry 0 in none, ... */
+    MEMBER,  /* ... the entries of these rows */
+    RANGE,   /* of groups in 7 rows: 0, 1; none; 3 to 6 */
+    COUNTER  /* of random bits */
 } operand_kind;
 
 /* An absent operand has rank -1. */

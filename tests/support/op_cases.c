@@ -29,6 +29,7 @@
 #define WEIGHT(...)    OPERAND(TRAINED, ACT, __VA_ARGS__)
 #define PARAMETER(...) OPERAND(TRAINED, BY_F32, __VA_ARGS__)
 #define FACTOR(...)    OPERAND(CONSTANT, BY_F32, __VA_ARGS__)
+#define FIXED(...)     OPERAND(CONSTANT, ACT, __VA_ARGS__)
 #define SPREAD(...)    OPERAND(SPACED, BY_F32, __VA_ARGS__)
 #define TARGETS(...)   OPERAND(SOME_ABSENT, BY_I32, __VA_ARGS__)
 #define THREES(...)    OPERAND(ALL_THREE, BY_I32, __VA_ARGS__)
@@ -594,6 +595,28 @@ const op_case op_cases[] = {
     CASE(LINEAR_CROSS_ENTROPY_TRAIN, (0), A(3, 5, 7), A(11, 7), I(3, 5), F(1)),
     CASE(LINEAR_CROSS_ENTROPY_TRAIN, (0), A(2, 70, 33), A(257, 33), I(2, 70), F(1)),
     BENCH(LINEAR_CROSS_ENTROPY_TRAIN, (0), A(1, 1024, 768), A(50257, 768), I(1, 1024), F(1)),
+    GRADIENT(LINEAR_DISTILL, (.theta = 2.0f, .p = 0.75f), A(2, 3, 4), WEIGHT(5, 4), TARGETS(2, 3),
+             FIXED(2, 3, 6), FIXED(5, 6), NONE, NONE),
+    GRADIENT(LINEAR_DISTILL, (.theta = 1.0f, .p = 1.0f), A(2, 3), WEIGHT(7, 3), I(2), FIXED(2, 2),
+             FIXED(7, 2), NONE, NONE),
+    GRADIENT(LINEAR_DISTILL, (.theta = 0.5f, .p = 0.25f), A(2, 3, 4), WEIGHT(5, 4), TARGETS(2, 3),
+             NONE, NONE, OPERAND(IN_TURN, BY_I32, 2, 3, 2), FACTOR(2, 3, 2)),
+    CASE(LINEAR_DISTILL, (.theta = 1.5f, .p = 0.5f), A(1, 1), A(3, 1), I(1), A(1, 2), A(3, 2), NONE,
+         NONE),
+    CASE(LINEAR_DISTILL, (.theta = 2.0f, .p = 0.75f), A(2, 70, 33), A(257, 33), I(2, 70),
+         A(2, 70, 65), A(257, 65), NONE, NONE),
+    CASE(LINEAR_DISTILL, (.theta = 2.0f, .p = 0.75f), A(3, 5, 7), A(11, 7), I(3, 5), NONE, NONE,
+         I(3, 5, 11), F(3, 5, 11)),
+    CASE(LINEAR_DISTILL_GRAD, (.theta = 2.0f, .p = 0.5f), A(3, 5, 7), A(11, 7), I(3, 5), A(3, 5, 4),
+         A(11, 4), NONE, NONE, F(1)),
+    CASE(LINEAR_DISTILL_GRAD, (.theta = 0.75f, .p = 0.5f), A(2, 70, 33), A(257, 33), I(2, 70), NONE,
+         NONE, I(2, 70, 9), F(2, 70, 9), F(1)),
+    CASE(LINEAR_DISTILL_TRAIN, (.theta = 3.0f, .p = 1.0f), A(2, 70, 33), A(257, 33), I(2, 70),
+         A(2, 70, 65), A(257, 65), NONE, NONE, F(1)),
+    CASE(LINEAR_DISTILL_TRAIN, (.theta = 1.0f, .p = 0.5f), A(3, 5, 7), A(11, 7), I(3, 5), NONE,
+         NONE, I(3, 5, 1), F(3, 5, 1), F(1)),
+    BENCH(LINEAR_DISTILL_TRAIN, (.theta = 2.0f, .p = 0.5f), A(1, 1024, 384), A(50257, 384),
+          I(1, 1024), A(1, 1024, 768), A(50257, 768), NONE, NONE, F(1)),
     GRADIENT(CROSS_ENTROPY, (0), A(2, 3, 5), TARGETS(2, 3)),
     GRADIENT(CROSS_ENTROPY, (.smoothing = 0.2f), A(6, 5), TARGETS(6)),
     CASE(CROSS_ENTROPY, (0), A(1, 1), I(1)),

@@ -10,6 +10,7 @@
 #include "train/tasks/documents.h"
 #include "train/tasks/language.h"
 #include "train/tasks/tasks.h"
+#include "train/teacher.h"
 
 /* clang-format off: one row a key */
 static const by__key keys[] = {
@@ -385,7 +386,11 @@ static by_status loss(const by_config *config, const by_model_request *request, 
     by_value targets =
         by_graph_input(graph, "targets", BY_I32, BY_SHAPE(request->batch, request->time));
     by__graph_set_axes(graph, targets, "batch time");
-    model->loss = by_linear_cross_entropy(graph, model->hidden, model->head, targets);
+    if (request->mode == BY_MODEL_TRAIN && by__has_teacher(config)) {
+        BY_TRY(by__teacher_loss(config, request, graph, model, targets, error));
+    } else {
+        model->loss = by_linear_cross_entropy(graph, model->hidden, model->head, targets);
+    }
     if (model->auxiliary != BY_NONE) {
         by_value ids = by_count_ids(graph, targets, config->model.vocab);
         model->counted = by_sum(graph, ids, &(const int){0}, 1, true);

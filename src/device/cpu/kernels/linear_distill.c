@@ -1,0 +1,388 @@
+/* LINEAR_DISTILL, _GRAD and _TRAIN. As linear_cross_entropy.c, with a second block of logits: the
+ * teacher's. Rows go in chunks; logits = x w^T and x' w'^T in f32; each row of the second block is
+ * then replaced by the gradient of the student's logits in x's dtype, and the chunk adds to dx =
+ * dlogits w and dw = dlogits^T x. The chunk depends on the shapes alone. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "device/cpu/cpu.h"
+#include "device/cpu/gemm.h"
+#include "device/cpu/kernels/simd_math.h"
+#include "device/cpu/panel.h"
+
+/* Logits of a chunk, of both models, take at most this many bytes (or one row). */
+#define CHUNK_BYTES (128 << 20)
+
+enum { X, W, TARGETS, HIDDEN, HEAD, IDS, LOGITS, DLOSS };
+
+typedef struct plan {
+    bool forward;  /* the loss alone */
+    bool has_loss; /* out 0 */
+    int64_t rows, columns, vocabulary;
+    int64_t chunk;  /* rows; the last chunk may have fewer */
+    int64_t stride; /* f32 elements from one row of logits to the next */
+    int64_t width;  /* of the teacher; 0: its logits are stored ... */
+    int64_t stored; /* ... so many of a row */
+    float inverse;  /* 1 / temperature */
+    float hard;     /* share of the cross-entropy */
+    float soft;     /* share times temperature */
+    by_dtype dtype;
+    /* [1] are for the last chunk when it is shorter. dw[2] is the first chunk's: it does not add.
+     */
+    by__gemm *logits[2], *teacher[2], *dx[2], *dw[3];
+    size_t second, losses,
+        gemm_work; /* offsets in the workspace; the student's logits come first */
+} plan;
+
+/* What is known of a row's logits. */
+typedef struct row_sums {
+    float top; /* of the student */
+    float top_teacher;
+    float plain;   /* sum of exp(z - top) */
+    float soft;    /* ... of exp((z - top) / T) */
+    float teacher; /* ... of exp((y - top_teacher) / T) */
+    double gap;    /* ... of that times y - z */
+} row_sums;
+
+static float highest(const float *values, int64_t n)
+{
+    float top = values[0];
+    int64_t i = 0;
+    if (n >= BY__LANES) {
+        by__vf tops = by__load(values, 0, BY_F32);
+        for (i = BY__LANES; i + BY__LANES <= n; i += BY__LANES) {
+            tops = by__larger(tops, by__load(values, i, BY_F32));
+        }
+        top = by__max(tops);
+    }
+    for (; i < n; i++) {
+        top = values[i] > top ? values[i] : top;
+    }
+    return top;
+}
+
+/* Adds up the first `count` lanes, in order. */
+static inline float add_lanes(by__vf v, int count)
+{
+    float sum = 0.0f;
+    for (int lane = 0; lane < count; lane++) {
+        sum += v[lane];
+    }
+    return sum;
+}
+
+/* y NULL: of the student alone. */
+static void sum_row(row_sums *s, const float *z, const float *y, int64_t n, float inverse)
+{
+    by__vf plain = by__zero();
+    by__vf soft = by__zero();
+    by__vf teacher = by__zero();
+    by__vf gap = by__zero();
+    s->top = highest(z, n);
+    s->top_teacher = y == NULL ? 0.0f : highest(y, n);
+    int64_t i = 0;
+    for (; i + BY__LANES <= n; i += BY__LANES) {
+        by__vf a = by__load(z, i, BY_F32);
+        plain += by__exp(a - s->top);
+        soft += by__exp((a - s->top) * inverse);
+        if (y != NULL) {
+            by__vf b = by__load(y, i, BY_F32);
+            by__vf e = by__exp((b - s->top_teacher) * inverse);
+            teacher += e;
+            gap += e * (b - a);
+        }
+    }
+    s->plain = by__sum(plain);
+    s->soft = by__sum(soft);
+    s->teacher = by__sum(teacher);
+    s->gap = (double)by__sum(gap);
+    if (i < n) {
+        int count = (int)(n - i);
+        by__vf a = by__load_n(z, i, BY_F32, count);
+        s->plain += add_lanes(by__exp(a - s->top), count);
+        s->soft += add_lanes(by__exp((a - s->top) * inverse), count);
+        if (y != NULL) {
+            by__vf b = by__load_n(y, i, BY_F32, count);
+            by__vf e = by__exp((b - s->top_teacher) * inverse);
+            s->teacher += add_lanes(e, count);
+            s->gap += (double)add_lanes(e * (b - a), count);
+        }
+    }
+}
+
+/* The same of a teacher whose logits are stored. */
+static void sum_stored(row_sums *s, const float *z, const int32_t *ids, const float *y, int64_t k,
+                       float inverse)
+{
+    s->top_teacher = highest(y, k);
+    for (int64_t i = 0; i < k; i++) {
+        float e = expf((y[i] - s->top_teacher) * inverse);
+        s->teacher += e;
+        s->gap += (double)(e * (y[i] - z[ids[i]]));
+    }
+}
+
+/* Factors of a row's gradient: hard exp(z - top) + soft exp((z - top) / T) - teacher exp((y -
+ * top_teacher) / T). */
+typedef struct row_factors {
+    float hard;
+    float soft;
+    float teacher;
+} row_factors;
+
+/* `to` may be y: a narrower row begins where the wide one does, so it never overtakes the
+ * reading. */
+static inline __attribute__((always_inline)) void write_row(const row_sums *s, const row_factors *f,
+                                                            const float *z, const float *y,
+                                                            float *to, int64_t n, float inverse,
+                                                            by_dtype dtype)
+{
+#define GRADIENT(i, count)                                                                         \
+    by__vf a = by__load_n(z, (i), BY_F32, (count)) - s->top;                                       \
+    by__vf g = by__exp(a) * f->hard + by__exp(a * inverse) * f->soft;                              \
+    if (y != NULL) {                                                                               \
+        by__vf b = by__load_n(y, (i), BY_F32, (count)) - s->top_teacher;                           \
+        g -= by__exp(b * inverse) * f->teacher;                                                    \
+    }                                                                                              \
+    by__store_flushed_n(to, (i), g, dtype, (count))
+    BY__STEPS(0, n, GRADIENT);
+#undef GRADIENT
+}
+
+/* The gradient of one logit of the student, without the teacher's part. */
+static float one(const plan *p, const row_sums *s, const row_factors *f, float z)
+{
+    return expf(z - s->top) * f->hard + expf((z - s->top) * p->inverse) * f->soft;
+}
+
+static inline __attribute__((always_inline)) void
+set_row(const plan *p, const row_sums *s, const row_factors *f, float hot, const float *z,
+        const float *y, const int32_t *ids, float *to, int64_t target, by_dtype dtype)
+{
+    /* Of the teacher's logits, which `to` may overwrite. */
+    float own = ids == NULL ? expf((y[target] - s->top_teacher) * p->inverse) * f->teacher : 0.0f;
+    write_row(s, f, z, ids == NULL ? y : NULL, to, p->vocabulary, p->inverse, dtype);
+    by__store_n(to, target, by__splat(one(p, s, f, z[target]) - own - hot), dtype, 1);
+    for (int64_t i = 0; ids != NULL && i < p->stored; i++) {
+        float g = one(p, s, f, z[ids[i]]) - expf((y[i] - s->top_teacher) * p->inverse) * f->teacher;
+        g -= ids[i] == target ? hot : 0.0f;
+        by__store_n(to, ids[i], by__splat(g), dtype, 1);
+    }
+}
+
+/* One row: its loss and, in `to`, the gradient of its logits. ids NULL: y are all of the teacher's
+ * logits, and `to` may be y. */
+static double run_row(const plan *p, const by__call *call, int64_t r, const float *z,
+                      const float *y, const int32_t *ids, float *to)
+{
+    int64_t target = ((const int32_t *)call->in[TARGETS].data)[r];
+    row_sums s = {0};
+    if (target < 0 || target >= p->vocabulary) {
+        if (!p->forward) {
+            memset(to, 0, (size_t)p->vocabulary * by_dtype_size(p->dtype));
+        }
+        return 0.0;
+    }
+    sum_row(&s, z, ids == NULL ? y : NULL, p->vocabulary, p->inverse);
+    if (ids != NULL) {
+        sum_stored(&s, z, ids, y, p->stored, p->inverse);
+    }
+    double inverse = (double)p->inverse;
+    double student = (double)s.top * inverse + log((double)s.soft);
+    double teacher = (double)s.top_teacher * inverse + log((double)s.teacher);
+    double divergence = student - teacher + s.gap / (double)s.teacher * inverse;
+    double loss = (double)p->hard * ((double)s.top + log((double)s.plain) - (double)z[target]) +
+                  (double)p->soft / inverse * divergence;
+    if (p->forward) {
+        return loss;
+    }
+    float dloss = *(const float *)call->in[DLOSS].data;
+    float hot = dloss * p->hard;
+    const row_factors f = {hot / s.plain, dloss * p->soft / s.soft, dloss * p->soft / s.teacher};
+    if (p->dtype == BY_F32) {
+        set_row(p, &s, &f, hot, z, y, ids, to, target, BY_F32);
+    } else if (p->dtype == BY_F16) {
+        set_row(p, &s, &f, hot, z, y, ids, to, target, BY_F16);
+    } else {
+        set_row(p, &s, &f, hot, z, y, ids, to, target, BY_BF16);
+    }
+    return loss;
+}
+
+static const char *row_of(const by__tensor *tensor, int64_t row)
+{
+    size_t bytes = (size_t)by__tensor_columns(tensor) * by_dtype_size(tensor->dtype);
+    return (const char *)tensor->data + (size_t)row * bytes;
+}
+
+static void run_chunk(const by__call *call, const by__context *context, int64_t begin)
+{
+    const plan *p = call->state;
+    int64_t rows = by__min_i64(p->chunk, p->rows - begin);
+    int last = rows < p->chunk ? 1 : 0;
+    char *work = call->work;
+    float *logits = call->work;
+    float *second = (float *)(void *)(work + p->second);
+    double *losses = (double *)(void *)(work + p->losses);
+    void *gemm_work = work + p->gemm_work;
+    const void *x = row_of(&call->in[X], begin);
+    const void *w = call->in[W].data;
+    by__gemm_run(p->logits[last],
+                 &(by__gemm_operands){.a = x, .b = w, .c = logits, .work = gemm_work});
+    if (p->width > 0) {
+        by__gemm_run(p->teacher[last], &(by__gemm_operands){.a = row_of(&call->in[HIDDEN], begin),
+                                                            .b = call->in[HEAD].data,
+                                                            .c = second,
+                                                            .work = gemm_work});
+    }
+#pragma omp parallel for schedule(static) num_threads(context->threads) if (context->threads > 1)
+    for (int64_t r = 0; r < rows; r++) {
+        float *to = second + r * p->stride;
+        int64_t k = (begin + r) * p->stored;
+        const int32_t *ids = p->width > 0 ? NULL : (const int32_t *)call->in[IDS].data + k;
+        const float *y = p->width > 0 ? to : (const float *)call->in[LOGITS].data + k;
+        losses[begin + r] = run_row(p, call, begin + r, logits + r * p->stride, y, ids, to);
+    }
+    if (p->forward) {
+        return;
+    }
+    int first = p->has_loss ? 1 : 0;
+    void *dx = (void *)(uintptr_t)row_of(&call->out[first], begin);
+    by__gemm_run(p->dx[last],
+                 &(by__gemm_operands){.a = second, .b = w, .c = dx, .work = gemm_work});
+    by__gemm_run(p->dw[begin == 0 ? 2 : last],
+                 &(by__gemm_operands){
+                     .a = second, .b = x, .c = call->out[first + 1].data, .work = gemm_work});
+}
+
+static by_status run(const by__call *call, const by__context *context)
+{
+    const plan *p = call->state;
+    for (int64_t begin = 0; begin < p->rows; begin += p->chunk) {
+        run_chunk(call, context, begin);
+    }
+    if (p->has_loss) {
+        const double *losses = (const double *)((const char *)call->work + p->losses);
+        double loss = 0.0;
+        for (int64_t r = 0; r < p->rows; r++) {
+            loss += losses[r];
+        }
+        *(float *)call->out[0].data = (float)loss;
+    }
+    return BY_OK;
+}
+
+static void release(by__call *call)
+{
+    plan *p = call->state;
+    if (p != NULL) {
+        for (int i = 0; i < 2; i++) {
+            by__gemm_close(&p->logits[i]);
+            by__gemm_close(&p->teacher[i]);
+            by__gemm_close(&p->dx[i]);
+        }
+        for (int i = 0; i < 3; i++) {
+            by__gemm_close(&p->dw[i]);
+        }
+        free(p);
+        call->state = NULL;
+    }
+}
+
+static by_status open_gemm(by__gemm **out, const by__call *call, const by__context *context,
+                           by__gemm_options options, size_t *work, by_error *error)
+{
+    const plan *p = call->state;
+    options.dtype = p->dtype;
+    options.isa = BY__AT_LEVEL(BY__LEVEL);
+    options.threads = context->threads;
+    BY_TRY(by__gemm_open(out, &options, error));
+    size_t bytes = by__gemm_work(*out);
+    *work = bytes > *work ? bytes : *work;
+    return BY_OK;
+}
+
+static by_status open_gemms(by__call *call, const by__context *context, size_t *work,
+                            by_error *error)
+{
+    plan *p = call->state;
+    int64_t v = p->vocabulary;
+    /* A row of gradients has the bytes of a row of logits. */
+    int64_t ld = p->stride * 4 / (int64_t)by_dtype_size(p->dtype);
+    int64_t sizes[2] = {p->chunk, p->rows % p->chunk};
+    for (int i = 0; i < 2; i++) {
+        if (sizes[i] == 0) {
+            continue;
+        }
+        by__gemm_options logits = {.m = sizes[i], .n = v, .k = p->columns, .trans_b = true};
+        logits.ldc = p->stride;
+        logits.out = BY_F32;
+        BY_TRY(open_gemm(&p->logits[i], call, context, logits, work, error));
+        logits.k = p->width;
+        BY_TRY(p->width > 0 ? open_gemm(&p->teacher[i], call, context, logits, work, error)
+                            : BY_OK);
+        if (p->forward) {
+            continue;
+        }
+        by__gemm_options dx = {.m = sizes[i], .n = p->columns, .k = v, .lda = ld, .out = p->dtype};
+        BY_TRY(open_gemm(&p->dx[i], call, context, dx, work, error));
+        by__gemm_options dw = {.m = v, .n = p->columns, .k = sizes[i], .trans_a = true, .lda = ld};
+        dw.out = BY_F32;
+        if (i == 0) {
+            BY_TRY(open_gemm(&p->dw[2], call, context, dw, work, error));
+        }
+        dw.accumulate = true;
+        BY_TRY(open_gemm(&p->dw[i], call, context, dw, work, error));
+    }
+    return BY_OK;
+}
+
+static by_status prepare(by__call *call, const by__context *context, by_error *error)
+{
+    plan *p = NULL;
+    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the loss of a student", error));
+    call->state = p;
+    p->forward = call->op == BY_OP_LINEAR_DISTILL;
+    p->has_loss = call->op != BY_OP_LINEAR_DISTILL_GRAD;
+    p->rows = by__tensor_rows(&call->in[X]);
+    p->columns = by__tensor_columns(&call->in[X]);
+    p->vocabulary = by__tensor_rows(&call->in[W]);
+    bool is_stored = call->in[HIDDEN].shape.rank < 1;
+    p->width = is_stored ? 0 : by__tensor_columns(&call->in[HIDDEN]);
+    p->stored = is_stored ? by__tensor_columns(&call->in[IDS]) : 0;
+    p->inverse = 1.0f / call->attrs.theta;
+    p->hard = 1.0f - call->attrs.p;
+    p->soft = call->attrs.p * call->attrs.theta;
+    p->dtype = call->in[X].dtype;
+    p->stride = (int64_t)by__round_up((size_t)p->vocabulary, 16);
+    if (p->stride % 1024 == 0) {
+        p->stride += 16; /* rows a multiple of a page apart would share cache sets */
+    }
+    int64_t most = CHUNK_BYTES / (2 * p->stride * 4);
+    int64_t chunks = by__ceil_div(p->rows, most < 1 ? 1 : most);
+    p->chunk = by__ceil_div(p->rows, chunks);
+    size_t work = 0;
+    by_status status = open_gemms(call, context, &work, error);
+    if (status != BY_OK) {
+        release(call);
+        return status;
+    }
+    p->second = (size_t)(p->chunk * p->stride) * sizeof(float);
+    p->losses = 2 * p->second;
+    p->gemm_work = by__round_up(p->losses + (size_t)p->rows * sizeof(double), 4096);
+    call->work_bytes = p->gemm_work + work;
+    return BY_OK;
+}
+
+static bool supports(const by__call *call)
+{
+    return by__tensor_is_act(&call->in[X]) && call->in[W].dtype == call->in[X].dtype &&
+           by__tensor_count(&call->in[X]) > 0 && by__tensor_count(&call->in[W]) > 0;
+}
+
+#define LOSS_KERNEL(op, name)                                                                      \
+    BY__KERNEL(name) = {op, BY__KERNEL_NAME(#name), supports, prepare, release, run}
+
+LOSS_KERNEL(BY_OP_LINEAR_DISTILL, linear_distill);
+LOSS_KERNEL(BY_OP_LINEAR_DISTILL_GRAD, linear_distill_grad);
+LOSS_KERNEL(BY_OP_LINEAR_DISTILL_TRAIN, linear_distill_train);

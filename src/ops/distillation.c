@@ -1,0 +1,201 @@
+/* The language-model head and the loss of a student in one op: cross-entropy with the targets and
+ * the divergence from a teacher's softened probabilities, mixed. As in cross_entropy.c logits exist
+ * for a chunk of rows at a time, here those of both models, and the training form makes both
+ * gradients in that pass. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/ops.h"
+
+enum { X, W, TARGETS, HIDDEN, HEAD, IDS, LOGITS, DLOSS };
+
+static bool has(const by__signature *s, int input)
+{
+    return !by__absent(&s->in[input]);
+}
+
+static by_status check_teacher(const by__signature *s, by_error *error)
+{
+    int64_t rows = by__rows(&s->in[X].shape);
+    if (has(s, HIDDEN)) {
+        const by__type *x = &s->in[HIDDEN];
+        const by__type *w = &s->in[HEAD];
+        return !has(s, HEAD) || has(s, IDS) || has(s, LOGITS) || x->dtype != s->in[X].dtype ||
+                       w->dtype != x->dtype || x->shape.rank < 1 || w->shape.rank != 2 ||
+                       by__rows(&x->shape) != rows || w->shape.dim[1] != by__last_dim(&x->shape) ||
+                       w->shape.dim[0] != s->in[W].shape.dim[0]
+                   ? by__op_refuse(s, error,
+                                   "the teacher must have a hidden state [..., width'] with the "
+                                   "student's rows and a head [vocabulary, width'], in its dtype")
+                   : BY_OK;
+    }
+    return has(s, HEAD) || !has(s, IDS) || !has(s, LOGITS) || s->in[IDS].dtype != BY_I32 ||
+                   s->in[LOGITS].dtype != BY_F32 || s->in[IDS].shape.rank < 1 ||
+                   !by_shape_equal(&s->in[IDS].shape, &s->in[LOGITS].shape) ||
+                   by__rows(&s->in[IDS].shape) != rows ||
+                   by__last_dim(&s->in[IDS].shape) > s->in[W].shape.dim[0]
+               ? by__op_refuse(s, error,
+                               "the teacher must be i32 ids and f32 logits [..., k] with the "
+                               "student's rows, or a hidden state and a head")
+               : BY_OK;
+}
+
+static by_status check_operands(const by__signature *s, by_error *error)
+{
+    const by__type *x = &s->in[X];
+    const by__type *w = &s->in[W];
+    const by__type *targets = &s->in[TARGETS];
+    if (!by__is_act(x->dtype) || x->dtype != w->dtype || x->shape.rank < 1 || w->shape.rank != 2 ||
+        w->shape.dim[1] != by__last_dim(&x->shape)) {
+        return by__op_refuse(s, error, "x must be [..., width] and the weight [vocabulary, width]");
+    }
+    if (targets->dtype != BY_I32 || by_shape_count(&targets->shape) != by__rows(&x->shape)) {
+        return by__op_refuse(s, error, "there must be one i32 target for each row of x");
+    }
+    if (!(s->attrs->theta > 0.0f) || !(s->attrs->p >= 0.0f) || !(s->attrs->p <= 1.0f)) {
+        return by__op_refuse(s, error, "the temperature must be above 0, the weight in [0, 1]");
+    }
+    return check_teacher(s, error);
+}
+
+static by_status infer_forward(const by__signature *s, by__type *out, by_error *error)
+{
+    BY_TRY(check_operands(s, error));
+    out[0] = (by__type){BY_F32, BY_SHAPE(1)};
+    return BY_OK;
+}
+
+static by_status infer_gradients(const by__signature *s, by__type *out, by_error *error)
+{
+    const by__type *dloss = &s->in[DLOSS];
+    BY_TRY(check_operands(s, error));
+    if (dloss->dtype != BY_F32 || by_shape_count(&dloss->shape) != 1) {
+        return by__op_refuse(s, error, "the gradient of the loss must be one f32");
+    }
+    out[0] = s->in[X];
+    out[1] = (by__type){BY_F32, s->in[W].shape};
+    return BY_OK;
+}
+
+static by_status infer_train(const by__signature *s, by__type *out, by_error *error)
+{
+    BY_TRY(infer_gradients(s, out + 1, error));
+    out[0] = (by__type){BY_F32, BY_SHAPE(1)};
+    return BY_OK;
+}
+
+static void gradient_forward(by_graph *graph, const by__node *node, const by_value *dout,
+                             by_value *din)
+{
+    by_value in[DLOSS + 1];
+    by_value outs[BY_MAX_OUTPUTS];
+    memcpy(in, node->in, DLOSS * sizeof *in);
+    in[DLOSS] = dout[0];
+    (void)by__op_add_node(graph, BY_OP_LINEAR_DISTILL_GRAD, &node->attrs, in, DLOSS + 1, outs);
+    din[X] = outs[0];
+    din[W] = outs[1];
+}
+
+/* One product forward, three with the gradients, and one for the teacher. */
+static void cost_head(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    double vocabulary = (double)s->in[W].shape.dim[0];
+    double student = 2.0 * (double)by_shape_count(&s->in[X].shape) * vocabulary;
+    double teacher =
+        has(s, HIDDEN) ? 2.0 * (double)by_shape_count(&s->in[HIDDEN].shape) * vocabulary : 0.0;
+    BY_UNUSED(out);
+    cost->flops = (s->op == BY_OP_LINEAR_DISTILL ? 1.0 : 3.0) * student + teacher;
+}
+
+static int64_t vocabulary_of(const by__signature *s)
+{
+    return s->in[W].shape.dim[0];
+}
+
+/* Rows are split, and what has entries for them; weights are whole. */
+static bool split_rows(const by__signature *s, by__sharding *sh)
+{
+    for (int i = W; i < s->input_count; i++) {
+        by__split want = by__whole();
+        bool by_rows = i == TARGETS || i == HIDDEN || i == IDS || i == LOGITS;
+        bool fits = !has(s, i) || !by_rows ||
+                    (i == TARGETS ? by__split_of_rows(&s->in[X].shape, sh->in[X], &s->in[i].shape,
+                                                      sh->ranks, &want)
+                                  : (want = sh->in[X], s->in[i].shape.rank == s->in[X].shape.rank));
+        if (!fits || !by__split_equal(sh->in[i], want)) {
+            return false;
+        }
+    }
+    return sh->in[X].axis >= 0 && sh->in[X].axis < s->in[X].shape.rank - 1;
+}
+
+static bool shard(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    int first = s->op == BY_OP_LINEAR_DISTILL_GRAD ? 0 : 1;
+    BY_UNUSED(out);
+    if (first > 0) {
+        sh->out[0] = by__partial();
+    }
+    if (s->op != BY_OP_LINEAR_DISTILL) {
+        sh->out[first] = sh->in[X];
+        sh->out[first + 1] = by__partial();
+    }
+    return split_rows(s, sh);
+}
+
+/* loss = linear_distill(...) and dx, dw = its gradient: one node in the gradient's place, as that
+ * of linear_cross_entropy. */
+static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_error *error)
+{
+    by__node *gradient = &graph->nodes[n];
+    BY_UNUSED(error);
+    for (size_t k = n; k-- > 0;) {
+        by__node *forward = &graph->nodes[k];
+        if (forward->op != BY_OP_LINEAR_DISTILL || forward->dead ||
+            memcmp(forward->in, gradient->in, DLOSS * sizeof *forward->in) != 0) {
+            continue;
+        }
+        if (uses[forward->out[0]] != 0) {
+            return BY_OK; /* by a node that could stand before the gradient */
+        }
+        gradient->op = BY_OP_LINEAR_DISTILL_TRAIN;
+        gradient->out[2] = gradient->out[1];
+        gradient->out[1] = gradient->out[0];
+        gradient->out[0] = forward->out[0];
+        gradient->output_count = 3;
+        graph->values[forward->out[0]].producer = (int)n;
+        forward->dead = true;
+        forward->output_count = 0;
+        return BY_OK;
+    }
+    return BY_OK;
+}
+
+#define DISTILL(name_of, inputs, outputs_of, infer_of)                                             \
+    .name = name_of, .min_inputs = inputs, .max_inputs = inputs, .outputs = outputs_of,            \
+    .optional = 1u << HIDDEN | 1u << HEAD | 1u << IDS | 1u << LOGITS,                              \
+    .attrs = BY__ATTRS(BY__ATTR_AS("temperature", theta, FLOAT, 0),                                \
+                       BY__ATTR_AS("weight", p, FLOAT, 0)),                                        \
+    .infer = infer_of, .cost = cost_head,                                                          \
+    .factors = 1u << X | 1u << W | 1u << HIDDEN | 1u << HEAD, .shard = shard,                      \
+    .keeps_f32 = 1u << LOGITS | (inputs > DLOSS ? 1u << DLOSS : 0u),                               \
+    .indices = {                                                                                   \
+        {.input = TARGETS, .may_be_negative = true, .limit = vocabulary_of},                       \
+        {.input = IDS, .limit = vocabulary_of},                                                    \
+    }
+const by__op_row by__op_linear_distill = {DISTILL("linear_distill", DLOSS, 1, infer_forward),
+                                          .gradient = gradient_forward};
+const by__op_row by__op_linear_distill_grad = {
+    DISTILL("linear_distill_grad", DLOSS + 1, 2, infer_gradients), .fuse = fuse_gradient,
+    .fuses_whole = true};
+const by__op_row by__op_linear_distill_train = {
+    DISTILL("linear_distill_train", DLOSS + 1, 3, infer_train)};
+
+by_value by_linear_distill(by_graph *graph, by_value x, by_value weight, by_value targets,
+                           const by_teacher *teacher, float temperature, float share)
+{
+    const by_value in[DLOSS] = {
+        x, weight, targets, teacher->hidden, teacher->head, teacher->ids, teacher->logits};
+    const by_attrs attrs = {.theta = temperature, .p = share};
+    return by__op_add_node(graph, BY_OP_LINEAR_DISTILL, &attrs, in, DLOSS, NULL);
+}

@@ -1,0 +1,306 @@
+#include "train/teacher.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "banyan/adapter.h"
+#include "checkpoint/storage.h"
+
+struct by__teacher {
+    by__store *store;
+    int flat;
+    char hash[33];
+};
+
+bool by__has_teacher(const by_config *config)
+{
+    return config->distill.teacher[0] != '\0';
+}
+
+/* ---- the directory ---- */
+
+/* A run's newest checkpoint, or the directory itself. */
+static by_status find_directory(char **out, const by_config *config, by_error *error)
+{
+    const char *path = config->distill.teacher;
+    char *root = by__path_join(path, "checkpoints");
+    by_status status = BY_OK;
+    if (root != NULL && by__path_is_dir(root)) {
+        status = by_checkpoint_latest(root, out, NULL, error);
+    } else {
+        *out = root == NULL ? NULL : by__strdup(path);
+        status = *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path") : BY_OK;
+    }
+    free(root);
+    return status;
+}
+
+static by_status add_own_adapter(by_weights *weights, const char *directory, by_error *error)
+{
+    by_adapter *adapter;
+    char *file = by__path_join(directory, BY_ADAPTER_CONFIG);
+    if (file == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a path");
+    }
+    bool there = by__path_exists(file);
+    free(file);
+    if (!there) {
+        return BY_OK;
+    }
+    BY_TRY(by_adapter_open(&adapter, directory, error));
+    return by_weights_adapt(weights, &adapter, false, error);
+}
+
+static by_status open_weights(by_weights **out, const by_config *config, by_error *error)
+{
+    char *directory = NULL;
+    by_weights *weights = NULL;
+    BY_TRY(find_directory(&directory, config, error));
+    by_status status = by_weights_open(&weights, directory, error);
+    if (status == BY_OK) {
+        status = add_own_adapter(weights, directory, error);
+    }
+    free(directory);
+    if (status != BY_OK) {
+        by_weights_close(&weights);
+        return by_error_prefix(error, status, "distill.teacher");
+    }
+    *out = weights;
+    return BY_OK;
+}
+
+/* The config of its model alone. */
+static by_status read_config(by_config **out, const by_config *config, by_error *error)
+{
+    by_config *theirs = NULL;
+    by_weights *weights;
+    BY_TRY(open_weights(&weights, config, error));
+    const char *json = by_weights_config(weights);
+    by_status status = by_config_default(&theirs, error);
+    if (status == BY_OK) {
+        status = json == NULL ? by_error_set(error, BY_EFORMAT, "%s: there is no config.json",
+                                             config->distill.teacher)
+                              : by_model_config_from_json(&theirs->model, config->distill.teacher,
+                                                          json, strlen(json), error);
+    }
+    by_weights_close(&weights);
+    if (status == BY_OK) {
+        status = by_config_resolve(theirs, error);
+    }
+    if (status == BY_OK && theirs->model.vocab != config->model.vocab) {
+        status = by_error_set(error, BY_ECONFIG,
+                              "distill.teacher=%s has a vocabulary of %lld tokens, the student one "
+                              "of %lld: both must be of one tokenizer, and model.vocab %lld",
+                              config->distill.teacher, (long long)theirs->model.vocab,
+                              (long long)config->model.vocab, (long long)theirs->model.vocab);
+    }
+    if (status != BY_OK) {
+        by_config_close(&theirs);
+        return status;
+    }
+    *out = theirs;
+    return BY_OK;
+}
+
+/* ---- the graph ---- */
+
+static by_status build_teacher(by_graph **out, by_model *model, const by_config *theirs,
+                               const by_model_request *request, by_error *error)
+{
+    by_graph *graph;
+    by_model_request loss = *request;
+    loss.mode = BY_MODEL_LOSS; /* no dropout */
+    if (!by_model_is_rotary(&theirs->model) && request->time > theirs->model.context) {
+        return by_error_set(error, BY_ECONFIG,
+                            "distill.teacher has a context of %lld, the student one of %lld: set "
+                            "model.context to at most the teacher's",
+                            (long long)theirs->model.context, (long long)request->time);
+    }
+    BY_TRY(by_graph_open(&graph, error));
+    by_status status = by_model_build(model, graph, &theirs->model, &loss, error);
+    if (status == BY_OK && (model->hidden == BY_NONE || model->head == BY_NONE)) {
+        status = by_error_set(error, BY_ECONFIG,
+                              "distill.teacher: model.kind %s reads %s, and the "
+                              "student reads tokens",
+                              theirs->model.kind, by_model_reads(&theirs->model));
+    }
+    if (status != BY_OK) {
+        by_graph_close(&graph);
+        return by_error_prefix(error, status, "distill.teacher");
+    }
+    *out = graph;
+    return BY_OK;
+}
+
+/* Adds the teacher's nodes. */
+static by_status graft(by_teacher *out, const by_config *config, const by_model_request *request,
+                       by_graph *graph, by_error *error)
+{
+    by_config *theirs;
+    by_graph *source = NULL;
+    by_model model;
+    by_value *map = NULL;
+    BY_TRY(read_config(&theirs, config, error));
+    by_status status = build_teacher(&source, &model, theirs, request, error);
+    by_config_close(&theirs);
+    BY_TRY(status);
+    status = by__alloc((void **)&map, source->value_count, sizeof *map, "the teacher", error);
+    if (status == BY_OK) {
+        status = by__graph_graft(graph, source, BY__TEACHER, map, error);
+    }
+    if (status == BY_OK) {
+        *out = (by_teacher){map[model.hidden], map[model.head], BY_NONE, BY_NONE};
+    }
+    free(map);
+    by_graph_close(&source);
+    return status;
+}
+
+/* hidden / D times the sum of squares of P h - h', with the student's h [..., C], the teacher's h'
+ * [..., D] and P [D, C], which is learned (Romero et al. 2015). */
+static by_value hidden_loss(by_graph *graph, by_value student, by_value teacher, double weight)
+{
+    if (graph->error.status != BY_OK) {
+        return BY_NONE;
+    }
+    int64_t in = by__last_dim(&graph->values[student].shape);
+    int64_t out = by__last_dim(&graph->values[teacher].shape);
+    by_value projection = by_graph_parameter(graph, BY__DISTILL "projection.weight", "",
+                                             BY_SHAPE(out, in), (by_init){BY_INIT_NORMAL, 0.02f});
+    by_value projected = by_linear(graph, student, projection, BY_NONE, true);
+    by_value target = by_cast(graph, teacher, BY_F32);
+    by_value sum = by_squared_error(graph, projected, target, BY_NONE);
+    return by_scale(graph, sum, by_fill(graph, BY_F32, BY_SHAPE(1), (float)(weight / (double)out)));
+}
+
+by_status by__teacher_loss(const by_config *config, const by_model_request *request,
+                           by_graph *graph, by_model *model, by_value targets, by_error *error)
+{
+    const by_distill_config *d = &config->distill;
+    by_teacher teacher;
+    BY_TRY(graft(&teacher, config, request, graph, error));
+    model->loss = by_linear_distill(graph, model->hidden, model->head, targets, &teacher,
+                                    (float)d->temperature, (float)d->weight);
+    if (d->hidden > 0.0) {
+        by_value hidden = hidden_loss(graph, model->hidden, teacher.hidden, d->hidden);
+        model->loss = by_add(graph, model->loss, hidden);
+    }
+    return by_graph_check(graph, error);
+}
+
+/* ---- the weights ---- */
+
+static bool is_weight(const by__value *value)
+{
+    return value->role == BY_ROLE_STATE && value->frozen;
+}
+
+static by_status declare(by__store *store, const by_graph *graph, by_error *error)
+{
+    for (size_t v = 0; v < graph->value_count; v++) {
+        const by__value *value = &graph->values[v];
+        by__handle handle;
+        if (is_weight(value)) {
+            bool grows = value->axes != NULL && strncmp(value->axes, "vocab", 5) == 0;
+            const by__stored_tensor entry = {.name = value->name + strlen(BY__TEACHER),
+                                             .axes = value->axes,
+                                             .shape = value->shape,
+                                             .format = value->dtype,
+                                             .grows = grows};
+            BY_TRY(by__store_add(store, &entry, &handle, error));
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__teacher_plan(by_trainer *t, by_error *error)
+{
+    if (!by__has_teacher(t->config) || t->sets == 0) {
+        return BY_OK;
+    }
+    const by__flat_spec spec = {.role = BY__COPY, .dtype = BY_DTYPE_COUNT, .groups = 1u};
+    BY_TRY(by__alloc((void **)&t->teacher, 1, sizeof *t->teacher, "the teacher", error));
+    BY_TRY(by__store_open(&t->teacher->store, t->device, error));
+    BY_TRY(declare(t->teacher->store, t->parameters, error));
+    return by__store_add_flat(t->teacher->store, &spec, &t->teacher->flat, error);
+}
+
+uint64_t by__teacher_bytes(const by_trainer *t)
+{
+    return t->teacher == NULL ? 0 : by__store_bytes(t->teacher->store, BY__COPY);
+}
+
+/* Hash of the hashes of all weights, as they are computed with. */
+static by_status hash_weights(by__teacher *teacher, by_error *error)
+{
+    by__store *store = teacher->store;
+    size_t count = by__store_count(store);
+    uint64_t *hashes;
+    by_status status = BY_OK;
+    BY_TRY(by__alloc((void **)&hashes, count + 1, sizeof *hashes, "hashes", error));
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        by_shape shape = by__store_shape(store, teacher->flat, (by__handle)i);
+        size_t bytes = (size_t)by_shape_count(&shape) * sizeof(float);
+        float *values;
+        status = by__alloc_aligned((void **)&values, bytes, "a copy of a tensor", error);
+        if (status == BY_OK) {
+            status = by__store_read(store, teacher->flat, (by__handle)i, values, error);
+            hashes[i] = by__hash64(values, bytes);
+            free(values);
+        }
+    }
+    by__hash128_hex(teacher->hash, hashes, count * sizeof *hashes);
+    free(hashes);
+    return status;
+}
+
+static by_status bind(const by_trainer *t, by_error *error)
+{
+    char name[512];
+    const by__teacher *teacher = t->teacher;
+    for (size_t i = 0; i < by__store_count(teacher->store); i++) {
+        by_memory memory = by__store_buffer(teacher->store, teacher->flat, (by__handle)i);
+        const char *entry = by__store_entry(teacher->store, (by__handle)i)->name;
+        (void)snprintf(name, sizeof name, "%s%s", BY__TEACHER, entry);
+        for (size_t k = 0; k < t->programs.count; k++) {
+            BY_TRY(by__row_bind(&t->programs.rows[k], name, memory, error));
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__teacher_open(by_trainer *t, by_error *error)
+{
+    by_weights *weights;
+    by_config *theirs;
+    if (t->teacher == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by__store_allocate(t->teacher->store, NULL, error));
+    BY_TRY(read_config(&theirs, t->config, error));
+    by__load_options options = {
+        .family = by_model_name_prefix(&theirs->model), .whole = true, .threads = t->threads};
+    by_status status = open_weights(&weights, t->config, error);
+    if (status == BY_OK) {
+        status = by__store_load(t->teacher->store, t->teacher->flat, weights, &options, error);
+        by_weights_close(&weights);
+    }
+    by_config_close(&theirs);
+    BY_TRY(status);
+    BY_TRY(hash_weights(t->teacher, error));
+    return bind(t, error);
+}
+
+void by__teacher_close(by_trainer *t)
+{
+    if (t->teacher != NULL) {
+        by__store_close(&t->teacher->store);
+        free(t->teacher);
+        t->teacher = NULL;
+    }
+}
+
+const char *by__teacher_hash(const by_trainer *t)
+{
+    return t->teacher == NULL ? "" : t->teacher->hash;
+}
