@@ -3,6 +3,7 @@
  * safetensors  a directory in Hugging Face form: model.safetensors (or shards with an index),
  *              config.json, tokenizer.json and what else is next to the weights
  * gguf         one file for llama.cpp (GGUF version 3): weights, tokenizer, chat template
+ * onnx         a graph (opset 18) and, next to it, a file of weights: models of tokens in f32
  *
  * Tensors are read, converted and written some rows at a time, whatever the size of the model. What
  * is written appears under its name when it is whole, and what was there before stays until then.
@@ -39,6 +40,7 @@ typedef struct by_export_options {
     const char *format; /* a name of by_export_format_at */
     const char *dtype;  /* of matrices, one of the format's dtypes; NULL: that of the weights */
     const char *output; /* file or directory that is made */
+    bool without_cache; /* onnx: the whole sequence at once, without past keys and values */
 } by_export_options;
 
 /* A format. `dtypes`: names with spaces between them. */

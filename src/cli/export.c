@@ -15,6 +15,7 @@ typedef struct request {
     const char *adapter;
     bool best;
     bool ema;
+    bool no_cache;
     bool json;
 } request;
 
@@ -39,7 +40,8 @@ static by_status write(by_export_report *report, const request *r, const by_pret
     by_export_source source = {.config = by_pretrained_config(model),
                                .weights = by_pretrained_weights(model),
                                .directory = directory};
-    const by_export_options options = {.format = r->format, .dtype = r->dtype, .output = r->output};
+    const by_export_options options = {
+        .format = r->format, .dtype = r->dtype, .output = r->output, .without_cache = r->no_cache};
     source.run = run == NULL ? NULL : last_part(run);
     if (run != NULL && by_checkpoint_open(&checkpoint, directory, false, NULL) == BY_OK) {
         (void)by_checkpoint_value_string(checkpoint, "config_hash", &source.config_hash, NULL);
@@ -86,7 +88,7 @@ static int run(int argc, char **argv)
 {
     request r = {0};
     const cli_flag flags[] = {
-        {"format", CLI_STRING, &r.format, "NAME", "gguf or safetensors"},
+        {"format", CLI_STRING, &r.format, "NAME", "gguf, onnx or safetensors"},
         {"dtype", CLI_STRING, &r.dtype, "TYPE",
          "of matrices (default: that of the weights); safetensors: f32, bf16, f16; gguf also q8_0, "
          "q4_0, q4_k"},
@@ -94,6 +96,8 @@ static int run(int argc, char **argv)
         {"best", CLI_SWITCH, &r.best, NULL, "the best checkpoint on held-out data, not the newest"},
         {"ema", CLI_SWITCH, &r.ema, NULL, "the moving average of the weights (optimizer.ema)"},
         {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
+        {"no-cache", CLI_SWITCH, &r.no_cache, NULL,
+         "onnx: the whole sequence at once, without past keys and values"},
         {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
@@ -117,6 +121,7 @@ const cli_command cli_export = {
     .usage = "banyan export MODEL --format NAME --output PATH [--dtype TYPE]",
     .text = "MODEL is a run, a directory in Hugging Face form, or a GGUF file.\n"
             "  gguf         one file for llama.cpp, with the tokenizer and the chat template\n"
+            "  onnx         a graph for ONNX Runtime, with its weights next to it, in f32\n"
             "  safetensors  a directory in Hugging Face form\n"
             "The output appears when it is whole. docs/export.md lists types and architectures.\n\n"
             "examples:\n"

@@ -11,6 +11,9 @@
  * out and writes the file. gguf_model.c reads one as weights, gguf_config.c its config.json; the
  * bytes are parsed by data/formats/gguf_file.c, below both this room and the tokenizers.
  *
+ * ONNX: onnx_export.c builds the graph of inference and has each op's row write its nodes,
+ * onnx_writer.c receives them.
+ *
  * Who owns what: sources are borrowed for a call.
  *
  * Never put here: what a model computes, how a text becomes tokens, compression: a writer stores
@@ -44,12 +47,15 @@ typedef struct by__export_row {
 } by__export_row;
 
 by_status by__export_safetensors(by__export *export, by_error *error);
+by_status by__export_onnx(by__export *export, by_error *error);
 by_status by__export_gguf(by__export *export, by_error *error);
 
 /* The end-of-text id: what config.json names, else the tokenizer's; -1: none. And the id in front
  * of every text; -1: none. */
 int64_t by__export_eos(const by__export *export);
 int64_t by__export_bos(const by__export *export);
+/* The name under which the weights hold PREFIX NAME, or NAME; NULL: they do not. */
+const char *by__export_find(const by_weights *weights, const char *prefix, const char *name);
 /* The type that most elements of the weights have. */
 by_dtype by__export_dtype(const by_weights *weights);
 /* Directory and name of a file's path, both freed with free(). */

@@ -12,6 +12,7 @@ static const by__export_row rows[] = {
     {{"safetensors", "f32 bf16 f16", "", "a directory in Hugging Face form"},
      by__export_safetensors},
     {{"gguf", "f32 bf16 f16 q8_0 q4_0 q4_k", ".gguf", "a file for llama.cpp"}, by__export_gguf},
+    {{"onnx", "f32", ".onnx", "a graph for ONNX Runtime"}, by__export_onnx},
 };
 
 const by_export_format *by_export_format_at(size_t i)
@@ -158,6 +159,15 @@ int64_t by__export_bos(const by__export *e)
 {
     const by_tokenizer *t = e->tokenizer;
     return t != NULL && t->pipeline.before_count > 0 ? (int64_t)t->pipeline.before[0] : -1;
+}
+
+const char *by__export_find(const by_weights *weights, const char *prefix, const char *name)
+{
+    char full[256];
+    (void)snprintf(full, sizeof full, "%s%s", prefix, name);
+    const by__tensor_entry *entry = by__weights_find(weights, full);
+    entry = entry != NULL ? entry : by__weights_find(weights, name);
+    return entry == NULL ? NULL : entry->name;
 }
 
 by_dtype by__export_dtype(const by_weights *weights)

@@ -55,16 +55,6 @@ static by_status add(by__gguf_plan *plan, const by__gguf_tensor *tensor, const b
     return BY_OK;
 }
 
-/* The name under which the weights hold PREFIX NAME, or NAME; NULL: they do not. */
-static const char *find_name(const by_weights *weights, const char *prefix, const char *name)
-{
-    char full[256];
-    (void)snprintf(full, sizeof full, "%s%s", prefix, name);
-    const by__tensor_entry *entry = by__weights_find(weights, full);
-    entry = entry != NULL ? entry : by__weights_find(weights, name);
-    return entry == NULL ? NULL : entry->name;
-}
-
 /* Adds the weight and the bias of a layer, as far as the model has them. */
 static by_status add_layer(by__gguf_plan *plan, const by__export *e, const by__gguf_layer *layer,
                            const char *gguf, const char *other, const by__gguf_type *type,
@@ -79,7 +69,7 @@ static by_status add_layer(by__gguf_plan *plan, const by__export *e, const by__g
         by__gguf_tensor tensor = {.order = layer->order, .head = model->head_dim};
         (void)snprintf(name, sizeof name, "%s.%s", other, parts[i]);
         const char *prefix = strcmp(other, "lm_head") == 0 ? "" : a->prefix;
-        tensor.source = find_name(e->source->weights, prefix, name);
+        tensor.source = by__export_find(e->source->weights, prefix, name);
         if (tensor.source == NULL) {
             continue;
         }

@@ -167,11 +167,84 @@ static int step_unary(by_map *map, const by__node *node, const int *operand)
     return by_map_function(map, node->attrs.function, operand[0]);
 }
 
+static by_status onnx_binary(const by__signature *s, const by__type *out, by__onnx *onnx,
+                             by_error *error)
+{
+    const char *type = s->op == BY_OP_ADD ? "Add" : s->op == BY_OP_SUB ? "Sub" : "Mul";
+    BY_UNUSED(out);
+    BY_UNUSED(error);
+    onnx->result(onnx, 0, by__onnx_node2(onnx, type, 0, 1));
+    return BY_OK;
+}
+
+static by_status onnx_cast(const by__signature *s, const by__type *out, by__onnx *onnx,
+                           by_error *error)
+{
+    BY_UNUSED(s);
+    BY_UNUSED(out);
+    BY_UNUSED(error);
+    onnx->result(onnx, 0, by__onnx_node1(onnx, "Identity", 0)); /* all is f32 */
+    return BY_OK;
+}
+
+/* 0.5 x (1 + inner) */
+static int onnx_half_gelu(by__onnx *onnx, int inner)
+{
+    int half = by__onnx_node2(onnx, "Mul", 0, by__onnx_float(onnx, 0.5f));
+    int sum = by__onnx_node2(onnx, "Add", inner, by__onnx_float(onnx, 1.0f));
+    return by__onnx_node2(onnx, "Mul", half, sum);
+}
+
+static int onnx_gelu(by__onnx *onnx)
+{
+    int cube = by__onnx_node2(onnx, "Mul", by__onnx_node2(onnx, "Mul", 0, 0), 0);
+    int inner = by__onnx_node2(onnx, "Mul", cube, by__onnx_float(onnx, 0.044715f));
+    inner = by__onnx_node2(onnx, "Add", inner, 0);
+    inner = by__onnx_node2(onnx, "Mul", inner, by__onnx_float(onnx, 0.7978845608f));
+    return onnx_half_gelu(onnx, by__onnx_node1(onnx, "Tanh", inner));
+}
+
+static int onnx_gelu_erf(by__onnx *onnx)
+{
+    int inner = by__onnx_node2(onnx, "Mul", 0, by__onnx_float(onnx, 0.7071067812f));
+    return onnx_half_gelu(onnx, by__onnx_node1(onnx, "Erf", inner));
+}
+
+static by_status onnx_unary(const by__signature *s, const by__type *out, by__onnx *onnx,
+                            by_error *error)
+{
+    static const char *const names[BY_FN_COUNT] = {[BY_FN_RELU] = "Relu",
+                                                   [BY_FN_TANH] = "Tanh",
+                                                   [BY_FN_SIGMOID] = "Sigmoid",
+                                                   [BY_FN_NEGATE] = "Neg"};
+    by_function function = s->attrs->function;
+    BY_UNUSED(out);
+    BY_UNUSED(error);
+    int y = function == BY_FN_GELU       ? onnx_gelu(onnx)
+            : function == BY_FN_GELU_ERF ? onnx_gelu_erf(onnx)
+            : function == BY_FN_SILU
+                ? by__onnx_node2(onnx, "Mul", 0, by__onnx_node1(onnx, "Sigmoid", 0))
+                : by__onnx_node1(onnx, names[function], 0);
+    onnx->result(onnx, 0, y);
+    return BY_OK;
+}
+
+static by_status onnx_swiglu(const by__signature *s, const by__type *out, by__onnx *onnx,
+                             by_error *error)
+{
+    BY_UNUSED(s);
+    BY_UNUSED(out);
+    BY_UNUSED(error);
+    int silu = by__onnx_node2(onnx, "Mul", 0, by__onnx_node1(onnx, "Sigmoid", 0));
+    onnx->result(onnx, 0, by__onnx_node2(onnx, "Mul", silu, 1));
+    return BY_OK;
+}
+
 #define BINARY(name_of, gradient_of, shard_of, fuse_of, step_of)                                   \
     {                                                                                              \
         .name = name_of, .min_inputs = 2, .max_inputs = 2, .outputs = 1, .infer = infer_binary,    \
-        .gradient = gradient_of, .overlay = {1u << 0 | 1u << 1}, .shard = shard_of,                \
-        .fuse = fuse_of, .step = step_of                                                           \
+        .onnx = onnx_binary, .gradient = gradient_of, .overlay = {1u << 0 | 1u << 1},              \
+        .shard = shard_of, .fuse = fuse_of, .step = step_of                                        \
     }
 const by__op_row by__op_add =
     BINARY("add", gradient_add, by__shard_addends, by__fuse_addition, step_add);
@@ -194,6 +267,7 @@ const by__op_row by__op_cast = {.name = "cast",
                                 .attrs =
                                     BY__ATTRS(BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE)),
                                 .infer = infer_cast,
+                                .onnx = onnx_cast,
                                 .shard = by__shard_elements,
                                 .gradient = gradient_cast,
                                 .step = step_cast};
@@ -202,6 +276,7 @@ const by__op_row by__op_unary = {.name = "unary",
                                  .max_inputs = 1,
                                  .outputs = 1,
                                  .attrs = BY__ATTRS(BY__ATTR_AS("", function, FUNCTION, 0)),
+                                 .onnx = onnx_unary,
                                  .infer = infer_unary,
                                  .gradient = gradient_unary,
                                  .shard = by__shard_elements,
@@ -223,6 +298,7 @@ const by__op_row by__op_swiglu = {.name = "swiglu",
                                   .max_inputs = 2,
                                   .outputs = 1,
                                   .infer = infer_swiglu,
+                                  .onnx = onnx_swiglu,
                                   .gradient = gradient_swiglu,
                                   .shard = by__shard_elements,
                                   .cost = cost_unary,

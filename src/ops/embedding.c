@@ -289,11 +289,85 @@ const by__op_row by__op_offset_ids = {
     .attrs = BY__ATTRS(BEGIN, BY__ATTR_AS("rows", rows, INT, 0)),
     .infer = infer_offset_ids,
     .indices = {{.input = 0, .may_be_negative = true, .limit = ids_of_table}}};
+static by_status onnx_embedding(const by__signature *s, const by__type *out, by__onnx *onnx,
+                                by_error *error)
+{
+    BY_UNUSED(s);
+    BY_UNUSED(out);
+    BY_UNUSED(error);
+    onnx->result(onnx, 0, by__onnx_node2(onnx, "Gather", 1, 0));
+    return BY_OK;
+}
+
+/* Rows begin .. begin + T of the table, T being that of x. */
+static by_status onnx_position(const by__signature *s, const by__type *out, by__onnx *onnx,
+                               by_error *error)
+{
+    const by_attrs *a = s->attrs;
+    BY_UNUSED(out);
+    if (a->turn != 0 || a->gap != 0) {
+        return by__op_refuse(s, error, "positions with a gap have no form in ONNX");
+    }
+    int first = by__onnx_int(onnx, a->begin);
+    int end = by__onnx_node2(onnx, "Add", by__onnx_extent(onnx, 0, 1), first);
+    int rows = by__onnx_node3(onnx, "Range", first, end, by__onnx_int(onnx, 1));
+    int added = by__onnx_node2(onnx, "Gather", 1, rows);
+    onnx->result(onnx, 0, by__onnx_node2(onnx, "Add", 0, added));
+    return BY_OK;
+}
+
+/* Halves of each head: y1 = x1 cos - x2 sin, y2 = x2 cos + x1 sin. */
+static by_status onnx_rope(const by__signature *s, const by__type *out, by__onnx *onnx,
+                           by_error *error)
+{
+    const by_attrs *a = s->attrs;
+    by_rotation rotation = by_rotation_of(a);
+    int64_t width = out->shape.dim[2] / a->heads;
+    float frequencies[512];
+    if (a->inverse || a->turn != 0 || a->gap != 0 || width > 1024) {
+        return by__op_refuse(s, error, "a rotation of this form has none in ONNX");
+    }
+    for (int64_t i = 0; i < width / 2; i++) {
+        frequencies[i] = by_rotation_frequency(&rotation, i, width);
+    }
+    int count = by__onnx_extent(onnx, 0, 1);
+    int places = by__onnx_node3(onnx, "Range", by__onnx_int(onnx, 0), count, by__onnx_int(onnx, 1));
+    places = by__onnx_node2(onnx, "Add", places, by__onnx_int(onnx, a->begin));
+    if (s->input_count > 1 && !by__absent(&s->in[1])) {
+        places = by__onnx_node2(onnx, "Add", places, 1);
+    }
+    places = by__onnx_node1(onnx, "Cast", places);
+    onnx->set_int(onnx, "to", 1);
+    places = by__onnx_reshape(onnx, places, (const int64_t[]){-1, 1, 1}, 3);
+    int angle = by__onnx_node2(onnx, "Mul", places,
+                               onnx->floats(onnx, frequencies, &BY_SHAPE(1, 1, width / 2)));
+    int cosine = by__onnx_node1(onnx, "Cos", angle);
+    int sine = by__onnx_node1(onnx, "Sin", angle);
+    if (rotation.amplitude != 0.0f && rotation.amplitude != 1.0f) {
+        int amplitude = by__onnx_float(onnx, rotation.amplitude);
+        cosine = by__onnx_node2(onnx, "Mul", cosine, amplitude);
+        sine = by__onnx_node2(onnx, "Mul", sine, amplitude);
+    }
+    int x = by__onnx_reshape(onnx, 0, (const int64_t[]){0, 0, a->heads, width}, 4);
+    int x1 = by__onnx_split(onnx, x, 3, (const int64_t[]){width / 2, width / 2}, 2);
+    int x2 = x1 + 1;
+    int y1 = by__onnx_node2(onnx, "Sub", by__onnx_node2(onnx, "Mul", x1, cosine),
+                            by__onnx_node2(onnx, "Mul", x2, sine));
+    int y2 = by__onnx_node2(onnx, "Add", by__onnx_node2(onnx, "Mul", x2, cosine),
+                            by__onnx_node2(onnx, "Mul", x1, sine));
+    int y = by__onnx_node2(onnx, "Concat", y1, y2);
+    onnx->set_int(onnx, "axis", 3);
+    y = by__onnx_reshape(onnx, y, (const int64_t[]){0, 0, a->heads * width}, 3);
+    onnx->result(onnx, 0, y);
+    return BY_OK;
+}
+
 const by__op_row by__op_embedding = {.name = "embedding",
                                      .min_inputs = 2,
                                      .max_inputs = 2,
                                      .outputs = 1,
                                      .infer = infer_embedding,
+                                     .onnx = onnx_embedding,
                                      .gradient = gradient_embedding,
                                      .cost = cost_embedding,
                                      .gathers = 1u << 1,
@@ -318,6 +392,7 @@ const by__op_row by__op_position = {.name = "position",
                                     .outputs = 1,
                                     .attrs = BY__ATTRS(PLACES),
                                     .infer = infer_position,
+                                    .onnx = onnx_position,
                                     .shard = shard_position,
                                     .gradient = gradient_position,
                                     .gathers = 1u << 1,
@@ -339,6 +414,7 @@ const by__op_row by__op_rope = {
     .attrs = BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(theta, FLOAT), SPARE(factor), SPARE(low),
                        SPARE(high), SPARE(wave), SPARE(amplitude), BY__ATTR(inverse, FLAG), PLACES),
     .infer = infer_rope,
+    .onnx = onnx_rope,
     .shard = shard_rope,
     .gradient = gradient_rope,
     .cost = cost_rope,

@@ -173,6 +173,23 @@ static const by__attr matmul_attrs[] = {
     BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE | BY__ATTR_COMPUTE),
     {NULL, 0, BY__ATTR_FLAG, 0},
 };
+static by_status onnx_matmul(const by__signature *s, const by__type *out, by__onnx *onnx,
+                             by_error *error)
+{
+    const int64_t swapped[2] = {1, 0};
+    BY_UNUSED(out);
+    if (s->attrs->trans_a || s->in[1].shape.rank != 2) {
+        return by__op_refuse(s, error, "a product of this form has none in ONNX");
+    }
+    int b = s->attrs->trans_b ? by__onnx_transpose(onnx, 1, swapped, 2) : 1;
+    int y = by__onnx_node2(onnx, "MatMul", 0, b);
+    for (int i = 2; i < s->input_count; i++) {
+        y = by__absent(&s->in[i]) ? y : by__onnx_node2(onnx, "Add", y, i);
+    }
+    onnx->result(onnx, 0, y);
+    return BY_OK;
+}
+
 const by__op_row by__op_matmul = {.name = "matmul",
                                   .min_inputs = 2,
                                   .max_inputs = 4,
@@ -180,6 +197,7 @@ const by__op_row by__op_matmul = {.name = "matmul",
                                   .optional = 1u << 2 | 1u << 3,
                                   .attrs = matmul_attrs,
                                   .infer = infer_matmul,
+                                  .onnx = onnx_matmul,
                                   .gradient = gradient_matmul,
                                   .cost = cost_matmul,
                                   .factors = 1u << 0 | 1u << 1,

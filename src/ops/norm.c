@@ -115,11 +115,39 @@ static bool shard_gradient(const by__signature *s, const by__type *out, by__shar
     return true;
 }
 
+static by_status onnx_layer_norm(const by__signature *s, const by__type *out, by__onnx *onnx,
+                                 by_error *error)
+{
+    const int in[3] = {0, 1, 2};
+    BY_UNUSED(out);
+    BY_UNUSED(error);
+    int y = onnx->node(onnx, "LayerNormalization", in, 3, 1);
+    onnx->set_int(onnx, "axis", -1);
+    onnx->set_float(onnx, "epsilon", s->attrs->eps);
+    onnx->result(onnx, 0, y);
+    return BY_OK;
+}
+
+static by_status onnx_rms_norm(const by__signature *s, const by__type *out, by__onnx *onnx,
+                               by_error *error)
+{
+    BY_UNUSED(out);
+    BY_UNUSED(error);
+    int squares = by__onnx_node2(onnx, "Mul", 0, 0);
+    int mean =
+        by__onnx_node2(onnx, "ReduceMean", squares, by__onnx_list(onnx, (const int64_t[]){-1}, 1));
+    int sum = by__onnx_node2(onnx, "Add", mean, by__onnx_float(onnx, s->attrs->eps));
+    int y = by__onnx_node2(onnx, "Div", 0, by__onnx_node1(onnx, "Sqrt", sum));
+    onnx->result(onnx, 0, by__onnx_node2(onnx, "Mul", y, 1));
+    return BY_OK;
+}
+
 const by__op_row by__op_layer_norm = {.name = "layer_norm",
                                       .min_inputs = 3,
                                       .max_inputs = 3,
                                       .outputs = 3,
                                       .attrs = BY__ATTRS(BY__ATTR(eps, FLOAT)),
+                                      .onnx = onnx_layer_norm,
                                       .infer = infer_forward,
                                       .gradient = gradient_layer_norm,
                                       .shard = shard_forward,
@@ -142,6 +170,7 @@ const by__op_row by__op_rms_norm = {.name = "rms_norm",
                                     .max_inputs = 2,
                                     .outputs = 2,
                                     .attrs = BY__ATTRS(BY__ATTR(eps, FLOAT)),
+                                    .onnx = onnx_rms_norm,
                                     .infer = infer_forward,
                                     .gradient = gradient_rms_norm,
                                     .shard = shard_forward,

@@ -284,6 +284,22 @@ const by__op_row by__op_fill = {.name = "fill",
                                 .infer = infer_fill,
                                 .shard = shard_fill,
                                 .cost = cost_move};
+/* The first axes that stay are taken from x, so that these may be of any extent. */
+static by_status onnx_reshape(const by__signature *s, const by__type *out, by__onnx *onnx,
+                              by_error *error)
+{
+    int64_t shape[BY_MAX_RANK];
+    const by_shape *from = &s->in[0].shape;
+    bool same = true;
+    BY_UNUSED(error);
+    for (int i = 0; i < out->shape.rank; i++) {
+        same = same && i < from->rank && from->dim[i] == out->shape.dim[i];
+        shape[i] = same ? 0 : out->shape.dim[i];
+    }
+    onnx->result(onnx, 0, by__onnx_reshape(onnx, 0, shape, out->shape.rank));
+    return BY_OK;
+}
+
 const by__op_row by__op_reshape = {
     .name = "reshape",
     .attrs = BY__ATTRS(BY__ATTR_AS("shape", shape, SHAPE, BY__ATTR_IN_TYPE)),
@@ -293,6 +309,7 @@ const by__op_row by__op_reshape = {
     .max_inputs = 1,
     .outputs = 1,
     .infer = infer_reshape,
+    .onnx = onnx_reshape,
     .shard = shard_reshape,
     .gradient = gradient_reshape,
     .cost = cost_move,

@@ -140,7 +140,7 @@ struct by__sharding {
 
 /* ---- export ---- */
 
-/* Receives the ONNX nodes (opset 17) that stand for one node of a graph. Values are numbers: 0 ..
+/* Receives the ONNX nodes (opset 18) that stand for one node of a graph. Values are numbers: 0 ..
  * input_count - 1 are the node's inputs, the functions return those of new ones. An error is kept
  * until the end of the node, so that rows are written without checks. */
 typedef struct by__onnx by__onnx;
@@ -157,7 +157,27 @@ struct by__onnx {
     int (*ints)(by__onnx *onnx, const int64_t *values, const by_shape *shape);
     /* Says which value is output `output` of the node. */
     void (*result)(by__onnx *onnx, int output, int value);
+    /* Says which value operand `input`, which the node changes in place, is from now on. */
+    void (*update)(by__onnx *onnx, int input, int value);
 };
+
+/* ONNX has no value: an optional input that is absent. */
+#define BY__ONNX_NONE (-1)
+
+/* What rows are written with (onnx_nodes.c): nodes of one result, constants. */
+int by__onnx_node1(by__onnx *onnx, const char *type, int a);
+int by__onnx_node2(by__onnx *onnx, const char *type, int a, int b);
+int by__onnx_node3(by__onnx *onnx, const char *type, int a, int b, int c);
+/* Lists of `count` whole numbers, i64 [count]; one number as f32 or i64 [] (scalar). */
+int by__onnx_list(by__onnx *onnx, const int64_t *values, int count);
+int by__onnx_float(by__onnx *onnx, float value);
+int by__onnx_int(by__onnx *onnx, int64_t value);
+int by__onnx_reshape(by__onnx *onnx, int x, const int64_t *shape, int rank);
+int by__onnx_transpose(by__onnx *onnx, int x, const int64_t *order, int rank);
+/* Entries of axis `axis` of x, i64 [] . */
+int by__onnx_extent(by__onnx *onnx, int x, int64_t axis);
+/* x cut along an axis into `count` pieces of these sizes; returns the first, the others follow. */
+int by__onnx_split(by__onnx *onnx, int x, int64_t axis, const int64_t *sizes, int count);
 
 /* ---- packed weights ---- */
 

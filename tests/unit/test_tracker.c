@@ -14,9 +14,9 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "base/protobuf.h"
 #include "temporary.h"
 #include "track/mlflow_client.h"
-#include "track/protobuf.h"
 #include "track/sinks/sink.h"
 #include "track/system_load.h"
 

@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/protobuf.h"
 #include "track/append_file.h"
-#include "track/protobuf.h"
 #include "track/sinks/sink.h"
 
 enum { event_time = 1, event_step = 2, event_version = 3, event_summary = 5, event_session = 7 };

@@ -14,8 +14,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "base/protobuf.h"
 #include "track/append_file.h"
-#include "track/protobuf.h"
 #include "track/sinks/sink.h"
 
 enum { block_bytes = 32768, header_bytes = 7 };

@@ -1,4 +1,4 @@
-#include "track/protobuf.h"
+#include "base/protobuf.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Writing of protocol buffers (protobuf.dev, "Encoding"): a message is its fields one after the
  * other, and `out` grows by one field a call. */
-#ifndef BY_TRACK_PROTOBUF_H
-#define BY_TRACK_PROTOBUF_H
+#ifndef BY_BASE_PROTOBUF_H
+#define BY_BASE_PROTOBUF_H
 
 #include "base/base.h"
 

@@ -1,0 +1,353 @@
+/* Models of tokens as ONNX graphs: the graph that inference runs, each node written by its op's
+ * row. Batch and sequence are of any extent. With past keys and values (names as in Hugging Face's
+ * exports: past_key_values.N.key, present.N.key, [batch, kv_heads, past, head width]) a sequence
+ * goes on where the last call ended; the first call gives a past of no positions.
+ *
+ * Weights are in a second file, NAME_data, each on a multiple of 4096 bytes, so that a model may
+ * have more than the 2 GiB of a protocol buffer. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/export.h"
+#include "export/onnx_writer.h"
+
+#define ALIGNMENT ((uint64_t)4096)
+#define CHUNK     ((size_t)1 << 18)
+/* Extents that the graph is built with; the ONNX graph has none of them. */
+#define BATCH 3
+#define TIME  5
+
+typedef struct state {
+    by__export *export;
+    by_graph *graph;
+    by_model model;
+    by__onnx_writer writer;
+    char **names;    /* [value_count]: of values in ONNX, owned */
+    char *data_name; /* of the second file */
+    uint64_t bytes;  /* of it */
+} state;
+
+static by_status set_name(state *s, by_value value, const char *name, by_error *error)
+{
+    free(s->names[value]);
+    s->names[value] = by__strdup(name);
+    return s->names[value] == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: names")
+                                   : BY_OK;
+}
+
+static by_status build_graph(state *s, by_error *error)
+{
+    const by_model_config *model = &s->export->source->config->model;
+    /* Windows are limits only in a sequence that is longer. */
+    by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = BATCH, .time = model->context};
+    if (!s->export->options->without_cache) {
+        request.mode = BY_MODEL_DECODE;
+        request.time = model->context < TIME ? model->context : TIME;
+        request.cache = model->context;
+    }
+    BY_TRY(by_graph_open(&s->graph, error));
+    BY_TRY(by_model_build(&s->model, s->graph, model, &request, error));
+    return by__alloc((void **)&s->names, s->graph->value_count, sizeof *s->names, "names", error);
+}
+
+/* ---- inputs ---- */
+
+/* "cache.3.k" to "past_key_values.3.key" (or "present.3.key"). */
+static void cache_name(char out[64], const char *name, const char *prefix)
+{
+    int layer = atoi(name + strlen("cache."));
+    (void)snprintf(out, 64, "%s.%d.%s", prefix, layer,
+                   name[strlen(name) - 1] == 'k' ? "key" : "value");
+}
+
+static void add_cache(state *s, uint32_t field, const by__value *v, const char *name,
+                      const char *positions)
+{
+    const by__onnx_axis axes[4] = {
+        {0, "batch"}, {v->shape.dim[1], NULL}, {0, positions}, {v->shape.dim[3], NULL}};
+    by__onnx_writer_port(&s->writer, field, name, BY__ONNX_FLOAT, axes, 4);
+}
+
+/* The number of past positions, [1], and (where the model reads them) positions [1, sequence]. */
+static by_status add_places(state *s, const char *past, by_error *error)
+{
+    const char *in[2] = {past, "input_ids"};
+    by__onnx *o = &s->writer.rows;
+    by__onnx_writer_node(&s->writer, in, 2, NULL);
+    int start = by__onnx_extent(o, 0, 2);
+    BY_TRY(set_name(
+        s, s->model.start,
+        by__onnx_writer_name(&s->writer, by__onnx_reshape(o, start, (const int64_t[]){1}, 1)),
+        error));
+    if (s->model.positions == BY_NONE) {
+        return BY_OK;
+    }
+    int end = by__onnx_node2(o, "Add", start, by__onnx_extent(o, 1, 1));
+    int places = by__onnx_node3(o, "Range", start, end, by__onnx_int(o, 1));
+    places = by__onnx_reshape(o, places, (const int64_t[]){1, -1}, 2);
+    return set_name(s, s->model.positions, by__onnx_writer_name(&s->writer, places), error);
+}
+
+static by_status add_inputs(state *s, by_error *error)
+{
+    const by__onnx_axis axes[2] = {{0, "batch"}, {0, "sequence"}};
+    char past[64] = "";
+    char first[64] = "";
+    by__onnx_writer_port(&s->writer, 11, "input_ids", BY__ONNX_INT64, axes, 2);
+    BY_TRY(set_name(s, s->model.tokens, "input_ids", error));
+    for (size_t i = 0; i < s->graph->value_count; i++) {
+        const by__value *v = &s->graph->values[i];
+        if (v->role == BY_ROLE_STATE) {
+            cache_name(past, v->name, "past_key_values");
+            add_cache(s, 11, v, past, "past");
+            BY_TRY(set_name(s, (by_value)i, past, error));
+            if (first[0] == '\0') {
+                (void)snprintf(first, sizeof first, "%s", past);
+            }
+        }
+    }
+    return first[0] == '\0' ? BY_OK : add_places(s, first, error);
+}
+
+/* ---- weights ---- */
+
+static const char *weight_name(const state *s, const by__value *v)
+{
+    const by_export_source *source = s->export->source;
+    const char *prefix = by_model_name_prefix(&source->config->model);
+    return by__export_find(source->weights, prefix == NULL ? "" : prefix, v->name);
+}
+
+static by_status write_weight(by__sink *sink, const by_weights *weights, const by__value *v,
+                              const char *name, float *buffer, by_error *error)
+{
+    size_t total = (size_t)by_shape_count(&v->shape);
+    by_tensor_view view;
+    size_t elements;
+    BY_TRY(by__weights_describe(weights, name, &view, error));
+    BY_TRY(by_tensor_size(&view, &elements, NULL, error));
+    if (elements != total) {
+        return by_error_set(error, BY_EFORMAT, "tensor '%s' has %zu elements, the model %zu", name,
+                            elements, total);
+    }
+    for (size_t first = 0; first < total; first += CHUNK) {
+        size_t n = total - first < CHUNK ? total - first : CHUNK;
+        by_tensor_slice slice = {.flat = true, .offset = {(int64_t)first}, .shape = {(int64_t)n}};
+        BY_TRY(by_weights_read_f32(weights, name, &slice, buffer, n, error));
+        BY_TRY(by__sink_add(sink, buffer, n * sizeof *buffer, error));
+    }
+    return BY_OK;
+}
+
+/* Lists the weights in the graph, or, with a sink, writes them. */
+static by_status each_weight(state *s, by__sink *sink, float *buffer, by_error *error)
+{
+    static const uint8_t zeros[ALIGNMENT];
+    uint64_t offset = 0;
+    for (size_t i = 0; i < s->graph->value_count; i++) {
+        const by__value *v = &s->graph->values[i];
+        if (v->role != BY_ROLE_PARAMETER) {
+            continue;
+        }
+        const char *name = weight_name(s, v);
+        uint64_t bytes = (uint64_t)by_shape_count(&v->shape) * sizeof(float);
+        uint64_t space = (ALIGNMENT - bytes % ALIGNMENT) % ALIGNMENT;
+        if (name == NULL) {
+            return by_error_set(error, BY_EFORMAT, "%s has no tensor '%s'",
+                                by_weights_path(s->export->source->weights), v->name);
+        }
+        if (sink == NULL) {
+            by__onnx_writer_weight(&s->writer, v->name, &v->shape, s->data_name, offset, bytes);
+            BY_TRY(set_name(s, (by_value)i, v->name, error));
+            s->export->report.tensors++;
+        } else {
+            BY_TRY(write_weight(sink, s->export->source->weights, v, name, buffer, error));
+            BY_TRY(by__sink_add(sink, zeros, (size_t)space, error));
+        }
+        offset += bytes + space;
+    }
+    s->bytes = offset;
+    return BY_OK;
+}
+
+/* ---- nodes ---- */
+
+static by_status add_node(state *s, const by__node *node, by_error *error)
+{
+    const by__op_row *row = by__op_row_of(node->op);
+    const char *in[16];
+    char *updates[16] = {0};
+    by__type types[16];
+    by__type out[BY_MAX_OUTPUTS];
+    if (row->onnx == NULL || node->input_count > 16) {
+        return by_error_set(error, BY_EFORMAT,
+                            "the model has the operation %s, which has no form "
+                            "in ONNX",
+                            row->name);
+    }
+    for (int i = 0; i < node->input_count; i++) {
+        bool absent = node->in[i] == BY_NONE;
+        in[i] = absent || s->names[node->in[i]] == NULL ? "" : s->names[node->in[i]];
+        types[i].shape.rank = -1;
+        if (!absent) {
+            const by__value *v = &s->graph->values[node->in[i]];
+            types[i] = (by__type){v->dtype, v->shape};
+        }
+    }
+    for (int i = 0; i < node->output_count; i++) {
+        out[i].shape.rank = -1;
+        if (node->out[i] != BY_NONE) {
+            const by__value *v = &s->graph->values[node->out[i]];
+            out[i] = (by__type){v->dtype, v->shape};
+        }
+    }
+    const by__signature signature = {node->op, &node->attrs, types, node->input_count};
+    by__onnx_writer_node(&s->writer, in, node->input_count, updates);
+    by_status status = row->onnx(&signature, out, &s->writer.rows, error);
+    by__onnx_writer_end(&s->writer);
+    for (int i = 0; i < node->output_count && status == BY_OK; i++) {
+        if (s->writer.results[i] != NULL) {
+            status = set_name(s, node->out[i], s->writer.results[i], error);
+        }
+    }
+    for (int i = 0; i < node->input_count; i++) {
+        if (updates[i] != NULL && status == BY_OK) {
+            status = set_name(s, node->in[i], updates[i], error);
+        }
+        free(updates[i]);
+    }
+    return status == BY_OK && s->writer.status != BY_OK
+               ? by_error_set(error, BY_EMEMORY, "out of memory: an ONNX graph")
+               : status;
+}
+
+/* A value under the name of an output. */
+static void rename_value(state *s, by_value value, const char *name)
+{
+    by__text node = {0};
+    by__proto_string(&node, 1, s->names[value]);
+    by__proto_string(&node, 2, name);
+    by__proto_string(&node, 4, "Identity");
+    by__proto_message(&s->writer.graph, 1, &node);
+    by__text_free(&node);
+}
+
+static void add_outputs(state *s)
+{
+    const by__onnx_axis axes[3] = {
+        {0, "batch"}, {0, "sequence"}, {s->graph->values[s->model.logits].shape.dim[2], NULL}};
+    char name[64];
+    rename_value(s, s->model.logits, "logits");
+    by__onnx_writer_port(&s->writer, 12, "logits", BY__ONNX_FLOAT, axes, 3);
+    for (size_t i = 0; i < s->graph->value_count; i++) {
+        const by__value *v = &s->graph->values[i];
+        if (v->role == BY_ROLE_STATE) {
+            cache_name(name, v->name, "present");
+            rename_value(s, (by_value)i, name);
+            add_cache(s, 12, v, name, "total");
+        }
+    }
+}
+
+/* ---- the files ---- */
+
+/* ModelProto: ir_version 1, producer_name 2, producer_version 3, graph 7, opset_import 8 (version
+ * 2), metadata_props 14 (key 1, value 2). */
+static void make_model(by__text *out, state *s)
+{
+    const by_export_source *source = s->export->source;
+    const char *const pairs[][2] = {{"banyan.run", source->run},
+                                    {"banyan.config_hash", source->config_hash},
+                                    {"banyan.data_hash", source->data_hash}};
+    by__text part = {0};
+    by__proto_int(out, 1, 8);
+    by__proto_string(out, 2, "banyan");
+    by__proto_string(out, 3, BY_VERSION);
+    by__proto_string(&s->writer.graph, 2, source->run == NULL ? "model" : source->run);
+    by__proto_message(out, 7, &s->writer.graph);
+    by__proto_int(&part, 2, 18);
+    by__proto_message(out, 8, &part);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(pairs); i++) {
+        if (pairs[i][1] != NULL) {
+            by__proto_string(&part, 1, pairs[i][0]);
+            by__proto_string(&part, 2, pairs[i][1]);
+            by__proto_message(out, 14, &part);
+        }
+    }
+    by__text_free(&part);
+}
+
+static by_status write_data(state *s, const char *directory, by_error *error)
+{
+    by__sink *sink = NULL;
+    float *buffer;
+    BY_TRY(by__alloc((void **)&buffer, CHUNK, sizeof *buffer, "a part of a tensor", error));
+    by_status status = by__sink_open(&sink, directory, s->data_name, s->bytes, error);
+    if (status == BY_OK) {
+        status = each_weight(s, sink, buffer, error);
+    }
+    if (status == BY_OK) {
+        status = by__sink_commit(&sink, NULL, error);
+    }
+    by__sink_discard(&sink);
+    free(buffer);
+    return status;
+}
+
+static by_status write_files(state *s, const char *directory, const char *name, by_error *error)
+{
+    by__text model = {0};
+    BY_TRY(each_weight(s, NULL, NULL, error));
+    BY_TRY(add_inputs(s, error));
+    for (size_t i = 0; i < s->graph->node_count; i++) {
+        BY_TRY(add_node(s, &s->graph->nodes[i], error));
+    }
+    add_outputs(s);
+    make_model(&model, s);
+    by_status status =
+        model.failed ? by_error_set(error, BY_EMEMORY, "out of memory: an ONNX graph") : BY_OK;
+    if (status == BY_OK) {
+        status = write_data(s, directory, error);
+    }
+    if (status == BY_OK) {
+        status = by__sink_put(directory, name, model.data, model.length, NULL, error);
+    }
+    if (status == BY_OK) {
+        status = by__sync_dir(directory, error);
+    }
+    s->export->report.bytes = s->bytes;
+    by__text_free(&model);
+    return status;
+}
+
+by_status by__export_onnx(by__export *e, by_error *error)
+{
+    state s = {.export = e};
+    char *directory;
+    char *name;
+    by__text data = {0};
+    if (strcmp(by_model_reads(&e->source->config->model), "tokens") != 0) {
+        return by_error_set(error, BY_EARG, "only models of tokens are exported to ONNX");
+    }
+    BY_TRY(by__export_place(&directory, &name, e->options->output, error));
+    by__onnx_writer_begin(&s.writer);
+    by__text_format(&data, "%s_data", name);
+    by_status status = by__text_take(&data, &s.data_name, error);
+    if (status == BY_OK) {
+        status = build_graph(&s, error);
+    }
+    if (status == BY_OK) {
+        status = write_files(&s, directory, name, error);
+    }
+    for (size_t i = 0; s.names != NULL && i < s.graph->value_count; i++) {
+        free(s.names[i]);
+    }
+    free(s.names);
+    by_graph_close(&s.graph);
+    by__onnx_writer_free(&s.writer);
+    free(s.data_name);
+    free(directory);
+    free(name);
+    return status;
+}

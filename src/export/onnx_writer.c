@@ -1,0 +1,246 @@
+/* ONNX in protocol buffers (onnx.proto). Numbers of fields are of its messages. */
+#include "export/onnx_writer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers of values that nodes make begin here; smaller ones are the node's inputs. */
+#define FIRST_VALUE 65536
+
+static int fail(by__onnx_writer *w)
+{
+    w->status = BY_EMEMORY;
+    return 0;
+}
+
+/* A new value and its number. */
+static int add_value(by__onnx_writer *w, const char *prefix, uint64_t number)
+{
+    char name[40];
+    (void)snprintf(name, sizeof name, "%s%" PRIu64, prefix, number);
+    if (by__reserve((void **)&w->names, &w->capacity, w->count + 1, sizeof *w->names, NULL) !=
+            BY_OK ||
+        (w->names[w->count] = by__strdup(name)) == NULL) {
+        return fail(w);
+    }
+    return FIRST_VALUE + (int)w->count++;
+}
+
+const char *by__onnx_writer_name(const by__onnx_writer *w, int value)
+{
+    size_t i = (size_t)(value - FIRST_VALUE);
+    if (value < 0) {
+        return "";
+    }
+    return value < FIRST_VALUE ? (value < w->in_count ? w->in[value] : "")
+                               : (i < w->count ? w->names[i] : "");
+}
+
+/* The node that was begun is complete. */
+static void flush(by__onnx_writer *w)
+{
+    if (w->node.length > 0) {
+        by__proto_message(&w->graph, 1, &w->node);
+    }
+}
+
+static int add_node(by__onnx *onnx, const char *type, const int *in, int input_count,
+                    int output_count)
+{
+    by__onnx_writer *w = onnx->user;
+    int first = 0;
+    flush(w);
+    for (int i = 0; i < input_count; i++) {
+        by__proto_string(&w->node, 1, by__onnx_writer_name(w, in[i]));
+    }
+    for (int i = 0; i < output_count; i++) {
+        int value = add_value(w, "v", w->values++);
+        first = i == 0 ? value : first;
+        by__proto_string(&w->node, 2, by__onnx_writer_name(w, value));
+    }
+    by__proto_string(&w->node, 4, type);
+    return first;
+}
+
+/* AttributeProto: name 1, f 2, i 3, ints 8, type 20 (1 float, 2 int, 7 ints). */
+static void add_attribute(by__onnx_writer *w, by__text *attribute, int type)
+{
+    by__proto_int(attribute, 20, type);
+    by__proto_message(&w->node, 5, attribute);
+    by__text_free(attribute);
+}
+
+static void set_int(by__onnx *onnx, const char *name, int64_t value)
+{
+    by__text attribute = {0};
+    by__proto_string(&attribute, 1, name);
+    by__proto_int(&attribute, 3, value);
+    add_attribute(onnx->user, &attribute, 2);
+}
+
+static void set_float(by__onnx *onnx, const char *name, float value)
+{
+    by__text attribute = {0};
+    by__proto_string(&attribute, 1, name);
+    by__proto_float(&attribute, 2, value);
+    add_attribute(onnx->user, &attribute, 1);
+}
+
+static void set_ints(by__onnx *onnx, const char *name, const int64_t *values, int count)
+{
+    by__text attribute = {0};
+    by__proto_string(&attribute, 1, name);
+    for (int i = 0; i < count; i++) {
+        by__proto_int(&attribute, 8, values[i]);
+    }
+    add_attribute(onnx->user, &attribute, 7);
+}
+
+/* TensorProto: dims 1, data_type 2, name 8, raw_data 9; initializers are field 5 of the graph. */
+static int add_constant(by__onnx_writer *w, int type, const void *data, size_t bytes,
+                        const by_shape *shape)
+{
+    by__text tensor = {0};
+    int value = add_value(w, "c", w->constants++);
+    for (int i = 0; i < shape->rank; i++) {
+        by__proto_int(&tensor, 1, shape->dim[i]);
+    }
+    by__proto_int(&tensor, 2, type);
+    by__proto_string(&tensor, 8, by__onnx_writer_name(w, value));
+    by__proto_bytes(&tensor, 9, data, bytes);
+    by__proto_message(&w->graph, 5, &tensor);
+    by__text_free(&tensor);
+    return value;
+}
+
+static int add_floats(by__onnx *onnx, const float *values, const by_shape *shape)
+{
+    return add_constant(onnx->user, BY__ONNX_FLOAT, values,
+                        (size_t)by_shape_count(shape) * sizeof *values, shape);
+}
+
+static int add_ints(by__onnx *onnx, const int64_t *values, const by_shape *shape)
+{
+    return add_constant(onnx->user, BY__ONNX_INT64, values,
+                        (size_t)by_shape_count(shape) * sizeof *values, shape);
+}
+
+static void set_result(by__onnx *onnx, int output, int value)
+{
+    by__onnx_writer *w = onnx->user;
+    free(w->results[output]);
+    w->results[output] = by__strdup(by__onnx_writer_name(w, value));
+}
+
+static void set_update(by__onnx *onnx, int input, int value)
+{
+    by__onnx_writer *w = onnx->user;
+    free(w->updates[input]);
+    w->updates[input] = by__strdup(by__onnx_writer_name(w, value));
+}
+
+void by__onnx_writer_begin(by__onnx_writer *w)
+{
+    *w = (by__onnx_writer){.rows = {.user = w,
+                                    .node = add_node,
+                                    .set_int = set_int,
+                                    .set_float = set_float,
+                                    .set_ints = set_ints,
+                                    .floats = add_floats,
+                                    .ints = add_ints,
+                                    .result = set_result,
+                                    .update = set_update}};
+}
+
+void by__onnx_writer_free(by__onnx_writer *w)
+{
+    for (size_t i = 0; i < w->count; i++) {
+        free(w->names[i]);
+    }
+    for (size_t i = 0; i < BY_MAX_OUTPUTS; i++) {
+        free(w->results[i]);
+    }
+    free(w->names);
+    by__text_free(&w->graph);
+    by__text_free(&w->node);
+}
+
+void by__onnx_writer_node(by__onnx_writer *w, const char **in, int count, char **updates)
+{
+    w->in = in;
+    w->in_count = count;
+    w->updates = updates;
+    for (size_t i = 0; i < BY_MAX_OUTPUTS; i++) {
+        free(w->results[i]);
+        w->results[i] = NULL;
+    }
+}
+
+void by__onnx_writer_end(by__onnx_writer *w)
+{
+    flush(w);
+    w->status = w->graph.failed || w->node.failed ? BY_EMEMORY : w->status;
+}
+
+/* ValueInfoProto: name 1, type 2 (TypeProto: tensor_type 1: elem_type 1, shape 2: dim 1: dim_value
+ * 1 or dim_param 2). */
+void by__onnx_writer_port(by__onnx_writer *w, uint32_t field, const char *name, int type,
+                          const by__onnx_axis *axes, int rank)
+{
+    by__text port = {0};
+    by__text kind = {0};
+    by__text tensor = {0};
+    by__text shape = {0};
+    by__text axis = {0};
+    for (int i = 0; i < rank; i++) {
+        if (axes[i].name != NULL) {
+            by__proto_string(&axis, 2, axes[i].name);
+        } else {
+            by__proto_int(&axis, 1, axes[i].extent);
+        }
+        by__proto_message(&shape, 1, &axis);
+    }
+    by__proto_int(&tensor, 1, type);
+    by__proto_message(&tensor, 2, &shape);
+    by__proto_message(&kind, 1, &tensor);
+    by__proto_string(&port, 1, name);
+    by__proto_message(&port, 2, &kind);
+    by__proto_message(&w->graph, field, &port);
+    by__text_free(&port);
+    by__text_free(&kind);
+    by__text_free(&tensor);
+    by__text_free(&shape);
+    by__text_free(&axis);
+}
+
+/* StringStringEntryProto: key 1, value 2. */
+static void add_entry(by__text *out, uint32_t field, const char *key, const char *value)
+{
+    by__text entry = {0};
+    by__proto_string(&entry, 1, key);
+    by__proto_string(&entry, 2, value);
+    by__proto_message(out, field, &entry);
+    by__text_free(&entry);
+}
+
+/* external_data 13, data_location 14 (1: external). */
+void by__onnx_writer_weight(by__onnx_writer *w, const char *name, const by_shape *shape,
+                            const char *file, uint64_t offset, uint64_t bytes)
+{
+    by__text tensor = {0};
+    char number[24];
+    for (int i = 0; i < shape->rank; i++) {
+        by__proto_int(&tensor, 1, shape->dim[i]);
+    }
+    by__proto_int(&tensor, 2, BY__ONNX_FLOAT);
+    by__proto_string(&tensor, 8, name);
+    add_entry(&tensor, 13, "location", file);
+    (void)snprintf(number, sizeof number, "%" PRIu64, offset);
+    add_entry(&tensor, 13, "offset", number);
+    (void)snprintf(number, sizeof number, "%" PRIu64, bytes);
+    add_entry(&tensor, 13, "length", number);
+    by__proto_int(&tensor, 14, 1);
+    by__proto_message(&w->graph, 5, &tensor);
+    by__text_free(&tensor);
+}

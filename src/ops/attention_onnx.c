@@ -1,0 +1,122 @@
+/* Attention as ONNX: products, a mask of positions, a softmax. Queries of a group of heads stand
+ * together, so that their keys are broadcast and not copied. */
+#include <math.h>
+
+#include "ops/ops.h"
+
+typedef struct heads {
+    int64_t queries; /* heads */
+    int64_t keys;
+    int64_t width;
+} heads;
+
+/* x [B, T, n width] as [B, n, T, width]. */
+static int by_heads(by__onnx *onnx, int x, int64_t n, int64_t width)
+{
+    int y = by__onnx_reshape(onnx, x, (const int64_t[]){0, 0, n, width}, 4);
+    return by__onnx_transpose(onnx, y, (const int64_t[]){0, 2, 1, 3}, 4);
+}
+
+/* Positions [n] from `first` (a scalar) up to `end`. */
+static int range(by__onnx *onnx, int first, int end)
+{
+    return by__onnx_node3(onnx, "Range", first, end, by__onnx_int(onnx, 1));
+}
+
+/* Scores of keys that a query does not read become the lowest number. The last key belongs to the
+ * last query. */
+static int mask(by__onnx *onnx, int scores, int queries, int keys, int64_t window)
+{
+    int zero = by__onnx_int(onnx, 0);
+    int count = by__onnx_extent(onnx, queries, 2);
+    int end = by__onnx_extent(onnx, keys, 2);
+    int first = by__onnx_node2(onnx, "Sub", end, count);
+    int q = by__onnx_reshape(onnx, range(onnx, first, end), (const int64_t[]){-1, 1}, 2);
+    int k = range(onnx, zero, end);
+    int read = by__onnx_node2(onnx, "LessOrEqual", k, q);
+    if (window > 0) {
+        int from = by__onnx_node2(onnx, "Sub", q, by__onnx_int(onnx, window));
+        int near = by__onnx_node2(onnx, "Greater", k, from);
+        read = by__onnx_node2(onnx, "And", read, near);
+    }
+    return by__onnx_node3(onnx, "Where", read, scores, by__onnx_float(onnx, -3e38f));
+}
+
+/* queries [B, H, T, D] and keys, values [B, K, S, D] to [B, T, H D]. */
+static int attend(by__onnx *onnx, int queries, int keys, int values, const heads *h, bool causal,
+                  int64_t window)
+{
+    int64_t group = h->queries / h->keys;
+    int q = by__onnx_reshape(onnx, queries, (const int64_t[]){0, h->keys, group, -1, h->width}, 5);
+    int axis = by__onnx_list(onnx, (const int64_t[]){2}, 1);
+    int k = by__onnx_transpose(onnx, keys, (const int64_t[]){0, 1, 3, 2}, 4);
+    k = by__onnx_node2(onnx, "Unsqueeze", k, axis);
+    int v = by__onnx_node2(onnx, "Unsqueeze", values, axis);
+    q = by__onnx_node2(onnx, "Mul", q, by__onnx_float(onnx, 1.0f / sqrtf((float)h->width)));
+    int scores = by__onnx_node2(onnx, "MatMul", q, k);
+    scores = causal ? mask(onnx, scores, queries, keys, window) : scores;
+    int shares = by__onnx_node1(onnx, "Softmax", scores);
+    onnx->set_int(onnx, "axis", -1);
+    int y = by__onnx_node2(onnx, "MatMul", shares, v);
+    y = by__onnx_reshape(onnx, y, (const int64_t[]){0, h->queries, -1, h->width}, 4);
+    y = by__onnx_transpose(onnx, y, (const int64_t[]){0, 2, 1, 3}, 4);
+    return by__onnx_reshape(onnx, y, (const int64_t[]){0, 0, h->queries * h->width}, 3);
+}
+
+/* The operands by heads: packed in the first, or three. */
+static heads read_operands(const by__signature *s, by__onnx *onnx, int *q, int *k, int *v)
+{
+    heads h = {.queries = s->attrs->heads, .keys = s->attrs->kv_heads};
+    bool packed = s->input_count < 3 || by__absent(&s->in[1]);
+    int64_t parts = packed ? h.queries + 2 * h.keys : h.queries;
+    h.width = s->in[0].shape.dim[2] / parts;
+    *q = 0;
+    *k = 1;
+    *v = 2;
+    if (packed) {
+        const int64_t sizes[3] = {h.queries * h.width, h.keys * h.width, h.keys * h.width};
+        *q = by__onnx_split(onnx, 0, 2, sizes, 3);
+        *k = *q + 1;
+        *v = *q + 2;
+    }
+    *q = by_heads(onnx, *q, h.queries, h.width);
+    *k = by_heads(onnx, *k, h.keys, h.width);
+    *v = by_heads(onnx, *v, h.keys, h.width);
+    return h;
+}
+
+by_status by__onnx_attention(const by__signature *s, const by__type *out, by__onnx *onnx,
+                             by_error *error)
+{
+    int q;
+    int k;
+    int v;
+    BY_UNUSED(out);
+    for (int i = 3; i < s->input_count; i++) {
+        if (!by__absent(&s->in[i])) {
+            return by__op_refuse(s, error, "lengths and starts have no form in ONNX");
+        }
+    }
+    heads h = read_operands(s, onnx, &q, &k, &v);
+    onnx->result(onnx, 0, attend(onnx, q, k, v, &h, !s->attrs->bidirectional, s->attrs->window));
+    return BY_OK;
+}
+
+by_status by__onnx_cached_attention(const by__signature *s, const by__type *out, by__onnx *onnx,
+                                    by_error *error)
+{
+    int q;
+    int k;
+    int v;
+    BY_UNUSED(out);
+    BY_UNUSED(error);
+    heads h = read_operands(s, onnx, &q, &k, &v);
+    k = by__onnx_node2(onnx, "Concat", 3, k);
+    onnx->set_int(onnx, "axis", 2);
+    v = by__onnx_node2(onnx, "Concat", 4, v);
+    onnx->set_int(onnx, "axis", 2);
+    onnx->update(onnx, 3, k);
+    onnx->update(onnx, 4, v);
+    onnx->result(onnx, 0, attend(onnx, q, k, v, &h, true, s->attrs->window));
+    return BY_OK;
+}
