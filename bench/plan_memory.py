@@ -37,12 +37,15 @@ PRECISIONS = {
     "fp16": ["precision.compute=fp16"],
     "pure bf16": ["precision.compute=bf16", "precision.weights=bf16"],
 }
+REFUSED = 2  # exit code: a configuration that is not possible, such as adamw8bit with weights in bf16
 OPTIMIZERS = ["adamw", "adamw8bit", "adafactor", "lamb", "lion", "muon", "sgd"]
 
 
 def banyan(*arguments):
     program = os.environ.get("BANYAN", str(ROOT / "build/release/banyan"))
     done = subprocess.run([program, *arguments, "--json"], capture_output=True, text=True)
+    if done.returncode == REFUSED:
+        return None
     if done.returncode != 0:
         sys.exit(f"{' '.join(arguments)}: {done.stderr.strip()}")
     return json.loads(done.stdout)
@@ -53,11 +56,11 @@ def sets(settings):
 
 
 def measure(config, settings, recompute, steps):
-    """The record of a combination; None where it cannot be had."""
+    """The record of a combination; None where the program refuses it."""
     if recompute == "budget":
-        if any(setting.startswith("memory.activations") for setting in settings):
-            return None  # a budget that chooses would change bits
         plan = banyan("info", config, *sets(settings))
+        if plan is None:
+            return None
         # A trainer alone, as `bench train` is, has neither data nor buffers for checkpoints.
         total = plan["planned_bytes"] - plan["data_bytes"] - plan["staging_bytes"]
         settings = settings + [f"memory.budget={total - plan['activation_bytes'] // 2}"]
