@@ -6,7 +6,7 @@
 
 Each combination is a process of its own, `banyan bench train`, which takes two steps of a GPT-2 of 34 million parameters
 on 2 x 512 tokens; what it had at its peak (VmHWM) is compared with what it had planned before it began. `budget` is a
-memory.budget that leaves half of the activations. Prints a table in Markdown, or one JSON line a combination. Exit code 1
+memory.budget that leaves half of the activations that can be computed again. Prints a table in Markdown, or one JSON line a combination. Exit code 1
 when one is off by more than 3 % (--bound). BANYAN names the program; default: build/release/banyan."""
 import argparse
 import json
@@ -59,11 +59,12 @@ def measure(config, settings, recompute, steps):
     """The record of a combination; None where the program refuses it."""
     if recompute == "budget":
         plan = banyan("info", config, *sets(settings))
-        if plan is None:
+        least = banyan("info", config, *sets([*settings, "memory.recompute=full"]))
+        if plan is None or least is None:
             return None
-        # A trainer alone, as `bench train` is, has neither data nor buffers for checkpoints.
-        total = plan["planned_bytes"] - plan["data_bytes"] - plan["staging_bytes"]
-        settings = settings + [f"memory.budget={total - plan['activation_bytes'] // 2}"]
+        half = (plan["planned_bytes"] + least["planned_bytes"]) // 2
+        # A trainer alone, as `bench train` is, has neither loaders nor buffers for checkpoints.
+        settings = settings + [f"memory.budget={half - plan['data_bytes'] - plan['staging_bytes']}"]
     return banyan("bench", "train", config, "--steps", str(steps), *sets(settings))
 
 
