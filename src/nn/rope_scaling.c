@@ -10,9 +10,12 @@ static const by__key key_rows[] = {
     {"model", "rope_theta", BY__KEY_REAL, OWN(theta), "10000", 1, 1e12,
      .help = "base of the rotary frequencies"},
     {"model", "rope_scaling", BY__KEY_TEXT, OWN(scaling), "none",
-     .choices = "none|linear|dynamic|yarn|llama3", .later = true,
-     .help = "how rotary frequencies are scaled for contexts beyond the one of the first training; "
-             "`dynamic` scales nothing within model.context and allows no longer one"},
+     .choices = "none|linear|ntk|dynamic|yarn|llama3", .later = true,
+     .help =
+         "how rotary frequencies are scaled for contexts beyond the one of the first training; "
+         "`ntk` multiplies rope_theta by rope_factor^(d / (d - 2)), d the width of a head, which "
+         "divides the slowest frequency by rope_factor and leaves the fastest; `dynamic` scales "
+         "nothing within model.context and allows no longer one"},
     {"model", "rope_factor", BY__KEY_REAL, OWN(factor), "1", 1, 1e6, .later = true,
      .help = "`rope_scaling`: what the slow frequencies are divided by"},
     {"model", "rope_original_context", BY__KEY_INT, OWN(original_context), "-1", 1, BY__MI30,
@@ -97,11 +100,24 @@ static void set_yarn(by_rotation *r, const by__rope_keys *keys, double context, 
     r->amplitude = (float)(keys->attention_factor < 0.0 ? mscale : keys->attention_factor);
 }
 
+/* The base whose slowest frequency, that of pair d / 2 - 1, is divided by the factor (NTK-aware
+ * scaling, as transformers' `dynamic` has it for one length). A head of one pair has the fastest
+ * alone. */
+static double ntk_theta(const by__rope_keys *keys, int64_t width)
+{
+    double d = (double)width;
+    return width > 2 ? keys->theta * pow(keys->factor, d / (d - 2.0)) : keys->theta;
+}
+
 by_rotation by__rope_rotation(const by__rope_keys *keys, const by_model_config *c)
 {
     by_rotation r = {.theta = (float)keys->theta};
     bool given = keys->original_context > 0;
     double context = (double)(given ? keys->original_context : c->context);
+    if (is_scaled_by(keys, "ntk")) {
+        r.theta = (float)ntk_theta(keys, c->head_dim);
+        return r;
+    }
     if (is_scaled_by(keys, "none") || is_scaled_by(keys, "dynamic")) {
         return r;
     }
@@ -125,6 +141,10 @@ void by__rope_write_config(json_t *out, const by__rope_keys *keys, const by_mode
     bool yarn = is_scaled_by(keys, "yarn");
     bool llama3 = is_scaled_by(keys, "llama3");
     int64_t original = keys->original_context > 0 ? keys->original_context : c->context;
+    if (is_scaled_by(keys, "ntk")) { /* has no name there */
+        (void)json_object_set_new(out, "rope_theta", json_real(ntk_theta(keys, c->head_dim)));
+        return;
+    }
     (void)json_object_set_new(out, "rope_theta", json_real(keys->theta));
     if (is_scaled_by(keys, "none")) {
         return;

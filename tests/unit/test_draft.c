@@ -31,7 +31,7 @@ static int32_t ask(by_draft_source *source, int32_t place, uint64_t id, const ch
     int32_t drafts[BY_DRAFT_TOKENS];
     int64_t count = (int64_t)strlen(letters);
     for (int64_t i = 0; i < count; i++) {
-        tokens[i] = letters[i];
+        tokens[i] = (unsigned char)letters[i];
     }
     by_draft_text text = {
         .place = place, .id = id, .tokens = tokens, .count = count, .most = 5, .drafts = drafts};

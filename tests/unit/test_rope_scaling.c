@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -68,19 +69,11 @@ static const scaling scalings[] = {
      1.0693147180559945},
 };
 
-static by_rotation rotation_of(const scaling *s)
+/* The rotation in the graph of a model. */
+static by_rotation rotation_in(const by_config *config)
 {
     by_error error = {0};
-    by_config *config;
     by_model model;
-    char json[1024];
-    (void)snprintf(json, sizeof json,
-                   "{\"model_type\":\"llama\",\"vocab_size\":8,\"hidden_size\":32,"
-                   "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"intermediate_size\":8,%s}",
-                   s->json);
-    check_ok(by_config_default(&config, &error), &error);
-    check_ok(by_model_config_from_json(&config->model, "config.json", json, strlen(json), &error),
-             &error);
     by_graph *graph = open_graph();
     by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = 1, .time = 2};
     check_ok(by_model_build(&model, graph, &config->model, &request, &error), &error);
@@ -91,6 +84,22 @@ static by_rotation rotation_of(const scaling *s)
         }
     }
     by_graph_close(&graph);
+    return rotation;
+}
+
+static by_rotation rotation_of(const scaling *s)
+{
+    by_error error = {0};
+    by_config *config;
+    char json[1024];
+    (void)snprintf(json, sizeof json,
+                   "{\"model_type\":\"llama\",\"vocab_size\":8,\"hidden_size\":32,"
+                   "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"intermediate_size\":8,%s}",
+                   s->json);
+    check_ok(by_config_default(&config, &error), &error);
+    check_ok(by_model_config_from_json(&config->model, "config.json", json, strlen(json), &error),
+             &error);
+    by_rotation rotation = rotation_in(config);
     by_config_close(&config);
     return rotation;
 }
@@ -114,8 +123,50 @@ static void test_frequencies(void **state)
     }
 }
 
+/* NTK-aware scaling is what transformers' `dynamic` is for one length, here by a factor of 2 for
+ * twice the trained context; in config.json it is another base. */
+static void test_ntk(void **state)
+{
+    static const char *const settings[] = {
+        "model.kind=llama", "model.layers=1",         "model.heads=2",      "model.width=32",
+        "model.vocab=8",    "model.rope_scaling=ntk", "model.rope_factor=3"};
+    static const double frequencies[PAIRS] = {1,
+                                              0.270296126,
+                                              0.0730599956,
+                                              0.0197478337,
+                                              0.00533776295,
+                                              0.00144277665,
+                                              0.000389976938,
+                                              0.000105409255};
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_config *config;
+    by_config *read;
+    char *json;
+    check_ok(by_config_default(&config, &error), &error);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(settings); i++) {
+        check_ok(by_config_set(config, settings[i], &error), &error);
+    }
+    check_ok(by_config_resolve(config, &error), &error);
+    check_ok(by_model_config_json(&json, &config->model, -1, &error), &error);
+    check_ok(by_config_default(&read, &error), &error);
+    check_ok(by_model_config_from_json(&read->model, "config.json", json, strlen(json), &error),
+             &error);
+    by_rotation r = rotation_in(config);
+    by_rotation again = rotation_in(read);
+    assert_memory_equal(&r, &again, sizeof r);
+    for (int64_t k = 0; k < PAIRS; k++) {
+        double have = (double)by_rotation_frequency(&r, k, 2 * PAIRS);
+        assert_true(fabs(have / frequencies[k] - 1.0) < 5e-7);
+    }
+    free(json);
+    by_config_close(&config);
+    by_config_close(&read);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_frequencies)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_frequencies),
+                                       cmocka_unit_test(test_ntk)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
