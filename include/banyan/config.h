@@ -132,6 +132,7 @@ typedef struct by_optimizer_config {
     by_record_list groups; /* by_parameter_group; the first that matches a name counts */
     double layer_decay;    /* learning rates of blocks: layer_decay^(how many come after), ... */
     double ema;            /* decay of the moving average of the weights; 0: none is kept */
+    int64_t keep_zeros;    /* 1: elements of matrices that are 0 stay 0 */
     int64_t ema_warmup;    /* 1: the decay of update t is at most (1 + t) / (10 + t) */
 } by_optimizer_config;
 

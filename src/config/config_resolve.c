@@ -317,6 +317,28 @@ static by_status resolve_lora(by_config *config, by_error *error)
     return BY_OK;
 }
 
+static by_status check_zeros(const by_config *config, by_error *error)
+{
+    const by_optimizer_config *o = &config->optimizer;
+    if (o->keep_zeros == 0) {
+        return BY_OK;
+    }
+    if (strcmp(o->kind, "muon") == 0) {
+        return by_error_set(
+            error, BY_ECONFIG,
+            "%s: optimizer.keep_zeros: muon mixes the elements of a matrix, so none "
+            "stays 0; take adamw",
+            by__config_where(config, "optimizer.keep_zeros", "optimizer.kind"));
+    }
+    if (config->lora.rank > 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: optimizer.keep_zeros: adapters start from 0 and would stay there; "
+                            "leave it out, or lora",
+                            by__config_where(config, "optimizer.keep_zeros", "lora.rank"));
+    }
+    return BY_OK;
+}
+
 static by_status check_distill(const by_config *config, by_error *error)
 {
     const by_distill_config *d = &config->distill;
@@ -352,6 +374,7 @@ by_status by_config_resolve(by_config *config, by_error *error)
     BY_TRY(resolve_training(config, error));
     BY_TRY(resolve_lora(config, error));
     BY_TRY(check_distill(config, error));
+    BY_TRY(check_zeros(config, error));
     BY_TRY(by__check_batch_warmup(config, error));
     BY_TRY(check_average(config, error));
     BY_TRY(check_weights(config, error));

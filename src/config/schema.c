@@ -160,6 +160,12 @@ static const by__key common[] = {
              "as 0.999, in f32 in the checkpoints; 0 keeps none"},
     {"optimizer", "ema_warmup", BY__KEY_SWITCH, BY__FIELD(optimizer.ema_warmup), "false",
      .later = true, .help = "the decay of update t is at most (1 + t) / (10 + t)"},
+    {"optimizer", "keep_zeros", BY__KEY_SWITCH, BY__FIELD(optimizer.keep_zeros), "false",
+     .later = true,
+     .help =
+         "elements of matrices that are 0 stay 0, so that a pruned model (model.from) keeps its "
+         "pattern while it is trained (docs/compression.md); not with muon, whose updates are "
+         "not element by element"},
     {"optimizer", "groups", BY__KEY_RECORDS, BY__FIELD(optimizer.groups), "[]",
      .fields = &group_list, .size = sizeof(by_parameter_group), .later = true,
      .help = "parameters with rates of their own; of several that match a name the first counts, "

@@ -126,6 +126,21 @@ by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *co
     return by_graph_check(graph, error);
 }
 
+/* The gradient of a matrix whose zeros stay: 0 where the weight is. A weight, a moment and a
+ * gradient that are 0 give the next ones that are, with every update that is element by element. */
+static by_value without_zeros(by_graph *graph, const by__update *u)
+{
+    by_map map;
+    by_value results[BY_MAX_OUTPUTS];
+    by_map_begin(&map, graph);
+    int weight = by_map_input(&map, u->parameter);
+    int gradient = by_map_input(&map, u->gradient);
+    int none = by_map_constant(&map, 0.0f);
+    by_map_result(&map, by_map_step(&map, BY_MAP_SELECT, weight, gradient, none), BY_F32);
+    by_map_end(&map, results);
+    return results[0];
+}
+
 static void update_unit(by_graph *graph, const by__optimizer *optimizer,
                         const by_optimizer_config *config, by__update *u)
 {
@@ -148,6 +163,9 @@ static void update_unit(by_graph *graph, const by__optimizer *optimizer,
         u->state[i] = has ? named(graph, BY_ROLE_STATE, state->name, unit,
                                   state->dtype == BY_F32 ? unit->format : state->dtype, &shape)
                           : BY_NONE;
+    }
+    if (config->keep_zeros != 0 && unit->decay) {
+        u->gradient = without_zeros(graph, u);
     }
     by_value copy = optimizer->update(graph, u, own);
     if (unit->copy != BY_F32) {
