@@ -49,6 +49,9 @@ typedef struct by_engine_options {
     int threads;           /* compute threads; 0: config.train.threads */
     const char *precision; /* "f32", "bf16" or "fp16", of weights and pool; NULL:
                               precision.compute */
+    /* "int8": the pool holds keys and values as integers of 8 bits, with a scale for each token and
+     * head; NULL: as `precision` says */
+    const char *kv;
     /* ids below it are tokens: the tokenizer's size where the model's table is padded; 0: the
      * model's */
     int64_t vocab;

@@ -38,6 +38,7 @@ typedef struct by_model_request {
     int64_t sessions; /* step: rows of the page table */
     int64_t table;    /* step: pages that a session may have */
     int64_t pages;    /* step: pages of the pool, of BY_PAGE_TOKENS tokens each */
+    bool codes;       /* step: the pool holds keys and values as codes of 8 bits */
     bool documents;   /* models of tokens, train and loss: attention stays within documents */
 } by_model_request;
 
@@ -85,7 +86,7 @@ typedef struct by_model {
 /* Builds the forward graph of a resolved config whose sizes are known (vocab; outputs, and the
  * shape of an example). Caches are states "cache.N.k" and "cache.N.v" [batch, kv_heads, cache, head
  * width]; pools are states "pool.N.k" and "pool.N.v" [pages, kv_heads, BY_PAGE_TOKENS, head
- * width]. */
+ * width], or, with `codes`, as by_attention_paged says. */
 BY_API by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *config,
                                 const by_model_request *request, by_error *error);
 

@@ -248,6 +248,8 @@ extern "C" {
 #define BY_MAX_OUTPUTS 3
 /* Tokens of a page of keys and values. */
 #define BY_PAGE_TOKENS 16
+/* Of a pool of codes: bytes of a token's scale in a head. */
+#define BY_PAGE_SCALE 4
 /* Elements of a partial sum: sums that ranks share are cut at multiples of it. */
 #define BY_SUM_BLOCK 16384
 /* Elements of ADAMW8 that share a scale. */

@@ -73,7 +73,10 @@ typedef struct by_paged_rows {
  * [pages, kv_heads, BY_PAGE_TOKENS, D]. In a page, keys of a head are [D][BY_PAGE_TOKENS] and
  * values [BY_PAGE_TOKENS][D]; of bf16, neighbours along the first of these axes are pairs:
  * [D / 2][BY_PAGE_TOKENS][2] (behind them a last element of its own if D is odd) and
- * [BY_PAGE_TOKENS / 2][D][2]. q is [1, T, heads D]; for packed qkv, k and v are BY_NONE.
+ * [BY_PAGE_TOKENS / 2][D][2]. Pools of u8, [pages, kv_heads, BY_PAGE_TOKENS, D + BY_PAGE_SCALE],
+ * hold signed codes of 8 bits as f32 would be held, and behind them, for each of the tokens, the
+ * f32 that they are multiples of: its largest magnitude in the head / 127. q is [1, T, heads D];
+ * for packed qkv, k and v are BY_NONE.
  * Each row reads the last `window` keys up to its own; 0: all. Not differentiable. */
 BY_API by_value by_attention_paged(by_graph *graph, by_value q, by_value k, by_value v,
                                    by_value k_pool, by_value v_pool, const by_paged_rows *rows,

@@ -222,7 +222,8 @@ static by_status open_engine(cli_engine_bench *b, cli_engine_request *r, const c
                                      .context = r->beside < context ? context : r->beside + 1,
                                      .threads = (int)r->threads,
                                      .no_prefix_cache = r->beside > 0,
-                                     .precision = r->precision};
+                                     .precision = r->precision,
+                                     .kv = r->kv};
         b->vocab = model.used->model.vocab;
         status = by_engine_open(&b->engine, model.used, model.weights, &options, error);
     }
@@ -311,6 +312,8 @@ static int run(int argc, char **argv)
         {"speculate", CLI_STRING, &r.speculate, "ngram|MODEL", CLI_SPECULATE_HELP},
         {"precision", CLI_STRING, &r.precision, "TYPE",
          "f32, bf16, fp16, int8 or int4 (default: the config's)"},
+        {"kv", CLI_STRING, &r.kv, "int8",
+         "keys and values as integers of 8 bits (default: as --precision)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the config's)"},
         {"profile", CLI_SWITCH, &r.profile, NULL, "where the time of the steps went, by operation"},
         {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of a config file"},

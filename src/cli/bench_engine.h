@@ -11,6 +11,7 @@
 typedef struct cli_engine_request {
     cli_list overrides;
     const char *precision;
+    const char *kv;        /* NULL: as precision */
     const char *speculate; /* NULL: no drafts */
     double rate;           /* requests a second; 0: closed loop */
     int64_t sessions;

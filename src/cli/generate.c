@@ -414,6 +414,8 @@ static int run(int argc, char **argv)
         {"early-stopping", CLI_SWITCH, &r.early_stopping, NULL,
          "--beams: end as soon as N texts have ended"},
         {"speculate", CLI_STRING, &r.speculate, "ngram|MODEL", CLI_SPECULATE_HELP},
+        {"kv", CLI_STRING, &r.kv, "int8",
+         "keys and values as integers of 8 bits (default: as --precision)"},
         {"sessions", CLI_INTEGER, &r.sessions, "N", "prompts of a batch at a time (16)"},
         {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate at most (200)"},
         {"temperature", CLI_NUMBER, &r.sampling.temperature, "T",
@@ -466,7 +468,7 @@ static int run(int argc, char **argv)
     if (r.beams > 0) {
         return cli_generate_beams(&r, rest[0]);
     }
-    bool engine = r.batch != NULL || r.speculate != NULL || r.best_of > 1;
+    bool engine = r.batch != NULL || r.speculate != NULL || r.kv != NULL || r.best_of > 1;
     return engine ? cli_generate_batch(&r, rest[0]) : generate(&r, rest[0]);
 }
 
@@ -481,7 +483,8 @@ const cli_command cli_generate = {
         "config.json, model.safetensors and tokenizer.json.\n\n"
         "When prompt and text outgrow the context, the model goes on with the last half of it.\n"
         "Ctrl-C ends the text cleanly.\n\n"
-        "--speculate and --best-of run on the engine, as --batch does: a text ends where the\n"
+        "--speculate, --kv and --best-of run on the engine, as --batch does: a text ends where "
+        "the\n"
         "context is full.\n\n"
         "With --batch many prompts run at once, and a JSON line each comes in their order; a line\n"
         "of the file is a prompt, or an object with \"prompt\" and, if wanted, \"tokens\" and\n"

@@ -11,6 +11,7 @@ typedef struct cli_generation {
     const char *file;
     const char *batch; /* a file of prompts */
     const char *precision;
+    const char *kv;        /* NULL: keys and values as precision */
     const char *speculate; /* NULL: no drafts */
     const char *adapter;   /* directory of adapters; NULL: none */
     int64_t tokens;

@@ -460,7 +460,8 @@ static by_status open_engine(batch *b, const char *path, by_error *error)
     by_engine_options options = {.context = r->context,
                                  .sessions = r->sessions,
                                  .threads = (int)r->threads,
-                                 .precision = r->precision};
+                                 .precision = r->precision,
+                                 .kv = r->kv};
     by_status status =
         cli_open_pretrained(&pretrained, &run, path, r->best, r->ema, r->adapter, error);
     if (status == BY_OK) {

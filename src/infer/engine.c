@@ -1,6 +1,7 @@
 #include "infer/scheduler.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/threads.h"
 
@@ -13,6 +14,10 @@
 
 static by_status check_options(const by_engine_options *o, by_error *error)
 {
+    if (o->kv != NULL && strcmp(o->kv, "int8") != 0) {
+        return by_error_set(error, BY_EARG, "keys and values cannot be kept as '%s'; int8 can",
+                            o->kv);
+    }
     if (o->context < 0 || o->context > INT32_MAX / 2 || o->vocab < 0) {
         return by_error_set(error, BY_EARG, "context %lld or vocab %lld is out of range",
                             (long long)o->context, (long long)o->vocab);
@@ -64,6 +69,7 @@ static by_status look_at_model(by_engine *e, size_t *page_bytes, by_error *error
     const by__forward_options *o = &e->forward.options;
     by_model model;
     by_model_request request = {.mode = BY_MODEL_STEP,
+                                .codes = o->codes,
                                 .batch = 1,
                                 .time = 1,
                                 .wanted = 1,
@@ -222,6 +228,7 @@ static by_status set_up(by_engine *e, const by_config *config, const by_weights 
     BY_TRY(check_options(o, error));
     BY_TRY(complete(e, config, error));
     BY_TRY(by__forward_options_read(&options, config, o->precision, o->threads, error));
+    options.codes = o->kv != NULL;
     options.builder = o->builder;
     options.user = o->user;
     options.device = o->device;

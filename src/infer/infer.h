@@ -31,6 +31,7 @@ typedef struct by__forward_options {
     void *user;
     by_device *device; /* NULL: the CPU, opened with `threads` */
     by_dtype compute;
+    bool codes;              /* pools of keys and values hold codes of 8 bits */
     by_packing_options pack; /* of weights; `like` is not looked at */
     int threads;
     uint64_t seed; /* of initial weights */

@@ -27,6 +27,7 @@ static by_status add_program(by__step_programs *s, int64_t rows, int64_t wanted,
     by_model model;
     by__step_program *p = &s->list[s->count++];
     by_model_request request = {.mode = BY_MODEL_STEP,
+                                .codes = s->forward->options.codes,
                                 .batch = 1,
                                 .time = rows,
                                 .wanted = wanted,

@@ -52,11 +52,14 @@ static by_value attend_pages(by__build *b, int layer, by_value q, by_value k, by
 {
     const by_model_config *c = b->config;
     char name[64];
-    by_shape shape = BY_SHAPE(b->request->pages, c->kv_heads, BY_PAGE_TOKENS, c->head_dim);
+    bool codes = b->request->codes;
+    by_dtype dtype = codes ? BY_U8 : BY_F32;
+    by_shape shape = BY_SHAPE(b->request->pages, c->kv_heads, BY_PAGE_TOKENS,
+                              c->head_dim + (codes ? BY_PAGE_SCALE : 0));
     (void)snprintf(name, sizeof name, "pool.%d.k", layer);
-    by_value k_pool = by_graph_state(b->graph, name, BY_F32, shape);
+    by_value k_pool = by_graph_state(b->graph, name, dtype, shape);
     (void)snprintf(name, sizeof name, "pool.%d.v", layer);
-    by_value v_pool = by_graph_state(b->graph, name, BY_F32, shape);
+    by_value v_pool = by_graph_state(b->graph, name, dtype, shape);
     by_paged_rows rows = {b->model.positions, b->model.sessions, b->model.pages};
     return by_attention_paged(b->graph, q, k, v, k_pool, v_pool, &rows, c->heads, c->kv_heads,
                               window);

@@ -38,14 +38,18 @@ static by_status infer_paged(const by__signature *s, by__type *out, by_error *er
     }
     int64_t rows = q->shape.dim[1];
     by__type key = {q->dtype, BY_SHAPE(1, rows, s->attrs->kv_heads * width)};
-    by__type pages = {q->dtype, BY_SHAPE(pool->shape.rank == 4 ? pool->shape.dim[0] : 0,
-                                         s->attrs->kv_heads, BY_PAGE_TOKENS, width)};
+    bool codes = pool->dtype == BY_U8;
+    by__type pages = {codes ? BY_U8 : q->dtype,
+                      BY_SHAPE(pool->shape.rank == 4 ? pool->shape.dim[0] : 0, s->attrs->kv_heads,
+                               BY_PAGE_TOKENS, width + (codes ? BY_PAGE_SCALE : 0))};
     if (!by__absent(&s->in[K]) &&
         (!by__type_equal(&s->in[K], &key) || !by__type_equal(&s->in[V], &key))) {
         return by__op_refuse(s, error, "k and v must be [1, rows, kv_heads x width]");
     }
     if (!by__type_equal(pool, &pages) || !by__type_equal(&s->in[V_POOL], &pages)) {
-        return by__op_refuse(s, error, "pools must be [pages, kv_heads, 16, width]");
+        return by__op_refuse(s, error,
+                             "pools must be [pages, kv_heads, 16, width] of q's type, or of u8 "
+                             "and [pages, kv_heads, 16, width + 4]");
     }
     if (!is_ids(&s->in[POSITIONS], rows) || !is_ids(&s->in[SESSIONS], rows) ||
         s->in[TABLE].dtype != BY_I32 || s->in[TABLE].shape.rank != 2) {
@@ -84,13 +88,20 @@ static double longest(const by__signature *s)
     return (double)(s->attrs->window > 0 && s->attrs->window < all ? s->attrs->window : all);
 }
 
+/* Bytes of a key, in all heads. */
+static double key_bytes(const by__signature *s)
+{
+    const by__type *pool = &s->in[K_POOL];
+    return (double)(s->attrs->kv_heads * pool->shape.dim[3]) * (double)by_dtype_size(pool->dtype);
+}
+
 /* Counted for rows of full sessions, each of which reads its own keys and values. */
 static void cost_paged(const by__signature *s, const by__type *out, by__cost *cost)
 {
-    double size = (double)by_dtype_size(out[0].dtype);
     double rows = (double)out[0].shape.dim[1];
-    double token = (double)(s->attrs->kv_heads * head_width(s)) * size;
-    double pool = (double)by_shape_count(&s->in[K_POOL].shape) * size;
+    double token = key_bytes(s);
+    double pool =
+        (double)by_shape_count(&s->in[K_POOL].shape) * (double)by_dtype_size(s->in[K_POOL].dtype);
     cost->flops = 4.0 * (double)by_shape_count(&out[0].shape) * longest(s);
     cost->bytes_read += 2.0 * (rows * longest(s) * token - pool);
     cost->bytes_written += 2.0 * (rows * token - pool);
@@ -99,10 +110,9 @@ static void cost_paged(const by__signature *s, const by__type *out, by__cost *co
 static void attention_of_pages(const by__signature *s, const by__type *out,
                                by__attention_cost *cost)
 {
-    double size = (double)by_dtype_size(out[0].dtype);
     double rows = (double)out[0].shape.dim[1];
     cost->cached_flops = 4.0 * (double)by_shape_count(&out[0].shape);
-    cost->cached_bytes = 2.0 * rows * (double)(s->attrs->kv_heads * head_width(s)) * size;
+    cost->cached_bytes = 2.0 * rows * key_bytes(s);
     cost->cached_window = (double)s->attrs->window;
 }
 

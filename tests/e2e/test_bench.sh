@@ -91,7 +91,7 @@ run 0 "$banyan" bench engine c.yaml --sessions 2 --requests 2 --prompt-tokens 20
 json "d['prompts']['steps'] == 1 and d['decode']['steps'] == 5 and d['decode']['tokens_per_s'] > 0"
 json "{'packed_matmul', 'paged_attention'} <= {k['op'] for k in d['profile']} and all(k['runs'] > 0 for k in d['profile'])"
 json "sum(k['seconds'] for k in d['profile']) < d['seconds']"
-run 0 "$banyan" bench engine c.yaml --sessions 2 --requests 2 --prompt-tokens 20 --tokens 6 --profile
+run 0 "$banyan" bench engine c.yaml --sessions 2 --requests 2 --prompt-tokens 20 --tokens 6 --kv int8 --profile
 holds out "between nodes"
 
 say "bench engine, beside a long prompt: a short one has half of a step's rows"

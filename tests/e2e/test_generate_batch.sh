@@ -46,6 +46,9 @@ run 0 "$banyan" generate runs --batch prompts.txt --tokens 12 --sessions 3 --spe
 cmp out together || fail "another text"
 run 0 "$banyan" bench engine c.yaml --requests 2 --sessions 1 --prompt-tokens 30 --tokens 20 --speculate c.yaml --json
 lines "d[0]['accepted'] <= d[0]['drafted']"
+run 0 "$banyan" generate runs --batch prompts.txt --tokens 12 --sessions 3 --kv int8
+run 2 "$banyan" generate runs --batch prompts.txt --kv int9
+holds err "int9"
 run 2 "$banyan" generate runs --batch prompts.txt --speculate trigram
 holds err "trigram"
 sed 's/number/digit/' text.txt >digits.txt

@@ -101,6 +101,9 @@ static const row_case cases[] = {
     LINE_OF(PAGED_ATTENTION, (.heads = 2, .kv_heads = 1, .window = 37), 1u << 0 | 1u << 5 | 1u << 6,
             1, 1, true, X(1, ROWS, 4 * 64), ABSENT, ABSENT, X(121, 1, 16, 64), X(121, 1, 16, 64),
             I(1, ROWS), I(ROWS), I(4, 24)),
+    LINE_OF(PAGED_ATTENTION, (.heads = 4, .kv_heads = 2), 1u << 0 | 1u << 5 | 1u << 6, 1, 1, true,
+            X(1, ROWS, 8 * 24), ABSENT, ABSENT, OF(BY_U8, 121, 2, 16, 28),
+            OF(BY_U8, 121, 2, 16, 28), I(1, ROWS), I(ROWS), I(4, 24)),
 };
 
 /* The axis of the rows, in tensors that have fewer axes, too. */

@@ -288,6 +288,20 @@ static void fill_floats(problem *p, int index, pattern kind)
 
 /* y and lse of a gradient must be those of its forward op, or the probabilities would not sum to 1:
  * the reference computes them. */
+/* The scales of pages of codes. */
+static void fill_page_scales(problem *p, int index)
+{
+    const by_shape *shape = &p->in[index].shape;
+    int64_t head = BY_PAGE_TOKENS * shape->dim[3];
+    for (int64_t i = 0; i < shape->dim[0] * shape->dim[1]; i++) {
+        for (int64_t token = 0; token < BY_PAGE_TOKENS; token++) {
+            float scale = (float)(1 + (i + token) % 7) * 0x1p-9f;
+            int64_t at = head * i + head - (BY_PAGE_TOKENS - token) * BY_PAGE_SCALE;
+            memcpy((char *)p->data[index] + at, &scale, sizeof scale);
+        }
+    }
+}
+
 static void fill_from_forward(problem *p, by_op forward, int operands)
 {
     op_case source = *p->source;
@@ -375,6 +389,9 @@ void problem_open(problem *p, const op_case *source, by_dtype act, pattern kind)
                 fill_integers(p, i);
             } else {
                 fill_floats(p, i, kind);
+                if (source->op == BY_OP_PAGED_ATTENTION && p->in[i].dtype == BY_U8) {
+                    fill_page_scales(p, i);
+                }
             }
         }
     }

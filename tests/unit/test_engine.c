@@ -147,11 +147,11 @@ static by_engine *open_engine(const by_config *config, const by_engine_options *
 }
 
 /* One request after the other. */
-static void run_alone(const by_config *config, const char *precision, job *jobs)
+static void run_alone(const by_config *config, const char *precision, const char *kv, job *jobs)
 {
     by_error error = {0};
     by_engine_options options = {
-        .sessions = 1, .rows = 200, .no_prefix_cache = true, .precision = precision};
+        .sessions = 1, .rows = 200, .no_prefix_cache = true, .precision = precision, .kv = kv};
     by_engine *engine = open_engine(config, &options);
     for (int i = 0; i < REQUESTS; i++) {
         by_request one = jobs[i].request;
@@ -286,7 +286,8 @@ static void look_sure(void *user, by_draft_text *text)
 
 /* Drafts change nothing, in company, with preemptions and with the prefix cache; they spare
  * steps. */
-static void check_drafts(const by_config *config, const char *precision, job *alone, job *together)
+static void check_drafts(const by_config *config, const char *precision, const char *kv, job *alone,
+                         job *together)
 {
     by_error error = {0};
     by_draft_source ngrams;
@@ -297,6 +298,7 @@ static void check_drafts(const by_config *config, const char *precision, job *al
                                  .rows = 40,
                                  .pages = 13,
                                  .precision = precision,
+                                 .kv = kv,
                                  .draft_tokens = 5};
     make_jobs(together, 5);
     by_engine_statistics plain = run_together(config, &options, together);
@@ -316,16 +318,16 @@ static void check_drafts(const by_config *config, const char *precision, job *al
     assert_true(st.steps < plain.steps);
 }
 
-static void check_invariance(const char *kind, const char *precision, int threads)
+static void check_invariance(const char *kind, const char *precision, const char *kv, int threads)
 {
     by_config *config = make_config(kind, "f32");
     job *alone = calloc(REQUESTS, sizeof *alone);
     job *together = calloc(REQUESTS, sizeof *together);
     by_engine_options options = {
-        .sessions = 7, .waiting = 200, .rows = ROWS, .pages = 11, .precision = precision};
+        .sessions = 7, .waiting = 200, .rows = ROWS, .pages = 11, .precision = precision, .kv = kv};
     assert_true(alone != NULL && together != NULL);
     make_jobs(alone, 5);
-    run_alone(config, precision, alone);
+    run_alone(config, precision, kv, alone);
     for (int cache = 0; cache < 2; cache++) {
         make_jobs(together, 5);
         options.no_prefix_cache = cache == 0;
@@ -336,12 +338,16 @@ static void check_invariance(const char *kind, const char *precision, int thread
     }
     /* Room for all, and other pieces of prompts. */
     make_jobs(together, 5);
-    options = (by_engine_options){
-        .sessions = 40, .waiting = 200, .rows = 77, .threads = threads, .precision = precision};
+    options = (by_engine_options){.sessions = 40,
+                                  .waiting = 200,
+                                  .rows = 77,
+                                  .threads = threads,
+                                  .precision = precision,
+                                  .kv = kv};
     by_engine_statistics st = run_together(config, &options, together);
     compare(alone, together);
     assert_true(st.found > 100);
-    check_drafts(config, precision, alone, together);
+    check_drafts(config, precision, kv, alone, together);
     free(alone);
     free(together);
     by_config_close(&config);
@@ -350,31 +356,78 @@ static void check_invariance(const char *kind, const char *precision, int thread
 static void test_invariance_gpt2(void **state)
 {
     BY_UNUSED(state);
-    check_invariance("gpt2", "f32", 1);
+    check_invariance("gpt2", "f32", NULL, 1);
 }
 
 static void test_invariance_llama_bf16(void **state)
 {
     BY_UNUSED(state);
-    check_invariance("llama", "bf16", 2);
+    check_invariance("llama", "bf16", NULL, 2);
 }
 
 static void test_invariance_gpt2_fp16(void **state)
 {
     BY_UNUSED(state);
-    check_invariance("gpt2", "fp16", 1);
+    check_invariance("gpt2", "fp16", NULL, 1);
 }
 
 static void test_invariance_llama_int8(void **state)
 {
     BY_UNUSED(state);
-    check_invariance("llama", "int8", 2);
+    check_invariance("llama", "int8", NULL, 2);
 }
 
 static void test_invariance_gpt2_int4(void **state)
 {
     BY_UNUSED(state);
-    check_invariance("gpt2", "int4", 1);
+    check_invariance("gpt2", "int4", NULL, 1);
+}
+
+static void test_invariance_codes(void **state)
+{
+    BY_UNUSED(state);
+    check_invariance("gpt2", "f32", "int8", 2);
+    check_invariance("llama", "bf16", "int8", 1);
+}
+
+/* Keys and values of 8 bits take a quarter of the memory and the scales, and change
+ * log-probabilities a little. */
+static void test_codes(void **state)
+{
+    BY_UNUSED(state);
+    by_config *config = make_config("gpt2", "f32");
+    job *jobs[2];
+    uint64_t pool[2];
+    for (int k = 0; k < 2; k++) {
+        by_engine_options options = {.sessions = 1, .kv = k == 0 ? NULL : "int8"};
+        by_engine *engine = open_engine(config, &options);
+        pool[k] = by_engine_memory(engine)->pool;
+        by_engine_close(&engine);
+        jobs[k] = calloc(REQUESTS, sizeof *jobs[k]);
+        assert_non_null(jobs[k]);
+        make_jobs(jobs[k], 6);
+        run_alone(config, "f32", options.kv, jobs[k]);
+    }
+    assert_int_equal(pool[1], pool[0] * (8 + BY_PAGE_SCALE) / (8 * sizeof(float)));
+    int same = 0;
+    int changed = 0;
+    for (int i = 0; i < REQUESTS; i++) {
+        const output *exact = &jobs[0][i].outputs[0];
+        const output *coded = &jobs[1][i].outputs[0];
+        for (int t = 0; t < exact->count && t < coded->count; t++) {
+            if (exact->tokens[t] != coded->tokens[t]) {
+                break;
+            }
+            float difference = fabsf(exact->log_probabilities[t] - coded->log_probabilities[t]);
+            assert_true(difference < 0.1f);
+            changed += difference > 0.0f;
+            same++;
+        }
+    }
+    assert_true(same > 500 && changed > same / 2);
+    free(jobs[0]);
+    free(jobs[1]);
+    by_config_close(&config);
 }
 
 /* The log-probabilities are those of the model run over the whole sequence. */
@@ -537,7 +590,7 @@ static void test_draft_model(void **state)
                                  .draft_always = true};
     assert_true(alone != NULL && together != NULL);
     make_jobs(alone, 5);
-    run_alone(config, "f32", alone);
+    run_alone(config, "f32", NULL, alone);
     for (int i = 0; i < 3; i++) {
         by_draft_model_options how = {.precision = i == 1 ? "int4" : "f32"};
         check(by_draft_model(&drafts, i < 2 ? config : other, NULL, &how, &error), &error);
@@ -747,6 +800,7 @@ static void test_open_refusals(void **state)
         {{.pages = 3, .pool_bytes = 4000}, "twice"},
         {{.pool_bytes = 100}, "smaller than one page"},
         {{.vocab = 62}, "the model knows 61"},
+        {{.kv = "int9"}, "as 'int9'; int8 can"},
         {{.pages = 100000000, .precision = "bf16"}, "fewer pages"},
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
@@ -825,6 +879,8 @@ int main(void)
         cmocka_unit_test(test_invariance_gpt2_fp16),
         cmocka_unit_test(test_invariance_llama_int8),
         cmocka_unit_test(test_invariance_gpt2_int4),
+        cmocka_unit_test(test_invariance_codes),
+        cmocka_unit_test(test_codes),
         cmocka_unit_test(test_log_probabilities),
         cmocka_unit_test(test_like_a_generator),
         cmocka_unit_test(test_processor),

@@ -298,7 +298,7 @@ static int64_t page_begin(const by__call *call, const problem *p, int64_t sessio
     if (page < 0 || page >= call->in[K_POOL].shape.dim[0]) {
         return -1;
     }
-    return (page * p->kv_heads + kv) * BY_PAGE_TOKENS * p->width;
+    return (page * p->kv_heads + kv) * BY_PAGE_TOKENS * call->in[K_POOL].shape.dim[3];
 }
 
 /* Element d of a token's key in its page: elements of all tokens side by side, of bf16 in pairs. */
@@ -315,6 +315,52 @@ static int64_t value_in_page(const by__call *call, const problem *p, int64_t pos
     int64_t token = position % BY_PAGE_TOKENS;
     bool pairs = call->in[V_POOL].dtype == BY_BF16;
     return pairs ? (token / 2 * p->width + d) * 2 + token % 2 : token * p->width + d;
+}
+
+/* Where the scale of a token is in a page of codes, which are bytes. */
+static float *scale_in_page(const by__call *call, const problem *p, int pool, int64_t page,
+                            int64_t position)
+{
+    char *codes = (char *)call->in[pool].data + page + p->width * BY_PAGE_TOKENS;
+    return (float *)(void *)codes + position % BY_PAGE_TOKENS;
+}
+
+static double paged_element(const by__call *call, const problem *p, int pool, int64_t page,
+                            int64_t position, int64_t d)
+{
+    const by__tensor *tensor = &call->in[pool];
+    int64_t at = page + (pool == K_POOL ? key_in_page(call, p, position, d)
+                                        : value_in_page(call, p, position, d));
+    if (tensor->dtype == BY_U8) {
+        double scale = (double)*scale_in_page(call, p, pool, page, position);
+        return scale * (double)((const int8_t *)tensor->data)[at];
+    }
+    return by__get(tensor, at);
+}
+
+/* A key or value into its place: as it is, or as codes of the largest magnitude / 127. */
+static void put_row(const by__call *call, const problem *p, int pool, int64_t page,
+                    int64_t position, const by__tensor *row, int64_t from)
+{
+    const by__tensor *tensor = &call->in[pool];
+    float largest = 0.0f;
+    for (int64_t d = 0; d < p->width; d++) {
+        largest = fmaxf(largest, fabsf((float)by__get(row, from + d)));
+    }
+    float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
+    for (int64_t d = 0; d < p->width; d++) {
+        int64_t at = page + (pool == K_POOL ? key_in_page(call, p, position, d)
+                                            : value_in_page(call, p, position, d));
+        float value = (float)by__get(row, from + d);
+        if (tensor->dtype == BY_U8) {
+            ((int8_t *)tensor->data)[at] = (int8_t)rintf(value * inverse);
+        } else {
+            by__set(tensor, at, (double)value);
+        }
+    }
+    if (tensor->dtype == BY_U8) {
+        *scale_in_page(call, p, pool, page, position) = largest / 127.0f;
+    }
 }
 
 static by_status prepare_paged_attention(by__call *call, const by__context *context,
@@ -336,8 +382,7 @@ static void attend_pages(const by__call *call, const view in[3], const problem *
         int64_t page = page_begin(call, p, session, s, kv);
         double sum = page < 0 ? -INFINITY : 0.0;
         for (int64_t d = 0; d < p->width && page >= 0; d++) {
-            sum += by__get(in[0].tensor, q + d) *
-                   by__get(&call->in[K_POOL], page + key_in_page(call, p, s, d));
+            sum += by__get(in[0].tensor, q + d) * paged_element(call, p, K_POOL, page, s, d);
         }
         scores[s - first] = sum * p->scale;
     }
@@ -346,8 +391,7 @@ static void attend_pages(const by__call *call, const view in[3], const problem *
         double sum = 0.0;
         for (int64_t s = first; s <= last; s++) {
             int64_t page = page_begin(call, p, session, s, kv);
-            int64_t at = page + value_in_page(call, p, s, d);
-            sum += page < 0 ? 0.0 : scores[s - first] * by__get(&call->in[V_POOL], at);
+            sum += page < 0 ? 0.0 : scores[s - first] * paged_element(call, p, V_POOL, page, s, d);
         }
         by__set(&call->out[0], (t * p->heads + head) * p->width + d, sum);
     }
@@ -361,16 +405,13 @@ static by_status run_paged_attention(const by__call *call, const by__context *co
     view in[3];
     make_views(in, call->in, packed, &p);
     const int32_t *positions = call->in[POSITIONS].data;
-    for (int64_t i = 0; i < p.length * p.kv_heads * p.width; i++) {
-        int64_t d = i % p.width;
-        int64_t kv = i / p.width % p.kv_heads;
-        int64_t t = i / p.width / p.kv_heads;
+    for (int64_t i = 0; i < p.length * p.kv_heads; i++) {
+        int64_t kv = i % p.kv_heads;
+        int64_t t = i / p.kv_heads;
         int64_t page = page_begin(call, &p, by__id(&call->in[SESSIONS], t), positions[t], kv);
-        if (page >= 0) {
-            by__set(&call->in[K_POOL], page + key_in_page(call, &p, positions[t], d),
-                    by__get(in[1].tensor, place(&in[1], &p, 0, t, kv) + d));
-            by__set(&call->in[V_POOL], page + value_in_page(call, &p, positions[t], d),
-                    by__get(in[2].tensor, place(&in[2], &p, 0, t, kv) + d));
+        for (int k = 0; k < 2 && page >= 0; k++) {
+            put_row(call, &p, K_POOL + k, page, positions[t], in[1 + k].tensor,
+                    place(&in[1 + k], &p, 0, t, kv));
         }
     }
     for (int64_t i = 0; i < p.length * p.heads; i++) {

@@ -12,8 +12,12 @@
  * bits of a row follow from its position, its window and its keys alone, not from the rows of the
  * same run or the number of threads.
  *
+ * Pages of codes (pools of u8) hold integers of 8 bits and a scale for each token and head, which
+ * scores and weights are multiplied with.
+ *
  * With one query a session, all that matters is how fast pages arrive. They are too short for the
  * processor to follow by itself, so each fetches the one that is read two later. */
+#include <float.h>
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -39,6 +43,10 @@ enum { AHEAD = 4 };
 enum { SERIAL_ROWS = 4 };
 /* Rows of a run, at most. */
 enum { RUN = 16 };
+/* The largest code, and the magnitude below which a row is zeros: its inverse would not be finite.
+ */
+#define LARGEST_CODE 127.0f
+#define SMALLEST     0x1p-100f
 /* Score of a key whose page there is not: its weight is 0. */
 #define ABSENT (-1e30f)
 
@@ -46,15 +54,16 @@ typedef struct plan {
     attention_shape s;
     by__arithmetic kind;
     bool packed;
-    int64_t group;   /* query heads of a key head */
-    int64_t columns; /* of the page table */
-    int64_t steps;   /* whole ones of a head's width */
-    int64_t units;   /* of a query */
-    int64_t slots;   /* keys of the pages that a tile may meet */
-    int64_t padded;  /* width in whole vectors */
-    size_t queries;  /* of a thread: [QUERIES][units] */
-    size_t scores;   /* [QUERIES][slots] f32; then weights in the same place, as units */
-    size_t sums;     /* [QUERIES][padded] */
+    size_t head_bytes; /* of a head in a page */
+    int64_t group;     /* query heads of a key head */
+    int64_t columns;   /* of the page table */
+    int64_t steps;     /* whole ones of a head's width */
+    int64_t units;     /* of a query */
+    int64_t slots;     /* keys of the pages that a tile may meet */
+    int64_t padded;    /* width in whole vectors */
+    size_t queries;    /* of a thread: [QUERIES][units] */
+    size_t scores;     /* [QUERIES][slots] f32; then weights in the same place, as units */
+    size_t sums;       /* [QUERIES][padded] */
     size_t thread_bytes;
     size_t runs;    /* offset of the first rows of runs, behind the ranges: i32 [rows + 1] */
     size_t threads; /* offset of the threads' parts */
@@ -81,7 +90,9 @@ static const int32_t *pages_of(const by__call *call, const plan *p, int64_t t)
         session >= call->in[TABLE].shape.dim[0]) {
         return NULL;
     }
-    const int32_t *pages = (const int32_t *)call->in[TABLE].data + session * p->columns;
+    const int32_t *table = call->in[TABLE].data;
+    assert(table != NULL);
+    const int32_t *pages = table + session * p->columns;
     int32_t page = pages[position / BY_PAGE_TOKENS];
     return page < 0 || page >= call->in[K_POOL].shape.dim[0] ? NULL : pages;
 }
@@ -94,8 +105,8 @@ static char *page_at(const tile *x, int pool, int64_t column)
     if (page < 0 || page >= tensor->shape.dim[0]) {
         return NULL;
     }
-    int64_t rows = (page * x->p->s.kv_heads + x->kv) * BY_PAGE_TOKENS;
-    return (char *)tensor->data + (size_t)(rows * x->p->s.width) * by_dtype_size(x->p->s.dtype);
+    int64_t heads = page * x->p->s.kv_heads + x->kv;
+    return (char *)tensor->data + (size_t)heads * x->p->head_bytes;
 }
 
 /* What is read `AHEAD` pages behind this one: values follow keys. */
@@ -111,9 +122,55 @@ static const char *page_ahead(const tile *x, int pool, int64_t column)
 
 /* ---- writing keys and values ---- */
 
+/* The scales of a page of codes, one for each token. */
+BY__INLINE const float *scales_of(const plan *p, const char *page)
+{
+    return (const float *)(const void *)(page + p->s.width * BY_PAGE_TOKENS);
+}
+
+BY__INLINE by__vf load_act(const void *row, int64_t i, by_dtype dtype, int n)
+{
+    return dtype == BY_F32    ? by__load_n(row, i, BY_F32, n)
+           : dtype == BY_BF16 ? by__load_n(row, i, BY_BF16, n)
+                              : by__load_n(row, i, BY_F16, n);
+}
+
+/* A key or value as codes, from code `at` on, `stride` codes apart, and its scale. What is not
+ * finite has a scale that is no number. */
+static void put_codes(const plan *p, char *page, const char *row, int64_t slot, int64_t at,
+                      int64_t stride)
+{
+    by__vf most = by__zero();
+    by__vi finite = (by__vi){0} == 0;
+    int8_t *codes = (int8_t *)page + at;
+#define MEASURE(i, n)                                                                              \
+    by__vf size = by__abs(load_act(row, i, p->s.dtype, n));                                        \
+    finite &= size <= FLT_MAX;                                                                     \
+    most = by__larger(most, size)
+    BY__STEPS(0, p->s.width, MEASURE);
+#undef MEASURE
+    bool is_finite = by__sum(__builtin_convertvector(finite, by__vf)) == (float)-BY__LANES;
+    float largest = is_finite ? by__max(most) : 0.0f;
+    float inverse = largest >= SMALLEST ? LARGEST_CODE / largest : 0.0f;
+#define ENCODE(i, n)                                                                               \
+    float values[BY__LANES];                                                                       \
+    by__store(values, 0, load_act(row, i, p->s.dtype, n) * inverse, BY_F32);                       \
+    for (int lane = 0; lane < (n); lane++) {                                                       \
+        codes[((i) + lane) * stride] = is_finite ? (int8_t)rintf(values[lane]) : 0;                \
+    }
+    BY__STEPS(0, p->s.width, ENCODE);
+#undef ENCODE
+    float scale = is_finite ? largest / LARGEST_CODE : NAN;
+    memcpy(page + p->s.width * BY_PAGE_TOKENS + slot * 4, &scale, sizeof scale);
+}
+
 static void put_key(const plan *p, char *page, const char *key, int64_t slot)
 {
     int64_t width = p->s.width;
+    if (p->kind == BY__CODES_I8) {
+        put_codes(p, page, key, slot, slot, BY_PAGE_TOKENS);
+        return;
+    }
     if (p->s.dtype == BY_F32) {
         for (int64_t d = 0; d < width; d++) {
             memcpy(page + (d * BY_PAGE_TOKENS + slot) * 4, key + d * 4, 4);
@@ -132,6 +189,10 @@ static void put_key(const plan *p, char *page, const char *key, int64_t slot)
 static void put_value(const plan *p, char *page, const char *value, int64_t slot)
 {
     int64_t width = p->s.width;
+    if (p->kind == BY__CODES_I8) {
+        put_codes(p, page, value, slot, slot * width, 1);
+        return;
+    }
     if (p->s.dtype != BY_BF16) {
         size_t bytes = (size_t)width * by_dtype_size(p->s.dtype);
         memcpy(page + (size_t)slot * bytes, value, bytes);
@@ -218,7 +279,11 @@ BY__INLINE void score_keys(by__arithmetic kind, const tile *x, const char *page,
     }
     EACH_QUERY
     {
-        by__store(scores + r * p->slots, 0, sums[r][0] + sums[r][1], BY_F32);
+        by__vf score = sums[r][0] + sums[r][1];
+        if (kind == BY__CODES_I8) {
+            score *= by__load(scales_of(p, page), j, BY_F32);
+        }
+        by__store(scores + r * p->slots, 0, score, BY_F32);
     }
 }
 
@@ -246,6 +311,14 @@ BY__INLINE void weigh(by__arithmetic kind, tile *x, int64_t r)
     int64_t stop = x->last[r] + 1 - x->begin * BY_PAGE_TOKENS;
     float highest;
     x->totals[r] = attention_weigh(scores, first, stop, x->p->s.scale, &highest);
+    for (int64_t column = x->begin; column < x->end && kind == BY__CODES_I8; column++) {
+        const char *values = page_at(x, V_POOL, column);
+        float *weights = scores + (column - x->begin) * BY_PAGE_TOKENS;
+        for (int64_t j = 0; j < BY_PAGE_TOKENS && values != NULL; j += BY__LANES) {
+            by__vf scale = by__load(scales_of(x->p, values), j, BY_F32);
+            by__store(weights, j, by__load(weights, j, BY_F32) * scale, BY_F32);
+        }
+    }
     memset(scores, 0, (size_t)first * sizeof *scores);
     memset(scores + stop, 0, (size_t)(keys - stop) * sizeof *scores);
     for (int64_t j = 0; j < keys && kind == BY__PAIRS_BF16; j += BY__LANES) {
@@ -414,6 +487,9 @@ static void attend(tile *x, int64_t height)
     case BY__UNITS_F16:
         attend_as(BY__UNITS_F16, x, height);
         break;
+    case BY__CODES_I8:
+        attend_as(BY__CODES_I8, x, height);
+        break;
 #if defined(__AVX512BF16__)
     case BY__PAIRS_BF16:
         attend_as(BY__PAIRS_BF16, x, height);
@@ -435,12 +511,7 @@ static void take_query(const tile *x, const head_view *in, int64_t r, int64_t t,
         memcpy(out, q, (size_t)p->s.width * sizeof(uint16_t));
         return;
     }
-#define WIDEN(i, n)                                                                                \
-    by__store_n(out, i,                                                                            \
-                p->s.dtype == BY_F32    ? by__load_n(q, i, BY_F32, n)                              \
-                : p->s.dtype == BY_BF16 ? by__load_n(q, i, BY_BF16, n)                             \
-                                        : by__load_n(q, i, BY_F16, n),                             \
-                BY_F32, n)
+#define WIDEN(i, n) by__store_n(out, i, load_act(q, i, p->s.dtype, n), BY_F32, n)
     BY__STEPS(0, p->s.width, WIDEN);
 #undef WIDEN
 }
@@ -519,6 +590,7 @@ static by_status run(const by__call *call, const by__context *context)
     by__work_range *ranges = call->work;
     int32_t *runs = (int32_t *)((char *)call->work + p->runs);
     int64_t count = find_runs(call, p, runs);
+    assert(count > 0);
     for (int thread = 0; thread < context->threads; thread++) {
         by__work_range_open(ranges, count * p->s.kv_heads, thread, context->threads);
     }
@@ -557,10 +629,13 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     const by__panel *panel = by__panel_for(BY__AT_LEVEL(BY__LEVEL), false, call->in[0].dtype);
     p->packed = !by__present(&call->in[1]);
     p->s = attention_measure(call, p->packed, panel);
-    p->kind = by__arithmetic_of(p->s.dtype);
+    bool codes = call->in[K_POOL].dtype == BY_U8;
+    p->kind = codes ? BY__CODES_I8 : by__arithmetic_of(p->s.dtype);
+    p->head_bytes = (size_t)(call->in[K_POOL].shape.dim[3] * BY_PAGE_TOKENS) *
+                    by_dtype_size(call->in[K_POOL].dtype);
     p->group = p->s.heads / p->s.kv_heads;
     p->columns = call->in[TABLE].shape.dim[1];
-    bool pairs = p->s.dtype == BY_BF16;
+    bool pairs = p->s.dtype == BY_BF16 && !codes;
     p->steps = pairs ? p->s.width / 2 : p->s.width;
     p->units = (pairs ? (p->s.width + 1) / 2 : p->s.width) * by__step_units(p->kind);
     int64_t pages = p->columns;

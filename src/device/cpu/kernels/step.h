@@ -2,9 +2,9 @@
  * in f32. What of it depends on the type of the values is here, so that kernels over layouts with
  * columns side by side (packed weights, pages of keys and values) have one loop for all types.
  *
- * A step is one input of f32 or f16, or a pair of bf16 in 4 bytes, the lower half first. A row
- * holds, for each step, `by__step_units` numbers of 4 bytes: f32, or a pair of bf16 as it is where
- * vdpbf16ps multiplies pairs.
+ * A step is one input of f32, f16 or an integer code, or a pair of bf16 in 4 bytes, the lower half
+ * first. A row holds, for each step, `by__step_units` numbers of 4 bytes: f32, or a pair of bf16 as
+ * it is where vdpbf16ps multiplies pairs.
  *
  * Never put here: loops, tensors.
  */
@@ -17,7 +17,8 @@ typedef enum by__arithmetic {
     BY__UNITS_F32,    /* f32 times f32 */
     BY__PAIRS_BF16,   /* pairs of bf16 by vdpbf16ps */
     BY__PAIRS_SPREAD, /* pairs of bf16, widened, times two f32 */
-    BY__UNITS_F16     /* f16, widened, times f32 */
+    BY__UNITS_F16,    /* f16, widened, times f32 */
+    BY__CODES_I8      /* integers of 8 bits times f32 */
 } by__arithmetic;
 
 typedef float by__unit __attribute__((may_alias));
@@ -40,7 +41,7 @@ BY__INLINE by__arithmetic by__arithmetic_of(by_dtype dtype)
 /* Bytes of a lane. */
 BY__INLINE int64_t by__step_size(by__arithmetic kind)
 {
-    return kind == BY__UNITS_F16 ? 2 : 4;
+    return kind == BY__CODES_I8 ? 1 : kind == BY__UNITS_F16 ? 2 : 4;
 }
 
 /* Units that a step takes of a row. */
@@ -57,9 +58,26 @@ BY__INLINE by__step by__step_of_words(by__arithmetic kind, by__vu words)
     return (by__step){.value = (by__vf)(words << 16), .odd = (by__vf)(words & 0xffff0000u)};
 }
 
+BY__INLINE by__vf by__load_codes_n(const int8_t *codes, int n)
+{
+#if defined(__AVX512F__)
+    __m128i bytes = n == BY__LANES ? _mm_loadu_si128((const __m128i *)(const void *)codes)
+                                   : _mm_maskz_loadu_epi8((__mmask16)((1u << n) - 1), codes);
+    return (by__vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+#else
+    typedef int8_t bytes __attribute__((vector_size(BY__LANES)));
+    bytes values = {0};
+    memcpy(&values, codes, (size_t)n);
+    return __builtin_convertvector(__builtin_convertvector(values, by__vi), by__vf);
+#endif
+}
+
 /* The first n lanes of a step; zeros behind them. */
 BY__INLINE by__step by__step_load_n(by__arithmetic kind, const void *data, int n)
 {
+    if (kind == BY__CODES_I8) {
+        return (by__step){.value = by__load_codes_n(data, n)};
+    }
     if (kind == BY__UNITS_F16) {
         return (by__step){.value = by__load_n(data, 0, BY_F16, n)};
     }
