@@ -25,6 +25,7 @@ typedef void by_serve_log(void *user, const char *line);
 
 typedef struct by_broker_options {
     const char *socket;     /* path of the socket that gateways and workers connect to */
+    const char *tasks;      /* file of tasks, made where there is none; NULL: none are kept */
     size_t queue_requests;  /* that may wait for a worker; 0: 1024 */
     int64_t queue_tokens;   /* prompts and answers that wait, by guess; 0: 4,000,000 */
     int attempts;           /* times that a request is given to a worker, at most; 0: 3 */

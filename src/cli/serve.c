@@ -94,6 +94,7 @@ static int run(int argc, char **argv)
     const char *directory = NULL;
     const char *queue = NULL;
     const char *deadline = NULL;
+    const char *tasks = NULL;
     int64_t workers = 1;
     bool insecure = false;
     const cli_flag flags[] = {
@@ -105,6 +106,7 @@ static int run(int argc, char **argv)
         {"sessions", CLI_STRING, &sessions, "N", "sequences that run at a time in a worker"},
         {"context", CLI_STRING, &context, "N", "tokens of a prompt with its answer"},
         {"threads", CLI_STRING, &threads, "N", "compute threads of a worker"},
+        {"tasks", CLI_STRING, &tasks, "FILE", "keep tasks in it (default DIR/tasks.sqlite)"},
         {"queue", CLI_STRING, &queue, "N", "requests that may wait (default 1024)"},
         {"deadline", CLI_STRING, &deadline, "SECONDS", "of a request (default 600)"},
         {"keys", CLI_STRING, &keys, "FILE",
@@ -126,17 +128,23 @@ static int run(int argc, char **argv)
     by_error error = {0};
     char program[4096] = {0};
     char *socket = NULL;
+    char *own_tasks = NULL;
     char *own = directory == NULL ? cli_serve_directory() : NULL;
     directory = directory == NULL ? own : directory;
     by_status status =
         directory == NULL || readlink("/proc/self/exe", program, sizeof program - 1) < 0
             ? by_error_set(&error, BY_EIO, "cannot find this program")
             : cli_serve_socket(&socket, directory, &error);
+    if (status == BY_OK && asprintf(&own_tasks, "%s/tasks.sqlite", directory) < 0) {
+        own_tasks = NULL;
+        status = by_error_set(&error, BY_EMEMORY, "out of memory");
+    }
     if (status == BY_OK) {
         arguments broker = begin(program, "broker", directory);
         arguments gateway = begin(program, "gateway", directory);
         arguments worker = begin(program, "worker", directory);
         add_value(&broker, "--queue", queue);
+        add_value(&broker, "--tasks", tasks == NULL ? own_tasks : tasks);
         add_value(&gateway, "--listen", listen);
         add_value(&gateway, "--keys", keys);
         add_value(&gateway, "--deadline", deadline);
@@ -158,6 +166,7 @@ static int run(int argc, char **argv)
         status = by_serve_run(&options, &error);
     }
     free(socket);
+    free(own_tasks);
     free(own);
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_serve, &error);
 }

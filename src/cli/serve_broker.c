@@ -10,6 +10,7 @@ static int run(int argc, char **argv)
     int64_t queue = 0;
     const cli_flag flags[] = {
         {"dir", CLI_STRING, &directory, "DIR", "for the socket"},
+        {"tasks", CLI_STRING, &options.tasks, "FILE", "keep tasks in it; none: there are no tasks"},
         {"queue", CLI_INTEGER, &queue, "N", "requests that may wait (default 1024)"},
         {"queue-tokens", CLI_INTEGER, &options.queue_tokens, "N", "tokens that may wait, by guess"},
         {"silence", CLI_NUMBER, &options.silence_seconds, "SECONDS",

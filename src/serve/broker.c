@@ -1,8 +1,11 @@
 /* The broker: who is connected, beats and their absence, the state that others see. */
 #include "serve/broker.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "serve/stop.h"
 
@@ -21,6 +24,7 @@ static void sweep(by__broker *b)
         *at = p->next;
         json_decref(p->beat);
         json_decref(p->batch);
+        json_decref(p->held);
         free(p);
     }
 }
@@ -102,6 +106,9 @@ static bool take_message(by__broker *b, by__peer *p, const char *kind, const jso
 {
     if (p->role == BY__NOBODY) {
         return strcmp(kind, "hello") == 0 && greet(b, p, m);
+    }
+    if (p->role == BY__GATEWAY && by__broker_task(b, p, kind, m)) {
+        return true;
     }
     if (p->role == BY__GATEWAY && strcmp(kind, "submit") == 0) {
         by__broker_submit(b, p, m);
@@ -208,6 +215,7 @@ static void on_timer(uv_timer_t *timer)
     by__broker *b = timer->data;
     look_at_workers(b);
     by__broker_expire(b);
+    by__broker_tasks_expire(b);
     json_t *state = state_of(b);
     for (by__peer *p = b->peers; p != NULL; p = p->next) {
         if (p->role == BY__GATEWAY || p->role == BY__SUPERVISOR) {
@@ -219,6 +227,7 @@ static void on_timer(uv_timer_t *timer)
 
 static void on_check(uv_check_t *check)
 {
+    by__broker_tasks_commit(check->data);
     by__broker_flush(check->data);
     sweep(check->data);
 }
@@ -246,12 +255,32 @@ static void release(by__broker *b)
         }
     }
     by__id_table_free(&b->jobs);
+    by__tasks_close(&b->tasks);
     while (b->pools != NULL) {
         by__pool *p = b->pools;
         b->pools = p->next;
         json_decref(p->info);
         free(p);
     }
+}
+
+/* Two brokers on one socket would each have half of the peers. The lock ends with the process. */
+static by_status lock_socket(int *out, const char *path, by_error *error)
+{
+    by__text name = {0};
+    by__text_format(&name, "%s.lock", path);
+    if (name.failed) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a lock");
+    }
+    *out = open(name.data, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    by_status status = *out < 0 ? by__io_error(error, "open", name.data) : BY_OK;
+    if (status == BY_OK && flock(*out, LOCK_EX | LOCK_NB) != 0) {
+        status =
+            by_error_set(error, BY_ECONFIG,
+                         "another broker listens on %s: end it, or choose another directory", path);
+    }
+    by__text_free(&name);
+    return status;
 }
 
 static void set_defaults(by_broker_options *o)
@@ -268,16 +297,27 @@ by_status by_broker_run(const by_broker_options *options, by_error *error)
     by__broker b = {.options = *options, .log = {options->log, options->user}, .began = by__now()};
     by__link_handler handler = {.message = on_message, .lost = on_lost, .user = &b};
     by__stop *stop = NULL;
+    int lock = -1;
     set_defaults(&b.options);
+    by_status status = lock_socket(&lock, options->socket, error);
+    if (status != BY_OK) {
+        if (lock >= 0) {
+            (void)close(lock);
+        }
+        return status;
+    }
     int code = uv_loop_init(&b.loop);
     if (code < 0) {
+        (void)close(lock);
         return by__uv_error(error, "make", "an event loop", code);
     }
     (void)uv_timer_init(&b.loop, &b.timer);
     (void)uv_check_init(&b.loop, &b.check);
     b.timer.data = b.check.data = &b;
-    by_status status =
-        by__link_listen(&b.listener, &b.loop, options->socket, on_taken, &handler, error);
+    status = by__link_listen(&b.listener, &b.loop, options->socket, on_taken, &handler, error);
+    if (status == BY_OK) {
+        status = by__broker_tasks_load(&b, error);
+    }
     if (status == BY_OK) {
         status = by__stop_open(&stop, &b.loop, b.options.child, on_stop, &b, error);
     }
@@ -294,5 +334,6 @@ by_status by_broker_run(const by_broker_options *options, by_error *error)
     uv_close((uv_handle_t *)&b.check, NULL);
     (void)uv_run(&b.loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&b.loop);
+    (void)close(lock);
     return status;
 }

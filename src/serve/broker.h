@@ -6,6 +6,7 @@
 #include "serve/link.h"
 #include "serve/log.h"
 #include "serve/messages.h"
+#include "serve/task_store.h"
 
 typedef enum by__role { BY__NOBODY, BY__GATEWAY, BY__WORKER, BY__SUPERVISOR } by__role;
 
@@ -17,6 +18,7 @@ struct by__peer {
     int64_t pid;
     by__peer *next;
     json_t *batch; /* events for a gateway that are sent together */
+    json_t *held;  /* answers about tasks that wait for the disk */
     /* of a worker */
     by__pool *pool;
     char version[65];
@@ -50,7 +52,9 @@ typedef struct by__broker {
     by__peer *peers;
     by__pool *pools;
     by__id_table jobs; /* by__job */
-    double began;      /* by__now */
+    by__tasks *tasks;  /* NULL: none are kept */
+    double tasks_swept;
+    double began; /* by__now */
     uint64_t rejected;
     uint64_t retried;
     uint64_t expired;
@@ -78,5 +82,18 @@ void by__broker_forsaken(by__broker *b, by__peer *gateway);
 void by__broker_expire(by__broker *b);
 /* Sends what was gathered for gateways. */
 void by__broker_flush(by__broker *b);
+
+/* ---- tasks (broker_tasks.c) ---- */
+
+/* A message of a gateway about tasks; false: it is about something else. */
+bool by__broker_task(by__broker *b, by__peer *from, const char *kind, const json_t *message);
+/* A worker has the task, or says something of it. */
+void by__broker_task_started(by__broker *b, const by__job *job);
+void by__broker_task_event(by__broker *b, by__job *job, const json_t *event);
+/* Makes what was written durable, and sends the answers that wait for it. */
+void by__broker_tasks_commit(by__broker *b);
+/* Opens the file, and puts what has no end into the queue. */
+by_status by__broker_tasks_load(by__broker *b, by_error *error);
+void by__broker_tasks_expire(by__broker *b);
 
 #endif

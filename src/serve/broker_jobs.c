@@ -45,6 +45,22 @@ by__job *by__broker_job(const by__broker *b, const char *id)
     return (by__job *)(void *)by__id_find(&b->jobs, id);
 }
 
+/* The same to who waits for a job: a gateway, or the file of tasks. */
+static void tell_of(by__broker *b, by__job *job, json_t *event)
+{
+    if (job->gather != NULL) {
+        by__broker_task_event(b, job, event);
+    } else {
+        tell(job->from, event);
+    }
+}
+
+static void tell_new_of(by__broker *b, by__job *job, json_t *event)
+{
+    tell_of(b, job, event);
+    json_decref(event);
+}
+
 /* Takes a job out of everything. */
 static void forget(by__broker *b, by__job *job)
 {
@@ -196,6 +212,9 @@ void by__broker_give(by__broker *b, by__pool *pool)
         by__job_unlink(&pool->queue, job);
         job->worker = worker;
         by__job_enqueue(&worker->jobs, job, false);
+        if (job->gather != NULL) {
+            by__broker_task_started(b, job);
+        }
         /* A link that is lost brings its jobs back to the queue. */
         (void)by__link_send(worker->link, work);
         json_decref(work);
@@ -228,7 +247,7 @@ void by__broker_events(by__broker *b, by__peer *worker, const json_t *message)
             by__get_integer(event, "attempt") != job->attempt) {
             continue;
         }
-        tell(job->from, event);
+        tell_of(b, job, event);
         if (by__event_is_last(event)) {
             count_end(job->pool);
             forget(b, job);
@@ -271,8 +290,9 @@ void by__broker_orphans(by__broker *b, by__peer *worker, const char *why)
             by__text_format(&text, "its worker was lost %d times (%s)", job->attempt, why);
             by__log_event(&b->log, "request_failed", "{ss ss si}", "id", job->entry.id, "reason",
                           why, "attempts", job->attempt);
-            tell_new(job->from, by__event_error(job->entry.id, 500, "worker_lost", NULL,
-                                                text.failed ? "its worker was lost" : text.data));
+            tell_new_of(b, job,
+                        by__event_error(job->entry.id, 500, "worker_lost", NULL,
+                                        text.failed ? "its worker was lost" : text.data));
             by__text_free(&text);
             forget(b, job);
             continue;
@@ -280,7 +300,7 @@ void by__broker_orphans(by__broker *b, by__peer *worker, const char *why)
         by__job_unlink(&worker->jobs, job);
         job->worker = NULL;
         by__job_enqueue(&pool->queue, job, true);
-        tell_new(job->from, by__event_new(job->entry.id, "again"));
+        tell_new_of(b, job, by__event_new(job->entry.id, "again"));
         b->retried++;
     }
     if (pool != NULL) {
@@ -311,13 +331,14 @@ void by__broker_expire(by__broker *b)
     for (by__pool *pool = b->pools; pool != NULL; pool = pool->next) {
         for (by__job *job = pool->queue.first, *next; job != NULL; job = next) {
             next = job->next;
-            if (gathered && pool->info == NULL) {
-                tell_new(job->from, unknown_model(job->entry.id));
+            if (gathered && pool->info == NULL && job->gather == NULL) {
+                tell_new_of(b, job, unknown_model(job->entry.id));
                 forget(b, job);
             } else if (job->deadline > 0.0 && now > job->deadline) {
                 b->expired++;
-                tell_new(job->from, by__event_error(job->entry.id, 504, "deadline_exceeded", NULL,
-                                                    "no worker was free before the deadline"));
+                tell_new_of(b, job,
+                            by__event_error(job->entry.id, 504, "deadline_exceeded", NULL,
+                                            "no worker was free before the deadline"));
                 forget(b, job);
             }
         }

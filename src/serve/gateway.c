@@ -28,7 +28,7 @@ void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *co
     by__text_free(&out);
 }
 
-static void reply_json(by__gateway *g, by__exchange *x, int status, json_t *value)
+void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value)
 {
     char *text = json_dumps(value, JSON_COMPACT);
     json_decref(value);
@@ -57,13 +57,15 @@ static size_t count_workers(const by__gateway *g)
     return count;
 }
 
-static void answer_live(by__gateway *g, by__exchange *x, const by__http_request *r)
+static void answer_live(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
 {
     BY_UNUSED(r);
-    reply_json(g, x, 200, json_pack("{ss}", "status", "live"));
+    BY_UNUSED(key);
+    by__reply_json(g, x, 200, json_pack("{ss}", "status", "live"));
 }
 
-static void answer_ready(by__gateway *g, by__exchange *x, const by__http_request *r)
+static void answer_ready(by__gateway *g, by__exchange *x, const by__http_request *r,
+                         const char *key)
 {
     size_t workers = g->draining ? 0 : count_workers(g);
     const char *reason = g->draining       ? "the gateway is draining"
@@ -71,9 +73,10 @@ static void answer_ready(by__gateway *g, by__exchange *x, const by__http_request
                          : workers == 0    ? "no worker answers"
                                            : NULL;
     BY_UNUSED(r);
-    reply_json(g, x, workers > 0 ? 200 : 503,
-               json_pack("{ss sI ss?}", "status", workers > 0 ? "ready" : "not ready", "workers",
-                         (json_int_t)workers, "reason", reason));
+    BY_UNUSED(key);
+    by__reply_json(g, x, workers > 0 ? 200 : 503,
+                   json_pack("{ss sI ss?}", "status", workers > 0 ? "ready" : "not ready",
+                             "workers", (json_int_t)workers, "reason", reason));
 }
 
 /* ---- models ---- */
@@ -98,26 +101,30 @@ static json_t *model_of(const json_t *m)
                      "created", 0, "owned_by", "banyan", "info", json_object_get(m, "info"));
 }
 
-static void answer_models(by__gateway *g, by__exchange *x, const by__http_request *r)
+static void answer_models(by__gateway *g, by__exchange *x, const by__http_request *r,
+                          const char *key)
 {
     json_t *data = json_array();
     size_t i;
     json_t *m;
     BY_UNUSED(r);
+    BY_UNUSED(key);
     json_array_foreach(json_object_get(g->state, "models"), i, m)
     {
         if (json_is_object(json_object_get(m, "info"))) {
             (void)json_array_append_new(data, model_of(m));
         }
     }
-    reply_json(g, x, 200, json_pack("{ss so}", "object", "list", "data", data));
+    by__reply_json(g, x, 200, json_pack("{ss so}", "object", "list", "data", data));
 }
 
-static void answer_model(by__gateway *g, by__exchange *x, const by__http_request *r)
+static void answer_model(by__gateway *g, by__exchange *x, const by__http_request *r,
+                         const char *key)
 {
+    BY_UNUSED(key);
     const json_t *model = by__gateway_model(g, r->path + strlen("/v1/models/"));
     if (model != NULL) {
-        reply_json(g, x, 200, model_of(model));
+        by__reply_json(g, x, 200, model_of(model));
         return;
     }
     by__reply_error(g, x, 404, "model_not_found", "model", "no model of this name is served here");
@@ -163,13 +170,15 @@ static void print_workers(const by__gateway *g, by__text *out)
     }
 }
 
-static void answer_metrics(by__gateway *g, by__exchange *x, const by__http_request *r)
+static void answer_metrics(by__gateway *g, by__exchange *x, const by__http_request *r,
+                           const char *key)
 {
     by__text out = {0};
     int64_t queue = 0;
     size_t i;
     json_t *m;
     BY_UNUSED(r);
+    BY_UNUSED(key);
     json_array_foreach(json_object_get(g->state, "models"), i, m)
     {
         queue += by__get_integer(m, "queue");
@@ -190,11 +199,10 @@ static void answer_metrics(by__gateway *g, by__exchange *x, const by__http_reque
 
 /* ---- generation ---- */
 
-static void answer_call(by__gateway *g, by__exchange *x, const by__http_request *r,
+static void answer_call(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key,
                         by__call_kind kind, const char *prefix)
 {
     const char *type = by__http_header_of(r, "content-type");
-    const char *key = by__exchange_get(x);
     const char *param = NULL;
     by__call *call = NULL;
     by_error error = {0};
@@ -213,7 +221,8 @@ static void answer_call(by__gateway *g, by__exchange *x, const by__http_request 
                            .exchange = x,
                            .kind = kind,
                            .n = 1,
-                           .key = key == NULL ? "" : key,
+                           .key = key,
+                           .waiter = {by__call_gone},
                            .created = (int64_t)by__wall_clock(),
                            .since = by__now()};
         status = by__request_id(call->id, prefix, &error);
@@ -233,14 +242,15 @@ static void answer_call(by__gateway *g, by__exchange *x, const by__http_request 
                     error.message);
 }
 
-static void answer_chat(by__gateway *g, by__exchange *x, const by__http_request *r)
+static void answer_chat(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
 {
-    answer_call(g, x, r, BY__CALL_CHAT, "chatcmpl-");
+    answer_call(g, x, r, key, BY__CALL_CHAT, "chatcmpl-");
 }
 
-static void answer_completion(by__gateway *g, by__exchange *x, const by__http_request *r)
+static void answer_completion(by__gateway *g, by__exchange *x, const by__http_request *r,
+                              const char *key)
 {
-    answer_call(g, x, r, BY__CALL_COMPLETION, "cmpl-");
+    answer_call(g, x, r, key, BY__CALL_COMPLETION, "cmpl-");
 }
 
 /* ---- routes ---- */
@@ -249,7 +259,7 @@ typedef struct route {
     const char *method;
     const char *path; /* ends with '/': what follows is a name */
     bool is_public;   /* without a key */
-    void (*answer)(by__gateway *g, by__exchange *x, const by__http_request *r);
+    void (*answer)(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key);
 } route;
 
 static const route routes[] = {
@@ -260,6 +270,10 @@ static const route routes[] = {
     {"GET", "/v1/models/", false, answer_model},
     {"POST", "/v1/completions", false, answer_completion},
     {"POST", "/v1/chat/completions", false, answer_chat},
+    {"POST", "/v1/tasks", false, by__answer_task_new},
+    {"GET", "/v1/tasks/", false, by__answer_task},
+    {"DELETE", "/v1/tasks/", false, by__answer_task_cancel},
+    {"POST", "/v1/tasks/", false, by__answer_task_cancel},
 };
 
 static bool fits(const route *row, const char *path)
@@ -303,8 +317,7 @@ static void on_request(void *user, by__exchange *x, const by__http_request *r)
         by__reply_error(g, x, 401, "invalid_api_key", NULL,
                         "a key is needed: Authorization: Bearer KEY");
     } else if (found != NULL) {
-        by__exchange_set(x, (void *)(uintptr_t)key);
-        found->answer(g, x, r);
+        found->answer(g, x, r, key);
     } else if (allowed != NULL) {
         by__exchange_header(x, "Allow", allowed);
         by__reply_error(g, x, 405, "method_not_allowed", NULL, "this route has another method");
@@ -315,10 +328,10 @@ static void on_request(void *user, by__exchange *x, const by__http_request *r)
 
 static void on_gone(void *user, by__exchange *x)
 {
-    by__call *call = by__exchange_get(x);
+    by__waiter *waiter = by__exchange_get(x);
     BY_UNUSED(user);
-    if (call != NULL) {
-        by__call_gone(call);
+    if (waiter != NULL) {
+        waiter->gone(waiter);
     }
 }
 
@@ -336,6 +349,8 @@ static void on_message(void *user, by__link *link, json_t *message)
         {
             by__call_event(g, event);
         }
+    } else if (kind != NULL && strcmp(kind, "task") == 0) {
+        by__task_answer(g, message);
     } else if (kind != NULL && strcmp(kind, "state") == 0) {
         json_decref(g->state);
         g->state = json_incref(message);
@@ -366,6 +381,7 @@ static void on_lost(void *user, by__link *link, const char *why)
         by__log_event(&g->log, "broker_lost", "{ss}", "reason", why);
     }
     g->link = NULL;
+    by__tasks_lost(g);
     (void)uv_timer_start(&g->retry, on_retry, RETRY, 0);
 }
 
@@ -461,6 +477,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     }
     by__http_server_close(&g.server);
     by__link_close(&g.link);
+    by__tasks_lost(&g);
     by__stop_close(&stop);
     uv_close((uv_handle_t *)&g.retry, NULL);
     uv_close((uv_handle_t *)&g.drain, NULL);

@@ -14,6 +14,11 @@
 #define BY__MOST_PARTS 16
 #define BY__MOST_N     8
 
+/* What waits for an answer at an exchange (its user pointer): the first member of its record. */
+typedef struct by__waiter {
+    void (*gone)(struct by__waiter *waiter); /* the client is */
+} by__waiter;
+
 typedef struct by__gateway {
     by_gateway_options options;
     by__log log;
@@ -25,6 +30,8 @@ typedef struct by__gateway {
     by__keys *keys; /* NULL: none is asked for */
     by__id_table parts;
     struct by__call *calls; /* without an end */
+    struct by__ask *asks;   /* questions about tasks */
+    uint64_t asked;
     by__metrics metrics;
     json_t *state; /* of the broker, the last one */
     double stated; /* by__now of it */
@@ -55,6 +62,7 @@ typedef struct by__part {
 
 /* A request of HTTP that workers answer. */
 typedef struct by__call {
+    by__waiter waiter;
     by__gateway *gateway;
     by__exchange *exchange;
     struct by__call *next;
@@ -80,11 +88,13 @@ typedef struct by__call {
 
 /* Sends all parts to the broker. The call is the gateway's, and ends by itself. */
 void by__call_start(by__call *call);
+/* Frees what a call holds, and with by__call_free the call too. */
+void by__call_release(by__call *call);
 void by__call_free(by__call *call);
 /* An event of the broker. */
 void by__call_event(by__gateway *g, const json_t *event);
 /* The client is gone. */
-void by__call_gone(by__call *call);
+void by__call_gone(by__waiter *waiter);
 /* The broker is back: what has no end is asked for again. */
 void by__calls_again(by__gateway *g);
 /* What the broker's state says of a model; NULL for one that no worker has named. */
@@ -92,6 +102,22 @@ const json_t *by__gateway_model(const by__gateway *g, const char *name);
 /* The error of OpenAI's API: {"error": {"message", "type", "param", "code"}}. */
 void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *code,
                      const char *param, const char *message);
+
+/* value is taken. */
+void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value);
+
+/* ---- tasks (gateway_tasks.c) ---- */
+
+/* POST /v1/tasks, {"endpoint", "body", "expires_after"}; GET and DELETE /v1/tasks/ID, and
+ * POST /v1/tasks/ID/cancel. key: the name of the client's key, whose tasks nobody else sees. */
+void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request *r,
+                         const char *key);
+void by__answer_task(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key);
+void by__answer_task_cancel(by__gateway *g, by__exchange *x, const by__http_request *r,
+                            const char *key);
+/* The broker's answer, and its end: what has not been answered fails. */
+void by__task_answer(by__gateway *g, const json_t *message);
+void by__tasks_lost(by__gateway *g);
 
 /* ---- OpenAI's API (openai.c) ---- */
 

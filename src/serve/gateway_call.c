@@ -39,14 +39,14 @@ void by__call_start(by__call *call)
     }
     g->calls = call;
     g->metrics.running++;
-    by__exchange_set(call->exchange, call);
+    by__exchange_set(call->exchange, &call->waiter);
     for (size_t i = 0; i < call->part_count; i++) {
         const char *id = by__get_text(call->parts[i].message, "id");
         if (by__id_add(&g->parts, &call->parts[i].entry, id, &error) != BY_OK) {
             /* Of those behind it nothing is known either. */
             call->part_count = i;
             by__reply_error(g, call->exchange, 503, "out_of_memory", NULL, error.message);
-            by__call_gone(call);
+            by__call_gone(&call->waiter);
             return;
         }
     }
@@ -71,7 +71,7 @@ void by__calls_again(by__gateway *g)
 
 /* ---- the end of a call ---- */
 
-void by__call_free(by__call *call)
+void by__call_release(by__call *call)
 {
     for (size_t i = 0; i < call->part_count && call->parts != NULL; i++) {
         json_decref(call->parts[i].message);
@@ -83,6 +83,11 @@ void by__call_free(by__call *call)
     free(call->parts);
     free(call->choices);
     free(call->model);
+}
+
+void by__call_free(by__call *call)
+{
+    by__call_release(call);
     free(call);
 }
 
@@ -115,8 +120,9 @@ static void log_call(const by__call *call, int status, const char *code)
                   (json_int_t)generated, "seconds", by__now() - call->since);
 }
 
-void by__call_gone(by__call *call)
+void by__call_gone(by__waiter *waiter)
 {
+    by__call *call = (by__call *)(void *)waiter;
     call->gateway->metrics.cancelled++;
     log_call(call, 499, "client_gone");
     leave(call);

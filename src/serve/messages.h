@@ -9,6 +9,9 @@
  *             guess), and where wanted "deadline" (seconds since 1970), "priority" (higher first),
  *             "seen": true for a model that an earlier state of the broker named
  *   cancel    "id": nobody waits for it any more; no event follows
+ *   task_add  "ref", "id", "owner", "expires", "task": a request to keep on disk ("model", "cost",
+ *             "priority", "request", and what the gateway wants back), and perhaps "key"
+ *   task_get, task_cancel   "ref", "id", "owner"
  * Of a worker:
  *   events    "events": a list, see below, each with the "attempt" that it was given
  *   beat      every 250 ms: "steps" of the engine so far, "busy", and "engine": its statistics
@@ -17,6 +20,7 @@
  *   work      to a worker: "id", "attempt", "request", "deadline"
  *   cancel    to a worker: "id"
  *   events    to a gateway
+ *   task      to a gateway: "ref", "task" as by__tasks_get gives it, or null, and perhaps "error"
  *   state     to gateways and supervisors every 250 ms: "workers" and "models", what /health, the
  *             page and autoscaling look at
  *

@@ -203,6 +203,64 @@ def check_lost():
     wait_for(lambda: not os.path.exists(f"/proc/{victim}"))
 
 
+def finished(id):
+    _, task, _ = call("/v1/tasks/" + id)
+    return task if task["status"] in ("completed", "failed", "cancelled") else None
+
+
+def check_tasks():
+    """A task gives what its route would have given; a key of idempotency makes it one."""
+    body = completion(n=2)
+    status, task, headers = call("/v1/tasks", {"endpoint": "/v1/completions", "body": body}, headers={"Idempotency-Key": "one"})
+    assert status == 202 and headers["Location"] == "/v1/tasks/" + task["id"], task
+    assert call("/v1/tasks", {"endpoint": "/v1/completions", "body": body}, headers={"Idempotency-Key": "one"})[1]["id"] == task["id"]
+    wait_for(lambda: finished(task["id"]))
+    task = finished(task["id"])
+    whole = call("/v1/completions", body)[1]
+    assert task["result"]["choices"] == whole["choices"] and task["result"]["usage"] == whole["usage"], task
+    # What is wrong is said at once where it can be, else by the task.
+    for wrong in ({"endpoint": "/v1/else", "body": body}, {"endpoint": "/v1/completions"}, {"endpoint": "/v1/completions", "body": completion(stream=True)}, {"endpoint": "/v1/completions", "body": completion(n=0)}):
+        assert call("/v1/tasks", wrong)[0] == 400, wrong
+    bad = call("/v1/tasks", {"endpoint": "/v1/completions", "body": completion(prompt=[99999])})[1]
+    wait_for(lambda: finished(bad["id"]))
+    assert finished(bad["id"])["error"]["status"] == 400
+    assert call("/v1/tasks/task_none")[0] == 404 and call("/v1/tasks/..")[0] in (400, 404)
+    # Many, of which the last ones are cancelled.
+    ids = [call("/v1/tasks", {"endpoint": "/v1/completions", "body": completion(max_tokens=MANY, seed=i)})[1]["id"] for i in range(60)]
+    for id in ids[-5:]:
+        assert call(f"/v1/tasks/{id}/cancel", method="POST")[0] == 200
+    for id in ids:
+        wait_for(lambda: finished(id))
+    states = [finished(id)["status"] for id in ids]
+    assert set(states[:-5]) == {"completed"} and set(states[-5:]) <= {"cancelled", "completed"}, states
+
+
+def check_tasks_lost():
+    """Gateway, broker and worker die one after another; every task that was accepted ends once, with its result."""
+    parent = sys.argv[3]
+    accepted = {}
+    for i in range(60):
+        if i in (10, 20, 30):
+            role = {10: "worker", 20: "broker", 30: "gateway"}[i]
+            children = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", parent], capture_output=True, text=True).stdout
+            os.kill([int(line.split()[0]) for line in children.splitlines() if f" {role} " in line][0], signal.SIGKILL)
+        while True:
+            try:
+                status, task, _ = call("/v1/tasks", {"endpoint": "/v1/completions", "body": completion(max_tokens=300, seed=i)}, headers={"Idempotency-Key": f"lost-{i}"})
+            except (urllib.error.URLError, OSError, http.client.HTTPException):
+                status = 0
+            if status == 202:
+                break
+            time.sleep(0.02)
+        accepted[i] = task["id"]
+    assert len(set(accepted.values())) == 60
+    for i, id in accepted.items():
+        wait_for(lambda: finished(id), 60)
+        task = finished(id)
+        assert task["status"] == "completed", task
+        assert task["result"]["choices"] == call("/v1/completions", completion(max_tokens=300, seed=i))[1]["choices"]
+
+
 def check_keys():
     status, _, headers = call("/v1/models")
     assert status == 401 and headers["WWW-Authenticate"] == "Bearer"

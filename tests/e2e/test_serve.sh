@@ -42,6 +42,18 @@ say "a worker that is killed, one that stops, and the broker"
 check lost "$url" worker SIGKILL "$server"
 check lost "$url" worker SIGSTOP "$server"
 check lost "$url" broker SIGKILL "$server"
+say "tasks"
+check tasks "$url"
+kill -TERM "$server"
+wait "$server"
+# The port must stay the same when the gateway comes back.
+port=${url##*:}
+serve --workers 2 --listen "127.0.0.1:$port"
+check ready "$url"
+check tasks_lost "$url" "$server"
+run 2 "$banyan" broker --dir "$work/sock"
+holds err "another broker listens"
+
 say "a load"
 run 0 "$banyan" bench serve "$url" --model tiny --requests 60 --concurrency 8 --prompt-tokens 5 --tokens 7 --vocab 20 --json
 holds out '"requests":60,"ok":60,"refused":0,"failed":0,'

@@ -1,0 +1,287 @@
+/* Tasks: requests that nobody waits for at a connection, on disk until they expire. They are
+ * delivered at least once, and have one result: the first, of the attempt that counts. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/broker.h"
+
+/* What has come of a task's answer. */
+struct by__gather {
+    by__text texts[BY__GATHER_MOST];
+    char reasons[BY__GATHER_MOST][16];
+    size_t count; /* sequences that something has come of */
+};
+
+static void clear(struct by__gather *g)
+{
+    for (size_t i = 0; i < BY__GATHER_MOST; i++) {
+        by__text_free(&g->texts[i]);
+    }
+    *g = (struct by__gather){0};
+}
+
+void by__gather_free(struct by__gather *gather)
+{
+    if (gather != NULL) {
+        clear(gather);
+        free(gather);
+    }
+}
+
+static json_t *result_of(const struct by__gather *g, const json_t *usage)
+{
+    json_t *choices = json_array();
+    for (size_t i = 0; i < g->count; i++) {
+        const by__text *t = &g->texts[i];
+        (void)json_array_append_new(choices,
+                                    json_pack("{ss% ss}", "text", t->data == NULL ? "" : t->data,
+                                              t->length, "reason", g->reasons[i]));
+    }
+    return json_pack("{so sO?}", "choices", choices, "usage", usage);
+}
+
+/* A write that fails is told: the task stays what it is on disk, and runs again behind a restart. */
+static void write_state(by__broker *b, const by__job *job, by__task_state state,
+                        const json_t *result, const json_t *failure)
+{
+    by_error error = {0};
+    if (by__tasks_set(b->tasks, job->entry.id, state, job->attempt, result, failure, &error) !=
+        BY_OK) {
+        by__log_event(&b->log, "task_not_written", "{ss ss}", "id", job->entry.id, "reason",
+                      error.message);
+    }
+}
+
+void by__broker_task_started(by__broker *b, const by__job *job)
+{
+    write_state(b, job, BY__TASK_RUNNING, NULL, NULL);
+}
+
+void by__broker_task_event(by__broker *b, by__job *job, const json_t *event)
+{
+    struct by__gather *g = job->gather;
+    const char *kind = by__get_text(event, "e");
+    int64_t at = by__get_integer(event, "i");
+    size_t i = at < 0 || at >= BY__GATHER_MOST ? 0 : (size_t)at;
+    if (kind == NULL) {
+        return;
+    }
+    if (strcmp(kind, "again") == 0) {
+        clear(g);
+        write_state(b, job, BY__TASK_QUEUED, NULL, NULL);
+    } else if (strcmp(kind, "text") == 0 || strcmp(kind, "stop") == 0) {
+        const json_t *text = json_object_get(event, "text");
+        const char *reason = by__get_text(event, "reason");
+        g->count = i + 1 > g->count ? i + 1 : g->count;
+        by__text_add_bytes(&g->texts[i], json_is_string(text) ? json_string_value(text) : "",
+                           json_string_length(text));
+        if (reason != NULL) {
+            (void)snprintf(g->reasons[i], sizeof g->reasons[i], "%s", reason);
+        }
+    } else if (strcmp(kind, "end") == 0) {
+        json_t *result = result_of(g, json_object_get(event, "usage"));
+        write_state(b, job, BY__TASK_COMPLETED, result, NULL);
+        json_decref(result);
+    } else if (strcmp(kind, "error") == 0) {
+        json_t *failure =
+            json_pack("{sO? sO? sO?}", "status", json_object_get(event, "status"), "code",
+                      json_object_get(event, "code"), "message", json_object_get(event, "message"));
+        write_state(b, job, BY__TASK_FAILED, NULL, failure);
+        json_decref(failure);
+    }
+}
+
+/* ---- what gateways ask ---- */
+
+/* The answer goes out behind the commit of what it says. */
+static void hold(by__peer *p, json_t *answer)
+{
+    if (p->held == NULL) {
+        p->held = json_array();
+    }
+    (void)json_array_append_new(p->held, answer);
+}
+
+static json_t *answer_of(const json_t *message, json_t *task)
+{
+    return json_pack("{ss sO so}", "t", "task", "ref", json_object_get(message, "ref"), "task",
+                     task == NULL ? json_null() : task);
+}
+
+static void refuse(by__peer *p, const json_t *message, int status, const char *code,
+                   const char *why)
+{
+    json_t *answer = answer_of(message, NULL);
+    (void)json_object_set_new(
+        answer, "error", json_pack("{si ss ss}", "status", status, "code", code, "message", why));
+    hold(p, answer);
+}
+
+/* Puts a task of the file into the queue. */
+static by_status enqueue(by__broker *b, const char *id, const json_t *task, double expires,
+                         by_error *error)
+{
+    const char *model = by__get_text(task, "model");
+    by__pool *pool = model == NULL ? NULL : by__broker_pool(b, model, NULL);
+    by__job *job = NULL;
+    if (pool == NULL || !by__id_valid(id) || by__broker_job(b, id) != NULL) {
+        return by_error_set(error, BY_EFORMAT, "a task that cannot be run");
+    }
+    BY_TRY(by__alloc((void **)&job, 1, sizeof *job, "a task", error));
+    by_status status = by__alloc((void **)&job->gather, 1, sizeof *job->gather, "a task", error);
+    if (status == BY_OK) {
+        status = by__id_add(&b->jobs, &job->entry, id, error);
+    }
+    if (status != BY_OK) {
+        by__job_free(job);
+        return status;
+    }
+    job->request = json_incref(json_object_get(task, "request"));
+    job->pool = pool;
+    job->cost = by__get_integer(task, "cost");
+    job->priority = by__get_integer(task, "priority");
+    job->deadline = expires;
+    job->since = by__now();
+    by__job_enqueue(&pool->queue, job, false);
+    return BY_OK;
+}
+
+static void add_task(by__broker *b, by__peer *from, const json_t *message)
+{
+    const char *id = by__get_text(message, "id");
+    const json_t *task = json_object_get(message, "task");
+    const char *model = by__get_text(task, "model");
+    json_t *earlier = NULL;
+    by_error error = {0};
+    if (id == NULL || !by__id_valid(id) || by__get_text(message, "owner") == NULL ||
+        model == NULL || !json_is_object(json_object_get(task, "request"))) {
+        refuse(from, message, 400, "invalid_request", "not a task");
+        return;
+    }
+    by__pool *pool = by__broker_pool(b, model, NULL);
+    if (pool == NULL || pool->queue.count >= b->options.queue_requests) {
+        b->rejected++;
+        refuse(from, message, 429, "queue_full", "too many requests wait for this model");
+        return;
+    }
+    by_status status = by__tasks_add(b->tasks, message, &earlier, &error);
+    if (status == BY_ESTATE) {
+        hold(from, answer_of(message, earlier));
+        return;
+    }
+    if (status == BY_OK) {
+        status = enqueue(b, id, task, by__get_number(message, "expires", 0.0), &error);
+    }
+    json_t *added = NULL;
+    if (status == BY_OK) {
+        status = by__tasks_get(b->tasks, id, by__get_text(message, "owner"), &added, &error);
+    }
+    if (status != BY_OK) {
+        by__log_event(&b->log, "task_not_written", "{ss ss}", "id", id, "reason", error.message);
+        refuse(from, message, 503, "not_written", "the task could not be written to disk");
+        return;
+    }
+    hold(from, answer_of(message, added));
+    by__broker_give(b, pool);
+}
+
+static void tell_task(by__broker *b, by__peer *from, const json_t *message, bool cancels)
+{
+    const char *id = by__get_text(message, "id");
+    const char *owner = by__get_text(message, "owner");
+    json_t *task = NULL;
+    by_error error = {0};
+    if (id == NULL || owner == NULL || by__tasks_get(b->tasks, id, owner, &task, &error) != BY_OK) {
+        refuse(from, message, 503, "not_read", "the tasks could not be read");
+        return;
+    }
+    if (cancels && task != NULL) {
+        by__job *job = by__broker_job(b, id);
+        if (job != NULL) {
+            write_state(b, job, BY__TASK_CANCELLED, NULL, NULL);
+            by__broker_cancel(b, id);
+        }
+        json_decref(task);
+        (void)by__tasks_get(b->tasks, id, owner, &task, &error);
+    }
+    hold(from, answer_of(message, task));
+}
+
+bool by__broker_task(by__broker *b, by__peer *from, const char *kind, const json_t *message)
+{
+    if (strncmp(kind, "task_", 5) != 0) {
+        return false;
+    }
+    if (b->tasks == NULL) {
+        refuse(from, message, 501, "no_tasks", "this server keeps no tasks");
+    } else if (strcmp(kind, "task_add") == 0) {
+        add_task(b, from, message);
+    } else {
+        tell_task(b, from, message, strcmp(kind, "task_cancel") == 0);
+    }
+    return true;
+}
+
+/* ---- disk ---- */
+
+void by__broker_tasks_commit(by__broker *b)
+{
+    by_error error = {0};
+    by_status status = b->tasks == NULL ? BY_OK : by__tasks_commit(b->tasks, &error);
+    if (status != BY_OK) {
+        by__log_event(&b->log, "tasks_not_written", "{ss}", "reason", error.message);
+    }
+    for (by__peer *p = b->peers; p != NULL; p = p->next) {
+        json_t *held = p->held;
+        size_t i;
+        json_t *answer;
+        p->held = NULL;
+        json_array_foreach(held, i, answer)
+        {
+            if (status != BY_OK) {
+                (void)json_object_set_new(answer, "task", json_null());
+                (void)json_object_set_new(answer, "error",
+                                          json_pack("{si ss ss}", "status", 503, "code",
+                                                    "not_written", "message",
+                                                    "the task could not be written to disk"));
+            }
+            if (p->link != NULL) {
+                (void)by__link_send(p->link, answer);
+            }
+        }
+        json_decref(held);
+    }
+}
+
+by_status by__broker_tasks_load(by__broker *b, by_error *error)
+{
+    json_t *open = NULL;
+    size_t i;
+    json_t *row;
+    if (b->options.tasks == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by__tasks_open(&b->tasks, b->options.tasks, error));
+    BY_TRY(by__tasks_open_ones(b->tasks, &open, error));
+    json_array_foreach(open, i, row)
+    {
+        by_error why = {0};
+        if (enqueue(b, by__get_text(row, "id"), json_object_get(row, "task"),
+                    by__get_number(row, "expires_at", 0.0), &why) != BY_OK) {
+            by__log_event(&b->log, "task_lost", "{sO ss}", "id", json_object_get(row, "id"),
+                          "reason", why.message);
+        }
+    }
+    json_decref(open);
+    return BY_OK;
+}
+
+void by__broker_tasks_expire(by__broker *b)
+{
+    double now = by__now();
+    by_error ignored = {0};
+    if (b->tasks != NULL && now - b->tasks_swept > 60.0) {
+        b->tasks_swept = now;
+        (void)by__tasks_expire(b->tasks, by__wall_clock(), &ignored);
+    }
+}

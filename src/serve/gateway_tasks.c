@@ -1,0 +1,281 @@
+/* Tasks over HTTP: a request that the broker keeps on disk answers 202 with an id at once, and its
+ * result is fetched later, from any gateway, whatever dies between. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/fields.h"
+#include "serve/gateway.h"
+#include "serve/messages.h"
+
+/* Seconds that a task is kept. */
+#define KEPT      (24.0 * 3600.0)
+#define MOST_KEPT (30.0 * 24.0 * 3600.0)
+
+/* A question to the broker that a client waits for. */
+struct by__ask {
+    by__waiter waiter;
+    by__gateway *gateway;
+    by__exchange *exchange; /* NULL: the client is gone */
+    struct by__ask *next;
+    uint64_t ref;
+    bool creates;
+};
+
+static void on_gone(by__waiter *waiter)
+{
+    ((struct by__ask *)(void *)waiter)->exchange = NULL;
+}
+
+/* Sends a question; the exchange is answered when the broker has. Takes the message. */
+static void ask(by__gateway *g, by__exchange *x, bool creates, json_t *message)
+{
+    struct by__ask *a = NULL;
+    by_error error = {0};
+    if (g->link == NULL || g->draining) {
+        by__exchange_header(x, "Retry-After", "1");
+        by__reply_error(g, x, 503, "unavailable", NULL, "the broker is not reached");
+    } else if (message == NULL ||
+               by__alloc((void **)&a, 1, sizeof *a, "a question", &error) != BY_OK) {
+        by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
+    } else {
+        a->waiter.gone = on_gone;
+        a->gateway = g;
+        a->exchange = x;
+        a->creates = creates;
+        a->ref = ++g->asked;
+        a->next = g->asks;
+        g->asks = a;
+        by__exchange_set(x, &a->waiter);
+        (void)json_object_set_new(message, "ref", json_integer((json_int_t)a->ref));
+        (void)by__link_send(g->link, message);
+    }
+    json_decref(message);
+}
+
+/* ---- what clients see ---- */
+
+/* The answer that the request would have had at its own route. */
+static json_t *result_of(const json_t *task, const json_t *result)
+{
+    by__call call = {.n = 1, .created = by__get_integer(task, "created")};
+    const json_t *list = json_object_get(result, "choices");
+    const json_t *usage = json_object_get(result, "usage");
+    const char *kind = by__get_text(task, "kind");
+    const char *id = by__get_text(task, "call");
+    by__choice choices[BY__MOST_N] = {0};
+    by__part part = {.prompt_tokens = by__get_integer(usage, "prompt_tokens"),
+                     .generated = by__get_integer(usage, "completion_tokens")};
+    by__text out = {0};
+    call.kind = kind != NULL && strcmp(kind, "chat") == 0 ? BY__CALL_CHAT : BY__CALL_COMPLETION;
+    call.model = (char *)(uintptr_t)by__get_text(task, "model");
+    call.n = json_array_size(list);
+    call.part_count = 1;
+    call.parts = &part;
+    call.choices = choices;
+    if (call.n < 1 || call.n > BY__MOST_N || id == NULL || call.model == NULL) {
+        return json_null();
+    }
+    (void)snprintf(call.id, sizeof call.id, "%s", id);
+    for (size_t i = 0; i < call.n; i++) {
+        const json_t *c = json_array_get(list, i);
+        const char *reason = by__get_text(c, "reason");
+        by__text_add(&choices[i].text,
+                     by__get_text(c, "text") == NULL ? "" : by__get_text(c, "text"));
+        (void)snprintf(choices[i].reason, sizeof choices[i].reason, "%s",
+                       reason != NULL && strcmp(reason, "length") == 0 ? "length" : "stop");
+    }
+    by__openai_answer(&call, &out);
+    json_t *value = out.failed ? NULL : json_loadb(out.data, out.length, 0, NULL);
+    by__text_free(&out);
+    for (size_t i = 0; i < call.n; i++) {
+        by__text_free(&choices[i].text);
+    }
+    return value == NULL ? json_null() : value;
+}
+
+static json_t *task_of(const json_t *row)
+{
+    const json_t *result = json_object_get(row, "result");
+    json_t *out =
+        json_pack("{sO ss sO sI sI sO sO}", "id", json_object_get(row, "id"), "object", "task",
+                  "status", json_object_get(row, "status"), "created_at",
+                  (json_int_t)by__get_number(row, "created_at", 0.0), "expires_at",
+                  (json_int_t)by__get_number(row, "expires_at", 0.0), "attempts",
+                  json_object_get(row, "attempts"), "error", json_object_get(row, "error"));
+    (void)json_object_set_new(
+        out, "result",
+        json_is_object(result) ? result_of(json_object_get(row, "task"), result) : json_null());
+    return out;
+}
+
+static void answer(struct by__ask *a, const json_t *message)
+{
+    by__gateway *g = a->gateway;
+    const json_t *row = json_object_get(message, "task");
+    const json_t *error = json_object_get(message, "error");
+    if (json_is_object(error)) {
+        int status = (int)by__get_integer(error, "status");
+        const char *code = by__get_text(error, "code");
+        const char *text = by__get_text(error, "message");
+        g->metrics.rejected_full += status == 429;
+        by__exchange_header(a->exchange, "Retry-After", "1");
+        by__reply_error(g, a->exchange, status < 400 || status > 599 ? 500 : status,
+                        code == NULL ? "server_error" : code, NULL, text == NULL ? "" : text);
+        return;
+    }
+    const char *id = by__get_text(row, "id");
+    if (id == NULL) {
+        by__reply_error(g, a->exchange, 404, "task_not_found", NULL, "there is no such task");
+        return;
+    }
+    if (a->creates) {
+        char location[96];
+        (void)snprintf(location, sizeof location, "/v1/tasks/%.64s", id);
+        by__exchange_header(a->exchange, "Location", location);
+        by__exchange_header(a->exchange, "Retry-After", "1");
+    }
+    by__exchange_set(a->exchange, NULL);
+    by__reply_json(g, a->exchange, a->creates ? 202 : 200, task_of(row));
+}
+
+void by__task_answer(by__gateway *g, const json_t *message)
+{
+    uint64_t ref = (uint64_t)by__get_integer(message, "ref");
+    for (struct by__ask **at = &g->asks; *at != NULL; at = &(*at)->next) {
+        struct by__ask *a = *at;
+        if (a->ref == ref) {
+            *at = a->next;
+            if (a->exchange != NULL) {
+                answer(a, message);
+            }
+            free(a);
+            return;
+        }
+    }
+}
+
+void by__tasks_lost(by__gateway *g)
+{
+    while (g->asks != NULL) {
+        struct by__ask *a = g->asks;
+        g->asks = a->next;
+        if (a->exchange != NULL) {
+            /* It may have been written: with an idempotency key asking again is safe. */
+            by__exchange_header(a->exchange, "Retry-After", "1");
+            by__reply_error(g, a->exchange, 503, "unavailable", NULL,
+                            "the broker was lost before it answered");
+        }
+        free(a);
+    }
+}
+
+/* ---- routes ---- */
+
+typedef struct asked {
+    const char *endpoint;
+    const json_t *body;
+    double expires;
+} asked;
+
+static const by__field fields[] = {
+    {"endpoint", BY__FIELD_TEXT, offsetof(asked, endpoint), 0, 64},
+    {"body", BY__FIELD_ANY, offsetof(asked, body), 0, 0},
+    {"expires_after", BY__FIELD_NUMBER, offsetof(asked, expires), 1, MOST_KEPT},
+};
+
+/* The message that adds a task, of a body that its own route would take. */
+static by_status make_task(json_t **out, by__gateway *g, const asked *a, const char *key,
+                           const char *idempotency, const char **param, by_error *error)
+{
+    bool chat = a->endpoint != NULL && strcmp(a->endpoint, "/v1/chat/completions") == 0;
+    by__call call = {
+        .gateway = g, .kind = chat ? BY__CALL_CHAT : BY__CALL_COMPLETION, .n = 1, .key = key};
+    char id[BY__ID_BYTES];
+    *param = "endpoint";
+    if (!chat && (a->endpoint == NULL || strcmp(a->endpoint, "/v1/completions") != 0)) {
+        return by_error_set(error, BY_EARG,
+                            "'endpoint' must be /v1/completions or /v1/chat/completions");
+    }
+    char *body = a->body == NULL ? NULL : json_dumps(a->body, JSON_COMPACT);
+    by_status status = by__request_id(call.id, chat ? "chatcmpl-" : "cmpl-", error);
+    if (status == BY_OK) {
+        status = by__request_id(id, "task_", error);
+    }
+    if (status == BY_OK) {
+        status = by__openai_read(&call, body == NULL ? "" : body, body == NULL ? 0 : strlen(body),
+                                 param, error);
+    }
+    if (status == BY_OK && (call.part_count != 1 || call.stream)) {
+        *param = call.stream ? "stream" : "prompt";
+        status = by_error_set(error, BY_EARG, "a task has one prompt and is no stream");
+    }
+    if (status == BY_OK) {
+        double now = by__wall_clock();
+        const json_t *m = call.parts[0].message;
+        *out = json_pack("{ss ss ss ss? sf s{ss ss ss sI sO sO sO}}", "t", "task_add", "id", id,
+                         "owner", key, "key", idempotency, "expires", now + a->expires, "task",
+                         "kind", chat ? "chat" : "completion", "call", call.id, "model", call.model,
+                         "created", (json_int_t)now, "cost", json_object_get(m, "cost"), "priority",
+                         json_object_get(m, "priority"), "request", json_object_get(m, "request"));
+    }
+    free(body);
+    by__call_release(&call);
+    return status;
+}
+
+void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request *r,
+                         const char *key)
+{
+    asked a = {.expires = KEPT};
+    const char *param = NULL;
+    const char *idempotency = by__http_header_of(r, "idempotency-key");
+    json_t *message = NULL;
+    by_error error = {0};
+    json_t *body = json_loadb(r->body, r->body_length, JSON_REJECT_DUPLICATES, NULL);
+    by_status status = by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, &param, &error);
+    if (status == BY_OK && idempotency != NULL && strlen(idempotency) > 255) {
+        status = by_error_set(&error, BY_EARG, "Idempotency-Key has more than 255 bytes");
+    }
+    if (status == BY_OK) {
+        status = make_task(&message, g, &a, key, idempotency, &param, &error);
+    }
+    json_decref(body);
+    if (status != BY_OK) {
+        by__reply_error(g, x, status == BY_EARG ? 400 : 503, "invalid_request", param,
+                        error.message);
+        return;
+    }
+    ask(g, x, true, message);
+}
+
+/* "/v1/tasks/ID" and "/v1/tasks/ID/cancel". */
+static void answer_named(by__gateway *g, by__exchange *x, const by__http_request *r,
+                         const char *key, const char *question)
+{
+    char id[65] = "";
+    const char *name = r->path + strlen("/v1/tasks/");
+    size_t length = strcspn(name, "/");
+    bool cancels = strcmp(name + length, "/cancel") == 0;
+    bool fits = cancels ? strcmp(question, "task_cancel") == 0 && strcmp(r->method, "POST") == 0
+                        : name[length] == '\0' && strcmp(r->method, "POST") != 0;
+    if (length < sizeof id) {
+        memcpy(id, name, length);
+        id[length] = '\0';
+    }
+    if (!fits || !by__id_valid(id)) {
+        by__reply_error(g, x, 404, "task_not_found", NULL, "there is no such task");
+        return;
+    }
+    ask(g, x, false, json_pack("{ss ss ss}", "t", question, "id", id, "owner", key));
+}
+
+void by__answer_task(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+{
+    answer_named(g, x, r, key, "task_get");
+}
+
+void by__answer_task_cancel(by__gateway *g, by__exchange *x, const by__http_request *r,
+                            const char *key)
+{
+    answer_named(g, x, r, key, "task_cancel");
+}

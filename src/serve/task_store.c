@@ -1,0 +1,233 @@
+#include "serve/task_store.h"
+
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/messages.h"
+
+static const char schema[] =
+    "PRAGMA journal_mode = WAL;"
+    "PRAGMA synchronous = FULL;"
+    "CREATE TABLE IF NOT EXISTS tasks ("
+    " number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, owner TEXT NOT NULL,"
+    " key TEXT, state INTEGER NOT NULL, attempts INTEGER NOT NULL, created REAL NOT NULL,"
+    " expires REAL NOT NULL, task TEXT NOT NULL, result TEXT, failure TEXT);"
+    "CREATE UNIQUE INDEX IF NOT EXISTS keys ON tasks (owner, key);"
+    "CREATE INDEX IF NOT EXISTS states ON tasks (state);";
+
+enum { ADD, GET, GET_KEY, SET, OPEN_ONES, EXPIRE, BEGIN, COMMIT, STATEMENTS };
+
+#define COLUMNS "id, owner, state, created, expires, attempts, task, result, failure"
+
+static const char *const texts[STATEMENTS] = {
+    [ADD] = "INSERT INTO tasks (id, owner, key, state, attempts, created, expires, task)"
+            " VALUES (?1, ?2, ?3, 0, 0, ?4, ?5, ?6)",
+    [GET] = "SELECT " COLUMNS " FROM tasks WHERE id = ?1 AND owner = ?2",
+    [GET_KEY] = "SELECT " COLUMNS " FROM tasks WHERE owner = ?1 AND key = ?2",
+    [SET] = "UPDATE tasks SET state = ?2, attempts = ?3, result = ?4, failure = ?5"
+            " WHERE id = ?1 AND state < 2",
+    [OPEN_ONES] = "SELECT " COLUMNS " FROM tasks WHERE state < 2 ORDER BY number",
+    [EXPIRE] = "DELETE FROM tasks WHERE expires < ?1",
+    [BEGIN] = "BEGIN IMMEDIATE",
+    [COMMIT] = "COMMIT",
+};
+
+struct by__tasks {
+    sqlite3 *db;
+    sqlite3_stmt *statements[STATEMENTS];
+    bool writing; /* a transaction is open */
+};
+
+const char *by__task_state_name(by__task_state state)
+{
+    static const char *const names[] = {"queued", "in_progress", "completed", "failed",
+                                        "cancelled"};
+    return (unsigned)state < BY_ARRAY_LENGTH(names) ? names[state] : "failed";
+}
+
+static by_status db_error(const by__tasks *t, const char *verb, by_error *error)
+{
+    return by_error_set(error, BY_EIO, "cannot %s the tasks: %s", verb, sqlite3_errmsg(t->db));
+}
+
+/* Runs a statement that gives no row. */
+static by_status finish(by__tasks *t, sqlite3_stmt *s, const char *verb, by_error *error)
+{
+    int code = sqlite3_step(s);
+    by_status status = code == SQLITE_DONE ? BY_OK : db_error(t, verb, error);
+    (void)sqlite3_reset(s);
+    (void)sqlite3_clear_bindings(s);
+    return status;
+}
+
+static by_status begin(by__tasks *t, by_error *error)
+{
+    if (!t->writing) {
+        BY_TRY(finish(t, t->statements[BEGIN], "write", error));
+        t->writing = true;
+    }
+    return BY_OK;
+}
+
+by_status by__tasks_commit(by__tasks *tasks, by_error *error)
+{
+    if (!tasks->writing) {
+        return BY_OK;
+    }
+    by_status status = finish(tasks, tasks->statements[COMMIT], "write", error);
+    if (status != BY_OK) {
+        (void)sqlite3_exec(tasks->db, "ROLLBACK", NULL, NULL, NULL);
+    }
+    tasks->writing = false;
+    return status;
+}
+
+static void bind_text(sqlite3_stmt *s, int at, const char *text)
+{
+    if (text != NULL) {
+        (void)sqlite3_bind_text(s, at, text, -1, SQLITE_TRANSIENT);
+    }
+}
+
+static void bind_json(sqlite3_stmt *s, int at, const json_t *value)
+{
+    char *text = value == NULL ? NULL : json_dumps(value, JSON_COMPACT);
+    bind_text(s, at, text);
+    free(text);
+}
+
+static json_t *json_column(sqlite3_stmt *s, int at)
+{
+    const char *text = (const char *)sqlite3_column_text(s, at);
+    json_t *value = text == NULL ? NULL : json_loads(text, 0, NULL);
+    return value == NULL ? json_null() : value;
+}
+
+static json_t *row_of(sqlite3_stmt *s)
+{
+    return json_pack("{ss ss ss sf sf si so so so}", "id", sqlite3_column_text(s, 0), "owner",
+                     sqlite3_column_text(s, 1), "status",
+                     by__task_state_name((by__task_state)sqlite3_column_int(s, 2)), "created_at",
+                     sqlite3_column_double(s, 3), "expires_at", sqlite3_column_double(s, 4),
+                     "attempts", sqlite3_column_int(s, 5), "task", json_column(s, 6), "result",
+                     json_column(s, 7), "error", json_column(s, 8));
+}
+
+/* The row of a statement with two texts, NULL for none. */
+static by_status find(by__tasks *t, int which, const char *a, const char *b, json_t **out,
+                      by_error *error)
+{
+    sqlite3_stmt *s = t->statements[which];
+    bind_text(s, 1, a);
+    bind_text(s, 2, b);
+    int code = sqlite3_step(s);
+    *out = code == SQLITE_ROW ? row_of(s) : NULL;
+    by_status status =
+        code == SQLITE_ROW || code == SQLITE_DONE ? BY_OK : db_error(t, "read", error);
+    (void)sqlite3_reset(s);
+    (void)sqlite3_clear_bindings(s);
+    return status;
+}
+
+by_status by__tasks_get(by__tasks *tasks, const char *id, const char *owner, json_t **out,
+                        by_error *error)
+{
+    return find(tasks, GET, id, owner, out, error);
+}
+
+by_status by__tasks_add(by__tasks *tasks, const json_t *task, json_t **out, by_error *error)
+{
+    by__tasks *t = tasks;
+    const char *owner = by__get_text(task, "owner");
+    const char *key = by__get_text(task, "key");
+    *out = NULL;
+    if (key != NULL) {
+        BY_TRY(find(t, GET_KEY, owner, key, out, error));
+        if (*out != NULL) {
+            return BY_ESTATE;
+        }
+    }
+    BY_TRY(begin(t, error));
+    sqlite3_stmt *s = t->statements[ADD];
+    bind_text(s, 1, by__get_text(task, "id"));
+    bind_text(s, 2, owner);
+    bind_text(s, 3, key);
+    (void)sqlite3_bind_double(s, 4, by__wall_clock());
+    (void)sqlite3_bind_double(s, 5, by__get_number(task, "expires", 0.0));
+    bind_json(s, 6, json_object_get(task, "task"));
+    return finish(t, s, "write", error);
+}
+
+by_status by__tasks_set(by__tasks *tasks, const char *id, by__task_state state, int attempts,
+                        const json_t *result, const json_t *failure, by_error *error)
+{
+    sqlite3_stmt *s = tasks->statements[SET];
+    BY_TRY(begin(tasks, error));
+    bind_text(s, 1, id);
+    (void)sqlite3_bind_int(s, 2, (int)state);
+    (void)sqlite3_bind_int(s, 3, attempts);
+    bind_json(s, 4, result);
+    bind_json(s, 5, failure);
+    return finish(tasks, s, "write", error);
+}
+
+by_status by__tasks_open_ones(by__tasks *tasks, json_t **out, by_error *error)
+{
+    sqlite3_stmt *s = tasks->statements[OPEN_ONES];
+    int code;
+    *out = json_array();
+    while ((code = sqlite3_step(s)) == SQLITE_ROW) {
+        (void)json_array_append_new(*out, row_of(s));
+    }
+    by_status status = code == SQLITE_DONE ? BY_OK : db_error(tasks, "read", error);
+    (void)sqlite3_reset(s);
+    return status;
+}
+
+by_status by__tasks_expire(by__tasks *tasks, double now, by_error *error)
+{
+    BY_TRY(begin(tasks, error));
+    (void)sqlite3_bind_double(tasks->statements[EXPIRE], 1, now);
+    return finish(tasks, tasks->statements[EXPIRE], "write", error);
+}
+
+by_status by__tasks_open(by__tasks **out, const char *path, by_error *error)
+{
+    by__tasks *t = NULL;
+    *out = NULL;
+    BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "tasks", error));
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+    int code = sqlite3_open_v2(path, &t->db, flags, NULL);
+    if (code == SQLITE_OK) {
+        (void)sqlite3_busy_timeout(t->db, 5000);
+        code = sqlite3_exec(t->db, schema, NULL, NULL, NULL);
+    }
+    for (int i = 0; i < STATEMENTS && code == SQLITE_OK; i++) {
+        code = sqlite3_prepare_v3(t->db, texts[i], -1, SQLITE_PREPARE_PERSISTENT, &t->statements[i],
+                                  NULL);
+    }
+    if (code != SQLITE_OK) {
+        by_status status = by_error_set(error, BY_EIO, "cannot open the tasks in %s: %s", path,
+                                        t->db == NULL ? "no memory" : sqlite3_errmsg(t->db));
+        by__tasks_close(&t);
+        return status;
+    }
+    *out = t;
+    return BY_OK;
+}
+
+void by__tasks_close(by__tasks **tasks)
+{
+    by__tasks *t = *tasks;
+    if (t == NULL) {
+        return;
+    }
+    *tasks = NULL;
+    (void)by__tasks_commit(t, NULL);
+    for (int i = 0; i < STATEMENTS; i++) {
+        (void)sqlite3_finalize(t->statements[i]);
+    }
+    (void)sqlite3_close(t->db);
+    free(t);
+}

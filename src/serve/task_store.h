@@ -1,0 +1,44 @@
+/* Tasks on disk: a SQLite file that survives a crash at any moment.
+ *
+ * A write is durable when by__tasks_commit has returned: many writes of one turn of the loop share
+ * one commit, and so one wait for the disk. */
+#ifndef BY_SERVE_TASK_STORE_H
+#define BY_SERVE_TASK_STORE_H
+
+#include "serve/serve.h"
+
+typedef struct by__tasks by__tasks;
+
+typedef enum by__task_state {
+    BY__TASK_QUEUED,
+    BY__TASK_RUNNING,
+    BY__TASK_COMPLETED,
+    BY__TASK_FAILED,
+    BY__TASK_CANCELLED
+} by__task_state;
+
+/* "queued", "in_progress", "completed", "failed", "cancelled". */
+const char *by__task_state_name(by__task_state state);
+
+by_status by__tasks_open(by__tasks **out, const char *path, by_error *error);
+void by__tasks_close(by__tasks **tasks);
+
+/* Writes a new task: {"id", "owner", "key" (of idempotency, or absent), "model", "expires", "task":
+ * what brought it}. BY_ESTATE: its owner has a task with this key; *out is that task as
+ * by__tasks_get gives it, and nothing is written. *out is NULL otherwise. */
+by_status by__tasks_add(by__tasks *tasks, const json_t *task, json_t **out, by_error *error);
+/* A task of an owner: {"id", "owner", "status", "created_at", "expires_at", "attempts", "task",
+ * "result" or null, "error" or null}. *out is NULL when there is none; a new reference. */
+by_status by__tasks_get(by__tasks *tasks, const char *id, const char *owner, json_t **out,
+                        by_error *error);
+/* Another state, of a task that has not ended; result and error (NULL: none) with it. */
+by_status by__tasks_set(by__tasks *tasks, const char *id, by__task_state state, int attempts,
+                        const json_t *result, const json_t *failure, by_error *error);
+/* Tasks that have not ended, in the order in which they came: [task, ...], a new reference. */
+by_status by__tasks_open_ones(by__tasks *tasks, json_t **out, by_error *error);
+/* Forgets tasks that expired before `now` (seconds since 1970). */
+by_status by__tasks_expire(by__tasks *tasks, double now, by_error *error);
+/* Makes what was written since the last commit durable. */
+by_status by__tasks_commit(by__tasks *tasks, by_error *error);
+
+#endif
