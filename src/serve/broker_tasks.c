@@ -33,9 +33,9 @@ static json_t *result_of(const struct by__gather *g, const json_t *usage)
     json_t *choices = json_array();
     for (size_t i = 0; i < g->count; i++) {
         const by__text *t = &g->texts[i];
-        (void)json_array_append_new(choices,
-                                    json_pack("{ss% ss}", "text", t->data == NULL ? "" : t->data,
-                                              t->length, "reason", g->reasons[i]));
+        const char *text = t->data == NULL ? "" : t->data;
+        json_t *choice = json_pack("{ss% ss}", "text", text, t->length, "reason", g->reasons[i]);
+        (void)json_array_append_new(choices, choice);
     }
     return json_pack("{so sO?}", "choices", choices, "usage", usage);
 }
