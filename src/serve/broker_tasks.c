@@ -40,7 +40,7 @@ static json_t *result_of(const struct by__gather *g, const json_t *usage)
     return json_pack("{so sO?}", "choices", choices, "usage", usage);
 }
 
-/* A write that fails is told: the task stays what it is on disk, and runs again behind a restart. */
+/* A write that fails is told: on disk the task stays what it is, and runs again after a restart. */
 static void write_state(by__broker *b, const by__job *job, by__task_state state,
                         const json_t *result, const json_t *failure)
 {
