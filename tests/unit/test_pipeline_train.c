@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "runner.h"
+#include "sanitizer.h"
 #include "train/trainer.h"
 
 #define CONTEXT   8
@@ -282,7 +283,7 @@ static void fifty_steps_end_in_the_same_weights(void **state)
                                   {2, 2, "interleaved", "2"},
                                   {3, 3, "zero_bubble", "1"}};
     static const char *const tiny[] = {"model.width=16", "train.batch=4", NULL};
-    check_settings(50, four, BY_ARRAY_LENGTH(four), tiny);
+    check_settings(BY_TESTS_SANITIZED ? 8 : 50, four, BY_ARRAY_LENGTH(four), tiny);
 }
 
 /* Uneven numbers of micro-batches, fewer than stages, untied heads, other models and optimizers. */
