@@ -354,6 +354,74 @@ static void other_models_are_refused(void **state)
     refuses_model("general.architecture is ''", &good);
 }
 
+/* ---- tokenizers ---- */
+
+/* A SentencePiece vocabulary: merges come from scores, the highest first, and a token that the user
+ * defined, here one that two others would make, is none of them. */
+static void merges_come_from_scores(void **state)
+{
+    (void)state;
+    static const char *const tokens[] = {"<unk>", "a", "b", "c", "ab", "bc", "abc", "ca"};
+    static const float scores[] = {0, -9, -9, -9, -3, -1, -2, 0};
+    static const uint32_t types[] = {2, 1, 1, 1, 1, 1, 1, 4};
+    static const uint32_t expected[] = {6, 4, 5, 7};
+    by__text text = {0};
+    by__gguf_file file;
+    by_tokenizer *tokenizer;
+    by_token_buffer ids = {0};
+    by_error error = {0};
+    by__text_add(&text, "GGUF");
+    put(&text, 3, 4);
+    put(&text, 0, 8);
+    put(&text, 6, 8);
+    put_text(&text, "tokenizer.ggml.model");
+    put(&text, 8, 4);
+    put_text(&text, "llama");
+    put_text(&text, "tokenizer.ggml.tokens");
+    put(&text, 9, 4);
+    put(&text, 8, 4);
+    put(&text, BY_ARRAY_LENGTH(tokens), 8);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(tokens); i++) {
+        put_text(&text, tokens[i]);
+    }
+    put_text(&text, "tokenizer.ggml.scores");
+    put(&text, 9, 4);
+    put(&text, 6, 4);
+    put(&text, BY_ARRAY_LENGTH(scores), 8);
+    by__text_add_bytes(&text, scores, sizeof scores);
+    put_text(&text, "tokenizer.ggml.token_type");
+    put(&text, 9, 4);
+    put(&text, 5, 4);
+    put(&text, BY_ARRAY_LENGTH(types), 8);
+    by__text_add_bytes(&text, types, sizeof types);
+    put_text(&text, "tokenizer.ggml.unknown_token_id");
+    put(&text, 4, 4);
+    put(&text, 0, 4);
+    put_text(&text, "tokenizer.ggml.add_space_prefix");
+    put(&text, 7, 4);
+    put(&text, 0, 1);
+    assert_int_equal(by__gguf_parse(&file, "x", (uint8_t *)text.data, text.length, NULL), BY_OK);
+    if (by__tokenizer_from_gguf(&tokenizer, "x", &file, &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    assert_int_equal(by_tokenizer_encode(tokenizer, "abcca", 5, &ids, BY_ENCODE_ORDINARY, NULL),
+                     BY_OK);
+    /* "bc" before "ab": a bc, then a + bc is abc. */
+    assert_int_equal(ids.count, 2);
+    assert_int_equal(ids.ids[0], expected[0]);
+    assert_int_equal(ids.ids[1], expected[3]);
+    by_token_buffer_free(&ids);
+    assert_int_equal(by_tokenizer_encode(tokenizer, "abbc", 4, &ids, BY_ENCODE_ORDINARY, NULL),
+                     BY_OK);
+    assert_int_equal(ids.count, 2);
+    assert_int_equal(ids.ids[0], expected[1]);
+    assert_int_equal(ids.ids[1], expected[2]);
+    by_token_buffer_free(&ids);
+    by_tokenizer_close(&tokenizer);
+    by__gguf_free(&file);
+    by__text_free(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -364,6 +432,7 @@ int main(void)
         cmocka_unit_test(flat_blocks_are_kept),
         cmocka_unit_test(blocks_are_those_of_the_library),
         cmocka_unit_test(other_models_are_refused),
+        cmocka_unit_test(merges_come_from_scores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

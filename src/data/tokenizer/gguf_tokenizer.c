@@ -285,7 +285,7 @@ static by_status copy_texts(char **texts, by__name_table *table, const vocabular
 {
     for (size_t i = 0; i < v->count; i++) {
         const word *w = &v->words[i];
-        if ((w->type != NORMAL && w->type != USER_DEFINED) || w->length == 0 || w->length > 256) {
+        if (w->type != NORMAL || w->length == 0 || w->length > 256) {
             continue;
         }
         texts[i] = by__strndup(w->text, w->length);
