@@ -73,6 +73,9 @@ BY_API void by_weights_close(by_weights **weights);
 /* Number of tensors, and the name of the i-th in byte order of names; owned by `weights`. */
 BY_API size_t by_weights_count(const by_weights *weights);
 BY_API const char *by_weights_name(const by_weights *weights, size_t i);
+/* Whether some of them are codes with scales, as `banyan compress` and compressed-tensors write
+ * them. They are read as f32; what is multiplied by inference is the codes as they are. */
+BY_API bool by_weights_in_codes(const by_weights *weights);
 BY_API bool by_weights_has(const by_weights *weights, const char *name);
 /* The tensor of that name; its data is the mapped file and lives as long as `weights`. A tensor
  * that is cut over the files of several ranks is put together in memory at the first call.

@@ -18,12 +18,14 @@ typedef enum by_dtype {
     BY_I32,     /* signed 32-bit: token ids, positions, counts */
     BY_U8,      /* unsigned byte */
     BY_BOOL,    /* one byte, 0 or 1 */
+    BY_I8,      /* signed byte: codes of weights in files */
+    BY_F8,      /* 8-bit float e4m3 (OCP, without infinities): codes of weights in files */
     BY_DTYPE_COUNT
 } by_dtype;
 
 /* Bytes of one element; 0 for an invalid value. */
 BY_API size_t by_dtype_size(by_dtype dtype);
-/* "f32", "bf16", "f16", "i32", "u8", "bool"; "?" for an invalid value. */
+/* "f32", "bf16", "f16", "i32", "u8", "bool", "i8", "f8"; "?" for an invalid value. */
 BY_API const char *by_dtype_name(by_dtype dtype);
 /* True for f32, bf16 and f16. */
 BY_API bool by_dtype_is_float(by_dtype dtype);

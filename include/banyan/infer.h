@@ -34,6 +34,10 @@ typedef struct by_pretrained by_pretrained;
  * BY_EFORMAT: a file is missing or wrong; BY_ESTATE: the run has no such checkpoint. */
 BY_API by_status by_pretrained_open(by_pretrained **out, const char *path, bool best,
                                     by_error *error);
+/* Opens a directory with weights that were made from another model's: the rest of the config, what
+ * data and task are, is that model's. */
+BY_API by_status by_pretrained_open_like(by_pretrained **out, const char *path,
+                                         const by_pretrained *model, by_error *error);
 /* Of a run that was trained with optimizer.ema: the weights become the checkpoint's moving average
  * of them. BY_EARG, BY_EFORMAT: there is none. Pointers got from by_pretrained_weights before are
  * no longer valid. */

@@ -150,9 +150,15 @@ BY_API by_status by_pass_shard(by_graph *graph, by_shard_kind kind, const by_sha
  * without effect. */
 BY_API by_status by_pass_fuse(by_graph *graph, by_error *error);
 
+/* Changes how the parameter of that name is packed. */
+typedef void by_packing_choice(const void *user, const char *name, by_packing_kind *kind,
+                               int64_t *group);
+
 typedef struct by_packing_options {
-    by_packing_kind kind; /* BY_PACKING_NONE: the graph stays as it is */
-    int64_t group;        /* of BY_PACKING_INT4 */
+    by_packing_kind kind;      /* BY_PACKING_NONE: the graph stays as it is */
+    int64_t group;             /* of BY_PACKING_INT4 */
+    by_packing_choice *choose; /* NULL: all parameters are packed so */
+    const void *user;
     /* Another program over the same parameters, which this pass has run on: they are packed as
      * there. NULL: as this graph reads them. */
     const by_graph *like;

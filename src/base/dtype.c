@@ -11,6 +11,7 @@ static const struct {
 } dtypes[BY_DTYPE_COUNT] = {
     [BY_F32] = {"f32", 4, true},  [BY_BF16] = {"bf16", 2, true}, [BY_F16] = {"f16", 2, true},
     [BY_I32] = {"i32", 4, false}, [BY_U8] = {"u8", 1, false},    [BY_BOOL] = {"bool", 1, false},
+    [BY_I8] = {"i8", 1, false},   [BY_F8] = {"f8", 1, false},
 };
 
 static bool valid(by_dtype dtype)
@@ -41,6 +42,6 @@ by_status by_dtype_parse(by_dtype *out, const char *name, by_error *error)
             return BY_OK;
         }
     }
-    return by_error_set(error, BY_EARG, "unknown dtype '%s'; one of f32, bf16, f16, i32, u8, bool",
-                        name);
+    return by_error_set(error, BY_EARG,
+                        "unknown dtype '%s'; one of f32, bf16, f16, i32, u8, bool, i8, f8", name);
 }

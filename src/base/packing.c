@@ -229,3 +229,56 @@ by_status by__pack_weight(void *out, const by_packing *packing, bool out_in, con
     free(scratch);
     return BY_OK;
 }
+
+/* ---- weights of codes ---- */
+
+bool by__packing_takes(const by_packing *packing, const by__coded *coded)
+{
+    bool whole = coded->k == packing->k && coded->n <= packing->n && coded->scale_row > 0;
+    if (packing->kind == BY_PACKING_INT8) {
+        return whole && coded->kind == BY__CODE_INT8 && coded->scale_row == 1 &&
+               coded->scale_dtype == BY_F32;
+    }
+    return whole && packing->kind == BY_PACKING_INT4 && coded->kind == BY__CODE_INT4 &&
+           (coded->scale_row == 1 || coded->group % packing->group == 0) &&
+           coded->scale_dtype == BY_F16;
+}
+
+/* Output `j` as column c of a panel. */
+static void put_coded(void *panel, const by_packing *p, const by__coded *coded, int64_t j,
+                      int64_t c)
+{
+    bool wide = p->kind == BY_PACKING_INT8;
+    int64_t together = wide ? p->k : p->group;
+    for (int64_t i = 0; i < p->k; i++) {
+        int half;
+        bool given = j < coded->n;
+        uint8_t *to = code_at(p, panel, c, i, &half);
+        int code = given ? by__coded_code(coded, j, i) : 0;
+        *to = (uint8_t)(*to | (code + (wide ? BY__INT8_OFFSET : BY__INT4_OFFSET)) << half);
+        if (given && i % together == 0) {
+            float scale = by__coded_scale(coded, j, i);
+            uint16_t bits = by__f32_to_f16(scale);
+            memcpy(scale_at(p, panel, c, i), wide ? (void *)&scale : (void *)&bits, wide ? 4 : 2);
+        }
+    }
+}
+
+by_status by__pack_coded(void *out, const by_packing *packing, const by__coded *coded, int threads,
+                         by_error *error)
+{
+    size_t panel_bytes = by__packed_panel_bytes(packing);
+    if (!by__packing_takes(packing, coded)) {
+        return by_error_set(error, BY_EARG, "a weight of codes cannot be packed as %s",
+                            by_packing_kind_name(packing->kind));
+    }
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t p = 0; p < panels_of(packing); p++) {
+        char *panel = (char *)out + (size_t)p * panel_bytes;
+        memset(panel, 0, panel_bytes);
+        for (int64_t c = 0; c < BY_PACKED_COLUMNS; c++) {
+            put_coded(panel, packing, coded, p * BY_PACKED_COLUMNS + c, c);
+        }
+    }
+    return BY_OK;
+}

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "banyan/packing.h"
+#include "base/coded.h"
 #include "base/half.h"
 
 /* Steps of k that share 4 bytes of a column in a panel of bf16. */
@@ -45,6 +46,12 @@ by_shape by__packed_shape(const by_packing *packing);
  * others become zero. */
 by_status by__pack_weight(void *out, const by_packing *packing, bool out_in, const void *values,
                           by_dtype dtype, int64_t given, int threads, by_error *error);
+
+/* Whether a weight of codes can be packed as it is: no code and no scale changes. */
+bool by__packing_takes(const by_packing *packing, const by__coded *coded);
+/* Packs such a weight; outputs that it lacks become zero. */
+by_status by__pack_coded(void *out, const by_packing *packing, const by__coded *coded, int threads,
+                         by_error *error);
 
 /* Element (input i, output j). */
 static inline float by__packed_at(const by_packing *packing, const void *data, int64_t j, int64_t i)

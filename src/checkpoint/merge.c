@@ -55,8 +55,7 @@ static by_status copy_files(const char *directory, const char *checkpoint, by_er
     return status;
 }
 
-/* Files of a directory in Hugging Face form that are not weights: of its config, its tokenizer. */
-static bool goes_along(const char *name)
+bool by__goes_along(const char *name)
 {
     static const char *const endings[] = {".json", ".txt", ".model", ".jinja", ".tiktoken"};
     const char *end = strrchr(name, '.');
@@ -74,7 +73,7 @@ by_status by__copy_along(const char *directory, const char *from, by_error *erro
     BY_TRY(by__list_dir(&names, &count, from, error));
     by_status status = BY_OK;
     for (size_t i = 0; i < count && status == BY_OK; i++) {
-        status = goes_along(names[i]) ? copy_file(directory, from, names[i], error) : BY_OK;
+        status = by__goes_along(names[i]) ? copy_file(directory, from, names[i], error) : BY_OK;
     }
     by__names_free(names, count);
     return status;

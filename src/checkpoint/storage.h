@@ -280,6 +280,35 @@ void by__slice_index_free(by__slice_index *index);
 void by__delta_read(const by__delta *delta, const by_tensor_slice *slice, size_t elements,
                     by_dtype dtype, void *out);
 
+/* ---- weights of codes and scales (coded_weights.c) ---- */
+
+typedef struct by__coded_tensor {
+    by__computed computed;
+    by__coded coded;
+    bool in_out; /* the tensor is [k, n], else [n, k] */
+} by__coded_tensor;
+
+/* Puts tensors of f32 in the place of codes and their scales, in the entries of a directory: of
+ * `count` sorted entries, as many as it returns stay in *out, sorted. `config` is the text of
+ * config.json. *own and *coded are what the new entries are; freed with free(), the names of *own
+ * before. *out is NULL when nothing is coded. */
+typedef struct by__coded_entries {
+    const by__tensor_entry **entries;
+    size_t count;
+    by__tensor_entry *own;
+    by__coded_tensor *coded;
+    size_t own_count;
+    bool rows_as_integers; /* what they are multiplied with becomes integers of 8 bits */
+} by__coded_entries;
+by_status by__coded_entries_make(by__coded_entries *out, const by__tensor_entry *const *entries,
+                                 size_t count, const char *path, const char *config,
+                                 by_error *error);
+void by__coded_entries_free(by__coded_entries *coded);
+
+/* The codes of a tensor; NULL: it has none, or something is added to it. */
+const by__coded *by__entry_coded(const by__tensor_entry *entry);
+const by__coded *by__weights_coded(const by_weights *weights, const char *name);
+
 /* ---- several files as one (weights.c) ---- */
 
 /* The i-th tensor in byte order of names, whatever its type. */
@@ -313,6 +342,11 @@ by_status by__weights_of(by_weights **out, const char *path, char *config,
  * STEM.slices.json. */
 by_status by__weights_open(by_weights **out, const char *directory, const char *stem,
                            by_error *error);
+
+/* ---- directories (merge.c) ---- */
+
+/* Files of a directory in Hugging Face form that are not weights: of its config, its tokenizer. */
+bool by__goes_along(const char *name);
 
 /* The shards that an index names and the tensors each should hold. */
 typedef struct by__index_item {

@@ -123,6 +123,11 @@ static by_status load(by__store *store, int flat, by__handle handle, const by_we
     by_tensor_slice whole = by_tensor_whole(tensor);
     by_status status = BY_OK;
     BY_TRY(by_tensor_size(tensor, &count, &bytes, error));
+    const by__coded *coded = by__weights_coded(weights, tensor->name);
+    const by_packing *packing = &by__store_entry(store, handle)->packing;
+    if (coded != NULL && by__packing_takes(packing, coded)) {
+        return by__store_write_coded(store, flat, handle, coded, threads, error);
+    }
     if (tensor->data == NULL && !by__store_rearranges(by__store_entry(store, handle))) {
         return load_cut(store, flat, handle, weights, tensor, (int64_t)count, threads, error);
     }

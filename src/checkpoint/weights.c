@@ -28,6 +28,7 @@ struct by_weights {
     by_adapter *adapter; /* that they have, or NULL; of tensors that it changes the entries are: */
     by__tensor_entry *adapted;
     size_t adapted_count;
+    by__coded_entries coded; /* those that are computed from codes */
 };
 
 bool by__plain_name(const char *name)
@@ -296,6 +297,20 @@ static by_status refuse_directory(const char *directory, const char *single, con
     return by_error_set(error, BY_EIO, "%s holds neither %s nor %s", directory, single, index);
 }
 
+/* Weights in codes become tensors like others. */
+static by_status take_codes(by_weights *weights, by_error *error)
+{
+    BY_TRY(by__coded_entries_make(&weights->coded, weights->entries, weights->count, weights->path,
+                                  weights->config, error));
+    if (weights->coded.entries != NULL) {
+        free(weights->entries);
+        weights->entries = weights->coded.entries;
+        weights->count = weights->coded.count;
+        weights->coded.entries = NULL;
+    }
+    return BY_OK;
+}
+
 static by_status open_directory(by_weights *weights, const char *directory, const char *stem,
                                 by_error *error)
 {
@@ -325,6 +340,9 @@ static by_status open_directory(by_weights *weights, const char *directory, cons
     }
     if (status == BY_OK) {
         status = read_config(weights, directory, error);
+    }
+    if (status == BY_OK) {
+        status = take_codes(weights, error);
     }
     free(single_path);
     free(index_path);
@@ -442,6 +460,7 @@ void by_weights_close(by_weights **weights)
         }
         free(w->adapted);
         by_adapter_close(&w->adapter);
+        by__coded_entries_free(&w->coded);
         by__slice_index_free(&w->slices);
         free(w->cut);
         free(w->slices_path);
@@ -528,6 +547,17 @@ void by__weights_replace(by_weights *weights, const by__tensor_entry *base,
     put_in_place(weights, base, *own);
 }
 
+bool by_weights_in_codes(const by_weights *weights)
+{
+    return weights->coded.own_count > 0;
+}
+
+const by__coded *by__weights_coded(const by_weights *weights, const char *name)
+{
+    const by__tensor_entry *entry = by__weights_find(weights, name);
+    return entry == NULL ? NULL : by__entry_coded(entry);
+}
+
 size_t by_weights_count(const by_weights *weights)
 {
     return weights->count;
@@ -586,7 +616,7 @@ static by_status describe(const by__tensor_entry **found, by_tensor_view *out,
     if (entry->dtype < 0 || entry->rank > BY_TENSOR_MAX_RANK) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: tensor '%.200s' is %s of rank %zu; banyan reads F32, BF16, F16, "
-                            "I32, U8 and BOOL up to rank %d",
+                            "I32, I8, U8, F8_E4M3 and BOOL up to rank %d",
                             entry->file, name, entry->type, entry->rank, BY_TENSOR_MAX_RANK);
     }
     by_tensor_view view = {

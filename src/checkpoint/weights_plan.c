@@ -10,8 +10,9 @@ static const struct {
     const char *name;
     int rank;
 } types[BY_DTYPE_COUNT] = {
-    [BY_BOOL] = {"BOOL", 0}, [BY_U8] = {"U8", 1},   [BY_F16] = {"F16", 2},
-    [BY_BF16] = {"BF16", 3}, [BY_I32] = {"I32", 4}, [BY_F32] = {"F32", 5},
+    [BY_BOOL] = {"BOOL", 0},  [BY_U8] = {"U8", 1},   [BY_I8] = {"I8", 2},
+    [BY_F8] = {"F8_E4M3", 3}, [BY_F16] = {"F16", 4}, [BY_BF16] = {"BF16", 5},
+    [BY_I32] = {"I32", 6},    [BY_F32] = {"F32", 7},
 };
 
 const char *by__type_name(by_dtype dtype)

@@ -113,7 +113,7 @@ by_status by_embed_open(by_embed **out, const by_config *config, const by_weight
                             "context %lld is not from 1 to %d, or batch %lld not from 0 to %d",
                             (long long)context, BY__MI24, (long long)o.batch, MOST_BATCH);
     }
-    BY_TRY(by__forward_options_read(&how, config, o.precision, o.threads, error));
+    BY_TRY(by__forward_options_read(&how, config, weights, o.precision, o.threads, error));
     how.builder = build_hidden;
     BY_TRY(by__alloc((void **)&e, 1, sizeof *e, "embeddings", error));
     e->pooling = o.pooling;

@@ -227,7 +227,7 @@ static by_status set_up(by_engine *e, const by_config *config, const by_weights 
     const by_engine_options *o = &e->options;
     BY_TRY(check_options(o, error));
     BY_TRY(complete(e, config, error));
-    BY_TRY(by__forward_options_read(&options, config, o->precision, o->threads, error));
+    BY_TRY(by__forward_options_read(&options, config, weights, o->precision, o->threads, error));
     options.codes = o->kv != NULL;
     options.builder = o->builder;
     options.user = o->user;

@@ -36,12 +36,39 @@ by_status by_infer_precision(by_dtype *compute, const char *name, by_error *erro
     return BY_OK;
 }
 
-by_status by__forward_options_read(by__forward_options *out, const by_config *config,
-                                   const char *precision, int threads, by_error *error)
+/* Weights that a file has in codes are packed in these. */
+static void choose_packing(const void *user, const char *name, by_packing_kind *kind,
+                           int64_t *group)
 {
-    by__forward_options options = {.config = &config->model, .seed = config->seed};
-    BY_TRY(
-        read_precision(&options, precision == NULL ? config->precision.compute : precision, error));
+    const by__forward_options *o = user;
+    char other[512];
+    const char *prefix = by_model_name_prefix(o->config);
+    const by__coded *coded = by__weights_coded(o->weights, name);
+    if (coded == NULL && prefix != NULL) {
+        (void)snprintf(other, sizeof other, "%s%s", prefix, name);
+        coded = by__weights_coded(o->weights, other);
+    }
+    if (coded != NULL && coded->kind == BY__CODE_INT8) {
+        *kind = BY_PACKING_INT8;
+    } else if (coded != NULL && coded->kind == BY__CODE_INT4) {
+        *kind = BY_PACKING_INT4;
+        *group = coded->scale_row > 1 ? coded->group : 128;
+    }
+}
+
+by_status by__forward_options_read(by__forward_options *out, const by_config *config,
+                                   const by_weights *weights, const char *precision, int threads,
+                                   by_error *error)
+{
+    by__forward_options options = {
+        .config = &config->model, .seed = config->seed, .weights = weights};
+    bool in_codes = precision == NULL && weights != NULL && by_weights_in_codes(weights);
+    BY_TRY(read_precision(&options,
+                          precision != NULL ? precision
+                          : in_codes        ? "bf16"
+                                            : config->precision.compute,
+                          error));
+    options.pack.choose = in_codes ? choose_packing : NULL;
     if (config->model.vocab < 1) {
         return by_error_set(error, BY_EARG, "model.vocab is not known yet");
     }
@@ -85,6 +112,7 @@ by_status by__forward_add(by__forward *forward, const char *name, const by_model
     const by__forward_options *o = &forward->options;
     by_pass_options passes = {.compute = o->compute, .loss = BY_NONE, .pack = o->pack};
     by_graph *graph;
+    passes.pack.user = o;
     if (forward->programs.count > 0) {
         passes.pack.like = forward->programs.rows[0].graph;
     }

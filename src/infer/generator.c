@@ -248,7 +248,7 @@ static by_status set_up(by_generator *g, const by_config *config, const by_weigh
         return by_error_set(error, BY_EARG, "context %lld or vocab %lld is out of range",
                             (long long)o->context, (long long)o->vocab);
     }
-    BY_TRY(by__forward_options_read(&options, config, o->precision, o->threads, error));
+    BY_TRY(by__forward_options_read(&options, config, weights, o->precision, o->threads, error));
     options.builder = o->builder;
     options.user = o->user;
     options.device = o->device;

@@ -34,12 +34,15 @@ typedef struct by__forward_options {
     bool codes;              /* pools of keys and values hold codes of 8 bits */
     by_packing_options pack; /* of weights; `like` is not looked at */
     int threads;
-    uint64_t seed; /* of initial weights */
+    uint64_t seed;             /* of initial weights */
+    const by_weights *weights; /* those whose codes decide the packing; or NULL */
 } by__forward_options;
 
-/* Fills compute, seed and threads from a config; precision NULL and threads 0 take the config's. */
+/* Fills compute, packing, seed and threads from a config; precision NULL and threads 0 take the
+ * config's, but that `weights` (may be NULL) in codes stay in these. Borrows weights. */
 by_status by__forward_options_read(by__forward_options *out, const by_config *config,
-                                   const char *precision, int threads, by_error *error);
+                                   const by_weights *weights, const char *precision, int threads,
+                                   by_error *error);
 
 /* BY_EARG names a field that is out of range. */
 by_status by__sampling_check(const by_sampling *sampling, by_error *error);

@@ -42,7 +42,7 @@ by_status by_logits_open(by_logits **out, const by_config *config, const by_weig
 {
     by_logits *l;
     by__forward_options options;
-    BY_TRY(by__forward_options_read(&options, config, precision, threads, error));
+    BY_TRY(by__forward_options_read(&options, config, weights, precision, threads, error));
     BY_TRY(by__alloc((void **)&l, 1, sizeof *l, "logits", error));
     by_status status = set_up(l, &options, weights, batch, time, error);
     if (status != BY_OK) {

@@ -169,6 +169,32 @@ by_status by_pretrained_open(by_pretrained **out, const char *path, bool best, b
     return BY_OK;
 }
 
+by_status by_pretrained_open_like(by_pretrained **out, const char *path, const by_pretrained *model,
+                                  by_error *error)
+{
+    by_pretrained *p;
+    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "pretrained model", error));
+    p->is_run = true; /* its config says what the task is */
+    p->directory = by__strdup(path);
+    by_status status = p->directory == NULL ? out_of_memory(error) : BY_OK;
+    if (status == BY_OK) {
+        status = by_config_copy(&p->config, model->config, error);
+    }
+    if (status == BY_OK) {
+        p->config->model.from[0] = '\0';
+        status = by_weights_open(&p->weights, path, error);
+    }
+    if (status == BY_OK) {
+        status = read_model(p, error);
+    }
+    if (status != BY_OK) {
+        by_pretrained_close(&p);
+        return status;
+    }
+    *out = p;
+    return BY_OK;
+}
+
 by_status by_pretrained_take_average(by_pretrained *p, by_error *error)
 {
     by_weights *averages;

@@ -33,7 +33,7 @@ static by_status ask(const by_graph *graph, size_t n, int i, const by_packing *h
     return BY_OK;
 }
 
-static by_status collect(wish *wishes, const by_graph *graph, const by_packing *how,
+static by_status collect(wish *wishes, const by_graph *graph, const by_packing_options *options,
                          by_error *error)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
@@ -46,7 +46,11 @@ static by_status collect(wish *wishes, const by_graph *graph, const by_packing *
             by__packed_reader reader;
             bool can;
             wish *w = &wishes[node->in[i]];
-            BY_TRY(ask(graph, n, i, how, &can, &reader, error));
+            by_packing how = {.kind = options->kind, .group = options->group};
+            if (options->choose != NULL) {
+                options->choose(options->user, value->name, &how.kind, &how.group);
+            }
+            BY_TRY(ask(graph, n, i, &how, &can, &reader, error));
             bool multiplies = by__mask_has(by__op_row_of(node->op)->factors, i);
             if (!can || by__packing_wrong(&reader.attrs.packing) != NULL) {
                 w->refused = true;
@@ -130,11 +134,10 @@ static by_status follow(wish *wishes, const by_graph *graph, const by_graph *lik
 static by_status pack(by_graph *graph, wish *wishes, const by_packing_options *options,
                       by_error *error)
 {
-    const by_packing how = {.kind = options->kind, .group = options->group};
     if (options->like != NULL) {
         BY_TRY(follow(wishes, graph, options->like, error));
     } else {
-        BY_TRY(collect(wishes, graph, &how, error));
+        BY_TRY(collect(wishes, graph, options, error));
         BY_TRY(compare(wishes, graph, error));
     }
     BY_TRY(change_readers(graph, wishes, error));

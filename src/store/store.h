@@ -204,6 +204,9 @@ int64_t by__store_begin(const by__store *store, by__handle handle);
  * held whole, what is held is written; BY_EARG where it is transposed or packed. */
 by_status by__store_write(by__store *store, int flat, by__handle handle, const void *values,
                           by_dtype dtype, int64_t count, int threads, by_error *error);
+/* The same of a packed entry from codes that it takes as they are (by__packing_takes). */
+by_status by__store_write_coded(by__store *store, int flat, by__handle handle,
+                                const by__coded *coded, int threads, by_error *error);
 /* The same of elements [first, first + count) of an entry that is neither. */
 by_status by__store_write_part(by__store *store, int flat, by__handle handle, int64_t first,
                                const void *values, by_dtype dtype, int64_t count, int threads,

@@ -225,6 +225,25 @@ by_status by__store_write(by__store *store, int flat, by__handle handle, const v
     return status;
 }
 
+by_status by__store_write_coded(by__store *store, int flat, by__handle handle,
+                                const by__coded *coded, int threads, by_error *error)
+{
+    const by__stored_tensor *entry = by__store_entry(store, handle);
+    by_memory buffer = by__store_buffer(store, flat, handle);
+    void *host = by__store_host(store, flat, handle);
+    void *staged = NULL;
+    by_status status = BY_OK;
+    if (host == NULL) {
+        BY_TRY(by__alloc_aligned(&staged, buffer.bytes, "staging", error));
+    }
+    status = by__pack_coded(host != NULL ? host : staged, &entry->packing, coded, threads, error);
+    if (status == BY_OK && host == NULL) {
+        status = by_device_write(buffer, staged, error);
+    }
+    free(staged);
+    return status;
+}
+
 by_status by__store_read_part(const by__store *store, int flat, by__handle handle, int64_t first,
                               int64_t count, void *out, by_error *error)
 {

@@ -25,12 +25,13 @@ track: base
 train: $below_train export
 infer: $below_train export
 plan: $below_train
-serve: $below_train export train infer plan"
+compress: $below_train export train infer plan
+serve: $below_train export train infer plan compress"
 
 headers="adapter=checkpoint status=base exit=base text=base dtype=base shape=base packing=base op=base device=device comm=comm config=config graph=graph map=graph ops=ops passes=passes
 program=exec
 model=nn optimizer=optim data=data array_set=data table=data pack=data tokenizer=data text_stream=data chat=data checkpoint=checkpoint export=export track=track train=train launch=train task=train pipeline=train runs=train
-infer=infer engine=infer draft=infer beam=infer constraint=infer logit_process=infer machine=plan profile=plan serve=serve"
+infer=infer engine=infer draft=infer beam=infer constraint=infer logit_process=infer machine=plan profile=plan serve=serve compress=compress"
 
 problems=0
 complain() {

@@ -1,0 +1,217 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "banyan/compress.h"
+#include "banyan/infer.h"
+#include "banyan/train.h"
+#include "cli.h"
+
+typedef struct request {
+    const char *run; /* run directory; NULL: a directory in Hugging Face form */
+    const char *out;
+    const char *eval;
+    bool best;
+    bool ema;
+    bool json;
+    by_compress_options options;
+    cli_list settings;
+} request;
+
+/* What --eval says for the data that the run held out. */
+#define HELD_OUT "held-out"
+
+static void show_note(void *user, const by_train_event *event)
+{
+    (void)user;
+    if (event->kind == BY_TRAIN_NOTE) {
+        fprintf(stderr, "%s\n", event->text);
+    }
+}
+
+static by_status measure(double *loss, const request *r, const by_pretrained *model,
+                         by_error *error)
+{
+    by_task_data *data = NULL;
+    by_evaluation result;
+    by_config *config;
+    const by_train_options options = {
+        .resume = r->run, .event = show_note, .stop = cli_stop_requested};
+    by_status status = cli_copy_config(&config, model, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    config->train.eval_batches = -1;
+    const by_task_request what = {.purpose = BY_TASK_EVALUATE,
+                                  .config = config,
+                                  .path = strcmp(r->eval, HELD_OUT) == 0 ? NULL : r->eval,
+                                  .learned = by_pretrained_directory(model),
+                                  .progress = &options};
+    status = by_task_open(&data, NULL, &what, error);
+    if (status == BY_OK) {
+        status = by_task_complete(data, config, error);
+    }
+    if (status == BY_OK) {
+        status = by_evaluate(&result, config, by_pretrained_weights(model), data, -1,
+                             cli_stop_requested, NULL, error);
+    }
+    if (status == BY_OK) {
+        *loss = result.loss;
+    }
+    by_task_close(&data);
+    by_config_close(&config);
+    return status;
+}
+
+/* The loss of what was written, on the same data and with the same settings as that of what it was
+ * made from. */
+static by_status measure_made(double *loss, const request *r, const by_pretrained *model,
+                              by_error *error)
+{
+    by_pretrained *made;
+    by_status status = by_pretrained_open_like(&made, r->out, model, error);
+    if (status == BY_OK) {
+        status = measure(loss, r, made, error);
+        by_pretrained_close(&made);
+    }
+    return status;
+}
+
+static void show_progress(void *user, const by_compress_progress *progress)
+{
+    (void)user;
+    fprintf(stderr, "%zu/%zu  %s\n", progress->done + 1, progress->all, progress->what);
+}
+
+static void print(const request *r, const by_compressed *made, double before, double after)
+{
+    char text[2][32];
+    if (r->json) {
+        printf("{\"directory\":");
+        cli_print_json_string(r->out);
+        printf(",\"method\":\"%s\",\"layers\":%zu,\"bytes_before\":%llu,\"bytes_after\":%llu",
+               r->options.method, made->layers, (unsigned long long)made->bytes_before,
+               (unsigned long long)made->bytes_after);
+        if (r->eval != NULL) {
+            printf(",\"loss_before\":%s,\"loss_after\":%s", cli_json_number(text[0], before, 9),
+                   cli_json_number(text[1], after, 9));
+        }
+        printf("}\n");
+        return;
+    }
+    printf("directory      %s\nmethod         %s\nlayers         %zu\n", r->out, r->options.method,
+           made->layers);
+    printf("bytes          %llu of %llu (%.1f %%)\n", (unsigned long long)made->bytes_after,
+           (unsigned long long)made->bytes_before,
+           100.0 * (double)made->bytes_after / (double)made->bytes_before);
+    if (r->eval != NULL) {
+        printf("loss           %.6f, before %.6f (%+.2f %%)\n", after, before,
+               100.0 * (after - before) / before);
+    }
+}
+
+static by_status compress(request *r, const by_pretrained *model, by_error *error)
+{
+    by_compressed made;
+    double before = 0.0;
+    double after = 0.0;
+    by_status status = BY_OK;
+    r->options.settings = r->settings.items;
+    r->options.setting_count = r->settings.count;
+    r->options.run = r->run;
+    r->options.stop = cli_stop_requested;
+    r->options.progress = show_progress;
+    if (r->eval != NULL) {
+        status = measure(&before, r, model, error);
+    }
+    if (status == BY_OK) {
+        status = by_compress(&made, r->out, model, &r->options, error);
+    }
+    if (status == BY_OK && r->eval != NULL) {
+        status = measure_made(&after, r, model, error);
+    }
+    if (status == BY_OK) {
+        print(r, &made, before, after);
+    }
+    return status;
+}
+
+static void list_methods(void)
+{
+    const by_compress_method *m;
+    for (size_t i = 0; (m = by_compress_method_at(i)) != NULL; i++) {
+        printf("%-10s %s%s\n", m->name, m->summary, m->calibrates ? " (looks at data)" : "");
+        for (const by_compress_setting *s = m->settings; s != NULL && s->name != NULL; s++) {
+            char range[64];
+            (void)snprintf(range, sizeof range, "%g to %g", s->least, s->most);
+            printf("    %s=%s  %s; %s\n", s->name, s->fallback, s->help,
+                   s->words != NULL ? s->words : range);
+        }
+    }
+}
+
+static int run(int argc, char **argv)
+{
+    request r = {0};
+    bool list = false;
+    const cli_flag flags[] = {
+        {"method", CLI_STRING, &r.options.method, "NAME", "what to do; --methods lists them"},
+        {"methods", CLI_SWITCH, &list, NULL, "list the methods and their settings"},
+        {"set", CLI_LIST, &r.settings, "NAME=VALUE", "a setting of the method; may be repeated"},
+        {"out", CLI_STRING, &r.out, "DIR", "the directory to write, which does not exist yet"},
+        {"data", CLI_STRING, &r.options.data, "WHAT",
+         "calibration data, as `banyan eval --data` takes it (default: what the run held out)"},
+        {"samples", CLI_INTEGER, &r.options.samples, "N",
+         "sequences of it to calibrate on (default: 128)"},
+        {"seed", CLI_SEED, &r.options.seed, "N", "which sequences (default: 0)"},
+        {"eval", CLI_STRING, &r.eval, "WHAT",
+         "print the loss on this data before and after; " HELD_OUT ": what the run held out"},
+        {"best", CLI_SWITCH, &r.best, NULL, "the best checkpoint on held-out data, not the newest"},
+        {"ema", CLI_SWITCH, &r.ema, NULL, "the moving average of the weights (optimizer.ema)"},
+        {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
+        {NULL, CLI_SWITCH, NULL, NULL, NULL}};
+    char **rest;
+    int count;
+    by_pretrained *model = NULL;
+    char *found = NULL;
+    by_error error = {0};
+    int code = cli_parse(&cli_compress, flags, argc, argv, &rest, &count);
+    if (code >= 0) {
+        return code;
+    }
+    if (list) {
+        list_methods();
+        return CLI_DONE;
+    }
+    if (count != 1 || r.options.method == NULL || r.out == NULL) {
+        return cli_misuse(&cli_compress, count != 1                 ? "name one run directory"
+                                         : r.options.method == NULL ? "--method says what to do"
+                                                                    : "--out names what to write");
+    }
+    if (r.options.samples < 0) {
+        return cli_misuse(&cli_compress, "--samples must be at least 1");
+    }
+    cli_catch_signals();
+    by_status status = cli_open_pretrained(&model, &found, rest[0], r.best, r.ema, NULL, &error);
+    r.run = found;
+    if (status == BY_OK) {
+        status = compress(&r, model, &error);
+    }
+    by_pretrained_close(&model);
+    free(found);
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_compress, &error);
+}
+
+const cli_command cli_compress = {
+    .name = "compress",
+    .summary = "weights in fewer bytes",
+    .usage = "banyan compress RUN --method NAME [--set NAME=VALUE]... --out DIR [--eval WHAT]",
+    .text =
+        "Makes the weights of a model smaller and writes a directory that loads like any other\n"
+        "(generate, chat, eval, bench, info), with its tokenizer, checksums, and where it "
+        "comes\nfrom. RUN is what `banyan eval` takes.\n\n"
+        "  banyan compress runs/shakespeare-char --method int8 --out small --eval held-out\n"
+        "  banyan generate small --prompt \"ROMEO:\"\n"
+        "  banyan compress --methods",
+    .run = run};

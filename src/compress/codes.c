@@ -1,0 +1,291 @@
+/* Codes and scales of weights, and how files have them (checkpoint/coded_weights.c). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "base/packing.h"
+#include "compress/compress.h"
+
+#define F16_LARGEST 65504.0f
+/* A search tries the scale that clips nothing and smaller ones, down to this share of it. */
+#define SEARCH_STEPS 20
+#define SEARCH_LEAST 0.6f
+
+by_status by__codes_open(by__codes *out, by__code_kind kind, int64_t n, int64_t k, int64_t group,
+                         by_error *error)
+{
+    by__codes codes = {0};
+    bool narrow = kind == BY__CODE_INT4;
+    by__coded *c = &codes.coded;
+    *c = (by__coded){.kind = kind, .n = n, .k = k, .scale_dtype = narrow ? BY_F16 : BY_F32};
+    c->group = group == 0 || group > k ? k : group;
+    c->scale_row = (k + c->group - 1) / c->group;
+    BY_TRY(
+        by__alloc((void **)&codes.codes, (size_t)n, by__coded_row_bytes(kind, k), "codes", error));
+    by_status status = by__alloc((void **)&codes.scales, (size_t)(n * c->scale_row),
+                                 by_dtype_size(c->scale_dtype), "scales", error);
+    if (status != BY_OK) {
+        free(codes.codes);
+        return status;
+    }
+    c->codes = codes.codes;
+    c->scales = codes.scales;
+    *out = codes;
+    return BY_OK;
+}
+
+void by__codes_close(by__codes *codes)
+{
+    free(codes->codes);
+    free(codes->scales);
+    *codes = (by__codes){0};
+}
+
+static float limited(float x, float low, float high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+static float nearest(by__code_kind kind, float value, float scale)
+{
+    float code = scale == 0.0f ? 0.0f : value / scale;
+    switch (kind) {
+    case BY__CODE_INT4:
+        return limited(rintf(code), -8.0f, 7.0f);
+    case BY__CODE_INT8:
+        return limited(rintf(code), -127.0f, 127.0f);
+    default:
+        return by__f8_to_f32(by__f32_to_f8(code));
+    }
+}
+
+/* As it is stored. */
+static float stored(const by__coded *c, float scale)
+{
+    return c->scale_dtype == BY_F16
+               ? by__f16_to_f32(by__f32_to_f16(limited(scale, -F16_LARGEST, F16_LARGEST)))
+               : scale;
+}
+
+static double error_of(by__code_kind kind, const float *values, const float *importance,
+                       int64_t count, float scale)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        double off = (double)values[i] - (double)(scale * nearest(kind, values[i], scale));
+        sum += off * off * (importance == NULL ? 1.0 : (double)importance[i]);
+    }
+    return sum;
+}
+
+/* The best of some scales, either sign: of 4 bits -8 reaches further than 7. */
+static float search(const by__coded *c, const float *values, const float *importance, int64_t count,
+                    float whole)
+{
+    float best = whole;
+    double least = error_of(c->kind, values, importance, count, whole);
+    for (int step = 0; step <= SEARCH_STEPS; step++) {
+        float share = 1.0f - (1.0f - SEARCH_LEAST) * (float)step / SEARCH_STEPS;
+        for (int sign = -1; sign <= 1; sign += 2) {
+            float scale = stored(c, (float)sign * fabsf(whole) * share);
+            double off = error_of(c->kind, values, importance, count, scale);
+            if (off < least) {
+                least = off;
+                best = scale;
+            }
+        }
+    }
+    return best;
+}
+
+float by__codes_scale(by__codes *codes, int64_t j, int64_t i, const float *values,
+                      const float *importance, int64_t count, by__scale_rule rule)
+{
+    const by__coded *c = &codes->coded;
+    float extreme = 0.0f;
+    bool finite = true; /* a scale that is not a number tells what the weights were */
+    for (int64_t at = 0; at < count; at++) {
+        finite = finite && isfinite(values[at]);
+        extreme = fabsf(values[at]) > fabsf(extreme) ? values[at] : extreme;
+    }
+    float scale = c->kind == BY__CODE_INT4   ? extreme / -8.0f
+                  : c->kind == BY__CODE_INT8 ? fabsf(extreme) / 127.0f
+                                             : fabsf(extreme) / 448.0f;
+    scale = finite ? stored(c, scale) : NAN;
+    if (rule == BY__SCALE_SEARCH && finite && scale != 0.0f) {
+        scale = search(c, values, importance, count, scale);
+    }
+    int64_t place = j * c->scale_row + i / c->group;
+    uint16_t half = by__f32_to_f16(scale);
+    if (c->scale_dtype == BY_F16) {
+        memcpy(codes->scales + place * 2, &half, sizeof half);
+    } else {
+        memcpy(codes->scales + place * 4, &scale, sizeof scale);
+    }
+    return scale;
+}
+
+float by__codes_set(by__codes *codes, int64_t j, int64_t i, float value, float scale)
+{
+    const by__coded *c = &codes->coded;
+    uint8_t *row = codes->codes + (size_t)j * by__coded_row_bytes(c->kind, c->k);
+    float code = isfinite(scale) ? nearest(c->kind, value, scale) : 0.0f;
+    switch (c->kind) {
+    case BY__CODE_INT4:
+        row[i / 2] = (uint8_t)(row[i / 2] | ((int)code + 8) << (i % 2 * 4));
+        break;
+    case BY__CODE_INT8:
+        row[i] = (uint8_t)(int8_t)code;
+        break;
+    default:
+        row[i] = by__f32_to_f8(code);
+    }
+    return scale * code;
+}
+
+void by__codes_round(by__codes *codes, const float *weight, by__scale_rule rule, int threads)
+{
+    const by__coded *c = &codes->coded;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t j = 0; j < c->n; j++) {
+        for (int64_t first = 0; first < c->k; first += c->group) {
+            int64_t count = c->k - first < c->group ? c->k - first : c->group;
+            const float *values = weight + j * c->k + first;
+            float scale = by__codes_scale(codes, j, first, values, NULL, count, rule);
+            for (int64_t i = 0; i < count; i++) {
+                (void)by__codes_set(codes, j, first + i, values[i], scale);
+            }
+        }
+    }
+}
+
+/* ---- in files ---- */
+
+static by_status put_named(by__compression *c, const char *layer, int length, const char *end,
+                           by_dtype dtype, const int64_t *shape, int rank, const void *data,
+                           by_error *error)
+{
+    by__text text = {0};
+    char *name;
+    by__text_format(&text, "%.*s%s", length, layer, end);
+    BY_TRY(by__text_take(&text, &name, error));
+    by_status status = by__compress_put(c, name, dtype, rank, shape, data, error);
+    free(name);
+    return status;
+}
+
+by_status by__codes_put(by__compression *c, by__linear *linear, const by__codes *codes,
+                        by_error *error)
+{
+    static const char end[] = ".weight";
+    const by__coded *x = &codes->coded;
+    size_t all = strlen(linear->weight);
+    bool narrow = x->kind == BY__CODE_INT4;
+    int length = (int)(all - (sizeof end - 1));
+    const int64_t shape[2] = {x->n, narrow ? (x->k + 7) / 8 : x->k};
+    const int64_t scales[2] = {x->n, x->scale_row};
+    const int64_t two = 2;
+    const int32_t sizes[2] = {(int32_t)x->n, (int32_t)x->k};
+    if (all < sizeof end || strcmp(linear->weight + length, end) != 0) {
+        return by_error_set(error, BY_EARG, "the weight '%s' is not called NAME.weight",
+                            linear->weight);
+    }
+    by__compress_drop(c, linear->weight);
+    BY_TRY(put_named(c, linear->weight, length, narrow ? ".weight_packed" : ".weight",
+                     narrow                     ? BY_I32
+                     : x->kind == BY__CODE_INT8 ? BY_I8
+                                                : BY_F8,
+                     shape, 2, codes->codes, error));
+    BY_TRY(put_named(c, linear->weight, length, ".weight_scale", x->scale_dtype, scales, 2,
+                     codes->scales, error));
+    if (narrow) {
+        BY_TRY(
+            put_named(c, linear->weight, length, ".weight_shape", BY_I32, &two, 1, sizes, error));
+    }
+    if (linear->in_out) {
+        json_t *config = json_object_get(c->json, "quantization_config");
+        json_t *names = json_object_get(config, "in_out");
+        if (config == NULL) {
+            config = json_object();
+            (void)json_object_set_new(c->json, "quantization_config", config);
+        }
+        if (names == NULL) {
+            names = json_array();
+            (void)json_object_set_new(config, "in_out", names);
+        }
+        (void)json_array_append_new(names, json_stringn(linear->weight, (size_t)length));
+    }
+    linear->coded = true;
+    c->changed++;
+    return BY_OK;
+}
+
+/* Matrices that no method has touched are computed with as bf16 anyway. */
+static by_status narrow_matrices(by__compression *c, by_error *error)
+{
+    for (size_t i = 0; i < by_weights_count(c->weights); i++) {
+        const char *name = by_weights_name(c->weights, i);
+        by_tensor_view view;
+        size_t count;
+        float *values;
+        BY_TRY(by__weights_describe(c->weights, name, &view, error));
+        if (c->dropped[i] || view.dtype != BY_F32 || view.rank < 2) {
+            continue;
+        }
+        BY_TRY(by_tensor_size(&view, &count, NULL, error));
+        BY_TRY(by__alloc((void **)&values, count, sizeof *values, "a matrix", error));
+        by_tensor_slice whole = by_tensor_whole(&view);
+        by_status status = by_weights_read_f32(c->weights, name, &whole, values, count, error);
+        uint16_t *halves = (uint16_t *)(void *)values; /* narrowed from the front, in place */
+        for (size_t k = 0; k < count && status == BY_OK; k++) {
+            float value;
+            memcpy(&value, (char *)values + k * sizeof value, sizeof value);
+            uint16_t half = by__f32_to_bf16(value);
+            memcpy((char *)halves + k * sizeof half, &half, sizeof half);
+        }
+        if (status == BY_OK) {
+            c->dropped[i] = true;
+            status = by__compress_put(c, name, BY_BF16, view.rank, view.shape, halves, error);
+        }
+        free(values);
+        BY_TRY(status);
+    }
+    return BY_OK;
+}
+
+by_status by__codes_finish(by__compression *c, by__code_kind kind, int64_t group, bool rows,
+                           by_error *error)
+{
+    static const char *const formats[] = {"int-quantized", "pack-quantized", "float-quantized"};
+    const char *type = kind == BY__CODE_F8 ? "float" : "int";
+    json_t *config = json_object_get(c->json, "quantization_config");
+    json_t *names = json_incref(json_object_get(config, "in_out"));
+    json_t *weights = json_pack(
+        "{s:i, s:s, s:b, s:s, s:o, s:b}", "num_bits", kind == BY__CODE_INT4 ? 4 : 8, "type", type,
+        "symmetric", 1, "strategy", group > 0 ? "group" : "channel", "group_size",
+        group > 0 ? json_integer((json_int_t)group) : json_null(), "dynamic", 0);
+    json_t *inputs = rows ? json_pack("{s:i, s:s, s:b, s:s, s:b}", "num_bits", 8, "type", "int",
+                                      "symmetric", 1, "strategy", "token", "dynamic", 1)
+                          : json_null();
+    json_t *ignored = json_array();
+    for (size_t i = 0; i < c->linear_count; i++) {
+        const char *name = c->linears[i].weight;
+        if (by_weights_has(c->weights, name) && !c->linears[i].coded) {
+            (void)json_array_append_new(ignored, json_stringn(name, strlen(name) - 7));
+        }
+    }
+    json_t *made =
+        json_pack("{s:s, s:s, s:s, s:o, s:{s:{s:[s], s:o, s:o, s:n}}}", "quant_method",
+                  "compressed-tensors", "format", formats[kind], "quantization_status",
+                  "compressed", "ignore", ignored, "config_groups", "group_0", "targets", "Linear",
+                  "weights", weights, "input_activations", inputs, "output_activations");
+    if (names != NULL) {
+        (void)json_object_set_new(made, "in_out", names);
+    }
+    if (made == NULL || json_object_set_new(c->json, "quantization_config", made) != 0) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: config.json");
+    }
+    (void)json_object_set_new(c->json, "torch_dtype", json_string("bfloat16"));
+    return narrow_matrices(c, error);
+}

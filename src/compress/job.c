@@ -1,0 +1,181 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/threads.h"
+#include "compress/compress.h"
+
+static by_status open_job(by__compression *c, const by_pretrained *model,
+                          const by_compress_options *options, by_error *error)
+{
+    size_t row = 0;
+    c->options = options;
+    c->model = model;
+    c->weights = by_pretrained_weights(model);
+    while (by__method_at(row) != NULL &&
+           strcmp(by__method_at(row)->shown.name, options->method) != 0) {
+        row++;
+    }
+    c->method = by__method_at(row);
+    if (c->method == NULL) {
+        by__text names = {0};
+        for (size_t i = 0; by__method_at(i) != NULL; i++) {
+            by__text_format(&names, "%s%s", i == 0 ? "" : ", ", by__method_at(i)->shown.name);
+        }
+        (void)by_error_set(error, BY_EARG, "there is no method '%s'; one of %s", options->method,
+                           names.failed ? "" : names.data);
+        by__text_free(&names);
+        return BY_EARG;
+    }
+    BY_TRY(by__settings_read(&c->values, &c->method->shown, options->settings,
+                             options->setting_count, error));
+    BY_TRY(by_config_copy(&c->config, by_pretrained_config(model), error));
+    c->config->model.from[0] = '\0';
+    BY_TRY(by_config_resolve(c->config, error));
+    c->threads =
+        by__thread_count(options->threads == 0 ? (int)c->config->train.threads : options->threads);
+    BY_TRY(by__alloc((void **)&c->dropped, by_weights_count(c->weights), sizeof *c->dropped,
+                     "tensors", error));
+    c->json = by_weights_config(c->weights) == NULL
+                  ? NULL
+                  : json_loads(by_weights_config(c->weights), JSON_REJECT_DUPLICATES, NULL);
+    if (!json_is_object(c->json)) {
+        return by_error_set(error, BY_EFORMAT, "%s: config.json is not a JSON object",
+                            by_pretrained_directory(model));
+    }
+    return by__linears_list(c, error);
+}
+
+static by_status open_directory(by__compression *c, const char *directory, by_error *error)
+{
+    by__text text = {0};
+    size_t length = strlen(directory);
+    while (length > 1 && directory[length - 1] == '/') {
+        length--;
+    }
+    c->directory = by__strndup(directory, length);
+    if (c->directory == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a path");
+    }
+    if (by__path_exists(c->directory)) {
+        return by_error_set(error, BY_EARG, "%s exists already; name a directory that does not",
+                            directory);
+    }
+    by__text_format(&text, "%s.tmp-%ld", c->directory, (long)getpid());
+    BY_TRY(by__text_take(&text, &c->temporary, error));
+    if (mkdir(c->temporary, 0777) != 0) {
+        by_status status = by_error_set(error, BY_EIO, "cannot create directory %s: %s",
+                                        c->temporary, strerror(errno));
+        free(c->temporary);
+        c->temporary = NULL;
+        return status;
+    }
+    char *spill = by__path_join(c->temporary, "spill");
+    c->spill = spill == NULL ? NULL : fopen(spill, "w+b");
+    by_status status = c->spill == NULL
+                           ? by_error_set(error, BY_EIO, "cannot create a file in %s: %s",
+                                          c->temporary, strerror(errno))
+                           : BY_OK;
+    free(spill);
+    return status;
+}
+
+static void close_job(by__compression *c)
+{
+    if (c->spill != NULL) {
+        (void)fclose(c->spill);
+    }
+    if (c->temporary != NULL) {
+        (void)by__remove_tree(c->temporary, NULL); /* of what was finished nothing is left there */
+    }
+    for (size_t i = 0; i < c->linear_count; i++) {
+        free(c->linears[i].weight);
+        free(c->linears[i].name);
+    }
+    for (size_t i = 0; i < c->put_count; i++) {
+        free(c->puts[i].name);
+    }
+    if (c->method != NULL) {
+        by__settings_free(&c->values, &c->method->shown);
+    }
+    free(c->linears);
+    free(c->puts);
+    free(c->dropped);
+    free(c->temporary);
+    free(c->directory);
+    by__text_free(&c->notes);
+    json_decref(c->json);
+    by_config_close(&c->config);
+}
+
+by_status by_compress(by_compressed *out, const char *directory, const by_pretrained *model,
+                      const by_compress_options *options, by_error *error)
+{
+    by__compression c = {0};
+    by_compressed made = {0};
+    by_status status = open_job(&c, model, options, error);
+    if (status == BY_OK) {
+        status = open_directory(&c, directory, error);
+    }
+    if (status == BY_OK) {
+        status = c.method->run(&c, error);
+    }
+    if (status == BY_OK) {
+        status = by__compress_finish(&c, &made, error);
+    }
+    close_job(&c);
+    if (status == BY_OK && out != NULL) {
+        *out = made;
+    }
+    return status;
+}
+
+void by__compress_drop(by__compression *c, const char *name)
+{
+    for (size_t i = 0; i < by_weights_count(c->weights); i++) {
+        if (strcmp(by_weights_name(c->weights, i), name) == 0) {
+            c->dropped[i] = true;
+        }
+    }
+}
+
+by_status by__compress_put(by__compression *c, const char *name, by_dtype dtype, int rank,
+                           const int64_t *shape, const void *data, by_error *error)
+{
+    by_tensor_view view = {.name = name, .dtype = dtype, .rank = rank};
+    size_t bytes;
+    memcpy(view.shape, shape, (size_t)rank * sizeof *shape);
+    BY_TRY(by_tensor_size(&view, NULL, &bytes, error));
+    BY_TRY(
+        by__reserve((void **)&c->puts, &c->put_capacity, c->put_count + 1, sizeof *c->puts, error));
+    by__put *put = &c->puts[c->put_count];
+    *put = (by__put){.name = by__strdup(name),
+                     .dtype = dtype,
+                     .rank = rank,
+                     .offset = c->spilled,
+                     .bytes = bytes};
+    memcpy(put->shape, view.shape, sizeof put->shape);
+    if (put->name == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: tensors");
+    }
+    c->put_count++;
+    if (bytes > 0 && fwrite(data, bytes, 1, c->spill) != 1) {
+        return by_error_set(error, BY_EIO, "cannot write to %s: %s", c->temporary, strerror(errno));
+    }
+    c->spilled += bytes;
+    return BY_OK;
+}
+
+by_status by__compress_report(const by__compression *c, const char *what, size_t done, size_t all,
+                              by_error *error)
+{
+    const by_compress_progress progress = {what, done, all};
+    if (c->options->progress != NULL) {
+        c->options->progress(c->options->user, &progress);
+    }
+    return c->options->stop != NULL && c->options->stop(c->options->user)
+               ? by_error_set(error, BY_ESTOPPED, "interrupted; nothing was written")
+               : BY_OK;
+}

@@ -1,0 +1,130 @@
+/* The layers of a model: parameters of two axes that products multiply. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "compress/compress.h"
+#include "nn/nn.h"
+#include "ops/row.h"
+
+/* The tensor of a parameter in the files: under its own name or the family's; NULL: in neither. */
+static char *file_name(const by__compression *c, const char *name)
+{
+    char other[512];
+    const char *prefix = by_model_name_prefix(&c->config->model);
+    if (by_weights_has(c->weights, name)) {
+        return by__strdup(name);
+    }
+    (void)snprintf(other, sizeof other, "%s%s", prefix == NULL ? "" : prefix, name);
+    return by_weights_has(c->weights, other) ? by__strdup(other) : NULL;
+}
+
+static by__linear *find(const by__compression *c, const char *name)
+{
+    for (size_t i = 0; i < c->linear_count; i++) {
+        if (strcmp(c->linears[i].name, name) == 0) {
+            return &c->linears[i];
+        }
+    }
+    return NULL;
+}
+
+static by_status add(by__compression *c, const by__value *value, const by__packed_reader *reader,
+                     bool head, by_error *error)
+{
+    by__linear *l = find(c, value->name);
+    if (l != NULL) {
+        l->head = l->head || head;
+        return BY_OK;
+    }
+    l = &c->linears[c->linear_count];
+    l->weight = file_name(c, value->name);
+    if (l->weight == NULL) { /* such as one that files hold in parts */
+        return BY_OK;
+    }
+    by_tensor_view view;
+    l->name = by__strdup(value->name);
+    c->linear_count++;
+    if (l->name == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: layers");
+    }
+    BY_TRY(by__weights_describe(c->weights, l->weight, &view, error));
+    l->in_out = !reader->out_in;
+    l->n = view.shape[l->in_out ? 1 : 0]; /* the model may have more, as padding */
+    l->k = view.shape[l->in_out ? 0 : 1];
+    if (view.rank != 2 || l->n > reader->attrs.packing.n || l->k != reader->attrs.packing.k) {
+        return by_error_set(error, BY_EFORMAT, "%s: tensor '%s' does not have the model's shape",
+                            by_weights_path(c->weights), l->weight);
+    }
+    l->head = head;
+    return BY_OK;
+}
+
+/* Adds the weight of node n, if it is a product with one. */
+static by_status look_at(by__compression *c, const by_graph *graph, size_t n, by_error *error)
+{
+    const by__node *node = &graph->nodes[n];
+    const by__op_row *row = by__op_row_of(node->op);
+    by__type *in;
+    by__packed_reader reader;
+    by_value logits = by_graph_find(graph, "logits");
+    if (row->pack == NULL || row->factors == 0) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "layers", error));
+    by__node_types(graph, node, in);
+    by__signature s = {node->op, &node->attrs, in, node->input_count};
+    by_status status = BY_OK;
+    for (int i = 0; i < node->input_count && status == BY_OK; i++) {
+        const by__value *value = node->in[i] == BY_NONE ? NULL : &graph->values[node->in[i]];
+        reader = (by__packed_reader){0};
+        if (value != NULL && value->role == BY_ROLE_PARAMETER && value->shape.rank == 2 &&
+            by__mask_has(row->factors, i) && row->pack(&s, i, &reader)) {
+            status = add(c, value, &reader, logits != BY_NONE && node->out[0] == logits, error);
+        }
+    }
+    free(in);
+    return status;
+}
+
+by_status by__linears_list(by__compression *c, by_error *error)
+{
+    by_graph *graph;
+    by_model model = BY_MODEL_NONE;
+    bool tokens = strcmp(by_model_reads(&c->config->model), "tokens") == 0;
+    const by_model_request request = {
+        .mode = tokens ? BY_MODEL_LOGITS : BY_MODEL_LOSS, .batch = 1, .time = tokens ? 8 : 0};
+    BY_TRY(by_graph_open(&graph, error));
+    by_status status = by_model_build(&model, graph, &c->config->model, &request, error);
+    if (status == BY_OK) {
+        status = by__alloc((void **)&c->linears, graph->node_count + 1, sizeof *c->linears,
+                           "layers", error);
+    }
+    for (size_t n = 0; status == BY_OK && n < graph->node_count; n++) {
+        status = look_at(c, graph, n, error);
+    }
+    by_graph_close(&graph);
+    return status;
+}
+
+by_status by__linear_read(const by__compression *c, const by__linear *l, float *out,
+                          by_error *error)
+{
+    by_tensor_view view;
+    size_t count = (size_t)(l->n * l->k);
+    float *values = out;
+    BY_TRY(by__weights_describe(c->weights, l->weight, &view, error));
+    by_tensor_slice whole = by_tensor_whole(&view);
+    if (l->in_out) {
+        BY_TRY(by__alloc((void **)&values, count, sizeof *values, "a layer", error));
+    }
+    by_status status = by_weights_read_f32(c->weights, l->weight, &whole, values, count, error);
+    for (int64_t i = 0; i < l->k && l->in_out && status == BY_OK; i++) {
+        for (int64_t j = 0; j < l->n; j++) {
+            out[j * l->k + i] = values[i * l->n + j];
+        }
+    }
+    if (l->in_out) {
+        free(values);
+    }
+    return status;
+}

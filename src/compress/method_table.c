@@ -1,0 +1,29 @@
+#include <string.h>
+
+#include "compress/compress.h"
+
+/* In the order in which help and plans list them. */
+static const by__method *const methods[] = {
+    &by__method_int8,
+    &by__method_int4,
+};
+
+const by__method *by__method_at(size_t i)
+{
+    return i < BY_ARRAY_LENGTH(methods) ? methods[i] : NULL;
+}
+
+const by_compress_method *by_compress_method_at(size_t i)
+{
+    return i < BY_ARRAY_LENGTH(methods) ? &methods[i]->shown : NULL;
+}
+
+const by_compress_method *by_compress_method_find(const char *name)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(methods); i++) {
+        if (strcmp(methods[i]->shown.name, name) == 0) {
+            return &methods[i]->shown;
+        }
+    }
+    return NULL;
+}

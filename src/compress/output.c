@@ -1,0 +1,204 @@
+/* The new directory: safetensors, config.json, what stood next to the weights, state.json and the
+ * manifest. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "compress/compress.h"
+
+/* Tensors to write, in the order of names. */
+typedef struct content {
+    by_tensor_view *views;
+    const by__tensor_entry **entries;
+    by__tensor_entry *own; /* of what was put */
+    size_t count;
+    by__map spill;
+} content;
+
+static void free_content(content *x)
+{
+    free(x->views);
+    free(x->entries);
+    free(x->own);
+    by__map_close(&x->spill);
+}
+
+static by_status map_spill(by__compression *c, content *x, by_error *error)
+{
+    char *path = by__path_join(c->temporary, "spill");
+    int failed = fclose(c->spill);
+    c->spill = NULL;
+    by_status status = path == NULL  ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
+                       : failed != 0 ? by__io_error(error, "write", path)
+                                     : by__map_open(&x->spill, path, error);
+    if (status == BY_OK) {
+        status = by__remove_tree(path, error); /* the map stays */
+    }
+    free(path);
+    return status;
+}
+
+static by_status collect(content *x, const by__compression *c, by_compressed *out, by_error *error)
+{
+    size_t kept = by_weights_count(c->weights);
+    size_t most = kept + c->put_count;
+    BY_TRY(by__alloc((void **)&x->views, most, sizeof *x->views, "tensors", error));
+    BY_TRY(by__alloc((void **)&x->entries, most, sizeof *x->entries, "tensors", error));
+    BY_TRY(by__alloc((void **)&x->own, c->put_count, sizeof *x->own, "tensors", error));
+    for (size_t i = 0; i < kept; i++) {
+        size_t bytes;
+        by_tensor_view *view = &x->views[x->count];
+        BY_TRY(by__weights_describe(c->weights, by_weights_name(c->weights, i), view, error));
+        BY_TRY(by_tensor_size(view, NULL, &bytes, error));
+        out->bytes_before += bytes;
+        if (!c->dropped[i]) {
+            out->bytes_after += bytes;
+            x->entries[x->count++] = by__weights_entry(c->weights, i);
+        }
+    }
+    for (size_t i = 0; i < c->put_count; i++) {
+        const by__put *put = &c->puts[i];
+        by__tensor_entry *entry = &x->own[i];
+        by_tensor_view *view = &x->views[x->count];
+        *view = (by_tensor_view){.name = put->name, .dtype = put->dtype, .rank = put->rank};
+        memcpy(view->shape, put->shape, sizeof view->shape);
+        *entry = (by__tensor_entry){.name = put->name,
+                                    .type = by__type_name(put->dtype),
+                                    .dtype = (int)put->dtype,
+                                    .rank = (size_t)put->rank,
+                                    .end = put->bytes,
+                                    .data = x->spill.data + put->offset};
+        out->bytes_after += put->bytes;
+        x->entries[x->count++] = entry;
+    }
+    return BY_OK;
+}
+
+static by_status write_config(const by__compression *c, by__file_list *written, by_error *error)
+{
+    char *text = json_dumps(c->json, JSON_INDENT(2));
+    by_status status = text == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: config.json")
+                                    : by__sink_put(c->temporary, "config.json", text, strlen(text),
+                                                   written, error);
+    free(text);
+    return status;
+}
+
+/* The tokenizer and what else is next to the weights. */
+static by_status copy_files(const by__compression *c, by__file_list *written, by_error *error)
+{
+    char **names;
+    size_t count;
+    const char *from = by_pretrained_directory(c->model);
+    BY_TRY(by__list_dir(&names, &count, from, error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        char *path = by__path_join(from, names[i]);
+        if (path == NULL) {
+            status = by_error_set(error, BY_EMEMORY, "out of memory: a path");
+        } else if (by__goes_along(names[i]) && strcmp(names[i], "config.json") != 0 &&
+                   !by__path_is_dir(path)) {
+            status = by__sink_copy(c->temporary, names[i], path, written, error);
+        }
+        free(path);
+    }
+    by__names_free(names, count);
+    return status;
+}
+
+/* XXH3-128 of what says which weights these are: their manifest, or their own file. */
+static void identify(char out[33], const char *directory)
+{
+    static const char *const names[] = {"manifest.json", "model.safetensors.index.json",
+                                        "model.safetensors"};
+    out[0] = '\0';
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(names) && out[0] == '\0'; i++) {
+        char *path = by__path_join(directory, names[i]);
+        if (path != NULL && by__path_exists(path)) {
+            (void)by__hash_file_hex(out, path, NULL);
+        }
+        free(path);
+    }
+}
+
+static by_status write_state(by__compression *c, by__file_list *written, by_error *error)
+{
+    char hash[33];
+    char *text;
+    char *state = NULL;
+    size_t length;
+    by__text settings = {0};
+    const by_compress_method *method = &c->method->shown;
+    const char *directory = by_pretrained_directory(c->model);
+    identify(hash, directory);
+    for (size_t i = 0; method->settings != NULL && method->settings[i].name != NULL; i++) {
+        by__text_format(&settings, "%s%s=%s", i == 0 ? "" : " ", method->settings[i].name,
+                        c->values[i]);
+    }
+    by__text_add(&settings, "");
+    by__text_add(&c->notes, "");
+    BY_TRY(by__text_take(&settings, &text, error));
+    const by_checkpoint_value values[] = {
+        {"compress.method", BY_VALUE_STRING, {.string = method->name}},
+        {"compress.settings", BY_VALUE_STRING, {.string = text}},
+        {"compress.source", BY_VALUE_STRING, {.string = directory}},
+        {"compress.source_xxh3_128", BY_VALUE_STRING, {.string = hash}},
+        {"compress.calibration",
+         BY_VALUE_STRING,
+         {.string = c->notes.data == NULL ? "" : c->notes.data}},
+    };
+    by_status status = by__state_print(0, values, BY_ARRAY_LENGTH(values), &state, &length, error);
+    if (status == BY_OK) {
+        status = by__sink_put(c->temporary, "state.json", state, length, written, error);
+    }
+    free(state);
+    free(text);
+    return status;
+}
+
+static by_status write_manifest(const by__compression *c, const by__file_list *written,
+                                by_error *error)
+{
+    char *text;
+    size_t length;
+    const by__manifest manifest = {.files = *written};
+    BY_TRY(by__manifest_print(&manifest, &text, &length, error));
+    by_status status = by__sink_put(c->temporary, "manifest.json", text, length, NULL, error);
+    free(text);
+    return status;
+}
+
+by_status by__compress_finish(by__compression *c, by_compressed *out, by_error *error)
+{
+    content x = {0};
+    by__file_list written = {0};
+    by_status status = map_spill(c, &x, error);
+    if (status == BY_OK) {
+        status = collect(&x, c, out, error);
+    }
+    if (status == BY_OK) {
+        status = by__entries_write(c->temporary, "model", x.views, x.entries, x.count, 0, &written,
+                                   error);
+    }
+    if (status == BY_OK) {
+        status = write_config(c, &written, error);
+    }
+    if (status == BY_OK) {
+        status = copy_files(c, &written, error);
+    }
+    if (status == BY_OK) {
+        status = write_state(c, &written, error);
+    }
+    if (status == BY_OK) {
+        status = write_manifest(c, &written, error);
+    }
+    if (status == BY_OK) {
+        status = by__sync_dir(c->temporary, error);
+    }
+    if (status == BY_OK) {
+        status = by__publish(c->temporary, c->directory, error);
+    }
+    out->layers = c->changed;
+    by__file_list_free(&written);
+    free_content(&x);
+    return status;
+}

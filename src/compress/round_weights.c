@@ -1,0 +1,86 @@
+/* Weights of fewer bits, rounded to nearest: no data is looked at. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "compress/compress.h"
+
+#define HEAD_HELP "bits of the matrix that makes logits; 16: it stays bf16, as others' loaders want"
+
+static const by_compress_setting int8_settings[] = {
+    {.name = "head", .fallback = "8", .words = "8 16", .help = HEAD_HELP}, {0}};
+
+static const by_compress_setting int4_settings[] = {
+    {.name = "group", .fallback = "64", .words = "32 64 128", .help = "inputs that share a scale"},
+    {.name = "scale",
+     .fallback = "largest",
+     .words = "largest search",
+     .help = "largest: clips nothing; search: of least square error"},
+    {.name = "head", .fallback = "8", .words = "8 16", .help = HEAD_HELP},
+    {0}};
+
+by_status by__round_layer(by__compression *c, by__linear *l, by__code_kind kind, int64_t group,
+                          by__scale_rule rule, by_error *error)
+{
+    float *weight;
+    by__codes codes;
+    BY_TRY(by__alloc((void **)&weight, (size_t)(l->n * l->k), sizeof *weight, "a layer", error));
+    by_status status = by__codes_open(&codes, kind, l->n, l->k, group, error);
+    if (status == BY_OK) {
+        status = by__linear_read(c, l, weight, error);
+        if (status == BY_OK) {
+            by__codes_round(&codes, weight, rule, c->threads);
+            status = by__codes_put(c, l, &codes, error);
+        }
+        by__codes_close(&codes);
+    }
+    free(weight);
+    return status;
+}
+
+by_status by__round_head(by__compression *c, by_error *error)
+{
+    for (size_t i = 0; i < c->linear_count; i++) {
+        by__linear *l = &c->linears[i];
+        if (l->head && by__setting_number(c, "head") == 8.0) {
+            BY_TRY(by__round_layer(c, l, BY__CODE_INT8, 0, BY__SCALE_LARGEST, error));
+        }
+    }
+    return BY_OK;
+}
+
+static by_status round_all(by__compression *c, by__code_kind kind, int64_t group,
+                           by__scale_rule rule, bool rows, by_error *error)
+{
+    for (size_t i = 0; i < c->linear_count; i++) {
+        by__linear *l = &c->linears[i];
+        BY_TRY(by__compress_report(c, l->name, i, c->linear_count, error));
+        if (!l->head) {
+            BY_TRY(by__round_layer(c, l, kind, group, rule, error));
+        }
+    }
+    BY_TRY(by__round_head(c, error));
+    return by__codes_finish(c, kind, group, rows, error);
+}
+
+static by_status run_int8(by__compression *c, by_error *error)
+{
+    return round_all(c, BY__CODE_INT8, 0, BY__SCALE_LARGEST, false, error);
+}
+
+static by_status run_int4(by__compression *c, by_error *error)
+{
+    bool search = strcmp(by__setting_text(c, "scale"), "search") == 0;
+    return round_all(c, BY__CODE_INT4, (int64_t)by__setting_number(c, "group"),
+                     search ? BY__SCALE_SEARCH : BY__SCALE_LARGEST, false, error);
+}
+
+const by__method by__method_int8 = {
+    .shown = {.name = "int8",
+              .summary = "weights of 8 bits, a scale for each output",
+              .settings = int8_settings},
+    .run = run_int8};
+const by__method by__method_int4 = {.shown = {.name = "int4",
+                                              .summary = "weights of 4 bits in groups, rounded to "
+                                                         "nearest",
+                                              .settings = int4_settings},
+                                    .run = run_int4};

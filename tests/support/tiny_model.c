@@ -1,0 +1,69 @@
+#include "tiny_model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+
+static void check(by_status status, const by_error *error)
+{
+    if (status != BY_OK) {
+        fail_msg("%s", error->message);
+    }
+}
+
+by_config *tiny_config(const char *const *settings, size_t count)
+{
+    by_error error = {0};
+    by_config *config;
+    check(by_config_default(&config, &error), &error);
+    for (size_t i = 0; i < count; i++) {
+        check(by_config_set(config, settings[i], &error), &error);
+    }
+    check(by_config_resolve(config, &error), &error);
+    return config;
+}
+
+void tiny_model_write(const by_config *config, const char *directory)
+{
+    by_error error = {0};
+    by_graph *graph;
+    by_model model;
+    by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = 1, .time = 1};
+    by_tensor_view views[64];
+    size_t count = 0;
+    char *text;
+    check(by_graph_open(&graph, &error), &error);
+    check(by_model_build(&model, graph, &config->model, &request, &error), &error);
+    for (by_value v = 0; v < by_graph_value_count(graph); v++) {
+        by_value_info info;
+        check(by_graph_value(graph, v, &info, &error), &error);
+        if (info.role != BY_ROLE_PARAMETER) {
+            continue;
+        }
+        float *data = malloc((size_t)by_shape_count(&info.shape) * sizeof *data);
+        assert_non_null(data);
+        assert_true(count < BY_ARRAY_LENGTH(views));
+        check(by_parameter_init(data, graph, v, config->seed, &error), &error);
+        views[count] = (by_tensor_view){
+            .name = info.name, .dtype = BY_F32, .rank = info.shape.rank, .data = data};
+        memcpy(views[count++].shape, info.shape.dim, (size_t)info.shape.rank * sizeof(int64_t));
+    }
+    check(by_weights_write(directory, views, count, 0, &error), &error);
+    for (size_t i = 0; i < count; i++) {
+        free((void *)(uintptr_t)views[i].data);
+    }
+    by_graph_close(&graph);
+    char *path = by__path_join(directory, "config.json");
+    assert_non_null(path);
+    check(by_model_config_json(&text, &config->model, -1, &error), &error);
+    check(by__file_write(path, text, strlen(text), &error), &error);
+    free(text);
+    free(path);
+}
