@@ -160,6 +160,15 @@ void by__codes_round(by__codes *codes, const float *weight, by__scale_rule rule,
     }
 }
 
+void by__codes_read(const by__codes *codes, float *out, int threads)
+{
+    const by__coded *c = &codes->coded;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t j = 0; j < c->n; j++) {
+        by__coded_row(c, j, 0, c->k, out + j * c->k);
+    }
+}
+
 /* ---- in files ---- */
 
 static by_status put_named(by__compression *c, const char *layer, int length, const char *end,

@@ -90,8 +90,64 @@ by_status by__linears_list(by__compression *c, by_error *error);
 /* The weight as rows of outputs, f32 [n, k]. */
 by_status by__linear_read(const by__compression *c, const by__linear *linear, float *out,
                           by_error *error);
+/* The tensor of a graph's parameter in the files: under its own name or with the family's in front;
+ * NULL: in neither (or no memory). Freed with free(). */
+char *by__file_name(const by__compression *c, const char *name);
+
+/* ---- what layers read (calibrate.c, calibration_data.c) ---- */
+
+#define BY__GROUP_LAYERS 8
+#define BY__GROUP_GAINS  2
+
+/* Layers that read the same value. */
+typedef struct by__calibrated {
+    by__linear *linears[BY__GROUP_LAYERS];
+    /* Of each, f32 [n, k]: as the model has it; what the method makes of it is what the blocks
+     * behind it are calibrated with. */
+    float *weights[BY__GROUP_LAYERS];
+    size_t count;
+    double *hessian; /* [k, k]: sum of x x^T over the rows x of the value */
+    int64_t k, rows;
+    int block;
+    /* Tensors of k elements, of a norm: x is c times as large in column i when element i of all of
+     * them is, and nothing else reads x. */
+    char *gains[BY__GROUP_GAINS];
+    size_t gain_count;
+} by__calibrated;
+
+typedef by_status by__calibrate_fn(by__compression *c, by__calibrated *what, void *user,
+                                   by_error *error);
+
+/* Sequences for programs of `batch` sequences. */
+typedef struct by__calibration_tokens {
+    int64_t batch, time, rows; /* rows = batch time */
+    size_t batches;
+    size_t bytes, stride; /* of a batch, i32 [batch, time] */
+    uint8_t *data;
+} by__calibration_tokens;
+
+/* Calls fn for the layers of each block but the head, block by block: what they read was computed
+ * with the weights that fn made of the blocks before. */
+by_status by__calibrate(by__compression *c, by__calibrate_fn *fn, void *user, by_error *error);
+by_status by__calibrate_on(by__compression *c, const by__calibration_tokens *tokens,
+                           by__calibrate_fn *fn, void *user, by_error *error);
+/* Programs get about `rows` rows. */
+by_status by__calibration_read(by__calibration_tokens *out, by__compression *c, int64_t rows,
+                               by_error *error);
+void by__calibration_free(by__calibration_tokens *tokens);
+
+/* U, f64 [k, k], upper triangular, with (H + damping mean(diag H))^-1 = U^T U. h [k, k] is
+ * overwritten; its upper triangle is read. An input whose H is zero gets 1. *out is freed with
+ * free(). BY_EARG: H is not positive definite. (inverse_factor.c) */
+by_status by__inverse_factor(double **out, double *h, int64_t k, double damping, int threads,
+                             by_error *error);
 
 /* ---- what the directory is to hold (job.c) ---- */
+
+/* Opens a job, whose options are borrowed. Closed with by__job_close, also when this fails. */
+by_status by__job_open(by__compression *c, const char *directory, const by_pretrained *model,
+                       const by_compress_options *options, by_error *error);
+void by__job_close(by__compression *c);
 
 /* Takes a tensor of the model away; one that is not there is an invariant's failure. */
 void by__compress_drop(by__compression *c, const char *name);
@@ -134,6 +190,8 @@ float by__codes_scale(by__codes *codes, int64_t j, int64_t i, const float *value
 float by__codes_set(by__codes *codes, int64_t j, int64_t i, float value, float scale);
 /* Rounds all of a weight [n, k] to nearest. */
 void by__codes_round(by__codes *codes, const float *weight, by__scale_rule rule, int threads);
+/* What they stand for, [n, k]. */
+void by__codes_read(const by__codes *codes, float *out, int threads);
 /* Puts the codes in the place of the layer's weight. */
 by_status by__codes_put(by__compression *c, by__linear *linear, const by__codes *codes,
                         by_error *error);
@@ -146,11 +204,33 @@ by_status by__codes_finish(by__compression *c, by__code_kind kind, int64_t group
 
 by_status by__round_layer(by__compression *c, by__linear *linear, by__code_kind kind, int64_t group,
                           by__scale_rule rule, by_error *error);
-/* The matrix that makes the logits, as the setting "head" says. */
-by_status by__round_head(by__compression *c, by_error *error);
+/* The matrix that makes the logits, as the setting "head" says, and what else has no codes yet. */
+by_status by__round_rest(by__compression *c, by__code_kind kind, int64_t group, by_error *error);
+
+/* ---- GPTQ (gptq.c) and AWQ (awq.c) on one layer ---- */
+
+/* The order of columns: their own, or the largest of H's diagonal first. */
+by_status by__gptq_order(int64_t *order, const double *hessian, int64_t k, bool natural,
+                         by_error *error);
+/* by__inverse_factor of H in that order. */
+by_status by__gptq_factor(double **out, const double *hessian, const int64_t *order, int64_t k,
+                          double damping, int threads, by_error *error);
+/* Codes of weight [n, k]. natural: a scale is chosen when its group is reached, else all before. */
+by_status by__gptq_round(by__codes *codes, const float *weight, const double *u,
+                         const int64_t *order, bool natural, by__scale_rule rule, int threads,
+                         by_error *error);
+/* s_i = a_i^alpha, a_i^2 the diagonal of H, over sqrt(min s max s). */
+void by__awq_factors(float *out, const double *hessian, int64_t k, double alpha);
+/* Codes of weight [n, k] times the factors (NULL: 1). */
+by_status by__awq_round(by__codes *codes, const float *weight, const double *hessian,
+                        const float *factors, by__scale_rule rule, int threads, by_error *error);
+/* sum over the rows x of |(W - Q(W s) / s) x|^2, over all outputs or, of more than 256, by 256. */
+by_status by__awq_error(double *out, const float *weight, int64_t n, int64_t k, int64_t group,
+                        const double *hessian, const float *factors, by__scale_rule rule,
+                        int threads, by_error *error);
 
 /* ---- the methods ---- */
 
-extern const by__method by__method_int8, by__method_int4;
+extern const by__method by__method_int8, by__method_int4, by__method_awq, by__method_gptq;
 
 #endif

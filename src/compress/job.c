@@ -82,7 +82,14 @@ static by_status open_directory(by__compression *c, const char *directory, by_er
     return status;
 }
 
-static void close_job(by__compression *c)
+by_status by__job_open(by__compression *c, const char *directory, const by_pretrained *model,
+                       const by_compress_options *options, by_error *error)
+{
+    BY_TRY(open_job(c, model, options, error));
+    return open_directory(c, directory, error);
+}
+
+void by__job_close(by__compression *c)
 {
     if (c->spill != NULL) {
         (void)fclose(c->spill);
@@ -115,17 +122,14 @@ by_status by_compress(by_compressed *out, const char *directory, const by_pretra
 {
     by__compression c = {0};
     by_compressed made = {0};
-    by_status status = open_job(&c, model, options, error);
-    if (status == BY_OK) {
-        status = open_directory(&c, directory, error);
-    }
+    by_status status = by__job_open(&c, directory, model, options, error);
     if (status == BY_OK) {
         status = c.method->run(&c, error);
     }
     if (status == BY_OK) {
         status = by__compress_finish(&c, &made, error);
     }
-    close_job(&c);
+    by__job_close(&c);
     if (status == BY_OK && out != NULL) {
         *out = made;
     }

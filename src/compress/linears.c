@@ -6,8 +6,7 @@
 #include "nn/nn.h"
 #include "ops/row.h"
 
-/* The tensor of a parameter in the files: under its own name or the family's; NULL: in neither. */
-static char *file_name(const by__compression *c, const char *name)
+char *by__file_name(const by__compression *c, const char *name)
 {
     char other[512];
     const char *prefix = by_model_name_prefix(&c->config->model);
@@ -37,7 +36,7 @@ static by_status add(by__compression *c, const by__value *value, const by__packe
         return BY_OK;
     }
     l = &c->linears[c->linear_count];
-    l->weight = file_name(c, value->name);
+    l->weight = by__file_name(c, value->name);
     if (l->weight == NULL) { /* such as one that files hold in parts */
         return BY_OK;
     }

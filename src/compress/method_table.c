@@ -6,6 +6,8 @@
 static const by__method *const methods[] = {
     &by__method_int8,
     &by__method_int4,
+    &by__method_awq,
+    &by__method_gptq,
 };
 
 const by__method *by__method_at(size_t i)

@@ -37,13 +37,16 @@ by_status by__round_layer(by__compression *c, by__linear *l, by__code_kind kind,
     return status;
 }
 
-by_status by__round_head(by__compression *c, by_error *error)
+by_status by__round_rest(by__compression *c, by__code_kind kind, int64_t group, by_error *error)
 {
     for (size_t i = 0; i < c->linear_count; i++) {
         by__linear *l = &c->linears[i];
-        if (l->head && by__setting_number(c, "head") == 8.0) {
-            BY_TRY(by__round_layer(c, l, BY__CODE_INT8, 0, BY__SCALE_LARGEST, error));
+        if (l->coded || (l->head && by__setting_number(c, "head") != 8.0)) {
+            continue;
         }
+        BY_TRY(by__compress_report(c, l->name, i, c->linear_count, error));
+        BY_TRY(by__round_layer(c, l, l->head ? BY__CODE_INT8 : kind, l->head ? 0 : group,
+                               BY__SCALE_LARGEST, error));
     }
     return BY_OK;
 }
@@ -58,7 +61,7 @@ static by_status round_all(by__compression *c, by__code_kind kind, int64_t group
             BY_TRY(by__round_layer(c, l, kind, group, rule, error));
         }
     }
-    BY_TRY(by__round_head(c, error));
+    BY_TRY(by__round_rest(c, kind, group, error));
     return by__codes_finish(c, kind, group, rows, error);
 }
 

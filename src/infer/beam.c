@@ -70,7 +70,7 @@ static by_status compile(by_beam *b, const by_config *config, const by_weights *
     by__forward_options options;
     int64_t sizes[BY__STEP_SIZES];
     int count = 0;
-    BY_TRY(by__forward_options_read(&options, config, o->precision, o->threads, error));
+    BY_TRY(by__forward_options_read(&options, config, weights, o->precision, o->threads, error));
     options.device = o->device;
     for (int64_t size = 1; size < ROWS && count + 1 < BY__STEP_SIZES; size *= 2) {
         sizes[count++] = size;

@@ -74,8 +74,8 @@ static by_status compile(draft_model *m, int64_t sequences, by_error *error)
         sizes[count++] = size;
     }
     sizes[count++] = rows;
-    BY_TRY(by__forward_options_read(&options, m->config, m->options.precision, m->options.threads,
-                                    error));
+    BY_TRY(by__forward_options_read(&options, m->config, m->weights, m->options.precision,
+                                    m->options.threads, error));
     options.device = m->options.device;
     BY_TRY(by__forward_open(&m->forward, &options, error));
     BY_TRY(by__steps_compile(&m->steps, &m->forward, sizes, count, sequences, sequences, table,

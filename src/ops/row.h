@@ -218,6 +218,9 @@ typedef struct by__op_row {
     uint32_t factors; /* inputs that a matrix product multiplies: weights are counted there */
     bool is_product;  /* out 0 = op(in 0) op(in 1) + in 2 + in 3, by trans_a and trans_b alone */
     uint32_t gathers; /* inputs of which only some rows are read */
+    /* Vectors of the columns of output 0: column i is c times as large where element i of all of
+     * them is. */
+    uint32_t gains;
     /* Share of factor `input` that one example meets; NULL: all of it. */
     double (*met)(const by__signature *s, int input);
 

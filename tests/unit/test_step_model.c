@@ -94,7 +94,7 @@ static stepper *open_stepper(const by_config *config)
     check(by__alloc_aligned(&memory, sizeof(stepper), "stepper", &error), &error);
     stepper *s = memory;
     memset(s, 0, sizeof *s);
-    check(by__forward_options_read(&options, config, NULL, 0, &error), &error);
+    check(by__forward_options_read(&options, config, NULL, NULL, 0, &error), &error);
     check(by__forward_open(&s->forward, &options, &error), &error);
     check(by__forward_add(&s->forward, "step", &request, &model, &error), &error);
     check(by__forward_plan(&s->forward, NULL, &error), &error);

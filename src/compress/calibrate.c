@@ -1,0 +1,510 @@
+/* What layers read on calibration data. The forward pass is cut into blocks (passes/stages.h),
+ * which run one after the other over all sequences: a block computes H = sum of x x^T over the rows
+ * x that its layers read, a method changes their weights, and the block runs once more, with what
+ * inference will compute with, for the blocks behind it. Memory is that of one block; what crosses
+ * from block to block is in files of the temporary directory, mapped. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "compress/compress.h"
+#include "exec/exec.h"
+#include "nn/nn.h"
+#include "ops/row.h"
+#include "passes/stages.h"
+
+/* Rows of a run, as far as the samples are so many. */
+#define ROWS 512
+#define LINE 64
+
+/* A value that a part makes and others read, of all batches. */
+typedef struct crossing {
+    by_value value; /* of the whole graph */
+    size_t stride;
+    size_t bytes;
+    uint8_t *data; /* NULL: not made yet, or read by nobody any more */
+    int last;      /* part that reads it */
+} crossing;
+
+typedef struct walk {
+    by__compression *c;
+    by_graph *graph;
+    int *part; /* of each node */
+    int parts;
+    by__crossing *list;
+    size_t list_count;
+    crossing *crossings;
+    size_t crossing_count;
+    by_device *device;
+    by__calibration_tokens tokens;
+    by__calibrate_fn *fn;
+    void *user;
+    size_t done, all; /* layers */
+} walk;
+
+/* A part that is ready to run. */
+typedef struct stage {
+    by_graph *graph;
+    by_program *program;
+    by_memory arena, workspace;
+    by_memory *bound; /* of each value: memory of the stage's own */
+    int number;
+} stage;
+
+/* ---- parts ---- */
+
+static by_status assign_parts(walk *w, by_error *error)
+{
+    const by_graph *g = w->graph;
+    BY_TRY(by__alloc((void **)&w->part, g->node_count + 1, sizeof *w->part, "parts", error));
+    for (size_t n = 0; n < g->node_count; n++) {
+        const by__node *node = &g->nodes[n];
+        int part = node->block >= 0 ? node->block + 1 : 0;
+        for (int i = 0; i < node->input_count; i++) {
+            int producer = node->in[i] == BY_NONE ? -1 : g->values[node->in[i]].producer;
+            part = producer >= 0 && w->part[producer] > part ? w->part[producer] : part;
+        }
+        w->part[n] = part;
+        w->parts = part >= w->parts ? part + 1 : w->parts;
+    }
+    return BY_OK;
+}
+
+static by_status list_crossings(walk *w, by_error *error)
+{
+    BY_TRY(by__list_crossings(&w->list, &w->list_count, w->graph, w->part, error));
+    BY_TRY(by__alloc((void **)&w->crossings, w->list_count, sizeof *w->crossings, "states", error));
+    for (size_t i = 0; i < w->list_count; i++) {
+        const by__crossing *x = &w->list[i];
+        bool first = i == 0 || w->list[i - 1].value != x->value;
+        crossing *c = &w->crossings[w->crossing_count - !first];
+        if (first) {
+            size_t bytes = by__value_bytes(&w->graph->values[x->value]);
+            *c = (crossing){.value = x->value, .bytes = bytes, .stride = by__round_up(bytes, LINE)};
+            w->crossing_count++;
+        }
+        c->last = x->to > c->last ? x->to : c->last;
+    }
+    return BY_OK;
+}
+
+/* Memory for a crossing value of all batches, behind which is a file without a name. */
+static by_status map_state(walk *w, crossing *x, by_error *error)
+{
+    size_t bytes;
+    char *path = by__path_join(w->c->temporary, "state");
+    by_status status =
+        path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path") : BY_OK;
+    if (status == BY_OK && !by__size_mul(x->stride, w->tokens.batches, &bytes)) {
+        status = by_error_set(error, BY_EMEMORY, "the calibration data is too large");
+    }
+    int fd = status == BY_OK ? open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
+    if (status == BY_OK && (fd < 0 || ftruncate(fd, (off_t)bytes) != 0)) {
+        status = by__io_error(error, "write", path);
+    }
+    if (status == BY_OK) {
+        void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        status = data == MAP_FAILED ? by__io_error(error, "map", path) : BY_OK;
+        x->data = data == MAP_FAILED ? NULL : data;
+    }
+    if (fd >= 0) {
+        (void)unlink(path);
+        (void)close(fd);
+    }
+    free(path);
+    return status;
+}
+
+static void unmap_state(const walk *w, crossing *x)
+{
+    if (x->data != NULL) {
+        (void)munmap(x->data, x->stride * w->tokens.batches);
+        x->data = NULL;
+    }
+}
+
+static crossing *find_crossing(const walk *w, const char *name)
+{
+    char buffer[32];
+    for (size_t i = 0; i < w->crossing_count; i++) {
+        if (strcmp(by__crossing_name(buffer, w->graph, w->crossings[i].value), name) == 0) {
+            return &w->crossings[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- a stage ---- */
+
+static void close_stage(stage *s)
+{
+    by_program_close(&s->program);
+    by_device_free(&s->arena);
+    by_device_free(&s->workspace);
+    for (size_t v = 0; s->bound != NULL && v < s->graph->value_count; v++) {
+        by_device_free(&s->bound[v]);
+    }
+    free(s->bound);
+    by_graph_close(&s->graph);
+}
+
+static by_status read_parameter(const walk *w, const by__value *value, float *out, by_error *error)
+{
+    by_tensor_view view;
+    char *name = by__file_name(w->c, value->name);
+    if (name == NULL && by__name_is_stacked(value->name)) {
+        by_tensor_slice whole = {0};
+        memcpy(whole.shape, value->shape.dim, (size_t)value->shape.rank * sizeof *whole.shape);
+        return by__stacked_read(out, w->c->weights, value->name, &value->shape, &whole, error);
+    }
+    if (name == NULL) {
+        return by_error_set(error, BY_EFORMAT, "%s: no tensor '%s'", by_weights_path(w->c->weights),
+                            value->name);
+    }
+    size_t count;
+    by_status status = by__weights_describe(w->c->weights, name, &view, error);
+    if (status == BY_OK) {
+        status = by_tensor_size(&view, &count, NULL, error);
+    }
+    if (status == BY_OK && count * sizeof *out > by__value_bytes(value)) {
+        status = by_error_set(error, BY_EFORMAT, "%s: tensor '%s' is larger than the model's",
+                              by_weights_path(w->c->weights), name);
+    }
+    if (status == BY_OK) {
+        by_tensor_slice whole = by_tensor_whole(&view);
+        status = by_weights_read_f32(w->c->weights, name, &whole, out, count, error);
+    }
+    free(name);
+    return status;
+}
+
+/* Gives parameters and results of the stage memory. */
+static by_status bind_own(const walk *w, stage *s, by_error *error)
+{
+    BY_TRY(
+        by__alloc((void **)&s->bound, s->graph->value_count, sizeof *s->bound, "a block", error));
+    for (size_t v = 0; v < s->graph->value_count; v++) {
+        const by__value *value = &s->graph->values[v];
+        bool own = value->role == BY_ROLE_PARAMETER ||
+                   (value->role == BY_ROLE_OUTPUT && find_crossing(w, value->name) == NULL);
+        if (!own) {
+            continue;
+        }
+        BY_TRY(
+            by_device_alloc(&s->bound[v], w->device, by__value_bytes(value), value->name, error));
+        BY_TRY(by_program_bind(s->program, (by_value)v, s->bound[v], error));
+        if (value->role == BY_ROLE_PARAMETER) {
+            BY_TRY(read_parameter(w, value, (float *)s->bound[v].address, error));
+        }
+    }
+    return BY_OK;
+}
+
+static by_status bind_batch(const walk *w, stage *s, size_t batch, by_error *error)
+{
+    for (size_t v = 0; v < s->graph->value_count; v++) {
+        const by__value *value = &s->graph->values[v];
+        if (value->role != BY_ROLE_INPUT && value->role != BY_ROLE_OUTPUT) {
+            continue;
+        }
+        const crossing *x = find_crossing(w, value->name);
+        by_memory memory = {0};
+        if (x != NULL) {
+            memory = by_host_memory(x->data + batch * x->stride, x->bytes);
+        } else if (strcmp(value->name, "tokens") == 0) {
+            memory = by_host_memory(w->tokens.data + batch * w->tokens.stride, w->tokens.bytes);
+        } else {
+            continue;
+        }
+        BY_TRY(by_program_bind(s->program, (by_value)v, memory, error));
+    }
+    return BY_OK;
+}
+
+static by_status compile_stage(const walk *w, stage *s, by_error *error)
+{
+    BY_TRY(by_program_compile(&s->program, s->graph, w->device, "calibration", error));
+    BY_TRY(by_device_alloc(&s->arena, w->device, by_program_arena_bytes(s->program),
+                           "the activations", error));
+    BY_TRY(by_device_alloc(&s->workspace, w->device, by_program_workspace_bytes(s->program),
+                           "the workspace", error));
+    by_program_set_memory(s->program, s->arena, s->workspace);
+    return bind_own(w, s, error);
+}
+
+static by_status make_results(walk *w, int part, by_error *error)
+{
+    for (size_t i = 0; i < w->crossing_count; i++) {
+        crossing *x = &w->crossings[i];
+        if (w->part[w->graph->values[x->value].producer] == part && x->data == NULL) {
+            BY_TRY(map_state(w, x, error));
+        }
+    }
+    return BY_OK;
+}
+
+static void drop_states(walk *w, int part)
+{
+    for (size_t i = 0; i < w->crossing_count; i++) {
+        if (w->crossings[i].last <= part) {
+            unmap_state(w, &w->crossings[i]);
+        }
+    }
+}
+
+/* ---- layers of a stage ---- */
+
+/* Layers that read one value, which is how many times as large if a norm's weight is. */
+typedef struct group {
+    by_value x;
+    by_value product; /* H, an output */
+    by__calibrated what;
+    by_value weights[BY__GROUP_LAYERS];
+} group;
+
+static by__linear *linear_of(const walk *w, const by__value *value)
+{
+    for (size_t i = 0; i < w->c->linear_count && value->role == BY_ROLE_PARAMETER; i++) {
+        if (strcmp(w->c->linears[i].name, value->name) == 0 && !w->c->linears[i].head) {
+            return &w->c->linears[i];
+        }
+    }
+    return NULL;
+}
+
+/* The factors of the columns of x, if the group's layers are all that read it. */
+static by_status find_gains(const walk *w, const stage *s, group *g, by_error *error)
+{
+    int *uses;
+    int producer = s->graph->values[g->x].producer;
+    const by__node *node = producer < 0 ? NULL : &s->graph->nodes[producer];
+    uint32_t gains = node == NULL || node->out[0] != g->x ? 0 : by__op_row_of(node->op)->gains;
+    BY_TRY(by__graph_uses(s->graph, &uses, error));
+    bool alone = uses[g->x] == (int)g->what.count + 2; /* H reads it twice */
+    free(uses);
+    for (int i = 0; node != NULL && i < node->input_count && alone; i++) {
+        const by__value *value = node->in[i] == BY_NONE ? NULL : &s->graph->values[node->in[i]];
+        if (by__mask_has(gains, i) && value != NULL && value->role == BY_ROLE_PARAMETER) {
+            char *name = by__file_name(w->c, value->name);
+            if (name == NULL || g->what.gain_count == BY__GROUP_GAINS) {
+                free(name);
+                continue;
+            }
+            g->what.gains[g->what.gain_count++] = name;
+        }
+    }
+    return BY_OK;
+}
+
+static by_status add_layer(stage *s, group *groups, size_t *count, by_value x, by_value weight,
+                           by__linear *linear, by_error *error)
+{
+    size_t at = 0;
+    while (at < *count && groups[at].x != x) {
+        at++;
+    }
+    group *g = &groups[at];
+    if (at == *count) {
+        char name[32];
+        *g = (group){.x = x, .what = {.k = linear->k, .block = s->number - 1}};
+        (void)snprintf(name, sizeof name, "calibration.%zu", at);
+        g->product = by_matmul(s->graph, x, x, true, false);
+        by_graph_output(s->graph, g->product, name);
+        BY_TRY(by_graph_check(s->graph, error));
+        *count += 1;
+    }
+    if (g->what.count == BY__GROUP_LAYERS) {
+        return by_error_set(error, BY_ESTATE, "more than %d layers read what '%s' reads",
+                            BY__GROUP_LAYERS, linear->name);
+    }
+    g->weights[g->what.count] = weight;
+    g->what.linears[g->what.count++] = linear;
+    return BY_OK;
+}
+
+/* Finds the layers of a stage, and has it compute their H. */
+static by_status find_groups(const walk *w, stage *s, group **out, size_t *count, by_error *error)
+{
+    size_t nodes = s->graph->node_count;
+    group *groups;
+    BY_TRY(by__alloc((void **)&groups, w->c->linear_count + 1, sizeof *groups, "layers", error));
+    *out = groups;
+    for (size_t n = 0; n < nodes; n++) {
+        const by__node node = s->graph->nodes[n];
+        if (!by__op_row_of(node.op)->is_product || node.attrs.trans_a) {
+            continue;
+        }
+        by__linear *linear = linear_of(w, &s->graph->values[node.in[1]]);
+        if (linear != NULL) {
+            BY_TRY(add_layer(s, groups, count, node.in[0], node.in[1], linear, error));
+        }
+    }
+    for (size_t i = 0; i < *count; i++) {
+        BY_TRY(find_gains(w, s, &groups[i], error));
+    }
+    return BY_OK;
+}
+
+static void close_groups(group *groups, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(groups[i].what.hessian);
+        for (size_t k = 0; k < groups[i].what.gain_count; k++) {
+            free(groups[i].what.gains[k]);
+        }
+        for (size_t k = 0; k < groups[i].what.count; k++) {
+            free(groups[i].what.weights[k]);
+        }
+    }
+    free(groups);
+}
+
+/* H += the product of a run. */
+static void accumulate(const stage *s, group *g)
+{
+    const float *product = (const float *)s->bound[g->product].address;
+    size_t count = (size_t)(g->what.k * g->what.k);
+    for (size_t i = 0; i < count; i++) {
+        g->what.hessian[i] += (double)product[i];
+    }
+}
+
+static by_status measure(walk *w, stage *s, group *groups, size_t count, by_error *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t elements = (size_t)(groups[i].what.k * groups[i].what.k);
+        BY_TRY(by__alloc((void **)&groups[i].what.hessian, elements, sizeof(double),
+                         "what a layer reads", error));
+        groups[i].what.rows = w->tokens.rows * (int64_t)w->tokens.batches;
+    }
+    for (size_t b = 0; b < w->tokens.batches; b++) {
+        BY_TRY(bind_batch(w, s, b, error));
+        BY_TRY(by_program_run(s->program, error));
+        for (size_t i = 0; i < count; i++) {
+            accumulate(s, &groups[i]);
+        }
+        BY_TRY(by__compress_report(w->c, "reading", w->done, w->all, error));
+    }
+    return BY_OK;
+}
+
+/* Copies a layer's weight [n, k] into the stage's parameter, in its own order. */
+static void put_weight(const stage *s, by_value parameter, const by__linear *l, const float *weight)
+{
+    float *to = (float *)s->bound[parameter].address;
+    for (int64_t j = 0; j < l->n; j++) {
+        for (int64_t i = 0; i < l->k; i++) {
+            to[l->in_out ? i * l->n + j : j * l->k + i] = weight[j * l->k + i];
+        }
+    }
+}
+
+static by_status change(const walk *w, stage *s, group *g, by_error *error)
+{
+    for (size_t k = 0; k < g->what.count; k++) {
+        const by__linear *l = g->what.linears[k];
+        BY_TRY(by__alloc((void **)&g->what.weights[k], (size_t)(l->n * l->k), sizeof(float),
+                         "a layer", error));
+        BY_TRY(by__linear_read(w->c, l, g->what.weights[k], error));
+    }
+    BY_TRY(w->fn(w->c, &g->what, w->user, error));
+    for (size_t k = 0; k < g->what.count; k++) {
+        put_weight(s, g->weights[k], g->what.linears[k], g->what.weights[k]);
+        free(g->what.weights[k]);
+        g->what.weights[k] = NULL;
+    }
+    free(g->what.hessian);
+    g->what.hessian = NULL;
+    return BY_OK;
+}
+
+static by_status run_part(walk *w, int part, by_error *error)
+{
+    stage s = {.number = part};
+    group *groups = NULL;
+    size_t count = 0;
+    by_status status =
+        by__cut_part(&s.graph, w->graph, w->part, part, w->list, w->list_count, error);
+    if (status == BY_OK && part > 0) {
+        status = find_groups(w, &s, &groups, &count, error);
+    }
+    if (status == BY_OK) {
+        status = make_results(w, part, error);
+    }
+    if (status == BY_OK && s.graph->node_count > 0) {
+        status = compile_stage(w, &s, error);
+    }
+    if (status == BY_OK && count > 0) {
+        status = measure(w, &s, groups, count, error);
+    }
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        status = by__compress_report(w->c, groups[i].what.linears[0]->name, w->done, w->all, error);
+        if (status == BY_OK) {
+            status = change(w, &s, &groups[i], error);
+        }
+        w->done += groups[i].what.count;
+    }
+    for (size_t b = 0; b < w->tokens.batches && status == BY_OK && part + 1 < w->parts; b++) {
+        status = bind_batch(w, &s, b, error);
+        if (status == BY_OK && s.graph->node_count > 0) {
+            status = by_program_run(s.program, error);
+        }
+    }
+    drop_states(w, part);
+    close_groups(groups, count);
+    close_stage(&s);
+    return status;
+}
+
+static by_status open_walk(walk *w, by_error *error)
+{
+    by_model model = BY_MODEL_NONE;
+    const by_model_config *config = &w->c->config->model;
+    if (strcmp(by_model_reads(config), "tokens") != 0) {
+        return by_error_set(error, BY_EARG,
+                            "model.kind %s: methods that look at data take models of tokens",
+                            config->kind);
+    }
+    const by_model_request request = {
+        .mode = BY_MODEL_LOSS, .batch = w->tokens.batch, .time = w->tokens.time};
+    BY_TRY(by_graph_open(&w->graph, error));
+    BY_TRY(by_model_build(&model, w->graph, config, &request, error));
+    by_graph_output(w->graph, model.hidden, "calibration.hidden"); /* so that it has readers */
+    BY_TRY(by_graph_check(w->graph, error));
+    BY_TRY(assign_parts(w, error));
+    BY_TRY(list_crossings(w, error));
+    for (size_t i = 0; i < w->c->linear_count; i++) {
+        w->all += !w->c->linears[i].head;
+    }
+    return by_device_open(&w->device, "cpu", w->c->threads, error);
+}
+
+by_status by__calibrate_on(by__compression *c, const by__calibration_tokens *tokens,
+                           by__calibrate_fn *fn, void *user, by_error *error)
+{
+    walk w = {.c = c, .tokens = *tokens, .fn = fn, .user = user};
+    by_status status = open_walk(&w, error);
+    for (int part = 0; part < w.parts && status == BY_OK; part++) {
+        status = run_part(&w, part, error);
+    }
+    for (size_t i = 0; i < w.crossing_count; i++) {
+        unmap_state(&w, &w.crossings[i]);
+    }
+    by_device_close(&w.device);
+    free(w.crossings);
+    free(w.list);
+    free(w.part);
+    by_graph_close(&w.graph);
+    return status;
+}
+
+by_status by__calibrate(by__compression *c, by__calibrate_fn *fn, void *user, by_error *error)
+{
+    by__calibration_tokens tokens;
+    BY_TRY(by__calibration_read(&tokens, c, ROWS, error));
+    by_status status = by__calibrate_on(c, &tokens, fn, user, error);
+    by__calibration_free(&tokens);
+    return status;
+}

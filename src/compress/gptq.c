@@ -1,0 +1,240 @@
+/* GPTQ (Frantar et al. 2022): columns are rounded one after the other, and what a column errs by is
+ * made up for by those that are not rounded yet, in the way that changes the layer's results least
+ * on the calibration data (algorithm 1). Rows are independent of each other, so they are worked on
+ * a few at a time, and the columns behind a block are updated once a block. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compress/compress.h"
+
+#define BLOCK 128
+#define ROWS  16
+
+static const by_compress_setting settings[] = {
+    {.name = "group", .fallback = "64", .words = "32 64 128", .help = "inputs that share a scale"},
+    {.name = "damp",
+     .fallback = "0.01",
+     .least = 0.0,
+     .most = 10.0,
+     .help = "added to the diagonal of H, of its mean"},
+    {.name = "order",
+     .fallback = "activation",
+     .words = "natural activation",
+     .help = "activation: the inputs that are the largest first"},
+    {.name = "scale",
+     .fallback = "search",
+     .words = "largest search",
+     .help = "largest: clips nothing; search: of least square error"},
+    {.name = "head",
+     .fallback = "8",
+     .words = "8 16",
+     .help = "bits of the matrix that makes logits; 16: it stays bf16"},
+    {0}};
+
+/* A layer whose columns are in the order in which they are rounded. */
+typedef struct sweep {
+    by__codes *codes;
+    const double *u; /* [k, k] */
+    const int64_t *order;
+    int64_t k;
+    bool natural;
+    by__scale_rule rule;
+} sweep;
+
+typedef struct column {
+    double size;
+    int64_t index;
+} column;
+
+static int by_size(const void *a, const void *b)
+{
+    const column *x = a;
+    const column *y = b;
+    if (x->size != y->size) {
+        return x->size > y->size ? -1 : 1;
+    }
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* The scale of the group that column i begins, from the weights as they are now. */
+static void begin_group(const sweep *s, const double *w, int64_t row, int64_t i)
+{
+    float values[BLOCK];
+    int64_t count = s->k - i < s->codes->coded.group ? s->k - i : s->codes->coded.group;
+    for (int64_t at = 0; at < count; at++) {
+        values[at] = (float)w[i + at];
+    }
+    (void)by__codes_scale(s->codes, row, i, values, NULL, count, s->rule);
+}
+
+/* Columns [begin, end) of one row; err [BLOCK] is what each errs by, over its pivot. */
+static void round_block(const sweep *s, double *w, double *err, int64_t row, int64_t begin,
+                        int64_t end)
+{
+    for (int64_t i = begin; i < end; i++) {
+        const double *u = s->u + i * s->k;
+        int64_t place = s->order[i];
+        if (s->natural && i % s->codes->coded.group == 0) {
+            begin_group(s, w, row, i);
+        }
+        float scale = by__coded_scale(&s->codes->coded, row, place);
+        double rounded = (double)by__codes_set(s->codes, row, place, (float)w[i], scale);
+        double off = (w[i] - rounded) / u[i];
+        for (int64_t j = i + 1; j < end; j++) {
+            w[j] -= off * u[j];
+        }
+        err[i - begin] = off;
+    }
+}
+
+/* Rows [first, first + count) of w [count, k], in the order of columns. */
+static void round_rows(const sweep *s, double *w, int64_t first, int64_t count)
+{
+    double err[ROWS][BLOCK];
+    int64_t k = s->k;
+    for (int64_t begin = 0; begin < k; begin += BLOCK) {
+        int64_t end = begin + BLOCK < k ? begin + BLOCK : k;
+        for (int64_t r = 0; r < count; r++) {
+            round_block(s, w + r * k, err[r], first + r, begin, end);
+        }
+        for (int64_t i = begin; i < end; i++) {
+            const double *u = s->u + i * k;
+            for (int64_t r = 0; r < count; r++) {
+                double off = err[r][i - begin];
+                double *to = w + r * k;
+                for (int64_t j = end; j < k; j++) {
+                    to[j] -= off * u[j];
+                }
+            }
+        }
+    }
+}
+
+/* Scales of all groups before anything is rounded, where groups are not rounded one by one. */
+static void choose_scales(by__codes *codes, const float *weight, by__scale_rule rule, int threads)
+{
+    const by__coded *c = &codes->coded;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t j = 0; j < c->n; j++) {
+        for (int64_t first = 0; first < c->k; first += c->group) {
+            int64_t count = c->k - first < c->group ? c->k - first : c->group;
+            (void)by__codes_scale(codes, j, first, weight + j * c->k + first, NULL, count, rule);
+        }
+    }
+}
+
+by_status by__gptq_order(int64_t *order, const double *hessian, int64_t k, bool natural,
+                         by_error *error)
+{
+    column *columns;
+    BY_TRY(by__alloc((void **)&columns, (size_t)k, sizeof *columns, "columns", error));
+    for (int64_t i = 0; i < k; i++) {
+        columns[i] = (column){natural ? 0.0 : hessian[i * k + i], i};
+    }
+    qsort(columns, (size_t)k, sizeof *columns, by_size);
+    for (int64_t i = 0; i < k; i++) {
+        order[i] = columns[i].index;
+    }
+    free(columns);
+    return BY_OK;
+}
+
+by_status by__gptq_factor(double **out, const double *hessian, const int64_t *order, int64_t k,
+                          double damping, int threads, by_error *error)
+{
+    double *h;
+    BY_TRY(by__alloc((void **)&h, (size_t)(k * k), sizeof *h, "what a layer reads", error));
+    for (int64_t i = 0; i < k; i++) {
+        for (int64_t j = 0; j < k; j++) {
+            h[i * k + j] = hessian[order[i] * k + order[j]];
+        }
+    }
+    by_status status = by__inverse_factor(out, h, k, damping, threads, error);
+    free(h);
+    return status;
+}
+
+by_status by__gptq_round(by__codes *codes, const float *weight, const double *u,
+                         const int64_t *order, bool natural, by__scale_rule rule, int threads,
+                         by_error *error)
+{
+    const by__coded *c = &codes->coded;
+    const sweep s = {codes, u, order, c->k, natural, rule};
+    double *scratch;
+    int64_t k = c->k;
+    int64_t pieces = (c->n + ROWS - 1) / ROWS;
+    size_t room;
+    if (!by__size_mul((size_t)pieces * ROWS, (size_t)k, &room)) {
+        return by_error_set(error, BY_EMEMORY, "a layer does not fit in memory");
+    }
+    BY_TRY(by__alloc((void **)&scratch, room, sizeof *scratch, "a layer", error));
+    if (!natural) {
+        choose_scales(codes, weight, rule, threads);
+    }
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (int64_t p = 0; p < pieces; p++) {
+        int64_t first = p * ROWS;
+        int64_t count = c->n - first < ROWS ? c->n - first : ROWS;
+        double *w = scratch + first * k;
+        for (int64_t r = 0; r < count; r++) {
+            for (int64_t i = 0; i < k; i++) {
+                w[r * k + i] = (double)weight[(first + r) * k + order[i]];
+            }
+        }
+        round_rows(&s, w, first, count);
+    }
+    free(scratch);
+    return BY_OK;
+}
+
+/* The layers that read one value share its H. */
+static by_status round_group(by__compression *c, by__calibrated *what, void *user, by_error *error)
+{
+    bool natural = strcmp(by__setting_text(c, "order"), "natural") == 0;
+    bool search = strcmp(by__setting_text(c, "scale"), "search") == 0;
+    by__scale_rule rule = search ? BY__SCALE_SEARCH : BY__SCALE_LARGEST;
+    double *u = NULL;
+    int64_t *order;
+    BY_UNUSED(user);
+    BY_TRY(by__alloc((void **)&order, (size_t)what->k, sizeof *order, "columns", error));
+    by_status status = by__gptq_order(order, what->hessian, what->k, natural, error);
+    if (status == BY_OK) {
+        status = by__gptq_factor(&u, what->hessian, order, what->k, by__setting_number(c, "damp"),
+                                 c->threads, error);
+    }
+    for (size_t i = 0; i < what->count && status == BY_OK; i++) {
+        by__linear *l = what->linears[i];
+        by__codes codes;
+        status = by__codes_open(&codes, BY__CODE_INT4, l->n, l->k,
+                                (int64_t)by__setting_number(c, "group"), error);
+        if (status != BY_OK) {
+            break;
+        }
+        status =
+            by__gptq_round(&codes, what->weights[i], u, order, natural, rule, c->threads, error);
+        if (status == BY_OK) {
+            by__codes_read(&codes, what->weights[i], c->threads);
+            status = by__codes_put(c, l, &codes, error);
+        }
+        by__codes_close(&codes);
+    }
+    free(u);
+    free(order);
+    return status;
+}
+
+static by_status run(by__compression *c, by_error *error)
+{
+    BY_TRY(by__calibrate(c, round_group, NULL, error));
+    BY_TRY(by__round_rest(c, BY__CODE_INT4, (int64_t)by__setting_number(c, "group"), error));
+    return by__codes_finish(c, BY__CODE_INT4, (int64_t)by__setting_number(c, "group"), false,
+                            error);
+}
+
+const by__method by__method_gptq = {
+    .shown = {.name = "gptq",
+              .summary = "weights of 4 bits in groups, each column making up for those before it",
+              .settings = settings,
+              .calibrates = true},
+    .run = run};
