@@ -12,6 +12,9 @@
 /* Types of tokens. */
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
 
+/* Bytes of the longest token that merges make. */
+#define MAX_MERGED 256
+
 #define MARK "\xe2\x96\x81" /* U+2581, SentencePiece's space */
 
 typedef struct word {
@@ -246,26 +249,19 @@ static int by_score(const void *a, const void *b)
     return x->right < y->right ? -1 : x->right > y->right;
 }
 
-/* The token of a text that is cut out of `buffer`. */
-static int32_t find(const by__name_table *table, char *buffer, size_t length)
-{
-    char kept = buffer[length];
-    buffer[length] = '\0';
-    int32_t id = by__name_table_find(table, buffer);
-    buffer[length] = kept;
-    return id;
-}
-
 /* Every way in which two tokens make this one. */
 static by_status add_splits(merges *out, const by__name_table *table, const vocabulary *v,
-                            size_t id, char *text, by_error *error)
+                            size_t id, const char *text, by_error *error)
 {
+    char left_text[MAX_MERGED + 1]; /* a copy: the table's names stay whole */
     size_t length = v->words[id].length;
     for (size_t at = 1; at < length; at++) {
         if (((uint8_t)text[at] & 0xc0) == 0x80) { /* within a character */
             continue;
         }
-        int32_t left = find(table, text, at);
+        memcpy(left_text, text, at);
+        left_text[at] = '\0';
+        int32_t left = by__name_table_find(table, left_text);
         int32_t right = left < 0 ? -1 : by__name_table_find(table, text + at);
         if (right >= 0) {
             BY_TRY(by__reserve((void **)&out->items, &out->capacity, out->count + 1,
@@ -285,7 +281,7 @@ static by_status copy_texts(char **texts, by__name_table *table, const vocabular
 {
     for (size_t i = 0; i < v->count; i++) {
         const word *w = &v->words[i];
-        if (w->type != NORMAL || w->length == 0 || w->length > 256) {
+        if (w->type != NORMAL || w->length == 0 || w->length > MAX_MERGED) {
             continue;
         }
         texts[i] = by__strndup(w->text, w->length);
