@@ -4,7 +4,8 @@
 #
 #   bench/distill.sh DIR [BANYAN]     DIR: for runs, and the text in DIR/input.txt (tiny Shakespeare)
 #
-# STEPS (1500), SEEDS ("1 2 3"), TEMPERATURE (2), WEIGHT (0.7), SETTINGS (more --set arguments for all runs).
+# STEPS (1500; the teacher takes three times as many), SEEDS ("1 2 3"), TEMPERATURE (2), WEIGHT (0.7), SETTINGS (more
+# --set arguments for all runs).
 set -eu
 dir=$1
 banyan=${2:-$(dirname "$0")/../build/release/banyan}
@@ -13,7 +14,7 @@ mkdir -p "$dir"
 
 cat >"$dir/distill.yaml" <<END
 name: distill
-model: {kind: gpt2, layers: 6, heads: 6, width: 192, context: 128, dropout: 0.1}
+model: {kind: gpt2, layers: 6, heads: 6, width: 192, context: 128}
 data: {text: [$dir/input.txt], tokenizer: char, valid_fraction: 0.1, cache: $dir/cache}
 train: {steps: $steps, batch: 24, eval_every: 250, eval_batches: 40}
 optimizer: {lr: 2e-3, warmup: 100, clip: 1.0}
@@ -30,10 +31,10 @@ train() {
     "$banyan" eval "$dir/runs/$name" --json | sed -n 's/.*"valid_loss": *\([^,}]*\).*/\1/p'
 }
 
-teacher=$(train teacher)
+teacher=$(train teacher --set "train.steps=$((3 * steps))")
 echo "teacher  $teacher"
 for seed in ${SEEDS:-1 2 3}; do
-    set -- --set "seed=$seed" --set model.layers=3 --set model.dropout=0
+    set -- --set "seed=$seed" --set model.layers=3
     alone=$(train "alone-$seed" "$@")
     distilled=$(train "distilled-$seed" "$@" --set "distill.teacher=$dir/runs/teacher" \
         --set "distill.temperature=${TEMPERATURE:-2}" --set "distill.weight=${WEIGHT:-0.7}")
