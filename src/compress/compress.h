@@ -229,8 +229,30 @@ by_status by__awq_error(double *out, const float *weight, int64_t n, int64_t k, 
                         const double *hessian, const float *factors, by__scale_rule rule,
                         int threads, by_error *error);
 
+/* ---- weights that become 0 (zero_weights.c) ---- */
+
+typedef struct by__prune_rule {
+    bool pairs;      /* two of four neighbouring inputs of an output; what is left of k stays */
+    double sparsity; /* else the share that becomes 0 */
+} by__prune_rule;
+
+/* gone[i]: element i is among the share of `count` with the smallest scores; of equal ones the
+ * first. */
+by_status by__prune_share(bool *gone, const double *scores, int64_t count, double share,
+                          by_error *error);
+/* Of every four neighbours the two with the smallest scores. */
+void by__prune_pairs(bool *gone, const double *scores, int64_t count);
+/* Of weight [n, k] the smallest |w|, in all of it; with norms [k] of inputs the smallest |w| norm
+ * of each output (Wanda). */
+by_status by__prune_weight(float *weight, int64_t n, int64_t k, const double *norms,
+                           const by__prune_rule *rule, by_error *error);
+/* SparseGPT of weight [n, k]; u: by__inverse_factor. */
+by_status by__sparsegpt_prune(float *weight, int64_t n, int64_t k, const double *u,
+                              const by__prune_rule *rule, int threads, by_error *error);
+
 /* ---- the methods ---- */
 
 extern const by__method by__method_int8, by__method_int4, by__method_awq, by__method_gptq;
+extern const by__method by__method_magnitude, by__method_wanda, by__method_sparsegpt;
 
 #endif
