@@ -160,6 +160,15 @@ static void close_stepped(stepped *s)
     by_config_close(&s->config);
 }
 
+/* The batch of every step. */
+static void make_tokens(int32_t tokens[48], int32_t targets[48])
+{
+    for (int i = 0; i < 48; i++) {
+        tokens[i] = i * 7 % 29;
+        targets[i] = i * 11 % 29;
+    }
+}
+
 static by_step_result take_step(stepped *s)
 {
     by_error error = {0};
@@ -167,10 +176,7 @@ static by_step_result take_step(stepped *s)
     int32_t tokens[48];
     int32_t targets[48];
     by_step_result result;
-    for (int i = 0; i < 48; i++) {
-        tokens[i] = i * 7 % 29;
-        targets[i] = i * 11 % 29;
-    }
+    make_tokens(tokens, targets);
     by_batch batch = by_batch_of_tokens(arrays, tokens, targets, 6, 8);
     check_ok(by_trainer_step(s->trainer, &batch, &result, &error), &error);
     return result;
@@ -342,6 +348,46 @@ static void test_scale(void **state)
     assert_true(most > 1e-4);
 }
 
+/* The mean loss of the batch by the graph that evaluates, whose logits with adapters are those of
+ * peft (tests/parity/check_peft.py). */
+static double evaluated_loss(stepped *s)
+{
+    by_error error = {0};
+    by_array arrays[2];
+    int32_t tokens[48];
+    int32_t targets[48];
+    double sums[2];
+    make_tokens(tokens, targets);
+    for (int i = 0; i < 2; i++) {
+        by_batch batch = by_batch_of_tokens(arrays, tokens + 24 * i, targets + 24 * i, 3, 8);
+        check_ok(by_trainer_loss(s->trainer, &batch, &sums[i], &error), &error);
+    }
+    return (sums[0] + sums[1]) / 48.0;
+}
+
+/* The graph that is trained adds what the one that evaluates adds. */
+static void test_graphs_agree(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[][5] = {
+        {"lora.rank=4", "lora.alpha=10", "optimizer.lr=0.05", NULL},
+        {"lora.rank=3", "lora.alpha=5", "optimizer.lr=0.05", "lora.rslora=true", NULL}};
+    for (size_t i = 0; i < COUNT(settings); i++) {
+        stepped s;
+        start(&s, settings[i]);
+        double first = take_step(&s).loss;
+        for (int k = 0; k < 3; k++) {
+            double evaluated = evaluated_loss(&s);
+            double trained = take_step(&s).loss;
+            assert_true(fabs(evaluated - first) > 1e-3);
+            if (fabs(evaluated - trained) > 1e-6) {
+                fail_msg("%zu: step %d: %.9f trained, %.9f evaluated", i, k, trained, evaluated);
+            }
+        }
+        close_stepped(&s);
+    }
+}
+
 static void refused(const char *const *settings, by_status want, const char *message)
 {
     by_error error = {0};
@@ -402,11 +448,11 @@ static void test_recompute(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sum),       cmocka_unit_test(test_start),
-        cmocka_unit_test(test_trained),   cmocka_unit_test(test_dropout),
-        cmocka_unit_test(test_scale),     cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_mistakes),  cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_sum),          cmocka_unit_test(test_start),
+        cmocka_unit_test(test_trained),      cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_graphs_agree), cmocka_unit_test(test_scale),
+        cmocka_unit_test(test_streams),      cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_ranks),        cmocka_unit_test(test_recompute),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
