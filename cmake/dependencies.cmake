@@ -24,6 +24,18 @@ set(library_dependencies PkgConfig::YAML PkgConfig::JANSSON PkgConfig::XXHASH Pk
                          PkgConfig::SQLITE PkgConfig::CAIRO PkgConfig::ZLIB PkgConfig::CURL PkgConfig::UV Threads::Threads
                          ${CMAKE_DL_LIBS} m)
 
+# Codecs of Parquet pages; without one, files that have it are refused by name.
+pkg_check_modules(SNAPPY IMPORTED_TARGET snappy)
+pkg_check_modules(ZSTD IMPORTED_TARGET libzstd)
+set(codecs "")
+foreach(codec SNAPPY ZSTD)
+  if(${codec}_FOUND)
+    list(APPEND library_dependencies PkgConfig::${codec})
+    list(APPEND codecs BY_${codec})
+  endif()
+endforeach()
+set_source_files_properties(src/data/formats/parquet_codec.c PROPERTIES COMPILE_DEFINITIONS "${codecs}")
+
 # OpenMP is the one thread pool of the kernels, as it is oneDNN's. Debian's oneDNN links GNU's runtime;
 # clang's own runtime answers the same symbols, so either compiler ends with one pool.
 find_package(OpenMP REQUIRED COMPONENTS C)

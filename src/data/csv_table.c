@@ -8,38 +8,12 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "data/damage.h"
 #include "data/formats/array_file.h"
 #include "data/formats/csv.h"
+#include "data/formats/parquet.h"
+#include "data/table_parts.h"
 
-#define FILE_LIMIT    ((size_t)1 << 36)
-#define NUMBER_LENGTH 64u /* more characters are no number */
-
-/* The distinct values of a column: a hash table of their indices. */
-typedef struct values {
-    char **names;
-    size_t count;
-    size_t capacity;
-    int32_t *slots; /* index + 1; 0: free. A power of two, at least twice the values */
-    size_t slot_count;
-} values;
-
-typedef struct column {
-    by_column info;
-    bool is_text; /* a cell is neither missing nor a number */
-    double *numbers;
-    int32_t *categories;
-    values values;
-} column;
-
-struct by_table {
-    char *name;
-    column *columns;
-    size_t column_count;
-    size_t column_capacity;
-    uint64_t rows;
-    by__damage damage; /* rows that were left out */
-};
+#define FILE_LIMIT ((size_t)1 << 36)
 
 /* Rows as they are read. */
 typedef struct row_reader {
@@ -47,72 +21,10 @@ typedef struct row_reader {
     by__csv csv;
     by__csv_cell *cells; /* of a row */
     bool skip;
-    const column *required; /* NULL: none */
-    by__damage *damage;     /* where rows that are left out are told; NULL: they were before */
-    uint64_t row;           /* of the file */
+    const by__table_column *required; /* NULL: none */
+    by__damage *damage; /* where rows that are left out are told; NULL: they were before */
+    uint64_t row;       /* of the file */
 } row_reader;
-
-/* ---- values ---- */
-
-/* Where a value is in the table of slots, or the free slot where it would be. */
-static size_t find_slot(const values *v, const char *text, size_t length)
-{
-    size_t at = (size_t)by__hash64(text, length) & (v->slot_count - 1);
-    while (v->slots[at] != 0) {
-        const char *name = v->names[v->slots[at] - 1];
-        if (strlen(name) == length && memcmp(name, text, length) == 0) {
-            break;
-        }
-        at = (at + 1) & (v->slot_count - 1);
-    }
-    return at;
-}
-
-static by_status grow_slots(values *v, by_error *error)
-{
-    values wide = *v;
-    wide.slot_count = v->slot_count == 0 ? 16 : 2 * v->slot_count;
-    BY_TRY(by__alloc((void **)&wide.slots, wide.slot_count, sizeof *wide.slots, "values", error));
-    for (size_t i = 0; i < v->count; i++) {
-        wide.slots[find_slot(&wide, v->names[i], strlen(v->names[i]))] = (int32_t)(i + 1);
-    }
-    free(v->slots);
-    *v = wide;
-    return BY_OK;
-}
-
-/* The index of a value, which is added when it is new. */
-static by_status find_value(values *v, const char *text, size_t length, int32_t *out,
-                            by_error *error)
-{
-    if (2 * v->count >= v->slot_count) {
-        BY_TRY(grow_slots(v, error));
-    }
-    size_t slot = find_slot(v, text, length);
-    if (v->slots[slot] == 0) {
-        if (v->count == INT32_MAX) {
-            return by_error_set(error, BY_EMEMORY, "more than 2^31 - 1 values in a column");
-        }
-        BY_TRY(
-            by__reserve((void **)&v->names, &v->capacity, v->count + 1, sizeof *v->names, error));
-        v->names[v->count] = by__strndup(text, length);
-        if (v->names[v->count] == NULL) {
-            return by_error_set(error, BY_EMEMORY, "out of memory: a value of a column");
-        }
-        v->slots[slot] = (int32_t)++v->count;
-    }
-    *out = v->slots[slot] - 1;
-    return BY_OK;
-}
-
-static void free_values(values *v)
-{
-    for (size_t i = 0; i < v->count; i++) {
-        free(v->names[i]);
-    }
-    free(v->names);
-    free(v->slots);
-}
 
 /* ---- cells ---- */
 
@@ -127,25 +39,9 @@ static bool is_missing(const by__csv_cell *cell)
     return false;
 }
 
-/* A finite decimal number, with blanks around it or not. */
 static bool read_number(const by__csv_cell *cell, double *out)
 {
-    char text[NUMBER_LENGTH];
-    const char *begin = cell->text;
-    const char *end = cell->text + cell->length;
-    while (begin < end && *begin == ' ') {
-        begin++;
-    }
-    while (end > begin && end[-1] == ' ') {
-        end--;
-    }
-    size_t n = (size_t)(end - begin);
-    if (n == 0 || n >= sizeof text) {
-        return false;
-    }
-    memcpy(text, begin, n);
-    text[n] = '\0';
-    return strspn(text, "+-.0123456789eE") == n && by__parse_f64(text, out) && isfinite(*out);
+    return by__table_number(cell->text, cell->length, out);
 }
 
 /* ---- rows ---- */
@@ -166,7 +62,7 @@ static by_status check_count(const by_table *t, const by__csv_cell *cell, by_err
 static by_status check_cell(const by_table *t, const by__csv_cell *cell, by_error *error)
 {
     double number;
-    const column *c = &t->columns[cell->column];
+    const by__table_column *c = &t->columns[cell->column];
     if (c->info.kind != BY_COLUMN_NUMBER || is_missing(cell) || read_number(cell, &number)) {
         return BY_OK;
     }
@@ -249,8 +145,8 @@ static by_status read_header(by_table *t, by__csv *csv, by_error *error)
         }
         BY_TRY(by__reserve((void **)&t->columns, &t->column_capacity, t->column_count + 1,
                            sizeof *t->columns, error));
-        column *c = &t->columns[t->column_count++];
-        *c = (column){0};
+        by__table_column *c = &t->columns[t->column_count++];
+        *c = (by__table_column){0};
         char *text;
         by__csv_unescape(&name, &cell);
         BY_TRY(by__text_take(&name, &text, error));
@@ -283,7 +179,7 @@ static by_status scan(row_reader *r, by_error *error)
         }
         t->rows++;
         for (size_t i = 0; i < t->column_count; i++) {
-            column *c = &t->columns[i];
+            by__table_column *c = &t->columns[i];
             bool missing = is_missing(&r->cells[i]);
             c->info.missing += missing;
             c->is_text = c->is_text || (!missing && !read_number(&r->cells[i], &number));
@@ -294,8 +190,8 @@ static by_status scan(row_reader *r, by_error *error)
                : by_error_set(error, BY_EFORMAT, "%s: there are no rows below the header", t->name);
 }
 
-static by_status fill_cell(column *c, uint64_t row, const by__csv_cell *cell, by__text *scratch,
-                           by_error *error)
+static by_status fill_cell(by__table_column *c, uint64_t row, const by__csv_cell *cell,
+                           by__text *scratch, by_error *error)
 {
     if (c->numbers != NULL) {
         c->numbers[row] = NAN;
@@ -309,14 +205,14 @@ static by_status fill_cell(column *c, uint64_t row, const by__csv_cell *cell, by
         return BY_OK;
     }
     if (!cell->escaped) {
-        return find_value(&c->values, cell->text, cell->length, &c->categories[row], error);
+        return by__table_value(&c->values, cell->text, cell->length, &c->categories[row], error);
     }
     scratch->length = 0;
     by__csv_unescape(scratch, cell);
     if (scratch->failed) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a cell");
     }
-    return find_value(&c->values, scratch->data, scratch->length, &c->categories[row], error);
+    return by__table_value(&c->values, scratch->data, scratch->length, &c->categories[row], error);
 }
 
 static by_status fill(row_reader *r, by_error *error)
@@ -326,7 +222,7 @@ static by_status fill(row_reader *r, by_error *error)
     by_status status = BY_OK;
     uint64_t row = 0;
     for (size_t i = 0; i < t->column_count && status == BY_OK; i++) {
-        column *c = &t->columns[i];
+        by__table_column *c = &t->columns[i];
         if (c->info.kind == BY_COLUMN_AUTO) {
             c->info.kind = c->is_text ? BY_COLUMN_CATEGORY : BY_COLUMN_NUMBER;
         }
@@ -344,33 +240,11 @@ static by_status fill(row_reader *r, by_error *error)
         }
     }
     by__text_free(&scratch);
-    for (size_t i = 0; i < t->column_count; i++) {
-        column *c = &t->columns[i];
-        c->info.numbers = c->numbers;
-        c->info.categories = c->categories;
-        c->info.values = (const char *const *)c->values.names;
-        c->info.value_count = c->values.count;
-    }
+    by__table_finish(t);
     return status;
 }
 
 /* ---- opening ---- */
-
-static by_status set_types(by_table *t, const by_table_options *o, by_error *error)
-{
-    for (size_t i = 0; i < o->type_count; i++) {
-        size_t k = 0;
-        while (k < t->column_count && strcmp(t->columns[k].info.name, o->types[i].name) != 0) {
-            k++;
-        }
-        if (k == t->column_count) {
-            return by_error_set(error, BY_EARG, "%s: there is no column '%s'", t->name,
-                                o->types[i].name);
-        }
-        t->columns[k].info.kind = o->types[i].kind;
-    }
-    return BY_OK;
-}
 
 /* The rows below the header, where `csv` is. */
 static by_status read_rows(by_table *t, by__csv csv, const by_table_options *o, by_error *error)
@@ -402,15 +276,17 @@ by_status by_table_parse(by_table **out, const char *name, const char *text, siz
     t->name = by__strdup(name);
     by_status status =
         t->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: name") : BY_OK;
-    if (status == BY_OK) {
+    if (status == BY_OK && by__parquet_is((const uint8_t *)text, length)) {
+        status = by__table_read_parquet(t, (const uint8_t *)text, length, &o, error);
+    } else if (status == BY_OK) {
         by__csv_begin(&csv, t->name, text, length, o.separator == '\0' ? ',' : o.separator);
         status = read_header(t, &csv, error);
-    }
-    if (status == BY_OK) {
-        status = set_types(t, &o, error);
-    }
-    if (status == BY_OK) {
-        status = read_rows(t, csv, &o, error);
+        if (status == BY_OK) {
+            status = by__table_set_types(t, &o, error);
+        }
+        if (status == BY_OK) {
+            status = read_rows(t, csv, &o, error);
+        }
     }
     if (status != BY_OK) {
         by_table_close(&t);
@@ -429,60 +305,4 @@ by_status by_table_open(by_table **out, const char *path, const by_table_options
     by_status status = by_table_parse(out, path, (const char *)data, size, options, error);
     free(data);
     return status;
-}
-
-void by_table_close(by_table **table)
-{
-    if (table == NULL || *table == NULL) {
-        return;
-    }
-    by_table *t = *table;
-    for (size_t i = 0; i < t->column_count; i++) {
-        column *c = &t->columns[i];
-        free((char *)(uintptr_t)c->info.name);
-        free(c->numbers);
-        free(c->categories);
-        free_values(&c->values);
-    }
-    by__damage_free(&t->damage);
-    free(t->columns);
-    free(t->name);
-    free(t);
-    *table = NULL;
-}
-
-const by_damage *by_table_damage(const by_table *table, size_t *count)
-{
-    *count = table->damage.count;
-    return table->damage.items;
-}
-
-const char *by_table_name(const by_table *table)
-{
-    return table->name;
-}
-
-uint64_t by_table_rows(const by_table *table)
-{
-    return table->rows;
-}
-
-size_t by_table_column_count(const by_table *table)
-{
-    return table->column_count;
-}
-
-const by_column *by_table_column(const by_table *table, size_t index)
-{
-    return &table->columns[index].info;
-}
-
-const by_column *by_table_find(const by_table *table, const char *name)
-{
-    for (size_t i = 0; i < table->column_count; i++) {
-        if (strcmp(table->columns[i].info.name, name) == 0) {
-            return &table->columns[i].info;
-        }
-    }
-    return NULL;
 }

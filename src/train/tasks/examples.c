@@ -30,9 +30,9 @@ const by__key_list by__image_data_keys = BY__KEY_LIST(image_keys);
 
 static const by__key table_keys[] = {
     {"data", "table", BY__KEY_TEXT, BY__OWN(by__examples_keys, table), "\"\"",
-     .help = "CSV file whose first row names the columns; gzip or not"},
+     .help = "CSV file whose first row names the columns, gzip or not; or a Parquet file"},
     {"data", "valid_table", BY__KEY_TEXT, BY__OWN(by__examples_keys, valid_table), "\"\"",
-     .help = "CSV file to evaluate on, instead of valid_fraction"},
+     .help = "CSV or Parquet file to evaluate on, instead of valid_fraction"},
     {"data", "target", BY__KEY_TEXT, BY__OWN(by__examples_keys, target), "\"\"",
      .help = "column of the table that is predicted"},
     {"data", "ignore", BY__KEY_TEXTS, BY__OWN(by__examples_keys, ignore), "[]",
