@@ -74,6 +74,17 @@ typedef struct by_compressed {
 BY_API by_status by_compress(by_compressed *out, const char *directory, const by_pretrained *model,
                              const by_compress_options *options, by_error *error);
 
+/* What a method will make of a model, before anything is computed. */
+typedef struct by_compress_forecast {
+    uint64_t bytes;       /* of all tensors in the directory */
+    uint64_t memory;      /* of the weights while inference runs */
+    uint64_t token_bytes; /* of them that each token of one sequence reads */
+} by_compress_forecast;
+
+/* From shapes and settings alone: options->data is not looked at. */
+BY_API by_status by_compress_forecast_make(by_compress_forecast *out, const by_pretrained *model,
+                                           const by_compress_options *options, by_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -137,6 +137,59 @@ static by_status compress(request *r, const by_pretrained *model, by_error *erro
     return status;
 }
 
+static by_status plan_one(const request *r, const by_pretrained *model, const char *method,
+                          double gbps, by_error *error)
+{
+    by_compress_forecast f;
+    by_compress_options options = r->options;
+    options.method = method;
+    by_status status = by_compress_forecast_make(&f, model, &options, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    double speed = gbps > 0.0 ? 1e9 * gbps / (double)f.token_bytes : (double)NAN;
+    if (r->json) {
+        char text[32];
+        printf("{\"method\":\"%s\",\"bytes\":%llu,\"memory\":%llu,\"token_bytes\":%llu,"
+               "\"tokens_per_second\":%s}\n",
+               method, (unsigned long long)f.bytes, (unsigned long long)f.memory,
+               (unsigned long long)f.token_bytes, cli_json_number(text, speed, 6));
+        return BY_OK;
+    }
+    printf("%-10s %14llu %14llu", method, (unsigned long long)f.bytes,
+           (unsigned long long)f.memory);
+    if (gbps > 0.0) {
+        printf(" %12.0f\n", speed);
+    } else {
+        printf(" %12s\n", "-");
+    }
+    return BY_OK;
+}
+
+/* Every method, or the one that is named with its settings. */
+static by_status plan(request *r, const by_pretrained *model, by_error *error)
+{
+    by_machine machine;
+    const by_compress_method *m;
+    by_status status = BY_OK;
+    int threads = (int)by_pretrained_config(model)->train.threads;
+    bool known = by_machine_load(&machine, threads, 0, NULL) == BY_OK;
+    r->options.settings = r->settings.items;
+    r->options.setting_count = r->settings.count;
+    if (!r->json) {
+        printf("%-10s %14s %14s %12s\n", "method", "bytes on disk", "memory", "tokens/s");
+    }
+    for (size_t i = 0; (m = by_compress_method_at(i)) != NULL && status == BY_OK; i++) {
+        if (r->options.method == NULL || strcmp(r->options.method, m->name) == 0) {
+            status = plan_one(r, model, m->name, known ? machine.read_gbps : 0.0, error);
+        }
+    }
+    if (!known && !r->json) {
+        fprintf(stderr, "tokens/s need the speed of memory: banyan bench machine measures it\n");
+    }
+    return status;
+}
+
 static void list_methods(void)
 {
     const by_compress_method *m;
@@ -155,9 +208,12 @@ static int run(int argc, char **argv)
 {
     request r = {0};
     bool list = false;
+    bool only_plan = false;
     const cli_flag flags[] = {
         {"method", CLI_STRING, &r.options.method, "NAME", "what to do; --methods lists them"},
         {"methods", CLI_SWITCH, &list, NULL, "list the methods and their settings"},
+        {"plan", CLI_SWITCH, &only_plan, NULL,
+         "print size, memory and decode speed of each method, and write nothing"},
         {"set", CLI_LIST, &r.settings, "NAME=VALUE", "a setting of the method; may be repeated"},
         {"out", CLI_STRING, &r.out, "DIR", "the directory to write, which does not exist yet"},
         {"data", CLI_STRING, &r.options.data, "WHAT",
@@ -184,7 +240,7 @@ static int run(int argc, char **argv)
         list_methods();
         return CLI_DONE;
     }
-    if (count != 1 || r.options.method == NULL || r.out == NULL) {
+    if (count != 1 || (!only_plan && (r.options.method == NULL || r.out == NULL))) {
         return cli_misuse(&cli_compress, count != 1                 ? "name one run directory"
                                          : r.options.method == NULL ? "--method says what to do"
                                                                     : "--out names what to write");
@@ -196,7 +252,7 @@ static int run(int argc, char **argv)
     by_status status = cli_open_pretrained(&model, &found, rest[0], r.best, r.ema, NULL, &error);
     r.run = found;
     if (status == BY_OK) {
-        status = compress(&r, model, &error);
+        status = only_plan ? plan(&r, model, &error) : compress(&r, model, &error);
     }
     by_pretrained_close(&model);
     free(found);
@@ -213,5 +269,6 @@ const cli_command cli_compress = {
         "comes\nfrom. RUN is what `banyan eval` takes.\n\n"
         "  banyan compress runs/shakespeare-char --method int8 --out small --eval held-out\n"
         "  banyan generate small --prompt \"ROMEO:\"\n"
+        "  banyan compress runs/shakespeare-char --plan\n"
         "  banyan compress --methods",
     .run = run};

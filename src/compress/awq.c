@@ -256,4 +256,5 @@ const by__method by__method_awq = {
               .summary = "weights of 4 bits in groups, scaled by what they are multiplied with",
               .settings = settings,
               .calibrates = true},
-    .run = run};
+    .run = run,
+    .store = by__store_int4};

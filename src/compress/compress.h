@@ -67,9 +67,18 @@ typedef struct by__compression {
     size_t changed;
 } by__compression;
 
+/* How a layer will be stored. */
+typedef struct by__stored_as {
+    bool coded; /* else it stays a matrix of numbers */
+    by__code_kind kind;
+    int64_t group; /* 0: a scale for each output */
+} by__stored_as;
+
 struct by__method {
     by_compress_method shown;
     by_status (*run)(by__compression *c, by_error *error);
+    /* For plans, before anything is computed; NULL: the directory is as large as the model. */
+    by__stored_as (*store)(const by__compression *c, const by__linear *linear);
 };
 
 /* The rows of the table; NULL behind the last. */
@@ -146,6 +155,9 @@ by_status by__inverse_factor(double **out, double *h, int64_t k, double damping,
 
 /* Opens a job, whose options are borrowed. Closed with by__job_close, also when this fails. */
 by_status by__job_open(by__compression *c, const char *directory, const by_pretrained *model,
+                       const by_compress_options *options, by_error *error);
+/* The same without a directory: it can look at the model, and write nothing. */
+by_status by__job_look(by__compression *c, const by_pretrained *model,
                        const by_compress_options *options, by_error *error);
 void by__job_close(by__compression *c);
 
@@ -252,7 +264,10 @@ by_status by__sparsegpt_prune(float *weight, int64_t n, int64_t k, const double 
 
 /* ---- the methods ---- */
 
-extern const by__method by__method_int8, by__method_int4, by__method_awq, by__method_gptq;
 extern const by__method by__method_magnitude, by__method_wanda, by__method_sparsegpt;
+extern const by__method by__method_int8, by__method_int4, by__method_awq, by__method_gptq,
+    by__method_fp8;
+/* What int4, awq and gptq store, by their settings "group" and "head". */
+by__stored_as by__store_int4(const by__compression *c, const by__linear *linear);
 
 #endif

@@ -237,4 +237,5 @@ const by__method by__method_gptq = {
               .summary = "weights of 4 bits in groups, each column making up for those before it",
               .settings = settings,
               .calibrates = true},
-    .run = run};
+    .run = run,
+    .store = by__store_int4};

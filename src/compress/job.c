@@ -7,8 +7,8 @@
 #include "base/threads.h"
 #include "compress/compress.h"
 
-static by_status open_job(by__compression *c, const by_pretrained *model,
-                          const by_compress_options *options, by_error *error)
+by_status by__job_look(by__compression *c, const by_pretrained *model,
+                       const by_compress_options *options, by_error *error)
 {
     size_t row = 0;
     c->options = options;
@@ -85,7 +85,7 @@ static by_status open_directory(by__compression *c, const char *directory, by_er
 by_status by__job_open(by__compression *c, const char *directory, const by_pretrained *model,
                        const by_compress_options *options, by_error *error)
 {
-    BY_TRY(open_job(c, model, options, error));
+    BY_TRY(by__job_look(c, model, options, error));
     return open_directory(c, directory, error);
 }
 

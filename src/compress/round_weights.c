@@ -77,13 +77,52 @@ static by_status run_int4(by__compression *c, by_error *error)
                      search ? BY__SCALE_SEARCH : BY__SCALE_LARGEST, false, error);
 }
 
+static by_status run_fp8(by__compression *c, by_error *error)
+{
+    return round_all(c, BY__CODE_F8, 0, BY__SCALE_LARGEST, false, error);
+}
+
+static by__stored_as store(const by__compression *c, const by__linear *l, by__code_kind kind,
+                           int64_t group)
+{
+    if (l->head) {
+        return (by__stored_as){.coded = by__setting_number(c, "head") == 8.0,
+                               .kind = BY__CODE_INT8};
+    }
+    return (by__stored_as){.coded = true, .kind = kind, .group = group};
+}
+
+static by__stored_as store_int8(const by__compression *c, const by__linear *l)
+{
+    return store(c, l, BY__CODE_INT8, 0);
+}
+
+by__stored_as by__store_int4(const by__compression *c, const by__linear *l)
+{
+    return store(c, l, BY__CODE_INT4, (int64_t)by__setting_number(c, "group"));
+}
+
+static by__stored_as store_fp8(const by__compression *c, const by__linear *l)
+{
+    return store(c, l, BY__CODE_F8, 0);
+}
+
 const by__method by__method_int8 = {
     .shown = {.name = "int8",
               .summary = "weights of 8 bits, a scale for each output",
               .settings = int8_settings},
-    .run = run_int8};
-const by__method by__method_int4 = {.shown = {.name = "int4",
-                                              .summary = "weights of 4 bits in groups, rounded to "
-                                                         "nearest",
-                                              .settings = int4_settings},
-                                    .run = run_int4};
+    .run = run_int8,
+    .store = store_int8};
+const by__method by__method_int4 = {
+    .shown = {.name = "int4",
+              .summary = "weights of 4 bits in groups, rounded to nearest",
+              .settings = int4_settings},
+    .run = run_int4,
+    .store = by__store_int4};
+const by__method by__method_fp8 = {
+    .shown = {.name = "fp8",
+              .summary = "weights of 8 bits as floats (e4m3), a scale for each output; on the disk "
+                         "alone, inference has them as bf16",
+              .settings = int8_settings},
+    .run = run_fp8,
+    .store = store_fp8};

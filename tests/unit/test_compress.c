@@ -193,6 +193,33 @@ static void rounding_is_to_nearest(void **state)
     assert_true(errors[1] < errors[0]);
 }
 
+/* A forecast is what will be there, to the byte. */
+static void forecasts_are_kept(void **state)
+{
+    static const char *const methods[] = {"int8", "int4", "fp8"};
+    (void)state;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(methods); i++) {
+        by_error error = {0};
+        by_compressed made;
+        by_compress_forecast forecast;
+        fixture f;
+        const by_compress_options options = {.method = methods[i], .threads = 1};
+        if (i == 1) {
+            open_fixture(&f, gpt2, BY_ARRAY_LENGTH(gpt2));
+        } else {
+            open_fixture(&f, llama, BY_ARRAY_LENGTH(llama));
+        }
+        check(by_compress_forecast_make(&forecast, f.model, &options, &error), &error);
+        check(by_compress(&made, f.out, f.model, &options, &error), &error);
+        assert_int_equal(forecast.bytes, made.bytes_after);
+        assert_true(forecast.token_bytes <= forecast.memory);
+        float *logits = logits_of(&f, f.out, NULL);
+        assert_true(isfinite(logits[0]));
+        free(logits);
+        close_fixture(&f);
+    }
+}
+
 static void directories_are_whole_checkpoints(void **state)
 {
     by_error error = {0};
@@ -648,6 +675,7 @@ int main(void)
         cmocka_unit_test(codes_of_8_bits_are_multiplied_as_they_are),
         cmocka_unit_test(codes_of_4_bits_are_not_rounded_again),
         cmocka_unit_test(rounding_is_to_nearest),
+        cmocka_unit_test(forecasts_are_kept),
         cmocka_unit_test(directories_are_whole_checkpoints),
         cmocka_unit_test(what_fails_leaves_nothing),
         cmocka_unit_test(numbers_of_8_bits),
