@@ -265,7 +265,7 @@ const cli_command cli_compress = {
     .usage = "banyan compress RUN --method NAME [--set NAME=VALUE]... --out DIR [--eval WHAT]",
     .text =
         "Makes the weights of a model smaller and writes a directory that loads like any other\n"
-        "(generate, chat, eval, bench, info), with its tokenizer, checksums, and where it "
+        "(generate, chat, eval, bench), with its tokenizer, checksums, and where it "
         "comes\nfrom. RUN is what `banyan eval` takes.\n\n"
         "  banyan compress runs/shakespeare-char --method int8 --out small --eval held-out\n"
         "  banyan generate small --prompt \"ROMEO:\"\n"
