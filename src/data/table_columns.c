@@ -32,7 +32,8 @@ static by_status grow_slots(by__table_values *v, by_error *error)
         wide.slots[find_slot(&wide, v->names[i], strlen(v->names[i]))] = (int32_t)(i + 1);
     }
     free(v->slots);
-    *v = wide;
+    v->slots = wide.slots;
+    v->slot_count = wide.slot_count;
     return BY_OK;
 }
 

@@ -199,6 +199,7 @@ by_status by__export_place(char **directory, char **name, const char *path, by_e
     if (*name == NULL || *directory == NULL) {
         free(*name);
         free(*directory);
+        *name = *directory = NULL;
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
     return BY_OK;

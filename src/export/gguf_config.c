@@ -105,7 +105,7 @@ static by_status read_frequencies(const reading *r, json_t *scaling, by_error *e
     for (size_t i = 0; i < count; i++) {
         float factor;
         memcpy(&factor, t->data + i * sizeof factor, sizeof factor);
-        equal = equal && fabsf(factor - expected[i]) <= 1e-4f * fabsf(factor);
+        equal = equal && isfinite(factor) && fabsf(factor - expected[i]) <= 1e-4f * fabsf(factor);
     }
     free(expected);
     return equal ? BY_OK

@@ -83,6 +83,12 @@ static by_status add_layer(by__gguf_plan *plan, const by__export *e, const by__g
         bool in_order =
             (by_heads && !a->pairs) || (view.rank == 1 && tensor.order == BY__GGUF_TRANSPOSED);
         tensor.order = in_order ? BY__GGUF_PLAIN : tensor.order;
+        if (by_heads && !in_order && view.shape[0] % tensor.head != 0) {
+            return by_error_set(error, BY_EFORMAT,
+                                "tensor '%s' has %" PRId64 " rows, which are no heads of width "
+                                "%" PRId64,
+                                tensor.source, view.shape[0], tensor.head);
+        }
         tensor.rank = view.rank;
         bool is_turned = tensor.order == BY__GGUF_TRANSPOSED;
         tensor.rows = view.rank == 1 ? 1 : view.shape[is_turned ? 1 : 0];

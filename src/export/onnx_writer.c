@@ -131,6 +131,9 @@ static void set_result(by__onnx *onnx, int output, int value)
     by__onnx_writer *w = onnx->user;
     free(w->results[output]);
     w->results[output] = by__strdup(by__onnx_writer_name(w, value));
+    if (w->results[output] == NULL) {
+        (void)fail(w);
+    }
 }
 
 static void set_update(by__onnx *onnx, int input, int value)
@@ -138,6 +141,9 @@ static void set_update(by__onnx *onnx, int input, int value)
     by__onnx_writer *w = onnx->user;
     free(w->updates[input]);
     w->updates[input] = by__strdup(by__onnx_writer_name(w, value));
+    if (w->updates[input] == NULL) {
+        (void)fail(w);
+    }
 }
 
 void by__onnx_writer_begin(by__onnx_writer *w)

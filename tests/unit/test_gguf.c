@@ -388,6 +388,7 @@ static void merges_come_from_scores(void **state)
     put(&text, 9, 4);
     put(&text, 6, 4);
     put(&text, BY_ARRAY_LENGTH(scores), 8);
+    size_t scores_at = text.length;
     by__text_add_bytes(&text, scores, sizeof scores);
     put_text(&text, "tokenizer.ggml.token_type");
     put(&text, 9, 4);
@@ -418,6 +419,9 @@ static void merges_come_from_scores(void **state)
     assert_int_equal(ids.ids[1], expected[2]);
     by_token_buffer_free(&ids);
     by_tokenizer_close(&tokenizer);
+    const float nan = NAN; /* which has no place in an order */
+    memcpy(text.data + scores_at, &nan, sizeof nan);
+    assert_int_equal(by__tokenizer_from_gguf(&tokenizer, "x", &file, &error), BY_EFORMAT);
     by__gguf_free(&file);
     by__text_free(&text);
 }

@@ -8,6 +8,7 @@
 
 #define MAX_DEPTH   16
 #define MAX_COLUMNS ((size_t)65536)
+#define MAX_NAME    ((size_t)1024) /* every column of a struct has a copy of the struct's name */
 #define MAGIC_BYTES 4
 
 enum { BOOLEAN = 0, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED };
@@ -93,12 +94,11 @@ static void choose_kind(by__parquet_column *c, const element *e, bool repeated)
         c->problem = "it is a list or a map";
     } else if (c->is_decimal && (e->scale < 0 || e->scale > 38)) {
         c->problem = "its scale is not from 0 to 38";
-    } else if (e->type == FLOAT || e->type == DOUBLE) {
+    } else if (e->type == FLOAT || e->type == DOUBLE ||
+               (e->type == FIXED && e->width > 0 && e->width <= 16 && c->is_decimal)) {
         c->kind = BY__PARQUET_REAL;
     } else if (e->type == BYTE_ARRAY) {
         c->kind = c->is_decimal ? BY__PARQUET_REAL : BY__PARQUET_TEXT;
-    } else if (e->type == FIXED && e->width > 0 && e->width <= 16 && c->is_decimal) {
-        c->kind = BY__PARQUET_REAL;
     } else if (e->type == FIXED) {
         c->problem = "it has bytes of a fixed length that are no decimal";
     } else if (e->type >= BOOLEAN && e->type <= INT96) {
@@ -142,6 +142,9 @@ static by_status walk_element(walk *w, by__text *path, unsigned levels, bool rep
     by__text_add_bytes(path, e->name, e->length);
     if (path->failed || e->length == 0) {
         return damaged(w->file, "a column has no name", w->error);
+    }
+    if (path->length > MAX_NAME) {
+        return damaged(w->file, "a column's name has more than 1,024 bytes", w->error);
     }
     levels += e->repetition != REQUIRED;
     repeated = repeated || e->repetition == REPEATED;

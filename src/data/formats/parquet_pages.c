@@ -133,11 +133,12 @@ static by_status unpack(reading *r, const page *p, int64_t plain, const uint8_t 
 
 static by_status read_dictionary(reading *r, const page *p)
 {
-    const uint8_t *data;
-    size_t size;
+    const uint8_t *data = NULL;
+    size_t size = 0;
     by__parquet_values *out = r->out;
     size_t before = out->count;
-    if (r->has_dictionary || (p->encoding != PLAIN && p->encoding != PLAIN_DICTIONARY)) {
+    if (r->has_dictionary || r->column->physical == BOOLEAN ||
+        (p->encoding != PLAIN && p->encoding != PLAIN_DICTIONARY)) {
         return bad(r, "its dictionary");
     }
     BY_TRY(unpack(r, p, 0, &data, &size));
@@ -240,12 +241,12 @@ static unsigned bits_of(unsigned most)
 
 static by_status read_data(reading *r, const page *p)
 {
-    const uint8_t *data;
-    size_t size;
+    const uint8_t *data = NULL;
+    size_t size = 0;
     by__parquet_hybrid levels = {.width = bits_of(r->column->levels)};
     if (p->type == PAGE_DATA_V2) {
-        int64_t plain = p->level_bytes[0] + p->level_bytes[1];
-        if (p->level_bytes[0] != 0 || p->level_bytes[1] < 0) {
+        int64_t plain = p->level_bytes[1];
+        if (p->level_bytes[0] != 0) {
             return bad(r, "a page has levels of a list");
         }
         BY_TRY(unpack(r, p, plain, &data, &size));
@@ -274,7 +275,7 @@ static by_status read_chunk(reading *r)
 {
     size_t end = r->out->count + (size_t)r->chunk->values;
     while (r->out->count < end) {
-        page p;
+        page p = {0};
         BY_TRY(read_header(r, &p));
         if (p.type == PAGE_DICTIONARY) {
             BY_TRY(read_dictionary(r, &p));

@@ -37,7 +37,7 @@ static bool begin_run(by__parquet_hybrid *h)
         h->value |= (uint32_t)h->at[i] << (8 * i);
     }
     h->at += bytes;
-    return true;
+    return h->is_packed || h->width == 32 || h->value >> h->width == 0;
 }
 
 bool by__parquet_hybrid_next(by__parquet_hybrid *h, uint32_t *out)

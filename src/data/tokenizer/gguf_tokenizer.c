@@ -3,6 +3,7 @@
 #include "data/tokenizer/gguf_tokenizer.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,6 +60,11 @@ static by_status read_words(vocabulary *v, by_error *error)
         word *w = &v->words[v->count++];
         w->text = by__gguf_next_text(&at, &w->length);
         w->type = types == NULL ? NORMAL : by__gguf_i32_at(types, i);
+        if (v->scores != NULL && isnan(by__gguf_f32_at(v->scores, i))) { /* they are sorted */
+            return by_error_set(error, BY_EFORMAT,
+                                "%s: tokenizer.ggml.scores: that of token %" PRIu64 " is no number",
+                                v->name, i);
+        }
     }
     return BY_OK;
 }
