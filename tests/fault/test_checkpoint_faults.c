@@ -367,7 +367,9 @@ static void a_kill_at_any_instant_leaves_a_whole_checkpoint(void **state)
         }
     }
     assert_true(newest > 0);
+    /* The next save takes away what kills left, and its mark what was left of a mark. */
     assert_int_equal(save(root, newest + 1, weights, NULL), BY_OK);
+    assert_int_equal(by_checkpoint_mark_best(root, newest + 1, 0.5, NULL), BY_OK);
     assert_int_equal(count_names(root, ".tmp") + count_names(root, ".trash"), 0);
     free(weights);
     temporary_remove(root);
