@@ -36,8 +36,10 @@ by_status cli_serve_socket(char **out, const char *directory, by_error *error)
     if (mkdir(directory, 0700) != 0 && stat(directory, &info) != 0) {
         return by_error_set(error, BY_EIO, "cannot make %s", directory);
     }
-    /* In a directory that others may write to, the socket could be theirs. */
-    if (stat(directory, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != getuid() ||
+    /* In a directory that others may write to, the socket could be theirs; in /tmp, so could a link
+     * to a directory of ours. */
+    bool ours = lstat(directory, &info) == 0 && (info.st_uid == getuid() || info.st_uid == 0);
+    if (!ours || stat(directory, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != getuid() ||
         (info.st_mode & 022) != 0) {
         return by_error_set(error, BY_EARG,
                             "%s is not a directory that only you can write to: choose another one "
@@ -82,37 +84,77 @@ static arguments begin(const char *program, const char *command, const char *dir
     return a;
 }
 
+/* What the flags say; NULL: a default of the part that takes it. */
+typedef struct choices {
+    const char *listen, *keys, *name, *precision, *sessions, *context, *threads;
+    const char *directory, *queue, *deadline, *tasks;
+    int64_t workers;
+    bool insecure;
+} choices;
+
+/* Runs the three parts as processes of this program. */
+static by_status serve(const choices *c, const char *model, const char *directory, by_error *error)
+{
+    char program[4096] = {0};
+    char *socket = NULL;
+    char *own_tasks = NULL;
+    by_status status = readlink("/proc/self/exe", program, sizeof program - 1) < 0
+                           ? by_error_set(error, BY_EIO, "cannot find this program")
+                           : cli_serve_socket(&socket, directory, error);
+    if (status == BY_OK && asprintf(&own_tasks, "%s/tasks.sqlite", directory) < 0) {
+        own_tasks = NULL;
+        status = by_error_set(error, BY_EMEMORY, "out of memory");
+    }
+    if (status == BY_OK) {
+        arguments broker = begin(program, "broker", directory);
+        arguments gateway = begin(program, "gateway", directory);
+        arguments worker = begin(program, "worker", directory);
+        add_value(&broker, "--queue", c->queue);
+        add_value(&broker, "--tasks", c->tasks == NULL ? own_tasks : c->tasks);
+        add_value(&gateway, "--listen", c->listen);
+        add_value(&gateway, "--keys", c->keys);
+        add_value(&gateway, "--deadline", c->deadline);
+        if (c->insecure) {
+            add(&gateway, "--insecure");
+        }
+        add_value(&worker, "--name", c->name);
+        add_value(&worker, "--precision", c->precision);
+        add_value(&worker, "--sessions", c->sessions);
+        add_value(&worker, "--context", c->context);
+        add_value(&worker, "--threads", c->threads);
+        add(&worker, model);
+        by_serve_options options = {.broker = broker.items,
+                                    .gateway = gateway.items,
+                                    .worker = worker.items,
+                                    .workers = (size_t)c->workers,
+                                    .socket = socket,
+                                    .log = cli_serve_log};
+        status = by_serve_run(&options, error);
+    }
+    free(socket);
+    free(own_tasks);
+    return status;
+}
+
 static int run(int argc, char **argv)
 {
-    const char *listen = "127.0.0.1:8080";
-    const char *keys = NULL;
-    const char *name = NULL;
-    const char *precision = NULL;
-    const char *sessions = NULL;
-    const char *context = NULL;
-    const char *threads = NULL;
-    const char *directory = NULL;
-    const char *queue = NULL;
-    const char *deadline = NULL;
-    const char *tasks = NULL;
-    int64_t workers = 1;
-    bool insecure = false;
+    choices c = {.listen = "127.0.0.1:8080", .workers = 1};
     const cli_flag flags[] = {
-        {"listen", CLI_STRING, &listen, "ADDRESS",
+        {"listen", CLI_STRING, &c.listen, "ADDRESS",
          "HOST:PORT or unix:PATH (default 127.0.0.1:8080)"},
-        {"workers", CLI_INTEGER, &workers, "N", "processes with an engine each (default 1)"},
-        {"name", CLI_STRING, &name, "NAME", "under which clients ask for the model"},
-        {"precision", CLI_STRING, &precision, "P", "f32, bf16, fp16, int8 or int4"},
-        {"sessions", CLI_STRING, &sessions, "N", "sequences that run at a time in a worker"},
-        {"context", CLI_STRING, &context, "N", "tokens of a prompt with its answer"},
-        {"threads", CLI_STRING, &threads, "N", "compute threads of a worker"},
-        {"tasks", CLI_STRING, &tasks, "FILE", "keep tasks in it (default DIR/tasks.sqlite)"},
-        {"queue", CLI_STRING, &queue, "N", "requests that may wait (default 1024)"},
-        {"deadline", CLI_STRING, &deadline, "SECONDS", "of a request (default 600)"},
-        {"keys", CLI_STRING, &keys, "FILE",
+        {"workers", CLI_INTEGER, &c.workers, "N", "processes with an engine each (default 1)"},
+        {"name", CLI_STRING, &c.name, "NAME", "under which clients ask for the model"},
+        {"precision", CLI_STRING, &c.precision, "P", "f32, bf16, fp16, int8 or int4"},
+        {"sessions", CLI_STRING, &c.sessions, "N", "sequences that run at a time in a worker"},
+        {"context", CLI_STRING, &c.context, "N", "tokens of a prompt with its answer"},
+        {"threads", CLI_STRING, &c.threads, "N", "compute threads of a worker"},
+        {"tasks", CLI_STRING, &c.tasks, "FILE", "keep tasks in it (default DIR/tasks.sqlite)"},
+        {"queue", CLI_STRING, &c.queue, "N", "requests that may wait (default 1024)"},
+        {"deadline", CLI_STRING, &c.deadline, "SECONDS", "of a request (default 600)"},
+        {"keys", CLI_STRING, &c.keys, "FILE",
          "hashes of the clients' keys; none: no key is asked for"},
-        {"insecure", CLI_SWITCH, &insecure, NULL, "serve other machines without keys"},
-        {"dir", CLI_STRING, &directory, "DIR", "for the broker's socket"},
+        {"insecure", CLI_SWITCH, &c.insecure, NULL, "serve other machines without keys"},
+        {"dir", CLI_STRING, &c.directory, "DIR", "for the broker's socket"},
         {0}};
     char **rest;
     int rest_count;
@@ -120,53 +162,16 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (rest_count != 1 || workers < 1 || workers > 256) {
+    if (rest_count != 1 || c.workers < 1 || c.workers > 256) {
         return cli_misuse(&cli_serve, "%s",
                           rest_count != 1 ? "one run or directory is needed"
                                           : "--workers is 1 to 256");
     }
     by_error error = {0};
-    char program[4096] = {0};
-    char *socket = NULL;
-    char *own_tasks = NULL;
-    char *own = directory == NULL ? cli_serve_directory() : NULL;
-    directory = directory == NULL ? own : directory;
-    by_status status =
-        directory == NULL || readlink("/proc/self/exe", program, sizeof program - 1) < 0
-            ? by_error_set(&error, BY_EIO, "cannot find this program")
-            : cli_serve_socket(&socket, directory, &error);
-    if (status == BY_OK && asprintf(&own_tasks, "%s/tasks.sqlite", directory) < 0) {
-        own_tasks = NULL;
-        status = by_error_set(&error, BY_EMEMORY, "out of memory");
-    }
-    if (status == BY_OK) {
-        arguments broker = begin(program, "broker", directory);
-        arguments gateway = begin(program, "gateway", directory);
-        arguments worker = begin(program, "worker", directory);
-        add_value(&broker, "--queue", queue);
-        add_value(&broker, "--tasks", tasks == NULL ? own_tasks : tasks);
-        add_value(&gateway, "--listen", listen);
-        add_value(&gateway, "--keys", keys);
-        add_value(&gateway, "--deadline", deadline);
-        if (insecure) {
-            add(&gateway, "--insecure");
-        }
-        add_value(&worker, "--name", name);
-        add_value(&worker, "--precision", precision);
-        add_value(&worker, "--sessions", sessions);
-        add_value(&worker, "--context", context);
-        add_value(&worker, "--threads", threads);
-        add(&worker, rest[0]);
-        by_serve_options options = {.broker = broker.items,
-                                    .gateway = gateway.items,
-                                    .worker = worker.items,
-                                    .workers = (size_t)workers,
-                                    .socket = socket,
-                                    .log = cli_serve_log};
-        status = by_serve_run(&options, &error);
-    }
-    free(socket);
-    free(own_tasks);
+    char *own = c.directory == NULL ? cli_serve_directory() : NULL;
+    const char *directory = c.directory == NULL ? own : c.directory;
+    by_status status = directory == NULL ? by_error_set(&error, BY_EMEMORY, "out of memory")
+                                         : serve(&c, rest[0], directory, &error);
     free(own);
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_serve, &error);
 }

@@ -198,11 +198,17 @@ static json_t *state_of(const by__broker *b)
 static void look_at_workers(by__broker *b)
 {
     double now = by__now();
+    /* After a pause of this process (a stopped machine, a disk that stalls) beats are still unread:
+     * silence is counted anew. */
+    bool paused = now - b->looked > 0.2 * b->options.silence_seconds + 0.004 * BY__BEAT;
+    b->looked = now;
     for (by__peer *p = b->peers; p != NULL; p = p->next) {
         if (p->role != BY__WORKER) {
             continue;
         }
-        if (now - p->heard > b->options.silence_seconds) {
+        if (paused) {
+            p->heard = p->moved = now;
+        } else if (now - p->heard > b->options.silence_seconds) {
             drop(b, p, "no beat came");
         } else if (now - p->moved > b->options.hang_seconds) {
             drop(b, p, "it has work and makes no step");
@@ -215,7 +221,7 @@ static void on_timer(uv_timer_t *timer)
     by__broker *b = timer->data;
     look_at_workers(b);
     by__broker_expire(b);
-    by__broker_tasks_expire(b);
+    by__broker_tasks_tend(b);
     json_t *state = state_of(b);
     for (by__peer *p = b->peers; p != NULL; p = p->next) {
         if (p->role == BY__GATEWAY || p->role == BY__SUPERVISOR) {
@@ -299,6 +305,7 @@ by_status by_broker_run(const by_broker_options *options, by_error *error)
     by__stop *stop = NULL;
     int lock = -1;
     set_defaults(&b.options);
+    b.looked = b.began;
     by_status status = lock_socket(&lock, options->socket, error);
     if (status != BY_OK) {
         if (lock >= 0) {

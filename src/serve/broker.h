@@ -54,7 +54,9 @@ typedef struct by__broker {
     by__id_table jobs; /* by__job */
     by__tasks *tasks;  /* NULL: none are kept */
     double tasks_swept;
-    double began; /* by__now */
+    double tasks_failed; /* by__now of a write that failed; 0: none since they were read again */
+    double began;        /* by__now */
+    double looked;       /* by__now when workers were last looked at */
     uint64_t rejected;
     uint64_t retried;
     uint64_t expired;
@@ -65,11 +67,14 @@ typedef struct by__broker {
 /* The pool of a model, made where there is none yet; info (NULL: as it is) is copied. NULL when
  * memory is exhausted or the name is too long. */
 by__pool *by__broker_pool(by__broker *b, const char *model, const json_t *info);
+/* The pool of a model that a worker has named, or that one may name soon: `seen` says that the
+ * gateway has heard of it. NULL for none: clients make no pools. */
+by__pool *by__broker_known_pool(by__broker *b, const char *model, bool seen);
 /* The request with an id, NULL for none. */
 by__job *by__broker_job(const by__broker *b, const char *id);
 /* A request of a gateway; what is wrong with it is told by an event. */
 void by__broker_submit(by__broker *b, by__peer *from, const json_t *message);
-void by__broker_cancel(by__broker *b, const char *id);
+void by__broker_cancel(by__broker *b, const char *name);
 /* Events of a worker: to the gateways that wait. */
 void by__broker_events(by__broker *b, by__peer *worker, const json_t *message);
 /* Gives what waits to workers that have room. */
@@ -94,6 +99,7 @@ void by__broker_task_event(by__broker *b, by__job *job, const json_t *event);
 void by__broker_tasks_commit(by__broker *b);
 /* Opens the file, and puts what has no end into the queue. */
 by_status by__broker_tasks_load(by__broker *b, by_error *error);
-void by__broker_tasks_expire(by__broker *b);
+/* Now and then: forgets what has expired, and runs again what could not be written. */
+void by__broker_tasks_tend(by__broker *b);
 
 #endif

@@ -95,8 +95,7 @@ by__pool *by__broker_pool(by__broker *b, const char *model, const json_t *info)
     return p;
 }
 
-/* seen: the gateway has heard of the model. */
-static by__pool *known_pool(by__broker *b, const char *model, bool seen)
+by__pool *by__broker_known_pool(by__broker *b, const char *model, bool seen)
 {
     by__pool *p = b->pools;
     while (p != NULL && strcmp(p->model, model) != 0) {
@@ -138,12 +137,20 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
     int64_t cost = by__get_integer(message, "cost");
     int64_t priority = by__get_integer(message, "priority");
     by__pool *pool =
-        model == NULL ? NULL : known_pool(b, model, json_is_true(json_object_get(message, "seen")));
+        model == NULL
+            ? NULL
+            : by__broker_known_pool(b, model, json_is_true(json_object_get(message, "seen")));
     by__job *job = NULL;
     by_error ignored = {0};
-    if (id == NULL || !by__id_valid(id) || by__broker_job(b, id) != NULL) {
+    if (id == NULL || !by__id_valid(id)) {
         return;
     }
+    by__job *earlier = by__broker_job(b, id);
+    if (earlier != NULL && (earlier->from == from || earlier->gather != NULL)) {
+        return;
+    }
+    /* A gateway that has come back, and whose former link has not ended yet. */
+    by__broker_cancel(b, id);
     if (pool == NULL || !json_is_object(request)) {
         bool starting = b->pools == NULL;
         json_t *event = starting
@@ -258,12 +265,14 @@ void by__broker_events(by__broker *b, by__peer *worker, const json_t *message)
     }
 }
 
-void by__broker_cancel(by__broker *b, const char *id)
+void by__broker_cancel(by__broker *b, const char *name)
 {
-    by__job *job = by__broker_job(b, id);
+    char id[65]; /* `name` may be the job's own, which may end below */
+    by__job *job = by__broker_job(b, name);
     if (job == NULL) {
         return;
     }
+    memcpy(id, job->entry.id, sizeof id);
     by__peer *worker = job->worker;
     by__pool *pool = job->pool;
     if (worker != NULL) {

@@ -5,6 +5,9 @@
 
 #include "serve/broker.h"
 
+/* Seconds after a write that failed until what it was about runs again. */
+#define RETRY 5.0
+
 /* What has come of a task's answer. */
 struct by__gather {
     by__text texts[BY__GATHER_MOST];
@@ -40,13 +43,14 @@ static json_t *result_of(const struct by__gather *g, const json_t *usage)
     return json_pack("{so sO?}", "choices", choices, "usage", usage);
 }
 
-/* A write that fails is told: on disk the task stays what it is, and runs again after a restart. */
+/* A write that fails is told: on disk the task stays what it is, and runs again later. */
 static void write_state(by__broker *b, const by__job *job, by__task_state state,
                         const json_t *result, const json_t *failure)
 {
     by_error error = {0};
     if (by__tasks_set(b->tasks, job->entry.id, state, job->attempt, result, failure, &error) !=
         BY_OK) {
+        b->tasks_failed = by__now();
         by__log_event(&b->log, "task_not_written", "{ss ss}", "id", job->entry.id, "reason",
                       error.message);
     }
@@ -158,8 +162,16 @@ static void add_task(by__broker *b, by__peer *from, const json_t *message)
         refuse(from, message, 400, "invalid_request", "not a task");
         return;
     }
-    by__pool *pool = by__broker_pool(b, model, NULL);
-    if (pool == NULL || pool->queue.count >= b->options.queue_requests) {
+    by__pool *pool =
+        by__broker_known_pool(b, model, json_is_true(json_object_get(message, "seen")));
+    if (pool == NULL) {
+        bool starting = b->pools == NULL;
+        refuse(from, message, starting ? 503 : 404, starting ? "starting" : "model_not_found",
+               starting ? "no model is ready yet" : "no model of this name is served here");
+        return;
+    }
+    if (pool->queue.count >= b->options.queue_requests ||
+        pool->queue.cost + by__get_integer(task, "cost") > b->options.queue_tokens) {
         b->rejected++;
         refuse(from, message, 429, "queue_full", "too many requests wait for this model");
         return;
@@ -229,6 +241,7 @@ void by__broker_tasks_commit(by__broker *b)
     by_error error = {0};
     by_status status = b->tasks == NULL ? BY_OK : by__tasks_commit(b->tasks, &error);
     if (status != BY_OK) {
+        b->tasks_failed = by__now();
         by__log_event(&b->log, "tasks_not_written", "{ss}", "reason", error.message);
     }
     for (by__peer *p = b->peers; p != NULL; p = p->next) {
@@ -253,35 +266,52 @@ void by__broker_tasks_commit(by__broker *b)
     }
 }
 
-by_status by__broker_tasks_load(by__broker *b, by_error *error)
+/* Puts what has no end on disk, and is not there yet, into the queue. */
+static by_status enqueue_open_ones(by__broker *b, by_error *error)
 {
     json_t *open = NULL;
     size_t i;
     json_t *row;
+    by_status status = by__tasks_open_ones(b->tasks, &open, error);
+    json_array_foreach(open, i, row)
+    {
+        const char *id = by__get_text(row, "id");
+        by_error why = {0};
+        if (id == NULL || (by__broker_job(b, id) == NULL &&
+                           enqueue(b, id, json_object_get(row, "task"),
+                                   by__get_number(row, "expires_at", 0.0), &why) != BY_OK)) {
+            by__log_event(&b->log, "task_lost", "{ss? ss}", "id", id, "reason", why.message);
+        }
+    }
+    json_decref(open);
+    return status;
+}
+
+by_status by__broker_tasks_load(by__broker *b, by_error *error)
+{
     if (b->options.tasks == NULL) {
         return BY_OK;
     }
     BY_TRY(by__tasks_open(&b->tasks, b->options.tasks, error));
-    BY_TRY(by__tasks_open_ones(b->tasks, &open, error));
-    json_array_foreach(open, i, row)
-    {
-        by_error why = {0};
-        if (enqueue(b, by__get_text(row, "id"), json_object_get(row, "task"),
-                    by__get_number(row, "expires_at", 0.0), &why) != BY_OK) {
-            by__log_event(&b->log, "task_lost", "{sO ss}", "id", json_object_get(row, "id"),
-                          "reason", why.message);
-        }
-    }
-    json_decref(open);
-    return BY_OK;
+    return enqueue_open_ones(b, error);
 }
 
-void by__broker_tasks_expire(by__broker *b)
+void by__broker_tasks_tend(by__broker *b)
 {
     double now = by__now();
     by_error ignored = {0};
     if (b->tasks != NULL && now - b->tasks_swept > 60.0) {
         b->tasks_swept = now;
         (void)by__tasks_expire(b->tasks, by__wall_clock(), &ignored);
+    }
+    if (b->tasks_failed > 0.0 && now - b->tasks_failed > RETRY) {
+        /* What ended without being written is open on disk. */
+        b->tasks_failed = 0.0;
+        if (enqueue_open_ones(b, &ignored) != BY_OK) {
+            b->tasks_failed = now;
+        }
+        for (by__pool *p = b->pools; p != NULL; p = p->next) {
+            by__broker_give(b, p);
+        }
     }
 }

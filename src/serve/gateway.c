@@ -11,6 +11,10 @@
 #define RETRY 100
 /* Seconds without a word of the broker, or of a worker, after which it does not count. */
 #define SILENCE 5.0
+/* Seconds without a word of the broker after which its link counts as lost. */
+#define BROKER_SILENCE 10.0
+/* Milliseconds between two looks at what has waited too long. */
+#define TICK 1000
 
 static void connect_broker(by__gateway *g);
 
@@ -344,6 +348,7 @@ static void on_message(void *user, by__link *link, json_t *message)
     size_t i;
     json_t *event;
     BY_UNUSED(link);
+    g->heard = by__now();
     if (kind != NULL && strcmp(kind, "events") == 0) {
         json_array_foreach(json_object_get(message, "events"), i, event)
         {
@@ -360,12 +365,8 @@ static void on_message(void *user, by__link *link, json_t *message)
 
 static void on_ready(void *user, by__link *link)
 {
-    by__gateway *g = user;
-    json_t *hello = json_pack("{ss ss ss sI}", "t", "hello", "role", "gateway", "name", g->id,
-                              "pid", (json_int_t)getpid());
-    (void)by__link_send(link, hello);
-    json_decref(hello);
-    by__calls_again(g);
+    BY_UNUSED(link);
+    by__calls_again(user);
 }
 
 static void on_retry(uv_timer_t *timer)
@@ -392,7 +393,25 @@ static void connect_broker(by__gateway *g)
     by_error error = {0};
     if (by__link_connect(&g->link, &g->loop, g->options.socket, &handler, &error) != BY_OK) {
         (void)uv_timer_start(&g->retry, on_retry, RETRY, 0);
+        return;
     }
+    g->heard = by__now();
+    /* At once: requests may be sent before the connection stands. */
+    json_t *hello = json_pack("{ss ss ss sI}", "t", "hello", "role", "gateway", "name", g->id,
+                              "pid", (json_int_t)getpid());
+    (void)by__link_send(g->link, hello);
+    json_decref(hello);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    by__gateway *g = timer->data;
+    if (g->link != NULL && by__now() - g->heard > BROKER_SILENCE) {
+        by__link *link = g->link;
+        on_lost(g, link, "it says nothing");
+        by__link_close(&link);
+    }
+    by__calls_expire(g);
 }
 
 /* ---- the process ---- */
@@ -401,7 +420,7 @@ static void on_drain(uv_timer_t *timer)
 {
     by__gateway *g = timer->data;
     g->options.drain_seconds -= 0.05;
-    if (g->calls == NULL || g->options.drain_seconds <= 0.0) {
+    if (!by__http_server_busy(g->server) || g->options.drain_seconds <= 0.0) {
         uv_stop(&g->loop);
     }
 }
@@ -462,13 +481,15 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     }
     (void)uv_timer_init(&g.loop, &g.retry);
     (void)uv_timer_init(&g.loop, &g.drain);
-    g.retry.data = g.drain.data = &g;
+    (void)uv_timer_init(&g.loop, &g.tick);
+    g.retry.data = g.drain.data = g.tick.data = &g;
     by_status status = open_gateway(&g, error);
     if (status == BY_OK) {
         status = by__stop_open(&stop, &g.loop, options->child, on_stop, &g, error);
     }
     if (status == BY_OK) {
         connect_broker(&g);
+        (void)uv_timer_start(&g.tick, on_tick, TICK, TICK);
         by__log_event(&g.log, "gateway_ready", "{ss}", "url", by__http_server_url(g.server));
         if (options->ready != NULL) {
             options->ready(options->user, by__http_server_url(g.server));
@@ -481,6 +502,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     by__stop_close(&stop);
     uv_close((uv_handle_t *)&g.retry, NULL);
     uv_close((uv_handle_t *)&g.drain, NULL);
+    uv_close((uv_handle_t *)&g.tick, NULL);
     (void)uv_run(&g.loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&g.loop);
     by__id_table_free(&g.parts);

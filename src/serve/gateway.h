@@ -25,6 +25,7 @@ typedef struct by__gateway {
     uv_loop_t loop;
     uv_timer_t retry;
     uv_timer_t drain;
+    uv_timer_t tick; /* looks for what has waited too long */
     by__http_server *server;
     by__link *link; /* NULL: the broker is not reached */
     by__keys *keys; /* NULL: none is asked for */
@@ -33,6 +34,7 @@ typedef struct by__gateway {
     struct by__ask *asks;   /* questions about tasks */
     uint64_t asked;
     by__metrics metrics;
+    double heard;  /* by__now when the broker last said something, or was connected to */
     json_t *state; /* of the broker, the last one */
     double stated; /* by__now of it */
     char id[BY__ID_BYTES];
@@ -46,8 +48,8 @@ typedef struct by__choice {
     by__text text;    /* so far, of an answer without a stream */
     json_t *logprobs; /* the same */
     char reason[16];  /* "": it goes on */
-    size_t sent;      /* bytes of text that the client has */
-    size_t passed;    /* bytes of them that have come again behind a lost worker */
+    size_t sent;      /* pieces of text that the client has; some of them are empty */
+    size_t passed;    /* of them, those that have come again behind a lost worker */
 } by__choice;
 
 /* One prompt of a request: what the broker knows. */
@@ -95,6 +97,8 @@ void by__call_free(by__call *call);
 void by__call_event(by__gateway *g, const json_t *event);
 /* The client is gone. */
 void by__call_gone(by__waiter *waiter);
+/* Ends what is far behind its deadline, which broker and worker keep while they live. */
+void by__calls_expire(by__gateway *g);
 /* The broker is back: what has no end is asked for again. */
 void by__calls_again(by__gateway *g);
 /* What the broker's state says of a model; NULL for one that no worker has named. */

@@ -5,6 +5,9 @@
 #include "serve/gateway.h"
 #include "serve/messages.h"
 
+/* Seconds behind a deadline that broker and worker have to say so themselves. */
+#define LATE 10.0
+
 /* ---- the broker ---- */
 
 static void submit_part(by__gateway *g, const by__part *part)
@@ -197,6 +200,20 @@ static void fail(by__call *call, const json_t *event)
     by__call_free(call);
 }
 
+void by__calls_expire(by__gateway *g)
+{
+    double now = by__now();
+    for (by__call *call = g->calls, *next; call != NULL; call = next) {
+        next = call->next;
+        if (now - call->since > g->options.deadline + LATE) {
+            json_t *event = by__event_error(call->id, 504, "deadline_exceeded", NULL,
+                                            "no answer came before the deadline");
+            fail(call, event);
+            json_decref(event);
+        }
+    }
+}
+
 /* ---- events ---- */
 
 static size_t choice_of(const by__part *part, const json_t *event)
@@ -260,10 +277,10 @@ static void take_text(by__part *part, const json_t *event)
     }
     if (c->passed < c->sent) {
         /* Behind a lost worker the same text comes again, in the same pieces. */
-        c->passed += length;
+        c->passed++;
         return;
     }
-    c->sent += length;
+    c->sent++;
     c->passed = c->sent;
     by__histogram_add(call->last_text == 0.0 ? &m->first : &m->token,
                       now - (call->last_text == 0.0 ? call->since : call->last_text));

@@ -205,16 +205,18 @@ static by_status make_task(json_t **out, by__gateway *g, const asked *a, const c
         status = by__openai_read(&call, body == NULL ? "" : body, body == NULL ? 0 : strlen(body),
                                  param, error);
     }
-    if (status == BY_OK && (call.part_count != 1 || call.stream)) {
-        *param = call.stream ? "stream" : "prompt";
-        status = by_error_set(error, BY_EARG, "a task has one prompt and is no stream");
+    if (status == BY_OK && (call.part_count != 1 || call.stream || call.logprobs)) {
+        *param = call.stream ? "stream" : call.logprobs ? "logprobs" : "prompt";
+        status = by_error_set(error, BY_EARG,
+                              "a task has one prompt, is no stream, and has no 'logprobs'");
     }
     if (status == BY_OK) {
         double now = by__wall_clock();
         const json_t *m = call.parts[0].message;
-        *out = json_pack("{ss ss ss ss? sf s{ss ss ss sI sO sO sO}}", "t", "task_add", "id", id,
-                         "owner", key, "key", idempotency, "expires", now + a->expires, "task",
-                         "kind", chat ? "chat" : "completion", "call", call.id, "model", call.model,
+        *out = json_pack("{ss ss ss ss? sf sb s{ss ss ss sI sO sO sO}}", "t", "task_add", "id", id,
+                         "owner", key, "key", idempotency, "expires", now + a->expires, "seen",
+                         (int)(by__gateway_model(g, call.model) != NULL), "task", "kind",
+                         chat ? "chat" : "completion", "call", call.id, "model", call.model,
                          "created", (json_int_t)now, "cost", json_object_get(m, "cost"), "priority",
                          json_object_get(m, "priority"), "request", json_object_get(m, "request"));
     }
@@ -229,12 +231,19 @@ void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request
     asked a = {.expires = KEPT};
     const char *param = NULL;
     const char *idempotency = by__http_header_of(r, "idempotency-key");
+    const char *type = by__http_header_of(r, "content-type");
     json_t *message = NULL;
     by_error error = {0};
+    /* Which no page of another site can send without being asked about it. */
+    if (type == NULL || strncasecmp(type, "application/json", 16) != 0) {
+        by__reply_error(g, x, 415, "not_json", NULL, "Content-Type must be application/json");
+        return;
+    }
     json_t *body = json_loadb(r->body, r->body_length, JSON_REJECT_DUPLICATES, NULL);
     by_status status = by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, &param, &error);
-    if (status == BY_OK && idempotency != NULL && strlen(idempotency) > 255) {
-        status = by_error_set(&error, BY_EARG, "Idempotency-Key has more than 255 bytes");
+    if (status == BY_OK && idempotency != NULL &&
+        (strlen(idempotency) > 255 || !by__utf8_valid(idempotency, strlen(idempotency)))) {
+        status = by_error_set(&error, BY_EARG, "Idempotency-Key is not at most 255 bytes of UTF-8");
     }
     if (status == BY_OK) {
         status = make_task(&message, g, &a, key, idempotency, &param, &error);

@@ -451,6 +451,11 @@ const char *by__http_parser_reason(const by__http_parser *parser)
     return parser->reason;
 }
 
+size_t by__http_parser_held(const by__http_parser *parser)
+{
+    return parser->body_capacity;
+}
+
 bool by__http_parser_idle(const by__http_parser *parser)
 {
     return parser->phase == IN_HEAD && parser->head_length == 0;

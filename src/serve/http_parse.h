@@ -61,6 +61,8 @@ int by__http_parser_status(const by__http_parser *parser);
 const char *by__http_parser_reason(const by__http_parser *parser);
 /* Forgets the request; memory beyond the least is given back. */
 void by__http_parser_next(by__http_parser *parser);
+/* Bytes of memory of the body. */
+size_t by__http_parser_held(const by__http_parser *parser);
 /* Nothing of a request has come. */
 bool by__http_parser_idle(const by__http_parser *parser);
 /* The head is complete, and the body is what is missing. */

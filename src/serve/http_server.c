@@ -3,6 +3,8 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* Connections that wait to be taken. */
 #define BACKLOG 1024
@@ -35,6 +37,7 @@ struct by__exchange {
     by__text headers; /* of the answer */
     char peer[INET6_ADDRSTRLEN];
     void *user;
+    size_t held;    /* bytes of the parser's body, as the server counts them */
     double since;   /* the stage began, or a reader last took something */
     size_t pending; /* bytes that libuv has to write */
     stage stage;
@@ -57,6 +60,7 @@ struct by__http_server {
     char *url;
     by__exchange *first;
     size_t connections;
+    size_t held;    /* bytes of bodies */
     size_t handles; /* of libuv that are still open */
     bool draining;
     bool closing;
@@ -85,6 +89,20 @@ static void free_server(by__http_server *s)
     }
 }
 
+/* Counts what a parser holds of a body. */
+static void count_held(by__exchange *x)
+{
+    size_t held = x->parser == NULL ? 0 : by__http_parser_held(x->parser);
+    x->server->held += held - x->held;
+    x->held = held;
+}
+
+static void close_parser(by__exchange *x)
+{
+    by__http_parser_close(&x->parser);
+    count_held(x);
+}
+
 static void on_closed(uv_handle_t *handle)
 {
     by__exchange *x = handle->data;
@@ -97,7 +115,7 @@ static void on_closed(uv_handle_t *handle)
     if (x->next != NULL) {
         x->next->previous = x->previous;
     }
-    by__http_parser_close(&x->parser);
+    close_parser(x);
     by__text_free(&x->headers);
     free(x->early);
     free(x);
@@ -249,7 +267,7 @@ static void finish(by__exchange *x)
     x->stage = READING;
     x->since = by__now();
     if (!x->handling) { /* else the request is still being read */
-        by__http_parser_close(&x->parser);
+        close_parser(x);
     }
     if (!x->keep_alive || s->draining) {
         x->last = true;
@@ -391,6 +409,11 @@ static void take(by__exchange *x, const char *data, size_t length)
         by__http_state state = by__http_parser_take(x->parser, data, length, &used);
         data += used;
         length -= used;
+        count_held(x);
+        if (state != BY__HTTP_BAD && s->held > s->options.bodies) {
+            refuse(x, 503, "too many requests are being received");
+            return;
+        }
         if (state == BY__HTTP_BAD) {
             refuse(x, by__http_parser_status(x->parser), by__http_parser_reason(x->parser));
             return;
@@ -405,7 +428,7 @@ static void take(by__exchange *x, const char *data, size_t length)
             x->handling = true;
             s->options.request(s->options.user, x, request);
             x->handling = false;
-            by__http_parser_close(&x->parser);
+            close_parser(x);
         }
     }
 }
@@ -567,10 +590,11 @@ static by_status bind_tcp(by__http_server *s, by_error *error)
 
 static by_status bind_pipe(by__http_server *s, by_error *error)
 {
-    uv_fs_t request;
-    /* What is left of a server that was killed; one that lives keeps its name in its own lock. */
-    (void)uv_fs_unlink(NULL, &request, s->path, NULL);
-    uv_fs_req_cleanup(&request);
+    struct stat info;
+    /* What is left of a server that was killed; never a file. */
+    if (lstat(s->path, &info) == 0 && S_ISSOCK(info.st_mode)) {
+        (void)unlink(s->path);
+    }
     int code = uv_pipe_bind(&s->uv.pipe, s->path);
     if (code == 0) {
         code = uv_listen(&s->uv.stream, BACKLOG, on_connection);
@@ -586,6 +610,7 @@ static by_status bind_pipe(by__http_server *s, by_error *error)
 static void set_defaults(by__http_options *o)
 {
     o->connections = o->connections > 0 ? o->connections : 20000;
+    o->bodies = o->bodies > 0 ? o->bodies : (size_t)256 << 20;
     o->output = o->output > 0 ? o->output : (size_t)256 << 10;
     o->head_seconds = o->head_seconds > 0.0 ? o->head_seconds : 10.0;
     o->body_seconds = o->body_seconds > 0.0 ? o->body_seconds : 60.0;
@@ -651,6 +676,17 @@ void by__http_server_drain(by__http_server *server)
             hang_up(x);
         }
     }
+}
+
+bool by__http_server_busy(const by__http_server *server)
+{
+    for (const by__exchange *x = server->first; x != NULL; x = x->next) {
+        if (x->stage == HANDLING || x->stage == STREAMING ||
+            (x->stage == READING && x->pending > 0)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void by__http_server_close(by__http_server **server)

@@ -16,11 +16,12 @@ typedef struct by__exchange by__exchange;
 typedef struct by__http_options {
     const char *listen; /* "HOST:PORT", "[::1]:PORT", port 0: any; or "unix:PATH" */
     by__http_limits limits;
-    size_t connections;    /* at most; more are closed at once; 0: 20000 */
-    size_t output;         /* bytes that a stream may hold back for a slow reader; 0: 256 KiB */
-    double head_seconds;   /* for a whole head; 0: 10 */
-    double body_seconds;   /* for a whole body; 0: 60 */
-    double idle_seconds;   /* between requests; 0: 75 */
+    size_t connections;  /* at most; more are closed at once; 0: 20000 */
+    size_t bodies;       /* bytes of all bodies at a time; a request above is refused; 0: 256 MiB */
+    size_t output;       /* bytes that a stream may hold back for a slow reader; 0: 256 KiB */
+    double head_seconds; /* for a whole head; 0: 10 */
+    double body_seconds; /* for a whole body; 0: 60 */
+    double idle_seconds; /* between requests; 0: 75 */
     double output_seconds; /* without a byte that a reader takes; 0: 30 */
     /* A request; it and its strings are valid during the call. The exchange is valid until it has
      * been answered whole, or `gone` was called for it. */
@@ -36,8 +37,10 @@ by_status by__http_server_open(by__http_server **out, uv_loop_t *loop,
 /* "http://127.0.0.1:8080" or "unix:PATH". */
 const char *by__http_server_url(const by__http_server *server);
 size_t by__http_server_connections(const by__http_server *server);
-/* Takes no more connections, and ends each once its present answer is whole. */
+/* Ends each connection once its present answer is whole; new ones have one request each. */
 void by__http_server_drain(by__http_server *server);
+/* A request has no whole answer, or one that is not written yet. */
+bool by__http_server_busy(const by__http_server *server);
 /* Ends everything; `gone` is called for exchanges. The memory is freed by the loop's next turns. */
 void by__http_server_close(by__http_server **server);
 

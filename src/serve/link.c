@@ -102,24 +102,30 @@ static void on_connect(uv_connect_t *request, int status)
 static by_status open_link(by__link **out, uv_loop_t *loop, const by__link_handler *handler,
                            by_error *error)
 {
-    BY_TRY(by__alloc((void **)out, 1, sizeof **out, "a link", error));
-    int code = uv_pipe_init(loop, &(*out)->pipe, 0);
+    by__link *l = NULL;
+    *out = NULL;
+    BY_TRY(by__alloc((void **)&l, 1, sizeof *l, "a link", error));
+    int code = uv_pipe_init(loop, &l->pipe, 0);
     if (code < 0) {
-        free(*out);
-        *out = NULL;
+        free(l);
         return by__uv_error(error, "open", "a socket", code);
     }
-    (*out)->handler = *handler;
-    (*out)->pipe.data = *out;
+    l->handler = *handler;
+    l->pipe.data = l;
+    *out = l;
     return BY_OK;
 }
 
 by_status by__link_connect(by__link **out, uv_loop_t *loop, const char *path,
                            const by__link_handler *handler, by_error *error)
 {
-    BY_TRY(open_link(out, loop, handler, error));
-    (*out)->connect.data = *out;
-    uv_pipe_connect(&(*out)->connect, &(*out)->pipe, path, on_connect);
+    by_status status = open_link(out, loop, handler, error);
+    by__link *l = *out;
+    if (l == NULL) {
+        return status;
+    }
+    l->connect.data = l;
+    uv_pipe_connect(&l->connect, &l->pipe, path, on_connect);
     return BY_OK;
 }
 
@@ -138,6 +144,10 @@ bool by__link_send(by__link *link, const json_t *message)
 {
     by__link *l = link;
     if (l->closed) {
+        return false;
+    }
+    if (l->pending > BY__LINK_PENDING) {
+        lose(l, "the other side does not read");
         return false;
     }
     size_t n = json_dumpb(message, NULL, 0, JSON_COMPACT);
@@ -163,11 +173,6 @@ bool by__link_send(by__link *link, const json_t *message)
         return false;
     }
     return true;
-}
-
-size_t by__link_pending(const by__link *link)
-{
-    return link->pending;
 }
 
 void by__link_set(by__link *link, void *peer)

@@ -9,6 +9,8 @@
 #include "serve/serve.h"
 
 #define BY__LINK_MESSAGE ((size_t)64 << 20)
+/* Bytes that may wait for the other side; a link with more is lost: it has stopped. */
+#define BY__LINK_PENDING ((size_t)256 << 20)
 
 typedef struct by__link by__link;
 typedef struct by__link_listener by__link_listener;
@@ -26,10 +28,9 @@ typedef struct by__link_handler {
 /* Connects to a socket; `ready` or `lost` follows. */
 by_status by__link_connect(by__link **out, uv_loop_t *loop, const char *path,
                            const by__link_handler *handler, by_error *error);
-/* Sends an object. False: the link is closed, or memory is exhausted (the link is lost then). */
+/* Sends an object; before `ready` it waits. False: the link is closed, or memory is exhausted, or
+ * too much waits (the link is lost then). */
 bool by__link_send(by__link *link, const json_t *message);
-/* Bytes that wait to be written. */
-size_t by__link_pending(const by__link *link);
 /* Ends a link without telling the handler. */
 void by__link_close(by__link **link);
 /* The owner's pointer. */

@@ -26,8 +26,14 @@ json_t *by__event_new(const char *id, const char *kind)
 json_t *by__event_error(const char *id, int status, const char *code, const char *param,
                         const char *message)
 {
-    return json_pack("{ss ss si ss ss? ss}", "id", id, "e", "error", "status", status, "code", code,
-                     "param", param, "message", message);
+    by__text valid = {0};
+    /* A message may be cut in the middle of a character, or have bytes of the client. */
+    by__text_add_valid(&valid, message, strlen(message));
+    json_t *event =
+        json_pack("{ss ss si ss ss? ss}", "id", id, "e", "error", "status", status, "code", code,
+                  "param", param, "message", valid.data == NULL ? "" : valid.data);
+    by__text_free(&valid);
+    return event;
 }
 
 bool by__event_is_last(const json_t *event)

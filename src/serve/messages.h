@@ -9,8 +9,8 @@
  *             guess), and where wanted "deadline" (seconds since 1970), "priority" (higher first),
  *             "seen": true for a model that an earlier state of the broker named
  *   cancel    "id": nobody waits for it any more; no event follows
- *   task_add  "ref", "id", "owner", "expires", "task": a request to keep on disk ("model", "cost",
- *             "priority", "request", and what the gateway wants back), and perhaps "key"
+ *   task_add  "ref", "id", "owner", "expires", "seen", "task": a request to keep on disk ("model",
+ *             "cost", "priority", "request", and what the gateway wants back), and perhaps "key"
  *   task_get, task_cancel   "ref", "id", "owner"
  * Of a worker:
  *   events    "events": a list, see below, each with the "attempt" that it was given

@@ -103,7 +103,7 @@ static void print_requests(by__text *out, const by__metrics *m)
     static const char name[] = "banyan_http_requests_total";
     add_head(out, name, "Answers of HTTP by class of status.", "counter");
     for (int i = 2; i < 6; i++) {
-        char label[16];
+        char label[32];
         (void)snprintf(label, sizeof label, "status=\"%dxx\"", i);
         by__metrics_sample(out, name, label, (double)m->requests[i]);
     }

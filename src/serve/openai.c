@@ -220,13 +220,11 @@ static const json_t *prompt_at(const json_t *prompt, size_t i)
     return json_is_string(first) || json_is_array(first) ? json_array_get(prompt, i) : prompt;
 }
 
-/* Tokens of a request and its answer, by guess: four bytes of text are one. */
-static int64_t guess_cost(const json_t *prompt, size_t body, int64_t tokens)
+/* Tokens of a part and its answer, by guess: four bytes are one, of whatever field: what waits is
+ * bounded by it. */
+static int64_t guess_cost(size_t body, size_t parts, int64_t tokens)
 {
-    size_t bytes = json_is_string(prompt)  ? json_string_length(prompt)
-                   : json_is_array(prompt) ? 4 * json_array_size(prompt)
-                                           : body;
-    return (int64_t)(bytes / 4) + 1 + (tokens > 0 ? tokens : 256);
+    return (int64_t)(body / parts / 4) + 1 + (tokens > 0 ? tokens : 256);
 }
 
 static by_status make_parts(by__call *call, const asked *a, const json_t *request, size_t body,
@@ -251,8 +249,8 @@ static by_status make_parts(by__call *call, const asked *a, const json_t *reques
         part->call = call;
         part->message = json_pack(
             "{ss ss ss sI sI sf so}", "t", "submit", "id", id, "model", call->model, "cost",
-            (json_int_t)guess_cost(prompt, body, a->tokens), "priority", (json_int_t)a->priority,
-            "deadline", by__wall_clock() + deadline, "request", own);
+            (json_int_t)guess_cost(body, call->part_count, a->tokens), "priority",
+            (json_int_t)a->priority, "deadline", by__wall_clock() + deadline, "request", own);
         if (part->message == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory: a request");
         }

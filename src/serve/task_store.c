@@ -37,6 +37,7 @@ struct by__tasks {
     sqlite3 *db;
     sqlite3_stmt *statements[STATEMENTS];
     bool writing; /* a transaction is open */
+    bool undone;  /* an error has undone it: SQLite does so when the disk is full */
 };
 
 const char *by__task_state_name(by__task_state state)
@@ -58,11 +59,15 @@ static by_status finish(by__tasks *t, sqlite3_stmt *s, const char *verb, by_erro
     by_status status = code == SQLITE_DONE ? BY_OK : db_error(t, verb, error);
     (void)sqlite3_reset(s);
     (void)sqlite3_clear_bindings(s);
+    t->undone = t->undone || (status != BY_OK && t->writing && sqlite3_get_autocommit(t->db) != 0);
     return status;
 }
 
 static by_status begin(by__tasks *t, by_error *error)
 {
+    if (t->undone) {
+        return by_error_set(error, BY_EIO, "cannot write the tasks: an earlier write has failed");
+    }
     if (!t->writing) {
         BY_TRY(finish(t, t->statements[BEGIN], "write", error));
         t->writing = true;
@@ -75,11 +80,15 @@ by_status by__tasks_commit(by__tasks *tasks, by_error *error)
     if (!tasks->writing) {
         return BY_OK;
     }
-    by_status status = finish(tasks, tasks->statements[COMMIT], "write", error);
+    by_status status =
+        tasks->undone
+            ? by_error_set(error, BY_EIO, "cannot write the tasks: a write of this turn has failed")
+            : finish(tasks, tasks->statements[COMMIT], "write", error);
     if (status != BY_OK) {
         (void)sqlite3_exec(tasks->db, "ROLLBACK", NULL, NULL, NULL);
     }
     tasks->writing = false;
+    tasks->undone = false;
     return status;
 }
 

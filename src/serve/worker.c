@@ -315,11 +315,10 @@ static void on_beat(uv_timer_t *timer)
     send_beat(timer->data);
 }
 
-static void on_ready(void *user, by__link *link)
+/* The first messages on a link, before anything else is sent. */
+static void greet(worker *w)
 {
-    worker *w = user;
     const json_int_t context = (json_int_t)w->model.context;
-    BY_UNUSED(link);
     post(w, json_pack("{ss ss ss sI ss ss sI s{sI sb}}", "t", "hello", "role", "worker", "name",
                       w->id, "pid", (json_int_t)getpid(), "model", w->name, "version", w->version,
                       "slots", (json_int_t)w->slots, "info", "context", context, "chat",
@@ -327,9 +326,15 @@ static void on_ready(void *user, by__link *link)
     if (w->leaving) {
         post(w, json_pack("{ss}", "t", "leaving"));
     }
+    send_beat(w);
+}
+
+static void on_ready(void *user, by__link *link)
+{
+    worker *w = user;
+    BY_UNUSED(link);
     by__log_event(&w->log, "worker_ready", "{ss ss sI}", "model", w->name, "version", w->version,
                   "slots", (json_int_t)w->slots);
-    send_beat(w);
 }
 
 static void on_retry(uv_timer_t *timer)
@@ -361,7 +366,9 @@ static void connect_broker(worker *w)
     by_error error = {0};
     if (by__link_connect(&w->link, &w->loop, w->options.socket, &handler, &error) != BY_OK) {
         (void)uv_timer_start(&w->retry, on_retry, RETRY, 0);
+        return;
     }
+    greet(w);
 }
 
 static void on_stop(void *user, bool again)
@@ -395,6 +402,11 @@ static by_status open_model(worker *w, by_error *error)
     by_pretrained *pretrained = NULL;
     by__served_model *m = &w->model;
     by_error none = {0};
+    /* A start again does not help. */
+    if (!by__path_exists(w->options.model)) {
+        return by_error_set(error, BY_ECONFIG, "%s: there is no such run or directory",
+                            w->options.model);
+    }
     by_status status = by_pretrained_open(&pretrained, w->options.model, false, error);
     const char *directory = status == BY_OK ? by_pretrained_directory(pretrained) : NULL;
     if (status == BY_OK) {

@@ -50,6 +50,8 @@ def stream(body, path="/v1/completions"):
             for choice in chunk["choices"]:
                 i = choice["index"]
                 texts[i] = texts.get(i, "") + choice.get("text", choice.get("delta", {}).get("content", ""))
+                if choice.get("logprobs"):
+                    texts[f"{i} tokens"] = texts.get(f"{i} tokens", []) + choice["logprobs"]["tokens"]
                 if choice["finish_reason"]:
                     assert i not in reasons
                     reasons[i] = choice["finish_reason"]
@@ -183,11 +185,16 @@ def check_cancel():
 def check_lost():
     """A process dies in the middle of streams: every stream goes on as if nothing had happened."""
     role, name, parent = sys.argv[3], sys.argv[4], sys.argv[5]
-    wanted = [stream(completion(seed=i, max_tokens=MANY)) for i in range(16)]
+    # Pieces are empty where a text may be the begin of a stop.
+    def body(i):
+        return completion(seed=i, max_tokens=MANY, logprobs=0, stop=["a~", "e~", "o~", " ~"])
+
+    wanted = [stream(body(i)) for i in range(16)]
+    assert len(wanted[0][0]["0 tokens"]) == MANY, wanted[0]
     got = [None] * len(wanted)
 
     def run(i):
-        got[i] = stream(completion(seed=i, max_tokens=MANY))
+        got[i] = stream(body(i))
 
     threads = [threading.Thread(target=run, args=(i,)) for i in range(len(wanted))]
     for thread in threads:
@@ -219,8 +226,10 @@ def check_tasks():
     whole = call("/v1/completions", body)[1]
     assert task["result"]["choices"] == whole["choices"] and task["result"]["usage"] == whole["usage"], task
     # What is wrong is said at once where it can be, else by the task.
-    for wrong in ({"endpoint": "/v1/else", "body": body}, {"endpoint": "/v1/completions"}, {"endpoint": "/v1/completions", "body": completion(stream=True)}, {"endpoint": "/v1/completions", "body": completion(n=0)}):
+    for wrong in ({"endpoint": "/v1/else", "body": body}, {"endpoint": "/v1/completions"}, {"endpoint": "/v1/completions", "body": completion(stream=True)}, {"endpoint": "/v1/completions", "body": completion(n=0)}, {"endpoint": "/v1/completions", "body": completion(logprobs=0)}):
         assert call("/v1/tasks", wrong)[0] == 400, wrong
+    assert call("/v1/tasks", {"endpoint": "/v1/completions", "body": completion(model="other")})[0] == 404
+    assert call("/v1/tasks", {"endpoint": "/v1/completions", "body": body}, headers={"Content-Type": "text/plain"})[0] == 415
     bad = call("/v1/tasks", {"endpoint": "/v1/completions", "body": completion(prompt=[99999])})[1]
     wait_for(lambda: finished(bad["id"]))
     assert finished(bad["id"])["error"]["status"] == 400
