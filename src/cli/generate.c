@@ -342,6 +342,11 @@ static int generate(const cli_generation *r, const char *path)
     return code;
 }
 
+static bool on_engine(const cli_generation *r)
+{
+    return r->batch != NULL || r->speculate != NULL || r->kv != NULL || r->best_of > 1;
+}
+
 /* A search takes the most probable tokens as they are. */
 static int check_beams(const cli_generation *r)
 {
@@ -351,10 +356,11 @@ static int check_beams(const cli_generation *r)
     if (r->beams < 0 || r->beams > BY_BEAMS) {
         return cli_misuse(&cli_generate, "--beams is 1 to %d", BY_BEAMS);
     }
-    if (r->beams > 0 && (r->batch != NULL || r->speculate != NULL || r->best_of > 1 ||
-                         r->stops.count > 0 || shaped)) {
+    if (r->beams > 0 && (r->batch != NULL || r->speculate != NULL || r->kv != NULL ||
+                         r->best_of > 1 || r->stops.count > 0 || shaped)) {
         return cli_misuse(&cli_generate, "--beams searches for one prompt: without --batch, "
-                                         "--speculate, --best-of, --stop, penalties and forms");
+                                         "--speculate, --kv, --best-of, --stop, penalties and "
+                                         "forms");
     }
     return -1;
 }
@@ -369,9 +375,12 @@ static int check(const cli_generation *r)
         return cli_misuse(&cli_generate, "--batch has prompts and output of its own: without "
                                          "--prompt, --file, --json and --no-prompt");
     }
-    if (r->batch != NULL && (r->tokens < 1 || r->sessions < 1 || r->sessions > 4096)) {
-        return cli_misuse(&cli_generate,
-                          "with --batch, --tokens is 1 or more and --sessions 1 to 4096");
+    if (r->sessions < 1 || r->sessions > 4096) {
+        return cli_misuse(&cli_generate, "--sessions is 1 to 4096");
+    }
+    if (r->tokens < 1 && (on_engine(r) || r->beams > 0)) {
+        return cli_misuse(&cli_generate, "with --batch, --speculate, --kv, --best-of and --beams, "
+                                         "--tokens is 1 or more");
     }
     if (r->best_of < 1 || r->best_of > r->sessions * 4) {
         return cli_misuse(&cli_generate, "--best-of is 1 to four times --sessions");
@@ -468,8 +477,7 @@ static int run(int argc, char **argv)
     if (r.beams > 0) {
         return cli_generate_beams(&r, rest[0]);
     }
-    bool engine = r.batch != NULL || r.speculate != NULL || r.kv != NULL || r.best_of > 1;
-    return engine ? cli_generate_batch(&r, rest[0]) : generate(&r, rest[0]);
+    return on_engine(&r) ? cli_generate_batch(&r, rest[0]) : generate(&r, rest[0]);
 }
 
 const cli_command cli_generate = {

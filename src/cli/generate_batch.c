@@ -44,7 +44,7 @@ typedef struct item {
     answer *answers;           /* [best_of] */
     int64_t ended;             /* of them */
     bool done;
-    bool cancels;  /* its session ends when the events of the step are read */
+    bool cancels;  /* what its session still has ends when the events of the step are read */
     char *failure; /* NULL: none */
 } item;
 
@@ -280,6 +280,7 @@ static by_status end(batch *b, item *it, answer *a, const char *stop, by_error *
     a->stop = stop;
     if (++it->ended == b->r->best_of) {
         it->done = true;
+        it->cancels = true; /* what has ended at a stop string goes on until then */
         b->done++;
     }
     return show(b, a, &rest, error);
@@ -298,7 +299,7 @@ static by_status take_event(batch *b, const by_event *event, by_error *error)
     if (event->finish == BY_FINISH_FAILED) {
         by_error why = {0};
         (void)by_error_set(&why, BY_ESTATE, "%s", event->failure);
-        it->cancels = b->r->best_of > 1 && it->ended + 1 < b->r->best_of;
+        it->cancels = true;
         return refuse(b, it, &why, error);
     }
     bool complete = event->finish == BY_FINISH_STOP && event->token < 0;
@@ -312,7 +313,6 @@ static by_status take_event(batch *b, const by_event *event, by_error *error)
     }
     if (status == BY_OK && stopped) {
         status = end(b, it, a, "stop_string", error);
-        it->cancels = it->done && event->finish == BY_FINISH_NONE;
     } else if (status == BY_OK && event->finish != BY_FINISH_NONE) {
         bool eos = event->finish == BY_FINISH_STOP;
         const char *why = complete ? "complete"
@@ -436,7 +436,7 @@ static by_status work(batch *b, by_error *error)
         }
         for (size_t i = b->printed; i < b->submitted && status == BY_OK; i++) {
             if (b->items[i].cancels) {
-                by_error ended; /* it may have, in the same step */
+                by_error ended = {0}; /* it has, where no text goes on */
                 b->items[i].cancels = false;
                 (void)by_engine_cancel(b->engine, b->items[i].session, &ended);
             }

@@ -75,8 +75,11 @@ lines "len(d[0]['hypotheses']) == 6 and all(x['tokens'] == len(x['text']) for x 
 lines "d[0]['hypotheses'][0]['log_probability'] >= json.load(open('one'))['hypotheses'][0]['log_probability']"
 run 0 "$banyan" generate runs --prompt 'the number' --tokens 9 --temperature 0 --json
 lines "d[0]['text'] == json.load(open('one'))['hypotheses'][0]['text']"
-run 2 "$banyan" generate runs --beams 4 --stop x
-holds err "searches for one prompt"
+for refused in '--stop x' '--kv int8'; do
+    # shellcheck disable=SC2086
+    run 2 "$banyan" generate runs --beams 4 $refused
+    holds err "searches for one prompt"
+done
 
 say "tokens that generation_config.json names end a text"
 cp -r "$(ls -d runs/*/checkpoints/step-*)" model
@@ -109,6 +112,19 @@ say "a prompt that cannot be taken in has an error in its line, and the others g
 run 1 "$banyan" generate runs --batch more.txt --tokens 12
 lines "len(d) == 7 and 'context' in d[4]['error'] and d[5]['tokens'] == 12 and 'error' in d[6]"
 
+say "texts that ended at a stop string do not go on when their prompt is done"
+echo '{"eos_token_id": [14, 16, 20]}' >model/generation_config.json
+for i in 1 2 3 4 5 6; do printf 'the number\nfollows\nthe\nb\n'; done >many.txt
+set --
+for c in ' ' - 0 1 2 3 4 5 6 7 8 9 b f l m n r s t u w "
+"; do
+    set -- "$@" --stop "$c"
+done
+run 0 "$banyan" generate model --batch many.txt --tokens 26 --sessions 4 --best-of 4 --temperature 9 --top-p 1 "$@" --verbose
+lines "len(d) == 24 and {x['stop'] for x in d} <= {'stop_string', 'end_of_text'}"
+generated=$(sed -n 's/.* prompts, \([0-9]*\) tokens,.*/\1/p' err)
+[ "$generated" -le 144 ] || fail "$generated tokens were generated for 96 texts of one"
+
 say "what is refused"
 echo '{"prompt": 3}' >wrong.txt
 run 1 "$banyan" generate runs --batch wrong.txt
@@ -123,3 +139,10 @@ run 1 "$banyan" generate runs --batch nowhere.txt
 holds err "nowhere.txt"
 run 2 "$banyan" generate runs --batch prompts.txt --prompt a
 holds err "prompts and output of its own"
+for with in '--speculate ngram' '--kv int8' '--best-of 2' '--beams 2'; do
+    # shellcheck disable=SC2086
+    run 2 "$banyan" generate runs --prompt t --tokens 0 $with
+    holds err "--tokens is 1 or more"
+done
+run 2 "$banyan" generate runs --prompt t --best-of 2 --sessions 9223372036854775807
+holds err "--sessions is 1 to 4096"
