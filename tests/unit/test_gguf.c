@@ -426,6 +426,81 @@ static void merges_come_from_scores(void **state)
     by__text_free(&text);
 }
 
+/* A byte-level vocabulary with a token that no merges make. */
+static size_t ids_of(uint32_t ids[4], const char *pre)
+{
+    static const char *const tokens[] = {"<s>", "a", "b", "c", "ab", "abc"};
+    static const uint32_t types[] = {3, 1, 1, 1, 1, 1};
+    by__text text = {0};
+    by__gguf_file file;
+    by_tokenizer *tokenizer;
+    by_token_buffer found = {0};
+    by_error error = {0};
+    by__text_add(&text, "GGUF");
+    put(&text, 3, 4);
+    put(&text, 0, 8);
+    put(&text, 6, 8);
+    put_text(&text, "tokenizer.ggml.model");
+    put(&text, 8, 4);
+    put_text(&text, "gpt2");
+    put_text(&text, "tokenizer.ggml.pre");
+    put(&text, 8, 4);
+    put_text(&text, pre);
+    put_text(&text, "tokenizer.ggml.tokens");
+    put(&text, 9, 4);
+    put(&text, 8, 4);
+    put(&text, BY_ARRAY_LENGTH(tokens), 8);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(tokens); i++) {
+        put_text(&text, tokens[i]);
+    }
+    put_text(&text, "tokenizer.ggml.token_type");
+    put(&text, 9, 4);
+    put(&text, 5, 4);
+    put(&text, BY_ARRAY_LENGTH(types), 8);
+    by__text_add_bytes(&text, types, sizeof types);
+    put_text(&text, "tokenizer.ggml.merges");
+    put(&text, 9, 4);
+    put(&text, 8, 4);
+    put(&text, 1, 8);
+    put_text(&text, "a b");
+    put_text(&text, "tokenizer.ggml.bos_token_id");
+    put(&text, 4, 4);
+    put(&text, 0, 4);
+    assert_int_equal(by__gguf_parse(&file, "x", (uint8_t *)text.data, text.length, NULL), BY_OK);
+    if (by__tokenizer_from_gguf(&tokenizer, "x", &file, &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    assert_int_equal(by_tokenizer_encode(tokenizer, "abc", 3, &found, BY_ENCODE_AROUND, NULL),
+                     BY_OK);
+    size_t count = found.count;
+    assert_true(count <= 4);
+    memcpy(ids, found.ids, count * sizeof *ids);
+    by_token_buffer_free(&found);
+    by_tokenizer_close(&tokenizer);
+    by__gguf_free(&file);
+    by__text_free(&text);
+    return count;
+}
+
+/* As llama.cpp's vocabularies of these names do. */
+static void patterns_keep_tokens_whole(void **state)
+{
+    (void)state;
+    static const char *const whole[] = {"llama-bpe", "llama3", "llama-v3", "tekken"};
+    static const char *const merged[] = {"default", "smaug-bpe", "qwen2"};
+    uint32_t ids[4];
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(whole); i++) {
+        assert_int_equal(ids_of(ids, whole[i]), 2);
+        assert_int_equal(ids[0], 0);
+        assert_int_equal(ids[1], 5);
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(merged); i++) {
+        assert_int_equal(ids_of(ids, merged[i]), 2);
+        assert_int_equal(ids[0], 4);
+        assert_int_equal(ids[1], 3);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -437,6 +512,7 @@ int main(void)
         cmocka_unit_test(blocks_are_those_of_the_library),
         cmocka_unit_test(other_models_are_refused),
         cmocka_unit_test(merges_come_from_scores),
+        cmocka_unit_test(patterns_keep_tokens_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -190,6 +190,19 @@ static by_status add_pattern(by__text *out, const vocabulary *v, const char *pre
     return BY_OK;
 }
 
+/* Whether pieces that are tokens stay whole, and the begin-of-text token is in front of a text where
+ * the file does not say. */
+static bool is_whole(const char *pre)
+{
+    static const char *const names[] = {"llama-bpe", "llama3", "llama-v3", "tekken"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
+        if (strcmp(names[i], pre) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static by_status make_byte_level(by__text *out, const vocabulary *v, by_error *error)
 {
     char pre[64] = "gpt-2";
@@ -203,10 +216,10 @@ static by_status make_byte_level(by__text *out, const vocabulary *v, by_error *e
     if (by__gguf_text(v->file, "tokenizer.ggml.pre", &text, &length)) {
         (void)snprintf(pre, sizeof pre, "%.*s", length < 60 ? (int)length : 60, text);
     }
-    bool whole = strcmp(pre, "llama-bpe") == 0 || strcmp(pre, "tekken") == 0;
+    bool whole = is_whole(pre);
     add_added(out, v);
     BY_TRY(add_pattern(out, v, pre, error));
-    add_around(out, v, strcmp(pre, "llama-bpe") == 0);
+    add_around(out, v, whole);
     by__text_add(out, "\"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
                       "\"trim_offsets\": true, \"use_regex\": true}, ");
     begin_model(out, false, whole);
