@@ -1,6 +1,7 @@
 /* The model of a checkpoint as one directory that other programs load. */
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -151,6 +152,25 @@ static by_status open_source(source *s, const char *path, bool average, const ch
     return by_weights_adapt(s->weights, &added, true, error);
 }
 
+/* config.json of a model in codes, whose values are written: it is quantised no more. */
+static by_status write_config_of_values(const source *s, const char *directory, by_error *error)
+{
+    const char *config = by_weights_config(s->weights);
+    json_t *root = config == NULL ? NULL : json_loads(config, 0, NULL);
+    if (json_object_get(root, "quantization_config") == NULL) {
+        json_decref(root);
+        return BY_OK;
+    }
+    (void)json_object_del(root, "quantization_config");
+    char *text = json_dumps(root, JSON_INDENT(2));
+    json_decref(root);
+    by_status status =
+        text == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: config.json")
+                     : by__sink_put(directory, "config.json", text, strlen(text), NULL, error);
+    free(text);
+    return status;
+}
+
 static by_status write_source(const source *s, const char *directory, const char *temporary,
                               uint64_t shard_bytes, by_error *error)
 {
@@ -161,6 +181,9 @@ static by_status write_source(const source *s, const char *directory, const char
     by_status status = by__weights_copy(temporary, s->weights, shard_bytes, error);
     if (status == BY_OK) {
         status = (s->checkpoint != NULL ? copy_files : by__copy_along)(temporary, s->path, error);
+    }
+    if (status == BY_OK && by_weights_in_codes(s->weights)) {
+        status = write_config_of_values(s, temporary, error);
     }
     if (status == BY_OK) {
         status = by__sync_dir(temporary, error);

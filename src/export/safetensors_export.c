@@ -112,6 +112,9 @@ static by_status write_config(const by__export *e, const char *directory, by_dty
         json_decref(root);
         root = json_deep_copy(e->config);
     }
+    if (by_weights_in_codes(e->source->weights)) { /* of which values are written */
+        (void)json_object_del(root, "quantization_config");
+    }
     set_text(root, json_object_get(root, "dtype") != NULL ? "dtype" : "torch_dtype", name);
     set_text(origin, "run", e->source->run);
     set_text(origin, "config_hash", e->source->config_hash);

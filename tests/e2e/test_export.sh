@@ -61,6 +61,17 @@ says half direct
 says half.gguf half
 same direct.safetensors half.safetensors
 
+say "a quantised model is written as values, and is no quantised one then"
+run 0 "$banyan" compress runs/llama --method int8 --out codes
+holds codes/config.json quantization_config
+run 0 "$banyan" export codes --format safetensors --dtype f32 --output values
+run 0 "$banyan" checkpoint merge codes merged
+run 0 "$banyan" export merged --format safetensors --dtype f32 --output again
+same values/model.safetensors again/model.safetensors
+for name in values merged; do
+    ! grep -q quantization_config $name/config.json || fail "$name/config.json names a quantisation"
+done
+
 say "info says what a file holds"
 run 0 "$banyan" info llama-q8_0.gguf
 holds out "architecture     llama"

@@ -190,8 +190,8 @@ static by_status add_pattern(by__text *out, const vocabulary *v, const char *pre
     return BY_OK;
 }
 
-/* Whether pieces that are tokens stay whole, and the begin-of-text token is in front of a text where
- * the file does not say. */
+/* Whether pieces that are tokens stay whole, and the begin-of-text token is in front of a text
+ * where the file does not say. */
 static bool is_whole(const char *pre)
 {
     static const char *const names[] = {"llama-bpe", "llama3", "llama-v3", "tekken"};
