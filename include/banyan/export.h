@@ -3,7 +3,7 @@
  * safetensors  a directory in Hugging Face form: model.safetensors (or shards with an index),
  *              config.json, tokenizer.json and what else is next to the weights
  * gguf         one file for llama.cpp (GGUF version 3): weights, tokenizer, chat template
- * onnx         a graph (opset 18) and, next to it, a file of weights: models of tokens in f32
+ * onnx         a graph (opset 18) and, next to it, a file of weights, in f32
  *
  * Tensors are read, converted and written some rows at a time, whatever the size of the model. What
  * is written appears under its name when it is whole, and what was there before stays until then.

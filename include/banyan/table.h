@@ -99,6 +99,9 @@ BY_API size_t by_encoding_numbers(const by_encoding *encoding);
 BY_API size_t by_encoding_categories(const by_encoding *encoding);
 /* Ids of category column `index`: its known values and id 0. */
 BY_API size_t by_encoding_category_size(const by_encoding *encoding, size_t index);
+/* Number column `index` is read as (number - mean) / deviation. */
+BY_API void by_encoding_number_scale(const by_encoding *encoding, size_t index, double *mean,
+                                     double *deviation);
 /* Name of the target's column; NULL: there is none. */
 BY_API const char *by_encoding_target(const by_encoding *encoding);
 /* Classes of the target; 0: it is a number. */

@@ -270,6 +270,13 @@ const char *by_encoding_class(const by_encoding *encoding, size_t index)
     return encoding->target.values[index];
 }
 
+void by_encoding_number_scale(const by_encoding *encoding, size_t index, double *mean,
+                              double *deviation)
+{
+    *mean = encoding->numbers[index].mean;
+    *deviation = encoding->numbers[index].deviation;
+}
+
 void by_encoding_target_scale(const by_encoding *encoding, double *mean, double *deviation)
 {
     *mean = encoding->target.mean;

@@ -12,7 +12,8 @@
  * bytes are parsed by data/formats/gguf_file.c, below both this room and the tokenizers.
  *
  * ONNX: onnx_export.c builds the graph of inference and has each op's row write its nodes,
- * onnx_writer.c receives them.
+ * onnx_writer.c receives them, onnx_examples.c adds inputs and outputs of models of images and
+ * tables.
  *
  * Who owns what: sources are borrowed for a call.
  *

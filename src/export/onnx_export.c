@@ -1,7 +1,10 @@
-/* Models of tokens as ONNX graphs: the graph that inference runs, each node written by its op's
- * row. Batch and sequence are of any extent. With past keys and values (names as in Hugging Face's
- * exports: past_key_values.N.key, present.N.key, [batch, kv_heads, past, head width]) a sequence
- * goes on where the last call ended; the first call gives a past of no positions.
+/* Models as ONNX graphs: the graph that inference runs, each node written by its row. Batch and
+ * sequence are of any extent. onnx_examples.c adds what models of images and tables read and
+ * deliver.
+ *
+ * Models of tokens: with past keys and values (names as in Hugging Face's exports:
+ * past_key_values.N.key, present.N.key, [batch, kv_heads, past, head width]) a sequence goes on
+ * where the last call ended; the first call gives a past of no positions.
  *
  * Weights are in a second file, NAME_data, each on a multiple of 4096 bytes, so that a model may
  * have more than the 2 GiB of a protocol buffer. */
@@ -10,18 +13,21 @@
 #include <string.h>
 
 #include "export/export.h"
+#include "export/onnx_examples.h"
 #include "export/onnx_writer.h"
 
 #define ALIGNMENT ((uint64_t)4096)
 #define CHUNK     ((size_t)1 << 18)
 /* Extents that the graph is built with; the ONNX graph has none of them. */
-#define BATCH 3
-#define TIME  5
+#define BATCH      3
+#define TIME       5
+#define MAX_INPUTS 16 /* of a node */
 
 typedef struct state {
     by__export *export;
     by_graph *graph;
     by_model model;
+    by__onnx_examples examples; /* of images and tables */
     by__onnx_writer writer;
     char **names;    /* [value_count]: of values in ONNX, owned */
     char *data_name; /* of the second file */
@@ -41,7 +47,9 @@ static by_status build_graph(state *s, by_error *error)
     const by_model_config *model = &s->export->source->config->model;
     /* Windows are limits only in a sequence that is longer. */
     by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = BATCH, .time = model->context};
-    if (!s->export->options->without_cache) {
+    if (s->examples.text != NULL) {
+        request.mode = BY_MODEL_LOSS;
+    } else if (!s->export->options->without_cache) {
         request.mode = BY_MODEL_DECODE;
         request.time = model->context < TIME ? model->context : TIME;
         request.cache = model->context;
@@ -61,12 +69,14 @@ static void cache_name(char out[64], const char *name, const char *prefix)
                    name[strlen(name) - 1] == 'k' ? "key" : "value");
 }
 
-static void add_cache(state *s, uint32_t field, const by__value *v, const char *name,
-                      const char *positions)
+typedef struct cache_axes {
+    by__onnx_axis axes[4];
+} cache_axes;
+
+static cache_axes axes_of_cache(const by__value *v, const char *positions)
 {
-    const by__onnx_axis axes[4] = {
-        {0, "batch"}, {v->shape.dim[1], NULL}, {0, positions}, {v->shape.dim[3], NULL}};
-    by__onnx_writer_port(&s->writer, field, name, BY__ONNX_FLOAT, axes, 4);
+    return (cache_axes){
+        {{0, "batch"}, {v->shape.dim[1], NULL}, {0, positions}, {v->shape.dim[3], NULL}}};
 }
 
 /* The number of past positions, [1], and (where the model reads them) positions [1, sequence]. */
@@ -89,7 +99,21 @@ static by_status add_places(state *s, const char *past, by_error *error)
     return set_name(s, s->model.positions, by__onnx_writer_name(&s->writer, places), error);
 }
 
-static by_status add_inputs(state *s, by_error *error)
+static by_status add_example_inputs(state *s, by_error *error)
+{
+    const char *name = NULL;
+    s->writer.rows.batch_extent = BATCH;
+    for (size_t i = 0; i < s->graph->value_count; i++) {
+        const by__value *v = &s->graph->values[i];
+        if (v->role == BY_ROLE_INPUT) {
+            BY_TRY(by__onnx_examples_input(&s->examples, &s->writer, v, &name, error));
+            BY_TRY(set_name(s, (by_value)i, name, error));
+        }
+    }
+    return BY_OK;
+}
+
+static by_status add_token_inputs(state *s, by_error *error)
 {
     const by__onnx_axis axes[2] = {{0, "batch"}, {0, "sequence"}};
     char past[64] = "";
@@ -100,7 +124,8 @@ static by_status add_inputs(state *s, by_error *error)
         const by__value *v = &s->graph->values[i];
         if (v->role == BY_ROLE_STATE) {
             cache_name(past, v->name, "past_key_values");
-            add_cache(s, 11, v, past, "past");
+            const cache_axes shape = axes_of_cache(v, "past");
+            by__onnx_writer_port(&s->writer, 11, past, BY__ONNX_FLOAT, shape.axes, 4);
             BY_TRY(set_name(s, (by_value)i, past, error));
             if (first[0] == '\0') {
                 (void)snprintf(first, sizeof first, "%s", past);
@@ -173,19 +198,28 @@ static by_status each_weight(state *s, by__sink *sink, float *buffer, by_error *
 
 /* ---- nodes ---- */
 
+/* Before anything is read or written: what the graph has can be said in ONNX. */
+static by_status check_nodes(const state *s, by_error *error)
+{
+    for (size_t i = 0; i < s->graph->node_count; i++) {
+        const by__op_row *row = by__op_row_of(s->graph->nodes[i].op);
+        if (row->onnx == NULL || s->graph->nodes[i].input_count > MAX_INPUTS) {
+            return by_error_set(error, BY_EFORMAT,
+                                "a model of kind %s has the operation %s, which has no form in "
+                                "ONNX",
+                                s->export->source->config->model.kind, row->name);
+        }
+    }
+    return BY_OK;
+}
+
 static by_status add_node(state *s, const by__node *node, by_error *error)
 {
     const by__op_row *row = by__op_row_of(node->op);
-    const char *in[16];
-    char *updates[16] = {0};
-    by__type types[16];
+    const char *in[MAX_INPUTS];
+    char *updates[MAX_INPUTS] = {0};
+    by__type types[MAX_INPUTS];
     by__type out[BY_MAX_OUTPUTS];
-    if (row->onnx == NULL || node->input_count > 16) {
-        return by_error_set(error, BY_EFORMAT,
-                            "the model has the operation %s, which has no form "
-                            "in ONNX",
-                            row->name);
-    }
     for (int i = 0; i < node->input_count; i++) {
         bool absent = node->in[i] == BY_NONE;
         in[i] = absent || s->names[node->in[i]] == NULL ? "" : s->names[node->in[i]];
@@ -222,30 +256,24 @@ static by_status add_node(state *s, const by__node *node, by_error *error)
                : status;
 }
 
-/* A value under the name of an output. */
-static void rename_value(state *s, by_value value, const char *name)
-{
-    by__text node = {0};
-    by__proto_string(&node, 1, s->names[value]);
-    by__proto_string(&node, 2, name);
-    by__proto_string(&node, 4, "Identity");
-    by__proto_message(&s->writer.graph, 1, &node);
-    by__text_free(&node);
-}
-
 static void add_outputs(state *s)
 {
-    const by__onnx_axis axes[3] = {
-        {0, "batch"}, {0, "sequence"}, {s->graph->values[s->model.logits].shape.dim[2], NULL}};
+    const by__value *values = s->graph->values;
     char name[64];
-    rename_value(s, s->model.logits, "logits");
-    by__onnx_writer_port(&s->writer, 12, "logits", BY__ONNX_FLOAT, axes, 3);
+    if (s->examples.text != NULL) {
+        by__onnx_examples_output(&s->examples, &s->writer, s->names[s->model.output],
+                                 &values[s->model.output]);
+        return;
+    }
+    const by__onnx_axis axes[3] = {
+        {0, "batch"}, {0, "sequence"}, {values[s->model.logits].shape.dim[2], NULL}};
+    by__onnx_writer_output(&s->writer, s->names[s->model.logits], "logits", BY__ONNX_FLOAT, axes,
+                           3);
     for (size_t i = 0; i < s->graph->value_count; i++) {
-        const by__value *v = &s->graph->values[i];
-        if (v->role == BY_ROLE_STATE) {
-            cache_name(name, v->name, "present");
-            rename_value(s, (by_value)i, name);
-            add_cache(s, 12, v, name, "total");
+        if (values[i].role == BY_ROLE_STATE) {
+            cache_name(name, values[i].name, "present");
+            const cache_axes shape = axes_of_cache(&values[i], "total");
+            by__onnx_writer_output(&s->writer, s->names[i], name, BY__ONNX_FLOAT, shape.axes, 4);
         }
     }
 }
@@ -259,7 +287,9 @@ static void make_model(by__text *out, state *s)
     const by_export_source *source = s->export->source;
     const char *const pairs[][2] = {{"banyan.run", source->run},
                                     {"banyan.config_hash", source->config_hash},
-                                    {"banyan.data_hash", source->data_hash}};
+                                    {"banyan.data_hash", source->data_hash},
+                                    {s->examples.key, s->examples.text},
+                                    {"banyan.id2label", s->examples.labels}};
     by__text part = {0};
     by__proto_int(out, 1, 8);
     by__proto_string(out, 2, "banyan");
@@ -298,8 +328,9 @@ static by_status write_data(state *s, const char *directory, by_error *error)
 static by_status write_files(state *s, const char *directory, const char *name, by_error *error)
 {
     by__text model = {0};
+    BY_TRY(check_nodes(s, error));
     BY_TRY(each_weight(s, NULL, NULL, error));
-    BY_TRY(add_inputs(s, error));
+    BY_TRY(s->examples.text != NULL ? add_example_inputs(s, error) : add_token_inputs(s, error));
     for (size_t i = 0; i < s->graph->node_count; i++) {
         BY_TRY(add_node(s, &s->graph->nodes[i], error));
     }
@@ -327,13 +358,13 @@ by_status by__export_onnx(by__export *e, by_error *error)
     char *directory;
     char *name;
     by__text data = {0};
-    if (strcmp(by_model_reads(&e->source->config->model), "tokens") != 0) {
-        return by_error_set(error, BY_EARG, "only models of tokens are exported to ONNX");
-    }
     BY_TRY(by__export_place(&directory, &name, e->options->output, error));
     by__onnx_writer_begin(&s.writer);
     by__text_format(&data, "%s_data", name);
     by_status status = by__text_take(&data, &s.data_name, error);
+    if (status == BY_OK) {
+        status = by__onnx_examples_open(&s.examples, e, error);
+    }
     if (status == BY_OK) {
         status = build_graph(&s, error);
     }
@@ -346,6 +377,7 @@ by_status by__export_onnx(by__export *e, by_error *error)
     free(s.names);
     by_graph_close(&s.graph);
     by__onnx_writer_free(&s.writer);
+    by__onnx_examples_close(&s.examples);
     free(s.data_name);
     free(directory);
     free(name);

@@ -126,6 +126,12 @@ static int add_ints(by__onnx *onnx, const int64_t *values, const by_shape *shape
                         (size_t)by_shape_count(shape) * sizeof *values, shape);
 }
 
+int by__onnx_writer_doubles(by__onnx_writer *w, const double *values, const by_shape *shape)
+{
+    return add_constant(w, BY__ONNX_DOUBLE, values, (size_t)by_shape_count(shape) * sizeof *values,
+                        shape);
+}
+
 static void set_result(by__onnx *onnx, int output, int value)
 {
     by__onnx_writer *w = onnx->user;
@@ -218,6 +224,18 @@ void by__onnx_writer_port(by__onnx_writer *w, uint32_t field, const char *name, 
     by__text_free(&tensor);
     by__text_free(&shape);
     by__text_free(&axis);
+}
+
+void by__onnx_writer_output(by__onnx_writer *w, const char *value, const char *name, int type,
+                            const by__onnx_axis *axes, int rank)
+{
+    by__text node = {0};
+    by__proto_string(&node, 1, value);
+    by__proto_string(&node, 2, name);
+    by__proto_string(&node, 4, "Identity");
+    by__proto_message(&w->graph, 1, &node);
+    by__text_free(&node);
+    by__onnx_writer_port(w, 12, name, type, axes, rank);
 }
 
 /* StringStringEntryProto: key 1, value 2. */

@@ -36,11 +36,18 @@ typedef struct by__onnx_axis {
     const char *name;
 } by__onnx_axis;
 
-#define BY__ONNX_FLOAT 1
-#define BY__ONNX_INT64 7
+#define BY__ONNX_FLOAT  1
+#define BY__ONNX_UINT8  2
+#define BY__ONNX_INT64  7
+#define BY__ONNX_DOUBLE 11
 /* An input (field 11) or output (field 12) of the graph. */
 void by__onnx_writer_port(by__onnx_writer *writer, uint32_t field, const char *name, int type,
                           const by__onnx_axis *axes, int rank);
+/* An output of the graph under another name than the value has. */
+void by__onnx_writer_output(by__onnx_writer *writer, const char *value, const char *name, int type,
+                            const by__onnx_axis *axes, int rank);
+/* A constant of f64; its number. */
+int by__onnx_writer_doubles(by__onnx_writer *writer, const double *values, const by_shape *shape);
 /* An f32 initializer whose data is in another file. */
 void by__onnx_writer_weight(by__onnx_writer *writer, const char *name, const by_shape *shape,
                             const char *file, uint64_t offset, uint64_t bytes);

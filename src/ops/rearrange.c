@@ -1,6 +1,8 @@
 /* Operations that move elements and compute nothing: constants, views, permutations, pieces. */
 #include "ops/ops.h"
 
+#define MAX_PARTS 8 /* of a concatenation */
+
 static by_status infer_fill(const by__signature *s, by__type *out, by_error *error)
 {
     if (!by__is_act(s->attrs->dtype) || s->attrs->shape.rank < 1) {
@@ -300,6 +302,60 @@ static by_status onnx_reshape(const by__signature *s, const by__type *out, by__o
     return BY_OK;
 }
 
+static by_status onnx_permute(const by__signature *s, const by__type *out, by__onnx *onnx,
+                              by_error *error)
+{
+    int64_t order[BY_MAX_RANK];
+    BY_UNUSED(error);
+    for (int i = 0; i < out->shape.rank; i++) {
+        order[i] = s->attrs->order[i];
+    }
+    onnx->result(onnx, 0, by__onnx_transpose(onnx, 0, order, out->shape.rank));
+    return BY_OK;
+}
+
+static by_status onnx_concat(const by__signature *s, const by__type *out, by__onnx *onnx,
+                             by_error *error)
+{
+    const int in[MAX_PARTS] = {0, 1, 2, 3, 4, 5, 6, 7};
+    BY_UNUSED(out);
+    BY_UNUSED(error);
+    onnx->result(onnx, 0, onnx->node(onnx, "Concat", in, s->input_count, 1));
+    onnx->set_int(onnx, "axis", s->attrs->axis);
+    return BY_OK;
+}
+
+static by_status onnx_slice(const by__signature *s, const by__type *out, by__onnx *onnx,
+                            by_error *error)
+{
+    const by_attrs *a = s->attrs;
+    const int in[4] = {0, by__onnx_list(onnx, &a->begin, 1),
+                       by__onnx_list(onnx, (const int64_t[]){a->begin + a->rows}, 1),
+                       by__onnx_list(onnx, &a->axis, 1)};
+    BY_UNUSED(out);
+    BY_UNUSED(error);
+    onnx->result(onnx, 0, onnx->node(onnx, "Slice", in, 4, 1));
+    return BY_OK;
+}
+
+/* One example that is repeated along axis 0 is repeated for the batch, of whatever extent. */
+static by_status onnx_expand(const by__signature *s, const by__type *out, by__onnx *onnx,
+                             by_error *error)
+{
+    const by_shape *from = &s->in[0].shape;
+    const by_shape *to = &out->shape;
+    bool batched = to->rank > 1 && to->dim[0] == onnx->batch_extent &&
+                   (from->rank < to->rank || from->dim[0] == 1);
+    BY_UNUSED(error);
+    int shape = by__onnx_list(onnx, to->dim + batched, to->rank - batched);
+    if (batched) {
+        shape = by__onnx_node2(onnx, "Concat", onnx->batch, shape);
+        onnx->set_int(onnx, "axis", 0);
+    }
+    onnx->result(onnx, 0, by__onnx_node2(onnx, "Expand", 0, shape));
+    return BY_OK;
+}
+
 const by__op_row by__op_reshape = {
     .name = "reshape",
     .attrs = BY__ATTRS(BY__ATTR_AS("shape", shape, SHAPE, BY__ATTR_IN_TYPE)),
@@ -322,6 +378,7 @@ const by__op_row by__op_permute = {.name = "permute",
                                    .max_inputs = 1,
                                    .outputs = 1,
                                    .infer = infer_permute,
+                                   .onnx = onnx_permute,
                                    .shard = shard_permute,
                                    .gradient = gradient_permute,
                                    .cost = cost_move};
@@ -330,9 +387,10 @@ const by__op_row by__op_concat = {.name = "concat",
                                   .cheap = true,
                                   .moves = true,
                                   .min_inputs = 2,
-                                  .max_inputs = 8,
+                                  .max_inputs = MAX_PARTS,
                                   .outputs = 1,
                                   .infer = infer_concat,
+                                  .onnx = onnx_concat,
                                   .shard = shard_concat,
                                   .gradient = gradient_concat,
                                   .cost = cost_move};
@@ -346,6 +404,7 @@ const by__op_row by__op_slice = {.name = "slice",
                                  .max_inputs = 1,
                                  .outputs = 1,
                                  .infer = infer_slice,
+                                 .onnx = onnx_slice,
                                  .shard = shard_slice,
                                  .gradient = gradient_slice,
                                  .cost = cost_slice};
@@ -369,6 +428,7 @@ const by__op_row by__op_expand = {
     .max_inputs = 1,
     .outputs = 1,
     .infer = infer_expand,
+    .onnx = onnx_expand,
     .shard = shard_expand,
     .gradient = gradient_expand,
     .cost = cost_move};

@@ -146,6 +146,10 @@ struct by__sharding {
 typedef struct by__onnx by__onnx;
 struct by__onnx {
     void *user;
+    /* The batch, axis 0 of examples, may have any extent in ONNX: what it is in the shapes that
+     * rows see, and the value [1] that it has. 0: rows need not know. */
+    int64_t batch_extent;
+    int batch;
     /* Appends a node; returns its first result, the others follow it. */
     int (*node)(by__onnx *onnx, const char *type, const int *in, int input_count, int output_count);
     /* Attributes of the node that was appended last. */

@@ -2,14 +2,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "train/tasks/examples_learned.h"
+#include "data/pixel_scales.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     by_error error;
-    by__examples d = {0};
+    by__pixel_scales d = {0};
     if (by__pixel_scales_parse(&d, "f", (const char *)data, size, &error) == BY_OK) {
         for (size_t c = 0; c < d.channels; c++) {
             if (isnan(d.mean[c]) || !(d.deviation[c] > 0.0f)) {
@@ -17,7 +17,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             }
         }
     }
-    free(d.mean);
-    free(d.deviation);
+    by__pixel_scales_free(&d);
     return 0;
 }

@@ -7,8 +7,12 @@
                                                     values also in pieces; of one sequence alone too
     check_onnx.py greedy FILE.onnx LOGITS COUNT OUT the first 4 tokens of LOGITS and their most probable continuation,
                                                     COUNT tokens through past keys and values, as tokens in OUT
+    check_onnx.py predicts FILE.onnx DATA LINES     what `banyan predict` says of DATA (images as npy, a table as CSV) in
+                                                    LINES: classes, and probabilities and values within 1e-4 (values: of
+                                                    the target's deviation), for batches of all examples, 7 and 1
     check_onnx.py follows LOGITS                    each token behind the 4th is the most probable one by these logits
 """
+import csv
 import json
 import struct
 import sys
@@ -82,5 +86,47 @@ def follows(file):
     print(f"{len(tokens) - 4} equal tokens")
 
 
+def read_table(path, encoding):
+    """The rows of a CSV file as the graph's inputs: numbers as they are, NaN where missing; ids of categories."""
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    feeds = {}
+    if encoding["numbers"]:
+        feeds["numbers"] = np.array([[float(r[c["name"]] or "nan") for c in encoding["numbers"]] for r in rows], np.float64)
+    if encoding["categories"]:
+        feeds["categories"] = np.array([[c["values"].index(r[c["name"]]) + 1 if r[c["name"]] in c["values"] else 0
+                                         for c in encoding["categories"]] for r in rows], np.int64)
+    return feeds
+
+
+def predicts(path, data, lines):
+    model = Model(path)
+    about = model.session.get_modelmeta().custom_metadata_map
+    encoding = json.loads(about.get("banyan.encoding", "null"))
+    feeds = {"images": np.load(data)} if encoding is None else read_table(data, encoding)
+    with open(lines) as file:
+        ours = [json.loads(line) for line in file]
+    count = len(ours)
+    distance = 0.0
+    for size in (count, 7, 1):
+        pieces = [model.session.run(None, {n: f[i:i + size] for n, f in feeds.items()})[0] for i in range(0, count, size)]
+        out = np.concatenate(pieces).astype(np.float64)
+        if model.outputs == ["values"]:
+            theirs = out[:, 0] / encoding["target"]["deviation"]
+            expected = np.array([o["value"] for o in ours]) / encoding["target"]["deviation"]
+        else:
+            theirs = np.exp(out - out.max(1, keepdims=True))
+            theirs = (theirs / theirs.sum(1, keepdims=True)).max(1)
+            expected = np.array([o["probability"] for o in ours])
+            labels = json.loads(about["banyan.id2label"])
+            for i, o in enumerate(ours):
+                if o["class"] != out[i].argmax() or o["label"] != labels[str(o["class"])]:
+                    fail(f"{path}: example {i} is {out[i].argmax()}, ours {o}")
+        distance = max(distance, float(np.abs(theirs - expected).max()))
+    print(f"{path}: {count} examples, largest difference {distance:.2e}, spread {theirs.std():.2e}")
+    if not distance <= 1e-4 or not theirs.std() > 1e-3:
+        fail(f"{path}: predictions differ by {distance:.2e}")
+
+
 if __name__ == "__main__":
-    {"logits": check_logits, "greedy": greedy, "follows": follows}[sys.argv[1]](*sys.argv[2:])
+    {"logits": check_logits, "greedy": greedy, "follows": follows, "predicts": predicts}[sys.argv[1]](*sys.argv[2:])

@@ -1,6 +1,7 @@
 #!/bin/sh
-# onnxruntime runs the ONNX graphs that banyan writes: equal logits with and without past keys and values, for
-# any batch and sequence, and equal greedy text.
+# onnxruntime runs the ONNX graphs that banyan writes. Of models of tokens: equal logits with and without past keys and
+# values, for any batch and sequence, and equal greedy text. Of models of images and tables: what `banyan predict` says,
+# for any batch.
 . "$(dirname "$0")/../support/shell.sh"
 
 "$root/scripts/export-env" >/dev/null || {
@@ -41,6 +42,59 @@ for name in gpt2 llama; do
     run 0 "$python" "$checker" follows back.safetensors
 done
 
+# Images 3 x 8 x 12 of three classes, a bright stripe in the row 2 x class + 1; their labels; a table with a number
+# that is far from 0, and a number and a category of which some are missing.
+"$python" - <<'END' || fail "no data"
+import numpy as np
+random = np.random.default_rng(5)
+labels = random.integers(0, 3, 110)
+images = random.integers(0, 90, (110, 3, 8, 12))
+for i, label in enumerate(labels):
+    images[i, :, 2 * label + 1] += 40
+np.save("images.npy", images.astype(np.uint8))
+np.save("labels.npy", labels.astype(np.uint8))
+with open("table.csv", "w") as out:
+    out.write("time,size,color,kind,price\n")
+    for i in range(200):
+        time, size, color = 1.7e9 + random.uniform(0, 50), random.normal(), random.choice("red green blue".split())
+        price = 1e5 + 300 * (time - 1.7e9) + 9000 * size + (5000 if color == "red" else 0)
+        kind = "large" if size > 0.5 else "small"
+        out.write(f"{time:.3f},{'' if i % 17 == 3 else round(size, 3)},{'' if i % 23 == 2 else color},{kind},{price:.2f}\n")
+END
+# predicts NAME KIND MODEL DATA FILE: FILE is what the model was trained on.
+predicts() {
+    say "$1: predictions"
+    cat >"$1.yaml" <<END
+name: $1
+task: {kind: $2}
+model: {$3}
+data: {$4, valid_fraction: 0.2}
+train: {steps: 12, batch: 12, eval_every: 0}
+optimizer: {lr: 3e-3, warmup: 2}
+END
+    run 0 "$banyan" train "$1.yaml"
+    run 0 "$banyan" predict "runs/$1" "$5"
+    mv out "$1.lines"
+    run 0 "$banyan" export "runs/$1" --format onnx --output "$1.onnx"
+    run 0 "$python" "$checker" predicts "$1.onnx" "$5" "$1.lines"
+}
+predicts vit classify "kind: vit, layers: 2, heads: 2, width: 16, patch: 4" \
+    "images: images.npy, labels: labels.npy, label_names: [low, middle, high]" images.npy
+predicts mlp regress "kind: mlp, hidden: [16, 24], activation: relu, norm: true" "table: table.csv, target: price" table.csv
+predicts classes classify "kind: mlp, hidden: [16], activation: gelu" "table: table.csv, target: kind" table.csv
+
 say "what has no form in ONNX is an error"
+cat >mixtral.yaml <<END
+name: mixtral
+model: {kind: mixtral, layers: 1, heads: 2, width: 16, context: 16}
+data: {text: [text.txt], tokenizer: char}
+train: {steps: 1, batch: 1, eval_every: 0}
+END
+run 0 "$banyan" train mixtral.yaml
+run 1 "$banyan" export runs/mixtral --format onnx --output mixtral.onnx
+holds err "a model of kind mixtral has the operation"
+rm runs/vit/checkpoints/*/preprocessor_config.json
+run 1 "$banyan" export runs/vit --format onnx --output x.onnx
+holds err "preprocessor_config.json"
 run 2 "$banyan" export runs/llama --format onnx --dtype bf16 --output x.onnx
 holds err "one of f32"

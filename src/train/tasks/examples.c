@@ -370,8 +370,7 @@ void by__examples_close(by_task_data *data)
     by_array_set_close(&d->valid);
     by_encoding_close(&d->encoding);
     by__damage_free(&d->damage);
-    free(d->mean);
-    free(d->deviation);
+    by__pixel_scales_free(&d->scales);
     free(d->learned);
     free(d->labels);
     free(d);
@@ -442,10 +441,10 @@ by_status by__examples_complete(by_task_data *data, by_config *config, int64_t o
     }
     if (d->encoding == NULL) {
         const by_shape *shape = &by_array_set_find(set, "images")->shape;
-        if ((size_t)shape->dim[1] != d->channels) {
+        if ((size_t)shape->dim[1] != d->scales.channels) {
             return by_error_set(error, BY_ECONFIG,
                                 "%s has images of %lld channels; those of the weights have %zu",
-                                name, (long long)shape->dim[1], d->channels);
+                                name, (long long)shape->dim[1], d->scales.channels);
         }
         BY_TRY(take_size(&m->channels, shape->dim[1], "channels", name, error));
         BY_TRY(take_size(&m->image_height, shape->dim[2], "image_height", name, error));
@@ -509,8 +508,8 @@ by_status by__examples_source(by_source **out, by_task_data *data, const by_conf
         .target = by_array_set_find(set, "labels") != NULL ? "labels" : "targets",
         .shift = (int)d->keys->shift,
         .flip = d->keys->flip != 0,
-        .mean = d->mean,
-        .deviation = d->deviation};
+        .mean = d->scales.mean,
+        .deviation = d->scales.deviation};
     BY_UNUSED(config);
     return by_array_source_open(out, set, training ? &d->train_part : &d->valid_part, &options,
                                 error);

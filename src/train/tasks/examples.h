@@ -8,6 +8,7 @@
 
 #include "banyan/table.h"
 #include "data/damage.h"
+#include "data/pixel_scales.h"
 #include "train/tasks/tasks.h"
 #include "train/train.h"
 
@@ -40,11 +41,9 @@ typedef struct by__examples {
     by_array_set *valid; /* held out, where that is a set of its own; NULL: a part of train */
     by_part train_part;
     by_part valid_part;
-    by_encoding *encoding; /* of tables; NULL: images */
-    size_t channels;       /* of images that the scales are for */
-    float *mean;           /* of images, a channel each */
-    float *deviation;
-    char *learned; /* the JSON text of what was learned */
+    by_encoding *encoding;   /* of tables; NULL: images */
+    by__pixel_scales scales; /* of images */
+    char *learned;           /* the JSON text of what was learned */
     char learned_hash[33];
     const char **labels; /* names of classes; NULL: none */
     size_t label_count;

@@ -4,23 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
-#define IMAGES_FILE    "preprocessor_config.json"
-#define TABLE_FILE     "encoding.json"
-#define LEARNED_LIMIT  ((size_t)64 << 20)
-#define CHANNELS_LIMIT 65536
+#define IMAGES_FILE   "preprocessor_config.json"
+#define TABLE_FILE    "encoding.json"
+#define LEARNED_LIMIT ((size_t)64 << 20)
 
 const char *by__examples_learned_name(const by__examples *d)
 {
     return d->encoding == NULL ? IMAGES_FILE : TABLE_FILE;
-}
-
-static by_status allocate_scales(by__examples *d, size_t channels, by_error *error)
-{
-    d->channels = channels;
-    BY_TRY(by__alloc((void **)&d->mean, channels, sizeof *d->mean, "pixel scales", error));
-    return by__alloc((void **)&d->deviation, channels, sizeof *d->deviation, "pixel scales", error);
 }
 
 /* Mean and deviation of pixel / 255 in each channel, from exact sums. */
@@ -30,7 +20,7 @@ static by_status measure_images(by__examples *d, by_error *error)
     size_t channels = (size_t)images->shape.dim[1];
     size_t plane = (size_t)(images->shape.dim[2] * images->shape.dim[3]);
     double count = (double)d->train_part.count * (double)plane;
-    BY_TRY(allocate_scales(d, channels, error));
+    BY_TRY(by__pixel_scales_allocate(&d->scales, channels, error));
     for (size_t c = 0; c < channels; c++) {
         uint64_t sum = 0;
         uint64_t squares = 0;
@@ -45,8 +35,8 @@ static by_status measure_images(by__examples *d, by_error *error)
         }
         double mean = (double)sum / count;
         double variance = (double)squares / count - mean * mean;
-        d->mean[c] = (float)(mean / 255.0);
-        d->deviation[c] = variance > 0.0 ? (float)(sqrt(variance) / 255.0) : 1.0f;
+        d->scales.mean[c] = (float)(mean / 255.0);
+        d->scales.deviation[c] = variance > 0.0 ? (float)(sqrt(variance) / 255.0) : 1.0f;
     }
     return BY_OK;
 }
@@ -68,8 +58,8 @@ static by_status print_images(by__examples *d, by_error *error)
                         "  \"do_resize\": false,\n  \"do_rescale\": true,\n"
                         "  \"rescale_factor\": 0.00392156862745098,\n"
                         "  \"do_normalize\": true,\n");
-    add_scales(&text, "image_mean", d->mean, (size_t)shape->dim[1]);
-    add_scales(&text, "image_std", d->deviation, (size_t)shape->dim[1]);
+    add_scales(&text, "image_mean", d->scales.mean, (size_t)shape->dim[1]);
+    add_scales(&text, "image_std", d->scales.deviation, (size_t)shape->dim[1]);
     by__text_format(&text, "  \"size\": {\"height\": %lld, \"width\": %lld}\n}\n",
                     (long long)shape->dim[2], (long long)shape->dim[3]);
     return by__text_take(&text, &d->learned, error);
@@ -89,55 +79,12 @@ by_status by__examples_learn(by__examples *d, by_error *error)
 
 /* ---- reading ---- */
 
-static by_status read_scales(float *out, const char *name, const json_t *root, const char *key,
-                             size_t count, bool above_zero, by_error *error)
-{
-    const json_t *list = json_object_get(root, key);
-    for (size_t i = 0; i < count; i++) {
-        const json_t *value = json_array_get(list, i);
-        double number = json_number_value(value);
-        if (!json_is_number(value) || json_array_size(list) != count ||
-            (above_zero && !((float)number > 0.0f))) {
-            return by_error_set(error, BY_EFORMAT, "%s: \"%s\" is not a list of %s, one a channel",
-                                name, key, above_zero ? "positive numbers" : "numbers");
-        }
-        out[i] = (float)number;
-    }
-    return BY_OK;
-}
-
-by_status by__pixel_scales_parse(by__examples *d, const char *path, const char *text, size_t length,
-                                 by_error *error)
-{
-    json_error_t where;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
-    size_t channels = json_array_size(json_object_get(root, "image_mean"));
-    by_status status = BY_OK;
-    if (root == NULL) {
-        status =
-            by_error_set(error, BY_EFORMAT, "%s:%d: not JSON: %s", path, where.line, where.text);
-    } else if (channels == 0 || channels > CHANNELS_LIMIT) {
-        status = by_error_set(error, BY_EFORMAT, "%s: there is no \"image_mean\"", path);
-    }
-    if (status == BY_OK) {
-        status = allocate_scales(d, channels, error);
-    }
-    if (status == BY_OK) {
-        status = read_scales(d->mean, path, root, "image_mean", channels, false, error);
-    }
-    if (status == BY_OK) {
-        status = read_scales(d->deviation, path, root, "image_std", channels, true, error);
-    }
-    json_decref(root);
-    return status;
-}
-
 static by_status read_file(by__examples *d, const char *path, bool images, by_error *error)
 {
     size_t length;
     BY_TRY(by__file_read(&d->learned, &length, path, LEARNED_LIMIT, error));
     by__hash128_hex(d->learned_hash, d->learned, length);
-    return images ? by__pixel_scales_parse(d, path, d->learned, length, error)
+    return images ? by__pixel_scales_parse(&d->scales, path, d->learned, length, error)
                   : by_encoding_parse(&d->encoding, path, d->learned, length, error);
 }
 

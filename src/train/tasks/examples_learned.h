@@ -11,9 +11,6 @@ by_status by__examples_learn(by__examples *d, by_error *error);
  * is no such file, the other one is taken. */
 by_status by__examples_read_learned(by__examples *d, const char *directory, bool images,
                                     by_error *error);
-/* Reads "image_mean" and "image_std" of such a text. BY_EFORMAT names what is wrong with it. */
-by_status by__pixel_scales_parse(by__examples *d, const char *path, const char *text, size_t length,
-                                 by_error *error);
 const char *by__examples_learned_name(const by__examples *d);
 /* Names of the classes: the encoding's, or those of the config. */
 by_status by__examples_name_labels(by__examples *d, by_error *error);
