@@ -89,6 +89,8 @@ printf '\377\377' | dd of="$spoiled" bs=1 seek=128 conv=notrunc 2>/dev/null
 run 0 "$banyan" eval runs/one --json
 holds err "left out: packed/valid/tokens-00000.npy, at 128: 4096 tokens from number 0 on"
 [ "$(field tokens <out)" -lt "$whole" ] || fail "tokens: $(cat out)"
+run 1 "$banyan" predict runs/one packed/valid
+holds err "$spoiled: damaged at 128: a token is not below the vocabulary; predictions leave no document out"
 truncate -s 1000 "$spoiled"
 run 1 "$banyan" eval runs/one --json
 holds err "15811 of 15811 tokens are damaged"

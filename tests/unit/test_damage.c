@@ -177,7 +177,7 @@ static by_loader *open_loader(const by_dataset *data, bool shuffle, bool documen
                               by_token_packing packing, size_t first, size_t count)
 {
     by_source *source;
-    by_loader *loader;
+    by_loader *loader = NULL;
     by_error error = {0};
     const by_token_options options = {
         .context = CONTEXT, .shuffle = shuffle, .documents = documents, .packing = packing};

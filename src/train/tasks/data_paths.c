@@ -246,7 +246,8 @@ static bool relay_verifying(void *user, uint64_t done, uint64_t total)
     return relay_progress(user, &progress);
 }
 
-bool by__skips_damage(const by_config *config)
+/* Whether damaged data is left out. */
+static bool skips_damage(const by_config *config)
 {
     return strcmp(config->data.corrupt, "skip") == 0;
 }
@@ -255,10 +256,20 @@ by_status by__verify_data(const char *directory, const by_config *config,
                           const by_train_options *progress, by_error *error)
 {
     by__relay to = {progress};
-    by_data_verify_options options = {.skip = by__skips_damage(config),
+    by_data_verify_options options = {.skip = skips_damage(config),
                                       .progress = progress == NULL ? NULL : relay_verifying,
                                       .user = &to};
     return by_data_verify(directory, &options, error);
+}
+
+by_status by__open_packed(by_dataset **out, const char *directory, const by_config *config,
+                          const by_train_options *progress, by_error *error)
+{
+    by__relay to = {progress};
+    by_dataset_options options = {.skip = skips_damage(config),
+                                  .progress = progress == NULL ? NULL : relay_verifying,
+                                  .user = &to};
+    return by_dataset_open(out, directory, &options, error);
 }
 
 static by_status read_tokenizer_hash(char out[33], const char *directory, by_error *error)

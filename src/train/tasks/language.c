@@ -103,11 +103,10 @@ static by_status find_eos(language_data *d, by_error *error)
 
 /* A packed directory, whose damage is added to that of the data before. */
 static by_status open_packed(language_data *d, by_dataset **out, const char *path,
-                             const by_config *config, by_error *error)
+                             const by_task_request *r, by_error *error)
 {
     size_t count;
-    BY_TRY(
-        by_dataset_open(out, path, &(by_dataset_options){.skip = by__skips_damage(config)}, error));
+    BY_TRY(by__open_packed(out, path, r->config, r->progress, error));
     const by_damage *items = by_dataset_damage(*out, &count);
     for (size_t i = 0; i < count; i++) {
         BY_TRY(by__damage_add(&d->damage, &items[i], error));
@@ -121,14 +120,14 @@ static by_status open_packed(language_data *d, by_dataset **out, const char *pat
 
 /* What is evaluated on, by name where it has some. */
 static by_status open_valid(language_data *d, char *const *paths, size_t count,
-                            const by_config *config, by_error *error)
+                            const by_task_request *r, by_error *error)
 {
     bool named = d->paths.names != NULL && paths == d->paths.valid;
     BY_TRY(by__alloc((void **)&d->valid, count, sizeof *d->valid, "the data", error));
     BY_TRY(by__alloc((void **)&d->keys, count, sizeof *d->keys, "the data", error));
     for (size_t i = 0; i < count; i++) {
         d->valid_count++;
-        BY_TRY(open_packed(d, &d->valid[i], paths[i], config, error));
+        BY_TRY(open_packed(d, &d->valid[i], paths[i], r, error));
         d->base.valid_examples += by_dataset_tokens(d->valid[i]);
         if (named) {
             (void)snprintf(d->keys[i], sizeof d->keys[i], "valid_loss_%s", d->paths.names[i]);
@@ -147,11 +146,24 @@ static by_status open_training(language_data *d, const by_task_request *r, by_er
     BY_TRY(
         by__alloc((void **)&d->train, d->paths.train_count, sizeof *d->train, "the data", error));
     for (size_t i = 0; i < d->paths.train_count; i++) {
-        BY_TRY(open_packed(d, &d->train[i], d->paths.train[i], r->config, error));
+        BY_TRY(open_packed(d, &d->train[i], d->paths.train[i], r, error));
         d->base.train_examples += by_dataset_tokens(d->train[i]);
     }
-    BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, r->config, error));
+    BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, r, error));
     return find_eos(d, error);
+}
+
+/* Predictions are matched to documents by their number: none is left out. */
+static by_status refuse_damage(const language_data *d, by_error *error)
+{
+    const by_damage *first = d->damage.items;
+    if (d->damage.count == 0) {
+        return BY_OK;
+    }
+    return by_error_set(error, BY_EFORMAT,
+                        "%s: damaged at %llu: %s; predictions leave no document out: pack the data "
+                        "again",
+                        first->path, (unsigned long long)first->place, first->reason);
 }
 
 /* What the request names, or what the config holds out. */
@@ -164,18 +176,21 @@ static by_status open_other(language_data *d, const by_task_request *r, by_error
         for (size_t i = 0; i < d->paths.valid_count; i++) {
             BY_TRY(by__same_tokenizer(d->paths.valid[i], learned, error));
         }
-        BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, r->config, error));
+        BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, r, error));
     } else {
         BY_TRY(by__evaluation_data_open(&d->other, path, learned, r->config, r->progress, error));
-        BY_TRY(open_valid(d, &d->other.directory, 1, r->config, error));
+        BY_TRY(open_valid(d, &d->other.directory, 1, r, error));
     }
     if (d->valid_count == 0) {
         return by_error_set(error, BY_ECONFIG,
                             "nothing is held out (data.valid_fraction is 0); name a file or a "
                             "packed directory with --data");
     }
-    return r->purpose == BY_TASK_PREDICT ? by__documents_open(&d->documents, d->valid[0], error)
-                                         : BY_OK;
+    if (r->purpose != BY_TASK_PREDICT) {
+        return BY_OK;
+    }
+    BY_TRY(refuse_damage(d, error));
+    return by__documents_open(&d->documents, d->valid[0], error);
 }
 
 static void close_data(by_task_data *base)

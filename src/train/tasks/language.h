@@ -57,10 +57,12 @@ void by__evaluation_data_close(by__evaluation_data *data);
 /* BY_ECONFIG when packed data was made by another tokenizer than the tokenizer.json in a model's
  * directory (data_paths.c). A directory without one fits any data. */
 by_status by__same_tokenizer(const char *data, const char *model, by_error *error);
-/* Whether damaged data is left out (data.corrupt). */
-bool by__skips_damage(const by_config *config);
 /* Verifies a packed directory at its first use; `progress` (may be NULL) hears of it. */
 by_status by__verify_data(const char *directory, const by_config *config,
+                          const by_train_options *progress, by_error *error);
+/* Opens it as data.corrupt says. Where no result of the verification could be kept, damage is found
+ * again, and `progress` hears of that, too. */
+by_status by__open_packed(by_dataset **out, const char *directory, const by_config *config,
                           const by_train_options *progress, by_error *error);
 
 /* Fills progress and note of packing so that `relay` (alive as long as the options) passes them on
