@@ -239,15 +239,24 @@ static void check_unseen(const op_case *source, by_dtype act, by__isa level)
 static void test_unseen_places(void **state)
 {
     BY_UNUSED(state);
-    const op_case all = {BY_OP_PAGED_ATTENTION,
-                         {.heads = 4, .kv_heads = 2},
-                         (const operand[]){X(1, 21, 8 * 40), ABSENT, ABSENT, X(31, 2, 16, 40),
-                                           X(31, 2, 16, 40), I(1, 21), I(21), I(1, 4)},
-                         8,
-                         FOR_KERNELS};
-    for (int act = BY_F32; act <= BY_F16; act++) {
-        for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
-            check_unseen(&all, (by_dtype)act, (by__isa)level);
+    const op_case all[] = {
+        {BY_OP_PAGED_ATTENTION,
+         {.heads = 4, .kv_heads = 2},
+         (const operand[]){X(1, 21, 8 * 40), ABSENT, ABSENT, X(31, 2, 16, 40), X(31, 2, 16, 40),
+                           I(1, 21), I(21), I(1, 4)},
+         8,
+         FOR_KERNELS},
+        {BY_OP_PAGED_ATTENTION,
+         {.heads = 4, .kv_heads = 2},
+         (const operand[]){X(1, 21, 8 * 40), ABSENT, ABSENT, OF(BY_U8, 31, 2, 16, 44),
+                           OF(BY_U8, 31, 2, 16, 44), I(1, 21), I(21), I(1, 4)},
+         8,
+         FOR_KERNELS}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(all); i++) {
+        for (int act = BY_F32; act <= BY_F16; act++) {
+            for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
+                check_unseen(&all[i], (by_dtype)act, (by__isa)level);
+            }
         }
     }
 }
