@@ -448,6 +448,14 @@ static by_status open_model(worker *w, by_error *error)
             }
         }
     }
+    m->longest = 4; /* a character that the vocabulary lacks */
+    for (uint32_t id = 0; status == BY_OK && id < by_tokenizer_vocab(m->tokenizer); id++) {
+        const char *bytes;
+        size_t length;
+        if (by_tokenizer_token_bytes(m->tokenizer, id, &bytes, &length, &none) == BY_OK) {
+            m->longest = length > m->longest ? length : m->longest;
+        }
+    }
     by_pretrained_close(&pretrained);
     return status;
 }

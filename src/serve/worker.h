@@ -21,6 +21,7 @@ typedef struct by__served_model {
     int32_t ends[BY_STOP_TOKENS];
     size_t end_count;
     int64_t context;
+    size_t longest; /* bytes of a token */
 } by__served_model;
 
 /* A request in the worker. The engine's thread has it from by__engine_submit until it gives it back

@@ -73,6 +73,17 @@ static by_status take_ids(by__work *w, const json_t *list, by_error *error)
     return BY_OK;
 }
 
+/* A text that cannot fit is not encoded: the loop would stand still for it. */
+static by_status encode(by__work *w, const by__served_model *model, const char *text, size_t length,
+                        unsigned flags, by_error *error)
+{
+    if (length / model->longest > (size_t)model->context) {
+        return by_error_set(error, BY_EARG, "the prompt has %zu bytes; the model takes %lld tokens",
+                            length, (long long)model->context);
+    }
+    return by_tokenizer_encode(model->tokenizer, text, length, &w->prompt, flags, error);
+}
+
 static by_status take_messages(by__work *w, const by__served_model *model, const asked *a,
                                by_error *error)
 {
@@ -95,8 +106,7 @@ static by_status take_messages(by__work *w, const by__served_model *model, const
         status = by_chat_render(model->chat, &chat, &text, &length, error);
     }
     if (status == BY_OK) {
-        status = by_tokenizer_encode(model->tokenizer, text, length, &w->prompt, BY_ENCODE_SPECIAL,
-                                     error);
+        status = encode(w, model, text, length, BY_ENCODE_SPECIAL, error);
     }
     free(messages);
     free(tools);
@@ -119,9 +129,8 @@ static by_status take_prompt(by__work *w, const by__served_model *model, const a
     if (!json_is_string(a->prompt)) {
         return by_error_set(error, BY_EARG, "'prompt' must be a text or a list of token ids");
     }
-    return by_tokenizer_encode(model->tokenizer, json_string_value(a->prompt),
-                               json_string_length(a->prompt), &w->prompt,
-                               BY_ENCODE_ORDINARY | BY_ENCODE_AROUND, error);
+    return encode(w, model, json_string_value(a->prompt), json_string_length(a->prompt),
+                  BY_ENCODE_ORDINARY | BY_ENCODE_AROUND, error);
 }
 
 /* ---- what changes logits ---- */

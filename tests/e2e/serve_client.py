@@ -135,6 +135,7 @@ def check_errors():
     error(400, "invalid_request", path, completion(prompt=""))
     error(400, "invalid_request", path, completion(prompt=[99999]))
     error(400, "invalid_request", path, completion(prompt="a" * 2000))
+    error(400, "invalid_request", path, completion(prompt="a" * 6000000))
     error(400, "invalid_request", path, completion(stop=[""]))
     error(400, "invalid_request", path, completion(logit_bias={"x": 1}))
     error(400, "invalid_request", path, completion(response_format={"type": "regex", "pattern": "(" * 60000}))
