@@ -51,11 +51,11 @@ typedef struct by_compress_options {
     const char *const *settings; /* "NAME=VALUE" */
     size_t setting_count;
     const char *data; /* for methods that look at data: what `banyan eval --data` takes; NULL: what
-                         the run held out */
+                         the run was trained on */
     int64_t samples;  /* sequences of it; 0: 128 */
     uint64_t seed;    /* which sequences */
     int threads;      /* 0: the config's */
-    const char *run;  /* the run's directory, for what it held out; NULL: there is none */
+    const char *run;  /* the run's directory, for its data; NULL: there is none */
     void (*progress)(void *user, const by_compress_progress *progress); /* may be NULL */
     bool (*stop)(void *user); /* asked between layers; may be NULL */
     void *user;

@@ -122,6 +122,10 @@ BY_API by_status by_log_probabilities(const float *logits, int64_t vocab, int32_
  * to integers when they are loaded: of 8 bits with a scale for each output, of 4 bits with a scale
  * for each 32 inputs of an output. BY_EARG: another name. */
 BY_API by_status by_infer_precision(by_dtype *compute, const char *name, by_error *error);
+/* The precision of inference where none is named: precision.compute, or, of weights that a file has
+ * in codes, "int4" or "int8"; of codes that are floats "bf16". weights may be NULL. Static, or
+ * owned by the config. */
+BY_API const char *by_infer_precision_of(const by_config *config, const by_weights *weights);
 
 /* ---- generation ---- */
 

@@ -228,8 +228,10 @@ static by_status open_engine(cli_engine_bench *b, cli_engine_request *r, const c
         status = by_engine_open(&b->engine, model.used, model.weights, &options, error);
     }
     if (status == BY_OK) {
-        status = by_infer_precision(
-            &b->dtype, r->precision == NULL ? model.used->precision.compute : r->precision, error);
+        const char *precision =
+            r->precision == NULL ? by_infer_precision_of(model.used, model.weights) : r->precision;
+        status = by_infer_precision(&b->dtype, precision, error);
+        b->precision = cli_precision_name(precision, b->dtype);
     }
     if (status == BY_OK) {
         status = by_machine_describe(

@@ -62,7 +62,8 @@ typedef struct cli_engine_bench {
     size_t step_capacity;
     by_machine machine;
     by_dtype dtype;
-    by_profile *profile; /* NULL: not asked for */
+    const char *precision; /* of weights */
+    by_profile *profile;   /* NULL: not asked for */
 } cli_engine_bench;
 
 /* The next request, submitted; its prompt has `tokens` tokens. BY_ESTATE: the engine has no room

@@ -193,8 +193,7 @@ static void print_json(const cli_engine_bench *b, const figures *f, const by_pro
            (unsigned long long)st.preemptions, (unsigned long long)st.drafted,
            (unsigned long long)st.accepted, (long long)r->requests, (long long)r->sessions, r->rate,
            (long long)r->prompt, (long long)r->tokens, b->seconds,
-           (unsigned long long)by_engine_memory(b->engine)->total,
-           cli_precision_name(r->precision, b->dtype));
+           (unsigned long long)by_engine_memory(b->engine)->total, b->precision);
     if (r->profile) {
         print_profile_json(rows, count);
     }

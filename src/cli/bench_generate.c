@@ -31,6 +31,7 @@ typedef struct figures {
     double read_gbps;       /* the same */
     by_machine machine;
     by_dtype dtype;
+    const char *precision; /* of weights */
 } figures;
 
 /* Opens the generator of a run or model directory, or of a config with initial weights. */
@@ -44,8 +45,10 @@ static by_status open_generator(by_generator **out, figures *f, const request *r
         status = by_generator_open(out, model.used, model.weights, &options, error);
     }
     if (status == BY_OK) {
-        status = by_infer_precision(
-            &f->dtype, r->precision == NULL ? model.used->precision.compute : r->precision, error);
+        const char *precision =
+            r->precision == NULL ? by_infer_precision_of(model.used, model.weights) : r->precision;
+        status = by_infer_precision(&f->dtype, precision, error);
+        f->precision = cli_precision_name(precision, f->dtype);
     }
     if (status == BY_OK) {
         status = by_machine_describe(
@@ -203,7 +206,7 @@ static void print(const request *r, const figures *f, const by_generator *genera
             "\"peak_gflops\":%.6g,\"memory_bytes\":%llu,\"precision\":\"%s\"}\n",
             prefill, decode, f->share, gflops / peak, (long long)r->prompt, (long long)r->tokens,
             f->token_ms, bytes, gbps, f->read_gbps, gflops, peak, (unsigned long long)memory,
-            cli_precision_name(r->precision, f->dtype));
+            f->precision);
         return;
     }
     printf(

@@ -176,6 +176,9 @@ static by_status plan(request *r, const by_pretrained *model, by_error *error)
     bool known = by_machine_load(&machine, threads, 0, NULL) == BY_OK;
     r->options.settings = r->settings.items;
     r->options.setting_count = r->settings.count;
+    if (r->options.method != NULL && by_compress_method_find(r->options.method) == NULL) {
+        return by_compress_forecast_make(&(by_compress_forecast){0}, model, &r->options, error);
+    }
     if (!r->json) {
         printf("%-10s %14s %14s %12s\n", "method", "bytes on disk", "memory", "tokens/s");
     }
@@ -217,7 +220,8 @@ static int run(int argc, char **argv)
         {"set", CLI_LIST, &r.settings, "NAME=VALUE", "a setting of the method; may be repeated"},
         {"out", CLI_STRING, &r.out, "DIR", "the directory to write, which does not exist yet"},
         {"data", CLI_STRING, &r.options.data, "WHAT",
-         "calibration data, as `banyan eval --data` takes it (default: what the run held out)"},
+         "calibration data, as `banyan eval --data` takes it (default: what the run was trained "
+         "on)"},
         {"samples", CLI_INTEGER, &r.options.samples, "N",
          "sequences of it to calibrate on (default: 128)"},
         {"seed", CLI_SEED, &r.options.seed, "N", "which sequences (default: 0)"},

@@ -3,6 +3,7 @@
  * x that its layers read, a method changes their weights, and the block runs once more, with what
  * inference will compute with, for the blocks behind it. Memory is that of one block; what crosses
  * from block to block is in files of the temporary directory, mapped. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +102,10 @@ static by_status map_state(walk *w, crossing *x, by_error *error)
         status = by_error_set(error, BY_EMEMORY, "the calibration data is too large");
     }
     int fd = status == BY_OK ? open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
-    if (status == BY_OK && (fd < 0 || ftruncate(fd, (off_t)bytes) != 0)) {
+    /* Blocks of the disk are taken now: a write through the map cannot fail with an error. */
+    int failed = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
+    if (status == BY_OK && failed != 0) {
+        errno = failed;
         status = by__io_error(error, "write", path);
     }
     if (status == BY_OK) {
@@ -282,7 +286,8 @@ static by_status find_gains(const walk *w, const stage *s, group *g, by_error *e
     const by__node *node = producer < 0 ? NULL : &s->graph->nodes[producer];
     uint32_t gains = node == NULL || node->out[0] != g->x ? 0 : by__op_row_of(node->op)->gains;
     BY_TRY(by__graph_uses(s->graph, &uses, error));
-    bool alone = uses[g->x] == (int)g->what.count + 2; /* H reads it twice */
+    bool alone = uses[g->x] == (int)g->what.count + 2 && /* H reads it twice */
+                 s->graph->values[g->x].role != BY_ROLE_OUTPUT;
     free(uses);
     for (int i = 0; node != NULL && i < node->input_count && alone; i++) {
         const by__value *value = node->in[i] == BY_NONE ? NULL : &s->graph->values[node->in[i]];

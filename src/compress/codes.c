@@ -130,7 +130,7 @@ float by__codes_set(by__codes *codes, int64_t j, int64_t i, float value, float s
 {
     const by__coded *c = &codes->coded;
     uint8_t *row = codes->codes + (size_t)j * by__coded_row_bytes(c->kind, c->k);
-    float code = isfinite(scale) ? nearest(c->kind, value, scale) : 0.0f;
+    float code = isfinite(scale) && !isnan(value) ? nearest(c->kind, value, scale) : 0.0f;
     switch (c->kind) {
     case BY__CODE_INT4:
         row[i / 2] = (uint8_t)(row[i / 2] | ((int)code + 8) << (i % 2 * 4));

@@ -45,6 +45,8 @@ by_status by__job_look(by__compression *c, const by_pretrained *model,
         return by_error_set(error, BY_EFORMAT, "%s: config.json is not a JSON object",
                             by_pretrained_directory(model));
     }
+    /* Of codes that the model was read from; the new directory has its own, or none. */
+    (void)json_object_del(c->json, "quantization_config");
     return by__linears_list(c, error);
 }
 

@@ -36,6 +36,21 @@ by_status by_infer_precision(by_dtype *compute, const char *name, by_error *erro
     return BY_OK;
 }
 
+const char *by_infer_precision_of(const by_config *config, const by_weights *weights)
+{
+    bool found[BY__CODE_KINDS] = {false};
+    if (weights == NULL || !by_weights_in_codes(weights)) {
+        return config->precision.compute;
+    }
+    for (size_t i = 0; i < by_weights_count(weights); i++) {
+        const by__coded *coded = by__weights_coded(weights, by_weights_name(weights, i));
+        if (coded != NULL) {
+            found[coded->kind] = true;
+        }
+    }
+    return found[BY__CODE_INT4] ? "int4" : found[BY__CODE_F8] ? "bf16" : "int8";
+}
+
 /* Weights that a file has in codes are packed in these. */
 static void choose_packing(const void *user, const char *name, by_packing_kind *kind,
                            int64_t *group)

@@ -239,6 +239,60 @@ static void directories_are_whole_checkpoints(void **state)
     close_fixture(&f);
 }
 
+static void check_no_codes(const char *directory)
+{
+    by_error error = {0};
+    by_weights *weights;
+    check(by_weights_open(&weights, directory, &error), &error);
+    assert_false(by_weights_in_codes(weights));
+    assert_null(strstr(by_weights_config(weights), "quantization_config"));
+    by_weights_close(&weights);
+}
+
+/* What is made of codes and has none says so: a merge, and zeros in the place of codes. */
+static void what_was_codes_is_numbers(void **state)
+{
+    by_error error = {0};
+    by_pretrained *made;
+    fixture f;
+    (void)state;
+    open_fixture(&f, gpt2, BY_ARRAY_LENGTH(gpt2));
+    compress(&f, "int8", NULL, 0);
+    char *merged = by__path_join(f.directory, "merged");
+    char *sparse = by__path_join(f.directory, "sparse");
+    assert_true(merged != NULL && sparse != NULL);
+    check(by_checkpoint_merge(f.out, merged, 0, false, NULL, &error), &error);
+    check_no_codes(merged);
+    float *codes = logits_of(&f, f.out, "f32");
+    float *numbers = logits_of(&f, merged, "f32");
+    assert_memory_equal(codes, numbers, TIME * VOCAB * sizeof *codes);
+    check(by_pretrained_open(&made, f.out, false, &error), &error);
+    assert_string_equal(by_infer_precision_of(f.config, by_pretrained_weights(made)), "int8");
+    assert_string_equal(by_infer_precision_of(f.config, NULL), "f32");
+    const by_compress_options options = {.method = "magnitude", .threads = 2};
+    check(by_compress(NULL, sparse, made, &options, &error), &error);
+    check_no_codes(sparse);
+    by_pretrained_close(&made);
+    free(codes);
+    free(numbers);
+    free(merged);
+    free(sparse);
+    close_fixture(&f);
+}
+
+/* A value that is not a number, as one such weight makes of its row in GPTQ, has a code of 4 bits
+ * like any other. */
+static void values_that_are_no_numbers(void **state)
+{
+    by_error error = {0};
+    by__codes codes;
+    (void)state;
+    check(by__codes_open(&codes, BY__CODE_INT4, 1, 32, 32, &error), &error);
+    (void)by__codes_set(&codes, 0, 1, NAN, 0.5f);
+    assert_int_equal(by__coded_code(&codes.coded, 0, 1), 0);
+    by__codes_close(&codes);
+}
+
 static bool stop_now(void *user)
 {
     return ++*(int *)user > 2;
@@ -677,6 +731,8 @@ int main(void)
         cmocka_unit_test(rounding_is_to_nearest),
         cmocka_unit_test(forecasts_are_kept),
         cmocka_unit_test(directories_are_whole_checkpoints),
+        cmocka_unit_test(what_was_codes_is_numbers),
+        cmocka_unit_test(values_that_are_no_numbers),
         cmocka_unit_test(what_fails_leaves_nothing),
         cmocka_unit_test(numbers_of_8_bits),
         cmocka_unit_test(gptq_is_optimal_brain_quantisation),
