@@ -27,7 +27,7 @@ run 0 "$banyan" info c.yaml --graph --set memory.budget=480MiB
 # ... and the picture of what a step has in memory, too.
 run 0 "$banyan" info c.yaml --out memory.svg --set memory.budget=480MiB
 holds memory.svg "</svg>"
-run 1 "$banyan" info c.yaml --out memory.gif
+run 2 "$banyan" info c.yaml --out memory.gif
 holds err ".png or .svg"
 # What does not fit is said, with what would.
 run 0 "$banyan" info c.yaml --set memory.budget=390MiB
