@@ -265,6 +265,41 @@ BY_API by_status by_embed_run_batch(by_embed *embed, const by_embed_text *texts,
 BY_API by_status by_embed_check(const by_embed *embed, size_t count, by_error *error);
 BY_API int64_t by_embed_width(const by_embed *embed);
 
+/* ---- classes of texts ---- */
+
+/* A model with the head that transformers calls ...ForSequenceClassification: the matrix
+ * `score.weight` [labels, width], multiplied by the vector of a text (BY_POOL_LAST). */
+typedef struct by_classifier by_classifier;
+
+/* "problem_type" of config.json. A file without it means BY_PROBLEM_REGRESSION for one label, else
+ * BY_PROBLEM_SINGLE, as transformers trains such a model. */
+typedef enum by_problem {
+    BY_PROBLEM_SINGLE = 0, /* "single_label_classification": softmax */
+    BY_PROBLEM_MULTI,      /* "multi_label_classification": sigmoid of each label */
+    BY_PROBLEM_REGRESSION  /* "regression": the values as they are */
+} by_problem;
+
+/* Opens the body as by_embed_open does, whose options apply but for pooling and normalize, and
+ * reads the head, which is kept in f32. Names of labels are those of "id2label" of config.json, or
+ * LABEL_0, LABEL_1, ... BY_EFORMAT: there is no head, its matrix has another width than the model,
+ * or config.json has other labels than its rows. */
+BY_API by_status by_classifier_open(by_classifier **out, const by_config *config,
+                                    const by_weights *weights, const by_embed_options *options,
+                                    by_error *error);
+BY_API void by_classifier_close(by_classifier **classifier);
+/* Probabilities, or values of a regression, of up to `batch` texts, f32 [count, labels], valid
+ * until the next run. As in transformers, "pad_token_id" of config.json at the end of a text is not
+ * looked at. Errors as those of by_embed_run. */
+BY_API by_status by_classifier_run(by_classifier *classifier, const by_embed_text *texts,
+                                   size_t count, const float **out, by_error *error);
+/* Whether a text of so many tokens can be run; BY_EARG says why not. */
+BY_API by_status by_classifier_check(const by_classifier *classifier, size_t count,
+                                     by_error *error);
+BY_API by_problem by_classifier_problem(const by_classifier *classifier);
+BY_API int64_t by_classifier_labels(const by_classifier *classifier);
+/* The name of label i, below by_classifier_labels; owned by the classifier. */
+BY_API const char *by_classifier_label(const by_classifier *classifier, int64_t i);
+
 #ifdef __cplusplus
 }
 #endif

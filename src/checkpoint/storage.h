@@ -382,8 +382,9 @@ typedef struct by__load_options {
     const char *family; /* files may have this in front of that ("transformer."); NULL: none */
     /* Entries that keep their values where the file lacks them; NULL: none do. */
     bool (*may_lack)(const char *name);
-    bool whole;  /* the entries are all of the model: a tensor of another name is refused */
-    int threads; /* that convert */
+    bool whole;          /* the entries are all of the model: a tensor of another name is refused */
+    const char *besides; /* but for this one; NULL: none */
+    int threads;         /* that convert */
 } by__load_options;
 
 /* Checks that a tensor is there, in its shape and a float format, for every entry that has a buffer

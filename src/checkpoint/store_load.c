@@ -281,7 +281,8 @@ static by_status check_others(const by__store *store, const by_weights *weights,
         const char *name = by_weights_name(weights, i);
         const char *own =
             family > 0 && strncmp(name, options->family, family) == 0 ? name + family : name;
-        if (!has_entry(store, own) && !has_entry(store, name) && !is_no_weight(name)) {
+        bool besides = options->besides != NULL && strcmp(name, options->besides) == 0;
+        if (!besides && !has_entry(store, own) && !has_entry(store, name) && !is_no_weight(name)) {
             first = first == NULL ? name : first;
             others++;
         }

@@ -3,13 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
-#include "generate.h"
-
-/* A file of texts over this is a mistake. */
-#define MAX_TEXTS ((size_t)1 << 30)
-#define MAX_BATCH 1024
+#include "text_rows.h"
 
 typedef struct request {
     const char *file;
@@ -24,134 +18,31 @@ typedef struct request {
     bool ema;
 } request;
 
-/* A text of a batch. */
-typedef struct item {
-    by_token_buffer tokens;
-    size_t index;
-    char failure[sizeof((by_error *)0)->message]; /* "": none */
-} item;
-
 typedef struct session {
     const request *r;
     by_tokenizer *tokenizer;
     by_embed *embed;
-    item *items; /* [batch] */
-    size_t count;
-    size_t index; /* of the next text */
-    bool failed;
 } session;
 
-static void print_vector(const item *it, const float *vector, int64_t width)
+static by_status check_text(const void *model, size_t count, by_error *error)
 {
-    printf("{\"index\":%zu,\"tokens\":%zu,\"embedding\":[", it->index, it->tokens.count);
-    for (int64_t i = 0; i < width; i++) {
+    return by_embed_check(model, count, error);
+}
+
+static by_status run_texts(void *model, const by_embed_text *texts, size_t count,
+                           const float **rows, by_error *error)
+{
+    return by_embed_run_batch(model, texts, count, rows, error);
+}
+
+static void print_vector(const void *model, const float *vector)
+{
+    printf("\"embedding\":[");
+    for (int64_t i = 0; i < by_embed_width(model); i++) {
         char text[32];
         printf("%s%s", i == 0 ? "" : ",", cli_json_number(text, (double)vector[i], 9));
     }
-    printf("]}\n");
-}
-
-/* Runs what was gathered, and prints a line for each text. */
-static by_status flush(session *s, by_error *error)
-{
-    by_embed_text texts[MAX_BATCH];
-    const float *vectors = NULL;
-    size_t count = 0;
-    by_status status = BY_OK;
-    for (size_t i = 0; i < s->count; i++) {
-        const item *it = &s->items[i];
-        if (it->failure[0] == '\0') {
-            /* Ids are below 2^31, so they are the same as int32_t. */
-            texts[count++] =
-                (by_embed_text){(const int32_t *)(const void *)it->tokens.ids, it->tokens.count};
-        }
-    }
-    if (count > 0) {
-        status = by_embed_run_batch(s->embed, texts, count, &vectors, error);
-    }
-    for (size_t i = 0; i < s->count && status == BY_OK; i++) {
-        const item *it = &s->items[i];
-        if (it->failure[0] != '\0') {
-            printf("{\"index\":%zu,\"error\":", it->index);
-            cli_print_json_string(it->failure);
-            printf("}\n");
-        } else {
-            print_vector(it, vectors, by_embed_width(s->embed));
-            vectors += by_embed_width(s->embed);
-        }
-    }
-    for (size_t i = 0; i < s->count; i++) {
-        by_token_buffer_free(&s->items[i].tokens);
-    }
-    s->count = 0;
-    fflush(stdout);
-    return status;
-}
-
-static by_status add(session *s, const char *text, size_t length, by_error *error)
-{
-    item *it = &s->items[s->count];
-    by_error why = {0};
-    *it = (item){.index = s->index++};
-    by_status status = by_tokenizer_encode(s->tokenizer, text, length, &it->tokens,
-                                           BY_ENCODE_SPECIAL | BY_ENCODE_AROUND, &why);
-    if (status == BY_OK) {
-        status = by_embed_check(s->embed, it->tokens.count, &why);
-    }
-    if (status == BY_EMEMORY) {
-        *error = why;
-        return status;
-    }
-    if (status != BY_OK) {
-        (void)snprintf(it->failure, sizeof it->failure, "%s", why.message);
-        s->failed = true;
-    }
-    return ++s->count == (size_t)s->r->batch ? flush(s, error) : BY_OK;
-}
-
-/* A line is a text as it is, or an object with "text". */
-static by_status add_line(session *s, const char *line, size_t length, size_t number,
-                          by_error *error)
-{
-    json_error_t where;
-    if (line[0] != '{') {
-        return add(s, line, length, error);
-    }
-    json_t *object = json_loadb(line, length, JSON_REJECT_DUPLICATES, &where);
-    const json_t *text = json_object_get(object, "text");
-    by_status status =
-        json_is_string(text)
-            ? add(s, json_string_value(text), json_string_length(text), error)
-            : by_error_set(error, BY_EFORMAT, "%s:%zu: not a JSON object with a string \"text\"",
-                           s->r->file, number);
-    json_decref(object);
-    return status;
-}
-
-static by_status embed_all(session *s, by_error *error)
-{
-    char *data = NULL;
-    size_t length;
-    by_status status = cli_read_prompt_file(&data, &length, s->r->file, MAX_TEXTS, error);
-    if (status != BY_OK) {
-        return status;
-    }
-    const char *line = data;
-    const char *end = data + length;
-    for (size_t number = 1; line < end && status == BY_OK; number++) {
-        const char *next = memchr(line, '\n', (size_t)(end - line));
-        size_t n = (size_t)((next == NULL ? end : next) - line);
-        n -= n > 0 && line[n - 1] == '\r';
-        if (n > 0) {
-            status = add_line(s, line, n, number, error);
-        }
-        line = next == NULL ? end : next + 1;
-    }
-    if (status == BY_OK && s->count > 0) {
-        status = flush(s, error);
-    }
-    free(data);
-    return status;
+    printf("]");
 }
 
 static by_status open_model(session *s, const char *path, by_error *error)
@@ -183,22 +74,23 @@ static by_status open_model(session *s, const char *path, by_error *error)
 static int embed(const request *r, const char *path)
 {
     session s = {.r = r};
+    bool failed = false;
     by_error error = {0};
     by_status status = open_model(&s, path, &error);
     if (status == BY_OK) {
-        s.items = calloc((size_t)r->batch, sizeof *s.items);
-        status = s.items == NULL ? by_error_set(&error, BY_EMEMORY, "out of memory: texts") : BY_OK;
-    }
-    if (status == BY_OK) {
-        status = embed_all(&s, &error);
-    }
-    for (size_t i = 0; i < s.count; i++) {
-        by_token_buffer_free(&s.items[i].tokens);
+        const cli_text_rows rows = {.file = r->file,
+                                    .batch = r->batch,
+                                    .tokenizer = s.tokenizer,
+                                    .model = s.embed,
+                                    .width = by_embed_width(s.embed),
+                                    .check = check_text,
+                                    .run = run_texts,
+                                    .print = print_vector};
+        status = cli_print_text_rows(&rows, &failed, &error);
     }
     by_embed_close(&s.embed);
     by_tokenizer_close(&s.tokenizer);
-    free(s.items);
-    return status != BY_OK ? cli_fail(&cli_embed, &error) : s.failed ? CLI_FAILED : CLI_DONE;
+    return status != BY_OK ? cli_fail(&cli_embed, &error) : failed ? CLI_FAILED : CLI_DONE;
 }
 
 static int run(int argc, char **argv)
@@ -232,13 +124,8 @@ static int run(int argc, char **argv)
     if (strcmp(r.pool, "mean") != 0 && strcmp(r.pool, "last") != 0) {
         return cli_misuse(&cli_embed, "--pool %s: it is mean or last", r.pool);
     }
-    if (r.batch < 1 || r.batch > MAX_BATCH || r.threads < 0 || r.threads > 4096 || r.context < 0) {
-        return cli_misuse(&cli_embed,
-                          "--batch-size is 1 to %d, --threads 0 to 4096, --context not "
-                          "negative",
-                          MAX_BATCH);
-    }
-    if ((code = cli_check_precision(&cli_embed, r.precision)) >= 0) {
+    code = cli_check_text_flags(&cli_embed, r.batch, r.context, r.threads, r.precision);
+    if (code >= 0) {
         return code;
     }
     return embed(&r, rest[0]);

@@ -28,16 +28,19 @@ struct by_embed {
     float *vectors;
 };
 
-/* A model without its head, whose hidden states are an output. */
+/* A model without its head, whose hidden states are an output. A head of its own would be a
+ * parameter of the body. */
 static by_status build_hidden(void *user, by_model *out, by_graph *graph,
                               const by_model_config *config, const by_model_request *request,
                               by_error *error)
 {
     BY_UNUSED(user);
     by_model_request bare = *request;
+    by_model_config headless = *config;
     bare.mode = BY_MODEL_LOSS;
+    headless.tied = 1;
     BY_TRY(by__model_check_context(config, request->time, error));
-    BY_TRY(by_model_build(out, graph, config, &bare, error));
+    BY_TRY(by_model_build(out, graph, &headless, &bare, error));
     by_graph_output(graph, by_cast(graph, out->hidden, BY_F32), "states");
     return by_graph_check(graph, error);
 }
@@ -115,6 +118,7 @@ by_status by_embed_open(by_embed **out, const by_config *config, const by_weight
     }
     BY_TRY(by__forward_options_read(&how, config, weights, o.precision, o.threads, error));
     how.builder = build_hidden;
+    how.besides = BY__SCORE;
     BY_TRY(by__alloc((void **)&e, 1, sizeof *e, "embeddings", error));
     e->pooling = o.pooling;
     e->batch = o.batch == 0 ? 1 : o.batch;

@@ -163,7 +163,8 @@ by_status by__forward_plan(by__forward *forward, const by_weights *weights, by_e
 {
     const by_graph *graph = forward->programs.rows[0].graph;
     by__load_options load = {.family = by_model_name_prefix(forward->options.config),
-                             .whole = true};
+                             .whole = true,
+                             .besides = forward->options.besides};
     by__flat_spec spec = {
         .role = BY__COPY, .dtype = BY_DTYPE_COUNT, .groups = (1u << BY__GROUPS) - 1};
     BY_TRY(by__declare_parameters(forward->store, graph, error));

@@ -1,6 +1,6 @@
 /* infer: trained weights to tokens. pretrained.c finds them, generator.c continues a sequence,
- * sampling.c chooses a token, logits.c runs whole sequences, embed.c makes vectors of texts.
- * forward.c is what they share.
+ * sampling.c chooses a token, logits.c runs whole sequences, embed.c makes vectors of texts, and
+ * classifier.c their classes (labels.c reads the names). forward.c is what they share.
  *
  * Types: a by__forward is a model ready to run: programs for one or more modes over one store,
  * which holds the parameters in the format that the programs compute with, loaded once, and the
@@ -35,6 +35,7 @@ typedef struct by__forward_options {
     by_packing_options pack; /* of weights; `like` is not looked at */
     int threads;
     uint64_t seed;             /* of initial weights */
+    const char *besides;       /* a tensor that weights may have in addition; or NULL */
     const by_weights *weights; /* those whose codes decide the packing; or NULL */
 } by__forward_options;
 
@@ -72,6 +73,23 @@ by_status by__forward_add(by__forward *forward, const char *name, const by_model
 by_status by__forward_plan(by__forward *forward, const by_weights *weights, by_error *error);
 /* Takes the memory, loads the weights, binds them and the caches. */
 by_status by__forward_start(by__forward *forward, const by_weights *weights, by_error *error);
+
+/* The head of a model that classifies texts. */
+#define BY__SCORE "score.weight"
+
+/* What config.json says of that head (labels.c). */
+typedef struct by__labels {
+    by_problem problem;
+    int64_t pad; /* the token that a text may be padded with; -1: none */
+    int64_t count;
+    char **names; /* [count] */
+} by__labels;
+
+/* For a head of `count` labels; name: the file's, for errors. BY_EFORMAT names the key that does
+ * not go with it. Closed with by__labels_close, also when this fails. */
+by_status by__labels_read(by__labels *out, int64_t count, const char *name, const char *json,
+                          size_t length, by_error *error);
+void by__labels_close(by__labels *labels);
 
 /* What by_logits_adjust refuses of rules. */
 by_status by__logit_rules_check(const by_logit_rules *rules, int64_t vocab, by_error *error);

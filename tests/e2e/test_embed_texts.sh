@@ -1,5 +1,6 @@
 #!/bin/sh
-# `banyan embed`: a vector for each text of a file, the same in batches and alone.
+# `banyan embed`: a vector for each text of a file, the same in batches and alone; `banyan classify`: what a head
+# for classes makes of it.
 . "$(dirname "$0")/../support/shell.sh"
 
 awk 'BEGIN { for (i = 0; i < 2000; i++) print "the number", i, "follows", i - 1 }' >text.txt
@@ -49,3 +50,31 @@ holds err "mean or last"
 echo '{"text": 3}' >wrong.txt
 run 1 "$banyan" embed runs --batch wrong.txt
 holds err 'wrong.txt:1: not a JSON object with a string "text"'
+
+say "a head for classes, of one's first number and of its opposite"
+mkdir classes
+cp runs/*/checkpoints/step-*/config.json runs/*/checkpoints/step-*/tokenizer.json classes 2>/dev/null ||
+    fail "no checkpoint"
+python3 - runs/*/checkpoints/step-*/model.safetensors classes <<'EOF'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+header, body = json.loads(data[8:8 + size]), data[8 + size:]
+score = struct.pack("<64f", 1, *[0] * 31, -1, *[0] * 31)
+header["score.weight"] = {"dtype": "F32", "shape": [2, 32], "data_offsets": [len(body), len(body) + len(score)]}
+text = json.dumps(header).encode()
+text += b" " * (-len(text) % 8)
+open(sys.argv[2] + "/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + body + score)
+EOF
+run 0 "$banyan" embed classes --batch texts.txt --pool last
+cp out alone
+run 0 "$banyan" classify classes --batch texts.txt
+lines "[x['index'] for x in d] == [0, 1, 2] and [x['tokens'] for x in d] == [10, 22, 1]"
+lines "all(abs(x['probability'] - 1 / (1 + 2.718281828 ** (-2 * abs(y['embedding'][0])))) < 1e-5 for x, y in zip(d, a))"
+lines "all(x['label'] == ('LABEL_0' if y['embedding'][0] > 0 else 'LABEL_1') for x, y in zip(d, a))"
+lines "all(x['probabilities'][x['label']] == x['probability'] for x in d)"
+run 1 "$banyan" classify classes --batch more.txt
+lines "len(d) == 5 and 'from 1 to 64' in d[0]['error'] and 'label' in d[1] and 'error' in d[4]"
+run 1 "$banyan" classify runs --batch texts.txt
+holds err "has no tensor 'score.weight'"
+run 2 "$banyan" classify classes

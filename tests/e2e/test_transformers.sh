@@ -34,3 +34,6 @@ run 0 "$python" "$checker" compare models
 
 say "beam search finds the texts of transformers, with their scores"
 run 0 "$python" "$root/tests/parity/check_beams.py" "$(dirname "$banyan")/tests/beam_tool"
+
+say "classes of texts are those of transformers"
+run 0 "$python" "$root/tests/parity/check_classify.py" "$banyan" classifiers

@@ -1,10 +1,12 @@
-/* config.json of a Hugging Face model: any bytes are either a model or a clean error. */
+/* config.json of a Hugging Face model: any bytes are either a model or a clean error, and so are
+ * the labels of its head. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "banyan/config.h"
 #include "banyan/model.h"
+#include "infer/infer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -28,5 +30,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     }
     by_config_close(&config);
+    by__labels labels;
+    error = (by_error){0};
+    status = by__labels_read(&labels, 2, "config.json", (const char *)data, size, &error);
+    if (status == BY_OK ? labels.names[1] == NULL : error.message[0] == '\0') {
+        abort();
+    }
+    by__labels_close(&labels);
     return 0;
 }

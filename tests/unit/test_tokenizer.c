@@ -546,6 +546,26 @@ static void check_refused(const char *key, const char *value, const char *messag
     json_decref(root);
 }
 
+/* What a batch was cut and padded to before the file was saved is not part of the tokenizer. */
+static void test_saved_padding(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_tokenizer *t = NULL;
+    by_token_buffer ids = {0};
+    json_t *root = load_json("tokenizer_small.json");
+    (void)json_object_set_new(root, "truncation", json_pack("{si}", "max_length", 3));
+    (void)json_object_set_new(root, "padding", json_pack("{s{si}}", "strategy", "Fixed", 99));
+    char *text = json_dumps(root, 0);
+    assert_int_equal(by_tokenizer_from_json(&t, text, strlen(text), "t.json", &error), BY_OK);
+    assert_int_equal(by_tokenizer_encode(t, "0123456789", 10, &ids, 0, &error), BY_OK);
+    assert_in_range(ids.count, 4, 10);
+    by_token_buffer_free(&ids);
+    by_tokenizer_close(&t);
+    free(text);
+    json_decref(root);
+}
+
 static void test_refusals(void **state)
 {
     BY_UNUSED(state);
@@ -554,8 +574,6 @@ static void test_refusals(void **state)
     check_refused("normalizer",
                   "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a+\"},\"content\":\"\"}",
                   "pattern \"a+\"");
-    check_refused("truncation", "{\"max_length\":3}", "truncation");
-    check_refused("padding", "{\"pad_id\":3}", "padding");
     check_refused("pre_tokenizer", "{\"type\":\"Whitespace\"}", "pre_tokenizer Whitespace");
     check_refused("pre_tokenizer", "null", "decoder ByteLevel");
     check_refused(
@@ -666,6 +684,7 @@ int main(void)
         cmocka_unit_test(test_saving),
         cmocka_unit_test(test_tiktoken),
         cmocka_unit_test(test_gpt2_files),
+        cmocka_unit_test(test_saved_padding),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_threads_share),
     };

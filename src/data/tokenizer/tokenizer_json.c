@@ -3,7 +3,9 @@
  * Three forms are taken: byte-level BPE, BPE over characters as SentencePiece makes it, and the
  * character form that tokenizer_write.c makes (BPE without merges, no pre-tokenizer).
  * pipeline_json.c reads what is around the model. Whatever else a file asks for (other models and
- * patterns, dropout, ...) is refused by name, because ignoring it would give other ids. */
+ * patterns, dropout, ...) is refused by name, because ignoring it would give other ids. All but
+ * "truncation" and "padding": they are what the last caller asked for, and transformers sets both
+ * anew for each call. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,15 +13,9 @@
 #include "data/tokenizer/json_parts.h"
 #include "data/tokenizer/pipeline_json.h"
 
-/* What kind of tokenizer a file has, and the parts around the model that none may have. */
+/* What kind of tokenizer a file has. */
 static by_status find_kind(by_tokenizer *t, const json_t *root, const char *name, by_error *error)
 {
-    static const char *const absent[] = {"truncation", "padding"};
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(absent); i++) {
-        if (!by__json_absent(root, absent[i])) {
-            return by__json_refuse(name, absent[i], json_object_get(root, absent[i]), error);
-        }
-    }
     const json_t *model = json_object_get(root, "model");
     if (!json_is_object(model)) {
         return by_error_set(error, BY_EFORMAT, "%s: model is missing", name);
