@@ -13,26 +13,6 @@ static int64_t columns_of(const by__call *call)
     return call->in[0].shape.dim[call->in[0].shape.rank - 1];
 }
 
-/* To nearest, ties to even; any number where x is not finite. */
-BY__INLINE by__vi round_lanes(by__vf x)
-{
-#if defined(__AVX512F__)
-    return (by__vi)_mm512_cvtps_epi32((__m512)x);
-#elif defined(__AVX2__)
-    return (by__vi)_mm256_cvtps_epi32((__m256)x);
-#elif defined(__SSE2__)
-    return (by__vi)_mm_cvtps_epi32((__m128)x);
-#elif defined(__aarch64__)
-    return (by__vi)vcvtnq_s32_f32((float32x4_t)x);
-#else
-    by__vi n;
-    for (int i = 0; i < BY__LANES; i++) {
-        n[i] = (int32_t)__builtin_rintf(x[i]);
-    }
-    return n;
-#endif
-}
-
 BY__INLINE float largest_of(const void *x, int64_t first, int64_t count, by_dtype type)
 {
     by__vi most = {0};
@@ -61,7 +41,7 @@ BY__INLINE void encode_block(uint8_t *codes, const void *x, int64_t first, int64
         by__vf scaled = by__load_n(x, i, type, n) * times;                                         \
         by__vf same = scaled; /* inf - inf and nan - nan are nan */                                \
         by__vi finite = scaled - same == by__zero();                                               \
-        by__vb bytes = __builtin_convertvector(128 + (finite & round_lanes(scaled)), by__vb);      \
+        by__vb bytes = __builtin_convertvector(128 + (finite & by__round(scaled)), by__vb);        \
         memcpy(codes + (i), &bytes, (size_t)(n));                                                  \
     } while (0)
     BY__STEPS(first, first + count, ENCODE);

@@ -62,24 +62,6 @@ typedef struct tile {
 
 /* ---- rows of x ---- */
 
-/* To nearest, ties to even. */
-BY__INLINE by__vi rounded(by__vf x)
-{
-#if defined(__AVX512F__)
-    return (by__vi)_mm512_cvtps_epi32((__m512)x);
-#elif defined(__AVX2__)
-    return (by__vi)_mm256_cvtps_epi32((__m256)x);
-#elif defined(__SSE2__)
-    return (by__vi)_mm_cvtps_epi32((__m128)x);
-#else
-    by__vi out;
-    for (int i = 0; i < BY__LANES; i++) {
-        out[i] = (int32_t)rintf(x[i]);
-    }
-    return out;
-#endif
-}
-
 /* Integers of neighbouring inputs as add_quad wants them. */
 BY__INLINE void put_integers(int32_t *out, by__vi q)
 {
@@ -126,7 +108,7 @@ static void take_block(const plan *p, const by__tensor *x, char *work, int64_t i
     float most = is_finite ? by__max(largest) : 0.0f;
     float inverse = most >= SMALLEST ? LARGEST / most : 0.0f;
     for (int64_t at = 0; at < p->block; at += BY__LANES) {
-        by__vi q = is_finite ? rounded(by__load(values, at, BY_F32) * inverse) : (by__vi){0};
+        by__vi q = is_finite ? by__round(by__load(values, at, BY_F32) * inverse) : (by__vi){0};
         sum += q;
         put_integers(out + at / 4 * QUAD_WORDS, q);
     }

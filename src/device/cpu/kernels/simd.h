@@ -516,4 +516,24 @@ BY__INLINE by__vu by__bf16_pairs_flushed(by__vf low, by__vf high)
 #endif
 }
 
+/* To nearest, ties to even; any number where x is not finite. */
+BY__INLINE by__vi by__round(by__vf x)
+{
+#if defined(__AVX512F__)
+    return (by__vi)_mm512_cvtps_epi32((__m512)x);
+#elif defined(__AVX2__)
+    return (by__vi)_mm256_cvtps_epi32((__m256)x);
+#elif defined(__SSE2__)
+    return (by__vi)_mm_cvtps_epi32((__m128)x);
+#elif defined(__aarch64__)
+    return (by__vi)vcvtnq_s32_f32((float32x4_t)x);
+#else
+    by__vi n;
+    for (int i = 0; i < BY__LANES; i++) {
+        n[i] = (int32_t)__builtin_rintf(x[i]);
+    }
+    return n;
+#endif
+}
+
 #endif
