@@ -15,6 +15,7 @@
 #include "base/base.h"
 #include "checkpoints.h"
 #include "temporary.h"
+#include "tiny_model.h"
 
 #define CONTEXT 70
 #define VOCAB   61
@@ -38,56 +39,14 @@ static by_config *make_config(const char *const *settings, size_t count)
     static const char *const common[] = {
         "model.layers=2", "model.heads=4",      "model.width=32",        "model.context=70",
         "model.vocab=61", "model.init_std=0.3", "precision.compute=f32", "train.threads=1"};
-    by_error error = {0};
-    by_config *config;
-    check(by_config_default(&config, &error), &error);
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(common); i++) {
-        check(by_config_set(config, common[i], &error), &error);
-    }
+    const char *all[32];
+    size_t n = BY_ARRAY_LENGTH(common);
+    assert_true(n + count <= BY_ARRAY_LENGTH(all));
+    memcpy(all, common, sizeof common);
     for (size_t i = 0; i < count; i++) {
-        check(by_config_set(config, settings[i], &error), &error);
+        all[n++] = settings[i];
     }
-    check(by_config_resolve(config, &error), &error);
-    return config;
-}
-
-/* Random weights of the config's model, written as a Hugging Face directory. */
-static void write_weights(const by_config *config, const char *directory)
-{
-    by_error error = {0};
-    by_graph *graph;
-    by_model model;
-    by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = 1, .time = 1};
-    by_tensor_view views[64];
-    size_t count = 0;
-    char *text;
-    check(by_graph_open(&graph, &error), &error);
-    check(by_model_build(&model, graph, &config->model, &request, &error), &error);
-    for (by_value v = 0; v < by_graph_value_count(graph); v++) {
-        by_value_info info;
-        check(by_graph_value(graph, v, &info, &error), &error);
-        if (info.role != BY_ROLE_PARAMETER) {
-            continue;
-        }
-        float *data = malloc((size_t)by_shape_count(&info.shape) * sizeof *data);
-        assert_non_null(data);
-        assert_true(count < BY_ARRAY_LENGTH(views));
-        check(by_parameter_init(data, graph, v, config->seed, &error), &error);
-        views[count] = (by_tensor_view){
-            .name = info.name, .dtype = BY_F32, .rank = info.shape.rank, .data = data};
-        memcpy(views[count++].shape, info.shape.dim, (size_t)info.shape.rank * sizeof(int64_t));
-    }
-    check(by_weights_write(directory, views, count, 0, &error), &error);
-    for (size_t i = 0; i < count; i++) {
-        free((void *)(uintptr_t)views[i].data);
-    }
-    by_graph_close(&graph);
-    char *path = by__path_join(directory, "config.json");
-    assert_non_null(path);
-    check(by_model_config_json(&text, &config->model, -1, &error), &error);
-    check(by__file_write(path, text, strlen(text), &error), &error);
-    free(text);
-    free(path);
+    return tiny_config(all, n);
 }
 
 static void open_fixture(fixture *f, const char *const *settings, size_t count)
@@ -96,7 +55,7 @@ static void open_fixture(fixture *f, const char *const *settings, size_t count)
     f->config = make_config(settings, count);
     f->directory = temporary_make();
     assert_non_null(f->directory);
-    write_weights(f->config, f->directory);
+    tiny_model_write(f->config, f->directory);
     check(by_weights_open(&f->weights, f->directory, &error), &error);
 }
 
