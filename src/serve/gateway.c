@@ -8,15 +8,12 @@
 #include "serve/messages.h"
 #include "serve/stop.h"
 
-#define RETRY 100
 /* Seconds without a word of the broker, or of a worker, after which it does not count. */
 #define SILENCE 5.0
 /* Seconds without a word of the broker after which its link counts as lost. */
 #define BROKER_SILENCE 10.0
 /* Milliseconds between two looks at what has waited too long. */
 #define TICK 1000
-
-static void connect_broker(by__gateway *g);
 
 /* ---- answers ---- */
 
@@ -50,7 +47,7 @@ static size_t count_workers(const by__gateway *g)
     size_t i;
     json_t *w;
     size_t count = 0;
-    if (g->link == NULL || g->state == NULL || by__now() - g->stated > SILENCE) {
+    if (g->broker.link == NULL || g->state == NULL || by__now() - g->stated > SILENCE) {
         return 0;
     }
     json_array_foreach(json_object_get(g->state, "workers"), i, w)
@@ -72,10 +69,10 @@ static void answer_ready(by__gateway *g, by__exchange *x, const by__http_request
                          const char *key)
 {
     size_t workers = g->draining ? 0 : count_workers(g);
-    const char *reason = g->draining       ? "the gateway is draining"
-                         : g->link == NULL ? "the broker is not reached"
-                         : workers == 0    ? "no worker answers"
-                                           : NULL;
+    const char *reason = g->draining              ? "the gateway is draining"
+                         : g->broker.link == NULL ? "the broker is not reached"
+                         : workers == 0           ? "no worker answers"
+                                                  : NULL;
     BY_UNUSED(r);
     BY_UNUSED(key);
     by__reply_json(g, x, workers > 0 ? 200 : 503,
@@ -341,13 +338,12 @@ static void on_gone(void *user, by__exchange *x)
 
 /* ---- the broker ---- */
 
-static void on_message(void *user, by__link *link, json_t *message)
+static void on_message(void *user, json_t *message)
 {
     by__gateway *g = user;
     const char *kind = by__get_text(message, "t");
     size_t i;
     json_t *event;
-    BY_UNUSED(link);
     g->heard = by__now();
     if (kind != NULL && strcmp(kind, "events") == 0) {
         json_array_foreach(json_object_get(message, "events"), i, event)
@@ -363,53 +359,36 @@ static void on_message(void *user, by__link *link, json_t *message)
     }
 }
 
-static void on_ready(void *user, by__link *link)
+/* Before the connection stands: requests may be sent at once. */
+static void on_greet(void *user)
 {
-    BY_UNUSED(link);
+    by__gateway *g = user;
+    json_t *hello = json_pack("{ss ss ss sI}", "t", "hello", "role", "gateway", "name", g->id,
+                              "pid", (json_int_t)getpid());
+    g->heard = by__now();
+    (void)by__broker_link_send(&g->broker, hello);
+    json_decref(hello);
+}
+
+static void on_ready(void *user)
+{
     by__calls_again(user);
 }
 
-static void on_retry(uv_timer_t *timer)
-{
-    connect_broker(timer->data);
-}
-
-static void on_lost(void *user, by__link *link, const char *why)
+static void on_lost(void *user, const char *why)
 {
     by__gateway *g = user;
-    BY_UNUSED(link);
-    if (g->link != NULL && g->state != NULL) {
+    if (g->state != NULL) {
         by__log_event(&g->log, "broker_lost", "{ss}", "reason", why);
     }
-    g->link = NULL;
     by__tasks_lost(g);
-    (void)uv_timer_start(&g->retry, on_retry, RETRY, 0);
-}
-
-static void connect_broker(by__gateway *g)
-{
-    by__link_handler handler = {
-        .message = on_message, .lost = on_lost, .ready = on_ready, .user = g};
-    by_error error = {0};
-    if (by__link_connect(&g->link, &g->loop, g->options.socket, &handler, &error) != BY_OK) {
-        (void)uv_timer_start(&g->retry, on_retry, RETRY, 0);
-        return;
-    }
-    g->heard = by__now();
-    /* At once: requests may be sent before the connection stands. */
-    json_t *hello = json_pack("{ss ss ss sI}", "t", "hello", "role", "gateway", "name", g->id,
-                              "pid", (json_int_t)getpid());
-    (void)by__link_send(g->link, hello);
-    json_decref(hello);
 }
 
 static void on_tick(uv_timer_t *timer)
 {
     by__gateway *g = timer->data;
-    if (g->link != NULL && by__now() - g->heard > BROKER_SILENCE) {
-        by__link *link = g->link;
-        on_lost(g, link, "it says nothing");
-        by__link_close(&link);
+    if (by__now() - g->heard > BROKER_SILENCE) {
+        by__broker_link_drop(&g->broker, "it says nothing");
     }
     by__calls_expire(g);
 }
@@ -479,16 +458,20 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     if (code < 0) {
         return by__uv_error(error, "make", "an event loop", code);
     }
-    (void)uv_timer_init(&g.loop, &g.retry);
     (void)uv_timer_init(&g.loop, &g.drain);
     (void)uv_timer_init(&g.loop, &g.tick);
-    g.retry.data = g.drain.data = g.tick.data = &g;
+    g.drain.data = g.tick.data = &g;
     by_status status = open_gateway(&g, error);
     if (status == BY_OK) {
         status = by__stop_open(&stop, &g.loop, options->child, on_stop, &g, error);
     }
     if (status == BY_OK) {
-        connect_broker(&g);
+        by__broker_link_handler handler = {.greet = on_greet,
+                                           .ready = on_ready,
+                                           .message = on_message,
+                                           .lost = on_lost,
+                                           .user = &g};
+        by__broker_link_open(&g.broker, &g.loop, g.options.socket, &handler);
         (void)uv_timer_start(&g.tick, on_tick, TICK, TICK);
         by__log_event(&g.log, "gateway_ready", "{ss}", "url", by__http_server_url(g.server));
         if (options->ready != NULL) {
@@ -497,10 +480,11 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
         (void)uv_run(&g.loop, UV_RUN_DEFAULT);
     }
     by__http_server_close(&g.server);
-    by__link_close(&g.link);
+    if (g.broker.loop != NULL) {
+        by__broker_link_close(&g.broker);
+    }
     by__tasks_lost(&g);
     by__stop_close(&stop);
-    uv_close((uv_handle_t *)&g.retry, NULL);
     uv_close((uv_handle_t *)&g.drain, NULL);
     uv_close((uv_handle_t *)&g.tick, NULL);
     (void)uv_run(&g.loop, UV_RUN_DEFAULT);

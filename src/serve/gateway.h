@@ -3,10 +3,10 @@
 #ifndef BY_SERVE_GATEWAY_H
 #define BY_SERVE_GATEWAY_H
 
+#include "serve/broker_link.h"
 #include "serve/http_server.h"
 #include "serve/id_table.h"
 #include "serve/keys.h"
-#include "serve/link.h"
 #include "serve/log.h"
 #include "serve/metrics.h"
 
@@ -23,11 +23,10 @@ typedef struct by__gateway {
     by_gateway_options options;
     by__log log;
     uv_loop_t loop;
-    uv_timer_t retry;
     uv_timer_t drain;
     uv_timer_t tick; /* looks for what has waited too long */
     by__http_server *server;
-    by__link *link; /* NULL: the broker is not reached */
+    by__broker_link broker;
     by__keys *keys; /* NULL: none is asked for */
     by__id_table parts;
     struct by__call *calls; /* without an end */

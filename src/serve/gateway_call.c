@@ -12,10 +12,10 @@
 
 static void submit_part(by__gateway *g, const by__part *part)
 {
-    if (g->link != NULL) {
+    if (g->broker.link != NULL) {
         bool seen = by__gateway_model(g, part->call->model) != NULL;
         (void)json_object_set_new(part->message, "seen", json_boolean(seen));
-        (void)by__link_send(g->link, part->message);
+        (void)by__broker_link_send(&g->broker, part->message);
     }
 }
 
@@ -24,11 +24,9 @@ static void cancel_part(by__gateway *g, by__part *part)
     if (!part->done) {
         part->done = true;
         by__id_remove(&g->parts, &part->entry);
-        if (g->link != NULL) {
-            json_t *message = json_pack("{ss ss}", "t", "cancel", "id", part->entry.id);
-            (void)by__link_send(g->link, message);
-            json_decref(message);
-        }
+        json_t *message = json_pack("{ss ss}", "t", "cancel", "id", part->entry.id);
+        (void)by__broker_link_send(&g->broker, message);
+        json_decref(message);
     }
 }
 

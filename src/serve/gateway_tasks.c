@@ -31,7 +31,7 @@ static void ask(by__gateway *g, by__exchange *x, bool creates, json_t *message)
 {
     struct by__ask *a = NULL;
     by_error error = {0};
-    if (g->link == NULL || g->draining) {
+    if (g->broker.link == NULL || g->draining) {
         by__exchange_header(x, "Retry-After", "1");
         by__reply_error(g, x, 503, "unavailable", NULL, "the broker is not reached");
     } else if (message == NULL ||
@@ -47,7 +47,7 @@ static void ask(by__gateway *g, by__exchange *x, bool creates, json_t *message)
         g->asks = a;
         by__exchange_set(x, &a->waiter);
         (void)json_object_set_new(message, "ref", json_integer((json_int_t)a->ref));
-        (void)by__link_send(g->link, message);
+        (void)by__broker_link_send(&g->broker, message);
     }
     json_decref(message);
 }

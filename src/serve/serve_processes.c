@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "banyan/exit.h"
-#include "serve/link.h"
+#include "serve/broker_link.h"
 #include "serve/log.h"
 #include "serve/messages.h"
 #include "serve/stop.h"
@@ -40,8 +40,7 @@ struct serving {
     by_serve_options options;
     by__log log;
     uv_loop_t loop;
-    uv_timer_t retry;
-    by__link *link;
+    by__broker_link broker;
     child *children; /* broker, gateway, workers */
     size_t count;
     by_error failure;
@@ -50,7 +49,6 @@ struct serving {
 };
 
 static void start(child *c);
-static void connect_broker(serving *s);
 static void go_on_ending(serving *s);
 
 /* ---- one process ---- */
@@ -191,12 +189,11 @@ static child *child_of(serving *s, int64_t pid)
     return NULL;
 }
 
-static void on_message(void *user, by__link *link, json_t *message)
+static void on_message(void *user, json_t *message)
 {
     serving *s = user;
     size_t i;
     json_t *w;
-    BY_UNUSED(link);
     double now = by__now();
     json_array_foreach(json_object_get(message, "workers"), i, w)
     {
@@ -215,7 +212,7 @@ static void on_message(void *user, by__link *link, json_t *message)
     }
 }
 
-static void on_ready(void *user, by__link *link)
+static void on_ready(void *user)
 {
     json_t *hello = json_pack("{ss ss ss sI}", "t", "hello", "role", "supervisor", "name",
                               "supervisor", "pid", (json_int_t)getpid());
@@ -224,32 +221,8 @@ static void on_ready(void *user, by__link *link)
     for (size_t i = 0; i < s->count; i++) {
         s->children[i].known = 0.0;
     }
-    (void)by__link_send(link, hello);
+    (void)by__broker_link_send(&s->broker, hello);
     json_decref(hello);
-}
-
-static void on_retry(uv_timer_t *timer)
-{
-    connect_broker(timer->data);
-}
-
-static void on_lost(void *user, by__link *link, const char *why)
-{
-    serving *s = user;
-    BY_UNUSED(link);
-    BY_UNUSED(why);
-    s->link = NULL;
-    (void)uv_timer_start(&s->retry, on_retry, 100, 0);
-}
-
-static void connect_broker(serving *s)
-{
-    by__link_handler handler = {
-        .message = on_message, .lost = on_lost, .ready = on_ready, .user = s};
-    by_error ignored = {0};
-    if (by__link_connect(&s->link, &s->loop, s->options.socket, &handler, &ignored) != BY_OK) {
-        (void)uv_timer_start(&s->retry, on_retry, 100, 0);
-    }
 }
 
 /* ---- all ---- */
@@ -285,8 +258,6 @@ by_status by_serve_run(const by_serve_options *options, by_error *error)
         free(s.children);
         return by__uv_error(error, "make", "an event loop", code);
     }
-    (void)uv_timer_init(&s.loop, &s.retry);
-    s.retry.data = &s;
     by_status status = by__stop_open(&stop, &s.loop, false, on_stop, &s, error);
     for (size_t i = 0; i < s.count; i++) {
         child *c = &s.children[i];
@@ -301,16 +272,18 @@ by_status by_serve_run(const by_serve_options *options, by_error *error)
         start(&s.children[i]);
     }
     if (status == BY_OK) {
-        connect_broker(&s);
+        by__broker_link_handler handler = {.ready = on_ready, .message = on_message, .user = &s};
+        by__broker_link_open(&s.broker, &s.loop, s.options.socket, &handler);
         (void)uv_run(&s.loop, UV_RUN_DEFAULT);
         if (s.failure.status != BY_OK) {
             *error = s.failure;
             status = s.failure.status;
         }
     }
-    by__link_close(&s.link);
+    if (s.broker.loop != NULL) {
+        by__broker_link_close(&s.broker);
+    }
     by__stop_close(&stop);
-    uv_close((uv_handle_t *)&s.retry, NULL);
     for (size_t i = 0; i < s.count; i++) {
         uv_close((uv_handle_t *)&s.children[i].timer, NULL);
     }

@@ -6,13 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "serve/link.h"
+#include "serve/broker_link.h"
 #include "serve/log.h"
 #include "serve/messages.h"
 #include "serve/stop.h"
-
-/* Milliseconds between two attempts to reach the broker. */
-#define RETRY 100
 
 typedef struct worker {
     by_worker_options options;
@@ -23,8 +20,7 @@ typedef struct worker {
     uv_loop_t loop;
     uv_async_t wake;
     uv_timer_t beat;
-    uv_timer_t retry;
-    by__link *link; /* NULL: the broker is not reached */
+    by__broker_link broker;
     by__stop *stop;
     by__work **works; /* that the engine's thread has, or that wait for its last word */
     size_t work_count;
@@ -38,14 +34,12 @@ typedef struct worker {
     bool leaving;
 } worker;
 
-static void connect_broker(worker *w);
-
 /* ---- events ---- */
 
 static void post(worker *w, json_t *message)
 {
-    if (w->link != NULL && message != NULL) {
-        (void)by__link_send(w->link, message);
+    if (message != NULL) {
+        (void)by__broker_link_send(&w->broker, message);
     }
     json_decref(message);
 }
@@ -277,11 +271,10 @@ static void take_work(worker *w, const json_t *message)
     }
 }
 
-static void on_message(void *user, by__link *link, json_t *message)
+static void on_message(void *user, json_t *message)
 {
     worker *w = user;
     const char *kind = by__get_text(message, "t");
-    BY_UNUSED(link);
     if (kind != NULL && strcmp(kind, "work") == 0) {
         take_work(w, message);
     } else if (kind != NULL && strcmp(kind, "cancel") == 0) {
@@ -316,8 +309,9 @@ static void on_beat(uv_timer_t *timer)
 }
 
 /* The first messages on a link, before anything else is sent. */
-static void greet(worker *w)
+static void greet(void *user)
 {
+    worker *w = user;
     const json_int_t context = (json_int_t)w->model.context;
     post(w, json_pack("{ss ss ss sI ss ss sI s{sI sb}}", "t", "hello", "role", "worker", "name",
                       w->id, "pid", (json_int_t)getpid(), "model", w->name, "version", w->version,
@@ -329,24 +323,16 @@ static void greet(worker *w)
     send_beat(w);
 }
 
-static void on_ready(void *user, by__link *link)
+static void on_ready(void *user)
 {
     worker *w = user;
-    BY_UNUSED(link);
     by__log_event(&w->log, "worker_ready", "{ss ss sI}", "model", w->name, "version", w->version,
                   "slots", (json_int_t)w->slots);
 }
 
-static void on_retry(uv_timer_t *timer)
-{
-    connect_broker(timer->data);
-}
-
-static void on_lost(void *user, by__link *link, const char *why)
+static void on_lost(void *user, const char *why)
 {
     worker *w = user;
-    BY_UNUSED(link);
-    w->link = NULL;
     by__log_event(&w->log, "broker_lost", "{ss}", "reason", why);
     /* Whoever had asked asks again. */
     for (size_t i = 0; i < w->work_count; i++) {
@@ -354,21 +340,7 @@ static void on_lost(void *user, by__link *link, const char *why)
     }
     if (w->leaving) {
         uv_stop(&w->loop);
-    } else {
-        (void)uv_timer_start(&w->retry, on_retry, RETRY, 0);
     }
-}
-
-static void connect_broker(worker *w)
-{
-    by__link_handler handler = {
-        .message = on_message, .lost = on_lost, .ready = on_ready, .user = w};
-    by_error error = {0};
-    if (by__link_connect(&w->link, &w->loop, w->options.socket, &handler, &error) != BY_OK) {
-        (void)uv_timer_start(&w->retry, on_retry, RETRY, 0);
-        return;
-    }
-    greet(w);
 }
 
 static void on_stop(void *user, bool again)
@@ -530,15 +502,16 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
         return by__uv_error(error, "make", "an event loop", code);
     }
     (void)uv_timer_init(&w.loop, &w.beat);
-    (void)uv_timer_init(&w.loop, &w.retry);
     (void)uv_async_init(&w.loop, &w.wake, on_wake);
-    w.beat.data = w.retry.data = w.wake.data = &w;
+    w.beat.data = w.wake.data = &w;
     status = by__engine_thread_open(&w.thread, w.engine, &w.wake, error);
     if (status == BY_OK) {
         status = by__stop_open(&w.stop, &w.loop, options->child, on_stop, &w, error);
     }
     if (status == BY_OK) {
-        connect_broker(&w);
+        by__broker_link_handler handler = {
+            .greet = greet, .ready = on_ready, .message = on_message, .lost = on_lost, .user = &w};
+        by__broker_link_open(&w.broker, &w.loop, w.options.socket, &handler);
         (void)uv_timer_start(&w.beat, on_beat, BY__BEAT, BY__BEAT);
         (void)uv_run(&w.loop, UV_RUN_DEFAULT);
         if (w.failure.status != BY_OK) {
@@ -547,10 +520,11 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
         }
     }
     by__engine_thread_close(&w.thread);
-    by__link_close(&w.link);
+    if (w.broker.loop != NULL) {
+        by__broker_link_close(&w.broker);
+    }
     by__stop_close(&w.stop);
     uv_close((uv_handle_t *)&w.beat, NULL);
-    uv_close((uv_handle_t *)&w.retry, NULL);
     uv_close((uv_handle_t *)&w.wake, NULL);
     (void)uv_run(&w.loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&w.loop);
