@@ -1,5 +1,5 @@
-/* The gateway's own records, for gateway.c (process, routes), gateway_call.c (a request on its way)
- * and openai.c (what OpenAI's API asks and answers). */
+/* The gateway's own records, for gateway.c (the process), gateway_routes.c (routes, and who may use
+ * them), gateway_call.c (a request on its way) and openai.c (what OpenAI's API asks and answers). */
 #ifndef BY_SERVE_GATEWAY_H
 #define BY_SERVE_GATEWAY_H
 
@@ -27,7 +27,8 @@ typedef struct by__gateway {
     uv_timer_t tick; /* looks for what has waited too long */
     by__http_server *server;
     by__broker_link broker;
-    by__keys *keys; /* NULL: none is asked for */
+    by__keys *keys;    /* NULL: none is asked for */
+    by__client anyone; /* who needs no key */
     by__id_table parts;
     struct by__call *calls; /* without an end */
     struct by__ask *asks;   /* questions about tasks */
@@ -109,15 +110,11 @@ void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *co
 /* value is taken. */
 void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value);
 
+/* Adds {"name": value, ...} to the access log's line of an exchange, once. Takes the object. */
+void by__gateway_detail(by__exchange *x, json_t *details);
+
 /* ---- tasks (gateway_tasks.c) ---- */
 
-/* POST /v1/tasks, {"endpoint", "body", "expires_after"}; GET and DELETE /v1/tasks/ID, and
- * POST /v1/tasks/ID/cancel. key: the name of the client's key, whose tasks nobody else sees. */
-void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request *r,
-                         const char *key);
-void by__answer_task(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key);
-void by__answer_task_cancel(by__gateway *g, by__exchange *x, const by__http_request *r,
-                            const char *key);
 /* The broker's answer, and its end: what has not been answered fails. */
 void by__task_answer(by__gateway *g, const json_t *message);
 void by__tasks_lost(by__gateway *g);

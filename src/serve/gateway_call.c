@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/gateway.h"
+#include "serve/gateway_routes.h"
 #include "serve/messages.h"
 
 /* Seconds behind a deadline that broker and worker have to say so themselves. */
@@ -106,7 +106,7 @@ static void leave(by__call *call)
     g->metrics.running--;
 }
 
-static void log_call(const by__call *call, int status, const char *code)
+static void log_call(const by__call *call, const char *code)
 {
     int64_t prompt = 0;
     int64_t generated = 0;
@@ -114,18 +114,17 @@ static void log_call(const by__call *call, int status, const char *code)
         prompt += call->parts[i].prompt_tokens;
         generated += call->parts[i].generated;
     }
-    by__log_event(&call->gateway->log, "request", "{ss ss ss ss si ss? sb sI sI sf}", "id",
-                  call->id, "model", call->model, "key", call->key, "peer",
-                  by__exchange_peer(call->exchange), "status", status, "code", code, "stream",
-                  (int)call->stream, "prompt_tokens", (json_int_t)prompt, "generated_tokens",
-                  (json_int_t)generated, "seconds", by__now() - call->since);
+    by__gateway_detail(call->exchange,
+                       json_pack("{ss ss ss? sb sI sI}", "id", call->id, "model", call->model,
+                                 "code", code, "stream", (int)call->stream, "prompt_tokens",
+                                 (json_int_t)prompt, "generated_tokens", (json_int_t)generated));
 }
 
 void by__call_gone(by__waiter *waiter)
 {
     by__call *call = (by__call *)(void *)waiter;
     call->gateway->metrics.cancelled++;
-    log_call(call, 499, "client_gone");
+    log_call(call, "client_gone");
     leave(call);
     by__call_free(call);
 }
@@ -136,9 +135,8 @@ static void finish(by__call *call)
     by__exchange *x = call->exchange;
     by__text out = {0};
     by__histogram_add(&g->metrics.whole, by__now() - call->since);
-    log_call(call, 200, NULL);
+    log_call(call, NULL);
     leave(call);
-    g->metrics.requests[2]++;
     if (call->stream) {
         if (call->usage) {
             by__openai_usage(call, &out);
@@ -175,7 +173,7 @@ static void fail(by__call *call, const json_t *event)
     status = status < 400 || status > 599 ? 500 : status;
     g->metrics.rejected_full += status == 429;
     g->metrics.failed += status >= 500;
-    log_call(call, status, code);
+    log_call(call, code);
     leave(call);
     if (!call->began) {
         if (wait > 0.0) {
@@ -238,7 +236,6 @@ static bool begin(by__call *call)
         return true;
     }
     call->began = true;
-    by__exchange_header(call->exchange, "X-Request-Id", call->id);
     if (!by__exchange_stream(call->exchange)) {
         return false;
     }
@@ -354,4 +351,60 @@ void by__call_event(by__gateway *g, const json_t *event)
             part->call->choices[first + i].passed = 0;
         }
     }
+}
+
+/* ---- routes ---- */
+
+static void answer_call(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key,
+                        by__call_kind kind, const char *prefix)
+{
+    const char *type = by__http_header_of(r, "content-type");
+    const char *param = NULL;
+    by__call *call = NULL;
+    by_error error = {0};
+    if (type == NULL || strncasecmp(type, "application/json", 16) != 0) {
+        by__reply_error(g, x, 415, "not_json", NULL, "Content-Type must be application/json");
+        return;
+    }
+    if (g->draining) {
+        by__exchange_header(x, "Retry-After", "1");
+        by__reply_error(g, x, 503, "draining", NULL, "the server is going down; try another one");
+        return;
+    }
+    by_status status = by__alloc((void **)&call, 1, sizeof *call, "a request", &error);
+    if (status == BY_OK) {
+        *call = (by__call){.gateway = g,
+                           .exchange = x,
+                           .kind = kind,
+                           .n = 1,
+                           .key = key,
+                           .waiter = {by__call_gone},
+                           .created = (int64_t)by__wall_clock(),
+                           .since = by__now()};
+        status = by__request_id(call->id, prefix, &error);
+    }
+    if (status == BY_OK) {
+        status = by__openai_read(call, r->body, r->body_length, &param, &error);
+    }
+    if (status == BY_OK) {
+        by__call_start(call);
+        return;
+    }
+    if (call != NULL) {
+        by__call_free(call);
+    }
+    bool theirs = status == BY_EARG || status == BY_EFORMAT;
+    by__reply_error(g, x, theirs ? 400 : 503, theirs ? "invalid_request" : "out_of_memory", param,
+                    error.message);
+}
+
+void by__answer_chat(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+{
+    answer_call(g, x, r, key, BY__CALL_CHAT, "chatcmpl-");
+}
+
+void by__answer_completion(by__gateway *g, by__exchange *x, const by__http_request *r,
+                           const char *key)
+{
+    answer_call(g, x, r, key, BY__CALL_COMPLETION, "cmpl-");
 }

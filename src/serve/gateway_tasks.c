@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "serve/fields.h"
-#include "serve/gateway.h"
+#include "serve/gateway_routes.h"
 #include "serve/messages.h"
 
 /* Seconds that a task is kept. */

@@ -31,6 +31,7 @@ struct by__http_parser {
     size_t expected; /* bytes that are left of the body, or of a chunk */
     size_t chunks;
     size_t digits; /* of a chunk's size so far */
+    bool waits;    /* the client waits for "100 Continue" */
     int status;
     const char *reason;
     by__http_request request;
@@ -203,7 +204,7 @@ static bool has_word(const char *list, const char *word)
 }
 
 /* How the body ends (RFC 9112, section 6.3). */
-static bool parse_framing(by__http_parser *p, bool *waits)
+static bool parse_framing(by__http_parser *p)
 {
     by__http_request *r = &p->request;
     bool old = !r->keep_alive; /* HTTP/1.0 */
@@ -223,7 +224,7 @@ static bool parse_framing(by__http_parser *p, bool *waits)
     if (expects > 0 && (expects > 1 || strcasecmp(text, "100-continue") != 0)) {
         return bad(p, 417, "only 100-continue can be expected");
     }
-    *waits = expects == 1 && !old;
+    p->waits = expects == 1 && !old;
     if (count_header(r, "upgrade", &text) > 0 && strncasecmp(text, "websocket", 9) == 0) {
         return bad(p, 501, "the protocol cannot be changed");
     }
@@ -257,7 +258,7 @@ static bool parse_framing(by__http_parser *p, bool *waits)
 }
 
 /* The head is complete: lines are cut where CR LF stood. */
-static bool parse_head(by__http_parser *p, bool *waits)
+static bool parse_head(by__http_parser *p)
 {
     char *line = p->head;
     char *end = p->head + p->head_length - 2; /* the empty line */
@@ -275,11 +276,11 @@ static bool parse_head(by__http_parser *p, bool *waits)
         first = false;
         line = stop + 2;
     }
-    return parse_framing(p, waits);
+    return parse_framing(p);
 }
 
 /* One byte of the head. CR and LF come together and only at the end of a line. */
-static bool take_head(by__http_parser *p, char c, bool *waits)
+static bool take_head(by__http_parser *p, char c)
 {
     by_error ignored = {0};
     char last = p->head_length > 0 ? p->head[p->head_length - 1] : '\0';
@@ -300,7 +301,7 @@ static bool take_head(by__http_parser *p, char c, bool *waits)
     p->head[p->head_length++] = c;
     if (p->head_length >= 4 && memcmp(p->head + p->head_length - 4, "\r\n\r\n", 4) == 0) {
         p->chunks = 0;
-        return parse_head(p, waits);
+        return parse_head(p);
     }
     return true;
 }
@@ -351,11 +352,11 @@ static bool expect(by__http_parser *p, char c, char wanted, phase next)
     return true;
 }
 
-static bool take_byte(by__http_parser *p, char c, bool *waits)
+static bool take_byte(by__http_parser *p, char c)
 {
     switch (p->phase) {
     case IN_HEAD:
-        return take_head(p, c, waits);
+        return take_head(p, c);
     case IN_CHUNK_SIZE:
         return take_chunk_size(p, c);
     case IN_CHUNK_SIZE_LF:
@@ -383,8 +384,12 @@ by__http_state by__http_parser_take(by__http_parser *parser, const char *data, s
                                     size_t *used)
 {
     by__http_parser *p = parser;
-    bool waits = false;
     size_t i = 0;
+    *used = 0;
+    if (p->waits && by__http_parser_in_body(p)) {
+        p->waits = false; /* it has sent nothing of the body */
+        return BY__HTTP_CONTINUE;
+    }
     while (i < length && p->phase != IS_DONE && p->phase != IS_BAD) {
         if (p->phase == IN_BODY || p->phase == IN_CHUNK) {
             size_t n = length - i < p->expected ? length - i : p->expected;
@@ -393,8 +398,13 @@ by__http_state by__http_parser_take(by__http_parser *parser, const char *data, s
             }
             i += n;
         } else {
-            (void)take_byte(p, data[i], &waits);
+            bool head = p->phase == IN_HEAD;
+            (void)take_byte(p, data[i]);
             i++;
+            if (head && by__http_parser_in_body(p)) {
+                *used = i;
+                return BY__HTTP_HEAD;
+            }
         }
     }
     *used = i;
@@ -403,8 +413,7 @@ by__http_state by__http_parser_take(by__http_parser *parser, const char *data, s
         p->request.body_length = p->body_length;
         return BY__HTTP_DONE;
     }
-    /* A client that waits has sent nothing of the body. */
-    return p->phase == IS_BAD ? BY__HTTP_BAD : waits ? BY__HTTP_CONTINUE : BY__HTTP_MORE;
+    return p->phase == IS_BAD ? BY__HTTP_BAD : BY__HTTP_MORE;
 }
 
 /* ---- the parser ---- */
@@ -453,7 +462,7 @@ const char *by__http_parser_reason(const by__http_parser *parser)
 
 size_t by__http_parser_held(const by__http_parser *parser)
 {
-    return parser->body_capacity;
+    return sizeof *parser + parser->head_capacity + parser->body_capacity;
 }
 
 bool by__http_parser_idle(const by__http_parser *parser)

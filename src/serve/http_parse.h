@@ -38,7 +38,9 @@ typedef struct by__http_request {
 } by__http_request;
 
 typedef enum by__http_state {
-    BY__HTTP_MORE,     /* more bytes are to come */
+    BY__HTTP_MORE, /* more bytes are to come */
+    BY__HTTP_HEAD, /* the head is there, and a body is to come: the parser is to be called again,
+                          with what is left, be it nothing (once a request that has a body) */
     BY__HTTP_CONTINUE, /* as MORE, and the client waits for "100 Continue" (once a request) */
     BY__HTTP_DONE,     /* by__http_parser_request has the request */
     BY__HTTP_BAD       /* by__http_parser_status and _reason say why: the connection is of no use */
@@ -53,7 +55,7 @@ void by__http_parser_close(by__http_parser **parser);
  * until by__http_parser_next. */
 by__http_state by__http_parser_take(by__http_parser *parser, const char *data, size_t length,
                                     size_t *used);
-/* Of a state of DONE; valid until the parser goes on or is closed. */
+/* Of a state of HEAD (without its body) or DONE; valid until the parser goes on or is closed. */
 const by__http_request *by__http_parser_request(const by__http_parser *parser);
 /* Of a state of BAD: an answer's status (400, 408, 413, 414, 417, 431, 501, 505 or 500 for want of
  * memory), and a sentence without anything that the client sent. */
@@ -61,7 +63,7 @@ int by__http_parser_status(const by__http_parser *parser);
 const char *by__http_parser_reason(const by__http_parser *parser);
 /* Forgets the request; memory beyond the least is given back. */
 void by__http_parser_next(by__http_parser *parser);
-/* Bytes of memory of the body. */
+/* Bytes of memory. */
 size_t by__http_parser_held(const by__http_parser *parser);
 /* Nothing of a request has come. */
 bool by__http_parser_idle(const by__http_parser *parser);

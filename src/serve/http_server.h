@@ -23,11 +23,18 @@ typedef struct by__http_options {
     double body_seconds; /* for a whole body; 0: 60 */
     double idle_seconds; /* between requests; 0: 75 */
     double output_seconds; /* without a byte that a reader takes; 0: 30 */
+    /* The head of a request is there, and perhaps a body still to come. False: it was answered (and
+     * refused), and the body is not read. May be NULL. */
+    bool (*head)(void *user, by__exchange *exchange, const by__http_request *request);
     /* A request; it and its strings are valid during the call. The exchange is valid until it has
      * been answered whole, or `gone` was called for it. */
     void (*request)(void *user, by__exchange *exchange, const by__http_request *request);
     /* The client went away, or read too slowly, before its answer was whole. */
     void (*gone)(void *user, by__exchange *exchange);
+    /* The exchange has ended, behind all other calls: the answer's status (0: the client went
+     * before there was one) and the bytes of its body. Also of requests that could not be read,
+     * for which no `head` was called. May be NULL. */
+    void (*done)(void *user, by__exchange *exchange, int status, size_t bytes);
     void *user;
 } by__http_options;
 
@@ -49,6 +56,10 @@ void by__http_server_close(by__http_server **server);
 /* The handler's own pointer for an exchange. */
 void by__exchange_set(by__exchange *exchange, void *user);
 void *by__exchange_get(const by__exchange *exchange);
+/* The server's user's pointer for an exchange, from `head` to `done`, who frees what it points to
+ * and sets NULL. */
+void by__exchange_note(by__exchange *exchange, void *note);
+void *by__exchange_noted(const by__exchange *exchange);
 /* Adds a header to the answer, before it begins. Values with control bytes are left out. */
 void by__exchange_header(by__exchange *exchange, const char *name, const char *value);
 /* A whole answer. The exchange is gone afterwards. */

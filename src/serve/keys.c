@@ -8,7 +8,7 @@
 
 typedef struct key {
     unsigned char hash[SHA256_DIGEST_SIZE];
-    char name[65];
+    by__client client;
 } key;
 
 struct by__keys {
@@ -34,11 +34,52 @@ void by__sha256_hex(char out[65], const char *text)
     }
 }
 
-/* "HASH NAME": false for another form. */
+static const struct {
+    by__scope scope;
+    const char *name;
+} scopes[] = {{BY__SCOPE_INFERENCE, "inference"},
+              {BY__SCOPE_TASKS, "tasks"},
+              {BY__SCOPE_METRICS, "metrics"},
+              {BY__SCOPE_ADMIN, "admin"}};
+
+const char *by__scope_name(by__scope scope)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(scopes); i++) {
+        if (scopes[i].scope == scope) {
+            return scopes[i].name;
+        }
+    }
+    return NULL;
+}
+
+/* "inference,tasks"; 0 for another text. */
+static unsigned parse_scopes(const char *text, size_t length)
+{
+    unsigned out = 0;
+    for (size_t at = 0; at <= length;) {
+        const char *comma = memchr(text + at, ',', length - at);
+        size_t n = comma == NULL ? length - at : (size_t)(comma - text) - at;
+        unsigned found = 0;
+        for (size_t i = 0; i < BY_ARRAY_LENGTH(scopes); i++) {
+            if (strlen(scopes[i].name) == n && memcmp(scopes[i].name, text + at, n) == 0) {
+                found = scopes[i].scope;
+            }
+        }
+        if (found == 0) {
+            return 0;
+        }
+        out |= found;
+        at += n + 1;
+    }
+    return out;
+}
+
+/* "HASH NAME" or "HASH NAME SCOPES": false for another form. */
 static bool parse(key *k, const char *line, size_t length)
 {
+    by__client *c = &k->client;
     size_t digits = 2 * sizeof k->hash;
-    if (length < digits + 2 || line[digits] != ' ' || length - digits - 1 >= sizeof k->name) {
+    if (length < digits + 2 || line[digits] != ' ') {
         return false;
     }
     for (size_t i = 0; i < sizeof k->hash; i++) {
@@ -48,9 +89,18 @@ static bool parse(key *k, const char *line, size_t length)
         }
         k->hash[i] = (unsigned char)strtoul(two, NULL, 16);
     }
-    memcpy(k->name, line + digits + 1, length - digits - 1);
-    k->name[length - digits - 1] = '\0';
-    return by__id_valid(k->name);
+    line += digits + 1;
+    length -= digits + 1;
+    const char *space = memchr(line, ' ', length);
+    size_t n = space == NULL ? length : (size_t)(space - line);
+    if (n >= sizeof c->name) {
+        return false;
+    }
+    memcpy(c->name, line, n);
+    c->name[n] = '\0';
+    c->scopes = space == NULL ? BY__SCOPE_INFERENCE | BY__SCOPE_TASKS
+                              : parse_scopes(space + 1, length - n - 1);
+    return by__id_valid(c->name) && c->scopes != 0;
 }
 
 static by_status read_lines(by__keys *keys, const char *text, const char *path, by_error *error)
@@ -62,10 +112,12 @@ static by_status read_lines(by__keys *keys, const char *text, const char *path, 
             BY_TRY(by__reserve((void **)&keys->items, &keys->capacity, keys->count + 1,
                                sizeof *keys->items, error));
             if (!parse(&keys->items[keys->count], line, length)) {
-                return by_error_set(error, BY_ECONFIG,
-                                    "%s:%zu: a key is 64 hexadecimal digits (its SHA-256), a space "
-                                    "and a name of letters, digits, - and _",
-                                    path, number);
+                return by_error_set(
+                    error, BY_ECONFIG,
+                    "%s:%zu: a key is 64 hexadecimal digits (its SHA-256), a space, "
+                    "a name of letters, digits, - and _, and perhaps a space and "
+                    "scopes: inference,tasks,metrics,admin",
+                    path, number);
             }
             keys->count++;
         }
@@ -103,17 +155,17 @@ void by__keys_close(by__keys **keys)
     }
 }
 
-const char *by__keys_name(const by__keys *keys, const char *key_text)
+const by__client *by__keys_find(const by__keys *keys, const char *key_text)
 {
     unsigned char hash[SHA256_DIGEST_SIZE];
-    const char *name = NULL;
+    const by__client *client = NULL;
     digest(hash, key_text);
     for (size_t i = 0; i < keys->count; i++) {
         unsigned char differs = 0;
         for (size_t j = 0; j < sizeof hash; j++) {
             differs |= (unsigned char)(hash[j] ^ keys->items[i].hash[j]);
         }
-        name = differs == 0 ? keys->items[i].name : name;
+        client = differs == 0 ? &keys->items[i].client : client;
     }
-    return name;
+    return client;
 }

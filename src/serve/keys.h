@@ -1,16 +1,35 @@
 /* Keys of clients. A file has one a line: the SHA-256 of the key in 64 hexadecimal digits, a space,
- * and a name; '#' begins a comment. The keys themselves are nowhere. */
+ * a name, and perhaps a space and scopes ("inference,tasks"); '#' begins a comment. Without scopes
+ * a key has inference and tasks. The keys themselves are nowhere. */
 #ifndef BY_SERVE_KEYS_H
 #define BY_SERVE_KEYS_H
 
 #include "serve/serve.h"
 
+/* What a key may be for. */
+typedef enum by__scope {
+    BY__SCOPE_NONE = 0,      /* of routes that everybody may use */
+    BY__SCOPE_INFERENCE = 1, /* models and their answers */
+    BY__SCOPE_TASKS = 2,     /* tasks of this key */
+    BY__SCOPE_METRICS = 4,
+    BY__SCOPE_ADMIN = 8 /* what changes the server; every use is in the audit log */
+} by__scope;
+#define BY__SCOPES_ALL 15u
+
+/* "inference"; NULL for what is no single scope. */
+const char *by__scope_name(by__scope scope);
+
+typedef struct by__client {
+    char name[65];
+    unsigned scopes; /* of by__scope */
+} by__client;
+
 typedef struct by__keys by__keys;
 
 by_status by__keys_open(by__keys **out, const char *path, by_error *error);
 void by__keys_close(by__keys **keys);
-/* The name of a key, NULL if it is none. Takes the same time for every key. */
-const char *by__keys_name(const by__keys *keys, const char *key);
+/* The client of a key, NULL if it is none. Takes the same time for every key. */
+const by__client *by__keys_find(const by__keys *keys, const char *key);
 /* SHA-256 of a text in hexadecimal digits. */
 void by__sha256_hex(char out[65], const char *text);
 

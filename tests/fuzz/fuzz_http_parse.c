@@ -6,14 +6,23 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* Behind a head the parser stops, and behind it once more for a client that waits to be asked. */
+static by__http_state take_piece(by__http_parser *p, const char *data, size_t size)
+{
+    by__http_state state;
+    size_t used;
+    do {
+        state = by__http_parser_take(p, data, size, &used);
+        data += used;
+        size -= used;
+    } while (state == BY__HTTP_HEAD || (state == BY__HTTP_CONTINUE && size > 0));
+    return state == BY__HTTP_CONTINUE ? BY__HTTP_MORE : state;
+}
+
 static by__http_state take(by__http_parser *p, const char *data, size_t size, size_t cut)
 {
-    size_t used;
-    by__http_state state = by__http_parser_take(p, data, cut, &used);
-    if (state == BY__HTTP_MORE || state == BY__HTTP_CONTINUE) {
-        state = by__http_parser_take(p, data + cut, size - cut, &used);
-    }
-    return state == BY__HTTP_CONTINUE ? BY__HTTP_MORE : state;
+    by__http_state state = take_piece(p, data, cut);
+    return state == BY__HTTP_MORE ? take_piece(p, data + cut, size - cut) : state;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

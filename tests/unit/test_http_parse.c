@@ -138,7 +138,13 @@ static void test_parts(void **state)
     size_t used;
     (void)state;
     assert_true(by__http_parser_idle(p));
-    assert_int_equal(by__http_parser_take(p, text, strlen(text), &used), BY__HTTP_DONE);
+    assert_int_equal(by__http_parser_take(p, text, strlen(text), &used), BY__HTTP_HEAD);
+    assert_int_equal(used, strlen(text) - 8);
+    assert_string_equal(by__http_parser_request(p)->path, "/v1/a/b");
+    size_t head = used;
+    assert_int_equal(by__http_parser_take(p, text + head, strlen(text) - head, &used),
+                     BY__HTTP_DONE);
+    used += head;
     assert_int_equal(used, strlen(text) - 5);
     const by__http_request *r = by__http_parser_request(p);
     assert_string_equal(r->method, "POST");
@@ -164,7 +170,9 @@ static void test_continue(void **state)
     by__http_parser *p = by__http_parser_open(&limits);
     size_t used;
     (void)state;
-    assert_int_equal(by__http_parser_take(p, head, strlen(head), &used), BY__HTTP_CONTINUE);
+    assert_int_equal(by__http_parser_take(p, head, strlen(head), &used), BY__HTTP_HEAD);
+    assert_int_equal(by__http_parser_take(p, head, 0, &used), BY__HTTP_CONTINUE);
+    assert_int_equal(by__http_parser_take(p, head, 0, &used), BY__HTTP_MORE);
     assert_true(by__http_parser_in_body(p));
     assert_int_equal(by__http_parser_take(p, "x", 1, &used), BY__HTTP_DONE);
     assert_false(by__http_parser_request(p)->keep_alive);

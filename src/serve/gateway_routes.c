@@ -1,0 +1,211 @@
+#include "serve/gateway_routes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const by__route by__routes[] = {
+    {"GET", "/health/live", BY__SCOPE_NONE, by__answer_live},
+    {"GET", "/health/ready", BY__SCOPE_NONE, by__answer_ready},
+    {"GET", "/metrics", BY__SCOPE_METRICS, by__answer_metrics},
+    {"GET", "/v1/models", BY__SCOPE_INFERENCE, by__answer_models},
+    {"GET", "/v1/models/", BY__SCOPE_INFERENCE, by__answer_model},
+    {"POST", "/v1/completions", BY__SCOPE_INFERENCE, by__answer_completion},
+    {"POST", "/v1/chat/completions", BY__SCOPE_INFERENCE, by__answer_chat},
+    {"POST", "/v1/tasks", BY__SCOPE_TASKS, by__answer_task_new},
+    {"GET", "/v1/tasks/", BY__SCOPE_TASKS, by__answer_task},
+    {"DELETE", "/v1/tasks/", BY__SCOPE_TASKS, by__answer_task_cancel},
+    {"POST", "/v1/tasks/", BY__SCOPE_TASKS, by__answer_task_cancel},
+};
+const size_t by__route_count = BY_ARRAY_LENGTH(by__routes);
+
+/* What is known of an exchange from its head to its end, for the logs. */
+typedef struct visit {
+    const by__route *route; /* NULL: none of its method and path */
+    const by__client *client;
+    double since;
+    json_t *details; /* NULL: none; what the answer adds to the log's line */
+    char id[65];
+    char method[16];
+    char path[];
+} visit;
+
+/* ---- answers ---- */
+
+void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *code,
+                     const char *param, const char *message)
+{
+    by__text out = {0};
+    BY_UNUSED(g);
+    by__openai_error(&out, status, code, param, message);
+    by__exchange_set(x, NULL);
+    by__exchange_reply(x, status, "application/json", out.failed ? "{}" : out.data,
+                       out.failed ? 2 : out.length);
+    by__text_free(&out);
+}
+
+void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT);
+    BY_UNUSED(g);
+    json_decref(value);
+    by__exchange_reply(x, status, "application/json", text == NULL ? "{}" : text,
+                       text == NULL ? 2 : strlen(text));
+    free(text);
+}
+
+/* ---- who asks for what ---- */
+
+static bool fits(const by__route *row, const char *path)
+{
+    size_t length = strlen(row->path);
+    return row->path[length - 1] == '/' ? strncmp(path, row->path, length) == 0 && path[length] != 0
+                                        : strcmp(path, row->path) == 0;
+}
+
+/* The route of a request; NULL for none, and *allowed is then a method that its path has, if any.
+ */
+static const by__route *find_route(const by__http_request *r, const char **allowed)
+{
+    *allowed = NULL;
+    for (size_t i = 0; i < by__route_count; i++) {
+        if (fits(&by__routes[i], r->path)) {
+            *allowed = by__routes[i].method;
+            if (strcmp(r->method, *allowed) == 0) {
+                return &by__routes[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+/* The client of a request; NULL: it has no key that counts. */
+static const by__client *client_of(const by__gateway *g, const by__http_request *r)
+{
+    const char *bearer = by__http_header_of(r, "authorization");
+    const char *plain = by__http_header_of(r, "x-api-key");
+    if (g->keys == NULL) {
+        return &g->anyone;
+    }
+    if (bearer != NULL && strncasecmp(bearer, "bearer ", 7) == 0) {
+        return by__keys_find(g->keys, bearer + 7);
+    }
+    return plain == NULL ? NULL : by__keys_find(g->keys, plain);
+}
+
+/* Makes the record of an exchange; NULL when memory or random numbers are exhausted. */
+static visit *open_visit(by__exchange *x, const by__http_request *r)
+{
+    const char *given = by__http_header_of(r, "x-request-id");
+    size_t length = strlen(r->path);
+    char id[BY__ID_BYTES];
+    visit *v = calloc(1, sizeof *v + length + 1);
+    if (v == NULL) {
+        return NULL;
+    }
+    if (given != NULL && by__id_valid(given)) {
+        memcpy(v->id, given, strlen(given) + 1);
+    } else if (by__request_id(id, "req_", NULL) == BY_OK) {
+        memcpy(v->id, id, sizeof id);
+    } else {
+        free(v);
+        return NULL;
+    }
+    (void)snprintf(v->method, sizeof v->method, "%s", r->method);
+    memcpy(v->path, r->path, length + 1);
+    v->since = by__now();
+    by__exchange_note(x, v);
+    by__exchange_header(x, "X-Request-Id", v->id);
+    return v;
+}
+
+bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r)
+{
+    by__gateway *g = user;
+    const char *allowed;
+    char message[96];
+    const by__route *route = find_route(r, &allowed);
+    visit *v = open_visit(x, r);
+    if (v == NULL) {
+        by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
+        return false;
+    }
+    v->route = route;
+    v->client = route != NULL && route->scope == BY__SCOPE_NONE ? &g->anyone : client_of(g, r);
+    if (v->client == NULL) {
+        g->metrics.rejected_key++;
+        by__exchange_header(x, "WWW-Authenticate", "Bearer");
+        by__reply_error(g, x, 401, "invalid_api_key", NULL,
+                        "a key is needed: Authorization: Bearer KEY");
+    } else if (route == NULL && allowed != NULL) {
+        by__exchange_header(x, "Allow", allowed);
+        by__reply_error(g, x, 405, "method_not_allowed", NULL, "this route has another method");
+    } else if (route == NULL) {
+        by__reply_error(g, x, 404, "route_not_found", NULL, "there is no such route");
+    } else if ((route->scope & ~v->client->scopes) != 0) {
+        g->metrics.rejected_key++;
+        (void)snprintf(message, sizeof message, "the key lacks the scope '%s' of this route",
+                       by__scope_name(route->scope));
+        by__reply_error(g, x, 403, "insufficient_scope", NULL, message);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+void by__gateway_request(void *user, by__exchange *x, const by__http_request *r)
+{
+    const visit *v = by__exchange_noted(x);
+    v->route->answer(user, x, r, v->client->name);
+}
+
+void by__gateway_gone(void *user, by__exchange *x)
+{
+    by__waiter *waiter = by__exchange_get(x);
+    BY_UNUSED(user);
+    if (waiter != NULL) {
+        waiter->gone(waiter);
+    }
+}
+
+/* ---- logs ---- */
+
+void by__gateway_detail(by__exchange *x, json_t *details)
+{
+    visit *v = by__exchange_noted(x);
+    if (v == NULL || details == NULL) {
+        json_decref(details);
+    } else {
+        json_decref(v->details);
+        v->details = details;
+    }
+}
+
+void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes)
+{
+    by__gateway *g = user;
+    visit *v = by__exchange_noted(x);
+    const char *peer = by__exchange_peer(x);
+    status = status == 0 ? 499 : status; /* the client went away first */
+    g->metrics.requests[status / 100 < 6 ? status / 100 : 5]++;
+    if (v == NULL) {
+        by__log_event(&g->log, "request", "{ss si}", "peer", peer, "status", status);
+        return;
+    }
+    bool quiet = v->route != NULL && v->route->scope == BY__SCOPE_NONE && status < 300;
+    const char *key = v->client == NULL ? "" : v->client->name;
+    double seconds = by__now() - v->since;
+    if (!quiet) {
+        json_t *line = json_pack("{ss ss ss ss ss si sI sf}", "request_id", v->id, "key", key,
+                                 "peer", peer, "method", v->method, "path", v->path, "status",
+                                 status, "bytes", (json_int_t)bytes, "seconds", seconds);
+        (void)json_object_update(line, v->details);
+        by__log_object(&g->log, "request", line);
+    }
+    if (v->route != NULL && v->route->scope == BY__SCOPE_ADMIN) {
+        by__log_event(&g->log, "audit", "{ss ss ss ss ss si}", "request_id", v->id, "key", key,
+                      "peer", peer, "method", v->method, "path", v->path, "status", status);
+    }
+    json_decref(v->details);
+    free(v);
+    by__exchange_note(x, NULL);
+}

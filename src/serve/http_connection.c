@@ -1,0 +1,312 @@
+/* A connection: what comes in, request by request, and its end. */
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "serve/http_connection.h"
+
+/* Milliseconds after which a peer that acknowledges nothing counts as gone: half-open connections
+ * of clients that vanished would take their stream without end. */
+#define UNANSWERED 20000
+/* Seconds of silence after which the kernel asks a peer whether it is still there. */
+#define KEEPALIVE 60
+
+/* ---- the end ---- */
+
+/* The exchange has ended, with an answer or without one. */
+static void tell_done(by__exchange *x)
+{
+    const by__http_options *o = &x->server->options;
+    if (!x->told) {
+        x->told = true;
+        if (o->done != NULL) {
+            o->done(o->user, x, x->status, x->bytes);
+        }
+    }
+}
+
+/* Counts what a parser holds of a body. */
+static void count_held(by__exchange *x)
+{
+    size_t held = x->parser == NULL ? 0 : by__http_parser_held(x->parser);
+    x->server->held += held - x->held;
+    x->held = held;
+}
+
+static void close_parser(by__exchange *x)
+{
+    by__http_parser_close(&x->parser);
+    count_held(x);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    by__exchange *x = handle->data;
+    by__http_server *s = x->server;
+    if (x->previous != NULL) {
+        x->previous->next = x->next;
+    } else {
+        s->first = x->next;
+    }
+    if (x->next != NULL) {
+        x->next->previous = x->previous;
+    }
+    close_parser(x);
+    by__text_free(&x->headers);
+    free(x->early);
+    free(x);
+    s->connections--;
+    if (s->closing) {
+        by__http_server_free(s);
+    }
+}
+
+void by__connection_hang_up(by__exchange *x)
+{
+    const by__http_options *o = &x->server->options;
+    if (x->stage == BY__CLOSING) {
+        return;
+    }
+    bool waits = x->stage == BY__HANDLING || x->stage == BY__STREAMING;
+    x->stage = BY__CLOSING;
+    if (waits) {
+        o->gone(o->user, x);
+    }
+    tell_done(x);
+    uv_close(&x->uv.handle, on_closed);
+}
+
+static void on_shutdown(uv_shutdown_t *request, int status)
+{
+    BY_UNUSED(status);
+    free(request);
+}
+
+void by__connection_written_out(by__exchange *x)
+{
+    uv_shutdown_t *request = NULL;
+    /* To close on bytes that are unread resets the connection, and the client would lose the
+     * answer. */
+    if (x->lingers && x->stage != BY__CLOSING) {
+        request = malloc(sizeof *request);
+    }
+    if (request == NULL || uv_shutdown(request, &x->uv.stream, on_shutdown) < 0) {
+        free(request);
+        by__connection_hang_up(x);
+    }
+}
+
+void by__connection_finish(by__exchange *x)
+{
+    by__http_server *s = x->server;
+    tell_done(x);
+    x->user = NULL;
+    x->admitted = false;
+    x->stage = BY__READING;
+    x->since = by__now();
+    if (!x->handling) { /* else the request is still being read */
+        close_parser(x);
+    }
+    if (!x->keep_alive || s->draining) {
+        x->last = true;
+        if (x->pending == 0) {
+            by__connection_written_out(x);
+        }
+    } else if (x->early != NULL && !x->handling) {
+        char *early = x->early;
+        size_t length = x->early_length;
+        x->early = NULL;
+        x->early_length = 0;
+        by__connection_take(x, early, length);
+        free(early);
+    }
+}
+
+/* ---- input ---- */
+
+void by__connection_refuse(by__exchange *x, int status, const char *reason)
+{
+    char body[256];
+    int n = snprintf(body, sizeof body,
+                     "{\"error\":{\"message\":\"%s\",\"type\":\"invalid_request_error\","
+                     "\"param\":null,\"code\":\"bad_http\"}}",
+                     reason);
+    x->told = false;
+    x->keep_alive = false;
+    x->lingers = true;
+    by__exchange_reply(x, status, "application/json", body, (size_t)n);
+}
+
+static bool keep_early(by__exchange *x, const char *data, size_t length)
+{
+    size_t total;
+    if (!by__size_add(x->early_length, length, &total) || total > x->server->options.limits.head) {
+        return false;
+    }
+    char *grown = realloc(x->early, total);
+    if (grown == NULL) {
+        return false;
+    }
+    memcpy(grown + x->early_length, data, length);
+    x->early = grown;
+    x->early_length = total;
+    return true;
+}
+
+/* The head is there. False: it was refused, or the client is gone. */
+static bool admit(by__exchange *x, bool whole)
+{
+    by__http_server *s = x->server;
+    const by__http_request *request = by__http_parser_request(x->parser);
+    x->stage = BY__HANDLING;
+    x->told = false;
+    x->status = 0;
+    x->bytes = 0;
+    /* A body that is not read ends the connection. */
+    x->keep_alive = whole && request->keep_alive;
+    x->lingers = !whole;
+    x->handling = true;
+    x->admitted = s->options.head == NULL || s->options.head(s->options.user, x, request);
+    x->handling = false;
+    if (!x->admitted) {
+        close_parser(x);
+        return false;
+    }
+    x->stage = BY__READING;
+    x->lingers = false;
+    return true;
+}
+
+/* The request is whole. */
+static void handle(by__exchange *x)
+{
+    by__http_server *s = x->server;
+    const by__http_request *request = by__http_parser_request(x->parser);
+    if (!x->admitted && !admit(x, true)) {
+        return;
+    }
+    x->stage = BY__HANDLING;
+    x->keep_alive = request->keep_alive;
+    x->handling = true;
+    s->options.request(s->options.user, x, request);
+    x->handling = false;
+    close_parser(x);
+}
+
+/* A parser for the next bytes; false: the connection has ended. */
+static bool open_parser(by__exchange *x)
+{
+    if (x->parser == NULL) {
+        x->parser = by__http_parser_open(&x->server->options.limits);
+        x->since = by__now();
+    }
+    if (x->parser == NULL) {
+        by__connection_hang_up(x);
+    }
+    return x->parser != NULL;
+}
+
+/* Requests that come before the present one is answered wait. */
+void by__connection_take(by__exchange *x, const char *data, size_t length)
+{
+    by__http_server *s = x->server;
+    bool again = false; /* the parser has stopped behind a head */
+    while ((length > 0 || again) && x->stage != BY__CLOSING && !x->last) {
+        size_t used;
+        if (x->stage != BY__READING) {
+            if (!keep_early(x, data, length)) {
+                by__connection_hang_up(x);
+            }
+            return;
+        }
+        if (!open_parser(x)) {
+            return;
+        }
+        by__http_state state = by__http_parser_take(x->parser, data, length, &used);
+        data += used;
+        length -= used;
+        again = state == BY__HTTP_HEAD;
+        count_held(x);
+        if (state != BY__HTTP_BAD && s->held > s->options.bodies) {
+            by__connection_refuse(x, 503, "too many requests are being received");
+            return;
+        }
+        if (state == BY__HTTP_BAD) {
+            by__connection_refuse(x, by__http_parser_status(x->parser),
+                                  by__http_parser_reason(x->parser));
+            return;
+        }
+        if ((state == BY__HTTP_HEAD && !admit(x, false)) ||
+            (state == BY__HTTP_CONTINUE &&
+             !by__connection_put(x, "HTTP/1.1 100 Continue\r\n\r\n", 25))) {
+            return;
+        }
+        if (state == BY__HTTP_DONE) {
+            handle(x);
+        }
+    }
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
+{
+    by__exchange *x = handle->data;
+    BY_UNUSED(suggested);
+    *buffer = uv_buf_init(x->server->buffer, BY__HTTP_READ);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
+{
+    by__exchange *x = stream->data;
+    if (n < 0) {
+        by__connection_hang_up(x);
+    } else if (n > 0) {
+        by__connection_take(x, buffer->base, (size_t)n);
+    }
+}
+
+void by__connection_accept(uv_stream_t *listener, int status)
+{
+    by__http_server *s = listener->data;
+    by__exchange *x = status < 0 ? NULL : calloc(1, sizeof *x);
+    if (x == NULL) {
+        return;
+    }
+    int code = s->path != NULL ? uv_pipe_init(listener->loop, &x->uv.pipe, 0)
+                               : uv_tcp_init(listener->loop, &x->uv.tcp);
+    if (code < 0) {
+        free(x);
+        return;
+    }
+    x->uv.handle.data = x;
+    x->server = s;
+    x->since = by__now();
+    x->told = true;
+    x->next = s->first;
+    if (x->next != NULL) {
+        x->next->previous = x;
+    }
+    s->first = x;
+    s->connections++;
+    if (uv_accept(listener, &x->uv.stream) < 0 || s->connections > s->options.connections) {
+        by__connection_hang_up(x);
+        return;
+    }
+    if (s->path == NULL) {
+        struct sockaddr_storage address;
+        int length = sizeof address;
+        int milliseconds = UNANSWERED;
+        uv_os_fd_t fd;
+        (void)uv_tcp_nodelay(&x->uv.tcp, 1);
+        (void)uv_tcp_keepalive(&x->uv.tcp, 1, KEEPALIVE);
+        if (uv_fileno(&x->uv.handle, &fd) == 0) {
+            (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
+        }
+        if (uv_tcp_getpeername(&x->uv.tcp, (struct sockaddr *)&address, &length) == 0) {
+            (void)uv_ip_name((struct sockaddr *)&address, x->peer, sizeof x->peer);
+        }
+    }
+    if (uv_read_start(&x->uv.stream, on_alloc, on_read) < 0) {
+        by__connection_hang_up(x);
+    }
+}

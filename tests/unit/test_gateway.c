@@ -1,0 +1,240 @@
+/* A gateway without a broker: who may use which route, what is refused before it is read, and what
+ * the log says of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "gateway_run.h"
+#include "serve/gateway_routes.h"
+#include "temporary.h"
+
+/* Routes that answer without a key. Another one of them is a decision that this list shows. */
+static const char *const open_routes[] = {"GET /health/live", "GET /health/ready"};
+
+static const char *const scopes[] = {"inference", "tasks", "metrics", "admin"};
+
+static char answer[1 << 16];
+static char *directory;
+
+static bool is_open(const by__route *row)
+{
+    char text[128];
+    (void)snprintf(text, sizeof text, "%s %s", row->method, row->path);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(open_routes); i++) {
+        if (strcmp(open_routes[i], text) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Asks for a row of the table with some more headers. */
+static int ask_route(const gateway_run *run, const by__route *row, const char *headers)
+{
+    char request[512];
+    bool named = row->path[strlen(row->path) - 1] == '/';
+    bool post = strcmp(row->method, "POST") == 0;
+    int n = snprintf(request, sizeof request,
+                     "%s %s%s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n%s%s\r\n%s", row->method,
+                     row->path, named ? "x" : "",
+                     post ? "Content-Type: application/json\r\nContent-Length: 2\r\n" : "", headers,
+                     post ? "{}" : "");
+    return gateway_ask(run, request, (size_t)n, answer, sizeof answer);
+}
+
+static int ask(const gateway_run *run, const char *request)
+{
+    return gateway_ask(run, request, strlen(request), answer, sizeof answer);
+}
+
+/* A file of one key for each scope ("key-inference", ...), one for all and one without a word. */
+static char *write_keys(void)
+{
+    char *path = by__path_join(directory, "keys");
+    FILE *file = fopen(path, "w");
+    char hash[65];
+    char key[32];
+    assert_non_null(file);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(scopes); i++) {
+        (void)snprintf(key, sizeof key, "key-%s", scopes[i]);
+        by__sha256_hex(hash, key);
+        fprintf(file, "%s only-%s %s\n", hash, scopes[i], scopes[i]);
+    }
+    by__sha256_hex(hash, "key-all");
+    fprintf(file, "# all\n%s all inference,tasks,metrics,admin\n", hash);
+    by__sha256_hex(hash, "key-plain");
+    fprintf(file, "%s plain\n", hash);
+    fclose(file);
+    return path;
+}
+
+static void test_routes(void **state)
+{
+    gateway_run run;
+    char *keys = write_keys();
+    (void)state;
+    gateway_begin(&run, &(by_gateway_options){.keys = keys});
+    assert_int_not_equal(run.port, 0);
+    for (size_t i = 0; i < by__route_count; i++) {
+        const by__route *row = &by__routes[i];
+        if (is_open(row)) {
+            assert_int_not_equal(ask_route(&run, row, ""), 401);
+            continue;
+        }
+        assert_int_not_equal(row->scope, BY__SCOPE_NONE);
+        assert_int_equal(ask_route(&run, row, ""), 401);
+        assert_int_equal(ask_route(&run, row, "Authorization: Bearer wrong\r\n"), 401);
+        assert_int_equal(ask_route(&run, row, "Authorization: Bearer \r\n"), 401);
+        assert_int_equal(ask_route(&run, row, "Authorization: Basic key-all\r\n"), 401);
+        /* Two keys: which one counts would be a guess. */
+        assert_int_equal(ask_route(&run, row, "X-Api-Key: key-all\r\nX-Api-Key: key-all\r\n"), 401);
+        for (size_t s = 0; s < BY_ARRAY_LENGTH(scopes); s++) {
+            char header[64];
+            (void)snprintf(header, sizeof header, "X-Api-Key: key-%s\r\n", scopes[s]);
+            int status = ask_route(&run, row, header);
+            assert_int_not_equal(status, 401);
+            assert_int_equal(status == 403, (row->scope & (1u << s)) == 0);
+        }
+        int all = ask_route(&run, row, "Authorization: bearer key-all\r\n");
+        assert_true(all >= 200 && all != 401 && all != 403);
+        bool plain = row->scope == BY__SCOPE_INFERENCE || row->scope == BY__SCOPE_TASKS;
+        assert_int_equal(ask_route(&run, row, "X-Api-Key: key-plain\r\n") == 403, !plain);
+    }
+    /* What is not in the table does not tell strangers so. */
+    assert_int_equal(ask(&run, "GET /else HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"), 401);
+    assert_int_equal(ask(&run, "PUT /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
+                     401);
+    assert_int_equal(
+        ask(&run, "GET /health/live/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"), 401);
+    gateway_end(&run);
+    assert_int_equal(run.status, BY_OK);
+    remove(keys);
+    free(keys);
+}
+
+static void test_before_the_body(void **state)
+{
+    static const char head[] = "POST /v1/completions HTTP/1.1\r\nHost: a\r\n"
+                               "Content-Type: application/json\r\nContent-Length: 8000000\r\n\r\n";
+    static const char waits[] =
+        "POST /v1/completions HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
+        "Content-Length: 8000000\r\n\r\n";
+    gateway_run run;
+    char *keys = write_keys();
+    (void)state;
+    gateway_begin(&run, &(by_gateway_options){.keys = keys});
+    /* Not a byte of the body has been sent. */
+    assert_int_equal(ask(&run, head), 401);
+    assert_int_equal(ask(&run, waits), 401);
+    assert_null(strstr(answer, "100 Continue"));
+    /* A client that sends on, and reads later, still gets its answer. */
+    int fd = gateway_connect(&run);
+    char *body = calloc(1, 1 << 20);
+    assert_true(gateway_send(fd, head, strlen(head)));
+    for (int i = 0; i < 7 && gateway_send(fd, body, 1 << 20); i++) {
+    }
+    assert_true(gateway_read(fd, answer, sizeof answer) > 0);
+    assert_int_equal(atoi(answer + 9), 401);
+    close(fd);
+    free(body);
+    gateway_end(&run);
+    remove(keys);
+    free(keys);
+}
+
+static void test_log(void **state)
+{
+    gateway_run run;
+    size_t count = 0;
+    (void)state;
+    gateway_begin(&run, &(by_gateway_options){0});
+    assert_int_equal(ask(&run, "GET /v1/models HTTP/1.1\r\nHost: a\r\nX-Request-Id: mine-1\r\n"
+                               "Connection: close\r\n\r\n"),
+                     200);
+    assert_non_null(strstr(answer, "X-Request-Id: mine-1\r\n"));
+    assert_int_equal(ask(&run, "GET /%22%7d%c2%85%e2%80%a8 HTTP/1.1\r\nHost: a\r\n"
+                               "X-Request-Id: a\"}b\r\nConnection: close\r\n\r\n"),
+                     404);
+    assert_non_null(strstr(answer, "X-Request-Id: req_"));
+    assert_int_equal(ask(&run, "GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
+    assert_true(gateway_logs(&run, "\"status\":400"));
+    assert_true(gateway_logs(&run, "\"status\":404"));
+    assert_true(gateway_logs(&run, "\"request_id\":\"mine-1\""));
+    for (char *line = run.log, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        for (const char *c = line; c < end; c++) {
+            assert_true(*c >= 0x20 && *c < 0x7f);
+        }
+        json_t *value = json_loadb(line, (size_t)(end - line), 0, NULL);
+        assert_true(json_is_object(value));
+        count += strcmp(json_string_value(json_object_get(value, "event")), "request") == 0;
+        json_decref(value);
+    }
+    assert_int_equal(count, 3);
+    gateway_end(&run);
+}
+
+static void test_bad_keys(void **state)
+{
+    static const char *const lines[] = {"abc name",
+                                        "%s",
+                                        "%s ",
+                                        "%s a/b",
+                                        "%s name else",
+                                        "%s name inference,",
+                                        "%s name inference tasks",
+                                        ""};
+    (void)state;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(lines); i++) {
+        char *path = by__path_join(directory, "keys");
+        FILE *file = fopen(path, "w");
+        char hash[65];
+        char line[160];
+        by__keys *keys = NULL;
+        by_error error = {0};
+        by__sha256_hex(hash, "key");
+        const char *hole = strstr(lines[i], "%s");
+        (void)snprintf(line, sizeof line, "%s%s", hole == NULL ? "" : hash,
+                       hole == NULL ? lines[i] : hole + 2);
+        fprintf(file, "%s\n", line);
+        fclose(file);
+        assert_int_equal(by__keys_open(&keys, path, &error), BY_ECONFIG);
+        assert_null(keys);
+        assert_non_null(strstr(error.message, path));
+        remove(path);
+        free(path);
+    }
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    directory = temporary_make();
+    return directory == NULL;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    temporary_remove(directory);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_routes),
+        cmocka_unit_test(test_before_the_body),
+        cmocka_unit_test(test_log),
+        cmocka_unit_test(test_bad_keys),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
